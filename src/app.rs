@@ -1,0 +1,1 @@
+//! The composition root: builds everything, starts it, waits, stops it. The only module that sees all others.

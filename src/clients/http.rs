@@ -1,0 +1,1 @@
+//! What every wire client shares: TLS trust, timeouts, redaction. Knows no vendor.

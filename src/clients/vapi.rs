@@ -1,0 +1,1 @@
+//! vCenter over REST: sessions and tags.

@@ -1,0 +1,72 @@
+//! The contract between controllers and clouds, mirroring `cloud.go` of `kubernetes/cloud-provider`.
+//!
+//! It knows the vocabulary of Kubernetes (`k8s-openapi`) and no I/O: no API server, no HTTP, no vendor.
+
+pub mod adapter;
+pub mod cluster;
+pub mod clusters;
+pub mod error;
+pub mod instances;
+pub mod load_balancer;
+pub mod node;
+pub mod presence;
+pub mod routes;
+pub mod zones;
+
+use std::sync::Arc;
+
+pub use cluster::ClusterReads;
+pub use clusters::Clusters;
+pub use error::Error;
+pub use instances::{InstanceEvent, InstanceEvents, InstanceMetadata, Instances, InstancesV2};
+pub use load_balancer::LoadBalancer;
+pub use presence::{AbsenceProof, Presence, Unknown};
+pub use routes::{Route, Routes};
+pub use zones::{Zone, Zones};
+
+/// A cloud provider; `Interface` of `cloud.go`. Optional capabilities are `Option`, as there.
+///
+/// Differences from upstream: there is no `Initialize` (background work is handed to `app` as named futures when the
+/// provider is built), and a provider says itself which provider IDs are its own.
+pub trait CloudProvider: Send + Sync {
+    /// The provider's name, also the scheme of the provider IDs of the older contract.
+    fn provider_name(&self) -> &'static str;
+
+    /// Whether `provider_id` names an instance of this provider. A node with another one is never touched.
+    fn owns_provider_id(&self, provider_id: &str) -> bool;
+
+    /// The current instance contract.
+    fn instances_v2(&self) -> Option<Arc<dyn InstancesV2>> {
+        None
+    }
+
+    /// Changes of instances; without them the controllers rely on their period.
+    fn instance_events(&self) -> Option<Arc<dyn InstanceEvents>> {
+        None
+    }
+
+    /// The older instance contract.
+    fn instances(&self) -> Option<Arc<dyn Instances>> {
+        None
+    }
+
+    /// Zones of the older contract.
+    fn zones(&self) -> Option<Arc<dyn Zones>> {
+        None
+    }
+
+    /// Load balancers for Services.
+    fn load_balancer(&self) -> Option<Arc<dyn LoadBalancer>> {
+        None
+    }
+
+    /// Routes of the pod network.
+    fn routes(&self) -> Option<Arc<dyn Routes>> {
+        None
+    }
+
+    /// Clusters; unused by the controllers.
+    fn clusters(&self) -> Option<Arc<dyn Clusters>> {
+        None
+    }
+}

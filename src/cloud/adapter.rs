@@ -1,0 +1,1 @@
+//! Turns `Instances` and `Zones` into `InstancesV2`.

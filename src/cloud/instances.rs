@@ -1,0 +1,89 @@
+//! `Instances` and `InstancesV2` of `cloud.go`, and the stream of instance changes (ours).
+
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use k8s_openapi::api::core::v1::{Node, NodeAddress};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::error::Error;
+use super::presence::Presence;
+
+/// What a provider knows about the machine behind a node; `InstanceMetadata` of `cloud.go`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct InstanceMetadata {
+    /// Written to `spec.providerID` if that is empty.
+    pub provider_id: String,
+    /// Written to both instance-type labels; empty leaves them alone.
+    pub instance_type: String,
+    /// The addresses, in order of preference; empty leaves the node's alone.
+    pub node_addresses: Vec<NodeAddress>,
+    /// Written to both zone labels; empty leaves them alone.
+    pub zone: String,
+    /// Written to both region labels; empty leaves them alone.
+    pub region: String,
+    /// Further labels, set at initialisation where the key does not exist.
+    pub additional_labels: BTreeMap<String, String>,
+    /// Which instance this is, recorded on the node; empty where the provider records nothing.
+    pub record: String,
+    /// How long ago the provider's view of this instance was known to be current. Zero while it is live.
+    pub age: Duration,
+}
+
+/// `InstancesV2` of `cloud.go`: what the controllers use.
+///
+/// Every method answers from what the provider knows now and returns quickly; what is not known yet is
+/// [`Presence::Unknown`], and [`InstanceEvents`] announces when that changes.
+#[async_trait]
+pub trait InstancesV2: Send + Sync {
+    /// Does the machine behind `node` exist?
+    async fn instance_exists(&self, node: &Node) -> Presence;
+
+    /// Is the machine behind `node` shut down? Unknown when its power state is not proven.
+    async fn instance_shutdown(&self, node: &Node) -> Presence<bool>;
+
+    /// Provider ID, addresses, type, zone, region and labels of the machine behind `node`.
+    async fn instance_metadata(&self, node: &Node) -> Presence<InstanceMetadata>;
+}
+
+/// Changes of instances, so that nobody has to poll. Ours; `cloud.go` has no counterpart.
+pub trait InstanceEvents: Send + Sync {
+    /// A new subscription. A slow subscriber gets [`InstanceEvent::All`] in place of what it missed.
+    fn subscribe(&self) -> BoxStream<'static, InstanceEvent>;
+}
+
+/// What changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InstanceEvent {
+    /// What the provider answers for the node of this name may have changed.
+    Node(String),
+    /// Anything may have changed: look at every node.
+    All,
+}
+
+/// `Instances` of `cloud.go`, the older contract. Providers written against it are used through
+/// `super::adapter`.
+#[async_trait]
+pub trait Instances: Send + Sync {
+    /// The addresses of the instance behind the node of this name.
+    async fn node_addresses(&self, node_name: &str) -> Result<Vec<NodeAddress>, Error>;
+
+    /// The addresses of the instance with this provider ID, which may be empty.
+    async fn node_addresses_by_provider_id(&self, provider_id: &str) -> Result<Vec<NodeAddress>, Error>;
+
+    /// The instance's id, without the provider's prefix. [`Error::InstanceNotFound`] when there is no such instance
+    /// (a stopped one exists), [`Error::NotImplemented`] when the cloud has no ids.
+    async fn instance_id(&self, node_name: &str) -> Result<String, Error>;
+
+    /// The instance type; may be empty.
+    async fn instance_type(&self, node_name: &str) -> Result<String, Error>;
+
+    /// The instance type by provider ID; may be empty.
+    async fn instance_type_by_provider_id(&self, provider_id: &str) -> Result<String, Error>;
+
+    /// Does the instance exist? True for stopped ones. `Ok(false)` is upstream's proof of absence.
+    async fn instance_exists_by_provider_id(&self, provider_id: &str) -> Result<bool, Error>;
+
+    /// Is the instance shut down? [`Error::NotImplemented`] counts as no.
+    async fn instance_shutdown_by_provider_id(&self, provider_id: &str) -> Result<bool, Error>;
+}

@@ -1,0 +1,36 @@
+//! `Routes` of `cloud.go`.
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::NodeAddress;
+
+use super::error::Error;
+
+/// One route of the cluster's pod network; `Route` of `cloud.go`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Route {
+    /// The route's name in the cloud; empty on input of [`Routes::create_route`].
+    pub name: String,
+    /// The node the route leads to; empty for a blackhole.
+    pub target_node: String,
+    /// Whether `target_node_addresses` is to be compared; set by the provider in [`Routes::list_routes`].
+    pub enable_node_addresses: bool,
+    /// The addresses of the target.
+    pub target_node_addresses: Vec<NodeAddress>,
+    /// The destination, as CIDR text.
+    pub destination_cidr: String,
+    /// Whether the route drops what it gets.
+    pub blackhole: bool,
+}
+
+/// `Routes` of `cloud.go`.
+#[async_trait]
+pub trait Routes: Send + Sync {
+    /// All routes managed for the cluster of this name.
+    async fn list_routes(&self, cluster_name: &str) -> Result<Vec<Route>, Error>;
+
+    /// Creates `route`; `name_hint` is the node's UID.
+    async fn create_route(&self, cluster_name: &str, name_hint: &str, route: &Route) -> Result<(), Error>;
+
+    /// Deletes `route`, exactly as it was listed.
+    async fn delete_route(&self, cluster_name: &str, route: &Route) -> Result<(), Error>;
+}

@@ -1,0 +1,3 @@
+//! The control loops, and what is common to them.
+
+pub mod node;

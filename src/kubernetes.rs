@@ -1,0 +1,7 @@
+//! Everything that talks to the API server and is not a controller.
+
+pub mod client;
+pub mod cluster;
+pub mod events;
+pub mod leader_election;
+pub mod stores;

@@ -1,0 +1,19 @@
+//! `vsphere-cloud-controller-manager`: connects a Kubernetes cluster to vSphere.
+//!
+//! The seven modules, and who may know whom (`tests/architecture.rs` checks it):
+//!
+//! ```text
+//! main ─▶ app ─▶ controllers ─▶ cloud ◀─ providers ─▶ clients
+//!           │         │           ▲
+//!           │         ▼           │
+//!           ├──▶ kubernetes ──────┘
+//!           └──▶ runtime          (controllers and kubernetes may use runtime)
+//! ```
+
+pub mod app;
+pub mod clients;
+pub mod cloud;
+pub mod controllers;
+pub mod kubernetes;
+pub mod providers;
+pub mod runtime;

@@ -1,0 +1,4 @@
+//! The clouds.
+
+pub mod memory;
+pub mod vsphere;

@@ -1,0 +1,1 @@
+//! A complete provider in memory: the reference for the contract, used by tests.

@@ -1,0 +1,8 @@
+//! The vSphere provider.
+
+pub mod addresses;
+pub mod config;
+pub mod guest_metadata;
+pub mod instance_type;
+pub mod provider_id;
+pub mod zones;

@@ -1,0 +1,8 @@
+//! What any daemon needs; could be lifted into another project unchanged.
+
+pub mod admin;
+pub mod logging;
+pub mod metrics;
+pub mod queue;
+pub mod shutdown;
+pub mod tasks;

@@ -1,0 +1,1 @@
+//! Starts and stops the real components that tests and the demo use.

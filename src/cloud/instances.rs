@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::error::Error;
-use super::presence::Presence;
+use super::presence::{Presence, Unknown};
 
 /// What a provider knows about the machine behind a node; `InstanceMetadata` of `cloud.go`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -26,6 +26,9 @@ pub struct InstanceMetadata {
     pub additional_labels: BTreeMap<String, String>,
     /// Which instance this is, recorded on the node; empty where the provider records nothing.
     pub record: String,
+    /// Why a node must not be initialised yet although its instance is known, for example a zone that is configured
+    /// and not found. It holds back nothing on a node that is initialised.
+    pub pending: Option<Unknown>,
     /// How long ago the provider's view of this instance was known to be current. Zero while it is live.
     pub age: Duration,
 }

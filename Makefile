@@ -8,8 +8,30 @@ help: ## List the commands
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: check
-check: ## Format, lints, unit and architecture tests, documentation; no network, no components
+check: ## Format, lints, unit and architecture tests, documentation; starts no component
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) test --workspace --locked --lib --test architecture
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --locked --no-deps --document-private-items
+
+.PHONY: test
+test: testenv ## Everything: also against kube-apiserver, etcd and the vCenter simulator
+	$(CARGO) test --workspace --locked
+
+.PHONY: release
+release: ## The binary as it is shipped: target/release/vsphere-cloud-controller-manager
+	$(CARGO) build --locked --release --bin vsphere-cloud-controller-manager
+
+# cargo-deny takes minutes to build, so nothing here installs it. Its settings are in .cargo/deny.toml.
+.PHONY: cargo-deny
+cargo-deny:
+	@$(CARGO) deny --version >/dev/null 2>&1 || \
+		{ echo "nothing was checked: cargo-deny is not installed (cargo install --locked cargo-deny)" >&2; exit 1; }
+
+.PHONY: deny
+deny: cargo-deny ## Licences, banned packages and sources of all dependencies (needs cargo-deny)
+	$(CARGO) deny check licenses bans sources
+
+.PHONY: advisories
+advisories: cargo-deny ## Known vulnerabilities of all dependencies (needs cargo-deny and a network)
+	$(CARGO) deny check advisories

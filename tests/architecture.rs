@@ -1,4 +1,4 @@
-//! The rules of the tree, checked by machine.
+//! The rules of the tree, checked by machine: each holds over all files, and each is shown to notice a made-up breach.
 
 #![allow(
     clippy::unwrap_used,
@@ -7,29 +7,257 @@
     reason = "a failure of a test's own step is a failed test"
 )]
 
-use std::path::{Path, PathBuf};
+#[path = "architecture/rules.rs"]
+mod rules;
+#[path = "architecture/source.rs"]
+mod source;
 
-fn rust_files(folder: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            files.extend(rust_files(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            files.push(path);
-        }
+use source::{Source, files_below};
+use std::path::Path;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn sources(folders: &[&str]) -> Vec<Source> {
+    let paths = folders.iter().flat_map(|folder| files_below(root(), folder));
+    let found: Vec<_> =
+        paths.filter(|path| path.ends_with(".rs")).map(|path| Source::new(&path, &read(&path))).collect();
+    assert!(found.len() > 5, "the rules look at files, and found only {}", found.len());
+    found
+}
+
+fn assert_none(broken: &[String]) {
+    assert!(broken.is_empty(), "\n{}", broken.join("\n"));
+}
+
+/// Every rule over every file it is for.
+fn hold(folders: &[&str], rule: impl Fn(&Source) -> Vec<String>) {
+    assert_none(&sources(folders).iter().flat_map(rule).collect::<Vec<_>>());
+}
+
+/// Each made-up file, with whether the rule must notice it.
+fn notices(rule: impl Fn(&Source) -> Vec<String>, cases: &[(&str, &str, bool)]) {
+    for (path, text, is_breach) in cases {
+        assert_eq!(!rule(&Source::new(path, text)).is_empty(), *is_breach, "{path}: {text}");
     }
-    files.sort();
-    files
+}
+
+#[test]
+fn modules_use_only_what_the_table_allows() {
+    hold(&["src"], rules::edges);
+}
+
+#[test]
+fn a_forbidden_edge_or_crate_is_noticed() {
+    notices(
+        rules::edges,
+        &[
+            ("src/cloud/node.rs", "use crate::kubernetes::client;", true),
+            ("src/cloud/node.rs", "use kube::Client;", true),
+            ("src/cloud/node.rs", "use crate::cloud::Error;", false),
+            ("src/providers/vsphere.rs", "use super::super::controllers::node;", true),
+            ("src/providers/vsphere.rs", "fn f() { crate::runtime::tasks::start() }", true),
+            ("src/providers/vsphere/zones.rs", "use crate::{cloud::Zone, clients::vim};", false),
+            ("src/providers/vsphere/zones.rs", "fn f() { reqwest::get() }", true),
+            ("src/controllers/node/apply.rs", "use kube::Api; use crate::kubernetes::events;", false),
+            ("src/controllers/node/apply.rs", "use crate::{cloud, providers::memory};", true),
+            ("src/kubernetes/client.rs", "use crate::app::options;", true),
+            ("src/clients/vim.rs", "use k8s_openapi::api::core::v1::Node;", true),
+            ("src/clients/vim.rs", "use crate::cloud::Error;", true),
+            ("src/runtime/admin.rs", "use kube::Client;", true),
+            ("src/runtime/admin.rs", "use hyper::server::conn::http1;", false),
+            ("src/main.rs", "fn main() { ccm::runtime::logging::start(); ccm::app::run() }", false),
+            ("src/main.rs", "fn main() { ccm::kubernetes::client::connect() }", true),
+            ("src/newcomer.rs", "", true),
+        ],
+    );
+}
+
+#[test]
+fn controllers_providers_and_wire_clients_do_not_know_each_other() {
+    let all = sources(&["src"]);
+    assert_none(&all.iter().flat_map(|source| rules::siblings(source, &all)).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_sibling_is_noticed() {
+    let all =
+        ["src/controllers/node.rs", "src/controllers/route.rs", "src/providers/memory.rs", "src/providers/vsphere.rs"]
+            .map(|path| Source::new(path, ""));
+    notices(
+        |source| rules::siblings(source, &all),
+        &[
+            ("src/controllers/node/plan.rs", "use crate::controllers::route::plan;", true),
+            ("src/controllers/node/plan.rs", "use crate::controllers::{Context, node::observe};", false),
+            ("src/providers/memory.rs", "use super::vsphere::zones;", true),
+            ("src/clients/vapi.rs", "use crate::clients::vim::types;", true),
+            ("src/clients/vapi.rs", "use crate::clients::http;", false),
+        ],
+    );
+}
+
+#[test]
+fn tasks_start_only_where_they_get_a_name() {
+    hold(&["src"], rules::spawns);
+}
+
+#[test]
+fn a_bare_spawn_is_noticed() {
+    notices(
+        rules::spawns,
+        &[
+            ("src/kubernetes/stores.rs", "fn f() { tokio::spawn(g()); }", true),
+            ("src/kubernetes/stores.rs", "use tokio::task::JoinSet;", true),
+            ("src/kubernetes/stores.rs", "fn f() { std::thread::spawn(g); }", true),
+            ("src/kubernetes/stores.rs", "#[cfg(test)] mod tests { fn f() { tokio::spawn(g()); } }", false),
+            ("src/kubernetes/stores.rs", "fn f(tasks: &Tasks) { tasks.spawn(g()); }", false),
+            ("src/runtime/tasks.rs", "fn f() { tokio::spawn(g()); }", false),
+        ],
+    );
+}
+
+#[test]
+fn pure_files_only_decide() {
+    hold(&["src"], rules::impurities);
+    let pure = sources(&["src"]).iter().filter(|source| rules::is_pure(source)).count();
+    assert!(pure >= 5, "only {pure} pure files were found");
+}
+
+#[test]
+fn an_impure_plan_is_noticed() {
+    notices(
+        rules::impurities,
+        &[
+            ("src/controllers/node/plan.rs", "async fn plan() {}", true),
+            ("src/controllers/node/plan.rs", "fn plan() { jiff::Timestamp::now(); }", true),
+            ("src/controllers/node/plan.rs", "fn plan() { fastrand::u8(..); }", true),
+            ("src/controllers/node/plan.rs", "fn plan() { tracing::info!(\"x\"); }", true),
+            ("src/controllers/node/plan.rs", "fn plan() { tracing::trace!(\"x\"); }", false),
+            ("src/controllers/node/plan.rs", "fn plan() { std::fs::read(\"x\"); }", true),
+            ("src/controllers/node/plan.rs", "/// Not async: it awaits nothing.\nfn plan(error: Error) {}", false),
+            ("src/runtime/queue/order.rs", "//! Pure: what is next.\nuse std::time::Instant;", true),
+            ("src/runtime/queue.rs", "//! The queue.\nuse std::time::Instant;", false),
+        ],
+    );
 }
 
 #[test]
 fn every_file_opens_with_what_it_is_for() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let bare: Vec<_> = ["src", "tests"]
-        .iter()
-        .flat_map(|folder| rust_files(&root.join(folder)))
-        .filter(|path| !std::fs::read_to_string(path).unwrap().starts_with("//! "))
-        .collect();
-    assert!(bare.is_empty(), "files without a header: {bare:?}");
+    hold(&["src", "tests"], rules::headers);
+    notices(rules::headers, &[("src/a.rs", "fn main() {}", true), ("src/a.rs", "//! The main thing.", false)]);
+}
+
+#[test]
+fn files_stay_short() {
+    hold(&["src", "tests"], rules::lengths);
+    let [long, fine, over_main] = [501, 400, 61].map(|lines| "\n".repeat(lines));
+    notices(
+        rules::lengths,
+        &[
+            ("src/a.rs", &long, true),
+            ("src/a.rs", &fine, false),
+            ("src/main.rs", &over_main, true),
+            ("src/a/tests.rs", &long, false),
+        ],
+    );
+}
+
+#[test]
+fn names_say_something() {
+    assert_none(
+        &["src", "tests"]
+            .iter()
+            .flat_map(|at| files_below(root(), at))
+            .flat_map(|path| rules::names(&path))
+            .collect::<Vec<_>>(),
+    );
+    for (path, is_breach) in
+        [("src/utils.rs", true), ("src/app/helpers/x.rs", true), ("src/app/mod.rs", true), ("src/app.rs", false)]
+    {
+        assert_eq!(!rules::names(path).is_empty(), is_breach, "{path}");
+    }
+}
+
+#[test]
+fn no_test_is_ignored() {
+    hold(&["src", "tests"], rules::ignored_tests);
+    notices(
+        rules::ignored_tests,
+        &[
+            ("tests/a.rs", "#[test]\n#[ignore = \"slow\"]\nfn f() {}", true),
+            ("tests/a.rs", "#[cfg_attr(not(x), ignore)]\nfn f() {}", true),
+            ("tests/a.rs", "fn ignore() { let ignore = [1]; }", false),
+        ],
+    );
+}
+
+#[test]
+fn tests_wait_for_conditions_and_do_not_sleep() {
+    hold(&["tests"], rules::sleeps);
+    notices(
+        rules::sleeps,
+        &[
+            ("tests/daemon/main.rs", "fn f() { tokio::time::sleep(x).await }", true),
+            ("tests/support/src/lib.rs", "fn f() { tokio::time::sleep(x).await }", false),
+        ],
+    );
+}
+
+#[test]
+fn the_project_speaks_only_of_itself() {
+    let files = files_below(root(), ".");
+    let broken = files.iter().filter_map(|path| {
+        let text = std::fs::read_to_string(root().join(path)).ok()?;
+        Some(rules::registry_hosts(path, &text))
+    });
+    assert_none(&broken.flatten().collect::<Vec<_>>());
+    let host = ["crates", "io"].join(".");
+    assert!(!rules::registry_hosts("README.md", &format!("see https://{host}/x")).is_empty());
+    assert!(rules::registry_hosts("Cargo.lock", &host).is_empty());
+}
+
+#[test]
+fn the_architecture_page_is_short() {
+    let lines = read("docs/ARCHITECTURE.md").lines().count();
+    assert!(lines < 300, "{lines} lines");
+}
+
+#[test]
+fn a_wrong_map_is_noticed() {
+    let page = "```text\nsrc/\n  lib.rs   the map\nsrc/app/\n  gone.rs  not there\n```\n";
+    let files = ["src/app/new.rs".to_owned(), "src/lib.rs".to_owned()];
+    assert_eq!(
+        rules::map_differences(page, &files),
+        ["src/app/new.rs is not in the map", "src/app/gone.rs is not there"]
+    );
+}
+
+#[test]
+fn documents_name_only_files_that_are_there() {
+    let pages = files_below(root(), "docs").into_iter().chain(["README.md".to_owned()]);
+    let mut broken = Vec::new();
+    for page in pages.filter(|path| path.ends_with(".md")) {
+        let gone = rules::named_paths(&read(&page)).into_iter().filter(|path| !root().join(path).exists());
+        broken.extend(gone.map(|path| format!("{page}: {path} is not there")));
+    }
+    assert_none(&broken);
+    assert_eq!(rules::named_paths("see `src/x.rs`, `a b` and `docs/y.md`"), ["src/x.rs", "docs/y.md"]);
+}
+
+#[test]
+fn the_tree_of_packages_has_one_tls_and_one_time_stack() {
+    assert_none(&rules::banned_crates(&read("Cargo.lock")));
+    assert!(!rules::banned_crates("[[package]]\nname = \"openssl\"\nversion = \"1\"\n").is_empty());
+}
+
+#[test]
+fn every_direct_dependency_has_its_reason() {
+    assert_none(&rules::unexplained_dependencies(&read("Cargo.toml")));
+    assert!(!rules::unexplained_dependencies("[dependencies]\n\nleft-pad = \"1\"\n").is_empty());
+    assert!(rules::unexplained_dependencies("[dependencies]\n# It pads.\nleft-pad = \"1\"\n").is_empty());
 }

@@ -1,0 +1,291 @@
+//! The rules themselves: each takes sources and gives back what breaks it, as `file:line: what`.
+
+use crate::source::{Source, is_word};
+
+/// A module, the modules it may use besides itself, and the crates it must not know.
+struct Module {
+    name: &'static str,
+    may_use: &'static [&'static str],
+    forbidden_crates: &'static [&'static str],
+}
+
+/// Changing this table is changing the architecture: say why in the commit, and change `docs/ARCHITECTURE.md` with it.
+const MODULES: &[Module] = &[
+    Module { name: "main", may_use: &["app"], forbidden_crates: &["kube", "k8s_openapi", "reqwest", "hyper"] },
+    Module {
+        name: "app",
+        may_use: &["cloud", "controllers", "kubernetes", "providers", "clients", "runtime"],
+        forbidden_crates: &["reqwest", "quick_xml", "hyper"],
+    },
+    Module {
+        name: "cloud",
+        may_use: &[],
+        forbidden_crates: &["kube", "reqwest", "quick_xml", "hyper", "clap", "rustls", "tokio"],
+    },
+    Module {
+        name: "controllers",
+        may_use: &["cloud", "kubernetes", "runtime"],
+        forbidden_crates: &["reqwest", "quick_xml", "hyper", "clap", "rustls"],
+    },
+    Module { name: "kubernetes", may_use: &["cloud", "runtime"], forbidden_crates: &["reqwest", "quick_xml", "clap"] },
+    Module {
+        name: "providers",
+        may_use: &["cloud", "clients"],
+        forbidden_crates: &["kube", "reqwest", "quick_xml", "hyper", "clap", "rustls"],
+    },
+    Module { name: "clients", may_use: &[], forbidden_crates: &["kube", "k8s_openapi", "clap"] },
+    Module {
+        name: "runtime",
+        may_use: &[],
+        forbidden_crates: &["kube", "k8s_openapi", "reqwest", "quick_xml", "clap"],
+    },
+];
+
+/// The wire clients: each speaks one protocol and knows none of the others.
+const WIRE_CLIENTS: &[&str] = &["vim", "vapi", "nsx"];
+
+/// Files that decide and do nothing else, beside every `plan.rs` and every file whose header says `Pure`.
+const PURE: &[&str] = &[
+    "src/cloud/node.rs",
+    "src/app/go_duration.rs",
+    "src/providers/vsphere/addresses.rs",
+    "src/providers/vsphere/guest_metadata.rs",
+    "src/providers/vsphere/instance_type.rs",
+    "src/providers/vsphere/provider_id.rs",
+    "src/providers/vsphere/zones.rs",
+];
+
+fn told(source: &Source, line: usize, what: impl std::fmt::Display) -> String {
+    format!("{}:{line}: {what}", source.path)
+}
+
+/// Edges between the modules of the crate, and crates a module must not know.
+pub fn edges(source: &Source) -> Vec<String> {
+    let module = source.module();
+    let Some(own) = module.first() else { return Vec::new() };
+    let Some(row) = MODULES.iter().find(|row| row.name == own) else {
+        return vec![told(source, 1, format!("module {own} is not in the table of tests/architecture/rules.rs"))];
+    };
+    let mut broken = Vec::new();
+    for named in source.paths() {
+        let first = named.segments[0].as_str();
+        let second = named.segments.get(1).map_or("", String::as_str);
+        let is_module = MODULES.iter().any(|row| row.name == second);
+        let is_logging = own == "main" && named.segments.get(1..3).is_some_and(|path| path == ["runtime", "logging"]);
+        if first == "crate" && is_module && second != own && !row.may_use.contains(&second) && !is_logging {
+            broken.push(told(source, named.line, format!("{own} must not use {second}")));
+        }
+        let is_test_clock = first == "tokio" && named.is_test;
+        if row.forbidden_crates.contains(&first) && !is_test_clock {
+            broken.push(told(source, named.line, format!("{own} must not know the crate {first}")));
+        }
+    }
+    broken
+}
+
+/// A controller never imports another controller, a provider another provider, a wire client another wire client.
+pub fn siblings(source: &Source, all: &[Source]) -> Vec<String> {
+    let module = source.module();
+    let [parent, own, ..] = module.as_slice() else { return Vec::new() };
+    let is_apart = |name: &str| match parent.as_str() {
+        "controllers" | "providers" => all.iter().any(|other| other.path == format!("src/{parent}/{name}.rs")),
+        "clients" => WIRE_CLIENTS.contains(&name),
+        _ => false,
+    };
+    if !is_apart(own) {
+        return Vec::new();
+    }
+    let paths = source.paths();
+    let foreign = paths.iter().filter(|named| match named.segments.as_slice() {
+        [first, second, third, ..] => first == "crate" && second == parent && third != own && is_apart(third),
+        _ => false,
+    });
+    foreign
+        .map(|named| told(source, named.line, format!("{own} must not use {}", named.segments[1..].join("::"))))
+        .collect()
+}
+
+/// Tasks start in `runtime::tasks` only, where they get a name and somebody holds the handle.
+pub fn spawns(source: &Source) -> Vec<String> {
+    if source.path == "src/runtime/tasks.rs" {
+        return Vec::new();
+    }
+    let paths = source.paths();
+    let bare = paths.iter().filter(|named| !named.is_test).filter(|named| {
+        let segments: Vec<_> = named.segments.iter().map(String::as_str).collect();
+        match segments.as_slice() {
+            ["tokio", .., last] => {
+                last.starts_with("spawn") || matches!(*last, "JoinSet") || segments.contains(&"JoinSet")
+            }
+            ["tokio_util", ..] => segments.contains(&"TaskTracker"),
+            ["task" | "thread", last] => last.starts_with("spawn"),
+            ["std", "thread", last] => last.starts_with("spawn"),
+            _ => false,
+        }
+    });
+    bare.map(|named| told(source, named.line, format!("{} outside runtime::tasks", named.segments.join("::"))))
+        .collect()
+}
+
+/// Whether a file only decides.
+pub fn is_pure(source: &Source) -> bool {
+    source.path.ends_with("/plan.rs")
+        || source.path.ends_with("/record.rs")
+        || PURE.contains(&source.path.as_str())
+        || source.header().split(|char: char| !char.is_alphanumeric()).any(|word| word == "Pure")
+}
+
+/// A pure file has no async, clock, chance, client, file, environment or log beyond trace.
+pub fn impurities(source: &Source) -> Vec<String> {
+    if !is_pure(source) {
+        return Vec::new();
+    }
+    let words = source.tokens().iter().enumerate().filter(|(_, token)| !token.is_test);
+    let mut broken: Vec<_> = words
+        .filter(|(at, token)| {
+            let is_called_macro = source.tokens().get(at + 1).is_some_and(|next| next.text == "!");
+            match token.text.as_str() {
+                "async" | "await" | "SystemTime" | "Instant" | "fastrand" | "rand" | "new_v4" | "tokio" | "kube"
+                | "reqwest" => true,
+                "now" => true,
+                "debug" | "info" | "warn" | "error" | "println" | "eprintln" => is_called_macro,
+                _ => false,
+            }
+        })
+        .map(|(_, token)| told(source, token.line, format!("`{}` in a pure file", token.text)))
+        .collect();
+    let paths = source.paths();
+    let outside = paths.iter().filter(|named| !named.is_test).filter(|named| {
+        let path: Vec<_> = named.segments.iter().take(2).map(String::as_str).collect();
+        matches!(path.as_slice(), ["std", "fs" | "env" | "process" | "thread"] | ["crate", "clients" | "kubernetes"])
+    });
+    // Types of a client are data; its functions are not, and those are behind `async`, which is refused above.
+    let outside = outside.filter(|named| !named.segments.iter().any(|segment| segment == "types"));
+    broken
+        .extend(outside.map(|named| told(source, named.line, format!("{} in a pure file", named.segments.join("::")))));
+    broken
+}
+
+/// Every file opens with what it is for.
+pub fn headers(source: &Source) -> Vec<String> {
+    if source.text.starts_with("//! ") { Vec::new() } else { vec![told(source, 1, "no `//!` header")] }
+}
+
+/// 500 lines at most; 60 for `main.rs`. Tables of tests may be longer.
+pub fn lengths(source: &Source) -> Vec<String> {
+    let limit = if source.path == "src/main.rs" { 60 } else { 500 };
+    let lines = source.text.lines().count();
+    if source.path.ends_with("/tests.rs") || source.path.contains("/tests/") || lines <= limit {
+        return Vec::new();
+    }
+    vec![format!("{}: {lines} lines, at most {limit}", source.path)]
+}
+
+/// Modules are nouns of the domain, `name.rs` beside folder `name/`.
+pub fn names(path: &str) -> Vec<String> {
+    const EMPTY: &[&str] = &["util", "utils", "common", "helper", "helpers", "manager", "misc"];
+    let mut parts = path.trim_end_matches(".rs").split('/');
+    let mut broken: Vec<_> =
+        parts.clone().filter(|part| EMPTY.contains(part)).map(|part| format!("{path}: {part} says nothing")).collect();
+    if path.starts_with("src/") && parts.any(|part| part == "mod") {
+        broken.push(format!("{path}: modules are name.rs beside a folder name/"));
+    }
+    broken
+}
+
+/// A test runs or is not there: no `#[ignore]`, also not behind `cfg_attr`.
+pub fn ignored_tests(source: &Source) -> Vec<String> {
+    let tokens = source.tokens();
+    let mut broken = Vec::new();
+    for (at, token) in tokens.iter().enumerate().filter(|(_, token)| token.text == "ignore") {
+        let line_start = tokens[..at].iter().rposition(|before| before.text == "#");
+        let in_attribute = line_start.is_some_and(|start| {
+            tokens[start + 1].text == "[" && !tokens[start..at].iter().any(|between| between.text == "]")
+        });
+        if in_attribute {
+            broken.push(told(source, token.line, "an ignored test"));
+        }
+    }
+    broken
+}
+
+/// Tests wait for conditions; only the waiting itself, in `tests/support`, may sleep between looks.
+pub fn sleeps(source: &Source) -> Vec<String> {
+    if !source.path.starts_with("tests/") || source.path.starts_with("tests/support/") {
+        return Vec::new();
+    }
+    let tokens = source.tokens().iter().filter(|token| token.text == "sleep");
+    tokens.map(|token| told(source, token.line, "a sleep in a test")).collect()
+}
+
+/// The project speaks only of itself: hosts of package registries stand in lock files and tool settings alone.
+pub fn registry_hosts(path: &str, text: &str) -> Vec<String> {
+    let hosts = [["crates", "io"], ["proxy.golang", "org"], ["sum.golang", "org"], ["registry.npmjs", "org"]];
+    let is_exempt = ["Cargo.lock", ".cargo/deny.toml"].contains(&path) || path.ends_with("go.sum");
+    let found = hosts.iter().map(|parts| parts.join(".")).filter(|host| !is_exempt && text.contains(host.as_str()));
+    found.map(|host| format!("{path}: names {host}")).collect()
+}
+
+/// The code map of `docs/ARCHITECTURE.md`: a line `src/folder/` followed by indented lines that start with a file.
+pub fn mapped_files(document: &str) -> Vec<String> {
+    let (mut folder, mut files) = ("", Vec::new());
+    for line in document.lines() {
+        let Some(first) = line.split_whitespace().next() else { continue };
+        if first.starts_with("src/") && first.ends_with('/') && !line.starts_with(' ') {
+            folder = first;
+        } else if line.starts_with(' ') && first.ends_with(".rs") && !folder.is_empty() {
+            files.push(format!("{folder}{first}"));
+        } else if line.starts_with("```") {
+            folder = "";
+        }
+    }
+    files.sort();
+    files
+}
+
+/// What the code map forgets and what it makes up.
+pub fn map_differences(document: &str, files: &[String]) -> Vec<String> {
+    let mapped = mapped_files(document);
+    let forgotten = files.iter().filter(|file| !mapped.contains(file)).map(|file| format!("{file} is not in the map"));
+    let made_up = mapped.iter().filter(|file| !files.contains(file)).map(|file| format!("{file} is not there"));
+    forgotten.chain(made_up).collect()
+}
+
+/// Paths in backticks, of files that a document says are there.
+pub fn named_paths(document: &str) -> Vec<String> {
+    let quoted = document.split('`').skip(1).step_by(2);
+    let is_path = |text: &&str| {
+        let known = ["src/", "tests/", "docs/", ".ci/", ".cargo/"].iter().any(|folder| text.starts_with(folder));
+        known && text.chars().all(|char| char.is_alphanumeric() || "/._-".contains(char))
+    };
+    quoted.filter(is_path).map(str::to_owned).collect()
+}
+
+/// Crates that must not come into the tree: a second TLS or time stack, and what is no longer maintained.
+pub fn banned_crates(lock: &str) -> Vec<String> {
+    const BANNED: &[&str] =
+        &["openssl", "openssl-sys", "native-tls", "aws-lc-rs", "aws-lc-sys", "chrono", "serde_yaml", "serde_yml"];
+    let has = |name: &&&str| lock.contains(&format!("name = \"{name}\"\n"));
+    BANNED.iter().filter(has).map(|name| format!("{name} is in Cargo.lock")).collect()
+}
+
+/// Direct dependencies that are not explained by a comment above them or above the block they stand in.
+pub fn unexplained_dependencies(manifest: &str) -> Vec<String> {
+    let (mut inside, mut explained, mut broken) = (false, false, Vec::new());
+    for line in manifest.lines() {
+        match line.trim() {
+            "" => explained = false,
+            text if text.starts_with('[') => (inside, explained) = (text.contains("dependencies"), false),
+            text if text.starts_with('#') => explained = true,
+            text => {
+                let name = text.split([' ', '=']).next().unwrap_or_default();
+                // The names that explain themselves, and the runtime named a second time for its test features.
+                let is_plain = ["serde", "serde_json", "thiserror", "tokio", "tracing", "tempfile"].contains(&name);
+                if inside && is_word(name) && !explained && !is_plain && !name.starts_with("tracing") {
+                    broken.push(format!("{name} has no reason"));
+                }
+            }
+        }
+    }
+    broken
+}

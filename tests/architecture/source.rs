@@ -1,0 +1,301 @@
+//! Reads Rust text as far as the rules need it: code without comments and strings, and the paths it names.
+
+use std::path::{Path, PathBuf};
+
+/// One Rust file: where it lies and what is in it.
+pub struct Source {
+    /// Relative to the package, with forward slashes: `src/app/options.rs`.
+    pub path: String,
+    pub text: String,
+    tokens: Vec<Token>,
+}
+
+/// A word or a mark of the code, with what the rules ask about its place.
+#[derive(Clone)]
+pub struct Token {
+    pub text: String,
+    pub line: usize,
+    /// The inline modules around it, outermost first.
+    pub modules: Vec<String>,
+    /// In a file of tests, or below `#[cfg(test)]`.
+    pub is_test: bool,
+}
+
+/// A path as the code names it, made absolute where it starts at this crate.
+pub struct Named {
+    pub segments: Vec<String>,
+    pub line: usize,
+    pub is_test: bool,
+}
+
+impl Source {
+    pub fn new(path: &str, text: &str) -> Self {
+        let all_tests = path.ends_with("/tests.rs") || path.contains("/tests/") || path.starts_with("tests/");
+        Self { path: path.to_owned(), text: text.to_owned(), tokens: placed(words(text), all_tests) }
+    }
+
+    pub fn tokens(&self) -> &[Token] {
+        &self.tokens
+    }
+
+    /// The module this file is: `["app", "options"]` for `src/app/options.rs`, nothing for `src/lib.rs`.
+    pub fn module(&self) -> Vec<String> {
+        let inner = self.path.strip_prefix("src/").unwrap_or(&self.path);
+        let inner = inner.strip_suffix(".rs").unwrap_or(inner);
+        if inner == "lib" { Vec::new() } else { inner.split('/').map(str::to_owned).collect() }
+    }
+
+    /// The `//!` lines at the top.
+    pub fn header(&self) -> String {
+        let lines: Vec<_> = self.text.lines().take_while(|line| line.starts_with("//!")).collect();
+        lines.join("\n")
+    }
+
+    /// Every path of two or more segments, and every `use`, with `crate`, `self` and `super` resolved: those start
+    /// with `crate`.
+    pub fn paths(&self) -> Vec<Named> {
+        let mut found = Vec::new();
+        let mut at = 0;
+        while let Some(token) = self.tokens.get(at) {
+            if token.text == "use" {
+                at = self.use_tree(at + 1, &[], &mut found);
+            } else if is_word(&token.text) && self.text_at(at + 1) == "::" && !self.follows_colons(at) {
+                at = self.plain_path(at, &mut found);
+            } else {
+                at += 1;
+            }
+        }
+        found
+    }
+
+    fn text_at(&self, at: usize) -> &str {
+        self.tokens.get(at).map_or("", |token| &token.text)
+    }
+
+    /// `<T as x::Y>::z` is not a path that starts at `z`; `::kube::Client` is one that starts at `kube`.
+    fn follows_colons(&self, at: usize) -> bool {
+        at >= 2 && self.text_at(at - 1) == "::" && (is_word(self.text_at(at - 2)) || self.text_at(at - 2) == ">")
+    }
+
+    fn plain_path(&self, mut at: usize, found: &mut Vec<Named>) -> usize {
+        let start = at;
+        let mut segments = vec![self.text_at(at).to_owned()];
+        while self.text_at(at + 1) == "::" && is_word(self.text_at(at + 2)) {
+            segments.push(self.text_at(at + 2).to_owned());
+            at += 2;
+        }
+        found.push(self.named(start, segments));
+        at + 1
+    }
+
+    /// Reads one tree of a `use`, adds its leaves, and returns where it ends.
+    fn use_tree(&self, mut at: usize, prefix: &[String], found: &mut Vec<Named>) -> usize {
+        let mut segments = prefix.to_vec();
+        let start = at;
+        loop {
+            match self.text_at(at) {
+                "::" => at += 1,
+                "{" => {
+                    at += 1;
+                    while !matches!(self.text_at(at), "}" | "") {
+                        at = self.use_tree(at, &segments, found);
+                        at += usize::from(self.text_at(at) == ",");
+                    }
+                    return at + 1;
+                }
+                "as" => at += 2,
+                "*" => {
+                    segments.push("*".to_owned());
+                    at += 1;
+                }
+                word if is_word(word) => {
+                    segments.push(word.to_owned());
+                    at += 1;
+                }
+                _ => {
+                    if segments.len() > prefix.len() {
+                        found.push(self.named(start, segments));
+                    }
+                    return at.max(start + usize::from(at == start && !matches!(self.text_at(at), "}" | "," | "")));
+                }
+            }
+        }
+    }
+
+    fn named(&self, at: usize, segments: Vec<String>) -> Named {
+        let token = &self.tokens[at];
+        let mut here = self.module();
+        here.extend(token.modules.iter().cloned());
+        Named { segments: absolute(segments, here), line: token.line, is_test: token.is_test }
+    }
+}
+
+/// Makes a path absolute that starts with `crate`, `self` or `super`; `here` is the module it stands in.
+fn absolute(segments: Vec<String>, mut here: Vec<String>) -> Vec<String> {
+    let mut rest = segments.iter().peekable();
+    match rest.peek().map(|first| first.as_str()) {
+        // The binary's own name for the library.
+        Some("crate" | "ccm") => here.clear(),
+        Some("self" | "super") => {}
+        _ => return segments,
+    }
+    while let Some(step) = rest.next_if(|step| matches!(step.as_str(), "crate" | "ccm" | "self" | "super")) {
+        if step == "super" {
+            here.pop();
+        }
+    }
+    std::iter::once("crate".to_owned()).chain(here).chain(rest.cloned()).collect()
+}
+
+pub fn is_word(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_alphabetic() || first == '_')
+}
+
+/// Words, `::` and single marks of `text`, without comments, strings and characters; each with its line.
+fn words(text: &str) -> Vec<(String, usize)> {
+    let chars: Vec<char> = text.chars().collect();
+    let (mut found, mut at, mut line) = (Vec::new(), 0, 1);
+    while at < chars.len() {
+        let end = end_of(&chars, at);
+        let piece: String = chars[at..end].iter().collect();
+        if piece == "::" || (end - at == 1 && !piece.trim().is_empty()) || is_word(&piece) && !piece.contains('"') {
+            found.push((piece.trim_start_matches("r#").to_owned(), line));
+        }
+        line += chars[at..end].iter().filter(|&&char| char == '\n').count();
+        at = end;
+    }
+    found
+}
+
+/// Where the comment, string, character, word or mark that begins at `at` ends.
+fn end_of(chars: &[char], at: usize) -> usize {
+    let starts = |text: &str| text.chars().enumerate().all(|(offset, char)| chars.get(at + offset) == Some(&char));
+    let until = |from: usize, text: &[char]| {
+        let rest = chars.get(from..).unwrap_or_default();
+        rest.windows(text.len())
+            .position(|window| window == text)
+            .map_or(chars.len(), |found| from + found + text.len())
+    };
+    if starts("//") {
+        return until(at, &['\n']);
+    }
+    if starts("/*") {
+        return until(at + 2, &['*', '/']);
+    }
+    if starts("::") {
+        return at + 2;
+    }
+    let raw = chars[at..].iter().take_while(|char| matches!(char, 'b' | 'r' | 'c')).count();
+    let hashes = chars[at + raw..].iter().take_while(|&&char| char == '#').count();
+    if raw > 0 && chars[at..at + raw].contains(&'r') && chars.get(at + raw + hashes) == Some(&'"') {
+        let close: Vec<char> = std::iter::once('"').chain(std::iter::repeat_n('#', hashes)).collect();
+        return until(at + raw + hashes + 1, &close);
+    }
+    match chars[at] {
+        '"' => end_of_quoted(chars, at + 1, '"'),
+        '\'' if chars.get(at + 1) == Some(&'\\') || chars.get(at + 2) == Some(&'\'') => {
+            end_of_quoted(chars, at + 1, '\'')
+        }
+        char if char.is_alphanumeric() || char == '_' => {
+            at + chars[at..].iter().take_while(|char| char.is_alphanumeric() || **char == '_').count()
+        }
+        _ => at + 1,
+    }
+}
+
+fn end_of_quoted(chars: &[char], mut at: usize, quote: char) -> usize {
+    while let Some(&char) = chars.get(at) {
+        match char {
+            '\\' => at += 2,
+            char if char == quote => return at + 1,
+            _ => at += 1,
+        }
+    }
+    chars.len()
+}
+
+/// Adds to each word the inline modules around it and whether it is test code.
+fn placed(words: Vec<(String, usize)>, all_tests: bool) -> Vec<Token> {
+    let mut tokens: Vec<Token> = Vec::with_capacity(words.len());
+    // Open inline modules: name, depth of braces outside, whether it is test code.
+    let mut open: Vec<(String, usize, bool)> = Vec::new();
+    let mut depth = 0;
+    let mut after_cfg_test = false;
+    for (text, line) in words {
+        let before = |back: usize| tokens.len().checked_sub(back).map_or("", |at| tokens[at].text.as_str());
+        match text.as_str() {
+            "test" if before(1) == "(" && before(2) == "cfg" => after_cfg_test = true,
+            "{" => {
+                if before(2) == "mod" {
+                    let is_test = after_cfg_test || open.last().is_some_and(|module| module.2);
+                    open.push((before(1).to_owned(), depth, is_test));
+                    after_cfg_test = false;
+                }
+                depth += 1;
+            }
+            "}" => {
+                depth = depth.saturating_sub(1);
+                while open.last().is_some_and(|module| module.1 >= depth) {
+                    open.pop();
+                }
+            }
+            ";" => after_cfg_test = false,
+            _ => {}
+        }
+        let modules = open.iter().map(|module| module.0.clone()).collect();
+        let is_test = all_tests || after_cfg_test || open.last().is_some_and(|module| module.2);
+        tokens.push(Token { text, line, modules, is_test });
+    }
+    tokens
+}
+
+/// Every file below `folder` of the package, as paths relative to it, in order. Build output and history are left out.
+pub fn files_below(root: &Path, folder: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut folders = vec![PathBuf::from(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(root.join(&folder)).unwrap() {
+            let entry = entry.unwrap();
+            let path = folder.join(entry.file_name());
+            let kind = entry.file_type().unwrap();
+            if kind.is_dir() && !["target", ".git"].iter().any(|skipped| path.ends_with(skipped)) {
+                folders.push(path);
+            } else if kind.is_file() {
+                found.push(path.to_str().unwrap().trim_start_matches("./").to_owned());
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn paths_are_read_out_of_use_trees_and_expressions() {
+    let text = "use crate::{cloud::{Error, zones as z}, runtime::*};\nfn f() { super::super::super::app::run(kube::Client::x) }";
+    let found: Vec<_> = Source::new("src/controllers/node/plan.rs", text)
+        .paths()
+        .iter()
+        .map(|named| named.segments.join("::"))
+        .collect();
+    assert_eq!(
+        found,
+        ["crate::cloud::Error", "crate::cloud::zones", "crate::runtime::*", "crate::app::run", "kube::Client::x"]
+    );
+}
+
+#[test]
+fn comments_strings_and_characters_are_no_code() {
+    let text =
+        "// kube::A\n/* kube::B */ let s = \"kube::C\"; let r = r#\"kube::D \" \"#; let c = '\"'; kube::E::<'a>::f";
+    let found: Vec<_> = Source::new("src/a.rs", text).paths().iter().map(|named| named.segments.join("::")).collect();
+    assert_eq!(found, ["kube::E"]);
+}
+
+#[test]
+fn super_in_an_inline_module_is_the_file_itself() {
+    let source =
+        Source::new("src/cloud/node.rs", "#[cfg(test)]\nmod tests { use super::super::zones::Zone; }\nuse super::x;");
+    let found: Vec<_> =
+        source.paths().iter().map(|named| (named.segments.join("::"), named.line, named.is_test)).collect();
+    assert_eq!(found, [("crate::cloud::zones::Zone".to_owned(), 2, true), ("crate::cloud::x".to_owned(), 3, false)]);
+}

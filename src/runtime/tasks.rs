@@ -1,1 +1,230 @@
-//! tasks
+//! Named tasks: the one place that spawns. Someone holds the handle, and no end goes unnoticed.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
+use tokio::time::Instant;
+use tracing::Instrument;
+
+/// Any error a task may end with.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
+
+/// The tasks of the process, by name. Dropping it aborts them all.
+#[derive(Default)]
+pub struct Tasks {
+    running: JoinSet<Result<(), BoxError>>,
+    names: HashMap<Id, String>,
+}
+
+/// A task is over.
+#[derive(Debug, thiserror::Error)]
+#[error("task {name} {}", .cause.verb())]
+pub struct TaskEnded {
+    /// The name it was spawned with.
+    pub name: String,
+    /// How it ended.
+    #[source]
+    pub cause: Cause,
+}
+
+/// How a task ended.
+#[derive(Debug, thiserror::Error)]
+pub enum Cause {
+    /// It returned without an error.
+    #[error("nothing was left to do")]
+    Finished,
+    /// It returned an error.
+    #[error(transparent)]
+    Failed(BoxError),
+    /// It panicked; the text is the panic's message.
+    #[error("{0}")]
+    Panicked(String),
+    /// It was aborted.
+    #[error("it was stopped from outside")]
+    Aborted,
+}
+
+/// The tasks that had not ended when the grace period was over. They have been aborted.
+#[derive(Debug, thiserror::Error)]
+#[error("tasks still at work after {} s: {}", .grace.as_secs(), .names.join(", "))]
+pub struct StillRunning {
+    /// Their names, sorted.
+    pub names: Vec<String>,
+    /// How long they were given.
+    pub grace: Duration,
+}
+
+impl Cause {
+    fn verb(&self) -> &'static str {
+        match self {
+            Cause::Finished => "ended although it should not",
+            Cause::Failed(_) => "failed",
+            Cause::Panicked(_) => "panicked",
+            Cause::Aborted => "was aborted",
+        }
+    }
+
+    fn of(outcome: Result<Result<(), BoxError>, JoinError>) -> Self {
+        match outcome {
+            Ok(Ok(())) => Cause::Finished,
+            Ok(Err(error)) => Cause::Failed(error),
+            Err(error) => match error.try_into_panic() {
+                Ok(payload) => Cause::Panicked(panic_message(payload.as_ref())),
+                Err(_) => Cause::Aborted,
+            },
+        }
+    }
+}
+
+impl Tasks {
+    /// No tasks yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Starts `future` as the task `name`, inside a span of that name.
+    ///
+    /// Every end before [`Tasks::shut_down`] is unexpected: a task runs until its stop signal.
+    pub fn spawn<F>(&mut self, name: impl Into<String>, future: F)
+    where
+        F: Future<Output = Result<(), BoxError>> + Send + 'static,
+    {
+        let name = name.into();
+        let span = tracing::info_span!("task", %name);
+        let handle = self.running.spawn(future.instrument(span));
+        self.names.insert(handle.id(), name);
+    }
+
+    /// Completes when any task ends, with its name and the cause. Never completes while none is running.
+    /// Safe to cancel.
+    pub async fn first_unexpected_end(&mut self) -> TaskEnded {
+        match self.next_end().await {
+            Some(ended) => ended,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Waits until every task has ended, at most `grace`, and aborts the rest. The caller has given the stop signal.
+    ///
+    /// Errors and panics of tasks on their way out are logged here. Fails with the names of those that did not end.
+    pub async fn shut_down(mut self, grace: Duration) -> Result<(), StillRunning> {
+        let deadline = Instant::now() + grace;
+        loop {
+            match tokio::time::timeout_at(deadline, self.next_end()).await {
+                Ok(None) => return Ok(()),
+                Ok(Some(TaskEnded { name, cause: Cause::Finished })) => tracing::debug!(task = name, "task ended"),
+                Ok(Some(ended)) => tracing::warn!("{} while stopping", super::logging::chain(&ended)),
+                Err(_) => {
+                    let mut names: Vec<_> = self.names.into_values().collect();
+                    names.sort();
+                    return Err(StillRunning { names, grace });
+                }
+            }
+        }
+    }
+
+    async fn next_end(&mut self) -> Option<TaskEnded> {
+        let (id, outcome) = match self.running.join_next_with_id().await? {
+            Ok((id, outcome)) => (id, Ok(outcome)),
+            Err(error) => (error.id(), Err(error)),
+        };
+        let name = self.names.remove(&id).unwrap_or_default();
+        Some(TaskEnded { name, cause: Cause::of(outcome) })
+    }
+}
+
+/// A future panicked inside [`contain`].
+#[derive(Debug, thiserror::Error)]
+#[error("panic: {0}")]
+pub struct Panicked(pub String);
+
+/// Runs `future` as a task of its own within the current span and hands back its output, or its panic as an error.
+/// Dropping the returned future aborts the task.
+pub async fn contain<F>(future: F) -> Result<F::Output, Panicked>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    let handle = tokio::spawn(future.in_current_span());
+    let _abort_on_drop = AbortOnDrop(handle.abort_handle());
+    handle.await.map_err(|error| match error.try_into_panic() {
+        Ok(payload) => Panicked(panic_message(payload.as_ref())),
+        Err(_) => Panicked("the task was stopped with its runtime".into()),
+    })
+}
+
+struct AbortOnDrop(AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn panic_message(payload: &(dyn Any + Send)) -> String {
+    if let Some(text) = payload.downcast_ref::<&'static str>() {
+        (*text).to_owned()
+    } else if let Some(text) = payload.downcast_ref::<String>() {
+        text.clone()
+    } else {
+        "without a message".to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_end_that_should_not_be_carries_the_name_and_the_cause() {
+        type Start = fn(&mut Tasks);
+        let cases: [(&str, Start, &str); 3] = [
+            ("finished", |tasks| tasks.spawn("a", async { Ok(()) }), "ended although it should not"),
+            ("failed", |tasks| tasks.spawn("a", async { Err("no disk".into()) }), "failed: no disk"),
+            ("panicked", |tasks| tasks.spawn("a", async { panic!("odd {}", 1) }), "panicked: odd 1"),
+        ];
+        for (case, start, expected) in cases {
+            let mut tasks = Tasks::new();
+            tasks.spawn("other", std::future::pending());
+            start(&mut tasks);
+            let ended = tasks.first_unexpected_end().await;
+            assert_eq!(ended.name, "a", "{case}");
+            let text = super::super::logging::chain(&ended);
+            assert!(text.starts_with(&format!("task a {expected}")), "{case}: {text}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn shutting_down_waits_for_the_willing_and_names_the_others() {
+        let mut tasks = Tasks::new();
+        tasks.spawn("quick", async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Ok(())
+        });
+        tasks.spawn("stuck", std::future::pending());
+        let error = tasks.shut_down(Duration::from_secs(5)).await.unwrap_err();
+        assert_eq!(error.names, ["stuck"]);
+
+        let mut tasks = Tasks::new();
+        tasks.spawn("quick", async { Ok(()) });
+        assert!(tasks.shut_down(Duration::from_secs(5)).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_contained_panic_is_an_error_and_a_dropped_container_stops_its_task() {
+        let outcome = contain(async { panic!("inside") }).await;
+        assert_eq!(outcome.unwrap_err().to_string(), "panic: inside");
+        assert_eq!(contain(async { 7 }).await.unwrap(), 7);
+
+        let (tx, rx) = tokio::sync::oneshot::channel::<()>();
+        let contained = contain(async move {
+            let _held = tx;
+            std::future::pending::<()>().await;
+        });
+        assert!(tokio::time::timeout(Duration::from_millis(1), contained).await.is_err());
+        assert!(rx.await.is_err(), "the task was dropped");
+    }
+}

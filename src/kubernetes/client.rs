@@ -1,1 +1,257 @@
-//! client
+//! The clients of the API server, one per purpose, and the time limit every call has.
+
+mod guard;
+mod limits;
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use kube::client::{Body, ClientBuilder, DynBody};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::{Client, Config};
+use tower::BoxError;
+use tower::util::BoxService;
+
+use super::leader_election::{Leadership, NotLeader};
+use guard::GuardLayer;
+pub use limits::Rate;
+use limits::{Limits, LimitsLayer};
+
+/// How long establishing a connection may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Writes on the wire at once; further ones wait. The API server has priority and fairness of its own.
+const WRITES_IN_FLIGHT: usize = 32;
+
+/// How long an ordinary call may take.
+pub const CALL_LIMIT: Duration = Duration::from_secs(10);
+
+/// Sent with every request. The server derives the field manager from the part before the slash.
+pub const USER_AGENT: &str = concat!("vsphere-cloud-controller-manager/", env!("CARGO_PKG_VERSION"));
+
+/// How to reach the API server.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    /// `--kubeconfig`; without it the pod's own credentials are used.
+    pub kubeconfig: Option<PathBuf>,
+    /// `--master`: replaces the address of the API server.
+    pub master: Option<String>,
+    /// `--kube-api-qps` and `--kube-api-burst`, when given: how fast to write.
+    pub rate: Option<Rate>,
+}
+
+/// The clients, one per purpose: each is a queue of its own, and none may hold up another.
+#[derive(Clone)]
+pub struct Clients {
+    /// For the Lease alone. Never retries by itself: the election has its own deadlines.
+    pub lease: Client,
+    /// For lists and watches.
+    pub watch: Client,
+    /// For controllers. Writes pass only while this process leads, end with the leadership, and are not retried.
+    pub write: Client,
+    /// For Events and token reviews, which a standby may write too. Never retries by itself.
+    pub auxiliary: Client,
+}
+
+/// The clients cannot be built.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// The kubeconfig cannot be used.
+    #[error("cannot use the kubeconfig {}", .path.display())]
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: Box<KubeconfigError>,
+    },
+    /// There is neither a kubeconfig nor a pod's environment.
+    #[error("no --kubeconfig is given and this is not a pod with a service account")]
+    InCluster(#[source] kube::config::InClusterError),
+    /// `--master` is no URL.
+    #[error("--master: {text:?} is not a URL such as https://10.0.0.1:6443")]
+    Master {
+        /// What was given.
+        text: String,
+        /// What is wrong with it.
+        source: http::uri::InvalidUri,
+    },
+    /// The credentials or certificates cannot be used.
+    #[error("cannot prepare the client for the API server {server}")]
+    Client {
+        /// The server's address.
+        server: http::Uri,
+        /// What is wrong.
+        source: Box<kube::Error>,
+    },
+}
+
+/// A call to the API server failed.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// There was no answer in time. A write may have happened all the same.
+    #[error("{what}: no answer within {} s", .limit.as_secs_f32())]
+    TimedOut {
+        /// What was being done and to what.
+        what: String,
+        /// How long it was given.
+        limit: Duration,
+    },
+    /// This process does not lead (any more), so the write was not sent, or given up half-way.
+    #[error("{what}: not written")]
+    NotLeader {
+        /// What was being done and to what.
+        what: String,
+        /// Says so.
+        source: NotLeader,
+    },
+    /// The API server refused, or could not be reached.
+    #[error("{what}")]
+    Failed {
+        /// What was being done and to what.
+        what: String,
+        /// The answer or what went wrong.
+        source: Box<kube::Error>,
+    },
+}
+
+impl CallError {
+    /// A stable word for metrics and events.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            CallError::TimedOut { .. } => "TimedOut",
+            CallError::NotLeader { .. } => "NotLeader",
+            CallError::Failed { .. } if self.is_not_found() => "NotFound",
+            CallError::Failed { .. } if self.is_conflict() => "Conflict",
+            CallError::Failed { .. } if self.is_forbidden() => "Forbidden",
+            CallError::Failed { source, .. } if matches!(**source, kube::Error::Api(_)) => "Refused",
+            CallError::Failed { .. } => "Unreachable",
+        }
+    }
+
+    /// The object does not exist (404).
+    pub fn is_not_found(&self) -> bool {
+        self.code() == Some(404)
+    }
+
+    /// The object has changed, or exists already (409).
+    pub fn is_conflict(&self) -> bool {
+        self.code() == Some(409)
+    }
+
+    /// The credentials do not allow this (403).
+    pub fn is_forbidden(&self) -> bool {
+        self.code() == Some(403)
+    }
+
+    /// The write was refused because this process does not lead.
+    pub fn is_not_leader(&self) -> bool {
+        matches!(self, CallError::NotLeader { .. })
+    }
+
+    /// The HTTP status of the server's refusal.
+    pub fn code(&self) -> Option<u16> {
+        match self {
+            CallError::Failed { source, .. } => match &**source {
+                kube::Error::Api(status) => Some(status.code),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn failed(what: &str, error: kube::Error) -> Self {
+        let what = what.to_owned();
+        match &error {
+            kube::Error::Service(source) => match source.downcast_ref::<NotLeader>() {
+                Some(source) => CallError::NotLeader { what, source: *source },
+                None => CallError::Failed { what, source: Box::new(error) },
+            },
+            _ => CallError::Failed { what, source: Box::new(error) },
+        }
+    }
+}
+
+/// Runs one call to the API server with a time limit. `what` says what is being done and to which object
+/// (`patch node a`): it begins the error's text.
+pub async fn limited<T>(
+    what: &str,
+    limit: Duration,
+    call: impl Future<Output = kube::Result<T>>,
+) -> Result<T, CallError> {
+    match tokio::time::timeout(limit, call).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(error)) => Err(CallError::failed(what, error)),
+        Err(_) => Err(CallError::TimedOut { what: what.to_owned(), limit }),
+    }
+}
+
+impl Clients {
+    /// Builds the clients; `leadership` guards the one that writes. Must run inside the async runtime. Connects to
+    /// nothing yet.
+    pub async fn build(settings: &Settings, leadership: Leadership) -> Result<Self, SettingsError> {
+        let config = read_config(settings).await?;
+        tracing::info!(server = %config.cluster_url, "API server");
+        Self::from_config(&config, settings.rate, leadership)
+    }
+
+    /// The same from a configuration that exists already.
+    pub fn from_config(config: &Config, rate: Option<Rate>, leadership: Leadership) -> Result<Self, SettingsError> {
+        let retrying = prepared(config);
+        let mut once = retrying.clone();
+        once.default_retry = false;
+        let single = || builder(once.clone());
+        // What is added last is outermost: a write waits for its turn first and is checked last.
+        let write = single()?
+            .with_layer(&GuardLayer::new(leadership))
+            .with_layer(&LimitsLayer::new(Limits::new(WRITES_IN_FLIGHT, rate)))
+            .build();
+        Ok(Self { lease: single()?.build(), watch: builder(retrying)?.build(), write, auxiliary: single()?.build() })
+    }
+}
+
+type Service = BoxService<http::Request<Body>, http::Response<Box<DynBody>>, BoxError>;
+
+fn builder(config: Config) -> Result<ClientBuilder<Service>, SettingsError> {
+    let server = config.cluster_url.clone();
+    ClientBuilder::try_from(config).map_err(|source| SettingsError::Client { server, source: Box::new(source) })
+}
+
+fn prepared(config: &Config) -> Config {
+    let mut config = config.clone();
+    config.connect_timeout = Some(CONNECT_TIMEOUT);
+    config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(USER_AGENT)));
+    config
+}
+
+/// The configuration the settings name: the kubeconfig, or the pod's own. Never guesses, unlike `Config::infer`.
+pub async fn read_config(settings: &Settings) -> Result<Config, SettingsError> {
+    let master = settings.master.as_deref().filter(|text| !text.is_empty()).map(parse_master).transpose()?;
+    let mut config = match &settings.kubeconfig {
+        Some(path) => read_kubeconfig(path).await?,
+        None => match (Config::incluster(), &master) {
+            (Ok(config), _) => config,
+            // As in the Go program: an address alone is enough for a server that asks for no credentials.
+            (Err(_), Some(master)) => Config::new(master.clone()),
+            (Err(error), None) => return Err(SettingsError::InCluster(error)),
+        },
+    };
+    if let Some(master) = master {
+        config.cluster_url = master;
+    }
+    Ok(config)
+}
+
+async fn read_kubeconfig(path: &Path) -> Result<Config, SettingsError> {
+    let failed = |source| SettingsError::Kubeconfig { path: path.to_owned(), source: Box::new(source) };
+    let kubeconfig = Kubeconfig::read_from(path).map_err(failed)?;
+    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.map_err(failed)
+}
+
+fn parse_master(text: &str) -> Result<http::Uri, SettingsError> {
+    let complete = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+    complete.parse().map_err(|source| SettingsError::Master { text: text.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,365 @@
-//! leader_election
+//! Who of several replicas works: the Lease, by client-go's algorithm, and what its holder may do.
+//!
+//! Differs from client-go in what happens around it: leadership ends at the renew deadline counted from before the last
+//! successful renewal was sent, a process that lost it becomes a standby again, and a stopping one gives the Lease up.
+
+mod leadership;
+mod record;
+mod standby;
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use kube::api::{ObjectMeta, PostParams};
+use kube::{Api, Client};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::client::{CallError, limited};
+use crate::runtime::tasks::BoxError;
+pub(in crate::kubernetes) use leadership::{Holder, Sent};
+pub use leadership::{Leadership, NotLeader};
+use record::{Decision, Observation};
+use standby::ReleaseWatch;
+
+/// The random part of the pause between two attempts to acquire, in retry periods; client-go's `JitterFactor`.
+const ACQUIRE_JITTER: f64 = 1.2;
+
+/// How long giving the Lease up may take.
+const RELEASE_LIMIT: Duration = Duration::from_secs(3);
+
+/// Every how many failed attempts in a row one is told.
+const TELL_EVERY: u32 = 30;
+
+/// The Lease and its times.
+#[derive(Debug, Clone)]
+pub struct LeaseConfig {
+    /// Namespace of the Lease.
+    pub namespace: String,
+    /// Name of the Lease.
+    pub name: String,
+    /// Who this candidate is; see [`identity`].
+    pub identity: String,
+    /// How long others wait without seeing a renewal. Whole seconds are written.
+    pub lease_duration: Duration,
+    /// How long the holder tries to renew before it stops leading.
+    pub renew_deadline: Duration,
+    /// The pause between two attempts.
+    pub retry_period: Duration,
+}
+
+/// The times of a Lease do not fit together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidLease {
+    /// Others would take over while the holder still leads.
+    #[error("the lease duration must be longer than the renew deadline")]
+    LeaseTooShort,
+    /// There would be no time for a second attempt.
+    #[error("the renew deadline must be longer than 1.2 times the retry period")]
+    DeadlineTooShort,
+    /// A Lease counts in seconds.
+    #[error("the lease duration must be at least one second")]
+    LeaseBelowSecond,
+    /// A pause of nothing would flood the API server.
+    #[error("the retry period must be longer than zero")]
+    NoRetryPeriod,
+}
+
+/// `<hostname>_<uuid>`, a new one at each start, as in the Go program.
+pub fn identity(hostname: &str) -> String {
+    format!("{hostname}_{}", uuid::Uuid::new_v4())
+}
+
+impl LeaseConfig {
+    /// Whether the times fit together; the conditions of client-go.
+    pub fn validate(&self) -> Result<(), InvalidLease> {
+        if self.retry_period.is_zero() {
+            Err(InvalidLease::NoRetryPeriod)
+        } else if self.renew_deadline <= self.retry_period.mul_f64(ACQUIRE_JITTER) {
+            Err(InvalidLease::DeadlineTooShort)
+        } else if self.lease_duration <= self.renew_deadline {
+            Err(InvalidLease::LeaseTooShort)
+        } else if self.lease_duration < Duration::from_secs(1) {
+            Err(InvalidLease::LeaseBelowSecond)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn request_limit(&self) -> Duration {
+        (self.renew_deadline / 2).max(Duration::from_secs(1))
+    }
+}
+
+/// A candidate. [`LeaderElector::run`] competes for the Lease until it is told to stop.
+pub struct LeaderElector {
+    api: Api<Lease>,
+    config: LeaseConfig,
+    holder: Holder,
+    observed: Option<Observation>,
+    /// The Lease as last read or written, for its resourceVersion.
+    last: Option<Lease>,
+    /// A write was sent that may have made this process the holder.
+    may_hold: bool,
+    failures: u32,
+    /// When it began to compete; observations count from here.
+    began: Instant,
+}
+
+/// What an attempt came to.
+enum Attempt {
+    /// The Lease is ours by a write sent then.
+    Ours(Sent),
+    /// Another holds it, until then at least.
+    HeldBy { holder: String, until: Instant },
+}
+
+/// Why a term ended.
+enum End {
+    Stopped,
+    Taken(String),
+    Deadline,
+}
+
+impl LeaderElector {
+    /// A candidate for the Lease of `config`, which must be valid, and the token that says whether it leads.
+    /// `client` must not retry by itself.
+    pub fn new(client: Client, config: LeaseConfig) -> Result<(Self, Leadership), InvalidLease> {
+        config.validate()?;
+        let (holder, leadership) = Holder::new();
+        let api = Api::namespaced(client, &config.namespace);
+        let elector = Self {
+            api,
+            config,
+            holder,
+            observed: None,
+            last: None,
+            may_hold: false,
+            failures: 0,
+            began: Instant::now(),
+        };
+        Ok((elector, leadership))
+    }
+
+    /// Competes, leads, competes again; on `stop` ends a term and gives the Lease up. The caller stops what works under
+    /// the leadership before. Ends only after `stop`.
+    pub async fn run(mut self, stop: CancellationToken) -> Result<(), BoxError> {
+        let mut release = ReleaseWatch::new(self.api.clone(), &self.config.name);
+        while let Some(sent) = self.acquire(&mut release, &stop).await {
+            release.close();
+            self.holder.begin(sent, self.config.renew_deadline);
+            self.tell("became leader");
+            let end = self.lead(&stop).await;
+            self.holder.end();
+            match end {
+                End::Stopped => break,
+                End::Taken(holder) => tracing::error!(%holder, "another took the lease; this process stands by"),
+                End::Deadline => tracing::error!("the lease could not be renewed in time; this process stands by"),
+            }
+            self.tell("stopped leading");
+        }
+        if self.may_hold {
+            self.release().await;
+            self.tell("stopped leading");
+        }
+        Ok(())
+    }
+
+    /// Tries until the Lease is ours, or nothing when told to stop. An attempt under way is not broken off, since it
+    /// may succeed.
+    async fn acquire(&mut self, release: &mut ReleaseWatch, stop: &CancellationToken) -> Option<Sent> {
+        loop {
+            if stop.is_cancelled() {
+                return None;
+            }
+            let mut next = Instant::now() + self.config.retry_period.mul_f64(1.0 + ACQUIRE_JITTER * fastrand::f64());
+            match self.attempt(self.config.renew_deadline).await {
+                Ok(Attempt::Ours(sent)) if sent.elapsed() < self.config.renew_deadline => return Some(sent),
+                Ok(Attempt::Ours(_)) => continue,
+                Ok(Attempt::HeldBy { holder, until }) => {
+                    tracing::debug!(%holder, "standing by");
+                    next = next.min(until);
+                }
+                Err(error) => self.tell_failure(&error),
+            }
+            let version = self.last.as_ref().and_then(|lease| lease.metadata.resource_version.clone());
+            tokio::select! {
+                () = stop.cancelled() => return None,
+                () = tokio::time::sleep_until(next) => {}
+                () = release.next(version) => tracing::debug!("the lease was given up"),
+            }
+        }
+    }
+
+    /// Renews until the term is over.
+    async fn lead(&mut self, stop: &CancellationToken) -> End {
+        let mut next = Instant::now() + self.config.retry_period;
+        loop {
+            let Some(ends) = self.holder.ends() else { return End::Deadline };
+            tokio::select! {
+                () = stop.cancelled() => return End::Stopped,
+                () = tokio::time::sleep_until(next.min(ends)) => {}
+            }
+            let Some(ends) = self.holder.ends() else { return End::Deadline };
+            next = Instant::now() + self.config.retry_period;
+            match self.attempt(ends.saturating_duration_since(Instant::now())).await {
+                Ok(Attempt::Ours(sent)) if self.holder.extend(sent, self.config.renew_deadline) => {}
+                Ok(Attempt::Ours(_)) => return End::Deadline,
+                Ok(Attempt::HeldBy { holder, .. }) => return End::Taken(holder),
+                Err(error) => self.tell_failure(&error),
+            }
+        }
+    }
+
+    /// One round of `tryAcquireOrRenew`, over after `limit` at the latest.
+    async fn attempt(&mut self, limit: Duration) -> Result<Attempt, CallError> {
+        let deadline = Instant::now() + limit;
+        if let Some(sent) = self.renew_from_memory(deadline).await {
+            return Ok(self.succeeded(sent));
+        }
+        let what = format!("get lease {}", self.config.name);
+        let lease = match limited(&what, self.remaining(deadline), self.api.get(&self.config.name)).await {
+            Err(error) if error.is_not_found() => return self.create(deadline).await,
+            answer => answer?,
+        };
+        let at = self.began.elapsed();
+        let observed = record::observe(self.observed.take(), &lease.spec.clone().unwrap_or_default(), at);
+        self.observed = Some(observed.clone());
+        self.last = Some(lease.clone());
+        let wall_clock = Timestamp::now();
+        match record::decide(&self.config.identity, self.config.lease_duration, &observed, at, wall_clock) {
+            Decision::HeldBy { holder, until } => {
+                self.may_hold = false;
+                Ok(Attempt::HeldBy { holder, until: self.began + until })
+            }
+            Decision::Renew(spec) | Decision::TakeOver(spec) => {
+                let sent = self.replace(lease, spec, deadline).await?;
+                Ok(self.succeeded(sent))
+            }
+        }
+    }
+
+    /// While leading, the record last written is enough to renew: one call instead of two. Nothing when it was refused.
+    async fn renew_from_memory(&mut self, deadline: Instant) -> Option<Sent> {
+        if !self.holder.is_held() {
+            return None;
+        }
+        let (lease, observed) = (self.last.clone()?, self.observed.clone()?);
+        let at = self.began.elapsed();
+        match record::decide(&self.config.identity, self.config.lease_duration, &observed, at, Timestamp::now()) {
+            Decision::Renew(spec) => match self.replace(lease, spec, deadline).await {
+                Ok(sent) => Some(sent),
+                Err(error) => {
+                    tracing::debug!("{}; reading it first", crate::runtime::logging::chain(&error));
+                    None
+                }
+            },
+            _ => None,
+        }
+    }
+
+    async fn create(&mut self, deadline: Instant) -> Result<Attempt, CallError> {
+        let spec = record::first_record(&self.config.identity, self.config.lease_duration, Timestamp::now());
+        let metadata = ObjectMeta {
+            name: Some(self.config.name.clone()),
+            namespace: Some(self.config.namespace.clone()),
+            ..ObjectMeta::default()
+        };
+        let lease = Lease { metadata, spec: Some(spec) };
+        let what = format!("create lease {}", self.config.name);
+        let sent = self.about_to_write();
+        let answer = limited(&what, self.remaining(deadline), self.api.create(&PostParams::default(), &lease)).await;
+        self.written(answer)?;
+        Ok(self.succeeded(sent))
+    }
+
+    async fn replace(&mut self, mut lease: Lease, spec: LeaseSpec, deadline: Instant) -> Result<Sent, CallError> {
+        lease.spec = Some(spec);
+        let what = format!("update lease {}", self.config.name);
+        let sent = self.about_to_write();
+        let parameters = PostParams::default();
+        let call = self.api.replace(&self.config.name, &parameters, &lease);
+        let answer = limited(&what, self.remaining(deadline), call).await;
+        self.written(answer)?;
+        Ok(sent)
+    }
+
+    fn about_to_write(&mut self) -> Sent {
+        self.may_hold = true;
+        Sent::now()
+    }
+
+    fn written(&mut self, answer: Result<Lease, CallError>) -> Result<(), CallError> {
+        match answer {
+            Ok(lease) => {
+                let spec = lease.spec.clone().unwrap_or_default();
+                self.observed = Some(Observation { spec, seen: self.began.elapsed() });
+                self.last = Some(lease);
+                Ok(())
+            }
+            Err(error) => {
+                // Refused for certain, unless it is the answer that was lost.
+                if error.code().is_some_and(|code| code < 500) && !self.holder.is_held() {
+                    self.may_hold = false;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn succeeded(&mut self, sent: Sent) -> Attempt {
+        if self.failures > 0 {
+            tracing::info!(failures = self.failures, "the lease can be written again");
+        }
+        self.failures = 0;
+        Attempt::Ours(sent)
+    }
+
+    /// Empties the record, so that others need not wait. Without success they wait out the lease duration.
+    async fn release(&mut self) {
+        let deadline = Instant::now() + RELEASE_LIMIT;
+        let outcome = async {
+            if let (Some(lease), Some(observed)) = (self.last.clone(), self.observed.clone()) {
+                let spec = record::released_record(&observed.spec, Timestamp::now());
+                if self.is_ours(&lease) && self.replace(lease, spec, deadline).await.is_ok() {
+                    return Ok(());
+                }
+            }
+            let what = format!("get lease {}", self.config.name);
+            let lease = limited(&what, self.remaining(deadline), self.api.get(&self.config.name)).await?;
+            if !self.is_ours(&lease) {
+                return Ok(());
+            }
+            let held = lease.spec.clone().unwrap_or_default();
+            let spec = record::released_record(&held, Timestamp::now());
+            self.replace(lease, spec, deadline).await.map(drop)
+        };
+        match outcome.await {
+            Ok(()) => tracing::info!("the lease is given up"),
+            Err(error) => tracing::warn!("{}", crate::runtime::logging::chain(&error)),
+        }
+    }
+
+    fn is_ours(&self, lease: &Lease) -> bool {
+        lease.spec.as_ref().and_then(record::holder) == Some(self.config.identity.as_str())
+    }
+
+    fn remaining(&self, deadline: Instant) -> Duration {
+        deadline.saturating_duration_since(Instant::now()).min(self.config.request_limit())
+    }
+
+    fn tell(&self, what: &str) {
+        tracing::info!(identity = self.config.identity, lease = self.config.name, "{what}");
+    }
+
+    fn tell_failure(&mut self, error: &CallError) {
+        if self.failures.is_multiple_of(TELL_EVERY) {
+            tracing::warn!(failures = self.failures + 1, "{}", crate::runtime::logging::chain(error));
+        }
+        self.failures = self.failures.saturating_add(1);
+    }
+}
+
+#[cfg(test)]
+mod tests;

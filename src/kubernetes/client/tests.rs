@@ -1,0 +1,131 @@
+//! Tests of the clients: what settings say, and that a write cannot pass without leadership.
+
+use super::*;
+use crate::kubernetes::leader_election::Holder;
+use crate::kubernetes::leader_election::Sent;
+use crate::runtime::logging::chain;
+use futures::FutureExt;
+use http::{Request, Response};
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::client::Body;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tower::BoxError;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A guarded client over a server that counts requests and answers each with a node, after `delay`.
+fn guarded(leadership: Leadership, delay: Duration) -> (Client, Arc<AtomicUsize>) {
+    let count = Arc::new(AtomicUsize::new(0));
+    let counter = count.clone();
+    let service = tower::service_fn(move |_request: Request<Body>| {
+        let counter = counter.clone();
+        async move {
+            counter.fetch_add(1, Ordering::SeqCst);
+            tokio::time::sleep(delay).await;
+            let node = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"a"}}"#;
+            Ok::<_, BoxError>(Response::new(Body::from(node.as_bytes().to_vec())))
+        }
+    });
+    let client = ClientBuilder::new(service, "default")
+        .with_layer(&GuardLayer::new(leadership))
+        .with_layer(&LimitsLayer::new(Limits::new(2, None)))
+        .build();
+    (client, count)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_reads_and_cannot_write() {
+    let (_holder, leadership) = Holder::new();
+    let (client, count) = guarded(leadership, Duration::ZERO);
+    let nodes: Api<Node> = Api::all(client);
+    assert!(limited("get node a", SECOND, nodes.get("a")).await.is_ok());
+    assert_eq!(count.load(Ordering::SeqCst), 1);
+
+    let patch = Patch::Strategic(serde_json::json!({}));
+    let writes = [
+        limited("patch", SECOND, nodes.patch("a", &PatchParams::default(), &patch).map(|r| r.map(drop))).await,
+        limited("delete", SECOND, nodes.delete("a", &DeleteParams::default()).map(|r| r.map(drop))).await,
+        limited("create", SECOND, nodes.create(&PostParams::default(), &Node::default()).map(|r| r.map(drop))).await,
+    ];
+    for write in writes {
+        let error = write.unwrap_err();
+        assert!(error.is_not_leader(), "{error:?}");
+        assert!(chain(&error).ends_with("not written: this process is not the leader"), "{}", chain(&error));
+    }
+    assert_eq!(count.load(Ordering::SeqCst), 1, "no write reached the wire");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_ends_with_the_term_it_began_in() {
+    let (mut holder, leadership) = Holder::new();
+    holder.begin(Sent::now(), 2 * SECOND);
+    let (client, count) = guarded(leadership, 3600 * SECOND);
+    let nodes: Api<Node> = Api::all(client);
+    let start = tokio::time::Instant::now();
+    let error = limited("delete node a", 60 * SECOND, nodes.delete("a", &DeleteParams::default())).await.unwrap_err();
+    assert!(error.is_not_leader(), "{error:?}");
+    assert_eq!(start.elapsed().as_secs(), 2);
+    assert_eq!(count.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_waited_for_its_turn_is_checked_when_it_is_sent() {
+    let (mut holder, leadership) = Holder::new();
+    holder.begin(Sent::now(), 2 * SECOND);
+    let (client, count) = guarded(leadership, 3600 * SECOND);
+    let nodes: Api<Node> = Api::all(client);
+    let parameters = DeleteParams::default();
+    let delete = || limited("delete node a", 60 * SECOND, nodes.delete("a", &parameters));
+    let (first, second, third) = tokio::join!(delete(), delete(), delete());
+    for outcome in [first, second, third] {
+        assert!(outcome.unwrap_err().is_not_leader());
+    }
+    assert_eq!(count.load(Ordering::SeqCst), 2, "two were in flight; the third was never sent");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_answer_is_an_error_in_time() {
+    let (client, _) = guarded(Leadership::always(), 3600 * SECOND);
+    let error = limited("get node a", SECOND, Api::<Node>::all(client).get("a")).await.unwrap_err();
+    assert_eq!(error.to_string(), "get node a: no answer within 1 s");
+    assert_eq!(error.reason(), "TimedOut");
+}
+
+#[tokio::test]
+async fn settings_that_cannot_work_say_which_and_what_is_expected() {
+    let folder = tempfile::tempdir().unwrap();
+    let broken = folder.path().join("broken");
+    std::fs::write(&broken, "clusters: 7").unwrap();
+    let with_kubeconfig = |path: PathBuf| Settings { kubeconfig: Some(path), ..Settings::default() };
+    let cases = [
+        ("no such file", with_kubeconfig(folder.path().join("none")), "cannot use the kubeconfig"),
+        ("broken file", with_kubeconfig(broken), "cannot use the kubeconfig"),
+        ("not in a pod", Settings::default(), "no --kubeconfig is given"),
+        ("no URL", Settings { master: Some("https://".into()), ..Settings::default() }, "--master"),
+    ];
+    for (case, settings, expected) in cases {
+        let error = read_config(&settings).await.unwrap_err();
+        let text = chain(&error);
+        assert!(text.starts_with(expected), "{case}: {text}");
+        if let Some(path) = &settings.kubeconfig {
+            assert!(text.contains(&path.display().to_string()), "{case}: {text}");
+        }
+    }
+    let master = Settings { master: Some("10.0.0.1:8080".into()), ..Settings::default() };
+    assert_eq!(read_config(&master).await.unwrap().cluster_url.to_string(), "http://10.0.0.1:8080/");
+}
+
+#[tokio::test]
+async fn a_refused_connection_names_what_was_asked() {
+    // Bound and dropped: nobody listens there.
+    let address = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let config = Config::new(format!("http://{address}").parse().unwrap());
+    let clients = Clients::from_config(&config, None, Leadership::always()).unwrap();
+    let error = limited("get node a", CALL_LIMIT, Api::<Node>::all(clients.lease).get("a")).await.unwrap_err();
+    let text = chain(&error);
+    assert!(text.starts_with("get node a: ") && text.contains("refused"), "{text}");
+    assert_eq!(error.reason(), "Unreachable");
+}

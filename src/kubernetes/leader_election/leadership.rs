@@ -1,0 +1,272 @@
+//! Leadership as a token: whoever writes asks it, at every attempt.
+
+use std::future::Future;
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// How often a waiting task looks at the wall clock. The monotonic clock stands still while a machine is suspended.
+const WALL_CLOCK_LOOK: Duration = Duration::from_secs(1);
+
+/// The deadline of a leadership that never ends, counted from now.
+const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// This process does not lead, so it may not write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("this process is not the leader")]
+pub struct NotLeader;
+
+/// Whether this process leads, and until when. Cheap to clone; all clones say the same.
+#[derive(Debug, Clone)]
+pub struct Leadership {
+    term: Option<watch::Receiver<Option<Term>>>,
+    flag: watch::Receiver<bool>,
+}
+
+/// One uninterrupted time of leading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Term {
+    number: u64,
+    ends: Instant,
+    ends_by_wall_clock: SystemTime,
+}
+
+/// The elector's side of a [`Leadership`].
+#[derive(Debug)]
+pub(in crate::kubernetes) struct Holder {
+    term: watch::Sender<Option<Term>>,
+    flag: watch::Sender<bool>,
+    terms: u64,
+}
+
+impl Term {
+    /// Either clock may end it: a suspended machine's monotonic clock has stood still.
+    fn is_over(&self, now: Instant, wall_clock: SystemTime) -> bool {
+        now >= self.ends || wall_clock >= self.ends_by_wall_clock
+    }
+}
+
+impl Leadership {
+    /// The leadership of a process that has no rivals (`--leader-elect=false`).
+    pub fn always() -> Self {
+        let (_, flag) = watch::channel(true);
+        Self { term: None, flag }
+    }
+
+    /// Until when this process leads at least. Renewals move it.
+    pub fn check(&self) -> Result<Instant, NotLeader> {
+        match &self.term {
+            None => Ok(Instant::now() + FOREVER),
+            Some(_) => self.current().map(|term| term.ends).ok_or(NotLeader),
+        }
+    }
+
+    /// Whether this process leads now.
+    pub fn is_leader(&self) -> bool {
+        self.check().is_ok()
+    }
+
+    /// Completes as soon as this process leads.
+    pub async fn wait_until_leader(&self) {
+        let Some(receiver) = &self.term else { return };
+        let mut receiver = receiver.clone();
+        loop {
+            receiver.mark_unchanged();
+            if self.is_leader() {
+                return;
+            }
+            if receiver.changed().await.is_err() {
+                // The elector is gone: nobody will ever lead here.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Completes as soon as this process does not lead, also when it leads anew since this was called.
+    pub async fn wait_until_lost(&self) {
+        self.end_of_term().await;
+    }
+
+    /// Changes between standby (false) and leader (true), for whoever shows or follows them. It may lag behind
+    /// [`Leadership::check`], which decides.
+    pub fn watch(&self) -> watch::Receiver<bool> {
+        self.flag.clone()
+    }
+
+    /// The end of the term that runs when this is called, renewals included. Completes at once without one.
+    pub(crate) fn end_of_term(&self) -> impl Future<Output = ()> + Send + 'static {
+        let leadership = self.clone();
+        let started = self.current().map(|term| term.number);
+        async move {
+            let Some(receiver) = &leadership.term else { return std::future::pending().await };
+            let mut receiver = receiver.clone();
+            loop {
+                receiver.mark_unchanged();
+                let Some(term) = leadership.current().filter(|term| Some(term.number) == started) else { return };
+                let look = term.ends.min(Instant::now() + WALL_CLOCK_LOOK);
+                // Whatever wakes it, the next round decides. A vanished elector has ended its term.
+                let _ = tokio::time::timeout_at(look, receiver.changed()).await;
+            }
+        }
+    }
+
+    fn current(&self) -> Option<Term> {
+        let term = *self.term.as_ref()?.borrow();
+        term.filter(|term| !term.is_over(Instant::now(), SystemTime::now()))
+    }
+}
+
+impl Holder {
+    /// A leadership nobody holds yet.
+    pub(in crate::kubernetes) fn new() -> (Self, Leadership) {
+        let (term, term_receiver) = watch::channel(None);
+        let (flag, flag_receiver) = watch::channel(false);
+        (Self { term, flag, terms: 0 }, Leadership { term: Some(term_receiver), flag: flag_receiver })
+    }
+
+    /// A term begins.
+    pub(in crate::kubernetes) fn begin(&mut self, sent: Sent, lasts: Duration) {
+        self.terms += 1;
+        self.term.send_replace(Some(Term::starting(self.terms, sent, lasts)));
+        self.flag.send_replace(true);
+    }
+
+    /// A renewal sent at `sent` succeeded. False when the term was over before the answer came: then it stays over.
+    #[must_use]
+    pub(in crate::kubernetes) fn extend(&mut self, sent: Sent, lasts: Duration) -> bool {
+        if !self.is_held() {
+            return false;
+        }
+        self.term.send_replace(Some(Term::starting(self.terms, sent, lasts)));
+        true
+    }
+
+    /// The term ends now.
+    pub(in crate::kubernetes) fn end(&mut self) {
+        self.term.send_replace(None);
+        self.flag.send_replace(false);
+    }
+
+    /// Whether a term runs.
+    pub(in crate::kubernetes) fn is_held(&self) -> bool {
+        self.ends().is_some()
+    }
+
+    /// When the running term ends unless it is renewed.
+    pub(in crate::kubernetes) fn ends(&self) -> Option<Instant> {
+        let term = *self.term.borrow();
+        term.filter(|term| !term.is_over(Instant::now(), SystemTime::now())).map(|term| term.ends)
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The moment before a request was sent, on both clocks.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::kubernetes) struct Sent {
+    monotonic: Instant,
+    wall_clock: SystemTime,
+}
+
+impl Sent {
+    /// Now.
+    pub(in crate::kubernetes) fn now() -> Self {
+        Self { monotonic: Instant::now(), wall_clock: SystemTime::now() }
+    }
+
+    /// How long ago.
+    pub(in crate::kubernetes) fn elapsed(&self) -> Duration {
+        self.monotonic.elapsed()
+    }
+}
+
+impl Term {
+    fn starting(number: u64, sent: Sent, lasts: Duration) -> Self {
+        Self { number, ends: sent.monotonic + lasts, ends_by_wall_clock: sent.wall_clock + lasts }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LASTS: Duration = Duration::from_secs(10);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_term_ends_at_the_deadline_counted_from_before_the_renewal_was_sent() {
+        let (mut holder, leadership) = Holder::new();
+        assert_eq!(leadership.check(), Err(NotLeader));
+        let sent = Sent::now();
+        tokio::time::advance(Duration::from_secs(3)).await;
+        holder.begin(sent, LASTS);
+        assert_eq!(leadership.check(), Ok(sent.monotonic + LASTS));
+        tokio::time::timeout(Duration::from_secs(60), leadership.wait_until_lost()).await.unwrap();
+        assert_eq!(Instant::now().duration_since(sent.monotonic), LASTS);
+        assert!(!leadership.is_leader());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn renewals_move_the_end_but_never_revive_a_term() {
+        let (mut holder, leadership) = Holder::new();
+        holder.begin(Sent::now(), LASTS);
+        let lost = leadership.end_of_term();
+        tokio::pin!(lost);
+        tokio::time::advance(Duration::from_secs(8)).await;
+        assert!(holder.extend(Sent::now(), LASTS));
+        tokio::time::advance(Duration::from_secs(8)).await;
+        assert!(futures::poll!(&mut lost).is_pending());
+        assert!(leadership.is_leader());
+        tokio::time::advance(Duration::from_secs(3)).await;
+        assert!(!holder.extend(Sent::now(), LASTS), "too late");
+        assert!(!leadership.is_leader());
+        holder.begin(Sent::now(), LASTS);
+        lost.await;
+        assert!(leadership.is_leader(), "a new term; the old one's writes are over all the same");
+    }
+
+    #[test]
+    fn either_clock_ends_a_term() {
+        let sent = Sent { monotonic: Instant::now(), wall_clock: SystemTime::now() };
+        let term = Term::starting(1, sent, LASTS);
+        let second = Duration::from_secs(1);
+        let cases = [
+            ("both early", 9, 9, false),
+            ("monotonic reached", 10, 9, true),
+            ("woken from suspension", 1, 3600, true),
+            ("wall clock set back", 9, 0, false),
+        ];
+        for (case, monotonic, wall_clock, expected) in cases {
+            let over = term.is_over(sent.monotonic + second * monotonic, sent.wall_clock + second * wall_clock);
+            assert_eq!(over, expected, "{case}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waiting_for_leadership_sees_it_begin_and_a_dropped_elector_ends_it() {
+        let (mut holder, leadership) = Holder::new();
+        let waiting = leadership.wait_until_leader();
+        tokio::pin!(waiting);
+        assert!(futures::poll!(&mut waiting).is_pending());
+        holder.begin(Sent::now(), LASTS);
+        waiting.await;
+        let flag = leadership.watch();
+        assert!(*flag.borrow());
+        drop(holder);
+        leadership.wait_until_lost().await;
+        assert!(!*flag.borrow());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_without_rivals_always_leads() {
+        let leadership = Leadership::always();
+        leadership.wait_until_leader().await;
+        assert!(leadership.is_leader());
+        assert!(*leadership.watch().borrow());
+        tokio::time::timeout(Duration::from_secs(3600), leadership.wait_until_lost()).await.unwrap_err();
+    }
+}

@@ -1,0 +1,176 @@
+//! What a candidate decides when it looks at the Lease. Mirrors `tryAcquireOrRenew` of client-go's
+//! `tools/leaderelection/leaderelection.go`. Pure: clocks and records are handed in, local times as what passed on the
+//! monotonic clock since the process began to compete.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::LeaseSpec;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+
+/// The record as last seen, and when it was last seen to change, on the local clock. Remote clocks are not trusted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Observation {
+    /// The Lease's `spec`.
+    pub spec: LeaseSpec,
+    /// When it took this value, as far as this process knows.
+    pub seen: Duration,
+}
+
+/// What to do about an existing Lease.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Decision {
+    /// Another holds it, until then at least.
+    HeldBy {
+        /// Who.
+        holder: String,
+        /// The end of the lease duration of the observed record, counted from when it was seen to change.
+        until: Duration,
+    },
+    /// Write this record: it was ours already.
+    Renew(LeaseSpec),
+    /// Write this record: nobody holds the Lease.
+    TakeOver(LeaseSpec),
+}
+
+/// What was seen before, brought up to date with `spec` read at `at`.
+pub fn observe(previous: Option<Observation>, spec: &LeaseSpec, at: Duration) -> Observation {
+    match previous {
+        Some(previous) if previous.spec == *spec => previous,
+        _ => Observation { spec: spec.clone(), seen: at },
+    }
+}
+
+/// Who holds the Lease by this record; nobody when empty.
+pub fn holder(spec: &LeaseSpec) -> Option<&str> {
+    spec.holder_identity.as_deref().filter(|holder| !holder.is_empty())
+}
+
+/// What `identity` may do, given what was observed.
+pub fn decide(
+    identity: &str,
+    lease_duration: Duration,
+    observed: &Observation,
+    at: Duration,
+    wall_clock: Timestamp,
+) -> Decision {
+    let holder = holder(&observed.spec);
+    if let Some(holder) = holder.filter(|holder| *holder != identity) {
+        // The duration in the record counts, not ours.
+        let until = observed.seen + seconds(observed.spec.lease_duration_seconds);
+        if until > at {
+            return Decision::HeldBy { holder: holder.to_owned(), until };
+        }
+    }
+    let transitions = observed.spec.lease_transitions.unwrap_or(0);
+    let fresh = record(identity, lease_duration, wall_clock);
+    if holder == Some(identity) {
+        let acquire_time = observed.spec.acquire_time.clone().or(fresh.acquire_time);
+        Decision::Renew(LeaseSpec { acquire_time, lease_transitions: Some(transitions), ..fresh })
+    } else {
+        Decision::TakeOver(LeaseSpec { lease_transitions: Some(transitions.saturating_add(1)), ..fresh })
+    }
+}
+
+/// The record of a Lease that does not exist yet.
+pub fn first_record(identity: &str, lease_duration: Duration, wall_clock: Timestamp) -> LeaseSpec {
+    LeaseSpec { lease_transitions: Some(0), ..record(identity, lease_duration, wall_clock) }
+}
+
+/// The record that gives the Lease up: no holder, one second, so that others need not wait.
+pub fn released_record(held: &LeaseSpec, wall_clock: Timestamp) -> LeaseSpec {
+    LeaseSpec { lease_transitions: held.lease_transitions, ..record("", Duration::from_secs(1), wall_clock) }
+}
+
+fn record(identity: &str, lease_duration: Duration, wall_clock: Timestamp) -> LeaseSpec {
+    LeaseSpec {
+        holder_identity: Some(identity.to_owned()),
+        lease_duration_seconds: Some(i32::try_from(lease_duration.as_secs()).unwrap_or(i32::MAX)),
+        acquire_time: Some(MicroTime(wall_clock)),
+        renew_time: Some(MicroTime(wall_clock)),
+        ..LeaseSpec::default()
+    }
+}
+
+fn seconds(value: Option<i32>) -> Duration {
+    Duration::from_secs(value.and_then(|value| u64::try_from(value).ok()).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LASTS: Duration = Duration::from_secs(10);
+
+    fn held(holder: &str, lease_seconds: i32) -> LeaseSpec {
+        LeaseSpec {
+            holder_identity: Some(holder.into()),
+            lease_duration_seconds: Some(lease_seconds),
+            acquire_time: Some(MicroTime(Timestamp::UNIX_EPOCH)),
+            renew_time: Some(MicroTime(Timestamp::UNIX_EPOCH)),
+            lease_transitions: Some(0),
+            ..LeaseSpec::default()
+        }
+    }
+
+    /// Vectors E-02 to E-07; each: the record, how many seconds ago it was seen, whether it may be had, transitions.
+    #[test]
+    fn a_lease_is_had_when_nobody_holds_it_or_it_stood_still_for_its_own_duration() {
+        let base = Duration::from_secs(1000);
+        let cases = [
+            ("E-02 empty spec", LeaseSpec::default(), 0, Some(1)),
+            ("E-03 first seen now", held("bing", 3), 0, None),
+            ("E-03 its duration later", held("bing", 3), 3, Some(1)),
+            ("E-04 observed long ago", held("bing", 10), 500, Some(1)),
+            ("E-05 empty holder, seen in the future", held("", 10), -500, Some(1)),
+            ("E-06 held, seen in the future", held("bing", 10), -500, None),
+            ("E-07 ours", held("baz", 10), 0, Some(0)),
+        ];
+        for (id, spec, seconds_ago, expected) in cases {
+            let ago = Duration::from_secs(i64::unsigned_abs(seconds_ago));
+            let seen = if seconds_ago < 0 { base + ago } else { base - ago };
+            let observed = Observation { spec: spec.clone(), seen };
+            let now = Timestamp::from_second(1_700_000_000).unwrap();
+            let decision = decide("baz", LASTS, &observed, base, now);
+            let written = match &decision {
+                Decision::HeldBy { holder, .. } => {
+                    assert_eq!(holder, "bing", "{id}");
+                    None
+                }
+                Decision::Renew(spec) | Decision::TakeOver(spec) => Some(spec),
+            };
+            assert_eq!(written.and_then(|spec| spec.lease_transitions), expected, "{id}: {decision:?}");
+            if let Some(written) = written {
+                assert_eq!(written.holder_identity.as_deref(), Some("baz"), "{id}");
+                assert_eq!(written.lease_duration_seconds, Some(10), "{id}");
+                assert_eq!(written.renew_time, Some(MicroTime(now)), "{id}");
+                let kept = spec.holder_identity.as_deref() == Some("baz");
+                let acquired = if kept { Timestamp::UNIX_EPOCH } else { now };
+                assert_eq!(written.acquire_time, Some(MicroTime(acquired)), "{id}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_unchanged_record_keeps_the_time_it_was_first_seen() {
+        let start = Duration::from_secs(7);
+        let first = observe(None, &held("bing", 3), start);
+        let later = start + Duration::from_secs(2);
+        let again = observe(Some(first), &held("bing", 3), later);
+        assert_eq!(again.seen, start);
+        let renewed = LeaseSpec { renew_time: Some(MicroTime(Timestamp::now())), ..held("bing", 3) };
+        assert_eq!(observe(Some(again), &renewed, later).seen, later);
+    }
+
+    /// E-01, and what is written when the Lease is given up.
+    #[test]
+    fn the_first_record_counts_no_transition_and_a_released_one_has_no_holder() {
+        let now = Timestamp::UNIX_EPOCH;
+        let first = first_record("baz", LASTS, now);
+        assert_eq!((first.lease_transitions, holder(&first)), (Some(0), Some("baz")));
+        let released = released_record(&LeaseSpec { lease_transitions: Some(4), ..held("baz", 15) }, now);
+        assert_eq!(holder(&released), None);
+        assert_eq!(released.holder_identity.as_deref(), Some(""));
+        assert_eq!((released.lease_duration_seconds, released.lease_transitions), (Some(1), Some(4)));
+    }
+}

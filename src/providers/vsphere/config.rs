@@ -1,1 +1,69 @@
-//! config
+//! `vsphere.conf`: the one validated configuration type, whatever dialect the file is written in.
+//!
+//! Parsing takes text, not a path, and reports every mistake in one go. Mirrors `pkg/common/config` and
+//! `pkg/cloudprovider/vsphere/config`.
+
+use std::path::PathBuf;
+
+use secrecy::SecretString;
+
+pub use super::addresses::{AddressRule, AddressRules, IpFamily};
+pub use super::zones::ZoneCategories;
+
+/// What `vsphere.conf` says, checked and with all defaults filled in.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The vCenters in the order of the file; at least one. The one of `Global` comes last.
+    pub vcenters: Vec<Vcenter>,
+    /// Where zone and region come from. Off unless both categories are named.
+    pub labels: Option<ZoneCategories>,
+    /// Which addresses nodes get; for all vCenters.
+    pub addresses: AddressRules,
+}
+
+/// One vCenter.
+#[derive(Clone, Debug)]
+pub struct Vcenter {
+    /// The name of the entry: the section name or map key; unique. The Go program calls it the tenant.
+    pub key: String,
+    /// Host name or IP address, without scheme, port and path; also the key of its credentials inside Secrets.
+    pub server: String,
+    /// The TCP port.
+    pub port: u16,
+    /// Whether the server's certificate is not verified.
+    pub insecure: bool,
+    /// PEM files that replace the system's roots; none means the system's roots. Whether they exist is not checked here.
+    pub ca_files: Vec<PathBuf>,
+    /// Accepted thumbprints of the server's certificate: SHA-1 (20 bytes) or SHA-256 (32 bytes), upper-case hex,
+    /// separated by colons.
+    pub thumbprints: Vec<String>,
+    /// Names, inventory paths or ids of the datacenters to search; none means all.
+    pub datacenters: Vec<String>,
+    /// The families of addresses a node gets, in order; at least one, none twice.
+    pub ip_families: Vec<IpFamily>,
+    /// The credentials to try first.
+    pub credentials: Credentials,
+    /// The credentials to try when the first are rejected: the Secret or directory behind an inline pair.
+    pub fallback_credentials: Option<Credentials>,
+}
+
+/// Where user and password come from.
+#[derive(Clone, Debug)]
+pub enum Credentials {
+    /// They are in the file.
+    Inline {
+        /// The user name, or a PEM certificate.
+        user: String,
+        /// The password, or a PEM private key.
+        password: SecretString,
+    },
+    /// They are in a Kubernetes Secret, under keys that begin with the server.
+    Secret {
+        /// The namespace of the Secret.
+        namespace: String,
+        /// The name of the Secret.
+        name: String,
+    },
+    /// They are in files of this directory. Whether it exists is not checked here.
+    Directory(PathBuf),
+}

@@ -1,1 +1,175 @@
-//! provider_id
+//! Provider IDs and the BIOS UUID in them; mirrors `pkg/cloudprovider/vsphere/util.go`.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The scheme of this provider's IDs.
+pub const SCHEME: &str = "vsphere";
+
+const PREFIX: &str = "vsphere://";
+
+/// Lengths of the five groups of a UUID, in hex digits.
+const GROUPS: [usize; 5] = [8, 4, 4, 4, 12];
+
+/// A well-formed BIOS UUID: lower case, dashed 8-4-4-4-12. Nothing else can be in it.
+///
+/// The same machine is known by two byte orders: vCenter's, which is in the provider ID, and the one in which many
+/// guests report their `systemUUID`. The type does not say which one it holds; see [`BiosUuid::byte_swapped`].
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BiosUuid(String);
+
+/// The text is no UUID. What the text was is not repeated: the caller names the object it belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a UUID of the form xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx in hex digits")]
+pub struct InvalidUuid;
+
+impl BiosUuid {
+    /// The UUID as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The same UUID in the other byte order: the bytes of the first three groups reversed, as in `ConvertK8sUUIDtoNormal`.
+    /// Doing it twice gives the original.
+    #[must_use]
+    pub fn byte_swapped(&self) -> Self {
+        let swapped: Vec<String> = self
+            .0
+            .split('-')
+            .enumerate()
+            .map(|(index, group)| if index < 3 { reverse_bytes(group) } else { group.to_owned() })
+            .collect();
+        Self(swapped.join("-"))
+    }
+
+    /// The provider ID of the machine with this UUID, which has to be in vCenter's byte order.
+    pub fn provider_id(&self) -> String {
+        format!("{PREFIX}{}", self.0)
+    }
+}
+
+impl FromStr for BiosUuid {
+    type Err = InvalidUuid;
+
+    /// Blanks around the UUID and upper case are accepted, as in the Go program.
+    fn from_str(text: &str) -> Result<Self, InvalidUuid> {
+        let text = text.trim();
+        let lengths = text.split('-').map(str::len);
+        let hex = text.chars().all(|c| c == '-' || c.is_ascii_hexdigit());
+        if hex && lengths.eq(GROUPS) { Ok(Self(text.to_ascii_lowercase())) } else { Err(InvalidUuid) }
+    }
+}
+
+impl fmt::Display for BiosUuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for BiosUuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Reads the UUID out of a provider ID, or of a bare UUID, as `GetUUIDFromProviderID` does.
+///
+/// # Errors
+/// The Go program searches vCenter for whatever text is there; here an ID that holds no UUID is refused, so that a
+/// malformed ID can never look like a machine that is gone.
+pub fn parse_provider_id(provider_id: &str) -> Result<BiosUuid, InvalidUuid> {
+    provider_id.strip_prefix(PREFIX).unwrap_or(provider_id).parse()
+}
+
+/// Whether a provider ID is one of this provider's: the scheme is ours, or it is a bare UUID. A node with any other is
+/// foreign and never touched.
+pub fn is_own(provider_id: &str) -> bool {
+    provider_id.starts_with(PREFIX) || provider_id.parse::<BiosUuid>().is_ok()
+}
+
+/// `aabbcc` becomes `ccbbaa`.
+fn reverse_bytes(group: &str) -> String {
+    let digits: Vec<char> = group.chars().collect();
+    digits.rchunks(2).flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn vectors_of_the_go_program_hold() {
+        // id, provider ID or UUID, byte-swapped form; None where nothing can be read.
+        let vectors = [
+            ("U1", "56492e42-22ad-3911-6d72-59cc8f26bc90", Some("422e4956-ad22-1139-6d72-59cc8f26bc90")),
+            ("U2", "422E4956-AD22-1139-6D72-59CC8F26BC90", Some("56492e42-22ad-3911-6d72-59cc8f26bc90")),
+            // differs: Go gives back an empty text for an empty text; here there is no UUID without digits.
+            ("U4", "", None),
+        ];
+        for (id, text, swapped) in vectors {
+            let got = text.parse::<BiosUuid>().ok().map(|uuid| uuid.byte_swapped().to_string());
+            assert_eq!(got.as_deref(), swapped, "{id}");
+        }
+        let u3: BiosUuid = "42278c9d-79fb-f2af-b060-d7f167fa261c".parse().unwrap();
+        assert_eq!(u3.byte_swapped().byte_swapped(), u3, "U3");
+    }
+
+    #[test]
+    fn provider_ids_are_read_as_the_go_program_reads_them() {
+        let uuid = "423740e7-c66e-05e3-9d0b-9e1205b24d43";
+        let vectors = [
+            ("U5 upper case", "vsphere://423740E7-C66E-05E3-9D0B-9E1205B24D43", Some(uuid)),
+            ("U5 bare", uuid, Some(uuid)),
+            ("U5 empty", "", None),
+            ("blanks", "vsphere:// 423740e7-c66e-05e3-9d0b-9e1205b24d43 ", Some(uuid)),
+            ("scheme only", "vsphere://", None),
+            ("foreign scheme", "k3s://host", None),
+            ("one digit short", "vsphere://423740e7-c66e-05e3-9d0b-9e1205b24d4", None),
+            ("one digit long", "vsphere://423740e7-c66e-05e3-9d0b-9e1205b24d433", None),
+            ("dash moved", "vsphere://423740e7c-66e-05e3-9d0b-9e1205b24d43", None),
+            ("no hex", "vsphere://423740g7-c66e-05e3-9d0b-9e1205b24d43", None),
+            ("not ASCII", "vsphere://42374é7-c66e-05e3-9d0b-9e1205b24d43", None),
+        ];
+        for (id, text, want) in vectors {
+            assert_eq!(parse_provider_id(text).ok().as_ref().map(BiosUuid::as_str), want, "{id}");
+        }
+    }
+
+    #[test]
+    fn only_our_scheme_and_bare_uuids_are_own() {
+        let vectors = [
+            ("vsphere://423740e7-c66e-05e3-9d0b-9e1205b24d43", true),
+            ("vsphere://garbage", true),
+            ("423740e7-c66e-05e3-9d0b-9e1205b24d43", true),
+            ("k3s://423740e7-c66e-05e3-9d0b-9e1205b24d43", false),
+            ("aws:///eu-west-1a/i-0", false),
+            ("VSPHERE://423740e7-c66e-05e3-9d0b-9e1205b24d43", false),
+            ("worker-1", false),
+            ("", false),
+        ];
+        for (text, want) in vectors {
+            assert_eq!(is_own(text), want, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_provider_id_survives_the_round_trip(bytes in any::<[u8; 16]>()) {
+            let hex = |range: std::ops::Range<usize>| bytes[range].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+            let dashed = [hex(0..4), hex(4..6), hex(6..8), hex(8..10), hex(10..16)].join("-");
+            let uuid: BiosUuid = dashed.parse().unwrap();
+            prop_assert_eq!(uuid.as_str(), &dashed);
+            prop_assert_eq!(parse_provider_id(&uuid.provider_id()), Ok(uuid.clone()));
+            prop_assert_eq!(uuid.byte_swapped().byte_swapped(), uuid);
+        }
+
+        #[test]
+        fn no_text_breaks_the_parser(text in "\\PC*") {
+            if let Ok(uuid) = parse_provider_id(&text) {
+                prop_assert_eq!(uuid.as_str().len(), 36);
+            }
+        }
+    }
+}

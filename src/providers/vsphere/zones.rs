@@ -1,1 +1,222 @@
-//! zones
+//! Pure: tags on the way up from a VM's host, pool and folder → region and zone.
+//!
+//! Mirrors `pkg/cloudprovider/vsphere/zones.go` and `pkg/common/connectionmanager/zones.go:LookupZoneByMoref`.
+
+use std::fmt;
+
+use crate::clients::vim::MoRef;
+
+/// The tag categories that hold the zone and the region; never empty text. Compared with case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZoneCategories {
+    /// The name of the category whose tag gives the zone.
+    pub zone: String,
+    /// The name of the category whose tag gives the region.
+    pub region: String,
+}
+
+/// A tag as attached to an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tag {
+    /// The name of the tag; becomes the label value.
+    pub name: String,
+    /// The name of its category.
+    pub category: String,
+}
+
+/// What is known of the tags of one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ObjectTags {
+    /// All tags, in the order vCenter listed them; may be none.
+    Read(Vec<Tag>),
+    /// They could not be read, and why, for people.
+    Unreadable(String),
+}
+
+/// One way up: an object and its ancestors, the object first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Chain {
+    /// The objects from the object upwards.
+    Known(Vec<MoRef>),
+    /// There is no such object, for example no pool because the VM is a template.
+    Absent,
+    /// The ancestors could not be read or were not read yet, and why, for people.
+    Unknown(String),
+}
+
+/// The three ways up, in the order in which they are tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chains {
+    /// From the VM's host.
+    pub host: Chain,
+    /// From the VM's resource pool.
+    pub pool: Chain,
+    /// From the VM itself.
+    pub vm: Chain,
+}
+
+/// Where a VM is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ZoneOutcome {
+    /// Zone and region, both valid label values.
+    Found {
+        /// The zone.
+        zone: String,
+        /// The region.
+        region: String,
+    },
+    /// No categories are configured.
+    NotConfigured,
+    /// Not found, and why.
+    Unresolved(ZoneProblem),
+}
+
+/// Why zone and region are not found.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ZoneProblem {
+    /// Everything was read, and no way up has both a zone and a region.
+    #[error("no tags for zone and region: {}", join(.chains))]
+    NoTags {
+        /// Per way up what is missing.
+        chains: Vec<MissingTags>,
+    },
+    /// Something was not read that could change the answer.
+    #[error("zone and region are unknown: {what} could not be read: {why}")]
+    Unknown {
+        /// The object whose tags, or the way up whose objects, are not known.
+        what: String,
+        /// Why not.
+        why: String,
+    },
+    /// A tag was found whose name cannot be a label value.
+    #[error(
+        "tag {name:?} of category {category:?} cannot be a label value: expected at most 63 letters, digits, '-', '_' \
+         and '.', with a letter or digit first and last"
+    )]
+    InvalidTagName {
+        /// The category of the tag.
+        category: String,
+        /// The name of the tag.
+        name: String,
+    },
+}
+
+impl ZoneProblem {
+    /// A stable word for metrics, events and conditions.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::NoTags { .. } => "NoZoneTags",
+            Self::Unknown { .. } => "ZoneUnknown",
+            Self::InvalidTagName { .. } => "InvalidTagName",
+        }
+    }
+}
+
+/// What one way up lacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingTags {
+    /// The objects that were looked at, the lowest first.
+    pub objects: Vec<MoRef>,
+    /// The categories of which no tag is there.
+    pub categories: Vec<String>,
+}
+
+impl fmt::Display for MissingTags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let objects: Vec<_> = self.objects.iter().map(ToString::to_string).collect();
+        let categories: Vec<_> = self.categories.iter().map(|category| format!("{category:?}")).collect();
+        write!(f, "none of category {} on {}", categories.join(" and "), objects.join(", "))
+    }
+}
+
+fn join(chains: &[MissingTags]) -> String {
+    if chains.is_empty() {
+        return "the VM has no host, pool or folder".to_owned();
+    }
+    chains.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// Looks for zone and region along the three ways up: host, pool, VM. One way has to give both; parts of two are never
+/// combined. `find_tags` gives what is known of an object's tags; nothing for "not read yet".
+///
+/// Along a way up, a farther tag overwrites a nearer one until both are known, as in the Go program. Unlike there, an
+/// object whose tags could not be read ends the search: skipping it could give a node the zone of another level, and a
+/// zone once written to a node stays.
+pub fn resolve_zone<'a>(
+    categories: Option<&ZoneCategories>,
+    chains: &Chains,
+    find_tags: impl Fn(&MoRef) -> Option<&'a ObjectTags>,
+) -> ZoneOutcome {
+    let Some(categories) = categories else { return ZoneOutcome::NotConfigured };
+    let mut missing = Vec::new();
+    for (name, chain) in [("host", &chains.host), ("resource pool", &chains.pool), ("VM", &chains.vm)] {
+        let objects = match chain {
+            Chain::Known(objects) => objects,
+            Chain::Absent => continue,
+            Chain::Unknown(why) => return unknown(format!("the ancestors of the {name}"), why),
+        };
+        match walk_up(categories, objects, &find_tags) {
+            Walk::Complete { zone, region } => return checked(categories, zone, region),
+            Walk::Missing(found) => missing.push(found),
+            Walk::Unreadable { object, why } => return unknown(format!("the tags of {object}"), &why),
+        }
+    }
+    ZoneOutcome::Unresolved(ZoneProblem::NoTags { chains: missing })
+}
+
+enum Walk {
+    Complete { zone: String, region: String },
+    Missing(MissingTags),
+    Unreadable { object: MoRef, why: String },
+}
+
+fn walk_up<'a>(
+    categories: &ZoneCategories,
+    objects: &[MoRef],
+    find_tags: &impl Fn(&MoRef) -> Option<&'a ObjectTags>,
+) -> Walk {
+    let (mut zone, mut region) = (None, None);
+    for object in objects {
+        let tags = match find_tags(object) {
+            Some(ObjectTags::Read(tags)) => tags,
+            Some(ObjectTags::Unreadable(why)) => return Walk::Unreadable { object: object.clone(), why: why.clone() },
+            None => return Walk::Unreadable { object: object.clone(), why: "not read yet".to_owned() },
+        };
+        for tag in tags {
+            // With one category for both, every tag counts as zone, as in the Go program.
+            if tag.category == categories.zone {
+                zone = Some(&tag.name);
+            } else if tag.category == categories.region {
+                region = Some(&tag.name);
+            }
+            if let (Some(zone), Some(region)) = (zone, region) {
+                return Walk::Complete { zone: zone.clone(), region: region.clone() };
+            }
+        }
+    }
+    let lacking = [(&categories.region, region.is_none()), (&categories.zone, zone.is_none())];
+    let categories = lacking.into_iter().filter(|(_, lacks)| *lacks).map(|(name, _)| name.clone()).collect();
+    Walk::Missing(MissingTags { objects: objects.to_vec(), categories })
+}
+
+fn unknown(what: String, why: &str) -> ZoneOutcome {
+    ZoneOutcome::Unresolved(ZoneProblem::Unknown { what, why: why.to_owned() })
+}
+
+/// Both names have to be label values: the API server refuses the whole node update otherwise, for ever.
+fn checked(categories: &ZoneCategories, zone: String, region: String) -> ZoneOutcome {
+    for (category, name) in [(&categories.zone, &zone), (&categories.region, &region)] {
+        if !is_label_value(name) {
+            let problem = ZoneProblem::InvalidTagName { category: category.clone(), name: name.clone() };
+            return ZoneOutcome::Unresolved(problem);
+        }
+    }
+    ZoneOutcome::Found { zone, region }
+}
+
+/// Whether Kubernetes accepts the text as a label value; the empty text would, but says nothing here.
+fn is_label_value(text: &str) -> bool {
+    let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let end = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+    text.len() <= 63 && text.chars().all(inner) && end(text.chars().next()) && end(text.chars().next_back())
+}

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::NodeAddress;
 
-use crate::clients::vim::GuestNic;
+use crate::clients::vim::types::GuestNic;
 
 /// A family of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

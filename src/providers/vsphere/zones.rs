@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::clients::vim::MoRef;
+use crate::clients::vim::types::MoRef;
 
 /// The tag categories that hold the zone and the region; never empty text. Compared with case.
 #[derive(Clone, Debug, PartialEq, Eq)]

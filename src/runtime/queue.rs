@@ -1,1 +1,332 @@
-//! queue
+//! A work queue of keys: one worker per key at a time, de-duplicated, delayed, with backoff per key.
+//!
+//! It holds keys, never objects: a key that is added while it waits is merged with what waits, and one that is added
+//! while it is worked on is handed out again afterwards. So its size is bounded by the number of distinct keys.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+/// Which of several waiting keys goes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Priority {
+    /// Before all others, in the order of arrival.
+    First,
+    /// In the order of arrival.
+    #[default]
+    Normal,
+}
+
+/// How long a failing key waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backoff {
+    /// The wait after the first failure; it doubles with each further one.
+    pub base: Duration,
+    /// No wait is longer than this.
+    pub max: Duration,
+}
+
+impl Backoff {
+    /// The wait after `failures` failures in a row (one or more). `random` in `0.0..1.0` shortens it by up to half, so
+    /// that keys which failed together do not come back together.
+    pub fn delay(&self, failures: u32, random: f64) -> Duration {
+        let doublings = failures.saturating_sub(1).min(31);
+        let full = self.base.saturating_mul(1 << doublings).min(self.max);
+        full.mul_f64(1.0 - random.clamp(0.0, 1.0) / 2.0)
+    }
+}
+
+/// The queue. Clones share their content.
+pub struct Queue<K> {
+    shared: Arc<Shared<K>>,
+}
+
+impl<K> Clone for Queue<K> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+struct Shared<K> {
+    backoff: Backoff,
+    state: Mutex<State<K>>,
+    changed: Notify,
+}
+
+struct State<K> {
+    entries: HashMap<K, Entry>,
+    ready: BTreeMap<(Priority, u64), K>,
+    delayed: BTreeMap<(Instant, u64), K>,
+    /// Orders keys of the same priority or the same due time.
+    sequence: u64,
+    closed: bool,
+}
+
+#[derive(Default)]
+struct Entry {
+    priority: Priority,
+    ready: Option<(Priority, u64)>,
+    due: Option<(Instant, u64)>,
+    running: bool,
+    /// Added while it was running: to be handed out again.
+    again: bool,
+    failures: u32,
+}
+
+impl Entry {
+    fn is_idle(&self) -> bool {
+        self.ready.is_none() && self.due.is_none() && !self.running && self.failures == 0
+    }
+}
+
+impl<K: Clone + Eq + Hash> Queue<K> {
+    /// An empty queue.
+    pub fn new(backoff: Backoff) -> Self {
+        let state = State {
+            entries: HashMap::new(),
+            ready: BTreeMap::new(),
+            delayed: BTreeMap::new(),
+            sequence: 0,
+            closed: false,
+        };
+        Self { shared: Arc::new(Shared { backoff, state: Mutex::new(state), changed: Notify::new() }) }
+    }
+
+    /// Queues `key` with its last priority.
+    pub fn add(&self, key: K) {
+        self.change(|state| state.make_ready(key, None));
+    }
+
+    /// Queues `key`; a key that already waits moves forward, never back.
+    pub fn add_with_priority(&self, key: K, priority: Priority) {
+        self.change(|state| state.make_ready(key, Some(priority)));
+    }
+
+    /// Queues `key` once `delay` has passed. Of several delays of one key the earliest counts.
+    pub fn add_after(&self, key: K, delay: Duration) {
+        let due = Instant::now() + delay;
+        self.change(|state| state.delay_until(key, due));
+    }
+
+    /// Counts a failure of `key` and queues it after the backoff; gives the wait.
+    pub fn retry(&self, key: K) -> Duration {
+        let mut delay = Duration::ZERO;
+        self.change(|state| {
+            let failures = &mut state.entries.entry(key.clone()).or_default().failures;
+            *failures = failures.saturating_add(1);
+            delay = self.shared.backoff.delay(*failures, fastrand::f64());
+            state.delay_until(key, Instant::now() + delay);
+        });
+        delay
+    }
+
+    /// Forgets the failures of `key`. It stays queued if it is.
+    pub fn forget(&self, key: &K) {
+        let mut state = self.lock();
+        if let Some(entry) = state.entries.get_mut(key) {
+            entry.failures = 0;
+        }
+        state.drop_if_idle(key);
+    }
+
+    /// How often `key` failed since it was last forgotten.
+    pub fn failures(&self, key: &K) -> u32 {
+        self.lock().entries.get(key).map_or(0, |entry| entry.failures)
+    }
+
+    /// Drops everything that waits, and all failures. Keys that are being worked on are not handed out again.
+    pub fn clear(&self) {
+        let mut state = self.lock();
+        state.ready.clear();
+        state.delayed.clear();
+        state.entries.retain(|_, entry| {
+            *entry = Entry { running: entry.running, priority: entry.priority, ..Entry::default() };
+            entry.running
+        });
+    }
+
+    /// Ends all workers: every present and future [`Queue::next`] gives `None`. What waits is dropped.
+    pub fn close(&self) {
+        self.clear();
+        self.lock().closed = true;
+        self.shared.changed.notify_waiters();
+        self.shared.changed.notify_one();
+    }
+
+    /// How many keys could be handed out now.
+    pub fn len(&self) -> usize {
+        let mut state = self.lock();
+        state.promote_due(Instant::now());
+        state.ready.len()
+    }
+
+    /// Whether no key could be handed out now.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Waits for the next key; `None` once the queue is closed. The key belongs to the caller until the guard is
+    /// dropped. Dropping this future loses nothing.
+    pub async fn next(&self) -> Option<Work<K>> {
+        loop {
+            let changed = self.shared.changed.notified();
+            let wake_at = match self.take() {
+                Taken::Work(work) => return Some(work),
+                Taken::Closed => return None,
+                Taken::Nothing { next_due } => next_due,
+            };
+            match wake_at {
+                Some(due) => tokio::select! {
+                    () = changed => {}
+                    () = sleep_until(due) => {}
+                },
+                None => changed.await,
+            }
+        }
+    }
+
+    fn take(&self) -> Taken<K> {
+        let mut state = self.lock();
+        if state.closed {
+            // The next waiter has to see it too.
+            self.shared.changed.notify_one();
+            return Taken::Closed;
+        }
+        state.promote_due(Instant::now());
+        let Some((_, key)) = state.ready.pop_first() else {
+            return Taken::Nothing { next_due: state.delayed.first_key_value().map(|((due, _), _)| *due) };
+        };
+        if let Some(entry) = state.entries.get_mut(&key) {
+            entry.ready = None;
+            entry.running = true;
+        }
+        if !state.ready.is_empty() || !state.delayed.is_empty() {
+            // This worker was the one that watched the earliest due time; another one takes over.
+            self.shared.changed.notify_one();
+        }
+        Taken::Work(Work { key, queue: self.clone() })
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State<K>)) {
+        let mut state = self.lock();
+        if !state.closed {
+            change(&mut state);
+            self.shared.changed.notify_one();
+        }
+    }
+
+    fn done(&self, key: &K) {
+        let mut state = self.lock();
+        let Some(entry) = state.entries.get_mut(key) else { return };
+        entry.running = false;
+        if std::mem::take(&mut entry.again) {
+            state.make_ready(key.clone(), None);
+            self.shared.changed.notify_one();
+        }
+        state.drop_if_idle(key);
+    }
+}
+
+impl<K> Queue<K> {
+    fn lock(&self) -> MutexGuard<'_, State<K>> {
+        // No code of others runs under the lock, so a poisoned state is still consistent.
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+enum Taken<K: Clone + Eq + Hash> {
+    Work(Work<K>),
+    Nothing { next_due: Option<Instant> },
+    Closed,
+}
+
+impl<K: Clone + Eq + Hash> State<K> {
+    fn next_sequence(&mut self) -> u64 {
+        self.sequence = self.sequence.wrapping_add(1);
+        self.sequence
+    }
+
+    /// Queues `key` now; that fulfils a delayed addition as well.
+    fn make_ready(&mut self, key: K, priority: Option<Priority>) {
+        let sequence = self.next_sequence();
+        let entry = self.entries.entry(key.clone()).or_default();
+        if let Some(priority) = priority {
+            entry.priority = priority;
+        }
+        if let Some(due) = entry.due.take() {
+            self.delayed.remove(&due);
+        }
+        if entry.running {
+            entry.again = true;
+            return;
+        }
+        if let Some(place) = entry.ready {
+            if place.0 <= entry.priority {
+                return;
+            }
+            self.ready.remove(&place);
+        }
+        let place = (entry.priority, sequence);
+        entry.ready = Some(place);
+        self.ready.insert(place, key);
+    }
+
+    fn delay_until(&mut self, key: K, due: Instant) {
+        let sequence = self.next_sequence();
+        let entry = self.entries.entry(key.clone()).or_default();
+        if entry.ready.is_some() || entry.again || entry.due.is_some_and(|(earlier, _)| earlier <= due) {
+            return;
+        }
+        if let Some(later) = entry.due.replace((due, sequence)) {
+            self.delayed.remove(&later);
+        }
+        self.delayed.insert((due, sequence), key);
+    }
+
+    fn promote_due(&mut self, now: Instant) {
+        while let Some(first) = self.delayed.first_entry() {
+            if first.key().0 > now {
+                return;
+            }
+            let key = first.remove();
+            if let Some(entry) = self.entries.get_mut(&key) {
+                entry.due = None;
+            }
+            self.make_ready(key, None);
+        }
+    }
+
+    fn drop_if_idle(&mut self, key: &K) {
+        if self.entries.get(key).is_some_and(Entry::is_idle) {
+            self.entries.remove(key);
+        }
+    }
+}
+
+/// A key that is being worked on. Dropping it, also while panicking, gives the key back.
+pub struct Work<K: Clone + Eq + Hash> {
+    key: K,
+    queue: Queue<K>,
+}
+
+impl<K: Clone + Eq + Hash> Deref for Work<K> {
+    type Target = K;
+
+    fn deref(&self) -> &K {
+        &self.key
+    }
+}
+
+impl<K: Clone + Eq + Hash> Drop for Work<K> {
+    fn drop(&mut self) {
+        self.queue.done(&self.key);
+    }
+}

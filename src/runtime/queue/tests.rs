@@ -1,0 +1,258 @@
+//! Tests of the work queue, on paused time.
+
+use super::*;
+use futures::FutureExt as _;
+use proptest::prelude::*;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+fn queue() -> Queue<&'static str> {
+    Queue::new(Backoff { base: Duration::from_secs(1), max: Duration::from_secs(60) })
+}
+
+fn now<K: Clone + Eq + Hash>(queue: &Queue<K>) -> Option<Work<K>> {
+    queue.next().now_or_never().flatten()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_added_twice_is_handed_out_once() {
+    let queue = queue();
+    queue.add("a");
+    queue.add("a");
+    assert_eq!(now(&queue).as_deref(), Some(&"a"));
+    assert!(now(&queue).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_added_while_it_is_worked_on_comes_again_only_afterwards() {
+    let queue = queue();
+    queue.add("a");
+    let work = now(&queue).unwrap();
+    queue.add("a");
+    assert!(now(&queue).is_none());
+    drop(work);
+    assert_eq!(now(&queue).as_deref(), Some(&"a"));
+    assert!(now(&queue).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_class_overtakes_and_promotes() {
+    let queue = queue();
+    queue.add("a");
+    queue.add("b");
+    queue.add_with_priority("c", Priority::First);
+    queue.add_with_priority("b", Priority::First);
+    let order: Vec<_> = std::iter::from_fn(|| now(&queue).map(|work| *work)).collect();
+    assert_eq!(order, ["c", "b", "a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delayed_key_comes_when_it_is_due_and_the_earliest_delay_counts() {
+    let queue = queue();
+    let start = Instant::now();
+    queue.add_after("a", Duration::from_secs(30));
+    queue.add_after("a", Duration::from_secs(10));
+    queue.add_after("a", Duration::from_secs(20));
+    let work = queue.next().await.unwrap();
+    assert_eq!((*work, start.elapsed().as_secs()), ("a", 10));
+    drop(work);
+    tokio::time::advance(Duration::from_secs(100)).await;
+    assert!(queue.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_addition_fulfils_the_delayed_one() {
+    let queue = queue();
+    queue.add_after("a", Duration::from_secs(30));
+    queue.add("a");
+    drop(now(&queue).unwrap());
+    tokio::time::advance(Duration::from_secs(100)).await;
+    assert!(now(&queue).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_earlier_delay_wakes_a_worker_that_already_waits_for_a_later_one() {
+    let queue = queue();
+    let start = Instant::now();
+    queue.add_after("late", Duration::from_secs(60));
+    let waiting = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.next().await.map(|work| *work) }
+    });
+    tokio::task::yield_now().await;
+    queue.add_after("early", Duration::from_secs(5));
+    assert_eq!(waiting.await.unwrap(), Some("early"));
+    assert_eq!(start.elapsed().as_secs(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_back_off_up_to_the_maximum_and_are_forgotten() {
+    let queue = queue();
+    for _ in 0..20 {
+        queue.retry("a");
+    }
+    assert!(queue.retry("a") <= Duration::from_secs(60));
+    assert!(queue.retry("a") >= Duration::from_secs(30));
+    queue.forget(&"a");
+    assert!(queue.retry("a") <= Duration::from_secs(1));
+    assert_eq!(queue.failures(&"a"), 1);
+}
+
+#[test]
+fn the_delay_doubles_is_capped_and_is_at_most_halved_by_jitter() {
+    let backoff = Backoff { base: Duration::from_secs(1), max: Duration::from_secs(60) };
+    for (failures, random, expected) in [
+        (0, 0.0, 1.0),
+        (1, 0.0, 1.0),
+        (2, 0.0, 2.0),
+        (4, 0.0, 8.0),
+        (7, 0.0, 60.0),
+        (u32::MAX, 0.0, 60.0),
+        (4, 1.0, 4.0),
+    ] {
+        assert_eq!(backoff.delay(failures, random).as_secs_f64(), expected, "{failures} failures, random {random}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_panics_gives_its_key_back() {
+    let queue = queue();
+    queue.add("a");
+    let worker = tokio::spawn({
+        let queue = queue.clone();
+        async move {
+            let _work = queue.next().await;
+            panic!("on purpose");
+        }
+    });
+    assert!(worker.await.unwrap_err().is_panic());
+    queue.add("a");
+    assert_eq!(now(&queue).as_deref(), Some(&"a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn clearing_drops_what_waits_and_what_would_come_again() {
+    let queue = queue();
+    queue.add("running");
+    let work = now(&queue).unwrap();
+    queue.add("running");
+    queue.add("waiting");
+    queue.retry("failed");
+    queue.clear();
+    drop(work);
+    tokio::time::advance(Duration::from_secs(120)).await;
+    assert!(now(&queue).is_none());
+    assert!(queue.lock().entries.is_empty());
+    queue.add("running");
+    assert_eq!(now(&queue).as_deref(), Some(&"running"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_ends_every_worker() {
+    let queue = queue();
+    let workers: Vec<_> = (0..5)
+        .map(|_| {
+            let queue = queue.clone();
+            tokio::spawn(async move { queue.next().await.is_none() })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    queue.close();
+    for worker in workers {
+        assert!(worker.await.unwrap());
+    }
+    queue.add("a");
+    assert!(queue.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_remembered_of_keys_that_are_done() {
+    let queue = Queue::new(Backoff { base: Duration::from_secs(1), max: Duration::from_secs(60) });
+    for key in 0..1000 {
+        queue.add(key);
+        drop(now(&queue));
+    }
+    assert!(queue.lock().entries.is_empty());
+}
+
+/// What the test does between two moments.
+#[derive(Clone, Debug)]
+enum Step {
+    Add(usize),
+    AddFirst(usize),
+    AddAfter(usize, u64),
+    Wait(u64),
+}
+
+const KEYS: usize = 5;
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        (0..KEYS).prop_map(Step::Add),
+        (0..KEYS).prop_map(Step::AddFirst),
+        (0..KEYS, 0..50u64).prop_map(|(key, delay)| Step::AddAfter(key, delay)),
+        (0..30u64).prop_map(Step::Wait),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+#[derive(Default)]
+struct Key {
+    running: AtomicUsize,
+    /// Counts additions; a run notes the count it saw when it started.
+    added: AtomicUsize,
+    seen: AtomicUsize,
+}
+
+async fn work(queue: Queue<usize>, keys: Arc<[Key; KEYS]>, pace: u64) {
+    let mut runs = 0u64;
+    while let Some(work) = queue.next().await {
+        let key = &keys[*work];
+        assert_eq!(key.running.fetch_add(1, Ordering::SeqCst), 0, "key {} runs twice at once", *work);
+        key.seen.store(key.added.load(Ordering::SeqCst), Ordering::SeqCst);
+        runs += 1;
+        tokio::time::sleep(Duration::from_millis((runs * pace) % 17)).await;
+        if runs.is_multiple_of(7) {
+            queue.retry(*work);
+        } else {
+            queue.forget(&work);
+        }
+        key.running.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+async fn play(steps: Vec<Step>, workers: u64) {
+    let queue = Queue::new(Backoff { base: Duration::from_millis(5), max: Duration::from_millis(40) });
+    let keys: Arc<[Key; KEYS]> = Arc::default();
+    let tasks: Vec<_> = (0..workers).map(|i| tokio::spawn(work(queue.clone(), keys.clone(), i + 3))).collect();
+    for step in steps {
+        if let Step::Add(key) | Step::AddFirst(key) | Step::AddAfter(key, _) = step {
+            keys[key].added.fetch_add(1, Ordering::SeqCst);
+        }
+        match step {
+            Step::Add(key) => queue.add(key),
+            Step::AddFirst(key) => queue.add_with_priority(key, Priority::First),
+            Step::AddAfter(key, delay) => queue.add_after(key, Duration::from_millis(delay)),
+            Step::Wait(time) => tokio::time::sleep(Duration::from_millis(time)).await,
+        }
+    }
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    for (number, key) in keys.iter().enumerate() {
+        assert_eq!(
+            key.seen.load(Ordering::SeqCst),
+            key.added.load(Ordering::SeqCst),
+            "an addition of {number} is lost"
+        );
+    }
+    queue.close();
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_key_runs_twice_at_once_and_no_addition_is_lost(steps in steps(), workers in 1..5u64) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(play(steps, workers));
+    }
+}

@@ -1,4 +1,11 @@
-//! Pure facts about nodes that both sides of the contract need: names of taints, labels and annotations.
+//! Pure facts about nodes that both sides of the contract need: taints, readiness, labels and annotations.
+
+pub mod addresses;
+
+#[cfg(test)]
+mod tests;
+
+use k8s_openapi::api::core::v1::{Node, Taint};
 
 /// The taint a kubelet with `--cloud-provider=external` registers its node with.
 pub const TAINT_UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
@@ -6,3 +13,104 @@ pub const TAINT_UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitia
 pub const ANNOTATION_PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 /// Records which virtual machine backs the node.
 pub const ANNOTATION_VM: &str = "vsphere-ccm.dev/vm";
+
+/// A label of today and its older name; both are always written together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LabelPair {
+    /// The name in use.
+    pub current: &'static str,
+    /// The older name. Where it exists it is the source of truth, as in the Go program.
+    pub legacy: &'static str,
+}
+
+/// The failure domain of a node.
+pub const ZONE: LabelPair =
+    LabelPair { current: "topology.kubernetes.io/zone", legacy: "failure-domain.beta.kubernetes.io/zone" };
+/// The region of a node.
+pub const REGION: LabelPair =
+    LabelPair { current: "topology.kubernetes.io/region", legacy: "failure-domain.beta.kubernetes.io/region" };
+/// The instance type of a node.
+pub const INSTANCE_TYPE: LabelPair =
+    LabelPair { current: "node.kubernetes.io/instance-type", legacy: "beta.kubernetes.io/instance-type" };
+
+/// Labels that mark a node of the control plane; the second is the older name.
+const CONTROL_PLANE_LABELS: [&str; 2] = ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
+
+/// What the condition `Ready` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// The kubelet reports that it is ready.
+    True,
+    /// The kubelet reports that it is not ready.
+    False,
+    /// Nobody heard from the kubelet, or it never reported.
+    Unknown,
+}
+
+/// The node's name; empty only for an object that no API server has seen.
+pub fn name(node: &Node) -> &str {
+    node.metadata.name.as_deref().unwrap_or_default()
+}
+
+/// The provider ID; empty when there is none.
+pub fn provider_id(node: &Node) -> &str {
+    node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref()).unwrap_or_default()
+}
+
+/// The UUID that the kubelet read from the firmware; empty when it reported none.
+pub fn system_uuid(node: &Node) -> &str {
+    node.status
+        .as_ref()
+        .and_then(|status| status.node_info.as_ref())
+        .map(|info| info.system_uuid.as_str())
+        .unwrap_or_default()
+}
+
+/// The taints, in the node's order.
+pub fn taints(node: &Node) -> &[Taint] {
+    node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default()
+}
+
+/// Whether the node has a taint of this key; value and effect do not matter.
+pub fn has_taint(node: &Node, key: &str) -> bool {
+    taints(node).iter().any(|taint| taint.key == key)
+}
+
+/// Whether a cloud controller still has to initialise the node.
+pub fn is_uninitialized(node: &Node) -> bool {
+    has_taint(node, TAINT_UNINITIALIZED)
+}
+
+/// What the node says about being ready.
+pub fn readiness(node: &Node) -> Readiness {
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    match conditions.iter().find(|condition| condition.type_ == "Ready").map(|condition| condition.status.as_str()) {
+        Some("True") => Readiness::True,
+        Some("False") => Readiness::False,
+        _ => Readiness::Unknown,
+    }
+}
+
+/// Whether the node belongs to the control plane.
+pub fn is_control_plane(node: &Node) -> bool {
+    CONTROL_PLANE_LABELS.iter().any(|key| label(node, key).is_some())
+}
+
+/// The value of a label.
+pub fn label<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
+    node.metadata.labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str)
+}
+
+/// The value of an annotation.
+pub fn annotation<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
+    node.metadata.annotations.as_ref().and_then(|annotations| annotations.get(key)).map(String::as_str)
+}
+
+/// Whether a provider may not set this label through `InstanceMetadata::additional_labels`: its prefix is
+/// `kubernetes.io` or `k8s.io`, or a subdomain of one of them. `(^|\.)(kubernetes|k8s)\.io/` upstream.
+pub fn is_reserved_label(key: &str) -> bool {
+    ["kubernetes.io/", "k8s.io/"].iter().any(|domain| {
+        key.match_indices(domain)
+            .any(|(start, _)| key.get(..start).is_some_and(|before| before.is_empty() || before.ends_with('.')))
+    })
+}

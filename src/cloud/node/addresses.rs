@@ -1,0 +1,160 @@
+//! Pure: which addresses a node is to have, from what the cloud reports, what the node has and `--node-ip`.
+//!
+//! Mirrors `node/helpers/address.go` of `kubernetes/cloud-provider` and `node/util/ips.go` of
+//! `kubernetes/component-helpers`.
+
+use k8s_openapi::api::core::v1::{Node, NodeAddress};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::{ANNOTATION_PROVIDED_NODE_IP, annotation};
+
+/// The address type of names the node calls itself by.
+pub const HOSTNAME: &str = "Hostname";
+/// The address type for traffic inside the cluster.
+pub const INTERNAL_IP: &str = "InternalIP";
+/// The address type for traffic from outside.
+pub const EXTERNAL_IP: &str = "ExternalIP";
+
+/// Why the annotation with the kubelet's `--node-ip` cannot be followed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProvidedNodeIpError {
+    /// A part of the annotation is no IP address.
+    #[error("could not parse {part:?}")]
+    Unparsable {
+        /// The part between the commas.
+        part: String,
+    },
+    /// Neither one address nor one of each family.
+    #[error("must contain either a single IP or a dual-stack pair of IPs")]
+    NotADualStackPair,
+    /// One of a pair is unspecified.
+    #[error("dual-stack node IP cannot include '0.0.0.0' or '::'")]
+    Unspecified,
+    /// The cloud does not report this address.
+    #[error("failed to get node address from cloud provider that matches ip: {ip}")]
+    NotReported {
+        /// The address of the annotation.
+        ip: IpAddr,
+    },
+}
+
+/// The node's addresses, in its order.
+pub fn of(node: &Node) -> &[NodeAddress] {
+    node.status.as_ref().and_then(|status| status.addresses.as_deref()).unwrap_or_default()
+}
+
+/// Whether pods can be reached: at least one InternalIP or ExternalIP.
+pub fn include_an_ip(addresses: &[NodeAddress]) -> bool {
+    addresses.iter().any(|address| address.type_ == INTERNAL_IP || address.type_ == EXTERNAL_IP)
+}
+
+/// Parses an address as the Go program does: octets of IPv4 may have leading zeros, and an IPv4-mapped IPv6 address is
+/// the IPv4 address.
+pub fn parse_ip(text: &str) -> Option<IpAddr> {
+    if text.contains(':') {
+        return text.parse::<Ipv6Addr>().ok().map(|ip| IpAddr::V6(ip).to_canonical());
+    }
+    let octets: Vec<u8> = text.split('.').map(parse_octet).collect::<Option<_>>()?;
+    let octets: [u8; 4] = octets.try_into().ok()?;
+    Some(IpAddr::V4(Ipv4Addr::from(octets)))
+}
+
+fn parse_octet(text: &str) -> Option<u8> {
+    let is_decimal = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_decimal.then(|| text.trim_start_matches('0')).and_then(|digits| match digits {
+        "" => Some(0),
+        digits => digits.parse().ok(),
+    })
+}
+
+/// Parses the annotation `alpha.kubernetes.io/provided-node-ip`: one address, or one of each family. No whitespace.
+pub fn parse_provided_node_ips(text: &str) -> Result<Vec<IpAddr>, ProvidedNodeIpError> {
+    let ips: Vec<IpAddr> = text
+        .split(',')
+        .map(|part| parse_ip(part).ok_or_else(|| ProvidedNodeIpError::Unparsable { part: part.to_owned() }))
+        .collect::<Result<_, _>>()?;
+    match ips.as_slice() {
+        [_] => Ok(ips),
+        [first, second] if first.is_ipv6() == second.is_ipv6() => Err(ProvidedNodeIpError::NotADualStackPair),
+        [first, second] if first.is_unspecified() || second.is_unspecified() => Err(ProvidedNodeIpError::Unspecified),
+        [_, _] => Ok(ips),
+        _ => Err(ProvidedNodeIpError::NotADualStackPair),
+    }
+}
+
+/// Puts the provided addresses first, in their order, and drops all others of their types.
+pub fn filter_by_provided_ips(
+    provided: &[IpAddr],
+    cloud: &[NodeAddress],
+) -> Result<Vec<NodeAddress>, ProvidedNodeIpError> {
+    let mut kept: Vec<NodeAddress> = Vec::new();
+    for ip in provided {
+        let before = kept.len();
+        kept.extend(cloud.iter().filter(|address| parse_ip(&address.address) == Some(*ip)).cloned());
+        if kept.len() == before {
+            return Err(ProvidedNodeIpError::NotReported { ip: *ip });
+        }
+    }
+    let types: Vec<String> = kept.iter().map(|address| address.type_.clone()).collect();
+    kept.extend(cloud.iter().filter(|address| !types.contains(&address.type_)).cloned());
+    Ok(kept)
+}
+
+/// Appends to `existing` what it does not have yet.
+pub fn append_unique(existing: &mut Vec<NodeAddress>, more: &[NodeAddress]) {
+    for address in more {
+        if !existing.contains(address) {
+            existing.push(address.clone());
+        }
+    }
+}
+
+/// Whether going from `old` to `new` changes anything. The order within a type counts, because the first of a type is
+/// the one that is used; the order between types does not.
+///
+/// Upstream compares a map by type, which reports a change for every dual-stack node in every period and overlooks
+/// others.
+pub fn differ(old: &[NodeAddress], new: &[NodeAddress]) -> bool {
+    let of_type = |addresses: &[NodeAddress], wanted: &str| -> Vec<String> {
+        addresses.iter().filter(|address| address.type_ == wanted).map(|address| address.address.clone()).collect()
+    };
+    old.len() != new.len() || new.iter().any(|address| of_type(old, &address.type_) != of_type(new, &address.type_))
+}
+
+/// The addresses `node` is to have when the cloud reports `cloud`.
+///
+/// An empty report changes nothing, and an address that is reported twice counts once. Of the addresses of one type and family those that are on the node already stay
+/// in front, in the node's order. Hostnames of the node stay when the cloud reports none. The annotation with the
+/// kubelet's `--node-ip` decides last. The answer is the node's own list when the two do not [`differ`].
+pub fn merge(node: &Node, cloud: &[NodeAddress]) -> Result<Vec<NodeAddress>, ProvidedNodeIpError> {
+    let present = of(node);
+    let provided = annotation(node, ANNOTATION_PROVIDED_NODE_IP).map(parse_provided_node_ips).transpose()?;
+    if cloud.is_empty() {
+        return Ok(present.to_vec());
+    }
+    let mut reported = Vec::new();
+    append_unique(&mut reported, cloud);
+    let mut merged = keep_present_first(present, &reported);
+    if !merged.iter().any(|address| address.type_ == HOSTNAME) {
+        merged.extend(present.iter().filter(|address| address.type_ == HOSTNAME).cloned());
+    }
+    if let Some(provided) = provided {
+        merged = filter_by_provided_ips(&provided, &merged)?;
+    }
+    Ok(if differ(present, &merged) { merged } else { present.to_vec() })
+}
+
+/// `cloud`, with the addresses of each type and family rearranged among themselves.
+fn keep_present_first(present: &[NodeAddress], cloud: &[NodeAddress]) -> Vec<NodeAddress> {
+    let group = |address: &NodeAddress| (address.type_.clone(), parse_ip(&address.address).map(|ip| ip.is_ipv6()));
+    let mut arranged: Vec<NodeAddress> = cloud.to_vec();
+    arranged.sort_by_key(|address| present.iter().position(|other| other == address).unwrap_or(usize::MAX));
+    // The slots of a group stay where the cloud put them; only who sits in them changes.
+    cloud
+        .iter()
+        .filter_map(|slot| {
+            let next = arranged.iter().position(|address| group(address) == group(slot))?;
+            Some(arranged.remove(next))
+        })
+        .collect()
+}

@@ -1,1 +1,171 @@
-//! Turns `Instances` and `Zones` into `InstancesV2`.
+//! Turns `Instances` and `Zones` into `InstancesV2`, so that the controllers know one contract only.
+//!
+//! Mirrors the older path of `getInstanceMetadata` and `getProviderID` in `controllers/node/node_controller.go` and
+//! `ensureNodeExistsByProviderID` in `controllers/nodelifecycle/node_lifecycle_controller.go`.
+
+#[cfg(test)]
+mod tests;
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::{Node, NodeAddress};
+use std::sync::Arc;
+
+use super::error::Error;
+use super::instances::{InstanceMetadata, Instances, InstancesV2};
+use super::presence::{AbsenceProof, Presence, Unknown};
+use super::zones::{Zone, Zones};
+use super::{CloudProvider, node};
+
+/// The instance contract the controllers use: the provider's own, else the adapted older one, else none.
+pub fn instances_v2_of(provider: &dyn CloudProvider) -> Option<Arc<dyn InstancesV2>> {
+    provider.instances_v2().or_else(|| {
+        let instances = provider.instances()?;
+        Some(Arc::new(FromInstances::new(provider.provider_name(), instances, provider.zones())) as Arc<dyn InstancesV2>)
+    })
+}
+
+/// A provider of the older contract, seen through the current one.
+pub struct FromInstances {
+    provider_name: &'static str,
+    instances: Arc<dyn Instances>,
+    zones: Option<Arc<dyn Zones>>,
+}
+
+impl FromInstances {
+    /// Adapts `instances` and, where the cloud has them, `zones`. `provider_name` is the scheme of the provider IDs.
+    pub fn new(provider_name: &'static str, instances: Arc<dyn Instances>, zones: Option<Arc<dyn Zones>>) -> Self {
+        Self { provider_name, instances, zones }
+    }
+
+    /// The node's provider ID, else one made of the instance's id.
+    async fn provider_id(&self, node: &Node) -> Result<String, Error> {
+        let present = node::provider_id(node);
+        if !present.is_empty() {
+            return Ok(present.to_owned());
+        }
+        let id = self.instances.instance_id(node::name(node)).await?;
+        if id.is_empty() {
+            // Upstream makes "name://" of it, which names nothing and can never be corrected.
+            return Err(Error::other(format!("the cloud gives an empty id for node {}", node::name(node))));
+        }
+        Ok(format!("{}://{id}", self.provider_name))
+    }
+
+    async fn addresses(&self, provider_id: &str, node_name: &str) -> Result<Vec<NodeAddress>, Error> {
+        match self.instances.node_addresses_by_provider_id(provider_id).await {
+            Ok(addresses) => Ok(addresses),
+            Err(first) => {
+                let by_name = self.instances.node_addresses(node_name).await;
+                by_name.map_err(|second| both_failed("node addresses", node_name, &first, second))
+            }
+        }
+    }
+
+    async fn instance_type(&self, provider_id: &str, node_name: &str) -> Result<String, Error> {
+        match self.instances.instance_type_by_provider_id(provider_id).await {
+            Ok(instance_type) => Ok(instance_type),
+            Err(first) => {
+                let by_name = self.instances.instance_type(node_name).await;
+                by_name.map_err(|second| both_failed("the instance type", node_name, &first, second))
+            }
+        }
+    }
+
+    async fn zone(&self, provider_id: &str, node_name: &str) -> Result<Zone, Error> {
+        let Some(zones) = &self.zones else { return Ok(Zone::default()) };
+        match zones.zone_by_provider_id(provider_id).await {
+            Ok(zone) => Ok(zone),
+            Err(first) => {
+                let by_name = zones.zone_by_node_name(node_name).await;
+                by_name.map_err(|second| both_failed("the zone", node_name, &first, second))
+            }
+        }
+    }
+
+    async fn metadata(&self, node: &Node) -> Result<InstanceMetadata, Error> {
+        let provider_id = match self.provider_id(node).await {
+            // A cloud without ids; the rest may be known by name.
+            Err(Error::NotImplemented) => String::new(),
+            other => other?,
+        };
+        let name = node::name(node);
+        let node_addresses = self.addresses(&provider_id, name).await?;
+        let instance_type = self.instance_type(&provider_id, name).await?;
+        let Zone { failure_domain, region } = self.zone(&provider_id, name).await?;
+        Ok(InstanceMetadata {
+            provider_id,
+            instance_type,
+            node_addresses,
+            zone: failure_domain,
+            region,
+            ..InstanceMetadata::default()
+        })
+    }
+}
+
+#[async_trait]
+impl InstancesV2 for FromInstances {
+    async fn instance_exists(&self, node: &Node) -> Presence {
+        let provider_id = match self.provider_id(node).await {
+            Ok(provider_id) => provider_id,
+            Err(error) => return unknown(&error),
+        };
+        match self.instances.instance_exists_by_provider_id(&provider_id).await {
+            Ok(true) => Presence::Exists(()),
+            Ok(false) => Presence::Absent(AbsenceProof::new(
+                format!("provider {} answers that {provider_id} does not exist", self.provider_name),
+                [],
+            )),
+            Err(error) => unknown(&error),
+        }
+    }
+
+    async fn instance_shutdown(&self, node: &Node) -> Presence<bool> {
+        let provider_id = match self.provider_id(node).await {
+            Ok(provider_id) => provider_id,
+            Err(error) => return unknown(&error),
+        };
+        match self.instances.instance_shutdown_by_provider_id(&provider_id).await {
+            Ok(is_shut_down) => Presence::Exists(is_shut_down),
+            Err(Error::NotImplemented) => Presence::Exists(false),
+            Err(error) => unknown(&error),
+        }
+    }
+
+    async fn instance_metadata(&self, node: &Node) -> Presence<InstanceMetadata> {
+        match self.metadata(node).await {
+            Ok(metadata) => Presence::Exists(metadata),
+            Err(error) => unknown(&error),
+        }
+    }
+}
+
+/// No error of the older contract proves that something is gone.
+fn unknown<T>(error: &Error) -> Presence<T> {
+    let retry_after = match error {
+        Error::RetryAfter { after, .. } => Some(*after),
+        _ => None,
+    };
+    Presence::Unknown(Unknown { reason: error.reason(), message: chain(error), retry_after })
+}
+
+/// The message of an error and of all its causes: an answer has no source of its own.
+fn chain(error: &dyn std::error::Error) -> String {
+    std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+/// The failure by name decides what may be done about it; its text names both.
+fn both_failed(what: &str, node_name: &str, by_provider_id: &Error, by_name: Error) -> Error {
+    let message = format!(
+        "reading {what} of node {node_name} by provider ID failed ({}), and by name ({})",
+        chain(by_provider_id),
+        chain(&by_name)
+    );
+    match by_name {
+        Error::RetryAfter { after, .. } => Error::RetryAfter { message, after },
+        Error::Denied { .. } => Error::Denied { message },
+        Error::Unavailable { .. } => Error::Unavailable { message, source: None },
+        Error::InstanceNotFound => Error::InstanceNotFound,
+        _ => Error::other(message),
+    }
+}

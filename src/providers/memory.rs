@@ -1,1 +1,241 @@
-//! A complete provider in memory: the reference for the contract, used by tests.
+//! A complete provider that keeps everything in memory: the reference for the contract, and the cloud of tests.
+//!
+//! A [`Memory`] is also the handle by which its content is changed; clones share it. Every change is announced.
+
+mod instances;
+mod load_balancer;
+mod routes;
+
+#[cfg(test)]
+mod tests;
+
+use futures::stream::BoxStream;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::broadcast;
+
+use crate::cloud::{
+    CloudProvider, Clusters, InstanceEvent, InstanceEvents, InstanceMetadata, Instances, InstancesV2, LoadBalancer,
+    Route, Routes, Unknown, Zones,
+};
+
+pub use load_balancer::MemoryLoadBalancer;
+
+/// How many announcements a subscriber may be behind before it gets [`InstanceEvent::All`] instead.
+const EVENT_BUFFER: usize = 64;
+
+/// Which of the two instance contracts the provider offers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Contract {
+    /// `InstancesV2`.
+    #[default]
+    Current,
+    /// `Instances` and `Zones`.
+    Older,
+}
+
+/// One machine.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Instance {
+    /// The name of the node it backs.
+    pub node_name: String,
+    /// Its UUID as the kubelet reads it from the firmware; empty where it has none.
+    pub system_uuid: String,
+    /// What the provider answers. Its provider ID identifies the machine here, and it has one.
+    pub metadata: InstanceMetadata,
+    /// Whether it is switched off.
+    pub powered_off: bool,
+}
+
+/// The provider, and the handle to its content.
+#[derive(Clone)]
+pub struct Memory {
+    name: &'static str,
+    contract: Contract,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    events: broadcast::Sender<InstanceEvent>,
+    calls: AtomicUsize,
+}
+
+#[derive(Default)]
+struct State {
+    /// By provider ID.
+    instances: BTreeMap<String, Instance>,
+    /// Provider IDs that existed once: the proof of their absence.
+    removed: BTreeSet<String>,
+    /// By provider ID.
+    unknown: BTreeMap<String, Unknown>,
+    outage: Option<Unknown>,
+    latency: Duration,
+    has_no_instance_ids: bool,
+    load_balancers: BTreeMap<String, MemoryLoadBalancer>,
+    load_balancer_addresses: u32,
+    routes: Vec<Route>,
+    /// The address of the control plane by name.
+    clusters: BTreeMap<String, String>,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::new("memory", Contract::Current)
+    }
+}
+
+impl Memory {
+    /// An empty cloud. `name` is the provider's name, with the older contract also the scheme of its provider IDs.
+    pub fn new(name: &'static str, contract: Contract) -> Self {
+        let shared =
+            Shared { state: Mutex::default(), events: broadcast::channel(EVENT_BUFFER).0, calls: AtomicUsize::new(0) };
+        Self { name, contract, shared: Arc::new(shared) }
+    }
+
+    /// Adds an instance, or replaces the one with its provider ID.
+    pub fn put(&self, instance: Instance) {
+        let name = instance.node_name.clone();
+        self.change(&name, |state| {
+            let id = instance.metadata.provider_id.clone();
+            state.removed.remove(&id);
+            state.instances.insert(id, instance);
+        });
+    }
+
+    /// Changes the instance with this provider ID; says whether there is one.
+    pub fn update(&self, provider_id: &str, change: impl FnOnce(&mut Instance)) -> bool {
+        let Some(mut instance) = self.lock().instances.get(provider_id).cloned() else { return false };
+        change(&mut instance);
+        self.put(instance);
+        true
+    }
+
+    /// Destroys the instance with this provider ID; says whether there was one. From now on it is proved absent.
+    pub fn remove(&self, provider_id: &str) -> bool {
+        let Some(name) = self.node_name(provider_id) else { return false };
+        self.change(&name, |state| {
+            state.instances.remove(provider_id);
+            state.removed.insert(provider_id.to_owned());
+        });
+        true
+    }
+
+    /// Makes everything about this provider ID unknown, or known again with `None`.
+    pub fn set_unknown(&self, provider_id: &str, unknown: Option<Unknown>) {
+        let name = self.node_name(provider_id).unwrap_or_default();
+        self.change(&name, |state| {
+            match unknown {
+                Some(unknown) => state.unknown.insert(provider_id.to_owned(), unknown),
+                None => state.unknown.remove(provider_id),
+            };
+        });
+    }
+
+    /// Makes every question about instances unknown, or answered again with `None`.
+    pub fn set_outage(&self, outage: Option<Unknown>) {
+        self.lock().outage = outage;
+        self.announce(InstanceEvent::All);
+    }
+
+    /// How long every question about instances takes from now on.
+    pub fn set_latency(&self, latency: Duration) {
+        self.lock().latency = latency;
+    }
+
+    /// Takes the ids of instances away, which the older contract answers with `NotImplemented`.
+    pub fn set_without_instance_ids(&self) {
+        self.lock().has_no_instance_ids = true;
+    }
+
+    /// Announces `event` without changing anything.
+    pub fn announce(&self, event: InstanceEvent) {
+        // Nobody subscribed is no failure.
+        let _ = self.shared.events.send(event);
+    }
+
+    /// How many questions about instances were asked so far.
+    pub fn calls(&self) -> usize {
+        self.shared.calls.load(Ordering::SeqCst)
+    }
+
+    /// Adds a cluster whose control plane is at `master`.
+    pub fn put_cluster(&self, name: &str, master: &str) {
+        self.lock().clusters.insert(name.to_owned(), master.to_owned());
+    }
+
+    /// The load balancers that exist, with their nodes.
+    pub fn load_balancers(&self) -> Vec<MemoryLoadBalancer> {
+        self.lock().load_balancers.values().cloned().collect()
+    }
+
+    fn node_name(&self, provider_id: &str) -> Option<String> {
+        self.lock().instances.get(provider_id).map(|instance| instance.node_name.clone())
+    }
+
+    fn change(&self, node_name: &str, change: impl FnOnce(&mut State)) {
+        change(&mut self.lock());
+        self.announce(if node_name.is_empty() {
+            InstanceEvent::All
+        } else {
+            InstanceEvent::Node(node_name.to_owned())
+        });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl CloudProvider for Memory {
+    fn provider_name(&self) -> &'static str {
+        self.name
+    }
+
+    fn owns_provider_id(&self, _provider_id: &str) -> bool {
+        true
+    }
+
+    fn instances_v2(&self) -> Option<Arc<dyn InstancesV2>> {
+        (self.contract == Contract::Current).then(|| Arc::new(self.clone()) as Arc<dyn InstancesV2>)
+    }
+
+    fn instance_events(&self) -> Option<Arc<dyn InstanceEvents>> {
+        Some(Arc::new(self.clone()))
+    }
+
+    fn instances(&self) -> Option<Arc<dyn Instances>> {
+        (self.contract == Contract::Older).then(|| Arc::new(self.clone()) as Arc<dyn Instances>)
+    }
+
+    fn zones(&self) -> Option<Arc<dyn Zones>> {
+        (self.contract == Contract::Older).then(|| Arc::new(self.clone()) as Arc<dyn Zones>)
+    }
+
+    fn load_balancer(&self) -> Option<Arc<dyn LoadBalancer>> {
+        Some(Arc::new(self.clone()))
+    }
+
+    fn routes(&self) -> Option<Arc<dyn Routes>> {
+        Some(Arc::new(self.clone()))
+    }
+
+    fn clusters(&self) -> Option<Arc<dyn Clusters>> {
+        Some(Arc::new(self.clone()))
+    }
+}
+
+impl InstanceEvents for Memory {
+    fn subscribe(&self) -> BoxStream<'static, InstanceEvent> {
+        let receiver = self.shared.events.subscribe();
+        Box::pin(futures::stream::unfold(receiver, |mut receiver| async move {
+            match receiver.recv().await {
+                Ok(event) => Some((event, receiver)),
+                Err(broadcast::error::RecvError::Lagged(_)) => Some((InstanceEvent::All, receiver)),
+                Err(broadcast::error::RecvError::Closed) => None,
+            }
+        }))
+    }
+}

@@ -1,0 +1,183 @@
+//! Pure: durations as the flags of Go programs spell them, `1h2m3s`, `1.5h`, `100ms`; mirrors `time.ParseDuration`.
+
+use std::time::Duration;
+
+/// Why a text is not a duration that a flag takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// Not numbers with units, such as `10` or `5 minutes`.
+    #[error("it is not a duration such as 1h2m3s, 1.5h or 100ms")]
+    Form,
+    /// Go reads it; no flag here has a use for it.
+    #[error("it is negative")]
+    Negative,
+    /// More than Go's 2^63-1 nanoseconds, some 292 years.
+    #[error("it is longer than 2562047h")]
+    TooLong,
+}
+
+const UNITS: &[(&str, u128)] = &[
+    ("ns", 1),
+    ("us", 1_000),
+    // The micro sign and the Greek letter, as in Go.
+    ("\u{b5}s", 1_000),
+    ("\u{3bc}s", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+];
+
+/// Reads a duration. A sign may stand before it; `0` needs no unit.
+///
+/// # Errors
+/// See [`Refused`].
+pub fn parse_duration(text: &str) -> Result<Duration, Refused> {
+    let (is_negative, unsigned) = match (text.strip_prefix('-'), text.strip_prefix('+')) {
+        (Some(rest), _) => (true, rest),
+        (_, Some(rest)) => (false, rest),
+        _ => (false, text),
+    };
+    let nanoseconds = match unsigned {
+        "0" => 0,
+        "" => return Err(Refused::Form),
+        _ => parse_terms(unsigned)?,
+    };
+    if is_negative && nanoseconds > 0 {
+        return Err(Refused::Negative);
+    }
+    let nanoseconds = i64::try_from(nanoseconds).map_err(|_| Refused::TooLong)?;
+    Ok(Duration::from_nanos(nanoseconds.unsigned_abs()))
+}
+
+fn parse_terms(mut rest: &str) -> Result<u128, Refused> {
+    let mut total = 0_u128;
+    while !rest.is_empty() {
+        let (number, after) = split_at_first(rest, |char| !char.is_ascii_digit() && char != '.');
+        let (unit, after) = split_at_first(after, |char| char.is_ascii_digit() || char == '.');
+        let (_, scale) = UNITS.iter().find(|(name, _)| *name == unit).ok_or(Refused::Form)?;
+        total = total.checked_add(parse_number(number, *scale)?).ok_or(Refused::TooLong)?;
+        rest = after;
+    }
+    Ok(total)
+}
+
+fn split_at_first(text: &str, is_end: impl Fn(char) -> bool) -> (&str, &str) {
+    text.split_at(text.find(is_end).unwrap_or(text.len()))
+}
+
+/// `1`, `1.`, `.5` or `1.5` of a unit of `scale` nanoseconds; what is below a nanosecond is dropped, as in Go.
+fn parse_number(text: &str, scale: u128) -> Result<u128, Refused> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {
+        return Err(Refused::Form);
+    }
+    let digits = |text: &str| text.bytes().map(|digit| u128::from(digit - b'0')).collect::<Vec<_>>();
+    let mut nanoseconds = 0_u128;
+    for digit in digits(whole) {
+        nanoseconds = nanoseconds.checked_mul(10).and_then(|value| value.checked_add(digit)).ok_or(Refused::TooLong)?;
+    }
+    nanoseconds = nanoseconds.checked_mul(scale).ok_or(Refused::TooLong)?;
+    // 18 digits are more than any unit can show.
+    let (mut part, mut place) = (0_u128, 1_u128);
+    for digit in digits(fraction).into_iter().take(18) {
+        part = part * 10 + digit;
+        place *= 10;
+    }
+    nanoseconds.checked_add(part * scale / place).ok_or(Refused::TooLong)
+}
+
+/// A duration as Go prints it: `5m0s`, `1h0m0s`, `1.5s`, `100ms`.
+pub fn spelled(duration: Duration) -> String {
+    let nanoseconds = duration.as_nanos();
+    if nanoseconds == 0 {
+        return "0s".to_owned();
+    }
+    if duration < Duration::from_secs(1) {
+        let (unit, scale) = match nanoseconds {
+            0..1_000 => ("ns", 1),
+            1_000..1_000_000 => ("\u{b5}s", 1_000),
+            _ => ("ms", 1_000_000),
+        };
+        return format!("{}{unit}", with_fraction(nanoseconds, scale));
+    }
+    let minutes = duration.as_secs() / 60;
+    let seconds = with_fraction(nanoseconds - u128::from(minutes) * 60_000_000_000, 1_000_000_000);
+    match (minutes / 60, minutes % 60) {
+        (0, 0) => format!("{seconds}s"),
+        (0, minutes) => format!("{minutes}m{seconds}s"),
+        (hours, minutes) => format!("{hours}h{minutes}m{seconds}s"),
+    }
+}
+
+fn with_fraction(value: u128, scale: u128) -> String {
+    let (whole, fraction) = (value / scale, value % scale);
+    if fraction == 0 {
+        return whole.to_string();
+    }
+    let width = scale.ilog10() as usize;
+    format!("{whole}.{fraction:0width$}").trim_end_matches('0').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn durations_are_read_as_go_reads_them() {
+        let cases: &[(&str, Result<u64, Refused>)] = &[
+            ("1h2m3s", Ok(3_723_000_000_000)),
+            ("1.5h", Ok(5_400_000_000_000)),
+            ("100ms", Ok(100_000_000)),
+            ("500us", Ok(500_000)),
+            ("500\u{b5}s", Ok(500_000)),
+            ("500\u{3bc}s", Ok(500_000)),
+            ("7ns", Ok(7)),
+            (".5s", Ok(500_000_000)),
+            ("5.s", Ok(5_000_000_000)),
+            ("+5s", Ok(5_000_000_000)),
+            ("0", Ok(0)),
+            ("-0", Ok(0)),
+            ("0.9ns", Ok(0)),
+            ("3s1h", Ok(3_603_000_000_000)),
+            ("9223372036854775807ns", Ok(9_223_372_036_854_775_807)),
+            ("9223372036854775808ns", Err(Refused::TooLong)),
+            ("99999999999999999999999999999999999999999s", Err(Refused::TooLong)),
+            ("-5s", Err(Refused::Negative)),
+            ("", Err(Refused::Form)),
+            ("-", Err(Refused::Form)),
+            ("10", Err(Refused::Form)),
+            (".s", Err(Refused::Form)),
+            ("1.2.3s", Err(Refused::Form)),
+            ("5 s", Err(Refused::Form)),
+            ("5d", Err(Refused::Form)),
+            ("s", Err(Refused::Form)),
+            ("1h 2m", Err(Refused::Form)),
+            ("\u{666}s", Err(Refused::Form)),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(parse_duration(text), expected.map(Duration::from_nanos), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn durations_are_spelled_as_go_spells_them() {
+        for text in ["5m0s", "1h0m0s", "1.5s", "100ms", "10s", "0s", "1h2m3.25s", "7ns", "1.001ms"] {
+            assert_eq!(spelled(parse_duration(text).unwrap()), text);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in ".{0,40}") {
+            let _ = parse_duration(&text);
+        }
+
+        #[test]
+        fn a_spelled_duration_is_read_back(nanoseconds in 0..=i64::MAX.unsigned_abs()) {
+            let duration = Duration::from_nanos(nanoseconds);
+            prop_assert_eq!(parse_duration(&spelled(duration)), Ok(duration));
+        }
+    }
+}

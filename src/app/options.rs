@@ -1,0 +1,208 @@
+//! Flags exactly as typed. Needs no file, no network and no other flag: what they mean together is `settings`.
+
+mod spelling;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{ArgAction, CommandFactory, FromArgMatches, Parser};
+use std::ffi::OsString;
+
+/// The name of the program, as `--version` prints it.
+pub const PROGRAM: &str = "vsphere-cloud-controller-manager";
+
+const ELECTION: &str = "Leader election flags";
+const GENERIC: &str = "Generic flags";
+const NODES: &str = "Cloud-node-controller flags";
+const SERVING: &str = "Secure serving flags";
+const MISC: &str = "Misc flags";
+const GLOBAL: &str = "Global flags";
+const OURS: &str = "Flags the Go program does not have (each also an environment variable, which it ignores)";
+
+/// The flags, as text. A value that was typed is not checked here, so that all mistakes can be told at once.
+#[derive(Debug, Clone, Parser)]
+#[command(
+    name = PROGRAM,
+    about = "Connects a Kubernetes cluster to vSphere: initialises nodes from vCenter and keeps them up to date.",
+    override_usage = "vsphere-cloud-controller-manager [flags]",
+    disable_help_flag = true,
+    disable_version_flag = true,
+    args_override_self = true,
+    next_line_help = true,
+    term_width = 110,
+    color = clap::ColorChoice::Never
+)]
+pub struct Options {
+    /// Path of vsphere.conf, INI or YAML
+    #[arg(long, help_heading = GENERIC, value_name = "PATH", allow_hyphen_values = true)]
+    pub cloud_config: Option<String>,
+
+    /// The cloud provider
+    #[arg(long, help_heading = GENERIC, value_name = "NAME", default_value = "vsphere", allow_hyphen_values = true)]
+    pub cloud_provider: String,
+
+    /// Controllers to run, comma separated: * is all that are on by default, foo turns foo on, -foo turns it off; the
+    /// first mention of a name wins
+    #[arg(long, help_heading = GENERIC, value_name = "NAMES", value_delimiter = ',', default_value = "*", action = ArgAction::Append, allow_hyphen_values = true)]
+    pub controllers: Vec<String>,
+
+    /// Requests per second to the API server; without this flag and the next there is no limit on this side
+    #[arg(long, help_heading = GENERIC, value_name = "NUMBER", allow_hyphen_values = true)]
+    pub kube_api_qps: Option<String>,
+
+    /// Requests to the API server that may exceed the limit at once
+    #[arg(long, help_heading = GENERIC, value_name = "NUMBER", allow_hyphen_values = true)]
+    pub kube_api_burst: Option<String>,
+
+    /// Work only while holding the Lease; turn it off for a single process only
+    #[arg(long, help_heading = ELECTION, value_name = "BOOL", default_value = "true", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub leader_elect: String,
+
+    /// How long others wait after the last renewal they saw before they take over
+    #[arg(long, help_heading = ELECTION, value_name = "DURATION", default_value = "15s", allow_hyphen_values = true)]
+    pub leader_elect_lease_duration: String,
+
+    /// How long a leader tries to renew before it stops; shorter than the lease duration
+    #[arg(long, help_heading = ELECTION, value_name = "DURATION", default_value = "10s", allow_hyphen_values = true)]
+    pub leader_elect_renew_deadline: String,
+
+    /// Pause between attempts to get or renew the Lease
+    #[arg(long, help_heading = ELECTION, value_name = "DURATION", default_value = "2s", allow_hyphen_values = true)]
+    pub leader_elect_retry_period: String,
+
+    /// Kind of the lock; leases is the only one
+    #[arg(long, help_heading = ELECTION, value_name = "KIND", default_value = "leases", allow_hyphen_values = true)]
+    pub leader_elect_resource_lock: String,
+
+    /// Name of the Lease
+    #[arg(long, help_heading = ELECTION, value_name = "NAME", default_value = "cloud-controller-manager", allow_hyphen_values = true)]
+    pub leader_elect_resource_name: String,
+
+    /// Namespace of the Lease
+    #[arg(long, help_heading = ELECTION, value_name = "NAME", default_value = "kube-system", allow_hyphen_values = true)]
+    pub leader_elect_resource_namespace: String,
+
+    /// Nodes that are worked on at the same time
+    #[arg(long, help_heading = NODES, value_name = "NUMBER", default_value = "16", allow_hyphen_values = true)]
+    pub concurrent_node_syncs: String,
+
+    /// Address that the secure port listens on
+    #[arg(long, help_heading = SERVING, value_name = "IP", default_value = "0.0.0.0", allow_hyphen_values = true)]
+    pub bind_address: String,
+
+    /// Port of /healthz and /metrics, with TLS; 0 turns it off
+    #[arg(long, help_heading = SERVING, value_name = "PORT", default_value = "10258", allow_hyphen_values = true)]
+    pub secure_port: String,
+
+    /// Path of a kubeconfig; without it and --master the service account of the pod is used
+    #[arg(long, help_heading = MISC, value_name = "PATH", allow_hyphen_values = true)]
+    pub kubeconfig: Option<String>,
+
+    /// Address of the API server; goes before the one in the kubeconfig
+    #[arg(long, help_heading = MISC, value_name = "URL", allow_hyphen_values = true)]
+    pub master: Option<String>,
+
+    /// Pause between two looks at every node, beside the events
+    #[arg(long, help_heading = MISC, value_name = "DURATION", default_value = "5m0s", allow_hyphen_values = true)]
+    pub node_status_update_frequency: String,
+
+    /// Take a VM that was found by its name alone even if its UUID contradicts the node's or it backs another node
+    #[arg(long, help_heading = OURS, value_name = "BOOL", env = "CCM_ALLOW_NAME_MATCH", default_value = "false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub allow_name_match: String,
+
+    /// Label selector of the nodes to look after; empty is all
+    #[arg(long, help_heading = OURS, value_name = "SELECTOR", env = "CCM_NODE_SELECTOR", allow_hyphen_values = true)]
+    pub node_selector: Option<String>,
+
+    /// Pause between two looks at the tags of vCenter
+    #[arg(long, help_heading = OURS, value_name = "DURATION", env = "CCM_TAG_POLL_INTERVAL", default_value = "60s", allow_hyphen_values = true)]
+    pub tag_poll_interval: String,
+
+    /// How much to log: 0 the life of the process and changes made, 2 also retries, 4 decisions, 6 data
+    #[arg(short = 'v', long = "v", help_heading = GLOBAL, value_name = "LEVEL", default_value = "0", allow_hyphen_values = true)]
+    pub v: String,
+
+    /// Print the version and exit
+    #[arg(long, help_heading = GLOBAL, value_name = "FORM", default_value = "false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub version: String,
+
+    /// Print this text and exit
+    #[arg(short = 'h', long, help_heading = GLOBAL, action = ArgAction::Help)]
+    help: Option<bool>,
+}
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub enum Asked {
+    /// The daemon with these flags.
+    Run(Box<Options>),
+    /// A text on standard output, then success.
+    Print(String),
+}
+
+/// Why the command line was not understood; what is told ends with how to get help.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Misspelled {
+    /// A flag that does not exist, with the nearest that does.
+    #[error("unknown flag: {flag}{}\nfor all flags: {PROGRAM} --help", nearest.as_ref().map_or(String::new(), |name| format!("; did you mean {name}?")))]
+    UnknownFlag {
+        /// As typed.
+        flag: String,
+        /// The name it resembles most.
+        nearest: Option<String>,
+    },
+    /// Something that is not a flag.
+    #[error("{PROGRAM:?} does not take any arguments, got {0:?}\nfor all flags: {PROGRAM} --help")]
+    Argument(String),
+    /// A flag without the value it needs.
+    #[error("flag needs a value: {0}\nfor all flags: {PROGRAM} --help")]
+    NoValue(String),
+    /// Anything else; the parser's own words.
+    #[error("{0}\nfor all flags: {PROGRAM} --help")]
+    Other(String),
+}
+
+/// Reads a command line, the program's name first, and the environment variables of our own flags.
+///
+/// # Errors
+/// A command line that is not only known flags. Values are not looked at.
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Asked, Misspelled> {
+    let mut command = Options::command();
+    let names: Vec<String> = command.get_arguments().filter_map(|flag| flag.get_long()).map(str::to_owned).collect();
+    let arguments = spelling::as_dashes(arguments);
+    match command.try_get_matches_from_mut(arguments) {
+        Ok(matches) => {
+            let options = Options::from_arg_matches(&matches).map_err(|error| Misspelled::Other(first_line(&error)))?;
+            Ok(match options.version.as_str() {
+                "false" => Asked::Run(Box::new(options)),
+                _ => Asked::Print(format!("{PROGRAM} {}\n", env!("CARGO_PKG_VERSION"))),
+            })
+        }
+        Err(error) if error.kind() == ErrorKind::DisplayHelp => Ok(Asked::Print(error.render().to_string())),
+        Err(error) => Err(misspelled(&error, &names)),
+    }
+}
+
+fn misspelled(error: &clap::Error, names: &[String]) -> Misspelled {
+    let typed = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(typed)) => typed.clone(),
+        _ => return Misspelled::Other(first_line(error)),
+    };
+    match error.kind() {
+        ErrorKind::UnknownArgument if typed.starts_with('-') => {
+            let nearest = spelling::nearest(&typed, names).map(|name| format!("--{name}"));
+            Misspelled::UnknownFlag { flag: typed, nearest }
+        }
+        ErrorKind::UnknownArgument => Misspelled::Argument(typed),
+        ErrorKind::InvalidValue | ErrorKind::NoEquals => {
+            Misspelled::NoValue(typed.split([' ', '=']).next().unwrap_or_default().to_owned())
+        }
+        _ => Misspelled::Other(first_line(error)),
+    }
+}
+
+fn first_line(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
+}
+
+#[cfg(test)]
+mod tests;

@@ -11,7 +11,7 @@ help: ## List the commands
 check: ## Format, lints, unit and architecture tests, documentation; starts no component
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	$(CARGO) test --workspace --locked --lib --test architecture
+	$(CARGO) test --workspace --locked --lib --test architecture --test cli
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --locked --no-deps --document-private-items
 
 .PHONY: test

@@ -1,3 +1,39 @@
-//! Reads flags, starts logging, calls `app::run`, turns its error into an exit code.
+//! Reads flags, starts logging, calls `app::run`, turns its outcome into an exit code.
 
-fn main() {}
+use ccm::app::options::{self, Asked};
+use ccm::app::{self, settings};
+use ccm::runtime::logging;
+use std::error::Error;
+use std::io::Write;
+use std::process::ExitCode;
+
+/// 0 after an orderly stop, `--help` and `--version`; 1 for everything else, as in the Go program.
+fn main() -> ExitCode {
+    let asked = match options::parse(std::env::args_os()) {
+        Ok(asked) => asked,
+        Err(misspelled) => return failed(&misspelled),
+    };
+    let options = match asked {
+        Asked::Print(text) => return printed(&text),
+        Asked::Run(options) => options,
+    };
+    if let Err(error) = logging::start(settings::verbosity(&options)) {
+        return failed(&error);
+    }
+    match app::run(&options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(&error),
+    }
+}
+
+fn printed(text: &str) -> ExitCode {
+    // A closed pipe behind `--help` is nothing to complain about.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    ExitCode::SUCCESS
+}
+
+fn failed(error: &dyn Error) -> ExitCode {
+    // With standard error closed there is nobody left to tell.
+    let _ = writeln!(std::io::stderr(), "error: {}", logging::chain(error));
+    ExitCode::FAILURE
+}

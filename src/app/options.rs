@@ -44,11 +44,11 @@ pub struct Options {
     #[arg(long, help_heading = GENERIC, value_name = "NAMES", value_delimiter = ',', default_value = "*", action = ArgAction::Append, allow_hyphen_values = true)]
     pub controllers: Vec<String>,
 
-    /// Requests per second to the API server; without this flag and the next there is no limit on this side
+    /// Writes per second to the API server; without this flag and the next there is no limit on this side
     #[arg(long, help_heading = GENERIC, value_name = "NUMBER", allow_hyphen_values = true)]
     pub kube_api_qps: Option<String>,
 
-    /// Requests to the API server that may exceed the limit at once
+    /// Writes to the API server that may follow each other at once after a pause
     #[arg(long, help_heading = GENERIC, value_name = "NUMBER", allow_hyphen_values = true)]
     pub kube_api_burst: Option<String>,
 
@@ -105,18 +105,18 @@ pub struct Options {
     pub node_status_update_frequency: String,
 
     /// Take a VM that was found by its name alone even if its UUID contradicts the node's or it backs another node
-    #[arg(long, help_heading = OURS, value_name = "BOOL", env = "CCM_ALLOW_NAME_MATCH", default_value = "false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(long, help_heading = OURS, value_name = "BOOL", env = "CCM_ALLOW_NAME_MATCH", hide_env_values = true, default_value = "false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub allow_name_match: String,
 
     /// Label selector of the nodes to look after; empty is all
-    #[arg(long, help_heading = OURS, value_name = "SELECTOR", env = "CCM_NODE_SELECTOR", allow_hyphen_values = true)]
+    #[arg(long, help_heading = OURS, value_name = "SELECTOR", env = "CCM_NODE_SELECTOR", hide_env_values = true, allow_hyphen_values = true)]
     pub node_selector: Option<String>,
 
     /// Pause between two looks at the tags of vCenter
-    #[arg(long, help_heading = OURS, value_name = "DURATION", env = "CCM_TAG_POLL_INTERVAL", default_value = "60s", allow_hyphen_values = true)]
+    #[arg(long, help_heading = OURS, value_name = "DURATION", env = "CCM_TAG_POLL_INTERVAL", hide_env_values = true, default_value = "60s", allow_hyphen_values = true)]
     pub tag_poll_interval: String,
 
-    /// How much to log: 0 the life of the process and changes made, 2 also retries, 4 decisions, 6 data
+    /// How much to log: from 0 the life of the process and the changes it makes, from 4 its decisions, from 6 data
     #[arg(short = 'v', long = "v", help_heading = GLOBAL, value_name = "LEVEL", default_value = "0", allow_hyphen_values = true)]
     pub v: String,
 

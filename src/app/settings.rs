@@ -1,0 +1,286 @@
+//! Flags joined, defaulted and checked, with the files they name. All mistakes are reported at once.
+
+mod cloud_config;
+mod label_selector;
+mod mistakes;
+
+use super::go_duration;
+use super::options::Options;
+use super::registry::{self, Controller};
+use crate::kubernetes::client;
+pub use mistakes::{Mistake, Mistakes};
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Everything the daemon is told, and true as far as that can be known without a network.
+#[derive(Debug)]
+pub struct Settings {
+    /// How to reach the API server.
+    pub kubernetes: client::Settings,
+    /// Which nodes are looked after, a label selector; `None` is all.
+    pub node_selector: Option<String>,
+    /// How to share the work with other replicas; `None` is a single process.
+    pub election: Option<Election>,
+    /// Controllers to run, among them such as are not built yet.
+    pub controllers: Vec<&'static Controller>,
+    /// The node controller.
+    pub nodes: Nodes,
+    /// Where to serve health and metrics; `None` is nowhere.
+    pub admin_address: Option<SocketAddr>,
+    /// The vSphere provider.
+    pub vsphere: cloud_config::Vsphere,
+}
+
+/// Leader election by Lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Election {
+    /// Name of the Lease.
+    pub name: String,
+    /// Namespace of the Lease.
+    pub namespace: String,
+    /// How long others wait after the last renewal they saw.
+    pub lease_duration: Duration,
+    /// How long a leader tries to renew; below the lease duration.
+    pub renew_deadline: Duration,
+    /// Pause between attempts; below the renew deadline divided by 1.2.
+    pub retry_period: Duration,
+}
+
+/// Settings of the node controller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Nodes {
+    /// Nodes worked on at the same time.
+    pub workers: NonZeroUsize,
+    /// Pause between two looks at every node.
+    pub period: Duration,
+}
+
+/// Reads a file; in tests, one that is made up.
+pub type ReadFile<'a> = &'a dyn Fn(&Path) -> std::io::Result<Vec<u8>>;
+
+/// Joins and checks the flags, and reads and checks the files they name.
+///
+/// # Errors
+/// All mistakes, each with where it is, what was written and what is expected.
+pub fn settle(options: &Options, read_file: ReadFile<'_>) -> Result<Settings, Mistakes> {
+    let mut check = Check { options, read_file, mistakes: Vec::new() };
+    match (check.settings(), check.mistakes) {
+        (Some(settings), mistakes) if mistakes.is_empty() => Ok(settings),
+        (_, mistakes) => Err(Mistakes(mistakes)),
+    }
+}
+
+/// How loud the log is, `-v`; known before the other settings, since those are logged. Anything else than a number
+/// is told by [`settle`].
+pub fn verbosity(options: &Options) -> u32 {
+    options.v.parse::<i32>().map_or(0, |level| level.max(0).unsigned_abs())
+}
+
+/// The flags, and what has been found wrong so far.
+struct Check<'a> {
+    options: &'a Options,
+    read_file: ReadFile<'a>,
+    mistakes: Vec<Mistake>,
+}
+
+impl Check<'_> {
+    /// `None` when something is missing that a mistake tells of. Every part is looked at before the first is missed.
+    fn settings(&mut self) -> Option<Settings> {
+        let provider = self.provider();
+        let vsphere = self.vsphere();
+        let controllers = self.controllers();
+        let kubernetes = self.kubernetes();
+        let node_selector = self.node_selector();
+        let election = self.election();
+        let nodes = self.nodes();
+        let admin_address = self.admin_address();
+        self.number::<i32>("-v", &self.options.v, "a whole number such as 2");
+        provider?;
+        Some(Settings {
+            kubernetes: kubernetes?,
+            node_selector,
+            election: election?,
+            controllers: controllers?,
+            nodes: nodes?,
+            admin_address: admin_address?,
+            vsphere: vsphere?,
+        })
+    }
+
+    fn provider(&mut self) -> Option<()> {
+        let name = self.options.cloud_provider.as_str();
+        let known = registry::PROVIDERS.iter().find(|provider| provider.name == name);
+        if known.is_some_and(|provider| provider.is_built) {
+            return Some(());
+        }
+        let what = if known.is_some() { "this provider is not built yet" } else { "there is no such provider" };
+        self.wrong("--cloud-provider", name, format!("{what}; expected vsphere"))
+    }
+
+    fn controllers(&mut self) -> Option<Vec<&'static Controller>> {
+        registry::chosen_controllers(&self.options.controllers)
+            .map_err(|names| {
+                let known: Vec<_> = registry::CONTROLLERS.iter().map(|controller| controller.name).collect();
+                let known = known.join(", ");
+                for name in names {
+                    self.wrong::<()>(
+                        "--controllers",
+                        &name,
+                        format!("no controller has this name; expected *, or of {known}"),
+                    );
+                }
+            })
+            .ok()
+    }
+
+    fn kubernetes(&mut self) -> Option<client::Settings> {
+        let master = self.options.master.clone().filter(|master| !master.is_empty());
+        if let Some(master) = &master
+            && !is_server_url(master)
+        {
+            self.wrong::<()>("--master", master, "expected a URL such as https://10.0.0.1:6443");
+        }
+        let kubeconfig = self.options.kubeconfig.as_ref().filter(|path| !path.is_empty()).map(PathBuf::from);
+        if let Some(path) = &kubeconfig
+            && let Err(error) = (self.read_file)(path)
+        {
+            self.wrong::<()>("--kubeconfig", &path.display().to_string(), format!("cannot be read: {error}"));
+        }
+        Some(client::Settings { kubeconfig, master, rate: self.rate() })
+    }
+
+    /// Only when a flag asks for it: the API server has priority and fairness of its own.
+    fn rate(&mut self) -> Option<client::Rate> {
+        let Options { kube_api_qps, kube_api_burst, .. } = self.options;
+        if kube_api_qps.is_none() && kube_api_burst.is_none() {
+            return None;
+        }
+        let qps = kube_api_qps.as_deref().unwrap_or("20");
+        let burst = kube_api_burst.as_deref().unwrap_or("30");
+        let qps = self.number::<f32>("--kube-api-qps", qps, "a number such as 20 or 0.5");
+        let burst = self.number::<u32>("--kube-api-burst", burst, "a whole number such as 30");
+        Some(client::Rate { qps: qps.filter(|qps| qps.is_finite())?, burst: burst? })
+    }
+
+    fn node_selector(&mut self) -> Option<String> {
+        let selector = self.options.node_selector.clone().filter(|selector| !selector.is_empty())?;
+        if let Err(wrong) = label_selector::check(&selector) {
+            let expected = format!("{wrong:?} is no requirement; expected a label selector such as pool=blue,!virtual");
+            self.wrong::<()>("--node-selector", &selector, expected);
+        }
+        Some(selector)
+    }
+
+    fn election(&mut self) -> Option<Option<Election>> {
+        let Options { leader_elect_resource_name: name, leader_elect_resource_namespace: namespace, .. } = self.options;
+        let is_on = self.boolean("--leader-elect", &self.options.leader_elect)?;
+        let lease_duration = self.duration("--leader-elect-lease-duration", &self.options.leader_elect_lease_duration);
+        let renew_deadline = self.duration("--leader-elect-renew-deadline", &self.options.leader_elect_renew_deadline);
+        let retry_period = self.duration("--leader-elect-retry-period", &self.options.leader_elect_retry_period);
+        if !is_on {
+            return Some(None);
+        }
+        if self.options.leader_elect_resource_lock != "leases" {
+            let lock = self.options.leader_elect_resource_lock.clone();
+            self.wrong::<()>("--leader-elect-resource-lock", &lock, "expected leases");
+        }
+        for (flag, value) in [("--leader-elect-resource-name", name), ("--leader-elect-resource-namespace", namespace)]
+        {
+            if !is_object_name(value) {
+                self.wrong::<()>(flag, value, "expected a name of lower-case letters, digits, - and .");
+            }
+        }
+        let (lease_duration, renew_deadline, retry_period) = (lease_duration?, renew_deadline?, retry_period?);
+        self.check_order(lease_duration, renew_deadline, retry_period);
+        let (name, namespace) = (name.clone(), namespace.clone());
+        Some(Some(Election { name, namespace, lease_duration, renew_deadline, retry_period }))
+    }
+
+    /// As client-go's leader election demands: lease duration > renew deadline > 1.2 retry periods > 0.
+    fn check_order(&mut self, lease_duration: Duration, renew_deadline: Duration, retry_period: Duration) {
+        let spelled = go_duration::spelled;
+        if retry_period.is_zero() {
+            self.wrong::<()>("--leader-elect-retry-period", "0s", "expected more than 0s");
+        }
+        if lease_duration < Duration::from_secs(1) {
+            // A Lease counts whole seconds.
+            self.wrong::<()>("--leader-elect-lease-duration", &spelled(lease_duration), "expected at least 1s");
+        }
+        if lease_duration <= renew_deadline {
+            let expected = format!("expected more than --leader-elect-renew-deadline ({})", spelled(renew_deadline));
+            self.wrong::<()>("--leader-elect-lease-duration", &spelled(lease_duration), expected);
+        }
+        if renew_deadline <= retry_period.mul_f64(1.2) {
+            let expected =
+                format!("expected more than 1.2 times --leader-elect-retry-period ({})", spelled(retry_period));
+            self.wrong::<()>("--leader-elect-renew-deadline", &spelled(renew_deadline), expected);
+        }
+    }
+
+    fn nodes(&mut self) -> Option<Nodes> {
+        let workers = "a whole number above 0, such as 16";
+        let workers = self.number("--concurrent-node-syncs", &self.options.concurrent_node_syncs, workers);
+        let period = self.pause("--node-status-update-frequency", &self.options.node_status_update_frequency);
+        Some(Nodes { workers: workers?, period: period? })
+    }
+
+    fn admin_address(&mut self) -> Option<Option<SocketAddr>> {
+        let port =
+            self.number::<u16>("--secure-port", &self.options.secure_port, "a port from 1 to 65535, or 0 for none");
+        let expected = "an IP address such as 0.0.0.0 or ::";
+        let address = self.number::<IpAddr>("--bind-address", &self.options.bind_address, expected);
+        let (port, address) = (port?, address?);
+        Some((port != 0).then(|| SocketAddr::new(address, port)))
+    }
+
+    fn boolean(&mut self, flag: &str, value: &str) -> Option<bool> {
+        match value {
+            "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+            "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+            _ => self.wrong(flag, value, "expected true or false"),
+        }
+    }
+
+    fn duration(&mut self, flag: &str, value: &str) -> Option<Duration> {
+        match go_duration::parse_duration(value) {
+            Ok(duration) => Some(duration),
+            Err(refused) => self.wrong(flag, value, refused.to_string()),
+        }
+    }
+
+    /// A duration between repeated work: not so short that it never rests.
+    fn pause(&mut self, flag: &str, value: &str) -> Option<Duration> {
+        match self.duration(flag, value)? {
+            pause if pause < Duration::from_secs(1) => self.wrong(flag, value, "expected at least 1s"),
+            pause => Some(pause),
+        }
+    }
+
+    fn number<T: std::str::FromStr>(&mut self, flag: &str, value: &str, expected: &str) -> Option<T> {
+        value.parse().map_or_else(|_| self.wrong(flag, value, format!("expected {expected}")), Some)
+    }
+
+    /// Notes a mistake; there is no value then.
+    fn wrong<T>(&mut self, flag: &str, value: &str, why: impl Into<String>) -> Option<T> {
+        self.mistakes.push(Mistake { place: format!("{flag}={value}"), why: why.into() });
+        None
+    }
+}
+
+fn is_server_url(text: &str) -> bool {
+    // As client-go, a host without a scheme is taken for http.
+    text.parse::<http::Uri>().is_ok_and(|uri| uri.host().is_some_and(|host| !host.is_empty()))
+}
+
+fn is_object_name(text: &str) -> bool {
+    let is_end = |char: Option<char>| char.is_some_and(|char| char.is_ascii_lowercase() || char.is_ascii_digit());
+    text.len() <= 253
+        && text.chars().all(|char| char.is_ascii_lowercase() || char.is_ascii_digit() || "-.".contains(char))
+        && is_end(text.chars().next())
+        && is_end(text.chars().last())
+}
+
+#[cfg(test)]
+mod tests;

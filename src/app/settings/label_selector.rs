@@ -1,0 +1,91 @@
+//! Pure: whether a text is a label selector, so that a mistake is told at start and not by a watch that never fills.
+
+/// Checks the syntax that the API server takes: `a=b,c!=d,e in (f,g),h notin (i),j,!k`.
+///
+/// # Errors
+/// The requirement that is not one.
+pub fn check(selector: &str) -> Result<(), String> {
+    let requirements = requirements(selector);
+    match requirements.iter().find(|requirement| !is_requirement(requirement.trim())) {
+        Some(wrong) => Err(wrong.trim().to_owned()),
+        None => Ok(()),
+    }
+}
+
+/// Splits at the commas outside parentheses.
+fn requirements(selector: &str) -> Vec<String> {
+    let mut found = vec![String::new()];
+    let mut depth = 0_i32;
+    for char in selector.chars() {
+        depth += i32::from(char == '(') - i32::from(char == ')');
+        match found.last_mut() {
+            Some(last) if char != ',' || depth > 0 => last.push(char),
+            _ => found.push(String::new()),
+        }
+    }
+    found
+}
+
+fn is_requirement(text: &str) -> bool {
+    if let Some(key) = text.strip_prefix('!') {
+        return is_key(key.trim());
+    }
+    if let Some((key, rest)) = text.split_once(char::is_whitespace)
+        && let Some(list) = rest.trim().strip_prefix("notin").or_else(|| rest.trim().strip_prefix("in"))
+    {
+        let values = list.trim().strip_prefix('(').and_then(|list| list.strip_suffix(')'));
+        return is_key(key) && values.is_some_and(|values| values.split(',').all(|value| is_value(value.trim())));
+    }
+    match text.split_once("!=").or_else(|| text.split_once("==")).or_else(|| text.split_once('=')) {
+        Some((key, value)) => is_key(key.trim()) && is_value(value.trim()),
+        None => is_key(text),
+    }
+}
+
+/// A qualified name: a DNS name and a slash may stand before it.
+fn is_key(key: &str) -> bool {
+    let (prefix, name) = key.rsplit_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
+    let is_dns = |prefix: &str| {
+        let allowed = |char: char| char.is_ascii_lowercase() || char.is_ascii_digit() || "-.".contains(char);
+        !prefix.is_empty() && prefix.len() <= 253 && prefix.chars().all(allowed)
+    };
+    !name.is_empty() && is_value(name) && prefix.is_none_or(is_dns)
+}
+
+/// A label value: at most 63 letters, digits, `-`, `_` and `.`, the first and last a letter or digit; or nothing.
+fn is_value(value: &str) -> bool {
+    let is_end = |char: Option<char>| char.is_none_or(|char| char.is_ascii_alphanumeric());
+    value.len() <= 63
+        && value.chars().all(|char| char.is_ascii_alphanumeric() || "-_.".contains(char))
+        && is_end(value.chars().next())
+        && is_end(value.chars().last())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn selectors_are_told_from_other_texts() {
+        let cases: &[(&str, Result<(), &str>)] = &[
+            ("a", Ok(())),
+            ("!a", Ok(())),
+            ("a=b", Ok(())),
+            ("a==b, c != d", Ok(())),
+            ("a=", Ok(())),
+            ("example.com/pool in (one, two),!x/y", Ok(())),
+            ("a notin (b)", Ok(())),
+            ("", Err("")),
+            ("a=b,", Err("")),
+            ("a=b c", Err("a=b c")),
+            ("a in b", Err("a in b")),
+            ("a=b,=c", Err("=c")),
+            ("A.B/c", Err("A.B/c")),
+            ("a=-b", Err("a=-b")),
+            ("a>1", Err("a>1")),
+        ];
+        for (selector, expected) in cases {
+            assert_eq!(check(selector), expected.map_err(str::to_owned), "{selector:?}");
+        }
+    }
+}

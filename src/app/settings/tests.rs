@@ -1,0 +1,148 @@
+//! The checks of the flags, one table; and that mistakes come all together.
+
+use super::*;
+use crate::app::options::{self, Asked, PROGRAM};
+use std::ffi::OsString;
+
+const CONFIG: &str = "[VirtualCenter \"vc.example\"]\nuser = \"u\"\npassword = \"hunter2-secret\"\n";
+
+fn read(path: &Path) -> std::io::Result<Vec<u8>> {
+    match path.to_str() {
+        Some("/etc/vsphere.conf") => Ok(CONFIG.as_bytes().to_vec()),
+        Some("/etc/empty.conf") => Ok(b" \n".to_vec()),
+        Some("/etc/kubeconfig") => Ok(Vec::new()),
+        _ => Err(std::io::ErrorKind::NotFound.into()),
+    }
+}
+
+fn settled(arguments: &[&str]) -> Result<Settings, Mistakes> {
+    let all = [PROGRAM, "--cloud-config=/etc/vsphere.conf"].into_iter().chain(arguments.iter().copied());
+    match options::parse(all.map(OsString::from)) {
+        Ok(Asked::Run(options)) => settle(&options, &read),
+        other => panic!("{arguments:?}: {other:?}"),
+    }
+}
+
+#[test]
+fn defaults_are_the_go_programs_where_no_difference_is_intended() {
+    let settings = settled(&[]).unwrap();
+    let election = Election {
+        name: "cloud-controller-manager".to_owned(),
+        namespace: "kube-system".to_owned(),
+        lease_duration: Duration::from_secs(15),
+        renew_deadline: Duration::from_secs(10),
+        retry_period: Duration::from_secs(2),
+    };
+    assert_eq!(settings.election, Some(election));
+    assert_eq!(settings.nodes, Nodes { workers: NonZeroUsize::new(16).unwrap(), period: Duration::from_secs(300) });
+    assert_eq!(settings.admin_address, Some("0.0.0.0:10258".parse().unwrap()));
+    assert_eq!(settings.controllers.len(), 4);
+    assert_eq!(settings.kubernetes.rate, None);
+    assert_eq!(settings.node_selector, None);
+    assert_eq!(settings.vsphere.tag_poll_interval, Duration::from_secs(60));
+}
+
+#[test]
+fn flags_reach_the_settings() {
+    let settings = settled(&[
+        "--leader-elect=F",
+        "--secure-port=0",
+        "--controllers=cloud-node",
+        "--kube-api-qps=0.5",
+        "--kubeconfig=/etc/kubeconfig",
+        "--master=http://127.0.0.1:1",
+        "--node-selector=pool=blue",
+        "--node-status-update-frequency=1m30s",
+        "--concurrent-node-syncs=1",
+        "--tag-poll-interval=2s",
+        "--allow-name-match",
+    ])
+    .unwrap();
+    assert_eq!(settings.election, None);
+    assert_eq!(settings.admin_address, None);
+    assert_eq!(settings.controllers.iter().map(|controller| controller.name).collect::<Vec<_>>(), [registry::NODE]);
+    assert_eq!(settings.kubernetes.rate, Some(client::Rate { qps: 0.5, burst: 30 }));
+    assert_eq!(settings.kubernetes.kubeconfig.as_deref(), Some(Path::new("/etc/kubeconfig")));
+    assert_eq!(settings.kubernetes.master.as_deref(), Some("http://127.0.0.1:1"));
+    assert_eq!(settings.node_selector.as_deref(), Some("pool=blue"));
+    assert_eq!(settings.nodes.period, Duration::from_secs(90));
+    assert_eq!(settings.nodes.workers.get(), 1);
+    assert_eq!(settings.vsphere.tag_poll_interval, Duration::from_secs(2));
+    assert!(settings.vsphere.allows_name_match);
+}
+
+#[test]
+fn each_wrong_flag_is_told_with_its_value_and_what_is_expected() {
+    let cases: &[(&[&str], &str)] = &[
+        (&["--cloud-config="], "--cloud-config: it is needed; expected the path of vsphere.conf"),
+        (&["--cloud-config=/gone"], "--cloud-config=/gone: cannot be read: entity not found"),
+        (&["--cloud-config=/etc/empty.conf"], "--cloud-config=/etc/empty.conf: the file is empty"),
+        (&["--cloud-provider=aws"], "--cloud-provider=aws: there is no such provider; expected vsphere"),
+        (
+            &["--cloud-provider=vsphere-paravirtual"],
+            "--cloud-provider=vsphere-paravirtual: this provider is not built yet; expected vsphere",
+        ),
+        (&["--controllers=*,-nodes"], "--controllers=nodes: no controller has this name; expected *, or of "),
+        (&["--concurrent-node-syncs=0"], "--concurrent-node-syncs=0: expected a whole number above 0"),
+        (&["--concurrent-node-syncs=-1"], "--concurrent-node-syncs=-1: expected a whole number above 0"),
+        (
+            &["--node-status-update-frequency=5"],
+            "--node-status-update-frequency=5: it is not a duration such as 1h2m3s",
+        ),
+        (&["--node-status-update-frequency=-5m"], "--node-status-update-frequency=-5m: it is negative"),
+        (&["--node-status-update-frequency=10ms"], "--node-status-update-frequency=10ms: expected at least 1s"),
+        (&["--tag-poll-interval=0"], "--tag-poll-interval=0: expected at least 1s"),
+        (&["--kube-api-qps=fast"], "--kube-api-qps=fast: expected a number such as 20 or 0.5"),
+        (&["--kube-api-burst=-3"], "--kube-api-burst=-3: expected a whole number such as 30"),
+        (&["--leader-elect=yes"], "--leader-elect=yes: expected true or false"),
+        (
+            &["--leader-elect-lease-duration=10s"],
+            "--leader-elect-lease-duration=10s: expected more than --leader-elect-renew-deadline (10s)",
+        ),
+        (
+            &["--leader-elect-retry-period=9s"],
+            "--leader-elect-renew-deadline=10s: expected more than 1.2 times --leader-elect-retry-period (9s)",
+        ),
+        (&["--leader-elect-retry-period=0"], "--leader-elect-retry-period=0s: expected more than 0s"),
+        (&["--leader-elect-resource-lock=endpoints"], "--leader-elect-resource-lock=endpoints: expected leases"),
+        (&["--leader-elect-resource-name=A_b"], "--leader-elect-resource-name=A_b: expected a name of lower-case"),
+        (&["--secure-port=65536"], "--secure-port=65536: expected a port from 1 to 65535, or 0 for none"),
+        (&["--bind-address=localhost"], "--bind-address=localhost: expected an IP address such as 0.0.0.0 or ::"),
+        (&["--kubeconfig=/gone"], "--kubeconfig=/gone: cannot be read: entity not found"),
+        (&["--master=https://"], "--master=https://: expected a URL such as https://10.0.0.1:6443"),
+        (
+            &["--node-selector=a in b"],
+            "--node-selector=a in b: \"a in b\" is no requirement; expected a label selector",
+        ),
+        (&["-v=loud"], "-v=loud: expected a whole number such as 2"),
+        (&["--allow-name-match=maybe"], "--allow-name-match=maybe: expected true or false"),
+    ];
+    for (arguments, expected) in cases {
+        let mistakes = settled(arguments).unwrap_err();
+        assert_eq!(mistakes.0.len(), 1, "{arguments:?}: {mistakes}");
+        let text = mistakes.to_string();
+        assert!(text.starts_with(&format!("a mistake in the settings: {expected}")), "{arguments:?}: {text}");
+    }
+}
+
+#[test]
+fn election_times_do_not_matter_without_an_election() {
+    assert_eq!(settled(&["--leader-elect=false", "--leader-elect-lease-duration=1s"]).unwrap().election, None);
+}
+
+#[test]
+fn all_mistakes_come_together() {
+    let wrong = ["--cloud-config=/gone", "--controllers=a,b", "--secure-port=x", "--leader-elect-lease-duration=1s"];
+    let text = settled(&wrong).unwrap_err().to_string();
+    assert!(text.starts_with("5 mistakes in the settings:\n  "), "{text}");
+    for part in ["/gone", "=a:", "=b:", "--secure-port=x", "--leader-elect-lease-duration=1s"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+}
+
+#[test]
+fn no_secret_shows_when_settings_are_printed() {
+    let printed = format!("{:?} {:#?}", settled(&[]).unwrap(), settled(&[]).unwrap());
+    assert!(printed.contains("/etc/vsphere.conf"), "{printed}");
+    assert!(!printed.contains("hunter2"), "{printed}");
+}

@@ -1,1 +1,188 @@
-//! stores
+//! The shared caches of the API server's objects: one watch a kind, whoever reads them.
+
+mod list_watch;
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use k8s_openapi::api::core::v1::Node;
+use kube::Client;
+use tokio::sync::{broadcast, watch};
+
+use crate::runtime::tasks::BoxError;
+use list_watch::ListWatch;
+
+/// How many changes a subscriber may lag behind before it is told to look at everything.
+const CHANGES_KEPT: usize = 1024;
+
+/// The cluster's Nodes (or those of `--node-selector`), pruned of what nobody here reads.
+pub type Nodes = Store<Node>;
+
+/// A change of [`Nodes`].
+pub type NodeEvent = Change;
+
+/// A cache of one kind of objects, kept up to date by a background task. Cheap to clone. Objects are found by name,
+/// namespaced ones by `namespace/name`.
+pub struct Store<K> {
+    shared: Arc<Shared<K>>,
+}
+
+/// What happened to a [`Store`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// This object is new or has changed.
+    Applied(String),
+    /// This object is gone from the cache: deleted, or no longer selected.
+    Deleted(String),
+    /// Look at everything: the cache has filled, or the subscriber fell behind.
+    All,
+}
+
+struct Shared<K> {
+    objects: RwLock<BTreeMap<String, Arc<K>>>,
+    changes: broadcast::Sender<Change>,
+    /// Counts changes; for those who only want to know that there were some.
+    revision: watch::Sender<u64>,
+    is_ready: watch::Sender<bool>,
+}
+
+impl<K> Clone for Store<K> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone() }
+    }
+}
+
+/// Watches the Nodes `selector` (a label selector; none means all) chooses. The future is the background task: it never
+/// ends by itself and survives every outage; dropping it freezes the cache. `client` should be the one for watches.
+pub fn watch_nodes(
+    client: Client,
+    selector: Option<String>,
+) -> (Nodes, impl Future<Output = Result<(), BoxError>> + Send + 'static) {
+    let nodes = Nodes::new();
+    let task = ListWatch::new(client, &(), selector, prune_node, nodes.clone()).run();
+    (nodes, task)
+}
+
+/// Drops what no controller and no provider reads; most of a Node's size.
+fn prune_node(node: &mut Node) {
+    node.metadata.managed_fields = None;
+    if let Some(status) = &mut node.status {
+        status.images = None;
+        status.volumes_attached = None;
+        status.volumes_in_use = None;
+        status.config = None;
+        status.capacity = None;
+        status.allocatable = None;
+    }
+}
+
+impl<K: Send + Sync + 'static> Store<K> {
+    fn new() -> Self {
+        let shared = Shared {
+            objects: RwLock::default(),
+            changes: broadcast::Sender::new(CHANGES_KEPT),
+            revision: watch::Sender::new(0),
+            is_ready: watch::Sender::new(false),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// The object as last seen.
+    pub fn get(&self, key: &str) -> Option<Arc<K>> {
+        self.shared.objects.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    }
+
+    /// All objects, by key.
+    pub fn list(&self) -> Vec<Arc<K>> {
+        self.shared.objects.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// Whether the cache has been filled once. It stays so when the API server goes away.
+    pub fn is_ready(&self) -> bool {
+        *self.shared.is_ready.borrow()
+    }
+
+    /// Completes when the cache has been filled once.
+    pub async fn wait_until_ready(&self) {
+        let mut is_ready = self.shared.is_ready.subscribe();
+        if is_ready.wait_for(|is_ready| *is_ready).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// The changes from now on. The first item is [`Change::All`], once the cache has been filled; never ends.
+    pub fn subscribe(&self) -> BoxStream<'static, Change> {
+        let receiver = self.shared.changes.subscribe();
+        let store = self.clone();
+        let first = futures::stream::once(async move {
+            store.wait_until_ready().await;
+            Change::All
+        });
+        let keep_open = self.clone();
+        let rest = futures::stream::unfold((receiver, keep_open), |(mut receiver, keep_open)| async move {
+            match receiver.recv().await {
+                Ok(change) => Some((change, (receiver, keep_open))),
+                Err(broadcast::error::RecvError::Lagged(_)) => Some((Change::All, (receiver, keep_open))),
+                Err(broadcast::error::RecvError::Closed) => None,
+            }
+        });
+        first.chain(rest).boxed()
+    }
+
+    /// That something has changed, coalesced. The first item comes once the cache has been filled; never ends.
+    pub fn subscribe_coalesced(&self) -> BoxStream<'static, ()> {
+        let revision = self.shared.revision.subscribe();
+        let state = (self.clone(), revision, true);
+        futures::stream::unfold(state, |(store, mut revision, is_first)| async move {
+            if is_first {
+                store.wait_until_ready().await;
+                revision.mark_unchanged();
+            } else {
+                revision.changed().await.ok()?;
+            }
+            Some(((), (store, revision, false)))
+        })
+        .boxed()
+    }
+
+    fn apply(&self, key: String, object: K) {
+        let mut objects = self.shared.objects.write().unwrap_or_else(PoisonError::into_inner);
+        objects.insert(key.clone(), Arc::new(object));
+        drop(objects);
+        self.announce(Change::Applied(key));
+    }
+
+    fn remove(&self, key: &str) {
+        let mut objects = self.shared.objects.write().unwrap_or_else(PoisonError::into_inner);
+        let removed = objects.remove(key);
+        drop(objects);
+        if removed.is_some() {
+            self.announce(Change::Deleted(key.to_owned()));
+        }
+    }
+
+    /// Takes over a complete list. Objects that vanished meanwhile are announced as deleted.
+    fn replace_all(&self, fresh: BTreeMap<String, Arc<K>>) {
+        let mut objects = self.shared.objects.write().unwrap_or_else(PoisonError::into_inner);
+        let vanished: Vec<_> = objects.keys().filter(|key| !fresh.contains_key(*key)).cloned().collect();
+        *objects = fresh;
+        drop(objects);
+        self.shared.is_ready.send_replace(true);
+        for key in vanished {
+            self.announce(Change::Deleted(key));
+        }
+        self.announce(Change::All);
+    }
+
+    fn announce(&self, change: Change) {
+        // Nobody listening is no error.
+        let _ = self.shared.changes.send(change);
+        self.shared.revision.send_modify(|revision| *revision = revision.wrapping_add(1));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,266 @@
+//! Tests of the caches against a scripted API server, on a paused clock.
+
+use super::*;
+use http::{Request, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Bytes, Frame};
+use kube::client::Body;
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::time::Duration;
+use tokio::time::Instant;
+use tower::BoxError;
+
+/// One answer of the server.
+enum Answer {
+    /// A body, complete.
+    Json(u16, Value),
+    /// The events of a watch; it stays open afterwards when the flag says so.
+    Watch(Vec<Value>, bool),
+}
+
+#[derive(Default)]
+struct Script {
+    answers: Mutex<VecDeque<Answer>>,
+    asked: Mutex<Vec<(Instant, String)>>,
+}
+
+impl Script {
+    fn of(answers: Vec<Answer>) -> Arc<Self> {
+        Arc::new(Self { answers: Mutex::new(answers.into()), asked: Mutex::default() })
+    }
+
+    fn client(self: &Arc<Self>) -> Client {
+        let script = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let script = script.clone();
+            async move {
+                script.asked.lock().unwrap().push((Instant::now(), request.uri().to_string()));
+                let answer = script.answers.lock().unwrap().pop_front();
+                match answer {
+                    None => std::future::pending().await,
+                    Some(answer) => Ok::<_, BoxError>(answer.respond()),
+                }
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    fn queries(&self) -> Vec<String> {
+        self.asked.lock().unwrap().iter().map(|(_, uri)| uri.clone()).collect()
+    }
+}
+
+impl Answer {
+    fn respond(self) -> Response<UnsyncBoxBody<Bytes, BoxError>> {
+        match self {
+            Answer::Json(code, value) => {
+                let body = Full::new(Bytes::from(value.to_string())).map_err(|never| match never {});
+                let mut response = Response::new(body.boxed_unsync());
+                *response.status_mut() = StatusCode::from_u16(code).unwrap();
+                response
+            }
+            Answer::Watch(events, stays_open) => {
+                let lines =
+                    events.into_iter().map(|event| Ok::<_, BoxError>(Frame::data(Bytes::from(format!("{event}\n")))));
+                let rest =
+                    if stays_open { futures::stream::pending().boxed() } else { futures::stream::empty().boxed() };
+                Response::new(StreamBody::new(futures::stream::iter(lines).chain(rest)).boxed_unsync())
+            }
+        }
+    }
+}
+
+fn node(name: &str, version: u32) -> Value {
+    json!({"apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": name, "resourceVersion": version.to_string(), "managedFields": [{"manager": "m"}]},
+        "status": {"images": [{"names": ["a"]}], "nodeInfo": null}})
+}
+
+fn bad(name: &str, version: u32) -> Value {
+    let mut node = node(name, version);
+    node["spec"] = json!({"taints": "not a list"});
+    node
+}
+
+fn event(kind: &str, object: Value) -> Value {
+    json!({"type": kind, "object": object})
+}
+
+fn list_end(version: u32) -> Value {
+    event(
+        "BOOKMARK",
+        json!({"apiVersion": "v1", "kind": "Node", "metadata":
+        {"resourceVersion": version.to_string(), "annotations": {"k8s.io/initial-events-end": "true"}}}),
+    )
+}
+
+fn failure(code: u16) -> Value {
+    json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": "no", "reason": "no"})
+}
+
+fn page(version: u32, items: &[Value], next: &str) -> Answer {
+    let metadata = json!({"resourceVersion": version.to_string(), "continue": next});
+    Answer::Json(200, json!({"apiVersion": "v1", "kind": "NodeList", "metadata": metadata, "items": items}))
+}
+
+fn start(script: &Arc<Script>) -> (Nodes, tokio::task::JoinHandle<Result<(), BoxError>>) {
+    let (nodes, task) = watch_nodes(script.client(), Some("role=worker".into()));
+    (nodes, tokio::spawn(task))
+}
+
+async fn next(changes: &mut BoxStream<'static, Change>) -> Change {
+    tokio::time::timeout(Duration::from_secs(600), changes.next()).await.expect("a change").unwrap()
+}
+
+fn names(nodes: &Nodes) -> Vec<String> {
+    nodes.list().iter().map(|node| node.metadata.name.clone().unwrap()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_streaming_list_fills_the_cache_and_changes_follow() {
+    let events = vec![
+        event("ADDED", node("a", 1)),
+        event("ADDED", node("b", 2)),
+        list_end(5),
+        event("MODIFIED", node("a", 6)),
+        event("DELETED", node("b", 7)),
+    ];
+    let script = Script::of(vec![Answer::Watch(events, true)]);
+    let (nodes, task) = watch_nodes(script.client(), Some("role=worker".into()));
+    let mut changes = nodes.subscribe();
+    assert!(!nodes.is_ready());
+    let task = tokio::spawn(task);
+    assert_eq!(next(&mut changes).await, Change::All);
+    // Announced to all who listened while the list was taken over, so it may come twice.
+    assert_eq!(next(&mut changes).await, Change::All);
+    assert_eq!(next(&mut changes).await, Change::Applied("a".into()));
+    assert_eq!(next(&mut changes).await, Change::Deleted("b".into()));
+    assert_eq!(names(&nodes), ["a"]);
+    let a = nodes.get("a").unwrap();
+    assert_eq!(a.metadata.managed_fields, None);
+    assert_eq!(a.status.as_ref().unwrap().images, None);
+    let query = script.queries().remove(0);
+    for part in ["sendInitialEvents=true", "labelSelector=role%3Dworker", "allowWatchBookmarks=true"] {
+        assert!(query.contains(part), "{query}");
+    }
+    task.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_refuses_streaming_lists_is_listed_in_pages() {
+    let script = Script::of(vec![
+        Answer::Json(422, failure(422)),
+        page(3, &[node("a", 1)], "more"),
+        page(3, &[node("b", 2)], ""),
+        Answer::Watch(vec![event("ADDED", node("c", 4))], true),
+    ]);
+    let (nodes, task) = start(&script);
+    let mut changes = nodes.subscribe();
+    while next(&mut changes).await != Change::Applied("c".into()) {}
+    assert_eq!(names(&nodes), ["a", "b", "c"]);
+    let queries = script.queries();
+    assert!(queries[1].contains("limit=50"), "{queries:?}");
+    assert!(queries[2].contains("continue=more"), "{queries:?}");
+    assert!(queries[3].contains("resourceVersion=3"), "{queries:?}");
+    task.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_vanished_during_an_outage_is_announced_as_deleted() {
+    let script = Script::of(vec![
+        Answer::Watch(vec![event("ADDED", node("a", 1)), event("ADDED", node("b", 2)), list_end(2)], false),
+        Answer::Watch(vec![event("ERROR", failure(410))], true),
+        Answer::Watch(vec![event("ADDED", node("b", 2)), list_end(9)], true),
+    ]);
+    let (nodes, task) = start(&script);
+    let mut changes = nodes.subscribe();
+    let mut seen = Vec::new();
+    while !seen.contains(&Change::Deleted("a".into())) {
+        seen.push(next(&mut changes).await);
+    }
+    assert_eq!(names(&nodes), ["b"]);
+    assert!(!seen.contains(&Change::Deleted("b".into())), "{seen:?}");
+    assert_eq!(next(&mut changes).await, Change::All);
+    task.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bad_object_is_passed_over_and_what_was_known_of_it_stays() {
+    let script = Script::of(vec![
+        Answer::Watch(
+            vec![
+                event("ADDED", node("a", 1)),
+                event("ADDED", bad("x", 1)),
+                list_end(2),
+                event("MODIFIED", bad("a", 3)),
+                event("ADDED", json!({"metadata": 7})),
+                event("ADDED", node("b", 4)),
+                event("ERROR", failure(410)),
+            ],
+            true,
+        ),
+        Answer::Watch(vec![event("ADDED", bad("a", 3)), event("ADDED", node("c", 5)), list_end(9)], true),
+    ]);
+    let (nodes, task) = start(&script);
+    let mut changes = nodes.subscribe();
+    while next(&mut changes).await != Change::Applied("b".into()) {}
+    assert_eq!(names(&nodes), ["a", "b"]);
+    while next(&mut changes).await != Change::Deleted("b".into()) {}
+    assert_eq!(names(&nodes), ["a", "c"]);
+    task.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_closes_watches_at_once_is_asked_once_a_second() {
+    let first = Answer::Watch(vec![event("ADDED", node("a", 1)), list_end(2)], false);
+    let script = Script::of(std::iter::once(first).chain((0..9).map(|_| Answer::Watch(vec![], false))).collect());
+    let (nodes, task) = start(&script);
+    nodes.wait_until_ready().await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let asked = script.asked.lock().unwrap();
+    assert_eq!(asked.len(), 11, "ten answered, one waiting");
+    for pair in asked.windows(2) {
+        assert!(pair[1].0 - pair[0].0 >= Duration::from_secs(1), "{asked:?}");
+    }
+    assert!(asked[5].1.contains("resourceVersion=2"), "it continues where it was: {asked:?}");
+    task.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_is_survived_with_growing_pauses_and_the_cache_stays() {
+    let first = Answer::Watch(vec![event("ADDED", node("a", 1)), list_end(2)], false);
+    let refusals = (0..4).map(|_| Answer::Json(500, failure(500)));
+    let last = Answer::Watch(vec![event("ADDED", node("b", 3))], true);
+    let script = Script::of(std::iter::once(first).chain(refusals).chain([last]).collect());
+    let (nodes, task) = start(&script);
+    let mut changes = nodes.subscribe();
+    while next(&mut changes).await != Change::Applied("b".into()) {
+        assert_eq!(names(&nodes), ["a"]);
+    }
+    let asked = script.asked.lock().unwrap();
+    let pauses: Vec<_> = asked.windows(2).map(|pair| (pair[1].0 - pair[0].0).as_millis()).collect();
+    for (pause, least) in pauses.iter().skip(1).zip([800, 1600, 3200, 6400]) {
+        assert!((least..=2 * least + 10).contains(pause), "{pauses:?}");
+    }
+    task.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscriber_that_fell_behind_is_told_to_look_at_everything() {
+    let nodes = Nodes::new();
+    let mut changes = nodes.subscribe();
+    let mut coalesced = nodes.subscribe_coalesced();
+    nodes.replace_all(BTreeMap::new());
+    assert_eq!(next(&mut changes).await, Change::All);
+    assert_eq!(coalesced.next().await, Some(()));
+    for index in 0..2 * CHANGES_KEPT {
+        nodes.apply(format!("n{index}"), Node::default());
+    }
+    assert_eq!(next(&mut changes).await, Change::All);
+    assert_eq!(next(&mut changes).await, Change::Applied(format!("n{CHANGES_KEPT}")));
+    assert_eq!(coalesced.next().await, Some(()));
+    assert!(futures::poll!(coalesced.next()).is_pending(), "one for all of them");
+}

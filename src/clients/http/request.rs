@@ -1,0 +1,112 @@
+//! What is sent and what comes back.
+
+use std::fmt;
+use std::time::Duration;
+
+/// The HTTP methods the wire clients need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// `GET`
+    Get,
+    /// `POST`
+    Post,
+    /// `DELETE`
+    Delete,
+    /// `PATCH`
+    Patch,
+    /// `PUT`
+    Put,
+}
+
+impl Method {
+    pub(super) fn as_http(self) -> reqwest::Method {
+        match self {
+            Method::Get => reqwest::Method::GET,
+            Method::Post => reqwest::Method::POST,
+            Method::Delete => reqwest::Method::DELETE,
+            Method::Patch => reqwest::Method::PATCH,
+            Method::Put => reqwest::Method::PUT,
+        }
+    }
+}
+
+/// One request. Its `Debug` shows neither headers nor body: both may hold secrets.
+#[derive(Clone)]
+pub struct Request {
+    /// The method.
+    pub method: Method,
+    /// Path and query, beginning with `/`. Must hold no secret: it may be part of an error.
+    pub path: String,
+    /// Headers besides `Host`, `User-Agent` and `Accept-Encoding`.
+    pub headers: Vec<(&'static str, String)>,
+    /// The body; empty for none.
+    pub body: Vec<u8>,
+    /// The vendor's name of the operation, for messages and metrics.
+    pub operation: &'static str,
+    /// Limit for the whole exchange, connecting included.
+    pub timeout: Duration,
+    /// The largest answer accepted, in bytes after decompression.
+    pub max_bytes: usize,
+    /// Whether the request may be sent a second time when a pooled connection turns out to be dead.
+    pub repeatable: bool,
+}
+
+impl Request {
+    /// A request without headers and body, repeatable only if it is a `GET`, with a limit of 4 MiB for the answer.
+    pub fn new(method: Method, path: impl Into<String>, operation: &'static str, timeout: Duration) -> Self {
+        Self {
+            method,
+            path: path.into(),
+            headers: Vec::new(),
+            body: Vec::new(),
+            operation,
+            timeout,
+            max_bytes: 4 << 20,
+            repeatable: method == Method::Get,
+        }
+    }
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("method", &self.method)
+            .field("path", &self.path)
+            .field("operation", &self.operation)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A complete answer, of any status.
+#[derive(Clone)]
+pub struct Response {
+    /// The HTTP status.
+    pub status: u16,
+    /// All headers.
+    pub headers: http::HeaderMap,
+    /// The body, decompressed.
+    pub body: Vec<u8>,
+}
+
+impl Response {
+    /// Whether the status is 2xx.
+    pub fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    /// The media type without parameters, in lower case; empty if there is none.
+    pub fn media_type(&self) -> String {
+        let value = self.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let media = value.unwrap_or_default().split(';').next().unwrap_or_default();
+        media.trim().to_ascii_lowercase()
+    }
+}
+
+impl fmt::Debug for Response {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Response")
+            .field("status", &self.status)
+            .field("bytes", &self.body.len())
+            .finish_non_exhaustive()
+    }
+}

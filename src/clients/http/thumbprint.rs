@@ -1,0 +1,116 @@
+//! Thumbprints of certificates, in every spelling that users paste.
+
+use std::fmt;
+
+use sha1::Sha1;
+use sha2::{Digest, Sha256};
+
+/// The digest of a certificate's DER form. SHA-1 is only an identifier here.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Thumbprint {
+    /// 20 bytes.
+    Sha1([u8; 20]),
+    /// 32 bytes.
+    Sha256([u8; 32]),
+}
+
+/// A text that is no thumbprint.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{text:?} is not a certificate thumbprint: expected 40 (SHA-1) or 64 (SHA-256) hex digits, with or without colons"
+)]
+pub struct ParseThumbprintError {
+    text: String,
+}
+
+impl Thumbprint {
+    /// Reads `AA:BB:…` in either case, with or without colons, blanks around it, and with a leading algorithm such as
+    /// `sha256:` or `SHA256 Fingerprint=`.
+    ///
+    /// # Errors
+    /// When what is left is not 40 or 64 hex digits.
+    pub fn parse(text: &str) -> Result<Self, ParseThumbprintError> {
+        let refused = || ParseThumbprintError { text: text.chars().take(120).collect() };
+        let bare = text.trim();
+        let bare = bare.rsplit_once('=').map_or(bare, |(_, digits)| digits).trim();
+        let bare = strip_algorithm(bare);
+        let digits: Vec<u8> = bare
+            .chars()
+            .filter(|c| *c != ':' && !c.is_whitespace())
+            .map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
+            .collect::<Option<_>>()
+            .ok_or_else(refused)?;
+        let bytes: Vec<u8> = digits
+            .chunks(2)
+            .map(|pair| match pair {
+                [high, low] => Some(high << 4 | low),
+                _ => None,
+            })
+            .collect::<Option<_>>()
+            .ok_or_else(refused)?;
+        if let Ok(digest) = <[u8; 20]>::try_from(bytes.as_slice()) {
+            return Ok(Thumbprint::Sha1(digest));
+        }
+        <[u8; 32]>::try_from(bytes.as_slice()).map(Thumbprint::Sha256).map_err(|_| refused())
+    }
+
+    /// Reads one or several, separated by commas, semicolons or line ends. Empty text is an empty list.
+    ///
+    /// # Errors
+    /// When one of them is no thumbprint.
+    pub fn parse_list(text: &str) -> Result<Vec<Self>, ParseThumbprintError> {
+        text.split([',', ';', '\n', '\r']).filter(|part| !part.trim().is_empty()).map(Self::parse).collect()
+    }
+
+    /// The SHA-1 thumbprint of a certificate in DER form.
+    pub fn sha1_of(der: &[u8]) -> Self {
+        Thumbprint::Sha1(Sha1::digest(der).into())
+    }
+
+    /// The SHA-256 thumbprint of a certificate in DER form.
+    pub fn sha256_of(der: &[u8]) -> Self {
+        Thumbprint::Sha256(Sha256::digest(der).into())
+    }
+
+    /// Whether this is the thumbprint of that certificate.
+    pub fn matches(&self, der: &[u8]) -> bool {
+        match self {
+            Thumbprint::Sha1(_) => *self == Self::sha1_of(der),
+            Thumbprint::Sha256(_) => *self == Self::sha256_of(der),
+        }
+    }
+}
+
+/// Removes a leading `sha1:`, `sha-256:`, `SHA256 ` and the like; hex digits never begin with `s`.
+fn strip_algorithm(text: &str) -> &str {
+    let lower = text.to_ascii_lowercase();
+    for name in ["sha256", "sha-256", "sha1", "sha-1"] {
+        if lower.starts_with(name)
+            && let Some(rest) = text.get(name.len()..)
+        {
+            return rest.trim_start_matches([':', ' ', '\t']);
+        }
+    }
+    text
+}
+
+/// The form govmomi and openssl print: upper case with colons.
+impl fmt::Display for Thumbprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes: &[u8] = match self {
+            Thumbprint::Sha1(bytes) => bytes,
+            Thumbprint::Sha256(bytes) => bytes,
+        };
+        for (position, byte) in bytes.iter().enumerate() {
+            let colon = if position == 0 { "" } else { ":" };
+            write!(f, "{colon}{byte:02X}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Thumbprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

@@ -1,0 +1,116 @@
+//! How a server's certificate is judged: what users configure, and the rustls configuration made of it.
+
+use std::sync::Arc;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+
+use super::thumbprint::Thumbprint;
+use super::verifier::Verifier;
+
+/// Which authorities may have issued the certificate.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum TlsTrust {
+    /// The operating system's.
+    #[default]
+    System,
+    /// Those of a PEM bundle, which replace the system's. A server certificate in the bundle is trusted itself.
+    Ca {
+        /// The bundle.
+        pem: Vec<u8>,
+        /// Where it came from, for messages.
+        path: String,
+    },
+}
+
+/// All that decides whether a server is talked to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsSettings {
+    /// The authorities.
+    pub trust: TlsTrust,
+    /// Certificates that are accepted though no authority vouches for them or their names do not fit; any one may
+    /// match. As in govmomi this is a fallback: a certificate that verifies is accepted whatever is listed here.
+    pub thumbprints: Vec<Thumbprint>,
+    /// Accept every certificate. The handshake itself is still checked.
+    pub insecure: bool,
+}
+
+/// The rustls configuration for one endpoint; ring is the provider.
+///
+/// # Errors
+/// A sentence, when the bundle holds no certificate or the system has none and nothing is pinned.
+pub(super) fn client_config(settings: &TlsSettings, host: &str, port: u16) -> Result<ClientConfig, String> {
+    let provider = Arc::new(ring::default_provider());
+    let verifier = verifier(settings, host, port, &provider)?;
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_no_client_auth();
+    Ok(config)
+}
+
+fn verifier(settings: &TlsSettings, host: &str, port: u16, provider: &Arc<CryptoProvider>) -> Result<Verifier, String> {
+    let (chain, listed) = match &settings.trust {
+        _ if settings.insecure => (None, Vec::new()),
+        TlsTrust::System => (system_verifier(provider, !settings.thumbprints.is_empty())?, Vec::new()),
+        TlsTrust::Ca { pem, path } => {
+            let listed = read_bundle(pem, path)?;
+            (bundle_verifier(&listed, provider)?, listed)
+        }
+    };
+    Ok(Verifier {
+        host: host.to_owned(),
+        port,
+        chain,
+        listed,
+        thumbprints: settings.thumbprints.clone(),
+        insecure: settings.insecure,
+        provider: Arc::clone(provider),
+    })
+}
+
+/// An image without a CA bundle is fine as long as something is pinned.
+fn system_verifier(
+    provider: &Arc<CryptoProvider>,
+    pinned: bool,
+) -> Result<Option<Arc<dyn ServerCertVerifier>>, String> {
+    match rustls_platform_verifier::Verifier::new(Arc::clone(provider)) {
+        Ok(verifier) => Ok(Some(Arc::new(verifier))),
+        Err(_) if pinned => Ok(None),
+        Err(error) => Err(format!(
+            "the system's trusted certificates cannot be used ({error}): configure a CA file or a thumbprint"
+        )),
+    }
+}
+
+fn read_bundle(pem: &[u8], path: &str) -> Result<Vec<CertificateDer<'static>>, String> {
+    let listed = CertificateDer::pem_slice_iter(pem)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| format!("the CA file {path} is not valid PEM: {error}"))?;
+    if listed.is_empty() {
+        return Err(format!("the CA file {path} holds no certificate"));
+    }
+    Ok(listed)
+}
+
+/// `None` when no certificate of the bundle can be an authority; it may still be the server's own.
+fn bundle_verifier(
+    listed: &[CertificateDer<'static>],
+    provider: &Arc<CryptoProvider>,
+) -> Result<Option<Arc<dyn ServerCertVerifier>>, String> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(listed.iter().cloned());
+    if roots.is_empty() {
+        return Ok(None);
+    }
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
+        .build()
+        .map_err(|error| error.to_string())?;
+    Ok(Some(verifier))
+}

@@ -1,5 +1,120 @@
-//! vCenter over SOAP (`vim25`).
+//! vCenter over SOAP (`vim25`): a small typed client, about twenty operations.
+//!
+//! One [`Client`] holds at most one session of one vCenter. Nothing here logs in by itself, retries a fault or decides
+//! what a fault means for a node: that is the caller's.
 
+mod call;
+mod decode;
+mod envelope;
+mod error;
+mod fault;
+pub mod filter;
+mod names;
+mod property_collector;
+mod search;
+mod session;
 pub mod types;
+mod updates;
+mod value;
+mod version;
+mod view;
 
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use secrecy::SecretString;
+
+pub use decode::DecodeError;
+pub use error::Error;
+pub use fault::{Fault, FaultKind};
+pub use filter::{FilterSpec, ObjectSpec, PropertySpec, Selection, TraversalSpec};
+pub use names::decode_name;
+pub use session::{AboutInfo, ServiceContent, UserSession};
 pub use types::{GuestNic, MoRef};
+pub use updates::{
+    ChangeOp, FilterUpdate, MissingObject, MissingProperty, ObjectContent, ObjectUpdate, PropertyChange, UpdateKind,
+    UpdateSet,
+};
+pub use value::Value;
+
+use super::http;
+
+/// The `User-Agent` to give the HTTP client: vCenter shows it in its session list, and administrators look there for
+/// the name the Go program sends.
+pub const USER_AGENT: &str =
+    concat!("k8s-cloud-provider-vsphere (", env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION"), ")");
+
+/// Time limits of the calls, connecting included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// Ordinary calls.
+    pub call: Duration,
+    /// `Login`, which may involve a directory service.
+    pub login: Duration,
+    /// `Logout`, which must not hold up a shutdown.
+    pub logout: Duration,
+    /// What `WaitForUpdatesEx` may take beyond the wait it was asked for.
+    pub wait_margin: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            call: Duration::from_secs(30),
+            login: Duration::from_secs(60),
+            logout: Duration::from_secs(3),
+            wait_margin: Duration::from_secs(45),
+        }
+    }
+}
+
+/// A client of one vCenter. Clones share the session.
+#[derive(Clone)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    http: http::Client,
+    timeouts: Timeouts,
+    /// Begins every operation id, so that vCenter's logs tell processes apart.
+    prefix: String,
+    calls: AtomicU64,
+    state: Mutex<State>,
+}
+
+/// What a connection learns. Never locked over an await.
+struct State {
+    cookie: Option<SecretString>,
+    version: String,
+    content: ServiceContent,
+}
+
+impl Client {
+    /// A client without a session; nothing is sent.
+    pub fn new(http: http::Client) -> Self {
+        Self::with_timeouts(http, Timeouts::default())
+    }
+
+    /// As [`Client::new`], with other time limits.
+    pub fn with_timeouts(http: http::Client, timeouts: Timeouts) -> Self {
+        let state =
+            State { cookie: None, version: version::PREFERRED.to_owned(), content: ServiceContent::with_fixed_ids() };
+        let prefix = format!("ccm-{:08x}", fastrand::u32(..));
+        let inner = Inner { http, timeouts, prefix, calls: AtomicU64::new(0), state: Mutex::new(state) };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// `host:port`, for messages.
+    pub fn endpoint(&self) -> &str {
+        self.inner.http.endpoint()
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("endpoint", &self.endpoint()).finish_non_exhaustive()
+    }
+}

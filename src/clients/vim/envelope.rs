@@ -1,0 +1,105 @@
+//! Writes SOAP requests. Elements are written in schema order; the caller keeps it.
+
+use super::types::MoRef;
+
+const HEAD: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<soapenv:Envelope \
+     xmlns:soapenv=\"http://schemas.xmlsoap.org/soap/envelope/\" xmlns:xsd=\"http://www.w3.org/2001/XMLSchema\" \
+     xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\">";
+
+/// The content of one request's method element.
+#[derive(Default)]
+pub(super) struct Body {
+    xml: String,
+}
+
+impl Body {
+    /// A body that begins with the object the method is called on.
+    pub(super) fn of(this: &MoRef) -> Self {
+        let mut body = Self::default();
+        body.reference("_this", this);
+        body
+    }
+
+    /// `<name>text</name>`
+    pub(super) fn text(&mut self, name: &str, text: &str) {
+        self.open(name);
+        escape_into(&mut self.xml, text);
+        self.close(name);
+    }
+
+    /// `<name>true</name>`
+    pub(super) fn boolean(&mut self, name: &str, value: bool) {
+        self.text(name, if value { "true" } else { "false" });
+    }
+
+    /// `<name type="Kind">id</name>`
+    pub(super) fn reference(&mut self, name: &str, object: &MoRef) {
+        self.xml.push('<');
+        self.xml.push_str(name);
+        self.xml.push_str(" type=\"");
+        escape_into(&mut self.xml, &object.kind);
+        self.xml.push_str("\">");
+        escape_into(&mut self.xml, &object.id);
+        self.close(name);
+    }
+
+    /// `<name>`
+    pub(super) fn open(&mut self, name: &str) {
+        self.xml.push('<');
+        self.xml.push_str(name);
+        self.xml.push('>');
+    }
+
+    /// `<name xsi:type="kind">`
+    pub(super) fn open_typed(&mut self, name: &str, kind: &str) {
+        self.xml.push('<');
+        self.xml.push_str(name);
+        self.xml.push_str(" xsi:type=\"");
+        self.xml.push_str(kind);
+        self.xml.push_str("\">");
+    }
+
+    /// `</name>`
+    pub(super) fn close(&mut self, name: &str) {
+        self.xml.push_str("</");
+        self.xml.push_str(name);
+        self.xml.push('>');
+    }
+
+    /// The whole document.
+    pub(super) fn into_envelope(self, method: &str, operation_id: &str) -> String {
+        let mut document = String::with_capacity(HEAD.len() + self.xml.len() + 2 * method.len() + 200);
+        document.push_str(HEAD);
+        document.push_str("<soapenv:Header><operationID>");
+        escape_into(&mut document, operation_id);
+        document.push_str("</operationID></soapenv:Header><soapenv:Body><");
+        document.push_str(method);
+        document.push_str(" xmlns=\"urn:vim25\">");
+        document.push_str(&self.xml);
+        document.push_str("</");
+        document.push_str(method);
+        document.push_str("></soapenv:Body></soapenv:Envelope>");
+        document
+    }
+}
+
+/// Characters that XML cannot carry become U+FFFD.
+fn escape_into(out: &mut String, text: &str) {
+    for character in text.chars() {
+        match character {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&apos;"),
+            // Unescaped, a reader would turn it into a line feed.
+            '\r' => out.push_str("&#13;"),
+            '\t' | '\n' => out.push(character),
+            '\u{0}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
+            other => out.push(other),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,229 @@
+//! SOAP faults: what the server refused and why. Decisions rest on the type alone; `faultcode` carries nothing.
+
+use std::fmt;
+
+use super::decode::{DecodeError, Decoder, Start};
+use super::types::MoRef;
+use super::value::read_reference;
+
+/// The families of faults a caller can act on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FaultKind {
+    /// No session, or an expired or terminated one.
+    NotAuthenticated,
+    /// The user lacks a privilege, or has no role anywhere.
+    NoPermission,
+    /// Wrong user or password, or a locked account.
+    InvalidLogin,
+    /// The password has expired.
+    PasswordExpired,
+    /// The object does not exist, or belonged to an earlier session.
+    ManagedObjectNotFound,
+    /// A property path is unknown to the server.
+    InvalidProperty,
+    /// A class name is unknown to the server.
+    InvalidType,
+    /// A bad parameter.
+    InvalidArgument,
+    /// The collector does not know that version.
+    InvalidCollectorVersion,
+    /// A wait was cancelled, its collector destroyed or its session closed.
+    RequestCanceled,
+    /// `HostCommunication`, `HostNotReachable`, `HostNotConnected`.
+    HostUnreachable,
+    /// The server does not have this operation, or not in this form.
+    NotSupported,
+    /// `InvalidState`, `LimitExceeded`, and the like: refused for now.
+    InvalidState,
+    /// `NotFound`.
+    NotFound,
+    /// `SystemError`, `RuntimeFault`: trouble on the server's side.
+    SystemError,
+    /// Anything else.
+    Other,
+}
+
+impl FaultKind {
+    fn of(name: &str) -> Self {
+        match name {
+            "NotAuthenticated" => FaultKind::NotAuthenticated,
+            "NoPermission" | "RestrictedByAdministrator" => FaultKind::NoPermission,
+            "InvalidLogin" => FaultKind::InvalidLogin,
+            "PasswordExpired" => FaultKind::PasswordExpired,
+            "ManagedObjectNotFound" => FaultKind::ManagedObjectNotFound,
+            "InvalidProperty" => FaultKind::InvalidProperty,
+            "InvalidType" => FaultKind::InvalidType,
+            "InvalidArgument" | "InvalidName" | "InvalidLocale" => FaultKind::InvalidArgument,
+            "InvalidCollectorVersion" => FaultKind::InvalidCollectorVersion,
+            "RequestCanceled" => FaultKind::RequestCanceled,
+            "HostCommunication" | "HostNotReachable" | "HostNotConnected" => FaultKind::HostUnreachable,
+            "MethodNotFound" | "InvalidRequest" | "NotSupported" | "NotImplemented" => FaultKind::NotSupported,
+            "InvalidState" | "LimitExceeded" | "InvalidPowerState" => FaultKind::InvalidState,
+            "NotFound" => FaultKind::NotFound,
+            "SystemError" | "RuntimeFault" => FaultKind::SystemError,
+            _ => FaultKind::Other,
+        }
+    }
+
+    /// A stable word for metrics and events.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            FaultKind::NotAuthenticated => "NotAuthenticated",
+            FaultKind::NoPermission => "NoPermission",
+            FaultKind::InvalidLogin => "InvalidLogin",
+            FaultKind::PasswordExpired => "PasswordExpired",
+            FaultKind::ManagedObjectNotFound => "ManagedObjectNotFound",
+            FaultKind::InvalidProperty => "InvalidProperty",
+            FaultKind::InvalidType => "InvalidType",
+            FaultKind::InvalidArgument => "InvalidArgument",
+            FaultKind::InvalidCollectorVersion => "InvalidCollectorVersion",
+            FaultKind::RequestCanceled => "RequestCanceled",
+            FaultKind::HostUnreachable => "HostUnreachable",
+            FaultKind::NotSupported => "NotSupported",
+            FaultKind::InvalidState => "InvalidState",
+            FaultKind::NotFound => "NotFound",
+            FaultKind::SystemError => "SystemError",
+            FaultKind::Other => "Fault",
+        }
+    }
+}
+
+/// One fault, as an answer or as data beside properties that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// What a caller may act on.
+    pub kind: FaultKind,
+    /// The concrete type as sent, for example `NoPermission`.
+    pub name: String,
+    /// The server's text, possibly empty.
+    pub message: String,
+    /// The object it is about: `object` of permission faults, `obj` of `ManagedObjectNotFound`.
+    pub object: Option<MoRef>,
+    /// The missing privileges, for example `System.Read`.
+    pub privileges: Vec<String>,
+    /// The parameter or property it is about, or the reason it gives.
+    pub subject: Option<String>,
+}
+
+/// The server's text is often empty, so the type and fields come first.
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        if let Some(object) = &self.object {
+            write!(f, " on {object}")?;
+        }
+        if !self.privileges.is_empty() {
+            write!(f, " (missing privilege {})", self.privileges.join(", "))?;
+        }
+        if let Some(subject) = &self.subject {
+            write!(f, " ({subject})")?;
+        }
+        if !self.message.is_empty() {
+            write!(f, ": {}", self.message)?;
+        }
+        Ok(())
+    }
+}
+
+/// Texts of a server are cut at this many characters.
+const MAX_TEXT: usize = 500;
+
+impl Fault {
+    fn new(name: &str) -> Self {
+        let name: String = name.chars().take(80).collect();
+        Self {
+            kind: FaultKind::of(&name),
+            name,
+            message: String::new(),
+            object: None,
+            privileges: Vec::new(),
+            subject: None,
+        }
+    }
+
+    /// Reads the content of `soapenv:Fault`, which was just entered.
+    pub(super) fn read_soap(decoder: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        let (mut text, mut fault) = (String::new(), None);
+        while let Some(part) = decoder.next_child()? {
+            match part.name.as_str() {
+                "faultstring" => text = one_line(&decoder.text()?),
+                "detail" => {
+                    while let Some(detail) = decoder.next_child()? {
+                        let read = Self::read_detail(decoder, &detail)?;
+                        fault.get_or_insert(read);
+                    }
+                }
+                _ => decoder.skip()?,
+            }
+        }
+        let mut fault = fault.unwrap_or_else(|| Fault::new("Fault"));
+        fault.message = text;
+        Ok(fault)
+    }
+
+    /// Reads a `fault` element beside a property or object: `LocalizedMethodFault`, which was just entered.
+    pub(super) fn read_localized(decoder: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        let (mut text, mut fault) = (String::new(), None);
+        while let Some(part) = decoder.next_child()? {
+            match part.name.as_str() {
+                "fault" => fault = Some(Self::read_detail(decoder, &part)?),
+                "localizedMessage" => text = one_line(&decoder.text()?),
+                _ => decoder.skip()?,
+            }
+        }
+        let mut fault = fault.unwrap_or_else(|| Fault::new("Fault"));
+        fault.message = text;
+        Ok(fault)
+    }
+
+    /// Reads the fields of the typed element that was just entered.
+    fn read_detail(decoder: &mut Decoder<'_>, start: &Start) -> Result<Self, DecodeError> {
+        let by_element = start.name.strip_suffix("Fault").filter(|name| !name.is_empty()).unwrap_or(&start.name);
+        let mut fault = Fault::new(start.xml_type.as_deref().unwrap_or(by_element));
+        while let Some(field) = decoder.next_child()? {
+            match (field.name.as_str(), &field.object_type) {
+                ("object" | "obj", Some(_)) => fault.object = Some(read_reference(decoder, &field)?),
+                ("privilegeId", _) => fault.add_privilege(decoder.text()?),
+                ("missingPrivileges", _) => fault.read_missing_privileges(decoder)?,
+                ("name" | "argument" | "invalidProperty" | "reason" | "method", None) => {
+                    fault.subject = Some(one_line(&decoder.text()?));
+                }
+                _ => decoder.skip()?,
+            }
+        }
+        Ok(fault)
+    }
+
+    /// vCenter 7.0U3 and later name all that is missing.
+    fn read_missing_privileges(&mut self, decoder: &mut Decoder<'_>) -> Result<(), DecodeError> {
+        while let Some(field) = decoder.next_child()? {
+            match (field.name.as_str(), &field.object_type) {
+                ("entity", Some(_)) => {
+                    let entity = read_reference(decoder, &field)?;
+                    self.object.get_or_insert(entity);
+                }
+                ("privilegeIds", _) => {
+                    let privilege = decoder.text()?;
+                    self.add_privilege(privilege);
+                }
+                _ => decoder.skip()?,
+            }
+        }
+        Ok(())
+    }
+
+    fn add_privilege(&mut self, privilege: String) {
+        let privilege = one_line(&privilege);
+        if !privilege.is_empty() && !self.privileges.contains(&privilege) && self.privileges.len() < 32 {
+            self.privileges.push(privilege);
+        }
+    }
+}
+
+fn one_line(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.join(" ").chars().take(MAX_TEXT).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,207 @@
+//! What a filter or a read covers, and the ready-made ones.
+
+use super::envelope::Body;
+use super::types::MoRef;
+
+/// The paths read of every virtual machine. Only the two keys of `extraConfig` that are needed: the whole is 8 to 20 KB.
+pub const VIRTUAL_MACHINE_PATHS: [&str; 19] = [
+    "name",
+    "parent",
+    "parentVApp",
+    "resourcePool",
+    "runtime.host",
+    "runtime.powerState",
+    "runtime.connectionState",
+    "config.uuid",
+    "config.instanceUuid",
+    "summary.config.uuid",
+    "summary.config.instanceUuid",
+    "summary.config.template",
+    "summary.config.numCpu",
+    "summary.config.memorySizeMB",
+    "summary.config.guestId",
+    "guest.hostName",
+    "guest.net",
+    METADATA_PATH,
+    METADATA_ENCODING_PATH,
+];
+
+/// The guest's cloud-init metadata.
+pub const METADATA_PATH: &str = "config.extraConfig[\"guestinfo.metadata\"]";
+
+/// How the metadata is encoded.
+pub const METADATA_ENCODING_PATH: &str = "config.extraConfig[\"guestinfo.metadata.encoding\"]";
+
+/// `PropertyFilterSpec`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FilterSpec {
+    /// What is read of which class.
+    pub properties: Vec<PropertySpec>,
+    /// Where to start.
+    pub objects: Vec<ObjectSpec>,
+    /// Report missing start objects in the result instead of refusing.
+    pub report_missing: bool,
+}
+
+/// The paths read of a class and its subclasses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PropertySpec {
+    /// The class.
+    pub kind: String,
+    /// The paths; never empty, which would mean "all" to some servers.
+    pub paths: Vec<String>,
+}
+
+/// A start object and the ways on from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectSpec {
+    /// The start object.
+    pub object: MoRef,
+    /// Leave it out of the result.
+    pub skip: bool,
+    /// The ways on.
+    pub select: Vec<Selection>,
+}
+
+/// A way on from an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selection {
+    /// The traversal of that name elsewhere in the same start object; this is how recursion is written.
+    Named(String),
+    /// A traversal.
+    Traverse(TraversalSpec),
+}
+
+/// Follows a property of objects of a class.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraversalSpec {
+    /// A name, unique in the filter.
+    pub name: String,
+    /// The class that has the property.
+    pub kind: String,
+    /// The property, which holds a reference or several.
+    pub path: String,
+    /// Where to go from what is found.
+    pub select: Vec<Selection>,
+}
+
+impl PropertySpec {
+    /// These paths of that class.
+    pub fn new(kind: &str, paths: &[&str]) -> Self {
+        Self { kind: kind.to_owned(), paths: paths.iter().map(|path| (*path).to_owned()).collect() }
+    }
+}
+
+impl Selection {
+    fn named(name: &str) -> Self {
+        Selection::Named(name.to_owned())
+    }
+
+    fn along(name: &str, kind: &str, path: &str, select: Vec<Selection>) -> Self {
+        let (name, kind, path) = (name.to_owned(), kind.to_owned(), path.to_owned());
+        Selection::Traverse(TraversalSpec { name, kind, path, select })
+    }
+}
+
+impl FilterSpec {
+    /// These properties of one object.
+    pub fn of_object(object: &MoRef, paths: &[&str]) -> Self {
+        Self {
+            properties: vec![PropertySpec::new(&object.kind, paths)],
+            objects: vec![ObjectSpec { object: object.clone(), skip: false, select: Vec::new() }],
+            report_missing: false,
+        }
+    }
+
+    /// The virtual machines of a view (a `ListView` or `ContainerView`) with [`VIRTUAL_MACHINE_PATHS`], and every
+    /// ancestor of theirs, once: host, cluster, pools, vApps, folders, datacenter, each with `name` and `parent`; of
+    /// hosts also `runtime.connectionState`, of vApps also `parentFolder`.
+    pub fn for_view(view: &MoRef) -> Self {
+        // A vApp has a pool or vApp as its parent, and, the outermost one, a folder besides.
+        let up = Selection::along(
+            "up",
+            "ManagedEntity",
+            "parent",
+            vec![Selection::named("up"), Selection::named("vappFolder")],
+        );
+        let host = Selection::along("host", "VirtualMachine", "runtime.host", vec![up]);
+        let above_vapp = Selection::along("vappFolder", "VirtualApp", "parentFolder", vec![Selection::named("up")]);
+        let both = || vec![Selection::named("up"), Selection::named("vappFolder")];
+        let members = vec![
+            host,
+            Selection::along("vapp", "VirtualMachine", "parentVApp", vec![Selection::named("up"), above_vapp]),
+            Selection::along("pool", "VirtualMachine", "resourcePool", both()),
+            Selection::along("folder", "VirtualMachine", "parent", vec![Selection::named("up")]),
+        ];
+        let start = ObjectSpec {
+            object: view.clone(),
+            skip: true,
+            select: vec![Selection::along("members", &view.kind, "view", members)],
+        };
+        let properties = vec![
+            // Servers unite the specs that fit an object; name and parent are repeated so as not to depend on it.
+            PropertySpec::new("VirtualMachine", &VIRTUAL_MACHINE_PATHS),
+            PropertySpec::new("HostSystem", &["name", "parent", "runtime.connectionState"]),
+            PropertySpec::new("VirtualApp", &["name", "parent", "parentFolder"]),
+            PropertySpec::new("ManagedEntity", &["name", "parent"]),
+        ];
+        Self { properties, objects: vec![start], report_missing: false }
+    }
+
+    /// Every datacenter below the root folder with the folders between, each with `name` and `parent`.
+    pub fn datacenters(root_folder: &MoRef) -> Self {
+        // It ends at datacenters by itself: they have no `childEntity`.
+        let down = Selection::along("down", "Folder", "childEntity", vec![Selection::named("down")]);
+        Self {
+            properties: vec![
+                PropertySpec::new("Datacenter", &["name", "parent"]),
+                PropertySpec::new("Folder", &["name", "parent"]),
+            ],
+            objects: vec![ObjectSpec { object: root_folder.clone(), skip: false, select: vec![down] }],
+            report_missing: false,
+        }
+    }
+
+    /// Writes the content of a `PropertyFilterSpec` in schema order.
+    pub(super) fn write(&self, body: &mut Body) {
+        for property in &self.properties {
+            body.open("propSet");
+            body.text("type", &property.kind);
+            body.boolean("all", false);
+            for path in &property.paths {
+                body.text("pathSet", path);
+            }
+            body.close("propSet");
+        }
+        for object in &self.objects {
+            body.open("objectSet");
+            body.reference("obj", &object.object);
+            body.boolean("skip", object.skip);
+            object.select.iter().for_each(|selection| selection.write(body));
+            body.close("objectSet");
+        }
+        if self.report_missing {
+            body.boolean("reportMissingObjectsInResults", true);
+        }
+    }
+}
+
+impl Selection {
+    fn write(&self, body: &mut Body) {
+        match self {
+            Selection::Named(name) => {
+                body.open("selectSet");
+                body.text("name", name);
+            }
+            Selection::Traverse(traversal) => {
+                body.open_typed("selectSet", "TraversalSpec");
+                body.text("name", &traversal.name);
+                body.text("type", &traversal.kind);
+                body.text("path", &traversal.path);
+                body.boolean("skip", false);
+                traversal.select.iter().for_each(|selection| selection.write(body));
+            }
+        }
+        body.close("selectSet");
+    }
+}

@@ -1,0 +1,118 @@
+//! Reading properties once, and waiting for changes.
+
+use std::time::Duration;
+
+use super::call::{Call, nothing, reference, return_values};
+use super::decode::{DecodeError, Decoder};
+use super::envelope::Body;
+use super::types::MoRef;
+use super::updates::{Page, read_page, read_update_set};
+use super::{Client, Error, FilterSpec, ObjectContent, UpdateSet};
+
+/// Objects asked for in one page of a read. Servers cut at 100 by themselves.
+const PAGE: u32 = 100;
+
+/// A read longer than this is refused; 1,000 pages are 100,000 objects.
+const MAX_PAGES: usize = 1_000;
+
+impl Client {
+    /// A property collector of the caller's own: the sequence of versions and the pending wait are per collector.
+    pub async fn create_property_collector(&self) -> Result<MoRef, Error> {
+        let body = Body::of(&self.content().property_collector);
+        self.write("CreatePropertyCollector", body, reference).await
+    }
+
+    /// Removes a collector with its filters; a pending wait ends.
+    pub async fn destroy_property_collector(&self, collector: &MoRef) -> Result<(), Error> {
+        self.write("DestroyPropertyCollector", Body::of(collector), nothing).await
+    }
+
+    /// Adds a filter to a collector. Changes come at the paths asked for, with their whole new values.
+    pub async fn create_filter(&self, collector: &MoRef, spec: &FilterSpec) -> Result<MoRef, Error> {
+        let mut body = Body::of(collector);
+        body.open("spec");
+        spec.write(&mut body);
+        body.close("spec");
+        body.boolean("partialUpdates", false);
+        self.write("CreateFilter", body, reference).await
+    }
+
+    /// Removes a filter.
+    pub async fn destroy_filter(&self, filter: &MoRef) -> Result<(), Error> {
+        self.write("DestroyPropertyFilter", Body::of(filter), nothing).await
+    }
+
+    /// Waits for changes since `version`; the empty version means the full state. `None`: nothing changed in time and
+    /// the version stays good. Never two at a time on one collector.
+    ///
+    /// The client waits `max_wait` and 45 s. Dropping the future does not end the wait on the server:
+    /// [`Client::cancel_wait_for_updates`] does.
+    pub async fn wait_for_updates(
+        &self,
+        collector: &MoRef,
+        version: &str,
+        max_wait: Duration,
+        max_updates: u32,
+    ) -> Result<Option<UpdateSet>, Error> {
+        let mut body = Body::of(collector);
+        body.text("version", version);
+        body.open("options");
+        body.text("maxWaitSeconds", &max_wait.as_secs().to_string());
+        body.text("maxObjectUpdates", &max_updates.max(1).to_string());
+        body.close("options");
+        let timeout = max_wait.saturating_add(self.inner.timeouts.wait_margin);
+        // A truncated answer's version is good only once, so the caller decides about repeating.
+        let call = Call { method: "WaitForUpdatesEx", timeout, repeatable: false };
+        let read = |decoder: &mut Decoder<'_>| return_values(decoder, |decoder, _| read_update_set(decoder));
+        Ok(self.call(call, body, read).await?.into_iter().next())
+    }
+
+    /// Makes a pending wait fail with `RequestCanceled`.
+    pub async fn cancel_wait_for_updates(&self, collector: &MoRef) -> Result<(), Error> {
+        self.write("CancelWaitForUpdates", Body::of(collector), nothing).await
+    }
+
+    /// Reads properties once, through the session's default collector, all pages. No object is an empty list.
+    ///
+    /// # Errors
+    /// Also when any page fails: a part is never returned as the whole.
+    pub async fn retrieve_properties(&self, spec: &FilterSpec) -> Result<Vec<ObjectContent>, Error> {
+        let collector = self.content().property_collector;
+        let mut body = Body::of(&collector);
+        body.open("specSet");
+        spec.write(&mut body);
+        body.close("specSet");
+        body.open("options");
+        body.text("maxObjects", &PAGE.to_string());
+        body.close("options");
+        let mut page = self.read("RetrievePropertiesEx", body, first_page).await?;
+        let mut objects = std::mem::take(&mut page.objects);
+        let mut pages = 1;
+        while let Some(token) = page.token.take() {
+            if pages == MAX_PAGES {
+                return Err(self.too_many_pages());
+            }
+            pages += 1;
+            let mut body = Body::of(&collector);
+            body.text("token", &token);
+            // A token is good once.
+            page = self.write("ContinueRetrievePropertiesEx", body, first_page).await?;
+            objects.append(&mut page.objects);
+        }
+        Ok(objects)
+    }
+
+    fn too_many_pages(&self) -> Error {
+        let found = format!("more than {MAX_PAGES} pages");
+        Error::Malformed {
+            endpoint: self.endpoint().to_owned(),
+            operation: "ContinueRetrievePropertiesEx",
+            source: DecodeError::Unexpected { element: "token", found },
+        }
+    }
+}
+
+fn first_page(decoder: &mut Decoder<'_>) -> Result<Page, DecodeError> {
+    let pages = return_values(decoder, |decoder, _| read_page(decoder))?;
+    Ok(pages.into_iter().next().unwrap_or_default())
+}

@@ -1,0 +1,235 @@
+//! What a vCenter is, and sessions: connect, log in, log out, look whether the session lives.
+
+use secrecy::{ExposeSecret, SecretString};
+
+use super::call::{Call, nothing, return_values};
+use super::decode::{DecodeError, Decoder};
+use super::envelope::Body;
+use super::types::MoRef;
+use super::value::read_reference;
+use super::{Client, Error, FilterSpec, version};
+use crate::clients::http::{Method, Request};
+
+/// The well-known objects of a vCenter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceContent {
+    /// The top of the inventory tree.
+    pub root_folder: MoRef,
+    /// The default property collector, shared by everything in the session.
+    pub property_collector: MoRef,
+    /// Makes views.
+    pub view_manager: MoRef,
+    /// Finds virtual machines.
+    pub search_index: MoRef,
+    /// Logs in and out.
+    pub session_manager: MoRef,
+    /// Product and versions.
+    pub about: AboutInfo,
+}
+
+/// What the server says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AboutInfo {
+    /// For example `VMware vCenter Server 8.0.3 build-24022515`.
+    pub full_name: String,
+    /// The product version, for example `8.0.3`.
+    pub version: String,
+    /// The build number.
+    pub build: String,
+    /// `VirtualCenter`, or `HostAgent` for an ESXi host.
+    pub api_type: String,
+    /// The version of the API, for example `8.0.3.0`.
+    pub api_version: String,
+    /// The identity of this vCenter, kept over restarts and renaming.
+    pub instance_uuid: Option<String>,
+}
+
+impl AboutInfo {
+    /// Whether the API is at least this version; missing parts count as 0.
+    pub fn is_api_at_least(&self, wanted: [u32; 4]) -> bool {
+        let mut have = [0; 4];
+        for (slot, part) in have.iter_mut().zip(self.api_version.split('.')) {
+            *slot = part.parse().unwrap_or(0);
+        }
+        have >= wanted
+    }
+}
+
+/// The session a login made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserSession {
+    /// The key under which the session manager lists it. It is not the cookie.
+    pub key: String,
+    /// The user as vCenter spells it, for example `VSPHERE.LOCAL\ccm`.
+    pub user_name: String,
+}
+
+impl ServiceContent {
+    /// The ids every vCenter has, until the server has told its own.
+    pub(super) fn with_fixed_ids() -> Self {
+        Self {
+            root_folder: MoRef::new("Folder", "group-d1"),
+            property_collector: MoRef::new("PropertyCollector", "propertyCollector"),
+            view_manager: MoRef::new("ViewManager", "ViewManager"),
+            search_index: MoRef::new("SearchIndex", "SearchIndex"),
+            session_manager: MoRef::new("SessionManager", "SessionManager"),
+            about: AboutInfo::default(),
+        }
+    }
+}
+
+impl Client {
+    /// Agrees on a version and reads what the server is. Needs no session; keeps one that there is.
+    ///
+    /// # Errors
+    /// [`Error::NotVcenter`] when the peer is an ESXi host or something else.
+    pub async fn connect(&self) -> Result<ServiceContent, Error> {
+        let version = self.fetch_version().await?;
+        self.state().version = version;
+        let body = Body::of(&service_instance());
+        let contents = self
+            .read("RetrieveServiceContent", body, |decoder| return_values(decoder, |decoder, _| read_content(decoder)))
+            .await?;
+        let missing =
+            || Error::NotVcenter { endpoint: self.endpoint().to_owned(), found: "an empty service".to_owned() };
+        let content = contents.into_iter().next().ok_or_else(missing)?;
+        if content.about.api_type != "VirtualCenter" {
+            let found = format!("{} ({})", content.about.full_name, content.about.api_type);
+            return Err(Error::NotVcenter { endpoint: self.endpoint().to_owned(), found });
+        }
+        self.state().content = content.clone();
+        Ok(content)
+    }
+
+    /// Logs in; a cookie of an earlier session is dropped first.
+    ///
+    /// # Errors
+    /// [`Error::is_invalid_login`] for rejected credentials: repeating those locks the account.
+    pub async fn login(&self, user: &str, password: &SecretString) -> Result<UserSession, Error> {
+        // The simulator answers InvalidLogin to a login that carries a live session's cookie, and nobody needs it.
+        self.forget_session();
+        let mut body = Body::of(&self.content().session_manager);
+        body.text("userName", user);
+        body.text("password", password.expose_secret());
+        let call = Call { method: "Login", timeout: self.inner.timeouts.login, repeatable: false };
+        let sessions =
+            self.call(call, body, |decoder| return_values(decoder, |decoder, _| read_session(decoder))).await;
+        match sessions {
+            Ok(sessions) => Ok(sessions.into_iter().next().unwrap_or_default()),
+            Err(error) => {
+                // Older servers hand out a cookie with a refusal; it is of no use.
+                self.forget_session();
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends the session and all that hangs on it: collectors, filters, views, waits. Takes at most 3 s. The cookie is
+    /// forgotten whatever the answer.
+    ///
+    /// # Errors
+    /// When the server could not be told; it will drop the session after its idle time.
+    pub async fn logout(&self) -> Result<(), Error> {
+        if self.state().cookie.is_none() {
+            return Ok(());
+        }
+        let body = Body::of(&self.content().session_manager);
+        let call = Call { method: "Logout", timeout: self.inner.timeouts.logout, repeatable: false };
+        let result = self.call(call, body, nothing).await;
+        self.forget_session();
+        match result {
+            Err(error) if error.is_not_authenticated() => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Drops the cookie without telling the server.
+    pub fn forget_session(&self) {
+        self.state().cookie = None;
+    }
+
+    /// Whether the server still knows the session. Reads `currentSession`, which needs no privilege at all, unlike
+    /// `SessionIsActive`.
+    pub async fn is_logged_in(&self) -> Result<bool, Error> {
+        if self.state().cookie.is_none() {
+            return Ok(false);
+        }
+        let spec = FilterSpec::of_object(&self.content().session_manager, &["currentSession"]);
+        let objects = self.retrieve_properties(&spec).await?;
+        Ok(objects.iter().any(|object| object.property("currentSession").is_some()))
+    }
+
+    /// The server's time, RFC 3339. The cheapest call that a dead session fails.
+    pub async fn current_time(&self) -> Result<String, Error> {
+        let body = Body::of(&service_instance());
+        let read = |decoder: &mut Decoder<'_>| return_values(decoder, |decoder, _| decoder.text());
+        let times = self.read("CurrentTime", body, read).await?;
+        Ok(times.into_iter().next().unwrap_or_default())
+    }
+
+    /// The session's secret without its quotes, which vCenter 8.0U3 and later accepts as a REST session id.
+    pub fn session_secret(&self) -> Option<SecretString> {
+        let cookie = self.state().cookie.clone()?;
+        Some(SecretString::from(cookie.expose_secret().trim_matches('"').to_owned()))
+    }
+
+    async fn fetch_version(&self) -> Result<String, Error> {
+        let timeout = self.inner.timeouts.call;
+        let request = Request::new(Method::Get, "/sdk/vimServiceVersions.xml", "vimServiceVersions", timeout);
+        let response = self.inner.http.send(request).await?;
+        // Without a usable list, what every supported server knows.
+        if !response.is_success() {
+            return Ok(version::PREFERRED.to_owned());
+        }
+        let offered = version::read_offered(&String::from_utf8_lossy(&response.body)).unwrap_or_default();
+        Ok(version::choose(&offered))
+    }
+}
+
+fn service_instance() -> MoRef {
+    MoRef::new("ServiceInstance", "ServiceInstance")
+}
+
+fn read_content(decoder: &mut Decoder<'_>) -> Result<ServiceContent, DecodeError> {
+    let mut content = ServiceContent::with_fixed_ids();
+    while let Some(part) = decoder.next_child()? {
+        match part.name.as_str() {
+            "rootFolder" => content.root_folder = read_reference(decoder, &part)?,
+            "propertyCollector" => content.property_collector = read_reference(decoder, &part)?,
+            "viewManager" => content.view_manager = read_reference(decoder, &part)?,
+            "searchIndex" => content.search_index = read_reference(decoder, &part)?,
+            "sessionManager" => content.session_manager = read_reference(decoder, &part)?,
+            "about" => content.about = read_about(decoder)?,
+            _ => decoder.skip()?,
+        }
+    }
+    Ok(content)
+}
+
+fn read_about(decoder: &mut Decoder<'_>) -> Result<AboutInfo, DecodeError> {
+    let mut about = AboutInfo::default();
+    while let Some(part) = decoder.next_child()? {
+        match part.name.as_str() {
+            "fullName" => about.full_name = decoder.text()?,
+            "version" => about.version = decoder.text()?,
+            "build" => about.build = decoder.text()?,
+            "apiType" => about.api_type = decoder.text()?,
+            "apiVersion" => about.api_version = decoder.text()?,
+            "instanceUuid" => about.instance_uuid = Some(decoder.text()?).filter(|uuid| !uuid.is_empty()),
+            _ => decoder.skip()?,
+        }
+    }
+    Ok(about)
+}
+
+fn read_session(decoder: &mut Decoder<'_>) -> Result<UserSession, DecodeError> {
+    let mut session = UserSession::default();
+    while let Some(part) = decoder.next_child()? {
+        match part.name.as_str() {
+            "key" => session.key = decoder.text()?,
+            "userName" => session.user_name = decoder.text()?,
+            _ => decoder.skip()?,
+        }
+    }
+    Ok(session)
+}

@@ -1,0 +1,271 @@
+//! What property reads and waits return.
+
+use super::decode::{DecodeError, Decoder};
+use super::fault::Fault;
+use super::types::MoRef;
+use super::value::{Value, read_reference, read_value};
+
+/// One object of a property read. Unset properties are left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectContent {
+    /// The object.
+    pub object: MoRef,
+    /// Its properties by path.
+    pub properties: Vec<(String, Value)>,
+    /// The properties that could not be read.
+    pub missing: Vec<MissingProperty>,
+}
+
+impl ObjectContent {
+    /// The value of a path, if it is set and readable.
+    pub fn property(&self, path: &str) -> Option<&Value> {
+        self.properties.iter().find(|(name, _)| name == path).map(|(_, value)| value)
+    }
+}
+
+/// A property that could not be read, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingProperty {
+    /// The path.
+    pub path: String,
+    /// Why.
+    pub fault: Fault,
+}
+
+/// A start object that could not be read, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingObject {
+    /// The object.
+    pub object: MoRef,
+    /// Why.
+    pub fault: Fault,
+}
+
+/// One answer of a wait.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpdateSet {
+    /// To be given to the next wait. Opaque; of a truncated set it is good only once.
+    pub version: String,
+    /// What changed, by filter.
+    pub filters: Vec<FilterUpdate>,
+    /// There is more: ask again at once.
+    pub truncated: bool,
+}
+
+/// What changed for one filter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilterUpdate {
+    /// The filter.
+    pub filter: MoRef,
+    /// Changes, to be applied in order; one object may come several times.
+    pub objects: Vec<ObjectUpdate>,
+    /// Start objects that are gone or unreadable.
+    pub missing_objects: Vec<MissingObject>,
+}
+
+/// What happened to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum UpdateKind {
+    /// It joined, or is reported whole again.
+    Enter,
+    /// Some of its properties changed.
+    Modify,
+    /// The filter no longer reaches it: destroyed, moved away, or unreadable.
+    Leave,
+}
+
+/// A change of one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectUpdate {
+    /// What happened.
+    pub kind: UpdateKind,
+    /// The object.
+    pub object: MoRef,
+    /// All set properties when it enters, the changed ones otherwise.
+    pub changes: Vec<PropertyChange>,
+    /// The properties that cannot be read.
+    pub missing: Vec<MissingProperty>,
+}
+
+/// How a property changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ChangeOp {
+    /// A new value; none means unset.
+    Assign,
+    /// An element joined a list.
+    Add,
+    /// An element or the value was removed.
+    Remove,
+    /// A containing property was removed.
+    IndirectRemove,
+}
+
+/// A change of one property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PropertyChange {
+    /// The path, as it was asked for.
+    pub name: String,
+    /// How it changed.
+    pub op: ChangeOp,
+    /// The new value; `None` with any operation means that the property is unset.
+    pub value: Option<Value>,
+}
+
+impl PropertyChange {
+    /// The value after the change: `None` when the property is unset now.
+    pub fn new_value(&self) -> Option<&Value> {
+        match self.op {
+            ChangeOp::Assign | ChangeOp::Add => self.value.as_ref(),
+            ChangeOp::Remove | ChangeOp::IndirectRemove => None,
+        }
+    }
+}
+
+/// One page of a property read.
+#[derive(Debug, Default)]
+pub(super) struct Page {
+    pub(super) objects: Vec<ObjectContent>,
+    /// There are more pages. Its text may be `0`.
+    pub(super) token: Option<String>,
+}
+
+/// Reads the content of a `RetrieveResult`, which was just entered.
+pub(super) fn read_page(decoder: &mut Decoder<'_>) -> Result<Page, DecodeError> {
+    let mut page = Page::default();
+    while let Some(part) = decoder.next_child()? {
+        match part.name.as_str() {
+            "token" => page.token = Some(decoder.text()?),
+            "objects" => page.objects.push(read_object_content(decoder)?),
+            _ => decoder.skip()?,
+        }
+    }
+    Ok(page)
+}
+
+fn read_object_content(decoder: &mut Decoder<'_>) -> Result<ObjectContent, DecodeError> {
+    let (mut object, mut properties, mut missing) = (None, Vec::new(), Vec::new());
+    while let Some(part) = decoder.next_child()? {
+        match part.name.as_str() {
+            "obj" => object = Some(read_reference(decoder, &part)?),
+            "propSet" => {
+                let (name, _, value) = read_change_parts(decoder)?;
+                if let Some(value) = value {
+                    properties.push((name, value));
+                }
+            }
+            "missingSet" => missing.push(read_missing_property(decoder)?),
+            _ => decoder.skip()?,
+        }
+    }
+    Ok(ObjectContent { object: object.ok_or(DecodeError::Missing("obj"))?, properties, missing })
+}
+
+/// Reads the content of an `UpdateSet`, which was just entered.
+pub(super) fn read_update_set(decoder: &mut Decoder<'_>) -> Result<UpdateSet, DecodeError> {
+    let (mut version, mut filters, mut truncated) = (None, Vec::new(), false);
+    while let Some(part) = decoder.next_child()? {
+        match part.name.as_str() {
+            "version" => version = Some(decoder.text()?),
+            "filterSet" => filters.push(read_filter_update(decoder)?),
+            "truncated" => truncated = decoder.text()?.trim() == "true",
+            _ => decoder.skip()?,
+        }
+    }
+    Ok(UpdateSet { version: version.ok_or(DecodeError::Missing("version"))?, filters, truncated })
+}
+
+fn read_filter_update(decoder: &mut Decoder<'_>) -> Result<FilterUpdate, DecodeError> {
+    let (mut filter, mut objects, mut missing_objects) = (None, Vec::new(), Vec::new());
+    while let Some(part) = decoder.next_child()? {
+        match part.name.as_str() {
+            "filter" => filter = Some(read_reference(decoder, &part)?),
+            "objectSet" => objects.push(read_object_update(decoder)?),
+            "missingSet" => missing_objects.push(read_missing_object(decoder)?),
+            _ => decoder.skip()?,
+        }
+    }
+    Ok(FilterUpdate { filter: filter.ok_or(DecodeError::Missing("filter"))?, objects, missing_objects })
+}
+
+fn read_object_update(decoder: &mut Decoder<'_>) -> Result<ObjectUpdate, DecodeError> {
+    let (mut kind, mut object, mut changes, mut missing) = (None, None, Vec::new(), Vec::new());
+    while let Some(part) = decoder.next_child()? {
+        match part.name.as_str() {
+            "kind" => kind = Some(parse_kind(&decoder.text()?)?),
+            "obj" => object = Some(read_reference(decoder, &part)?),
+            "changeSet" => {
+                let (name, op, value) = read_change_parts(decoder)?;
+                changes.push(PropertyChange { name, op: parse_op(op.as_deref())?, value });
+            }
+            "missingSet" => missing.push(read_missing_property(decoder)?),
+            _ => decoder.skip()?,
+        }
+    }
+    let kind = kind.ok_or(DecodeError::Missing("kind"))?;
+    Ok(ObjectUpdate { kind, object: object.ok_or(DecodeError::Missing("obj"))?, changes, missing })
+}
+
+fn parse_kind(text: &str) -> Result<UpdateKind, DecodeError> {
+    match text.trim() {
+        "enter" => Ok(UpdateKind::Enter),
+        "modify" => Ok(UpdateKind::Modify),
+        "leave" => Ok(UpdateKind::Leave),
+        other => Err(DecodeError::Unexpected { element: "kind", found: other.chars().take(40).collect() }),
+    }
+}
+
+fn parse_op(text: Option<&str>) -> Result<ChangeOp, DecodeError> {
+    match text.map(str::trim) {
+        Some("assign") => Ok(ChangeOp::Assign),
+        Some("add") => Ok(ChangeOp::Add),
+        Some("remove") => Ok(ChangeOp::Remove),
+        Some("indirectRemove") => Ok(ChangeOp::IndirectRemove),
+        Some(other) => Err(DecodeError::Unexpected { element: "op", found: other.chars().take(40).collect() }),
+        None => Err(DecodeError::Missing("op")),
+    }
+}
+
+type ChangeParts = (String, Option<String>, Option<Value>);
+
+/// `name`, `op` and `val`, as `changeSet` and `propSet` hold them.
+fn read_change_parts(decoder: &mut Decoder<'_>) -> Result<ChangeParts, DecodeError> {
+    let (mut name, mut op, mut value) = (None, None, None);
+    while let Some(part) = decoder.next_child()? {
+        match part.name.as_str() {
+            "name" => name = Some(decoder.text()?),
+            "op" => op = Some(decoder.text()?),
+            "val" => value = Some(read_value(decoder, &part)?),
+            _ => decoder.skip()?,
+        }
+    }
+    Ok((name.ok_or(DecodeError::Missing("name"))?, op, value))
+}
+
+fn read_missing_property(decoder: &mut Decoder<'_>) -> Result<MissingProperty, DecodeError> {
+    let (mut path, mut fault) = (None, None);
+    while let Some(part) = decoder.next_child()? {
+        match part.name.as_str() {
+            "path" => path = Some(decoder.text()?),
+            "fault" => fault = Some(Fault::read_localized(decoder)?),
+            _ => decoder.skip()?,
+        }
+    }
+    let path = path.ok_or(DecodeError::Missing("path"))?;
+    Ok(MissingProperty { path, fault: fault.ok_or(DecodeError::Missing("fault"))? })
+}
+
+fn read_missing_object(decoder: &mut Decoder<'_>) -> Result<MissingObject, DecodeError> {
+    let (mut object, mut fault) = (None, None);
+    while let Some(part) = decoder.next_child()? {
+        match part.name.as_str() {
+            "obj" => object = Some(read_reference(decoder, &part)?),
+            "fault" => fault = Some(Fault::read_localized(decoder)?),
+            _ => decoder.skip()?,
+        }
+    }
+    let object = object.ok_or(DecodeError::Missing("obj"))?;
+    Ok(MissingObject { object, fault: fault.ok_or(DecodeError::Missing("fault"))? })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,186 @@
+//! Property values, as far as this program needs their shapes.
+
+use super::decode::{DecodeError, Decoder, Start, TextOrChild};
+use super::types::{GuestNic, MoRef};
+
+/// The value of a property. The path decides what it means; its shape decides the variant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// Any scalar, as written: strings, numbers, booleans, enumerations, times.
+    Text(String),
+    /// A reference.
+    Ref(MoRef),
+    /// References.
+    Refs(Vec<MoRef>),
+    /// `guest.net`.
+    Nics(Vec<GuestNic>),
+    /// One entry of `config.extraConfig`.
+    OptionValue {
+        /// Its key.
+        key: String,
+        /// Its value as text.
+        value: String,
+    },
+    /// Something this program does not read.
+    Other,
+}
+
+impl Value {
+    /// A scalar's text, or the value of an option.
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Value::Text(text) | Value::OptionValue { value: text, .. } => Some(text),
+            _ => None,
+        }
+    }
+
+    /// A boolean.
+    pub fn as_bool(&self) -> Option<bool> {
+        match self.as_str()?.trim() {
+            "true" | "1" => Some(true),
+            "false" | "0" => Some(false),
+            _ => None,
+        }
+    }
+
+    /// A whole number.
+    pub fn as_i64(&self) -> Option<i64> {
+        self.as_str()?.trim().parse().ok()
+    }
+
+    /// A reference.
+    pub fn as_ref(&self) -> Option<&MoRef> {
+        match self {
+            Value::Ref(object) => Some(object),
+            _ => None,
+        }
+    }
+
+    /// References; an empty element without a type is an empty list.
+    pub fn as_refs(&self) -> Option<&[MoRef]> {
+        match self {
+            Value::Refs(objects) => Some(objects),
+            Value::Ref(object) => Some(std::slice::from_ref(object)),
+            Value::Text(text) if text.trim().is_empty() => Some(&[]),
+            _ => None,
+        }
+    }
+
+    /// Guest interfaces; an empty element without a type is an empty list.
+    pub fn as_nics(&self) -> Option<&[GuestNic]> {
+        match self {
+            Value::Nics(nics) => Some(nics),
+            Value::Text(text) if text.trim().is_empty() => Some(&[]),
+            _ => None,
+        }
+    }
+}
+
+/// Reads the element `start` that was just entered as a value.
+pub(super) fn read_value(decoder: &mut Decoder<'_>, start: &Start) -> Result<Value, DecodeError> {
+    if let Some(kind) = &start.object_type {
+        return Ok(Value::Ref(MoRef { kind: kind.clone(), id: decoder.text()? }));
+    }
+    match decoder.text_or_child()? {
+        TextOrChild::Text(text) => Ok(match start.xml_type.as_deref() {
+            Some("ArrayOfGuestNicInfo") => Value::Nics(Vec::new()),
+            Some("ArrayOfManagedObjectReference") => Value::Refs(Vec::new()),
+            Some(other) if other.starts_with("ArrayOf") => Value::Other,
+            _ => Value::Text(text),
+        }),
+        TextOrChild::Child(child) => match child.name.as_str() {
+            "ManagedObjectReference" => read_list(decoder, child, read_reference).map(Value::Refs),
+            "GuestNicInfo" => read_list(decoder, child, |decoder, _| read_nic(decoder)).map(Value::Nics),
+            _ => read_option(decoder, child),
+        },
+    }
+}
+
+/// Reads the reference that was just entered.
+pub(super) fn read_reference(decoder: &mut Decoder<'_>, start: &Start) -> Result<MoRef, DecodeError> {
+    let kind = start.object_type.clone().ok_or(DecodeError::Missing("type"))?;
+    Ok(MoRef { kind, id: decoder.text()? })
+}
+
+/// Reads like-named elements, of which the first was just entered, to the end of their parent.
+fn read_list<T>(
+    decoder: &mut Decoder<'_>,
+    first: Start,
+    mut read: impl FnMut(&mut Decoder<'_>, &Start) -> Result<T, DecodeError>,
+) -> Result<Vec<T>, DecodeError> {
+    let mut items = vec![read(decoder, &first)?];
+    while let Some(next) = decoder.next_child()? {
+        if next.name == first.name {
+            items.push(read(decoder, &next)?);
+        } else {
+            decoder.skip()?;
+        }
+    }
+    Ok(items)
+}
+
+/// An `OptionValue` has a key and a value; anything else of more than one part is not for us.
+fn read_option(decoder: &mut Decoder<'_>, first: Start) -> Result<Value, DecodeError> {
+    let (mut key, mut value) = (None, None);
+    let mut next = Some(first);
+    while let Some(part) = next {
+        match part.name.as_str() {
+            "key" => key = Some(decoder.text()?),
+            "value" => value = Some(decoder.text()?),
+            _ => decoder.skip()?,
+        }
+        next = decoder.next_child()?;
+    }
+    Ok(match (key, value) {
+        (Some(key), Some(value)) => Value::OptionValue { key, value },
+        _ => Value::Other,
+    })
+}
+
+fn read_nic(decoder: &mut Decoder<'_>) -> Result<GuestNic, DecodeError> {
+    let mut nic = GuestNic::default();
+    let mut configured = Vec::new();
+    while let Some(part) = decoder.next_child()? {
+        match part.name.as_str() {
+            "network" => nic.network = Some(decoder.text()?),
+            "ipAddress" => nic.ip_addresses.push(decoder.text()?),
+            "macAddress" => nic.mac_address = Some(decoder.text()?),
+            "connected" => nic.connected = decoder.text()?.trim() == "true",
+            "deviceConfigId" => nic.device_config_id = read_key(decoder)?,
+            "ipConfig" => configured = read_configured_addresses(decoder)?,
+            _ => decoder.skip()?,
+        }
+    }
+    // Both lists hold the same addresses; the flat one is missing from some Tools versions' reports.
+    if nic.ip_addresses.is_empty() {
+        nic.ip_addresses = configured;
+    }
+    Ok(nic)
+}
+
+fn read_key(decoder: &mut Decoder<'_>) -> Result<i32, DecodeError> {
+    let text = decoder.text()?;
+    let found = || DecodeError::Unexpected { element: "deviceConfigId", found: text.chars().take(40).collect() };
+    text.trim().parse().map_err(|_| found())
+}
+
+fn read_configured_addresses(decoder: &mut Decoder<'_>) -> Result<Vec<String>, DecodeError> {
+    let mut addresses = Vec::new();
+    while let Some(part) = decoder.next_child()? {
+        if part.name != "ipAddress" {
+            decoder.skip()?;
+            continue;
+        }
+        while let Some(field) = decoder.next_child()? {
+            if field.name == "ipAddress" {
+                addresses.push(decoder.text()?);
+            } else {
+                decoder.skip()?;
+            }
+        }
+    }
+    Ok(addresses)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+//! Which version of the protocol to speak.
+
+use super::decode::{DecodeError, Decoder};
+
+/// Everything this program needs exists in it, and every server from 6.7 Update 3 to 9.x knows it.
+pub(super) const PREFERRED: &str = "6.7.3";
+
+/// The version to speak with a server that offers these: the preferred one, else the highest below it, else the newest
+/// the server has (its current one comes first).
+pub(super) fn choose(offered: &[String]) -> String {
+    if offered.is_empty() || offered.iter().any(|version| version == PREFERRED) {
+        return PREFERRED.to_owned();
+    }
+    let limit = parts(PREFERRED);
+    let older = offered.iter().filter(|version| parts(version).is_some_and(|parts| Some(parts) <= limit));
+    let best = older.max_by_key(|version| parts(version));
+    best.or(offered.first()).map_or_else(|| PREFERRED.to_owned(), Clone::clone)
+}
+
+/// Dotted whole numbers; development builds call themselves otherwise and are never preferred.
+fn parts(version: &str) -> Option<Vec<u32>> {
+    version.split('.').map(|part| part.parse().ok()).collect()
+}
+
+/// The versions `/sdk/vimServiceVersions.xml` lists for `urn:vim25`, the current one first.
+pub(super) fn read_offered(text: &str) -> Result<Vec<String>, DecodeError> {
+    let mut decoder = Decoder::new(text);
+    decoder.next_child()?.ok_or(DecodeError::Missing("namespaces"))?;
+    while let Some(namespace) = decoder.next_child()? {
+        if namespace.name != "namespace" {
+            decoder.skip()?;
+            continue;
+        }
+        let (mut name, mut versions) = (String::new(), Vec::new());
+        while let Some(part) = decoder.next_child()? {
+            match part.name.as_str() {
+                "name" => name = decoder.text()?,
+                "version" => versions.insert(0, decoder.text()?),
+                "priorVersions" => {
+                    while decoder.next_child()?.is_some() {
+                        versions.push(decoder.text()?);
+                    }
+                }
+                _ => decoder.skip()?,
+            }
+        }
+        if name.trim() == "urn:vim25" {
+            return Ok(versions.into_iter().map(|version| version.trim().to_owned()).collect());
+        }
+    }
+    Err(DecodeError::Missing("urn:vim25"))
+}
+
+#[cfg(test)]
+mod tests {
+    //! Lists of real servers and of the simulator.
+
+    use super::{choose, read_offered};
+
+    fn owned(versions: &[&str]) -> Vec<String> {
+        versions.iter().map(|version| (*version).to_owned()).collect()
+    }
+
+    #[test]
+    fn the_version_spoken_is_6_7_3_or_the_nearest_older_one() {
+        let cases: [(&str, &[&str], &str); 6] = [
+            ("8.0U3", &["dev.internal", "8.0.2.0", "7.0.0.2", "6.7.3", "6.7.2", "4.0"], "6.7.3"),
+            ("6.7U2", &["6.7.2", "6.7.1", "6.7", "6.5"], "6.7.2"),
+            ("simulator", &["6.5", "6.0"], "6.5"),
+            ("dropped old ones", &["12.0.0.0", "11.0.0.0"], "12.0.0.0"),
+            ("order by number", &["6.7.10", "6.7.2", "6.5"], "6.7.2"),
+            ("no list", &[], "6.7.3"),
+        ];
+        for (name, offered, spoken) in cases {
+            assert_eq!(choose(&owned(offered)), spoken, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_list_of_urn_vim25_is_read_with_the_current_version_first() {
+        let text = r#"<?xml version="1.0" encoding="UTF-8" ?>
+            <namespaces version="1.0">
+              <namespace><name>urn:sms</name><version>1.0</version></namespace>
+              <namespace>
+                <name>urn:vim25</name>
+                <version>8.0.3.0</version>
+                <priorVersions><version>8.0.2.0</version><version>6.7.3</version></priorVersions>
+              </namespace>
+            </namespaces>"#;
+        assert_eq!(read_offered(text), Ok(owned(&["8.0.3.0", "8.0.2.0", "6.7.3"])));
+        assert!(read_offered("<html><body>no</body></html>").is_err());
+        assert!(read_offered("").is_err());
+    }
+}

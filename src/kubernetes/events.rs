@@ -1,1 +1,219 @@
-//! events
+//! Events for the user: core/v1, as client-go's recorder writes them (`tools/record`), since the existing rights cover
+//! nothing else. Recording never waits; a background task writes.
+
+mod correlator;
+mod lru;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use prometheus::{IntCounterVec, Opts};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::client::{CallError, limited};
+use crate::runtime::logging::chain;
+use crate::runtime::tasks::BoxError;
+use correlator::{Correlator, Fact, Write};
+
+/// Events waiting to be written; further ones are dropped.
+const QUEUE: usize = 1000;
+
+/// How long one attempt to write may take.
+const WRITE_LIMIT: Duration = Duration::from_secs(5);
+
+/// Attempts while the API server cannot be reached, and the pause between them; the first one is a random part of it.
+const ATTEMPTS: u32 = 12;
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// How long what is waiting may take once the process stops.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// The API server refuses longer messages. In bytes.
+const LONGEST_MESSAGE: usize = 1024;
+
+/// Whether an Event is news or trouble.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum EventType {
+    /// News.
+    Normal,
+    /// Trouble.
+    Warning,
+}
+
+impl EventType {
+    fn as_str(self) -> &'static str {
+        match self {
+            EventType::Normal => "Normal",
+            EventType::Warning => "Warning",
+        }
+    }
+}
+
+/// Records Events of one component. Cheap to clone.
+#[derive(Clone)]
+pub struct Recorder {
+    component: Arc<str>,
+    queue: mpsc::Sender<Fact>,
+    dropped: IntCounterVec,
+}
+
+/// Writes what [`Recorder`]s recorded.
+pub struct EventWriter {
+    client: Client,
+    queue: mpsc::Receiver<Fact>,
+    correlator: Correlator,
+    dropped: IntCounterVec,
+    began: Instant,
+}
+
+/// A recorder for `component` and the writer behind it, which has to run. `client` is not guarded by leadership: a
+/// standby may say something too.
+pub fn recorder(client: Client, component: &str) -> (Recorder, EventWriter) {
+    let (sender, receiver) = mpsc::channel(QUEUE);
+    let dropped = IntCounterVec::new(
+        Opts::new("vsphere_ccm_events_dropped_total", "Events that were not written, by reason."),
+        &["reason"],
+    )
+    .expect("the name and the label are valid");
+    let recorder = Recorder { component: component.into(), queue: sender, dropped: dropped.clone() };
+    let correlator = Correlator::default();
+    (recorder, EventWriter { client, queue: receiver, correlator, dropped, began: Instant::now() })
+}
+
+impl Recorder {
+    /// The same queue under another component's name.
+    pub fn for_component(&self, component: &str) -> Self {
+        Self { component: component.into(), ..self.clone() }
+    }
+
+    /// Registers the counter of dropped Events.
+    pub fn register(&self, registry: &prometheus::Registry) -> Result<(), prometheus::Error> {
+        registry.register(Box::new(self.dropped.clone()))
+    }
+
+    /// Records an Event about `object`; a repetition of an earlier one raises its count. Never waits: when too many are
+    /// queued it is dropped and counted.
+    pub fn event(&self, object: &ObjectReference, event_type: EventType, reason: &'static str, message: &str) {
+        let fact = Fact {
+            component: self.component.clone(),
+            object: object.clone(),
+            event_type,
+            reason,
+            message: truncated(message).to_owned(),
+            at: Timestamp::now(),
+        };
+        if self.queue.try_send(fact).is_err() {
+            self.dropped.with_label_values(&["QueueFull"]).inc();
+        }
+    }
+}
+
+impl EventWriter {
+    /// Writes until `stop`, then what is waiting, for two seconds at most.
+    pub async fn run(mut self, stop: CancellationToken) -> Result<(), BoxError> {
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => break,
+                fact = self.queue.recv() => match fact {
+                    Some(fact) => self.write(fact, &stop).await,
+                    // No recorder is left, so nothing will come.
+                    None => stop.cancelled().await,
+                },
+            }
+        }
+        let rest = async {
+            while let Ok(fact) = self.queue.try_recv() {
+                self.write(fact, &stop).await;
+            }
+        };
+        if tokio::time::timeout(LAST_WORDS, rest).await.is_err() {
+            tracing::debug!("some events were not written before the end");
+        }
+        Ok(())
+    }
+
+    async fn write(&mut self, fact: Fact, stop: &CancellationToken) {
+        let Some(write) = self.correlator.take(&fact, self.began.elapsed()) else {
+            self.dropped.with_label_values(&["Spam"]).inc();
+            return;
+        };
+        for attempt in 1..=ATTEMPTS {
+            match self.attempt(&fact, &write).await {
+                Ok(()) => return,
+                Err(error) if attempt < ATTEMPTS && error.code().is_none() && !stop.is_cancelled() => {
+                    tracing::debug!("{}", chain(&error));
+                    let pause = if attempt == 1 { PAUSE.mul_f64(fastrand::f64()) } else { PAUSE };
+                    tokio::select! {
+                        () = stop.cancelled() => {}
+                        () = tokio::time::sleep(pause) => {}
+                    }
+                }
+                Err(error) => {
+                    self.dropped.with_label_values(&[error.reason()]).inc();
+                    tracing::warn!(reason = fact.reason, "{}", chain(&error));
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn attempt(&self, fact: &Fact, write: &Write) -> Result<(), CallError> {
+        let namespace = fact.object.namespace.as_deref().filter(|name| !name.is_empty()).unwrap_or("default");
+        let events: Api<Event> = Api::namespaced(self.client.clone(), namespace);
+        if write.count > 1 {
+            let what = format!("patch event {}", write.name);
+            let patch = serde_json::json!({
+                "count": write.count, "lastTimestamp": Time(fact.at), "message": write.message,
+            });
+            let (parameters, patch) = (PatchParams::default(), Patch::Strategic(&patch));
+            match limited(&what, WRITE_LIMIT, events.patch(&write.name, &parameters, &patch)).await {
+                // It has expired on the server.
+                Err(error) if error.is_not_found() => {}
+                answer => return answer.map(drop),
+            }
+        }
+        let what = format!("create event {}", write.name);
+        let event = new_event(fact, write, namespace);
+        match limited(&what, WRITE_LIMIT, events.create(&PostParams::default(), &event)).await {
+            // An earlier attempt arrived although its answer did not.
+            Err(error) if error.is_conflict() => Ok(()),
+            answer => answer.map(drop),
+        }
+    }
+}
+
+fn new_event(fact: &Fact, write: &Write, namespace: &str) -> Event {
+    Event {
+        metadata: ObjectMeta {
+            name: Some(write.name.clone()),
+            namespace: Some(namespace.to_owned()),
+            ..ObjectMeta::default()
+        },
+        involved_object: fact.object.clone(),
+        reason: Some(fact.reason.to_owned()),
+        message: Some(write.message.clone()),
+        type_: Some(fact.event_type.as_str().to_owned()),
+        source: Some(EventSource { component: Some(fact.component.to_string()), host: None }),
+        reporting_component: Some(fact.component.to_string()),
+        first_timestamp: Some(Time(write.first)),
+        last_timestamp: Some(Time(fact.at)),
+        count: Some(write.count),
+        ..Event::default()
+    }
+}
+
+/// The message, cut at a character so that it and the prefix of combined Events fit.
+fn truncated(message: &str) -> &str {
+    let limit = LONGEST_MESSAGE - correlator::COMBINED.len();
+    message.get(..message.floor_char_boundary(limit)).unwrap_or(message)
+}
+
+#[cfg(test)]
+mod tests;

@@ -11,12 +11,15 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
+use prometheus::{IntGaugeVec, Opts};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::client::{CallError, limited};
+use super::events::{EventType, Recorder};
 use crate::runtime::tasks::BoxError;
 pub(in crate::kubernetes) use leadership::{Holder, Sent};
 pub use leadership::{Leadership, NotLeader};
@@ -105,6 +108,8 @@ pub struct LeaderElector {
     failures: u32,
     /// When it began to compete; observations count from here.
     began: Instant,
+    recorder: Option<Recorder>,
+    status: IntGaugeVec,
 }
 
 /// What an attempt came to.
@@ -129,6 +134,15 @@ impl LeaderElector {
         config.validate()?;
         let (holder, leadership) = Holder::new();
         let api = Api::namespaced(client, &config.namespace);
+        let status = IntGaugeVec::new(
+            Opts::new(
+                "leader_election_master_status",
+                "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master. \
+                 'name' is the string used to identify the lease. Please make sure to group by name.",
+            ),
+            &["name"],
+        )
+        .expect("the name and the label are valid");
         let elector = Self {
             api,
             config,
@@ -138,8 +152,23 @@ impl LeaderElector {
             may_hold: false,
             failures: 0,
             began: Instant::now(),
+            recorder: None,
+            status,
         };
+        elector.show(false);
         Ok((elector, leadership))
+    }
+
+    /// Says who leads by Events on the Lease.
+    #[must_use]
+    pub fn with_recorder(mut self, recorder: Recorder) -> Self {
+        self.recorder = Some(recorder);
+        self
+    }
+
+    /// Registers `leader_election_master_status`.
+    pub fn register(&self, registry: &prometheus::Registry) -> Result<(), prometheus::Error> {
+        registry.register(Box::new(self.status.clone()))
     }
 
     /// Competes, leads, competes again; on `stop` ends a term and gives the Lease up. The caller stops what works under
@@ -149,9 +178,11 @@ impl LeaderElector {
         while let Some(sent) = self.acquire(&mut release, &stop).await {
             release.close();
             self.holder.begin(sent, self.config.renew_deadline);
+            self.show(true);
             self.tell("became leader");
             let end = self.lead(&stop).await;
             self.holder.end();
+            self.show(false);
             match end {
                 End::Stopped => break,
                 End::Taken(holder) => tracing::error!(%holder, "another took the lease; this process stands by"),
@@ -351,6 +382,27 @@ impl LeaderElector {
 
     fn tell(&self, what: &str) {
         tracing::info!(identity = self.config.identity, lease = self.config.name, "{what}");
+        if let Some(recorder) = &self.recorder {
+            let message = format!("{} {what}", self.config.identity);
+            recorder.event(&self.reference(), EventType::Normal, "LeaderElection", &message);
+        }
+    }
+
+    fn show(&self, leads: bool) {
+        self.status.with_label_values(&[&self.config.name]).set(leads.into());
+    }
+
+    fn reference(&self) -> ObjectReference {
+        let metadata = self.last.as_ref().map(|lease| &lease.metadata);
+        ObjectReference {
+            api_version: Some("coordination.k8s.io/v1".to_owned()),
+            kind: Some("Lease".to_owned()),
+            namespace: Some(self.config.namespace.clone()),
+            name: Some(self.config.name.clone()),
+            uid: metadata.and_then(|metadata| metadata.uid.clone()),
+            resource_version: metadata.and_then(|metadata| metadata.resource_version.clone()),
+            ..ObjectReference::default()
+        }
     }
 
     fn tell_failure(&mut self, error: &CallError) {

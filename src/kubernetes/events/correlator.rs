@@ -1,0 +1,229 @@
+//! Which Events are written, repeated or dropped. Mirrors `EventCorrelator` of client-go's
+//! `tools/record/events_cache.go`. Decides only: local time is handed in, as what passed since recording began.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+
+use super::EventType;
+use super::lru::Lru;
+
+/// Begins the message of an Event that stands for several.
+pub(super) const COMBINED: &str = "(combined from similar events): ";
+
+/// Objects, groups and messages remembered, each.
+const REMEMBERED: usize = 4096;
+
+/// Events about one object at once, and how long one more takes to be allowed.
+const BURST: f64 = 25.0;
+const REFILL: Duration = Duration::from_secs(300);
+
+/// Different messages of one group before they are combined, and the pause that makes the group start anew.
+const MOST_MESSAGES: usize = 10;
+const GROUP_PAUSE: Duration = Duration::from_secs(600);
+
+/// What was recorded.
+#[derive(Debug, Clone)]
+pub(super) struct Fact {
+    pub(super) component: Arc<str>,
+    pub(super) object: ObjectReference,
+    pub(super) event_type: EventType,
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+    pub(super) at: Timestamp,
+}
+
+/// What to write about it: a new Event, or a higher count of an earlier one.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Write {
+    pub(super) name: String,
+    pub(super) message: String,
+    pub(super) count: i32,
+    pub(super) first: Timestamp,
+}
+
+/// What was written before, as far as it matters.
+#[derive(Debug)]
+pub(super) struct Correlator {
+    allowances: Lru<Allowance>,
+    groups: Lru<Group>,
+    written: Lru<Written>,
+}
+
+#[derive(Debug)]
+struct Allowance {
+    tokens: f64,
+    at: Duration,
+}
+
+#[derive(Debug)]
+struct Group {
+    messages: BTreeSet<String>,
+    at: Duration,
+}
+
+#[derive(Debug)]
+struct Written {
+    name: String,
+    first: Timestamp,
+    count: i32,
+}
+
+impl Default for Correlator {
+    fn default() -> Self {
+        Self { allowances: Lru::new(REMEMBERED), groups: Lru::new(REMEMBERED), written: Lru::new(REMEMBERED) }
+    }
+}
+
+impl Correlator {
+    /// What to write for `fact`, recorded at the local time `at`; nothing when there were too many of its kind.
+    pub(super) fn take(&mut self, fact: &Fact, at: Duration) -> Option<Write> {
+        let subject = subject(fact);
+        if !self.is_allowed(&subject, at) {
+            return None;
+        }
+        let group = format!("{subject}\0{}", fact.reason);
+        let (message, key) = if self.is_combined(&group, &fact.message, at) {
+            (format!("{COMBINED}{}", fact.message), group)
+        } else {
+            (fact.message.clone(), format!("{group}\0{}", fact.message))
+        };
+        let fresh = || Written { name: name(fact), first: fact.at, count: 0 };
+        let written = self.written.get_or_insert_with(&key, fresh);
+        written.count = written.count.saturating_add(1);
+        Some(Write { name: written.name.clone(), message, count: written.count, first: written.first })
+    }
+
+    fn is_allowed(&mut self, subject: &str, at: Duration) -> bool {
+        let allowance = self.allowances.get_or_insert_with(subject, || Allowance { tokens: BURST, at });
+        let grown = at.saturating_sub(allowance.at).as_secs_f64() / REFILL.as_secs_f64();
+        allowance.tokens = (allowance.tokens + grown).min(BURST);
+        allowance.at = at;
+        let is_allowed = allowance.tokens >= 1.0;
+        if is_allowed {
+            allowance.tokens -= 1.0;
+        }
+        is_allowed
+    }
+
+    fn is_combined(&mut self, group: &str, message: &str, at: Duration) -> bool {
+        let group = self.groups.get_or_insert_with(group, || Group { messages: BTreeSet::new(), at });
+        if at.saturating_sub(group.at) > GROUP_PAUSE {
+            group.messages.clear();
+        }
+        group.at = at;
+        group.messages.insert(message.to_owned());
+        if group.messages.len() < MOST_MESSAGES {
+            return false;
+        }
+        // Keeps the set from growing, as upstream does.
+        group.messages.pop_first();
+        true
+    }
+}
+
+fn subject(fact: &Fact) -> String {
+    let part = |text: &Option<String>| text.clone().unwrap_or_default();
+    let object = &fact.object;
+    [
+        fact.component.to_string(),
+        part(&object.api_version),
+        part(&object.kind),
+        part(&object.namespace),
+        part(&object.name),
+        part(&object.uid),
+        part(&object.field_path),
+        fact.event_type.as_str().to_owned(),
+    ]
+    .join("\0")
+}
+
+/// `<object>.<hex nanoseconds>`, as upstream names them; a digest instead of an object's name that is no DNS name.
+fn name(fact: &Fact) -> String {
+    let object = fact.object.name.as_deref().unwrap_or_default();
+    let stamp = format!("{:x}", fact.at.as_nanosecond());
+    if is_dns_subdomain(object) && object.len() + stamp.len() < 253 {
+        format!("{object}.{stamp}")
+    } else {
+        use sha2::Digest;
+        let digest = sha2::Sha256::digest(subject(fact).as_bytes());
+        let digest: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        format!("{digest}.{stamp}")
+    }
+}
+
+fn is_dns_subdomain(text: &str) -> bool {
+    text.split('.').all(|label| {
+        let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        !label.is_empty() && label.bytes().all(is_inner) && !label.starts_with('-') && !label.ends_with('-')
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fact(object: &str, reason: &'static str, message: &str) -> Fact {
+        Fact {
+            component: "test".into(),
+            object: ObjectReference { name: Some(object.into()), ..ObjectReference::default() },
+            event_type: EventType::Normal,
+            reason,
+            message: message.into(),
+            at: Timestamp::from_nanosecond(255).unwrap(),
+        }
+    }
+
+    #[test]
+    fn a_repetition_raises_the_count_of_the_first() {
+        let mut correlator = Correlator::default();
+        let first = correlator.take(&fact("a", "R", "m"), Duration::ZERO).unwrap();
+        assert_eq!((first.name.as_str(), first.count), ("a.ff", 1));
+        let again = Fact { at: Timestamp::from_nanosecond(300).unwrap(), ..fact("a", "R", "m") };
+        let second = correlator.take(&again, Duration::from_secs(1)).unwrap();
+        assert_eq!(second, Write { count: 2, ..first });
+        assert_eq!(correlator.take(&fact("a", "R", "other"), Duration::ZERO).unwrap().count, 1);
+        assert_eq!(correlator.take(&fact("a", "S", "m"), Duration::ZERO).unwrap().count, 1);
+    }
+
+    #[test]
+    fn from_the_tenth_different_message_on_they_are_combined_until_a_pause() {
+        let mut correlator = Correlator::default();
+        let mut take = |message: u32, at| {
+            let write = correlator.take(&fact("a", "R", &message.to_string()), Duration::from_secs(at)).unwrap();
+            (write.message.starts_with(COMBINED), write.count)
+        };
+        for message in 1..=9 {
+            assert_eq!(take(message, 0), (false, 1), "{message}");
+        }
+        assert_eq!(take(10, 0), (true, 1));
+        assert_eq!(take(11, 600), (true, 2));
+        assert_eq!(take(12, 1201), (false, 1));
+    }
+
+    #[test]
+    fn an_object_has_an_allowance_that_refills() {
+        let mut correlator = Correlator::default();
+        let mut take = |object, at| correlator.take(&fact(object, "R", "m"), Duration::from_secs(at)).is_some();
+        for index in 0..25 {
+            assert!(take("a", 0), "{index}");
+        }
+        assert!(!take("a", 299));
+        assert!(take("b", 299), "another object");
+        assert!(take("a", 300));
+        assert!(!take("a", 300));
+    }
+
+    #[test]
+    fn names_are_valid_whatever_the_object_is_called() {
+        let cases = [("a.b-1", true), ("A", false), ("", false), ("a..b", false), ("-a", false), ("a_b", false)];
+        for (object, is_kept) in cases {
+            let name = name(&fact(object, "R", "m"));
+            assert_eq!(name.starts_with(&format!("{object}.")) && !object.is_empty(), is_kept, "{object}: {name}");
+            assert!(is_dns_subdomain(&name), "{object}: {name}");
+        }
+    }
+}

@@ -1,1 +1,5 @@
 //! The node controller (`cloud-node-controller`): initialises nodes and keeps their addresses true.
+
+pub mod metrics;
+pub mod observe;
+pub mod plan;

@@ -1,0 +1,362 @@
+//! The upstream vectors by id as far as they are decisions, then what is ours, then the laws.
+
+use super::*;
+use crate::cloud::AbsenceProof;
+use crate::cloud::node::{ANNOTATION_PROVIDED_NODE_IP, TAINT_UNINITIALIZED};
+use k8s_openapi::api::core::v1::{NodeSpec, NodeStatus, Taint};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use proptest::prelude::*;
+use std::sync::Arc;
+
+fn list(text: &str) -> Vec<NodeAddress> {
+    text.split(", ")
+        .filter_map(|part| part.split_once(' '))
+        .map(|(type_, address)| NodeAddress { type_: type_.into(), address: address.into() })
+        .collect()
+}
+
+const A3: &str = "Hostname node0.cloud.internal, InternalIP 10.0.0.1, ExternalIP 132.143.154.163";
+const A2: &str = "InternalIP 10.0.0.1, ExternalIP 132.143.154.163";
+const A2H: &str = "InternalIP 10.0.0.1, ExternalIP 132.143.154.163, Hostname node0.cloud.internal";
+const A2K: &str = "InternalIP 10.0.0.1, ExternalIP 132.143.154.163, Hostname nodeoverriden";
+const H: &str = "Hostname node0.cloud.internal";
+const K: &str = "Hostname nodeoverriden";
+const ZONES: &[(&str, &str)] = &[
+    ("topology.kubernetes.io/zone", "us-west-1a"),
+    ("failure-domain.beta.kubernetes.io/zone", "us-west-1a"),
+    ("topology.kubernetes.io/region", "us-west"),
+    ("failure-domain.beta.kubernetes.io/region", "us-west"),
+];
+
+fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}
+
+/// A node or what is expected of it. `taints` is a list of letters: U for the uninitialized taint, X for another.
+#[derive(Clone, Debug, Default)]
+struct Form {
+    taints: &'static str,
+    provider_id: &'static str,
+    provided_node_ip: Option<&'static str>,
+    addresses: &'static str,
+    labels: BTreeMap<String, String>,
+}
+
+impl Form {
+    fn node(&self) -> Node {
+        let taint = |letter| Taint {
+            key: if letter == 'U' { TAINT_UNINITIALIZED } else { "ImproveCoverageTaint" }.into(),
+            value: Some("true".into()),
+            effect: "NoSchedule".into(),
+            time_added: None,
+        };
+        let taints: Vec<_> = self.taints.chars().map(taint).collect();
+        let annotation = |ip: &str| map(&[(ANNOTATION_PROVIDED_NODE_IP, ip)]);
+        Node {
+            metadata: ObjectMeta {
+                name: Some("node0".into()),
+                labels: (!self.labels.is_empty()).then(|| self.labels.clone()),
+                annotations: self.provided_node_ip.map(annotation),
+                ..ObjectMeta::default()
+            },
+            spec: Some(NodeSpec {
+                provider_id: (!self.provider_id.is_empty()).then(|| self.provider_id.to_owned()),
+                taints: (!taints.is_empty()).then_some(taints),
+                ..NodeSpec::default()
+            }),
+            status: Some(NodeStatus {
+                addresses: (!self.addresses.is_empty()).then(|| list(self.addresses)),
+                ..NodeStatus::default()
+            }),
+        }
+    }
+}
+
+fn metadata(provider_id: &str, addresses: &str) -> InstanceMetadata {
+    InstanceMetadata { provider_id: provider_id.into(), node_addresses: list(addresses), ..InstanceMetadata::default() }
+}
+
+fn zoned(metadata: InstanceMetadata) -> InstanceMetadata {
+    InstanceMetadata { zone: "us-west-1a".into(), region: "us-west".into(), ..metadata }
+}
+
+fn observed(node: Node, instance: Presence<InstanceMetadata>) -> Observed {
+    Observed::Ours { node: Arc::new(node), instance: Box::new(instance) }
+}
+
+fn run(form: &Form, instance: Presence<InstanceMetadata>) -> (Plan, Node) {
+    let mut node = form.node();
+    let plan = plan(&observed(node.clone(), instance));
+    plan.actions.iter().for_each(|action| action.apply_to(&mut node));
+    (plan, node)
+}
+
+fn tainted(taints: &'static str, provider_id: &'static str, addresses: &'static str) -> Form {
+    Form { taints, provider_id, addresses, ..Form::default() }
+}
+
+/// The node of N-08 and its like.
+fn n08(ip: &'static str) -> Form {
+    Form { provided_node_ip: Some(ip), ..tainted("XU", "node0.aws.12345", H) }
+}
+
+#[test]
+fn nodes_are_initialised_as_upstream() {
+    let fake = "fake://12345";
+    let extra = |pairs: &[(&str, &str)]| InstanceMetadata {
+        additional_labels: map(pairs),
+        ..zoned(metadata("node0.cp.12345", A2))
+    };
+    let custom = [("my.custom.label/foo", "bar"), ("topology.k8s.cp/zone-id", "az1")];
+    let n19_extra = [
+        ("topology.kubernetes.io/region", "us-other-west"),
+        ("topology.k8s.io/region", "us-other-west"),
+        ("kubernetes.io/region", "us-other-west"),
+        ("k8s.io/region", "us-other-west"),
+        ("my.custom.label/foo", "bar"),
+        ("my.custom.label/bar", "foo"),
+        ("app.k8snio/bar", "foo"),
+        ("k8snio/bar", "foo"),
+    ];
+    let n19_before = map(&[("my.custom.label/foo", "fizz"), ("my.custom.label/bar", "foo")]);
+    let n19_after = map(&[
+        ("my.custom.label/foo", "fizz"),
+        ("my.custom.label/bar", "foo"),
+        ("app.k8snio/bar", "foo"),
+        ("k8snio/bar", "foo"),
+    ]);
+    let with = |labels: BTreeMap<String, String>, form: Form| Form { labels, ..form };
+    let and = |more: &[(&str, &str)]| map(ZONES).into_iter().chain(map(more)).collect::<BTreeMap<_, _>>();
+    let n08_after = || Form { addresses: A2H, taints: "X", ..n08("10.0.0.1") };
+    let n18_node = || Form { provider_id: "node0.cp.12345", ..n08("10.0.0.1") };
+    let n18_after = || Form { addresses: A2H, taints: "X", ..n18_node() };
+    let typed = InstanceMetadata { instance_type: "t1.micro".into(), ..metadata(fake, A3) };
+    let types =
+        map(&[("node.kubernetes.io/instance-type", "t1.micro"), ("beta.kubernetes.io/instance-type", "t1.micro")]);
+    let cases = [
+        ("N-01", metadata(fake, A3), tainted("U", "", K), tainted("", fake, A3)),
+        ("N-02", metadata(fake, A2), tainted("U", "", K), tainted("", fake, A2K)),
+        ("N-03", metadata(fake, A3), tainted("U", "", ""), tainted("", fake, A3)),
+        (
+            "N-05",
+            zoned(metadata("aws://12345", A3)),
+            tainted("U", "", ""),
+            with(map(ZONES), tainted("", "aws://12345", A3)),
+        ),
+        ("N-06", metadata(fake, A3), tainted("XU", "", ""), tainted("X", fake, A3)),
+        ("N-08", metadata("node0.aws.12345", A2), n08("10.0.0.1"), n08_after()),
+        (
+            "N-11",
+            metadata("test-provider-id", A3),
+            tainted("XU", "test-provider-id", ""),
+            tainted("X", "test-provider-id", A3),
+        ),
+        ("N-13", metadata("", A3), tainted("U", fake, ""), tainted("", fake, A3)),
+        ("N-15", zoned(metadata(fake, A3)), tainted("U", "", ""), with(map(ZONES), tainted("", fake, A3))),
+        ("N-16", metadata(fake, A3), tainted("XU", "", ""), tainted("X", fake, A3)),
+        ("N-17", metadata("", A2), n08("10.0.0.1"), n08_after()),
+        ("N-18", extra(&custom), n18_node(), with(and(&custom), n18_after())),
+        (
+            "N-19",
+            extra(&n19_extra),
+            with(n19_before, n18_node()),
+            with(map(ZONES).into_iter().chain(n19_after).collect(), n18_after()),
+        ),
+        ("N-20", metadata("other", A3), tainted("XU", "test-provider-id", ""), tainted("X", "test-provider-id", A3)),
+        ("instance type", typed, tainted("U", "", ""), with(types, tainted("", fake, A3))),
+        ("every effect of the taint goes", metadata(fake, A3), tainted("UXU", "", ""), tainted("X", fake, A3)),
+    ];
+    for (id, metadata, before, expected) in cases {
+        let (plan, after) = run(&before, Presence::Exists(metadata));
+        assert_eq!(after, expected.node(), "{id}");
+        assert_eq!(plan.outcome, Outcome::Settled, "{id}");
+    }
+}
+
+#[test]
+fn nodes_are_left_alone_with_a_reason() {
+    let exists = Presence::Exists::<InstanceMetadata>;
+    let unknown = || Unknown::new("VMNotFound", "no such machine");
+    let pending = InstanceMetadata { pending: Some(unknown()), ..metadata("fake://1", A3) };
+    let soon = Unknown { retry_after: Some(Duration::from_secs(7)), ..unknown() };
+    let gone = Presence::Absent(AbsenceProof::new("it was removed", []));
+    let u = || tainted("U", "", "");
+    let cases = [
+        ("N-07: nothing known is no error there", Presence::Unknown(unknown()), n08("10.0.0.1"), "VMNotFound"),
+        ("N-09", exists(metadata("", A2)), n08("invalid-ip"), PROVIDED_NODE_IP_NOT_VALID),
+        ("N-10", exists(metadata("", A2)), n08("10.0.0.2"), PROVIDED_NODE_IP_NOT_VALID),
+        ("N-12 differs: untainted there", exists(metadata("", "")), u(), NO_PROVIDER_ID),
+        ("no addresses", exists(metadata("fake://1", "")), u(), NO_ADDRESSES),
+        ("names only", exists(metadata("fake://1", H)), u(), NO_ADDRESSES),
+        ("N-21", exists(metadata("", A3)), u(), NO_PROVIDER_ID),
+        ("N-22", Presence::Unknown(unknown()), u(), "VMNotFound"),
+        ("pending", exists(pending), u(), "VMNotFound"),
+        ("absent", gone, u(), INSTANCE_ABSENT),
+    ];
+    for (id, instance, before, reason) in cases {
+        let (plan, after) = run(&before, instance);
+        assert_eq!(after, before.node(), "{id}");
+        let Outcome::Held(held) = plan.outcome else { panic!("{id} is not held") };
+        assert_eq!((held.reason, held.retry), (reason, Retry::Backoff), "{id}");
+        assert!(plan.actions.is_empty() && !held.message.is_empty(), "{id}");
+    }
+    let (plan, _) = run(&u(), Presence::Unknown(soon));
+    let Outcome::Held(held) = plan.outcome else { panic!("not held") };
+    assert_eq!(held.retry, Retry::After(Duration::from_secs(7)));
+}
+
+#[test]
+fn what_is_not_ours_is_never_touched() {
+    assert_eq!(plan(&Observed::Missing), Plan::nothing());
+    assert_eq!(plan(&Observed::Foreign), Plan::nothing());
+}
+
+const BETAS: [(&str, &str); 3] = [
+    ("failure-domain.beta.kubernetes.io/zone", "foo"),
+    ("failure-domain.beta.kubernetes.io/region", "bar"),
+    ("beta.kubernetes.io/instance-type", "the-best-type"),
+];
+const CURRENT: [(&str, &str); 3] = [
+    ("topology.kubernetes.io/zone", "foo"),
+    ("topology.kubernetes.io/region", "bar"),
+    ("node.kubernetes.io/instance-type", "the-best-type"),
+];
+
+#[test]
+fn labels_of_initialised_nodes_follow_their_older_form() {
+    let wrong = map(&[
+        ("topology.kubernetes.io/zone", "wrongfoo"),
+        ("topology.kubernetes.io/region", "wrongbar"),
+        ("node.kubernetes.io/instance-type", "the-wrong-type"),
+    ]);
+    let all: BTreeMap<_, _> = map(&BETAS).into_iter().chain(map(&CURRENT)).collect();
+    for (id, before, expected, writes) in [
+        ("N-30", map(&BETAS), all.clone(), 1),
+        ("N-31", all.clone(), all.clone(), 0),
+        ("N-32", map(&BETAS).into_iter().chain(wrong).collect(), all.clone(), 1),
+        ("not copied back", map(&CURRENT), map(&CURRENT), 0),
+        ("no labels", map(&[]), map(&[]), 0),
+    ] {
+        let form = Form { labels: before, ..Form::default() };
+        for instance in [Presence::Unknown(Unknown::new("A", "b")), Presence::Exists(metadata("", ""))] {
+            let (plan, after) = run(&form, instance);
+            assert_eq!(after.metadata.labels.unwrap_or_default(), expected, "{id}");
+            assert_eq!(plan.actions.len(), writes, "{id}");
+        }
+    }
+}
+
+#[test]
+fn only_addresses_of_initialised_nodes_follow_the_cloud() {
+    let everything = InstanceMetadata {
+        instance_type: "t".into(),
+        record: "vm".into(),
+        additional_labels: map(&[("a/b", "c")]),
+        ..zoned(metadata("other", A3))
+    };
+    let pending = InstanceMetadata { pending: Some(Unknown::new("A", "b")), ..everything.clone() };
+    let exists = Presence::Exists::<InstanceMetadata>;
+    let only_names = "InternalIP 10.0.0.9, Hostname h";
+    for (id, instance, before, expected) in [
+        ("N-04, N-14 differ: one pass", exists(everything.clone()), "", A3),
+        ("pending holds nothing back", exists(pending), "InternalIP 10.0.0.9", A3),
+        ("none reported", exists(metadata("", "")), A2, A2),
+        ("unknown", Presence::Unknown(Unknown::new("A", "b")), A2, A2),
+        ("absent", Presence::Absent(AbsenceProof::new("gone", [])), A2, A2),
+        ("no address any more", exists(metadata("", H)), only_names, only_names),
+        ("another order of types", exists(metadata("", A2H)), A3, A3),
+    ] {
+        let form = tainted("X", "fake://1", before);
+        let (_, after) = run(&form, instance);
+        assert_eq!(after, tainted("X", "fake://1", expected).node(), "{id}");
+    }
+}
+
+#[test]
+fn addresses_are_written_before_the_taint_goes() {
+    let (plan, _) = run(&tainted("U", "", ""), Presence::Exists(metadata("fake://1", A3)));
+    assert!(matches!(plan.actions.as_slice(), [Action::WriteAddresses(_), Action::Initialise(_)]), "{plan:?}");
+    let (plan, _) = run(&tainted("U", "", A3), Presence::Exists(metadata("fake://1", A3)));
+    assert!(matches!(plan.actions.as_slice(), [Action::Initialise(_)]), "{plan:?}");
+}
+
+#[test]
+fn the_instance_is_recorded_at_initialisation() {
+    let recorded = InstanceMetadata { record: "vm-1".into(), ..metadata("fake://1", A3) };
+    let (_, after) = run(&tainted("U", "", ""), Presence::Exists(recorded));
+    assert_eq!(node::annotation(&after, ANNOTATION_VM), Some("vm-1"));
+}
+
+#[test]
+fn labels_that_are_not_set_are_told() {
+    let refused = map(&[("k8s.io/a", "b"), ("mine/a", "b"), ("same/a", "b")]);
+    let metadata = InstanceMetadata { additional_labels: refused, ..metadata("fake://1", A3) };
+    let form = Form { labels: map(&[("mine/a", "c"), ("same/a", "b")]), ..tainted("U", "", "") };
+    let (plan, _) = run(&form, Presence::Exists(metadata));
+    assert_eq!(plan.notes.len(), 2, "{:?}", plan.notes);
+}
+
+fn any_addresses() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec!["", H, K, A2, A3, A2H, "InternalIP fc01::1, InternalIP 10.0.0.1, InternalIP 10.0.0.2"])
+}
+
+fn any_labels() -> impl Strategy<Value = BTreeMap<String, String>> {
+    let keys: Vec<_> = BETAS.iter().chain(&CURRENT).map(|(key, _)| *key).chain(["mine/a", "k8s.io/a"]).collect();
+    prop::collection::btree_map(prop::sample::select(keys).prop_map(str::to_owned), "[ab]", 0..6)
+}
+
+fn any_form() -> impl Strategy<Value = Form> {
+    let taints = prop::sample::select(vec!["", "U", "XU", "X", "UXU"]);
+    let ips = prop::sample::select(vec![None, Some("10.0.0.1"), Some("10.0.0.2"), Some("10.0.0.2,fc01::1"), Some("x")]);
+    let provider_id = prop::sample::select(vec!["", "fake://1"]);
+    (taints, provider_id, ips, any_addresses(), any_labels()).prop_map(
+        |(taints, provider_id, provided_node_ip, addresses, labels)| Form {
+            taints,
+            provider_id,
+            provided_node_ip,
+            addresses,
+            labels,
+        },
+    )
+}
+
+fn any_instance() -> impl Strategy<Value = Presence<InstanceMetadata>> {
+    let parts = (any_addresses(), "[zy]?", "[rs]?", "[tu]?", "(vm)?", any_labels(), any::<bool>());
+    let exists = parts.prop_map(|(addresses, zone, region, instance_type, record, additional_labels, id)| {
+        Presence::Exists(InstanceMetadata {
+            zone,
+            region,
+            instance_type,
+            record,
+            additional_labels,
+            ..metadata(if id { "fake://2" } else { "" }, addresses)
+        })
+    });
+    prop_oneof![
+        4 => exists,
+        1 => Just(Presence::Unknown(Unknown::new("Because", "of this"))),
+        1 => Just(Presence::Absent(AbsenceProof::new("gone", []))),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn planning_again_on_what_was_asked_for_changes_nothing(form in any_form(), instance in any_instance()) {
+        let (_, after) = run(&form, instance.clone());
+        let again = plan(&observed(after, instance));
+        prop_assert!(again.actions.is_empty(), "{:?}", again);
+    }
+
+    #[test]
+    fn a_node_loses_the_taint_only_with_provider_id_and_address(form in any_form(), instance in any_instance()) {
+        let before = form.node();
+        let (_, after) = run(&form, instance);
+        if node::is_uninitialized(&before) && !node::is_uninitialized(&after) {
+            prop_assert!(!node::provider_id(&after).is_empty());
+            prop_assert!(addresses::include_an_ip(addresses::of(&after)));
+        }
+        let had_ip = addresses::include_an_ip(addresses::of(&before));
+        prop_assert!(!had_ip || addresses::include_an_ip(addresses::of(&after)), "addresses are never replaced by none");
+        prop_assert!(node::provider_id(&before).is_empty() || node::provider_id(&before) == node::provider_id(&after));
+    }
+}

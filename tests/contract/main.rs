@@ -1,1 +1,12 @@
-//! contract tests.
+//! One suite, every provider. A provider joins with a `World`, by which the suite prepares its machines, and one test
+//! function that runs [`suite::all`].
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a failure of a test's own step is a failed test"
+)]
+
+mod memory;
+mod suite;

@@ -1,0 +1,246 @@
+//! What every provider owes the controllers, as plain functions over `dyn CloudProvider`.
+
+use async_trait::async_trait;
+use ccm::cloud::{CloudProvider, InstanceEvent, InstanceMetadata, InstancesV2, Presence, adapter};
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use k8s_openapi::api::core::v1::{Node, NodeSpec, NodeStatus, NodeSystemInfo};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// An answer that takes longer than this was not ready: providers answer from what they know.
+const QUICK: Duration = Duration::from_secs(2);
+
+/// How long a change may take to be announced and visible. Generous: a failing provider fails late, a good one is
+/// waited for no longer than it takes.
+const SOON: Duration = Duration::from_secs(30);
+
+/// How long nothing is announced before a question is repeated.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// How the suite prepares a provider's machines. Names are node names; every call returns once the change is made,
+/// not necessarily once the provider has seen it.
+#[async_trait]
+pub trait World: Send + Sync {
+    /// The provider under test.
+    fn provider(&self) -> Arc<dyn CloudProvider>;
+
+    /// Adds a running machine with this address for the node of this name, and makes the node known to the provider
+    /// where it needs that. Gives the machine's system UUID.
+    async fn add(&self, name: &str, address: &str) -> String;
+
+    /// Changes the machine's address.
+    async fn set_address(&self, name: &str, address: &str);
+
+    /// Switches the machine off or on.
+    async fn set_power(&self, name: &str, on: bool);
+
+    /// Destroys the machine, in the way the provider takes for proof. False where the provider cannot prove absence.
+    async fn destroy(&self, name: &str) -> bool;
+
+    /// Makes it impossible to know anything about the machine, or possible again.
+    async fn set_unreachable(&self, name: &str, unreachable: bool);
+
+    /// Causes more changes than the provider keeps for a subscriber that does not listen. False where that cannot be
+    /// caused from here.
+    async fn flood(&self, name: &str) -> bool;
+
+    /// A provider ID of another provider, and one that no provider could have made.
+    fn strange_provider_ids(&self) -> Vec<String> {
+        vec!["elsewhere://12345".into(), "://".into(), "\u{0}".into()]
+    }
+}
+
+/// A node as a kubelet registers it.
+pub fn node(name: &str, provider_id: &str, uuid: &str) -> Node {
+    let info = NodeSystemInfo { system_uuid: uuid.into(), ..NodeSystemInfo::default() };
+    Node {
+        metadata: ObjectMeta { name: Some(name.into()), ..ObjectMeta::default() },
+        spec: Some(NodeSpec {
+            provider_id: (!provider_id.is_empty()).then(|| provider_id.to_owned()),
+            ..NodeSpec::default()
+        }),
+        status: Some(NodeStatus { node_info: Some(info), ..NodeStatus::default() }),
+    }
+}
+
+/// Runs everything.
+pub async fn all(world: &dyn World) {
+    metadata_is_found_by_uuid_and_by_provider_id_and_is_stable(world).await;
+    a_change_of_address_is_announced_and_visible(world).await;
+    a_machine_that_is_off_exists_and_is_shut_down(world).await;
+    exists_unknown_and_absent_are_different(world).await;
+    strange_provider_ids_are_never_absent(world).await;
+    a_machine_nobody_has_seen_is_unknown(world).await;
+    a_subscriber_that_falls_behind_is_told_to_look_at_everything(world).await;
+}
+
+fn instances(world: &dyn World) -> Arc<dyn InstancesV2> {
+    adapter::instances_v2_of(&*world.provider()).expect("the provider has instances")
+}
+
+async fn quickly<T>(answer: impl Future<Output = T>) -> T {
+    tokio::time::timeout(QUICK, answer).await.expect("the provider answers from what it knows")
+}
+
+/// Waits until `ask` gives what `accept` takes; tries again at every event, and at times without one, since not
+/// everything that is asked for is announced.
+async fn eventually<T: std::fmt::Debug, F: Future<Output = T>>(
+    world: &dyn World,
+    what: &str,
+    ask: impl Fn() -> F,
+    accept: impl Fn(&T) -> bool,
+) -> T {
+    let start = Instant::now();
+    let mut events = world.provider().instance_events().expect("the provider announces changes").subscribe();
+    loop {
+        let answer = quickly(ask()).await;
+        if accept(&answer) {
+            return answer;
+        }
+        assert!(start.elapsed() < SOON, "{what}: the last answer is {answer:?}");
+        let _ = tokio::time::timeout(AGAIN, events.next()).await;
+    }
+}
+
+async fn known(world: &dyn World, node: &Node) -> InstanceMetadata {
+    let instances = instances(world);
+    eventually(world, "metadata", || instances.instance_metadata(node), |answer| matches!(answer, Presence::Exists(_)))
+        .await
+        .found()
+        .unwrap()
+}
+
+/// The next event that `is_wanted`.
+async fn next_event(
+    events: &mut BoxStream<'static, InstanceEvent>,
+    is_wanted: impl Fn(&InstanceEvent) -> bool,
+) -> InstanceEvent {
+    let wanted = async {
+        loop {
+            let event = events.next().await.expect("the stream goes on");
+            if is_wanted(&event) {
+                return event;
+            }
+        }
+    };
+    tokio::time::timeout(SOON, wanted).await.expect("the change is announced")
+}
+
+/// The next event that concerns `name`.
+async fn next_about(events: &mut BoxStream<'static, InstanceEvent>, name: &str) {
+    next_event(events, |event| *event == InstanceEvent::Node(name.to_owned()) || *event == InstanceEvent::All).await;
+}
+
+fn addresses(metadata: &InstanceMetadata) -> Vec<&str> {
+    metadata.node_addresses.iter().map(|address| address.address.as_str()).collect()
+}
+
+async fn metadata_is_found_by_uuid_and_by_provider_id_and_is_stable(world: &dyn World) {
+    let uuid = world.add("found", "10.11.0.1").await;
+    let first = known(world, &node("found", "", &uuid)).await;
+    assert!(!first.provider_id.is_empty(), "the provider ID comes with the metadata");
+    assert!(world.provider().owns_provider_id(&first.provider_id), "a provider owns the IDs it makes");
+    assert!(addresses(&first).contains(&"10.11.0.1"), "{first:?}");
+
+    let by_id = node("found", &first.provider_id, &uuid);
+    for ask in [by_id.clone(), by_id, node("found", "", &uuid)] {
+        let again = InstanceMetadata { age: first.age, ..known(world, &ask).await };
+        assert_eq!(again, first, "the same question has the same answer");
+    }
+    let uuid = world.add("other", "10.11.0.2").await;
+    let other = known(world, &node("other", "", &uuid)).await;
+    let contradiction = known(world, &node("found", &other.provider_id, "")).await;
+    assert_eq!(addresses(&contradiction), addresses(&other), "the provider ID comes first");
+}
+
+async fn a_change_of_address_is_announced_and_visible(world: &dyn World) {
+    let uuid = world.add("moving", "10.12.0.1").await;
+    let ask = node("moving", "", &uuid);
+    known(world, &ask).await;
+    let mut events = world.provider().instance_events().expect("the provider announces changes").subscribe();
+    world.set_address("moving", "10.12.0.2").await;
+    loop {
+        next_about(&mut events, "moving").await;
+        let now = known(world, &ask).await;
+        if addresses(&now).contains(&"10.12.0.2") {
+            return;
+        }
+    }
+}
+
+async fn a_machine_that_is_off_exists_and_is_shut_down(world: &dyn World) {
+    let uuid = world.add("resting", "10.13.0.1").await;
+    let id = known(world, &node("resting", "", &uuid)).await.provider_id;
+    let ask = node("resting", &id, &uuid);
+    let instances = instances(world);
+    for on in [true, false, true] {
+        world.set_power("resting", on).await;
+        let is_expected = |answer: &Presence<bool>| *answer == Presence::Exists(!on);
+        drop(eventually(world, "shut down", || instances.instance_shutdown(&ask), is_expected).await);
+        assert_eq!(quickly(instances.instance_exists(&ask)).await, Presence::Exists(()), "switched on: {on}");
+    }
+}
+
+async fn exists_unknown_and_absent_are_different(world: &dyn World) {
+    let uuid = world.add("vanishing", "10.14.0.1").await;
+    let id = known(world, &node("vanishing", "", &uuid)).await.provider_id;
+    let ask = node("vanishing", &id, &uuid);
+    let instances = instances(world);
+    drop(
+        eventually(world, "exists", || instances.instance_exists(&ask), |answer| *answer == Presence::Exists(())).await,
+    );
+
+    world.set_unreachable("vanishing", true).await;
+    let is_unknown = |answer: &Presence<()>| matches!(answer, Presence::Unknown(unknown) if !unknown.reason.is_empty());
+    // What was learnt before may still be answered, but nothing is ever absent because it cannot be asked for.
+    let unreachable = quickly(instances.instance_exists(&ask)).await;
+    assert!(!matches!(unreachable, Presence::Absent(_)), "{unreachable:?}");
+    world.set_unreachable("vanishing", false).await;
+    drop(
+        eventually(world, "exists again", || instances.instance_exists(&ask), |answer| *answer == Presence::Exists(()))
+            .await,
+    );
+
+    let is_provable = world.destroy("vanishing").await;
+    let is_gone = |answer: &Presence<()>| match answer {
+        Presence::Absent(proof) => is_provable && proof.evidence().iter().all(|evidence| !evidence.is_empty()),
+        other => !is_provable && is_unknown(other),
+    };
+    drop(eventually(world, "gone", || instances.instance_exists(&ask), is_gone).await);
+}
+
+async fn strange_provider_ids_are_never_absent(world: &dyn World) {
+    let instances = instances(world);
+    for id in world.strange_provider_ids() {
+        let answer = quickly(instances.instance_exists(&node("strange", &id, ""))).await;
+        assert!(matches!(answer, Presence::Unknown(_)), "{id:?}: {answer:?}");
+        let answer = quickly(instances.instance_metadata(&node("strange", &id, ""))).await;
+        assert!(matches!(answer, Presence::Unknown(_)), "{id:?}: {answer:?}");
+    }
+}
+
+async fn a_machine_nobody_has_seen_is_unknown(world: &dyn World) {
+    let instances = instances(world);
+    let ask = node("nobody", "", "aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee");
+    for answer in [
+        quickly(instances.instance_exists(&ask)).await,
+        quickly(instances.instance_shutdown(&ask)).await.map(|_| ()),
+        quickly(instances.instance_metadata(&ask)).await.map(|_| ()),
+    ] {
+        let Presence::Unknown(unknown) = answer else { panic!("{answer:?}") };
+        assert!(!unknown.reason.is_empty() && !unknown.message.is_empty(), "{unknown:?}");
+    }
+}
+
+async fn a_subscriber_that_falls_behind_is_told_to_look_at_everything(world: &dyn World) {
+    let uuid = world.add("busy", "10.15.0.1").await;
+    known(world, &node("busy", "", &uuid)).await;
+    let mut events = world.provider().instance_events().unwrap().subscribe();
+    if world.flood("busy").await {
+        next_event(&mut events, |event| *event == InstanceEvent::All).await;
+        world.set_address("busy", "10.15.0.2").await;
+        next_about(&mut events, "busy").await;
+    }
+}

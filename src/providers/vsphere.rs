@@ -5,4 +5,5 @@ pub mod config;
 pub mod guest_metadata;
 pub mod instance_type;
 pub mod provider_id;
+mod yaml;
 pub mod zones;

@@ -314,3 +314,6 @@ fn describe(nics: &[GuestNic]) -> String {
 fn node_address(type_: &str, address: &str) -> NodeAddress {
     NodeAddress { type_: type_.to_owned(), address: address.to_owned() }
 }
+
+#[cfg(test)]
+mod tests;

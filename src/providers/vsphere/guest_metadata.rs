@@ -1,1 +1,190 @@
-//! guest_metadata
+//! Pure: the static addresses a VM's cloud-init metadata asks for, which decide the order of its addresses.
+//!
+//! Mirrors the reading half of `nodemanager.go:sortStaticallyConfiguredAddressesFirst`. There unreadable metadata
+//! fails the whole discovery, so that the node is never initialised, and the ethernets are read in random order. Here
+//! the caller logs the error and goes on without an order, and the order is that of the document.
+
+use std::io::Read as _;
+
+use base64::Engine as _;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+
+use super::addresses::parse_ip;
+use super::yaml::{self, Entry, Node, Value, YamlError};
+
+/// The key of the VM's `config.extraConfig` that holds the metadata.
+pub const METADATA_KEY: &str = "guestinfo.metadata";
+
+/// The key of the VM's `config.extraConfig` that holds the encoding of the metadata.
+pub const ENCODING_KEY: &str = "guestinfo.metadata.encoding";
+
+/// The largest metadata or network document that is read, in bytes, decoded and unpacked.
+const MAX_BYTES: usize = 1 << 20;
+
+/// Go's `base64.StdEncoding`: padded, and lenient about unused bits.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(DecodePaddingMode::RequireCanonical),
+);
+
+/// Why metadata gives no order. Nothing of the metadata is repeated: it may hold secrets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MetadataError {
+    /// A document is larger than what is read.
+    #[error("{document} is larger than {MAX_BYTES} bytes")]
+    TooLarge {
+        /// Which document.
+        document: &'static str,
+    },
+    /// A document is not padded standard base64.
+    #[error("{document} is not padded standard base64")]
+    Base64 {
+        /// Which document.
+        document: &'static str,
+    },
+    /// The network document is not gzip.
+    #[error("{document} is not gzip data")]
+    Gzip {
+        /// Which document.
+        document: &'static str,
+    },
+    /// A document is not UTF-8 text.
+    #[error("{document} is not UTF-8 text")]
+    Utf8 {
+        /// Which document.
+        document: &'static str,
+    },
+    /// A document is not YAML.
+    #[error("{document} cannot be read")]
+    Yaml {
+        /// Which document.
+        document: &'static str,
+        /// Where.
+        source: YamlError,
+    },
+    /// A value has another form than is expected.
+    #[error("cannot unmarshal {what}: expected {expected}")]
+    Shape {
+        /// Which value.
+        what: &'static str,
+        /// The form that is expected.
+        expected: &'static str,
+    },
+}
+
+const METADATA: &str = "guestinfo.metadata";
+const NETWORK: &str = "the network section of guestinfo.metadata";
+
+/// The static addresses in canonical text, in document order, without duplicates.
+///
+/// As in the Go program, metadata counts only with the encoding `base64`; otherwise there is no order.
+///
+/// # Errors
+/// When the metadata cannot be read; the addresses are then in the order of the guest.
+pub fn parse_static_order(metadata: Option<&str>, encoding: Option<&str>) -> Result<Vec<String>, MetadataError> {
+    let (Some(metadata), Some("base64")) = (metadata.filter(|text| !text.is_empty()), encoding) else {
+        return Ok(Vec::new());
+    };
+    let document = parse_yaml(decode_base64(metadata, METADATA)?, METADATA)?;
+    let Some(top) = map_of(&document, METADATA)? else { return Ok(Vec::new()) };
+    let network = find(top, "network");
+    match text_of(find(top, "network.encoding"), "network.encoding")? {
+        Some("base64" | "b64") => encoded_network(network, false),
+        Some("gzip+base64" | "gz+b64") => encoded_network(network, true),
+        _ => match network {
+            Some(network) => addresses_of(network),
+            None => Ok(Vec::new()),
+        },
+    }
+}
+
+fn encoded_network(network: Option<&Node>, gzip: bool) -> Result<Vec<String>, MetadataError> {
+    let Some(text) = text_of(network, "network")? else { return Ok(Vec::new()) };
+    let mut bytes = decode_base64(text, NETWORK)?;
+    if gzip {
+        bytes = unpack(&bytes)?;
+    }
+    addresses_of(&parse_yaml(bytes, NETWORK)?)
+}
+
+fn decode_base64(text: &str, document: &'static str) -> Result<Vec<u8>, MetadataError> {
+    let digits: Vec<u8> = text.bytes().filter(|byte| !matches!(byte, b'\r' | b'\n')).collect();
+    if digits.len() / 4 * 3 > MAX_BYTES {
+        return Err(MetadataError::TooLarge { document });
+    }
+    BASE64.decode(digits).map_err(|_| MetadataError::Base64 { document })
+}
+
+fn unpack(bytes: &[u8]) -> Result<Vec<u8>, MetadataError> {
+    let mut unpacked = Vec::new();
+    // One byte more than allowed tells "too large" from "just fits".
+    let mut reader = flate2::read::MultiGzDecoder::new(bytes).take(MAX_BYTES as u64 + 1);
+    reader.read_to_end(&mut unpacked).map_err(|_| MetadataError::Gzip { document: NETWORK })?;
+    if unpacked.len() > MAX_BYTES {
+        return Err(MetadataError::TooLarge { document: NETWORK });
+    }
+    Ok(unpacked)
+}
+
+fn parse_yaml(bytes: Vec<u8>, document: &'static str) -> Result<Node, MetadataError> {
+    let text = String::from_utf8(bytes).map_err(|_| MetadataError::Utf8 { document })?;
+    yaml::parse_document(&text).map_err(|source| MetadataError::Yaml { document, source })
+}
+
+/// The addresses of a netplan document: `ethernets`, per name `addresses`.
+fn addresses_of(network: &Node) -> Result<Vec<String>, MetadataError> {
+    let mut addresses: Vec<String> = Vec::new();
+    let Some(ethernets) = map_of(network, "network")?.and_then(|network| find(network, "ethernets")) else {
+        return Ok(addresses);
+    };
+    for ethernet in map_of(ethernets, "ethernets")?.unwrap_or_default() {
+        let Some(listed) = map_of(&ethernet.node, "an ethernet")?.and_then(|map| find(map, "addresses")) else {
+            continue;
+        };
+        for item in list_of(listed, "addresses")? {
+            let text = text_of(Some(item), "an address")?.unwrap_or_default();
+            let text = text.split_once('/').map_or(text, |(address, _)| address);
+            let Some(ip) = parse_ip(text) else { continue };
+            let canonical = ip.to_string();
+            if !addresses.contains(&canonical) {
+                addresses.push(canonical);
+            }
+        }
+    }
+    Ok(addresses)
+}
+
+/// The last value of a key; as if it were not there when it is null.
+fn find<'a>(entries: &'a [Entry], key: &str) -> Option<&'a Node> {
+    let node = entries.iter().rev().find(|entry| entry.key == key).map(|entry| &entry.node)?;
+    if matches!(node.value, Value::Null) { None } else { Some(node) }
+}
+
+fn map_of<'a>(node: &'a Node, what: &'static str) -> Result<Option<&'a [Entry]>, MetadataError> {
+    match &node.value {
+        Value::Map(entries) => Ok(Some(entries)),
+        Value::Null => Ok(None),
+        Value::Scalar { .. } | Value::List(_) => Err(MetadataError::Shape { what, expected: "a mapping" }),
+    }
+}
+
+fn list_of<'a>(node: &'a Node, what: &'static str) -> Result<&'a [Node], MetadataError> {
+    match &node.value {
+        Value::List(items) => Ok(items),
+        _ => Err(MetadataError::Shape { what, expected: "a list" }),
+    }
+}
+
+fn text_of<'a>(node: Option<&'a Node>, what: &'static str) -> Result<Option<&'a str>, MetadataError> {
+    match node.map(|node| &node.value) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Scalar { text, .. }) => Ok(Some(text)),
+        Some(Value::List(_) | Value::Map(_)) => Err(MetadataError::Shape { what, expected: "text" }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

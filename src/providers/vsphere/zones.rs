@@ -220,3 +220,6 @@ fn is_label_value(text: &str) -> bool {
     let end = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
     text.len() <= 63 && text.chars().all(inner) && end(text.chars().next()) && end(text.chars().next_back())
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,295 @@
+//! YAML as a tree that remembers lines and quotes, for `vsphere.conf` and for guest metadata.
+//!
+//! Not decoded into types by serde: `yaml.v2`, which the Go program reads with, tells `"443"` from `443` and `yes` from
+//! `"yes"`, and a typed decode ends at the first mistake. Bounded: aliases may not grow a document, nor may nesting.
+//! Errors carry a line and never any of the text, which may hold a password.
+
+use std::collections::HashMap;
+
+use granit_parser::{Event, Parser, ScalarStyle};
+
+/// The most values of one document, with aliases replaced by what they stand for.
+const MAX_VALUES: usize = 20_000;
+
+/// The deepest nesting of one document.
+const MAX_DEPTH: usize = 64;
+
+/// A value and where it begins. Deliberately without `Debug`: it may hold a password.
+#[derive(Clone)]
+pub(super) struct Node {
+    /// The line, from 1.
+    pub line: usize,
+    /// The value.
+    pub value: Value,
+}
+
+/// A YAML value.
+#[derive(Clone)]
+pub(super) enum Value {
+    /// `null`, `~` or nothing.
+    Null,
+    /// Any other scalar.
+    Scalar {
+        /// The text as written, without quotes.
+        text: String,
+        /// Whether it was written without quotes.
+        plain: bool,
+    },
+    /// A sequence.
+    List(Vec<Node>),
+    /// A mapping, in the order written; a key may be there more than once. `<<` is already replaced.
+    Map(Vec<Entry>),
+}
+
+/// A key of a mapping with its value.
+#[derive(Clone)]
+pub(super) struct Entry {
+    /// The key as written.
+    pub key: String,
+    /// The line of the key, from 1.
+    pub line: usize,
+    /// What belongs to it.
+    pub node: Node,
+}
+
+/// Why a text is not read as YAML.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum YamlError {
+    /// The text is no YAML.
+    #[error("line {line}: not valid YAML")]
+    Syntax {
+        /// The line, from 1.
+        line: usize,
+    },
+    /// The document is nested too deeply or grows too much through aliases.
+    #[error("line {line}: more than {MAX_VALUES} values or {MAX_DEPTH} levels")]
+    TooLarge {
+        /// The line, from 1.
+        line: usize,
+    },
+}
+
+impl YamlError {
+    /// The line, from 1.
+    pub fn line(self) -> usize {
+        match self {
+            Self::Syntax { line } | Self::TooLarge { line } => line,
+        }
+    }
+}
+
+/// Reads the first document of `text`; a text without one is `Null`.
+pub(super) fn parse_document(text: &str) -> Result<Node, YamlError> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut builder = Builder::default();
+    for event in Parser::new_from_str(text) {
+        let (event, span) = event.map_err(|error| YamlError::Syntax { line: error.marker().line() })?;
+        let line = span.start.line();
+        if let Some(root) = builder.accept(event, line)? {
+            return Ok(root);
+        }
+    }
+    Ok(Node { line: 1, value: Value::Null })
+}
+
+/// A list or map whose end is not reached yet.
+enum Open {
+    List { line: usize, anchor: usize, items: Vec<Node>, size: usize },
+    Map { line: usize, anchor: usize, entries: Vec<Entry>, size: usize, key: Key },
+}
+
+/// Where in a map the next node belongs.
+enum Key {
+    Expected,
+    Read {
+        key: String,
+        line: usize,
+    },
+    /// A list or map as a key; nothing asks for such a value.
+    Complex,
+}
+
+#[derive(Default)]
+struct Builder {
+    open: Vec<Open>,
+    /// What each anchor stands for, and how many values that is.
+    anchors: HashMap<usize, (Node, usize)>,
+    values: usize,
+}
+
+impl Builder {
+    /// Takes one event; gives the root when it is complete.
+    fn accept(&mut self, event: Event<'_>, line: usize) -> Result<Option<Node>, YamlError> {
+        match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                let is_text = tag.is_some_and(|tag| tag.core_suffix() == Some("str"));
+                let plain = style == ScalarStyle::Plain && !is_text;
+                let node = Node { line, value: scalar(text.into_owned(), plain) };
+                self.close(node, anchor, 1)
+            }
+            Event::SequenceStart(_, anchor, _) => self.push(Open::List { line, anchor, items: Vec::new(), size: 1 }),
+            Event::MappingStart(_, anchor, _) => {
+                self.push(Open::Map { line, anchor, entries: Vec::new(), size: 1, key: Key::Expected })
+            }
+            Event::SequenceEnd | Event::MappingEnd => match self.open.pop() {
+                Some(Open::List { line, anchor, items, size }) => {
+                    self.close(Node { line, value: Value::List(items) }, anchor, size)
+                }
+                Some(Open::Map { line, anchor, entries, size, .. }) => {
+                    self.close(Node { line, value: Value::Map(entries) }, anchor, size)
+                }
+                None => Ok(None),
+            },
+            Event::Alias(anchor) => {
+                // An anchor that is still open would hold itself.
+                let (node, size) = self.anchors.get(&anchor).cloned().ok_or(YamlError::Syntax { line })?;
+                self.close(Node { line, ..node }, 0, size)
+            }
+            // An empty document.
+            Event::DocumentEnd => Ok(Some(Node { line, value: Value::Null })),
+            _ => Ok(None),
+        }
+    }
+
+    fn push(&mut self, open: Open) -> Result<Option<Node>, YamlError> {
+        let (Open::List { line, .. } | Open::Map { line, .. }) = &open;
+        if self.open.len() >= MAX_DEPTH {
+            return Err(YamlError::TooLarge { line: *line });
+        }
+        self.open.push(open);
+        Ok(None)
+    }
+
+    /// A node is complete: it goes into what encloses it, or is the root.
+    fn close(&mut self, node: Node, anchor: usize, size: usize) -> Result<Option<Node>, YamlError> {
+        // A container counts its content twice, once per level; a bound need not be exact.
+        self.values = self.values.saturating_add(size);
+        if self.values > MAX_VALUES {
+            return Err(YamlError::TooLarge { line: node.line });
+        }
+        if anchor != 0 {
+            self.anchors.insert(anchor, (node.clone(), size));
+        }
+        match self.open.last_mut() {
+            None => return Ok(Some(node)),
+            Some(Open::List { items, size: total, .. }) => {
+                *total += size;
+                items.push(node);
+            }
+            Some(Open::Map { entries, size: total, key, .. }) => {
+                *total += size;
+                match std::mem::replace(key, Key::Expected) {
+                    Key::Expected => *key = key_of(node),
+                    Key::Read { key, .. } if key == "<<" => merge_into(entries, node),
+                    Key::Read { key, line } => entries.push(Entry { key, line, node }),
+                    Key::Complex => {}
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn scalar(text: String, plain: bool) -> Value {
+    match text.as_str() {
+        "" | "~" | "null" | "Null" | "NULL" if plain => Value::Null,
+        _ => Value::Scalar { text, plain },
+    }
+}
+
+fn key_of(node: Node) -> Key {
+    match node.value {
+        Value::Scalar { text, .. } => Key::Read { key: text, line: node.line },
+        Value::Null => Key::Read { key: String::new(), line: node.line },
+        Value::List(_) | Value::Map(_) => Key::Complex,
+    }
+}
+
+/// `<<`: the entries of a map, or of each map of a list, where earlier maps win. Later entries win everywhere, so they
+/// are put in from behind.
+fn merge_into(entries: &mut Vec<Entry>, node: Node) {
+    match node.value {
+        Value::Map(merged) => entries.extend(merged),
+        Value::List(maps) => {
+            for map in maps.into_iter().rev() {
+                if let Value::Map(merged) = map.value {
+                    entries.extend(merged);
+                }
+            }
+        }
+        Value::Null | Value::Scalar { .. } => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The tree as text, to compare with.
+    fn show(node: &Node) -> String {
+        match &node.value {
+            Value::Null => "null".to_owned(),
+            Value::Scalar { text, plain: true } => text.clone(),
+            Value::Scalar { text, plain: false } => format!("{text:?}"),
+            Value::List(items) => format!("[{}]", items.iter().map(show).collect::<Vec<_>>().join(",")),
+            Value::Map(entries) => {
+                let shown: Vec<_> = entries.iter().map(|e| format!("{}={}", e.key, show(&e.node))).collect();
+                format!("{{{}}}", shown.join(","))
+            }
+        }
+    }
+
+    #[test]
+    fn documents_become_trees() {
+        let vectors = [
+            ("empty", "", "null"),
+            ("comment only", "# nothing\n", "null"),
+            ("source text is kept", "a: 007\nb: 1e3\nc: yes\nd: 1:20:30", "{a=007,b=1e3,c=yes,d=1:20:30}"),
+            ("quotes are seen", "a: \"443\"\nb: 'x'\nc: !!str 5", "{a=\"443\",b=\"x\",c=\"5\"}"),
+            ("nulls", "a:\nb: ~\nc: null\nd: \"\"\ne: 'null'", "{a=null,b=null,c=null,d=\"\",e=\"null\"}"),
+            ("JSON", "{\"a\": [1, 2], \"b\": {}}", "{a=[1,2],b={}}"),
+            ("only the first document", "---\na: 1\n---\nb: [", "{a=1}"),
+            ("anchors", "a: &x {k: v}\nb: *x", "{a={k=v},b={k=v}}"),
+            ("merge", "a: &x {k: v, l: w}\nb: {<<: *x, l: 2}", "{a={k=v,l=w},b={k=v,l=w,l=2}}"),
+            ("duplicate keys stay", "a: 1\na: 2", "{a=1,a=2}"),
+            ("byte order mark and CRLF", "\u{feff}a: 1\r\nb: 2\r\n", "{a=1,b=2}"),
+            ("keys are text", "10: a\n? [x]\n: b\n", "{10=a}"),
+        ];
+        for (id, text, want) in vectors {
+            let got = parse_document(text).map(|node| show(&node));
+            assert_eq!(got.as_deref(), Ok(want), "{id}");
+        }
+    }
+
+    #[test]
+    fn lines_are_counted_from_one() {
+        let Ok(Node { value: Value::Map(entries), .. }) = parse_document("# c\na: 1\n\nb:\n  - x\n") else {
+            panic!("a mapping");
+        };
+        let lines: Vec<_> = entries.iter().map(|entry| entry.line).collect();
+        assert_eq!(lines, [2, 4]);
+        assert_eq!(parse_document("a: 1\nb:\n\tc: 2\n").map(|_| ()), Err(YamlError::Syntax { line: 3 }));
+    }
+
+    #[test]
+    fn aliases_and_nesting_are_bounded() {
+        let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for level in 1..9 {
+            let aliases = vec![format!("*a{}", level - 1); 10].join(", ");
+            bomb.push_str(&format!("a{level}: &a{level} [{aliases}]\n"));
+        }
+        assert!(matches!(parse_document(&bomb), Err(YamlError::TooLarge { .. })), "alias bomb");
+        let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+        assert!(parse_document(&deep).is_err(), "nesting");
+        assert!(parse_document("a: &x [*x]").is_err(), "an anchor inside itself");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_breaks_the_parser(text in "[-:\\[\\]{}&*#\"'<>|?!%@, \n\ta-c0\u{e9}]{0,80}") {
+            let _ = parse_document(&text).map(|node| show(&node));
+        }
+    }
+}

@@ -281,7 +281,7 @@ fn is_local_multicast_v6(ip: Ipv6Addr) -> bool {
 }
 
 /// Compares without case, character by character, as Go's `strings.EqualFold`: `ß` is not `SS`.
-fn equal_fold(one: &str, other: &str) -> bool {
+pub(super) fn equal_fold(one: &str, other: &str) -> bool {
     one.chars().map(fold).eq(other.chars().map(fold))
 }
 

@@ -3,12 +3,51 @@
 //! Parsing takes text, not a path, and reports every mistake in one go. Mirrors `pkg/common/config` and
 //! `pkg/cloudprovider/vsphere/config`.
 
+mod fields;
+mod gcfg;
+mod ini;
+mod merge;
+mod problems;
+mod yaml;
+
 use std::path::PathBuf;
 
 use secrecy::SecretString;
 
 pub use super::addresses::{AddressRule, AddressRules, IpFamily};
 pub use super::zones::ZoneCategories;
+pub use problems::{ConfigErrors, ConfigProblem};
+
+use fields::Dialect;
+use problems::Report;
+
+/// A configuration, and what is odd about its file without being a mistake: keys and sections that nobody reads,
+/// settings without effect. To be logged once.
+#[derive(Clone, Debug)]
+pub struct Parsed {
+    /// The configuration.
+    pub config: Config,
+    /// The oddities, in the order of the lines.
+    pub warnings: Vec<ConfigProblem>,
+}
+
+/// Reads the text of a `vsphere.conf` in either dialect. `file` is its name, for messages.
+///
+/// # Errors
+/// All mistakes in one go, none of which repeats a value of the file.
+pub fn parse(text: &str, file: &str) -> Result<Parsed, ConfigErrors> {
+    let mut report = Report::new(file);
+    if text.contains('\0') {
+        let line = text.split('\0').next().map(|before| before.matches('\n').count() + 1);
+        report.mistake(line, "expected text: there is a NUL character");
+    }
+    let raw = match Dialect::of(text) {
+        Dialect::Ini => ini::read(text, &mut report),
+        Dialect::Yaml => yaml::read(text, &mut report),
+    };
+    let config = merge::merge(&raw, &mut report);
+    report.finish().map(|warnings| Parsed { config, warnings })
+}
 
 /// What `vsphere.conf` says, checked and with all defaults filled in.
 #[derive(Clone, Debug)]
@@ -67,3 +106,6 @@ pub enum Credentials {
     /// They are in files of this directory. Whether it exists is not checked here.
     Directory(PathBuf),
 }
+
+#[cfg(test)]
+mod tests;

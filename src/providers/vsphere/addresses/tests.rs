@@ -204,6 +204,9 @@ fn outcome(nics: &[GuestNic], families: &[IpFamily], set: Set) -> String {
     }
 }
 
+/// Id, what the guest reports, families, rules, outcome.
+type Row = (&'static str, Vec<GuestNic>, &'static [IpFamily], Set, &'static str);
+
 #[test]
 fn the_further_vectors_hold() {
     use IpFamily::{V4, V6};
@@ -214,7 +217,7 @@ fn the_further_vectors_hold() {
     let both = vec![nic("ÄB".to_lowercase().as_str(), &["10.0.0.1"]), nic("n2", &["10.0.1.1"])];
     let sharp = vec![nic("STRASSE", &["10.0.0.1"])];
     // B11 to B15 and B27 to B40 are with what reads the configuration and the metadata.
-    let rows: Vec<(&str, Vec<GuestNic>, &[IpFamily], Set, &str)> = vec![
+    let rows: Vec<Row> = vec![
         ("B1", two(), &[V4], names("zzz", ""), "I:10.0.0.1 E:10.0.0.1"),
         ("B2", two(), &[V4], Set { int_cidr: "192.168.0.0/16", ..none }, "I:10.0.0.1 E:10.0.0.1"),
         (

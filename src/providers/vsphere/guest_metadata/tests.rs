@@ -81,6 +81,8 @@ fn the_order_is_read() {
     }
 }
 
+type Expected = fn(&MetadataError) -> bool;
+
 /// differs: Go fails the discovery of the node; here these are errors that the caller logs and goes on without an order.
 #[test]
 fn unreadable_metadata_is_an_error() {
@@ -91,19 +93,19 @@ fn unreadable_metadata_is_an_error() {
     let utf8 = parse_static_order(Some(&encode([0xff, 0xfe, 0xfd])), Some("base64"));
     assert_eq!(utf8, Err(Utf8 { document: METADATA }), "not UTF-8");
 
-    let is_shape = |error: &MetadataError| matches!(error, Shape { .. });
-    let rows: [(&str, String, &dyn Fn(&MetadataError) -> bool); 9] = [
-        ("B30", format!("network: {}", encode(PAYLOAD)), &is_shape),
-        ("B30 other spelling", format!("network.encoding: BASE64\nnetwork: {}", encode(PAYLOAD)), &is_shape),
-        ("B37 scalar", "network: {ethernets: {a: {addresses: 10.0.0.2}}}".to_owned(), &is_shape),
-        ("B37 list", "network: {ethernets: [a]}".to_owned(), &is_shape),
-        ("B37 hello", "hello".to_owned(), &is_shape),
-        ("mapping where text is expected", "network.encoding: b64\nnetwork: {}".to_owned(), &is_shape),
-        ("inner base64", "network.encoding: b64\nnetwork: '@@@'".to_owned(), &|e| {
+    let is_shape: Expected = |error| matches!(error, Shape { .. });
+    let rows: Vec<(&str, String, Expected)> = vec![
+        ("B30", format!("network: {}", encode(PAYLOAD)), is_shape),
+        ("B30 other spelling", format!("network.encoding: BASE64\nnetwork: {}", encode(PAYLOAD)), is_shape),
+        ("B37 scalar", "network: {ethernets: {a: {addresses: 10.0.0.2}}}".to_owned(), is_shape),
+        ("B37 list", "network: {ethernets: [a]}".to_owned(), is_shape),
+        ("B37 hello", "hello".to_owned(), is_shape),
+        ("mapping where text is expected", "network.encoding: b64\nnetwork: {}".to_owned(), is_shape),
+        ("inner base64", "network.encoding: b64\nnetwork: '@@@'".to_owned(), |e| {
             matches!(e, Base64 { document: NETWORK })
         }),
-        ("inner gzip", format!("network.encoding: gz+b64\nnetwork: {}", encode("x")), &|e| matches!(e, Gzip { .. })),
-        ("YAML", "network: [".to_owned(), &|e| matches!(e, Yaml { .. })),
+        ("inner gzip", format!("network.encoding: gz+b64\nnetwork: {}", encode("x")), |e| matches!(e, Gzip { .. })),
+        ("YAML", "network: [".to_owned(), |e| matches!(e, Yaml { .. })),
     ];
     for (id, document, expected) in rows {
         let got = order(&document);

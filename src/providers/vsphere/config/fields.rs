@@ -1,0 +1,259 @@
+//! The file as written, from either dialect: which sections and keys there are, and what stands there.
+
+use super::super::addresses::equal_fold;
+
+/// How a file is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dialect {
+    /// `[Section]` and `kebab-case = value`.
+    Ini,
+    /// `section:` and `camelCase: value`.
+    Yaml,
+}
+
+impl Dialect {
+    /// The dialect a text is evidently written in.
+    ///
+    /// The Go program tries YAML and then INI. Valid INI begins with a header, and no text that begins with `[` is YAML
+    /// with a mapping at the top; so the first character that counts decides the same, and the mistakes that are told
+    /// are those of the dialect the text is in. A first line with `=` and no `:` is INI without its header.
+    pub fn of(text: &str) -> Self {
+        let first = text.lines().map(str::trim_start).find(|line| !line.is_empty() && !line.starts_with(['#', ';']));
+        let Some(line) = first.map(|line| line.trim_start_matches('\u{feff}')) else { return Self::Ini };
+        let is_variable = line.starts_with(char::is_alphanumeric) && line.contains('=') && !line.contains(':');
+        let is_ini = line.starts_with('[') || is_variable;
+        if is_ini { Self::Ini } else { Self::Yaml }
+    }
+
+    /// A key in this dialect; `kebab` is its INI form.
+    pub fn key(self, kebab: &str) -> String {
+        match self {
+            Self::Ini => kebab.to_owned(),
+            Self::Yaml => camel(kebab),
+        }
+    }
+}
+
+/// `insecure-flag` becomes `insecureFlag`.
+fn camel(kebab: &str) -> String {
+    let mut parts = kebab.split('-');
+    let mut name = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let mut chars = part.chars();
+        name.extend(chars.next().map(|first| first.to_ascii_uppercase()));
+        name.extend(chars);
+    }
+    name
+}
+
+/// What a key takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Text,
+    Flag,
+    /// A whole number; 0 means "not set" in YAML.
+    Number,
+    /// A list in YAML; text with commas in INI.
+    List,
+}
+
+/// A key of a section: its INI form and what it takes.
+pub(super) type Key = (&'static str, Kind);
+
+/// What one vCenter takes.
+pub(super) const VCENTER_KEYS: &[Key] = &[
+    ("user", Kind::Text),
+    ("password", Kind::Text),
+    ("server", Kind::Text),
+    ("port", Kind::Number),
+    ("insecure-flag", Kind::Flag),
+    ("datacenters", Kind::List),
+    ("soap-roundtrip-count", Kind::Number),
+    ("ca-file", Kind::Text),
+    ("thumbprint", Kind::Text),
+    ("secret-name", Kind::Text),
+    ("secret-namespace", Kind::Text),
+    ("ip-family", Kind::List),
+];
+
+/// What Global takes besides the keys of a vCenter.
+const GLOBAL_KEYS: &[Key] =
+    &[("secrets-directory", Kind::Text), ("api-disable", Kind::Flag), ("api-binding", Kind::Text)];
+
+const LABEL_KEYS: &[Key] = &[("zone", Kind::Text), ("region", Kind::Text)];
+
+const NODE_KEYS: &[Key] = &[
+    ("internal-network-subnet-cidr", Kind::Text),
+    ("external-network-subnet-cidr", Kind::Text),
+    ("internal-vm-network-name", Kind::Text),
+    ("external-vm-network-name", Kind::Text),
+    ("exclude-internal-network-subnet-cidr", Kind::Text),
+    ("exclude-external-network-subnet-cidr", Kind::Text),
+];
+
+/// The sections of which there is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Plain {
+    Global,
+    Labels,
+    Nodes,
+}
+
+impl Plain {
+    pub const ALL: [Self; 3] = [Self::Global, Self::Labels, Self::Nodes];
+
+    /// The name in INI; in YAML it is lower case.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Global => "Global",
+            Self::Labels => "Labels",
+            Self::Nodes => "Nodes",
+        }
+    }
+}
+
+/// Sections that other readers of the same file know; they are no typing mistakes.
+pub(super) const OTHER_SECTIONS: &[&str] = &["LoadBalancer", "LoadBalancerClass", "NSXT", "Route"];
+
+/// The whole file. Deliberately without `Debug`, as all raw types: they hold passwords.
+pub(super) struct RawFile {
+    pub global: RawSection,
+    pub labels: RawSection,
+    pub nodes: RawSection,
+    /// In the order of the file, the keys unique.
+    pub vcenters: Vec<RawSection>,
+}
+
+impl RawFile {
+    pub fn new(dialect: Dialect) -> Self {
+        Self {
+            global: RawSection::plain(Plain::Global, dialect),
+            labels: RawSection::plain(Plain::Labels, dialect),
+            nodes: RawSection::plain(Plain::Nodes, dialect),
+            vcenters: Vec::new(),
+        }
+    }
+
+    pub fn plain_mut(&mut self, which: Plain) -> &mut RawSection {
+        match which {
+            Plain::Global => &mut self.global,
+            Plain::Labels => &mut self.labels,
+            Plain::Nodes => &mut self.nodes,
+        }
+    }
+}
+
+/// One section.
+pub(super) struct RawSection {
+    pub dialect: Dialect,
+    /// The name of a vCenter's entry; empty for the other sections.
+    pub key: String,
+    /// How messages name it.
+    pub shown: String,
+    /// Where it begins, if it is in the file.
+    pub line: Option<usize>,
+    /// What is written, in order; a later one wins.
+    pub fields: Vec<RawField>,
+    keys: [&'static [Key]; 2],
+}
+
+/// One key with its value.
+pub(super) struct RawField {
+    pub name: &'static str,
+    pub line: usize,
+    pub value: RawValue,
+}
+
+/// What is written at a key.
+pub(super) enum RawValue {
+    /// Nothing (YAML null): as if the key were not there.
+    Unset,
+    Text(String),
+    Flag(bool),
+    Number(u64),
+    List(Vec<String>),
+    /// Something that is reported already.
+    Mistake,
+}
+
+impl RawSection {
+    pub fn plain(which: Plain, dialect: Dialect) -> Self {
+        let keys = match which {
+            Plain::Global => [VCENTER_KEYS, GLOBAL_KEYS],
+            Plain::Labels => [LABEL_KEYS, &[]],
+            Plain::Nodes => [NODE_KEYS, &[]],
+        };
+        let shown = match dialect {
+            Dialect::Ini => format!("[{}]", which.name()),
+            Dialect::Yaml => which.name().to_ascii_lowercase(),
+        };
+        Self { dialect, key: String::new(), shown, line: None, fields: Vec::new(), keys }
+    }
+
+    pub fn vcenter(key: String, line: usize, dialect: Dialect) -> Self {
+        let shown = match dialect {
+            Dialect::Ini => format!("[VirtualCenter {key:?}]"),
+            Dialect::Yaml => format!("vcenter.{key}"),
+        };
+        Self { dialect, key, shown, line: Some(line), fields: Vec::new(), keys: [VCENTER_KEYS, &[]] }
+    }
+
+    /// The key that is written so in this dialect: without case in INI, with case in YAML.
+    pub fn find_key(&self, written: &str) -> Option<Key> {
+        self.keys.iter().copied().flatten().copied().find(|(kebab, _)| match self.dialect {
+            Dialect::Ini => equal_fold(kebab, written),
+            Dialect::Yaml => camel(kebab) == written,
+        })
+    }
+
+    /// What is written at a key; the last one.
+    fn value(&self, name: &str) -> Option<&RawValue> {
+        self.fields.iter().rev().find(|field| field.name == name).map(|field| &field.value)
+    }
+
+    /// The line of a key, if it is written.
+    pub fn line_of(&self, name: &str) -> Option<usize> {
+        self.fields.iter().rev().find(|field| field.name == name).map(|field| field.line)
+    }
+
+    /// Text that is not empty.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        match self.value(name) {
+            Some(RawValue::Text(text)) if !text.is_empty() => Some(text),
+            _ => None,
+        }
+    }
+
+    pub fn flag(&self, name: &str) -> Option<bool> {
+        match self.value(name) {
+            Some(RawValue::Flag(flag)) => Some(*flag),
+            _ => None,
+        }
+    }
+
+    pub fn number(&self, name: &str) -> Option<u64> {
+        match self.value(name) {
+            Some(RawValue::Number(number)) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// The items of a list or of text with commas, trimmed; empty ones are dropped. Nothing where nothing is written.
+    pub fn items(&self, name: &str) -> Option<Vec<&str>> {
+        let written: Vec<&str> = match self.value(name) {
+            Some(RawValue::List(items)) => items.iter().map(String::as_str).collect(),
+            Some(RawValue::Text(text)) if !text.is_empty() => vec![text],
+            _ => return None,
+        };
+        if written.is_empty() {
+            return None;
+        }
+        let items = written.into_iter().flat_map(|text| text.split(',')).map(str::trim);
+        Some(items.filter(|item| !item.is_empty()).collect())
+    }
+
+    /// Whether something is written that is reported already.
+    pub fn is_mistake(&self, name: &str) -> bool {
+        matches!(self.value(name), Some(RawValue::Mistake))
+    }
+}

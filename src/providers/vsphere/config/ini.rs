@@ -1,0 +1,112 @@
+//! The INI dialect: what `gcfg` makes of sections, keys and values.
+
+use super::super::addresses::equal_fold;
+use super::fields::{Dialect, Key, Kind, OTHER_SECTIONS, Plain, RawField, RawFile, RawSection, RawValue};
+use super::gcfg::{self, Item};
+use super::problems::Report;
+
+/// Where variables go.
+enum Target {
+    Plain(Plain),
+    Vcenter(usize),
+    Ignored,
+}
+
+/// Reads the whole text. Mistakes go into the report; what is right is in the result all the same.
+pub(super) fn read(text: &str, report: &mut Report) -> RawFile {
+    let (items, errors) = gcfg::scan(text);
+    for error in errors {
+        report.mistake(Some(error.line), format!("column {}: {}", error.column, error.message));
+    }
+    let mut file = RawFile::new(Dialect::Ini);
+    let mut target = Target::Ignored;
+    for item in items {
+        match item {
+            Item::Section { name, subsection, line } => target = enter(&mut file, &name, subsection, line, report),
+            Item::Variable { key, value, line } => {
+                let section = match target {
+                    Target::Plain(which) => file.plain_mut(which),
+                    Target::Vcenter(index) => match file.vcenters.get_mut(index) {
+                        Some(section) => section,
+                        None => continue,
+                    },
+                    Target::Ignored => continue,
+                };
+                add(section, &key, value, line, report);
+            }
+        }
+    }
+    file
+}
+
+/// A header: sections of the same name are one; a header alone makes a vCenter.
+fn enter(file: &mut RawFile, name: &str, subsection: Option<String>, line: usize, report: &mut Report) -> Target {
+    if equal_fold(name, "VirtualCenter") {
+        let Some(key) = subsection else {
+            report.mistake_in(line, "[VirtualCenter]", None, "expected a name: [VirtualCenter \"<name or address>\"]");
+            return Target::Ignored;
+        };
+        let index = file.vcenters.iter().position(|section| section.key == key).unwrap_or(file.vcenters.len());
+        if index == file.vcenters.len() {
+            file.vcenters.push(RawSection::vcenter(key, line, Dialect::Ini));
+        }
+        return Target::Vcenter(index);
+    }
+    let plain = Plain::ALL.into_iter().find(|which| equal_fold(which.name(), name));
+    match (plain, subsection) {
+        (Some(which), None) => {
+            file.plain_mut(which).line.get_or_insert(line);
+            Target::Plain(which)
+        }
+        (Some(_), Some(_)) => {
+            report.warn_in(line, &format!("[{name}]"), None, "ignored: this section takes no name");
+            Target::Ignored
+        }
+        (None, _) => {
+            if !OTHER_SECTIONS.iter().any(|other| equal_fold(other, name)) {
+                report.warn_in(line, &format!("[{name}]"), None, "ignored: no such section");
+            }
+            Target::Ignored
+        }
+    }
+}
+
+fn add(section: &mut RawSection, written: &str, value: Option<String>, line: usize, report: &mut Report) {
+    let Some(key) = section.find_key(written) else {
+        report.warn_in(line, &section.shown, Some(written), "ignored: no such key");
+        return;
+    };
+    let value = parse_value(key, value).unwrap_or_else(|expected| {
+        report.mistake_in(line, &section.shown, Some(key.0), expected);
+        RawValue::Mistake
+    });
+    section.fields.push(RawField { name: key.0, line, value });
+}
+
+fn parse_value((name, kind): Key, value: Option<String>) -> Result<RawValue, &'static str> {
+    match (kind, value) {
+        (Kind::Flag, None) => Ok(RawValue::Flag(true)),
+        (_, None) => Err("expected '=' and a value"),
+        (Kind::Text | Kind::List, Some(text)) => Ok(RawValue::Text(text)),
+        // Text in the Go program: empty means "not set".
+        (Kind::Number, Some(text)) if name == "port" && text.is_empty() => Ok(RawValue::Unset),
+        (Kind::Number, Some(text)) => parse_number(text.trim())
+            .map(RawValue::Number)
+            .ok_or("expected a whole number, decimal or hexadecimal with 0x"),
+        (Kind::Flag, Some(text)) => match text.to_ascii_lowercase().as_str() {
+            "true" | "yes" | "on" | "1" => Ok(RawValue::Flag(true)),
+            "false" | "no" | "off" | "0" => Ok(RawValue::Flag(false)),
+            _ => Err("expected true, yes, on or 1, or false, no, off or 0"),
+        },
+    }
+}
+
+/// Decimal, also with leading zeros, or hexadecimal.
+fn parse_number(text: &str) -> Option<u64> {
+    let (digits, radix) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(digits) => (digits, 16),
+        None => (text, 10),
+    };
+    // `from_str_radix` would take a sign.
+    if digits.starts_with(['+', '-']) { None } else { u64::from_str_radix(digits, radix).ok() }
+}

@@ -1,0 +1,294 @@
+//! From what is written to what is true: defaults, inheritance, checks. Pure.
+//!
+//! Mirrors `validateConfig` of `config_ini_legacy.go` and `config_yaml.go`.
+
+use std::path::PathBuf;
+
+use ipnet::{IpNet, Ipv4Net};
+use secrecy::SecretString;
+
+use super::super::addresses::{AddressRule, AddressRules, IpFamily, parse_ip};
+use super::super::zones::ZoneCategories;
+use super::fields::{Dialect, RawFile, RawSection};
+use super::problems::Report;
+use super::{Config, Credentials, Vcenter};
+
+const DEFAULT_PORT: u16 = 443;
+
+/// Checks everything and fills in the defaults. The result counts only when the report has no mistakes.
+pub(super) fn merge(raw: &RawFile, report: &mut Report) -> Config {
+    // What a broken line may have said is not reported as missing.
+    let is_readable = report.is_readable();
+    let global = Settings::read(&raw.global, report);
+    let stored = global_source(&raw.global, &global, report);
+    let mut vcenters = Vec::new();
+    for section in &raw.vcenters {
+        let own = Settings::read(section, report);
+        let server = own.server.clone().or_else(|| (section.dialect == Dialect::Ini).then(|| section.key.clone()));
+        match server {
+            Some(server) => vcenters.push(vcenter(section, server, own, &global, stored.as_ref(), is_readable, report)),
+            None if section.is_mistake("server") => {}
+            None => report.mistake_at(section, Some("server"), "expected the vCenter's host name or IP address"),
+        }
+    }
+    if let Some(server) = global.server.clone().filter(|server| raw.vcenters.iter().all(|own| own.key != *server)) {
+        if vcenters.iter().any(|other: &Vcenter| other.server == server) {
+            let odd = "this vCenter is used twice: another entry has the same server";
+            report.warn_at(&raw.global, Some("server"), odd);
+        }
+        let own = global.clone();
+        let mut added = vcenter(&raw.global, server.clone(), own, &global, stored.as_ref(), is_readable, report);
+        added.key = server;
+        vcenters.push(added);
+    }
+    let is_mistaken = raw.global.is_mistake("server");
+    if vcenters.is_empty() && raw.vcenters.is_empty() && is_readable && !is_mistaken {
+        let expected = "no vCenter is defined: expected server in the section Global, or an entry for a vCenter";
+        report.mistake(None, expected);
+    }
+    Config { vcenters, labels: labels(&raw.labels, report), addresses: address_rules(&raw.nodes, report) }
+}
+
+/// What Global and an entry have in common, each value checked on its own. Deliberately without `Debug`.
+#[derive(Clone)]
+struct Settings {
+    server: Option<String>,
+    port: Option<u16>,
+    insecure: Option<bool>,
+    ca_files: Vec<PathBuf>,
+    thumbprint: Option<String>,
+    datacenters: Vec<String>,
+    ip_families: Vec<IpFamily>,
+    user: Option<String>,
+    password: Option<String>,
+    secret: Option<Credentials>,
+}
+
+impl Settings {
+    fn read(section: &RawSection, report: &mut Report) -> Self {
+        let owned = |name: &str| section.text(name).map(str::to_owned);
+        let strings = |name: &str| section.items(name).unwrap_or_default().into_iter().map(str::to_owned).collect();
+        Self {
+            server: checked_server(section, report),
+            port: checked_port(section, report),
+            insecure: section.flag("insecure-flag"),
+            ca_files: section
+                .text("ca-file")
+                .map(|paths| paths.split(':').filter(|path| !path.is_empty()).map(PathBuf::from).collect())
+                .unwrap_or_default(),
+            thumbprint: checked_thumbprint(section, report),
+            datacenters: strings("datacenters"),
+            ip_families: checked_families(section, report),
+            user: owned("user"),
+            password: owned("password"),
+            secret: secret(section, report),
+        }
+    }
+}
+
+/// One entry with what it inherits from Global.
+fn vcenter(
+    section: &RawSection,
+    server: String,
+    own: Settings,
+    global: &Settings,
+    stored: Option<&Credentials>,
+    is_readable: bool,
+    report: &mut Report,
+) -> Vcenter {
+    let (credentials, fallback_credentials) = credentials(section, &own, global, stored, is_readable, report);
+    if own.insecure == Some(false) && global.insecure == Some(true) {
+        report.warn_at(section, Some("insecure-flag"), "no effect: the flag is set in the section Global");
+    }
+    let inherit = |own: Vec<String>, global: &[String]| if own.is_empty() { global.to_vec() } else { own };
+    let mut ip_families = if own.ip_families.is_empty() { global.ip_families.clone() } else { own.ip_families };
+    if ip_families.is_empty() {
+        ip_families.push(IpFamily::V4);
+    }
+    Vcenter {
+        key: section.key.clone(),
+        server,
+        port: own.port.or(global.port).unwrap_or(DEFAULT_PORT),
+        insecure: own.insecure == Some(true) || global.insecure == Some(true),
+        ca_files: if own.ca_files.is_empty() { global.ca_files.clone() } else { own.ca_files },
+        thumbprints: own.thumbprint.or_else(|| global.thumbprint.clone()).into_iter().collect(),
+        datacenters: inherit(own.datacenters, &global.datacenters),
+        ip_families,
+        credentials,
+        fallback_credentials,
+    }
+}
+
+/// The pair of the entry first, then its Secret, then the Secret or directory of Global; Global's user and password
+/// only where there is neither.
+fn credentials(
+    section: &RawSection,
+    own: &Settings,
+    global: &Settings,
+    stored: Option<&Credentials>,
+    is_readable: bool,
+    report: &mut Report,
+) -> (Credentials, Option<Credentials>) {
+    let inline = |user: String, password: String| Credentials::Inline { user, password: SecretString::from(password) };
+    if let Some(stored) = own.secret.as_ref().or(stored) {
+        return match (&own.user, &own.password) {
+            (Some(user), Some(password)) => (inline(user.clone(), password.clone()), Some(stored.clone())),
+            (None, None) => (stored.clone(), None),
+            (user, _) => {
+                let given = if user.is_some() { "user" } else { "password" };
+                report.warn_at(
+                    section,
+                    Some(given),
+                    "ignored: user and password belong together, and a secret is used",
+                );
+                (stored.clone(), None)
+            }
+        };
+    }
+    let user = own.user.clone().or_else(|| global.user.clone());
+    let password = own.password.clone().or_else(|| global.password.clone());
+    for (name, value) in [("user", &user), ("password", &password)] {
+        if value.is_none() && is_readable && !section.is_mistake(name) {
+            let expected = format!("missing: expected a {name} here or in the section Global, or a secret");
+            report.mistake_at(section, Some(name), expected);
+        }
+    }
+    (inline(user.unwrap_or_default(), password.unwrap_or_default()), None)
+}
+
+/// The source that all entries share: Global's Secret or directory, if it is exactly one of the two.
+fn global_source(section: &RawSection, global: &Settings, report: &mut Report) -> Option<Credentials> {
+    let directory = section.text("secrets-directory").map(|path| Credentials::Directory(PathBuf::from(path)));
+    let is_named = section.text("secret-name").is_some() || section.text("secret-namespace").is_some();
+    match (&global.secret, directory) {
+        (Some(secret), None) => Some(secret.clone()),
+        (None, Some(directory)) if !is_named => Some(directory),
+        (_, Some(_)) => {
+            let odd = "ignored: a secret is named as well, so neither is used for other entries";
+            report.warn_at(section, Some("secrets-directory"), odd);
+            None
+        }
+        (None, None) => None,
+    }
+}
+
+/// Name and namespace belong together; one alone counts as none.
+fn secret(section: &RawSection, report: &mut Report) -> Option<Credentials> {
+    match (section.text("secret-namespace"), section.text("secret-name")) {
+        (Some(namespace), Some(name)) => {
+            Some(Credentials::Secret { namespace: namespace.to_owned(), name: name.to_owned() })
+        }
+        (None, None) => None,
+        (namespace, _) => {
+            let given = if namespace.is_some() { "secret-namespace" } else { "secret-name" };
+            report.warn_at(section, Some(given), "ignored: name and namespace of the secret belong together");
+            None
+        }
+    }
+}
+
+fn checked_server(section: &RawSection, report: &mut Report) -> Option<String> {
+    let (key, server) = match section.text("server") {
+        Some(server) => (Some("server"), server),
+        // The name of an INI entry stands for its server.
+        None if section.dialect == Dialect::Ini => (None, section.key.as_str()),
+        None => return None,
+    };
+    let is_address = parse_ip(server.trim_start_matches('[').trim_end_matches(']')).is_some();
+    if !is_address && server.contains(|c: char| c.is_whitespace() || ":/?#@[]".contains(c)) {
+        report.mistake_at(section, key, "expected a host name or IP address, without scheme, port and path");
+    }
+    section.text("server").map(str::to_owned)
+}
+
+fn checked_port(section: &RawSection, report: &mut Report) -> Option<u16> {
+    let number = section.number("port")?;
+    match u16::try_from(number) {
+        Ok(port) if port != 0 => Some(port),
+        _ => {
+            report.mistake_at(section, Some("port"), "expected a port from 1 to 65535");
+            None
+        }
+    }
+}
+
+/// Hex digits in pairs, with or without colons, in any case; given back upper case with colons.
+fn checked_thumbprint(section: &RawSection, report: &mut Report) -> Option<String> {
+    let text = section.text("thumbprint")?;
+    let digits: Vec<char> = text.chars().filter(|c| *c != ':').map(|c| c.to_ascii_uppercase()).collect();
+    let is_paired = !text.contains(':') || text.split(':').all(|pair| pair.len() == 2);
+    if !is_paired || ![40, 64].contains(&digits.len()) || !digits.iter().all(char::is_ascii_hexdigit) {
+        let expected = "expected the SHA-256 or SHA-1 of the certificate: 32 or 20 pairs of hex digits with colons";
+        report.mistake_at(section, Some("thumbprint"), expected);
+        return None;
+    }
+    let pairs: Vec<String> = digits.chunks(2).map(|pair| pair.iter().collect()).collect();
+    Some(pairs.join(":"))
+}
+
+fn checked_families(section: &RawSection, report: &mut Report) -> Vec<IpFamily> {
+    let Some(items) = section.items("ip-family") else { return Vec::new() };
+    let mut families = Vec::new();
+    for item in &items {
+        match item.parse() {
+            Ok(family) if !families.contains(&family) => families.push(family),
+            Ok(_) => {}
+            Err(_) => {
+                report.mistake_at(section, Some("ip-family"), "expected ipv4, ipv6, or both in the order wanted");
+                return families;
+            }
+        }
+    }
+    if families.is_empty() {
+        report.mistake_at(section, Some("ip-family"), "expected ipv4, ipv6, or both in the order wanted");
+    }
+    families
+}
+
+/// Zones are on only with both categories.
+fn labels(section: &RawSection, report: &mut Report) -> Option<ZoneCategories> {
+    match (section.text("zone"), section.text("region")) {
+        (Some(zone), Some(region)) => Some(ZoneCategories { zone: zone.to_owned(), region: region.to_owned() }),
+        (None, None) => None,
+        (zone, _) => {
+            let given = if zone.is_some() { "zone" } else { "region" };
+            report.warn_at(section, Some(given), "no effect: zones are on only when both zone and region are set");
+            None
+        }
+    }
+}
+
+fn address_rules(section: &RawSection, report: &mut Report) -> AddressRules {
+    let mut rule = |kind: &str| AddressRule {
+        networks: checked_networks(section, &format!("{kind}-network-subnet-cidr"), report),
+        network_name: section.text(&format!("{kind}-vm-network-name")).map(str::to_owned),
+        excluded: checked_networks(section, &format!("exclude-{kind}-network-subnet-cidr"), report),
+    };
+    AddressRules { internal: rule("internal"), external: rule("external") }
+}
+
+fn checked_networks(section: &RawSection, key: &str, report: &mut Report) -> Vec<IpNet> {
+    let mut networks = Vec::new();
+    for (index, item) in section.items(key).unwrap_or_default().into_iter().enumerate() {
+        match parse_network(item) {
+            Some(network) => networks.push(network),
+            None => {
+                let expected = format!("item {}: expected a network like 10.0.0.0/8 or fd00::/64", index + 1);
+                report.mistake_at(section, Some(key), expected);
+            }
+        }
+    }
+    networks
+}
+
+/// A network in CIDR form; host bits do not matter. An IPv4-mapped one is an IPv4 network, as in Go.
+fn parse_network(text: &str) -> Option<IpNet> {
+    let network: IpNet = text.parse().ok()?;
+    match network {
+        IpNet::V6(mapped) if mapped.prefix_len() >= 96 => {
+            let Some(v4) = mapped.addr().to_ipv4_mapped() else { return Some(network) };
+            Ipv4Net::new(v4, mapped.prefix_len() - 96).ok().map(IpNet::V4)
+        }
+        _ => Some(network),
+    }
+}

@@ -1,0 +1,138 @@
+//! Mistakes and oddities of a configuration: all of them, each with its place and what is expected.
+
+use std::fmt;
+
+use super::fields::RawSection;
+
+/// A mistake, or something odd that is no mistake. It names a place and never repeats a value: values may be passwords.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigProblem {
+    /// The file, as given by the caller.
+    pub file: String,
+    /// The line, from 1, where one is known.
+    pub line: Option<usize>,
+    /// The section, as written in the dialect of the file, for example `[Global]` or `vcenter.a`.
+    pub section: Option<String>,
+    /// The key, as written in the dialect of the file.
+    pub key: Option<String>,
+    /// What is expected, or what is odd.
+    pub expected: String,
+}
+
+impl fmt::Display for ConfigProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+        }
+        f.write_str(": ")?;
+        match (&self.section, &self.key) {
+            (Some(section), Some(key)) => write!(f, "{section} {key}: ")?,
+            (Some(section), None) => write!(f, "{section}: ")?,
+            (None, Some(key)) => write!(f, "{key}: ")?,
+            (None, None) => {}
+        }
+        f.write_str(&self.expected)
+    }
+}
+
+/// All mistakes of a configuration; at least one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigErrors {
+    problems: Vec<ConfigProblem>,
+}
+
+impl ConfigErrors {
+    /// The mistakes, in the order of the lines.
+    pub fn problems(&self) -> &[ConfigProblem] {
+        &self.problems
+    }
+}
+
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown: Vec<_> = self.problems.iter().map(ToString::to_string).collect();
+        f.write_str(&shown.join("; "))
+    }
+}
+
+impl std::error::Error for ConfigErrors {}
+
+/// Where mistakes and oddities are gathered while a file is read.
+pub(super) struct Report {
+    file: String,
+    problems: Vec<ConfigProblem>,
+    warnings: Vec<ConfigProblem>,
+    is_readable: bool,
+}
+
+impl Report {
+    pub fn new(file: &str) -> Self {
+        Self { file: file.to_owned(), problems: Vec::new(), warnings: Vec::new(), is_readable: true }
+    }
+
+    /// A mistake of the whole file, or one after which a part of it is not known.
+    pub fn mistake(&mut self, line: Option<usize>, expected: impl Into<String>) {
+        self.is_readable = false;
+        let problem = self.place(line, None, None, expected);
+        self.problems.push(problem);
+    }
+
+    /// A mistake at a key of a section, or at the section.
+    pub fn mistake_at(&mut self, section: &RawSection, key: Option<&str>, expected: impl Into<String>) {
+        let problem = self.place_at(section, key, expected);
+        self.problems.push(problem);
+    }
+
+    /// A mistake where the section is not read yet.
+    pub fn mistake_in(&mut self, line: usize, section: &str, key: Option<&str>, expected: impl Into<String>) {
+        let problem = self.place(Some(line), Some(section), key, expected);
+        self.problems.push(problem);
+    }
+
+    /// Something odd at a key of a section, or at the section.
+    pub fn warn_at(&mut self, section: &RawSection, key: Option<&str>, odd: impl Into<String>) {
+        let warning = self.place_at(section, key, odd);
+        self.warnings.push(warning);
+    }
+
+    /// Something odd where the section is not read yet.
+    pub fn warn_in(&mut self, line: usize, section: &str, key: Option<&str>, odd: impl Into<String>) {
+        let warning = self.place(Some(line), Some(section), key, odd);
+        self.warnings.push(warning);
+    }
+
+    /// Whether all of the file is known, so that what is not there is missing.
+    pub fn is_readable(&self) -> bool {
+        self.is_readable
+    }
+
+    /// The oddities, or the mistakes if there are any.
+    pub fn finish(mut self) -> Result<Vec<ConfigProblem>, ConfigErrors> {
+        self.problems.sort_by_key(|problem| problem.line.unwrap_or(usize::MAX));
+        self.warnings.sort_by_key(|warning| warning.line.unwrap_or(usize::MAX));
+        if self.problems.is_empty() { Ok(self.warnings) } else { Err(ConfigErrors { problems: self.problems }) }
+    }
+
+    fn place_at(&self, section: &RawSection, key: Option<&str>, expected: impl Into<String>) -> ConfigProblem {
+        let line = key.and_then(|key| section.line_of(key)).or(section.line);
+        let key = key.map(|key| section.dialect.key(key));
+        self.place(line, Some(&section.shown), key.as_deref(), expected)
+    }
+
+    fn place(
+        &self,
+        line: Option<usize>,
+        section: Option<&str>,
+        key: Option<&str>,
+        expected: impl Into<String>,
+    ) -> ConfigProblem {
+        ConfigProblem {
+            file: self.file.clone(),
+            line,
+            section: section.map(str::to_owned),
+            key: key.map(str::to_owned),
+            expected: expected.into(),
+        }
+    }
+}

@@ -1,3 +1,39 @@
 //! The control loops, and what is common to them.
+//!
+//! A controller has four rooms: a driver turns events and a period into keys, `observe` gathers all it needs into one
+//! value, `plan` maps that to a list of changes without any I/O, `apply` performs them. A reconcile is told which
+//! object, never what happened, so that a missed event is healed by the period.
 
 pub mod node;
+
+use std::sync::Arc;
+
+use crate::cloud::CloudProvider;
+use crate::kubernetes::events::Recorder;
+use crate::kubernetes::leader_election::Leadership;
+use crate::kubernetes::stores::Nodes;
+
+/// What every controller is handed. Cheap to clone.
+#[derive(Clone)]
+pub struct Context {
+    /// The cache of Nodes.
+    pub nodes: Nodes,
+    /// The client for writes, guarded by the leadership.
+    pub write: kube::Client,
+    /// Records Events; each controller takes its own component's name.
+    pub recorder: Recorder,
+    /// The cloud.
+    pub provider: Arc<dyn CloudProvider>,
+    /// Whether this process may write.
+    pub leadership: Leadership,
+}
+
+/// A controller cannot run with this provider.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("cloud provider {provider} does not support {capability}")]
+pub struct Unsupported {
+    /// The provider's name.
+    pub provider: &'static str,
+    /// What the controller needs, in the words of `cloud.go`.
+    pub capability: &'static str,
+}

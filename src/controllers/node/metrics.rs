@@ -1,1 +1,93 @@
-//! node metrics
+//! The node controller's series. The two histograms have the Go program's names and buckets.
+
+use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry};
+
+/// Seconds; exponential from one, as upstream.
+const DELAY_BUCKETS: [f64; 6] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0];
+
+/// The result of a sync that left the node as it should be.
+const SETTLED: &str = "Settled";
+
+/// The series. Clones share them.
+#[derive(Clone)]
+pub struct Metrics {
+    taint_removal_delay: Histogram,
+    initial_sync_delay: Histogram,
+    syncs: IntCounterVec,
+    held: IntGaugeVec,
+    panics: IntCounter,
+}
+
+impl Metrics {
+    /// All at zero, registered nowhere.
+    pub fn new() -> Self {
+        let histogram = |name, help| {
+            let options = HistogramOpts::new(name, help).subsystem("node_controller").buckets(DELAY_BUCKETS.to_vec());
+            Histogram::with_opts(options).expect("name and buckets are valid constants")
+        };
+        let options = |name, help| Opts::new(name, help).namespace("vsphere_ccm");
+        Self {
+            taint_removal_delay: histogram(
+                "cloud_provider_taint_removal_delay_seconds",
+                "Number of seconds after node creation when NodeController removed the cloud-provider taint of a single node.",
+            ),
+            initial_sync_delay: histogram(
+                "initial_node_sync_delay_seconds",
+                "Number of seconds after node creation when NodeController finished the initial synchronization of a single node.",
+            ),
+            syncs: IntCounterVec::new(
+                options("node_syncs_total", "Times a node was looked at, by what came of it: Settled or a reason."),
+                &["result"],
+            )
+            .expect("name and label are valid constants"),
+            held: IntGaugeVec::new(
+                options("nodes_held", "Nodes that are not as they should be, by reason."),
+                &["reason"],
+            )
+            .expect("name and label are valid constants"),
+            panics: IntCounter::with_opts(options("node_sync_panics_total", "Panics while a node was looked at."))
+                .expect("the name is a valid constant"),
+        }
+    }
+
+    /// Adds the series to `registry`. Fails if one of these names is taken.
+    pub fn register(&self, registry: &Registry) -> Result<(), prometheus::Error> {
+        registry.register(Box::new(self.taint_removal_delay.clone()))?;
+        registry.register(Box::new(self.initial_sync_delay.clone()))?;
+        registry.register(Box::new(self.syncs.clone()))?;
+        registry.register(Box::new(self.held.clone()))?;
+        registry.register(Box::new(self.panics.clone()))
+    }
+
+    /// A node was initialised this many seconds after its creation.
+    pub(super) fn initialised(&self, seconds: f64) {
+        self.taint_removal_delay.observe(seconds);
+        self.initial_sync_delay.observe(seconds);
+    }
+
+    /// A node was looked at; `reason` says what was in the way.
+    pub(super) fn synced(&self, reason: Option<&str>) {
+        self.syncs.with_label_values(&[reason.unwrap_or(SETTLED)]).inc();
+    }
+
+    /// Looking at a node panicked.
+    pub(super) fn panicked(&self) {
+        self.panics.inc();
+    }
+
+    /// The reason of one node changed.
+    pub(super) fn reason_changed(&self, old: Option<&str>, new: Option<&str>) {
+        if let Some(old) = old {
+            self.held.with_label_values(&[old]).dec();
+        }
+        if let Some(new) = new {
+            self.held.with_label_values(&[new]).inc();
+        }
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}

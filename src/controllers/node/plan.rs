@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::{Node, NodeAddress};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+pub(super) use action::other_taints;
 pub use action::{Action, Initialise};
 
 use super::observe::Observed;

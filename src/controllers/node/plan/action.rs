@@ -28,6 +28,21 @@ pub struct Initialise {
 }
 
 impl Action {
+    /// What it changes, for people.
+    pub fn describe(&self) -> String {
+        match self {
+            Action::WriteAddresses(addresses) => {
+                let all: Vec<_> =
+                    addresses.iter().map(|address| format!("{} {}", address.type_, address.address)).collect();
+                format!("addresses [{}]", all.join(", "))
+            }
+            Action::Initialise(_) => "initialised".to_owned(),
+            Action::SetLabels(labels) => {
+                format!("labels [{}]", labels.keys().map(String::as_str).collect::<Vec<_>>().join(", "))
+            }
+        }
+    }
+
     /// Does to `node` in memory what the write does to the one in the API server.
     pub fn apply_to(&self, node: &mut Node) {
         match self {

@@ -1,1 +1,96 @@
 //! vCenter over REST: sessions and tags.
+//!
+//! Two framings of the same calls exist: `/rest`, which every supported version has, and `/api`, for the day it is
+//! gone. The login finds out which one the server speaks. Nothing here logs in by itself.
+
+mod error;
+mod exchange;
+mod session;
+pub mod tagging;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use secrecy::SecretString;
+
+pub use error::{Error, Refusal};
+pub use tagging::{Category, ObjectTags, Tag, TagObjects};
+
+use super::http;
+
+/// Time limits of the calls, connecting included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// Ordinary calls.
+    pub call: Duration,
+    /// The login, which may involve a directory service.
+    pub login: Duration,
+    /// The logout, which must not hold up a shutdown.
+    pub logout: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self { call: Duration::from_secs(30), login: Duration::from_secs(60), logout: Duration::from_secs(3) }
+    }
+}
+
+/// How requests and answers are wrapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// `/rest/com/vmware/cis/…`, results inside `value`; 6.5 to at least 9.1.
+    Rest,
+    /// `/api/…`, bare results; complete from 7.0 Update 2 on.
+    Api,
+}
+
+/// A client of one vCenter's REST endpoint, with at most one session. Clones share it.
+#[derive(Clone)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    http: http::Client,
+    timeouts: Timeouts,
+    session: Mutex<Option<Session>>,
+}
+
+#[derive(Clone)]
+struct Session {
+    id: SecretString,
+    framing: Framing,
+    /// Whether it is the SOAP session, which is not ours to end.
+    is_borrowed: bool,
+}
+
+impl Client {
+    /// A client without a session; nothing is sent.
+    pub fn new(http: http::Client) -> Self {
+        Self::with_timeouts(http, Timeouts::default())
+    }
+
+    /// As [`Client::new`], with other time limits.
+    pub fn with_timeouts(http: http::Client, timeouts: Timeouts) -> Self {
+        Self { inner: Arc::new(Inner { http, timeouts, session: Mutex::new(None) }) }
+    }
+
+    /// `host:port`, for messages.
+    pub fn endpoint(&self) -> &str {
+        self.inner.http.endpoint()
+    }
+
+    fn session(&self) -> MutexGuard<'_, Option<Session>> {
+        self.inner.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("endpoint", &self.endpoint()).finish_non_exhaustive()
+    }
+}

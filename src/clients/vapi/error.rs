@@ -1,0 +1,176 @@
+//! Why a REST call failed, and what a caller may do about it.
+
+use serde::Deserialize;
+
+use crate::clients::http::{self, Response};
+
+/// Why a REST call failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No answer of the protocol.
+    #[error(transparent)]
+    Http(#[from] http::Error),
+    /// The server refused.
+    #[error("{operation} at {endpoint}: HTTP status {status}{}", detail(message))]
+    Refused {
+        /// `host:port`.
+        endpoint: String,
+        /// What was being done.
+        operation: &'static str,
+        /// The HTTP status.
+        status: u16,
+        /// What a caller may act on.
+        refusal: Refusal,
+        /// The server's text, possibly empty.
+        message: String,
+    },
+    /// A call was made without a session; nothing was sent.
+    #[error("{operation} at {endpoint}: not logged in")]
+    NoSession {
+        /// `host:port`.
+        endpoint: String,
+        /// What was being done.
+        operation: &'static str,
+    },
+    /// An answer that cannot be understood.
+    #[error("{operation} at {endpoint}: the answer cannot be understood")]
+    Malformed {
+        /// `host:port`.
+        endpoint: String,
+        /// What was being done.
+        operation: &'static str,
+        /// Where it fails.
+        source: serde_json::Error,
+    },
+}
+
+/// The families of refusals a caller can act on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// 401: no session, a dead one, or wrong credentials at a login.
+    Unauthenticated,
+    /// 403: the user lacks a privilege.
+    Unauthorized,
+    /// 404: the object does not exist, or the server does not have this operation.
+    NotFound,
+    /// 400 and the like: the request is at fault.
+    InvalidRequest,
+    /// The user has as many sessions as the server allows. Before 8.0 Update 3 those are 550.
+    SessionLimit,
+    /// 503, 504, 429: later.
+    Unavailable,
+    /// 500 and anything else: trouble on the server's side.
+    Internal,
+}
+
+impl Refusal {
+    fn as_str(self) -> &'static str {
+        match self {
+            Refusal::Unauthenticated => "Unauthenticated",
+            Refusal::Unauthorized => "Unauthorized",
+            Refusal::NotFound => "NotFound",
+            Refusal::InvalidRequest => "InvalidRequest",
+            Refusal::SessionLimit => "SessionLimit",
+            Refusal::Unavailable => "Unavailable",
+            Refusal::Internal => "Internal",
+        }
+    }
+}
+
+/// The name under which a login appears in errors and metrics.
+pub(super) const LOGIN: &str = "session.create";
+
+impl Error {
+    /// A stable word for metrics and events.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Error::Http(error) => error.reason(),
+            Error::Refused { refusal, .. } => refusal.as_str(),
+            Error::NoSession { .. } => "NoSession",
+            Error::Malformed { .. } => "Malformed",
+        }
+    }
+
+    /// The session is missing or dead: log in, repeat once. Also true for a rejected login.
+    pub fn is_unauthenticated(&self) -> bool {
+        matches!(self, Error::NoSession { .. } | Error::Refused { refusal: Refusal::Unauthenticated, .. })
+    }
+
+    /// A login was rejected. Never repeat this quickly: accounts get locked.
+    pub fn is_invalid_login(&self) -> bool {
+        matches!(self, Error::Refused { refusal: Refusal::Unauthenticated, operation, .. } if *operation == LOGIN)
+    }
+
+    /// The user lacks a privilege.
+    pub fn is_unauthorized(&self) -> bool {
+        self.is(Refusal::Unauthorized)
+    }
+
+    /// The user has too many sessions.
+    pub fn is_session_limit(&self) -> bool {
+        self.is(Refusal::SessionLimit)
+    }
+
+    /// The same call may well succeed later.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Error::Http(error) => error.is_transient(),
+            Error::Refused { refusal, .. } => {
+                matches!(refusal, Refusal::SessionLimit | Refusal::Unavailable | Refusal::Internal)
+            }
+            Error::NoSession { .. } => false,
+            Error::Malformed { .. } => true,
+        }
+    }
+
+    pub(super) fn is(&self, wanted: Refusal) -> bool {
+        matches!(self, Error::Refused { refusal, .. } if *refusal == wanted)
+    }
+
+    /// Sorts an answer that is no success. Its body may be JSON of either framing, text, HTML or nothing.
+    pub(super) fn refused(endpoint: &str, operation: &'static str, response: &Response) -> Self {
+        let parsed: ErrorBody = serde_json::from_slice(&response.body).unwrap_or_default();
+        let messages = parsed.value.map_or(parsed.messages, |value| value.messages).unwrap_or_default();
+        let at_limit = messages.iter().any(|message| message.id.ends_with("MaxUserSessionCountReached"));
+        let texts: Vec<&str> =
+            messages.iter().map(|message| message.default_message.as_str()).filter(|text| !text.is_empty()).collect();
+        let refusal = if at_limit { Refusal::SessionLimit } else { refusal_of(response.status) };
+        let message = texts.join("; ").chars().filter(|c| !c.is_control()).take(300).collect();
+        Error::Refused { endpoint: endpoint.to_owned(), operation, status: response.status, refusal, message }
+    }
+}
+
+fn refusal_of(status: u16) -> Refusal {
+    match status {
+        401 => Refusal::Unauthenticated,
+        403 => Refusal::Unauthorized,
+        404 => Refusal::NotFound,
+        408 | 429 | 502 | 503 | 504 => Refusal::Unavailable,
+        400..=499 => Refusal::InvalidRequest,
+        _ => Refusal::Internal,
+    }
+}
+
+fn detail(message: &str) -> String {
+    if message.is_empty() { String::new() } else { format!(": {message}") }
+}
+
+/// `{"type":…,"value":{"messages":[…]}}` or `{"error_type":…,"messages":[…]}`.
+#[derive(Default, Deserialize)]
+struct ErrorBody {
+    value: Option<ErrorValue>,
+    messages: Option<Vec<Message>>,
+}
+
+#[derive(Deserialize)]
+struct ErrorValue {
+    messages: Option<Vec<Message>>,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    #[serde(default)]
+    id: String,
+    #[serde(default)]
+    default_message: String,
+}

@@ -1,0 +1,121 @@
+//! One call in either framing.
+
+use std::fmt::Write as _;
+use std::time::Instant;
+
+use secrecy::ExposeSecret;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::{Client, Error, Framing};
+use crate::clients::http::{Method, Request, Response};
+
+/// The header that carries the session id.
+pub(super) const SESSION_HEADER: &str = "vmware-api-session-id";
+
+/// The largest answer accepted. The server itself refuses above about 7 MB.
+const MAX_BYTES: usize = 16 << 20;
+
+/// A tagging call, before it is put into a framing.
+pub(super) struct Call {
+    /// For messages and metrics.
+    pub(super) operation: &'static str,
+    pub(super) method: Method,
+    /// For example `tag-association`.
+    pub(super) resource: &'static str,
+    pub(super) id: Option<String>,
+    pub(super) action: Option<&'static str>,
+    pub(super) body: Option<serde_json::Value>,
+}
+
+impl Call {
+    pub(super) fn path(&self, framing: Framing) -> String {
+        let (base, id_prefix, action_name) = match framing {
+            Framing::Rest => ("/rest/com/vmware/cis/tagging", "id:", "~action"),
+            Framing::Api => ("/api/cis/tagging", "", "action"),
+        };
+        let mut path = format!("{base}/{}", self.resource);
+        if let Some(id) = &self.id {
+            let _ = write!(path, "/{id_prefix}{}", encode_segment(id));
+        }
+        if let Some(action) = self.action {
+            let _ = write!(path, "?{action_name}={action}");
+        }
+        path
+    }
+}
+
+impl Client {
+    /// Makes a call that only reads; `null` and an absent result are the type's default.
+    pub(super) async fn fetch<T>(&self, build: impl FnOnce(Framing) -> Call) -> Result<T, Error>
+    where
+        T: DeserializeOwned + Default,
+    {
+        let session = self.session().clone();
+        let framing = session.as_ref().map_or(Framing::Rest, |session| session.framing);
+        let call = build(framing);
+        let operation = call.operation;
+        let Some(session) = session else {
+            return Err(Error::NoSession { endpoint: self.endpoint().to_owned(), operation });
+        };
+        let mut request = Request::new(call.method, call.path(framing), operation, self.inner.timeouts.call);
+        request.headers.push((SESSION_HEADER, session.id.expose_secret().to_owned()));
+        request.headers.push(("Accept", "application/json".to_owned()));
+        if let Some(body) = &call.body {
+            request.headers.push(("Content-Type", "application/json".to_owned()));
+            request.body = body.to_string().into_bytes();
+        }
+        request.max_bytes = MAX_BYTES;
+        request.repeatable = true;
+        let response = self.send(request).await?;
+        self.read_result(framing, operation, &response)
+    }
+
+    /// Sends a request and tells the observer; an answer that is no success becomes an error.
+    pub(super) async fn send(&self, request: Request) -> Result<Response, Error> {
+        let operation = request.operation;
+        let began = Instant::now();
+        let result = match self.inner.http.send(request).await {
+            Ok(response) if response.is_success() => Ok(response),
+            // The HTTP client follows no redirect; nothing of vCenter's REST redirects.
+            Ok(response) if response.status < 400 => Err(self.inner.http.status_error(operation, &response).into()),
+            Ok(response) => Err(Error::refused(self.endpoint(), operation, &response)),
+            Err(error) => Err(error.into()),
+        };
+        let outcome = result.as_ref().map_or_else(Error::reason, |_| "ok");
+        self.inner.http.observe(operation, outcome, began.elapsed());
+        result
+    }
+
+    pub(super) fn read_result<T: DeserializeOwned + Default>(
+        &self,
+        framing: Framing,
+        operation: &'static str,
+        response: &Response,
+    ) -> Result<T, Error> {
+        let result: Result<Option<T>, _> = match framing {
+            Framing::Rest => serde_json::from_slice::<Wrapped<T>>(&response.body).map(|wrapped| wrapped.value),
+            Framing::Api => serde_json::from_slice(&response.body),
+        };
+        let malformed = |source| Error::Malformed { endpoint: self.endpoint().to_owned(), operation, source };
+        Ok(result.map_err(malformed)?.unwrap_or_default())
+    }
+}
+
+#[derive(Deserialize)]
+struct Wrapped<T> {
+    value: Option<T>,
+}
+
+/// Ids hold colons, which vCenter takes as they are; anything else that could end a path segment is escaped.
+fn encode_segment(id: &str) -> String {
+    let mut encoded = String::with_capacity(id.len());
+    for byte in id.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~' | b':') {
+            encoded.push(char::from(byte));
+        } else {
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded
+}

@@ -1,0 +1,92 @@
+//! One REST session: log in, borrow the SOAP session, log out.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use secrecy::{ExposeSecret, SecretString};
+
+use super::error::LOGIN;
+use super::exchange::SESSION_HEADER;
+use super::{Client, Error, Framing, Refusal, Session};
+use crate::clients::http::{Method, Request};
+
+fn session_path(framing: Framing) -> &'static str {
+    match framing {
+        Framing::Rest => "/rest/com/vmware/cis/session",
+        Framing::Api => "/api/session",
+    }
+}
+
+impl Client {
+    /// Logs in; an earlier session is forgotten first. A server without the `/rest` form is asked in the `/api` form.
+    ///
+    /// # Errors
+    /// [`Error::is_invalid_login`] for rejected credentials: repeating those locks the account.
+    pub async fn login(&self, user: &str, password: &SecretString) -> Result<(), Error> {
+        // Real servers refuse a login on a session whose earlier login failed.
+        self.forget_session();
+        let (framing, id) = match self.create_session(Framing::Rest, user, password).await {
+            Err(error) if error.is(Refusal::NotFound) => {
+                (Framing::Api, self.create_session(Framing::Api, user, password).await?)
+            }
+            other => (Framing::Rest, other?),
+        };
+        *self.session() = Some(Session { id, framing, is_borrowed: false });
+        Ok(())
+    }
+
+    /// Uses the SOAP session's secret as session id, which vCenter 8.0 Update 3 and later accepts. The next call tells
+    /// whether this one does: [`Error::is_unauthenticated`] means that a login of its own is needed.
+    pub fn borrow_session(&self, id: SecretString) {
+        *self.session() = Some(Session { id, framing: Framing::Rest, is_borrowed: true });
+    }
+
+    /// Whether there is a session as far as this client knows; the server may have dropped it.
+    pub fn has_session(&self) -> bool {
+        self.session().is_some()
+    }
+
+    /// Drops the session without telling the server.
+    pub fn forget_session(&self) {
+        *self.session() = None;
+    }
+
+    /// Ends the session, in at most 3 s; a borrowed one is only forgotten.
+    ///
+    /// # Errors
+    /// When the server could not be told; it will drop the session after its idle time.
+    pub async fn logout(&self) -> Result<(), Error> {
+        let ended = self.session().take();
+        let Some(session) = ended.filter(|session| !session.is_borrowed) else {
+            return Ok(());
+        };
+        let timeout: Duration = self.inner.timeouts.logout;
+        let mut request = Request::new(Method::Delete, session_path(session.framing), "session.delete", timeout);
+        request.headers.push((SESSION_HEADER, session.id.expose_secret().to_owned()));
+        match self.send(request).await {
+            Err(error) if error.is_unauthenticated() => Ok(()),
+            other => other.map(|_| ()),
+        }
+    }
+
+    async fn create_session(
+        &self,
+        framing: Framing,
+        user: &str,
+        password: &SecretString,
+    ) -> Result<SecretString, Error> {
+        let pair = STANDARD.encode(format!("{user}:{}", password.expose_secret()));
+        let mut request = Request::new(Method::Post, session_path(framing), LOGIN, self.inner.timeouts.login);
+        request.headers.push(("Authorization", format!("Basic {pair}")));
+        request.headers.push(("Accept", "application/json".to_owned()));
+        // No cookie: the id in the header is all we send back.
+        request.headers.push(("vmware-use-header-authn", "true".to_owned()));
+        let response = self.send(request).await?;
+        let id: String = self.read_result(framing, LOGIN, &response)?;
+        if id.is_empty() {
+            return Err(Error::NoSession { endpoint: self.endpoint().to_owned(), operation: LOGIN });
+        }
+        Ok(id.into())
+    }
+}

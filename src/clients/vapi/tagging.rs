@@ -1,0 +1,182 @@
+//! Reading categories, tags and their attachments.
+//!
+//! What the user may not read is left out of the answers without a word: an empty list may be a missing privilege.
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::exchange::Call;
+use super::{Client, Error, Framing, Refusal};
+use crate::clients::http::Method;
+use crate::clients::vim::MoRef;
+
+/// Ids sent in one batch call; the documented limit.
+const BATCH: usize = 2_000;
+
+/// A category of tags.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Category {
+    /// A URN.
+    #[serde(default)]
+    pub id: String,
+    /// The name, unique in the vCenter.
+    #[serde(default)]
+    pub name: String,
+    /// `SINGLE` or `MULTIPLE` tags of it on one object.
+    #[serde(default)]
+    pub cardinality: String,
+}
+
+/// A tag.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Tag {
+    /// A URN.
+    #[serde(default)]
+    pub id: String,
+    /// The name, unique in its category.
+    #[serde(default)]
+    pub name: String,
+    /// The category's URN.
+    #[serde(default)]
+    pub category_id: String,
+}
+
+/// The objects a tag is attached to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TagObjects {
+    /// The tag's URN.
+    pub tag_id: String,
+    /// The objects the user may read.
+    pub objects: Vec<MoRef>,
+}
+
+/// The tags attached to an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectTags {
+    /// The object.
+    pub object: MoRef,
+    /// The URNs of the tags the user may read.
+    pub tag_ids: Vec<String>,
+}
+
+impl Client {
+    /// The ids of all categories.
+    pub async fn list_categories(&self) -> Result<Vec<String>, Error> {
+        self.fetch(|_| get("category.list", "category", None)).await
+    }
+
+    /// A category; `None` when it has vanished.
+    pub async fn fetch_category(&self, id: &str) -> Result<Option<Category>, Error> {
+        let id = id.to_owned();
+        let answer = self.fetch::<Option<Category>>(|_| get("category.get", "category", Some(id)));
+        Ok(absent_when_not_found(answer.await)?.flatten())
+    }
+
+    /// The ids of a category's tags; `None` when the category has vanished.
+    pub async fn list_tags_of_category(&self, category: &str) -> Result<Option<Vec<String>>, Error> {
+        let category = category.to_owned();
+        let answer = self.fetch(|framing| {
+            let body = Some(json!({ "category_id": category }));
+            let id = (framing == Framing::Rest).then_some(category);
+            post("tag.list-tags-for-category", "tag", id, "list-tags-for-category", body)
+        });
+        absent_when_not_found(answer.await)
+    }
+
+    /// A tag; `None` when it has vanished.
+    pub async fn fetch_tag(&self, id: &str) -> Result<Option<Tag>, Error> {
+        let id = id.to_owned();
+        let answer = self.fetch::<Option<Tag>>(|_| get("tag.get", "tag", Some(id)));
+        Ok(absent_when_not_found(answer.await)?.flatten())
+    }
+
+    /// The objects of many tags, in batches. Tags that are unknown or unreadable may be left out of the answer.
+    pub async fn list_attached_objects_on_tags(&self, tags: &[String]) -> Result<Vec<TagObjects>, Error> {
+        let mut all = Vec::new();
+        for batch in tags.chunks(BATCH) {
+            let body = json!({ "tag_ids": batch });
+            let answer = self.fetch(|_| {
+                let operation = "tag-association.list-attached-objects-on-tags";
+                post(operation, "tag-association", None, "list-attached-objects-on-tags", Some(body))
+            });
+            let rows: Vec<WireTagObjects> = answer.await?;
+            all.extend(rows.into_iter().map(|row| TagObjects {
+                tag_id: row.tag_id,
+                objects: row.object_ids.unwrap_or_default().into_iter().map(MoRef::from).collect(),
+            }));
+        }
+        Ok(all)
+    }
+
+    /// The tags of many objects, in batches. Objects that are unknown or unreadable may be left out of the answer.
+    pub async fn list_attached_tags_on_objects(&self, objects: &[MoRef]) -> Result<Vec<ObjectTags>, Error> {
+        let mut all = Vec::new();
+        for batch in objects.chunks(BATCH) {
+            let ids: Vec<WireObject> = batch.iter().map(WireObject::from).collect();
+            let body = json!({ "object_ids": ids });
+            let answer = self.fetch(|_| {
+                let operation = "tag-association.list-attached-tags-on-objects";
+                post(operation, "tag-association", None, "list-attached-tags-on-objects", Some(body))
+            });
+            let rows: Vec<WireObjectTags> = answer.await?;
+            all.extend(
+                rows.into_iter()
+                    .map(|row| ObjectTags { object: row.object_id.into(), tag_ids: row.tag_ids.unwrap_or_default() }),
+            );
+        }
+        Ok(all)
+    }
+}
+
+fn absent_when_not_found<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
+    match answer {
+        Err(error) if error.is(Refusal::NotFound) => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+fn get(operation: &'static str, resource: &'static str, id: Option<String>) -> Call {
+    Call { operation, method: Method::Get, resource, id, action: None, body: None }
+}
+
+fn post(
+    operation: &'static str,
+    resource: &'static str,
+    id: Option<String>,
+    action: &'static str,
+    body: Option<serde_json::Value>,
+) -> Call {
+    Call { operation, method: Method::Post, resource, id, action: Some(action), body }
+}
+
+/// A managed object as REST writes it: the class in `type`.
+#[derive(Serialize, Deserialize)]
+struct WireObject {
+    id: String,
+    r#type: String,
+}
+
+impl From<&MoRef> for WireObject {
+    fn from(object: &MoRef) -> Self {
+        Self { id: object.id.clone(), r#type: object.kind.clone() }
+    }
+}
+
+impl From<WireObject> for MoRef {
+    fn from(object: WireObject) -> Self {
+        MoRef { kind: object.r#type, id: object.id }
+    }
+}
+
+/// The simulator answers `null` for an unknown tag's objects.
+#[derive(Deserialize)]
+struct WireTagObjects {
+    tag_id: String,
+    object_ids: Option<Vec<WireObject>>,
+}
+
+#[derive(Deserialize)]
+struct WireObjectTags {
+    object_id: WireObject,
+    tag_ids: Option<Vec<String>>,
+}

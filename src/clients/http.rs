@@ -11,7 +11,7 @@ pub mod tls;
 mod verifier;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::fmt;
 use std::sync::Arc;

@@ -114,3 +114,51 @@ impl fmt::Debug for Thumbprint {
         fmt::Display::fmt(self, f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    //! Every spelling that is accepted.
+
+    use super::Thumbprint;
+
+    const SHA1: &str = "52:6C:4E:88:1D:78:AE:12:1C:F3:BB:6C:5B:F4:E2:82:86:A7:08:AF";
+
+    #[test]
+    fn every_spelling_users_paste_is_the_same_thumbprint() {
+        let sha256 = Thumbprint::sha256_of(b"x").to_string();
+        for written in [SHA1.to_owned(), sha256] {
+            let bare = written.replace(':', "");
+            let spellings = [
+                written.clone(),
+                written.to_lowercase(),
+                bare.clone(),
+                bare.to_lowercase(),
+                format!("  {written}\n"),
+                format!("sha256:{bare}"),
+                format!("SHA-1 {written}"),
+                format!("SHA256 Fingerprint={written}"),
+                format!("sha1 Fingerprint={written}"),
+            ];
+            for spelling in spellings {
+                let parsed = Thumbprint::parse(&spelling).map(|thumbprint| thumbprint.to_string());
+                assert_eq!(parsed.as_ref(), Ok(&written), "{spelling:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_thumbprint_is_refused_with_its_text() {
+        for text in ["", "AA:BB", "zz", "52:6C:4E:88:1D:78:AE:12:1C:F3:BB:6C:5B:F4:E2:82:86:A7:08:A", "sha256:"] {
+            assert!(Thumbprint::parse(text).is_err(), "{text:?}");
+        }
+        assert!(Thumbprint::parse("nonsense").unwrap_err().to_string().starts_with("\"nonsense\" is not"));
+    }
+
+    #[test]
+    fn a_list_is_separated_by_commas_semicolons_or_lines() {
+        let list = format!("{SHA1}, {SHA1}\n{SHA1};");
+        assert_eq!(Thumbprint::parse_list(&list).map(|list| list.len()), Ok(3));
+        assert_eq!(Thumbprint::parse_list(" "), Ok(Vec::new()));
+        assert!(Thumbprint::parse_list(&format!("{SHA1},x")).is_err());
+    }
+}

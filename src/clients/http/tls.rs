@@ -114,3 +114,6 @@ fn bundle_verifier(
         .map_err(|error| error.to_string())?;
     Ok(Some(verifier))
 }
+
+#[cfg(test)]
+mod tests;

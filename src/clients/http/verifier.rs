@@ -196,6 +196,8 @@ fn pin_may_excuse(failure: &CertificateError) -> bool {
             | CertificateError::UnsupportedSignatureAlgorithm
             | CertificateError::UnsupportedSignatureAlgorithmContext { .. }
             | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. }
+            // The issuer was rebuilt under its old name with a new key; Go calls this an unknown authority.
+            | CertificateError::BadSignature
             | CertificateError::Other(_)
     );
     excusable
@@ -204,6 +206,9 @@ fn pin_may_excuse(failure: &CertificateError) -> bool {
 fn describe_failure(failure: &CertificateError) -> String {
     match failure {
         CertificateError::UnknownIssuer => "no trusted authority issued it".to_owned(),
+        CertificateError::BadSignature => {
+            "a trusted authority has its issuer's name, but did not sign it (was the authority rebuilt?)".to_owned()
+        }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => "it has expired".to_owned(),
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => "it is not valid yet".to_owned(),
         CertificateError::NotValidForName => "it was issued for other names".to_owned(),

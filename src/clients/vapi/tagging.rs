@@ -8,7 +8,7 @@ use serde_json::json;
 use super::exchange::Call;
 use super::{Client, Error, Framing, Refusal};
 use crate::clients::http::Method;
-use crate::clients::vim::MoRef;
+use crate::clients::object::MoRef;
 
 /// Ids sent in one batch call; the documented limit.
 const BATCH: usize = 2_000;

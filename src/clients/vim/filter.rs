@@ -117,21 +117,16 @@ impl FilterSpec {
     /// ancestor of theirs, once: host, cluster, pools, vApps, folders, datacenter, each with `name` and `parent`; of
     /// hosts also `runtime.connectionState`, of vApps also `parentFolder`.
     pub fn for_view(view: &MoRef) -> Self {
-        // A vApp has a pool or vApp as its parent, and, the outermost one, a folder besides.
-        let up = Selection::along(
-            "up",
-            "ManagedEntity",
-            "parent",
-            vec![Selection::named("up"), Selection::named("vappFolder")],
-        );
-        let host = Selection::along("host", "VirtualMachine", "runtime.host", vec![up]);
-        let above_vapp = Selection::along("vappFolder", "VirtualApp", "parentFolder", vec![Selection::named("up")]);
+        // A vApp has a pool or vApp as its parent, and, the outermost one, a folder besides. Both ways up stand beside
+        // the members' own ways on, so that they are defined whatever a virtual machine lacks; from a virtual machine
+        // itself `up` leads to its folder.
         let both = || vec![Selection::named("up"), Selection::named("vappFolder")];
         let members = vec![
-            host,
-            Selection::along("vapp", "VirtualMachine", "parentVApp", vec![Selection::named("up"), above_vapp]),
+            Selection::along("up", "ManagedEntity", "parent", both()),
+            Selection::along("vappFolder", "VirtualApp", "parentFolder", vec![Selection::named("up")]),
+            Selection::along("host", "VirtualMachine", "runtime.host", vec![Selection::named("up")]),
             Selection::along("pool", "VirtualMachine", "resourcePool", both()),
-            Selection::along("folder", "VirtualMachine", "parent", vec![Selection::named("up")]),
+            Selection::along("vapp", "VirtualMachine", "parentVApp", both()),
         ];
         let start = ObjectSpec {
             object: view.clone(),

@@ -1,28 +1,6 @@
 //! The data types of `vim25` that this program needs.
 
-use std::fmt;
-
-/// A managed object reference: the concrete type and the id, unique per vCenter only.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct MoRef {
-    /// The concrete class, for example `VirtualMachine` or `ClusterComputeResource`.
-    pub kind: String,
-    /// The id without the type, for example `vm-42`.
-    pub id: String,
-}
-
-impl MoRef {
-    /// A reference of this class and id.
-    pub fn new(kind: impl Into<String>, id: impl Into<String>) -> Self {
-        Self { kind: kind.into(), id: id.into() }
-    }
-}
-
-impl fmt::Display for MoRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.kind, self.id)
-    }
-}
+pub use crate::clients::object::MoRef;
 
 /// One interface the guest reports; `GuestNicInfo`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,0 +1,208 @@
+//! An HTTPS server in this process that answers from a script and remembers what it was asked. For unit tests.
+
+use std::sync::{Arc, Mutex};
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+
+use crate::clients::http::{Client, Settings, Thumbprint, TlsSettings};
+
+/// A request as it arrived.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Received {
+    /// Method and path.
+    pub(crate) line: String,
+    /// Lower-case names.
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: String,
+}
+
+impl Received {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// What the server does with a request.
+#[derive(Clone, Debug)]
+pub(crate) enum Reply {
+    /// Status, extra headers, body.
+    Whole(u16, Vec<(&'static str, String)>, Vec<u8>),
+    /// Promises the whole body and closes after half of it.
+    Half(Vec<u8>),
+    /// Closes without a byte.
+    Close,
+    /// Never answers.
+    Hang,
+}
+
+impl Reply {
+    pub(crate) fn xml(status: u16, body: &str) -> Self {
+        Reply::Whole(status, vec![("Content-Type", "text/xml".to_owned())], body.as_bytes().to_vec())
+    }
+
+    pub(crate) fn json(status: u16, body: &str) -> Self {
+        Reply::Whole(status, vec![("Content-Type", "application/json".to_owned())], body.as_bytes().to_vec())
+    }
+
+    pub(crate) fn html(status: u16) -> Self {
+        let body = b"<html><body><h1>no healthy upstream".to_vec();
+        Reply::Whole(status, vec![("Content-Type", "text/html; charset=utf-8".to_owned())], body)
+    }
+
+    pub(crate) fn with_header(self, name: &'static str, value: &str) -> Self {
+        match self {
+            Reply::Whole(status, mut headers, body) => {
+                headers.push((name, value.to_owned()));
+                Reply::Whole(status, headers, body)
+            }
+            other => other,
+        }
+    }
+}
+
+type Script = dyn Fn(&Received) -> Reply + Send + Sync;
+
+/// The running server; it ends with the test's runtime.
+pub(crate) struct TestServer {
+    pub(crate) port: u16,
+    pub(crate) certificate: CertificateDer<'static>,
+    received: Arc<Mutex<Vec<Received>>>,
+}
+
+/// A certificate and its key.
+pub(crate) struct Identity {
+    pub(crate) chain: Vec<CertificateDer<'static>>,
+    pub(crate) pem: String,
+    pub(crate) key: KeyPair,
+}
+
+/// The parameters of a certificate for these names.
+pub(crate) fn params(names: &[&str], is_ca: bool) -> CertificateParams {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let mut params = CertificateParams::new(names).unwrap();
+    params.distinguished_name.push(DnType::CommonName, "vcenter.test");
+    params.is_ca = if is_ca { IsCa::Ca(BasicConstraints::Unconstrained) } else { IsCa::ExplicitNoCa };
+    params
+}
+
+pub(crate) fn self_signed(params: &CertificateParams) -> Identity {
+    let key = KeyPair::generate().unwrap();
+    let certificate = params.self_signed(&key).unwrap();
+    Identity { chain: vec![certificate.der().clone()], pem: certificate.pem(), key }
+}
+
+/// A leaf, and the PEM of the authority that issued it.
+pub(crate) fn issued(leaf: &CertificateParams, by: &str) -> (Identity, String) {
+    let mut authority = params(&[], true);
+    authority.distinguished_name.push(DnType::CommonName, by);
+    let authority_key = KeyPair::generate().unwrap();
+    let authority_pem = authority.self_signed(&authority_key).unwrap().pem();
+    let key = KeyPair::generate().unwrap();
+    let certificate = leaf.signed_by(&key, &Issuer::new(authority, authority_key)).unwrap();
+    (Identity { chain: vec![certificate.der().clone()], pem: certificate.pem(), key }, authority_pem)
+}
+
+impl TestServer {
+    /// A server with a certificate of its own.
+    pub(crate) async fn start(script: impl Fn(&Received) -> Reply + Send + Sync + 'static) -> Self {
+        Self::start_as(self_signed(&params(&["127.0.0.1"], false)), script).await
+    }
+
+    pub(crate) async fn start_as(
+        identity: Identity,
+        script: impl Fn(&Received) -> Reply + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let certificate = identity.chain.first().unwrap().clone();
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(identity.key.serialize_der()));
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(identity.chain, key)
+            .unwrap();
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let (script, log): (Arc<Script>, _) = (Arc::new(script), Arc::clone(&received));
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serve(acceptor.clone(), stream, Arc::clone(&script), Arc::clone(&log)));
+            }
+        });
+        Self { port, certificate, received }
+    }
+
+    /// A client that accepts this server's certificate.
+    pub(crate) fn client(&self) -> Client {
+        let tls = TlsSettings { thumbprints: vec![Thumbprint::sha256_of(&self.certificate)], ..TlsSettings::default() };
+        Client::new(Settings::new("127.0.0.1", self.port, tls, "test")).unwrap()
+    }
+
+    pub(crate) fn received(&self) -> Vec<Received> {
+        self.received.lock().unwrap().clone()
+    }
+}
+
+async fn serve(acceptor: TlsAcceptor, stream: TcpStream, script: Arc<Script>, log: Arc<Mutex<Vec<Received>>>) {
+    let Ok(mut stream) = acceptor.accept(stream).await else { return };
+    let mut buffer = Vec::new();
+    while let Some(request) = read_request(&mut stream, &mut buffer).await {
+        let reply = script(&request);
+        log.lock().unwrap().push(request);
+        let done = match reply {
+            Reply::Whole(status, headers, body) => {
+                let mut head = format!("HTTP/1.1 {status} x\r\nContent-Length: {}\r\n", body.len());
+                for (name, value) in headers {
+                    head.push_str(&format!("{name}: {value}\r\n"));
+                }
+                let answer = [head.as_bytes(), b"\r\n", &body].concat();
+                stream.write_all(&answer).await.is_err()
+            }
+            Reply::Half(body) => {
+                let head = format!("HTTP/1.1 200 x\r\nContent-Length: {}\r\n\r\n", body.len());
+                let half = body.get(..body.len() / 2).unwrap();
+                let _ = stream.write_all(&[head.as_bytes(), half].concat()).await;
+                true
+            }
+            Reply::Close => true,
+            Reply::Hang => std::future::pending().await,
+        };
+        if done {
+            let _ = stream.shutdown().await;
+            return;
+        }
+    }
+}
+
+async fn read_request(stream: &mut (impl AsyncReadExt + Unpin), buffer: &mut Vec<u8>) -> Option<Received> {
+    loop {
+        if let Some((request, rest)) = parse_request(buffer) {
+            *buffer = rest;
+            return Some(request);
+        }
+        if stream.read_buf(buffer).await.ok()? == 0 {
+            return None;
+        }
+    }
+}
+
+fn parse_request(buffer: &[u8]) -> Option<(Received, Vec<u8>)> {
+    let text = String::from_utf8_lossy(buffer).into_owned();
+    let (head, rest) = text.split_once("\r\n\r\n")?;
+    let mut lines = head.lines();
+    let line = lines.next()?.trim_end_matches(" HTTP/1.1").to_owned();
+    let headers: Vec<(String, String)> = lines
+        .filter_map(|line| line.split_once(": "))
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
+        .collect();
+    let mut request = Received { line, headers, body: String::new() };
+    let length: usize = request.header("content-length").map_or(0, |length| length.parse().unwrap());
+    request.body = rest.get(..length)?.to_owned();
+    Some((request, rest.get(length..)?.as_bytes().to_vec()))
+}

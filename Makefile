@@ -35,3 +35,7 @@ deny: cargo-deny ## Licences, banned packages and sources of all dependencies (n
 .PHONY: advisories
 advisories: cargo-deny ## Known vulnerabilities of all dependencies (needs cargo-deny and a network)
 	$(CARGO) deny check advisories
+
+.PHONY: testenv
+testenv: ## Build kube-apiserver, etcd, kubectl and the vCenter simulator, if they are missing (needs Go)
+	@tests/testenv/build.sh

@@ -1,1 +1,25 @@
 //! Starts and stops the real components that tests and the demo use.
+//!
+//! Nothing here is stubbed: [`ApiServer`] is etcd and kube-apiserver, [`Vcenter`] is govmomi's simulator behind an
+//! HTTP layer that counts and breaks calls, [`Daemon`] is the built binary. Each runs on loopback ports of its own
+//! choosing and ends with the test, even when that is killed. See `docs/testing.md`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a failure of the harness is a failed test, and says what failed"
+)]
+
+pub mod api_server;
+pub mod components;
+pub mod daemon;
+pub mod eventually;
+pub mod nodes;
+pub mod supervisor;
+pub mod vcenter;
+
+pub use api_server::ApiServer;
+pub use daemon::Daemon;
+pub use eventually::{eventually, unique};
+pub use nodes::KubeletNode;
+pub use vcenter::{Counts, Nic, Object, Rule, Scenario, Vcenter, Vm, VmChange};

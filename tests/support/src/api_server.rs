@@ -1,0 +1,254 @@
+//! etcd and kube-apiserver.
+
+mod identity;
+
+use std::path::{Path, PathBuf};
+use std::sync::Once;
+use std::time::Duration;
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use tokio::sync::OnceCell;
+
+use crate::components::Component;
+use crate::supervisor::{Supervised, TemporaryFolder};
+use identity::Authority;
+
+/// Starting takes 3 to 6 s on a quiet machine; tests share it with compilers.
+const START_LIMIT: Duration = Duration::from_secs(90);
+/// Another process may take a port between our look and the server's start.
+const ATTEMPTS: u32 = 5;
+
+/// A Kubernetes API server with RBAC and nothing else: there is no kube-controller-manager.
+pub struct ApiServer {
+    port: u16,
+    etcd_port: u16,
+    authority: Authority,
+    apiserver: Option<Supervised>,
+    etcd: Option<Supervised>,
+    // Last: it is removed after the programs have ended.
+    folder: TemporaryFolder,
+}
+
+impl ApiServer {
+    /// The one of this test binary. Nodes are cluster-wide: keep tests apart by unique names, labels and Leases.
+    pub async fn shared() -> &'static Self {
+        static SHARED: OnceCell<ApiServer> = OnceCell::const_new();
+        SHARED.get_or_init(Self::start).await
+    }
+
+    /// A server of one's own, for tests of API server faults, leadership or anything that others would notice.
+    ///
+    /// # Panics
+    ///
+    /// When it is not ready in time, with its last state and log lines.
+    pub async fn start() -> Self {
+        install_crypto();
+        let mut trouble = String::new();
+        for _ in 0..ATTEMPTS {
+            let folder = TemporaryFolder::create();
+            let authority = Authority::write_to(folder.path());
+            let mut server =
+                Self { port: free_port(), etcd_port: free_port(), authority, apiserver: None, etcd: None, folder };
+            match server.run().await {
+                Ok(()) => return server,
+                Err(Trouble::Port(text)) => trouble = text,
+                Err(Trouble::Other(text)) => panic!("{text}"),
+            }
+        }
+        panic!("no free ports for etcd and kube-apiserver in {ATTEMPTS} attempts; the last one: {trouble}");
+    }
+
+    /// Kills both programs, as a crash would. The data stay.
+    pub async fn kill(&mut self) {
+        for process in [&mut self.apiserver, &mut self.etcd] {
+            if let Some(mut process) = process.take() {
+                process.kill().await;
+            }
+        }
+    }
+
+    /// Starts them again after [`ApiServer::kill`], on the same ports and data.
+    ///
+    /// # Panics
+    ///
+    /// When it is not ready in time.
+    pub async fn restart(&mut self) {
+        self.kill().await;
+        if let Err(Trouble::Port(text) | Trouble::Other(text)) = self.run().await {
+            panic!("{text}");
+        }
+    }
+
+    /// The address.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("https://127.0.0.1:{}", self.port)
+    }
+
+    /// A file with the kubeconfig of an administrator (group `system:masters`).
+    #[must_use]
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.write_kubeconfig(&self.authority.kubeconfig(&self.url(), "admin", Some("system:masters")))
+    }
+
+    /// A file with the kubeconfig of this user, who is in no group: what it may do is up to RBAC.
+    #[must_use]
+    pub fn kubeconfig_of(&self, user: &str) -> PathBuf {
+        self.write_kubeconfig(&self.authority.kubeconfig(&self.url(), user, None))
+    }
+
+    /// A file with the kubeconfig of a service account that exists, with a token that the API server issues.
+    ///
+    /// # Panics
+    ///
+    /// When the API server issues none.
+    pub async fn kubeconfig_of_service_account(&self, namespace: &str, name: &str) -> PathBuf {
+        let body =
+            r#"{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"expirationSeconds":86400}}"#;
+        let request = http::Request::post(format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"))
+            .header(http::header::CONTENT_TYPE, "application/json")
+            .body(body.as_bytes().to_vec())
+            .unwrap();
+        let answer: serde_json::Value = self
+            .client()
+            .await
+            .request(request)
+            .await
+            .unwrap_or_else(|error| panic!("no token for service account {namespace}/{name}: {error}"));
+        let token = answer["status"]["token"].as_str().unwrap();
+        self.write_kubeconfig(&self.authority.kubeconfig_with_token(&self.url(), token))
+    }
+
+    fn write_kubeconfig(&self, text: &str) -> PathBuf {
+        let path = self.folder.path().join(format!("{}.kubeconfig", crate::unique("user")));
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// A client of an administrator. It belongs to the runtime it is made on: one per test.
+    pub async fn client(&self) -> Client {
+        Self::client_from(&self.kubeconfig()).await
+    }
+
+    /// A client of this user, who is in no group.
+    pub async fn client_of(&self, user: &str) -> Client {
+        Self::client_from(&self.kubeconfig_of(user)).await
+    }
+
+    /// A client from a kubeconfig file.
+    ///
+    /// # Panics
+    ///
+    /// When the file cannot be used.
+    pub async fn client_from(kubeconfig: &Path) -> Client {
+        install_crypto();
+        let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+        Client::try_from(config).unwrap()
+    }
+
+    /// A folder that lives as long as this.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    async fn run(&mut self) -> Result<(), Trouble> {
+        self.etcd = Some(self.start_etcd());
+        self.apiserver = Some(self.start_apiserver());
+        let client = self.client().await;
+        let deadline = tokio::time::Instant::now() + START_LIMIT;
+        loop {
+            let request = http::Request::get("/readyz").body(Vec::new()).unwrap();
+            let state = match tokio::time::timeout(Duration::from_secs(5), client.request_text(request)).await {
+                Ok(Ok(_)) => return Ok(()),
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => "it did not answer".to_owned(),
+            };
+            self.check_that_both_run()?;
+            if tokio::time::Instant::now() > deadline {
+                let lines = self.apiserver.as_ref().unwrap().output.tail(20);
+                return Err(Trouble::Other(format!(
+                    "kube-apiserver is not ready after {START_LIMIT:?}: {state}; its last lines:\n{lines}"
+                )));
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    fn check_that_both_run(&mut self) -> Result<(), Trouble> {
+        for (name, process) in [("etcd", &mut self.etcd), ("kube-apiserver", &mut self.apiserver)] {
+            let process = process.as_mut().unwrap();
+            if let Some(status) = process.ended() {
+                let text = format!("{name} ended with {status}; its last lines:\n{}", process.output.tail(20));
+                let port = process.output.find("address already in use").is_some();
+                return Err(if port { Trouble::Port(text) } else { Trouble::Other(text) });
+            }
+        }
+        Ok(())
+    }
+
+    fn start_etcd(&self) -> Supervised {
+        let client = format!("http://127.0.0.1:{}", self.etcd_port);
+        let data = self.folder.path().join("etcd");
+        let arguments = [
+            format!("--data-dir={}", data.display()),
+            format!("--listen-client-urls={client}"),
+            format!("--advertise-client-urls={client}"),
+            // No peers; any free port.
+            "--listen-peer-urls=http://127.0.0.1:0".to_owned(),
+            // A test's data need not survive the machine.
+            "--unsafe-no-fsync".to_owned(),
+            "--log-level=warn".to_owned(),
+        ];
+        Supervised::start("etcd", &Component::Etcd.path(), &arguments, self.folder.path())
+    }
+
+    fn start_apiserver(&self) -> Supervised {
+        let file = |name: &str| self.folder.path().join(name).display().to_string();
+        let arguments = [
+            format!("--etcd-servers=http://127.0.0.1:{}", self.etcd_port),
+            format!("--secure-port={}", self.port),
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--cert-dir={}", file("certificates")),
+            format!("--tls-cert-file={}", file(identity::SERVER_CERTIFICATE)),
+            format!("--tls-private-key-file={}", file(identity::SERVER_KEY)),
+            format!("--client-ca-file={}", file(identity::CA)),
+            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+            format!("--service-account-key-file={}", file(identity::SERVICE_ACCOUNT_PUBLIC_KEY)),
+            format!("--service-account-signing-key-file={}", file(identity::SERVICE_ACCOUNT_KEY)),
+            "--authorization-mode=RBAC".to_owned(),
+            "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
+            // ServiceAccount would refuse pods; TaintNodesByCondition would add taints of its own to new Nodes.
+            "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition".to_owned(),
+            "--max-requests-inflight=2000".to_owned(),
+            "--max-mutating-requests-inflight=1000".to_owned(),
+        ];
+        Supervised::start("kube-apiserver", &Component::KubeApiserver.path(), &arguments, self.folder.path())
+    }
+}
+
+/// Why a start failed.
+enum Trouble {
+    /// Somebody else has the port: worth another attempt.
+    Port(String),
+    Other(String),
+}
+
+/// A port that is free now, below the range from which systems hand out ports: nobody is given it later by chance.
+fn free_port() -> u16 {
+    loop {
+        let bytes = uuid::Uuid::new_v4().into_bytes();
+        let port = 20_000 + u16::from_le_bytes([bytes[0], bytes[1]]) % 12_000;
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+/// One cryptography provider for the process; who comes second finds it there.
+pub fn install_crypto() {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
+}

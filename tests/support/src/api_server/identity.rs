@@ -1,0 +1,98 @@
+//! The test cluster's certificate authority, and kubeconfigs of any user.
+
+use std::path::Path;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+};
+use serde_json::{Value, json};
+
+/// File of the authority's certificate.
+pub const CA: &str = "ca.pem";
+/// File of the server's certificate.
+pub const SERVER_CERTIFICATE: &str = "server.pem";
+/// File of the server's key.
+pub const SERVER_KEY: &str = "server.key";
+/// File of the key that signs service account tokens.
+pub const SERVICE_ACCOUNT_KEY: &str = "service-account.key";
+
+/// File of the public half of that key.
+pub const SERVICE_ACCOUNT_PUBLIC_KEY: &str = "service-account.pub";
+
+/// Signs the server's certificate and those of users.
+pub struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    certificate: String,
+}
+
+impl Authority {
+    /// Makes one, and writes the files that kube-apiserver needs.
+    pub fn write_to(folder: &Path) -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut parameters = CertificateParams::new(Vec::new()).unwrap();
+        parameters.distinguished_name.push(DnType::CommonName, "test cluster CA");
+        parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        let certificate = parameters.self_signed(&key).unwrap().pem();
+        let authority = Self { issuer: Issuer::new(parameters, key), certificate };
+
+        let names = ["127.0.0.1", "localhost", "kubernetes.default.svc"].map(str::to_owned);
+        let mut server = CertificateParams::new(names).unwrap();
+        server.distinguished_name.push(DnType::CommonName, "kube-apiserver");
+        server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        let (server_certificate, server_key) = authority.sign(&server);
+        let tokens = KeyPair::generate().unwrap();
+        for (file, text) in [
+            (CA, authority.certificate.clone()),
+            (SERVER_CERTIFICATE, server_certificate),
+            (SERVER_KEY, server_key),
+            (SERVICE_ACCOUNT_KEY, tokens.serialize_pem()),
+            (SERVICE_ACCOUNT_PUBLIC_KEY, tokens.public_key_pem()),
+        ] {
+            std::fs::write(folder.join(file), text).unwrap();
+        }
+        authority
+    }
+
+    fn sign(&self, parameters: &CertificateParams) -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        (parameters.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
+    }
+
+    /// A kubeconfig with a client certificate of this user, in this group if one is given.
+    pub fn kubeconfig(&self, server: &str, user: &str, group: Option<&str>) -> String {
+        let mut parameters = CertificateParams::new(Vec::new()).unwrap();
+        parameters.distinguished_name.push(DnType::CommonName, user);
+        if let Some(group) = group {
+            parameters.distinguished_name.push(DnType::OrganizationName, group);
+        }
+        parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let (certificate, key) = self.sign(&parameters);
+        let user = json!({
+            "client-certificate-data": STANDARD.encode(certificate),
+            "client-key-data": STANDARD.encode(key),
+        });
+        self.kubeconfig_with(server, &user)
+    }
+
+    /// A kubeconfig with a bearer token.
+    pub fn kubeconfig_with_token(&self, server: &str, token: &str) -> String {
+        self.kubeconfig_with(server, &json!({ "token": token }))
+    }
+
+    /// The text is JSON, which is YAML.
+    fn kubeconfig_with(&self, server: &str, user: &Value) -> String {
+        let ca = STANDARD.encode(&self.certificate);
+        let text = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{ "name": "test", "cluster": { "server": server, "certificate-authority-data": ca } }],
+            "users": [{ "name": "test", "user": user }],
+            "contexts": [{ "name": "test", "context": { "cluster": "test", "user": "test" } }],
+            "current-context": "test",
+        });
+        serde_json::to_string_pretty(&text).unwrap()
+    }
+}

@@ -1,0 +1,78 @@
+//! Where the binaries of the test environment are.
+//!
+//! The one who knows is `tests/testenv/build.sh`: it builds into folders named by a hash of what they are built
+//! from, and says which folders those are.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// A program that the test environment starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Component {
+    /// The Kubernetes API server.
+    KubeApiserver,
+    /// The database of the API server.
+    Etcd,
+    /// The Kubernetes command line.
+    Kubectl,
+    /// The vCenter simulator.
+    Vcsim,
+    /// Ends what it runs when its standard input is closed.
+    Supervise,
+}
+
+impl Component {
+    fn name(self) -> &'static str {
+        match self {
+            Self::KubeApiserver => "kube-apiserver",
+            Self::Etcd => "etcd",
+            Self::Kubectl => "kubectl",
+            Self::Vcsim => "vcsim",
+            Self::Supervise => "supervise",
+        }
+    }
+
+    /// The binary.
+    ///
+    /// # Panics
+    ///
+    /// When it has not been built; the message is one sentence that names the command which builds it.
+    #[must_use]
+    pub fn path(self) -> PathBuf {
+        let folders = folders();
+        let folder = match self {
+            Self::KubeApiserver | Self::Etcd | Self::Kubectl => &folders.kubernetes,
+            Self::Vcsim | Self::Supervise => &folders.tools,
+        };
+        let path = folder.join(self.name());
+        assert!(path.is_file(), "{} is missing ({}): build it with `make testenv`", self.name(), path.display());
+        path
+    }
+}
+
+/// Folders as `build.sh --where` prints them.
+struct Folders {
+    kubernetes: PathBuf,
+    tools: PathBuf,
+}
+
+fn folders() -> &'static Folders {
+    static FOLDERS: OnceLock<Folders> = OnceLock::new();
+    FOLDERS.get_or_init(|| {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testenv/build.sh");
+        let output = Command::new("sh")
+            .arg(&script)
+            .arg("--where")
+            .output()
+            .unwrap_or_else(|error| panic!("failed to run {}: {error}", script.display()));
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let folder = |name: &str| {
+            text.lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
+                .map(PathBuf::from)
+                .unwrap_or_else(|| panic!("{} --where gave no {name} folder: {text}", script.display()))
+        };
+        Folders { kubernetes: folder("kubernetes"), tools: folder("tools") }
+    })
+}

@@ -1,0 +1,172 @@
+//! Nodes as kubelets register them with `--cloud-provider=external`.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, NodeSystemInfo, Taint};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::PostParams;
+use kube::{Api, Client};
+
+/// The taint that says that a cloud controller manager has still to come.
+pub const UNINITIALIZED_TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+/// The annotation in which a kubelet with `--node-ip` passes that on.
+pub const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
+
+/// Builds a Node as a kubelet does. Mirrors `pkg/kubelet/kubelet_node_status.go`, `initialNode` and
+/// `pkg/kubelet/nodestatus/setters.go`, `NodeAddress`.
+#[derive(Clone, Debug)]
+pub struct KubeletNode(Node);
+
+impl KubeletNode {
+    /// A joining node: tainted, not ready, and without addresses, which a kubelet without `--node-ip` leaves to the
+    /// cloud controller manager. `system_uuid` is as the guest's firmware gives it.
+    #[must_use]
+    pub fn new(name: &str, system_uuid: &str) -> Self {
+        let labels = [
+            ("kubernetes.io/hostname", name),
+            ("kubernetes.io/os", "linux"),
+            ("kubernetes.io/arch", "amd64"),
+            ("beta.kubernetes.io/os", "linux"),
+            ("beta.kubernetes.io/arch", "amd64"),
+        ];
+        let node = Node {
+            metadata: ObjectMeta {
+                name: Some(name.to_owned()),
+                labels: Some(labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()),
+                ..ObjectMeta::default()
+            },
+            spec: Some(NodeSpec {
+                taints: Some(vec![Taint {
+                    key: UNINITIALIZED_TAINT.to_owned(),
+                    value: Some("true".to_owned()),
+                    effect: "NoSchedule".to_owned(),
+                    ..Taint::default()
+                }]),
+                ..NodeSpec::default()
+            }),
+            status: Some(NodeStatus {
+                node_info: Some(NodeSystemInfo {
+                    system_uuid: system_uuid.to_owned(),
+                    machine_id: system_uuid.replace('-', ""),
+                    kubelet_version: "v1.34.4".to_owned(),
+                    operating_system: "linux".to_owned(),
+                    architecture: "amd64".to_owned(),
+                    ..NodeSystemInfo::default()
+                }),
+                ..NodeStatus::default()
+            }),
+        };
+        Self(node).condition("False", "KubeletNotReady")
+    }
+
+    /// The kubelet's Ready condition is True.
+    #[must_use]
+    pub fn ready(self) -> Self {
+        self.condition("True", "KubeletReady")
+    }
+
+    /// The kubelet was started with `--node-ip`: it says so in the annotation, and until the cloud controller
+    /// manager has written addresses it uses that one and its host name.
+    #[must_use]
+    pub fn provided_ip(mut self, ip: &str) -> Self {
+        let name = self.0.metadata.name.clone().unwrap_or_default();
+        self.0.metadata.annotations.get_or_insert_default().insert(PROVIDED_NODE_IP.to_owned(), ip.to_owned());
+        let address = |kind: &str, value: &str| NodeAddress { type_: kind.to_owned(), address: value.to_owned() };
+        self.0.status.get_or_insert_default().addresses =
+            Some(vec![address("InternalIP", ip), address("Hostname", &name)]);
+        self
+    }
+
+    /// With this label, for example one that a `--node-selector` asks for.
+    #[must_use]
+    pub fn label(mut self, key: &str, value: &str) -> Self {
+        self.0.metadata.labels.get_or_insert_default().insert(key.to_owned(), value.to_owned());
+        self
+    }
+
+    /// With these labels.
+    #[must_use]
+    pub fn labels(mut self, labels: &BTreeMap<String, String>) -> Self {
+        self.0.metadata.labels.get_or_insert_default().extend(labels.clone());
+        self
+    }
+
+    /// The taint and the label of a control-plane node, as kubeadm sets them.
+    #[must_use]
+    pub fn control_plane(mut self) -> Self {
+        const KEY: &str = "node-role.kubernetes.io/control-plane";
+        self.0.spec.get_or_insert_default().taints.get_or_insert_default().push(Taint {
+            key: KEY.to_owned(),
+            effect: "NoSchedule".to_owned(),
+            ..Taint::default()
+        });
+        self.label(KEY, "")
+    }
+
+    fn condition(mut self, ready: &str, reason: &str) -> Self {
+        let now = Some(Time(Timestamp::now()));
+        self.0.status.get_or_insert_default().conditions = Some(vec![NodeCondition {
+            type_: "Ready".to_owned(),
+            status: ready.to_owned(),
+            reason: Some(reason.to_owned()),
+            last_heartbeat_time: now.clone(),
+            last_transition_time: now,
+            ..NodeCondition::default()
+        }]);
+        self
+    }
+
+    /// The object.
+    #[must_use]
+    pub fn build(self) -> Node {
+        self.0
+    }
+
+    /// Registers it, as the kubelet does with its first request.
+    ///
+    /// # Panics
+    ///
+    /// When the API server refuses it.
+    pub async fn register(self, client: &Client) -> Node {
+        let name = self.0.metadata.name.clone().unwrap_or_default();
+        Api::<Node>::all(client.clone())
+            .create(&PostParams::default(), &self.0)
+            .await
+            .unwrap_or_else(|error| panic!("failed to register node {name}: {error}"))
+    }
+}
+
+/// What a registered Node shows of its initialisation; for conditions and failure messages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeView {
+    /// `spec.providerID`.
+    pub provider_id: Option<String>,
+    /// `status.addresses` as `Type=address`, in order.
+    pub addresses: Vec<String>,
+    /// Whether the uninitialized taint is there.
+    pub uninitialized: bool,
+    /// All labels.
+    pub labels: BTreeMap<String, String>,
+}
+
+impl NodeView {
+    /// Reads the fields.
+    #[must_use]
+    pub fn of(node: &Node) -> Self {
+        let spec = node.spec.clone().unwrap_or_default();
+        let addresses = node.status.clone().unwrap_or_default().addresses.unwrap_or_default();
+        Self {
+            provider_id: spec.provider_id,
+            addresses: addresses.iter().map(|address| format!("{}={}", address.type_, address.address)).collect(),
+            uninitialized: spec.taints.unwrap_or_default().iter().any(|taint| taint.key == UNINITIALIZED_TAINT),
+            labels: node.metadata.labels.clone().unwrap_or_default(),
+        }
+    }
+
+    /// The label's value, or nothing.
+    #[must_use]
+    pub fn label(&self, key: &str) -> &str {
+        self.labels.get(key).map_or("", String::as_str)
+    }
+}

@@ -1,0 +1,182 @@
+//! Child processes that cannot outlive the test.
+//!
+//! A child runs under the `supervise` program, which ends it when its own standard input is closed. This process
+//! holds the other end: when it ends, in whatever way, the kernel closes the pipe.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::components::Component;
+use crate::eventually::eventually;
+
+/// Lines kept of each child; older ones are dropped.
+const KEPT_LINES: usize = 50_000;
+
+/// What a child has written so far, to standard output and standard error.
+#[derive(Clone, Default)]
+pub struct Output(Arc<Mutex<Vec<String>>>);
+
+impl Output {
+    /// All lines so far.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+
+    /// The first line that contains this text.
+    #[must_use]
+    pub fn find(&self, text: &str) -> Option<String> {
+        self.0.lock().unwrap().iter().find(|line| line.contains(text)).cloned()
+    }
+
+    /// The last lines, joined; for failure messages.
+    #[must_use]
+    pub fn tail(&self, count: usize) -> String {
+        let lines = self.0.lock().unwrap();
+        lines[lines.len().saturating_sub(count)..].join("\n")
+    }
+
+    fn collect(&self, stream: impl Read + Send + 'static) {
+        let lines = Arc::clone(&self.0);
+        std::thread::spawn(move || {
+            for line in BufReader::new(stream).split(b'\n') {
+                let Ok(line) = line else { return };
+                let mut lines = lines.lock().unwrap();
+                if lines.len() == KEPT_LINES {
+                    lines.remove(0);
+                }
+                lines.push(String::from_utf8_lossy(&line).into_owned());
+            }
+        });
+    }
+}
+
+/// A running program and its output. Dropping it ends the program: SIGTERM, and SIGKILL three seconds later.
+pub struct Supervised {
+    name: String,
+    supervisor: Child,
+    stdin: Option<ChildStdin>,
+    pid_file: PathBuf,
+    /// What the program has written.
+    pub output: Output,
+}
+
+impl Supervised {
+    /// Starts the program. `folder` is for the file with its process id.
+    pub fn start(name: &str, program: &Path, arguments: &[String], folder: &Path) -> Self {
+        Self::start_with(name, program, arguments, folder, &[])
+    }
+
+    /// As [`Supervised::start`], with environment variables.
+    pub fn start_with(
+        name: &str,
+        program: &Path,
+        arguments: &[String],
+        folder: &Path,
+        variables: &[(String, String)],
+    ) -> Self {
+        let pid_file = folder.join(format!("{}.pid", crate::unique(name)));
+        let mut command = Command::new(Component::Supervise.path());
+        command.arg("-pid").arg(&pid_file);
+        command.arg("--").arg(program).args(arguments).envs(variables.iter().cloned());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut supervisor =
+            command.spawn().unwrap_or_else(|error| panic!("failed to start {name} ({}): {error}", program.display()));
+        let output = Output::default();
+        output.collect(supervisor.stdout.take().unwrap());
+        output.collect(supervisor.stderr.take().unwrap());
+        let stdin = supervisor.stdin.take();
+        Self { name: name.to_owned(), supervisor, stdin, pid_file, output }
+    }
+
+    /// The exit status, if the program has ended. A program ended by a signal has 128 and the signal's number as code.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.supervisor.try_wait().unwrap()
+    }
+
+    /// Sends a signal by its name without `SIG`, as `kill -s` takes it, to the program itself.
+    pub async fn signal(&self, signal: &str) {
+        let pid = eventually(&format!("{} has a process id", self.name), Duration::from_secs(10), async || {
+            std::fs::read_to_string(&self.pid_file).map_err(|error| error.to_string())
+        })
+        .await;
+        let status = Command::new("kill").args(["-s", signal, &pid]).status().unwrap();
+        assert!(status.success(), "failed to send SIG{signal} to {} (process {pid})", self.name);
+    }
+
+    /// Waits for the end of the program.
+    pub async fn wait(&mut self, limit: Duration) -> ExitStatus {
+        let deadline = tokio::time::Instant::now() + limit;
+        loop {
+            if let Some(status) = self.ended() {
+                return status;
+            }
+            assert!(
+                tokio::time::Instant::now() < deadline,
+                "{} is still running after {limit:?}; its last lines:\n{}",
+                self.name,
+                self.output.tail(40)
+            );
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Ends the program without giving it time, as a crash or a lost machine would.
+    pub async fn kill(&mut self) {
+        if self.ended().is_none() {
+            self.signal("KILL").await;
+            self.wait(Duration::from_secs(10)).await;
+        }
+    }
+}
+
+impl Drop for Supervised {
+    fn drop(&mut self) {
+        drop(self.stdin.take());
+        // Bounded: the supervisor kills after three seconds.
+        drop(self.supervisor.wait());
+    }
+}
+
+/// A folder that is removed at the end, even if this process is killed.
+pub struct TemporaryFolder {
+    path: PathBuf,
+    remover: Child,
+    stdin: Option<ChildStdin>,
+}
+
+impl TemporaryFolder {
+    /// An empty one.
+    ///
+    /// # Panics
+    ///
+    /// When the system's folder for temporary files cannot be written.
+    #[must_use]
+    pub fn create() -> Self {
+        let path = tempfile::Builder::new().prefix("ccm-test-").tempdir().unwrap().keep();
+        let mut remover = Command::new(Component::Supervise.path())
+            .arg("-remove")
+            .arg(&path)
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("failed to start the remover of {}: {error}", path.display()));
+        let stdin = remover.stdin.take();
+        Self { path, remover, stdin }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for TemporaryFolder {
+    fn drop(&mut self) {
+        drop(self.stdin.take());
+        drop(self.remover.wait());
+    }
+}

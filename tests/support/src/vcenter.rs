@@ -1,0 +1,351 @@
+//! The vCenter simulator: started with a scenario, changed and observed while it runs.
+
+mod rule;
+mod scenario;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+pub use rule::Rule;
+pub use scenario::{Nic, Object, Scenario, Vm, VmChange};
+
+use crate::components::Component;
+use crate::supervisor::TemporaryFolder;
+
+/// A running simulator. Dropping it ends it.
+pub struct Vcenter {
+    addresses: Addresses,
+    user: String,
+    password: String,
+    folder: TemporaryFolder,
+    ca_file: PathBuf,
+    process: Child,
+    _stdin: ChildStdin,
+}
+
+/// The line that the simulator prints when it is ready.
+#[derive(Debug, Deserialize)]
+struct Addresses {
+    sdk: String,
+    port: u16,
+    control: String,
+    sha1: String,
+    sha256: String,
+    ca: String,
+    #[serde(rename = "instanceUuid")]
+    instance_uuid: String,
+}
+
+/// How often each operation arrived (refused calls too), and who is logged in.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Counts {
+    /// All calls.
+    pub total: u32,
+    /// Calls by operation; see [`Rule`] for the names.
+    pub operations: BTreeMap<String, u32>,
+    /// SOAP logins that were accepted.
+    pub soap_logins: u32,
+    /// REST logins that were accepted.
+    pub rest_logins: u32,
+    /// SOAP sessions that are open now.
+    pub soap_sessions: u32,
+    /// REST sessions that are open now.
+    pub rest_sessions: u32,
+    /// `WaitForUpdatesEx` calls that are pending now.
+    pub pending_waits: u32,
+}
+
+impl Counts {
+    /// How often this operation arrived.
+    #[must_use]
+    pub fn of(&self, operation: &str) -> u32 {
+        self.operations.get(operation).copied().unwrap_or(0)
+    }
+}
+
+/// One call, in the order of arrival.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Call {
+    /// Named as in [`Counts`].
+    pub operation: String,
+    /// When it arrived, in milliseconds since 1970.
+    pub at_ms: i64,
+    /// The HTTP status that was answered; 0 if it is pending or the connection was closed instead.
+    pub status: u16,
+}
+
+impl Vcenter {
+    /// Starts a simulator and waits until it listens.
+    ///
+    /// # Panics
+    ///
+    /// When the simulator does not start, with its reason.
+    pub async fn start(scenario: &Scenario) -> Self {
+        let scenario = scenario.clone();
+        tokio::task::spawn_blocking(move || Self::start_blocking(&scenario))
+            .await
+            .unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+    }
+
+    fn start_blocking(scenario: &Scenario) -> Self {
+        let folder = TemporaryFolder::create();
+        let file = folder.path().join("scenario.json");
+        std::fs::write(&file, serde_json::to_vec(scenario).unwrap()).unwrap();
+        let mut process = Command::new(Component::Vcsim.path())
+            .arg("-scenario")
+            .arg(&file)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdin = process.stdin.take().unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let addresses: Addresses = serde_json::from_str(&line).unwrap_or_else(|error| {
+            panic!("the simulator did not start (its reason is on standard error): {error}: {line:?}")
+        });
+        let ca_file = folder.path().join("ca.pem");
+        std::fs::write(&ca_file, &addresses.ca).unwrap();
+        Self {
+            addresses,
+            user: scenario.user.clone(),
+            password: scenario.password.clone(),
+            folder,
+            ca_file,
+            process,
+            _stdin: stdin,
+        }
+    }
+
+    /// The address of the SOAP API.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.addresses.sdk
+    }
+
+    /// `127.0.0.1`.
+    #[must_use]
+    pub fn host(&self) -> &'static str {
+        "127.0.0.1"
+    }
+
+    /// The port, the same for as long as the simulator runs.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.addresses.port
+    }
+
+    /// The user that the scenario accepts.
+    #[must_use]
+    pub fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// The password that the scenario accepts.
+    #[must_use]
+    pub fn password(&self) -> &str {
+        &self.password
+    }
+
+    /// The server certificate's SHA-1 thumbprint, as `AA:BB:…`.
+    #[must_use]
+    pub fn sha1_thumbprint(&self) -> &str {
+        &self.addresses.sha1
+    }
+
+    /// The server certificate's SHA-256 thumbprint, as `AA:BB:…`.
+    #[must_use]
+    pub fn sha256_thumbprint(&self) -> &str {
+        &self.addresses.sha256
+    }
+
+    /// The CA that signed the server certificate, as PEM.
+    #[must_use]
+    pub fn ca_pem(&self) -> &str {
+        &self.addresses.ca
+    }
+
+    /// A file with [`Vcenter::ca_pem`].
+    #[must_use]
+    pub fn ca_file(&self) -> &Path {
+        &self.ca_file
+    }
+
+    /// `about.instanceUuid`.
+    #[must_use]
+    pub fn instance_uuid(&self) -> &str {
+        &self.addresses.instance_uuid
+    }
+
+    /// A folder that lives as long as this, for configuration files.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// A section `[VirtualCenter "…"]` of `vsphere.conf` for this vCenter, with its own user, port and CA.
+    #[must_use]
+    pub fn ini_section(&self, name: &str, datacenters: &str) -> String {
+        format!(
+            "[VirtualCenter \"{name}\"]\nserver = \"127.0.0.1\"\nport = \"{}\"\nuser = \"{}\"\npassword = \"{}\"\n\
+             ca-file = \"{}\"\ndatacenters = \"{datacenters}\"\n",
+            self.port(),
+            self.user,
+            self.password,
+            self.ca_file.display()
+        )
+    }
+
+    /// Creates a machine.
+    pub async fn create_vm(&self, vm: &Vm) {
+        self.call::<Value>("vm/create", json!(vm)).await;
+    }
+
+    /// Changes a machine; a pending `WaitForUpdatesEx` sees it at once. `vm` is its name, BIOS UUID or id.
+    pub async fn change_vm(&self, vm: &str, change: &VmChange) {
+        self.call::<Value>("vm/change", json!({ "vm": vm, "change": change })).await;
+    }
+
+    /// Gives a machine this one address.
+    pub async fn set_ip(&self, vm: &str, address: &str) {
+        self.change_vm(vm, &Vm::change().ip(address)).await;
+    }
+
+    /// Destroys a machine.
+    pub async fn destroy_vm(&self, vm: &str) {
+        self.call::<Value>("vm/remove", json!({ "vm": vm })).await;
+    }
+
+    /// Takes a machine out of the inventory and leaves its files, which looks the same from the API.
+    pub async fn unregister_vm(&self, vm: &str) {
+        self.destroy_vm(vm).await;
+    }
+
+    /// The managed-object id, such as `vm-62`.
+    pub async fn object_id(&self, object: &Object) -> String {
+        self.call("object", json!(object)).await
+    }
+
+    /// Creates a tag, and its category if that is new.
+    pub async fn create_tag(&self, category: &str, name: &str) {
+        self.call::<Value>("tag/create", json!({ "category": category, "name": name })).await;
+    }
+
+    /// Attaches a tag.
+    pub async fn attach_tag(&self, category: &str, name: &str, object: &Object) {
+        self.call::<Value>("tag/attach", json!({ "category": category, "name": name, "object": object })).await;
+    }
+
+    /// Detaches a tag.
+    pub async fn detach_tag(&self, category: &str, name: &str, object: &Object) {
+        self.call::<Value>("tag/detach", json!({ "category": category, "name": name, "object": object })).await;
+    }
+
+    /// Gives a tag another name; its id stays.
+    pub async fn rename_tag(&self, category: &str, from: &str, to: &str) {
+        self.call::<Value>("tag/rename", json!({ "category": category, "name": from, "to": to })).await;
+    }
+
+    /// Deletes a tag.
+    pub async fn delete_tag(&self, category: &str, name: &str) {
+        self.call::<Value>("tag/delete", json!({ "category": category, "name": name })).await;
+    }
+
+    /// Ends every SOAP session; pending waits end with `RequestCanceled`.
+    pub async fn kill_soap_sessions(&self) {
+        self.call::<Value>("sessions/kill", json!({ "soap": true })).await;
+    }
+
+    /// Ends every REST session.
+    pub async fn kill_rest_sessions(&self) {
+        self.call::<Value>("sessions/kill", json!({ "rest": true })).await;
+    }
+
+    /// Accepts this pair from now on; open sessions stay.
+    pub async fn set_login(&self, user: &str, password: &str) {
+        self.call::<Value>("login", json!({ "user": user, "password": password })).await;
+    }
+
+    /// Puts a rule in force.
+    pub async fn add_rule(&self, rule: &Rule) {
+        self.call::<Value>("rules/add", json!(rule)).await;
+    }
+
+    /// Ends all rules of this operation, and lets go what hangs in them.
+    pub async fn clear_rules_of(&self, operation: &str) {
+        self.call::<Value>("rules/clear", json!({ "operation": operation })).await;
+    }
+
+    /// Ends all rules.
+    pub async fn clear_rules(&self) {
+        self.clear_rules_of("").await;
+    }
+
+    /// Delays every call, once each, before it is served.
+    pub async fn delay_calls(&self, time: Duration) {
+        self.call::<Value>("delay", json!({ "delayMs": time.as_millis() })).await;
+    }
+
+    /// The counts now.
+    pub async fn counts(&self) -> Counts {
+        self.call("counts", json!({})).await
+    }
+
+    /// Counts from nothing again. Sessions stay.
+    pub async fn reset_counts(&self) {
+        self.call::<Value>("counts/reset", json!({})).await;
+    }
+
+    /// The first 20,000 calls since the start or the last reset, in order.
+    pub async fn calls(&self) -> Vec<Call> {
+        self.call("calls", json!({})).await
+    }
+
+    /// Closes the port and every connection: the vCenter is down. Sessions survive.
+    pub async fn stop_listening(&self) {
+        self.call::<Value>("listen/stop", json!({})).await;
+    }
+
+    /// Opens the same port again.
+    pub async fn resume_listening(&self) {
+        self.call::<Value>("listen/start", json!({})).await;
+    }
+
+    /// One request to the control address. A refusal panics: a test asked for something that is not there.
+    async fn call<T: DeserializeOwned>(&self, verb: &str, body: Value) -> T {
+        let url = format!("{}/{verb}", self.addresses.control);
+        // A client of its own each time: a test's runtime ends with the test, and pooled connections with it.
+        let answer = control_client()
+            .post(&url)
+            .json(&body)
+            .send()
+            .await
+            .unwrap_or_else(|error| panic!("the simulator does not answer {verb}: {error}"));
+        let status = answer.status();
+        let text = answer.text().await.unwrap();
+        assert!(status.is_success(), "the simulator refused {verb} {body}: {text}");
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{verb} answered {text:?}: {error}"))
+    }
+}
+
+fn control_client() -> reqwest::Client {
+    crate::api_server::install_crypto();
+    reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(30)).build().unwrap()
+}
+
+impl Drop for Vcenter {
+    fn drop(&mut self) {
+        // It has nothing to save and no children: no need to wait for its own end.
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}

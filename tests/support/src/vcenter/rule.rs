@@ -1,0 +1,96 @@
+//! What the simulator does with a named operation instead of serving it.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// A rule of the simulator's HTTP layer. The first rule that matches a call applies.
+///
+/// Operations are named as they are counted: a SOAP method (`FindAllByUuid`, `WaitForUpdatesEx`, `Login`), `REST:` and
+/// a name (`REST:session-login`, `REST:list-attached-tags-on-objects`, `REST:get-category`), or `*`.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Rule {
+    operation: String,
+    contains: String,
+    delay_ms: u64,
+    fault: String,
+    detail: String,
+    status: u16,
+    body: String,
+    hang: bool,
+    drop: bool,
+    cut: bool,
+    skip: u32,
+    times: u32,
+}
+
+impl Rule {
+    fn of(operation: &str) -> Self {
+        Self { operation: operation.to_owned(), ..Self::default() }
+    }
+
+    /// Answers with a SOAP fault of this type, such as `NotAuthenticated`.
+    #[must_use]
+    pub fn fault(operation: &str, kind: &str) -> Self {
+        Self { fault: kind.to_owned(), ..Self::of(operation) }
+    }
+
+    /// Answers with this HTTP status and HTML body, as a proxy does.
+    #[must_use]
+    pub fn status(operation: &str, status: u16, body: &str) -> Self {
+        Self { status, body: body.to_owned(), ..Self::of(operation) }
+    }
+
+    /// Serves after this time.
+    #[must_use]
+    pub fn delay(operation: &str, time: Duration) -> Self {
+        Self { delay_ms: u64::try_from(time.as_millis()).unwrap_or(u64::MAX), ..Self::of(operation) }
+    }
+
+    /// Answers nothing until the rule is cleared, and serves then.
+    #[must_use]
+    pub fn hang(operation: &str) -> Self {
+        Self { hang: true, ..Self::of(operation) }
+    }
+
+    /// Closes the connection without serving.
+    #[must_use]
+    pub fn drop(operation: &str) -> Self {
+        Self { drop: true, ..Self::of(operation) }
+    }
+
+    /// Serves, and closes the connection half-way through the answer.
+    #[must_use]
+    pub fn cut(operation: &str) -> Self {
+        Self { cut: true, ..Self::of(operation) }
+    }
+
+    /// The XML inside the fault, such as `<obj type="VirtualMachine">vm-7</obj>`.
+    #[must_use]
+    pub fn detail(mut self, xml: &str) -> Self {
+        xml.clone_into(&mut self.detail);
+        self
+    }
+
+    /// Only for requests whose body contains this text.
+    #[must_use]
+    pub fn containing(mut self, text: &str) -> Self {
+        text.clone_into(&mut self.contains);
+        self
+    }
+
+    /// Lets so many calls through first.
+    #[must_use]
+    pub fn after(mut self, calls: u32) -> Self {
+        self.skip = calls;
+        self
+    }
+
+    /// Applies so many times, then no more.
+    #[must_use]
+    pub fn times(mut self, times: u32) -> Self {
+        self.times = times;
+        self
+    }
+}

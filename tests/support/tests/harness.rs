@@ -1,0 +1,277 @@
+//! The test environment tests itself: what the other tests rely on, once, against the real components.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a failure of a test's own step is a failed test"
+)]
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use support::nodes::NodeView;
+use support::{ApiServer, KubeletNode, Object, Rule, Scenario, Vcenter, Vm, eventually};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Just enough of a SOAP client to see the simulator from outside.
+struct Soap {
+    http: reqwest::Client,
+    url: String,
+    cookie: String,
+}
+
+impl Soap {
+    fn new(vcenter: &Vcenter) -> Self {
+        support::api_server::install_crypto();
+        let ca = reqwest::Certificate::from_pem(vcenter.ca_pem().as_bytes()).unwrap();
+        let http = reqwest::Client::builder().tls_certs_only([ca]).no_proxy().timeout(LIMIT).build().unwrap();
+        Self { http, url: vcenter.url().to_owned(), cookie: String::new() }
+    }
+
+    async fn login(vcenter: &Vcenter) -> Self {
+        let mut soap = Self::new(vcenter);
+        let body = format!(
+            "<Login xmlns='urn:vim25'><_this type='SessionManager'>SessionManager</_this><userName>{}</userName>\
+             <password>{}</password></Login>",
+            vcenter.user(),
+            vcenter.password()
+        );
+        let answer = soap.post(&body).await.unwrap();
+        assert_eq!(answer.status(), 200, "login is accepted");
+        answer.headers()["set-cookie"].to_str().unwrap().clone_into(&mut soap.cookie);
+        soap
+    }
+
+    async fn post(&self, body: &str) -> reqwest::Result<reqwest::Response> {
+        let envelope = format!(
+            "<e:Envelope xmlns:e='http://schemas.xmlsoap.org/soap/envelope/' xmlns:xsi='http://www.w3.org/2001/XMLSchema-instance'>\
+             <e:Body>{body}</e:Body></e:Envelope>"
+        );
+        self.http.post(&self.url).header("Cookie", &self.cookie).body(envelope).send().await
+    }
+
+    async fn call(&self, body: &str) -> (u16, String) {
+        let answer = self.post(body).await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    }
+
+    async fn find(&self, uuid: &str) -> (u16, String) {
+        self.call(&format!(
+            "<FindAllByUuid xmlns='urn:vim25'><_this type='SearchIndex'>SearchIndex</_this><uuid>{uuid}</uuid>\
+             <vmSearch>true</vmSearch><instanceUuid>false</instanceUuid></FindAllByUuid>"
+        ))
+        .await
+    }
+
+    /// A filter on some properties of one machine; the first answer is taken, so that the next wait is pending.
+    async fn watch(&self, vm: &str) {
+        let (status, text) = self
+            .call(&format!(
+                "<CreateFilter xmlns='urn:vim25'><_this type='PropertyCollector'>propertyCollector</_this><spec>\
+                 <propSet><type>VirtualMachine</type><pathSet>guest.net</pathSet><pathSet>runtime.host</pathSet>\
+                 <pathSet>runtime.powerState</pathSet><pathSet>config.extraConfig[\"guestinfo.metadata\"]</pathSet></propSet>\
+                 <objectSet><obj type='VirtualMachine'>{vm}</obj></objectSet></spec><partialUpdates>true</partialUpdates>\
+                 </CreateFilter>"
+            ))
+            .await;
+        assert_eq!(status, 200, "{text}");
+        let (status, text) = self.wait("").await;
+        assert!(status == 200 && text.contains("enter"), "{text}");
+    }
+
+    async fn wait(&self, version: &str) -> (u16, String) {
+        self.call(&format!(
+            "<WaitForUpdatesEx xmlns='urn:vim25'><_this type='PropertyCollector'>propertyCollector</_this>\
+             <version>{version}</version><options><maxWaitSeconds>15</maxWaitSeconds></options></WaitForUpdatesEx>"
+        ))
+        .await
+    }
+}
+
+const UUID: &str = "4211a1b2-0000-4000-8000-000000000001";
+
+fn scenario() -> Scenario {
+    Scenario::small()
+        .vm(Vm::new("node-1", UUID).ip("10.0.0.11").host("host-2"))
+        .tag("k8s-region", "region-1", [Object::datacenter("dc-1")])
+        .tag("k8s-zone", "zone-a", [Object::host("host-2"), Object::vm("node-1"), Object::cluster("cluster-1")])
+}
+
+#[tokio::test]
+async fn a_change_reaches_a_pending_wait_at_once() {
+    let vcenter = Vcenter::start(&scenario()).await;
+    let soap = Soap::login(&vcenter).await;
+    let id = vcenter.object_id(&Object::vm("node-1")).await;
+    soap.watch(&id).await;
+    let host = vcenter.object_id(&Object::host("host-3")).await;
+    for (change, expected) in [
+        (Vm::change().ip("10.0.0.99"), "10.0.0.99"),
+        (Vm::change().host("host-3"), host.as_str()),
+        (Vm::change().powered_off(), "poweredOff"),
+        (Vm::change().extra_config("guestinfo.metadata", "bmV0d29yazoge30K"), "bmV0d29yazoge30K"),
+    ] {
+        let pending = async {
+            let started = std::time::Instant::now();
+            (soap.wait("-").await, started.elapsed())
+        };
+        let act = async {
+            eventually("a wait is pending", LIMIT, async || {
+                let counts = vcenter.counts().await;
+                if counts.pending_waits == 1 { Ok(()) } else { Err(format!("{counts:?}")) }
+            })
+            .await;
+            vcenter.change_vm("node-1", &change).await;
+        };
+        let (((status, text), took), ()) = tokio::join!(pending, act);
+        assert!(status == 200 && text.contains(expected), "{expected} is announced: {text}");
+        assert!(took < Duration::from_secs(2), "{expected} took {took:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_machine_is_found_until_it_is_destroyed() {
+    let vcenter = Vcenter::start(&scenario()).await;
+    let soap = Soap::login(&vcenter).await;
+    let id = vcenter.object_id(&Object::vm("node-1")).await;
+    assert!(soap.find(UUID).await.1.contains(&format!(">{id}<")));
+    vcenter.create_vm(&Vm::new("node-2", "4211a1b2-0000-4000-8000-000000000002").folder("prod/nodes")).await;
+    let second = vcenter.object_id(&Object::vm("node-2")).await;
+    assert!(soap.find("4211a1b2-0000-4000-8000-000000000002").await.1.contains(&format!(">{second}<")));
+    vcenter.destroy_vm("node-1").await;
+    let (status, text) = soap.find(UUID).await;
+    assert!(status == 200 && !text.contains("vm-"), "{text}");
+}
+
+#[tokio::test]
+async fn rules_break_calls_and_all_calls_are_counted() {
+    let vcenter = Vcenter::start(&scenario()).await;
+    let soap = Soap::login(&vcenter).await;
+    vcenter.add_rule(&Rule::fault("FindAllByUuid", "NoPermission").times(1)).await;
+    let (status, text) = soap.find(UUID).await;
+    assert!(status == 500 && text.contains("NoPermission"), "{status} {text}");
+    vcenter.add_rule(&Rule::status("*", 503, "<html>no healthy upstream</html>").times(1)).await;
+    assert_eq!(soap.find(UUID).await, (503, "<html>no healthy upstream</html>".to_owned()));
+    vcenter.add_rule(&Rule::drop("FindAllByUuid").times(1)).await;
+    let find = format!(
+        "<FindAllByUuid xmlns='urn:vim25'><_this type='SearchIndex'>SearchIndex</_this><uuid>{UUID}</uuid>\
+         <vmSearch>true</vmSearch></FindAllByUuid>"
+    );
+    assert!(soap.post(&find).await.is_err(), "the connection is closed without an answer");
+    vcenter.add_rule(&Rule::cut("FindAllByUuid").times(1)).await;
+    let half = soap.post(&find).await.unwrap();
+    assert!(half.text().await.is_err(), "the answer ends half-way");
+    vcenter.add_rule(&Rule::delay("FindAllByUuid", Duration::from_millis(200)).times(1)).await;
+    let started = std::time::Instant::now();
+    assert_eq!(soap.find(UUID).await.0, 200);
+    assert!(started.elapsed() >= Duration::from_millis(200));
+    let counts = vcenter.counts().await;
+    assert_eq!((counts.of("FindAllByUuid"), counts.of("Login"), counts.total), (5, 1, 6), "{counts:?}");
+    assert_eq!((counts.soap_logins, counts.soap_sessions), (1, 1), "{counts:?}");
+    vcenter.reset_counts().await;
+    assert_eq!(vcenter.counts().await.total, 0);
+    assert!(vcenter.calls().await.is_empty());
+}
+
+#[tokio::test]
+async fn killed_sessions_and_wrong_passwords_are_refused() {
+    let vcenter = Vcenter::start(&scenario()).await;
+    let soap = Soap::login(&vcenter).await;
+    let id = vcenter.object_id(&Object::vm("node-1")).await;
+    soap.watch(&id).await;
+    let act = async {
+        eventually("a wait is pending", LIMIT, async || {
+            if vcenter.counts().await.pending_waits == 1 { Ok(()) } else { Err("none") }
+        })
+        .await;
+        vcenter.kill_soap_sessions().await;
+    };
+    let ((status, text), ()) = tokio::join!(soap.wait("-"), act);
+    assert!(status == 500 && text.contains("RequestCanceled"), "{text}");
+    let (status, text) = soap.find(UUID).await;
+    assert!(status == 500 && text.contains("NotAuthenticated"), "{text}");
+    assert_eq!(vcenter.counts().await.soap_sessions, 0);
+    vcenter.set_login("someone", "else").await;
+    let (status, text) = Soap::new(&vcenter)
+        .call(&format!(
+            "<Login xmlns='urn:vim25'><_this type='SessionManager'>SessionManager</_this><userName>{}</userName>\
+             <password>{}</password></Login>",
+            vcenter.user(),
+            vcenter.password()
+        ))
+        .await;
+    assert!(status == 500 && text.contains("InvalidLogin"), "{text}");
+}
+
+#[tokio::test]
+async fn tags_are_read_over_rest_and_its_sessions_are_counted() {
+    let vcenter = Vcenter::start(&scenario()).await;
+    let soap = Soap::new(&vcenter);
+    let base = format!("https://127.0.0.1:{}/rest/com/vmware/cis", vcenter.port());
+    let login = soap.http.post(format!("{base}/session")).basic_auth(vcenter.user(), Some(vcenter.password()));
+    let answer: serde_json::Value = login.send().await.unwrap().json().await.unwrap();
+    let session = answer["value"].as_str().unwrap().to_owned();
+    let host = vcenter.object_id(&Object::host("host-2")).await;
+    let attached = async || -> serde_json::Value {
+        soap.http
+            .post(format!("{base}/tagging/tag-association?~action=list-attached-tags-on-objects"))
+            .header("vmware-api-session-id", &session)
+            .json(&serde_json::json!({ "object_ids": [{ "id": host, "type": "HostSystem" }] }))
+            .send()
+            .await
+            .unwrap()
+            .json()
+            .await
+            .unwrap()
+    };
+    assert_eq!(attached().await["value"][0]["tag_ids"].as_array().map(Vec::len), Some(1));
+    vcenter.detach_tag("k8s-zone", "zone-a", &Object::host("host-2")).await;
+    assert_eq!(attached().await["value"][0]["tag_ids"].as_array(), None);
+    let counts = vcenter.counts().await;
+    assert_eq!((counts.rest_sessions, counts.of("REST:session-login")), (1, 1), "{counts:?}");
+    assert_eq!(counts.of("REST:list-attached-tags-on-objects"), 2, "{counts:?}");
+    vcenter.kill_rest_sessions().await;
+    assert_eq!(vcenter.counts().await.rest_sessions, 0);
+}
+
+#[tokio::test]
+async fn a_vcenter_goes_down_and_comes_back_on_its_port_with_its_sessions() {
+    let vcenter = Vcenter::start(&scenario()).await;
+    let soap = Soap::login(&vcenter).await;
+    vcenter.stop_listening().await;
+    assert!(soap.post("").await.unwrap_err().is_connect(), "connections are refused");
+    vcenter.resume_listening().await;
+    assert_eq!(soap.find(UUID).await.0, 200);
+}
+
+#[tokio::test]
+async fn two_simulators_are_two_vcenters_and_many_machines_start_fast() {
+    let mut many = Scenario::small();
+    for index in 0..200 {
+        many = many.vm(Vm::new(&format!("node-{index}"), &format!("4211a1b2-0000-4000-8000-{index:012}")));
+    }
+    let few = scenario();
+    let started = std::time::Instant::now();
+    let (first, second) = tokio::join!(Vcenter::start(&many), Vcenter::start(&few));
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+    assert_ne!(first.instance_uuid(), second.instance_uuid());
+    assert_ne!(first.port(), second.port());
+}
+
+#[tokio::test]
+async fn nodes_register_at_a_real_api_server_which_survives_a_restart() {
+    let mut server = ApiServer::start().await;
+    let client = server.client().await;
+    KubeletNode::new("node-1", UUID).provided_ip("10.0.0.11").register(&client).await;
+    server.restart().await;
+    let node =
+        eventually("the node is read again", LIMIT, async || Api::<Node>::all(client.clone()).get("node-1").await)
+            .await;
+    let view = NodeView::of(&node);
+    assert!(view.uninitialized, "{view:?}");
+    assert_eq!(view.addresses, ["InternalIP=10.0.0.11", "Hostname=node-1"]);
+    let stranger = server.client_of("nobody").await;
+    let refused = Api::<Node>::all(stranger).get("node-1").await.unwrap_err();
+    assert!(matches!(&refused, kube::Error::Api(status) if status.code == 403), "{refused}");
+}

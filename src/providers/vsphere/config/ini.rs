@@ -5,6 +5,9 @@ use super::fields::{Dialect, Key, Kind, OTHER_SECTIONS, Plain, RawField, RawFile
 use super::gcfg::{self, Item};
 use super::problems::Report;
 
+/// The longest unknown key that a warning names; no key is longer.
+const LONGEST_SHOWN: usize = 40;
+
 /// Where variables go.
 enum Target {
     Plain(Plain),
@@ -73,7 +76,9 @@ fn enter(file: &mut RawFile, name: &str, subsection: Option<String>, line: usize
 
 fn add(section: &mut RawSection, written: &str, value: Option<String>, line: usize, report: &mut Report) {
     let Some(key) = section.find_key(written) else {
-        report.warn_in(line, &section.shown, Some(written), "ignored: no such key");
+        // A line without `=`, or a long one, may be the rest of a password or of a pasted private key.
+        let is_shown = value.is_some() && written.len() <= LONGEST_SHOWN;
+        report.warn_in(line, &section.shown, is_shown.then_some(written), "ignored: no such key");
         return;
     };
     let value = parse_value(key, value).unwrap_or_else(|expected| {

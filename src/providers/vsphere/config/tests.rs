@@ -421,6 +421,19 @@ fn no_password_is_shown() {
 }
 
 #[test]
+fn the_rest_of_a_broken_password_is_not_shown() {
+    let base = "[Global]\nserver = s\nuser = u\npassword = first\n";
+    let pasted = "s3cr".repeat(16);
+    for rest in ["s3cr", &pasted, &format!("{pasted}="), &format!("{pasted}=="), "s3cr/+", "s3cr+="] {
+        let told = match parse(&format!("{base}{rest}\n"), "f") {
+            Ok(parsed) => parsed.warnings.iter().map(ToString::to_string).collect::<String>(),
+            Err(errors) => errors.to_string(),
+        };
+        assert!(told.contains("f:5: ") && !told.contains("s3cr"), "{rest}: {told}");
+    }
+}
+
+#[test]
 fn all_mistakes_are_told_in_one_go() {
     let ini = "[Global]\nserver = s\nport = x\n[VirtualCenter \"a\"]\nthumbprint = 00\nuser = u\npassword = p\n[Nodes]\n\
                internal-network-subnet-cidr = 10.0.0.0/8,b,c\n";

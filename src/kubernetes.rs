@@ -5,3 +5,4 @@ pub mod cluster;
 pub mod events;
 pub mod leader_election;
 pub mod stores;
+pub mod token_review;

@@ -1,0 +1,21 @@
+//! A test of the server's time limits; what it serves is tested in `tests/apiserver/admin.rs`.
+
+use super::*;
+use tokio::io::AsyncReadExt;
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_says_nothing_is_cut_off() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let admin = Admin { checks: Checks::default(), metrics: Metrics::new().unwrap(), authenticator: None };
+    let stop = CancellationToken::new();
+    let tls = self_made_certificate(&[]).unwrap();
+    let task = tokio::spawn(serve(listener, tls, Arc::new(admin), stop.clone()));
+
+    let mut silent = TcpStream::connect(address).await.unwrap();
+    let start = tokio::time::Instant::now();
+    assert_eq!(silent.read_to_end(&mut Vec::new()).await.unwrap(), 0, "closed without a word");
+    assert!(start.elapsed() <= HANDSHAKE_LIMIT + Duration::from_secs(1), "{:?}", start.elapsed());
+    stop.cancel();
+    task.await.unwrap().unwrap();
+}

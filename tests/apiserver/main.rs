@@ -1,4 +1,4 @@
-//! apiserver tests.
+//! Controllers, clients and elections against a real API server, and servers over real connections.
 
 #![allow(
     clippy::unwrap_used,
@@ -8,3 +8,4 @@
 )]
 
 mod admin;
+mod node;

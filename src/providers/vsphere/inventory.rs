@@ -1,0 +1,15 @@
+//! One independent actor per vCenter: it owns that vCenter's session and a read-only snapshot that others look at
+//! without waiting. A dead vCenter never delays a node of another.
+//!
+//! Data flows one way: the property collector's updates go through [`mirror`] into a [`snapshot`], which [`vcenter`]
+//! publishes. Nothing here knows nodes.
+
+pub mod mirror;
+pub mod retry;
+pub mod scope;
+pub mod snapshot;
+mod tags;
+pub mod vcenter;
+mod watch;
+
+pub use vcenter::{Settings, Vcenter};

@@ -1,0 +1,270 @@
+//! Pure: applies the updates of the property collector to a copy of the inventory.
+//!
+//! Tolerates what servers do: an `enter` for a known object replaces it, a `modify` for an unknown one creates it, a
+//! `leave` for an unknown one is nothing, `assign` without a value means unset.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::snapshot::{Entity, PowerState, VmRecord};
+use crate::clients::vim::{MoRef, ObjectUpdate, PropertyChange, UpdateKind, UpdateSet, Value, decode_name};
+use crate::providers::vsphere::provider_id::BiosUuid;
+
+/// The copy, as it is built up from updates.
+#[derive(Clone, Debug, Default)]
+pub struct Mirror {
+    /// The watched virtual machines, by id.
+    pub vms: HashMap<String, Arc<VmRecord>>,
+    /// Everything above them.
+    pub entities: HashMap<MoRef, Entity>,
+}
+
+/// What an update set touched.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Touched {
+    /// Whether a virtual machine changed, came or went.
+    pub vms: bool,
+    /// Whether an object above the virtual machines changed, came or went.
+    pub entities: bool,
+    /// Virtual machines that left the filter: destroyed, unregistered, or no longer readable.
+    pub left: BTreeSet<String>,
+}
+
+impl Mirror {
+    /// Applies every object update in order.
+    pub fn apply(&mut self, set: &UpdateSet) -> Touched {
+        let mut touched = Touched::default();
+        for update in set.filters.iter().flat_map(|filter| &filter.objects) {
+            if update.object.kind == "VirtualMachine" {
+                self.apply_vm(update, &mut touched);
+            } else {
+                self.apply_entity(update, &mut touched);
+            }
+        }
+        touched
+    }
+
+    fn apply_vm(&mut self, update: &ObjectUpdate, touched: &mut Touched) {
+        let id = &update.object.id;
+        if update.kind == UpdateKind::Leave {
+            touched.vms |= self.vms.remove(id).is_some();
+            touched.left.insert(id.clone());
+            return;
+        }
+        let known = self.vms.get(id);
+        let mut record = match (update.kind, known) {
+            (UpdateKind::Modify, Some(known)) => VmRecord::clone(known),
+            _ => VmRecord::default(),
+        };
+        for change in &update.changes {
+            assign_vm(&mut record, change);
+        }
+        for missing in &update.missing {
+            if !record.unreadable.contains(&missing.path) {
+                record.unreadable.push(missing.path.clone());
+            }
+        }
+        // A server may report an object again unchanged; keeping the old allocation lets readers compare pointers.
+        if known.is_none_or(|known| **known != record) {
+            self.vms.insert(id.clone(), Arc::new(record));
+            touched.vms = true;
+        }
+    }
+
+    fn apply_entity(&mut self, update: &ObjectUpdate, touched: &mut Touched) {
+        if update.kind == UpdateKind::Leave {
+            touched.entities |= self.entities.remove(&update.object).is_some();
+            return;
+        }
+        let known = self.entities.get(&update.object);
+        let mut entity = match (update.kind, known) {
+            (UpdateKind::Modify, Some(known)) => known.clone(),
+            _ => Entity::default(),
+        };
+        for change in &update.changes {
+            match change.name.as_str() {
+                "name" => entity.name = text(change).map(decode_name).unwrap_or_default(),
+                "parent" => entity.parent = reference(change),
+                // A vApp that lies directly in another vApp has no folder; its pool is its parent.
+                "parentFolder" if entity.parent.is_none() => entity.parent = reference(change),
+                _ => {}
+            }
+        }
+        if known != Some(&entity) {
+            self.entities.insert(update.object.clone(), entity);
+            touched.entities = true;
+        }
+    }
+}
+
+fn assign_vm(record: &mut VmRecord, change: &PropertyChange) {
+    record.unreadable.retain(|path| *path != change.name);
+    let number = || text(change).and_then(|text| text.parse::<i64>().ok());
+    let string = || text(change).unwrap_or_default().to_string();
+    match change.name.as_str() {
+        "name" => record.name = decode_name(&string()),
+        // Two paths carry the same UUID; `config` as a whole is unset while a VM is inaccessible.
+        "config.uuid" | "summary.config.uuid" => {
+            if let Some(uuid) = text(change).and_then(|text| text.parse::<BiosUuid>().ok()) {
+                record.bios_uuid = Some(uuid);
+            }
+        }
+        "parent" => record.parent = reference(change),
+        "parentVApp" => record.parent_vapp = reference(change),
+        "resourcePool" => record.resource_pool = reference(change),
+        "runtime.host" => record.host = reference(change),
+        "runtime.powerState" => {
+            record.power_state = match text(change) {
+                Some("poweredOn") => Some(PowerState::PoweredOn),
+                Some("poweredOff") => Some(PowerState::PoweredOff),
+                Some("suspended") => Some(PowerState::Suspended),
+                _ => None,
+            }
+        }
+        "runtime.connectionState" => record.connection_state = text(change).map(String::from),
+        "summary.config.template" => record.is_template = text(change) == Some("true"),
+        "summary.config.numCpu" => record.cpus = number(),
+        "summary.config.memorySizeMB" => record.memory_mib = number(),
+        "summary.config.guestId" => record.guest_id = string(),
+        "guest.hostName" => record.host_name = string(),
+        "guest.net" => {
+            record.nics = match change.new_value() {
+                Some(Value::Nics(nics)) => nics.clone(),
+                _ => Vec::new(),
+            }
+        }
+        "config.extraConfig[\"guestinfo.metadata\"]" => record.metadata = option_value(change),
+        "config.extraConfig[\"guestinfo.metadata.encoding\"]" => record.metadata_encoding = option_value(change),
+        _ => {}
+    }
+}
+
+fn text(change: &PropertyChange) -> Option<&str> {
+    change.new_value().and_then(Value::as_str)
+}
+
+fn reference(change: &PropertyChange) -> Option<MoRef> {
+    change.new_value().and_then(Value::as_ref).cloned()
+}
+
+fn option_value(change: &PropertyChange) -> String {
+    match change.new_value() {
+        Some(Value::OptionValue { value, .. }) => value.clone(),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clients::vim::{ChangeOp, FilterUpdate, GuestNic};
+
+    fn text(value: &str) -> Option<Value> {
+        Some(Value::Text(value.to_string()))
+    }
+
+    fn update(kind: UpdateKind, object: MoRef, changes: Vec<(&str, Option<Value>)>) -> ObjectUpdate {
+        let changes = changes
+            .into_iter()
+            .map(|(name, value)| PropertyChange { name: name.to_string(), op: ChangeOp::Assign, value })
+            .collect();
+        ObjectUpdate { kind, object, changes, missing: Vec::new() }
+    }
+
+    fn vm(kind: UpdateKind, changes: Vec<(&str, Option<Value>)>) -> ObjectUpdate {
+        update(kind, MoRef::new("VirtualMachine", "vm-1"), changes)
+    }
+
+    fn apply(mirror: &mut Mirror, objects: Vec<ObjectUpdate>) -> Touched {
+        let filter = FilterUpdate { filter: MoRef::new("PropertyFilter", "f"), objects, missing_objects: Vec::new() };
+        mirror.apply(&UpdateSet { version: "1".into(), filters: vec![filter], truncated: false })
+    }
+
+    const UUID: &str = "422e4956-ad22-1139-6d72-59cc8f26bc90";
+
+    #[test]
+    fn an_enter_brings_every_watched_property() {
+        let nic = GuestNic { ip_addresses: vec!["10.0.0.1".into()], device_config_id: 4000, ..GuestNic::default() };
+        let mut mirror = Mirror::default();
+        let touched = apply(
+            &mut mirror,
+            vec![vm(
+                UpdateKind::Enter,
+                vec![
+                    ("name", text("a%2fb")),
+                    ("summary.config.uuid", text(UUID)),
+                    ("parent", Some(Value::Ref(MoRef::new("Folder", "group-v3")))),
+                    ("runtime.host", Some(Value::Ref(MoRef::new("HostSystem", "host-9")))),
+                    ("runtime.powerState", text("poweredOn")),
+                    ("runtime.connectionState", text("connected")),
+                    ("summary.config.template", text("false")),
+                    ("summary.config.numCpu", text("4")),
+                    ("summary.config.memorySizeMB", text("8192")),
+                    ("guest.hostName", text("node-1")),
+                    ("guest.net", Some(Value::Nics(vec![nic.clone()]))),
+                    (
+                        "config.extraConfig[\"guestinfo.metadata\"]",
+                        Some(Value::OptionValue { key: "guestinfo.metadata".into(), value: "e30=".into() }),
+                    ),
+                    ("config.uuid", None),
+                ],
+            )],
+        );
+        assert_eq!(touched, Touched { vms: true, ..Touched::default() });
+        let record = &mirror.vms["vm-1"];
+        assert_eq!(record.name, "a/b");
+        assert_eq!(record.bios_uuid.as_ref().unwrap().to_string(), UUID, "an unset config.uuid does not take it away");
+        assert_eq!(record.host, Some(MoRef::new("HostSystem", "host-9")));
+        assert_eq!((record.cpus, record.memory_mib), (Some(4), Some(8192)));
+        assert_eq!(record.power_state, Some(PowerState::PoweredOn));
+        assert!(record.is_connected() && !record.is_template);
+        assert_eq!(record.nics, [nic]);
+        assert_eq!(record.metadata, "e30=");
+    }
+
+    #[test]
+    fn what_is_reported_again_unchanged_touches_nothing() {
+        let mut mirror = Mirror::default();
+        let enter = || vec![vm(UpdateKind::Enter, vec![("name", text("a")), ("guest.hostName", text("a"))])];
+        apply(&mut mirror, enter());
+        let before = Arc::clone(&mirror.vms["vm-1"]);
+        assert_eq!(apply(&mut mirror, enter()), Touched::default());
+        assert!(Arc::ptr_eq(&before, &mirror.vms["vm-1"]));
+    }
+
+    #[test]
+    fn a_modify_changes_what_it_names_and_an_enter_replaces_all() {
+        let mut mirror = Mirror::default();
+        apply(&mut mirror, vec![vm(UpdateKind::Enter, vec![("name", text("a")), ("guest.hostName", text("h"))])]);
+        apply(&mut mirror, vec![vm(UpdateKind::Modify, vec![("guest.hostName", None)])]);
+        assert_eq!((mirror.vms["vm-1"].name.as_str(), mirror.vms["vm-1"].host_name.as_str()), ("a", ""));
+        apply(&mut mirror, vec![vm(UpdateKind::Enter, vec![("guest.hostName", text("h"))])]);
+        assert_eq!((mirror.vms["vm-1"].name.as_str(), mirror.vms["vm-1"].host_name.as_str()), ("", "h"));
+    }
+
+    #[test]
+    fn odd_orders_are_survived() {
+        let mut mirror = Mirror::default();
+        apply(&mut mirror, vec![vm(UpdateKind::Modify, vec![("name", text("a"))])]);
+        assert_eq!(mirror.vms["vm-1"].name, "a", "a modify for an unknown object creates it");
+        let touched = apply(&mut mirror, vec![vm(UpdateKind::Leave, vec![])]);
+        assert!(touched.vms && touched.left.contains("vm-1") && mirror.vms.is_empty());
+        let touched = apply(&mut mirror, vec![vm(UpdateKind::Leave, vec![])]);
+        assert!(!touched.vms, "a leave for an unknown object is nothing");
+    }
+
+    #[test]
+    fn ancestors_come_change_and_go() {
+        let cluster = MoRef::new("ClusterComputeResource", "domain-c8");
+        let folder = |id: &str| Some(Value::Ref(MoRef::new("Folder", id)));
+        let mut mirror = Mirror::default();
+        let enter = vec![("name", text("c")), ("parent", folder("group-h4"))];
+        assert!(apply(&mut mirror, vec![update(UpdateKind::Enter, cluster.clone(), enter)]).entities);
+        let moved = vec![("parent", folder("group-h5"))];
+        assert!(apply(&mut mirror, vec![update(UpdateKind::Modify, cluster.clone(), moved)]).entities);
+        assert_eq!(mirror.entities[&cluster].parent, Some(MoRef::new("Folder", "group-h5")));
+        assert_eq!(mirror.entities[&cluster].name, "c");
+        assert!(apply(&mut mirror, vec![update(UpdateKind::Leave, cluster.clone(), vec![])]).entities);
+        assert!(mirror.entities.is_empty());
+    }
+}

@@ -1,0 +1,189 @@
+//! Pure: what is known of one vCenter at one moment. Others look at it without waiting.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::clients::vim::{GuestNic, MoRef};
+use crate::providers::vsphere::provider_id::BiosUuid;
+use crate::providers::vsphere::zones::ObjectTags;
+
+/// The longest way from an object to the root folder that is followed. Real inventories stay below 20.
+const MAX_DEPTH: usize = 64;
+
+/// The inventory of one vCenter, as far as it concerns this cluster: the VMs that back nodes, and their ancestors.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// Whether this is true now.
+    pub freshness: Freshness,
+    /// `about.instanceUuid`; empty until the first connection.
+    pub instance_uuid: String,
+    /// The virtual machines that are watched, by id.
+    pub vms: HashMap<String, Arc<VmRecord>>,
+    /// Ids that were asked for and that vCenter does not know (any more), or does not let us read.
+    pub unresolved: Arc<Vec<String>>,
+    /// Hosts, clusters, pools, folders and datacenters above the virtual machines.
+    pub entities: Arc<HashMap<MoRef, Entity>>,
+    /// Tags of zones and regions.
+    pub tags: Arc<Tags>,
+}
+
+/// Whether a [`Snapshot`] is true now.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Freshness {
+    /// Nothing was ever read.
+    #[default]
+    Never,
+    /// No connection was made yet, and this is why.
+    Unreachable {
+        /// The last failure.
+        reason: String,
+    },
+    /// Changes arrive as they happen.
+    Live,
+    /// What is known was true until this moment.
+    Stale {
+        /// The last moment it was known to be true.
+        since: Instant,
+        /// The failure since then.
+        reason: String,
+    },
+}
+
+impl Freshness {
+    /// Why vCenter does not answer, if it does not.
+    pub fn trouble(&self) -> Option<&str> {
+        match self {
+            Freshness::Live => None,
+            Freshness::Never => Some("not connected yet"),
+            Freshness::Unreachable { reason } | Freshness::Stale { reason, .. } => Some(reason),
+        }
+    }
+}
+
+/// `VirtualMachinePowerState`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PowerState {
+    /// `poweredOn`
+    PoweredOn,
+    /// `poweredOff`
+    PoweredOff,
+    /// `suspended`
+    Suspended,
+}
+
+/// The watched properties of one virtual machine. Everything may be unset.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct VmRecord {
+    /// The name in vCenter, decoded.
+    pub name: String,
+    /// `config.uuid` or `summary.config.uuid`, where well-formed.
+    pub bios_uuid: Option<BiosUuid>,
+    /// `parent`: a folder; unset for a VM directly in a vApp.
+    pub parent: Option<MoRef>,
+    /// `parentVApp`
+    pub parent_vapp: Option<MoRef>,
+    /// `resourcePool`; unset for templates.
+    pub resource_pool: Option<MoRef>,
+    /// `runtime.host`
+    pub host: Option<MoRef>,
+    /// `runtime.powerState`
+    pub power_state: Option<PowerState>,
+    /// `runtime.connectionState`, as vCenter spells it. With anything but `connected` the rest is stale.
+    pub connection_state: Option<String>,
+    /// `summary.config.template`
+    pub is_template: bool,
+    /// `summary.config.numCpu`
+    pub cpus: Option<i64>,
+    /// `summary.config.memorySizeMB`
+    pub memory_mib: Option<i64>,
+    /// `summary.config.guestId`
+    pub guest_id: String,
+    /// `guest.hostName`
+    pub host_name: String,
+    /// `guest.net`
+    pub nics: Vec<GuestNic>,
+    /// `guestinfo.metadata`
+    pub metadata: String,
+    /// `guestinfo.metadata.encoding`
+    pub metadata_encoding: String,
+    /// Watched paths that the account may not read, with the missing privilege where it was named.
+    pub unreadable: Vec<String>,
+}
+
+impl VmRecord {
+    /// Whether vCenter's view of the machine is current.
+    pub fn is_connected(&self) -> bool {
+        self.connection_state.as_deref() == Some("connected")
+    }
+}
+
+/// An object above the virtual machines.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Entity {
+    /// The name in vCenter, decoded.
+    pub name: String,
+    /// The object above.
+    pub parent: Option<MoRef>,
+}
+
+/// What is known of tags.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tags {
+    /// The zone and region tags of an object, in the order vCenter lists them. An object that was not asked about yet
+    /// has no entry.
+    pub of: HashMap<MoRef, ObjectTags>,
+    /// Why tags cannot be read at the moment.
+    pub trouble: Option<String>,
+}
+
+impl Snapshot {
+    /// The objects from `start` up to the root folder, `start` first. It ends early where an ancestor is not readable.
+    pub fn chain(&self, start: &MoRef) -> Vec<MoRef> {
+        let mut chain = vec![start.clone()];
+        let mut at = self.entities.get(start);
+        while let Some(parent) = at.and_then(|entity| entity.parent.as_ref()) {
+            if chain.len() >= MAX_DEPTH || chain.contains(parent) {
+                break;
+            }
+            chain.push(parent.clone());
+            at = self.entities.get(parent);
+        }
+        chain
+    }
+
+    /// The chain of the virtual machine itself: the machine, its folders or vApp, the datacenter and above.
+    pub fn vm_chain(&self, id: &str, vm: &VmRecord) -> Vec<MoRef> {
+        let mut chain = vec![MoRef::new("VirtualMachine", id)];
+        if let Some(parent) = vm.parent.as_ref().or(vm.parent_vapp.as_ref()) {
+            chain.extend(self.chain(parent));
+        }
+        chain
+    }
+
+    /// The names on the way from the root folder down to the datacenter of `vm`, the datacenter's own id with it.
+    pub fn datacenter_of(&self, vm: &VmRecord) -> Option<Datacenter> {
+        let starts = [vm.parent.as_ref(), vm.parent_vapp.as_ref(), vm.host.as_ref(), vm.resource_pool.as_ref()];
+        starts.into_iter().flatten().find_map(|start| {
+            let chain = self.chain(start);
+            let at = chain.iter().position(|object| object.kind == "Datacenter")?;
+            let above = chain.get(at..)?;
+            let mut path: Vec<String> = above
+                .iter()
+                .filter(|object| self.entities.get(object).is_some_and(|entity| entity.parent.is_some()))
+                .filter_map(|object| self.entities.get(object).map(|entity| entity.name.clone()))
+                .collect();
+            path.reverse();
+            Some(Datacenter { id: chain.get(at)?.id.clone(), path })
+        })
+    }
+}
+
+/// Where a datacenter is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Datacenter {
+    /// The managed object id.
+    pub id: String,
+    /// Folder names from below the root folder, then the datacenter's own name.
+    pub path: Vec<String>,
+}

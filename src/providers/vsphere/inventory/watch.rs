@@ -1,0 +1,216 @@
+//! The one subscription of a vCenter: a ListView of the wanted virtual machines, one filter, one outstanding
+//! `WaitForUpdatesEx`.
+
+use std::convert::Infallible;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use tracing::debug;
+
+use super::mirror::{Mirror, Touched};
+use super::retry::{Kind, Retry};
+use super::vcenter::{Failure, State, Vcenter, chain, failed};
+use crate::clients::vim::{self, FilterSpec, MoRef, UpdateSet};
+
+/// How long one `WaitForUpdatesEx` stays outstanding. Proxies cut idle connections at 60 s and more.
+const WAIT: Duration = Duration::from_secs(55);
+/// The wait for the first answer: with nothing to report a server may stay silent for the whole time.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+/// Objects per answer; bounds what one answer costs in memory.
+const PAGE: u32 = 100;
+/// Pause after an answer with changes, in which the server gathers more. It bounds the calls of a migration storm.
+const COALESCE: Duration = Duration::from_millis(100);
+/// Pause in which additions to the view are gathered.
+const GATHER: Duration = Duration::from_millis(50);
+/// Objects per change of the view: vCenter accepts at most 500,000 elements in a request.
+const PORTION: usize = 1_000;
+/// How long clearing away an old subscription may take.
+const CLEAR_LIMIT: Duration = Duration::from_secs(3);
+/// Failures in a row after which the wait is not repeated on the same session.
+const PATIENCE: u32 = 3;
+
+/// What belongs to one connection.
+pub(super) struct Watch {
+    collector: MoRef,
+    view: MoRef,
+}
+
+fn reference(id: &String) -> MoRef {
+    MoRef::new("VirtualMachine", id)
+}
+
+impl Vcenter {
+    /// Connects, logs in and sets the subscription up.
+    pub(super) async fn open(&self) -> Result<Watch, Failure> {
+        let server = &self.settings.server;
+        let content = self.soap.connect().await.map_err(failed(&format!("connecting to vCenter {server}")))?;
+        self.ensure_session().await?;
+        let doing = format!("subscribing to the inventory of vCenter {server}");
+        let collector = self.soap.create_property_collector().await.map_err(failed(&doing))?;
+        let members = self.wanted();
+        let all: Vec<MoRef> = members.iter().map(reference).collect();
+        let mut portions = all.chunks(PORTION);
+        let view = self.soap.create_list_view(portions.next().unwrap_or_default()).await.map_err(failed(&doing))?;
+        for portion in portions {
+            self.soap.modify_list_view(&view, portion, &[]).await.map_err(failed(&doing))?;
+        }
+        self.soap.create_filter(&collector, &FilterSpec::for_view(&view)).await.map_err(failed(&doing))?;
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.instance_uuid = content.about.instance_uuid.unwrap_or_default();
+        state.members = members;
+        Ok(Watch { collector, view })
+    }
+
+    /// Waits for updates and publishes them, until the session is of no use any more.
+    pub(super) async fn follow(&self, watch: &Watch, retry: &mut Retry) -> Failure {
+        let mut version = String::new();
+        let mut is_complete = false;
+        let mut is_truncated = false;
+        let mut fresh = Mirror::default();
+        let mut failures = Retry::default();
+        let mut failed_in_row = 0;
+        loop {
+            let wait = if is_complete { WAIT } else { FIRST_WAIT };
+            let answer = self.soap.wait_for_updates(&watch.collector, &version, wait, PAGE).await;
+            let set = match answer {
+                Ok(set) => set,
+                // The last complete version may be sent again: the server then reports everything since.
+                Err(error) if error.is_transient() && !is_truncated && is_complete && failed_in_row < PATIENCE => {
+                    failed_in_row += 1;
+                    self.mark_stale(chain(&error));
+                    tokio::time::sleep(failures.after(Kind::Passing, fastrand::f64())).await;
+                    continue;
+                }
+                Err(error) => {
+                    let during = format!("waiting for updates of vCenter {}", self.settings.server);
+                    return failed(&during)(error);
+                }
+            };
+            failed_in_row = 0;
+            failures.reset();
+            if let Some(set) = set {
+                version.clone_from(&set.version);
+                is_truncated = set.truncated;
+                if is_complete {
+                    self.take_in(&set);
+                } else {
+                    fresh.apply(&set);
+                }
+                if set.truncated {
+                    continue;
+                }
+            }
+            if !is_complete {
+                is_complete = true;
+                self.replace(std::mem::take(&mut fresh));
+            }
+            self.mark_live(retry);
+            tokio::time::sleep(COALESCE).await;
+        }
+    }
+
+    /// The first complete answer of a connection: what is not in it is gone from the snapshot.
+    fn replace(&self, mirror: Mirror) {
+        self.publish(|state| {
+            state.entities = Arc::new(mirror.entities.clone());
+            state.mirror = mirror;
+        });
+        self.objects_changed.notify_one();
+    }
+
+    fn take_in(&self, set: &UpdateSet) {
+        let touched = {
+            let mut guard = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let State { mirror, entities, members, .. } = &mut *guard;
+            let touched = mirror.apply(set);
+            // What left is no member any more: if somebody still wants it, it is added anew and the server says
+            // whether it knows it.
+            members.retain(|id| !touched.left.contains(id));
+            // The filter may report an object once more that was taken out of the view in the meantime.
+            mirror.vms.retain(|id, _| members.contains(id));
+            if touched.entities {
+                *entities = Arc::new(mirror.entities.clone());
+            }
+            touched
+        };
+        if touched == Touched::default() {
+            return;
+        }
+        if !touched.left.is_empty() {
+            self.wanted_changed.notify_one();
+        }
+        debug!(vcenter = self.settings.server, ?touched, "the inventory changed");
+        self.publish(|_| {});
+        self.objects_changed.notify_one();
+    }
+
+    /// Takes an old subscription off a session that lives on. Best effort: ending the session does the same.
+    pub(super) async fn clear(&self, watch: &Watch) {
+        let both = async {
+            let collector = self.soap.destroy_property_collector(&watch.collector).await;
+            let view = self.soap.destroy_view(&watch.view).await;
+            debug!(vcenter = self.settings.server, ?collector, ?view, "the old subscription was taken off");
+        };
+        if tokio::time::timeout(CLEAR_LIMIT, both).await.is_err() {
+            debug!(vcenter = self.settings.server, "the old subscription could not be taken off");
+        }
+    }
+
+    /// Keeps the members of the view what is wanted.
+    pub(super) async fn keep_view(&self, watch: &Watch) -> Failure {
+        match self.keep_members(watch).await {
+            Ok(never) => match never {},
+            Err(failure) => failure,
+        }
+    }
+
+    async fn keep_members(&self, watch: &Watch) -> Result<Infallible, Failure> {
+        let doing = format!("changing the list of watched virtual machines of vCenter {}", self.settings.server);
+        loop {
+            let wanted = self.wanted();
+            let (add, remove) = {
+                let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                let add: Vec<MoRef> = wanted.difference(&state.members).map(reference).collect();
+                let remove: Vec<MoRef> = state.members.difference(&wanted).map(reference).collect();
+                // Members from now on, because updates may come before the call returns.
+                state.members.extend(add.iter().map(|object| object.id.clone()));
+                (add, remove)
+            };
+            if !add.is_empty() || !remove.is_empty() {
+                let unresolved = self.modify(watch, &add, &remove).await.map_err(failed(&doing))?;
+                self.publish(|state| {
+                    for object in &remove {
+                        state.members.remove(&object.id);
+                    }
+                    for id in &unresolved {
+                        state.members.remove(id);
+                    }
+                    let State { mirror, members, .. } = state;
+                    mirror.vms.retain(|id, _| members.contains(id));
+                    state.unresolved = Arc::new(unresolved);
+                });
+            }
+            self.wanted_changed.notified().await;
+            tokio::time::sleep(GATHER).await;
+        }
+    }
+
+    /// Changes the view in portions; the answer is what the server does not know.
+    async fn modify(&self, watch: &Watch, add: &[MoRef], remove: &[MoRef]) -> Result<Vec<String>, vim::Error> {
+        let mut unresolved = Vec::new();
+        for portion in remove.chunks(PORTION).skip(1) {
+            self.soap.modify_list_view(&watch.view, &[], portion).await?;
+        }
+        // The first removals go with the first additions.
+        let mut removals = remove.chunks(PORTION).next().unwrap_or_default();
+        let mut portions: Vec<&[MoRef]> = add.chunks(PORTION).collect();
+        if portions.is_empty() {
+            portions.push(&[]);
+        }
+        for portion in portions {
+            let refused = self.soap.modify_list_view(&watch.view, portion, std::mem::take(&mut removals)).await?;
+            unresolved.extend(refused.into_iter().map(|object| object.id));
+        }
+        Ok(unresolved)
+    }
+}

@@ -1,0 +1,141 @@
+//! The outcome per node, from which the contract is answered without waiting.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use tokio::sync::broadcast::{self, error::RecvError};
+
+use crate::cloud::{InstanceEvent, InstanceMetadata, Unknown};
+use crate::providers::vsphere::provider_id::BiosUuid;
+
+/// Events a slow subscriber may fall behind before it is told to look at everything.
+const BACKLOG: usize = 4_096;
+
+/// What is known for one node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct View {
+    /// The node's UID; a later node of the same name has another.
+    pub uid: String,
+    /// The outcome of the look-up.
+    pub outcome: Outcome,
+}
+
+/// The outcome of a look-up.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// The machine is known.
+    Found(Arc<Found>),
+    /// Nothing may be concluded.
+    Unknown(Unknown),
+}
+
+/// A known machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// Position of its vCenter in the configuration.
+    pub vcenter: usize,
+    /// Its BIOS UUID in vCenter's byte order.
+    pub uuid: Option<BiosUuid>,
+    /// What the node is told, or why it cannot be told yet. The age is set when it is read.
+    pub metadata: Result<InstanceMetadata, Unknown>,
+    /// Whether the machine is off; none where its power state is not proven.
+    pub is_shut_down: Option<bool>,
+}
+
+impl Found {
+    /// Whether `uuid` is the machine's, in either byte order.
+    pub fn has_uuid(&self, uuid: &BiosUuid) -> bool {
+        self.uuid.as_ref().is_some_and(|own| own == uuid || *own == uuid.byte_swapped())
+    }
+}
+
+/// All nodes' views, and who wants to hear of changes.
+#[derive(Debug)]
+pub struct Board {
+    views: RwLock<HashMap<String, Arc<View>>>,
+    events: broadcast::Sender<InstanceEvent>,
+}
+
+impl Default for Board {
+    fn default() -> Self {
+        Self { views: RwLock::default(), events: broadcast::Sender::new(BACKLOG) }
+    }
+}
+
+impl Board {
+    /// The view of the node of this name.
+    pub fn find(&self, node: &str) -> Option<Arc<View>> {
+        self.views.read().unwrap_or_else(PoisonError::into_inner).get(node).cloned()
+    }
+
+    /// The machine with this BIOS UUID, in either byte order, if it backs a node. Looks at every view.
+    pub fn find_by_uuid(&self, uuid: &BiosUuid) -> Option<Arc<Found>> {
+        let views = self.views.read().unwrap_or_else(PoisonError::into_inner);
+        views.values().find_map(|view| match &view.outcome {
+            Outcome::Found(found) if found.has_uuid(uuid) => Some(Arc::clone(found)),
+            Outcome::Found(_) | Outcome::Unknown(_) => None,
+        })
+    }
+
+    /// Replaces the view, and announces it if it differs.
+    pub fn set(&self, node: &str, view: View) {
+        {
+            let mut views = self.views.write().unwrap_or_else(PoisonError::into_inner);
+            if views.get(node).is_some_and(|known| **known == view) {
+                return;
+            }
+            views.insert(node.to_string(), Arc::new(view));
+        }
+        // Without a subscriber there is nobody to tell.
+        let _ = self.events.send(InstanceEvent::Node(node.to_string()));
+    }
+
+    /// Forgets a node that is gone.
+    pub fn remove(&self, node: &str) {
+        self.views.write().unwrap_or_else(PoisonError::into_inner).remove(node);
+    }
+
+    /// A stream of changes from now on.
+    pub fn subscribe(&self) -> BoxStream<'static, InstanceEvent> {
+        stream::unfold(self.events.subscribe(), |mut events| async move {
+            match events.recv().await {
+                Ok(event) => Some((event, events)),
+                Err(RecvError::Lagged(_)) => Some((InstanceEvent::All, events)),
+                Err(RecvError::Closed) => None,
+            }
+        })
+        .boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(reason: &'static str) -> View {
+        View { uid: "u".into(), outcome: Outcome::Unknown(Unknown::new(reason, "")) }
+    }
+
+    #[tokio::test]
+    async fn only_a_changed_view_is_announced() {
+        let board = Board::default();
+        let mut events = board.subscribe();
+        board.set("a", view("VMNotFound"));
+        board.set("a", view("VMNotFound"));
+        board.set("b", view("VMNotFound"));
+        assert_eq!(events.next().await, Some(InstanceEvent::Node("a".into())));
+        assert_eq!(events.next().await, Some(InstanceEvent::Node("b".into())));
+    }
+
+    #[tokio::test]
+    async fn a_subscriber_that_fell_behind_is_told_to_look_at_everything() {
+        let board = Board::default();
+        let mut events = board.subscribe();
+        for number in 0..=BACKLOG {
+            board.set(&format!("node-{number}"), view("VMNotFound"));
+        }
+        assert_eq!(events.next().await, Some(InstanceEvent::All));
+    }
+}

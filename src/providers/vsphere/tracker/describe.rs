@@ -1,0 +1,135 @@
+//! Pure: what a virtual machine means for the node it backs.
+
+use crate::clients::vim::MoRef;
+use crate::cloud::{InstanceMetadata, Unknown};
+use crate::providers::vsphere::addresses::{AddressRules, IpFamily, build_addresses};
+use crate::providers::vsphere::guest_metadata::parse_static_order;
+use crate::providers::vsphere::instance_type::build_instance_type;
+use crate::providers::vsphere::inventory::snapshot::{Freshness, PowerState, Snapshot, VmRecord};
+use crate::providers::vsphere::zones::{Chain, Chains, ZoneCategories, ZoneOutcome, resolve_zone};
+
+use super::resolve::{NodeFacts, VmKey};
+
+/// What applies to every node.
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    /// Which addresses nodes get.
+    pub addresses: AddressRules,
+    /// The address families, per vCenter in the order of the configuration.
+    pub families: Vec<Vec<IpFamily>>,
+    /// Where zone and region come from; none where zones are off.
+    pub categories: Option<ZoneCategories>,
+    /// Whether a match by name is taken as the Go program takes it.
+    pub allow_name_match: bool,
+}
+
+/// Whether the machine is off; none where its power state is not proven: a stale snapshot, or a machine whose host
+/// vCenter does not hear from.
+pub fn is_shut_down(snapshot: &Snapshot, record: &VmRecord) -> Option<bool> {
+    if snapshot.freshness != Freshness::Live || !record.is_connected() {
+        return None;
+    }
+    record.power_state.map(|state| state != PowerState::PoweredOn)
+}
+
+/// What the node is told of its machine. Mirrors `pkg/cloudprovider/vsphere/nodemanager.go:DiscoverNode`.
+///
+/// # Errors
+/// When the guest has not said enough: nothing is concluded then, and the node keeps what it has.
+pub fn describe(
+    facts: &NodeFacts,
+    snapshot: &Snapshot,
+    vm: &VmKey,
+    record: &VmRecord,
+    rules: &Rules,
+) -> Result<InstanceMetadata, Unknown> {
+    let Some(uuid) = &record.bios_uuid else {
+        return Err(missing(record, vm, "no BIOS UUID (summary.config.uuid)"));
+    };
+    if record.host_name.is_empty() {
+        return Err(missing(record, vm, "no guest host name (guest.hostName)"));
+    }
+    // An address that is on the node stays while the guest has it and the rules allow it. After these come the
+    // addresses of the guest metadata; metadata that cannot be read costs its order, not the node.
+    let mut preferred: Vec<String> = facts.addresses.iter().map(ToString::to_string).collect();
+    preferred.extend(parse_static_order(set(&record.metadata), set(&record.metadata_encoding)).unwrap_or_default());
+    let families = rules.families.get(vm.vcenter).map(Vec::as_slice).unwrap_or_default();
+    let node_addresses = build_addresses(&record.host_name, &record.nics, &preferred, families, &rules.addresses)
+        .map_err(|error| Unknown::new(error.reason(), format!("{} ({}): {error}", record.name, vm.id)))?;
+    let (zone, region, pending) = zone(snapshot, vm, record, rules);
+    Ok(InstanceMetadata {
+        provider_id: uuid.provider_id(),
+        instance_type: build_instance_type(number(record.cpus), number(record.memory_mib), &record.guest_id),
+        node_addresses,
+        zone,
+        region,
+        additional_labels: std::collections::BTreeMap::new(),
+        record: annotation(snapshot, vm, record),
+        pending: pending
+            .map(|unknown| Unknown { message: format!("node {}: {}", facts.name, unknown.message), ..unknown }),
+        age: std::time::Duration::ZERO,
+    })
+}
+
+fn number(value: Option<i64>) -> i32 {
+    value.and_then(|value| i32::try_from(value).ok()).unwrap_or_default()
+}
+
+fn missing(record: &VmRecord, vm: &VmKey, what: &str) -> Unknown {
+    let connection = match record.connection_state.as_deref() {
+        Some("connected") | None => String::new(),
+        Some(state) => format!("; its connection state is {state}"),
+    };
+    let unreadable = match record.unreadable.as_slice() {
+        [] => String::new(),
+        paths => format!("; the account may not read {} (System.Read is needed)", paths.join(", ")),
+    };
+    Unknown::new(
+        "GuestInfoMissing",
+        format!(
+            "{} ({}) reports {what}; check that VMware Tools is running in the guest{connection}{unreadable}",
+            record.name, vm.id
+        ),
+    )
+}
+
+/// Zone and region, or why an initialisation has to wait for them.
+fn zone(snapshot: &Snapshot, vm: &VmKey, record: &VmRecord, rules: &Rules) -> (String, String, Option<Unknown>) {
+    let chain = |start: Option<&MoRef>| match start {
+        Some(start) => Chain::Known(snapshot.chain(start)),
+        None => Chain::Absent,
+    };
+    let chains = Chains {
+        host: chain(record.host.as_ref()),
+        pool: chain(record.resource_pool.as_ref()),
+        vm: Chain::Known(snapshot.vm_chain(&vm.id, record)),
+    };
+    match resolve_zone(rules.categories.as_ref(), &chains, |object| snapshot.tags.of.get(object)) {
+        ZoneOutcome::Found { zone, region } => (zone, region, None),
+        ZoneOutcome::NotConfigured => (String::new(), String::new(), None),
+        ZoneOutcome::Unresolved(problem) => {
+            let trouble = snapshot.tags.trouble.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+            let unknown = Unknown::new(problem.reason(), format!("{problem}{trouble}"));
+            (String::new(), String::new(), Some(unknown))
+        }
+    }
+}
+
+/// The record that is put on the node: enough to prove later that the machine is gone.
+fn annotation(snapshot: &Snapshot, vm: &VmKey, record: &VmRecord) -> String {
+    let id = |object: &Option<MoRef>| object.as_ref().map(|object| object.id.clone());
+    let datacenter = snapshot.datacenter_of(record).map(|datacenter| datacenter.id);
+    serde_json::json!({
+        "vcenter": snapshot.instance_uuid,
+        "vm": vm.id,
+        "host": id(&record.host),
+        "folder": id(&record.parent),
+        "pool": id(&record.resource_pool),
+        "datacenter": datacenter,
+    })
+    .to_string()
+}
+
+fn set(text: &str) -> Option<&str> {
+    Some(text).filter(|text| !text.is_empty())
+}

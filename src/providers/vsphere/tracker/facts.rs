@@ -1,0 +1,95 @@
+//! Pure: what a Node object says that the look-up of its virtual machine needs.
+
+use std::net::IpAddr;
+
+use k8s_openapi::api::core::v1::Node;
+
+use super::resolve::NodeFacts;
+use crate::cloud::node::{self, ANNOTATION_PROVIDED_NODE_IP, ANNOTATION_VM, addresses};
+use crate::providers::vsphere::provider_id;
+
+/// The facts of `node`; none if it belongs to another provider.
+pub fn facts_of(node: &Node) -> Option<NodeFacts> {
+    let provider_id = node::provider_id(node);
+    if !provider_id.is_empty() && !provider_id::is_own(provider_id) {
+        return None;
+    }
+    let parse = |text: &str| text.parse::<IpAddr>().ok();
+    let current: Vec<IpAddr> = addresses::of(node)
+        .iter()
+        .filter(|address| address.type_ != "Hostname")
+        .filter_map(|a| parse(&a.address))
+        .collect();
+    let provided = node::annotation(node, ANNOTATION_PROVIDED_NODE_IP)
+        .and_then(|text| addresses::parse_provided_node_ips(text).ok())
+        .unwrap_or_default();
+    Some(NodeFacts {
+        name: node::name(node).to_string(),
+        uid: node.metadata.uid.clone().unwrap_or_default(),
+        provider_id: provider_id::parse_provider_id(provider_id).ok(),
+        has_provider_id: !provider_id.is_empty(),
+        system_uuid: node::system_uuid(node).parse().ok(),
+        addresses: provided.into_iter().chain(current).collect(),
+        recorded: node::annotation(node, ANNOTATION_VM).and_then(parse_record),
+    })
+}
+
+/// vCenter instance UUID and VM id of a recorded annotation; none if it is not one.
+fn parse_record(text: &str) -> Option<(String, String)> {
+    let record: serde_json::Value = serde_json::from_str(text).ok()?;
+    let field = |name: &str| record.get(name)?.as_str().map(String::from);
+    Some((field("vcenter")?, field("vm")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn facts(node: serde_json::Value) -> Option<NodeFacts> {
+        facts_of(&serde_json::from_value(node).unwrap())
+    }
+
+    #[test]
+    fn a_node_says_where_to_look() {
+        let facts = facts(json!({
+            "metadata": {"name": "n", "uid": "u", "annotations": {
+                "alpha.kubernetes.io/provided-node-ip": "10.0.0.7",
+                "vsphere-ccm.dev/vm": "{\"vcenter\":\"vc\",\"vm\":\"vm-3\",\"host\":null}"}},
+            "spec": {"providerID": "vsphere://422E4956-ad22-1139-6d72-59cc8f26bc90"},
+            "status": {
+                "addresses": [{"type": "Hostname", "address": "10.9.9.9"}, {"type": "InternalIP", "address": "10.0.0.5"}],
+                "nodeInfo": {"systemUUID": "56492E42-22AD-3911-6D72-59CC8F26BC90", "architecture": "", "bootID": "",
+                    "containerRuntimeVersion": "", "kernelVersion": "", "kubeProxyVersion": "", "kubeletVersion": "",
+                    "machineID": "", "operatingSystem": "", "osImage": ""}}
+        }))
+        .unwrap();
+        assert_eq!(facts.search_uuid().unwrap().to_string(), "422e4956-ad22-1139-6d72-59cc8f26bc90");
+        assert_eq!(facts.system_uuid.unwrap().to_string(), "56492e42-22ad-3911-6d72-59cc8f26bc90");
+        let addresses: Vec<String> = facts.addresses.iter().map(ToString::to_string).collect();
+        assert_eq!(addresses, ["10.0.0.7", "10.0.0.5"]);
+        assert_eq!(facts.recorded, Some(("vc".into(), "vm-3".into())));
+    }
+
+    #[test]
+    fn a_node_of_another_provider_is_not_looked_up() {
+        assert_eq!(facts(json!({"metadata": {"name": "n"}, "spec": {"providerID": "aws:///zone/i-1"}})), None);
+    }
+
+    #[test]
+    fn a_malformed_provider_id_is_never_searched_by_another_uuid() {
+        let facts = facts(json!({
+            "metadata": {"name": "n"}, "spec": {"providerID": "vsphere://not-a-uuid"}
+        }))
+        .unwrap();
+        assert!(facts.has_provider_id);
+        assert_eq!(facts.search_uuid(), None);
+    }
+
+    #[test]
+    fn an_annotation_that_is_no_record_is_ignored() {
+        for text in ["", "vm-3", "[]", "{\"vm\":3}", "{\"vm\":\"vm-3\"}"] {
+            assert_eq!(parse_record(text), None, "{text:?}");
+        }
+    }
+}

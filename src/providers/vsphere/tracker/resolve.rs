@@ -1,0 +1,378 @@
+//! Pure: which virtual machine backs a node, given what every vCenter answered.
+//!
+//! The rules are those of `docs/ARCHITECTURE.md` ("How a node finds its VM"). They differ from the Go program's
+//! (`pkg/common/connectionmanager/search.go`), which takes whatever answers first; see `docs/compatibility.md`.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use crate::cloud::Unknown;
+use crate::providers::vsphere::inventory::scope;
+use crate::providers::vsphere::inventory::snapshot::{PowerState, Snapshot, VmRecord};
+use crate::providers::vsphere::provider_id::BiosUuid;
+
+/// How long a match waits for a vCenter that does not answer, when nothing but its UUID speaks for it.
+pub const SILENT_VCENTER_WAIT: Duration = Duration::from_secs(30);
+
+/// A virtual machine: the position of its vCenter in the configuration, and its id there.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct VmKey {
+    /// Position in the list of vCenters.
+    pub vcenter: usize,
+    /// The managed object id.
+    pub id: String,
+}
+
+/// What a node says of itself, as far as the look-up needs it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NodeFacts {
+    /// `metadata.name`
+    pub name: String,
+    /// `metadata.uid`
+    pub uid: String,
+    /// The UUID in `spec.providerID`, if there is a well-formed one.
+    pub provider_id: Option<BiosUuid>,
+    /// Whether `spec.providerID` is set to anything.
+    pub has_provider_id: bool,
+    /// `status.nodeInfo.systemUUID`, if well-formed.
+    pub system_uuid: Option<BiosUuid>,
+    /// The node's addresses and the provided node IPs.
+    pub addresses: Vec<IpAddr>,
+    /// vCenter instance UUID and VM id of the record on the node, if there is one.
+    pub recorded: Option<(String, String)>,
+}
+
+impl NodeFacts {
+    /// The UUID to search by: the provider ID's, else the system UUID.
+    pub fn search_uuid(&self) -> Option<&BiosUuid> {
+        if self.has_provider_id { self.provider_id.as_ref() } else { self.system_uuid.as_ref() }
+    }
+
+    /// Whether `host_name` is this node's: its name, or the name's first label.
+    fn is_called(&self, host_name: &str) -> bool {
+        let first_label = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();
+        !host_name.is_empty()
+            && (host_name.eq_ignore_ascii_case(&self.name) || first_label(host_name) == first_label(&self.name))
+    }
+}
+
+/// What one vCenter answered to the search for a node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Answer {
+    /// Not asked yet, or the answer is under way.
+    #[default]
+    Pending,
+    /// It could not answer.
+    Silent {
+        /// Why.
+        reason: String,
+    },
+    /// The ids of the matches; none is an answer too.
+    Matches {
+        /// What they match by.
+        by: By,
+        /// Their managed object ids.
+        ids: Vec<String>,
+    },
+}
+
+/// What was searched for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum By {
+    /// The BIOS UUID, in both byte orders.
+    #[default]
+    Uuid,
+    /// The node's name as the guest's host name.
+    Name,
+}
+
+/// One vCenter's part in the question.
+pub struct Asked<'a> {
+    /// The server's name, for messages.
+    pub server: &'a str,
+    /// The configured datacenters; none means all.
+    pub datacenters: &'a [String],
+    /// What is known of it.
+    pub snapshot: &'a Snapshot,
+    /// What it answered.
+    pub answer: &'a Answer,
+}
+
+/// Everything the decision rests on.
+pub struct Question<'a> {
+    /// The node.
+    pub node: &'a NodeFacts,
+    /// Whether the vCenters were asked by name, too, where the UUID gave nothing.
+    pub asked_by_name: bool,
+    /// Every configured vCenter, in order.
+    pub vcenters: &'a [Asked<'a>],
+    /// How long ago the first match was found.
+    pub waited: Duration,
+    /// The other node that a VM already backs, if any.
+    pub backs: &'a dyn Fn(&VmKey) -> Option<String>,
+    /// Whether a name match is taken as the Go program takes it.
+    pub allow_name_match: bool,
+}
+
+/// The decision.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Decision {
+    /// This machine backs the node. `others` are further machines with the same UUID, to be reported.
+    Bind {
+        /// The machine.
+        vm: VmKey,
+        /// Messages about twins, for the log.
+        others: Vec<String>,
+    },
+    /// Matches are being read; the next snapshot brings more.
+    Reading(Unknown),
+    /// Decide again when the wait since the first match is over, or when something changes.
+    Wait(Unknown),
+    /// Every vCenter answered "none": ask by name.
+    SearchByName,
+    /// There is no machine for this node that may be taken.
+    Unresolved(Unknown),
+}
+
+struct Candidate<'a> {
+    key: VmKey,
+    instance_uuid: &'a str,
+    server: &'a str,
+    record: &'a VmRecord,
+}
+
+impl Candidate<'_> {
+    fn describe(&self) -> String {
+        let power = match self.record.power_state {
+            Some(PowerState::PoweredOn) => "powered on",
+            Some(PowerState::PoweredOff) => "powered off",
+            Some(PowerState::Suspended) => "suspended",
+            None => "power state unknown",
+        };
+        let template = if self.record.is_template { ", template" } else { "" };
+        format!("{} ({} on {}, {power}{template})", self.record.name, self.key.id, self.server)
+    }
+}
+
+/// Decides which machine backs the node.
+pub fn resolve(question: &Question<'_>) -> Decision {
+    // A match by UUID anywhere makes matches by name worthless.
+    let matches_by = |wanted: By| {
+        question
+            .vcenters
+            .iter()
+            .any(|asked| matches!(asked.answer, Answer::Matches { by, ids } if *by == wanted && !ids.is_empty()))
+    };
+    let by = if matches_by(By::Name) && !matches_by(By::Uuid) { By::Name } else { By::Uuid };
+    let mut candidates = Vec::new();
+    let mut set_aside = Vec::new();
+    for (vcenter, asked) in question.vcenters.iter().enumerate() {
+        let Answer::Matches { by: matched_by, ids } = asked.answer else { continue };
+        for id in ids.iter().filter(|_| *matched_by == by) {
+            let Some(record) = asked.snapshot.vms.get(id) else {
+                if asked.snapshot.unresolved.contains(id) {
+                    set_aside.push(format!("{id} on {} cannot be read by this account", asked.server));
+                    continue;
+                }
+                if asked.snapshot.freshness.trouble().is_some() {
+                    // It stopped answering before the match was read: it counts as silent.
+                    continue;
+                }
+                let message = format!("reading {id} on {}", asked.server);
+                return Decision::Reading(Unknown::new("LookupPending", message));
+            };
+            if !asked
+                .snapshot
+                .datacenter_of(record)
+                .map_or(asked.datacenters.is_empty(), |datacenter| scope::covers(asked.datacenters, &datacenter))
+            {
+                set_aside
+                    .push(format!("{} ({id} on {}) is outside the configured datacenters", record.name, asked.server));
+                continue;
+            }
+            let key = VmKey { vcenter, id: id.clone() };
+            let instance_uuid = asked.snapshot.instance_uuid.as_str();
+            // The same vCenter may be configured twice; the same machine reported twice is one.
+            if !candidates.iter().any(|known: &Candidate<'_>| {
+                known.key.id == key.id && known.instance_uuid == instance_uuid && !instance_uuid.is_empty()
+            }) {
+                candidates.push(Candidate { key, instance_uuid, server: asked.server, record });
+            }
+        }
+    }
+    if candidates.is_empty() {
+        return nothing_found(question, set_aside);
+    }
+    match by {
+        By::Uuid => choose(question, candidates),
+        By::Name => match refusal(question, &candidates) {
+            Some(refused) => Decision::Unresolved(refused),
+            None => choose(question, candidates),
+        },
+    }
+}
+
+/// Narrows several matches down to one, then looks whether it may be taken now.
+fn choose(question: &Question<'_>, candidates: Vec<Candidate<'_>>) -> Decision {
+    let all: Vec<String> = candidates.iter().map(Candidate::describe).collect();
+    let is_recorded = |candidate: &Candidate<'_>| {
+        question
+            .node
+            .recorded
+            .as_ref()
+            .is_some_and(|(instance_uuid, id)| *id == candidate.key.id && instance_uuid == candidate.instance_uuid)
+    };
+    let mut left: Vec<&Candidate<'_>> = candidates.iter().filter(|candidate| is_recorded(candidate)).collect();
+    let recorded = !left.is_empty();
+    if !recorded {
+        left = candidates.iter().filter(|candidate| !candidate.record.is_template).collect();
+        let is_on = |candidate: &&&Candidate<'_>| candidate.record.power_state == Some(PowerState::PoweredOn);
+        if left.len() > 1 && left.iter().filter(is_on).count() == 1 {
+            left.retain(|candidate| candidate.record.power_state == Some(PowerState::PoweredOn));
+        }
+        let is_named = |candidate: &&&Candidate<'_>| candidate.record.host_name == question.node.name;
+        if left.len() > 1 && left.iter().filter(is_named).count() == 1 {
+            left.retain(|candidate| candidate.record.host_name == question.node.name);
+        }
+    }
+    match left.as_slice() {
+        [] => Decision::Unresolved(Unknown::new(
+            "VMNotFound",
+            format!("only templates match: {}; the node's own virtual machine was not found", all.join(", ")),
+        )),
+        [only] => take(question, only, &all),
+        _ => Decision::Unresolved(Unknown::new(
+            "VMAmbiguous",
+            format!(
+                "several virtual machines match: {}; give each its own BIOS UUID (uuid.bios), or power off the ones \
+                 that are not this node",
+                all.join(", ")
+            ),
+        )),
+    }
+}
+
+/// The one match is taken when every vCenter answered, when something besides the UUID speaks for it, or when the
+/// silent ones were waited for long enough.
+fn take(question: &Question<'_>, candidate: &Candidate<'_>, all: &[String]) -> Decision {
+    let silent = silent(question);
+    let node = question.node;
+    let record = candidate.record;
+    let is_plain = record.power_state == Some(PowerState::PoweredOn) && !record.is_template;
+    let has_its_address = record
+        .nics
+        .iter()
+        .flat_map(|nic| &nic.ip_addresses)
+        .filter_map(|address| address.parse::<IpAddr>().ok())
+        .any(|address| node.addresses.contains(&address));
+    let is_recorded = node
+        .recorded
+        .as_ref()
+        .is_some_and(|(instance_uuid, id)| *id == candidate.key.id && instance_uuid == candidate.instance_uuid);
+    let is_vouched_for = is_recorded || (is_plain && (node.is_called(&record.host_name) || has_its_address));
+    if silent.is_empty() || is_vouched_for || (is_plain && question.waited >= SILENT_VCENTER_WAIT) {
+        let others = if all.len() > 1 {
+            vec![format!("taken: {}; all matches: {}", candidate.describe(), all.join(", "))]
+        } else {
+            Vec::new()
+        };
+        return Decision::Bind { vm: candidate.key.clone(), others };
+    }
+    Decision::Wait(Unknown::new(
+        "VCenterUnavailable",
+        format!(
+            "{} matches by UUID, but {} has not answered and may have a twin",
+            candidate.describe(),
+            silent.join(", ")
+        ),
+    ))
+}
+
+/// Why a match by name may not be taken.
+fn refusal(question: &Question<'_>, candidates: &[Candidate<'_>]) -> Option<Unknown> {
+    if question.allow_name_match {
+        return None;
+    }
+    candidates.iter().find_map(|candidate| {
+        let system_uuid = question.node.system_uuid.as_ref();
+        let contradicts = match (system_uuid, candidate.record.bios_uuid.as_ref()) {
+            (Some(node), Some(vm)) => node != vm && node.byte_swapped() != *vm,
+            _ => false,
+        };
+        let why = if contradicts {
+            "has another BIOS UUID than the node's systemUUID".to_string()
+        } else if let Some(other) = (question.backs)(&candidate.key) {
+            format!("already backs node {other}")
+        } else {
+            return None;
+        };
+        Some(Unknown::new(
+            "NameMatchRefused",
+            format!(
+                "no virtual machine has the node's UUID; {} has its name but {why}; --allow-name-match takes it anyway",
+                candidate.describe()
+            ),
+        ))
+    })
+}
+
+fn silent(question: &Question<'_>) -> Vec<String> {
+    question
+        .vcenters
+        .iter()
+        .filter_map(|asked| match asked.answer {
+            Answer::Pending => Some(match asked.snapshot.freshness.trouble() {
+                Some(reason) => format!("{} ({reason})", asked.server),
+                None => format!("{} (asked)", asked.server),
+            }),
+            Answer::Silent { reason } => Some(format!("{} ({reason})", asked.server)),
+            Answer::Matches { ids, .. } => asked
+                .snapshot
+                .freshness
+                .trouble()
+                .filter(|_| {
+                    ids.iter().any(|id| !asked.snapshot.vms.contains_key(id) && !asked.snapshot.unresolved.contains(id))
+                })
+                .map(|reason| format!("{} ({reason})", asked.server)),
+        })
+        .collect()
+}
+
+fn nothing_found(question: &Question<'_>, set_aside: Vec<String>) -> Decision {
+    let silent = silent(question);
+    let node = question.node;
+    if !silent.is_empty() {
+        let is_under_way = question
+            .vcenters
+            .iter()
+            .any(|asked| *asked.answer == Answer::Pending && asked.snapshot.freshness.trouble().is_none());
+        let only_waiting =
+            is_under_way && !question.vcenters.iter().any(|asked| matches!(asked.answer, Answer::Silent { .. }));
+        let reason = if only_waiting { "LookupPending" } else { "VCenterUnavailable" };
+        return Decision::Unresolved(Unknown::new(
+            reason,
+            format!("not found in the vCenters that answered; no answer from {}", silent.join(", ")),
+        ));
+    }
+    if !question.asked_by_name && !node.has_provider_id && set_aside.is_empty() {
+        return Decision::SearchByName;
+    }
+    let servers: Vec<&str> = question.vcenters.iter().map(|asked| asked.server).collect();
+    let looked_for = match (node.search_uuid(), question.asked_by_name) {
+        (Some(uuid), false) => format!("BIOS UUID {uuid} or {}", uuid.byte_swapped()),
+        (Some(uuid), true) => format!("BIOS UUID {uuid} or {} or guest host name {}", uuid.byte_swapped(), node.name),
+        (None, _) => format!("guest host name {}", node.name),
+    };
+    let aside = if set_aside.is_empty() { String::new() } else { format!("; {}", set_aside.join(", ")) };
+    Decision::Unresolved(Unknown::new(
+        "VMNotFound",
+        format!(
+            "no virtual machine with {looked_for} in {}{aside}; check that the machine exists there, that the account \
+             may read it, and that `datacenters` covers it",
+            servers.join(", ")
+        ),
+    ))
+}
+
+#[cfg(test)]
+mod tests;

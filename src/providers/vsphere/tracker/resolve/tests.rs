@@ -1,0 +1,356 @@
+//! The rules of "How a node finds its VM", case by case.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::*;
+use crate::clients::vim::{GuestNic, MoRef};
+use crate::providers::vsphere::inventory::snapshot::{Entity, Freshness};
+
+const UUID: &str = "422e4956-ad22-1139-6d72-59cc8f26bc90";
+const OTHER_UUID: &str = "11111111-2222-3333-4444-555555555555";
+
+fn node() -> NodeFacts {
+    NodeFacts {
+        name: "node-1".into(),
+        uid: "uid-1".into(),
+        system_uuid: Some(UUID.parse().unwrap()),
+        ..NodeFacts::default()
+    }
+}
+
+/// A powered-on machine whose guest is called like the node.
+fn machine(name: &str) -> VmRecord {
+    VmRecord {
+        name: name.into(),
+        bios_uuid: Some(UUID.parse().unwrap()),
+        parent: Some(MoRef::new("Folder", "group-v3")),
+        power_state: Some(PowerState::PoweredOn),
+        connection_state: Some("connected".into()),
+        host_name: "node-1".into(),
+        ..VmRecord::default()
+    }
+}
+
+/// A machine that only its UUID speaks for.
+fn stranger(name: &str) -> VmRecord {
+    VmRecord { host_name: "someone-else".into(), ..machine(name) }
+}
+
+struct Vc {
+    answer: Answer,
+    vms: Vec<(&'static str, VmRecord)>,
+    freshness: Freshness,
+    instance_uuid: &'static str,
+    datacenters: Vec<String>,
+    unresolved: Vec<String>,
+}
+
+impl Vc {
+    fn with(vms: Vec<(&'static str, VmRecord)>) -> Self {
+        Self {
+            answer: Answer::Matches { by: By::Uuid, ids: vms.iter().map(|(id, _)| (*id).to_string()).collect() },
+            vms,
+            freshness: Freshness::Live,
+            instance_uuid: "vc",
+            datacenters: Vec::new(),
+            unresolved: Vec::new(),
+        }
+    }
+
+    fn none() -> Self {
+        Self { instance_uuid: "other-vc", ..Self::with(Vec::new()) }
+    }
+
+    fn silent() -> Self {
+        let answer = Answer::Silent { reason: "connection refused".into() };
+        Self { answer, freshness: Freshness::Unreachable { reason: "connection refused".into() }, ..Self::none() }
+    }
+
+    fn asked() -> Self {
+        Self { answer: Answer::Pending, ..Self::none() }
+    }
+
+    fn by_name(mut self) -> Self {
+        if let Answer::Matches { by, .. } = &mut self.answer {
+            *by = By::Name;
+        }
+        self
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let entity = |name: &str, parent: Option<(&str, &str)>| Entity {
+            name: name.into(),
+            parent: parent.map(|(kind, id)| MoRef::new(kind, id)),
+        };
+        Snapshot {
+            freshness: self.freshness.clone(),
+            instance_uuid: self.instance_uuid.into(),
+            vms: self.vms.iter().map(|(id, vm)| ((*id).to_string(), Arc::new(vm.clone()))).collect(),
+            unresolved: Arc::new(self.unresolved.clone()),
+            entities: Arc::new(HashMap::from([
+                (MoRef::new("Folder", "group-v3"), entity("vm", Some(("Datacenter", "datacenter-2")))),
+                (MoRef::new("Datacenter", "datacenter-2"), entity("DC0", Some(("Folder", "group-d1")))),
+                (MoRef::new("Folder", "group-d1"), entity("Datacenters", None)),
+            ])),
+            ..Snapshot::default()
+        }
+    }
+}
+
+#[derive(Default)]
+struct Extra {
+    node: Option<NodeFacts>,
+    waited: u64,
+    asked_by_name: bool,
+    allow_name_match: bool,
+    taken: bool,
+}
+
+fn decide(vcenters: &[Vc], extra: &Extra) -> Decision {
+    let snapshots: Vec<Snapshot> = vcenters.iter().map(Vc::snapshot).collect();
+    let asked: Vec<Asked<'_>> = vcenters
+        .iter()
+        .zip(&snapshots)
+        .map(|(vcenter, snapshot)| Asked {
+            server: "vc.example",
+            datacenters: &vcenter.datacenters,
+            snapshot,
+            answer: &vcenter.answer,
+        })
+        .collect();
+    let node = extra.node.clone().unwrap_or_else(node);
+    resolve(&Question {
+        node: &node,
+        asked_by_name: extra.asked_by_name,
+        vcenters: &asked,
+        waited: Duration::from_secs(extra.waited),
+        backs: &|_| extra.taken.then(|| "node-7".to_string()),
+        allow_name_match: extra.allow_name_match,
+    })
+}
+
+/// The decision in one line: what is bound, or the reason's word.
+fn told(decision: &Decision) -> String {
+    match decision {
+        Decision::Bind { vm, others } => {
+            format!("bind {} at {}{}", vm.id, vm.vcenter, if others.is_empty() { "" } else { ", twins told" })
+        }
+        Decision::Reading(unknown) => format!("reading {}", unknown.reason),
+        Decision::Wait(unknown) => format!("wait {}", unknown.reason),
+        Decision::SearchByName => "by name".to_string(),
+        Decision::Unresolved(unknown) => unknown.reason.to_string(),
+    }
+}
+
+#[test]
+fn a_match_by_uuid_is_taken_by_the_rules() {
+    let off = |name: &str| VmRecord { power_state: Some(PowerState::PoweredOff), ..stranger(name) };
+    let template = |name: &str| VmRecord { is_template: true, ..off(name) };
+    let recorded = NodeFacts { recorded: Some(("vc".into(), "vm-2".into())), ..node() };
+    let with_ip = |name: &str| VmRecord {
+        nics: vec![GuestNic { ip_addresses: vec!["10.0.0.5".into()], ..GuestNic::default() }],
+        ..stranger(name)
+    };
+    let knows_ip = NodeFacts { addresses: vec!["10.0.0.5".parse().unwrap()], ..node() };
+    let extra = Extra::default;
+    let cases: Vec<(&str, Vec<Vc>, Extra, &str)> = vec![
+        ("one match, all answered", vec![Vc::with(vec![("vm-1", stranger("a"))])], extra(), "bind vm-1 at 0"),
+        ("one match that is off, all answered", vec![Vc::with(vec![("vm-1", off("a"))])], extra(), "bind vm-1 at 0"),
+        ("only a template", vec![Vc::with(vec![("vm-1", template("a"))])], extra(), "VMNotFound"),
+        (
+            "a template and a machine",
+            vec![Vc::with(vec![("vm-1", template("a")), ("vm-2", off("b"))])],
+            extra(),
+            "bind vm-2 at 0, twins told",
+        ),
+        (
+            "the recorded id wins over the powered-on twin",
+            vec![Vc::with(vec![("vm-1", machine("a")), ("vm-2", off("b"))])],
+            Extra { node: Some(recorded.clone()), ..extra() },
+            "bind vm-2 at 0, twins told",
+        ),
+        (
+            "the only one powered on",
+            vec![Vc::with(vec![("vm-1", off("a")), ("vm-2", stranger("b"))])],
+            extra(),
+            "bind vm-2 at 0, twins told",
+        ),
+        (
+            "both on, one called like the node",
+            vec![Vc::with(vec![("vm-1", stranger("a")), ("vm-2", machine("b"))])],
+            extra(),
+            "bind vm-2 at 0, twins told",
+        ),
+        (
+            "both on, both called like the node",
+            vec![Vc::with(vec![("vm-1", machine("a")), ("vm-2", machine("b"))])],
+            extra(),
+            "VMAmbiguous",
+        ),
+        (
+            "both off, none called like the node",
+            vec![Vc::with(vec![("vm-1", off("a")), ("vm-2", off("b"))])],
+            extra(),
+            "VMAmbiguous",
+        ),
+        (
+            "the same vCenter configured twice",
+            vec![Vc::with(vec![("vm-1", stranger("a"))]), Vc::with(vec![("vm-1", stranger("a"))])],
+            extra(),
+            "bind vm-1 at 0",
+        ),
+        (
+            "the second vCenter has it",
+            vec![Vc::none(), Vc::with(vec![("vm-1", stranger("a"))])],
+            extra(),
+            "bind vm-1 at 1",
+        ),
+        (
+            "silent vCenter, called like the node",
+            vec![Vc::with(vec![("vm-1", machine("a"))]), Vc::silent()],
+            extra(),
+            "bind vm-1 at 0",
+        ),
+        (
+            "vCenter still asked, first label matches",
+            vec![
+                Vc::with(vec![("vm-1", VmRecord { host_name: "NODE-1.example.org".into(), ..machine("a") })]),
+                Vc::asked(),
+            ],
+            extra(),
+            "bind vm-1 at 0",
+        ),
+        (
+            "silent vCenter, the node's address is the guest's",
+            vec![Vc::with(vec![("vm-1", with_ip("a"))]), Vc::silent()],
+            Extra { node: Some(knows_ip), ..extra() },
+            "bind vm-1 at 0",
+        ),
+        (
+            "silent vCenter, recorded",
+            vec![Vc::with(vec![("vm-2", off("a"))]), Vc::silent()],
+            Extra { node: Some(recorded), ..extra() },
+            "bind vm-2 at 0",
+        ),
+        (
+            "silent vCenter, nothing but the UUID",
+            vec![Vc::with(vec![("vm-1", stranger("a"))]), Vc::silent()],
+            Extra { waited: 29, ..extra() },
+            "wait VCenterUnavailable",
+        ),
+        (
+            "silent vCenter, waited long enough",
+            vec![Vc::with(vec![("vm-1", stranger("a"))]), Vc::silent()],
+            Extra { waited: 30, ..extra() },
+            "bind vm-1 at 0",
+        ),
+        (
+            "silent vCenter, called like the node but off",
+            vec![
+                Vc::with(vec![("vm-1", VmRecord { power_state: Some(PowerState::PoweredOff), ..machine("a") })]),
+                Vc::silent(),
+            ],
+            Extra { waited: 60, ..extra() },
+            "wait VCenterUnavailable",
+        ),
+    ];
+    for (name, vcenters, extra, expected) in cases {
+        assert_eq!(told(&decide(&vcenters, &extra)), expected, "{name}");
+    }
+}
+
+#[test]
+fn a_match_that_was_not_read_yet_is_waited_for() {
+    let mut unread = Vc::with(vec![("vm-1", machine("a"))]);
+    unread.vms.clear();
+    assert_eq!(told(&decide(&[unread], &Extra::default())), "reading LookupPending");
+
+    let mut lost = Vc::with(vec![("vm-1", machine("a"))]);
+    lost.vms.clear();
+    lost.freshness = Freshness::Unreachable { reason: "gone".into() };
+    assert_eq!(told(&decide(&[lost], &Extra::default())), "VCenterUnavailable", "a vCenter that is lost meanwhile");
+
+    let mut refused = Vc::with(vec![("vm-1", machine("a"))]);
+    refused.vms.clear();
+    refused.unresolved.push("vm-1".into());
+    let decision = decide(&[refused], &Extra::default());
+    assert_eq!(told(&decision), "VMNotFound", "a machine that may not be read");
+    let Decision::Unresolved(unknown) = decision else { panic!("unresolved") };
+    assert!(unknown.message.contains("cannot be read by this account"), "{}", unknown.message);
+}
+
+#[test]
+fn a_machine_outside_the_configured_datacenters_does_not_count() {
+    for (items, expected) in
+        [(vec!["DC0"], "bind vm-1 at 0"), (vec!["DC1"], "VMNotFound"), (vec!["/DC0"], "bind vm-1 at 0")]
+    {
+        let mut vcenter = Vc::with(vec![("vm-1", machine("a"))]);
+        vcenter.datacenters = items.iter().map(ToString::to_string).collect();
+        assert_eq!(told(&decide(&[vcenter], &Extra::default())), expected, "{items:?}");
+    }
+    let mut unreadable = Vc::with(vec![("vm-1", VmRecord { parent: None, ..machine("a") })]);
+    unreadable.datacenters = vec!["DC0".into()];
+    assert_eq!(told(&decide(&[unreadable], &Extra::default())), "VMNotFound", "its datacenter is not known");
+}
+
+#[test]
+fn the_name_is_asked_for_only_when_every_vcenter_said_none() {
+    let with_provider_id = NodeFacts { has_provider_id: true, provider_id: Some(UUID.parse().unwrap()), ..node() };
+    let extra = Extra::default;
+    for (name, vcenters, extra, expected) in [
+        ("all said none", vec![Vc::none(), Vc::none()], extra(), "by name"),
+        ("one is silent", vec![Vc::none(), Vc::silent()], extra(), "VCenterUnavailable"),
+        ("one is asked", vec![Vc::none(), Vc::asked()], extra(), "LookupPending"),
+        ("asked by name, none", vec![Vc::none()], Extra { asked_by_name: true, ..extra() }, "VMNotFound"),
+        (
+            "a node with a provider ID is never matched by name",
+            vec![Vc::none()],
+            Extra { node: Some(with_provider_id), ..extra() },
+            "VMNotFound",
+        ),
+    ] {
+        assert_eq!(told(&decide(&vcenters, &extra)), expected, "{name}");
+    }
+}
+
+#[test]
+fn a_match_by_name_is_refused_when_something_contradicts_it() {
+    let named = |record: VmRecord| vec![Vc::with(vec![("vm-1", record)]).by_name()];
+    let other = VmRecord { bios_uuid: Some(OTHER_UUID.parse().unwrap()), ..machine("a") };
+    let unnamed = NodeFacts { system_uuid: None, ..node() };
+    let extra = || Extra { asked_by_name: true, ..Extra::default() };
+    for (name, vcenters, extra, expected) in [
+        ("another BIOS UUID", named(other.clone()), extra(), "NameMatchRefused"),
+        (
+            "another BIOS UUID, allowed",
+            named(other.clone()),
+            Extra { allow_name_match: true, ..extra() },
+            "bind vm-1 at 0",
+        ),
+        ("no systemUUID to contradict", named(other), Extra { node: Some(unnamed), ..extra() }, "bind vm-1 at 0"),
+        ("backs another node", named(machine("a")), Extra { taken: true, ..extra() }, "NameMatchRefused"),
+        ("the same UUID", named(machine("a")), extra(), "bind vm-1 at 0"),
+    ] {
+        assert_eq!(told(&decide(&vcenters, &extra)), expected, "{name}");
+    }
+}
+
+#[test]
+fn the_other_byte_order_does_not_contradict_a_name() {
+    let swapped = NodeFacts { system_uuid: Some(UUID.parse::<BiosUuid>().unwrap().byte_swapped()), ..node() };
+    let vcenters = [Vc::with(vec![("vm-1", machine("a"))]).by_name()];
+    let extra = Extra { node: Some(swapped), asked_by_name: true, ..Extra::default() };
+    assert_eq!(told(&decide(&vcenters, &extra)), "bind vm-1 at 0");
+}
+
+#[test]
+fn a_reason_names_what_was_looked_at_and_what_helps() {
+    let Decision::Unresolved(unknown) = decide(&[Vc::none()], &Extra { asked_by_name: true, ..Extra::default() })
+    else {
+        panic!("unresolved")
+    };
+    for part in [UUID, "56492e42-22ad-3911-6d72-59cc8f26bc90", "node-1", "vc.example", "datacenters"] {
+        assert!(unknown.message.contains(part), "{part:?} is missing in {:?}", unknown.message);
+    }
+}

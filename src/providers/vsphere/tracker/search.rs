@@ -1,0 +1,128 @@
+//! The searches under way: many joining nodes side by side, bounded per vCenter.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+
+use super::resolve::{Answer, By};
+use crate::providers::vsphere::inventory::Vcenter;
+use crate::providers::vsphere::provider_id::BiosUuid;
+
+/// Searches under way at one vCenter at a time.
+const IN_FLIGHT: usize = 16;
+
+/// What to look for.
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
+    /// The node's name.
+    pub(super) node: String,
+    /// The node's UID: an answer for an earlier node of the same name is dropped.
+    pub(super) uid: String,
+    /// The UUID as the node says it.
+    pub(super) uuid: Option<BiosUuid>,
+    /// Whether the UUID comes from the provider ID, which is in vCenter's byte order.
+    pub(super) is_provider_id: bool,
+    /// Whether to ask by name where the UUID gives nothing.
+    pub(super) by_name: bool,
+}
+
+/// One vCenter's answer.
+#[derive(Debug)]
+pub(super) struct Answered {
+    pub(super) node: String,
+    pub(super) uid: String,
+    pub(super) vcenter: usize,
+    pub(super) answer: Answer,
+    /// For a hit on a system UUID: whether it was the other byte order.
+    pub(super) hit_swapped: Option<bool>,
+}
+
+/// The queue of each vCenter, and what is running.
+pub(super) struct Searches {
+    vcenters: Vec<Arc<Vcenter>>,
+    waiting: Vec<VecDeque<Wanted>>,
+    in_flight: Vec<usize>,
+    running: FuturesUnordered<BoxFuture<'static, Answered>>,
+    /// Guests usually report their UUID in the other byte order; whichever hit last is asked first.
+    swapped_first: bool,
+}
+
+impl Searches {
+    pub(super) fn new(vcenters: Vec<Arc<Vcenter>>) -> Self {
+        Self {
+            waiting: vcenters.iter().map(|_| VecDeque::new()).collect(),
+            in_flight: vec![0; vcenters.len()],
+            vcenters,
+            running: FuturesUnordered::new(),
+            swapped_first: true,
+        }
+    }
+
+    /// Asks `vcenter`. A search for the same node that is still waiting is replaced.
+    pub(super) fn start(&mut self, vcenter: usize, wanted: Wanted) {
+        if let Some(waiting) = self.waiting.get_mut(vcenter) {
+            waiting.retain(|earlier| earlier.node != wanted.node);
+            waiting.push_back(wanted);
+        }
+        self.fill(vcenter);
+    }
+
+    /// The next answer; never comes when nothing is running.
+    pub(super) async fn next(&mut self) -> Answered {
+        let answered = match self.running.next().await {
+            Some(answered) => answered,
+            None => std::future::pending().await,
+        };
+        if let Some(swapped) = answered.hit_swapped {
+            self.swapped_first = swapped;
+        }
+        if let Some(in_flight) = self.in_flight.get_mut(answered.vcenter) {
+            *in_flight = in_flight.saturating_sub(1);
+        }
+        self.fill(answered.vcenter);
+        answered
+    }
+
+    fn fill(&mut self, index: usize) {
+        let (Some(vcenter), Some(waiting), Some(in_flight)) =
+            (self.vcenters.get(index), self.waiting.get_mut(index), self.in_flight.get_mut(index))
+        else {
+            return;
+        };
+        while *in_flight < IN_FLIGHT {
+            let Some(wanted) = waiting.pop_front() else { break };
+            *in_flight += 1;
+            self.running.push(Box::pin(ask(index, Arc::clone(vcenter), wanted, self.swapped_first)));
+        }
+    }
+}
+
+async fn ask(index: usize, vcenter: Arc<Vcenter>, wanted: Wanted, swapped_first: bool) -> Answered {
+    let (answer, hit_swapped) = match search(&vcenter, &wanted, swapped_first).await {
+        Ok((answer, hit_swapped)) => (answer, hit_swapped),
+        Err(reason) => (Answer::Silent { reason }, None),
+    };
+    Answered { node: wanted.node, uid: wanted.uid, vcenter: index, answer, hit_swapped }
+}
+
+async fn search(vcenter: &Vcenter, wanted: &Wanted, swapped_first: bool) -> Result<(Answer, Option<bool>), String> {
+    if let Some(uuid) = &wanted.uuid {
+        let first_is_swapped = swapped_first && !wanted.is_provider_id;
+        for swapped in [first_is_swapped, !first_is_swapped] {
+            let text = if swapped { uuid.byte_swapped().to_string() } else { uuid.to_string() };
+            let ids = vcenter.find_all_by_uuid(&text).await?;
+            if !ids.is_empty() {
+                let hit = (!wanted.is_provider_id).then_some(swapped);
+                return Ok((Answer::Matches { by: By::Uuid, ids }, hit));
+            }
+        }
+    }
+    if wanted.by_name {
+        let ids = vcenter.find_all_by_name(&wanted.node).await?;
+        return Ok((Answer::Matches { by: By::Name, ids }, None));
+    }
+    Ok((Answer::Matches { by: By::Uuid, ids: Vec::new() }, None))
+}

@@ -1,11 +1,31 @@
 //! The composition root: builds everything, starts it, waits, stops it. The only module that sees all others.
 
+mod admin;
 pub mod go_duration;
+mod node_controller;
 pub mod options;
+mod parts;
 pub mod registry;
 pub mod settings;
+mod stages;
+mod vsphere;
 
-use options::Options;
+use crate::controllers::Unsupported;
+use crate::kubernetes::client::SettingsError;
+use crate::kubernetes::leader_election::InvalidLease;
+use crate::providers::vsphere::BuildError;
+use crate::runtime::admin::CertificateError;
+use crate::runtime::shutdown::{self, SecondSignal};
+use crate::runtime::tasks::TaskEnded;
+use options::{Options, PROGRAM};
+use parts::Parts;
+use settings::Settings;
+use stages::Stages;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// Threads that run all tasks: most of the time there is nothing to do, and never much to compute.
+const THREADS: usize = 2;
 
 /// Why the daemon stopped other than in order.
 #[derive(Debug, thiserror::Error)]
@@ -13,14 +33,106 @@ pub enum Error {
     /// The flags, or the files they name, are wrong.
     #[error(transparent)]
     Settings(#[from] settings::Mistakes),
+    /// The operating system gives no threads or timers.
+    #[error("cannot start the threads of the process")]
+    Threads(#[source] std::io::Error),
+    /// The operating system lets the process listen for no signals.
+    #[error("cannot listen for signals")]
+    Signals(#[source] std::io::Error),
+    /// The API server's credentials cannot be used.
+    #[error("cannot use the API server")]
+    ApiServer(#[from] SettingsError),
+    /// The times of the election do not fit.
+    #[error("cannot take part in the leader election")]
+    Election(#[from] InvalidLease),
+    /// The port is taken, or the address is not this machine's.
+    #[error("cannot listen on {address}, the address of --bind-address and --secure-port")]
+    Listen {
+        /// Where.
+        address: std::net::SocketAddr,
+        /// What the operating system says.
+        source: std::io::Error,
+    },
+    /// There is no certificate to serve with.
+    #[error("cannot serve probes and metrics")]
+    Certificate(#[from] CertificateError),
+    /// The table of providers knows only its name.
+    #[error("cloud provider {0} is not built yet")]
+    NotBuilt(&'static str),
+    /// Entries of `vsphere.conf` that cannot be used.
+    #[error("cannot use the vCenters of the cloud config: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Vcenters(Vec<BuildError>),
+    /// The provider cannot do what a controller needs.
+    #[error("cannot start a controller")]
+    Controller(#[from] Unsupported),
+    /// Two series of one name: a mistake in this program.
+    #[error("cannot register the metrics")]
+    Metrics(#[from] prometheus::Error),
+    /// A task ended although it should not.
+    #[error("the process cannot go on")]
+    Task(#[from] TaskEnded),
+    /// Told to leave at once.
+    #[error("left without stopping in order")]
+    SecondSignal(#[from] SecondSignal),
 }
 
-/// Reads and checks the settings.
+/// Runs the daemon until it is told to stop.
 ///
 /// # Errors
-/// See [`Error`].
+/// Wrong settings, or anything else that keeps it from running on. An unreachable vCenter or API server is no such
+/// thing.
 pub fn run(options: &Options) -> Result<(), Error> {
     let settings = settings::settle(options, &|path| std::fs::read(path))?;
-    tracing::info!(?settings, "the settings are valid");
+    // Only fails when there is one already, which is this one then.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut threads = tokio::runtime::Builder::new_multi_thread();
+    let threads = threads.worker_threads(THREADS).enable_all().build().map_err(Error::Threads)?;
+    let outcome = threads.block_on(until_told(settings));
+    threads.shutdown_background();
+    outcome
+}
+
+/// The first signal stops in order, the second one leaves at once.
+async fn until_told(settings: Settings) -> Result<(), Error> {
+    let stop = CancellationToken::new();
+    let second_signal = shutdown::watch_signals(stop.clone()).map_err(Error::Signals)?;
+    tokio::select! {
+        outcome = serve(settings, stop) => outcome,
+        signal = second_signal => Err(signal.into()),
+    }
+}
+
+/// The start-up story, and the end.
+async fn serve(settings: Settings, stop: CancellationToken) -> Result<(), Error> {
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), "{PROGRAM} starts");
+    tracing::debug!(?settings, "settings");
+    let mut stages = Stages::default();
+    start(&settings, &mut stages).await?;
+    tokio::select! {
+        () = stop.cancelled() => {
+            stages.stop().await;
+            tracing::info!("stopped");
+            Ok(())
+        }
+        ended = stages.first_unexpected_end() => {
+            stages.stop().await;
+            Err(ended.into())
+        }
+    }
+}
+
+async fn start(settings: &Settings, stages: &mut Stages) -> Result<(), Error> {
+    let parts = Parts::prepare(settings, stages).await?;
+    if let Some(address) = settings.admin_address {
+        admin::start(address, &parts, stages).await?;
+    }
+    let build = settings.provider.build.ok_or(Error::NotBuilt(settings.provider.name))?;
+    let provider = build(settings, &parts, stages)?;
+    for controller in &settings.controllers {
+        match controller.start {
+            Some(start) => start(settings, &parts, Arc::clone(&provider), stages)?,
+            None => tracing::warn!("{} is not built yet and does not run", controller.name),
+        }
+    }
     Ok(())
 }

@@ -1,7 +1,20 @@
 //! TWO TABLES: the controllers and the cloud providers of this program.
 
+use super::parts::Parts;
+use super::settings::Settings;
+use super::stages::Stages;
+use super::{Error, node_controller, vsphere};
+use crate::cloud::CloudProvider;
+use std::fmt;
+use std::sync::Arc;
+
+/// Starts a controller's tasks.
+pub(super) type StartController = fn(&Settings, &Parts, Arc<dyn CloudProvider>, &mut Stages) -> Result<(), Error>;
+
+/// Builds a cloud provider and starts its background work.
+pub(super) type BuildProvider = fn(&Settings, &Parts, &mut Stages) -> Result<Arc<dyn CloudProvider>, Error>;
+
 /// A controller of the table.
-#[derive(Debug, PartialEq, Eq)]
 pub struct Controller {
     /// The name in `--controllers`, in logs and in metrics.
     pub name: &'static str,
@@ -9,8 +22,8 @@ pub struct Controller {
     pub alias: &'static str,
     /// Whether `*` includes it.
     pub is_on_by_default: bool,
-    /// Whether this program has it, or only knows the Go program's name for it.
-    pub is_built: bool,
+    /// Nothing while this program only knows the Go program's name for it.
+    pub(super) start: Option<StartController>,
 }
 
 /// The node controller's name.
@@ -18,29 +31,28 @@ pub const NODE: &str = "cloud-node-controller";
 
 /// All controllers that can be asked for; names as in the Go program.
 pub const CONTROLLERS: &[Controller] = &[
-    Controller { name: NODE, alias: "cloud-node", is_on_by_default: true, is_built: true },
+    Controller { name: NODE, alias: "cloud-node", is_on_by_default: true, start: Some(node_controller::start) },
     Controller {
         name: "cloud-node-lifecycle-controller",
         alias: "cloud-node-lifecycle",
         is_on_by_default: true,
-        is_built: false,
+        start: None,
     },
-    Controller { name: "node-route-controller", alias: "route", is_on_by_default: true, is_built: false },
-    Controller { name: "service-lb-controller", alias: "service", is_on_by_default: true, is_built: false },
+    Controller { name: "node-route-controller", alias: "route", is_on_by_default: true, start: None },
+    Controller { name: "service-lb-controller", alias: "service", is_on_by_default: true, start: None },
 ];
 
 /// A cloud provider of the table.
-#[derive(Debug, PartialEq, Eq)]
 pub struct Provider {
     /// The name in `--cloud-provider`.
     pub name: &'static str,
-    /// Whether this program has it, or only knows the Go program's name for it.
-    pub is_built: bool,
+    /// Nothing while this program only knows the Go program's name for it.
+    pub(super) build: Option<BuildProvider>,
 }
 
 /// All cloud providers that can be asked for.
 pub const PROVIDERS: &[Provider] =
-    &[Provider { name: "vsphere", is_built: true }, Provider { name: "vsphere-paravirtual", is_built: false }];
+    &[Provider { name: "vsphere", build: Some(vsphere::build) }, Provider { name: "vsphere-paravirtual", build: None }];
 
 /// The controllers that the list of `--controllers` turns on, in the order of the table.
 ///
@@ -59,6 +71,20 @@ pub fn chosen_controllers(list: &[String]) -> Result<Vec<&'static Controller>, V
         return Err(wrong);
     }
     Ok(CONTROLLERS.iter().filter(|controller| controller.is_chosen(list)).collect())
+}
+
+/// By its name.
+impl fmt::Debug for Provider {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name)
+    }
+}
+
+/// By its name.
+impl fmt::Debug for Controller {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name)
+    }
 }
 
 impl Controller {
@@ -101,7 +127,7 @@ mod tests {
     #[test]
     fn all_unknown_names_are_told_without_their_sign() {
         let list = ["*", "-nodes", "cloud-node", "ipam"].map(str::to_owned);
-        assert_eq!(chosen_controllers(&list), Err(vec!["nodes".to_owned(), "ipam".to_owned()]));
+        assert_eq!(chosen_controllers(&list).unwrap_err(), ["nodes".to_owned(), "ipam".to_owned()]);
     }
 
     #[test]

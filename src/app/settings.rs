@@ -6,11 +6,11 @@ mod mistakes;
 
 use super::go_duration;
 use super::options::Options;
-use super::registry::{self, Controller};
+use super::registry::{self, Controller, Provider};
+use crate::controllers::node;
 use crate::kubernetes::client;
 pub use mistakes::{Mistake, Mistakes};
 use std::net::{IpAddr, SocketAddr};
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -23,10 +23,12 @@ pub struct Settings {
     pub node_selector: Option<String>,
     /// How to share the work with other replicas; `None` is a single process.
     pub election: Option<Election>,
+    /// The cloud provider; it is built.
+    pub provider: &'static Provider,
     /// Controllers to run, among them such as are not built yet.
     pub controllers: Vec<&'static Controller>,
     /// The node controller.
-    pub nodes: Nodes,
+    pub nodes: node::Settings,
     /// Where to serve health and metrics; `None` is nowhere.
     pub admin_address: Option<SocketAddr>,
     /// The vSphere provider.
@@ -46,15 +48,6 @@ pub struct Election {
     pub renew_deadline: Duration,
     /// Pause between attempts; below the renew deadline divided by 1.2.
     pub retry_period: Duration,
-}
-
-/// Settings of the node controller.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Nodes {
-    /// Nodes worked on at the same time.
-    pub workers: NonZeroUsize,
-    /// Pause between two looks at every node.
-    pub period: Duration,
 }
 
 /// Reads a file; in tests, one that is made up.
@@ -97,8 +90,8 @@ impl Check<'_> {
         let nodes = self.nodes();
         let admin_address = self.admin_address();
         self.number::<i32>("-v", &self.options.v, "a whole number such as 2");
-        provider?;
         Some(Settings {
+            provider: provider?,
             kubernetes: kubernetes?,
             node_selector,
             election: election?,
@@ -109,13 +102,13 @@ impl Check<'_> {
         })
     }
 
-    fn provider(&mut self) -> Option<()> {
+    fn provider(&mut self) -> Option<&'static Provider> {
         let name = self.options.cloud_provider.as_str();
-        let known = registry::PROVIDERS.iter().find(|provider| provider.name == name);
-        if known.is_some_and(|provider| provider.is_built) {
-            return Some(());
-        }
-        let what = if known.is_some() { "this provider is not built yet" } else { "there is no such provider" };
+        let what = match registry::PROVIDERS.iter().find(|provider| provider.name == name) {
+            Some(provider) if provider.build.is_some() => return Some(provider),
+            Some(_) => "this provider is not built yet",
+            None => "there is no such provider",
+        };
         self.wrong("--cloud-provider", name, format!("{what}; expected vsphere"))
     }
 
@@ -219,11 +212,11 @@ impl Check<'_> {
         }
     }
 
-    fn nodes(&mut self) -> Option<Nodes> {
+    fn nodes(&mut self) -> Option<node::Settings> {
         let workers = "a whole number above 0, such as 16";
         let workers = self.number("--concurrent-node-syncs", &self.options.concurrent_node_syncs, workers);
         let period = self.pause("--node-status-update-frequency", &self.options.node_status_update_frequency);
-        Some(Nodes { workers: workers?, period: period? })
+        Some(node::Settings { workers: workers?, period: period? })
     }
 
     fn admin_address(&mut self) -> Option<Option<SocketAddr>> {

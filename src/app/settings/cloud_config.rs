@@ -1,18 +1,38 @@
 //! `vsphere.conf` and the files it names, read and checked together with our flags about vCenter.
 
 use super::{Check, Mistake};
-use std::path::PathBuf;
+use crate::clients::http;
+use crate::clients::http::{Thumbprint, TlsSettings, TlsTrust};
+use crate::providers::vsphere::config::{self, Config, ConfigProblem, Credentials, Vcenter};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// What the vSphere provider is built from.
-#[derive(Debug)]
 pub struct Vsphere {
     /// Where `vsphere.conf` was read.
     pub path: PathBuf,
+    /// What it says.
+    pub config: Config,
+    /// What is odd about it without being a mistake.
+    pub oddities: Vec<ConfigProblem>,
+    /// How to judge each vCenter's certificate, by the key of its entry.
+    pub tls: BTreeMap<String, TlsSettings>,
     /// Pause between two looks at the tags.
     pub tag_poll_interval: Duration,
     /// Whether a VM found by its name alone is taken even if its UUID contradicts the node's.
     pub allows_name_match: bool,
+}
+
+/// Without the certificates, which say nothing to a reader.
+impl fmt::Debug for Vsphere {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = formatter.debug_struct("Vsphere");
+        shown.field("path", &self.path).field("config", &self.config);
+        shown.field("tag_poll_interval", &self.tag_poll_interval).field("allows_name_match", &self.allows_name_match);
+        shown.finish_non_exhaustive()
+    }
 }
 
 impl Check<'_> {
@@ -26,12 +46,31 @@ impl Check<'_> {
             self.mistakes.push(Mistake { place: "--cloud-config".to_owned(), why });
             return None;
         };
-        let text = self.text(&path);
-        text?;
-        Some(Vsphere { path, tag_poll_interval: tag_poll_interval?, allows_name_match: allows_name_match? })
+        let text = self.text(&path)?;
+        let file = path.display().to_string();
+        let parsed = match config::parse(&text, &file) {
+            Ok(parsed) => parsed,
+            Err(errors) => {
+                self.mistakes.extend(errors.problems().iter().map(Mistake::from));
+                return None;
+            }
+        };
+        let mut tls = BTreeMap::new();
+        for vcenter in &parsed.config.vcenters {
+            self.check_credentials(&file, vcenter);
+            tls.extend(self.tls(&file, vcenter).map(|tls| (vcenter.key.clone(), tls)));
+        }
+        Some(Vsphere {
+            path,
+            config: parsed.config,
+            oddities: parsed.warnings,
+            tls,
+            tag_poll_interval: tag_poll_interval?,
+            allows_name_match: allows_name_match?,
+        })
     }
 
-    fn text(&mut self, path: &std::path::Path) -> Option<String> {
+    fn text(&mut self, path: &Path) -> Option<String> {
         let shown = path.display().to_string();
         let bytes = match (self.read_file)(path) {
             Ok(bytes) => bytes,
@@ -42,5 +81,70 @@ impl Check<'_> {
             Ok(text) => Some(text),
             Err(_) => self.wrong("--cloud-config", &shown, "the file is not text in UTF-8"),
         }
+    }
+
+    fn check_credentials(&mut self, file: &str, vcenter: &Vcenter) {
+        if !matches!(vcenter.credentials, Credentials::Inline { .. }) {
+            let why =
+                "credentials from a Secret or a directory are not built yet; expected user and password in the file";
+            self.mistakes.push(Mistake::at(file, vcenter, why));
+        }
+    }
+
+    /// Reads the CA files. That they hold certificates, or that the system has some, is tried here, so that it is told
+    /// at start.
+    fn tls(&mut self, file: &str, vcenter: &Vcenter) -> Option<TlsSettings> {
+        let trust = if vcenter.insecure { TlsTrust::System } else { self.trust(file, vcenter)? };
+        let mut thumbprints = Vec::new();
+        for text in &vcenter.thumbprints {
+            match Thumbprint::parse(text) {
+                Ok(thumbprint) => thumbprints.push(thumbprint),
+                Err(error) => self.mistakes.push(Mistake::at(file, vcenter, error.to_string())),
+            }
+        }
+        let tls = TlsSettings { trust, thumbprints, insecure: vcenter.insecure };
+        if let Err(error) = http::Client::new(http::Settings::new(&vcenter.server, vcenter.port, tls.clone(), "")) {
+            self.mistakes.push(Mistake::at(file, vcenter, error.to_string()));
+        }
+        Some(tls)
+    }
+
+    fn trust(&mut self, file: &str, vcenter: &Vcenter) -> Option<TlsTrust> {
+        if vcenter.ca_files.is_empty() {
+            return Some(TlsTrust::System);
+        }
+        let mut pem = Vec::new();
+        for path in &vcenter.ca_files {
+            match (self.read_file)(path) {
+                Ok(bytes) => pem.extend(bytes.into_iter().chain([b'\n'])),
+                Err(error) => {
+                    let why = format!("the CA file {} cannot be read: {error}", path.display());
+                    self.mistakes.push(Mistake::at(file, vcenter, why));
+                    return None;
+                }
+            }
+        }
+        let shown: Vec<_> = vcenter.ca_files.iter().map(|path| path.display().to_string()).collect();
+        Some(TlsTrust::Ca { pem, path: shown.join(":") })
+    }
+}
+
+impl Mistake {
+    fn at(file: &str, vcenter: &Vcenter, why: impl Into<String>) -> Self {
+        Self { place: format!("{file}: vCenter {:?}", vcenter.key), why: why.into() }
+    }
+}
+
+impl From<&ConfigProblem> for Mistake {
+    fn from(problem: &ConfigProblem) -> Self {
+        let mut place = problem.file.clone();
+        if let Some(line) = problem.line {
+            place += &format!(":{line}");
+        }
+        let inside: Vec<_> = [&problem.section, &problem.key].into_iter().flatten().map(String::as_str).collect();
+        if !inside.is_empty() {
+            place += &format!(": {}", inside.join(" "));
+        }
+        Self { place, why: problem.expected.clone() }
     }
 }

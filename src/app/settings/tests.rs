@@ -3,6 +3,7 @@
 use super::*;
 use crate::app::options::{self, Asked, PROGRAM};
 use std::ffi::OsString;
+use std::num::NonZeroUsize;
 
 const CONFIG: &str = "[VirtualCenter \"vc.example\"]\nuser = \"u\"\npassword = \"hunter2-secret\"\n";
 
@@ -34,7 +35,10 @@ fn defaults_are_the_go_programs_where_no_difference_is_intended() {
         retry_period: Duration::from_secs(2),
     };
     assert_eq!(settings.election, Some(election));
-    assert_eq!(settings.nodes, Nodes { workers: NonZeroUsize::new(16).unwrap(), period: Duration::from_secs(300) });
+    assert_eq!(
+        settings.nodes,
+        node::Settings { workers: NonZeroUsize::new(16).unwrap(), period: Duration::from_secs(300) }
+    );
     assert_eq!(settings.admin_address, Some("0.0.0.0:10258".parse().unwrap()));
     assert_eq!(settings.controllers.len(), 4);
     assert_eq!(settings.kubernetes.rate, None);

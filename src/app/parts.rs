@@ -1,0 +1,82 @@
+//! What controllers and providers are given: clients, leadership, the shared cache of Nodes, events, metrics.
+
+use super::Error;
+use super::options::PROGRAM;
+use super::settings::{Election, Settings};
+use super::stages::{Stage, Stages};
+use crate::cloud::CloudProvider;
+use crate::controllers::Context;
+use crate::kubernetes::client::{self, Clients};
+use crate::kubernetes::events::{self, Recorder};
+use crate::kubernetes::leader_election::{LeaderElector, Leadership, LeaseConfig, identity};
+use crate::kubernetes::stores::{self, Nodes};
+use crate::runtime::metrics::Metrics;
+use std::sync::Arc;
+
+/// The shared parts. Their background work runs already.
+pub struct Parts {
+    /// The API server, one client for each purpose.
+    pub clients: Clients,
+    /// Whether this process may write.
+    pub leadership: Leadership,
+    /// The Nodes this process looks after.
+    pub nodes: Nodes,
+    /// For what users are told on their objects.
+    pub events: Recorder,
+    /// Where series are registered.
+    pub metrics: Metrics,
+}
+
+impl Parts {
+    /// Builds them and starts their background work. Waits for no answer of the API server.
+    pub async fn prepare(settings: &Settings, stages: &mut Stages) -> Result<Self, Error> {
+        let config = client::read_config(&settings.kubernetes).await?;
+        tracing::info!(server = %config.cluster_url, "API server");
+        let leadership = match &settings.election {
+            None => Leadership::always(),
+            Some(election) => take_part(election, &config, stages)?,
+        };
+        let clients = Clients::from_config(&config, settings.kubernetes.rate, leadership.clone())?;
+        let (nodes, watch) = stores::watch_nodes(clients.watch.clone(), settings.node_selector.clone());
+        stages.spawn_until_stop(Stage::Services, "watch-nodes", watch);
+        let metrics = Metrics::new()?;
+        let (events, writer) = events::recorder(clients.auxiliary.clone(), PROGRAM);
+        events.register(metrics.registry())?;
+        stages.spawn(Stage::Services, "event-writer", writer.run(stages.stop_signal(Stage::Services)));
+        Ok(Self { clients, leadership, nodes, events, metrics })
+    }
+
+    /// What a controller is handed.
+    pub fn context(&self, provider: Arc<dyn CloudProvider>) -> Context {
+        Context {
+            nodes: self.nodes.clone(),
+            write: self.clients.write.clone(),
+            recorder: self.events.clone(),
+            provider,
+            leadership: self.leadership.clone(),
+        }
+    }
+}
+
+fn take_part(election: &Election, config: &kube::Config, stages: &mut Stages) -> Result<Leadership, Error> {
+    let lease = LeaseConfig {
+        namespace: election.namespace.clone(),
+        name: election.name.clone(),
+        identity: identity(&hostname()),
+        lease_duration: election.lease_duration,
+        renew_deadline: election.renew_deadline,
+        retry_period: election.retry_period,
+    };
+    // The candidate writes its Lease before there is a leadership to check.
+    let unguarded = Clients::from_config(config, None, Leadership::always())?;
+    let (elector, leadership) = LeaderElector::new(unguarded.lease, lease)?;
+    stages.spawn(Stage::Election, "leader-election", elector.run(stages.stop_signal(Stage::Election)));
+    Ok(leadership)
+}
+
+/// The name of this machine, or of the pod.
+fn hostname() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = name.trim();
+    if name.is_empty() { "unknown-host".to_owned() } else { name.to_owned() }
+}

@@ -1,0 +1,67 @@
+//! Builds the vSphere provider from the settings, and starts its background work.
+
+use super::Error;
+use super::parts::Parts;
+use super::settings::Settings;
+use super::stages::{Stage, Stages};
+use crate::clients::http::{self, CallObserver};
+use crate::cloud::CloudProvider;
+use crate::kubernetes::cluster::Cluster;
+use crate::providers::vsphere::{Options, Provider, config::Vcenter};
+use prometheus::{HistogramOpts, HistogramVec};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// As the Go program is named in vCenter's list of sessions.
+const USER_AGENT: &str = concat!("k8s-cloud-provider-vsphere/", env!("CARGO_PKG_VERSION"));
+
+/// Connects to nothing yet: a vCenter that is down delays nothing.
+pub fn build(settings: &Settings, parts: &Parts, stages: &mut Stages) -> Result<Arc<dyn CloudProvider>, Error> {
+    let vsphere = &settings.vsphere;
+    for oddity in &vsphere.oddities {
+        tracing::warn!("{oddity}");
+    }
+    let calls: Arc<dyn CallObserver> = Arc::new(Calls::register(parts.metrics.registry())?);
+    let connect = |vcenter: &Vcenter| {
+        let tls = vsphere.tls.get(&vcenter.key).cloned().unwrap_or_default();
+        let mut connection = http::Settings::new(&vcenter.server, vcenter.port, tls, USER_AGENT);
+        connection.observer = Arc::clone(&calls);
+        let client = http::Client::new(connection).map_err(|error| error.to_string())?;
+        Ok((client.clone(), client))
+    };
+    let options = Options {
+        tag_poll: vsphere.tag_poll_interval,
+        allow_name_match: vsphere.allows_name_match,
+        user_agent: USER_AGENT.to_owned(),
+    };
+    let cluster = Arc::new(Cluster::new(parts.nodes.clone()));
+    let stop = stages.stop_signal(Stage::Provider);
+    let (provider, tasks) =
+        Provider::build(&vsphere.config, &options, connect, cluster, &stop).map_err(Error::Vcenters)?;
+    for (name, task) in tasks {
+        stages.spawn(Stage::Provider, name, async move {
+            task.await;
+            Ok(())
+        });
+    }
+    Ok(Arc::new(provider))
+}
+
+/// How long the calls of vCenter take, and how they end.
+struct Calls(HistogramVec);
+
+impl Calls {
+    fn register(registry: &prometheus::Registry) -> Result<Self, prometheus::Error> {
+        let options =
+            HistogramOpts::new("vsphere_ccm_vcenter_call_duration_seconds", "Calls of vCenter, by how they ended.");
+        let calls = HistogramVec::new(options, &["operation", "outcome"])?;
+        registry.register(Box::new(calls.clone()))?;
+        Ok(Self(calls))
+    }
+}
+
+impl CallObserver for Calls {
+    fn observed(&self, operation: &'static str, outcome: &'static str, duration: Duration) {
+        self.0.with_label_values(&[operation, outcome]).observe(duration.as_secs_f64());
+    }
+}

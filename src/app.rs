@@ -108,6 +108,7 @@ async fn serve(settings: Settings, stop: CancellationToken) -> Result<(), Error>
     tracing::debug!(?settings, "settings");
     let mut stages = Stages::default();
     start(&settings, &mut stages).await?;
+    tracing::info!("started");
     tokio::select! {
         () = stop.cancelled() => {
             stages.stop().await;

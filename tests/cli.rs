@@ -7,6 +7,7 @@
     reason = "a failure of a test's own step is a failed test"
 )]
 
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -123,4 +124,81 @@ fn an_empty_or_missing_file_is_told_with_its_name() {
     assert!(
         text(&run(&["--cloud-config=/no/such.conf"]).stderr).contains("--cloud-config=/no/such.conf: cannot be read")
     );
+}
+
+const THREE_MISTAKES: &str = r#"
+[Global]
+user = "administrator@vsphere.local"
+password = "correct-horse-battery"
+port = "many"
+ca-file = "/no/such/ca.pem"
+
+[VirtualCenter "vc.example"]
+insecure-flag = perhaps
+
+[Nodes]
+internal-network-subnet-cidr = 10.0.0.0/40
+"#;
+
+#[test]
+fn three_mistakes_of_the_file_are_told_in_one_message_with_file_line_and_key() {
+    let told = refusal(THREE_MISTAKES, &["--secure-port=none"]);
+    assert!(told.contains("4 mistakes in the settings:"), "{told}");
+    for place in [
+        "/vsphere.conf:5: [Global] port: ",
+        "/vsphere.conf:9: [VirtualCenter \"vc.example\"] insecure-flag: ",
+        "/vsphere.conf:12: [Nodes] internal-network-subnet-cidr: ",
+        "--secure-port=none: ",
+    ] {
+        assert!(told.contains(place), "{place} is missing in {told}");
+    }
+}
+
+#[test]
+fn files_that_the_file_names_are_read_at_start() {
+    let config =
+        |more: &str| format!("[Global]\nuser = u\npassword = {SECRET}\n{more}\n[VirtualCenter \"vc.example\"]\n");
+    let gone = refusal(&config("ca-file = /no/such/ca.pem"), &[]);
+    assert!(
+        gone.contains("/vsphere.conf: vCenter \"vc.example\": the CA file /no/such/ca.pem cannot be read"),
+        "{gone}"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let empty = folder.path().join("empty.pem");
+    std::fs::write(&empty, "nothing\n").unwrap();
+    let told = refusal(&config(&format!("ca-file = {}", empty.display())), &[]);
+    assert!(told.contains("empty.pem") && told.contains("vc.example"), "{told}");
+}
+
+#[test]
+fn the_other_form_is_refused_with_its_own_words_for_the_keys() {
+    let told = refusal("global:\n  user: u\n  password: correct-horse-battery\nvcenter:\n  a:\n    port: many\n", &[]);
+    assert!(told.contains("vcenter.a port: "), "{told}");
+}
+
+/// Nothing listens on the port: the daemon keeps trying, and stops in order when told to.
+#[test]
+fn a_signal_stops_the_process_in_order_with_code_0() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("vsphere.conf");
+    let text = format!(
+        "[Global]\nuser = u\npassword = {SECRET}\ninsecure-flag = true\n[VirtualCenter \"127.0.0.1\"]\nport = 1\n"
+    );
+    std::fs::write(&config, text).unwrap();
+    let mut daemon = program()
+        .arg(format!("--cloud-config={}", config.display()))
+        .args(["--master=http://127.0.0.1:1", "--secure-port=0", "-v=10"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut log = BufReader::new(daemon.stderr.take().unwrap());
+    let mut told = String::new();
+    while !told.contains(" started") {
+        assert_ne!(log.read_line(&mut told).unwrap(), 0, "it ended: {told}");
+    }
+    let id = daemon.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    log.read_to_string(&mut told).unwrap();
+    assert_eq!(daemon.wait().unwrap().code(), Some(0), "{told}");
+    assert!(told.contains("stopping") && !told.contains(SECRET) && !told.contains("still at work"), "{told}");
 }

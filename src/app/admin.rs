@@ -3,6 +3,7 @@
 use super::Error;
 use super::parts::Parts;
 use super::stages::{Stage, Stages};
+use crate::kubernetes::token_review::TokenReviews;
 use crate::runtime::admin::{Admin, Checks, Health, self_made_certificate, serve};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,7 +16,8 @@ pub async fn start(address: SocketAddr, parts: &Parts, stages: &mut Stages) -> R
         tracing::info!(%address, "serving probes and metrics");
     }
     let tls = self_made_certificate(&[address.ip().to_string()])?;
-    let admin = Admin { checks: checks(parts), metrics: parts.metrics.clone(), authenticator: None };
+    let authenticator = Arc::new(TokenReviews::new(parts.clients.auxiliary.clone()));
+    let admin = Admin { checks: checks(parts), metrics: parts.metrics.clone(), authenticator: Some(authenticator) };
     let stop = stages.stop_signal(Stage::Services);
     stages.spawn(Stage::Services, "admin-server", serve(listener, tls, Arc::new(admin), stop));
     Ok(())

@@ -197,17 +197,29 @@ impl Clients {
 
     /// The same from a configuration that exists already.
     pub fn from_config(config: &Config, rate: Option<Rate>, leadership: Leadership) -> Result<Self, SettingsError> {
-        let retrying = prepared(config);
-        let mut once = retrying.clone();
-        once.default_retry = false;
-        let single = || builder(once.clone());
         // What is added last is outermost: a write waits for its turn first and is checked last.
-        let write = single()?
+        let write = single(config)?
             .with_layer(&GuardLayer::new(leadership))
             .with_layer(&LimitsLayer::new(Limits::new(WRITES_IN_FLIGHT, rate)))
             .build();
-        Ok(Self { lease: single()?.build(), watch: builder(retrying)?.build(), write, auxiliary: single()?.build() })
+        Ok(Self {
+            lease: unguarded(config)?,
+            watch: builder(prepared(config))?.build(),
+            write,
+            auxiliary: unguarded(config)?,
+        })
     }
+}
+
+/// A client that neither retries nor asks whether this process leads: for what exists before there is a leadership.
+pub fn unguarded(config: &Config) -> Result<Client, SettingsError> {
+    Ok(single(config)?.build())
+}
+
+fn single(config: &Config) -> Result<ClientBuilder<Service>, SettingsError> {
+    let mut config = prepared(config);
+    config.default_retry = false;
+    builder(config)
 }
 
 type Service = BoxService<http::Request<Body>, http::Response<Box<DynBody>>, BoxError>;

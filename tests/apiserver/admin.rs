@@ -141,3 +141,23 @@ async fn http2_is_served_to_whoever_asks_for_it() {
     server.task.await.unwrap().unwrap();
     connection.await.unwrap().unwrap();
 }
+
+#[tokio::test]
+async fn the_api_server_says_whose_token_it_is() {
+    let cluster = support::ApiServer::shared().await;
+    let kubernetes = cluster.client().await;
+    let name = support::unique("prometheus");
+    let mut account = k8s_openapi::api::core::v1::ServiceAccount::default();
+    account.metadata.name = Some(name.clone());
+    let accounts = kube::Api::namespaced(kubernetes.clone(), "default");
+    accounts.create(&kube::api::PostParams::default(), &account).await.unwrap();
+    let kubeconfig = cluster.kubeconfig_of_service_account("default", &name).await;
+    let kubeconfig = kube::config::Kubeconfig::read_from(kubeconfig).unwrap();
+    let token = kubeconfig.auth_infos[0].auth_info.as_ref().unwrap().token.as_ref().unwrap();
+    let token = secrecy::ExposeSecret::expose_secret(token);
+
+    let reviews = ccm::kubernetes::token_review::TokenReviews::new(kubernetes);
+    let user = reviews.authenticate(token).await.unwrap();
+    assert_eq!(user, Some(format!("system:serviceaccount:default:{name}")));
+    assert_eq!(reviews.authenticate(&format!("{token}x")).await.unwrap(), None);
+}

@@ -8,4 +8,7 @@
 )]
 
 mod admin;
+mod events;
+mod leader_election;
 mod node;
+mod stores;

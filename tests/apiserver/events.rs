@@ -1,0 +1,69 @@
+//! Events as they arrive on a real API server, with the rights the existing manifests give.
+
+use std::time::Duration;
+
+use ccm::kubernetes::events::{EventType, recorder};
+use k8s_openapi::api::core::v1::{Event, ObjectReference};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::Api;
+use kube::api::{ListParams, PostParams};
+use serde_json::json;
+use support::{ApiServer, eventually, unique};
+use tokio_util::sync::CancellationToken;
+
+const LONG: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn events_are_created_and_counted_with_create_and_patch_alone() {
+    let server = ApiServer::shared().await;
+    let admin = server.client().await;
+    let user = unique("recorder");
+    let role: Role = serde_json::from_value(json!({
+        "metadata": {"name": user},
+        "rules": [{"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch", "update"]}],
+    }))
+    .unwrap();
+    let binding: RoleBinding = serde_json::from_value(json!({
+        "metadata": {"name": user},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": user},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+    }))
+    .unwrap();
+    Api::<Role>::namespaced(admin.clone(), "default").create(&PostParams::default(), &role).await.unwrap();
+    Api::<RoleBinding>::namespaced(admin.clone(), "default").create(&PostParams::default(), &binding).await.unwrap();
+
+    let (recorder, writer) = recorder(server.client_of(&user).await, "cloud-node-controller");
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(writer.run(stop.clone()));
+    let name = unique("node");
+    let node = ObjectReference {
+        kind: Some("Node".to_owned()),
+        api_version: Some("v1".to_owned()),
+        name: Some(name.clone()),
+        uid: Some(name.clone()),
+        ..ObjectReference::default()
+    };
+    for _ in 0..3 {
+        recorder.event(&node, EventType::Warning, "Unresolved", "no virtual machine has this UUID");
+    }
+    recorder.event(&node, EventType::Normal, "Initialized", "done");
+
+    let events: Api<Event> = Api::namespaced(admin, "default");
+    let of_node = ListParams::default().fields(&format!("involvedObject.name={name}"));
+    let listed = eventually("both events, one of them counted", LONG, async || {
+        let mut listed = events.list(&of_node).await.map_err(|error| error.to_string())?.items;
+        listed.sort_by_key(|event| event.reason.clone());
+        let seen: Vec<_> = listed.iter().map(|event| (event.reason.clone(), event.count)).collect();
+        let expected = [(Some("Initialized".to_owned()), Some(1)), (Some("Unresolved".to_owned()), Some(3))];
+        if seen == expected { Ok(listed) } else { Err(format!("{seen:?}")) }
+    })
+    .await;
+    let trouble = &listed[1];
+    assert_eq!(trouble.type_.as_deref(), Some("Warning"));
+    assert_eq!(trouble.reporting_component.as_deref(), Some("cloud-node-controller"));
+    assert_eq!(trouble.source.as_ref().unwrap().component.as_deref(), Some("cloud-node-controller"));
+    assert_eq!(trouble.involved_object.uid.as_deref(), Some(name.as_str()));
+    assert!(trouble.first_timestamp <= trouble.last_timestamp);
+    stop.cancel();
+    task.await.unwrap().unwrap();
+}

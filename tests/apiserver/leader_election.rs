@@ -1,0 +1,194 @@
+//! Leader election between candidates that share a real Lease.
+
+use std::time::Duration;
+
+use ccm::kubernetes::client::{CALL_LIMIT, Clients, limited};
+use ccm::kubernetes::events;
+use ccm::kubernetes::leader_election::{LeaderElector, Leadership, LeaseConfig, identity};
+use ccm::runtime::tasks::BoxError;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{ConfigMap, Event};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use serde_json::json;
+use support::{ApiServer, eventually, unique};
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+
+const NAMESPACE: &str = "kube-system";
+const LONG: Duration = Duration::from_secs(60);
+
+/// A candidate, and a client that may write while it leads.
+struct Candidate {
+    identity: String,
+    leadership: Leadership,
+    write: Client,
+    metrics: prometheus::Registry,
+    stop: CancellationToken,
+    task: tokio::task::JoinHandle<Result<(), BoxError>>,
+}
+
+struct Times {
+    lease: u64,
+    renew: u64,
+    retry_ms: u64,
+}
+
+const DEFAULT_TIMES: Times = Times { lease: 15, renew: 10, retry_ms: 2000 };
+const QUICK_TIMES: Times = Times { lease: 4, renew: 3, retry_ms: 500 };
+
+async fn config_from(path: &std::path::Path) -> Config {
+    let kubeconfig = Kubeconfig::read_from(path).unwrap();
+    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap()
+}
+
+async fn compete(server: &ApiServer, user: &std::path::Path, lease: &str, times: &Times) -> Candidate {
+    let identity = identity("host");
+    let lease = LeaseConfig {
+        namespace: NAMESPACE.to_owned(),
+        name: lease.to_owned(),
+        identity: identity.clone(),
+        lease_duration: Duration::from_secs(times.lease),
+        renew_deadline: Duration::from_secs(times.renew),
+        retry_period: Duration::from_millis(times.retry_ms),
+    };
+    let unguarded = Clients::from_config(&config_from(user).await, None, Leadership::always()).unwrap();
+    let (recorder, writer) = events::recorder(unguarded.auxiliary.clone(), "cloud-controller-manager");
+    let (elector, leadership) = LeaderElector::new(unguarded.lease, lease).unwrap();
+    let metrics = prometheus::Registry::new();
+    elector.register(&metrics).unwrap();
+    let admin = config_from(&server.kubeconfig()).await;
+    let write = Clients::from_config(&admin, None, leadership.clone()).unwrap().write;
+    let stop = CancellationToken::new();
+    tokio::spawn(writer.run(CancellationToken::new()));
+    let task = tokio::spawn(elector.with_recorder(recorder).run(stop.clone()));
+    Candidate { identity, leadership, write, metrics, stop, task }
+}
+
+impl Candidate {
+    async fn leads(&self) {
+        timeout(LONG, self.leadership.wait_until_leader()).await.expect("it leads within a minute");
+    }
+
+    fn status(&self) -> f64 {
+        self.metrics.gather()[0].get_metric()[0].get_gauge().get_value()
+    }
+
+    /// Writes something under the leadership.
+    async fn write(&self) -> Result<(), ccm::kubernetes::client::CallError> {
+        let api: Api<ConfigMap> = Api::namespaced(self.write.clone(), NAMESPACE);
+        let mut map = ConfigMap::default();
+        map.metadata.name = Some(unique("written"));
+        limited("create a config map", CALL_LIMIT, api.create(&PostParams::default(), &map)).await.map(drop)
+    }
+}
+
+async fn lease(client: &Client, name: &str) -> Lease {
+    Api::<Lease>::namespaced(client.clone(), NAMESPACE).get(name).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_candidates_one_works_and_a_clean_stop_hands_over_at_once() {
+    let server = ApiServer::shared().await;
+    let admin = server.client().await;
+    let name = unique("election");
+    let mut first = compete(server, &server.kubeconfig(), &name, &DEFAULT_TIMES).await;
+    first.leads().await;
+    first.write().await.unwrap();
+    let acquired = lease(&admin, &name).await.spec.unwrap();
+    assert_eq!(acquired.holder_identity.as_deref(), Some(first.identity.as_str()));
+    assert_eq!((acquired.lease_duration_seconds, acquired.lease_transitions), (Some(15), Some(0)));
+
+    let second = compete(server, &server.kubeconfig(), &name, &DEFAULT_TIMES).await;
+    eventually("two renewals", LONG, async || {
+        let spec = lease(&admin, &name).await.spec.unwrap();
+        let renewed = spec.renew_time.unwrap().0.duration_since(acquired.renew_time.as_ref().unwrap().0);
+        if renewed.as_secs() >= 4 { Ok(()) } else { Err(format!("{renewed:?}")) }
+    })
+    .await;
+    assert!(first.leadership.is_leader() && !second.leadership.is_leader());
+    assert!(second.write().await.unwrap_err().is_not_leader());
+    assert_eq!((first.status(), second.status()), (1.0, 0.0));
+
+    let start = Instant::now();
+    first.stop.cancel();
+    second.leads().await;
+    assert!(start.elapsed() < Duration::from_secs(2), "handed over in {:?}", start.elapsed());
+    timeout(LONG, &mut first.task).await.unwrap().unwrap().unwrap();
+    assert!(first.write().await.unwrap_err().is_not_leader());
+    second.write().await.unwrap();
+    assert_eq!(second.status(), 1.0);
+    let handed = lease(&admin, &name).await.spec.unwrap();
+    assert_eq!(handed.holder_identity.as_deref(), Some(second.identity.as_str()));
+    assert_eq!(handed.lease_transitions, Some(1));
+
+    let events: Api<Event> = Api::namespaced(admin.clone(), NAMESPACE);
+    let of_lease = ListParams::default().fields(&format!("involvedObject.name={name}"));
+    let expected = format!("{} became leader", second.identity);
+    eventually("the event of the new leader", LONG, async || {
+        let listed = events.list(&of_lease).await.map_err(|error| error.to_string())?;
+        let texts: Vec<_> = listed.items.into_iter().filter_map(|event| event.message).collect();
+        if texts.contains(&expected) { Ok(()) } else { Err(format!("{texts:?}")) }
+    })
+    .await;
+    second.stop.cancel();
+    timeout(LONG, second.task).await.unwrap().unwrap().unwrap();
+    let released = lease(&admin, &name).await.spec.unwrap();
+    assert_eq!((released.holder_identity.as_deref(), released.lease_duration_seconds), (Some(""), Some(1)));
+}
+
+/// A user with the rights the Go program's manifests give on Leases, less watching them.
+async fn grant(admin: &Client, user: &str) {
+    let role: Role = serde_json::from_value(json!({
+        "metadata": {"name": user},
+        "rules": [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]}],
+    }))
+    .unwrap();
+    let parameters = PostParams::default();
+    Api::<Role>::namespaced(admin.clone(), NAMESPACE).create(&parameters, &role).await.unwrap();
+    bind(admin, user).await;
+}
+
+async fn bind(admin: &Client, user: &str) {
+    let binding: RoleBinding = serde_json::from_value(json!({
+        "metadata": {"name": user},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": user},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+    }))
+    .unwrap();
+    let bindings = Api::<RoleBinding>::namespaced(admin.clone(), NAMESPACE);
+    bindings.create(&PostParams::default(), &binding).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_cannot_renew_stops_writing_and_stands_by() {
+    let server = ApiServer::shared().await;
+    let admin = server.client().await;
+    let (name, user) = (unique("election"), unique("candidate"));
+    grant(&admin, &user).await;
+    let first = compete(server, &server.kubeconfig_of(&user), &name, &QUICK_TIMES).await;
+    first.leads().await;
+    first.write().await.unwrap();
+
+    let bindings = Api::<RoleBinding>::namespaced(admin.clone(), NAMESPACE);
+    bindings.delete(&user, &DeleteParams::default()).await.unwrap();
+    let start = Instant::now();
+    timeout(LONG, first.leadership.wait_until_lost()).await.expect("its leadership ends");
+    assert!(start.elapsed() < Duration::from_millis(3500), "at the renew deadline: {:?}", start.elapsed());
+    assert!(first.write().await.unwrap_err().is_not_leader());
+    assert!(!first.task.is_finished(), "it stays in the race");
+
+    let second = compete(server, &server.kubeconfig(), &name, &QUICK_TIMES).await;
+    second.leads().await;
+    bind(&admin, &user).await;
+    second.write().await.unwrap();
+    assert!(first.write().await.unwrap_err().is_not_leader());
+    second.stop.cancel();
+    // Without the right to watch it polls.
+    first.leads().await;
+    first.write().await.unwrap();
+    first.stop.cancel();
+    timeout(LONG, first.task).await.unwrap().unwrap().unwrap();
+}

@@ -39,3 +39,13 @@ advisories: cargo-deny ## Known vulnerabilities of all dependencies (needs cargo
 .PHONY: testenv
 testenv: ## Build kube-apiserver, etcd, kubectl and the vCenter simulator, if they are missing (needs Go)
 	@tests/testenv/build.sh
+
+# Cargo's folder; the demo is told where the daemon is.
+TARGET ?= $(or $(CARGO_TARGET_DIR),target)
+
+.PHONY: demo
+demo: testenv ## A cluster on this machine whose nodes get initialised; ONCE=1 ends by itself, NODES=200 is a larger one
+	@echo "building the daemon (release; some minutes the first time) and the demo"
+	@$(CARGO) build --locked --quiet --release --bin vsphere-cloud-controller-manager
+	@$(CARGO) build --locked --quiet --package ccm-test-support --bin demo
+	@ONCE=$(ONCE) NODES=$(NODES) $(TARGET)/debug/demo $(TARGET)/release/vsphere-cloud-controller-manager

@@ -13,6 +13,7 @@
 pub mod api_server;
 pub mod components;
 pub mod daemon;
+pub mod demo;
 pub mod eventually;
 pub mod nodes;
 pub mod supervisor;

@@ -5,6 +5,7 @@ mod scenario;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
@@ -105,6 +106,8 @@ impl Vcenter {
             .arg(&file)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            // Ctrl-C in a terminal is for the test or the demo, which ends this in its own time.
+            .process_group(0)
             .spawn()
             .unwrap();
         let stdin = process.stdin.take().unwrap();

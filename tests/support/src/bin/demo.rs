@@ -1,2 +1,30 @@
-//! The demo.
-fn main() {}
+//! `make demo`: a whole cluster on this machine, and the daemon initialising its nodes.
+//!
+//! Usage: `demo DAEMON`, the daemon's binary. `NODES` is the number of nodes (9), `ONCE=1` ends after the story.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use support::demo::{self, Plan};
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let Some(daemon) = std::env::args_os().nth(1).map(PathBuf::from) else {
+        eprintln!("usage: demo DAEMON (or: make demo)");
+        return ExitCode::FAILURE;
+    };
+    let plan = match Plan::from_environment(daemon) {
+        Ok(plan) => plan,
+        Err(message) => {
+            eprintln!("{message}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match demo::run(plan).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("\nThe demo failed: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}

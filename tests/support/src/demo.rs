@@ -1,0 +1,264 @@
+//! The demo's story: start everything, watch the nodes become ready, change an address, stay.
+
+mod cluster;
+mod screen;
+mod table;
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use k8s_openapi::api::core::v1::Node;
+use kube::runtime::watcher::{self, Event};
+use kube::{Api, Client};
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::components::Component;
+use crate::nodes::NodeView;
+use crate::supervisor::TemporaryFolder;
+use crate::vcenter::{Counts, Vcenter};
+use crate::{ApiServer, Daemon};
+use cluster::Machine;
+use screen::Screen;
+use table::Table;
+
+/// How long a node may take before the demo is a failure, whatever the number of nodes.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long the changed address may take.
+const CHANGE_PATIENCE: Duration = Duration::from_secs(20);
+/// A table that is redrawn more often only flickers.
+const FRAME: Duration = Duration::from_millis(100);
+
+/// What was asked for.
+pub struct Plan {
+    daemon: PathBuf,
+    nodes: usize,
+    once: bool,
+}
+
+impl Plan {
+    /// Reads `NODES` and `ONCE`.
+    ///
+    /// # Errors
+    ///
+    /// A sentence, when `NODES` is not a number that makes sense.
+    pub fn from_environment(daemon: PathBuf) -> Result<Self, String> {
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let nodes = match variable("NODES") {
+            None => 9,
+            Some(text) => match text.parse() {
+                Ok(nodes) if (4..=2000).contains(&nodes) => nodes,
+                _ => return Err(format!("NODES is {text:?}; a number from 4 to 2000 is expected")),
+            },
+        };
+        let once = variable("ONCE").is_some_and(|value| value != "0");
+        if daemon.is_file() {
+            Ok(Self { daemon, nodes, once })
+        } else {
+            Err(format!("{} is missing: start this with `make demo`", daemon.display()))
+        }
+    }
+}
+
+/// Runs the demo.
+///
+/// # Errors
+///
+/// A sentence, with the daemon's last lines where they matter.
+pub async fn run(plan: Plan) -> Result<(), String> {
+    let interactive = !plan.once && std::io::stdout().is_terminal();
+    let mut stage = tokio::select! {
+        stage = Stage::set(&plan, interactive) => stage,
+        _ = tokio::signal::ctrl_c() => return Err("interrupted".to_owned()),
+    };
+    let outcome = tokio::select! {
+        outcome = stage.play(plan.once) => outcome,
+        _ = tokio::signal::ctrl_c() => Ok(()),
+    };
+    stage.screen.end();
+    println!("stopping");
+    drop(stage);
+    outcome
+}
+
+/// Everything that runs. Fields are dropped in this order: the daemon while it can still log out.
+struct Stage {
+    daemon: Daemon,
+    vcenter: Vcenter,
+    events: BoxStream<'static, watcher::Result<Event<Node>>>,
+    apiserver: ApiServer,
+    screen: Screen,
+    table: Table,
+    machines: Vec<Machine>,
+    _folder: TemporaryFolder,
+}
+
+impl Stage {
+    async fn set(plan: &Plan, interactive: bool) -> Self {
+        let folder = TemporaryFolder::create();
+        let started = Instant::now();
+        let apiserver = ApiServer::start().await;
+        step("etcd, kube-apiserver", started, &format!("Kubernetes 1.34 at {}", apiserver.url()));
+
+        let machines = cluster::machines(plan.nodes);
+        let started = Instant::now();
+        let vcenter = Vcenter::start(&cluster::scenario(&machines)).await;
+        let about = format!("{} VMs, 1 region, 3 zones, at {}", machines.len(), vcenter.url());
+        step("vCenter simulator", started, &about);
+
+        let client = apiserver.client().await;
+        let started = Instant::now();
+        cluster::register(&client, &machines).await;
+        step("nodes", started, &format!("{} registered, as kubelets with --cloud-provider=external do", plan.nodes));
+
+        let config = folder.path().join("vsphere.conf");
+        std::fs::write(&config, cluster::vsphere_conf(&vcenter)).unwrap();
+        let events = watch(client);
+        let started = Instant::now();
+        let daemon = Daemon::start(&plan.daemon, flags(&config, &apiserver.kubeconfig()));
+        step("daemon", started, &format!("{} (release build)", name_of(&plan.daemon)));
+        println!();
+        let table = Table::new(&machines, started);
+        Self { daemon, vcenter, events, apiserver, screen: Screen::new(interactive), table, machines, _folder: folder }
+    }
+
+    async fn play(&mut self, once: bool) -> Result<(), String> {
+        self.follow(PATIENCE, "not all nodes were initialised", Table::is_complete).await?;
+        let counts = self.vcenter.counts().await;
+        let took = self.table.last_ready().unwrap_or_default();
+        self.note("");
+        self.note(&format!(
+            "{} nodes initialised in {} with {} vCenter calls, over {} SOAP and {} REST session(s):",
+            self.machines.len(),
+            seconds(took),
+            counts.total,
+            counts.soap_sessions,
+            counts.rest_sessions
+        ));
+        self.note(&format!("  {}", busiest(&counts)));
+        self.change_an_address().await?;
+        if once {
+            return Ok(());
+        }
+        self.note("");
+        self.note("Look around with:");
+        self.note(&format!(
+            "  {} --kubeconfig {} get nodes -o wide",
+            Component::Kubectl.path().display(),
+            self.apiserver.kubeconfig().display()
+        ));
+        self.note("Ctrl-C ends it all.");
+        self.follow(Duration::MAX, "", |_| false).await
+    }
+
+    async fn change_an_address(&mut self) -> Result<(), String> {
+        let machine = self.machines.last().unwrap().clone();
+        let address = machine.other_address();
+        self.note("");
+        self.note(&format!("VM {} gets another address in vCenter: {} -> {address}", machine.vm, machine.address));
+        let changed = Instant::now();
+        self.vcenter.change_vm(&machine.uuid, &machine.with_address(&address)).await;
+        let node = machine.node.clone();
+        self.follow(CHANGE_PATIENCE, "the changed address did not reach the Node", |table| {
+            table.has_address(&node, &address)
+        })
+        .await?;
+        self.note(&format!("Node {} shows it {} later.", machine.node, seconds(changed.elapsed())));
+        Ok(())
+    }
+
+    /// Shows what happens until the condition holds.
+    async fn follow(&mut self, patience: Duration, trouble: &str, done: impl Fn(&Table) -> bool) -> Result<(), String> {
+        let deadline = Instant::now().checked_add(patience);
+        let mut frames = interval(FRAME);
+        frames.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while !done(&self.table) {
+            tokio::select! {
+                event = self.events.next() => self.observe(event),
+                _ = frames.tick() => self.screen.draw(&self.table),
+            }
+            if let Some(status) = self.daemon.ended() {
+                return Err(format!("the daemon ended with {status}; its last lines:\n{}", self.last_lines()));
+            }
+            if deadline.is_some_and(|deadline| Instant::now() > deadline) {
+                let left = self.table.unfinished().join(", ");
+                let left = if left.is_empty() { left } else { format!(" ({left})") };
+                return Err(format!(
+                    "{trouble} within {patience:?}{left}; the daemon's last lines:\n{}",
+                    self.last_lines()
+                ));
+            }
+        }
+        self.screen.draw(&self.table);
+        Ok(())
+    }
+
+    fn observe(&mut self, event: Option<watcher::Result<Event<Node>>>) {
+        match event {
+            Some(Ok(Event::Apply(node) | Event::InitApply(node))) => {
+                let name = node.metadata.name.clone().unwrap_or_default();
+                if self.table.update(&name, NodeView::of(&node)) {
+                    self.screen.row(&self.table, &name);
+                }
+            }
+            Some(Ok(Event::Delete(node))) => {
+                let name = node.metadata.name.unwrap_or_default();
+                self.note(&format!("node {name} was deleted"));
+            }
+            // The watcher recovers by itself.
+            Some(Ok(Event::Init | Event::InitDone) | Err(_)) | None => {}
+        }
+    }
+
+    fn note(&mut self, line: &str) {
+        self.screen.note(&self.table, line);
+    }
+
+    fn last_lines(&self) -> String {
+        self.daemon.output().tail(25)
+    }
+}
+
+fn watch(client: Client) -> BoxStream<'static, watcher::Result<Event<Node>>> {
+    watcher::watcher(Api::<Node>::all(client), watcher::Config::default()).boxed()
+}
+
+fn flags(config: &Path, kubeconfig: &Path) -> Vec<String> {
+    vec![
+        "--cloud-provider=vsphere".to_owned(),
+        format!("--cloud-config={}", config.display()),
+        format!("--kubeconfig={}", kubeconfig.display()),
+        "--leader-elect=true".to_owned(),
+        // No HTTP: this machine may run several demos.
+        "--secure-port=0".to_owned(),
+        "-v=2".to_owned(),
+    ]
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+fn step(name: &str, started: Instant, about: &str) {
+    println!("{name:<22}{:>8}   {about}", seconds(started.elapsed()));
+}
+
+/// For people: milliseconds below a second.
+fn seconds(time: Duration) -> String {
+    if time < Duration::from_secs(1) {
+        format!("{} ms", time.as_millis())
+    } else {
+        format!("{:.1} s", time.as_secs_f64())
+    }
+}
+
+/// The operations by number, most first.
+fn busiest(counts: &Counts) -> String {
+    let mut operations: Vec<(&String, &u32)> = counts.operations.iter().collect();
+    operations.sort_by(|left, right| right.1.cmp(left.1).then(left.0.cmp(right.0)));
+    let shown = operations.iter().take(6).map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ");
+    let rest: u32 = operations.iter().skip(6).map(|(_, count)| **count).sum();
+    if rest == 0 { shown } else { format!("{shown}, others {rest}") }
+}

@@ -1,0 +1,107 @@
+//! Where the demo shows things: a table that is redrawn in place on a terminal, plain lines elsewhere.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::table::Table;
+
+/// Lines that the steps before the table and the notes below it need.
+const RESERVED_LINES: usize = 18;
+
+/// A terminal, or a stream of lines.
+pub struct Screen {
+    interactive: bool,
+    notes: Vec<String>,
+    drawn: Vec<String>,
+    size: (usize, usize),
+    measured: Option<Instant>,
+    header_shown: bool,
+}
+
+impl Screen {
+    /// On a terminal (`interactive`) the cursor is hidden until [`Screen::end`].
+    pub fn new(interactive: bool) -> Self {
+        if interactive {
+            print!("\x1b[?25l");
+        }
+        Self { interactive, notes: Vec::new(), drawn: Vec::new(), size: (40, 160), measured: None, header_shown: false }
+    }
+
+    /// Draws the table and the notes over what was drawn before.
+    pub fn draw(&mut self, table: &Table) {
+        if !self.interactive {
+            return;
+        }
+        let (height, width) = self.measure();
+        let mut lines = table.lines(width, height.saturating_sub(RESERVED_LINES).max(4));
+        lines.extend(self.notes.iter().cloned());
+        if lines == self.drawn {
+            return;
+        }
+        let mut frame = String::new();
+        // A line that is longer than the terminal is wide takes several of its rows.
+        let rows: usize = self.drawn.iter().map(|line| line.chars().count().div_ceil(width).max(1)).sum();
+        if rows > 0 {
+            frame.push_str(&format!("\x1b[{rows}A"));
+        }
+        for line in &lines {
+            frame.push_str(&format!("\r{line}\x1b[K\n"));
+        }
+        // What is left of a longer frame.
+        frame.push_str("\x1b[J");
+        print!("{frame}");
+        // A terminal that is gone has nobody to tell.
+        drop(std::io::stdout().flush());
+        self.drawn = lines;
+    }
+
+    /// The terminal's rows and columns, asked for once a second: people resize windows.
+    fn measure(&mut self) -> (usize, usize) {
+        if self.measured.is_none_or(|measured| measured.elapsed() > Duration::from_secs(1)) {
+            self.measured = Some(Instant::now());
+            self.size = terminal_size();
+        }
+        self.size
+    }
+
+    /// A node's initialisation has ended: its line, where the table is not redrawn.
+    pub fn row(&mut self, table: &Table, node: &str) {
+        if self.interactive {
+            return;
+        }
+        if !self.header_shown {
+            self.header_shown = true;
+            println!("{}", table.header());
+        }
+        println!("{}", table.line(node));
+    }
+
+    /// A line below the table.
+    pub fn note(&mut self, table: &Table, line: &str) {
+        if self.interactive {
+            self.notes.push(line.to_owned());
+            self.draw(table);
+        } else {
+            println!("{line}");
+        }
+    }
+
+    /// Gives the cursor back.
+    pub fn end(&mut self) {
+        if self.interactive {
+            println!("\x1b[?25h");
+        }
+    }
+}
+
+/// Rows and columns, as `stty` says; a common size if it does not.
+fn terminal_size() -> (usize, usize) {
+    let answer = Command::new("stty").arg("size").stdin(Stdio::inherit()).stderr(Stdio::null()).output();
+    let text = answer.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    let mut numbers = text.split_whitespace().filter_map(|number| number.parse().ok());
+    match (numbers.next(), numbers.next()) {
+        (Some(rows), Some(columns)) if rows > 0 && columns > 0 => (rows, columns),
+        _ => (40, 160),
+    }
+}

@@ -1,0 +1,167 @@
+//! What is known of each node, and its row.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use super::cluster::Machine;
+use super::seconds;
+use crate::nodes::NodeView;
+
+/// The names of the columns.
+const HEADER: [&str; 8] = ["NODE", "VM", "PROVIDER ID", "ADDRESSES", "REGION/ZONE", "INSTANCE TYPE", "TAINT", "TOOK"];
+
+/// All nodes, in the order of the machines.
+pub struct Table {
+    started: Instant,
+    rows: Vec<Row>,
+    vm_of: BTreeMap<String, String>,
+}
+
+struct Row {
+    node: String,
+    view: Option<NodeView>,
+    took: Option<Duration>,
+}
+
+impl Table {
+    /// Nothing seen yet. Times count from `started`.
+    pub fn new(machines: &[Machine], started: Instant) -> Self {
+        let rows = machines.iter().map(|machine| Row { node: machine.node.clone(), view: None, took: None }).collect();
+        let vm_of = machines.iter().map(|machine| (machine.uuid.clone(), machine.vm.clone())).collect();
+        Self { started, rows, vm_of }
+    }
+
+    /// Notes what a node looks like now; true if its initialisation ended with this.
+    pub fn update(&mut self, node: &str, view: NodeView) -> bool {
+        let took = self.started.elapsed();
+        let Some(row) = self.rows.iter_mut().find(|row| row.node == node) else { return false };
+        let is_ready = !view.uninitialized && view.provider_id.is_some() && !view.addresses.is_empty();
+        row.view = Some(view);
+        let is_new = is_ready && row.took.is_none();
+        if is_new {
+            row.took = Some(took);
+        }
+        is_new
+    }
+
+    /// Whether all are initialised.
+    pub fn is_complete(&self) -> bool {
+        self.rows.iter().all(|row| row.took.is_some())
+    }
+
+    /// The names of those that are not.
+    pub fn unfinished(&self) -> Vec<&str> {
+        self.rows.iter().filter(|row| row.took.is_none()).map(|row| row.node.as_str()).collect()
+    }
+
+    /// When the last one was initialised.
+    pub fn last_ready(&self) -> Option<Duration> {
+        self.rows.iter().filter_map(|row| row.took).max()
+    }
+
+    /// Whether this node has this address.
+    pub fn has_address(&self, node: &str, address: &str) -> bool {
+        let suffix = format!("={address}");
+        self.rows
+            .iter()
+            .filter(|row| row.node == node)
+            .filter_map(|row| row.view.as_ref())
+            .any(|view| view.addresses.iter().any(|known| known.ends_with(&suffix)))
+    }
+
+    /// The table as lines of at most `width` characters, with at most `height` rows: of more nodes, those that are
+    /// still waited for and those that were ready last.
+    pub fn lines(&self, width: usize, height: usize) -> Vec<String> {
+        let widths = self.widths(width);
+        let mut shown: Vec<&Row> = self.rows.iter().collect();
+        let hidden = shown.len().saturating_sub(height);
+        if hidden > 0 {
+            shown.sort_by_key(|row| std::cmp::Reverse(row.took.unwrap_or(Duration::MAX)));
+            shown.truncate(height);
+        }
+        let mut lines = vec![fit(&HEADER.map(str::to_owned), &widths)];
+        lines.extend(shown.iter().map(|row| fit(&self.cells(row), &widths)));
+        if hidden > 0 {
+            let ready = self.rows.iter().filter(|row| row.took.is_some()).count();
+            lines.push(format!("and {hidden} more; {ready} of {} are initialised", self.rows.len()));
+        }
+        lines
+    }
+
+    /// One node's line, for output that cannot be redrawn.
+    pub fn line(&self, node: &str) -> String {
+        let widths = self.widths(usize::MAX);
+        self.rows.iter().find(|row| row.node == node).map(|row| fit(&self.cells(row), &widths)).unwrap_or_default()
+    }
+
+    /// The header for such lines.
+    pub fn header(&self) -> String {
+        fit(&HEADER.map(str::to_owned), &self.widths(usize::MAX))
+    }
+
+    fn cells(&self, row: &Row) -> [String; 8] {
+        let empty = NodeView::default();
+        let view = row.view.as_ref().unwrap_or(&empty);
+        let dash = |text: String| if text.is_empty() { "-".to_owned() } else { text };
+        let provider_id = view.provider_id.clone().unwrap_or_default();
+        let uuid = provider_id.trim_start_matches("vsphere://").to_lowercase();
+        let place = [view.label("topology.kubernetes.io/region"), view.label("topology.kubernetes.io/zone")].join("/");
+        [
+            row.node.clone(),
+            dash(self.vm_of.get(&uuid).cloned().unwrap_or_default()),
+            dash(provider_id),
+            dash(addresses(view)),
+            dash(if place == "/" { String::new() } else { place }),
+            dash(view.label("node.kubernetes.io/instance-type").to_owned()),
+            if view.uninitialized { "uninitialized" } else { "-" }.to_owned(),
+            row.took.map_or_else(|| "...".to_owned(), seconds),
+        ]
+    }
+
+    /// Wide enough for what the demo's cluster gives, so that the table does not move while it fills. Where that is
+    /// too wide the provider ID, which is the longest and repeats, is shortened first.
+    fn widths(&self, width: usize) -> [usize; 8] {
+        let node = self.rows.iter().map(|row| row.node.len()).max().unwrap_or(0).max(4);
+        let mut widths = [node, node + 5, 46, 25, 15, 22, 13, 7];
+        let needed: usize = widths.iter().sum::<usize>() + 2 * (widths.len() - 1);
+        if let Some(over) = needed.checked_sub(width) {
+            widths[2] = widths[2].saturating_sub(over).max(12);
+        }
+        widths
+    }
+}
+
+/// `10.20.0.11 internal,external`: each address once, with the types it has; host names are left out.
+fn addresses(view: &NodeView) -> String {
+    let mut known: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (kind, address) in view.addresses.iter().filter_map(|text| text.split_once('=')) {
+        let kind = match kind {
+            "InternalIP" => "int",
+            "ExternalIP" => "ext",
+            _ => continue,
+        };
+        match known.iter_mut().find(|(other, _)| *other == address) {
+            Some((_, kinds)) => kinds.push(kind),
+            None => known.push((address, vec![kind])),
+        }
+    }
+    known.iter().map(|(address, kinds)| format!("{address} {}", kinds.join("+"))).collect::<Vec<_>>().join(", ")
+}
+
+/// Cells padded and cut to their widths; a cut shows as an ellipsis in the middle, because both ends tell.
+fn fit(cells: &[String; 8], widths: &[usize; 8]) -> String {
+    let mut line = String::new();
+    for (cell, &width) in cells.iter().zip(widths) {
+        let length = cell.chars().count();
+        let text = if length > width {
+            let half = (width - 1) / 2;
+            let head: String = cell.chars().take(half).collect();
+            let tail: String = cell.chars().skip(length - (width - 1 - half)).collect();
+            format!("{head}…{tail}")
+        } else {
+            cell.clone()
+        };
+        line.push_str(&format!("{text:<width$}  "));
+    }
+    line.trim_end().to_owned()
+}

@@ -1,1 +1,111 @@
-//! Tests.
+//! Values in the shapes of a real server and of the simulator.
+
+use super::{Value, read_value};
+use crate::clients::vim::decode::{DecodeError, Decoder};
+use crate::clients::vim::{GuestNic, MoRef};
+
+fn value(document: &str) -> Result<Value, DecodeError> {
+    let mut decoder = Decoder::new(document);
+    let start = decoder.next_child()?.unwrap();
+    let value = read_value(&mut decoder, &start)?;
+    assert_eq!(decoder.depth(), 0, "the value is consumed whole");
+    Ok(value)
+}
+
+fn nic(network: Option<&str>, addresses: &[&str], mac: Option<&str>, connected: bool, key: i32) -> GuestNic {
+    GuestNic {
+        network: network.map(str::to_owned),
+        ip_addresses: addresses.iter().map(|address| (*address).to_owned()).collect(),
+        mac_address: mac.map(str::to_owned),
+        connected,
+        device_config_id: key,
+    }
+}
+
+#[test]
+fn values_are_read_from_both_servers_shapes() {
+    let host = MoRef::new("HostSystem", "host-21");
+    let option = Value::OptionValue { key: "guestinfo.metadata".to_owned(), value: "eA==".to_owned() };
+    let cases = [
+        ("string", "<val xsi:type=\"xsd:string\"> node 1</val>", Value::Text(" node 1".to_owned())),
+        ("bare string", "<val>node-1</val>", Value::Text("node-1".to_owned())),
+        (
+            "reference",
+            "<val type=\"HostSystem\" xsi:type=\"ManagedObjectReference\">host-21</val>",
+            Value::Ref(host.clone()),
+        ),
+        (
+            "simulator's reference",
+            "<val _X:type=\"ManagedObjectReference\" type=\"HostSystem\">host-21</val>",
+            Value::Ref(host.clone()),
+        ),
+        (
+            "references",
+            "<val xsi:type=\"ArrayOfManagedObjectReference\"><ManagedObjectReference type=\"HostSystem\" \
+             xsi:type=\"ManagedObjectReference\">host-21</ManagedObjectReference></val>",
+            Value::Refs(vec![host.clone()]),
+        ),
+        ("no references", "<val xsi:type=\"ArrayOfManagedObjectReference\"/>", Value::Refs(Vec::new())),
+        (
+            "option",
+            "<val xsi:type=\"OptionValue\"><key>guestinfo.metadata</key><value xsi:type=\"xsd:string\">eA==</value></val>",
+            option.clone(),
+        ),
+        ("option, bare", "<val><value>eA==</value><new><x/></new><key>guestinfo.metadata</key></val>", option),
+        ("session", "<val><key>k</key><userName>u</userName></val>", Value::Other),
+        ("other array", "<val xsi:type=\"ArrayOfString\"><string>a</string></val>", Value::Other),
+        ("other empty array", "<val xsi:type=\"ArrayOfString\"/>", Value::Other),
+        ("no interfaces", "<val xsi:type=\"ArrayOfGuestNicInfo\"></val>", Value::Nics(Vec::new())),
+        ("no interfaces and no type", "<val/>", Value::Text(String::new())),
+    ];
+    for (name, document, expected) in cases {
+        assert_eq!(value(document), Ok(expected), "{name}");
+    }
+    assert_eq!(value("<val/>").unwrap().as_nics(), Some([].as_slice()));
+    assert_eq!(value("<val/>").unwrap().as_refs(), Some([].as_slice()));
+}
+
+#[test]
+fn scalars_are_read_by_who_needs_them() {
+    let text = |text: &str| Value::Text(text.to_owned());
+    assert_eq!(text("true").as_bool(), Some(true));
+    assert_eq!(text("0").as_bool(), Some(false));
+    assert_eq!(text("yes").as_bool(), None);
+    assert_eq!(text(" 4096 ").as_i64(), Some(4096));
+    assert_eq!(text("4k").as_i64(), None);
+    assert_eq!(Value::Other.as_str(), None);
+    assert_eq!(text("x").as_nics(), None);
+}
+
+#[test]
+fn guest_interfaces_are_read_with_everything_around_them() {
+    let document = r#"<val xsi:type="ArrayOfGuestNicInfo">
+      <GuestNicInfo xsi:type="GuestNicInfo">
+        <network>VM Network</network>
+        <ipAddress>10.0.0.11</ipAddress>
+        <ipAddress>fe80::250:56ff:fe00:1</ipAddress>
+        <macAddress>00:50:56:00:00:01</macAddress>
+        <connected>true</connected>
+        <deviceConfigId>4000</deviceConfigId>
+        <dnsConfig><dhcp>false</dhcp><ipAddress>10.0.0.1</ipAddress></dnsConfig>
+        <ipConfig>
+          <ipAddress><ipAddress>10.0.0.11</ipAddress><prefixLength>24</prefixLength></ipAddress>
+        </ipConfig>
+      </GuestNicInfo>
+      <GuestNicInfo>
+        <connected>false</connected>
+        <deviceConfigId>-1</deviceConfigId>
+        <ipConfig>
+          <ipAddress><prefixLength>64</prefixLength><ipAddress>fd00::1</ipAddress></ipAddress>
+          <ipAddress><ipAddress>169.254.1.1</ipAddress></ipAddress>
+        </ipConfig>
+      </GuestNicInfo>
+    </val>"#;
+    let addresses = ["10.0.0.11", "fe80::250:56ff:fe00:1"];
+    let expected = vec![
+        nic(Some("VM Network"), &addresses, Some("00:50:56:00:00:01"), true, 4000),
+        nic(None, &["fd00::1", "169.254.1.1"], None, false, -1),
+    ];
+    assert_eq!(value(document), Ok(Value::Nics(expected)));
+    assert!(value("<val><GuestNicInfo><deviceConfigId>x</deviceConfigId></GuestNicInfo></val>").is_err());
+}

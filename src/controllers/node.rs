@@ -164,10 +164,13 @@ impl NodeController {
             // The end of the term ends this worker.
             Err(error) if error.is_not_leader() => return,
             Ok(Outcome::Held(held)) => held,
-            Err(error) => Held { reason: error.reason(), message: chain(&error), retry: Retry::Backoff },
+            Err(error) => {
+                Held { reason: error.reason(), message: chain(&error), retry: Retry::Backoff, is_quiet: false }
+            }
         };
         self.sync.metrics.synced(Some(held.reason));
-        if self.sync.reasons.set(name, held.reason) {
+        let is_news = self.sync.reasons.set(name, held.reason);
+        if is_news && !held.is_quiet {
             tracing::warn!(node = %**name, reason = held.reason, "node left alone: {}", held.message);
         }
         match held.retry {

@@ -57,6 +57,8 @@ pub struct Held {
     pub message: String,
     /// When to look again.
     pub retry: Retry,
+    /// Nobody has to hear it: the node works, and the provider tells its own troubles.
+    pub is_quiet: bool,
 }
 
 /// When to look at a node again, if no change is announced earlier.
@@ -87,7 +89,7 @@ impl Plan {
 
 impl Held {
     fn new(reason: &'static str, message: String, retry: Retry) -> Self {
-        Self { reason, message, retry }
+        Self { reason, message, retry, is_quiet: false }
     }
 
     fn by(unknown: &Unknown, otherwise: Retry) -> Self {
@@ -136,17 +138,25 @@ fn plan_initialisation(node: &Node, instance: &Presence<InstanceMetadata>) -> Re
 
 fn plan_refresh(node: &Node, instance: &Presence<InstanceMetadata>) -> Plan {
     let mut plan = Plan::nothing();
+    let mut wanted = labels_of(node);
     match instance {
-        Presence::Exists(metadata) if metadata.node_addresses.is_empty() => {}
-        Presence::Exists(metadata) => match merged_addresses(node, metadata, Retry::Period) {
-            Ok(addresses) => plan.actions.extend(addresses.map(Action::WriteAddresses)),
-            Err(held) => plan.outcome = Outcome::Held(held),
-        },
+        Presence::Exists(metadata) => {
+            wanted.extend(missing_topology(node, metadata));
+            // None at all is nothing new: the node keeps what it has.
+            if !metadata.node_addresses.is_empty() {
+                match merged_addresses(node, metadata, Retry::Period) {
+                    Ok(addresses) => plan.actions.extend(addresses.map(Action::WriteAddresses)),
+                    Err(held) => plan.outcome = Outcome::Held(held),
+                }
+            }
+        }
         // What follows from an absent machine is the node-lifecycle controller's to decide.
         Presence::Absent(_) => {}
-        Presence::Unknown(unknown) => plan.outcome = Outcome::Held(Held::by(unknown, Retry::Period)),
+        Presence::Unknown(unknown) => {
+            plan.outcome = Outcome::Held(Held { is_quiet: true, ..Held::by(unknown, Retry::Period) });
+        }
     }
-    let labels = changed_labels(node, with_current_forms(labels_of(node)));
+    let labels = changed_labels(node, with_current_forms(wanted));
     if !labels.is_empty() {
         plan.actions.push(Action::SetLabels(labels));
     }
@@ -191,6 +201,18 @@ fn with_current_forms(mut labels: Labels) -> Labels {
         }
     }
     labels
+}
+
+/// Both forms of zone and region, where the node has neither and the cloud knows the value. What it has stays: volumes
+/// are pinned to zones.
+fn missing_topology(node: &Node, metadata: &InstanceMetadata) -> Labels {
+    [(ZONE, &metadata.zone), (REGION, &metadata.region)]
+        .into_iter()
+        .filter(|(LabelPair { current, legacy }, value)| {
+            !value.is_empty() && node::label(node, current).is_none() && node::label(node, legacy).is_none()
+        })
+        .flat_map(|(pair, value)| [pair.current, pair.legacy].map(|key| (key.to_owned(), value.clone())))
+        .collect()
 }
 
 /// The labels to change, and what to say about those of the provider that are not set.

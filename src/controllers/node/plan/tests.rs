@@ -252,7 +252,7 @@ fn only_addresses_of_initialised_nodes_follow_the_cloud() {
         instance_type: "t".into(),
         record: "vm".into(),
         additional_labels: map(&[("a/b", "c")]),
-        ..zoned(metadata("other", A3))
+        ..metadata("other", A3)
     };
     let pending = InstanceMetadata { pending: Some(Unknown::new("A", "b")), ..everything.clone() };
     let exists = Presence::Exists::<InstanceMetadata>;
@@ -269,6 +269,22 @@ fn only_addresses_of_initialised_nodes_follow_the_cloud() {
         let form = tainted("X", "fake://1", before);
         let (_, after) = run(&form, instance);
         assert_eq!(after, tainted("X", "fake://1", expected).node(), "{id}");
+    }
+}
+
+#[test]
+fn zone_and_region_are_written_to_an_initialised_node_that_has_neither_form() {
+    let zone_only = map(&[("topology.kubernetes.io/zone", "mine")]);
+    let mut region_added = zone_only.clone();
+    region_added.extend(map(&ZONES[2..]));
+    for (id, before, expected) in [
+        ("neither", map(&[]), map(ZONES)),
+        ("zone is there", zone_only, region_added),
+        ("both are there and differ", map(&CURRENT[..2]), map(&CURRENT[..2])),
+    ] {
+        let form = Form { labels: before, ..tainted("", "fake://1", A3) };
+        let (_, after) = run(&form, Presence::Exists(zoned(metadata("fake://1", A3))));
+        assert_eq!(after.metadata.labels.unwrap_or_default(), expected, "{id}");
     }
 }
 

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use support::{ApiServer, eventually, unique};
 
-use harness::{Form, Panicking, Run, addresses, instance, labels, lines};
+use harness::{Form, Meddling, Panicking, Run, addresses, instance, labels, lines};
 
 const A3: &[&str] = &["Hostname node0.cloud.internal", "InternalIP 10.0.0.1", "ExternalIP 132.143.154.163"];
 const A2: &[&str] = &["InternalIP 10.0.0.1", "ExternalIP 132.143.154.163"];
@@ -33,6 +33,10 @@ const ZONES: [(&str, &str); 4] = [
 /// Long enough that no test sees it: what happens is due to events.
 const NEVER: Duration = Duration::from_secs(3600);
 const LIMIT: Duration = Duration::from_secs(60);
+
+fn metadata(provider_id: &str, list: &[&str]) -> InstanceMetadata {
+    InstanceMetadata { provider_id: provider_id.into(), node_addresses: addresses(list), ..InstanceMetadata::default() }
+}
 
 fn zoned(metadata: InstanceMetadata) -> InstanceMetadata {
     InstanceMetadata { zone: "us-west-1a".into(), region: "us-west".into(), ..metadata }
@@ -155,11 +159,6 @@ fn vectors(provider: &str, contract: Contract) -> Vec<Vector> {
 async fn nodes_that_cannot_be_initialised_are_left_alone_and_counted_by_reason() {
     let cloud = Memory::default();
     let run = Run::start(&cloud, NEVER, Leadership::always()).await;
-    let metadata = |id: &str, list: &[&str]| InstanceMetadata {
-        provider_id: id.into(),
-        node_addresses: addresses(list),
-        ..InstanceMetadata::default()
-    };
     for (id, metadata, provided_node_ip, unknown, reason) in [
         ("N-07, N-22", metadata("memory://22", A3), "", true, "OnPurpose"),
         ("N-09", metadata("memory://9", A2), "invalid-ip", false, "ProvidedNodeIPNotValid"),
@@ -252,33 +251,35 @@ async fn an_initialised_node_follows_its_address_by_event_and_has_one_event() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn taints_that_others_add_meanwhile_survive() {
-    const OTHERS: usize = 20;
     let cloud = Memory::default();
-    let run = Run::start(&cloud, NEVER, Leadership::always()).await;
-    let names: Vec<String> = (0..5).map(|_| unique("n")).collect();
-    for name in &names {
-        run.register(&Form { name: name.clone(), taints: vec![TAINT_UNINITIALIZED.into()], ..Form::default() }).await;
-    }
-    let (cloud, run) = (&cloud, &run);
-    let edits = names.iter().map(|name| async move {
-        for number in 0..OTHERS {
-            if number == 3 {
-                let metadata = InstanceMetadata {
-                    provider_id: format!("memory://{name}"),
-                    node_addresses: addresses(A3),
-                    ..InstanceMetadata::default()
-                };
-                cloud.put(instance(name, metadata));
-            }
-            run.edit(name, |node| harness::add_taint(node, &format!("other-{number}"))).await;
-        }
-    });
-    futures::future::join_all(edits).await;
-    let expected: Vec<String> = (0..OTHERS).map(|number| format!("other-{number}")).collect();
-    for name in &names {
-        let node = run.wait("initialised", name, |node| !harness::is_tainted(node)).await;
-        assert_eq!(Form::of(&node).taints, expected);
-    }
+    let name = unique("n");
+    cloud.put(instance(&name, metadata("memory://taints", A3)));
+    let add = |node: &mut Node, turn: usize| harness::add_taint(node, &format!("other-{turn}"));
+    let provider = Meddling::new(cloud, 3, add).await;
+    let run = Run::with_provider(Arc::new(provider), NEVER, Leadership::always()).await;
+    run.register(&Form { name: name.clone(), taints: vec![TAINT_UNINITIALIZED.into()], ..Form::default() }).await;
+    let node = run.wait("initialised", &name, |node| !harness::is_tainted(node)).await;
+    assert_eq!(Form::of(&node).taints, ["other-0", "other-1", "other-2"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_another_initialises_meanwhile_is_left_to_it() {
+    let cloud = Memory::default();
+    let name = unique("n");
+    cloud.put(instance(&name, metadata("memory://late", A3)));
+    let initialise = |node: &mut Node, _: usize| {
+        let spec = node.spec.as_mut().unwrap();
+        spec.taints = None;
+        spec.provider_id = Some("memory://by-another".into());
+    };
+    let provider = Meddling::new(cloud, 1, initialise).await;
+    let run = Run::with_provider(Arc::new(provider), NEVER, Leadership::always()).await;
+    run.register(&Form { name: name.clone(), taints: vec![TAINT_UNINITIALIZED.into()], ..Form::default() }).await;
+    run.wait_for_metric("looked at again", "vsphere_ccm_nodes_held{reason=\"InstanceNotFound\"} 1").await;
+    let node = run.get(&name).await;
+    let expected = Form { name, provider_id: "memory://by-another".into(), ..Form::default() };
+    assert_eq!(Form::of(&node), expected);
+    run.wait_for_metric("no second initialisation", "node_controller_initial_node_sync_delay_seconds_count 0").await;
 }
 
 /// Nodes as the Go program leaves them, with what the cloud says about their machines.

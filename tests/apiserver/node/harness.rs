@@ -19,7 +19,7 @@ use kube::{Api, Client};
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use support::{ApiServer, eventually, unique};
 use tokio_util::sync::CancellationToken;
@@ -173,19 +173,6 @@ impl Run {
         self.api().get(name).await.unwrap()
     }
 
-    /// Changes a node as others do: read, change, write, and again when somebody was faster.
-    pub async fn edit(&self, name: &str, change: impl Fn(&mut Node)) {
-        loop {
-            let mut node = self.get(name).await;
-            change(&mut node);
-            match self.api().replace(name, &PostParams::default(), &node).await {
-                Ok(_) => return,
-                Err(kube::Error::Api(status)) if status.code == 409 => {}
-                Err(error) => panic!("{error}"),
-            }
-        }
-    }
-
     /// Waits for the node to be as `is_expected` says.
     pub async fn wait(&self, what: &str, name: &str, is_expected: impl Fn(&Node) -> bool) -> Node {
         eventually(what, LIMIT, async || {
@@ -264,5 +251,62 @@ impl CloudProvider for OwnsNothing {
 
     fn instance_events(&self) -> Option<Arc<dyn InstanceEvents>> {
         self.0.instance_events()
+    }
+}
+
+/// A provider during whose answers, the first few times, somebody else edits the node that is asked about: after it was
+/// read, and before it is written.
+pub struct Meddling {
+    cloud: Memory,
+    client: Client,
+    turns: usize,
+    turn: Arc<AtomicUsize>,
+    edit: Edit,
+}
+
+/// Edits a node in the turn of this number.
+type Edit = fn(&mut Node, usize);
+
+impl Meddling {
+    pub async fn new(cloud: Memory, turns: usize, edit: Edit) -> Self {
+        let client = ApiServer::shared().await.client().await;
+        Self { cloud, client, turns, turn: Arc::default(), edit }
+    }
+}
+
+impl CloudProvider for Meddling {
+    fn provider_name(&self) -> &'static str {
+        "meddling"
+    }
+
+    fn owns_provider_id(&self, _: &str) -> bool {
+        true
+    }
+
+    fn instances_v2(&self) -> Option<Arc<dyn InstancesV2>> {
+        let (cloud, client, turn) = (self.cloud.clone(), self.client.clone(), self.turn.clone());
+        Some(Arc::new(Self { cloud, client, turns: self.turns, turn, edit: self.edit }))
+    }
+}
+
+#[async_trait]
+impl InstancesV2 for Meddling {
+    async fn instance_exists(&self, node: &Node) -> Presence {
+        self.cloud.instance_exists(node).await
+    }
+
+    async fn instance_shutdown(&self, node: &Node) -> Presence<bool> {
+        self.cloud.instance_shutdown(node).await
+    }
+
+    async fn instance_metadata(&self, node: &Node) -> Presence<InstanceMetadata> {
+        let turn = self.turn.fetch_add(1, Ordering::SeqCst);
+        if turn < self.turns {
+            let api: Api<Node> = Api::all(self.client.clone());
+            let mut live = api.get(node.metadata.name.as_deref().unwrap()).await.unwrap();
+            (self.edit)(&mut live, turn);
+            api.replace(node.metadata.name.as_deref().unwrap(), &PostParams::default(), &live).await.unwrap();
+        }
+        self.cloud.instance_metadata(node).await
     }
 }

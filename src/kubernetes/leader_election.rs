@@ -4,6 +4,7 @@
 //! successful renewal was sent, a process that lost it becomes a standby again, and a stopping one gives the Lease up.
 
 mod leadership;
+mod metrics;
 mod record;
 mod standby;
 
@@ -14,7 +15,6 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
-use prometheus::{IntGaugeVec, Opts};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -23,6 +23,7 @@ use super::events::{EventType, Recorder};
 use crate::runtime::tasks::BoxError;
 pub(in crate::kubernetes) use leadership::{Holder, Sent};
 pub use leadership::{Leadership, NotLeader};
+use metrics::Metrics;
 use record::{Decision, Observation};
 use standby::ReleaseWatch;
 
@@ -109,7 +110,7 @@ pub struct LeaderElector {
     /// When it began to compete; observations count from here.
     began: Instant,
     recorder: Option<Recorder>,
-    status: IntGaugeVec,
+    metrics: Metrics,
 }
 
 /// What an attempt came to.
@@ -134,15 +135,7 @@ impl LeaderElector {
         config.validate()?;
         let (holder, leadership) = Holder::new();
         let api = Api::namespaced(client, &config.namespace);
-        let status = IntGaugeVec::new(
-            Opts::new(
-                "leader_election_master_status",
-                "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master. \
-                 'name' is the string used to identify the lease. Please make sure to group by name.",
-            ),
-            &["name"],
-        )
-        .expect("the name and the label are valid");
+        let metrics = Metrics::new(&config.name);
         let elector = Self {
             api,
             config,
@@ -153,9 +146,8 @@ impl LeaderElector {
             failures: 0,
             began: Instant::now(),
             recorder: None,
-            status,
+            metrics,
         };
-        elector.show(false);
         Ok((elector, leadership))
     }
 
@@ -166,9 +158,9 @@ impl LeaderElector {
         self
     }
 
-    /// Registers `leader_election_master_status`.
+    /// Registers `leader_election_master_status` and `leader_election_slowpath_total`.
     pub fn register(&self, registry: &prometheus::Registry) -> Result<(), prometheus::Error> {
-        registry.register(Box::new(self.status.clone()))
+        self.metrics.register(registry)
     }
 
     /// Competes, leads, competes again; on `stop` ends a term and gives the Lease up. The caller stops what works under
@@ -178,21 +170,25 @@ impl LeaderElector {
         while let Some(sent) = self.acquire(&mut release, &stop).await {
             release.close();
             self.holder.begin(sent, self.config.renew_deadline);
-            self.show(true);
+            self.metrics.show(true);
             self.tell("became leader");
             let end = self.lead(&stop).await;
             self.holder.end();
-            self.show(false);
+            self.metrics.show(false);
             match end {
-                End::Stopped => break,
+                End::Stopped => {
+                    self.release().await;
+                    self.tell("stopped leading");
+                    return Ok(());
+                }
                 End::Taken(holder) => tracing::error!(%holder, "another took the lease; this process stands by"),
                 End::Deadline => tracing::error!("the lease could not be renewed in time; this process stands by"),
             }
             self.tell("stopped leading");
         }
+        // A write without an answer may have made this process the holder all the same.
         if self.may_hold {
             self.release().await;
-            self.tell("stopped leading");
         }
         Ok(())
     }
@@ -283,6 +279,7 @@ impl LeaderElector {
                 Ok(sent) => Some(sent),
                 Err(error) => {
                     tracing::debug!("{}; reading it first", crate::runtime::logging::chain(&error));
+                    self.metrics.count_slow_path();
                     None
                 }
             },
@@ -354,20 +351,21 @@ impl LeaderElector {
             if let (Some(lease), Some(observed)) = (self.last.clone(), self.observed.clone()) {
                 let spec = record::released_record(&observed.spec, Timestamp::now());
                 if self.is_ours(&lease) && self.replace(lease, spec, deadline).await.is_ok() {
-                    return Ok(());
+                    return Ok(true);
                 }
             }
             let what = format!("get lease {}", self.config.name);
             let lease = limited(&what, self.remaining(deadline), self.api.get(&self.config.name)).await?;
             if !self.is_ours(&lease) {
-                return Ok(());
+                return Ok(false);
             }
             let held = lease.spec.clone().unwrap_or_default();
             let spec = record::released_record(&held, Timestamp::now());
-            self.replace(lease, spec, deadline).await.map(drop)
+            self.replace(lease, spec, deadline).await.map(|_| true)
         };
         match outcome.await {
-            Ok(()) => tracing::info!("the lease is given up"),
+            Ok(true) => tracing::info!("the lease is given up"),
+            Ok(false) => tracing::debug!("there is no lease to give up"),
             Err(error) => tracing::warn!("{}", crate::runtime::logging::chain(&error)),
         }
     }
@@ -386,10 +384,6 @@ impl LeaderElector {
             let message = format!("{} {what}", self.config.identity);
             recorder.event(&self.reference(), EventType::Normal, "LeaderElection", &message);
         }
-    }
-
-    fn show(&self, leads: bool) {
-        self.status.with_label_values(&[&self.config.name]).set(leads.into());
     }
 
     fn reference(&self) -> ObjectReference {

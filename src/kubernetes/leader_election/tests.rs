@@ -91,14 +91,17 @@ fn config(identity: &str) -> LeaseConfig {
 
 struct Candidate {
     leadership: Leadership,
+    metrics: prometheus::Registry,
     stop: CancellationToken,
     task: tokio::task::JoinHandle<Result<(), BoxError>>,
 }
 
 fn candidate(identity: &str, server: &Shared) -> Candidate {
     let (elector, leadership) = LeaderElector::new(client(server), config(identity)).unwrap();
+    let metrics = prometheus::Registry::new();
+    elector.register(&metrics).unwrap();
     let stop = CancellationToken::new();
-    Candidate { leadership, stop: stop.clone(), task: tokio::spawn(elector.run(stop)) }
+    Candidate { leadership, metrics, stop: stop.clone(), task: tokio::spawn(elector.run(stop)) }
 }
 
 async fn soon(what: &str, future: impl Future<Output = ()>) -> Duration {
@@ -176,6 +179,8 @@ async fn a_leader_whose_lease_was_taken_stops_at_once() {
     let took = soon("it stops", first.leadership.wait_until_lost()).await;
     assert!(took <= Duration::from_secs(2), "{took:?}");
     assert_eq!(server.lock().unwrap().holder(), "thief");
+    let slow = first.metrics.gather().into_iter().find(|family| family.name() == "leader_election_slowpath_total");
+    assert_eq!(slow.unwrap().get_metric()[0].get_counter().get_value(), 1.0, "the record in memory was out of date");
     first.stop.cancel();
     first.task.await.unwrap().unwrap();
     assert_eq!(server.lock().unwrap().holder(), "thief", "nothing of ours to give up");

@@ -47,6 +47,9 @@ const ATTEMPTS: u32 = 5;
 /// The shortest pause before such an attempt; the longest is twice that.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(50);
 
+/// A shorter period would leave no time for anything else.
+const SHORTEST_PERIOD: Duration = Duration::from_millis(100);
+
 /// The reason of a node whose sync panicked.
 const PANIC: &str = "Panic";
 
@@ -55,7 +58,7 @@ const PANIC: &str = "Panic";
 pub struct Settings {
     /// `--concurrent-node-syncs`: nodes worked on at the same time.
     pub workers: NonZeroUsize,
-    /// `--node-status-update-frequency`: every node is looked at at least this often; not zero.
+    /// `--node-status-update-frequency`: every node is looked at at least this often; at least 100 ms.
     pub period: Duration,
 }
 
@@ -119,7 +122,8 @@ impl NodeController {
             Some(events) => events.subscribe().chain(futures::stream::pending()).boxed(),
             None => futures::stream::pending().boxed(),
         };
-        let mut period = interval(self.settings.period);
+        let length = self.settings.period.max(SHORTEST_PERIOD);
+        let mut period = interval(length);
         period.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
@@ -131,7 +135,7 @@ impl NodeController {
                     InstanceEvent::Node(name) => self.sync.enqueue(queue, name),
                     InstanceEvent::All => self.sync.enqueue_all(queue),
                 },
-                _ = period.tick() => self.sync.enqueue_spread(queue, self.settings.period),
+                _ = period.tick() => self.sync.enqueue_spread(queue, length),
             }
         }
     }

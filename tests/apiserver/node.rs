@@ -282,6 +282,22 @@ async fn a_node_that_another_initialises_meanwhile_is_left_to_it() {
     run.wait_for_metric("no second initialisation", "node_controller_initial_node_sync_delay_seconds_count 0").await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_control_plane_is_looked_at_first_when_many_wait() {
+    let idle = Run::start(&Memory::default(), NEVER, Leadership::always()).await;
+    let tainted = Form { taints: vec![TAINT_UNINITIALIZED.into()], ..Form::default() };
+    for _ in 0..10 {
+        idle.register(&Form { name: unique("a-worker"), ..tainted.clone() }).await;
+    }
+    let name = unique("z-control-plane");
+    let role = labels(&[("node-role.kubernetes.io/control-plane", "")]);
+    idle.register(&Form { name: name.clone(), labels: role, ..tainted }).await;
+    let mark = |node: &mut Node, turn: usize| harness::add_taint(node, &format!("turn-{turn}"));
+    let busy = Run::beside(&idle, Arc::new(Meddling::new(Memory::default(), 1, mark).await)).await;
+    let first = busy.wait("looked at", &name, |node| Form::of(node).taints.len() > 1).await;
+    assert_eq!(Form::of(&first).taints, [TAINT_UNINITIALIZED, "turn-0"]);
+}
+
 /// Nodes as the Go program leaves them, with what the cloud says about their machines.
 fn left_by_the_go_program() -> Vec<(&'static str, Form, InstanceMetadata)> {
     let types = [
@@ -389,7 +405,7 @@ async fn a_former_leader_writes_nothing() {
 
     let other_cloud = Memory::default();
     put(&other_cloud, &after, "memory://by-the-new-leader");
-    let second = Run::beside(&first, &other_cloud, NEVER, Leadership::always()).await;
+    let second = Run::beside(&first, Arc::new(other_cloud)).await;
     let node = second.wait("the new leader works", &after, |node| !harness::is_tainted(node)).await;
     assert_eq!(Form::of(&node).provider_id, "memory://by-the-new-leader");
     assert!(cloud.calls() <= asked + 1, "a standby does not ask; one question may have been on its way");

@@ -130,17 +130,19 @@ impl Run {
     }
 
     pub async fn with_provider(provider: Arc<dyn CloudProvider>, period: Duration, leadership: Leadership) -> Self {
-        Self::in_group(unique("group"), provider, period, leadership).await
+        Self::in_group(unique("group"), provider, 16, period, leadership).await
     }
 
-    /// Another replica, for the same nodes.
-    pub async fn beside(other: &Self, cloud: &Memory, period: Duration, leadership: Leadership) -> Self {
-        Self::in_group(other.group.clone(), Arc::new(cloud.clone()), period, leadership).await
+    /// Another replica for the same nodes, with a single worker and only events to go by.
+    pub async fn beside(other: &Self, provider: Arc<dyn CloudProvider>) -> Self {
+        let never = Duration::from_secs(3600);
+        Self::in_group(other.group.clone(), provider, 1, never, Leadership::always()).await
     }
 
     async fn in_group(
         group: String,
         provider: Arc<dyn CloudProvider>,
+        workers: usize,
         period: Duration,
         leadership: Leadership,
     ) -> Self {
@@ -150,7 +152,7 @@ impl Run {
         let (nodes, watch) = watch_nodes(clients.watch.clone(), Some(format!("{GROUP}={group}")));
         let (recorder, writer) = recorder(clients.auxiliary.clone(), "test");
         let context = Context { nodes: nodes.clone(), write: clients.write.clone(), recorder, provider, leadership };
-        let settings = Settings { workers: NonZeroUsize::new(16).unwrap(), period };
+        let settings = Settings { workers: NonZeroUsize::new(workers).unwrap(), period };
         let controller = NodeController::new(context, settings).unwrap();
         let metrics = Metrics::new().unwrap();
         controller.register(metrics.registry()).unwrap();

@@ -1,0 +1,66 @@
+//! Connecting, logging in and out, and sessions that die.
+
+use ccm::clients::vim;
+use secrecy::SecretString;
+use support::Vcenter;
+
+use super::{UUID, https, password, pinned, scenario, soap};
+
+#[tokio::test]
+async fn a_session_begins_with_a_login_and_ends_with_the_logout() {
+    let vcenter = Vcenter::start(&scenario()).await;
+    let client = vim::Client::new(https(&vcenter));
+    let content = client.connect().await.unwrap();
+    assert_eq!(content.about.instance_uuid.as_deref(), Some(vcenter.instance_uuid()));
+    assert!(content.about.is_api_at_least([8, 0, 3, 0]), "{:?}", content.about);
+    assert!(!client.is_logged_in().await.unwrap());
+    assert!(client.find_all_by_uuid(None, UUID).await.unwrap_err().is_not_authenticated());
+    let session = client.login(vcenter.user(), &password(&vcenter)).await.unwrap();
+    assert!(!session.key.is_empty() && !session.user_name.is_empty(), "{session:?}");
+    assert!(client.is_logged_in().await.unwrap());
+    assert!(client.current_time().await.unwrap().contains('T'));
+    // A login on top of a live session is a new session, not an error.
+    client.login(vcenter.user(), &password(&vcenter)).await.unwrap();
+    client.logout().await.unwrap();
+    assert!(!client.is_logged_in().await.unwrap());
+    assert_eq!(vcenter.counts().await.soap_logins, 2);
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_an_invalid_login_and_asked_once() {
+    let vcenter = Vcenter::start(&scenario()).await;
+    let client = vim::Client::new(https(&vcenter));
+    client.connect().await.unwrap();
+    let wrong = SecretString::from("Wrong-Horse-8".to_owned());
+    let error = client.login(vcenter.user(), &wrong).await.unwrap_err();
+    assert!(error.is_invalid_login() && !error.is_transient(), "{error}");
+    assert!(!format!("{error} {error:?}").contains("Wrong-Horse"), "{error:?}");
+    assert_eq!(vcenter.counts().await.of("Login"), 1);
+}
+
+#[tokio::test]
+async fn a_dead_session_is_not_authenticated_and_a_new_login_mends_it() {
+    let vcenter = Vcenter::start(&scenario()).await;
+    let client = soap(&vcenter).await;
+    vcenter.kill_soap_sessions().await;
+    let error = client.find_all_by_uuid(None, UUID).await.unwrap_err();
+    assert!(error.is_not_authenticated() && !error.is_transient(), "{error}");
+    assert!(!client.is_logged_in().await.unwrap());
+    client.login(vcenter.user(), &password(&vcenter)).await.unwrap();
+    assert_eq!(client.find_all_by_uuid(None, UUID).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_thumbprint_of_either_kind_is_enough_and_a_wrong_one_is_shown_beside_the_real_one() {
+    let vcenter = Vcenter::start(&scenario()).await;
+    for thumbprint in [vcenter.sha1_thumbprint(), vcenter.sha256_thumbprint()] {
+        vim::Client::new(pinned(&vcenter, thumbprint)).connect().await.unwrap();
+    }
+    let wrong = "00".repeat(32);
+    let error = vim::Client::new(pinned(&vcenter, &wrong)).connect().await.unwrap_err();
+    assert_eq!(error.reason(), "Tls");
+    let text = error.to_string();
+    for part in [vcenter.sha1_thumbprint(), vcenter.sha256_thumbprint(), "00:00:00", "127.0.0.1", "govc about.cert"] {
+        assert!(text.contains(part), "{part} is missing in {text}");
+    }
+}

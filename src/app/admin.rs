@@ -4,7 +4,7 @@ use super::Error;
 use super::parts::Parts;
 use super::stages::{Stage, Stages};
 use crate::kubernetes::token_review::TokenReviews;
-use crate::runtime::admin::{Admin, Checks, Health, self_made_certificate, serve};
+use crate::runtime::admin::{Admin, self_made_certificate, serve};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
@@ -17,19 +17,9 @@ pub async fn start(address: SocketAddr, parts: &Parts, stages: &mut Stages) -> R
     }
     let tls = self_made_certificate(&[address.ip().to_string()])?;
     let authenticator = Arc::new(TokenReviews::new(parts.clients.auxiliary.clone()));
-    let admin = Admin { checks: checks(parts), metrics: parts.metrics.clone(), authenticator: Some(authenticator) };
+    let admin =
+        Admin { checks: parts.checks.clone(), metrics: parts.metrics.clone(), authenticator: Some(authenticator) };
     let stop = stages.stop_signal(Stage::Services);
     stages.spawn(Stage::Services, "admin-server", serve(listener, tls, Arc::new(admin), stop));
     Ok(())
-}
-
-/// Alive depends on the process alone; ready means that the caches are filled.
-fn checks(parts: &Parts) -> Checks {
-    let checks = Checks::default();
-    let nodes = parts.nodes.clone();
-    checks.add_readiness("nodes", move || match nodes.is_ready() {
-        true => Health::Ok,
-        false => Health::Failed("the nodes have not been listed yet".to_owned()),
-    });
-    checks
 }

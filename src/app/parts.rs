@@ -10,6 +10,7 @@ use crate::kubernetes::client::{self, Clients};
 use crate::kubernetes::events::{self, Recorder};
 use crate::kubernetes::leader_election::{LeaderElector, Leadership, LeaseConfig, identity};
 use crate::kubernetes::stores::{self, Nodes};
+use crate::runtime::admin::{Checks, Health};
 use crate::runtime::metrics::Metrics;
 use std::sync::Arc;
 
@@ -25,6 +26,8 @@ pub struct Parts {
     pub events: Recorder,
     /// Where series are registered.
     pub metrics: Metrics,
+    /// What the probes ask.
+    pub checks: Checks,
 }
 
 impl Parts {
@@ -32,18 +35,19 @@ impl Parts {
     pub async fn prepare(settings: &Settings, stages: &mut Stages) -> Result<Self, Error> {
         let config = client::read_config(&settings.kubernetes).await?;
         tracing::info!(server = %config.cluster_url, "API server");
+        let metrics = Metrics::new()?;
         let leadership = match &settings.election {
             None => Leadership::always(),
-            Some(election) => take_part(election, &config, stages)?,
+            Some(election) => take_part(election, &config, &metrics, stages)?,
         };
         let clients = Clients::from_config(&config, settings.kubernetes.rate, leadership.clone())?;
         let (nodes, watch) = stores::watch_nodes(clients.watch.clone(), settings.node_selector.clone());
         stages.spawn_until_stop(Stage::Services, "watch-nodes", watch);
-        let metrics = Metrics::new()?;
         let (events, writer) = events::recorder(clients.auxiliary.clone(), PROGRAM);
         events.register(metrics.registry())?;
         stages.spawn(Stage::Services, "event-writer", writer.run(stages.stop_signal(Stage::Services)));
-        Ok(Self { clients, leadership, nodes, events, metrics })
+        let checks = checks(nodes.clone());
+        Ok(Self { clients, leadership, nodes, events, metrics, checks })
     }
 
     /// What a controller is handed.
@@ -58,7 +62,12 @@ impl Parts {
     }
 }
 
-fn take_part(election: &Election, config: &kube::Config, stages: &mut Stages) -> Result<Leadership, Error> {
+fn take_part(
+    election: &Election,
+    config: &kube::Config,
+    metrics: &Metrics,
+    stages: &mut Stages,
+) -> Result<Leadership, Error> {
     let lease = LeaseConfig {
         namespace: election.namespace.clone(),
         name: election.name.clone(),
@@ -70,8 +79,19 @@ fn take_part(election: &Election, config: &kube::Config, stages: &mut Stages) ->
     // The candidate writes its Lease before there is a leadership to check.
     let unguarded = Clients::from_config(config, None, Leadership::always())?;
     let (elector, leadership) = LeaderElector::new(unguarded.lease, lease)?;
+    elector.register(metrics.registry())?;
     stages.spawn(Stage::Election, "leader-election", elector.run(stages.stop_signal(Stage::Election)));
     Ok(leadership)
+}
+
+/// Ready means that the caches are filled. The provider adds the state of its vCenters, which fails nothing.
+fn checks(nodes: Nodes) -> Checks {
+    let checks = Checks::default();
+    checks.add_readiness("nodes", move || match nodes.is_ready() {
+        true => Health::Ok,
+        false => Health::Failed("the nodes have not been listed yet".to_owned()),
+    });
+    checks
 }
 
 /// The name of this machine, or of the pod.

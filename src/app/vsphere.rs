@@ -8,6 +8,7 @@ use crate::clients::http::{self, CallObserver};
 use crate::cloud::CloudProvider;
 use crate::kubernetes::cluster::Cluster;
 use crate::providers::vsphere::{Options, Provider, config::Vcenter};
+use crate::runtime::admin::{Checks, Health};
 use prometheus::{HistogramOpts, HistogramVec};
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +45,20 @@ pub fn build(settings: &Settings, parts: &Parts, stages: &mut Stages) -> Result<
             Ok(())
         });
     }
-    Ok(Arc::new(provider))
+    let provider = Arc::new(provider);
+    show_vcenters(&provider, &parts.checks);
+    Ok(provider)
+}
+
+/// The state of each vCenter, for whoever looks. It fails no probe: an outage must not block a rollout.
+fn show_vcenters(provider: &Arc<Provider>, checks: &Checks) {
+    for (index, (server, _)) in provider.vcenters().into_iter().enumerate() {
+        let provider = Arc::clone(provider);
+        checks.add_readiness(format!("vcenter {server}"), move || match provider.vcenters().get(index) {
+            Some((_, Some(_))) => Health::Note("unavailable"),
+            _ => Health::Ok,
+        });
+    }
 }
 
 /// How long the calls of vCenter take, and how they end.

@@ -12,8 +12,21 @@ fn read(path: &Path) -> std::io::Result<Vec<u8>> {
         Some("/etc/vsphere.conf") => Ok(CONFIG.as_bytes().to_vec()),
         Some("/etc/empty.conf") => Ok(b" \n".to_vec()),
         Some("/etc/kubeconfig") => Ok(Vec::new()),
+        Some("/etc/two.conf") => Ok(TWO_VCENTERS.as_bytes().to_vec()),
         _ => Err(std::io::ErrorKind::NotFound.into()),
     }
+}
+
+/// Both entries have something to tell that only shows when the files they name are read.
+const TWO_VCENTERS: &str = "[Global]\nuser = u\npassword = hunter2-secret\n[VirtualCenter \"a\"]\nca-file = /gone.pem\n\
+                            [VirtualCenter \"b\"]\nca-file = /etc/kubeconfig\n";
+
+#[test]
+fn every_vcenter_is_checked_although_another_is_wrong() {
+    let text = settled(&["--cloud-config=/etc/two.conf"]).unwrap_err().to_string();
+    assert!(text.starts_with("2 mistakes in the settings:"), "{text}");
+    assert!(text.contains("/etc/two.conf: vCenter \"a\": the CA file /gone.pem cannot be read"), "{text}");
+    assert!(text.contains("/etc/two.conf: vCenter \"b\": ") && text.contains("/etc/kubeconfig"), "{text}");
 }
 
 fn settled(arguments: &[&str]) -> Result<Settings, Mistakes> {

@@ -118,7 +118,7 @@ impl Stage {
         let events = watch(client);
         let started = Instant::now();
         let daemon = Daemon::start(&plan.daemon, flags(&config, &apiserver.kubeconfig()));
-        step("daemon", started, &format!("{} (release build)", name_of(&plan.daemon)));
+        step("daemon", started, &format!("{} with {}", name_of(&plan.daemon), config.display()));
         println!();
         let table = Table::new(&machines, started);
         Self { daemon, vcenter, events, apiserver, screen: Screen::new(interactive), table, machines, _folder: folder }
@@ -130,7 +130,7 @@ impl Stage {
         let took = self.table.last_ready().unwrap_or_default();
         self.note("");
         self.note(&format!(
-            "{} nodes initialised in {} with {} vCenter calls, over {} SOAP and {} REST session(s):",
+            "{} nodes initialised within {} of the daemon's start, with {} vCenter calls over {} SOAP and {} REST session(s):",
             self.machines.len(),
             seconds(took),
             counts.total,

@@ -79,8 +79,9 @@ impl Table {
             shown.sort_by_key(|row| std::cmp::Reverse(row.took.unwrap_or(Duration::MAX)));
             shown.truncate(height);
         }
-        let mut lines = vec![fit(&HEADER.map(str::to_owned), &widths)];
-        lines.extend(shown.iter().map(|row| fit(&self.cells(row), &widths)));
+        let cut = |line: String| line.chars().take(width).collect::<String>();
+        let mut lines = vec![cut(fit(&HEADER.map(str::to_owned), &widths))];
+        lines.extend(shown.iter().map(|row| cut(fit(&self.cells(row), &widths))));
         if hidden > 0 {
             let ready = self.rows.iter().filter(|row| row.took.is_some()).count();
             lines.push(format!("and {hidden} more; {ready} of {} are initialised", self.rows.len()));
@@ -119,19 +120,19 @@ impl Table {
     }
 
     /// Wide enough for what the demo's cluster gives, so that the table does not move while it fills. Where that is
-    /// too wide the provider ID, which is the longest and repeats, is shortened first.
+    /// too wide, what is longest and repeats is shortened: the provider ID, then the instance type.
     fn widths(&self, width: usize) -> [usize; 8] {
         let node = self.rows.iter().map(|row| row.node.len()).max().unwrap_or(0).max(4);
-        let mut widths = [node, node + 5, 46, 25, 15, 22, 13, 7];
-        let needed: usize = widths.iter().sum::<usize>() + 2 * (widths.len() - 1);
-        if let Some(over) = needed.checked_sub(width) {
-            widths[2] = widths[2].saturating_sub(over).max(12);
+        let mut widths = [node, node + 5, 46, 20, 15, 35, 13, 7];
+        for (column, least) in [(2, 14), (5, 14)] {
+            let needed: usize = widths.iter().sum::<usize>() + 2 * (widths.len() - 1);
+            widths[column] = widths[column].saturating_sub(needed.saturating_sub(width)).max(least);
         }
         widths
     }
 }
 
-/// `10.20.0.11 internal,external`: each address once, with the types it has; host names are left out.
+/// `10.20.0.11 int+ext`: each address once, with the types it has; host names are left out.
 fn addresses(view: &NodeView) -> String {
     let mut known: Vec<(&str, Vec<&str>)> = Vec::new();
     for (kind, address) in view.addresses.iter().filter_map(|text| text.split_once('=')) {

@@ -6,12 +6,13 @@
     reason = "a failure of a test's own step is a failed test"
 )]
 
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use support::nodes::NodeView;
-use support::{ApiServer, KubeletNode, Object, Rule, Scenario, Vcenter, Vm, eventually};
+use support::{ApiServer, Daemon, KubeletNode, Object, Rule, Scenario, Vcenter, Vm, eventually};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -202,6 +203,59 @@ async fn killed_sessions_and_wrong_passwords_are_refused() {
         ))
         .await;
     assert!(status == 500 && text.contains("InvalidLogin"), "{text}");
+}
+
+#[tokio::test]
+async fn a_wait_and_a_hanging_call_end_with_their_client() {
+    let vcenter = Vcenter::start(&scenario()).await;
+    let soap = Soap::login(&vcenter).await;
+    let id = vcenter.object_id(&Object::vm("node-1")).await;
+    soap.watch(&id).await;
+    let pending = async |expected: u32| {
+        eventually(&format!("{expected} waits are pending"), LIMIT, async || {
+            let counts = vcenter.counts().await;
+            if counts.pending_waits == expected { Ok(()) } else { Err(format!("{counts:?}")) }
+        })
+        .await;
+    };
+    // The client goes away in the middle of its wait, and nothing of the next change is lost with it.
+    tokio::select! {
+        answer = soap.wait("-") => panic!("nothing has changed, but there is an answer: {answer:?}"),
+        () = pending(1) => {}
+    }
+    pending(0).await;
+    vcenter.set_ip("node-1", "10.0.0.98").await;
+    let (status, text) = soap.wait("-").await;
+    assert!(status == 200 && text.contains("10.0.0.98"), "{text}");
+
+    vcenter.add_rule(&Rule::hang("FindAllByUuid")).await;
+    let release = async {
+        eventually("the call has arrived", LIMIT, async || {
+            if vcenter.counts().await.of("FindAllByUuid") == 1 { Ok(()) } else { Err("not yet") }
+        })
+        .await;
+        vcenter.clear_rules().await;
+    };
+    let ((status, _), ()) = tokio::join!(soap.find(UUID), release);
+    assert_eq!(status, 200, "a call that hung is served when its rule is cleared");
+}
+
+#[tokio::test]
+async fn the_daemon_takes_signals_and_ends_with_its_holder() {
+    let script = "trap 'echo ending; exit 7' TERM; echo started $1 $COLOUR; while :; do sleep 1 & wait $!; done";
+    let flags = ["-c", script, "sh", "--flag"];
+    let mut daemon = Daemon::start_with("/bin/sh", flags, &[("COLOUR", "blue")]);
+    assert_eq!(daemon.wait_for_line("started", LIMIT).await, "started --flag blue");
+    assert_eq!(daemon.stop(LIMIT).await.code(), Some(7));
+    daemon.wait_for_line("ending", LIMIT).await;
+
+    let mut daemon = Daemon::start("/bin/sh", ["-c", "echo process $$; exec sleep 1000"]);
+    let line = daemon.wait_for_line("process", LIMIT).await;
+    let process = line.trim_start_matches("process ").to_owned();
+    let is_alive = || Command::new("kill").args(["-0", &process]).stderr(Stdio::null()).status().unwrap().success();
+    assert!(is_alive());
+    drop(daemon);
+    assert!(!is_alive(), "nothing survives its holder");
 }
 
 #[tokio::test]

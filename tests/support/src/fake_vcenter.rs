@@ -1,0 +1,478 @@
+//! A vCenter in this process, for what the simulator cannot do: permissions, half answers, every fault, waits that
+//! hang, versions that resume, thousands of machines at once.
+//!
+//! It speaks as real servers do where the simulator does not: a quoted cookie, XML types on everything, unset
+//! properties left out, `enter` only for what is new, `leave` for what cannot be reached or read any more, numbered
+//! versions, pages. It knows the operations this program calls, over HTTPS 1.1, and nothing else.
+
+mod collector;
+mod fault;
+mod http;
+mod inventory;
+mod model;
+mod rest;
+mod selection;
+mod session;
+mod soap;
+mod wait;
+mod xml;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+
+pub use fault::{Fault, Trouble};
+pub use model::{Machine, Model};
+
+use fault::Rule;
+use http::{Delivery, Reply, Request};
+use inventory::Inventory;
+use rest::Tagging;
+use session::Session;
+use soap::Done;
+
+/// How often each operation arrived (refused calls too), and who is logged in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FakeCounts {
+    /// Calls by operation, named as in [`crate::Rule`].
+    pub operations: BTreeMap<String, u32>,
+    /// SOAP logins that were accepted.
+    pub soap_logins: u32,
+    /// SOAP logins that were refused for the user or the password.
+    pub soap_refusals: u32,
+    /// REST logins that were accepted.
+    pub rest_logins: u32,
+    /// REST logins that were refused for the user or the password.
+    pub rest_refusals: u32,
+    /// SOAP sessions that are open now.
+    pub soap_sessions: usize,
+    /// REST sessions that are open now.
+    pub rest_sessions: usize,
+    /// The most SOAP sessions that were ever open at once.
+    pub most_soap_sessions: usize,
+    /// The most REST sessions that were ever open at once.
+    pub most_rest_sessions: usize,
+    /// `WaitForUpdatesEx` calls that are pending now.
+    pub pending_waits: u32,
+}
+
+impl FakeCounts {
+    /// How often this operation arrived.
+    #[must_use]
+    pub fn of(&self, operation: &str) -> u32 {
+        self.operations.get(operation).copied().unwrap_or(0)
+    }
+}
+
+/// All that the server knows. Never locked over an await.
+struct World {
+    user: String,
+    password: String,
+    instance_uuid: String,
+    page_size: usize,
+    hides_unreadable: bool,
+    inventory: Inventory,
+    tagging: Tagging,
+    /// By cookie.
+    sessions: BTreeMap<String, Session>,
+    rest_sessions: BTreeSet<String>,
+    rules: Vec<Rule>,
+    counts: FakeCounts,
+    /// What ends the waits that were pending at the last count.
+    interrupt: Option<Trouble>,
+    interrupts: u64,
+    machines: usize,
+}
+
+impl World {
+    fn next_id(&self) -> String {
+        uuid::Uuid::new_v4().to_string()
+    }
+
+    /// The trouble for this call, if a rule has one of that kind for it.
+    fn trouble(&mut self, operation: &str, is_late: bool) -> Option<Trouble> {
+        for rule in &mut self.rules {
+            if rule.trouble.is_late() != is_late || rule.times == Some(0) {
+                continue;
+            }
+            if rule.operation != operation && rule.operation != "*" {
+                continue;
+            }
+            if rule.skip > 0 {
+                rule.skip -= 1;
+                continue;
+            }
+            rule.times = rule.times.map(|times| times - 1);
+            return Some(rule.trouble.clone());
+        }
+        None
+    }
+}
+
+struct Shared {
+    world: Mutex<World>,
+    /// Sent to after every change that a wait may tell or end by.
+    changed: watch::Sender<()>,
+    /// Sent to when every connection is to be closed.
+    severed: watch::Sender<()>,
+    acceptor: TlsAcceptor,
+}
+
+impl Shared {
+    fn world(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A running fake. It ends with the test's runtime, or when dropped.
+pub struct FakeVcenter {
+    shared: Arc<Shared>,
+    port: u16,
+    ca_pem: String,
+    accepting: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl FakeVcenter {
+    /// Starts it on a free port of 127.0.0.1.
+    pub async fn start(model: Model) -> Self {
+        let (acceptor, ca_pem) = http::identity();
+        let machines = model.inventory.objects.keys().filter(|one| one.kind == "VirtualMachine").count();
+        let world = World {
+            user: model.user,
+            password: model.password,
+            instance_uuid: uuid::Uuid::new_v4().to_string(),
+            page_size: model.page_size,
+            hides_unreadable: model.hides_unreadable,
+            inventory: model.inventory,
+            tagging: model.tagging,
+            sessions: BTreeMap::new(),
+            rest_sessions: BTreeSet::new(),
+            rules: Vec::new(),
+            counts: FakeCounts::default(),
+            interrupt: None,
+            interrupts: 0,
+            machines,
+        };
+        let (changed, severed) = (watch::Sender::new(()), watch::Sender::new(()));
+        let shared = Arc::new(Shared { world: Mutex::new(world), changed, severed, acceptor });
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let accepting = Mutex::new(Some(accept(&shared, listener)));
+        Self { shared, port, ca_pem, accepting }
+    }
+
+    /// `127.0.0.1`.
+    #[must_use]
+    pub fn host(&self) -> &'static str {
+        "127.0.0.1"
+    }
+
+    /// The port, the same for as long as it lives.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The address of the SOAP API.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("https://127.0.0.1:{}/sdk", self.port)
+    }
+
+    /// The server's self-signed certificate, as PEM.
+    #[must_use]
+    pub fn ca_pem(&self) -> &str {
+        &self.ca_pem
+    }
+
+    /// The user that is accepted.
+    #[must_use]
+    pub fn user(&self) -> String {
+        self.shared.world().user.clone()
+    }
+
+    /// The password that is accepted.
+    #[must_use]
+    pub fn password(&self) -> String {
+        self.shared.world().password.clone()
+    }
+
+    /// The counts now.
+    #[must_use]
+    pub fn counts(&self) -> FakeCounts {
+        let world = self.shared.world();
+        let (soap_sessions, rest_sessions) = (world.sessions.len(), world.rest_sessions.len());
+        FakeCounts { soap_sessions, rest_sessions, ..world.counts.clone() }
+    }
+
+    /// The id of the object of this class with this name.
+    ///
+    /// # Panics
+    ///
+    /// When there is none, as every verb that names an object.
+    #[must_use]
+    pub fn id(&self, kind: &str, name: &str) -> String {
+        self.shared.world().inventory.named(kind, name).id
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut World) -> T) -> T {
+        let changed = change(&mut self.shared.world());
+        self.shared.changed.send_replace(());
+        changed
+    }
+
+    /// Creates a machine and gives its id.
+    pub fn create_vm(&self, machine: Machine) -> String {
+        self.change(|world| {
+            world.machines += 1;
+            model::place(&mut world.inventory, world.machines, machine);
+            format!("vm-{}", world.machines)
+        })
+    }
+
+    /// Changes a machine; a pending wait tells it at once.
+    pub fn change_vm(&self, name: &str, change: impl FnOnce(Machine) -> Machine) {
+        self.change(|world| {
+            let vm = world.inventory.named("VirtualMachine", name);
+            let object = world.inventory.change(&vm);
+            object.properties = change(Machine { properties: std::mem::take(&mut object.properties) }).properties;
+        });
+    }
+
+    /// Destroys a machine.
+    pub fn destroy_vm(&self, name: &str) {
+        self.change(|world| {
+            let vm = world.inventory.named("VirtualMachine", name);
+            soap::remove(world, &vm)
+        });
+    }
+
+    /// Puts a machine onto another host.
+    pub fn migrate_vm(&self, name: &str, host: &str) {
+        self.change(|world| {
+            let vm = world.inventory.named("VirtualMachine", name);
+            let host = world.inventory.named("HostSystem", host);
+            world.inventory.change(&vm).properties.insert("runtime.host".into(), inventory::Val::Ref(host));
+        });
+    }
+
+    /// Takes the right to read an object from the account, or gives it back.
+    pub fn set_readable(&self, kind: &str, name: &str, is_readable: bool) {
+        self.change(|world| {
+            let object = world.inventory.named(kind, name);
+            world.inventory.change(&object).is_readable = is_readable;
+        });
+    }
+
+    /// Takes the right to read one property from the account, or gives it back.
+    pub fn set_path_readable(&self, kind: &str, name: &str, path: &str, is_readable: bool) {
+        self.change(|world| {
+            let object = world.inventory.named(kind, name);
+            let hidden = &mut world.inventory.change(&object).hidden;
+            if is_readable { hidden.remove(path) } else { hidden.insert(path.to_owned()) }
+        });
+    }
+
+    /// Takes the right to see a tag category from the account, or gives it back.
+    pub fn set_category_readable(&self, category: &str, is_readable: bool) {
+        self.change(|world| {
+            let hidden = &mut world.tagging.hidden_categories;
+            if is_readable { hidden.remove(category) } else { hidden.insert(category.to_owned()) }
+        });
+    }
+
+    /// Takes the right to see what tags are attached to from the account, or gives it back.
+    pub fn set_attachments_readable(&self, is_readable: bool) {
+        self.change(|world| world.tagging.hides_attachments = !is_readable);
+    }
+
+    /// Accepts this password from now on; open sessions stay.
+    pub fn set_password(&self, password: &str) {
+        self.change(|world| password.clone_into(&mut world.password));
+    }
+
+    /// Troubles the next call of this operation, or `*` for any. A [`Trouble`] of the answer befalls a wait that is
+    /// pending already.
+    pub fn next(&self, operation: &str, trouble: Trouble) {
+        self.next_after(operation, 0, trouble);
+    }
+
+    /// Troubles one call of this operation, after `skip` more calls of it.
+    pub fn next_after(&self, operation: &str, skip: u32, trouble: Trouble) {
+        let rule = Rule { operation: operation.to_owned(), trouble, skip, times: Some(1) };
+        self.change(|world| world.rules.push(rule));
+    }
+
+    /// Troubles every call of this operation, or `*` for any, until [`FakeVcenter::clear`].
+    pub fn every(&self, operation: &str, trouble: Trouble) {
+        let rule = Rule { operation: operation.to_owned(), trouble, skip: 0, times: None };
+        self.change(|world| world.rules.push(rule));
+    }
+
+    /// Ends all troubles; calls that hang keep hanging.
+    pub fn clear(&self) {
+        self.change(|world| world.rules.clear());
+    }
+
+    /// Ends every pending wait with this.
+    pub fn interrupt_waits(&self, trouble: Trouble) {
+        self.change(|world| {
+            world.interrupts += 1;
+            world.interrupt = Some(trouble);
+        });
+    }
+
+    /// Ends every SOAP session; pending waits end with this fault.
+    pub fn kill_soap_sessions(&self, fault: Fault) {
+        self.shared.world().sessions.clear();
+        self.interrupt_waits(Trouble::Fault(fault));
+    }
+
+    /// Ends every REST session.
+    pub fn kill_rest_sessions(&self) {
+        self.change(|world| world.rest_sessions.clear());
+    }
+
+    /// Closes every connection. Calls go on in the server, and their answers are lost.
+    pub fn sever(&self) {
+        self.shared.severed.send_replace(());
+    }
+
+    /// The server is down: the port is closed, and every connection.
+    pub async fn stop_listening(&self) {
+        let accepting = self.accepting.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(accepting) = accepting {
+            accepting.abort();
+            drop(accepting.await);
+        }
+        self.sever();
+    }
+
+    /// The server is up again on the same port.
+    pub async fn resume_listening(&self) {
+        let listener = TcpListener::bind(("127.0.0.1", self.port)).await.unwrap();
+        let accepting = accept(&self.shared, listener);
+        *self.accepting.lock().unwrap_or_else(PoisonError::into_inner) = Some(accepting);
+    }
+
+    /// Restarts: sessions are gone, connections are closed, and every object but the root folder has another id.
+    pub async fn restart_with_other_ids(&self) {
+        self.stop_listening().await;
+        self.change(|world| {
+            world.sessions.clear();
+            world.rest_sessions.clear();
+            world.renumber();
+            world.interrupts += 1;
+            world.interrupt = Some(Trouble::Drop);
+        });
+        self.resume_listening().await;
+    }
+}
+
+impl Drop for FakeVcenter {
+    fn drop(&mut self) {
+        if let Some(accepting) = self.accepting.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            accepting.abort();
+        }
+        self.sever();
+    }
+}
+
+fn accept(shared: &Arc<Shared>, listener: TcpListener) -> JoinHandle<()> {
+    let shared = Arc::clone(shared);
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            drop(stream.set_nodelay(true));
+            tokio::spawn(http::serve(Arc::clone(&shared), stream));
+        }
+    })
+}
+
+/// Answers one request: what a rule says, else what the server says.
+async fn answer(shared: Arc<Shared>, request: Request) -> Reply {
+    let is_soap = request.method == "POST" && request.path == "/sdk";
+    let call = if is_soap { xml::parse(&request.body) } else { Ok(xml::Element::default()) };
+    let call = call.map(|envelope| {
+        let body = envelope.children.into_iter().find(|child| child.name == "Body");
+        body.and_then(|body| body.children.into_iter().next()).unwrap_or_default()
+    });
+    let call = match call {
+        Ok(call) => call,
+        Err(reason) => return soap_fault(&Fault::new("InvalidRequest").field("reason", &reason)),
+    };
+    let operation = match request.path.as_str() {
+        "/sdk" => call.name.clone(),
+        "/sdk/vimServiceVersions.xml" => "vimServiceVersions.xml".to_owned(),
+        _ => rest::operation(&request),
+    };
+    let early = {
+        let mut world = shared.world();
+        *world.counts.operations.entry(operation.clone()).or_default() += 1;
+        world.trouble(&operation, false)
+    };
+    if let Some(trouble) = early {
+        return instead(trouble).await;
+    }
+    let reply = match operation.as_str() {
+        "vimServiceVersions.xml" => Reply::new(200, "text/xml", soap::VERSIONS.to_owned()),
+        _ if is_soap => soap_reply(&shared, &call, &request).await,
+        _ if request.path.starts_with("/rest/") => shared.world().rest(&operation, &request),
+        _ => Reply::new(404, "text/html", "<html><body>404 Not Found</body></html>".to_owned()),
+    };
+    let late = shared.world().trouble(&operation, true);
+    let delivery = match late {
+        Some(Trouble::Cut(count)) => Delivery::CutAfter(count),
+        Some(Trouble::Slow(pause)) => Delivery::Slow(pause),
+        Some(Trouble::Lose) => Delivery::Close,
+        _ => reply.delivery,
+    };
+    Reply { delivery, ..reply }
+}
+
+async fn instead(trouble: Trouble) -> Reply {
+    match trouble {
+        Trouble::Fault(fault) => soap_fault(&fault),
+        Trouble::Status(status, media_type, body) => Reply::new(status, media_type, body),
+        Trouble::Hang => std::future::pending().await,
+        _ => Reply::close(),
+    }
+}
+
+fn soap_fault(fault: &Fault) -> Reply {
+    Reply::new(500, "text/xml", soap::envelope(&fault.soap()))
+}
+
+async fn soap_reply(shared: &Arc<Shared>, call: &xml::Element, request: &Request) -> Reply {
+    let cookie = request.header("cookie").and_then(|header| header.strip_prefix("vmware_soap_session="));
+    let cookie = cookie.map(|quoted| quoted.trim_matches('"'));
+    let done = if call.name == "WaitForUpdatesEx" {
+        match wait::wait(shared, call, cookie).await {
+            Ok(content) => Ok(Done::from(content)),
+            Err(Trouble::Fault(fault)) => Err(fault),
+            Err(other) => return instead(other).await,
+        }
+    } else {
+        let done = shared.world().serve(call, cookie);
+        // Views, collectors and sessions come and go: a pending wait looks again.
+        shared.changed.send_replace(());
+        done
+    };
+    let mut reply = match &done {
+        Ok(done) => {
+            let name = &call.name;
+            let content = format!("<{name}Response xmlns=\"urn:vim25\">{}</{name}Response>", done.content);
+            Reply::new(200, "text/xml", soap::envelope(&content))
+        }
+        Err(fault) => soap_fault(fault),
+    };
+    // Whoever comes without a cookie gets one; before a login it means nothing.
+    let new_session = done.ok().and_then(|done| done.new_session);
+    let anonymous = || cookie.is_none().then(|| format!("{:0>40}", uuid::Uuid::new_v4().simple()));
+    let cookie = new_session.or_else(anonymous);
+    reply.set_cookie = cookie.map(|value| format!("vmware_soap_session=\"{value}\"; Path=/; HttpOnly; Secure; "));
+    reply
+}

@@ -1,0 +1,138 @@
+//! What a test may make the server do instead of answering.
+
+use std::time::Duration;
+
+use super::inventory::Ref;
+use super::xml::escape;
+
+/// A fault of `vim25`, of any type, with its fields.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fault {
+    kind: String,
+    fields: String,
+    text: String,
+}
+
+impl Fault {
+    /// A fault without fields, such as `InvalidCollectorVersion`.
+    #[must_use]
+    pub fn new(kind: &str) -> Self {
+        Self { kind: kind.to_owned(), fields: String::new(), text: format!("the fake says {kind}") }
+    }
+
+    /// The session is missing, expired or terminated.
+    #[must_use]
+    pub fn not_authenticated() -> Self {
+        Self::new("NotAuthenticated").reference("object", "Folder", "group-d1").field("privilegeId", "System.View")
+    }
+
+    /// The account may not read this object.
+    #[must_use]
+    pub fn no_permission(kind: &str, id: &str) -> Self {
+        Self::new("NoPermission").reference("object", kind, id).field("privilegeId", "System.Read")
+    }
+
+    /// The server does not know this object.
+    #[must_use]
+    pub fn managed_object_not_found(kind: &str, id: &str) -> Self {
+        Self::new("ManagedObjectNotFound").reference("obj", kind, id)
+    }
+
+    /// Adds a field that holds text.
+    #[must_use]
+    pub fn field(mut self, name: &str, value: &str) -> Self {
+        self.fields.push_str(&format!("<{name} xsi:type=\"xsd:string\">{}</{name}>", escape(value)));
+        self
+    }
+
+    /// Adds a field that names an object.
+    #[must_use]
+    pub fn reference(mut self, name: &str, kind: &str, id: &str) -> Self {
+        self.fields.push_str(&Ref::new(kind, id).element(name));
+        self
+    }
+
+    /// As `soapenv:Fault`, the content of the body.
+    pub(super) fn soap(&self) -> String {
+        let Self { kind, fields, text } = self;
+        format!(
+            "<soapenv:Fault><faultcode>ServerFaultCode</faultcode><faultstring>{}</faultstring><detail>\
+             <{kind}Fault xmlns=\"urn:vim25\" xsi:type=\"{kind}\">{fields}</{kind}Fault></detail></soapenv:Fault>",
+            escape(text)
+        )
+    }
+
+    /// As `LocalizedMethodFault`, beside a property.
+    pub(super) fn localized(&self) -> String {
+        let Self { kind, fields, text } = self;
+        format!(
+            "<fault><fault xsi:type=\"{kind}\">{fields}</fault><localizedMessage>{}</localizedMessage></fault>",
+            escape(text)
+        )
+    }
+}
+
+/// What happens to a call.
+#[derive(Clone, Debug)]
+pub enum Trouble {
+    /// A SOAP fault, with HTTP status 500. The call does nothing.
+    Fault(Fault),
+    /// This status, media type and body. The call does nothing.
+    Status(u16, &'static str, String),
+    /// Never an answer. The call does nothing.
+    Hang,
+    /// The connection is closed without a byte. The call does nothing.
+    Drop,
+    /// The call takes effect; its answer is lost: the connection is closed without a byte.
+    Lose,
+    /// The call takes effect; of the answer's body this many bytes are sent, then the connection is closed.
+    Cut(usize),
+    /// The call takes effect; of the answer's body one byte is sent per this time.
+    Slow(Duration),
+}
+
+impl Trouble {
+    /// 503 with a proxy's page.
+    #[must_use]
+    pub fn unavailable() -> Self {
+        Trouble::Status(503, "text/html", "<html><body><h1>503 Service Unavailable<br>".to_owned())
+    }
+
+    /// 200 with a page instead of an answer, as login portals do.
+    #[must_use]
+    pub fn portal() -> Self {
+        Trouble::Status(200, "text/html", "<html><head><title>Sign in</title></head><body>Hello</body></html>".into())
+    }
+
+    /// 200 with nothing.
+    #[must_use]
+    pub fn empty() -> Self {
+        Trouble::Status(200, "text/xml", String::new())
+    }
+
+    /// An error of REST, such as `unauthenticated`, with a message id.
+    #[must_use]
+    pub fn rest(status: u16, kind: &str, message_id: &str) -> Self {
+        let body = serde_json::json!({
+            "type": format!("com.vmware.vapi.std.errors.{kind}"),
+            "value": {"messages": [{"id": message_id, "default_message": format!("the fake says {kind}"), "args": []}]},
+        });
+        Trouble::Status(status, "application/json", body.to_string())
+    }
+
+    /// Whether it befalls the answer, and not the call.
+    pub(super) fn is_late(&self) -> bool {
+        matches!(self, Trouble::Lose | Trouble::Cut(_) | Trouble::Slow(_))
+    }
+}
+
+/// A trouble and how many calls it is for.
+#[derive(Clone, Debug)]
+pub(super) struct Rule {
+    pub(super) operation: String,
+    pub(super) trouble: Trouble,
+    /// Calls that pass before.
+    pub(super) skip: u32,
+    /// Calls that it is for; `None` for all.
+    pub(super) times: Option<u32>,
+}

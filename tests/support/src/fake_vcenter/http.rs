@@ -1,0 +1,157 @@
+//! HTTP/1.1 over TLS, by hand: answers must be cut, slowed and lost at will.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rcgen::{CertificateParams, KeyPair};
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+
+use super::Shared;
+
+/// A request, as far as anybody asks.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Request {
+    pub(super) method: String,
+    /// Path and query.
+    pub(super) path: String,
+    /// Lower-case names.
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) body: String,
+}
+
+impl Request {
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// An answer, and how it is sent.
+#[derive(Clone, Debug)]
+pub(super) struct Reply {
+    pub(super) status: u16,
+    pub(super) media_type: &'static str,
+    pub(super) set_cookie: Option<String>,
+    pub(super) body: String,
+    pub(super) delivery: Delivery,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Delivery {
+    Whole,
+    CutAfter(usize),
+    Slow(Duration),
+    /// The connection is closed without a byte.
+    Close,
+}
+
+impl Reply {
+    pub(super) fn new(status: u16, media_type: &'static str, body: String) -> Self {
+        Self { status, media_type, set_cookie: None, body, delivery: Delivery::Whole }
+    }
+
+    pub(super) fn close() -> Self {
+        Self { delivery: Delivery::Close, ..Self::new(0, "", String::new()) }
+    }
+}
+
+/// A self-signed identity for 127.0.0.1: the acceptor, and the certificate as PEM.
+pub(super) fn identity() -> (TlsAcceptor, String) {
+    let key = KeyPair::generate().unwrap();
+    let certificate = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap().self_signed(&key).unwrap();
+    let private = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+    let mut config = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.der().clone()], private)
+        .unwrap();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    (TlsAcceptor::from(Arc::new(config)), certificate.pem())
+}
+
+/// Serves one connection until either side closes it or the test severs it.
+pub(super) async fn serve(shared: Arc<Shared>, stream: TcpStream) {
+    let mut severed = shared.severed.subscribe();
+    let Ok(mut stream) = shared.acceptor.accept(stream).await else { return };
+    let mut buffer = Vec::new();
+    loop {
+        let request = tokio::select! {
+            request = read_request(&mut stream, &mut buffer) => request,
+            _ = severed.changed() => return,
+        };
+        let Some(request) = request else { return };
+        // A server works on when its client is gone: a wait goes on, an answer is made and lost.
+        let work = tokio::spawn(super::answer(Arc::clone(&shared), request));
+        let reply = tokio::select! {
+            reply = work => reply,
+            _ = severed.changed() => return,
+        };
+        let Ok(reply) = reply else { return };
+        if send(&mut stream, &reply).await.is_err() || reply.delivery != Delivery::Whole {
+            drop(stream.shutdown().await);
+            return;
+        }
+    }
+}
+
+async fn send(stream: &mut (impl AsyncWrite + Unpin), reply: &Reply) -> std::io::Result<()> {
+    let mut head = format!(
+        "HTTP/1.1 {} x\r\nContent-Type: {}\r\nContent-Length: {}\r\n",
+        reply.status,
+        reply.media_type,
+        reply.body.len()
+    );
+    if let Some(cookie) = &reply.set_cookie {
+        head.push_str(&format!("Set-Cookie: {cookie}\r\n"));
+    }
+    head.push_str("\r\n");
+    let body = reply.body.as_bytes();
+    match reply.delivery {
+        Delivery::Whole => stream.write_all(&[head.as_bytes(), body].concat()).await?,
+        Delivery::CutAfter(count) => {
+            stream.write_all(&[head.as_bytes(), &body[..count.min(body.len())]].concat()).await?;
+        }
+        Delivery::Slow(pause) => {
+            stream.write_all(head.as_bytes()).await?;
+            for byte in body {
+                tokio::time::sleep(pause).await;
+                stream.write_all(&[*byte]).await?;
+                stream.flush().await?;
+            }
+        }
+        Delivery::Close => {}
+    }
+    stream.flush().await
+}
+
+async fn read_request(stream: &mut (impl AsyncRead + Unpin), buffer: &mut Vec<u8>) -> Option<Request> {
+    loop {
+        if let Some((request, used)) = parse(buffer) {
+            buffer.drain(..used);
+            return Some(request);
+        }
+        if stream.read_buf(buffer).await.ok()? == 0 {
+            return None;
+        }
+    }
+}
+
+fn parse(buffer: &[u8]) -> Option<(Request, usize)> {
+    let end = buffer.windows(4).position(|window| window == b"\r\n\r\n")?;
+    let head = String::from_utf8_lossy(&buffer[..end]).into_owned();
+    let mut lines = head.lines();
+    let mut first = lines.next()?.split(' ');
+    let headers: Vec<(String, String)> = lines
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+        .collect();
+    let mut request =
+        Request { method: first.next()?.into(), path: first.next()?.into(), headers, body: String::new() };
+    let length: usize = request.header("content-length").map_or(0, |length| length.parse().unwrap());
+    let body = buffer.get(end + 4..end + 4 + length)?;
+    request.body = String::from_utf8_lossy(body).into_owned();
+    Some((request, end + 4 + length))
+}

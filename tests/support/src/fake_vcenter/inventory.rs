@@ -1,0 +1,202 @@
+//! The objects of the fake's inventory, with the properties that are watched.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::xml::escape;
+
+/// A reference to a managed object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Ref {
+    pub(super) kind: String,
+    pub(super) id: String,
+}
+
+impl Ref {
+    pub(super) fn new(kind: &str, id: &str) -> Self {
+        Self { kind: kind.to_owned(), id: id.to_owned() }
+    }
+
+    /// As an element of that name, with both types, as real servers write it.
+    pub(super) fn element(&self, name: &str) -> String {
+        format!("<{name} type=\"{}\" xsi:type=\"ManagedObjectReference\">{}</{name}>", self.kind, escape(&self.id))
+    }
+
+    /// Whether the object is of this class or of one below it.
+    pub(super) fn is_a(&self, class: &str) -> bool {
+        let is_entity = !matches!(self.kind.as_str(), "ListView" | "ContainerView" | "SessionManager");
+        match class {
+            "ManagedEntity" => is_entity,
+            "ComputeResource" => self.kind.ends_with("ComputeResource"),
+            "ResourcePool" => matches!(self.kind.as_str(), "ResourcePool" | "VirtualApp"),
+            "View" => self.kind.ends_with("View"),
+            class => self.kind == class,
+        }
+    }
+}
+
+/// The value of a property.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Val {
+    /// A scalar and its XML type.
+    Scalar(&'static str, String),
+    Ref(Ref),
+    Refs(Vec<Ref>),
+    /// `guest.net`: the addresses of each interface.
+    Nics(Vec<Vec<String>>),
+    OptionValue(String, String),
+}
+
+impl Val {
+    pub(super) fn text(value: &str) -> Self {
+        Val::Scalar("xsd:string", value.to_owned())
+    }
+
+    pub(super) fn as_text(&self) -> &str {
+        match self {
+            Val::Scalar(_, text) => text,
+            _ => "",
+        }
+    }
+
+    pub(super) fn refs(&self) -> &[Ref] {
+        match self {
+            Val::Ref(reference) => std::slice::from_ref(reference),
+            Val::Refs(references) => references,
+            _ => &[],
+        }
+    }
+
+    /// As the element `val`.
+    pub(super) fn element(&self) -> String {
+        match self {
+            Val::Scalar(kind, text) => format!("<val xsi:type=\"{kind}\">{}</val>", escape(text)),
+            Val::Ref(reference) => reference.element("val"),
+            Val::Refs(references) => {
+                let items: String = references.iter().map(|item| item.element("ManagedObjectReference")).collect();
+                format!("<val xsi:type=\"ArrayOfManagedObjectReference\">{items}</val>")
+            }
+            Val::Nics(nics) => {
+                let items: String = nics.iter().enumerate().map(|(index, nic)| nic_element(index, nic)).collect();
+                format!("<val xsi:type=\"ArrayOfGuestNicInfo\">{items}</val>")
+            }
+            Val::OptionValue(key, value) => format!(
+                "<val xsi:type=\"OptionValue\"><key xsi:type=\"xsd:string\">{}</key>\
+                 <value xsi:type=\"xsd:string\">{}</value></val>",
+                escape(key),
+                escape(value)
+            ),
+        }
+    }
+}
+
+fn nic_element(index: usize, addresses: &[String]) -> String {
+    let flat: String =
+        addresses.iter().map(|ip| format!("<ipAddress xsi:type=\"xsd:string\">{ip}</ipAddress>")).collect();
+    let configured: String = addresses
+        .iter()
+        .map(|ip| {
+            format!(
+                "<ipAddress xsi:type=\"NetIpConfigInfoIpAddress\"><ipAddress>{ip}</ipAddress>\
+                 <prefixLength>24</prefixLength><state>preferred</state></ipAddress>"
+            )
+        })
+        .collect();
+    format!(
+        "<GuestNicInfo xsi:type=\"GuestNicInfo\"><network xsi:type=\"xsd:string\">VM Network</network>{flat}\
+         <macAddress xsi:type=\"xsd:string\">00:50:56:00:00:{index:02x}</macAddress>\
+         <connected xsi:type=\"xsd:boolean\">true</connected><deviceConfigId xsi:type=\"xsd:int\">{}</deviceConfigId>\
+         <ipConfig xsi:type=\"NetIpConfigInfo\">{configured}</ipConfig></GuestNicInfo>",
+        4000 + index
+    )
+}
+
+/// An object. Shared with the states that clients were told, so that a change makes a new one.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Object {
+    pub(super) reference: Ref,
+    pub(super) properties: BTreeMap<String, Val>,
+    /// Whether the account may read it at all.
+    pub(super) is_readable: bool,
+    /// Paths the account may not read.
+    pub(super) hidden: BTreeSet<String>,
+}
+
+/// All objects, by reference.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Inventory {
+    pub(super) objects: BTreeMap<Ref, Arc<Object>>,
+}
+
+impl Inventory {
+    pub(super) fn insert(&mut self, reference: Ref, properties: BTreeMap<String, Val>) {
+        let object = Object { reference: reference.clone(), properties, is_readable: true, hidden: BTreeSet::new() };
+        self.objects.insert(reference, Arc::new(object));
+    }
+
+    /// A new object with a name below `parent`.
+    pub(super) fn add(&mut self, kind: &str, id: &str, name: &str, parent: Option<&Ref>) -> Ref {
+        let mut properties = BTreeMap::from([("name".to_owned(), Val::text(name))]);
+        properties.extend(parent.map(|parent| ("parent".to_owned(), Val::Ref(parent.clone()))));
+        let reference = Ref::new(kind, id);
+        self.insert(reference.clone(), properties);
+        if let Some(folder) = parent.filter(|parent| parent.kind == "Folder") {
+            let object = self.change(folder);
+            let mut children = object.properties.get("childEntity").map_or(Vec::new(), |held| held.refs().to_vec());
+            children.push(reference.clone());
+            object.properties.insert("childEntity".to_owned(), Val::Refs(children));
+        }
+        reference
+    }
+
+    /// The object, to be changed.
+    pub(super) fn change(&mut self, reference: &Ref) -> &mut Object {
+        let object = self.objects.get_mut(reference).unwrap_or_else(|| panic!("the fake has no {reference:?}"));
+        Arc::make_mut(object)
+    }
+
+    pub(super) fn property(&self, reference: &Ref, path: &str) -> Option<&Val> {
+        self.objects.get(reference)?.properties.get(path)
+    }
+
+    /// The object of this class with this name.
+    pub(super) fn named(&self, kind: &str, name: &str) -> Ref {
+        let has_name = |object: &&Arc<Object>| {
+            object.reference.kind == kind && object.properties.get("name").is_some_and(|held| held.as_text() == name)
+        };
+        let found = self.objects.values().find(has_name);
+        found.unwrap_or_else(|| panic!("the fake has no {kind} named {name}")).reference.clone()
+    }
+
+    /// Whether `above` is among the ancestors of `reference`.
+    pub(super) fn is_below(&self, reference: &Ref, above: &Ref) -> bool {
+        let mut at = reference;
+        while let Some(Val::Ref(parent)) = self.property(at, "parent") {
+            if parent == above {
+                return true;
+            }
+            at = parent;
+        }
+        false
+    }
+
+    /// Gives every object another id, as a vCenter that was set up anew.
+    pub(super) fn renumber(&mut self) {
+        let renamed = |reference: &Ref| Ref { id: format!("{}9", reference.id), ..reference.clone() };
+        let objects = std::mem::take(&mut self.objects);
+        for object in objects.into_values() {
+            let mut object = Object::clone(&object);
+            if object.reference.id != "group-d1" {
+                object.reference = renamed(&object.reference);
+            }
+            for value in object.properties.values_mut() {
+                match value {
+                    Val::Ref(reference) if reference.id != "group-d1" => *reference = renamed(reference),
+                    Val::Refs(references) => references.iter_mut().for_each(|one| *one = renamed(one)),
+                    _ => {}
+                }
+            }
+            self.objects.insert(object.reference.clone(), Arc::new(object));
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! What a fake vCenter holds when it starts, built with short chained verbs.
+
+use std::collections::BTreeMap;
+
+use super::inventory::{Inventory, Ref, Val};
+use super::rest::Tagging;
+
+/// A virtual machine: its watched properties. What is not said is as on a running Linux machine with Tools.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    pub(super) properties: BTreeMap<String, Val>,
+}
+
+impl Machine {
+    /// A running machine; its guest has the same name.
+    #[must_use]
+    pub fn new(name: &str, uuid: &str) -> Self {
+        let new = Self { properties: BTreeMap::new() };
+        let new = new.text("name", name).text("config.uuid", uuid).text("summary.config.uuid", uuid);
+        let new = new.text("summary.config.guestId", "ubuntu64Guest").text("guest.hostName", name);
+        let new = new.set("summary.config.template", Val::Scalar("xsd:boolean", "false".to_owned()));
+        let new = new.set("summary.config.numCpu", Val::Scalar("xsd:int", "2".to_owned()));
+        let new = new.set("summary.config.memorySizeMB", Val::Scalar("xsd:int", "4096".to_owned()));
+        let connected = Val::Scalar("VirtualMachineConnectionState", "connected".to_owned());
+        new.set("runtime.connectionState", connected).power("poweredOn")
+    }
+
+    fn set(mut self, path: &str, value: Val) -> Self {
+        self.properties.insert(path.to_owned(), value);
+        self
+    }
+
+    /// Sets a property that is a string.
+    #[must_use]
+    pub fn text(self, path: &str, value: &str) -> Self {
+        self.set(path, Val::text(value))
+    }
+
+    /// `runtime.powerState`.
+    #[must_use]
+    pub fn power(self, state: &str) -> Self {
+        self.set("runtime.powerState", Val::Scalar("VirtualMachinePowerState", state.to_owned()))
+    }
+
+    /// One interface with one address.
+    #[must_use]
+    pub fn ip(self, address: &str) -> Self {
+        self.set("guest.net", Val::Nics(vec![vec![address.to_owned()]]))
+    }
+
+    /// `config.extraConfig["guestinfo.metadata"]`.
+    #[must_use]
+    pub fn metadata(self, value: &str) -> Self {
+        let key = "guestinfo.metadata".to_owned();
+        self.set("config.extraConfig[\"guestinfo.metadata\"]", Val::OptionValue(key, value.to_owned()))
+    }
+
+    /// Takes a property away.
+    #[must_use]
+    pub fn without(mut self, path: &str) -> Self {
+        self.properties.remove(path);
+        self
+    }
+}
+
+/// What a fake vCenter holds when it starts.
+#[derive(Clone, Debug)]
+pub struct Model {
+    pub(super) user: String,
+    pub(super) password: String,
+    pub(super) page_size: usize,
+    pub(super) hides_unreadable: bool,
+    pub(super) inventory: Inventory,
+    pub(super) tagging: Tagging,
+    machines: usize,
+}
+
+impl Model {
+    /// A vCenter 8.0.3 with the datacenter `dc-1`, its cluster `cluster-1` of the hosts `host-1` to `host-3`, and a
+    /// datacenter `dc-2` with nothing in it.
+    #[must_use]
+    pub fn small() -> Self {
+        let mut inventory = Inventory::default();
+        let root = inventory.add("Folder", "group-d1", "Datacenters", None);
+        for number in [1, 2] {
+            let name = format!("dc-{number}");
+            let datacenter = inventory.add("Datacenter", &format!("datacenter-{number}"), &name, Some(&root));
+            inventory.add("Folder", &format!("group-v{number}"), "vm", Some(&datacenter));
+            inventory.add("Folder", &format!("group-h{number}"), "host", Some(&datacenter));
+        }
+        let hosts = Ref::new("Folder", "group-h1");
+        let cluster = inventory.add("ClusterComputeResource", "domain-c1", "cluster-1", Some(&hosts));
+        inventory.add("ResourcePool", "resgroup-1", "Resources", Some(&cluster));
+        for number in 1..=3 {
+            let host =
+                inventory.add("HostSystem", &format!("host-{number}"), &format!("host-{number}"), Some(&cluster));
+            let connected = Val::Scalar("HostSystemConnectionState", "connected".to_owned());
+            inventory.change(&host).properties.insert("runtime.connectionState".to_owned(), connected);
+        }
+        Self {
+            user: "ccm@vsphere.local".to_owned(),
+            password: "Correct-Horse-7".to_owned(),
+            page_size: 100,
+            hides_unreadable: true,
+            inventory,
+            tagging: Tagging::default(),
+            machines: 0,
+        }
+    }
+
+    /// Objects per answer of `WaitForUpdatesEx` at most; 100 unless given.
+    #[must_use]
+    pub fn page_size(mut self, objects: usize) -> Self {
+        self.page_size = objects;
+        self
+    }
+
+    /// `ModifyListView` takes objects that the account may not read, instead of calling them unresolved.
+    #[must_use]
+    pub fn lists_unreadable(mut self) -> Self {
+        self.hides_unreadable = false;
+        self
+    }
+
+    /// A virtual machine in `dc-1`, on one of its hosts in turn. Its id is `vm-1` for the first, and so on.
+    #[must_use]
+    pub fn vm(mut self, machine: Machine) -> Self {
+        self.machines += 1;
+        place(&mut self.inventory, self.machines, machine);
+        self
+    }
+
+    /// This many machines, named `n-1` and so on, with the UUIDs of [`Model::uuid`].
+    #[must_use]
+    pub fn vms(mut self, count: usize) -> Self {
+        for number in 1..=count {
+            let address = format!("10.{}.{}.{}", number / 62_500, number / 250 % 250, number % 250 + 1);
+            self = self.vm(Machine::new(&format!("n-{number}"), &Self::uuid(number)).ip(&address));
+        }
+        self
+    }
+
+    /// The BIOS UUID of the machine `n-<number>`.
+    #[must_use]
+    pub fn uuid(number: usize) -> String {
+        format!("422e4956-ad22-1139-6d72-{number:012x}")
+    }
+
+    /// A tag, and its category if that is new, attached to objects given by class and name.
+    #[must_use]
+    pub fn tag(mut self, category: &str, name: &str, objects: &[(&str, &str)]) -> Self {
+        let objects = objects.iter().map(|(kind, name)| self.inventory.named(kind, name)).collect();
+        self.tagging.add(category, name, objects);
+        self
+    }
+}
+
+/// Puts a machine into `dc-1`.
+pub(super) fn place(inventory: &mut Inventory, number: usize, machine: Machine) {
+    let host = inventory.named("HostSystem", &format!("host-{}", number % 3 + 1));
+    let pool = inventory.named("ResourcePool", "Resources");
+    let datacenter = inventory.named("Datacenter", "dc-1");
+    let is_folder = |reference: &&Ref| {
+        let parent =
+            inventory.property(reference, "parent").is_some_and(|parent| parent.refs() == [datacenter.clone()]);
+        parent && inventory.property(reference, "name").is_some_and(|name| name.as_text() == "vm")
+    };
+    let folder = inventory.objects.keys().filter(|reference| reference.kind == "Folder").find(is_folder).cloned();
+    let mut properties = machine.properties;
+    properties.insert("parent".to_owned(), Val::Ref(folder.unwrap()));
+    properties.insert("runtime.host".to_owned(), Val::Ref(host));
+    properties.insert("resourcePool".to_owned(), Val::Ref(pool));
+    inventory.insert(Ref::new("VirtualMachine", &format!("vm-{number}")), properties);
+}

@@ -1,0 +1,294 @@
+//! The SOAP operations, all but the wait.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::World;
+use super::collector::{Collector, Filter, properties};
+use super::fault::Fault;
+use super::inventory::{Ref, Val};
+use super::selection::Spec;
+use super::session::{Session, View};
+use super::xml::{Element, escape};
+
+/// What `/sdk/vimServiceVersions.xml` says.
+pub(super) const VERSIONS: &str = r#"<?xml version="1.0" encoding="UTF-8" ?>
+<namespaces version="1.0"><namespace><name>urn:vim25</name><version>8.0.3.0</version><priorVersions>
+<version>8.0.2.0</version><version>7.0.3.2</version><version>6.7.3</version><version>6.7</version><version>4.0</version>
+</priorVersions></namespace></namespaces>"#;
+
+/// Objects per page of a read at most.
+const READ_PAGE: usize = 100;
+
+/// What an operation gives: the content of its response element, and a cookie if it made a session.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    pub(super) content: String,
+    pub(super) new_session: Option<String>,
+}
+
+impl From<String> for Done {
+    fn from(content: String) -> Self {
+        Self { content, new_session: None }
+    }
+}
+
+/// The whole envelope around a body.
+pub(super) fn envelope(body: &str) -> String {
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<soapenv:Envelope \
+         xmlns:soapenc=\"http://schemas.xmlsoap.org/soap/encoding/\" \
+         xmlns:soapenv=\"http://schemas.xmlsoap.org/soap/envelope/\" xmlns:xsd=\"http://www.w3.org/2001/XMLSchema\" \
+         xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\">\n<soapenv:Body>\n{body}\n</soapenv:Body>\n\
+         </soapenv:Envelope>"
+    )
+}
+
+fn returned(reference: &Ref) -> String {
+    reference.element("returnval")
+}
+
+fn all_returned<'a>(references: impl IntoIterator<Item = &'a Ref>) -> Done {
+    references.into_iter().map(returned).collect::<String>().into()
+}
+
+impl World {
+    /// Serves one operation for the session of this cookie.
+    pub(super) fn serve(&mut self, call: &Element, cookie: Option<&str>) -> Result<Done, Fault> {
+        match call.name.as_str() {
+            "RetrieveServiceContent" => return Ok(self.service_content().into()),
+            "Login" => return self.login(call),
+            "RetrievePropertiesEx" => return self.read(call, cookie),
+            _ => {}
+        }
+        let this = call.child("_this").map(Element::reference).unwrap_or_default();
+        let found = match call.name.as_str() {
+            "FindAllByUuid" | "FindAllByDnsName" | "FindAllByIp" => Some(self.find(call)),
+            _ => None,
+        };
+        let id = self.next_id();
+        let hides_unreadable = self.hides_unreadable;
+        let Self { sessions, inventory, .. } = self;
+        let session = cookie.and_then(|cookie| sessions.get_mut(cookie)).ok_or_else(Fault::not_authenticated)?;
+        match call.name.as_str() {
+            "Logout" => {
+                cookie.map(|cookie| sessions.remove(cookie));
+                Ok(Done::default())
+            }
+            "CurrentTime" => {
+                Ok("<returnval xsi:type=\"xsd:dateTime\">2026-03-01T10:00:00.123Z</returnval>".to_owned().into())
+            }
+            "FindAllByUuid" | "FindAllByDnsName" | "FindAllByIp" => Ok(all_returned(&found.unwrap_or_default())),
+            "CreateListView" | "CreateContainerView" => {
+                let view = Ref::new(call.name.trim_start_matches("Create"), &id);
+                let members = call.all("obj").map(Element::reference);
+                let classes = call.all("type").map(|class| class.text.clone());
+                let content = match call.child("container") {
+                    Some(container) => View::Container(container.reference(), classes.collect()),
+                    None => View::List(members.filter(|member| inventory.objects.contains_key(member)).collect()),
+                };
+                session.views.insert(view.clone(), content);
+                Ok(returned(&view).into())
+            }
+            "ModifyListView" => {
+                let Some(View::List(members)) = session.views.get_mut(&this) else { return Err(unknown(&this)) };
+                for object in call.all("remove") {
+                    members.remove(&object.reference());
+                }
+                let is_resolved = |object: &Ref| {
+                    inventory.objects.get(object).is_some_and(|found| found.is_readable || !hides_unreadable)
+                };
+                let added: BTreeSet<Ref> = call.all("add").map(Element::reference).collect();
+                let (added, unresolved): (BTreeSet<Ref>, BTreeSet<Ref>) = added.into_iter().partition(is_resolved);
+                members.extend(added);
+                Ok(all_returned(&unresolved))
+            }
+            "DestroyView" => session.views.remove(&this).map(|_| Done::default()).ok_or_else(|| unknown(&this)),
+            _ => collect(session, call, &this, id, inventory),
+        }
+    }
+
+    fn login(&mut self, call: &Element) -> Result<Done, Fault> {
+        if (call.text_of("userName"), call.text_of("password")) != (self.user.as_str(), self.password.as_str()) {
+            self.counts.soap_refusals += 1;
+            return Err(Fault::new("InvalidLogin"));
+        }
+        let (key, cookie) = (self.next_id(), format!("{:0>40}", self.next_id().replace('-', "")));
+        let content = format!("<returnval xsi:type=\"UserSession\">{}</returnval>", user_session(&key, &self.user));
+        self.sessions.insert(cookie.clone(), Session { key, ..Session::default() });
+        self.counts.soap_logins += 1;
+        self.counts.most_soap_sessions = self.counts.most_soap_sessions.max(self.sessions.len());
+        Ok(Done { content, new_session: Some(cookie) })
+    }
+
+    /// A read of properties. It needs no session: without one, everything is unreadable but `currentSession`.
+    fn read(&mut self, call: &Element, cookie: Option<&str>) -> Result<Done, Fault> {
+        let spec = Spec::read(call.child("specSet").unwrap_or(&Element::default()))?;
+        let none = std::collections::BTreeMap::new();
+        let session = cookie.and_then(|cookie| self.sessions.get(cookie));
+        let views = session.map_or(&none, |session| &session.views);
+        if let Some(missing) = spec.missing_start(&self.inventory, views) {
+            return Err(unknown(missing));
+        }
+        let mut objects = Vec::new();
+        for start in spec.starts().filter(|start| start.kind == "SessionManager") {
+            let current = session.map_or(String::new(), |session| {
+                let user = user_session(&session.key, &self.user);
+                format!("<propSet><name>currentSession</name><val xsi:type=\"UserSession\">{user}</val></propSet>")
+            });
+            objects.push(format!("<objects>{}{current}</objects>", start.element("obj")));
+        }
+        for (reference, object) in spec.select(&self.inventory, views) {
+            let mut object = (*object).clone();
+            object.is_readable &= session.is_some();
+            let content = properties(&object, &spec.paths_of(&reference), "propSet");
+            objects.push(format!("<objects>{}{content}</objects>", reference.element("obj")));
+        }
+        // A start object that may not be read is named, with nothing of it.
+        for start in spec.starts() {
+            if let Some(object) = self.inventory.objects.get(start).filter(|object| !object.is_readable) {
+                let content = properties(object, &spec.paths_of(start), "propSet");
+                objects.push(format!("<objects>{}{content}</objects>", start.element("obj")));
+            }
+        }
+        let wanted = call.child("options").map_or("", |options| options.text_of("maxObjects"));
+        let page = wanted.parse().unwrap_or(READ_PAGE).min(READ_PAGE);
+        let token = self.next_id();
+        let pages = cookie.and_then(|cookie| self.sessions.get_mut(cookie)).map(|session| &mut session.pages);
+        Ok(read_page(objects, page, token, pages).into())
+    }
+
+    fn find(&self, call: &Element) -> Vec<Ref> {
+        let datacenter = call.child("datacenter").map(Element::reference);
+        let is_instance = call.is_true("instanceUuid");
+        let uuid_path = if is_instance { "config.instanceUuid" } else { "config.uuid" };
+        let matches = |held: &super::inventory::Object| {
+            let text = |path: &str| held.properties.get(path).map_or("", Val::as_text);
+            match call.name.as_str() {
+                "FindAllByUuid" => text(uuid_path).eq_ignore_ascii_case(call.text_of("uuid")),
+                "FindAllByDnsName" => text("guest.hostName") == call.text_of("dnsName"),
+                _ => matches!(held.properties.get("guest.net"), Some(Val::Nics(nics))
+                    if nics.iter().flatten().any(|address| address == call.text_of("ip"))),
+            }
+        };
+        let all = self.inventory.objects.values().filter(|object| object.reference.kind == "VirtualMachine");
+        let found = all.filter(|object| object.is_readable && matches(object)).map(|object| &object.reference);
+        let is_inside = |one: &&Ref| datacenter.as_ref().is_none_or(|above| self.inventory.is_below(one, above));
+        found.filter(is_inside).cloned().collect()
+    }
+
+    fn service_content(&self) -> String {
+        let manager = |element: &str, kind: &str, id: &str| Ref::new(kind, id).element(element);
+        let about = [
+            ("name", "VMware vCenter Server"),
+            ("fullName", "VMware vCenter Server 8.0.3 build-24022515"),
+            ("vendor", "VMware, Inc."),
+            ("version", "8.0.3"),
+            ("build", "24022515"),
+            ("osType", "linux-x64"),
+            ("productLineId", "vpx"),
+            ("apiType", "VirtualCenter"),
+            ("apiVersion", "8.0.3.0"),
+            ("instanceUuid", &self.instance_uuid),
+        ];
+        let about: String =
+            about.iter().map(|(name, value)| format!("<{name} xsi:type=\"xsd:string\">{value}</{name}>")).collect();
+        let parts = [
+            manager("rootFolder", "Folder", "group-d1"),
+            manager("propertyCollector", "PropertyCollector", "propertyCollector"),
+            manager("viewManager", "ViewManager", "ViewManager"),
+            format!("<about xsi:type=\"AboutInfo\">{about}</about>"),
+            manager("setting", "OptionManager", "VpxSettings"),
+            manager("sessionManager", "SessionManager", "SessionManager"),
+            manager("eventManager", "EventManager", "EventManager"),
+            manager("searchIndex", "SearchIndex", "SearchIndex"),
+        ];
+        format!("<returnval xsi:type=\"ServiceContent\">{}</returnval>", parts.concat())
+    }
+}
+
+/// The operations of collectors, and the next pages of reads.
+fn collect(
+    session: &mut Session,
+    call: &Element,
+    this: &Ref,
+    id: String,
+    inventory: &super::inventory::Inventory,
+) -> Result<Done, Fault> {
+    match call.name.as_str() {
+        "CreatePropertyCollector" => {
+            session.collectors.insert(id.clone(), Collector::new());
+            Ok(returned(&Ref::new("PropertyCollector", &id)).into())
+        }
+        "DestroyPropertyCollector" => {
+            session.collectors.remove(&this.id).map(|_| Done::default()).ok_or_else(|| unknown(this))
+        }
+        "CreateFilter" => {
+            let spec = Spec::read(call.child("spec").unwrap_or(&Element::default()))?;
+            if let Some(missing) = spec.missing_start(inventory, &session.views) {
+                return Err(unknown(missing));
+            }
+            let collector = session.collectors.get_mut(&this.id).ok_or_else(|| unknown(this))?;
+            if collector.filter.is_some() {
+                return Err(Fault::new("NotSupported"));
+            }
+            collector.filter = Some(Filter { id: id.clone(), spec });
+            Ok(returned(&Ref::new("PropertyFilter", &id)).into())
+        }
+        "CancelWaitForUpdates" => {
+            session.collectors.get_mut(&this.id).ok_or_else(|| unknown(this))?.cancels += 1;
+            Ok(Done::default())
+        }
+        "ContinueRetrievePropertiesEx" => {
+            let objects = session.pages.remove(call.text_of("token"));
+            let objects = objects.ok_or_else(|| Fault::new("InvalidArgument").field("invalidProperty", "token"))?;
+            Ok(read_page(objects, READ_PAGE, id, Some(&mut session.pages)).into())
+        }
+        method => Err(Fault::new("InvalidRequest").field("method", method)),
+    }
+}
+
+fn read_page(
+    mut objects: Vec<String>,
+    page: usize,
+    token: String,
+    pages: Option<&mut std::collections::BTreeMap<String, Vec<String>>>,
+) -> String {
+    if objects.is_empty() {
+        return String::new();
+    }
+    let rest = objects.split_off(page.clamp(1, objects.len()));
+    let next = match pages.filter(|_| !rest.is_empty()) {
+        Some(pages) => {
+            pages.insert(token.clone(), rest);
+            format!("<token xsi:type=\"xsd:string\">{}</token>", escape(&token))
+        }
+        None => String::new(),
+    };
+    format!("<returnval xsi:type=\"RetrieveResult\">{next}{}</returnval>", objects.concat())
+}
+
+fn user_session(key: &str, user: &str) -> String {
+    format!(
+        "<key xsi:type=\"xsd:string\">{key}</key><userName xsi:type=\"xsd:string\">{}</userName>\
+         <fullName>ccm</fullName><loginTime>2026-03-01T10:00:00.1Z</loginTime>\
+         <lastActiveTime>2026-03-01T10:00:00.1Z</lastActiveTime><locale>en</locale><messageLocale>en</messageLocale>",
+        escape(user)
+    )
+}
+
+pub(super) fn unknown(reference: &Ref) -> Fault {
+    Fault::managed_object_not_found(&reference.kind, &reference.id)
+}
+
+/// Takes an object away, from the views too.
+pub(super) fn remove(world: &mut World, reference: &Ref) -> Option<Arc<super::inventory::Object>> {
+    for session in world.sessions.values_mut() {
+        for view in session.views.values_mut() {
+            if let View::List(members) = view {
+                members.remove(reference);
+            }
+        }
+    }
+    world.inventory.objects.remove(reference)
+}

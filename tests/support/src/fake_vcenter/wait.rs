@@ -1,0 +1,102 @@
+//! `WaitForUpdatesEx`: blocks until there is something to tell, the time is over, or the test ends it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+
+use super::Shared;
+use super::fault::{Fault, Trouble};
+use super::inventory::Ref;
+use super::soap::unknown;
+use super::xml::Element;
+
+/// Counts a pending wait until it ends.
+struct Pending(Arc<Shared>);
+
+impl Pending {
+    fn new(shared: &Arc<Shared>) -> Self {
+        shared.world().counts.pending_waits += 1;
+        Self(Arc::clone(shared))
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.0.world().counts.pending_waits -= 1;
+    }
+}
+
+/// The content of the answer, or what comes instead.
+pub(super) async fn wait(shared: &Arc<Shared>, call: &Element, cookie: Option<&str>) -> Result<String, Trouble> {
+    let this = call.child("_this").map(Element::reference).unwrap_or_default();
+    let options = call.child("options");
+    let number = |name: &str| options.and_then(|options| options.text_of(name).parse::<i64>().ok());
+    let (seconds, objects) = (number("maxWaitSeconds").unwrap_or(1_800), number("maxObjectUpdates").unwrap_or(100));
+    if seconds < 0 || objects <= 0 {
+        return Err(Trouble::Fault(Fault::new("InvalidArgument").field("invalidProperty", "options")));
+    }
+    let interrupts = shared.world().interrupts;
+    let turn = {
+        let mut world = shared.world();
+        let session = cookie.and_then(|cookie| world.sessions.get_mut(cookie));
+        let session = session.ok_or_else(|| Trouble::Fault(Fault::not_authenticated()))?;
+        let collector = session.collectors.get(&this.id).ok_or_else(|| Trouble::Fault(unknown(&this)))?;
+        Arc::clone(&collector.turn)
+    };
+    let _pending = Pending::new(shared);
+    let mut changed = shared.changed.subscribe();
+    let _turn = loop {
+        tokio::select! {
+            turn = turn.lock() => break turn,
+            _ = changed.changed() => interrupted(shared, interrupts)?,
+        }
+    };
+    let cancels = cancels(shared, cookie, &this);
+    let deadline = Instant::now() + Duration::from_secs(seconds.unsigned_abs());
+    loop {
+        changed.borrow_and_update();
+        interrupted(shared, interrupts)?;
+        if self::cancels(shared, cookie, &this) != cancels {
+            return Err(Trouble::Fault(Fault::new("RequestCanceled")));
+        }
+        if let Some(content) = shared.world().updates(cookie, &this, call.text_of("version"), objects)? {
+            return Ok(content);
+        }
+        if timeout_at(deadline, changed.changed()).await.is_err() {
+            return Ok(String::new());
+        }
+    }
+}
+
+fn interrupted(shared: &Shared, since: u64) -> Result<(), Trouble> {
+    let world = shared.world();
+    match &world.interrupt {
+        Some(trouble) if world.interrupts != since => Err(trouble.clone()),
+        _ => Ok(()),
+    }
+}
+
+/// How often waits of this collector were cancelled; nothing once it is destroyed.
+fn cancels(shared: &Shared, cookie: Option<&str>, this: &Ref) -> Option<u32> {
+    let world = shared.world();
+    Some(world.sessions.get(cookie?)?.collectors.get(&this.id)?.cancels)
+}
+
+impl super::World {
+    fn updates(
+        &mut self,
+        cookie: Option<&str>,
+        this: &Ref,
+        version: &str,
+        objects: i64,
+    ) -> Result<Option<String>, Trouble> {
+        let Self { sessions, inventory, page_size, .. } = self;
+        let session = cookie.and_then(|cookie| sessions.get_mut(cookie));
+        let session = session.ok_or_else(|| Trouble::Fault(Fault::not_authenticated()))?;
+        let super::session::Session { collectors, views, .. } = session;
+        let collector = collectors.get_mut(&this.id).ok_or_else(|| Trouble::Fault(unknown(this)))?;
+        let page = usize::try_from(objects).unwrap_or(usize::MAX).min(*page_size);
+        collector.updates(version, page, |spec| spec.select(inventory, views)).map_err(Trouble::Fault)
+    }
+}

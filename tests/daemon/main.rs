@@ -1,1 +1,20 @@
-//! daemon tests.
+//! The built binary between a real API server and a vCenter simulator: joins, changes, mistakes, restarts, hand-overs.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a failure of a test's own step is a failed test; what was measured is printed"
+)]
+
+mod addresses;
+mod admin;
+mod cluster;
+mod join;
+mod mistakes;
+mod replicas;
+mod restart;
+mod secrets;
+mod start;
+mod upgrade;
+mod vcenters;

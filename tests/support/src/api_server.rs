@@ -237,7 +237,7 @@ enum Trouble {
 }
 
 /// A port that is free now, below the range from which systems hand out ports: nobody is given it later by chance.
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     loop {
         let bytes = uuid::Uuid::new_v4().into_bytes();
         let port = 20_000 + u16::from_le_bytes([bytes[0], bytes[1]]) % 12_000;

@@ -1,0 +1,51 @@
+//! Changes in vCenter reach the Node by event.
+
+use std::time::{Duration, Instant};
+
+use kube::Api;
+use support::nodes::NodeView;
+use support::{Vcenter, eventually};
+
+use crate::cluster::{Cluster, LIMIT};
+
+#[tokio::test]
+async fn an_address_that_changes_in_vcenter_is_on_the_node_within_a_second_without_a_poll() {
+    const CHANGES: usize = 7;
+    let cluster = Cluster::new().await;
+    let vcenter = Vcenter::start(&cluster.scenario(0..3)).await;
+    let daemon = cluster.start_for(&vcenter, &[]).await;
+    cluster.register(0..3).await;
+    cluster.wait_until_initialised(0..3, &daemon).await;
+    let nodes = Api::all(cluster.client.clone());
+    let name = cluster.name(1);
+    let mut times = Vec::new();
+    vcenter.reset_counts().await;
+    for change in 0..CHANGES {
+        // Only a pending wait is told of a change at once; between two waits the server gathers changes.
+        eventually("the daemon waits for changes", LIMIT, async || match vcenter.counts().await.pending_waits {
+            1 => Ok(()),
+            pending => Err(pending),
+        })
+        .await;
+        let address = format!("10.9.0.{}", change + 1);
+        vcenter.set_ip(&name, &address).await;
+        let changed = Instant::now();
+        eventually("the new address is on the Node", LIMIT, async || {
+            let view = NodeView::of(&nodes.get(&name).await.unwrap());
+            let wanted = [format!("Hostname={name}"), format!("InternalIP={address}"), format!("ExternalIP={address}")];
+            if view.addresses == wanted { Ok(()) } else { Err(format!("{:?}", view.addresses)) }
+        })
+        .await;
+        times.push(changed.elapsed());
+    }
+    let counts = vcenter.counts().await;
+    times.sort();
+    println!("{CHANGES} changes reached the Node after {times:?}, with {:?}", counts.operations);
+    assert!(times[CHANGES / 2] <= Duration::from_secs(1), "the median of {times:?}");
+    assert!(times[CHANGES - 1] <= Duration::from_secs(3), "the slowest of {times:?}");
+    // Each change ends one wait or, if the simulator announces it in two parts, two.
+    let waits = counts.of("WaitForUpdatesEx");
+    assert!(waits as usize <= 2 * CHANGES + 1, "{counts:?}");
+    let others: Vec<_> = counts.operations.keys().filter(|name| *name != "WaitForUpdatesEx").collect();
+    assert!(others.is_empty(), "nothing else is asked: {counts:?}");
+}

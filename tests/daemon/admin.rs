@@ -1,0 +1,63 @@
+//! The daemon's secure port, from outside.
+
+use support::{ApiServer, Daemon, unique};
+
+use crate::cluster::Cluster;
+
+/// Asks a daemon that was started with [`Admin::flag`].
+pub struct Admin {
+    port: u16,
+    http: reqwest::Client,
+}
+
+impl Admin {
+    /// A port that is free now.
+    pub fn new() -> Self {
+        support::api_server::install_crypto();
+        let builder = reqwest::Client::builder().no_proxy().timeout(super::cluster::LIMIT);
+        // The certificate is made by the daemon at its start.
+        let http = builder.tls_danger_accept_invalid_certs(true).build().unwrap();
+        Self { port: support::api_server::free_port(), http }
+    }
+
+    /// Puts the daemon on this port.
+    pub fn flag(&self) -> String {
+        format!("--secure-port={}", self.port)
+    }
+
+    /// Status and body, once the daemon listens.
+    pub async fn get(&self, path: &str, token: Option<&str>, daemon: &mut Daemon) -> (u16, String) {
+        daemon.wait_for_line("serving probes and metrics", super::cluster::LIMIT).await;
+        let mut request = self.http.get(format!("https://127.0.0.1:{}{path}", self.port));
+        if let Some(token) = token {
+            request = request.bearer_auth(token);
+        }
+        let answer = request.send().await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    }
+
+    /// The sum over all labels of this metric.
+    pub async fn sum(&self, metric: &str, token: &str, daemon: &mut Daemon) -> f64 {
+        let (status, text) = self.get("/metrics", Some(token), daemon).await;
+        assert_eq!(status, 200, "{text}");
+        let values = text.lines().filter(|line| line.starts_with(metric)).filter_map(|line| line.rsplit(' ').next());
+        values.map(|value| value.parse::<f64>().unwrap()).sum()
+    }
+}
+
+/// The token of a new service account without any rights.
+pub async fn token(cluster: &Cluster) -> String {
+    let name = unique("account");
+    let mut account = k8s_openapi::api::core::v1::ServiceAccount::default();
+    account.metadata.name = Some(name.clone());
+    let accounts = kube::Api::namespaced(cluster.client.clone(), "default");
+    accounts.create(&kube::api::PostParams::default(), &account).await.unwrap();
+    token_of(cluster.server(), &name).await
+}
+
+async fn token_of(server: &ApiServer, account: &str) -> String {
+    let path = server.kubeconfig_of_service_account("default", account).await;
+    let kubeconfig = kube::config::Kubeconfig::read_from(path).unwrap();
+    let token = kubeconfig.auth_infos[0].auth_info.as_ref().unwrap().token.as_ref().unwrap();
+    secrecy::ExposeSecret::expose_secret(token).to_owned()
+}

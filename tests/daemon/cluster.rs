@@ -1,0 +1,213 @@
+//! A test's own part of the shared API server: nodes with a label of its own, and the daemon that looks after them.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use futures::future::join_all;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{DeleteParams, ListParams};
+use kube::{Api, Client};
+use support::nodes::NodeView;
+use support::{ApiServer, Daemon, KubeletNode, Object, Scenario, Vcenter, Vm, eventually, unique};
+
+/// Far more than anything here takes, on a machine that also compiles.
+pub const LIMIT: Duration = Duration::from_secs(60);
+/// The line of a vCenter whose inventory is known.
+pub const ANSWERS: &str = "vCenter answers, its inventory is known";
+
+const BINARY: &str = env!("CARGO_BIN_EXE_vsphere-cloud-controller-manager");
+const ZONES: [&str; 3] = ["zone-a", "zone-b", "zone-c"];
+
+/// The BIOS UUID of the machine with this number, as vCenter writes it.
+pub fn uuid(number: usize) -> String {
+    format!("4211a1b2-c3d4-4e5f-8a9b-{number:012}")
+}
+
+/// The same UUID as most guests report it: the first three groups in the other byte order.
+pub fn swapped(uuid: &str) -> String {
+    let reversed = |group: &str| {
+        let bytes: Vec<char> = group.chars().collect();
+        bytes.chunks(2).rev().flatten().collect::<String>()
+    };
+    let groups = uuid.split('-').enumerate();
+    groups
+        .map(|(index, group)| if index < 3 { reversed(group) } else { group.to_owned() })
+        .collect::<Vec<_>>()
+        .join("-")
+}
+
+/// The address of the machine with this number.
+pub fn ip(number: usize) -> String {
+    format!("10.1.{}.{}", number / 200, number % 200 + 1)
+}
+
+/// See the file's header.
+pub struct Cluster {
+    server: &'static ApiServer,
+    /// An administrator.
+    pub client: Client,
+    pool: String,
+}
+
+impl Cluster {
+    /// Nobody else sees its nodes.
+    pub async fn new() -> Self {
+        let server = ApiServer::shared().await;
+        Self { server, client: server.client().await, pool: unique("pool") }
+    }
+
+    /// The name of the node with this number, and of its machine.
+    pub fn name(&self, number: usize) -> String {
+        format!("{}-{number}", self.pool)
+    }
+
+    /// A unique name for a Lease or an account.
+    pub fn pool(&self) -> &str {
+        &self.pool
+    }
+
+    /// The API server that is shared with others.
+    pub fn server(&self) -> &'static ApiServer {
+        self.server
+    }
+
+    /// The machine of the node with this number: its guest's host name is the node's name.
+    pub fn vm(&self, number: usize) -> Vm {
+        Vm::new(&self.name(number), &uuid(number)).ip(&ip(number)).host(&format!("host-{}", number % 3 + 1))
+    }
+
+    /// A vCenter with these machines, on three hosts of which each is a zone of one region.
+    pub fn scenario(&self, numbers: Range<usize>) -> Scenario {
+        let zoned = ZONES.iter().enumerate().fold(Scenario::small(), |scenario, (index, zone)| {
+            scenario.tag("k8s-zone", zone, [Object::host(&format!("host-{}", index + 1))])
+        });
+        let tagged = zoned.tag("k8s-region", "region-1", [Object::datacenter("dc-1")]);
+        numbers.fold(tagged, |scenario, number| scenario.vm(self.vm(number)))
+    }
+
+    /// A joining node that only this test's daemon looks after. Its systemUUID is in the guests' byte order.
+    pub fn kubelet(&self, number: usize) -> KubeletNode {
+        self.marked(KubeletNode::new(&self.name(number), &swapped(&uuid(number))))
+    }
+
+    /// Any node, with the label of this test's daemon.
+    pub fn marked(&self, node: KubeletNode) -> KubeletNode {
+        node.label("test.example/pool", &self.pool)
+    }
+
+    /// These nodes join at once.
+    pub async fn register(&self, numbers: Range<usize>) {
+        join_all(numbers.map(|number| self.kubelet(number).register(&self.client))).await;
+    }
+
+    /// Deletes this test's nodes, so that they can join again.
+    pub async fn delete_nodes(&self) {
+        let nodes = Api::<Node>::all(self.client.clone());
+        nodes.delete_collection(&DeleteParams::default(), &self.selected()).await.unwrap();
+        eventually("all nodes are deleted", LIMIT, async || match self.nodes().await {
+            left if left.is_empty() => Ok(()),
+            left => Err(format!("{:?}", left.keys())),
+        })
+        .await;
+    }
+
+    /// This test's nodes by name.
+    pub async fn nodes(&self) -> BTreeMap<String, Node> {
+        let nodes = Api::<Node>::all(self.client.clone()).list(&self.selected()).await.unwrap();
+        nodes.items.into_iter().map(|node| (node.metadata.name.clone().unwrap_or_default(), node)).collect()
+    }
+
+    /// What each of this test's nodes shows.
+    pub async fn views(&self) -> BTreeMap<String, NodeView> {
+        self.nodes().await.iter().map(|(name, node)| (name.clone(), NodeView::of(node))).collect()
+    }
+
+    fn selected(&self) -> ListParams {
+        ListParams::default().labels(&format!("test.example/pool={}", self.pool))
+    }
+
+    /// A `vsphere.conf` with these sections, and zones.
+    pub fn zoned(sections: &[String]) -> String {
+        format!("{}\n[Labels]\nregion = k8s-region\nzone = k8s-zone\n", sections.join("\n"))
+    }
+
+    /// Starts the daemon on this `vsphere.conf`, alone (no election) and without a secure port unless `more` says so.
+    pub fn start(&self, config: &str, more: &[&str]) -> Daemon {
+        let flags = [
+            format!("--cloud-config={}", self.write(config).display()),
+            format!("--kubeconfig={}", self.server.kubeconfig().display()),
+            format!("--node-selector=test.example/pool={}", self.pool),
+            "--leader-elect=false".to_owned(),
+            "--bind-address=127.0.0.1".to_owned(),
+            "--secure-port=0".to_owned(),
+            "-v=4".to_owned(),
+        ];
+        Daemon::start(BINARY, flags.iter().map(String::as_str).chain(more.iter().copied()))
+    }
+
+    fn write(&self, config: &str) -> PathBuf {
+        let path = self.server.folder().join(format!("{}.conf", unique("vsphere")));
+        std::fs::write(&path, config).unwrap();
+        path
+    }
+
+    /// Starts the daemon for one vCenter with zones, and waits until it knows that.
+    pub async fn start_for(&self, vcenter: &Vcenter, more: &[&str]) -> Daemon {
+        let mut daemon = self.start(&Self::zoned(&[vcenter.ini_section("vc-1", "dc-1")]), more);
+        daemon.wait_for_line(ANSWERS, LIMIT).await;
+        daemon
+    }
+
+    /// Waits until these nodes have all that initialisation gives, and nothing wrong.
+    pub async fn wait_until_initialised(&self, numbers: Range<usize>, daemon: &Daemon) {
+        let what = format!("nodes {numbers:?} are initialised");
+        eventually(&what, LIMIT, async || {
+            let views = self.views().await;
+            let is_pending = |number: &usize| views.get(&self.name(*number)).is_none_or(|view| view.uninitialized);
+            match numbers.clone().filter(is_pending).collect::<Vec<_>>() {
+                pending if pending.is_empty() => Ok(()),
+                pending => Err(format!("pending {pending:?}\n{}", daemon.output().tail(40))),
+            }
+        })
+        .await;
+        let views = self.views().await;
+        for number in numbers {
+            self.check(number, &views[&self.name(number)]);
+        }
+    }
+
+    fn check(&self, number: usize, view: &NodeView) {
+        let (name, ip) = (self.name(number), ip(number));
+        assert_eq!(view.provider_id, Some(format!("vsphere://{}", uuid(number))), "{name}: {view:?}");
+        let addresses = [format!("Hostname={name}"), format!("InternalIP={ip}"), format!("ExternalIP={ip}")];
+        assert_eq!(view.addresses, addresses, "{name}: {view:?}");
+        for (key, value) in labels(ZONES[number % 3]) {
+            assert_eq!(view.label(key), value, "{name}: {key}: {view:?}");
+        }
+        assert!(!view.uninitialized, "{name}: {view:?}");
+    }
+}
+
+/// The labels of a node in this zone, in both forms.
+pub fn labels(zone: &'static str) -> [(&'static str, &'static str); 6] {
+    const INSTANCE_TYPE: &str = "vsphere-vm.cpu-2.mem-4gb.os-ubuntu";
+    [
+        ("node.kubernetes.io/instance-type", INSTANCE_TYPE),
+        ("beta.kubernetes.io/instance-type", INSTANCE_TYPE),
+        ("topology.kubernetes.io/region", "region-1"),
+        ("failure-domain.beta.kubernetes.io/region", "region-1"),
+        ("topology.kubernetes.io/zone", zone),
+        ("failure-domain.beta.kubernetes.io/zone", zone),
+    ]
+}
+
+/// Waits until this much time has passed since `start`: for what must not happen in a while.
+pub async fn until_passed(start: std::time::Instant, time: Duration) {
+    eventually(&format!("{time:?} have passed"), time + LIMIT, async || match start.elapsed() {
+        elapsed if elapsed >= time => Ok(()),
+        elapsed => Err(format!("{elapsed:?}")),
+    })
+    .await;
+}

@@ -1,0 +1,101 @@
+//! Mistakes of an operator: what is said about each, how often, and what the process does.
+
+use std::time::{Duration, Instant};
+
+use support::{Daemon, Vcenter};
+
+use crate::cluster::{ANSWERS, Cluster, LIMIT, until_passed};
+
+const WRONG_PASSWORD: &str = "not-the-password-31";
+/// What a wrong password may cost is counted over this time.
+const WATCHED: Duration = Duration::from_secs(30);
+
+/// All three are in one `vsphere.conf`, beside a vCenter that is right and works.
+#[tokio::test]
+async fn a_wrong_password_a_wrong_thumbprint_and_a_refused_connection_are_each_told_once_and_clearly() {
+    let cluster = Cluster::new().await;
+    let (some, none) = (cluster.scenario(0..2), cluster.scenario(0..0));
+    let (right, password, thumbprint, refused) =
+        tokio::join!(Vcenter::start(&some), Vcenter::start(&none), Vcenter::start(&none), Vcenter::start(&none));
+    refused.stop_listening().await;
+    let wrong = "AA:".repeat(19) + "AA";
+    let sections = [
+        right.ini_section("right", "dc-1"),
+        password.ini_section("wrong-password", "dc-1").replace(password.password(), WRONG_PASSWORD),
+        thumbprint.ini_section("wrong-thumbprint", "dc-1").replace(
+            &format!("ca-file = \"{}\"", thumbprint.ca_file().display()),
+            &format!("thumbprint = \"{wrong}\""),
+        ),
+        refused.ini_section("refused", "dc-1"),
+    ];
+    let started = Instant::now();
+    let mut daemon = cluster.start(&Cluster::zoned(&sections), &["-v=0"]);
+    daemon.wait_for_line(ANSWERS, LIMIT).await;
+    cluster.register(0..2).await;
+    cluster.wait_until_initialised(0..2, &daemon).await;
+    until_passed(started, WATCHED).await;
+
+    let told = only_line(&daemon, password.port());
+    println!("{told}");
+    for part in
+        ["rejected the login", password.user(), "wrong-password", "expected are the user and password", "cloud config"]
+    {
+        assert!(told.contains(part), "{part} is missing in {told}");
+    }
+    let logins = password.counts().await;
+    println!("a wrong password cost {} logins in {WATCHED:?}", logins.of("Login"));
+    assert!((1..=3).contains(&logins.of("Login")), "{logins:?}");
+    assert_eq!(logins.of("REST:session-login"), 0, "{logins:?}");
+
+    let told = only_line(&daemon, thumbprint.port());
+    println!("{told}");
+    for part in ["thumbprint", &wrong, thumbprint.sha1_thumbprint()] {
+        assert!(told.to_uppercase().contains(&part.to_uppercase()), "{part} is missing in {told}");
+    }
+    assert_eq!(thumbprint.counts().await.total, 0, "nothing is sent to a server that is not trusted");
+
+    let told = only_line(&daemon, refused.port());
+    println!("{told}");
+    assert!(told.contains("refused"), "{told}");
+
+    assert!(daemon.ended().is_none(), "the process keeps running");
+    assert!(daemon.output().find(WRONG_PASSWORD).is_none());
+    refused.resume_listening().await;
+    daemon.wait_for_line(&format!("{ANSWERS} vcenter=\"127.0.0.1:{}\"", refused.port()), LIMIT).await;
+}
+
+/// The one line above information that is about the vCenter on this port.
+fn only_line(daemon: &Daemon, port: u16) -> String {
+    let place = format!("127.0.0.1:{port}");
+    let lines = daemon.output().lines();
+    let about: Vec<_> = lines
+        .iter()
+        .filter(|line| line.contains(&place) && (line.contains(" WARN ") || line.contains(" ERROR ")))
+        .filter(|line| !line.contains("node left alone"))
+        .collect();
+    assert_eq!(about.len(), 1, "{about:#?}");
+    about[0].clone()
+}
+
+#[tokio::test]
+async fn three_mistakes_of_the_cloud_config_are_told_at_once_and_end_the_process() {
+    let cluster = Cluster::new().await;
+    let config = "[Global]\nuser = \"u\"\npassword = \"not-the-password-31\"\nport = \"many\"\n\n\
+                  [VirtualCenter \"vc.example\"]\nthumbprint = \"AA:BB\"\n\n\
+                  [Nodes]\nexternal-network-subnet-cidr = \"10.0.0.0/40\"\n";
+    let mut daemon = cluster.start(config, &["-v=10"]);
+    let status = daemon.wait(LIMIT).await;
+    let told = daemon.output().lines().join("\n");
+    assert_eq!(status.code(), Some(1), "{told}");
+    assert!(told.contains("3 mistakes in the settings"), "{told}");
+    let lines: Vec<_> = told.lines().filter(|line| line.contains(".conf:")).collect();
+    assert_eq!(lines.len(), 3, "{told}");
+    for (line, (place, expected)) in lines.iter().zip([
+        (":4: [Global] port: ", "expected"),
+        (":7: [VirtualCenter \"vc.example\"] thumbprint: ", "expected"),
+        (":10: [Nodes] external-network-subnet-cidr: ", "expected"),
+    ]) {
+        assert!(line.contains(place) && line.contains(expected), "{place} in {told}");
+    }
+    assert!(!told.contains(WRONG_PASSWORD), "{told}");
+}

@@ -1,0 +1,126 @@
+//! Two replicas of which one works, the hand-over, and an end that leaves nothing behind.
+
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use support::{Daemon, Rule, Vcenter, eventually};
+
+use crate::cluster::{ANSWERS, Cluster, LIMIT};
+
+/// Longer than a hand-over may take: without giving the Lease up, the other would wait this long.
+const LEASE_DURATION: Duration = Duration::from_secs(15);
+/// Kubernetes kills a pod after 30 s.
+const GRACE: Duration = Duration::from_secs(30);
+
+async fn start_replica(cluster: &Cluster, vcenter: &Vcenter) -> Daemon {
+    let lease = format!("--leader-elect-resource-name={}", cluster.pool());
+    let mut daemon = cluster.start_for(vcenter, &["--leader-elect=true", &lease]).await;
+    daemon.wait_for_line(" started", LIMIT).await;
+    daemon
+}
+
+async fn holder(cluster: &Cluster) -> String {
+    let leases = Api::<Lease>::namespaced(cluster.client.clone(), "kube-system");
+    let lease = leases.get(cluster.pool()).await.unwrap();
+    lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default()
+}
+
+fn count(daemon: &Daemon, text: &str) -> usize {
+    daemon.output().lines().iter().filter(|line| line.contains(text)).count()
+}
+
+#[tokio::test]
+async fn one_of_two_replicas_works_and_hands_over_when_it_is_told_to_stop() {
+    let cluster = Cluster::new().await;
+    let vcenter = Vcenter::start(&cluster.scenario(0..9)).await;
+    let mut first = start_replica(&cluster, &vcenter).await;
+    let leads = first.wait_for_line("became leader", LIMIT).await;
+    let identity = holder(&cluster).await;
+    assert!(leads.contains(&identity), "{identity}: {leads}");
+    let mut second = start_replica(&cluster, &vcenter).await;
+    second.wait_for_line("standing by", LIMIT).await;
+
+    cluster.register(0..3).await;
+    cluster.wait_until_initialised(0..3, &first).await;
+    assert_eq!((count(&first, "node initialised"), count(&second, "node initialised")), (3, 0));
+    assert_eq!(holder(&cluster).await, identity);
+    let counts = vcenter.counts().await;
+    assert_eq!((counts.soap_sessions, counts.rest_sessions), (2, 2), "one of each per replica: {counts:?}");
+
+    // A join is under way while the first one is told to stop: whoever gets to a node, it ends as it should.
+    cluster.register(3..6).await;
+    let told = Instant::now();
+    let status = first.stop(GRACE).await;
+    let stopped = told.elapsed();
+    assert_eq!(status.code(), Some(0), "{}", first.output().tail(40));
+    cluster.register(6..9).await;
+    let joined = Instant::now();
+    let name = cluster.name(6);
+    eventually("the second one writes", LIMIT, async || match cluster.views().await[&name].addresses.is_empty() {
+        false => Ok(()),
+        true => Err(second.output().tail(20)),
+    })
+    .await;
+    let taken_over = joined.elapsed();
+    println!("the first ended {stopped:?} after SIGTERM, the second wrote its first Node {taken_over:?} later");
+    cluster.wait_until_initialised(0..9, &second).await;
+    assert!(stopped < GRACE && taken_over < Duration::from_secs(5) && taken_over < LEASE_DURATION);
+    assert!(first.output().find("the lease is given up").is_some(), "{}", first.output().tail(40));
+    assert_eq!(count(&first, "node initialised") + count(&second, "node initialised"), 9);
+    let leads = second.wait_for_line("became leader", LIMIT).await;
+    assert!(leads.contains(&holder(&cluster).await), "{leads}");
+
+    let counts = vcenter.counts().await;
+    assert_eq!((counts.soap_sessions, counts.rest_sessions), (1, 1), "the first one logged out: {counts:?}");
+    assert_eq!(second.stop(GRACE).await.code(), Some(0));
+    let counts = vcenter.counts().await;
+    assert_eq!((counts.soap_sessions, counts.rest_sessions), (0, 0), "{counts:?}");
+    assert_eq!(holder(&cluster).await, "");
+}
+
+#[tokio::test]
+async fn a_standby_takes_over_from_a_leader_that_was_killed() {
+    let cluster = Cluster::new().await;
+    let vcenter = Vcenter::start(&cluster.scenario(0..2)).await;
+    let lease = format!("--leader-elect-resource-name={}", cluster.pool());
+    let times = [
+        "--leader-elect=true",
+        &lease,
+        "--leader-elect-lease-duration=3s",
+        "--leader-elect-renew-deadline=2s",
+        "--leader-elect-retry-period=500ms",
+    ];
+    let mut first = cluster.start_for(&vcenter, &times).await;
+    first.wait_for_line("became leader", LIMIT).await;
+    let mut second = cluster.start_for(&vcenter, &times).await;
+    second.wait_for_line("standing by", LIMIT).await;
+    cluster.register(0..1).await;
+    cluster.wait_until_initialised(0..1, &first).await;
+    first.kill().await;
+    let killed = Instant::now();
+    cluster.register(1..2).await;
+    cluster.wait_until_initialised(1..2, &second).await;
+    println!("the standby worked {:?} after the leader was killed", killed.elapsed());
+    assert_eq!(count(&second, "became leader"), 1);
+}
+
+#[tokio::test]
+async fn a_vcenter_that_hangs_does_not_keep_the_process_from_stopping_in_time() {
+    let cluster = Cluster::new().await;
+    let vcenter = Vcenter::start(&cluster.scenario(0..2)).await;
+    let mut daemon = cluster.start_for(&vcenter, &[]).await;
+    vcenter.add_rule(&Rule::hang("*")).await;
+    vcenter.reset_counts().await;
+    cluster.register(0..2).await;
+    eventually("a search hangs", LIMIT, async || match vcenter.counts().await {
+        counts if counts.of("FindAllByUuid") > 0 => Ok(()),
+        counts => Err(format!("{counts:?}")),
+    })
+    .await;
+    let told = Instant::now();
+    assert_eq!(daemon.stop(GRACE).await.code(), Some(0));
+    println!("it ended {:?} after SIGTERM beside a vCenter that hangs", told.elapsed());
+    assert!(told.elapsed() < GRACE);
+    assert_eq!(count(&daemon, ANSWERS), 1);
+}

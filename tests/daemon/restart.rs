@@ -1,0 +1,96 @@
+//! Killed at any moment of a join and started again, the daemon ends in the same Nodes.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Node, Taint};
+use support::nodes::NodeView;
+use support::{Rule, Vcenter, eventually};
+
+use crate::cluster::{Cluster, LIMIT};
+
+const NODES: usize = 8;
+
+/// When the daemon is killed.
+#[derive(Clone, Copy, Debug)]
+enum Moment {
+    /// Before it has done anything.
+    Started,
+    /// While it waits for the answer of this call.
+    During(&'static str),
+    /// After so many writes; each node takes two.
+    Writes(usize),
+}
+
+#[tokio::test]
+async fn a_daemon_killed_at_any_moment_of_a_join_ends_in_the_same_nodes() {
+    let cluster = Cluster::new().await;
+    let vcenter = Vcenter::start(&cluster.scenario(0..NODES)).await;
+    let config = Cluster::zoned(&[vcenter.ini_section("vc-1", "dc-1")]);
+    cluster.register(0..NODES).await;
+    let mut undisturbed = cluster.start(&config, &[]);
+    cluster.wait_until_initialised(0..NODES, &undisturbed).await;
+    let expected = results(&cluster).await;
+    undisturbed.kill().await;
+
+    let calls = ["Login", "FindAllByUuid", "ModifyListView", "WaitForUpdatesEx", "REST:list-attached-tags-on-objects"];
+    let moments = std::iter::once(Moment::Started)
+        .chain(calls.map(Moment::During))
+        .chain([1, 2, 3, 5, 8, 11, 15].map(Moment::Writes));
+    for moment in moments {
+        cluster.delete_nodes().await;
+        cluster.register(0..NODES).await;
+        let writes = kill_at(moment, &cluster, &vcenter, &config).await;
+        let daemon = cluster.start(&config, &[]);
+        cluster.wait_until_initialised(0..NODES, &daemon).await;
+        println!("killed at {moment:?}, after {writes} writes");
+        assert_eq!(results(&cluster).await, expected, "killed at {moment:?}, after {writes} writes");
+    }
+}
+
+/// Starts the daemon and kills it at this moment; the number of writes it had made.
+async fn kill_at(moment: Moment, cluster: &Cluster, vcenter: &Vcenter, config: &str) -> usize {
+    if let Moment::During(operation) = moment {
+        vcenter.reset_counts().await;
+        vcenter.add_rule(&Rule::hang(operation)).await;
+    }
+    // Slow enough that the moment between two writes can be hit.
+    let mut daemon = cluster.start(config, &["--kube-api-qps=20", "--kube-api-burst=1"]);
+    match moment {
+        Moment::Started => drop(daemon.wait_for_line(" starts", LIMIT).await),
+        Moment::During(operation) => {
+            eventually(&format!("{operation} arrives"), LIMIT, async || match vcenter.counts().await {
+                counts if counts.of(operation) > 0 => Ok(()),
+                counts => Err(format!("{counts:?}")),
+            })
+            .await;
+        }
+        Moment::Writes(wanted) => {
+            eventually(&format!("{wanted} writes are made"), LIMIT, async || match writes(cluster).await {
+                made if made >= wanted => Ok(()),
+                made => Err(format!("{made}\n{}", daemon.output().tail(20))),
+            })
+            .await;
+        }
+    }
+    daemon.kill().await;
+    vcenter.clear_rules().await;
+    let made = writes(cluster).await;
+    assert!(made < 2 * NODES, "killed too late to be a test");
+    made
+}
+
+async fn writes(cluster: &Cluster) -> usize {
+    let views = cluster.views().await;
+    views.values().map(|view| usize::from(!view.addresses.is_empty()) + usize::from(!view.uninitialized)).sum()
+}
+
+/// All of a Node that the daemon writes.
+type Result = (NodeView, Vec<Taint>, Option<BTreeMap<String, String>>);
+
+async fn results(cluster: &Cluster) -> BTreeMap<String, Result> {
+    let result = |node: &Node| {
+        let taints = node.spec.clone().unwrap_or_default().taints.unwrap_or_default();
+        (NodeView::of(node), taints, node.metadata.annotations.clone())
+    };
+    cluster.nodes().await.iter().map(|(name, node)| (name.clone(), result(node))).collect()
+}

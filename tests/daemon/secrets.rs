@@ -1,0 +1,138 @@
+//! No secret is in the log, at any level.
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
+use kube::api::PostParams;
+use serde_json::json;
+use support::{Rule, Scenario, Vcenter, eventually, unique};
+
+use crate::cluster::{ANSWERS, Cluster, LIMIT};
+
+/// XML, URLs and INI each write some of these characters in another way.
+const PASSWORD: &str = "Hors3<&>Battery/+%7";
+const USER: &str = "ccm@vsphere.local";
+const WRONG_PASSWORD: &str = "Stapl3<&>Wrong/+%8";
+
+#[tokio::test]
+async fn no_secret_is_in_the_log_at_the_highest_level() {
+    let cluster = Cluster::new().await;
+    let logging_in = |scenario: Scenario| scenario.login(USER, PASSWORD);
+    let (right, wrong) = (logging_in(cluster.scenario(0..3)), logging_in(cluster.scenario(0..0)));
+    let (right, wrong) = tokio::join!(Vcenter::start(&right), Vcenter::start(&wrong));
+    let sections =
+        [right.ini_section("right", "dc-1"), wrong.ini_section("wrong", "dc-1").replace(PASSWORD, WRONG_PASSWORD)];
+    let (kubeconfig, token) = administrator(&cluster).await;
+    // Answers that are quoted in errors must not carry a secret with them either.
+    right.add_rule(&Rule::cut("Login").times(1)).await;
+    right.add_rule(&Rule::status("REST:session-login", 503, "<html>no healthy upstream</html>").times(1)).await;
+    let flags =
+        ["-v=10", &kubeconfig, "--leader-elect=true", &format!("--leader-elect-resource-name={}", cluster.pool())];
+    let mut daemon = cluster.start(&Cluster::zoned(&sections), &flags);
+    daemon.wait_for_line(ANSWERS, LIMIT).await;
+    daemon.wait_for_line("rejected the login", LIMIT).await;
+    cluster.register(0..3).await;
+    cluster.wait_until_initialised(0..3, &daemon).await;
+
+    // A session that ends is renewed; a REST login that is refused is told.
+    right.reset_counts().await;
+    right.kill_soap_sessions().await;
+    eventually("it logs in again", LIMIT, async || match right.counts().await {
+        counts if counts.soap_logins == 1 && counts.pending_waits == 1 => Ok(()),
+        counts => Err(format!("{counts:?}")),
+    })
+    .await;
+    right.set_login(USER, "changed meanwhile").await;
+    right.kill_soap_sessions().await;
+    eventually("both logins were rejected", LIMIT, async || {
+        match daemon.output().lines().iter().filter(|line| line.contains("rejected the login")).count() {
+            2 => Ok(()),
+            count => Err(count),
+        }
+    })
+    .await;
+    assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
+
+    let lines = daemon.output().lines();
+    println!("{} lines", lines.len());
+    assert!(lines.len() < 50_000, "all lines are there, none was dropped");
+    assert!(lines.iter().any(|line| line.contains(" DEBUG ")), "the level is high");
+    let secrets = [PASSWORD, WRONG_PASSWORD].into_iter().flat_map(|password| forms(USER, password));
+    for secret in secrets.chain([token, "vmware_soap_session=".to_owned()]) {
+        let found = lines.iter().find(|line| line.contains(&secret));
+        assert!(found.is_none(), "{secret} is in the log: {found:?}");
+    }
+}
+
+#[test]
+fn a_password_is_recognised_in_whatever_form_it_is_sent() {
+    let encoded = |text: String| STANDARD.encode(text);
+    for (case, line) in [
+        ("plain", format!("password={PASSWORD}")),
+        ("debug", format!("{:?}", [PASSWORD])),
+        (
+            "SOAP",
+            format!(
+                "<password>{}</password>",
+                PASSWORD.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+            ),
+        ),
+        ("REST", format!("authorization: Basic {}", encoded(format!("{USER}:{PASSWORD}")))),
+        ("a file in base64", encoded(format!("[Global]\nuser = {USER}\npassword = {PASSWORD}\n"))),
+        ("another user", encoded(format!("u:{PASSWORD}"))),
+        ("yet another user", encoded(format!("us:{PASSWORD}"))),
+        ("a third user", encoded(format!("use:{PASSWORD}"))),
+    ] {
+        assert!(forms(USER, PASSWORD).iter().any(|form| line.contains(form)), "{case}: {line}");
+    }
+}
+
+/// How a password may look on the way: plain, in XML, JSON, a URL, as basic authentication, or inside longer base64.
+fn forms(user: &str, password: &str) -> Vec<String> {
+    let xml = password.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let url = password.replace('%', "%25").replace('<', "%3C").replace('&', "%26").replace('>', "%3E");
+    let core = password.split(['<', '>', '&', '/']).max_by_key(|part| part.len()).unwrap();
+    let pair = format!("{user}:{password}");
+    let whole = [password.as_bytes(), pair.as_bytes()]
+        .map(|text| [STANDARD.encode(text), STANDARD_NO_PAD.encode(text), URL_SAFE_NO_PAD.encode(text)]);
+    // Within longer base64 the text starts at any of three places of a group; what it shares a group with varies.
+    let inside: Vec<_> = [0, 2, 3]
+        .into_iter()
+        .enumerate()
+        .map(|(offset, mixed)| {
+            let encoded = STANDARD_NO_PAD.encode([vec![0; offset], password.as_bytes().to_vec()].concat());
+            let end = (offset + password.len()) / 3 * 4;
+            encoded.chars().take(end).skip(mixed).collect::<String>()
+        })
+        .collect();
+    [password.to_owned(), xml, url, core.to_owned()]
+        .into_iter()
+        .chain(whole.into_iter().flatten())
+        .chain(inside)
+        .collect()
+}
+
+/// The flag for a service account that may do everything, and its token.
+async fn administrator(cluster: &Cluster) -> (String, String) {
+    let name = unique("administrator");
+    let account = json!({"metadata": {"name": name}});
+    let accounts = kube::Api::namespaced(cluster.client.clone(), "default");
+    accounts
+        .create(
+            &PostParams::default(),
+            &serde_json::from_value::<k8s_openapi::api::core::v1::ServiceAccount>(account).unwrap(),
+        )
+        .await
+        .unwrap();
+    let binding = json!({
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "default"}],
+    });
+    let bindings = kube::Api::<ClusterRoleBinding>::all(cluster.client.clone());
+    bindings.create(&PostParams::default(), &serde_json::from_value(binding).unwrap()).await.unwrap();
+    let path = cluster.server().kubeconfig_of_service_account("default", &name).await;
+    let kubeconfig = kube::config::Kubeconfig::read_from(&path).unwrap();
+    let token = kubeconfig.auth_infos[0].auth_info.as_ref().unwrap().token.as_ref().unwrap();
+    (format!("--kubeconfig={}", path.display()), secrecy::ExposeSecret::expose_secret(token).to_owned())
+}

@@ -1,0 +1,215 @@
+//! Nodes as the Go program leaves them: starting on them changes no address, label or taint.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Node, NodeAddress, Taint};
+use kube::api::PostParams;
+use kube::{Api, ResourceExt};
+use support::nodes::UNINITIALIZED_TAINT;
+use support::{Daemon, KubeletNode, Nic, Vcenter, Vm, VmChange, eventually};
+
+use crate::admin::{Admin, token};
+use crate::cluster::{Cluster, LIMIT, ip, labels, swapped, uuid};
+
+/// A node of the Go program. What differs between the cases is given; the rest is its usual outcome.
+struct Fixture {
+    case: &'static str,
+    number: usize,
+    provider_id: String,
+    system_uuid: String,
+    addresses: Vec<(&'static str, String)>,
+    labels: BTreeMap<String, String>,
+    taints: Vec<Taint>,
+    provided_ip: Option<String>,
+    /// How the machine differs from what it was when the node was initialised; none: it is gone.
+    vm: Option<VmChange>,
+}
+
+impl Fixture {
+    /// `NodeManager.DiscoverNode`: the host name first, then the address as both types.
+    fn new(case: &'static str, number: usize, cluster: &Cluster) -> Self {
+        Self {
+            case,
+            number,
+            provider_id: format!("vsphere://{}", uuid(number)),
+            system_uuid: swapped(&uuid(number)),
+            addresses: vec![("Hostname", cluster.name(number)), ("InternalIP", ip(number)), ("ExternalIP", ip(number))],
+            labels: BTreeMap::new(),
+            taints: Vec::new(),
+            provided_ip: None,
+            vm: Some(Vm::change()),
+        }
+    }
+
+    fn labelled(mut self, labels: impl IntoIterator<Item = (&'static str, &'static str)>) -> Self {
+        self.labels.extend(labels.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())));
+        self
+    }
+
+    fn build(&self, cluster: &Cluster) -> Node {
+        let kubelet = cluster.marked(KubeletNode::new(&cluster.name(self.number), &self.system_uuid)).ready();
+        let kubelet = match &self.provided_ip {
+            Some(ip) => kubelet.provided_ip(ip),
+            None => kubelet,
+        };
+        let mut node = kubelet.labels(&self.labels).build();
+        let spec = node.spec.get_or_insert_default();
+        spec.provider_id = Some(self.provider_id.clone());
+        spec.taints.get_or_insert_default().retain(|taint| taint.key != UNINITIALIZED_TAINT);
+        spec.taints.get_or_insert_default().extend(self.taints.clone());
+        let address =
+            |(kind, address): &(&str, String)| NodeAddress { type_: (*kind).to_owned(), address: address.clone() };
+        node.status.get_or_insert_default().addresses = Some(self.addresses.iter().map(address).collect());
+        node
+    }
+}
+
+fn taint(key: &str, effect: &str) -> Taint {
+    Taint { key: key.to_owned(), effect: effect.to_owned(), ..Taint::default() }
+}
+
+/// The zone of the machine with this number by its tags.
+fn zone_labels(number: usize) -> [(&'static str, &'static str); 6] {
+    labels(["zone-a", "zone-b", "zone-c"][number % 3])
+}
+
+fn instance_type_labels() -> impl Iterator<Item = (&'static str, &'static str)> {
+    labels("").into_iter().filter(|(key, _)| key.ends_with("instance-type"))
+}
+
+fn fixtures(cluster: &Cluster, zones: bool) -> Vec<Fixture> {
+    let usual = |case, number| {
+        let fixture = Fixture::new(case, number, cluster);
+        if zones { fixture.labelled(zone_labels(number)) } else { fixture.labelled(instance_type_labels()) }
+    };
+    let both = |internal: &str, external: &str, name: String| {
+        vec![("Hostname", name), ("InternalIP", internal.to_owned()), ("ExternalIP", external.to_owned())]
+    };
+    vec![
+        usual("UUID in the guest's byte order", 0),
+        Fixture { system_uuid: uuid(1), ..usual("UUID in vCenter's byte order", 1) },
+        Fixture { system_uuid: swapped(&uuid(2)).to_uppercase(), ..usual("systemUUID in upper case", 2) },
+        Fixture {
+            provider_id: format!("vsphere://{}", uuid(3).to_uppercase()),
+            ..usual("provider ID in upper case, given by the kubelet", 3)
+        },
+        Fixture {
+            addresses: both(&ip(4), &ip(4), "guest.example.com".to_owned()),
+            vm: Some(Vm::change().guest_host_name("guest.example.com")),
+            ..usual("the guest calls itself by another name", 4)
+        },
+        Fixture {
+            provided_ip: Some("10.8.0.2".to_owned()),
+            // The filter by annotation puts the address that was provided first.
+            addresses: vec![
+                ("InternalIP", "10.8.0.2".to_owned()),
+                ("ExternalIP", "10.8.0.2".to_owned()),
+                ("Hostname", cluster.name(5)),
+            ],
+            vm: Some(Vm::change().ip("10.8.0.2")),
+            ..usual("--node-ip", 5)
+        },
+        Fixture {
+            addresses: both("10.8.0.12", "10.8.0.12", cluster.name(6)),
+            vm: Some(Vm::change().nic(Nic::new("VM Network", &["10.8.0.11", "10.8.0.12", "fe80::1"]))),
+            ..usual("VMware Tools lists another address first by now", 6)
+        },
+        Fixture {
+            taints: vec![
+                taint("node-role.kubernetes.io/control-plane", "NoSchedule"),
+                taint("node.kubernetes.io/unreachable", "NoExecute"),
+                taint("node.cloudprovider.kubernetes.io/shutdown", "NoSchedule"),
+            ],
+            vm: Some(Vm::change().powered_off()),
+            ..usual("switched off, with the taints of others", 7)
+        },
+        Fixture {
+            vm: Some(Vm::change().host("host-1").size(8, 16_384)),
+            ..usual("moved to another zone, and grown", 8)
+        },
+        usual("labels of others", 9).labelled([("pool", "blue"), ("example.com/zone", "z")]),
+        usual("zones, whether they are still configured or not", 10).labelled(zone_labels(10)),
+        Fixture {
+            vm: Some(Vm::change().without_nics()),
+            ..usual("VMware Tools does not report, and addresses are known", 11)
+        },
+        Fixture {
+            provider_id: format!("vsphere://{}", swapped(&uuid(12))),
+            ..usual("provider ID in the guest's byte order, given by the kubelet", 12)
+        },
+        Fixture { vm: None, ..usual("the machine is gone", 13) },
+    ]
+}
+
+#[tokio::test]
+async fn nodes_of_the_go_program_with_zones_stay_as_they_are() {
+    stay_as_they_are(true).await;
+}
+
+#[tokio::test]
+async fn nodes_of_the_go_program_without_zones_stay_as_they_are() {
+    stay_as_they_are(false).await;
+}
+
+async fn stay_as_they_are(zones: bool) {
+    let cluster = Cluster::new().await;
+    let fixtures = fixtures(&cluster, zones);
+    let vcenter = Vcenter::start(&cluster.scenario(0..fixtures.len())).await;
+    for fixture in &fixtures {
+        match &fixture.vm {
+            Some(change) => vcenter.change_vm(&uuid(fixture.number), change).await,
+            None => vcenter.destroy_vm(&uuid(fixture.number)).await,
+        }
+        let nodes = Api::<Node>::all(cluster.client.clone());
+        nodes.create(&PostParams::default(), &fixture.build(&cluster)).await.unwrap();
+    }
+    let before = cluster.nodes().await;
+    let section = vcenter.ini_section("vc-1", "dc-1");
+    let config = if zones { Cluster::zoned(&[section]) } else { section };
+    let admin = Admin::new();
+    let mut daemon = cluster.start(&config, &[&admin.flag(), "--node-status-update-frequency=2s"]);
+    let syncs = wait_for_a_full_pass(&cluster, &admin, &mut daemon, fixtures.len()).await;
+    println!("{syncs} looks at {} nodes\n{}", fixtures.len(), daemon.output().tail(5));
+    let after = cluster.nodes().await;
+    for fixture in &fixtures {
+        let name = cluster.name(fixture.number);
+        assert_eq!(kept(&after[&name]), kept(&before[&name]), "{}: {}", fixture.case, daemon.output().tail(30));
+    }
+    let written = before.iter().filter(|(name, node)| after[*name].resource_version() != node.resource_version());
+    println!("{} of them were written", written.count());
+}
+
+/// Every node was looked at with its machine known, and then once more within a period. How often in all.
+async fn wait_for_a_full_pass(cluster: &Cluster, admin: &Admin, daemon: &mut Daemon, nodes: usize) -> f64 {
+    let token = token(cluster).await;
+    let mut base = None;
+    eventually("every node was looked at twice", LIMIT, async || {
+        let pending = admin.sum("vsphere_ccm_nodes_held{reason=\"LookupPending\"}", &token, daemon).await;
+        let syncs = admin.sum("vsphere_ccm_node_syncs_total", &token, daemon).await;
+        if pending > 0.0 || daemon.output().find("vCenter answers").is_none() {
+            return Err(format!("{pending} nodes are being looked for\n{}", daemon.output().tail(10)));
+        }
+        let base = *base.get_or_insert(syncs);
+        if syncs >= base + 2.0 * nodes as f64 { Ok(syncs) } else { Err(format!("{syncs} looks, from {base}")) }
+    })
+    .await
+}
+
+/// What must stay.
+#[derive(Debug, PartialEq)]
+struct Kept {
+    provider_id: Option<String>,
+    taints: Vec<Taint>,
+    labels: BTreeMap<String, String>,
+    addresses: Vec<NodeAddress>,
+}
+
+fn kept(node: &Node) -> Kept {
+    let spec = node.spec.clone().unwrap_or_default();
+    Kept {
+        provider_id: spec.provider_id,
+        taints: spec.taints.unwrap_or_default(),
+        labels: node.labels().clone(),
+        addresses: node.status.clone().unwrap_or_default().addresses.unwrap_or_default(),
+    }
+}

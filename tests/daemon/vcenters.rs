@@ -1,0 +1,101 @@
+//! Two vCenters, of which one gives no answer.
+
+use std::time::{Duration, Instant};
+
+use support::nodes::NodeView;
+use support::{Daemon, Rule, Vcenter, eventually};
+
+use crate::cluster::{Cluster, LIMIT, swapped, uuid};
+
+/// Nodes of the vCenter that answers.
+const FIRST: std::ops::Range<usize> = 0..20;
+/// Nodes of the other.
+const SECOND: std::ops::Range<usize> = 20..23;
+/// A node whose machine is nowhere.
+const NOWHERE: usize = 99;
+
+/// How a vCenter gives no answer.
+#[derive(Clone, Copy, Debug)]
+enum Silence {
+    /// Connections are refused.
+    Down,
+    /// Connections are accepted, and no call is answered.
+    Hanging,
+}
+
+#[tokio::test]
+async fn nodes_of_one_vcenter_do_not_wait_for_another_that_is_down() {
+    one_silent(Silence::Down).await;
+}
+
+#[tokio::test]
+async fn nodes_of_one_vcenter_do_not_wait_for_another_that_hangs() {
+    one_silent(Silence::Hanging).await;
+}
+
+async fn one_silent(silence: Silence) {
+    let cluster = Cluster::new().await;
+    let scenarios = [FIRST, SECOND].map(|numbers| cluster.scenario(numbers));
+    let (first, second) = tokio::join!(Vcenter::start(&scenarios[0]), Vcenter::start(&scenarios[1]));
+    let alone = Cluster::zoned(&[first.ini_section("vc-1", "dc-1")]);
+    let both = Cluster::zoned(&[first.ini_section("vc-1", "dc-1"), second.ini_section("vc-2", "dc-1")]);
+    let (mut daemon, alone) = join(&cluster, &alone).await;
+    daemon.kill().await;
+    cluster.delete_nodes().await;
+
+    match silence {
+        Silence::Down => second.stop_listening().await,
+        Silence::Hanging => second.add_rule(&Rule::hang("*")).await,
+    }
+    cluster.register(SECOND).await;
+    cluster.kubelet(NOWHERE).register(&cluster.client).await;
+    let (mut daemon, with_the_other) = join(&cluster, &both).await;
+    println!(
+        "{} nodes took {alone:?} with one vCenter, {with_the_other:?} beside one that is {silence:?}",
+        FIRST.len()
+    );
+    assert!(with_the_other <= 2 * alone + Duration::from_secs(2), "{with_the_other:?} instead of {alone:?}");
+
+    let silent = format!("127.0.0.1:{}", second.port());
+    for number in SECOND.chain([NOWHERE]) {
+        let name = cluster.name(number);
+        let told = reason(&mut daemon, &name).await;
+        assert!(told.contains("no answer from") && told.contains(&silent), "{told}");
+        let view = NodeView::of(&cluster.nodes().await[&name]);
+        assert!(view.uninitialized && view.provider_id.is_none() && view.addresses.is_empty(), "{view:?}");
+    }
+    match silence {
+        Silence::Down => second.resume_listening().await,
+        Silence::Hanging => second.clear_rules().await,
+    }
+    let back = Instant::now();
+    cluster.wait_until_initialised(SECOND, &daemon).await;
+    println!("its own nodes are initialised {:?} after it is back", back.elapsed());
+    let told = daemon.wait_for_line("no virtual machine with BIOS UUID", LIMIT).await;
+    for part in [&cluster.name(NOWHERE), &uuid(NOWHERE), &swapped(&uuid(NOWHERE)), &silent] {
+        assert!(told.contains(part.as_str()), "{part} is missing in {told}");
+    }
+    assert!(NodeView::of(&cluster.nodes().await[&cluster.name(NOWHERE)]).uninitialized);
+}
+
+/// The nodes of the first vCenter join a daemon that is about to start; how long it takes them.
+async fn join(cluster: &Cluster, config: &str) -> (Daemon, Duration) {
+    cluster.register(FIRST).await;
+    let started = Instant::now();
+    let daemon = cluster.start(config, &[]);
+    cluster.wait_until_initialised(FIRST, &daemon).await;
+    (daemon, started.elapsed())
+}
+
+/// The line that says why this node is left alone, once the silent vCenter is known to be silent.
+async fn reason(daemon: &mut Daemon, name: &str) -> String {
+    let output = daemon.output().clone();
+    eventually(&format!("the daemon says why {name} is left alone"), LIMIT, async || {
+        let lines = output.lines();
+        let told = lines.iter().rfind(|line| {
+            line.contains("node left alone") && line.contains(name) && line.contains("VCenterUnavailable")
+        });
+        told.cloned().ok_or_else(|| output.tail(30))
+    })
+    .await
+}

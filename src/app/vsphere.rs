@@ -30,11 +30,7 @@ pub fn build(settings: &Settings, parts: &Parts, stages: &mut Stages) -> Result<
         let client = http::Client::new(connection).map_err(|error| error.to_string())?;
         Ok((client.clone(), client))
     };
-    let options = Options {
-        tag_poll: vsphere.tag_poll_interval,
-        allow_name_match: vsphere.allows_name_match,
-        user_agent: USER_AGENT.to_owned(),
-    };
+    let options = Options { tag_poll: vsphere.tag_poll_interval, allow_name_match: vsphere.allows_name_match };
     let cluster = Arc::new(Cluster::new(parts.nodes.clone()));
     let stop = stages.stop_signal(Stage::Provider);
     let (provider, tasks) =

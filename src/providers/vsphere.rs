@@ -40,8 +40,6 @@ pub struct Options {
     pub tag_poll: Duration,
     /// Whether a node is matched by name as the Go program does.
     pub allow_name_match: bool,
-    /// Names the program in vCenter's session list.
-    pub user_agent: String,
 }
 
 /// The vSphere provider.

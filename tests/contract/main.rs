@@ -10,3 +10,6 @@
 
 mod memory;
 mod suite;
+mod vsphere;
+#[path = "../vcenter/world.rs"]
+mod world;

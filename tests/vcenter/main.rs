@@ -1,4 +1,4 @@
-//! The wire clients against the vCenter simulator.
+//! The wire clients and the provider against the vCenter simulator.
 
 #![allow(
     clippy::unwrap_used,
@@ -8,9 +8,11 @@
 )]
 
 mod failures;
+mod inventory;
 mod session;
 mod tagging;
 mod watch;
+mod world;
 
 use std::time::Duration;
 

@@ -1,0 +1,287 @@
+//! The inventory and the tracker on the simulator: how a node finds its machine, and what follows from it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ccm::cloud::{CloudProvider as _, InstanceMetadata, InstancesV2, Presence};
+use k8s_openapi::api::core::v1::Node;
+use support::api_server::install_crypto;
+use support::eventually;
+use support::vcenter::{Nic, Object, Rule, Scenario, Vcenter, Vm};
+
+use crate::world::{Running, SOON, node};
+
+const UUID: &str = "422e4956-ad22-1139-6d72-59cc8f26bc90";
+const SWAPPED: &str = "56492e42-22ad-3911-6d72-59cc8f26bc90";
+const ZONES: &str = "[Labels]\nregion = k8s-region\nzone = k8s-zone\n";
+
+fn instances(running: &Running) -> Arc<dyn InstancesV2> {
+    running.provider.instances_v2().unwrap()
+}
+
+/// Waits until what is known of the node's machine is accepted.
+async fn found_with(running: &Running, node: &Node, accept: impl Fn(&InstanceMetadata) -> bool) -> InstanceMetadata {
+    let instances = instances(running);
+    eventually("the node's machine is known", SOON, async || match instances.instance_metadata(node).await {
+        Presence::Exists(metadata) if accept(&metadata) => Ok(metadata),
+        other => Err(format!("{other:?}")),
+    })
+    .await
+}
+
+async fn found(running: &Running, node: &Node) -> InstanceMetadata {
+    found_with(running, node, |_| true).await
+}
+
+/// Waits until the node's machine is unknown for this reason, and gives the message.
+async fn unknown(running: &Running, node: &Node, reason: &str) -> String {
+    let instances = instances(running);
+    eventually(reason, SOON, async || match instances.instance_metadata(node).await {
+        Presence::Unknown(unknown) if unknown.reason == reason => Ok(unknown.message),
+        other => Err(format!("{other:?}")),
+    })
+    .await
+}
+
+fn address(metadata: &InstanceMetadata) -> &str {
+    metadata.node_addresses.iter().find(|address| address.type_ == "InternalIP").map_or("", |found| &found.address)
+}
+
+async fn one(scenario: Scenario, more: &str) -> (Vcenter, Running) {
+    install_crypto();
+    let vcenter = Vcenter::start(&scenario).await;
+    let running = Running::start(&[&vcenter], more);
+    (vcenter, running)
+}
+
+/// A region on the datacenter, a zone on the cluster.
+fn zoned() -> Scenario {
+    Scenario::small()
+        .category("k8s-region", "SINGLE")
+        .category("k8s-zone", "SINGLE")
+        .category("unrelated", "MULTIPLE")
+        .tag("k8s-region", "region-1", [Object::datacenter("dc-1")])
+        .tag("k8s-zone", "zone-a", [Object::cluster("cluster-1")])
+        .tag("k8s-zone", "zone-b", [])
+        .tag("unrelated", "gold", [Object::cluster("cluster-1")])
+}
+
+#[tokio::test]
+async fn a_node_finds_its_machine_by_its_uuid_in_either_byte_order() {
+    let (_vcenter, running) = one(Scenario::small().vm(Vm::new("n", UUID).ip("10.0.0.1").size(4, 8192)), "").await;
+    for (name, uuid) in [("as-it-is", UUID), ("swapped", SWAPPED), ("upper", &UUID.to_uppercase())] {
+        let node = node(name, uuid);
+        running.cluster.put(node.clone());
+        let metadata = found(&running, &node).await;
+        assert_eq!(metadata.provider_id, format!("vsphere://{UUID}"), "{name}");
+        assert_eq!(metadata.instance_type, "vsphere-vm.cpu-4.mem-8gb.os-ubuntu", "{name}");
+        assert_eq!(address(&metadata), "10.0.0.1", "{name}");
+        assert!(metadata.record.contains("\"vm\":\"vm-"), "{name}: {}", metadata.record);
+    }
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn zone_and_region_come_from_tags_above_the_machine_and_follow_them() {
+    let (vcenter, running) = {
+        install_crypto();
+        let vcenter = Vcenter::start(&zoned().vm(Vm::new("n", UUID).ip("10.0.0.1"))).await;
+        let text = format!("{}{ZONES}", vcenter.ini_section("vc", "dc-1"));
+        (vcenter, Running::start_with(&text, Duration::from_secs(1)))
+    };
+    let node = node("n", UUID);
+    running.cluster.put(node.clone());
+    let metadata = found_with(&running, &node, |metadata| metadata.pending.is_none()).await;
+    assert_eq!((metadata.zone.as_str(), metadata.region.as_str()), ("zone-a", "region-1"));
+
+    vcenter.detach_tag("k8s-zone", "zone-a", &Object::cluster("cluster-1")).await;
+    vcenter.attach_tag("k8s-zone", "zone-b", &Object::cluster("cluster-1")).await;
+    found_with(&running, &node, |metadata| metadata.zone == "zone-b").await;
+
+    vcenter.kill_rest_sessions().await;
+    vcenter.rename_tag("k8s-zone", "zone-b", "zone-c").await;
+    found_with(&running, &node, |metadata| metadata.zone == "zone-c").await;
+    assert_eq!(vcenter.counts().await.rest_sessions, 1, "one REST session at most");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_machine_without_zone_tags_says_what_was_looked_at() {
+    let (vcenter, running) =
+        one(Scenario::small().vm(Vm::new("n", UUID).ip("10.0.0.1")).category("k8s-zone", "SINGLE"), ZONES).await;
+    let node = node("n", UUID);
+    running.cluster.put(node.clone());
+    let is_told = |metadata: &InstanceMetadata| {
+        metadata.pending.as_ref().is_some_and(|unknown| {
+            unknown.reason == "NoZoneTags" && unknown.message.contains("there is no tag category k8s-region")
+        })
+    };
+    let metadata = found_with(&running, &node, is_told).await;
+    assert_eq!(address(&metadata), "10.0.0.1", "a missing zone holds back no address");
+    drop(vcenter);
+}
+
+#[tokio::test]
+async fn a_machine_that_appears_later_is_found_without_an_event() {
+    let (vcenter, running) = one(Scenario::small(), "").await;
+    let node = node("late", UUID);
+    running.cluster.put(node.clone());
+    let message = unknown(&running, &node, "VMNotFound").await;
+    assert!(message.contains(UUID) && message.contains(SWAPPED) && message.contains("127.0.0.1"), "{message}");
+    vcenter.create_vm(&Vm::new("late", UUID).ip("10.0.0.9")).await;
+    assert_eq!(address(&found(&running, &node).await), "10.0.0.9");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_machine_that_is_destroyed_becomes_unknown_and_is_found_again_under_a_new_id() {
+    let (vcenter, running) = one(Scenario::small().vm(Vm::new("n", UUID).ip("10.0.0.1")), "").await;
+    let node = node("n", UUID);
+    running.cluster.put(node.clone());
+    let before = found(&running, &node).await.record;
+    vcenter.destroy_vm("n").await;
+    unknown(&running, &node, "VMNotFound").await;
+    vcenter.create_vm(&Vm::new("n", UUID).ip("10.0.0.2")).await;
+    let after = found(&running, &node).await;
+    assert_eq!(address(&after), "10.0.0.2");
+    assert_ne!(after.record, before);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn of_several_machines_with_one_uuid_the_rules_choose_or_name_them_all() {
+    let (vcenter, running) = one(
+        Scenario::small()
+            .vm(Vm::new("template", UUID).template(true).powered_off().guest_host_name("x"))
+            .vm(Vm::new("clone", UUID).ip("10.0.0.7").guest_host_name("x"))
+            .vm(Vm::new("original", UUID).ip("10.0.0.8").guest_host_name("y")),
+        "",
+    )
+    .await;
+    let node = node("n", UUID);
+    running.cluster.put(node.clone());
+    let message = unknown(&running, &node, "VMAmbiguous").await;
+    assert!(["template", "clone", "original"].iter().all(|name| message.contains(name)), "{message}");
+    vcenter.change_vm("clone", &Vm::change().powered_off()).await;
+    assert_eq!(address(&found(&running, &node).await), "10.0.0.8");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_match_by_name_is_taken_only_when_nothing_contradicts_it() {
+    let (_vcenter, running) = one(
+        Scenario::small().vm(Vm::new("plain", "11111111-2222-3333-4444-555555555555").ip("10.0.0.1")).vm(Vm::new(
+            "other",
+            "66666666-2222-3333-4444-555555555555",
+        )
+        .ip("10.0.0.2")),
+        "",
+    )
+    .await;
+    let contradicted = node("plain", UUID);
+    let bare = node("other", "");
+    running.cluster.put(contradicted.clone());
+    running.cluster.put(bare.clone());
+    assert_eq!(address(&found(&running, &bare).await), "10.0.0.2");
+    let message = unknown(&running, &contradicted, "NameMatchRefused").await;
+    assert!(message.contains("another BIOS UUID"), "{message}");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn two_vcenters_are_independent() {
+    install_crypto();
+    let one = Vcenter::start(&Scenario::small().vm(Vm::new("a", UUID).ip("10.0.0.1"))).await;
+    let two = Vcenter::start(
+        &Scenario::small().vm(Vm::new("b", "11111111-2222-3333-4444-555555555555").ip("10.0.0.2").guest_host_name("?")),
+    )
+    .await;
+    two.stop_listening().await;
+    let running = Running::start(&[&one, &two], "");
+    let (a, b) = (node("a", UUID), node("b", "11111111-2222-3333-4444-555555555555"));
+    running.cluster.put(a.clone());
+    running.cluster.put(b.clone());
+    assert_eq!(address(&found(&running, &a).await), "10.0.0.1", "a dead vCenter delays no node of another");
+    let message = unknown(&running, &b, "VCenterUnavailable").await;
+    assert!(message.contains(&two.port().to_string()), "{message}");
+    two.resume_listening().await;
+    assert_eq!(address(&found(&running, &b).await), "10.0.0.2");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_known_stays_while_vcenter_is_away_and_is_made_true_when_it_is_back() {
+    let (vcenter, running) = one(Scenario::small().vm(Vm::new("n", UUID).ip("10.0.0.1")), "").await;
+    let node = node("n", UUID);
+    running.cluster.put(node.clone());
+    found(&running, &node).await;
+    vcenter.stop_listening().await;
+    let stale = found_with(&running, &node, |metadata| metadata.age > Duration::ZERO).await;
+    assert_eq!(address(&stale), "10.0.0.1");
+    vcenter.set_ip("n", "10.0.0.2").await;
+    vcenter.resume_listening().await;
+    let back = found_with(&running, &node, |metadata| metadata.age == Duration::ZERO).await;
+    assert_eq!(address(&found_with(&running, &node, |metadata| address(metadata) == "10.0.0.2").await), "10.0.0.2");
+    drop(back);
+    running.stop().await;
+    let counts = vcenter.counts().await;
+    assert_eq!((counts.soap_sessions, counts.rest_sessions), (0, 0), "logged out");
+}
+
+#[tokio::test]
+async fn a_killed_session_is_replaced_by_one() {
+    let (vcenter, running) = one(Scenario::small().vm(Vm::new("n", UUID).ip("10.0.0.1")), "").await;
+    let node = node("n", UUID);
+    running.cluster.put(node.clone());
+    found(&running, &node).await;
+    vcenter.kill_soap_sessions().await;
+    vcenter.set_ip("n", "10.0.0.2").await;
+    found_with(&running, &node, |metadata| address(metadata) == "10.0.0.2").await;
+    let counts = vcenter.counts().await;
+    assert_eq!((counts.soap_sessions, counts.soap_logins), (1, 2));
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_broken_tag_service_holds_back_zones_and_nothing_else() {
+    install_crypto();
+    let vcenter = Vcenter::start(&zoned().vm(Vm::new("n", UUID).ip("10.0.0.1"))).await;
+    vcenter.add_rule(&Rule::status("REST:session-login", 503, "<html>busy</html>").times(2)).await;
+    let running = Running::start(&[&vcenter], ZONES);
+    let node = node("n", UUID);
+    running.cluster.put(node.clone());
+    let waiting = found_with(&running, &node, |metadata| metadata.pending.is_some()).await;
+    assert_eq!(address(&waiting), "10.0.0.1");
+    let ready = found_with(&running, &node, |metadata| metadata.pending.is_none()).await;
+    assert_eq!((ready.zone.as_str(), ready.region.as_str()), ("zone-a", "region-1"));
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn interfaces_of_the_guest_alone_give_no_address() {
+    let vm = Vm::new("n", UUID).nic(Nic::guest_only(&["10.244.0.1"])).nic(Nic::new("net", &["fe80::1", "10.0.0.1"]));
+    let (_vcenter, running) = one(Scenario::small().vm(vm), "").await;
+    let node = node("n", UUID);
+    running.cluster.put(node.clone());
+    assert_eq!(address(&found(&running, &node).await), "10.0.0.1");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_machine_outside_the_configured_datacenters_is_not_found() {
+    install_crypto();
+    let scenario = Scenario::small().datacenter("dc-2").host("dc-2", "host-9");
+    let vcenter = Vcenter::start(&scenario.vm(Vm::new("n", UUID).datacenter("dc-2").ip("10.0.0.1"))).await;
+    let node = node("n", UUID);
+    for (datacenters, is_found) in [("dc-1", false), ("dc-1, dc-2", true), ("/dc-2", true), ("dc-[2-3]", true)] {
+        let running = Running::start_with(&vcenter.ini_section("vc", datacenters), Duration::from_secs(60));
+        running.cluster.put(node.clone());
+        if is_found {
+            found(&running, &node).await;
+        } else {
+            let message = unknown(&running, &node, "VMNotFound").await;
+            assert!(message.contains("outside the configured datacenters"), "{message}");
+        }
+        running.stop().await;
+    }
+}

@@ -1,0 +1,115 @@
+//! The vSphere provider on a simulator, without a Kubernetes cluster: nodes are what the test says they are.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ccm::clients::http::{self, TlsSettings, TlsTrust};
+
+use ccm::cloud::ClusterReads;
+use ccm::providers::vsphere::{Options, Provider, config};
+use futures::StreamExt as _;
+use futures::stream::{self, BoxStream};
+use k8s_openapi::api::core::v1::{Node, NodeSpec, NodeStatus, NodeSystemInfo};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use support::vcenter::Vcenter;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// How long anything may take that is waited for. Generous: what works is waited for no longer than it takes.
+pub const SOON: Duration = Duration::from_secs(30);
+
+/// The nodes of a cluster that exists only here.
+#[derive(Clone, Default)]
+pub struct Cluster {
+    nodes: Arc<Mutex<Vec<Arc<Node>>>>,
+    changed: Arc<watch::Sender<u64>>,
+}
+
+impl Cluster {
+    /// Adds a node, or replaces the one of its name.
+    pub fn put(&self, node: Node) {
+        let mut nodes = self.nodes.lock().unwrap();
+        nodes.retain(|known| known.metadata.name != node.metadata.name);
+        nodes.push(Arc::new(node));
+        drop(nodes);
+        self.changed.send_modify(|version| *version += 1);
+    }
+}
+
+impl ClusterReads for Cluster {
+    fn nodes(&self) -> Vec<Arc<Node>> {
+        self.nodes.lock().unwrap().clone()
+    }
+
+    fn node_changes(&self) -> BoxStream<'static, ()> {
+        let mut changes = self.changed.subscribe();
+        changes.mark_changed();
+        stream::unfold(changes, |mut changes| async move {
+            changes.changed().await.ok()?;
+            Some(((), changes))
+        })
+        .boxed()
+    }
+}
+
+/// A node as a kubelet registers it.
+pub fn node(name: &str, uuid: &str) -> Node {
+    let info = NodeSystemInfo { system_uuid: uuid.into(), ..NodeSystemInfo::default() };
+    Node {
+        metadata: ObjectMeta { name: Some(name.into()), ..ObjectMeta::default() },
+        spec: Some(NodeSpec::default()),
+        status: Some(NodeStatus { node_info: Some(info), ..NodeStatus::default() }),
+    }
+}
+
+/// A running provider. Dropping it ends it without a word to vCenter; [`Running::stop`] ends it in order.
+pub struct Running {
+    pub provider: Arc<Provider>,
+    pub cluster: Cluster,
+    stop: CancellationToken,
+    tasks: Vec<tokio::task::JoinHandle<()>>,
+}
+
+impl Running {
+    /// Starts the provider with one entry per simulator and `more` INI text after them.
+    pub fn start(vcenters: &[&Vcenter], more: &str) -> Self {
+        let sections: Vec<String> =
+            vcenters.iter().enumerate().map(|(index, vc)| vc.ini_section(&format!("vc-{index}"), "")).collect();
+        Self::start_with(&format!("{}{more}", sections.concat()), Duration::from_secs(60))
+    }
+
+    /// Starts the provider with this `vsphere.conf`.
+    pub fn start_with(text: &str, tag_poll: Duration) -> Self {
+        let parsed = config::parse(text, "vsphere.conf").unwrap();
+        let options = Options { tag_poll, allow_name_match: false };
+        let cluster = Cluster::default();
+        let stop = CancellationToken::new();
+        let connect = |entry: &config::Vcenter| {
+            let path = &entry.ca_files[0];
+            let trust = TlsTrust::Ca { pem: std::fs::read(path).unwrap(), path: path.display().to_string() };
+            let tls = TlsSettings { trust, ..TlsSettings::default() };
+            let client = http::Client::new(http::Settings::new(&entry.server, entry.port, tls, "test")).unwrap();
+            Ok((client.clone(), client))
+        };
+        let (provider, tasks) =
+            Provider::build(&parsed.config, &options, connect, Arc::new(cluster.clone()), &stop).unwrap();
+        let tasks = tasks.into_iter().map(|(_, task)| tokio::spawn(task)).collect();
+        Self { provider: Arc::new(provider), cluster, stop, tasks }
+    }
+
+    /// Tells everything to stop and waits until it has.
+    pub async fn stop(mut self) {
+        self.stop.cancel();
+        for task in self.tasks.drain(..) {
+            tokio::time::timeout(SOON, task).await.expect("the tasks end").unwrap();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
+}

@@ -14,6 +14,9 @@ use crate::runtime::admin::{Checks, Health};
 use crate::runtime::metrics::Metrics;
 use std::sync::Arc;
 
+/// The component in Events about the Lease, as in the Go program.
+const ELECTION: &str = "cloud-controller-manager";
+
 /// The shared parts. Their background work runs already.
 pub struct Parts {
     /// The API server, one client for each purpose.
@@ -36,9 +39,9 @@ impl Parts {
         let config = client::read_config(&settings.kubernetes).await?;
         tracing::info!(server = %config.cluster_url, "API server");
         let metrics = Metrics::new()?;
-        let leadership = match &settings.election {
-            None => Leadership::always(),
-            Some(election) => take_part(election, &config, &metrics, stages)?,
+        let (elector, leadership) = match &settings.election {
+            None => (None, Leadership::always()),
+            Some(election) => candidate(election, &config, &metrics).map(|(elector, token)| (Some(elector), token))?,
         };
         let clients = Clients::from_config(&config, settings.kubernetes.rate, leadership.clone())?;
         let (nodes, watch) = stores::watch_nodes(clients.watch.clone(), settings.node_selector.clone());
@@ -46,6 +49,10 @@ impl Parts {
         let (events, writer) = events::recorder(clients.auxiliary.clone(), PROGRAM);
         events.register(metrics.registry())?;
         stages.spawn(Stage::Services, "event-writer", writer.run(stages.stop_signal(Stage::Services)));
+        if let Some(elector) = elector {
+            let elector = elector.with_recorder(events.for_component(ELECTION));
+            stages.spawn(Stage::Election, "leader-election", elector.run(stages.stop_signal(Stage::Election)));
+        }
         let checks = checks(nodes.clone());
         Ok(Self { clients, leadership, nodes, events, metrics, checks })
     }
@@ -62,12 +69,12 @@ impl Parts {
     }
 }
 
-fn take_part(
+/// A candidate that does not compete yet, and the token that will say whether it leads.
+fn candidate(
     election: &Election,
     config: &kube::Config,
     metrics: &Metrics,
-    stages: &mut Stages,
-) -> Result<Leadership, Error> {
+) -> Result<(LeaderElector, Leadership), Error> {
     let lease = LeaseConfig {
         namespace: election.namespace.clone(),
         name: election.name.clone(),
@@ -80,8 +87,7 @@ fn take_part(
     let unguarded = Clients::from_config(config, None, Leadership::always())?;
     let (elector, leadership) = LeaderElector::new(unguarded.lease, lease)?;
     elector.register(metrics.registry())?;
-    stages.spawn(Stage::Election, "leader-election", elector.run(stages.stop_signal(Stage::Election)));
-    Ok(leadership)
+    Ok((elector, leadership))
 }
 
 /// Ready means that the caches are filled. The provider adds the state of its vCenters, which fails nothing.

@@ -26,7 +26,7 @@ async fn a_wrong_password_a_wrong_thumbprint_and_a_refused_connection_are_each_t
             &format!("ca-file = \"{}\"", thumbprint.ca_file().display()),
             &format!("thumbprint = \"{wrong}\""),
         ),
-        refused.ini_section("refused", "dc-1"),
+        refused.ini_section("down", "dc-1"),
     ];
     let started = Instant::now();
     let mut daemon = cluster.start(&Cluster::zoned(&sections), &["-v=0"]);
@@ -49,14 +49,17 @@ async fn a_wrong_password_a_wrong_thumbprint_and_a_refused_connection_are_each_t
 
     let told = only_line(&daemon, thumbprint.port());
     println!("{told}");
-    for part in ["thumbprint", &wrong, thumbprint.sha1_thumbprint()] {
+    let key = "[VirtualCenter \\\"wrong-thumbprint\\\"]";
+    for part in ["thumbprint is not the configured", &wrong, "presented", thumbprint.sha1_thumbprint(), key] {
         assert!(told.to_uppercase().contains(&part.to_uppercase()), "{part} is missing in {told}");
     }
     assert_eq!(thumbprint.counts().await.total, 0, "nothing is sent to a server that is not trusted");
 
     let told = only_line(&daemon, refused.port());
     println!("{told}");
-    assert!(told.contains("refused"), "{told}");
+    for part in ["Connection refused", "expected is a vCenter Server", "[VirtualCenter \\\"down\\\"]", "cloud config"] {
+        assert!(told.contains(part), "{part} is missing in {told}");
+    }
 
     assert!(daemon.ended().is_none(), "the process keeps running");
     assert!(daemon.output().find(WRONG_PASSWORD).is_none());

@@ -9,7 +9,7 @@ use tracing::debug;
 
 use super::mirror::{Mirror, Touched};
 use super::retry::{Kind, Retry};
-use super::vcenter::{Failure, State, Vcenter, chain, failed};
+use super::vcenter::{Failure, Settings, State, Vcenter, chain, failed};
 use crate::clients::vim::{self, FilterSpec, MoRef, UpdateSet};
 
 /// How long one `WaitForUpdatesEx` stays outstanding. Proxies cut idle connections at 60 s and more.
@@ -42,8 +42,12 @@ fn reference(id: &String) -> MoRef {
 impl Vcenter {
     /// Connects, logs in and sets the subscription up.
     pub(super) async fn open(&self) -> Result<Watch, Failure> {
-        let server = &self.settings.server;
-        let content = self.soap.connect().await.map_err(failed(&format!("connecting to vCenter {server}")))?;
+        let Settings { server, key, .. } = &self.settings;
+        let doing = format!(
+            "connecting to vCenter {server}; expected is a vCenter Server at the server and port of [VirtualCenter \
+             {key:?}] or [Global] in the cloud config"
+        );
+        let content = self.soap.connect().await.map_err(failed(&doing))?;
         self.ensure_session().await?;
         let doing = format!("subscribing to the inventory of vCenter {server}");
         let collector = self.soap.create_property_collector().await.map_err(failed(&doing))?;

@@ -3,13 +3,18 @@
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Event;
 use kube::Api;
+use kube::api::ListParams;
 use support::{Daemon, Rule, Vcenter, eventually};
 
 use crate::cluster::{ANSWERS, Cluster, LIMIT};
 
 /// Longer than a hand-over may take: without giving the Lease up, the other would wait this long.
 const LEASE_DURATION: Duration = Duration::from_secs(15);
+/// For what waits until a Lease runs out.
+const SHORT_TIMES: [&str; 3] =
+    ["--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms"];
 /// Kubernetes kills a pod after 30 s.
 const GRACE: Duration = Duration::from_secs(30);
 
@@ -77,6 +82,22 @@ async fn one_of_two_replicas_works_and_hands_over_when_it_is_told_to_stop() {
     let counts = vcenter.counts().await;
     assert_eq!((counts.soap_sessions, counts.rest_sessions), (0, 0), "{counts:?}");
     assert_eq!(holder(&cluster).await, "");
+    let expected = ["became leader", "stopped leading", "became leader", "stopped leading"];
+    eventually("Events on the Lease tell the story", LIMIT, async || {
+        let told = election_events(&cluster).await;
+        let is_told = told.len() == expected.len() && told.iter().zip(expected).all(|(told, end)| told.ends_with(end));
+        if is_told { Ok(()) } else { Err(format!("{told:?}")) }
+    })
+    .await;
+}
+
+/// The messages of the Events about the Lease, in their order.
+async fn election_events(cluster: &Cluster) -> Vec<String> {
+    let events = Api::<Event>::namespaced(cluster.client.clone(), "kube-system");
+    let about = format!("involvedObject.name={},reason=LeaderElection", cluster.pool());
+    let mut events = events.list(&ListParams::default().fields(&about)).await.unwrap().items;
+    events.sort_by_key(|event| event.metadata.resource_version.as_ref().and_then(|text| text.parse::<u64>().ok()));
+    events.into_iter().filter_map(|event| event.message).collect()
 }
 
 #[tokio::test]
@@ -84,13 +105,7 @@ async fn a_standby_takes_over_from_a_leader_that_was_killed() {
     let cluster = Cluster::new().await;
     let vcenter = Vcenter::start(&cluster.scenario(0..2)).await;
     let lease = format!("--leader-elect-resource-name={}", cluster.pool());
-    let times = [
-        "--leader-elect=true",
-        &lease,
-        "--leader-elect-lease-duration=3s",
-        "--leader-elect-renew-deadline=2s",
-        "--leader-elect-retry-period=500ms",
-    ];
+    let times = [&["--leader-elect=true", &lease], &SHORT_TIMES[..]].concat();
     let mut first = cluster.start_for(&vcenter, &times).await;
     first.wait_for_line("became leader", LIMIT).await;
     let mut second = cluster.start_for(&vcenter, &times).await;
@@ -103,6 +118,41 @@ async fn a_standby_takes_over_from_a_leader_that_was_killed() {
     cluster.wait_until_initialised(1..2, &second).await;
     println!("the standby worked {:?} after the leader was killed", killed.elapsed());
     assert_eq!(count(&second, "became leader"), 1);
+}
+
+/// As when a virtual machine is suspended, or its host is out of memory.
+#[tokio::test]
+async fn a_leader_that_was_frozen_writes_nothing_once_another_leads() {
+    let cluster = Cluster::new().await;
+    let vcenter = Vcenter::start(&cluster.scenario(0..2)).await;
+    let lease = format!("--leader-elect-resource-name={}", cluster.pool());
+    let flags = [&["--leader-elect=true", &lease], &SHORT_TIMES[..]].concat();
+    let mut first = cluster.start_for(&vcenter, &flags).await;
+    first.wait_for_line("became leader", LIMIT).await;
+    cluster.register(0..1).await;
+    cluster.wait_until_initialised(0..1, &first).await;
+    let mut second = cluster.start_for(&vcenter, &flags).await;
+    second.wait_for_line("standing by", LIMIT).await;
+    first.signal("STOP").await;
+    second.wait_for_line("became leader", LIMIT).await;
+    // It hears of this when it wakes up, and at that moment believes that it still leads.
+    cluster.register(1..2).await;
+    vcenter.set_ip(&cluster.name(0), "10.9.9.9").await;
+    cluster.wait_until_initialised(1..2, &second).await;
+    first.signal("CONT").await;
+    first.wait_for_line("this process stands by", LIMIT).await;
+    first.wait_for_line("stopped leading", LIMIT).await;
+    vcenter.set_ip(&cluster.name(0), "10.9.9.10").await;
+    eventually("the second one still works", LIMIT, async || {
+        match cluster.views().await[&cluster.name(0)].addresses.contains(&"InternalIP=10.9.9.10".to_owned()) {
+            true => Ok(()),
+            false => Err(second.output().tail(20)),
+        }
+    })
+    .await;
+    assert_eq!((count(&first, "node initialised"), count(&first, "node updated")), (1, 0));
+    assert!(holder(&cluster).await.len() > 1 && second.output().find(&holder(&cluster).await).is_some());
+    assert!(first.ended().is_none(), "it stands by and goes on");
 }
 
 #[tokio::test]

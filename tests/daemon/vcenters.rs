@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use support::nodes::NodeView;
 use support::{Daemon, Rule, Vcenter, eventually};
 
-use crate::cluster::{Cluster, LIMIT, swapped, uuid};
+use crate::cluster::{ANSWERS, Cluster, LIMIT, swapped, uuid};
 
 /// Nodes of the vCenter that answers.
 const FIRST: std::ops::Range<usize> = 0..20;
@@ -31,6 +31,33 @@ async fn nodes_of_one_vcenter_do_not_wait_for_another_that_is_down() {
 #[tokio::test]
 async fn nodes_of_one_vcenter_do_not_wait_for_another_that_hangs() {
     one_silent(Silence::Hanging).await;
+}
+
+#[tokio::test]
+async fn a_vcenter_that_begins_to_hang_delays_no_node_of_another() {
+    let cluster = Cluster::new().await;
+    let scenarios = [FIRST, SECOND].map(|numbers| cluster.scenario(numbers));
+    let (first, second) = tokio::join!(Vcenter::start(&scenarios[0]), Vcenter::start(&scenarios[1]));
+    let both = Cluster::zoned(&[first.ini_section("vc-1", "dc-1"), second.ini_section("vc-2", "dc-1")]);
+    let mut daemon = cluster.start(&both, &[]);
+    for vcenter in [&first, &second] {
+        daemon.wait_for_line(&format!("{ANSWERS} vcenter=\"127.0.0.1:{}\"", vcenter.port()), LIMIT).await;
+    }
+    second.add_rule(&Rule::hang("*")).await;
+    let joined = Instant::now();
+    cluster.register(FIRST).await;
+    cluster.register(SECOND).await;
+    cluster.wait_until_initialised(FIRST, &daemon).await;
+    println!("{} nodes took {:?} beside a vCenter that begins to hang", FIRST.len(), joined.elapsed());
+    // The other one is found to be silent after 10 s at the earliest.
+    assert!(joined.elapsed() < Duration::from_secs(5), "{:?}", joined.elapsed());
+    let told = reason(&mut daemon, &cluster.name(SECOND.start)).await;
+    println!("{:?} later it is told: {told}", joined.elapsed());
+    assert!(told.contains(&format!("127.0.0.1:{}", second.port())), "{told}");
+    second.clear_rules().await;
+    let back = Instant::now();
+    cluster.wait_until_initialised(SECOND, &daemon).await;
+    println!("its own nodes are initialised {:?} after it is back", back.elapsed());
 }
 
 async fn one_silent(silence: Silence) {
@@ -60,6 +87,7 @@ async fn one_silent(silence: Silence) {
     for number in SECOND.chain([NOWHERE]) {
         let name = cluster.name(number);
         let told = reason(&mut daemon, &name).await;
+        println!("{told}");
         assert!(told.contains("no answer from") && told.contains(&silent), "{told}");
         let view = NodeView::of(&cluster.nodes().await[&name]);
         assert!(view.uninitialized && view.provider_id.is_none() && view.addresses.is_empty(), "{view:?}");

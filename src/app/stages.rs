@@ -12,10 +12,11 @@ use tokio_util::sync::CancellationToken;
 pub enum Stage {
     /// Controllers: take no more work, finish what is in hand.
     Controllers,
-    /// The provider's background work: logs out of every vCenter.
-    Provider,
     /// The election: gives the Lease up. Later than the controllers, which write under it.
     Election,
+    /// The provider's background work: logs out of every vCenter. Later than the election: a vCenter that hangs must
+    /// not keep the next leader waiting.
+    Provider,
     /// Caches, events, the admin server.
     Services,
 }
@@ -23,8 +24,8 @@ pub enum Stage {
 /// Each stage, and how long it is given. Together less than the 30 s that Kubernetes waits before it kills a pod.
 const GRACE: [(Stage, Duration); 4] = [
     (Stage::Controllers, Duration::from_secs(10)),
-    (Stage::Provider, Duration::from_secs(5)),
     (Stage::Election, Duration::from_secs(5)),
+    (Stage::Provider, Duration::from_secs(5)),
     (Stage::Services, Duration::from_secs(4)),
 ];
 
@@ -115,7 +116,7 @@ mod tests {
         stages.spawn_until_stop(Stage::Services, "endless", std::future::pending());
         let before = tokio::time::Instant::now();
         stages.stop().await;
-        assert_eq!(*ended.lock().unwrap(), [Stage::Provider, Stage::Election, Stage::Services]);
+        assert_eq!(*ended.lock().unwrap(), [Stage::Election, Stage::Provider, Stage::Services]);
         assert_eq!(before.elapsed(), Duration::from_secs(10));
     }
 

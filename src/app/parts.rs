@@ -84,8 +84,7 @@ fn candidate(
         retry_period: election.retry_period,
     };
     // The candidate writes its Lease before there is a leadership to check.
-    let unguarded = Clients::from_config(config, None, Leadership::always())?;
-    let (elector, leadership) = LeaderElector::new(unguarded.lease, lease)?;
+    let (elector, leadership) = LeaderElector::new(client::unguarded(config)?, lease)?;
     elector.register(metrics.registry())?;
     Ok((elector, leadership))
 }

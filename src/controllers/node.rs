@@ -101,18 +101,25 @@ impl NodeController {
                 () = self.leadership.wait_until_leader() => {}
             }
             tokio::select! {
-                () = stop.cancelled() => return Ok(()),
                 // What waits or runs is dropped with this future.
                 () = self.leadership.wait_until_lost() => self.sync.reasons.forget_all(),
-                () = self.lead() => {}
+                () = self.lead(&stop) => return Ok(()),
             }
         }
     }
 
-    async fn lead(&self) {
+    /// Works until `stop`, then finishes what is in hand.
+    async fn lead(&self, stop: &CancellationToken) {
         let queue = Queue::new(BACKOFF);
         let workers = (0..self.settings.workers.get()).map(|_| self.work(&queue));
-        tokio::join!(self.feed(&queue), join_all(workers));
+        let feed = async {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = self.feed(&queue) => {}
+            }
+            queue.close();
+        };
+        tokio::join!(feed, join_all(workers));
     }
 
     /// Turns events and the period into names. Never ends.

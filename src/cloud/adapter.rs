@@ -146,7 +146,7 @@ fn unknown<T>(error: &Error) -> Presence<T> {
         Error::RetryAfter { after, .. } => Some(*after),
         _ => None,
     };
-    Presence::Unknown(Unknown { reason: error.reason(), message: chain(error), retry_after })
+    Presence::Unknown(Unknown { reason: error.reason(), message: chain(error), retry_after, is_passing: false })
 }
 
 /// The message of an error and of all its causes: an answer has no source of its own.

@@ -74,12 +74,19 @@ pub struct Unknown {
     pub message: String,
     /// When asking again may give another answer even though no change was announced.
     pub retry_after: Option<Duration>,
+    /// The answer is on its way and a change will announce it: nobody has to hear of this yet.
+    pub is_passing: bool,
 }
 
 impl Unknown {
     /// An answer that waits for an announced change.
     pub fn new(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into(), retry_after: None }
+        Self { reason, message: message.into(), retry_after: None, is_passing: false }
+    }
+
+    /// An answer that is on its way.
+    pub fn passing(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { is_passing: true, ..Self::new(reason, message) }
     }
 }
 

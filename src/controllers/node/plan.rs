@@ -94,7 +94,7 @@ impl Held {
 
     fn by(unknown: &Unknown, otherwise: Retry) -> Self {
         let retry = unknown.retry_after.map_or(otherwise, Retry::After);
-        Self::new(unknown.reason, unknown.message.clone(), retry)
+        Self { is_quiet: unknown.is_passing, ..Self::new(unknown.reason, unknown.message.clone(), retry) }
     }
 }
 

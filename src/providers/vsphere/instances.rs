@@ -36,7 +36,7 @@ impl Instances {
         let uid = node.metadata.uid.as_deref().unwrap_or_default();
         let view = self.board.find(node::name(node)).filter(|view| view.uid == uid);
         let outcome = view.map(|view| view.outcome.clone());
-        let pending = || Unknown::new("LookupPending", "the node was not looked at yet");
+        let pending = || Unknown::passing("LookupPending", "the node was not looked at yet");
         if provider_id.is_empty() {
             return match outcome {
                 Some(Outcome::Found(found)) => Ok(found),

@@ -325,7 +325,7 @@ impl Tracker {
             },
             (None, NextSearch::Later(unknown) | NextSearch::Waiting(unknown)) => Outcome::Unknown(unknown.clone()),
             (None, NextSearch::Now | NextSearch::None) => {
-                Outcome::Unknown(Unknown::new("LookupPending", "the virtual machine is being looked for"))
+                Outcome::Unknown(Unknown::passing("LookupPending", "the virtual machine is being looked for"))
             }
         };
         self.board.set(name, View { uid: tracked.facts.uid.clone(), outcome });
@@ -377,7 +377,7 @@ impl Tracker {
                 NextSearch::Now
             }
             Decision::Reading(unknown) => NextSearch::Waiting(unknown),
-            Decision::Unresolved(unknown) if unknown.reason == "LookupPending" => NextSearch::Waiting(unknown),
+            Decision::Unresolved(unknown) if unknown.is_passing => NextSearch::Waiting(unknown),
             Decision::Unresolved(unknown) => NextSearch::Later(unknown),
         }
     }

@@ -6,7 +6,7 @@ use crate::providers::vsphere::addresses::{AddressRules, IpFamily, build_address
 use crate::providers::vsphere::guest_metadata::parse_static_order;
 use crate::providers::vsphere::instance_type::build_instance_type;
 use crate::providers::vsphere::inventory::snapshot::{Freshness, PowerState, Snapshot, VmRecord};
-use crate::providers::vsphere::zones::{Chain, Chains, ZoneCategories, ZoneOutcome, resolve_zone};
+use crate::providers::vsphere::zones::{Chain, Chains, ZoneCategories, ZoneOutcome, ZoneProblem, resolve_zone};
 
 use super::resolve::{NodeFacts, VmKey};
 
@@ -109,7 +109,9 @@ fn zone(snapshot: &Snapshot, vm: &VmKey, record: &VmRecord, rules: &Rules) -> (S
         ZoneOutcome::NotConfigured => (String::new(), String::new(), None),
         ZoneOutcome::Unresolved(problem) => {
             let trouble = snapshot.tags.trouble.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
-            let unknown = Unknown::new(problem.reason(), format!("{problem}{trouble}"));
+            // Tags of an object that just came are read within moments, unless tags cannot be read at all.
+            let is_passing = matches!(problem, ZoneProblem::Unknown { .. }) && snapshot.tags.trouble.is_none();
+            let unknown = Unknown { is_passing, ..Unknown::new(problem.reason(), format!("{problem}{trouble}")) };
             (String::new(), String::new(), Some(unknown))
         }
     }

@@ -179,7 +179,7 @@ pub fn resolve(question: &Question<'_>) -> Decision {
                     continue;
                 }
                 let message = format!("reading {id} on {}", asked.server);
-                return Decision::Reading(Unknown::new("LookupPending", message));
+                return Decision::Reading(Unknown::passing("LookupPending", message));
             };
             if !asked
                 .snapshot
@@ -348,11 +348,11 @@ fn nothing_found(question: &Question<'_>, set_aside: Vec<String>) -> Decision {
             .any(|asked| *asked.answer == Answer::Pending && asked.snapshot.freshness.trouble().is_none());
         let only_waiting =
             is_under_way && !question.vcenters.iter().any(|asked| matches!(asked.answer, Answer::Silent { .. }));
-        let reason = if only_waiting { "LookupPending" } else { "VCenterUnavailable" };
-        return Decision::Unresolved(Unknown::new(
-            reason,
-            format!("not found in the vCenters that answered; no answer from {}", silent.join(", ")),
-        ));
+        let message = format!("not found in the vCenters that answered; no answer from {}", silent.join(", "));
+        return Decision::Unresolved(match only_waiting {
+            true => Unknown::passing("LookupPending", message),
+            false => Unknown::new("VCenterUnavailable", message),
+        });
     }
     if !question.asked_by_name && !node.has_provider_id && set_aside.is_empty() {
         return Decision::SearchByName;

@@ -52,11 +52,7 @@ pub async fn token(cluster: &Cluster) -> String {
     account.metadata.name = Some(name.clone());
     let accounts = kube::Api::namespaced(cluster.client.clone(), "default");
     accounts.create(&kube::api::PostParams::default(), &account).await.unwrap();
-    token_of(cluster.server(), &name).await
-}
-
-async fn token_of(server: &ApiServer, account: &str) -> String {
-    let path = server.kubeconfig_of_service_account("default", account).await;
+    let path = ApiServer::shared().await.kubeconfig_of_service_account("default", &name).await;
     let kubeconfig = kube::config::Kubeconfig::read_from(path).unwrap();
     let token = kubeconfig.auth_infos[0].auth_info.as_ref().unwrap().token.as_ref().unwrap();
     secrecy::ExposeSecret::expose_secret(token).to_owned()

@@ -45,17 +45,27 @@ pub fn ip(number: usize) -> String {
 
 /// See the file's header.
 pub struct Cluster {
-    server: &'static ApiServer,
     /// An administrator.
     pub client: Client,
+    kubeconfig: PathBuf,
+    folder: PathBuf,
     pool: String,
 }
 
 impl Cluster {
-    /// Nobody else sees its nodes.
+    /// On the API server of all tests. Nobody else sees its nodes.
     pub async fn new() -> Self {
-        let server = ApiServer::shared().await;
-        Self { server, client: server.client().await, pool: unique("pool") }
+        Self::on(ApiServer::shared().await).await
+    }
+
+    /// On an API server of the test's own.
+    pub async fn on(server: &ApiServer) -> Self {
+        Self {
+            client: server.client().await,
+            kubeconfig: server.kubeconfig(),
+            folder: server.folder().to_owned(),
+            pool: unique("pool"),
+        }
     }
 
     /// The name of the node with this number, and of its machine.
@@ -66,11 +76,6 @@ impl Cluster {
     /// A unique name for a Lease or an account.
     pub fn pool(&self) -> &str {
         &self.pool
-    }
-
-    /// The API server that is shared with others.
-    pub fn server(&self) -> &'static ApiServer {
-        self.server
     }
 
     /// The machine of the node with this number: its guest's host name is the node's name.
@@ -137,7 +142,7 @@ impl Cluster {
     pub fn start(&self, config: &str, more: &[&str]) -> Daemon {
         let flags = [
             format!("--cloud-config={}", self.write(config).display()),
-            format!("--kubeconfig={}", self.server.kubeconfig().display()),
+            format!("--kubeconfig={}", self.kubeconfig.display()),
             format!("--node-selector=test.example/pool={}", self.pool),
             "--leader-elect=false".to_owned(),
             "--bind-address=127.0.0.1".to_owned(),
@@ -148,7 +153,7 @@ impl Cluster {
     }
 
     fn write(&self, config: &str) -> PathBuf {
-        let path = self.server.folder().join(format!("{}.conf", unique("vsphere")));
+        let path = self.folder.join(format!("{}.conf", unique("vsphere")));
         std::fs::write(&path, config).unwrap();
         path
     }

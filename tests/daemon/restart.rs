@@ -1,10 +1,10 @@
-//! Killed at any moment of a join and started again, the daemon ends in the same Nodes.
+//! Killed at any moment of a join and started again, the daemon ends in the same Nodes; and it outlives the API server.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Node, Taint};
 use support::nodes::NodeView;
-use support::{Rule, Vcenter, eventually};
+use support::{ApiServer, Rule, Vcenter, eventually};
 
 use crate::cluster::{Cluster, LIMIT};
 
@@ -45,6 +45,32 @@ async fn a_daemon_killed_at_any_moment_of_a_join_ends_in_the_same_nodes() {
         println!("killed at {moment:?}, after {writes} writes");
         assert_eq!(results(&cluster).await, expected, "killed at {moment:?}, after {writes} writes");
     }
+}
+
+#[tokio::test]
+async fn an_api_server_that_goes_away_is_waited_for_and_does_not_end_the_process() {
+    let mut server = ApiServer::start().await;
+    let cluster = Cluster::on(&server).await;
+    let vcenter = Vcenter::start(&cluster.scenario(0..2)).await;
+    let times =
+        ["--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms"];
+    let mut daemon = cluster.start_for(&vcenter, &[&["--leader-elect=true"], &times[..]].concat()).await;
+    cluster.register(0..1).await;
+    cluster.wait_until_initialised(0..1, &daemon).await;
+    server.kill().await;
+    daemon.wait_for_line("the lease could not be renewed in time; this process stands by", LIMIT).await;
+    vcenter.set_ip(&cluster.name(0), "10.9.9.9").await;
+    server.restart().await;
+    cluster.register(1..2).await;
+    cluster.wait_until_initialised(1..2, &daemon).await;
+    eventually("what changed meanwhile is on the Node", LIMIT, async || {
+        let view = &cluster.views().await[&cluster.name(0)];
+        if view.addresses[1] == "InternalIP=10.9.9.9" { Ok(()) } else { Err(format!("{view:?}")) }
+    })
+    .await;
+    assert!(daemon.ended().is_none());
+    let counts = vcenter.counts().await;
+    assert_eq!((counts.soap_logins, counts.rest_logins), (1, 1), "vCenter noticed nothing: {counts:?}");
 }
 
 /// Starts the daemon and kills it at this moment; the number of writes it had made.

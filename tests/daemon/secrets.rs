@@ -5,7 +5,7 @@ use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::api::PostParams;
 use serde_json::json;
-use support::{Rule, Scenario, Vcenter, eventually, unique};
+use support::{ApiServer, Rule, Scenario, Vcenter, eventually, unique};
 
 use crate::cluster::{ANSWERS, Cluster, LIMIT};
 
@@ -131,7 +131,7 @@ async fn administrator(cluster: &Cluster) -> (String, String) {
     });
     let bindings = kube::Api::<ClusterRoleBinding>::all(cluster.client.clone());
     bindings.create(&PostParams::default(), &serde_json::from_value(binding).unwrap()).await.unwrap();
-    let path = cluster.server().kubeconfig_of_service_account("default", &name).await;
+    let path = ApiServer::shared().await.kubeconfig_of_service_account("default", &name).await;
     let kubeconfig = kube::config::Kubeconfig::read_from(&path).unwrap();
     let token = kubeconfig.auth_infos[0].auth_info.as_ref().unwrap().token.as_ref().unwrap();
     (format!("--kubeconfig={}", path.display()), secrecy::ExposeSecret::expose_secret(token).to_owned())

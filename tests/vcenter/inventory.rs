@@ -1,6 +1,6 @@
 //! The inventory and the tracker on the simulator: how a node finds its machine, and what follows from it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ccm::cloud::{CloudProvider as _, InstanceMetadata, InstancesV2, Presence};
@@ -206,6 +206,50 @@ async fn two_vcenters_are_independent() {
     assert!(message.contains(&two.port().to_string()), "{message}");
     two.resume_listening().await;
     assert_eq!(address(&found(&running, &b).await), "10.0.0.2");
+    running.stop().await;
+}
+
+/// The log of this thread, while it lives.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(text)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Log {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn a_twin_in_a_vcenter_that_was_silent_is_told_of_when_it_is_back() {
+    install_crypto();
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let one = Vcenter::start(&Scenario::small().vm(Vm::new("n", UUID).ip("10.0.0.1"))).await;
+    let two = Vcenter::start(&Scenario::small().vm(Vm::new("copy", UUID).ip("10.0.0.2"))).await;
+    two.stop_listening().await;
+    let running = Running::start(&[&one, &two], "");
+    let node = node("n", UUID);
+    running.cluster.put(node.clone());
+    assert_eq!(address(&found(&running, &node).await), "10.0.0.1");
+    two.resume_listening().await;
+    eventually("the twin is told of", SOON, async || match log.text() {
+        text if text.contains("has the node's UUID, too") => Ok(()),
+        text => Err(text),
+    })
+    .await;
+    assert_eq!(address(&found(&running, &node).await), "10.0.0.1", "the machine that was taken stays");
     running.stop().await;
 }
 

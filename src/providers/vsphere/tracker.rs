@@ -9,6 +9,7 @@ pub mod describe;
 pub mod facts;
 pub mod resolve;
 mod search;
+mod tracked;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -24,8 +25,9 @@ use tracing::{debug, warn};
 use self::board::{Board, Found, Outcome, View};
 use self::describe::{Rules, describe, is_shut_down};
 use self::facts::facts_of;
-use self::resolve::{Answer, Asked, Decision, NodeFacts, Question, SILENT_VCENTER_WAIT, VmKey, resolve};
+use self::resolve::{Answer, Asked, By, Decision, NodeFacts, Question, SILENT_VCENTER_WAIT, VmKey, resolve};
 use self::search::{Answered, Searches, Wanted};
+use self::tracked::{NextSearch, Tracked};
 use super::inventory::Vcenter;
 use super::inventory::snapshot::{Freshness, Snapshot};
 use crate::cloud::{ClusterReads, Unknown};
@@ -45,47 +47,6 @@ pub struct Tracker {
     /// The snapshot of each vCenter that was last looked at.
     seen: Vec<Arc<Snapshot>>,
     searches: Searches,
-}
-
-struct Tracked {
-    object: Arc<Node>,
-    facts: NodeFacts,
-    asked_by_name: bool,
-    answers: Vec<Answer>,
-    first_match: Option<Instant>,
-    bound: Option<VmKey>,
-    pauses: u32,
-    search_at: Option<Instant>,
-    decide_at: Option<Instant>,
-    /// The twins that were told of last.
-    twins: Vec<String>,
-}
-
-impl Tracked {
-    fn new(object: Arc<Node>, facts: NodeFacts, vcenters: usize) -> Self {
-        Self {
-            asked_by_name: facts.search_uuid().is_none() && !facts.has_provider_id,
-            object,
-            facts,
-            answers: vec![Answer::Pending; vcenters],
-            first_match: None,
-            bound: None,
-            pauses: 0,
-            search_at: None,
-            decide_at: None,
-            twins: Vec::new(),
-        }
-    }
-
-    /// The machines that answers name, or that is bound, at this vCenter.
-    fn ids_at(&self, vcenter: usize) -> impl Iterator<Item = &String> {
-        let bound = self.bound.as_ref().filter(|vm| vm.vcenter == vcenter).map(|vm| &vm.id);
-        let matched = match (self.bound.is_none(), self.answers.get(vcenter)) {
-            (true, Some(Answer::Matches { ids, .. })) => ids.as_slice(),
-            _ => &[],
-        };
-        bound.into_iter().chain(matched)
-    }
 }
 
 impl Tracker {
@@ -236,22 +197,68 @@ impl Tracker {
 
     fn take_answer(&mut self, answered: Answered) {
         let Answered { node, uid, vcenter, answer, .. } = answered;
-        let Some(tracked) = self.nodes.get_mut(&node) else { return };
-        if tracked.facts.uid != uid || tracked.bound.is_some() {
-            return;
+        let Some(mut tracked) = self.nodes.remove(&node) else { return };
+        if tracked.facts.uid != uid {
+            self.nodes.insert(node, tracked);
+        } else if tracked.bound.is_some() {
+            self.tell_of_twin(&mut tracked, vcenter, &answer);
+            self.nodes.insert(node, tracked);
+        } else {
+            self.note_answer(&mut tracked, vcenter, answer);
+            self.nodes.insert(node.clone(), tracked);
+            self.evaluate(&node);
         }
-        if let Answer::Matches { ids, .. } = &answer
+    }
+
+    fn note_answer(&self, tracked: &mut Tracked, vcenter: usize, answer: Answer) {
+        let (Some(source), Some(known)) = (self.vcenters.get(vcenter), tracked.answers.get_mut(vcenter)) else {
+            return;
+        };
+        let before = std::mem::replace(known, answer);
+        if let Answer::Matches { ids, .. } = known
             && !ids.is_empty()
         {
             tracked.first_match.get_or_insert_with(Instant::now);
-            if let Some(vcenter) = self.vcenters.get(vcenter) {
-                vcenter.want(ids.iter().cloned());
+            source.want(ids.iter().cloned());
+        }
+        if let Answer::Matches { ids, .. } = before {
+            for id in ids {
+                let is_needed = tracked.ids_at(vcenter).any(|needed| *needed == id)
+                    || self.nodes.values().any(|other| other.ids_at(vcenter).any(|needed| *needed == id));
+                if !is_needed {
+                    source.unwant(&id);
+                }
             }
         }
-        if let Some(known) = tracked.answers.get_mut(vcenter) {
-            *known = answer;
+    }
+
+    /// A vCenter that was silent when the machine was bound has another one with the node's UUID.
+    fn tell_of_twin(&self, tracked: &mut Tracked, vcenter: usize, answer: &Answer) {
+        let (Some(source), Some(bound)) = (self.vcenters.get(vcenter), &tracked.bound) else { return };
+        let Answer::Matches { by: By::Uuid, ids } = answer else { return };
+        tracked.unasked.retain(|unasked| *unasked != vcenter);
+        let is_same_vcenter =
+            self.seen.get(vcenter).zip(self.seen.get(bound.vcenter)).is_some_and(|(here, there)| {
+                !here.instance_uuid.is_empty() && here.instance_uuid == there.instance_uuid
+            });
+        let is_bound = |id: &String| *id == bound.id && (vcenter == bound.vcenter || is_same_vcenter);
+        let twins: Vec<String> = ids
+            .iter()
+            .filter(|id| !is_bound(id))
+            .map(|id| format!("{id} on {} has the node's UUID, too; {} is taken", source.settings().server, bound.id))
+            .collect();
+        self.tell_twins(tracked, twins);
+    }
+
+    /// Told once, not at every look.
+    fn tell_twins(&self, tracked: &mut Tracked, twins: Vec<String>) {
+        if twins.is_empty() || twins == tracked.twins {
+            return;
         }
-        self.evaluate(&node);
+        for message in &twins {
+            warn!(node = tracked.facts.name, message, "several virtual machines have the node's UUID");
+        }
+        tracked.twins = twins;
     }
 
     fn take_snapshot(&mut self, vcenter: usize) {
@@ -272,12 +279,14 @@ impl Tracker {
             .iter()
             .filter(|(_, tracked)| {
                 let is_open = tracked.bound.is_none() && before.freshness != now.freshness;
-                is_open || tracked.ids_at(vcenter).any(|id| changed_for_all || is_changed(id))
+                let is_to_be_asked = came_back && tracked.unasked.contains(&vcenter);
+                is_open || is_to_be_asked || tracked.ids_at(vcenter).any(|id| changed_for_all || is_changed(id))
             })
             .map(|(name, _)| name.clone())
             .collect();
         for name in concerned {
-            if came_back && self.nodes.get(&name).is_some_and(|tracked| tracked.bound.is_none()) {
+            let is_asking = |tracked: &Tracked| tracked.bound.is_none() || tracked.unasked.contains(&vcenter);
+            if came_back && self.nodes.get(&name).is_some_and(is_asking) {
                 self.search(&name, vcenter);
             }
             self.evaluate(&name);
@@ -353,14 +362,17 @@ impl Tracker {
         let waited = tracked.first_match.map_or(Duration::ZERO, |at| at.elapsed());
         match self.decide(tracked, waited) {
             Decision::Bind { vm, others } => {
-                if others != tracked.twins {
-                    for message in &others {
-                        warn!(node = tracked.facts.name, message, "several virtual machines have the node's UUID");
-                    }
-                    tracked.twins = others;
-                }
+                self.tell_twins(tracked, others);
                 debug!(node = tracked.facts.name, vm = vm.id, "the node's virtual machine was found");
                 self.release(tracked, Some(&vm));
+                let is_open = |answer: &Answer| !matches!(answer, Answer::Matches { .. });
+                tracked.unasked = tracked
+                    .answers
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, answer)| is_open(answer))
+                    .map(|(at, _)| at)
+                    .collect();
                 tracked.answers = vec![Answer::Pending; self.vcenters.len()];
                 tracked.bound = Some(vm);
                 tracked.decide_at = None;
@@ -423,19 +435,6 @@ impl Tracker {
             is_shut_down: is_shut_down(snapshot, record),
         })
     }
-}
-
-/// What a decision means for the next search.
-#[derive(Debug, PartialEq)]
-enum NextSearch {
-    /// Nothing to search.
-    None,
-    /// At once, everywhere.
-    Now,
-    /// After a pause; this is what is known until then.
-    Later(Unknown),
-    /// An answer is under way.
-    Waiting(Unknown),
 }
 
 async fn until(deadline: Option<Instant>) {

@@ -206,8 +206,12 @@ impl Vcenter {
 
     /// Logs in unless the session of an earlier connection is still good.
     pub(super) async fn ensure_session(&self) -> Result<(), Failure> {
-        if self.soap.session_secret().is_some() && self.soap.is_logged_in().await.unwrap_or(false) {
-            return Ok(());
+        if self.soap.session_secret().is_some() {
+            // A failed look is no reason for a new login: the old session may live and would be left behind.
+            let doing = format!("looking whether the session with vCenter {} lives", self.settings.server);
+            if self.soap.is_logged_in().await.map_err(failed(&doing))? {
+                return Ok(());
+            }
         }
         let Settings { user, password, key, server, .. } = &self.settings;
         let during = format!(

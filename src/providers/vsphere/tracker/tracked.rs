@@ -1,0 +1,69 @@
+//! What the tracker holds for one node.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Node;
+use tokio::time::Instant;
+
+use super::resolve::{Answer, NodeFacts, VmKey};
+use crate::cloud::Unknown;
+
+/// What is known of one node.
+pub(super) struct Tracked {
+    pub(super) object: Arc<Node>,
+    pub(super) facts: NodeFacts,
+    pub(super) asked_by_name: bool,
+    pub(super) answers: Vec<Answer>,
+    pub(super) first_match: Option<Instant>,
+    pub(super) bound: Option<VmKey>,
+    pub(super) pauses: u32,
+    pub(super) search_at: Option<Instant>,
+    pub(super) decide_at: Option<Instant>,
+    /// The twins that were told of last.
+    pub(super) twins: Vec<String>,
+    /// The vCenters that had not answered when the machine was bound. They are asked when they come back, so that a
+    /// twin there is told of.
+    pub(super) unasked: Vec<usize>,
+}
+
+impl Tracked {
+    /// A node that was just seen.
+    pub(super) fn new(object: Arc<Node>, facts: NodeFacts, vcenters: usize) -> Self {
+        Self {
+            asked_by_name: facts.search_uuid().is_none() && !facts.has_provider_id,
+            object,
+            facts,
+            answers: vec![Answer::Pending; vcenters],
+            first_match: None,
+            bound: None,
+            pauses: 0,
+            search_at: None,
+            decide_at: None,
+            twins: Vec::new(),
+            unasked: Vec::new(),
+        }
+    }
+
+    /// The machines that answers name, or that is bound, at this vCenter.
+    pub(super) fn ids_at(&self, vcenter: usize) -> impl Iterator<Item = &String> {
+        let bound = self.bound.as_ref().filter(|vm| vm.vcenter == vcenter).map(|vm| &vm.id);
+        let matched = match (self.bound.is_none(), self.answers.get(vcenter)) {
+            (true, Some(Answer::Matches { ids, .. })) => ids.as_slice(),
+            _ => &[],
+        };
+        bound.into_iter().chain(matched)
+    }
+}
+
+/// What a decision means for the next search.
+#[derive(Debug, PartialEq)]
+pub(super) enum NextSearch {
+    /// Nothing to search.
+    None,
+    /// At once, everywhere.
+    Now,
+    /// After a pause; this is what is known until then.
+    Later(Unknown),
+    /// An answer is under way.
+    Waiting(Unknown),
+}

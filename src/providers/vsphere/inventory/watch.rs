@@ -74,7 +74,8 @@ impl Vcenter {
         let mut failures = Retry::default();
         let mut failed_in_row = 0;
         loop {
-            let wait = if is_complete { WAIT } else { FIRST_WAIT };
+            // After a failure the question is whether vCenter answers at all, also where nothing changes for hours.
+            let wait = if is_complete && failed_in_row == 0 { WAIT } else { FIRST_WAIT };
             let answer = self.soap.wait_for_updates(&watch.collector, &version, wait, PAGE).await;
             let set = match answer {
                 Ok(set) => set,
@@ -83,6 +84,7 @@ impl Vcenter {
                     failed_in_row += 1;
                     self.mark_stale(chain(&error));
                     tokio::time::sleep(failures.after(Kind::Passing, fastrand::f64())).await;
+                    self.cancel(watch).await;
                     continue;
                 }
                 Err(error) => {
@@ -146,6 +148,15 @@ impl Vcenter {
         debug!(vcenter = self.settings.server, ?touched, "the inventory changed");
         self.publish(|_| {});
         self.objects_changed.notify_one();
+    }
+
+    /// Ends a wait whose client is gone. Closing its connection does not, and until it ends by itself the server keeps
+    /// the next one waiting. Best effort: the next one tells whether it helped.
+    async fn cancel(&self, watch: &Watch) {
+        let call = self.soap.cancel_wait_for_updates(&watch.collector);
+        if let Ok(Err(error)) = tokio::time::timeout(CLEAR_LIMIT, call).await {
+            debug!(vcenter = self.settings.server, error = chain(&error), "the old wait could not be cancelled");
+        }
     }
 
     /// Takes an old subscription off a session that lives on. Best effort: ending the session does the same.

@@ -53,16 +53,19 @@ impl Vcenter {
         let collector = self.soap.create_property_collector().await.map_err(failed(&doing))?;
         let members = self.wanted();
         let all: Vec<MoRef> = members.iter().map(reference).collect();
-        let mut portions = all.chunks(PORTION);
-        let view = self.soap.create_list_view(portions.next().unwrap_or_default()).await.map_err(failed(&doing))?;
-        for portion in portions {
-            self.soap.modify_list_view(&view, portion, &[]).await.map_err(failed(&doing))?;
-        }
-        self.soap.create_filter(&collector, &FilterSpec::for_view(&view)).await.map_err(failed(&doing))?;
+        // Created empty: only a change of the view tells which members the server does not know.
+        let view = self.soap.create_list_view(&[]).await.map_err(failed(&doing))?;
+        let watch = Watch { collector, view };
+        let unresolved =
+            if all.is_empty() { Vec::new() } else { self.modify(&watch, &all, &[]).await.map_err(failed(&doing))? };
+        let filter = FilterSpec::for_view(&watch.view);
+        self.soap.create_filter(&watch.collector, &filter).await.map_err(failed(&doing))?;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.instance_uuid = content.about.instance_uuid.unwrap_or_default();
         state.members = members;
-        Ok(Watch { collector, view })
+        state.members.retain(|id| !unresolved.contains(id));
+        state.unresolved = Arc::new(unresolved);
+        Ok(watch)
     }
 
     /// Waits for updates and publishes them, until the session is of no use any more.

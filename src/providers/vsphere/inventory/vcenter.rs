@@ -113,12 +113,16 @@ impl Vcenter {
         self.snapshot.subscribe()
     }
 
-    /// Sets the virtual machines to watch. Additions are gathered into few calls.
+    /// Watches these virtual machines too; one that vCenter did not know before is tried again. Additions are gathered
+    /// into few calls.
     pub fn want(&self, ids: impl IntoIterator<Item = String>) {
-        let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = wanted.len();
-        wanted.extend(ids);
-        if wanted.len() != before {
+        let ids: Vec<String> = ids.into_iter().collect();
+        let is_watched = {
+            let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            ids.iter().all(|id| state.members.contains(id))
+        };
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner).extend(ids);
+        if !is_watched {
             self.wanted_changed.notify_one();
         }
     }

@@ -120,21 +120,43 @@ impl Vcenter {
                 attached.entry(object).or_default().insert(found.tag_id.clone());
             }
         }
-        let is_suspicious = attached.is_empty() && !known.attached.is_empty();
-        let trouble = if is_suspicious {
-            Some("no tag is attached to anything any more; the account may have lost its right to read tags".into())
-        } else if missing.is_empty() {
+        let lost = self.lost_categories(&known.tags, &attached);
+        let trouble = if !missing.is_empty() {
+            Some(format!("there is no tag category {}, or the account may not read it", missing.join(" and ")))
+        } else if lost.is_empty() {
             None
         } else {
-            Some(format!("there is no tag category {}, or the account may not read it", missing.join(" and ")))
+            let lost: Vec<&str> = lost.iter().map(String::as_str).collect();
+            Some(format!(
+                "no tag of {} is attached to anything any more; the account may have lost its right to read tags",
+                lost.join(" and ")
+            ))
         };
         self.tell_trouble(trouble);
-        if !is_suspicious {
+        if lost.is_empty() {
             known.attached = attached;
             self.forget_changed(known);
         }
         known.polls = known.polls.wrapping_add(1);
         Ok(())
+    }
+
+    /// The categories of which the snapshot holds a tag, while vCenter says now that none is attached anywhere.
+    fn lost_categories(
+        &self,
+        tags: &HashMap<String, Tag>,
+        attached: &HashMap<MoRef, BTreeSet<String>>,
+    ) -> BTreeSet<String> {
+        let held = self.state.lock().unwrap_or_else(PoisonError::into_inner).tags.clone();
+        let held = held.of.values().flat_map(|tags| match tags {
+            ObjectTags::Read(tags) => tags.as_slice(),
+            ObjectTags::Unreadable(_) => &[],
+        });
+        let mut lost: BTreeSet<String> = held.map(|tag| tag.category.clone()).collect();
+        for tag in attached.values().flatten().filter_map(|id| tags.get(id)) {
+            lost.remove(&tag.category);
+        }
+        lost
     }
 
     /// The ids of the two configured categories. There is no look-up by name.

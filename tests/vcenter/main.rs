@@ -8,6 +8,7 @@
 )]
 
 mod failures;
+mod faults;
 mod inventory;
 mod session;
 mod tagging;

@@ -243,6 +243,17 @@ impl FakeVcenter {
         });
     }
 
+    /// Changes every machine at once.
+    pub fn change_vms(&self, change: impl Fn(Machine) -> Machine) {
+        self.change(|world| {
+            let all = world.inventory.objects.keys().filter(|one| one.kind == "VirtualMachine");
+            for vm in all.cloned().collect::<Vec<_>>() {
+                let object = world.inventory.change(&vm);
+                object.properties = change(Machine { properties: std::mem::take(&mut object.properties) }).properties;
+            }
+        });
+    }
+
     /// Destroys a machine.
     pub fn destroy_vm(&self, name: &str) {
         self.change(|world| {

@@ -47,7 +47,7 @@ pub struct Vcenter {
     pub(super) rest: vapi::Client,
     pub(super) state: Mutex<State>,
     /// The virtual machines somebody wants to be told about, by id.
-    wanted: Mutex<BTreeSet<String>>,
+    pub(super) wanted: Mutex<BTreeSet<String>>,
     pub(super) wanted_changed: Notify,
     /// New objects in the snapshot that tags were not read for.
     pub(super) objects_changed: Notify,

@@ -130,13 +130,22 @@ impl Vcenter {
     fn take_in(&self, set: &UpdateSet) {
         let touched = {
             let mut guard = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            let State { mirror, entities, members, .. } = &mut *guard;
+            let State { mirror, entities, members, unresolved, .. } = &mut *guard;
             let touched = mirror.apply(set);
             // What left is no member any more: if somebody still wants it, it is added anew and the server says
             // whether it knows it.
             members.retain(|id| !touched.left.contains(id));
-            // The filter may report an object once more that was taken out of the view in the meantime.
-            mirror.vms.retain(|id, _| members.contains(id));
+            // The filter may report an object once more that was taken out of the view in the meantime; and one that
+            // was refused, whose right came back, without being asked again.
+            {
+                let wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+                mirror.vms.retain(|id, _| members.contains(id) || wanted.contains(id));
+            }
+            members.extend(mirror.vms.keys().filter(|id| !members.contains(*id)).cloned().collect::<Vec<_>>());
+            if unresolved.iter().any(|id| mirror.vms.contains_key(id)) {
+                let still = unresolved.iter().filter(|id| !mirror.vms.contains_key(*id)).cloned().collect();
+                *unresolved = Arc::new(still);
+            }
             if touched.entities {
                 *entities = Arc::new(mirror.entities.clone());
             }

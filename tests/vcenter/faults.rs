@@ -1,0 +1,160 @@
+//! The inventory of one vCenter against the fake: what it does when vCenter misbehaves.
+
+mod logins;
+mod permissions;
+mod reads;
+mod recovery;
+mod sync;
+mod tags;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ccm::clients::{http, vapi, vim};
+use ccm::providers::vsphere::inventory::snapshot::{Freshness, Snapshot, VmRecord};
+use ccm::providers::vsphere::inventory::{Settings, Vcenter};
+use ccm::providers::vsphere::zones::ZoneCategories;
+use secrecy::SecretString;
+use support::{FakeVcenter, Model};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// Long against what any recovery takes, which is a few retries of a second or two.
+const SOON: Duration = Duration::from_secs(20);
+
+/// How long the clients wait for an answer here.
+const CALL_LIMIT: Duration = Duration::from_secs(2);
+
+/// A running inventory of one fake vCenter.
+struct Watched {
+    fake: FakeVcenter,
+    vcenter: Arc<Vcenter>,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+fn connect(fake: &FakeVcenter) -> http::Client {
+    let trust = http::TlsTrust::Ca { pem: fake.ca_pem().as_bytes().to_vec(), path: "ca.pem".to_owned() };
+    let tls = http::TlsSettings { trust, ..http::TlsSettings::default() };
+    http::Client::new(http::Settings::new(fake.host(), fake.port(), tls, vim::USER_AGENT)).unwrap()
+}
+
+fn soap(fake: &FakeVcenter) -> vim::Client {
+    let timeouts =
+        vim::Timeouts { call: CALL_LIMIT, login: CALL_LIMIT, wait_margin: CALL_LIMIT, ..vim::Timeouts::default() };
+    vim::Client::with_timeouts(connect(fake), timeouts)
+}
+
+fn rest(fake: &FakeVcenter) -> vapi::Client {
+    let timeouts = vapi::Timeouts { call: CALL_LIMIT, login: CALL_LIMIT, ..vapi::Timeouts::default() };
+    vapi::Client::with_timeouts(connect(fake), timeouts)
+}
+
+fn ids(numbers: impl IntoIterator<Item = usize>) -> Vec<String> {
+    numbers.into_iter().map(|number| format!("vm-{number}")).collect()
+}
+
+fn address(vm: &VmRecord) -> &str {
+    vm.nics.first().and_then(|nic| nic.ip_addresses.first()).map_or("", String::as_str)
+}
+
+fn is_live(snapshot: &Snapshot) -> bool {
+    snapshot.freshness == Freshness::Live
+}
+
+/// What of a snapshot helps to see why a test fails.
+fn told(snapshot: &Snapshot) -> String {
+    let mut vms: Vec<String> =
+        snapshot.vms.iter().take(12).map(|(id, vm)| format!("{id} at {:?}", address(vm))).collect();
+    vms.sort();
+    format!(
+        "{:?}; {} machines, {vms:?}; unresolved {:?}; tags of {} objects, trouble {:?}",
+        snapshot.freshness,
+        snapshot.vms.len(),
+        snapshot.unresolved,
+        snapshot.tags.of.len(),
+        snapshot.tags.trouble
+    )
+}
+
+impl Watched {
+    /// Watches these machines, not started yet.
+    async fn prepare(
+        model: Model,
+        wanted: Vec<String>,
+        categories: Option<ZoneCategories>,
+    ) -> (FakeVcenter, Arc<Vcenter>) {
+        let fake = FakeVcenter::start(model).await;
+        let settings = Settings {
+            key: "vc".to_owned(),
+            server: format!("{}:{}", fake.host(), fake.port()),
+            user: "ccm@vsphere.local".to_owned(),
+            password: SecretString::from("Correct-Horse-7"),
+            datacenters: Vec::new(),
+            categories,
+            tag_poll: Duration::from_millis(200),
+        };
+        let vcenter = Vcenter::new(settings, soap(&fake), rest(&fake));
+        vcenter.want(wanted);
+        (fake, vcenter)
+    }
+
+    fn run(fake: FakeVcenter, vcenter: Arc<Vcenter>) -> Self {
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(Arc::clone(&vcenter).run(stop.clone()));
+        Self { fake, vcenter, stop, task }
+    }
+
+    async fn start(model: Model, wanted: Vec<String>) -> Self {
+        let (fake, vcenter) = Self::prepare(model, wanted, None).await;
+        Self::run(fake, vcenter)
+    }
+
+    /// Started, and every machine of `count` known.
+    async fn synced(count: usize) -> Self {
+        let watched = Self::start(Model::small().vms(count), ids(1..=count)).await;
+        watched.until("the first sync", |now| is_live(now) && now.vms.len() == count).await;
+        watched
+    }
+
+    /// Waits for a snapshot that fits. Every snapshot on the way is shown to `always` first.
+    async fn until_always(
+        &self,
+        what: &str,
+        always: impl Fn(&Snapshot) -> bool,
+        fits: impl Fn(&Snapshot) -> bool,
+    ) -> Arc<Snapshot> {
+        let mut changes = self.vcenter.changes();
+        let deadline = tokio::time::Instant::now() + SOON;
+        loop {
+            let now = Arc::clone(&changes.borrow_and_update());
+            assert!(always(&now), "{what}: on the way there was {}", told(&now));
+            if fits(&now) {
+                return now;
+            }
+            let change = tokio::time::timeout_at(deadline, changes.changed()).await;
+            assert!(change.is_ok(), "not within {SOON:?}: {what}; last seen: {}; {:?}", told(&now), self.fake.counts());
+        }
+    }
+
+    async fn until(&self, what: &str, fits: impl Fn(&Snapshot) -> bool) -> Arc<Snapshot> {
+        self.until_always(what, |_| true, fits).await
+    }
+
+    /// Waits for a state of the server.
+    async fn until_counted(&self, what: &str, fits: impl Fn(&support::fake_vcenter::FakeCounts) -> bool) {
+        support::eventually(what, SOON, async || {
+            let counts = self.fake.counts();
+            if fits(&counts) { Ok(()) } else { Err(format!("{counts:?}; {}", told(&self.vcenter.snapshot()))) }
+        })
+        .await;
+    }
+
+    /// Stops; the session must be gone afterwards.
+    async fn stop(self) {
+        self.stop.cancel();
+        tokio::time::timeout(SOON, self.task).await.expect("it stops in time").unwrap();
+        let counts = self.fake.counts();
+        assert_eq!((counts.soap_sessions, counts.rest_sessions), (0, 0), "it logged out: {counts:?}");
+    }
+}

@@ -1,0 +1,64 @@
+//! Rejected logins are counted, because vCenter counts them too.
+
+use std::time::Duration;
+
+use support::{Fault, Model, Trouble};
+
+use super::{Watched, ids, is_live};
+
+#[tokio::test]
+async fn a_rejected_login_is_told_with_server_and_user_and_is_not_repeated_soon() {
+    let (fake, vcenter) = Watched::prepare(Model::small().vms(1), ids(1..=1), None).await;
+    fake.set_password("another one");
+    let watched = Watched::run(fake, vcenter);
+    let now = watched.until("the rejection is told", |now| now.freshness.trouble() != Some("not connected yet")).await;
+    let reason = now.freshness.trouble().unwrap();
+    for part in
+        [&format!("127.0.0.1:{}", watched.fake.port()), "ccm@vsphere.local", "InvalidLogin", "[VirtualCenter \"vc\"]"]
+    {
+        assert!(reason.contains(part), "{part} is not in {reason}");
+    }
+    let everything = format!("{now:?} {:?}", watched.vcenter.settings());
+    assert!(!everything.contains("Correct-Horse-7") && !everything.contains("another one"), "{everything}");
+
+    // Searches and wishes do not make it try again.
+    assert!(watched.vcenter.find_all_by_uuid(&Model::uuid(1)).await.is_err());
+    watched.vcenter.want(ids(2..=2));
+    let mut changes = watched.vcenter.changes();
+    let quiet = tokio::time::timeout(Duration::from_secs(4), changes.changed()).await;
+    assert!(quiet.is_err(), "nothing happens for a while");
+    let counts = watched.fake.counts();
+    assert_eq!((counts.of("Login"), counts.soap_refusals, counts.soap_sessions), (1, 1, 0), "{counts:?}");
+    watched.stop().await;
+}
+
+#[tokio::test]
+async fn a_password_that_expired_counts_as_rejected() {
+    let (fake, vcenter) = Watched::prepare(Model::small().vms(1), ids(1..=1), None).await;
+    fake.every("Login", Trouble::Fault(Fault::new("PasswordExpired")));
+    let watched = Watched::run(fake, vcenter);
+    let is_told = |reason: &str| reason.contains("PasswordExpired");
+    watched.until("it is told", |now| now.freshness.trouble().is_some_and(is_told)).await;
+    let mut changes = watched.vcenter.changes();
+    assert!(tokio::time::timeout(Duration::from_secs(3), changes.changed()).await.is_err());
+    assert_eq!(watched.fake.counts().of("Login"), 1);
+    watched.stop().await;
+}
+
+#[tokio::test]
+async fn trouble_of_the_server_during_a_login_is_no_rejection() {
+    for (name, trouble) in [
+        ("503", Trouble::unavailable()),
+        ("dropped", Trouble::Drop),
+        ("SystemError", Trouble::Fault(Fault::new("SystemError").field("reason", "SSO is starting"))),
+        ("no role yet", Trouble::Fault(Fault::no_permission("Folder", "group-d1"))),
+    ] {
+        let (fake, vcenter) = Watched::prepare(Model::small().vms(1), ids(1..=1), None).await;
+        fake.next("Login", trouble);
+        let watched = Watched::run(fake, vcenter);
+        watched.until(name, |now| is_live(now) && now.vms.len() == 1).await;
+        let counts = watched.fake.counts();
+        assert_eq!((counts.of("Login"), counts.soap_logins, counts.soap_sessions), (2, 1, 1), "{name}");
+        watched.stop().await;
+    }
+}

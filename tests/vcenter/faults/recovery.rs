@@ -1,0 +1,247 @@
+//! Every way in which a subscription breaks, and that it recovers alone: nothing missed, nothing emptied, one session.
+
+use std::time::Duration;
+
+use ccm::providers::vsphere::inventory::snapshot::Snapshot;
+use futures::future::join_all;
+use support::{Fault, Model, Trouble};
+
+use super::{Watched, address, ids, is_live, told};
+
+/// What ends a pending wait, and how many logins there are in the end.
+fn breaks() -> Vec<(&'static str, Trouble, u32)> {
+    vec![
+        ("the connection is cut", Trouble::Drop, 1),
+        ("503 with a proxy's page", Trouble::unavailable(), 1),
+        ("502 with nothing", Trouble::Status(502, "text/plain", String::new()), 1),
+        ("an empty answer", Trouble::empty(), 1),
+        ("a portal's page", Trouble::portal(), 1),
+        ("half an envelope", Trouble::Status(200, "text/xml", "<soapenv:Envelope><soapenv:Body><Wait".to_owned()), 1),
+        ("InvalidCollectorVersion", Trouble::Fault(Fault::new("InvalidCollectorVersion")), 1),
+        ("RequestCanceled", Trouble::Fault(Fault::new("RequestCanceled")), 1),
+        ("SystemError", Trouble::Fault(Fault::new("SystemError").field("reason", "no memory")), 1),
+        ("NoPermission", Trouble::Fault(Fault::no_permission("Folder", "group-d1")), 1),
+        (
+            "the collector is unknown",
+            Trouble::Fault(Fault::managed_object_not_found("PropertyCollector", "session[52]52")),
+            1,
+        ),
+        ("a fault of the future", Trouble::Fault(Fault::new("QuantumDecoherence").field("qubit", "7")), 1),
+    ]
+}
+
+fn has_both(now: &Snapshot) -> bool {
+    now.vms.len() == 2 && now.entities.len() >= 8
+}
+
+#[tokio::test]
+async fn a_broken_wait_recovers_alone_on_the_same_session_and_nothing_is_emptied() {
+    let cases = breaks().into_iter().map(|(name, trouble, logins)| async move {
+        let watched = Watched::synced(2).await;
+        watched.until_counted("a pending wait", |counts| counts.pending_waits == 1).await;
+        watched.fake.interrupt_waits(trouble);
+        let stale = watched.until_always(name, has_both, |now| !is_live(now)).await;
+        assert!(stale.freshness.trouble().unwrap().contains("WaitForUpdatesEx"), "{name}: {}", told(&stale));
+        // Nothing changes in vCenter: it must find out by itself that all is well.
+        watched.until_always(name, has_both, is_live).await;
+        watched.fake.change_vm("n-2", |vm| vm.ip("192.0.2.2"));
+        watched.until_always(name, has_both, |now| is_live(now) && address(&now.vms["vm-2"]) == "192.0.2.2").await;
+        let counts = watched.fake.counts();
+        assert_eq!((counts.soap_logins, counts.most_soap_sessions), (logins, 1), "{name}: {counts:?}");
+        watched.stop().await;
+    });
+    join_all(cases).await;
+}
+
+#[tokio::test]
+async fn a_session_that_ends_during_a_wait_is_replaced_by_one_other() {
+    let cases = [("NotAuthenticated", Fault::not_authenticated()), ("RequestCanceled", Fault::new("RequestCanceled"))];
+    let cases = cases.into_iter().map(|(name, fault)| async move {
+        let watched = Watched::synced(2).await;
+        watched.until_counted("a pending wait", |counts| counts.pending_waits == 1).await;
+        watched.fake.kill_soap_sessions(fault);
+        watched.fake.change_vm("n-1", |vm| vm.ip("192.0.2.1"));
+        watched.until_always(name, has_both, |now| !is_live(now)).await;
+        watched.until_always(name, has_both, |now| is_live(now) && address(&now.vms["vm-1"]) == "192.0.2.1").await;
+        let counts = watched.fake.counts();
+        assert_eq!((counts.soap_logins, counts.soap_sessions, counts.most_soap_sessions), (2, 1, 1), "{name}");
+        watched.stop().await;
+    });
+    join_all(cases).await;
+}
+
+#[tokio::test]
+async fn a_session_check_without_an_answer_is_no_reason_for_a_second_session() {
+    for (name, trouble) in [("503", Trouble::unavailable()), ("cut", Trouble::Cut(200)), ("portal", Trouble::portal())]
+    {
+        let watched = Watched::synced(2).await;
+        watched.until_counted("a pending wait", |counts| counts.pending_waits == 1).await;
+        watched.fake.next("RetrievePropertiesEx", trouble);
+        watched.fake.interrupt_waits(Trouble::Fault(Fault::new("InvalidCollectorVersion")));
+        watched.until_always(name, has_both, |now| !is_live(now)).await;
+        watched.until_always(name, has_both, is_live).await;
+        let counts = watched.fake.counts();
+        assert_eq!((counts.soap_logins, counts.most_soap_sessions), (1, 1), "{name}: {counts:?}");
+        watched.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_lost_cut_or_too_slow_is_asked_for_again_and_nothing_is_missed() {
+    let cases = [
+        ("lost", Trouble::Lose),
+        ("cut in the envelope", Trouble::Cut(60)),
+        ("cut in the middle", Trouble::Cut(700)),
+        ("cut before the last byte", Trouble::Cut(1_000)),
+    ];
+    let cases = cases.into_iter().map(|(name, trouble)| async move {
+        let watched = Watched::synced(2).await;
+        watched.until_counted("a pending wait", |counts| counts.pending_waits == 1).await;
+        watched.fake.next("WaitForUpdatesEx", trouble);
+        watched.fake.change_vm("n-1", |vm| vm.ip("192.0.2.1"));
+        watched.until_always(name, has_both, |now| !is_live(now)).await;
+        watched.fake.change_vm("n-2", |vm| vm.power("poweredOff").ip("192.0.2.2"));
+        let has_all = |now: &Snapshot| {
+            is_live(now) && address(&now.vms["vm-1"]) == "192.0.2.1" && address(&now.vms["vm-2"]) == "192.0.2.2"
+        };
+        watched.until_always(name, has_both, has_all).await;
+        let counts = watched.fake.counts();
+        let cost = (counts.of("CreatePropertyCollector"), counts.soap_logins);
+        assert_eq!(cost, (1, 1), "{name}: the same version is enough: {counts:?}");
+        watched.stop().await;
+    });
+    join_all(cases).await;
+}
+
+#[tokio::test]
+async fn a_truncated_answer_that_is_lost_means_a_full_resync_and_an_earlier_one_does_not() {
+    for (name, skip, collectors) in [("the first page", 0, 1), ("the second page", 1, 2), ("the last page", 2, 2)] {
+        let watched = Watched::start(Model::small().vms(6).page_size(2), ids(1..=6)).await;
+        watched.until(name, |now| is_live(now) && now.vms.len() == 6).await;
+        watched.until_counted("a pending wait", |counts| counts.pending_waits == 1).await;
+        watched.fake.next_after("WaitForUpdatesEx", skip, Trouble::Lose);
+        watched.fake.change_vms(|vm| vm.ip("192.0.2.6"));
+        let has_all = |now: &Snapshot| is_live(now) && now.vms.values().all(|vm| address(vm) == "192.0.2.6");
+        watched.until_always(name, |now| now.vms.len() == 6, has_all).await;
+        let counts = watched.fake.counts();
+        let cost = (counts.of("CreatePropertyCollector"), counts.soap_logins);
+        assert_eq!(cost, (collectors, 1), "{name}: {counts:?}");
+        watched.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn connections_that_die_leave_no_wait_behind_that_holds_up_the_next() {
+    let watched = Watched::synced(2).await;
+    watched.until_counted("a pending wait", |counts| counts.pending_waits == 1).await;
+    // The server's side of the wait goes on: it does not see that its client is gone.
+    watched.fake.sever();
+    watched.until_always("stale", has_both, |now| !is_live(now)).await;
+    watched.until_always("live again", has_both, is_live).await;
+    let counts = watched.fake.counts();
+    assert_eq!((counts.soap_logins, counts.most_soap_sessions), (1, 1), "{counts:?}");
+    watched.stop().await;
+}
+
+#[tokio::test]
+async fn an_outage_is_survived_and_what_happened_in_it_is_seen() {
+    let watched = Watched::synced(3).await;
+    watched.fake.stop_listening().await;
+    let stale = watched.until_always("stale", |now| now.vms.len() == 3, |now| !is_live(now)).await;
+    assert_eq!(watched.vcenter.find_all_by_uuid(&Model::uuid(1)).await, Err(stale.freshness.trouble().unwrap().into()));
+    watched.fake.destroy_vm("n-3");
+    watched.fake.change_vm("n-1", |vm| vm.ip("192.0.2.1"));
+    watched.fake.resume_listening().await;
+    let now = watched.until("live again", is_live).await;
+    assert_eq!((now.vms.len(), address(&now.vms["vm-1"])), (2, "192.0.2.1"), "{}", told(&now));
+    watched.until("the destroyed one is told as unknown", |now| now.unresolved.contains(&"vm-3".to_owned())).await;
+    let counts = watched.fake.counts();
+    assert_eq!((counts.soap_logins, counts.most_soap_sessions), (1, 1), "the session outlived it: {counts:?}");
+    watched.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_comes_back_with_other_ids_is_read_anew() {
+    let watched = Watched::synced(2).await;
+    watched.fake.restart_with_other_ids().await;
+    let is_old_gone = |now: &Snapshot| is_live(now) && now.vms.is_empty() && now.unresolved.len() == 2;
+    watched.until("the old ids are told as unknown", is_old_gone).await;
+    let found = watched.vcenter.find_all_by_uuid(&Model::uuid(1)).await.unwrap();
+    assert_eq!(found, ["vm-19"]);
+    watched.vcenter.want(found);
+    let now = watched.until("the machine under its new id", |now| now.vms.contains_key("vm-19")).await;
+    assert_eq!(now.vms["vm-19"].name, "n-1");
+    assert_eq!(now.datacenter_of(&now.vms["vm-19"]).unwrap().id, "datacenter-19");
+    assert!(now.entities.keys().all(|object| object.id.ends_with('9') || object.id == "group-d1"), "nothing old");
+    assert_eq!(watched.fake.counts().soap_logins, 2);
+    watched.stop().await;
+}
+
+#[tokio::test]
+async fn silence_and_dribbling_are_bounded_by_the_clients_limits() {
+    let cases = [
+        ("a wait that hangs", "WaitForUpdatesEx", Trouble::Hang, "no complete answer within 3 s"),
+        (
+            "a page that dribbles",
+            "WaitForUpdatesEx",
+            Trouble::Slow(Duration::from_millis(50)),
+            "no complete answer within 3 s",
+        ),
+        ("a filter that hangs", "CreateFilter", Trouble::Hang, "no complete answer within 2 s"),
+        (
+            "a login page that dribbles",
+            "Login",
+            Trouble::Slow(Duration::from_millis(50)),
+            "no complete answer within 2 s",
+        ),
+        ("a version list that hangs", "vimServiceVersions.xml", Trouble::Hang, ""),
+    ];
+    let cases = cases.into_iter().map(|(name, operation, trouble, reason)| async move {
+        let (fake, vcenter) = Watched::prepare(Model::small().vms(2), ids(1..=2), None).await;
+        fake.next(operation, trouble);
+        let watched = Watched::run(fake, vcenter);
+        if !reason.is_empty() {
+            let why = |now: &Snapshot| now.freshness.trouble().is_some_and(|trouble| trouble.contains(reason));
+            watched.until(name, why).await;
+        }
+        watched.until(name, |now| is_live(now) && has_both(now)).await;
+        watched.stop.cancel();
+        watched.task.await.unwrap();
+    });
+    join_all(cases).await;
+}
+
+#[tokio::test]
+async fn a_view_that_cannot_be_changed_is_made_anew() {
+    for (name, trouble) in [
+        ("hangs", Trouble::Hang),
+        ("lost", Trouble::Lose),
+        ("503", Trouble::unavailable()),
+        ("unknown view", Trouble::Fault(Fault::managed_object_not_found("ListView", "gone"))),
+    ] {
+        let watched = Watched::start(Model::small().vms(3), ids(1..=2)).await;
+        watched.until(name, |now| is_live(now) && has_both(now)).await;
+        watched.fake.next("ModifyListView", trouble);
+        watched.vcenter.want(ids(3..=3));
+        let has_all = |now: &Snapshot| is_live(now) && now.vms.len() == 3;
+        watched.until_always(name, |now| now.vms.len() >= 2, has_all).await;
+        assert_eq!(watched.fake.counts().soap_logins, 1, "{name}");
+        watched.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_machine_of_another_datacenter_or_in_upper_case_is_found_where_it_is() {
+    let watched = Watched::synced(2).await;
+    let upper = Model::uuid(2).to_uppercase();
+    assert_eq!(watched.vcenter.find_all_by_uuid(&upper).await, Ok(vec!["vm-2".to_owned()]));
+    assert_eq!(watched.vcenter.find_all_by_name("n-1").await, Ok(vec!["vm-1".to_owned()]));
+    assert_eq!(watched.vcenter.find_all_by_name("10.0.0.3").await, Ok(vec!["vm-2".to_owned()]));
+    assert_eq!(watched.vcenter.find_all_by_name("n-3").await, Ok(Vec::new()));
+    for trouble in [Trouble::empty(), Trouble::portal(), Trouble::Cut(300), Trouble::unavailable()] {
+        watched.fake.next("FindAllByUuid", trouble.clone());
+        let found = watched.vcenter.find_all_by_uuid(&Model::uuid(2)).await;
+        assert!(found.is_err(), "{trouble:?} is no proof that there is none: {found:?}");
+    }
+    watched.stop().await;
+}

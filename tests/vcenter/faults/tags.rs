@@ -1,0 +1,172 @@
+//! Tags, while their half of vCenter misbehaves.
+
+use ccm::clients::vim::MoRef;
+use ccm::providers::vsphere::inventory::snapshot::Snapshot;
+use ccm::providers::vsphere::zones::{ObjectTags, ZoneCategories};
+use support::{Model, Trouble};
+
+use super::{Watched, address, ids, is_live};
+
+fn model() -> Model {
+    Model::small()
+        .vms(2)
+        .tag("k8s-region", "region-1", &[("Datacenter", "dc-1")])
+        .tag("k8s-zone", "zone-a", &[("ClusterComputeResource", "cluster-1")])
+        .tag("k8s-zone", "zone-b", &[])
+        .tag("unrelated", "gold", &[("ClusterComputeResource", "cluster-1")])
+}
+
+async fn prepare() -> (support::FakeVcenter, std::sync::Arc<ccm::providers::vsphere::inventory::Vcenter>) {
+    let categories = ZoneCategories { zone: "k8s-zone".to_owned(), region: "k8s-region".to_owned() };
+    Watched::prepare(model(), ids(1..=2), Some(categories)).await
+}
+
+/// The name of the only tag of interest on an object.
+fn tag<'a>(now: &'a Snapshot, kind: &str, id: &str) -> Option<&'a str> {
+    match now.tags.of.get(&MoRef::new(kind, id))? {
+        ObjectTags::Read(tags) => tags.first().map(|tag| tag.name.as_str()),
+        ObjectTags::Unreadable(_) => None,
+    }
+}
+
+fn has_zones(now: &Snapshot) -> bool {
+    tag(now, "ClusterComputeResource", "domain-c1") == Some("zone-a")
+        && tag(now, "Datacenter", "datacenter-1") == Some("region-1")
+}
+
+async fn zoned() -> Watched {
+    let (fake, vcenter) = prepare().await;
+    let watched = Watched::run(fake, vcenter);
+    let now = watched.until("zone and region", |now| is_live(now) && has_zones(now)).await;
+    assert_eq!(now.tags.trouble, None);
+    watched
+}
+
+/// Waits until tags were polled this many times more.
+async fn polled(watched: &Watched, times: u32) {
+    let poll = "REST:list-attached-objects-on-tags";
+    let until = watched.fake.counts().of(poll) + times;
+    watched.until_counted("more polls of tags", |counts| counts.of(poll) >= until).await;
+}
+
+#[tokio::test]
+async fn polls_go_on_over_one_session_and_cost_three_calls() {
+    let watched = zoned().await;
+    polled(&watched, 1).await;
+    let before = watched.fake.counts();
+    polled(&watched, 4).await;
+    let after = watched.fake.counts();
+    let calls = |counts: &support::fake_vcenter::FakeCounts| -> u32 {
+        counts.operations.iter().filter(|(name, _)| name.starts_with("REST:")).map(|(_, count)| count).sum()
+    };
+    let cost = calls(&after) - calls(&before);
+    assert!((12..=15).contains(&cost), "{cost} calls for 4 polls: {after:?}");
+    assert_eq!((after.rest_logins, after.soap_logins), (1, 1));
+    watched.stop().await;
+}
+
+#[tokio::test]
+async fn a_rest_session_that_ended_is_replaced_once_and_nobody_notices() {
+    let watched = zoned().await;
+    for logins in [2, 3] {
+        watched.fake.kill_rest_sessions();
+        polled(&watched, 3).await;
+        let counts = watched.fake.counts();
+        assert_eq!((counts.rest_logins, counts.most_rest_sessions), (logins, 1), "{counts:?}");
+        let now = watched.vcenter.snapshot();
+        assert!(has_zones(&now) && now.tags.trouble.is_none() && is_live(&now));
+    }
+    watched.stop().await;
+}
+
+#[tokio::test]
+async fn too_many_rest_sessions_are_told_and_leave_the_inventory_alone() {
+    let (fake, vcenter) = prepare().await;
+    let limit = "com.vmware.vapi.endpoint.failedToLoginMaxUserSessionCountReached";
+    fake.every("REST:session-login", Trouble::rest(503, "service_unavailable", limit));
+    let watched = Watched::run(fake, vcenter);
+    let told = |trouble: &String| trouble.contains("tags cannot be read") && trouble.contains("503");
+    let now = watched.until("the limit is told", |now| now.tags.trouble.as_ref().is_some_and(told)).await;
+    assert!(now.tags.of.is_empty(), "nothing is made up");
+    watched.until("the inventory is live", |now| is_live(now) && now.vms.len() == 2).await;
+    watched.fake.change_vm("n-1", |vm| vm.ip("192.0.2.1"));
+    watched.until_always("and follows", |now| now.vms.len() == 2, |now| address(&now.vms["vm-1"]) == "192.0.2.1").await;
+    watched.fake.clear();
+    watched.until("tags, when there is room again", |now| has_zones(now) && now.tags.trouble.is_none()).await;
+    assert_eq!(watched.fake.counts().soap_logins, 1);
+    watched.stop().await;
+}
+
+#[tokio::test]
+async fn a_failing_poll_is_told_and_takes_no_zone_away() {
+    let cases = [
+        ("500", Trouble::rest(500, "internal_server_error", "x")),
+        ("503 page", Trouble::unavailable()),
+        ("403", Trouble::rest(403, "unauthorized", "x")),
+        ("portal", Trouble::portal()),
+        ("cut", Trouble::Cut(12)),
+        ("empty", Trouble::Status(200, "application/json", String::new())),
+    ];
+    for (name, trouble) in cases {
+        let watched = zoned().await;
+        watched.fake.every("REST:list-attached-objects-on-tags", trouble);
+        watched.until_always(name, has_zones, |now| now.tags.trouble.is_some()).await;
+        watched.fake.clear();
+        watched.until_always(name, has_zones, |now| now.tags.trouble.is_none()).await;
+        let counts = watched.fake.counts();
+        assert_eq!((counts.rest_logins, counts.most_rest_sessions, counts.soap_logins), (1, 1, 1), "{name}");
+        watched.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn tags_that_are_all_empty_at_once_are_a_lost_right_and_take_no_zone_away() {
+    let watched = zoned().await;
+    watched.fake.set_attachments_readable(false);
+    let told = |trouble: &String| trouble.contains("may have lost its right");
+    watched.until_always("told", has_zones, |now| now.tags.trouble.as_ref().is_some_and(told)).await;
+    polled(&watched, 12).await;
+    assert!(has_zones(&watched.vcenter.snapshot()), "not after many polls either");
+    watched.fake.set_attachments_readable(true);
+    watched.until_always("back", has_zones, |now| now.tags.trouble.is_none()).await;
+    watched.stop().await;
+}
+
+#[tokio::test]
+async fn a_lost_right_stays_a_lost_right_over_a_new_session() {
+    let watched = zoned().await;
+    watched.fake.set_attachments_readable(false);
+    watched.fake.kill_rest_sessions();
+    watched.fake.kill_soap_sessions(support::Fault::not_authenticated());
+    watched.until_always("stale", has_zones, |now| !is_live(now)).await;
+    watched.until_always("live again", has_zones, is_live).await;
+    let told = |trouble: &String| trouble.contains("may have lost its right");
+    watched.until_always("told", has_zones, |now| now.tags.trouble.as_ref().is_some_and(told)).await;
+    polled(&watched, 3).await;
+    assert!(has_zones(&watched.vcenter.snapshot()));
+    watched.stop().await;
+}
+
+#[tokio::test]
+async fn a_category_that_may_not_be_read_any_more_is_told_and_takes_no_zone_away() {
+    let watched = zoned().await;
+    watched.fake.set_category_readable("k8s-zone", false);
+    let told = |trouble: &String| trouble.contains("k8s-zone");
+    watched.until_always("told", has_zones, |now| now.tags.trouble.as_ref().is_some_and(told)).await;
+    polled(&watched, 12).await;
+    assert!(has_zones(&watched.vcenter.snapshot()), "not after many polls either");
+    watched.fake.set_category_readable("k8s-zone", true);
+    watched.until_always("back", has_zones, |now| now.tags.trouble.is_none()).await;
+    watched.stop().await;
+}
+
+#[tokio::test]
+async fn a_category_that_could_never_be_read_is_told() {
+    let (fake, vcenter) = prepare().await;
+    fake.set_category_readable("k8s-region", false);
+    let watched = Watched::run(fake, vcenter);
+    let told = |trouble: &String| trouble.contains("there is no tag category k8s-region");
+    let now = watched.until("told", |now| is_live(now) && now.tags.trouble.as_ref().is_some_and(told)).await;
+    assert_eq!(now.vms.len(), 2);
+    watched.stop().await;
+}

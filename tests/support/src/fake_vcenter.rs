@@ -26,7 +26,7 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
 pub use fault::{Fault, Trouble};
-pub use model::{Machine, Model};
+pub use model::{Machine, Model, Unreadable};
 
 use fault::Rule;
 use http::{Delivery, Reply, Request};
@@ -74,7 +74,7 @@ struct World {
     password: String,
     instance_uuid: String,
     page_size: usize,
-    hides_unreadable: bool,
+    unreadable: Unreadable,
     inventory: Inventory,
     tagging: Tagging,
     /// By cookie.
@@ -146,7 +146,7 @@ impl FakeVcenter {
             password: model.password,
             instance_uuid: uuid::Uuid::new_v4().to_string(),
             page_size: model.page_size,
-            hides_unreadable: model.hides_unreadable,
+            unreadable: model.unreadable,
             inventory: model.inventory,
             tagging: model.tagging,
             sessions: BTreeMap::new(),
@@ -276,6 +276,9 @@ impl FakeVcenter {
         self.change(|world| {
             let object = world.inventory.named(kind, name);
             world.inventory.change(&object).is_readable = is_readable;
+            if !is_readable && world.unreadable == Unreadable::Dropped {
+                soap::leave_views(world, &object);
+            }
         });
     }
 

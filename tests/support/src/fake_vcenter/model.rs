@@ -63,13 +63,24 @@ impl Machine {
     }
 }
 
+/// What a ListView does with objects that the account may not read. The documentation does not say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreadable {
+    /// They leave the view, and are unresolved when they are added.
+    Dropped,
+    /// They stay in the view, and are unresolved when they are added.
+    Refused,
+    /// They stay in the view, and may be added.
+    Kept,
+}
+
 /// What a fake vCenter holds when it starts.
 #[derive(Clone, Debug)]
 pub struct Model {
     pub(super) user: String,
     pub(super) password: String,
     pub(super) page_size: usize,
-    pub(super) hides_unreadable: bool,
+    pub(super) unreadable: Unreadable,
     pub(super) inventory: Inventory,
     pub(super) tagging: Tagging,
     machines: usize,
@@ -101,7 +112,7 @@ impl Model {
             user: "ccm@vsphere.local".to_owned(),
             password: "Correct-Horse-7".to_owned(),
             page_size: 100,
-            hides_unreadable: true,
+            unreadable: Unreadable::Dropped,
             inventory,
             tagging: Tagging::default(),
             machines: 0,
@@ -115,10 +126,10 @@ impl Model {
         self
     }
 
-    /// `ModifyListView` takes objects that the account may not read, instead of calling them unresolved.
+    /// What views do with objects that the account may not read.
     #[must_use]
-    pub fn lists_unreadable(mut self) -> Self {
-        self.hides_unreadable = false;
+    pub fn unreadable(mut self, unreadable: Unreadable) -> Self {
+        self.unreadable = unreadable;
         self
     }
 

@@ -7,6 +7,7 @@ use super::World;
 use super::collector::{Collector, Filter, properties};
 use super::fault::Fault;
 use super::inventory::{Ref, Val};
+use super::model::Unreadable;
 use super::selection::Spec;
 use super::session::{Session, View};
 use super::xml::{Element, escape};
@@ -67,7 +68,7 @@ impl World {
             _ => None,
         };
         let id = self.next_id();
-        let hides_unreadable = self.hides_unreadable;
+        let takes_unreadable = self.unreadable == Unreadable::Kept;
         let Self { sessions, inventory, .. } = self;
         let session = cookie.and_then(|cookie| sessions.get_mut(cookie)).ok_or_else(Fault::not_authenticated)?;
         match call.name.as_str() {
@@ -96,7 +97,7 @@ impl World {
                     members.remove(&object.reference());
                 }
                 let is_resolved = |object: &Ref| {
-                    inventory.objects.get(object).is_some_and(|found| found.is_readable || !hides_unreadable)
+                    inventory.objects.get(object).is_some_and(|found| found.is_readable || takes_unreadable)
                 };
                 let added: BTreeSet<Ref> = call.all("add").map(Element::reference).collect();
                 let (added, unresolved): (BTreeSet<Ref>, BTreeSet<Ref>) = added.into_iter().partition(is_resolved);
@@ -283,6 +284,12 @@ pub(super) fn unknown(reference: &Ref) -> Fault {
 
 /// Takes an object away, from the views too.
 pub(super) fn remove(world: &mut World, reference: &Ref) -> Option<Arc<super::inventory::Object>> {
+    leave_views(world, reference);
+    world.inventory.objects.remove(reference)
+}
+
+/// Takes an object out of every view that lists it.
+pub(super) fn leave_views(world: &mut World, reference: &Ref) {
     for session in world.sessions.values_mut() {
         for view in session.views.values_mut() {
             if let View::List(members) = view {
@@ -290,5 +297,4 @@ pub(super) fn remove(world: &mut World, reference: &Ref) -> Option<Arc<super::in
             }
         }
     }
-    world.inventory.objects.remove(reference)
 }

@@ -1,15 +1,16 @@
 //! Rights that the account loses and gets back.
 
-use support::{Model, Trouble};
+use support::{Model, Trouble, Unreadable};
 
 use super::{Watched, address, ids, is_live};
 
 #[tokio::test]
 async fn a_machine_that_may_not_be_read_any_more_leaves_and_comes_back_with_the_right() {
-    for (name, model, refused) in
-        [("the view refuses it", Model::small(), 1), ("the view takes it", Model::small().lists_unreadable(), 0)]
-    {
-        let watched = Watched::start(model.vms(2), ids(1..=2)).await;
+    // Whether it is called unresolved, and whether it comes back without being wanted once more.
+    let cases = [(Unreadable::Dropped, 1, false), (Unreadable::Refused, 1, true), (Unreadable::Kept, 0, true)];
+    for (name, refused, by_itself) in cases {
+        let watched = Watched::start(Model::small().unreadable(name).vms(2), ids(1..=2)).await;
+        let name = &format!("{name:?}");
         watched.until(name, |now| is_live(now) && now.vms.len() == 2).await;
         watched.fake.set_readable("VirtualMachine", "n-1", false);
         let now = watched.until(name, |now| !now.vms.contains_key("vm-1")).await;
@@ -20,10 +21,14 @@ async fn a_machine_that_may_not_be_read_any_more_leaves_and_comes_back_with_the_
         watched.until(name, |now| now.unresolved.len() == refused).await;
 
         watched.fake.set_readable("VirtualMachine", "n-1", true);
-        // As whoever looks for the machine does: it is found again, and wanted as before.
-        let found = watched.vcenter.find_all_by_uuid(&Model::uuid(1)).await.unwrap();
-        watched.vcenter.want(found);
-        watched.until(name, |now| now.vms.contains_key("vm-1") && !now.unresolved.contains(&"vm-1".to_owned())).await;
+        if !by_itself {
+            // As whoever looks for the machine does: it is found again, and wanted as before.
+            let found = watched.vcenter.find_all_by_uuid(&Model::uuid(1)).await.unwrap();
+            watched.vcenter.want(found);
+        }
+        watched.until(name, |now| now.vms.contains_key("vm-1") && now.unresolved.is_empty()).await;
+        watched.fake.change_vm("n-1", |vm| vm.ip("192.0.2.1"));
+        watched.until(name, |now| now.vms.get("vm-1").is_some_and(|vm| address(vm) == "192.0.2.1")).await;
         assert_eq!(watched.fake.counts().of("CreatePropertyCollector"), 1, "{name}: over the same subscription");
         watched.stop().await;
     }

@@ -14,6 +14,7 @@ mod join;
 mod mistakes;
 mod replicas;
 mod restart;
+mod rights;
 mod secrets;
 mod start;
 mod upgrade;

@@ -138,6 +138,10 @@ fn fixtures(cluster: &Cluster, zones: bool) -> Vec<Fixture> {
             ..usual("provider ID in the guest's byte order, given by the kubelet", 12)
         },
         Fixture { vm: None, ..usual("the machine is gone", 13) },
+        Fixture {
+            addresses: vec![("ExternalIP", ip(14)), ("InternalIP", ip(14)), ("Hostname", cluster.name(14))],
+            ..usual("the order of the in-tree provider, which the Go program does not touch", 14)
+        },
     ]
 }
 

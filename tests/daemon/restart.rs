@@ -35,7 +35,7 @@ async fn a_daemon_killed_at_any_moment_of_a_join_ends_in_the_same_nodes() {
     let calls = ["Login", "FindAllByUuid", "ModifyListView", "WaitForUpdatesEx", "REST:list-attached-tags-on-objects"];
     let moments = std::iter::once(Moment::Started)
         .chain(calls.map(Moment::During))
-        .chain([1, 2, 3, 5, 8, 11, 15].map(Moment::Writes));
+        .chain([1, 2, 3, 4, 6, 9, 11].map(Moment::Writes));
     for moment in moments {
         cluster.delete_nodes().await;
         cluster.register(0..NODES).await;
@@ -79,8 +79,8 @@ async fn kill_at(moment: Moment, cluster: &Cluster, vcenter: &Vcenter, config: &
         vcenter.reset_counts().await;
         vcenter.add_rule(&Rule::hang(operation)).await;
     }
-    // Slow enough that the moment between two writes can be hit.
-    let mut daemon = cluster.start(config, &["--kube-api-qps=20", "--kube-api-burst=1"]);
+    // Slow enough that the moment between two writes can be hit, and that the last moment is half a second before the end.
+    let mut daemon = cluster.start(config, &["--kube-api-qps=10", "--kube-api-burst=1"]);
     match moment {
         Moment::Started => drop(daemon.wait_for_line(" starts", LIMIT).await),
         Moment::During(operation) => {

@@ -203,7 +203,7 @@ impl Vcenter {
             never = self.follow_tags() => match never {},
         };
         if !failure.source.is_not_authenticated() {
-            self.clear(&watch).await;
+            self.clear(Some(&watch.collector), &watch.view).await;
         }
         failure
     }

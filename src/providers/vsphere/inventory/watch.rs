@@ -1,6 +1,7 @@
 //! The one subscription of a vCenter: a ListView of the wanted virtual machines, one filter, one outstanding
 //! `WaitForUpdatesEx`.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -31,8 +32,8 @@ const PATIENCE: u32 = 3;
 
 /// What belongs to one connection.
 pub(super) struct Watch {
-    collector: MoRef,
-    view: MoRef,
+    pub(super) collector: MoRef,
+    pub(super) view: MoRef,
 }
 
 fn reference(id: &String) -> MoRef {
@@ -50,22 +51,39 @@ impl Vcenter {
         let content = self.soap.connect().await.map_err(failed(&doing))?;
         self.ensure_session().await?;
         let doing = format!("subscribing to the inventory of vCenter {server}");
-        let collector = self.soap.create_property_collector().await.map_err(failed(&doing))?;
-        let members = self.wanted();
-        let all: Vec<MoRef> = members.iter().map(reference).collect();
-        // Created empty: only a change of the view tells which members the server does not know.
         let view = self.soap.create_list_view(&[]).await.map_err(failed(&doing))?;
+        let collector = match self.soap.create_property_collector().await {
+            Ok(collector) => collector,
+            Err(error) => {
+                self.clear(None, &view).await;
+                return Err(failed(&doing)(error));
+            }
+        };
         let watch = Watch { collector, view };
-        let unresolved =
-            if all.is_empty() { Vec::new() } else { self.modify(&watch, &all, &[]).await.map_err(failed(&doing))? };
-        let filter = FilterSpec::for_view(&watch.view);
-        self.soap.create_filter(&watch.collector, &filter).await.map_err(failed(&doing))?;
+        let members = self.wanted();
+        let unresolved = match self.subscribe(&watch, &members).await {
+            Ok(unresolved) => unresolved,
+            Err(error) => {
+                // The session lives on, and would collect what every try leaves behind.
+                self.clear(Some(&watch.collector), &watch.view).await;
+                return Err(failed(&doing)(error));
+            }
+        };
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.instance_uuid = content.about.instance_uuid.unwrap_or_default();
         state.members = members;
         state.members.retain(|id| !unresolved.contains(id));
         state.unresolved = Arc::new(unresolved);
         Ok(watch)
+    }
+
+    /// Fills the view, which was created empty because only a change of it tells which members the server does not
+    /// know, and puts the filter on it. The answer is what the server does not know.
+    async fn subscribe(&self, watch: &Watch, members: &BTreeSet<String>) -> Result<Vec<String>, vim::Error> {
+        let all: Vec<MoRef> = members.iter().map(reference).collect();
+        let unresolved = if all.is_empty() { Vec::new() } else { self.modify(watch, &all, &[]).await? };
+        self.soap.create_filter(&watch.collector, &FilterSpec::for_view(&watch.view)).await?;
+        Ok(unresolved)
     }
 
     /// Waits for updates and publishes them, until the session is of no use any more.
@@ -172,10 +190,13 @@ impl Vcenter {
     }
 
     /// Takes an old subscription off a session that lives on. Best effort: ending the session does the same.
-    pub(super) async fn clear(&self, watch: &Watch) {
+    pub(super) async fn clear(&self, collector: Option<&MoRef>, view: &MoRef) {
         let both = async {
-            let collector = self.soap.destroy_property_collector(&watch.collector).await;
-            let view = self.soap.destroy_view(&watch.view).await;
+            let collector = match collector {
+                Some(collector) => self.soap.destroy_property_collector(collector).await,
+                None => Ok(()),
+            };
+            let view = self.soap.destroy_view(view).await;
             debug!(vcenter = self.settings.server, ?collector, ?view, "the old subscription was taken off");
         };
         if tokio::time::timeout(CLEAR_LIMIT, both).await.is_err() {

@@ -60,7 +60,7 @@ impl Vcenter {
         let mut renewed_at_poll = None;
         // A session of an earlier connection is still good for all this side knows; the first call tells.
         if !self.rest.has_session() {
-            self.rest.login(&self.settings.user, &self.settings.password).await?;
+            self.log_in_to_rest().await?;
         }
         loop {
             match self.poll(categories, &mut known).await {
@@ -68,7 +68,7 @@ impl Vcenter {
                 // The session ended: one new login, then the poll again. A second refusal in a row is a failure.
                 Err(error) if error.is_unauthenticated() && renewed_at_poll != Some(known.polls) => {
                     renewed_at_poll = Some(known.polls);
-                    self.rest.login(&self.settings.user, &self.settings.password).await?;
+                    self.log_in_to_rest().await?;
                     continue;
                 }
                 Err(error) => return Err(error),
@@ -84,6 +84,11 @@ impl Vcenter {
                 }
             }
         }
+    }
+
+    async fn log_in_to_rest(&self) -> Result<(), vapi::Error> {
+        let _under_way = self.logins.begin();
+        self.rest.login(&self.settings.user, &self.settings.password).await
     }
 
     /// Reads what the tags of the two categories are attached to, and again the tags of every object where that

@@ -1,6 +1,7 @@
 //! One vCenter: its session, its snapshot, and the searches others ask for.
 
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
+use super::login::Logins;
 use super::mirror::Mirror;
 use super::retry::{Kind, Retry};
 use super::snapshot::{Freshness, Snapshot, Tags};
@@ -45,6 +47,7 @@ pub struct Vcenter {
     pub(super) settings: Settings,
     pub(super) soap: vim::Client,
     pub(super) rest: vapi::Client,
+    pub(super) logins: Logins,
     pub(super) state: Mutex<State>,
     /// The virtual machines somebody wants to be told about, by id.
     pub(super) wanted: Mutex<BTreeSet<String>>,
@@ -90,6 +93,7 @@ impl Vcenter {
             settings,
             soap,
             rest,
+            logins: Logins::default(),
             state: Mutex::default(),
             wanted: Mutex::default(),
             wanted_changed: Notify::new(),
@@ -175,9 +179,15 @@ impl Vcenter {
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let mut retry = Retry::default();
         loop {
-            let failure = tokio::select! {
-                () = stop.cancelled() => break,
-                failure = self.serve(&mut retry) => failure,
+            let failure = {
+                let mut serving = pin!(self.serve(&mut retry));
+                tokio::select! {
+                    () = stop.cancelled() => {
+                        self.logins.give_up(serving).await;
+                        break;
+                    }
+                    failure = &mut serving => failure,
+                }
             };
             let kind = if failure.source.is_invalid_login() { Kind::Rejected } else { Kind::Passing };
             let pause = retry.after(kind, fastrand::f64());
@@ -197,11 +207,13 @@ impl Vcenter {
             Ok(watch) => watch,
             Err(failure) => return failure,
         };
+        let mut tags = pin!(self.follow_tags());
         let failure = tokio::select! {
             failure = self.follow(&watch, retry) => failure,
             failure = self.keep_view(&watch) => failure,
-            never = self.follow_tags() => match never {},
+            never = &mut tags => match never {},
         };
+        self.logins.give_up(tags).await;
         if !failure.source.is_not_authenticated() {
             self.clear(Some(&watch.collector), &watch.view).await;
         }
@@ -222,6 +234,7 @@ impl Vcenter {
             "logging in to vCenter {server} as {user:?}; expected are the user and password of [VirtualCenter \
              {key:?}] or [Global] in the cloud config"
         );
+        let _under_way = self.logins.begin();
         self.soap.login(user, password).await.map(|_| ()).map_err(failed(&during))
     }
 

@@ -5,6 +5,7 @@
 //! properties left out, `enter` only for what is new, `leave` for what cannot be reached or read any more, numbered
 //! versions, pages. It knows the operations this program calls, over HTTPS 1.1, and nothing else.
 
+mod answer;
 mod collector;
 mod fault;
 mod http;
@@ -29,11 +30,9 @@ pub use fault::{Fault, Trouble};
 pub use model::{Machine, Model, Unreadable};
 
 use fault::Rule;
-use http::{Delivery, Reply, Request};
 use inventory::Inventory;
 use rest::Tagging;
 use session::Session;
-use soap::Done;
 
 /// How often each operation arrived (refused calls too), and who is logged in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,6 +57,10 @@ pub struct FakeCounts {
     pub most_rest_sessions: usize,
     /// `WaitForUpdatesEx` calls that are pending now.
     pub pending_waits: u32,
+    /// Property collectors that hang on the open sessions.
+    pub collectors: usize,
+    /// Views that hang on the open sessions.
+    pub views: usize,
 }
 
 impl FakeCounts {
@@ -206,7 +209,9 @@ impl FakeVcenter {
     pub fn counts(&self) -> FakeCounts {
         let world = self.shared.world();
         let (soap_sessions, rest_sessions) = (world.sessions.len(), world.rest_sessions.len());
-        FakeCounts { soap_sessions, rest_sessions, ..world.counts.clone() }
+        let collectors = world.sessions.values().map(|session| session.collectors.len()).sum();
+        let views = world.sessions.values().map(|session| session.views.len()).sum();
+        FakeCounts { soap_sessions, rest_sessions, collectors, views, ..world.counts.clone() }
     }
 
     /// The id of the object of this class with this name.
@@ -404,89 +409,4 @@ fn accept(shared: &Arc<Shared>, listener: TcpListener) -> JoinHandle<()> {
             tokio::spawn(http::serve(Arc::clone(&shared), stream));
         }
     })
-}
-
-/// Answers one request: what a rule says, else what the server says.
-async fn answer(shared: Arc<Shared>, request: Request) -> Reply {
-    let is_soap = request.method == "POST" && request.path == "/sdk";
-    let call = if is_soap { xml::parse(&request.body) } else { Ok(xml::Element::default()) };
-    let call = call.map(|envelope| {
-        let body = envelope.children.into_iter().find(|child| child.name == "Body");
-        body.and_then(|body| body.children.into_iter().next()).unwrap_or_default()
-    });
-    let call = match call {
-        Ok(call) => call,
-        Err(reason) => return soap_fault(&Fault::new("InvalidRequest").field("reason", &reason)),
-    };
-    let operation = match request.path.as_str() {
-        "/sdk" => call.name.clone(),
-        "/sdk/vimServiceVersions.xml" => "vimServiceVersions.xml".to_owned(),
-        _ => rest::operation(&request),
-    };
-    let early = {
-        let mut world = shared.world();
-        *world.counts.operations.entry(operation.clone()).or_default() += 1;
-        world.trouble(&operation, false)
-    };
-    if let Some(trouble) = early {
-        return instead(trouble).await;
-    }
-    let reply = match operation.as_str() {
-        "vimServiceVersions.xml" => Reply::new(200, "text/xml", soap::VERSIONS.to_owned()),
-        _ if is_soap => soap_reply(&shared, &call, &request).await,
-        _ if request.path.starts_with("/rest/") => shared.world().rest(&operation, &request),
-        _ => Reply::new(404, "text/html", "<html><body>404 Not Found</body></html>".to_owned()),
-    };
-    let late = shared.world().trouble(&operation, true);
-    let delivery = match late {
-        Some(Trouble::Cut(count)) => Delivery::CutAfter(count),
-        Some(Trouble::Slow(pause)) => Delivery::Slow(pause),
-        Some(Trouble::Lose) => Delivery::Close,
-        _ => reply.delivery,
-    };
-    Reply { delivery, ..reply }
-}
-
-async fn instead(trouble: Trouble) -> Reply {
-    match trouble {
-        Trouble::Fault(fault) => soap_fault(&fault),
-        Trouble::Status(status, media_type, body) => Reply::new(status, media_type, body),
-        Trouble::Hang => std::future::pending().await,
-        _ => Reply::close(),
-    }
-}
-
-fn soap_fault(fault: &Fault) -> Reply {
-    Reply::new(500, "text/xml", soap::envelope(&fault.soap()))
-}
-
-async fn soap_reply(shared: &Arc<Shared>, call: &xml::Element, request: &Request) -> Reply {
-    let cookie = request.header("cookie").and_then(|header| header.strip_prefix("vmware_soap_session="));
-    let cookie = cookie.map(|quoted| quoted.trim_matches('"'));
-    let done = if call.name == "WaitForUpdatesEx" {
-        match wait::wait(shared, call, cookie).await {
-            Ok(content) => Ok(Done::from(content)),
-            Err(Trouble::Fault(fault)) => Err(fault),
-            Err(other) => return instead(other).await,
-        }
-    } else {
-        let done = shared.world().serve(call, cookie);
-        // Views, collectors and sessions come and go: a pending wait looks again.
-        shared.changed.send_replace(());
-        done
-    };
-    let mut reply = match &done {
-        Ok(done) => {
-            let name = &call.name;
-            let content = format!("<{name}Response xmlns=\"urn:vim25\">{}</{name}Response>", done.content);
-            Reply::new(200, "text/xml", soap::envelope(&content))
-        }
-        Err(fault) => soap_fault(fault),
-    };
-    // Whoever comes without a cookie gets one; before a login it means nothing.
-    let new_session = done.ok().and_then(|done| done.new_session);
-    let anonymous = || cookie.is_none().then(|| format!("{:0>40}", uuid::Uuid::new_v4().simple()));
-    let cookie = new_session.or_else(anonymous);
-    reply.set_cookie = cookie.map(|value| format!("vmware_soap_session=\"{value}\"; Path=/; HttpOnly; Secure; "));
-    reply
 }

@@ -16,7 +16,7 @@ fn model() -> Model {
         .tag("unrelated", "gold", &[("ClusterComputeResource", "cluster-1")])
 }
 
-async fn prepare() -> (support::FakeVcenter, std::sync::Arc<ccm::providers::vsphere::inventory::Vcenter>) {
+pub(super) async fn prepare() -> (support::FakeVcenter, std::sync::Arc<ccm::providers::vsphere::inventory::Vcenter>) {
     let categories = ZoneCategories { zone: "k8s-zone".to_owned(), region: "k8s-region".to_owned() };
     Watched::prepare(model(), ids(1..=2), Some(categories)).await
 }
@@ -29,7 +29,7 @@ fn tag<'a>(now: &'a Snapshot, kind: &str, id: &str) -> Option<&'a str> {
     }
 }
 
-fn has_zones(now: &Snapshot) -> bool {
+pub(super) fn has_zones(now: &Snapshot) -> bool {
     tag(now, "ClusterComputeResource", "domain-c1") == Some("zone-a")
         && tag(now, "Datacenter", "datacenter-1") == Some("region-1")
 }

@@ -87,6 +87,8 @@ pub enum Trouble {
     Lose,
     /// The call takes effect; of the answer's body this many bytes are sent, then the connection is closed.
     Cut(usize),
+    /// The call takes effect; its answer is sent after this time.
+    Late(Duration),
     /// The call takes effect; of the answer's body one byte is sent per this time.
     Slow(Duration),
 }
@@ -122,7 +124,7 @@ impl Trouble {
 
     /// Whether it befalls the answer, and not the call.
     pub(super) fn is_late(&self) -> bool {
-        matches!(self, Trouble::Lose | Trouble::Cut(_) | Trouble::Slow(_))
+        matches!(self, Trouble::Lose | Trouble::Cut(_) | Trouble::Late(_) | Trouble::Slow(_))
     }
 }
 

@@ -84,7 +84,7 @@ pub(super) async fn serve(shared: Arc<Shared>, stream: TcpStream) {
         };
         let Some(request) = request else { return };
         // A server works on when its client is gone: a wait goes on, an answer is made and lost.
-        let work = tokio::spawn(super::answer(Arc::clone(&shared), request));
+        let work = tokio::spawn(super::answer::answer(Arc::clone(&shared), request));
         let reply = tokio::select! {
             reply = work => reply,
             _ = severed.changed() => return,

@@ -156,8 +156,10 @@ impl TemporaryFolder {
     /// When the system's folder for temporary files cannot be written.
     #[must_use]
     pub fn create() -> Self {
+        // First, because nobody removes the folder of a test that fails here.
+        let program = Component::Supervise.path();
         let path = tempfile::Builder::new().prefix("ccm-test-").tempdir().unwrap().keep();
-        let mut remover = Command::new(Component::Supervise.path())
+        let mut remover = Command::new(program)
             .arg("-remove")
             .arg(&path)
             .stdin(Stdio::piped())

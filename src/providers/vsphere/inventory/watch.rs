@@ -17,6 +17,9 @@ use crate::clients::vim::{self, FilterSpec, MoRef, UpdateSet};
 const WAIT: Duration = Duration::from_secs(55);
 /// The wait for the first answer: with nothing to report a server may stay silent for the whole time.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
+/// First answers without anything that are not believed while there are members. A server may answer early; one whose
+/// members may all not be read never tells anything.
+const EMPTY_ANSWERS: u32 = 3;
 /// Objects per answer; bounds what one answer costs in memory.
 const PAGE: u32 = 100;
 /// Pause after an answer with changes, in which the server gathers more. It bounds the calls of a migration storm.
@@ -94,6 +97,7 @@ impl Vcenter {
         let mut fresh = Mirror::default();
         let mut failures = Retry::default();
         let mut failed_in_row = 0;
+        let mut empty_answers = 0;
         loop {
             // After a failure the question is whether vCenter answers at all, also where nothing changes for hours.
             let wait = if is_complete && failed_in_row == 0 { WAIT } else { FIRST_WAIT };
@@ -127,6 +131,11 @@ impl Vcenter {
                     continue;
                 }
             }
+            if version.is_empty() && !is_complete && self.has_members() && empty_answers < EMPTY_ANSWERS {
+                empty_answers += 1;
+                tokio::time::sleep(COALESCE).await;
+                continue;
+            }
             if !is_complete {
                 is_complete = true;
                 self.replace(std::mem::take(&mut fresh));
@@ -134,6 +143,10 @@ impl Vcenter {
             self.mark_live(retry);
             tokio::time::sleep(COALESCE).await;
         }
+    }
+
+    fn has_members(&self) -> bool {
+        !self.state.lock().unwrap_or_else(PoisonError::into_inner).members.is_empty()
     }
 
     /// The first complete answer of a connection: what is not in it is gone from the snapshot.

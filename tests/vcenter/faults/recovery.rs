@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ccm::providers::vsphere::inventory::snapshot::Snapshot;
 use futures::future::join_all;
-use support::{Fault, Model, Trouble};
+use support::{Fault, Model, Trouble, Unreadable};
 
 use super::{Watched, address, ids, is_live, told};
 
@@ -175,6 +175,37 @@ async fn a_server_that_comes_back_with_other_ids_is_read_anew() {
     assert!(now.entities.keys().all(|object| object.id.ends_with('9') || object.id == "group-d1"), "nothing old");
     assert_eq!(watched.fake.counts().soap_logins, 2);
     watched.stop().await;
+}
+
+#[tokio::test]
+async fn a_first_answer_that_holds_nothing_yet_is_not_an_empty_inventory() {
+    let watched = Watched::synced(2).await;
+    watched.until_counted("a pending wait", |counts| counts.pending_waits == 1).await;
+    watched.fake.next("WaitForUpdatesEx", Trouble::nothing_yet());
+    watched.fake.next("WaitForUpdatesEx", Trouble::nothing_yet());
+    watched.fake.kill_soap_sessions(Fault::not_authenticated());
+    watched.until_always("stale", has_both, |now| !is_live(now)).await;
+    watched.until_always("live again", has_both, is_live).await;
+    watched.stop().await;
+}
+
+#[tokio::test]
+async fn a_vcenter_with_nothing_to_tell_is_live_all_the_same() {
+    for (name, model, wanted) in [
+        ("nothing is wanted", Model::small().vms(1), Vec::new()),
+        ("nothing of it is known", Model::small(), ids(7..=8)),
+        ("nothing of it may be read", Model::small().unreadable(Unreadable::Kept).vms(2), ids(1..=2)),
+    ] {
+        let (fake, vcenter) = Watched::prepare(model, wanted, None).await;
+        if name.contains("read") {
+            fake.set_readable("VirtualMachine", "n-1", false);
+            fake.set_readable("VirtualMachine", "n-2", false);
+        }
+        let watched = Watched::run(fake, vcenter);
+        let now = watched.until(name, is_live).await;
+        assert!(now.vms.is_empty(), "{name}");
+        watched.stop().await;
+    }
 }
 
 #[tokio::test]

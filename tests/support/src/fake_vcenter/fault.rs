@@ -112,6 +112,13 @@ impl Trouble {
         Trouble::Status(200, "text/xml", String::new())
     }
 
+    /// A wait's answer that nothing is to be told yet; the whole answer is of the protocol.
+    #[must_use]
+    pub fn nothing_yet() -> Self {
+        let body = "<WaitForUpdatesExResponse xmlns=\"urn:vim25\"></WaitForUpdatesExResponse>";
+        Trouble::Status(200, "text/xml", super::soap::envelope(body))
+    }
+
     /// An error of REST, such as `unauthenticated`, with a message id.
     #[must_use]
     pub fn rest(status: u16, kind: &str, message_id: &str) -> Self {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::future::join_all;
 use support::{Fault, Model, Trouble};
 
 use super::{Watched, ids, is_live};
@@ -47,18 +48,23 @@ async fn a_password_that_expired_counts_as_rejected() {
 
 #[tokio::test]
 async fn trouble_of_the_server_during_a_login_is_no_rejection() {
-    for (name, trouble) in [
-        ("503", Trouble::unavailable()),
-        ("dropped", Trouble::Drop),
-        ("SystemError", Trouble::Fault(Fault::new("SystemError").field("reason", "SSO is starting"))),
-        ("no role yet", Trouble::Fault(Fault::no_permission("Folder", "group-d1"))),
-    ] {
-        let (fake, vcenter) = Watched::prepare(Model::small().vms(1), ids(1..=1), None).await;
-        fake.next("Login", trouble);
-        let watched = Watched::run(fake, vcenter);
-        watched.until(name, |now| is_live(now) && now.vms.len() == 1).await;
-        let counts = watched.fake.counts();
-        assert_eq!((counts.of("Login"), counts.soap_logins, counts.soap_sessions), (2, 1, 1), "{name}");
-        watched.stop().await;
-    }
+    join_all(
+        [
+            ("503", Trouble::unavailable()),
+            ("dropped", Trouble::Drop),
+            ("SystemError", Trouble::Fault(Fault::new("SystemError").field("reason", "SSO is starting"))),
+            ("no role yet", Trouble::Fault(Fault::no_permission("Folder", "group-d1"))),
+        ]
+        .into_iter()
+        .map(|(name, trouble)| async move {
+            let (fake, vcenter) = Watched::prepare(Model::small().vms(1), ids(1..=1), None).await;
+            fake.next("Login", trouble);
+            let watched = Watched::run(fake, vcenter);
+            watched.until(name, |now| is_live(now) && now.vms.len() == 1).await;
+            let counts = watched.fake.counts();
+            assert_eq!((counts.of("Login"), counts.soap_logins, counts.soap_sessions), (2, 1, 1), "{name}");
+            watched.stop().await;
+        }),
+    )
+    .await;
 }

@@ -72,18 +72,22 @@ async fn a_session_that_ends_during_a_wait_is_replaced_by_one_other() {
 
 #[tokio::test]
 async fn a_session_check_without_an_answer_is_no_reason_for_a_second_session() {
-    for (name, trouble) in [("503", Trouble::unavailable()), ("cut", Trouble::Cut(200)), ("portal", Trouble::portal())]
-    {
-        let watched = Watched::synced(2).await;
-        watched.until_counted("a pending wait", |counts| counts.pending_waits == 1).await;
-        watched.fake.next("RetrievePropertiesEx", trouble);
-        watched.fake.interrupt_waits(Trouble::Fault(Fault::new("InvalidCollectorVersion")));
-        watched.until_always(name, has_both, |now| !is_live(now)).await;
-        watched.until_always(name, has_both, is_live).await;
-        let counts = watched.fake.counts();
-        assert_eq!((counts.soap_logins, counts.most_soap_sessions), (1, 1), "{name}: {counts:?}");
-        watched.stop().await;
-    }
+    join_all(
+        [("503", Trouble::unavailable()), ("cut", Trouble::Cut(200)), ("portal", Trouble::portal())].into_iter().map(
+            |(name, trouble)| async move {
+                let watched = Watched::synced(2).await;
+                watched.until_counted("a pending wait", |counts| counts.pending_waits == 1).await;
+                watched.fake.next("RetrievePropertiesEx", trouble);
+                watched.fake.interrupt_waits(Trouble::Fault(Fault::new("InvalidCollectorVersion")));
+                watched.until_always(name, has_both, |now| !is_live(now)).await;
+                watched.until_always(name, has_both, is_live).await;
+                let counts = watched.fake.counts();
+                assert_eq!((counts.soap_logins, counts.most_soap_sessions), (1, 1), "{name}: {counts:?}");
+                watched.stop().await;
+            },
+        ),
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -115,19 +119,22 @@ async fn an_answer_that_is_lost_cut_or_too_slow_is_asked_for_again_and_nothing_i
 
 #[tokio::test]
 async fn a_truncated_answer_that_is_lost_means_a_full_resync_and_an_earlier_one_does_not() {
-    for (name, skip, collectors) in [("the first page", 0, 1), ("the second page", 1, 2), ("the last page", 2, 2)] {
-        let watched = Watched::start(Model::small().vms(6).page_size(2), ids(1..=6)).await;
-        watched.until(name, |now| is_live(now) && now.vms.len() == 6).await;
-        watched.until_counted("a pending wait", |counts| counts.pending_waits == 1).await;
-        watched.fake.next_after("WaitForUpdatesEx", skip, Trouble::Lose);
-        watched.fake.change_vms(|vm| vm.ip("192.0.2.6"));
-        let has_all = |now: &Snapshot| is_live(now) && now.vms.values().all(|vm| address(vm) == "192.0.2.6");
-        watched.until_always(name, |now| now.vms.len() == 6, has_all).await;
-        let counts = watched.fake.counts();
-        let cost = (counts.of("CreatePropertyCollector"), counts.soap_logins);
-        assert_eq!(cost, (collectors, 1), "{name}: {counts:?}");
-        watched.stop().await;
-    }
+    join_all([("the first page", 0, 1), ("the second page", 1, 2), ("the last page", 2, 2)].into_iter().map(
+        |(name, skip, collectors)| async move {
+            let watched = Watched::start(Model::small().vms(6).page_size(2), ids(1..=6)).await;
+            watched.until(name, |now| is_live(now) && now.vms.len() == 6).await;
+            watched.until_counted("a pending wait", |counts| counts.pending_waits == 1).await;
+            watched.fake.next_after("WaitForUpdatesEx", skip, Trouble::Lose);
+            watched.fake.change_vms(|vm| vm.ip("192.0.2.6"));
+            let has_all = |now: &Snapshot| is_live(now) && now.vms.values().all(|vm| address(vm) == "192.0.2.6");
+            watched.until_always(name, |now| now.vms.len() == 6, has_all).await;
+            let counts = watched.fake.counts();
+            let cost = (counts.of("CreatePropertyCollector"), counts.soap_logins);
+            assert_eq!(cost, (collectors, 1), "{name}: {counts:?}");
+            watched.stop().await;
+        },
+    ))
+    .await;
 }
 
 #[tokio::test]
@@ -191,21 +198,26 @@ async fn a_first_answer_that_holds_nothing_yet_is_not_an_empty_inventory() {
 
 #[tokio::test]
 async fn a_vcenter_with_nothing_to_tell_is_live_all_the_same() {
-    for (name, model, wanted) in [
-        ("nothing is wanted", Model::small().vms(1), Vec::new()),
-        ("nothing of it is known", Model::small(), ids(7..=8)),
-        ("nothing of it may be read", Model::small().unreadable(Unreadable::Kept).vms(2), ids(1..=2)),
-    ] {
-        let (fake, vcenter) = Watched::prepare(model, wanted, None).await;
-        if name.contains("read") {
-            fake.set_readable("VirtualMachine", "n-1", false);
-            fake.set_readable("VirtualMachine", "n-2", false);
-        }
-        let watched = Watched::run(fake, vcenter);
-        let now = watched.until(name, is_live).await;
-        assert!(now.vms.is_empty(), "{name}");
-        watched.stop().await;
-    }
+    join_all(
+        [
+            ("nothing is wanted", Model::small().vms(1), Vec::new()),
+            ("nothing of it is known", Model::small(), ids(7..=8)),
+            ("nothing of it may be read", Model::small().unreadable(Unreadable::Kept).vms(2), ids(1..=2)),
+        ]
+        .into_iter()
+        .map(|(name, model, wanted)| async move {
+            let (fake, vcenter) = Watched::prepare(model, wanted, None).await;
+            if name.contains("read") {
+                fake.set_readable("VirtualMachine", "n-1", false);
+                fake.set_readable("VirtualMachine", "n-2", false);
+            }
+            let watched = Watched::run(fake, vcenter);
+            let now = watched.until(name, is_live).await;
+            assert!(now.vms.is_empty(), "{name}");
+            watched.stop().await;
+        }),
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -244,21 +256,26 @@ async fn silence_and_dribbling_are_bounded_by_the_clients_limits() {
 
 #[tokio::test]
 async fn a_view_that_cannot_be_changed_is_made_anew() {
-    for (name, trouble) in [
-        ("hangs", Trouble::Hang),
-        ("lost", Trouble::Lose),
-        ("503", Trouble::unavailable()),
-        ("unknown view", Trouble::Fault(Fault::managed_object_not_found("ListView", "gone"))),
-    ] {
-        let watched = Watched::start(Model::small().vms(3), ids(1..=2)).await;
-        watched.until(name, |now| is_live(now) && has_both(now)).await;
-        watched.fake.next("ModifyListView", trouble);
-        watched.vcenter.want(ids(3..=3));
-        let has_all = |now: &Snapshot| is_live(now) && now.vms.len() == 3;
-        watched.until_always(name, |now| now.vms.len() >= 2, has_all).await;
-        assert_eq!(watched.fake.counts().soap_logins, 1, "{name}");
-        watched.stop().await;
-    }
+    join_all(
+        [
+            ("hangs", Trouble::Hang),
+            ("lost", Trouble::Lose),
+            ("503", Trouble::unavailable()),
+            ("unknown view", Trouble::Fault(Fault::managed_object_not_found("ListView", "gone"))),
+        ]
+        .into_iter()
+        .map(|(name, trouble)| async move {
+            let watched = Watched::start(Model::small().vms(3), ids(1..=2)).await;
+            watched.until(name, |now| is_live(now) && has_both(now)).await;
+            watched.fake.next("ModifyListView", trouble);
+            watched.vcenter.want(ids(3..=3));
+            let has_all = |now: &Snapshot| is_live(now) && now.vms.len() == 3;
+            watched.until_always(name, |now| now.vms.len() >= 2, has_all).await;
+            assert_eq!(watched.fake.counts().soap_logins, 1, "{name}");
+            watched.stop().await;
+        }),
+    )
+    .await;
 }
 
 #[tokio::test]

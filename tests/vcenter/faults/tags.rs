@@ -3,6 +3,7 @@
 use ccm::clients::vim::MoRef;
 use ccm::providers::vsphere::inventory::snapshot::Snapshot;
 use ccm::providers::vsphere::zones::{ObjectTags, ZoneCategories};
+use futures::future::join_all;
 use support::{Model, Trouble};
 
 use super::{Watched, address, ids, is_live};
@@ -107,7 +108,7 @@ async fn a_failing_poll_is_told_and_takes_no_zone_away() {
         ("cut", Trouble::Cut(12)),
         ("empty", Trouble::Status(200, "application/json", String::new())),
     ];
-    for (name, trouble) in cases {
+    join_all(cases.into_iter().map(|(name, trouble)| async move {
         let watched = zoned().await;
         watched.fake.every("REST:list-attached-objects-on-tags", trouble);
         watched.until_always(name, has_zones, |now| now.tags.trouble.is_some()).await;
@@ -116,7 +117,8 @@ async fn a_failing_poll_is_told_and_takes_no_zone_away() {
         let counts = watched.fake.counts();
         assert_eq!((counts.rest_logins, counts.most_rest_sessions, counts.soap_logins), (1, 1, 1), "{name}");
         watched.stop().await;
-    }
+    }))
+    .await;
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{info, warn};
 
-use super::retry::{Kind, Retry};
+use super::retry::Kind;
 use super::snapshot::Tags;
 use super::vcenter::{Vcenter, chain};
 use crate::clients::vapi;
@@ -42,20 +42,26 @@ impl Vcenter {
         let Some(categories) = &self.settings.categories else {
             return std::future::pending().await;
         };
-        let mut retry = Retry::default();
         loop {
-            let failure = match self.keep_tags(categories, &mut retry).await {
+            let not_before = self.state.lock().unwrap_or_else(PoisonError::into_inner).tags_not_before;
+            if let Some(moment) = not_before {
+                sleep_until(moment).await;
+            }
+            let failure = match self.keep_tags(categories).await {
                 Ok(never) => match never {},
                 Err(failure) => failure,
             };
             let kind = if failure.is_invalid_login() { Kind::Rejected } else { Kind::Passing };
-            let pause = retry.after(kind, fastrand::f64());
+            {
+                // Not forgotten with the connection: a subscription that breaks often must not make rejected logins.
+                let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                state.tags_not_before = Some(Instant::now() + state.tags_retry.after(kind, fastrand::f64()));
+            }
             self.tell_trouble(Some(format!("tags cannot be read: {}", chain(&failure))));
-            sleep(pause).await;
         }
     }
 
-    async fn keep_tags(&self, categories: &ZoneCategories, retry: &mut Retry) -> Result<Infallible, vapi::Error> {
+    async fn keep_tags(&self, categories: &ZoneCategories) -> Result<Infallible, vapi::Error> {
         let mut known = Known::default();
         let mut renewed_at_poll = None;
         // A session of an earlier connection is still good for all this side knows; the first call tells.
@@ -73,7 +79,7 @@ impl Vcenter {
                 }
                 Err(error) => return Err(error),
             }
-            retry.reset();
+            self.state.lock().unwrap_or_else(PoisonError::into_inner).tags_retry.reset();
             // Jitter keeps replicas and vCenters apart.
             let next_poll = Instant::now() + self.settings.tag_poll.mul_f64(0.9 + fastrand::f64() / 10.0);
             loop {

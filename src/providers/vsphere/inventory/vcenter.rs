@@ -68,6 +68,9 @@ pub(super) struct State {
     /// The members of the view on the server.
     pub(super) members: BTreeSet<String>,
     pub(super) tags: Arc<Tags>,
+    /// The failures in a row of reading tags, and when it may be tried again.
+    pub(super) tags_retry: Retry,
+    pub(super) tags_not_before: Option<tokio::time::Instant>,
     /// The last moment vCenter answered.
     pub(super) answered: Option<Instant>,
 }

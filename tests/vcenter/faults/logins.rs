@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use support::{Fault, Model, Trouble};
 
-use super::{Watched, ids, is_live};
+use super::{Watched, ids, is_live, tags};
 
 #[tokio::test]
 async fn a_rejected_login_is_told_with_server_and_user_and_is_not_repeated_soon() {
@@ -67,4 +67,25 @@ async fn trouble_of_the_server_during_a_login_is_no_rejection() {
         }),
     )
     .await;
+}
+
+#[tokio::test]
+async fn a_rest_login_that_is_refused_is_not_repeated_soon_whatever_happens_to_the_subscription() {
+    let (fake, vcenter) = tags::prepare().await;
+    let watched = Watched::run(fake, vcenter);
+    watched.until("zones", |now| is_live(now) && tags::has_zones(now)).await;
+    // The SOAP session lives on, as after a change of the password.
+    watched.fake.set_password("another one");
+    watched.fake.kill_rest_sessions();
+    let is_told = |trouble: &String| trouble.contains("tags cannot be read") && trouble.contains("401");
+    watched.until_always("told", tags::has_zones, |now| now.tags.trouble.as_ref().is_some_and(is_told)).await;
+    for _ in 0..3 {
+        watched.until_counted("a pending wait", |counts| counts.pending_waits == 1).await;
+        watched.fake.interrupt_waits(Trouble::Fault(Fault::new("InvalidCollectorVersion")));
+        watched.until_always("stale", tags::has_zones, |now| !is_live(now)).await;
+        watched.until_always("live again", tags::has_zones, is_live).await;
+    }
+    let counts = watched.fake.counts();
+    assert_eq!((counts.rest_refusals, counts.soap_logins), (1, 1), "{counts:?}");
+    watched.stop().await;
 }

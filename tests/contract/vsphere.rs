@@ -62,6 +62,7 @@ async fn the_vsphere_provider_keeps_the_contract() {
     let running = Running::start(&[&vcenter], "");
     let world = VsphereWorld { vcenter, running };
     suite::all(&world).await;
+    world.running.cluster.clear();
     world.running.stop().await;
     let counts = world.vcenter.counts().await;
     assert_eq!((counts.soap_sessions, counts.rest_sessions), (0, 0), "logged out");

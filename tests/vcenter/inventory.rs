@@ -1,6 +1,7 @@
 //! The inventory and the tracker on the simulator: how a node finds its machine, and what follows from it.
 
-use std::sync::{Arc, Mutex};
+use std::cell::RefCell;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use ccm::cloud::{CloudProvider as _, InstanceMetadata, InstancesV2, Presence};
@@ -149,6 +150,33 @@ async fn a_machine_that_is_destroyed_becomes_unknown_and_is_found_again_under_a_
 }
 
 #[tokio::test]
+async fn a_machine_that_is_wanted_again_while_it_is_being_let_go_is_watched() {
+    let (vcenter, running) = one(Scenario::small().vm(Vm::new("n", UUID).ip("10.0.0.1")), "").await;
+    let node = node("n", UUID);
+    running.cluster.put(node.clone());
+    found(&running, &node).await;
+    vcenter.add_rule(&Rule::delay("ModifyListView", Duration::from_secs(1))).await;
+    let before = vcenter.counts().await.of("ModifyListView");
+    let arrived = async |calls: u32| {
+        eventually("the view is changed", SOON, async || match vcenter.counts().await.of("ModifyListView") {
+            count if count >= before + calls => Ok(()),
+            count => Err(count - before),
+        })
+        .await;
+    };
+    running.cluster.clear();
+    arrived(1).await;
+    running.cluster.put(node.clone());
+    found(&running, &node).await;
+    // The machine is taken out while it is wanted again, so it has to be put in once more.
+    arrived(2).await;
+    vcenter.clear_rules().await;
+    vcenter.set_ip("n", "10.0.0.2").await;
+    found_with(&running, &node, |metadata| address(metadata) == "10.0.0.2").await;
+    running.stop().await;
+}
+
+#[tokio::test]
 async fn of_several_machines_with_one_uuid_the_rules_choose_or_name_them_all() {
     let (vcenter, running) = one(
         Scenario::small()
@@ -209,13 +237,16 @@ async fn two_vcenters_are_independent() {
     running.stop().await;
 }
 
-/// The log of this thread, while it lives.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+thread_local! {
+    static LOG: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The log of this thread, which is that of one test.
+struct Log;
 
 impl std::io::Write for Log {
     fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(text)
+        LOG.with_borrow_mut(|log| log.write(text))
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
@@ -224,18 +255,25 @@ impl std::io::Write for Log {
 }
 
 impl Log {
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    /// Starts to keep the logs of all threads. A subscriber for one thread alone may miss what another thread logged
+    /// first: whether a place in the code is listened to is asked once for all threads.
+    fn keep() {
+        static KEPT: Once = Once::new();
+        KEPT.call_once(|| {
+            let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(|| Log).finish();
+            tracing::subscriber::set_global_default(subscriber).unwrap();
+        });
+    }
+
+    fn text() -> String {
+        LOG.with_borrow(|log| String::from_utf8(log.clone()).unwrap())
     }
 }
 
 #[tokio::test]
 async fn a_twin_in_a_vcenter_that_was_silent_is_told_of_when_it_is_back() {
     install_crypto();
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    Log::keep();
     let one = Vcenter::start(&Scenario::small().vm(Vm::new("n", UUID).ip("10.0.0.1"))).await;
     let two = Vcenter::start(&Scenario::small().vm(Vm::new("copy", UUID).ip("10.0.0.2"))).await;
     two.stop_listening().await;
@@ -244,7 +282,7 @@ async fn a_twin_in_a_vcenter_that_was_silent_is_told_of_when_it_is_back() {
     running.cluster.put(node.clone());
     assert_eq!(address(&found(&running, &node).await), "10.0.0.1");
     two.resume_listening().await;
-    eventually("the twin is told of", SOON, async || match log.text() {
+    eventually("the twin is told of", SOON, async || match Log::text() {
         text if text.contains("has the node's UUID, too") => Ok(()),
         text => Err(text),
     })

@@ -34,6 +34,12 @@ impl Cluster {
         drop(nodes);
         self.changed.send_modify(|version| *version += 1);
     }
+
+    /// Takes all nodes away.
+    pub fn clear(&self) {
+        self.nodes.lock().unwrap().clear();
+        self.changed.send_modify(|version| *version += 1);
+    }
 }
 
 impl ClusterReads for Cluster {

@@ -155,7 +155,11 @@ impl Client {
             return Ok(false);
         }
         let spec = FilterSpec::of_object(&self.content().session_manager, &["currentSession"]);
-        let objects = self.retrieve_properties(&spec).await?;
+        let objects = match self.retrieve_properties(&spec).await {
+            // Real servers leave the property out; a fault says the same.
+            Err(error) if error.is_not_authenticated() => return Ok(false),
+            answer => answer?,
+        };
         Ok(objects.iter().any(|object| object.property("currentSession").is_some()))
     }
 

@@ -37,6 +37,9 @@ const FLOOR: Duration = Duration::from_secs(1);
 const BACKOFF_FIRST: Duration = Duration::from_millis(800);
 const BACKOFF_MOST: Duration = Duration::from_secs(30);
 
+/// A round that lasted this long has worked.
+const WORKED: Duration = Duration::from_secs(10);
+
 /// The annotation of the bookmark that ends the list inside a watch.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
@@ -110,7 +113,8 @@ where
         let mut pause = BACKOFF_FIRST;
         loop {
             tokio::time::sleep_until(self.next_start).await;
-            self.next_start = Instant::now() + FLOOR;
+            let start = Instant::now();
+            self.next_start = start + FLOOR;
             let Err(failure) = self.round().await else {
                 pause = BACKOFF_FIRST;
                 continue;
@@ -119,6 +123,10 @@ where
                 tracing::debug!(kind = self.kind, "the watch is too old to continue; listing again");
                 self.version = None;
                 continue;
+            }
+            // A watch that worked for a while and broke is no sign of lasting trouble.
+            if start.elapsed() >= WORKED {
+                pause = BACKOFF_FIRST;
             }
             let jittered = pause.mul_f64(1.0 + fastrand::f64());
             tracing::warn!(kind = self.kind, retry_in = ?jittered, "{}", chain(&failure));

@@ -50,7 +50,8 @@ impl Instances {
             return Err(Unknown::new("MalformedProviderID", message));
         };
         match outcome {
-            Some(Outcome::Found(found)) if found.has_uuid(&uuid) => Ok(found),
+            // A machine whose UUID cannot be read was bound by an earlier one; its metadata says what is missing.
+            Some(Outcome::Found(found)) if found.uuid.is_none() || found.has_uuid(&uuid) => Ok(found),
             Some(Outcome::Unknown(unknown)) => Err(unknown),
             Some(Outcome::Found(_)) | None => self.board.find_by_uuid(&uuid).ok_or_else(pending),
         }

@@ -32,6 +32,8 @@ use super::inventory::Vcenter;
 use super::inventory::snapshot::{Freshness, Snapshot};
 use crate::cloud::{ClusterReads, Unknown};
 
+/// How long a match may take to be reported once it is watched.
+const READING_LIMIT: Duration = Duration::from_secs(10);
 /// The first pause before an unknown machine is looked for again; doubled up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 /// No event can announce an unknown machine, so it is looked for at least this often.
@@ -218,7 +220,10 @@ impl Tracker {
         if let Answer::Matches { ids, .. } = known
             && !ids.is_empty()
         {
-            tracked.first_match.get_or_insert_with(Instant::now);
+            let is_news = |id: &String| !matches!(&before, Answer::Matches { ids, .. } if ids.contains(id));
+            if tracked.first_match.is_none() || ids.iter().any(is_news) {
+                tracked.first_match = Some(Instant::now());
+            }
             source.want(ids.iter().cloned());
         }
         if let Answer::Matches { ids, .. } = before {
@@ -360,7 +365,11 @@ impl Tracker {
             return NextSearch::Waiting(Unknown::new("MalformedProviderID", message));
         }
         let waited = tracked.first_match.map_or(Duration::ZERO, |at| at.elapsed());
-        match self.decide(tracked, waited) {
+        let decision = self.decide(tracked, waited);
+        if !matches!(decision, Decision::Reading(_)) {
+            tracked.reading_since = None;
+        }
+        match decision {
             Decision::Bind { vm, others } => {
                 self.tell_twins(tracked, others);
                 debug!(node = tracked.facts.name, vm = vm.id, "the node's virtual machine was found");
@@ -380,7 +389,9 @@ impl Tracker {
                 NextSearch::None
             }
             Decision::Wait(unknown) => {
-                tracked.decide_at = tracked.first_match.map(|at| at + SILENT_VCENTER_WAIT);
+                // Once the wait is over only a change, or the next search, can bring another decision.
+                let over = tracked.first_match.map(|at| at + SILENT_VCENTER_WAIT);
+                tracked.decide_at = over.filter(|at| *at > Instant::now());
                 NextSearch::Later(unknown)
             }
             Decision::SearchByName => {
@@ -388,10 +399,36 @@ impl Tracker {
                 tracked.answers = vec![Answer::Pending; self.vcenters.len()];
                 NextSearch::Now
             }
-            Decision::Reading(unknown) => NextSearch::Waiting(unknown),
+            Decision::Reading(unknown) => self.wait_for_reading(tracked, unknown),
             Decision::Unresolved(unknown) if unknown.is_passing => NextSearch::Waiting(unknown),
             Decision::Unresolved(unknown) => NextSearch::Later(unknown),
         }
+    }
+
+    /// A match is reported within moments of being watched. One that is not is looked for again, and put into the view
+    /// once more.
+    fn wait_for_reading(&self, tracked: &mut Tracked, unknown: Unknown) -> NextSearch {
+        let now = Instant::now();
+        let over = *tracked.reading_since.get_or_insert(now) + READING_LIMIT;
+        if now < over {
+            tracked.decide_at = Some(over);
+            return NextSearch::Waiting(unknown);
+        }
+        tracked.decide_at = None;
+        // Once per search: putting it into the view again is itself a change that is looked at.
+        let rewatched = if tracked.search_at.is_none() { self.vcenters.as_slice() } else { &[] };
+        for (index, vcenter) in rewatched.iter().enumerate() {
+            let is_known = |id: &String| self.seen.get(index).is_some_and(|snapshot| snapshot.vms.contains_key(id));
+            let unread: Vec<String> = tracked.ids_at(index).filter(|id| !is_known(id)).cloned().collect();
+            if !unread.is_empty() {
+                vcenter.rewatch(&unread);
+            }
+        }
+        let message = format!(
+            "vCenter found a match and does not report it ({}); check that the account may read it (System.Read)",
+            unknown.message
+        );
+        NextSearch::Later(Unknown::new("VMNotReadable", message))
     }
 
     fn decide(&self, tracked: &Tracked, waited: Duration) -> Decision {

@@ -204,7 +204,7 @@ impl Vcenter {
     async fn read_new_objects(&self, known: &Known) -> Result<(), vapi::Error> {
         let (new, gone) = {
             let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            let vms = state.mirror.vms.keys().map(|id| MoRef::new("VirtualMachine", id));
+            let vms = state.vms().map(|(id, _)| MoRef::new("VirtualMachine", id));
             let objects: BTreeSet<MoRef> = vms.chain(state.mirror.entities.keys().cloned()).collect();
             let new: Vec<MoRef> =
                 objects.iter().filter(|object| !state.tags.of.contains_key(object)).cloned().collect();

@@ -14,7 +14,7 @@ use tracing::{error, info, warn};
 use super::login::Logins;
 use super::mirror::Mirror;
 use super::retry::{Kind, Retry};
-use super::snapshot::{Freshness, Snapshot, Tags};
+use super::snapshot::{Freshness, Snapshot, Tags, VmRecord};
 use crate::clients::{vapi, vim};
 use crate::providers::vsphere::zones::ZoneCategories;
 
@@ -75,6 +75,14 @@ pub(super) struct State {
     pub(super) answered: Option<Instant>,
 }
 
+impl State {
+    /// The virtual machines that are watched and known. The mirror may hold more: what was taken out of the view stays
+    /// there until the server says that it left, since the server may never have noticed.
+    pub(super) fn vms(&self) -> impl Iterator<Item = (&String, &Arc<VmRecord>)> {
+        self.mirror.vms.iter().filter(|(id, _)| self.members.contains(*id))
+    }
+}
+
 /// Why a connection ended, and during what.
 #[derive(Debug, thiserror::Error)]
 #[error("{during}")]
@@ -128,10 +136,22 @@ impl Vcenter {
             let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             ids.iter().all(|id| state.members.contains(id))
         };
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner).extend(ids);
-        if !is_watched {
+        let is_new = {
+            let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+            let before = wanted.len();
+            wanted.extend(ids);
+            wanted.len() != before
+        };
+        // A machine that is just being taken out of the view still counts as watched; that it is wanted is new then.
+        if is_new || !is_watched {
             self.wanted_changed.notify_one();
         }
+    }
+
+    /// Puts virtual machines into the view once more that are in it and were never reported.
+    pub fn rewatch(&self, ids: &[String]) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).members.retain(|id| !ids.contains(id));
+        self.wanted_changed.notify_one();
     }
 
     /// Stops watching a virtual machine.
@@ -270,7 +290,7 @@ impl Vcenter {
         let snapshot = Snapshot {
             freshness: state.freshness.clone(),
             instance_uuid: state.instance_uuid.clone(),
-            vms: state.mirror.vms.clone(),
+            vms: state.vms().map(|(id, record)| (id.clone(), Arc::clone(record))).collect(),
             unresolved: state.unresolved.clone(),
             entities: state.entities.clone(),
             tags: state.tags.clone(),

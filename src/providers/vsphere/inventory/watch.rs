@@ -145,6 +145,10 @@ impl Vcenter {
         }
     }
 
+    fn is_member(&self, id: &str) -> bool {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).members.contains(id)
+    }
+
     fn has_members(&self) -> bool {
         !self.state.lock().unwrap_or_else(PoisonError::into_inner).members.is_empty()
     }
@@ -166,13 +170,6 @@ impl Vcenter {
             // What left is no member any more: if somebody still wants it, it is added anew and the server says
             // whether it knows it.
             members.retain(|id| !touched.left.contains(id));
-            // The filter may report an object once more that was taken out of the view in the meantime; and one that
-            // was refused, whose right came back, without being asked again.
-            {
-                let wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
-                mirror.vms.retain(|id, _| members.contains(id) || wanted.contains(id));
-            }
-            members.extend(mirror.vms.keys().filter(|id| !members.contains(*id)).cloned().collect::<Vec<_>>());
             if unresolved.iter().any(|id| mirror.vms.contains_key(id)) {
                 let still = unresolved.iter().filter(|id| !mirror.vms.contains_key(*id)).cloned().collect();
                 *unresolved = Arc::new(still);
@@ -185,7 +182,8 @@ impl Vcenter {
         if touched == Touched::default() {
             return;
         }
-        if !touched.left.is_empty() {
+        // One that was refused may be reported because its right came back; adding it again makes it a member.
+        if !touched.left.is_empty() || self.wanted().iter().any(|id| !self.is_member(id)) {
             self.wanted_changed.notify_one();
         }
         debug!(vcenter = self.settings.server, ?touched, "the inventory changed");
@@ -246,10 +244,9 @@ impl Vcenter {
                     for id in &unresolved {
                         state.members.remove(id);
                     }
-                    let State { mirror, members, .. } = state;
-                    mirror.vms.retain(|id, _| members.contains(id));
                     state.unresolved = Arc::new(unresolved);
                 });
+                self.objects_changed.notify_one();
             }
             self.wanted_changed.notified().await;
             tokio::time::sleep(GATHER).await;

@@ -205,6 +205,8 @@ pub fn resolve(question: &Question<'_>) -> Decision {
     }
     match by {
         By::Uuid => choose(question, candidates),
+        // Nothing vouches for a name but that nobody else has it: everybody has to answer first.
+        By::Name if !silent(question).is_empty() => nothing_found(question, set_aside),
         By::Name => match refusal(question, &candidates) {
             Some(refused) => Decision::Unresolved(refused),
             None => choose(question, candidates),

@@ -15,6 +15,8 @@ pub(super) struct Tracked {
     pub(super) asked_by_name: bool,
     pub(super) answers: Vec<Answer>,
     pub(super) first_match: Option<Instant>,
+    /// Since when a match was waited for that is watched and not reported yet.
+    pub(super) reading_since: Option<Instant>,
     pub(super) bound: Option<VmKey>,
     pub(super) pauses: u32,
     pub(super) search_at: Option<Instant>,
@@ -35,6 +37,7 @@ impl Tracked {
             facts,
             answers: vec![Answer::Pending; vcenters],
             first_match: None,
+            reading_since: None,
             bound: None,
             pauses: 0,
             search_at: None,

@@ -5,6 +5,7 @@ use super::parts::Parts;
 use super::settings::Settings;
 use super::stages::{Stage, Stages};
 use crate::clients::http::{self, CallObserver};
+use crate::clients::vim;
 use crate::cloud::CloudProvider;
 use crate::kubernetes::cluster::Cluster;
 use crate::providers::vsphere::{Options, Provider, config::Vcenter};
@@ -12,9 +13,6 @@ use crate::runtime::admin::{Checks, Health};
 use prometheus::{HistogramOpts, HistogramVec};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// As the Go program is named in vCenter's list of sessions.
-const USER_AGENT: &str = concat!("k8s-cloud-provider-vsphere/", env!("CARGO_PKG_VERSION"));
 
 /// Connects to nothing yet: a vCenter that is down delays nothing.
 pub fn build(settings: &Settings, parts: &Parts, stages: &mut Stages) -> Result<Arc<dyn CloudProvider>, Error> {
@@ -25,7 +23,7 @@ pub fn build(settings: &Settings, parts: &Parts, stages: &mut Stages) -> Result<
     let calls: Arc<dyn CallObserver> = Arc::new(Calls::register(parts.metrics.registry())?);
     let connect = |vcenter: &Vcenter| {
         let tls = vsphere.tls.get(&vcenter.key).cloned().unwrap_or_default();
-        let mut connection = http::Settings::new(&vcenter.server, vcenter.port, tls, USER_AGENT);
+        let mut connection = http::Settings::new(&vcenter.server, vcenter.port, tls, vim::USER_AGENT);
         connection.observer = Arc::clone(&calls);
         let client = http::Client::new(connection).map_err(|error| error.to_string())?;
         Ok((client.clone(), client))

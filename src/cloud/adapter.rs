@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::{Node, NodeAddress};
 use std::sync::Arc;
 
-use super::error::Error;
+use super::error::{Error, chain};
 use super::instances::{InstanceMetadata, Instances, InstancesV2};
 use super::presence::{AbsenceProof, Presence, Unknown};
 use super::zones::{Zone, Zones};
@@ -150,10 +150,6 @@ fn unknown<T>(error: &Error) -> Presence<T> {
 }
 
 /// The message of an error and of all its causes: an answer has no source of its own.
-fn chain(error: &dyn std::error::Error) -> String {
-    std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string).collect::<Vec<_>>().join(": ")
-}
-
 /// The failure by name decides what may be done about it; its text names both.
 fn both_failed(what: &str, node_name: &str, by_provider_id: &Error, by_name: Error) -> Error {
     let message = format!(

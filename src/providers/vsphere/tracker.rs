@@ -324,6 +324,9 @@ impl Tracker {
         let mut next_search = NextSearch::None;
         if tracked.bound.is_none() {
             next_search = self.bind(&mut tracked);
+            if tracked.bound.is_some() {
+                self.searches.put_last(name);
+            }
         }
         let outcome = match (&tracked.bound, &mut next_search) {
             (Some(vm), _) => match self.outcome(&tracked.facts, vm) {

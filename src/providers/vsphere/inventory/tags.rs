@@ -14,9 +14,10 @@ use tracing::{info, warn};
 
 use super::retry::Kind;
 use super::snapshot::Tags;
-use super::vcenter::{Vcenter, chain};
+use super::vcenter::Vcenter;
 use crate::clients::vapi;
 use crate::clients::vim::MoRef;
+use crate::cloud::error::chain;
 use crate::providers::vsphere::zones::{ObjectTags, Tag, ZoneCategories};
 
 /// Pause in which new objects are gathered into one read.

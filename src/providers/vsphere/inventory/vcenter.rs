@@ -16,6 +16,7 @@ use super::mirror::Mirror;
 use super::retry::{Kind, Retry};
 use super::snapshot::{Freshness, Snapshot, Tags, VmRecord};
 use crate::clients::{vapi, vim};
+use crate::cloud::error::chain;
 use crate::providers::vsphere::zones::ZoneCategories;
 
 /// How long one search may take; a hanging vCenter must not hold a node's look-up.
@@ -340,19 +341,4 @@ impl Vcenter {
         }
         self.mark_stale(reason);
     }
-}
-
-/// An error and its causes in one line.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        source = cause.source();
-    }
-    text
 }

@@ -10,8 +10,9 @@ use tracing::debug;
 
 use super::mirror::{Mirror, Touched};
 use super::retry::{Kind, Retry};
-use super::vcenter::{Failure, Settings, State, Vcenter, chain, failed};
+use super::vcenter::{Failure, Settings, State, Vcenter, failed};
 use crate::clients::vim::{self, FilterSpec, MoRef, UpdateSet};
+use crate::cloud::error::chain;
 
 /// How long one `WaitForUpdatesEx` stays outstanding. Proxies cut idle connections at 60 s and more.
 const WAIT: Duration = Duration::from_secs(55);

@@ -70,6 +70,17 @@ impl Searches {
         self.fill(vcenter);
     }
 
+    /// Lets others go first: the node's machine is found, and what still waits only looks for twins.
+    pub(super) fn put_last(&mut self, node: &str) {
+        for waiting in &mut self.waiting {
+            if let Some(wanted) =
+                waiting.iter().position(|wanted| wanted.node == node).and_then(|at| waiting.remove(at))
+            {
+                waiting.push_back(wanted);
+            }
+        }
+    }
+
     /// The next answer; never comes when nothing is running.
     pub(super) async fn next(&mut self) -> Answered {
         let answered = match self.running.next().await {

@@ -25,7 +25,7 @@ use tracing::{debug, warn};
 use self::board::{Board, Found, Outcome, View};
 use self::describe::{Rules, describe, is_shut_down};
 use self::facts::facts_of;
-use self::resolve::{Answer, Asked, By, Decision, NodeFacts, Question, SILENT_VCENTER_WAIT, VmKey, resolve};
+use self::resolve::{Answer, Asked, By, Decision, NodeFacts, Question, VmKey, resolve};
 use self::search::{Answered, Searches, Wanted};
 use self::tracked::{NextSearch, Tracked};
 use super::inventory::Vcenter;
@@ -392,9 +392,7 @@ impl Tracker {
                 NextSearch::None
             }
             Decision::Wait(unknown) => {
-                // Once the wait is over only a change, or the next search, can bring another decision.
-                let over = tracked.first_match.map(|at| at + SILENT_VCENTER_WAIT);
-                tracked.decide_at = over.filter(|at| *at > Instant::now());
+                tracked.decide_at = tracked.end_of_silent_wait(Instant::now());
                 NextSearch::Later(unknown)
             }
             Decision::SearchByName => {

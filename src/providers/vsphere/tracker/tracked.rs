@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Node;
 use tokio::time::Instant;
 
-use super::resolve::{Answer, NodeFacts, VmKey};
+use super::resolve::{Answer, NodeFacts, SILENT_VCENTER_WAIT, VmKey};
 use crate::cloud::Unknown;
 
 /// What is known of one node.
@@ -56,6 +56,12 @@ impl Tracked {
         };
         bound.into_iter().chain(matched)
     }
+
+    /// When the wait for silent vCenters is over and a decision is due. None once it was: then only a change, or the
+    /// next search, can bring another one.
+    pub(super) fn end_of_silent_wait(&self, now: Instant) -> Option<Instant> {
+        self.first_match.map(|at| at + SILENT_VCENTER_WAIT).filter(|end| *end > now)
+    }
 }
 
 /// What a decision means for the next search.
@@ -69,4 +75,20 @@ pub(super) enum NextSearch {
     Later(Unknown),
     /// An answer is under way.
     Waiting(Unknown),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_that_is_over_is_not_waited_for_again() {
+        let mut tracked = Tracked::new(Arc::new(Node::default()), NodeFacts::default(), 1);
+        let start = Instant::now();
+        assert_eq!(tracked.end_of_silent_wait(start), None, "nothing was found yet");
+        tracked.first_match = Some(start);
+        let end = start + SILENT_VCENTER_WAIT;
+        assert_eq!(tracked.end_of_silent_wait(start), Some(end));
+        assert_eq!(tracked.end_of_silent_wait(end), None);
+    }
 }

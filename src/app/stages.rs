@@ -25,7 +25,7 @@ pub enum Stage {
 const GRACE: [(Stage, Duration); 4] = [
     (Stage::Controllers, Duration::from_secs(10)),
     (Stage::Election, Duration::from_secs(5)),
-    (Stage::Provider, Duration::from_secs(5)),
+    (Stage::Provider, Duration::from_secs(7)),
     (Stage::Services, Duration::from_secs(4)),
 ];
 

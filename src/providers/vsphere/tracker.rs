@@ -30,6 +30,7 @@ use self::search::{Answered, Searches, Wanted};
 use self::tracked::{NextSearch, Tracked};
 use super::inventory::Vcenter;
 use super::inventory::snapshot::{Freshness, Snapshot};
+use super::provider_id::BiosUuid;
 use crate::cloud::{ClusterReads, Unknown};
 
 /// How long a match may take to be reported once it is watched.
@@ -198,9 +199,10 @@ impl Tracker {
     }
 
     fn take_answer(&mut self, answered: Answered) {
-        let Answered { node, uid, vcenter, answer, .. } = answered;
+        let Answered { node, uid, uuid, vcenter, answer, .. } = answered;
         let Some(mut tracked) = self.nodes.remove(&node) else { return };
-        if tracked.facts.uid != uid {
+        if tracked.facts.uid != uid || tracked.facts.search_uuid() != uuid.as_ref() {
+            // The answer to an earlier question.
             self.nodes.insert(node, tracked);
         } else if tracked.bound.is_some() {
             self.tell_of_twin(&mut tracked, vcenter, &answer);
@@ -210,6 +212,15 @@ impl Tracker {
             self.nodes.insert(node.clone(), tracked);
             self.evaluate(&node);
         }
+    }
+
+    /// What a vCenter answered before it went away may not be so any more.
+    fn forget_answer(&mut self, name: &str, vcenter: usize) {
+        let Some(mut tracked) = self.nodes.remove(name) else { return };
+        if tracked.bound.is_none() {
+            self.note_answer(&mut tracked, vcenter, Answer::Pending);
+        }
+        self.nodes.insert(name.to_string(), tracked);
     }
 
     fn note_answer(&self, tracked: &mut Tracked, vcenter: usize, answer: Answer) {
@@ -292,6 +303,7 @@ impl Tracker {
         for name in concerned {
             let is_asking = |tracked: &Tracked| tracked.bound.is_none() || tracked.unasked.contains(&vcenter);
             if came_back && self.nodes.get(&name).is_some_and(is_asking) {
+                self.forget_answer(&name, vcenter);
                 self.search(&name, vcenter);
             }
             self.evaluate(&name);
@@ -329,7 +341,7 @@ impl Tracker {
             }
         }
         let outcome = match (&tracked.bound, &mut next_search) {
-            (Some(vm), _) => match self.outcome(&tracked.facts, vm) {
+            (Some(vm), _) => match self.outcome(&tracked.facts, vm, tracked.bound_uuid.as_ref()) {
                 Some(found) => Outcome::Found(Arc::new(found)),
                 None => {
                     let message = format!("virtual machine {} left the inventory; it is being looked for again", vm.id);
@@ -386,6 +398,7 @@ impl Tracker {
                     .map(|(at, _)| at)
                     .collect();
                 tracked.answers = vec![Answer::Pending; self.vcenters.len()];
+                tracked.bound_uuid = self.record(&vm).and_then(|record| record.bios_uuid.clone());
                 tracked.bound = Some(vm);
                 tracked.decide_at = None;
                 tracked.pauses = 0;
@@ -462,10 +475,14 @@ impl Tracker {
         self.seen.get(vm.vcenter)?.vms.get(&vm.id).map(Arc::as_ref)
     }
 
-    /// What a bound machine means for the node; none when it is not in the inventory any more.
-    fn outcome(&self, facts: &NodeFacts, vm: &VmKey) -> Option<Found> {
+    /// What a bound machine means for the node; none when it is not in the inventory any more, or is another one under
+    /// the same id.
+    fn outcome(&self, facts: &NodeFacts, vm: &VmKey, bound_uuid: Option<&BiosUuid>) -> Option<Found> {
         let snapshot = self.seen.get(vm.vcenter)?;
         let record = snapshot.vms.get(&vm.id)?;
+        if bound_uuid.is_some() && record.bios_uuid.is_some() && bound_uuid != record.bios_uuid.as_ref() {
+            return None;
+        }
         Some(Found {
             vcenter: vm.vcenter,
             uuid: record.bios_uuid.clone(),

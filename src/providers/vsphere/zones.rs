@@ -6,6 +6,9 @@ use std::fmt;
 
 use crate::clients::vim::types::MoRef;
 
+/// Why an object's tags are not known when nobody has asked for them yet.
+pub const NOT_READ_YET: &str = "not read yet";
+
 /// The tag categories that hold the zone and the region; never empty text. Compared with case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneCategories {
@@ -180,7 +183,7 @@ fn walk_up<'a>(
         let tags = match find_tags(object) {
             Some(ObjectTags::Read(tags)) => tags,
             Some(ObjectTags::Unreadable(why)) => return Walk::Unreadable { object: object.clone(), why: why.clone() },
-            None => return Walk::Unreadable { object: object.clone(), why: "not read yet".to_owned() },
+            None => return Walk::Unreadable { object: object.clone(), why: NOT_READ_YET.to_owned() },
         };
         for tag in tags {
             // With one category for both, every tag counts as zone, as in the Go program.

@@ -30,6 +30,15 @@ pub struct Touched {
     pub left: BTreeSet<String>,
 }
 
+impl Touched {
+    /// Joins what two update sets touched.
+    pub fn add(&mut self, other: Self) {
+        self.vms |= other.vms;
+        self.entities |= other.entities;
+        self.left.extend(other.left);
+    }
+}
+
 impl Mirror {
     /// Applies every object update in order.
     pub fn apply(&mut self, set: &UpdateSet) -> Touched {

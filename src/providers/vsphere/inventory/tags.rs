@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::retry::Kind;
 use super::snapshot::Tags;
@@ -94,6 +94,9 @@ impl Vcenter {
     }
 
     async fn log_in_to_rest(&self) -> Result<(), vapi::Error> {
+        // A server may refuse a session that still lives; it is ended, so that refusals do not add up. Best effort.
+        let ended = self.rest.logout().await;
+        debug!(vcenter = self.settings.server, ?ended, "a REST session is made");
         let _under_way = self.logins.begin();
         self.rest.login(&self.settings.user, &self.settings.password).await
     }

@@ -66,8 +66,12 @@ pub(super) struct State {
     pub(super) mirror: Mirror,
     pub(super) entities: Arc<std::collections::HashMap<vim::MoRef, super::snapshot::Entity>>,
     pub(super) unresolved: Arc<Vec<String>>,
-    /// The members of the view on the server.
+    /// What the view on the server holds, as far as calls have told.
+    pub(super) in_view: BTreeSet<String>,
+    /// Those of it that are wanted and may be shown.
     pub(super) members: BTreeSet<String>,
+    /// Those that have to be taken out of the view, and put in again if they are still wanted.
+    pub(super) renew: BTreeSet<String>,
     pub(super) tags: Arc<Tags>,
     /// The failures in a row of reading tags, and when it may be tried again.
     pub(super) tags_retry: Retry,
@@ -76,7 +80,38 @@ pub(super) struct State {
     pub(super) answered: Option<Instant>,
 }
 
+/// A change of the view. What is in both parts is taken out and put in again.
+#[derive(Debug, Default)]
+pub(super) struct Change {
+    pub(super) add: BTreeSet<String>,
+    pub(super) remove: BTreeSet<String>,
+}
+
+impl Change {
+    pub(super) fn is_empty(&self) -> bool {
+        self.add.is_empty() && self.remove.is_empty()
+    }
+}
+
 impl State {
+    /// A change of the view was made, and this is what the server did not know.
+    pub(super) fn changed(&mut self, change: &Change, unresolved: Vec<String>) {
+        for id in change.remove.difference(&change.add) {
+            self.in_view.remove(id);
+            self.members.remove(id);
+        }
+        self.in_view.extend(change.add.iter().cloned());
+        self.members.extend(change.add.iter().cloned());
+        for id in &unresolved {
+            self.in_view.remove(id);
+            self.members.remove(id);
+        }
+        // The same list stays the same allocation: readers compare pointers.
+        if *self.unresolved != unresolved {
+            self.unresolved = Arc::new(unresolved);
+        }
+    }
+
     /// The virtual machines that are watched and known. The mirror may hold more: what was taken out of the view stays
     /// there until the server says that it left, since the server may never have noticed.
     pub(super) fn vms(&self) -> impl Iterator<Item = (&String, &Arc<VmRecord>)> {
@@ -151,7 +186,7 @@ impl Vcenter {
 
     /// Puts virtual machines into the view once more that are in it and were never reported.
     pub fn rewatch(&self, ids: &[String]) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).members.retain(|id| !ids.contains(id));
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).renew.extend(ids.iter().cloned());
         self.wanted_changed.notify_one();
     }
 

@@ -10,7 +10,7 @@ use tracing::debug;
 
 use super::mirror::{Mirror, Touched};
 use super::retry::{Kind, Retry};
-use super::vcenter::{Failure, Settings, State, Vcenter, failed};
+use super::vcenter::{Change, Failure, Settings, State, Vcenter, failed};
 use crate::clients::vim::{self, FilterSpec, MoRef, UpdateSet};
 use crate::cloud::error::chain;
 
@@ -75,9 +75,10 @@ impl Vcenter {
         };
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.instance_uuid = content.about.instance_uuid.unwrap_or_default();
-        state.members = members;
-        state.members.retain(|id| !unresolved.contains(id));
-        state.unresolved = Arc::new(unresolved);
+        state.members.clear();
+        state.in_view.clear();
+        state.renew.clear();
+        state.changed(&Change { add: members, remove: BTreeSet::new() }, unresolved);
         Ok(watch)
     }
 
@@ -99,6 +100,7 @@ impl Vcenter {
         let mut failures = Retry::default();
         let mut failed_in_row = 0;
         let mut empty_answers = 0;
+        let mut pages = Vec::new();
         loop {
             // After a failure the question is whether vCenter answers at all, also where nothing changes for hours.
             let wait = if is_complete && failed_in_row == 0 { WAIT } else { FIRST_WAIT };
@@ -124,13 +126,15 @@ impl Vcenter {
                 version.clone_from(&set.version);
                 is_truncated = set.truncated;
                 if is_complete {
-                    self.take_in(&set);
+                    pages.push(set);
                 } else {
                     fresh.apply(&set);
                 }
-                if set.truncated {
+                if is_truncated {
                     continue;
                 }
+                // Half an answer may hold a machine without its ancestors; nobody sees it before it is whole.
+                self.take_in(&std::mem::take(&mut pages));
             }
             if version.is_empty() && !is_complete && self.has_members() && empty_answers < EMPTY_ANSWERS {
                 empty_answers += 1;
@@ -146,10 +150,6 @@ impl Vcenter {
         }
     }
 
-    fn is_member(&self, id: &str) -> bool {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).members.contains(id)
-    }
-
     fn has_members(&self) -> bool {
         !self.state.lock().unwrap_or_else(PoisonError::into_inner).members.is_empty()
     }
@@ -163,14 +163,20 @@ impl Vcenter {
         self.objects_changed.notify_one();
     }
 
-    fn take_in(&self, set: &UpdateSet) {
-        let touched = {
+    fn take_in(&self, pages: &[UpdateSet]) {
+        let wanted = self.wanted();
+        let (touched, is_reported_by_itself) = {
             let mut guard = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            let State { mirror, entities, members, unresolved, .. } = &mut *guard;
-            let touched = mirror.apply(set);
-            // What left is no member any more: if somebody still wants it, it is added anew and the server says
-            // whether it knows it.
+            let State { mirror, entities, members, renew, unresolved, .. } = &mut *guard;
+            let mut touched = Touched::default();
+            for page in pages {
+                touched.add(mirror.apply(page));
+            }
+            // What left, and did not come back in the same answer, is no member any more: it is taken out of the
+            // view, and if somebody still wants it put in anew, so that the server says whether it knows it.
+            touched.left.retain(|id| !mirror.vms.contains_key(id));
             members.retain(|id| !touched.left.contains(id));
+            renew.extend(touched.left.iter().cloned());
             if unresolved.iter().any(|id| mirror.vms.contains_key(id)) {
                 let still = unresolved.iter().filter(|id| !mirror.vms.contains_key(*id)).cloned().collect();
                 *unresolved = Arc::new(still);
@@ -178,13 +184,14 @@ impl Vcenter {
             if touched.entities {
                 *entities = Arc::new(mirror.entities.clone());
             }
-            touched
+            // One that was refused is reported when its right comes back; adding it again makes it a member.
+            let is_reported = mirror.vms.keys().any(|id| wanted.contains(id) && !members.contains(id));
+            (touched, is_reported)
         };
         if touched == Touched::default() {
             return;
         }
-        // One that was refused may be reported because its right came back; adding it again makes it a member.
-        if !touched.left.is_empty() || self.wanted().iter().any(|id| !self.is_member(id)) {
+        if !touched.left.is_empty() || is_reported_by_itself {
             self.wanted_changed.notify_one();
         }
         debug!(vcenter = self.settings.server, ?touched, "the inventory changed");
@@ -227,31 +234,42 @@ impl Vcenter {
     async fn keep_members(&self, watch: &Watch) -> Result<Infallible, Failure> {
         let doing = format!("changing the list of watched virtual machines of vCenter {}", self.settings.server);
         loop {
-            let wanted = self.wanted();
-            let (add, remove) = {
-                let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-                let add: Vec<MoRef> = wanted.difference(&state.members).map(reference).collect();
-                let remove: Vec<MoRef> = state.members.difference(&wanted).map(reference).collect();
-                // Members from now on, because updates may come before the call returns.
-                state.members.extend(add.iter().map(|object| object.id.clone()));
-                (add, remove)
-            };
-            if !add.is_empty() || !remove.is_empty() {
-                let unresolved = self.modify(watch, &add, &remove).await.map_err(failed(&doing))?;
-                self.publish(|state| {
-                    for object in &remove {
-                        state.members.remove(&object.id);
-                    }
-                    for id in &unresolved {
-                        state.members.remove(id);
-                    }
-                    state.unresolved = Arc::new(unresolved);
-                });
+            let change = self.next_change();
+            if !change.is_empty() {
+                let unresolved = self.make(watch, &change).await.map_err(failed(&doing))?;
+                self.publish(|state| state.changed(&change, unresolved));
                 self.objects_changed.notify_one();
             }
             self.wanted_changed.notified().await;
             tokio::time::sleep(GATHER).await;
         }
+    }
+
+    /// What the view lacks, and what it holds without need.
+    fn next_change(&self) -> Change {
+        let wanted = self.wanted();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let State { in_view, members, renew, .. } = &mut *state;
+        let renew = std::mem::take(renew);
+        let remove: BTreeSet<String> =
+            in_view.iter().filter(|id| !wanted.contains(*id) || renew.contains(*id)).cloned().collect();
+        let add: BTreeSet<String> =
+            wanted.iter().filter(|id| !in_view.contains(*id) || remove.contains(*id)).cloned().collect();
+        // Members from now on, because updates may come before the call returns.
+        members.extend(add.iter().cloned());
+        Change { add, remove }
+    }
+
+    /// Makes a change of the view; the answer is what the server does not know.
+    async fn make(&self, watch: &Watch, change: &Change) -> Result<Vec<String>, vim::Error> {
+        let add: Vec<MoRef> = change.add.iter().map(reference).collect();
+        let remove: Vec<MoRef> = change.remove.iter().map(reference).collect();
+        if change.add.is_disjoint(&change.remove) {
+            return self.modify(watch, &add, &remove).await;
+        }
+        // In one call, taking out and putting in the same object would be no change.
+        self.modify(watch, &[], &remove).await?;
+        self.modify(watch, &add, &[]).await
     }
 
     /// Changes the view in portions; the answer is what the server does not know.

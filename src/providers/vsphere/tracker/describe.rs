@@ -6,7 +6,9 @@ use crate::providers::vsphere::addresses::{AddressRules, IpFamily, build_address
 use crate::providers::vsphere::guest_metadata::parse_static_order;
 use crate::providers::vsphere::instance_type::build_instance_type;
 use crate::providers::vsphere::inventory::snapshot::{Freshness, PowerState, Snapshot, VmRecord};
-use crate::providers::vsphere::zones::{Chain, Chains, ZoneCategories, ZoneOutcome, ZoneProblem, resolve_zone};
+use crate::providers::vsphere::zones::{
+    Chain, Chains, NOT_READ_YET, ObjectTags, ZoneCategories, ZoneOutcome, ZoneProblem, resolve_zone,
+};
 
 use super::resolve::{NodeFacts, VmKey};
 
@@ -104,13 +106,20 @@ fn zone(snapshot: &Snapshot, vm: &VmKey, record: &VmRecord, rules: &Rules) -> (S
         pool: chain(record.resource_pool.as_ref()),
         vm: Chain::Known(snapshot.vm_chain(&vm.id, record)),
     };
-    match resolve_zone(rules.categories.as_ref(), &chains, |object| snapshot.tags.of.get(object)) {
+    let unreadable = ObjectTags::Unreadable("it may not be read by this account (System.Read)".to_string());
+    let is_read = |object: &MoRef| object.kind == "VirtualMachine" || snapshot.entities.contains_key(object);
+    let find_tags = |object: &MoRef| match snapshot.tags.of.get(object) {
+        None if !is_read(object) => Some(&unreadable),
+        tags => tags,
+    };
+    match resolve_zone(rules.categories.as_ref(), &chains, find_tags) {
         ZoneOutcome::Found { zone, region } => (zone, region, None),
         ZoneOutcome::NotConfigured => (String::new(), String::new(), None),
         ZoneOutcome::Unresolved(problem) => {
             let trouble = snapshot.tags.trouble.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
             // Tags of an object that just came are read within moments, unless tags cannot be read at all.
-            let is_passing = matches!(problem, ZoneProblem::Unknown { .. }) && snapshot.tags.trouble.is_none();
+            let is_passing = matches!(&problem, ZoneProblem::Unknown { why, .. } if why == NOT_READ_YET)
+                && snapshot.tags.trouble.is_none();
             let unknown = Unknown { is_passing, ..Unknown::new(problem.reason(), format!("{problem}{trouble}")) };
             (String::new(), String::new(), Some(unknown))
         }

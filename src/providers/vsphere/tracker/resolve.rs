@@ -181,13 +181,8 @@ pub fn resolve(question: &Question<'_>) -> Decision {
                 let message = format!("reading {id} on {}", asked.server);
                 return Decision::Reading(Unknown::passing("LookupPending", message));
             };
-            if !asked
-                .snapshot
-                .datacenter_of(record)
-                .map_or(asked.datacenters.is_empty(), |datacenter| scope::covers(asked.datacenters, &datacenter))
-            {
-                set_aside
-                    .push(format!("{} ({id} on {}) is outside the configured datacenters", record.name, asked.server));
+            if let Some(why) = why_not(question.node, asked, record, by) {
+                set_aside.push(format!("{} ({id} on {}) {why}", record.name, asked.server));
                 continue;
             }
             let key = VmKey { vcenter, id: id.clone() };
@@ -212,6 +207,22 @@ pub fn resolve(question: &Question<'_>) -> Decision {
             None => choose(question, candidates),
         },
     }
+}
+
+/// Why a match does not count.
+fn why_not(node: &NodeFacts, asked: &Asked<'_>, record: &VmRecord, by: By) -> Option<&'static str> {
+    // An id may name another machine than it did when the answer was given: a vCenter may be set up anew.
+    let is_another = match (&record.bios_uuid, node.search_uuid()) {
+        (Some(own), Some(wanted)) => own != wanted && *own != wanted.byte_swapped(),
+        _ => false,
+    };
+    if by == By::Uuid && is_another {
+        return Some("has another BIOS UUID by now");
+    }
+    let datacenter = asked.snapshot.datacenter_of(record);
+    let is_covered =
+        datacenter.map_or(asked.datacenters.is_empty(), |datacenter| scope::covers(asked.datacenters, &datacenter));
+    (!is_covered).then_some("is outside the configured datacenters")
 }
 
 /// Narrows several matches down to one, then looks whether it may be taken now.

@@ -34,6 +34,8 @@ pub(super) struct Wanted {
 pub(super) struct Answered {
     pub(super) node: String,
     pub(super) uid: String,
+    /// What was searched for.
+    pub(super) uuid: Option<BiosUuid>,
     pub(super) vcenter: usize,
     pub(super) answer: Answer,
     /// For a hit on a system UUID: whether it was the other byte order.
@@ -116,7 +118,7 @@ async fn ask(index: usize, vcenter: Arc<Vcenter>, wanted: Wanted, swapped_first:
         Ok((answer, hit_swapped)) => (answer, hit_swapped),
         Err(reason) => (Answer::Silent { reason }, None),
     };
-    Answered { node: wanted.node, uid: wanted.uid, vcenter: index, answer, hit_swapped }
+    Answered { node: wanted.node, uid: wanted.uid, uuid: wanted.uuid, vcenter: index, answer, hit_swapped }
 }
 
 async fn search(vcenter: &Vcenter, wanted: &Wanted, swapped_first: bool) -> Result<(Answer, Option<bool>), String> {

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::resolve::{Answer, NodeFacts, SILENT_VCENTER_WAIT, VmKey};
 use crate::cloud::Unknown;
+use crate::providers::vsphere::provider_id::BiosUuid;
 
 /// What is known of one node.
 pub(super) struct Tracked {
@@ -18,6 +19,8 @@ pub(super) struct Tracked {
     /// Since when a match was waited for that is watched and not reported yet.
     pub(super) reading_since: Option<Instant>,
     pub(super) bound: Option<VmKey>,
+    /// The BIOS UUID of the machine when it was bound.
+    pub(super) bound_uuid: Option<BiosUuid>,
     pub(super) pauses: u32,
     pub(super) search_at: Option<Instant>,
     pub(super) decide_at: Option<Instant>,
@@ -39,6 +42,7 @@ impl Tracked {
             first_match: None,
             reading_since: None,
             bound: None,
+            bound_uuid: None,
             pauses: 0,
             search_at: None,
             decide_at: None,

@@ -2,7 +2,7 @@
 //!
 //! Mirrors the reading half of `nodemanager.go:sortStaticallyConfiguredAddressesFirst`. There unreadable metadata
 //! fails the whole discovery, so that the node is never initialised, and the ethernets are read in random order. Here
-//! the caller logs the error and goes on without an order, and the order is that of the document.
+//! the caller goes on without an order, and the order is that of the document.
 
 use std::io::Read as _;
 

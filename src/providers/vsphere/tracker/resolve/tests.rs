@@ -295,6 +295,14 @@ fn a_machine_outside_the_configured_datacenters_does_not_count() {
 }
 
 #[test]
+fn an_id_that_names_another_machine_by_now_does_not_count() {
+    let other = VmRecord { bios_uuid: Some(OTHER_UUID.parse().unwrap()), ..machine("a") };
+    let unknown = VmRecord { bios_uuid: None, ..machine("a") };
+    assert_eq!(told(&decide(&[Vc::with(vec![("vm-1", other)])], &Extra::default())), "VMNotFound");
+    assert_eq!(told(&decide(&[Vc::with(vec![("vm-1", unknown)])], &Extra::default())), "bind vm-1 at 0");
+}
+
+#[test]
 fn the_name_is_asked_for_only_when_every_vcenter_said_none() {
     let with_provider_id = NodeFacts { has_provider_id: true, provider_id: Some(UUID.parse().unwrap()), ..node() };
     let extra = Extra::default;

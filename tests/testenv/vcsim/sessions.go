@@ -58,7 +58,12 @@ func (s *Sessions) waiting(r *http.Request, body []byte) (done func()) {
 	go func() {
 		select {
 		case <-r.Context().Done():
-			s.cancel(entry)
+			// Done is also the context of a call that was answered; cancelling then would hit the next wait.
+			select {
+			case <-ended:
+			default:
+				s.cancel(entry)
+			}
 		case <-ended:
 		}
 	}()

@@ -144,3 +144,6 @@ fn annotation(snapshot: &Snapshot, vm: &VmKey, record: &VmRecord) -> String {
 fn set(text: &str) -> Option<&str> {
     Some(text).filter(|text| !text.is_empty())
 }
+
+#[cfg(test)]
+mod tests;

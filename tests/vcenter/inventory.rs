@@ -177,6 +177,16 @@ async fn a_machine_that_is_wanted_again_while_it_is_being_let_go_is_watched() {
 }
 
 #[tokio::test]
+async fn a_match_that_is_never_reported_is_told() {
+    let (vcenter, running) = one(Scenario::small().vm(Vm::new("n", UUID).ip("10.0.0.1")), "").await;
+    vcenter.add_rule(&Rule::hang("ModifyListView")).await;
+    let node = node("n", UUID);
+    running.cluster.put(node.clone());
+    let message = unknown(&running, &node, "VMNotReadable").await;
+    assert!(message.contains("vm-") && message.contains("System.Read"), "{message}");
+}
+
+#[tokio::test]
 async fn of_several_machines_with_one_uuid_the_rules_choose_or_name_them_all() {
     let (vcenter, running) = one(
         Scenario::small()

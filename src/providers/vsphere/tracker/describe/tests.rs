@@ -106,6 +106,20 @@ fn metadata_that_cannot_be_read_costs_its_order_only() {
     assert_eq!(internal(&described(&NodeFacts::default(), &snapshot(true, &[]), &record, &rules())), "10.0.0.1");
 }
 
+/// B41, differs: the Go program crashes on a machine whose `config` is absent, as while it is inaccessible. Here
+/// `summary.config` gives the UUID, and the guest metadata, which is in `config`, is none.
+#[test]
+fn b41_a_machine_without_config_has_its_addresses() {
+    let record = VmRecord { metadata: String::new(), metadata_encoding: String::new(), ..machine(&["10.0.0.1"]) };
+    let metadata = described(&NodeFacts::default(), &snapshot(true, &[]), &record, &rules());
+    assert_eq!(internal(&metadata), "10.0.0.1");
+    assert_eq!(metadata.provider_id, format!("vsphere://{UUID}"));
+    let nothing = VmRecord { bios_uuid: None, ..record };
+    let vm = VmKey { vcenter: 0, id: "vm-1".into() };
+    let unknown = describe(&NodeFacts::default(), &snapshot(true, &[]), &vm, &nothing, &rules()).unwrap_err();
+    assert_eq!(unknown.reason, "GuestInfoMissing", "neither has one: nothing is concluded");
+}
+
 #[test]
 fn what_the_guest_or_the_account_lacks_is_named() {
     let vm = VmKey { vcenter: 0, id: "vm-1".into() };

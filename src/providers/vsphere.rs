@@ -9,6 +9,7 @@
 
 pub mod addresses;
 pub mod config;
+pub mod credentials;
 pub mod guest_metadata;
 pub mod instance_type;
 pub mod instances;

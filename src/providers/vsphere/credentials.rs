@@ -1,0 +1,198 @@
+//! What is presented to vCenter, and where it comes from: the file, a Secret, a directory.
+//!
+//! Nothing here reads anything: `app` holds the sources and publishes one [`Offers`] per vCenter entry.
+//! Mirrors `pkg/common/credentialmanager`.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use secrecy::{ExposeSecret, SecretString};
+
+/// What is presented to vCenter. Prints without secrets.
+#[derive(Clone)]
+pub enum Login {
+    /// A user name and its password.
+    Password {
+        /// The user name.
+        user: String,
+        /// The password.
+        password: SecretString,
+    },
+    /// The user name was a PEM certificate, the password its private key.
+    Certificate {
+        /// The certificate (and its chain), in PEM.
+        certificate: String,
+        /// The private key, in PEM.
+        key: SecretString,
+    },
+    /// A session that a session manager shares.
+    SharedSession {
+        /// Where the session manager hands out tickets.
+        url: String,
+        /// What proves to the session manager who asks.
+        token: SessionToken,
+    },
+}
+
+/// The bearer token for a session manager.
+#[derive(Clone)]
+pub enum SessionToken {
+    /// It stands beside the URL.
+    Given(SecretString),
+    /// None is given: it is this process's service account. The kubelet renews that token, so it is read at each use,
+    /// and a new one is no new credential.
+    ServiceAccount(Arc<dyn ReadToken>),
+}
+
+/// Reads a token that changes by itself. Implemented in `app`, which knows the files.
+#[async_trait]
+pub trait ReadToken: Send + Sync {
+    /// The token as it is now.
+    ///
+    /// # Errors
+    /// Why it cannot be read, in one sentence without the token.
+    async fn read(&self) -> Result<SecretString, String>;
+}
+
+/// Where a [`Login`] came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The file of `--cloud-config`, or an environment variable.
+    Config,
+    /// Files of a directory.
+    Directory {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A Kubernetes Secret, in one of its versions.
+    Secret {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// Its UID.
+        uid: String,
+        /// The resourceVersion it was read at. It also changes when only a label or another server's pair did.
+        resource_version: String,
+    },
+}
+
+/// A [`Login`] and its [`Origin`]. Equal ones are the same credential; equal logins of different origins ask vCenter for
+/// the same thing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Credential {
+    /// What is presented.
+    pub login: Login,
+    /// Where it came from.
+    pub origin: Origin,
+}
+
+/// What a vCenter entry has to log in with at the moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Offer {
+    /// A source was not read yet. Nothing may be tried.
+    Pending {
+        /// What is waited for.
+        why: String,
+    },
+    /// In the order to try them: the pair of the file, then that of the Secret or directory. Never empty.
+    Ready(Vec<Arc<Credential>>),
+    /// All sources were read, and there is nothing for this entry. Nothing may be tried.
+    Missing {
+        /// What is missing, and where.
+        why: String,
+    },
+}
+
+/// One entry's [`Offer`], as it changes. The sender lives as long as the entry is in the configuration.
+pub type Offers = tokio::sync::watch::Receiver<Arc<Offer>>;
+
+impl SessionToken {
+    /// The token as it is now.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub async fn read(&self) -> Result<SecretString, String> {
+        match self {
+            SessionToken::Given(token) => Ok(token.clone()),
+            SessionToken::ServiceAccount(source) => source.read().await,
+        }
+    }
+}
+
+impl Login {
+    /// Which kind it is, for logs and metrics.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Login::Password { .. } => "password",
+            Login::Certificate { .. } => "certificate",
+            Login::SharedSession { .. } => "shared session",
+        }
+    }
+}
+
+impl PartialEq for Login {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Login::Password { user, password }, Login::Password { user: user2, password: password2 }) => {
+                user == user2 && is_same(password, password2)
+            }
+            (Login::Certificate { certificate, key }, Login::Certificate { certificate: certificate2, key: key2 }) => {
+                certificate == certificate2 && is_same(key, key2)
+            }
+            (Login::SharedSession { url, token }, Login::SharedSession { url: url2, token: token2 }) => {
+                url == url2 && token == token2
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Login {}
+
+impl PartialEq for SessionToken {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (SessionToken::Given(one), SessionToken::Given(other)) => is_same(one, other),
+            // There is one service account.
+            (SessionToken::ServiceAccount(_), SessionToken::ServiceAccount(_)) => true,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for SessionToken {}
+
+/// Both are ours, so the time this takes tells nobody anything.
+fn is_same(one: &SecretString, other: &SecretString) -> bool {
+    one.expose_secret() == other.expose_secret()
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Login::Password { user, .. } => {
+                formatter.debug_struct("Password").field("user", user).finish_non_exhaustive()
+            }
+            // What was taken for the certificate may be the key, if somebody swapped the two.
+            Login::Certificate { .. } => formatter.debug_struct("Certificate").finish_non_exhaustive(),
+            Login::SharedSession { token, .. } => {
+                formatter.debug_struct("SharedSession").field("token", token).finish_non_exhaustive()
+            }
+        }
+    }
+}
+
+impl fmt::Debug for SessionToken {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            SessionToken::Given(_) => "Given",
+            SessionToken::ServiceAccount(_) => "ServiceAccount",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

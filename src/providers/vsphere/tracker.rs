@@ -6,6 +6,7 @@
 
 pub mod board;
 pub mod describe;
+mod evaluate;
 pub mod facts;
 pub mod resolve;
 mod search;
@@ -13,32 +14,22 @@ mod tracked;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::{self, BoxStream, SelectAll};
 use k8s_openapi::api::core::v1::Node;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, warn};
 
-use self::board::{Board, Found, Outcome, View};
-use self::describe::{Rules, describe, is_shut_down};
+use self::board::Board;
+use self::describe::Rules;
 use self::facts::facts_of;
-use self::resolve::{Answer, Asked, By, Decision, NodeFacts, Question, VmKey, resolve};
+use self::resolve::{Answer, NodeFacts, VmKey};
 use self::search::{Answered, Searches, Wanted};
-use self::tracked::{NextSearch, Tracked};
+use self::tracked::Tracked;
 use super::inventory::Vcenter;
 use super::inventory::snapshot::{Freshness, Snapshot};
-use super::provider_id::BiosUuid;
-use crate::cloud::{ClusterReads, Unknown};
-
-/// How long a match may take to be reported once it is watched.
-const READING_LIMIT: Duration = Duration::from_secs(10);
-/// The first pause before an unknown machine is looked for again; doubled up to [`LONGEST_PAUSE`].
-const FIRST_PAUSE: Duration = Duration::from_secs(2);
-/// No event can announce an unknown machine, so it is looked for at least this often.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+use crate::cloud::ClusterReads;
 
 /// The task's state. Built by [`Tracker::new`], consumed by [`Tracker::run`].
 pub struct Tracker {
@@ -248,35 +239,6 @@ impl Tracker {
         }
     }
 
-    /// A vCenter that was silent when the machine was bound has another one with the node's UUID.
-    fn tell_of_twin(&self, tracked: &mut Tracked, vcenter: usize, answer: &Answer) {
-        let (Some(source), Some(bound)) = (self.vcenters.get(vcenter), &tracked.bound) else { return };
-        let Answer::Matches { by: By::Uuid, ids } = answer else { return };
-        tracked.unasked.retain(|unasked| *unasked != vcenter);
-        let is_same_vcenter =
-            self.seen.get(vcenter).zip(self.seen.get(bound.vcenter)).is_some_and(|(here, there)| {
-                !here.instance_uuid.is_empty() && here.instance_uuid == there.instance_uuid
-            });
-        let is_bound = |id: &String| *id == bound.id && (vcenter == bound.vcenter || is_same_vcenter);
-        let twins: Vec<String> = ids
-            .iter()
-            .filter(|id| !is_bound(id))
-            .map(|id| format!("{id} on {} has the node's UUID, too; {} is taken", source.settings().server, bound.id))
-            .collect();
-        self.tell_twins(tracked, twins);
-    }
-
-    /// Told once, not at every look.
-    fn tell_twins(&self, tracked: &mut Tracked, twins: Vec<String>) {
-        if twins.is_empty() || twins == tracked.twins {
-            return;
-        }
-        for message in &twins {
-            warn!(node = tracked.facts.name, message, "several virtual machines have the node's UUID");
-        }
-        tracked.twins = twins;
-    }
-
     fn take_snapshot(&mut self, vcenter: usize) {
         let (Some(source), Some(seen)) = (self.vcenters.get(vcenter), self.seen.get_mut(vcenter)) else { return };
         let now = source.snapshot();
@@ -328,167 +290,6 @@ impl Tracker {
                 self.evaluate(&name);
             }
         }
-    }
-
-    /// Decides for one node and puts the outcome on the board.
-    fn evaluate(&mut self, name: &str) {
-        let Some(mut tracked) = self.nodes.remove(name) else { return };
-        let mut next_search = NextSearch::None;
-        if tracked.bound.is_none() {
-            next_search = self.bind(&mut tracked);
-            if tracked.bound.is_some() {
-                self.searches.put_last(name);
-            }
-        }
-        let outcome = match (&tracked.bound, &mut next_search) {
-            (Some(vm), _) => match self.outcome(&tracked.facts, vm, tracked.bound_uuid.as_ref()) {
-                Some(found) => Outcome::Found(Arc::new(found)),
-                None => {
-                    let message = format!("virtual machine {} left the inventory; it is being looked for again", vm.id);
-                    debug!(node = name, message, "look-up starts anew");
-                    self.release(&tracked, None);
-                    tracked = Tracked::new(tracked.object, tracked.facts, self.vcenters.len());
-                    next_search = NextSearch::Now;
-                    Outcome::Unknown(Unknown::new("VMNotFound", message))
-                }
-            },
-            (None, NextSearch::Later(unknown) | NextSearch::Waiting(unknown)) => Outcome::Unknown(unknown.clone()),
-            (None, NextSearch::Now | NextSearch::None) => {
-                Outcome::Unknown(Unknown::passing("LookupPending", "the virtual machine is being looked for"))
-            }
-        };
-        self.board.set(name, View { uid: tracked.facts.uid.clone(), outcome });
-        match next_search {
-            NextSearch::Later(_) if tracked.search_at.is_none() => {
-                let step = FIRST_PAUSE.saturating_mul(1 << tracked.pauses.min(5)).min(LONGEST_PAUSE);
-                tracked.pauses = tracked.pauses.saturating_add(1);
-                tracked.search_at = Some(Instant::now() + step.mul_f64(0.5 + fastrand::f64() / 2.0));
-            }
-            NextSearch::Later(_) | NextSearch::Waiting(_) | NextSearch::Now => {}
-            NextSearch::None => tracked.search_at = None,
-        }
-        self.nodes.insert(name.to_string(), tracked);
-        if next_search == NextSearch::Now {
-            self.search_everywhere(name);
-        }
-    }
-
-    /// Tries to bind a node that has no machine yet.
-    fn bind(&self, tracked: &mut Tracked) -> NextSearch {
-        if tracked.facts.has_provider_id && tracked.facts.provider_id.is_none() {
-            let message = "spec.providerID is not vsphere:// followed by a UUID".to_string();
-            return NextSearch::Waiting(Unknown::new("MalformedProviderID", message));
-        }
-        let waited = tracked.first_match.map_or(Duration::ZERO, |at| at.elapsed());
-        let decision = self.decide(tracked, waited);
-        if !matches!(decision, Decision::Reading(_)) {
-            tracked.reading_since = None;
-        }
-        match decision {
-            Decision::Bind { vm, others } => {
-                self.tell_twins(tracked, others);
-                debug!(node = tracked.facts.name, vm = vm.id, "the node's virtual machine was found");
-                self.release(tracked, Some(&vm));
-                let is_open = |answer: &Answer| !matches!(answer, Answer::Matches { .. });
-                tracked.unasked = tracked
-                    .answers
-                    .iter()
-                    .enumerate()
-                    .filter(|(_, answer)| is_open(answer))
-                    .map(|(at, _)| at)
-                    .collect();
-                tracked.answers = vec![Answer::Pending; self.vcenters.len()];
-                tracked.bound_uuid = self.record(&vm).and_then(|record| record.bios_uuid.clone());
-                tracked.bound = Some(vm);
-                tracked.decide_at = None;
-                tracked.pauses = 0;
-                NextSearch::None
-            }
-            Decision::Wait(unknown) => {
-                tracked.decide_at = tracked.end_of_silent_wait(Instant::now());
-                NextSearch::Later(unknown)
-            }
-            Decision::SearchByName => {
-                tracked.asked_by_name = true;
-                tracked.answers = vec![Answer::Pending; self.vcenters.len()];
-                NextSearch::Now
-            }
-            Decision::Reading(unknown) => self.wait_for_reading(tracked, unknown),
-            Decision::Unresolved(unknown) if unknown.is_passing => NextSearch::Waiting(unknown),
-            Decision::Unresolved(unknown) => NextSearch::Later(unknown),
-        }
-    }
-
-    /// A match is reported within moments of being watched. One that is not is looked for again, and put into the view
-    /// once more.
-    fn wait_for_reading(&self, tracked: &mut Tracked, unknown: Unknown) -> NextSearch {
-        let now = Instant::now();
-        let over = *tracked.reading_since.get_or_insert(now) + READING_LIMIT;
-        if now < over {
-            tracked.decide_at = Some(over);
-            return NextSearch::Waiting(unknown);
-        }
-        tracked.decide_at = None;
-        // Once per search: putting it into the view again is itself a change that is looked at.
-        let rewatched = if tracked.search_at.is_none() { self.vcenters.as_slice() } else { &[] };
-        for (index, vcenter) in rewatched.iter().enumerate() {
-            let is_known = |id: &String| self.seen.get(index).is_some_and(|snapshot| snapshot.vms.contains_key(id));
-            let unread: Vec<String> = tracked.ids_at(index).filter(|id| !is_known(id)).cloned().collect();
-            if !unread.is_empty() {
-                vcenter.rewatch(&unread);
-            }
-        }
-        let message = format!(
-            "vCenter found a match and does not report it ({}); check that the account may read it (System.Read)",
-            unknown.message
-        );
-        NextSearch::Later(Unknown::new("VMNotReadable", message))
-    }
-
-    fn decide(&self, tracked: &Tracked, waited: Duration) -> Decision {
-        let asked: Vec<Asked<'_>> = self
-            .vcenters
-            .iter()
-            .zip(&self.seen)
-            .zip(&tracked.answers)
-            .map(|((vcenter, snapshot), answer)| Asked {
-                server: &vcenter.settings().server,
-                datacenters: &vcenter.settings().datacenters,
-                snapshot,
-                answer,
-            })
-            .collect();
-        let backs = |vm: &VmKey| {
-            self.nodes.iter().find(|(_, other)| other.bound.as_ref() == Some(vm)).map(|(name, _)| name.clone())
-        };
-        resolve(&Question {
-            node: &tracked.facts,
-            asked_by_name: tracked.asked_by_name,
-            vcenters: &asked,
-            waited,
-            backs: &backs,
-            allow_name_match: self.rules.allow_name_match,
-        })
-    }
-
-    fn record(&self, vm: &VmKey) -> Option<&super::inventory::snapshot::VmRecord> {
-        self.seen.get(vm.vcenter)?.vms.get(&vm.id).map(Arc::as_ref)
-    }
-
-    /// What a bound machine means for the node; none when it is not in the inventory any more, or is another one under
-    /// the same id.
-    fn outcome(&self, facts: &NodeFacts, vm: &VmKey, bound_uuid: Option<&BiosUuid>) -> Option<Found> {
-        let snapshot = self.seen.get(vm.vcenter)?;
-        let record = snapshot.vms.get(&vm.id)?;
-        if bound_uuid.is_some() && record.bios_uuid.is_some() && bound_uuid != record.bios_uuid.as_ref() {
-            return None;
-        }
-        Some(Found {
-            vcenter: vm.vcenter,
-            uuid: record.bios_uuid.clone(),
-            metadata: describe(facts, snapshot, vm, record, &self.rules),
-            is_shut_down: is_shut_down(snapshot, record),
-        })
     }
 }
 

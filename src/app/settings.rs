@@ -9,6 +9,7 @@ use super::options::Options;
 use super::registry::{self, Controller, Provider};
 use crate::controllers::node;
 use crate::kubernetes::client;
+pub use cloud_config::Vsphere;
 pub use mistakes::{Mistake, Mistakes};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -32,7 +33,7 @@ pub struct Settings {
     /// Where to serve health and metrics; `None` is nowhere.
     pub admin_address: Option<SocketAddr>,
     /// The vSphere provider.
-    pub vsphere: cloud_config::Vsphere,
+    pub vsphere: Vsphere,
 }
 
 /// Leader election by Lease.

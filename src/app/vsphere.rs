@@ -1,18 +1,23 @@
 //! Builds the vSphere provider from the settings, and starts its background work.
 
 use super::Error;
+use super::background::Background;
 use super::parts::Parts;
-use super::settings::Settings;
+use super::settings::{Settings, Vsphere};
 use super::stages::{Stage, Stages};
 use crate::clients::http::{self, CallObserver};
 use crate::clients::vim;
 use crate::cloud::CloudProvider;
 use crate::kubernetes::cluster::Cluster;
-use crate::providers::vsphere::{Options, Provider, config::Vcenter};
+use crate::providers::vsphere::config::{Credentials, Vcenter};
+use crate::providers::vsphere::credentials::{Credential, Login, Offer, Offers, Origin};
+use crate::providers::vsphere::{Connect, Options, Provider};
 use crate::runtime::admin::{Checks, Health};
 use prometheus::{HistogramOpts, HistogramVec};
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// Connects to nothing yet: a vCenter that is down delays nothing.
 pub fn build(settings: &Settings, parts: &Parts, stages: &mut Stages) -> Result<Arc<dyn CloudProvider>, Error> {
@@ -20,38 +25,87 @@ pub fn build(settings: &Settings, parts: &Parts, stages: &mut Stages) -> Result<
     for oddity in &vsphere.oddities {
         tracing::warn!("{oddity}");
     }
-    let calls: Arc<dyn CallObserver> = Arc::new(Calls::register(parts.metrics.registry())?);
-    let connect = |vcenter: &Vcenter| {
-        let tls = vsphere.tls.get(&vcenter.key).cloned().unwrap_or_default();
-        let mut connection = http::Settings::new(&vcenter.server, vcenter.port, tls, vim::USER_AGENT);
-        connection.observer = Arc::clone(&calls);
-        let client = http::Client::new(connection).map_err(|error| error.to_string())?;
-        Ok((client.clone(), client))
+    let connections = Arc::new(Connections::new(Arc::new(Calls::register(parts.metrics.registry())?), vsphere));
+    let options = Options {
+        file: vsphere.path.display().to_string(),
+        tag_poll: vsphere.tag_poll_interval,
+        allow_name_match: vsphere.allows_name_match,
     };
-    let options = Options { tag_poll: vsphere.tag_poll_interval, allow_name_match: vsphere.allows_name_match };
     let cluster = Arc::new(Cluster::new(parts.nodes.clone()));
     let stop = stages.stop_signal(Stage::Provider);
-    let (provider, tasks) =
-        Provider::build(&vsphere.config, &options, connect, cluster, &stop).map_err(Error::Vcenters)?;
-    for (name, task) in tasks {
-        stages.spawn(Stage::Provider, name, async move {
-            task.await;
-            Ok(())
-        });
-    }
+    let (provider, tracker) = Provider::new(options, connections, cluster, &stop);
     let provider = Arc::new(provider);
+    let mut background = Background::default();
+    background.start(tracker);
+    for task in provider.apply(&vsphere.config).map_err(Error::Vcenters)? {
+        background.start(task);
+    }
+    stages.spawn(Stage::Provider, "vcenters", async move {
+        tokio::select! {
+            () = stop.cancelled() => {}
+            ended = background.first_unexpected_end() => return Err(ended),
+        }
+        background.shut_down().await;
+        Ok(())
+    });
     show_vcenters(&provider, &parts.checks);
     Ok(provider)
 }
 
 /// The state of each vCenter, for whoever looks. It fails no probe: an outage must not block a rollout.
 fn show_vcenters(provider: &Arc<Provider>, checks: &Checks) {
-    for (index, (server, _)) in provider.vcenters().into_iter().enumerate() {
-        let provider = Arc::clone(provider);
-        checks.add_readiness(format!("vcenter {server}"), move || match provider.vcenters().get(index) {
-            Some((_, Some(_))) => Health::Note("unavailable"),
-            _ => Health::Ok,
+    let provider = Arc::clone(provider);
+    checks.add_readiness_group(move || {
+        let show = |(server, trouble): (String, Option<String>)| {
+            let health = if trouble.is_some() { Health::Note("unavailable") } else { Health::Ok };
+            (format!("vcenter {server}"), health)
+        };
+        provider.vcenters().into_iter().map(show).collect()
+    });
+}
+
+/// The clients and credentials of the vCenter entries.
+struct Connections {
+    calls: Arc<dyn CallObserver>,
+    tls: BTreeMap<String, http::TlsSettings>,
+    /// By the key of the entry. Kept, since offers last as long as their sender.
+    offers: Mutex<BTreeMap<String, watch::Sender<Arc<Offer>>>>,
+}
+
+impl Connections {
+    fn new(calls: Arc<dyn CallObserver>, vsphere: &Vsphere) -> Self {
+        Self { calls, tls: vsphere.tls.clone(), offers: Mutex::default() }
+    }
+}
+
+impl Connect for Connections {
+    fn http(&self, entry: &Vcenter) -> Result<http::Client, String> {
+        let tls = self.tls.get(&entry.key).cloned().unwrap_or_default();
+        let mut connection = http::Settings::new(&entry.server, entry.port, tls, vim::USER_AGENT);
+        connection.observer = Arc::clone(&self.calls);
+        http::Client::new(connection).map_err(|error| error.to_string())
+    }
+
+    fn offers(&self, entry: &Vcenter) -> Offers {
+        let offer = Arc::new(match &entry.credentials {
+            Credentials::Inline { user, password } => {
+                let login = Login::Password { user: user.clone(), password: password.clone() };
+                Offer::Ready(vec![Arc::new(Credential { login, origin: Origin::Config })])
+            }
+            Credentials::Secret { .. } | Credentials::Directory(_) => Offer::Missing {
+                why: "credentials in a Secret or a directory are not supported yet; expected user and password in the \
+                      cloud config"
+                    .to_owned(),
+            },
         });
+        let mut offers = self.offers.lock().unwrap_or_else(PoisonError::into_inner);
+        let sender = offers.entry(entry.key.clone()).or_insert_with(|| watch::Sender::new(Arc::clone(&offer)));
+        sender.send_if_modified(|known| {
+            let is_new = *known != offer;
+            *known = offer;
+            is_new
+        });
+        sender.subscribe()
     }
 }
 

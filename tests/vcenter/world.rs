@@ -6,7 +6,9 @@ use std::time::Duration;
 use ccm::clients::http::{self, TlsSettings, TlsTrust};
 
 use ccm::cloud::ClusterReads;
-use ccm::providers::vsphere::{Options, Provider, config};
+use ccm::providers::vsphere::config::Credentials;
+use ccm::providers::vsphere::credentials::{Credential, Login, Offer, Offers, Origin};
+use ccm::providers::vsphere::{Connect, Options, Provider, config};
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use k8s_openapi::api::core::v1::{Node, NodeSpec, NodeStatus, NodeSystemInfo};
@@ -68,6 +70,25 @@ pub fn node(name: &str, uuid: &str) -> Node {
     }
 }
 
+/// Clients that trust the CA files of their entry, and credentials that stay what the entry says.
+struct Files;
+
+impl Connect for Files {
+    fn http(&self, entry: &config::Vcenter) -> Result<http::Client, String> {
+        let path = &entry.ca_files[0];
+        let trust = TlsTrust::Ca { pem: std::fs::read(path).unwrap(), path: path.display().to_string() };
+        let tls = TlsSettings { trust, ..TlsSettings::default() };
+        Ok(http::Client::new(http::Settings::new(&entry.server, entry.port, tls, "test")).unwrap())
+    }
+
+    fn offers(&self, entry: &config::Vcenter) -> Offers {
+        let Credentials::Inline { user, password } = &entry.credentials else { panic!("not in the file") };
+        let login = Login::Password { user: user.clone(), password: password.clone() };
+        let offer = Offer::Ready(vec![Arc::new(Credential { login, origin: Origin::Config })]);
+        watch::Sender::new(Arc::new(offer)).subscribe()
+    }
+}
+
 /// A running provider. Dropping it ends it without a word to vCenter; [`Running::stop`] ends it in order.
 pub struct Running {
     pub provider: Arc<Provider>,
@@ -87,19 +108,12 @@ impl Running {
     /// Starts the provider with this `vsphere.conf`.
     pub fn start_with(text: &str, tag_poll: Duration) -> Self {
         let parsed = config::parse(text, "vsphere.conf").unwrap();
-        let options = Options { tag_poll, allow_name_match: false };
+        let options = Options { file: "vsphere.conf".to_owned(), tag_poll, allow_name_match: false };
         let cluster = Cluster::default();
         let stop = CancellationToken::new();
-        let connect = |entry: &config::Vcenter| {
-            let path = &entry.ca_files[0];
-            let trust = TlsTrust::Ca { pem: std::fs::read(path).unwrap(), path: path.display().to_string() };
-            let tls = TlsSettings { trust, ..TlsSettings::default() };
-            let client = http::Client::new(http::Settings::new(&entry.server, entry.port, tls, "test")).unwrap();
-            Ok((client.clone(), client))
-        };
-        let (provider, tasks) =
-            Provider::build(&parsed.config, &options, connect, Arc::new(cluster.clone()), &stop).unwrap();
-        let tasks = tasks.into_iter().map(|(_, task)| tokio::spawn(task)).collect();
+        let (provider, tracker) = Provider::new(options, Arc::new(Files), Arc::new(cluster.clone()), &stop);
+        let tasks = provider.apply(&parsed.config).unwrap();
+        let tasks = std::iter::once(tracker).chain(tasks).map(|task| tokio::spawn(task.run)).collect();
         Self { provider: Arc::new(provider), cluster, stop, tasks }
     }
 

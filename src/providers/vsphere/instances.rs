@@ -8,24 +8,25 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::Node;
+use tokio::sync::watch;
 
-use super::inventory::Vcenter;
 use super::inventory::snapshot::Freshness;
 use super::provider_id;
 use super::tracker::board::{Board, Found, Outcome};
+use super::tracker::slots::{Setup, Slot};
 use crate::cloud::node;
 use crate::cloud::{InstanceEvent, InstanceEvents, InstanceMetadata, InstancesV2, Presence, Unknown};
 
 /// The contract over the board.
 pub struct Instances {
     board: Arc<Board>,
-    vcenters: Vec<Arc<Vcenter>>,
+    setup: watch::Receiver<Arc<Setup>>,
 }
 
 impl Instances {
-    /// Reads `board`; the vCenters are asked only how fresh their snapshots are.
-    pub fn new(board: Arc<Board>, vcenters: Vec<Arc<Vcenter>>) -> Self {
-        Self { board, vcenters }
+    /// Reads `board`; the vCenters of `setup` are asked only how fresh their snapshots are.
+    pub fn new(board: Arc<Board>, setup: watch::Receiver<Arc<Setup>>) -> Self {
+        Self { board, setup }
     }
 
     fn find(&self, node: &Node) -> Result<Arc<Found>, Unknown> {
@@ -58,8 +59,9 @@ impl Instances {
     }
 
     /// How long ago the snapshot that an answer rests on was known to be true.
-    fn age(&self, vcenter: usize) -> Duration {
-        match self.vcenters.get(vcenter).map(|vcenter| vcenter.snapshot().freshness.clone()) {
+    fn age(&self, vcenter: Slot) -> Duration {
+        let source = self.setup.borrow().sources.get(&vcenter).cloned();
+        match source.map(|source| source.vcenter.snapshot().freshness.clone()) {
             Some(Freshness::Stale { since, .. }) => Instant::now().saturating_duration_since(since),
             _ => Duration::ZERO,
         }

@@ -10,14 +10,16 @@ mod evaluate;
 pub mod facts;
 pub mod resolve;
 mod search;
+pub mod slots;
 mod tracked;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use futures::StreamExt;
-use futures::stream::{self, BoxStream, SelectAll};
+use futures::stream::{BoxStream, SelectAll};
 use k8s_openapi::api::core::v1::Node;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -26,64 +28,54 @@ use self::describe::Rules;
 use self::facts::facts_of;
 use self::resolve::{Answer, NodeFacts, VmKey};
 use self::search::{Answered, Searches, Wanted};
+use self::slots::{Held, Setup, Slot};
 use self::tracked::Tracked;
-use super::inventory::Vcenter;
-use super::inventory::snapshot::{Freshness, Snapshot};
+use super::inventory::snapshot::Freshness;
 use crate::cloud::ClusterReads;
 
 /// The task's state. Built by [`Tracker::new`], consumed by [`Tracker::run`].
 pub struct Tracker {
-    vcenters: Vec<Arc<Vcenter>>,
     cluster: Arc<dyn ClusterReads>,
-    rules: Rules,
+    setup: watch::Receiver<Arc<Setup>>,
     board: Arc<Board>,
+    rules: Rules,
+    slots: BTreeMap<Slot, Held>,
+    /// Which vCenter's snapshot changed.
+    snapshots: SelectAll<BoxStream<'static, Slot>>,
     nodes: HashMap<String, Tracked>,
-    /// The snapshot of each vCenter that was last looked at.
-    seen: Vec<Arc<Snapshot>>,
     searches: Searches,
 }
 
 impl Tracker {
-    /// A tracker of all nodes of `cluster` over all `vcenters`, writing on `board`.
-    pub fn new(vcenters: Vec<Arc<Vcenter>>, cluster: Arc<dyn ClusterReads>, rules: Rules, board: Arc<Board>) -> Self {
+    /// A tracker of all nodes of `cluster` over the vCenters of `setup`, writing on `board`.
+    pub fn new(cluster: Arc<dyn ClusterReads>, setup: watch::Receiver<Arc<Setup>>, board: Arc<Board>) -> Self {
         Self {
-            seen: vcenters.iter().map(|vcenter| vcenter.snapshot()).collect(),
-            searches: Searches::new(vcenters.clone()),
-            vcenters,
             cluster,
-            rules,
+            setup,
             board,
+            rules: Rules::default(),
+            slots: BTreeMap::new(),
+            snapshots: SelectAll::new(),
             nodes: HashMap::new(),
+            searches: Searches::default(),
         }
     }
 
     /// Runs until `stop`.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut node_changes = self.cluster.node_changes();
-        let mut snapshots = self.snapshot_changes();
+        self.take_setup();
         loop {
             let deadline = self.next_deadline();
             tokio::select! {
                 () = stop.cancelled() => return,
+                Ok(()) = self.setup.changed() => self.take_setup(),
                 Some(()) = node_changes.next() => self.take_nodes(),
-                Some(vcenter) = snapshots.next() => self.take_snapshot(vcenter),
+                Some(slot) = self.snapshots.next() => self.take_snapshot(slot),
                 answered = self.searches.next() => self.take_answer(answered),
                 () = until(deadline) => self.take_time(Instant::now()),
             }
         }
-    }
-
-    fn snapshot_changes(&self) -> SelectAll<BoxStream<'static, usize>> {
-        stream::select_all(self.vcenters.iter().enumerate().map(|(index, vcenter)| {
-            let mut changes = vcenter.changes();
-            // What was published before the subscription counts as a change, too.
-            changes.mark_changed();
-            stream::unfold(changes, move |mut changes| async move {
-                changes.changed().await.ok()?;
-                Some((index, changes))
-            })
-            .boxed()
-        }))
     }
 
     fn next_deadline(&self) -> Option<Instant> {
@@ -115,7 +107,7 @@ impl Tracker {
             self.forget(name);
         }
         let Some(mut tracked) = self.nodes.remove(name) else {
-            self.nodes.insert(name.to_string(), Tracked::new(object, facts, self.vcenters.len()));
+            self.nodes.insert(name.to_string(), Tracked::new(object, facts));
             self.search_everywhere(name);
             self.evaluate(name);
             return;
@@ -133,7 +125,7 @@ impl Tracker {
             self.nodes.insert(name.to_string(), tracked);
         } else {
             self.release(&tracked, None);
-            let fresh = Tracked::new(tracked.object, tracked.facts, self.vcenters.len());
+            let fresh = Tracked::new(tracked.object, tracked.facts);
             self.nodes.insert(name.to_string(), fresh);
             self.search_everywhere(name);
         }
@@ -152,29 +144,30 @@ impl Tracker {
     /// Stops watching the machines of a node, except `kept`, that no other node needs. The node is not in the map at
     /// that moment.
     fn release(&self, tracked: &Tracked, kept: Option<&VmKey>) {
-        for (index, vcenter) in self.vcenters.iter().enumerate() {
-            for id in tracked.ids_at(index) {
-                let is_kept = kept.is_some_and(|vm| vm.vcenter == index && vm.id == *id);
-                if !is_kept && !self.nodes.values().any(|other| other.ids_at(index).any(|needed| needed == id)) {
-                    vcenter.unwant(id);
+        for (slot, held) in &self.slots {
+            for id in tracked.ids_at(*slot) {
+                let is_kept = kept.is_some_and(|vm| vm.vcenter == *slot && vm.id == *id);
+                if !is_kept && !self.nodes.values().any(|other| other.ids_at(*slot).any(|needed| needed == id)) {
+                    held.source.vcenter.unwant(id);
                 }
             }
         }
     }
 
     fn search_everywhere(&mut self, name: &str) {
-        for vcenter in 0..self.vcenters.len() {
-            self.search(name, vcenter);
+        let slots: Vec<Slot> = self.slots.keys().copied().collect();
+        for slot in slots {
+            self.search(name, slot);
         }
     }
 
-    fn search(&mut self, name: &str, vcenter: usize) {
+    fn search(&mut self, name: &str, slot: Slot) {
         let Some(tracked) = self.nodes.get(name) else { return };
         let facts = &tracked.facts;
         if facts.has_provider_id && facts.provider_id.is_none() {
             return;
         }
-        let is_answering = self.seen.get(vcenter).is_some_and(|snapshot| snapshot.freshness == Freshness::Live);
+        let is_answering = self.slots.get(&slot).is_some_and(|held| held.seen.freshness == Freshness::Live);
         if !is_answering {
             // It is asked when it comes back.
             return;
@@ -186,7 +179,7 @@ impl Tracker {
             is_provider_id: facts.has_provider_id,
             by_name: tracked.asked_by_name,
         };
-        self.searches.start(vcenter, wanted);
+        self.searches.start(slot, wanted);
     }
 
     fn take_answer(&mut self, answered: Answered) {
@@ -206,7 +199,7 @@ impl Tracker {
     }
 
     /// What a vCenter answered before it went away may not be so any more.
-    fn forget_answer(&mut self, name: &str, vcenter: usize) {
+    fn forget_answer(&mut self, name: &str, vcenter: Slot) {
         let Some(mut tracked) = self.nodes.remove(name) else { return };
         if tracked.bound.is_none() {
             self.note_answer(&mut tracked, vcenter, Answer::Pending);
@@ -214,10 +207,10 @@ impl Tracker {
         self.nodes.insert(name.to_string(), tracked);
     }
 
-    fn note_answer(&self, tracked: &mut Tracked, vcenter: usize, answer: Answer) {
-        let (Some(source), Some(known)) = (self.vcenters.get(vcenter), tracked.answers.get_mut(vcenter)) else {
-            return;
-        };
+    fn note_answer(&self, tracked: &mut Tracked, vcenter: Slot, answer: Answer) {
+        // A vCenter that is not configured any more has no say.
+        let Some(source) = self.slots.get(&vcenter).map(|held| &held.source.vcenter) else { return };
+        let known = tracked.answers.entry(vcenter).or_default();
         let before = std::mem::replace(known, answer);
         if let Answer::Matches { ids, .. } = known
             && !ids.is_empty()
@@ -239,10 +232,10 @@ impl Tracker {
         }
     }
 
-    fn take_snapshot(&mut self, vcenter: usize) {
-        let (Some(source), Some(seen)) = (self.vcenters.get(vcenter), self.seen.get_mut(vcenter)) else { return };
-        let now = source.snapshot();
-        let before = std::mem::replace(seen, Arc::clone(&now));
+    fn take_snapshot(&mut self, vcenter: Slot) {
+        let Some(held) = self.slots.get_mut(&vcenter) else { return };
+        let now = held.source.vcenter.snapshot();
+        let before = std::mem::replace(&mut held.seen, Arc::clone(&now));
         let came_back = now.freshness == Freshness::Live && before.freshness != Freshness::Live;
         let changed_for_all = before.freshness != now.freshness
             || !Arc::ptr_eq(&before.entities, &now.entities)

@@ -17,7 +17,11 @@ pub enum Health {
 #[derive(Clone, Default)]
 pub struct Checks {
     named: Arc<RwLock<Vec<Named>>>,
+    groups: Arc<RwLock<Vec<Group>>>,
 }
+
+/// Checks whose number changes, with what they found.
+type Group = Arc<dyn Fn() -> Vec<(String, Health)> + Send + Sync>;
 
 #[derive(Clone)]
 struct Named {
@@ -46,6 +50,12 @@ impl Checks {
         self.add(Named { name: name.into(), is_readiness: true, check: Arc::new(check) });
     }
 
+    /// Adds checks like those of [`Checks::add_readiness`] that come and go: what is there at the moment is asked for
+    /// at each probe.
+    pub fn add_readiness_group(&self, checks: impl Fn() -> Vec<(String, Health)> + Send + Sync + 'static) {
+        self.groups.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(checks));
+    }
+
     fn add(&self, named: Named) {
         self.named.write().unwrap_or_else(PoisonError::into_inner).push(named);
     }
@@ -53,6 +63,12 @@ impl Checks {
     /// Whether the probe passes, and its text. Checks run without a lock, so that probes do not wait for each other.
     pub(super) fn answer(&self, probe: Probe, is_verbose: bool, excluded: &[String]) -> (bool, String) {
         let mut named = self.named.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let groups = self.groups.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let found = groups.iter().flat_map(|group| group());
+        named.extend(found.map(|(name, health)| {
+            let check = Arc::new(move || health.clone());
+            Named { name, is_readiness: true, check }
+        }));
         named.retain(|named| probe == Probe::Ready || !named.is_readiness);
         if named.is_empty() {
             named.push(Named { name: "ping".into(), is_readiness: false, check: Arc::new(|| Health::Ok) });
@@ -109,6 +125,21 @@ mod tests {
             checks.add_liveness(*name, move || if is_bad { Health::Failed("secret".into()) } else { Health::Ok });
         }
         checks
+    }
+
+    #[test]
+    fn checks_of_a_group_come_and_go() {
+        let checks = Checks::default();
+        let names = Arc::new(RwLock::new(vec!["a".to_owned()]));
+        let shown = names.clone();
+        checks.add_readiness_group(move || {
+            shown.read().unwrap().iter().map(|name| (name.clone(), Health::Note("away"))).collect()
+        });
+        let ready = |checks: &Checks| checks.answer(Probe::Ready, true, &[]).1;
+        assert_eq!(ready(&checks), "[+]a away\nreadyz check passed\n");
+        *names.write().unwrap() = vec!["b".to_owned()];
+        assert_eq!(ready(&checks), "[+]b away\nreadyz check passed\n");
+        assert_eq!(checks.answer(HEALTHZ, true, &[]).1, "[+]ping ok\nhealthz check passed\n");
     }
 
     #[test]

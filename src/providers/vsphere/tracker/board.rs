@@ -7,6 +7,7 @@ use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use tokio::sync::broadcast::{self, error::RecvError};
 
+use super::slots::Slot;
 use crate::cloud::{InstanceEvent, InstanceMetadata, Unknown};
 use crate::providers::vsphere::provider_id::BiosUuid;
 
@@ -34,8 +35,8 @@ pub enum Outcome {
 /// A known machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
-    /// Position of its vCenter in the configuration.
-    pub vcenter: usize,
+    /// Its vCenter.
+    pub vcenter: Slot,
     /// Its BIOS UUID in vCenter's byte order.
     pub uuid: Option<BiosUuid>,
     /// What the node is told, or why it cannot be told yet. The age is set when it is read.

@@ -1,5 +1,7 @@
 //! Pure: what a virtual machine means for the node it backs.
 
+use std::collections::BTreeMap;
+
 use crate::clients::vim::MoRef;
 use crate::cloud::{InstanceMetadata, Unknown};
 use crate::providers::vsphere::addresses::{AddressRules, IpFamily, build_addresses};
@@ -11,14 +13,15 @@ use crate::providers::vsphere::zones::{
 };
 
 use super::resolve::{NodeFacts, VmKey};
+use super::slots::Slot;
 
 /// What applies to every node.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rules {
     /// Which addresses nodes get.
     pub addresses: AddressRules,
-    /// The address families, per vCenter in the order of the configuration.
-    pub families: Vec<Vec<IpFamily>>,
+    /// The address families of each vCenter.
+    pub families: BTreeMap<Slot, Vec<IpFamily>>,
     /// Where zone and region come from; none where zones are off.
     pub categories: Option<ZoneCategories>,
     /// Whether a match by name is taken as the Go program takes it.
@@ -55,7 +58,7 @@ pub fn describe(
     // addresses of the guest metadata; metadata that cannot be read costs its order, not the node.
     let mut preferred: Vec<String> = facts.addresses.iter().map(ToString::to_string).collect();
     preferred.extend(parse_static_order(set(&record.metadata), set(&record.metadata_encoding)).unwrap_or_default());
-    let families = rules.families.get(vm.vcenter).map(Vec::as_slice).unwrap_or_default();
+    let families = rules.families.get(&vm.vcenter).map(Vec::as_slice).unwrap_or_default();
     let node_addresses = build_addresses(&record.host_name, &record.nics, &preferred, families, &rules.addresses)
         .map_err(|error| Unknown::new(error.reason(), format!("{} ({}): {error}", record.name, vm.id)))?;
     let (zone, region, pending) = zone(snapshot, vm, record, rules);
@@ -65,7 +68,7 @@ pub fn describe(
         node_addresses,
         zone,
         region,
-        additional_labels: std::collections::BTreeMap::new(),
+        additional_labels: BTreeMap::new(),
         record: annotation(snapshot, vm, record),
         pending: pending
             .map(|unknown| Unknown { message: format!("node {}: {}", facts.name, unknown.message), ..unknown }),

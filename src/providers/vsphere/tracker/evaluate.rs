@@ -11,6 +11,7 @@ use super::Tracker;
 use super::board::{Found, Outcome, View};
 use super::describe::{describe, is_shut_down};
 use super::resolve::{Answer, Asked, By, Decision, NodeFacts, Question, VmKey, resolve};
+use super::slots::Slot;
 use super::tracked::{NextSearch, Tracked};
 use crate::cloud::Unknown;
 use crate::providers::vsphere::inventory::snapshot::VmRecord;
@@ -41,12 +42,14 @@ impl Tracker {
                     let message = format!("virtual machine {} left the inventory; it is being looked for again", vm.id);
                     debug!(node = name, message, "look-up starts anew");
                     self.release(&tracked, None);
-                    tracked = Tracked::new(tracked.object, tracked.facts, self.vcenters.len());
+                    tracked = Tracked::new(tracked.object, tracked.facts);
                     next_search = NextSearch::Now;
                     Outcome::Unknown(Unknown::new("VMNotFound", message))
                 }
             },
-            (None, NextSearch::Later(unknown) | NextSearch::Waiting(unknown)) => Outcome::Unknown(unknown.clone()),
+            (None, NextSearch::Later(unknown) | NextSearch::Waiting(unknown)) => {
+                Outcome::Unknown(tracked.lost.as_ref().map_or_else(|| unknown.clone(), |lost| lost.unknown(unknown)))
+            }
             (None, NextSearch::Now | NextSearch::None) => {
                 Outcome::Unknown(Unknown::passing("LookupPending", "the virtual machine is being looked for"))
             }
@@ -83,15 +86,10 @@ impl Tracker {
                 self.tell_twins(tracked, others);
                 debug!(node = tracked.facts.name, vm = vm.id, "the node's virtual machine was found");
                 self.release(tracked, Some(&vm));
-                let is_open = |answer: &Answer| !matches!(answer, Answer::Matches { .. });
-                tracked.unasked = tracked
-                    .answers
-                    .iter()
-                    .enumerate()
-                    .filter(|(_, answer)| is_open(answer))
-                    .map(|(at, _)| at)
-                    .collect();
-                tracked.answers = vec![Answer::Pending; self.vcenters.len()];
+                let is_open = |slot: &Slot| !matches!(tracked.answer_at(*slot), Answer::Matches { .. });
+                tracked.unasked = self.slots.keys().filter(|slot| is_open(slot)).copied().collect();
+                tracked.answers.clear();
+                tracked.lost = None;
                 tracked.bound_uuid = self.record(&vm).and_then(|record| record.bios_uuid.clone());
                 tracked.bound = Some(vm);
                 tracked.decide_at = None;
@@ -104,7 +102,7 @@ impl Tracker {
             }
             Decision::SearchByName => {
                 tracked.asked_by_name = true;
-                tracked.answers = vec![Answer::Pending; self.vcenters.len()];
+                tracked.answers.clear();
                 NextSearch::Now
             }
             Decision::Reading(unknown) => self.wait_for_reading(tracked, unknown),
@@ -124,12 +122,11 @@ impl Tracker {
         }
         tracked.decide_at = None;
         // Once per search: putting it into the view again is itself a change that is looked at.
-        let rewatched = if tracked.search_at.is_none() { self.vcenters.as_slice() } else { &[] };
-        for (index, vcenter) in rewatched.iter().enumerate() {
-            let is_known = |id: &String| self.seen.get(index).is_some_and(|snapshot| snapshot.vms.contains_key(id));
-            let unread: Vec<String> = tracked.ids_at(index).filter(|id| !is_known(id)).cloned().collect();
+        for (slot, held) in self.slots.iter().filter(|_| tracked.search_at.is_none()) {
+            let is_known = |id: &String| held.seen.vms.contains_key(id);
+            let unread: Vec<String> = tracked.ids_at(*slot).filter(|id| !is_known(id)).cloned().collect();
             if !unread.is_empty() {
-                vcenter.rewatch(&unread);
+                held.source.vcenter.rewatch(&unread);
             }
         }
         let message = format!(
@@ -141,15 +138,14 @@ impl Tracker {
 
     fn decide(&self, tracked: &Tracked, waited: Duration) -> Decision {
         let asked: Vec<Asked<'_>> = self
-            .vcenters
+            .slots
             .iter()
-            .zip(&self.seen)
-            .zip(&tracked.answers)
-            .map(|((vcenter, snapshot), answer)| Asked {
-                server: &vcenter.settings().server,
-                datacenters: &vcenter.settings().datacenters,
-                snapshot,
-                answer,
+            .map(|(slot, held)| Asked {
+                slot: *slot,
+                server: &held.source.vcenter.settings().server,
+                datacenters: &held.source.datacenters,
+                snapshot: &held.seen,
+                answer: tracked.answer_at(*slot),
             })
             .collect();
         let backs = |vm: &VmKey| {
@@ -166,13 +162,13 @@ impl Tracker {
     }
 
     pub(super) fn record(&self, vm: &VmKey) -> Option<&VmRecord> {
-        self.seen.get(vm.vcenter)?.vms.get(&vm.id).map(Arc::as_ref)
+        self.slots.get(&vm.vcenter)?.seen.vms.get(&vm.id).map(Arc::as_ref)
     }
 
     /// What a bound machine means for the node; none when it is not in the inventory any more, or is another one under
     /// the same id.
     fn outcome(&self, facts: &NodeFacts, vm: &VmKey, bound_uuid: Option<&BiosUuid>) -> Option<Found> {
-        let snapshot = self.seen.get(vm.vcenter)?;
+        let snapshot = &self.slots.get(&vm.vcenter)?.seen;
         let record = snapshot.vms.get(&vm.id)?;
         if bound_uuid.is_some() && record.bios_uuid.is_some() && bound_uuid != record.bios_uuid.as_ref() {
             return None;
@@ -186,14 +182,14 @@ impl Tracker {
     }
 
     /// A vCenter that was silent when the machine was bound has another one with the node's UUID.
-    pub(super) fn tell_of_twin(&self, tracked: &mut Tracked, vcenter: usize, answer: &Answer) {
-        let (Some(source), Some(bound)) = (self.vcenters.get(vcenter), &tracked.bound) else { return };
+    pub(super) fn tell_of_twin(&self, tracked: &mut Tracked, vcenter: Slot, answer: &Answer) {
+        let (Some(held), Some(bound)) = (self.slots.get(&vcenter), &tracked.bound) else { return };
+        let source = &held.source.vcenter;
         let Answer::Matches { by: By::Uuid, ids } = answer else { return };
         tracked.unasked.retain(|unasked| *unasked != vcenter);
-        let is_same_vcenter =
-            self.seen.get(vcenter).zip(self.seen.get(bound.vcenter)).is_some_and(|(here, there)| {
-                !here.instance_uuid.is_empty() && here.instance_uuid == there.instance_uuid
-            });
+        let is_same_vcenter = self.slots.get(&bound.vcenter).is_some_and(|there| {
+            !held.seen.instance_uuid.is_empty() && held.seen.instance_uuid == there.seen.instance_uuid
+        });
         let is_bound = |id: &String| *id == bound.id && (vcenter == bound.vcenter || is_same_vcenter);
         let twins: Vec<String> = ids
             .iter()

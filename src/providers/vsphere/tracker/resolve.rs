@@ -6,6 +6,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use super::slots::Slot;
 use crate::cloud::Unknown;
 use crate::providers::vsphere::inventory::scope;
 use crate::providers::vsphere::inventory::snapshot::{PowerState, Snapshot, VmRecord};
@@ -14,11 +15,11 @@ use crate::providers::vsphere::provider_id::BiosUuid;
 /// How long a match waits for a vCenter that does not answer, when nothing but its UUID speaks for it.
 pub const SILENT_VCENTER_WAIT: Duration = Duration::from_secs(30);
 
-/// A virtual machine: the position of its vCenter in the configuration, and its id there.
+/// A virtual machine: the number of its vCenter, and its id there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VmKey {
-    /// Position in the list of vCenters.
-    pub vcenter: usize,
+    /// The vCenter.
+    pub vcenter: Slot,
     /// The managed object id.
     pub id: String,
 }
@@ -88,6 +89,8 @@ pub enum By {
 
 /// One vCenter's part in the question.
 pub struct Asked<'a> {
+    /// The vCenter.
+    pub slot: Slot,
     /// The server's name, for messages.
     pub server: &'a str,
     /// The configured datacenters; none means all.
@@ -166,7 +169,7 @@ pub fn resolve(question: &Question<'_>) -> Decision {
     let by = if matches_by(By::Name) && !matches_by(By::Uuid) { By::Name } else { By::Uuid };
     let mut candidates = Vec::new();
     let mut set_aside = Vec::new();
-    for (vcenter, asked) in question.vcenters.iter().enumerate() {
+    for asked in question.vcenters {
         let Answer::Matches { by: matched_by, ids } = asked.answer else { continue };
         for id in ids.iter().filter(|_| *matched_by == by) {
             let Some(record) = asked.snapshot.vms.get(id) else {
@@ -185,7 +188,7 @@ pub fn resolve(question: &Question<'_>) -> Decision {
                 set_aside.push(format!("{} ({id} on {}) {why}", record.name, asked.server));
                 continue;
             }
-            let key = VmKey { vcenter, id: id.clone() };
+            let key = VmKey { vcenter: asked.slot, id: id.clone() };
             let instance_uuid = asked.snapshot.instance_uuid.as_str();
             // The same vCenter may be configured twice; the same machine reported twice is one.
             if !candidates.iter().any(|known: &Candidate<'_>| {

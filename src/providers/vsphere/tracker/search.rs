@@ -1,6 +1,6 @@
 //! The searches under way: many joining nodes side by side, bounded per vCenter.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use futures::StreamExt;
@@ -8,6 +8,7 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 
 use super::resolve::{Answer, By};
+use super::slots::Slot;
 use crate::providers::vsphere::inventory::Vcenter;
 use crate::providers::vsphere::provider_id::BiosUuid;
 
@@ -36,7 +37,7 @@ pub(super) struct Answered {
     pub(super) uid: String,
     /// What was searched for.
     pub(super) uuid: Option<BiosUuid>,
-    pub(super) vcenter: usize,
+    pub(super) vcenter: Slot,
     pub(super) answer: Answer,
     /// For a hit on a system UUID: whether it was the other byte order.
     pub(super) hit_swapped: Option<bool>,
@@ -44,37 +45,47 @@ pub(super) struct Answered {
 
 /// The queue of each vCenter, and what is running.
 pub(super) struct Searches {
-    vcenters: Vec<Arc<Vcenter>>,
-    waiting: Vec<VecDeque<Wanted>>,
-    in_flight: Vec<usize>,
+    queues: BTreeMap<Slot, Queue>,
     running: FuturesUnordered<BoxFuture<'static, Answered>>,
     /// Guests usually report their UUID in the other byte order; whichever hit last is asked first.
     swapped_first: bool,
 }
 
+struct Queue {
+    vcenter: Arc<Vcenter>,
+    waiting: VecDeque<Wanted>,
+    in_flight: usize,
+}
+
+impl Default for Searches {
+    fn default() -> Self {
+        Self { queues: BTreeMap::new(), running: FuturesUnordered::new(), swapped_first: true }
+    }
+}
+
 impl Searches {
-    pub(super) fn new(vcenters: Vec<Arc<Vcenter>>) -> Self {
-        Self {
-            waiting: vcenters.iter().map(|_| VecDeque::new()).collect(),
-            in_flight: vec![0; vcenters.len()],
-            vcenters,
-            running: FuturesUnordered::new(),
-            swapped_first: true,
-        }
+    /// A vCenter that can be asked from now on.
+    pub(super) fn add(&mut self, slot: Slot, vcenter: Arc<Vcenter>) {
+        self.queues.insert(slot, Queue { vcenter, waiting: VecDeque::new(), in_flight: 0 });
+    }
+
+    /// A vCenter that is asked nothing more. What is under way ends by itself.
+    pub(super) fn remove(&mut self, slot: Slot) {
+        self.queues.remove(&slot);
     }
 
     /// Asks `vcenter`. A search for the same node that is still waiting is replaced.
-    pub(super) fn start(&mut self, vcenter: usize, wanted: Wanted) {
-        if let Some(waiting) = self.waiting.get_mut(vcenter) {
-            waiting.retain(|earlier| earlier.node != wanted.node);
-            waiting.push_back(wanted);
+    pub(super) fn start(&mut self, vcenter: Slot, wanted: Wanted) {
+        if let Some(queue) = self.queues.get_mut(&vcenter) {
+            queue.waiting.retain(|earlier| earlier.node != wanted.node);
+            queue.waiting.push_back(wanted);
         }
         self.fill(vcenter);
     }
 
     /// Lets others go first: the node's machine is found, and what still waits only looks for twins.
     pub(super) fn put_last(&mut self, node: &str) {
-        for waiting in &mut self.waiting {
+        for Queue { waiting, .. } in self.queues.values_mut() {
             if let Some(wanted) =
                 waiting.iter().position(|wanted| wanted.node == node).and_then(|at| waiting.remove(at))
             {
@@ -92,33 +103,29 @@ impl Searches {
         if let Some(swapped) = answered.hit_swapped {
             self.swapped_first = swapped;
         }
-        if let Some(in_flight) = self.in_flight.get_mut(answered.vcenter) {
-            *in_flight = in_flight.saturating_sub(1);
+        if let Some(queue) = self.queues.get_mut(&answered.vcenter) {
+            queue.in_flight = queue.in_flight.saturating_sub(1);
         }
         self.fill(answered.vcenter);
         answered
     }
 
-    fn fill(&mut self, index: usize) {
-        let (Some(vcenter), Some(waiting), Some(in_flight)) =
-            (self.vcenters.get(index), self.waiting.get_mut(index), self.in_flight.get_mut(index))
-        else {
-            return;
-        };
+    fn fill(&mut self, slot: Slot) {
+        let Some(Queue { vcenter, waiting, in_flight }) = self.queues.get_mut(&slot) else { return };
         while *in_flight < IN_FLIGHT {
             let Some(wanted) = waiting.pop_front() else { break };
             *in_flight += 1;
-            self.running.push(Box::pin(ask(index, Arc::clone(vcenter), wanted, self.swapped_first)));
+            self.running.push(Box::pin(ask(slot, Arc::clone(vcenter), wanted, self.swapped_first)));
         }
     }
 }
 
-async fn ask(index: usize, vcenter: Arc<Vcenter>, wanted: Wanted, swapped_first: bool) -> Answered {
+async fn ask(slot: Slot, vcenter: Arc<Vcenter>, wanted: Wanted, swapped_first: bool) -> Answered {
     let (answer, hit_swapped) = match search(&vcenter, &wanted, swapped_first).await {
         Ok((answer, hit_swapped)) => (answer, hit_swapped),
         Err(reason) => (Answer::Silent { reason }, None),
     };
-    Answered { node: wanted.node, uid: wanted.uid, uuid: wanted.uuid, vcenter: index, answer, hit_swapped }
+    Answered { node: wanted.node, uid: wanted.uid, uuid: wanted.uuid, vcenter: slot, answer, hit_swapped }
 }
 
 async fn search(vcenter: &Vcenter, wanted: &Wanted, swapped_first: bool) -> Result<(Answer, Option<bool>), String> {

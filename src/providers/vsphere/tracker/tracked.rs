@@ -1,11 +1,13 @@
 //! What the tracker holds for one node.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 use tokio::time::Instant;
 
 use super::resolve::{Answer, NodeFacts, SILENT_VCENTER_WAIT, VmKey};
+use super::slots::Slot;
 use crate::cloud::Unknown;
 use crate::providers::vsphere::provider_id::BiosUuid;
 
@@ -14,7 +16,8 @@ pub(super) struct Tracked {
     pub(super) object: Arc<Node>,
     pub(super) facts: NodeFacts,
     pub(super) asked_by_name: bool,
-    pub(super) answers: Vec<Answer>,
+    /// What the vCenters answered; one that has no answer here was not asked yet, or its answer is under way.
+    pub(super) answers: BTreeMap<Slot, Answer>,
     pub(super) first_match: Option<Instant>,
     /// Since when a match was waited for that is watched and not reported yet.
     pub(super) reading_since: Option<Instant>,
@@ -28,17 +31,40 @@ pub(super) struct Tracked {
     pub(super) twins: Vec<String>,
     /// The vCenters that had not answered when the machine was bound. They are asked when they come back, so that a
     /// twin there is told of.
-    pub(super) unasked: Vec<usize>,
+    pub(super) unasked: Vec<Slot>,
+    /// The machine the node had when its vCenter was taken out of the configuration.
+    pub(super) lost: Option<Lost>,
+}
+
+/// A machine at a vCenter that is not configured any more.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Lost {
+    pub(super) vm: String,
+    pub(super) server: String,
+    /// The file that does not name the vCenter.
+    pub(super) file: String,
+}
+
+impl Lost {
+    /// Nothing may be concluded from what the other vCenters say.
+    pub(super) fn unknown(&self, elsewhere: &Unknown) -> Unknown {
+        let Self { vm, server, file } = self;
+        let message = format!(
+            "the node's virtual machine {vm} is on vCenter {server}, which {file} does not name any more; elsewhere: {}",
+            elsewhere.message
+        );
+        Unknown::new("VCenterNotConfigured", message)
+    }
 }
 
 impl Tracked {
     /// A node that was just seen.
-    pub(super) fn new(object: Arc<Node>, facts: NodeFacts, vcenters: usize) -> Self {
+    pub(super) fn new(object: Arc<Node>, facts: NodeFacts) -> Self {
         Self {
             asked_by_name: facts.search_uuid().is_none() && !facts.has_provider_id,
             object,
             facts,
-            answers: vec![Answer::Pending; vcenters],
+            answers: BTreeMap::new(),
             first_match: None,
             reading_since: None,
             bound: None,
@@ -48,13 +74,19 @@ impl Tracked {
             decide_at: None,
             twins: Vec::new(),
             unasked: Vec::new(),
+            lost: None,
         }
     }
 
+    /// What this vCenter answered.
+    pub(super) fn answer_at(&self, vcenter: Slot) -> &Answer {
+        self.answers.get(&vcenter).unwrap_or(&Answer::Pending)
+    }
+
     /// The machines that answers name, or that is bound, at this vCenter.
-    pub(super) fn ids_at(&self, vcenter: usize) -> impl Iterator<Item = &String> {
+    pub(super) fn ids_at(&self, vcenter: Slot) -> impl Iterator<Item = &String> {
         let bound = self.bound.as_ref().filter(|vm| vm.vcenter == vcenter).map(|vm| &vm.id);
-        let matched = match (self.bound.is_none(), self.answers.get(vcenter)) {
+        let matched = match (self.bound.is_none(), self.answers.get(&vcenter)) {
             (true, Some(Answer::Matches { ids, .. })) => ids.as_slice(),
             _ => &[],
         };
@@ -87,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_wait_that_is_over_is_not_waited_for_again() {
-        let mut tracked = Tracked::new(Arc::new(Node::default()), NodeFacts::default(), 1);
+        let mut tracked = Tracked::new(Arc::new(Node::default()), NodeFacts::default());
         let start = Instant::now();
         assert_eq!(tracked.end_of_silent_wait(start), None, "nothing was found yet");
         tracked.first_match = Some(start);

@@ -32,7 +32,7 @@ fn machine(addresses: &[&str]) -> VmRecord {
 }
 
 fn rules() -> Rules {
-    Rules { families: vec![vec![IpFamily::V4]], ..Rules::default() }
+    Rules { families: BTreeMap::from([(0, vec![IpFamily::V4])]), ..Rules::default() }
 }
 
 fn zoned() -> Rules {

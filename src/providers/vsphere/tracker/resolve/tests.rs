@@ -112,7 +112,9 @@ fn decide(vcenters: &[Vc], extra: &Extra) -> Decision {
     let asked: Vec<Asked<'_>> = vcenters
         .iter()
         .zip(&snapshots)
-        .map(|(vcenter, snapshot)| Asked {
+        .enumerate()
+        .map(|(slot, (vcenter, snapshot))| Asked {
+            slot,
             server: "vc.example",
             datacenters: &vcenter.datacenters,
             snapshot,

@@ -1,0 +1,148 @@
+//! Which vCenters there are at the moment. They come and go with `vsphere.conf`; what is known of one is not touched
+//! when another one changes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use tracing::debug;
+
+use super::Tracker;
+use super::describe::Rules;
+use super::tracked::{Lost, Tracked};
+use crate::providers::vsphere::inventory::snapshot::Snapshot;
+use crate::providers::vsphere::inventory::{Vcenter, scope};
+
+/// The number of a vCenter for as long as it is configured. It is never given twice, so that what was found out about
+/// one is never taken for something about another.
+pub type Slot = usize;
+
+/// What is configured: the vCenters, and the rules for the nodes.
+#[derive(Clone, Default)]
+pub struct Setup {
+    /// The vCenters in the order in which they were first configured.
+    pub sources: BTreeMap<Slot, Source>,
+    /// What applies to every node.
+    pub rules: Rules,
+    /// The path of `vsphere.conf`, for messages.
+    pub file: String,
+}
+
+/// One configured vCenter.
+#[derive(Clone)]
+pub struct Source {
+    /// It.
+    pub vcenter: Arc<Vcenter>,
+    /// The configured datacenters; none means all.
+    pub datacenters: Vec<String>,
+}
+
+/// What the tracker holds of one vCenter.
+pub(super) struct Held {
+    pub(super) source: Source,
+    /// The snapshot that was last looked at.
+    pub(super) seen: Arc<Snapshot>,
+}
+
+impl Tracker {
+    /// Takes over what is configured now. What is the same as before stays as it is.
+    pub(super) fn take_setup(&mut self) {
+        let setup = Arc::clone(&self.setup.borrow_and_update());
+        let removed: Vec<Slot> = self.slots.keys().filter(|slot| !setup.sources.contains_key(slot)).copied().collect();
+        for slot in removed {
+            self.remove(slot, &setup.file);
+        }
+        let mut is_changed = self.rules != setup.rules;
+        self.rules.clone_from(&setup.rules);
+        for (slot, source) in &setup.sources {
+            match self.slots.get_mut(slot) {
+                None => self.add(*slot, source.clone()),
+                Some(held) if held.source.datacenters != source.datacenters => {
+                    held.source = source.clone();
+                    is_changed = true;
+                    self.release_uncovered(*slot);
+                }
+                Some(_) => {}
+            }
+        }
+        if is_changed {
+            self.evaluate_all();
+        }
+    }
+
+    fn add(&mut self, slot: Slot, source: Source) {
+        let mut changes = source.vcenter.changes();
+        // What was published before the subscription counts as a change, too.
+        changes.mark_changed();
+        let changes: BoxStream<'static, Slot> = stream::unfold(changes, move |mut changes| async move {
+            changes.changed().await.ok()?;
+            Some((slot, changes))
+        })
+        .boxed();
+        self.snapshots.push(changes);
+        self.searches.add(slot, Arc::clone(&source.vcenter));
+        self.slots.insert(slot, Held { source, seen: Arc::default() });
+        // The nodes whose machine is known are asked for, too, so that a twin there is told of.
+        for tracked in self.nodes.values_mut().filter(|tracked| tracked.bound.is_some()) {
+            tracked.unasked.push(slot);
+        }
+    }
+
+    /// The nodes whose machine is there are *unknown* from now on, until it is found elsewhere or the vCenter is back.
+    fn remove(&mut self, slot: Slot, file: &str) {
+        let Some(held) = self.slots.remove(&slot) else { return };
+        self.searches.remove(slot);
+        let server = held.source.vcenter.settings().server.clone();
+        debug!(vcenter = server, "not in {file} any more");
+        let names: Vec<String> = self.nodes.keys().cloned().collect();
+        for name in names {
+            let Some(mut tracked) = self.nodes.remove(&name) else { continue };
+            tracked.answers.remove(&slot);
+            tracked.unasked.retain(|unasked| *unasked != slot);
+            match tracked.bound.take_if(|vm| vm.vcenter == slot) {
+                Some(vm) => {
+                    let lost = Lost { vm: vm.id, server: server.clone(), file: file.to_owned() };
+                    let fresh = Tracked { lost: Some(lost), ..Tracked::new(tracked.object, tracked.facts) };
+                    self.nodes.insert(name.clone(), fresh);
+                    self.search_everywhere(&name);
+                    self.evaluate(&name);
+                }
+                None => {
+                    let is_open = tracked.bound.is_none();
+                    self.nodes.insert(name.clone(), tracked);
+                    if is_open {
+                        self.evaluate(&name);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Nodes whose machine is outside the datacenters that are configured now are looked up anew.
+    fn release_uncovered(&mut self, slot: Slot) {
+        let Some(held) = self.slots.get(&slot) else { return };
+        let (seen, datacenters) = (Arc::clone(&held.seen), held.source.datacenters.clone());
+        let is_uncovered = |tracked: &Tracked| {
+            let record = tracked.bound.as_ref().filter(|vm| vm.vcenter == slot).and_then(|vm| seen.vms.get(&vm.id));
+            record
+                .and_then(|record| seen.datacenter_of(record))
+                .is_some_and(|datacenter| !scope::covers(&datacenters, &datacenter))
+        };
+        let names: Vec<String> =
+            self.nodes.iter().filter(|(_, tracked)| is_uncovered(tracked)).map(|(name, _)| name.clone()).collect();
+        for name in names {
+            let Some(tracked) = self.nodes.remove(&name) else { continue };
+            self.release(&tracked, None);
+            self.nodes.insert(name.clone(), Tracked::new(tracked.object, tracked.facts));
+            self.search_everywhere(&name);
+        }
+    }
+
+    fn evaluate_all(&mut self) {
+        let names: Vec<String> = self.nodes.keys().cloned().collect();
+        for name in names {
+            self.evaluate(&name);
+        }
+    }
+}

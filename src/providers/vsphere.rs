@@ -7,6 +7,7 @@
 //!             board ──▶ instances (the contract) ──▶ controllers
 //! ```
 
+pub mod absence;
 pub mod addresses;
 pub mod config;
 pub mod credentials;
@@ -14,6 +15,7 @@ pub mod guest_metadata;
 pub mod instance_type;
 pub mod instances;
 pub mod inventory;
+pub mod location;
 pub mod provider_id;
 pub mod tracker;
 mod yaml;

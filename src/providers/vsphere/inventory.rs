@@ -6,6 +6,7 @@
 
 mod login;
 pub mod mirror;
+pub mod reads;
 pub mod retry;
 pub mod scope;
 pub mod snapshot;

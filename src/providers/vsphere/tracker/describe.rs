@@ -14,6 +14,7 @@ use crate::providers::vsphere::zones::{
 
 use super::resolve::{NodeFacts, VmKey};
 use super::slots::Slot;
+use crate::providers::vsphere::location::Location;
 
 /// What applies to every node.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -69,7 +70,7 @@ pub fn describe(
         zone,
         region,
         additional_labels: BTreeMap::new(),
-        record: annotation(snapshot, vm, record),
+        record: Location::of(snapshot, &vm.id, record).to_record(),
         pending: pending
             .map(|unknown| Unknown { message: format!("node {}: {}", facts.name, unknown.message), ..unknown }),
         age: std::time::Duration::ZERO,
@@ -127,21 +128,6 @@ fn zone(snapshot: &Snapshot, vm: &VmKey, record: &VmRecord, rules: &Rules) -> (S
             (String::new(), String::new(), Some(unknown))
         }
     }
-}
-
-/// The record that is put on the node: enough to prove later that the machine is gone.
-fn annotation(snapshot: &Snapshot, vm: &VmKey, record: &VmRecord) -> String {
-    let id = |object: &Option<MoRef>| object.as_ref().map(|object| object.id.clone());
-    let datacenter = snapshot.datacenter_of(record).map(|datacenter| datacenter.id);
-    serde_json::json!({
-        "vcenter": snapshot.instance_uuid,
-        "vm": vm.id,
-        "host": id(&record.host),
-        "folder": id(&record.parent),
-        "pool": id(&record.resource_pool),
-        "datacenter": datacenter,
-    })
-    .to_string()
 }
 
 fn set(text: &str) -> Option<&str> {

@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::Node;
 
 use super::resolve::NodeFacts;
 use crate::cloud::node::{self, ANNOTATION_PROVIDED_NODE_IP, ANNOTATION_VM, addresses};
+use crate::providers::vsphere::location::Location;
 use crate::providers::vsphere::provider_id;
 
 /// The facts of `node`; none if it belongs to another provider.
@@ -30,15 +31,8 @@ pub fn facts_of(node: &Node) -> Option<NodeFacts> {
         has_provider_id: !provider_id.is_empty(),
         system_uuid: node::system_uuid(node).parse().ok(),
         addresses: provided.into_iter().chain(current).collect(),
-        recorded: node::annotation(node, ANNOTATION_VM).and_then(parse_record),
+        recorded: node::annotation(node, ANNOTATION_VM).and_then(Location::parse),
     })
-}
-
-/// vCenter instance UUID and VM id of a recorded annotation; none if it is not one.
-fn parse_record(text: &str) -> Option<(String, String)> {
-    let record: serde_json::Value = serde_json::from_str(text).ok()?;
-    let field = |name: &str| record.get(name)?.as_str().map(String::from);
-    Some((field("vcenter")?, field("vm")?))
 }
 
 #[cfg(test)]
@@ -68,7 +62,7 @@ mod tests {
         assert_eq!(facts.system_uuid.unwrap().to_string(), "56492e42-22ad-3911-6d72-59cc8f26bc90");
         let addresses: Vec<String> = facts.addresses.iter().map(ToString::to_string).collect();
         assert_eq!(addresses, ["10.0.0.7", "10.0.0.5"]);
-        assert_eq!(facts.recorded, Some(("vc".into(), "vm-3".into())));
+        assert!(facts.recorded.unwrap().is("vc", "vm-3"));
     }
 
     #[test]
@@ -84,12 +78,5 @@ mod tests {
         .unwrap();
         assert!(facts.has_provider_id);
         assert_eq!(facts.search_uuid(), None);
-    }
-
-    #[test]
-    fn an_annotation_that_is_no_record_is_ignored() {
-        for text in ["", "vm-3", "[]", "{\"vm\":3}", "{\"vm\":\"vm-3\"}"] {
-            assert_eq!(parse_record(text), None, "{text:?}");
-        }
     }
 }

@@ -10,6 +10,7 @@ use super::slots::Slot;
 use crate::cloud::Unknown;
 use crate::providers::vsphere::inventory::scope;
 use crate::providers::vsphere::inventory::snapshot::{PowerState, Snapshot, VmRecord};
+use crate::providers::vsphere::location::Location;
 use crate::providers::vsphere::provider_id::BiosUuid;
 
 /// How long a match waits for a vCenter that does not answer, when nothing but its UUID speaks for it.
@@ -39,8 +40,8 @@ pub struct NodeFacts {
     pub system_uuid: Option<BiosUuid>,
     /// The node's addresses and the provided node IPs.
     pub addresses: Vec<IpAddr>,
-    /// vCenter instance UUID and VM id of the record on the node, if there is one.
-    pub recorded: Option<(String, String)>,
+    /// The record on the node of where its machine is, if there is one.
+    pub recorded: Option<Location>,
 }
 
 impl NodeFacts {
@@ -145,6 +146,10 @@ struct Candidate<'a> {
 }
 
 impl Candidate<'_> {
+    fn is_recorded(&self, node: &NodeFacts) -> bool {
+        node.recorded.as_ref().is_some_and(|location| location.is(self.instance_uuid, &self.key.id))
+    }
+
     fn describe(&self) -> String {
         let power = match self.record.power_state {
             Some(PowerState::PoweredOn) => "powered on",
@@ -231,13 +236,7 @@ fn why_not(node: &NodeFacts, asked: &Asked<'_>, record: &VmRecord, by: By) -> Op
 /// Narrows several matches down to one, then looks whether it may be taken now.
 fn choose(question: &Question<'_>, candidates: Vec<Candidate<'_>>) -> Decision {
     let all: Vec<String> = candidates.iter().map(Candidate::describe).collect();
-    let is_recorded = |candidate: &Candidate<'_>| {
-        question
-            .node
-            .recorded
-            .as_ref()
-            .is_some_and(|(instance_uuid, id)| *id == candidate.key.id && instance_uuid == candidate.instance_uuid)
-    };
+    let is_recorded = |candidate: &Candidate<'_>| candidate.is_recorded(question.node);
     let mut left: Vec<&Candidate<'_>> = candidates.iter().filter(|candidate| is_recorded(candidate)).collect();
     let recorded = !left.is_empty();
     if !recorded {
@@ -281,11 +280,8 @@ fn take(question: &Question<'_>, candidate: &Candidate<'_>, all: &[String]) -> D
         .flat_map(|nic| &nic.ip_addresses)
         .filter_map(|address| address.parse::<IpAddr>().ok())
         .any(|address| node.addresses.contains(&address));
-    let is_recorded = node
-        .recorded
-        .as_ref()
-        .is_some_and(|(instance_uuid, id)| *id == candidate.key.id && instance_uuid == candidate.instance_uuid);
-    let is_vouched_for = is_recorded || (is_plain && (node.is_called(&record.host_name) || has_its_address));
+    let is_vouched_for =
+        candidate.is_recorded(node) || (is_plain && (node.is_called(&record.host_name) || has_its_address));
     if silent.is_empty() || is_vouched_for || (is_plain && question.waited >= SILENT_VCENTER_WAIT) {
         let others = if all.len() > 1 {
             vec![format!("taken: {}; all matches: {}", candidate.describe(), all.join(", "))]

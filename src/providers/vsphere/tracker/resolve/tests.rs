@@ -149,7 +149,10 @@ fn told(decision: &Decision) -> String {
 fn a_match_by_uuid_is_taken_by_the_rules() {
     let off = |name: &str| VmRecord { power_state: Some(PowerState::PoweredOff), ..stranger(name) };
     let template = |name: &str| VmRecord { is_template: true, ..off(name) };
-    let recorded = NodeFacts { recorded: Some(("vc".into(), "vm-2".into())), ..node() };
+    let recorded = NodeFacts {
+        recorded: Some(Location { vcenter: "vc".into(), vm: "vm-2".into(), ..Location::default() }),
+        ..node()
+    };
     let with_ip = |name: &str| VmRecord {
         nics: vec![GuestNic { ip_addresses: vec!["10.0.0.5".into()], ..GuestNic::default() }],
         ..stranger(name)

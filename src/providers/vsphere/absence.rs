@@ -1,0 +1,243 @@
+//! Pure: whether a machine is proved to be gone, from what every vCenter said just now.
+//!
+//! Absence needs all of it: the machine's own vCenter says that its id does not exist, what it lay in is still there
+//! to be read, and no vCenter knows its UUID. One piece that is missing, refused or not answered makes the outcome
+//! unknown. Ready nodes, grace periods and limits are the business of whoever deletes.
+
+use k8s_openapi::api::core::v1::Node;
+
+use super::inventory::reads::{Denial, ObjectRead, Read, SearchRead, VmRead};
+use super::location::Location;
+use super::provider_id::{self, BiosUuid};
+use crate::clients::vim::MoRef;
+use crate::cloud::node;
+use crate::cloud::{AbsenceProof, Presence, Unknown};
+
+/// What one vCenter said.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Testimony {
+    /// Host and port, for messages.
+    pub server: String,
+    /// `about.instanceUuid`; empty before the first connection.
+    pub instance_uuid: String,
+    /// What it answered to each search. A search that was not made proves nothing.
+    pub searches: Vec<(BiosUuid, SearchRead)>,
+    /// What it answered to reads of the place where the machine was last known to be, if that was there.
+    pub place: Option<Place>,
+}
+
+/// What was read of a [`Location`]. What it does not name was not read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Place {
+    /// The machine's id.
+    pub vm: VmRead,
+    /// Its host.
+    pub host: Option<ObjectRead>,
+    /// Its folder.
+    pub folder: Option<ObjectRead>,
+    /// Its pool or vApp.
+    pub pool: Option<ObjectRead>,
+    /// The datacenter above it.
+    pub datacenter: Option<ObjectRead>,
+}
+
+/// Everything that is known of one node's machine.
+#[derive(Clone, Debug)]
+pub struct Case<'a> {
+    /// The UUIDs by which the machine may be known, from [`uuids`].
+    pub uuids: &'a [BiosUuid],
+    /// Where the machine was last known to be; none if it was never seen and nothing is recorded.
+    pub location: Option<&'a Location>,
+    /// Whether a machine that was never seen may be absent, too.
+    pub trusts_unseen: bool,
+    /// What every configured vCenter said, each exactly once.
+    pub testimonies: &'a [Testimony],
+}
+
+/// The UUIDs that must not be found anywhere: that of the provider ID and the system UUID, in both byte orders.
+///
+/// # Errors
+/// A node whose machine may never be called absent: it waits to be initialised, or no UUID is known for sure.
+pub fn uuids(node: &Node) -> Result<Vec<BiosUuid>, Unknown> {
+    if node::is_uninitialized(node) {
+        return Err(Unknown::new("Uninitialized", "the node is not initialised; its machine is never called absent"));
+    }
+    let provider_id = node::provider_id(node);
+    if provider_id.is_empty() {
+        let message = "the node has no provider ID, so its machine is never called absent";
+        return Err(Unknown::new("NoProviderID", message));
+    }
+    let Ok(own) = provider_id::parse_provider_id(provider_id) else {
+        let message = format!("provider ID {provider_id:?} is not vsphere:// followed by a UUID");
+        return Err(Unknown::new("MalformedProviderID", message));
+    };
+    let mut uuids = vec![own.clone(), own.byte_swapped()];
+    // The kubelet says what the firmware says, which may have been given another UUID since.
+    if let Ok(system) = node::system_uuid(node).parse::<BiosUuid>() {
+        uuids.extend([system.byte_swapped(), system]);
+    }
+    let mut once: Vec<BiosUuid> = Vec::new();
+    for uuid in uuids {
+        if !once.contains(&uuid) {
+            once.push(uuid);
+        }
+    }
+    Ok(once)
+}
+
+/// Decides. Any sign of the machine is existence; anything less than the whole proof is unknown.
+pub fn judge(case: &Case<'_>) -> Presence {
+    if case.testimonies.iter().any(has_sign) {
+        return Presence::Exists(());
+    }
+    match prove(case) {
+        Ok(proof) => Presence::Absent(proof),
+        Err(unknown) => Presence::Unknown(unknown),
+    }
+}
+
+fn has_sign(testimony: &Testimony) -> bool {
+    let is_matched = testimony.searches.iter().any(|(_, read)| matches!(read, Read::Found(ids) if !ids.is_empty()));
+    // An id is never given to another machine, so its machine exists, whatever UUID it has by now.
+    let is_read = testimony.place.as_ref().is_some_and(|place| matches!(place.vm, Read::Found(_)));
+    is_matched || is_read
+}
+
+fn prove(case: &Case<'_>) -> Result<AbsenceProof, Unknown> {
+    let searched = prove_not_found(case)?;
+    let Some(location) = case.location else {
+        if case.trusts_unseen {
+            return Ok(AbsenceProof::new(searched, ["no record says where the machine was".to_string()]));
+        }
+        let message = "this process never saw the node's machine, and the node does not record which one it was";
+        return Err(Unknown::new("NeverSeen", message));
+    };
+    let at_home =
+        |testimony: &&Testimony| !testimony.instance_uuid.is_empty() && testimony.instance_uuid == location.vcenter;
+    let mut evidence = Vec::new();
+    // One vCenter may be configured twice, with two accounts: each has to say it.
+    for testimony in case.testimonies.iter().filter(at_home) {
+        evidence.extend(prove_gone(testimony, location)?);
+    }
+    if evidence.is_empty() {
+        let message = format!(
+            "{} was in the vCenter with instance UUID {}, which is not configured or was never reached",
+            location.vm, location.vcenter
+        );
+        return Err(Unknown::new("VCenterNotConfigured", message));
+    }
+    evidence.push(searched);
+    let mut evidence = evidence.into_iter();
+    let first = evidence.next().unwrap_or_default();
+    Ok(AbsenceProof::new(first, evidence))
+}
+
+/// Every vCenter says that it knows none of the UUIDs.
+fn prove_not_found(case: &Case<'_>) -> Result<String, Unknown> {
+    if case.uuids.is_empty() || case.testimonies.is_empty() {
+        return Err(Unknown::new("VCenterUnavailable", "no vCenter was asked for the machine's UUID"));
+    }
+    for testimony in case.testimonies {
+        for uuid in case.uuids {
+            let doing = || format!("searching {} for BIOS UUID {uuid}", testimony.server);
+            let read = testimony.searches.iter().find(|(searched, _)| searched == uuid).map(|(_, read)| read);
+            need_answer(read, doing)?;
+        }
+    }
+    let uuids: Vec<&str> = case.uuids.iter().map(BiosUuid::as_str).collect();
+    let servers: Vec<&str> = case.testimonies.iter().map(|testimony| testimony.server.as_str()).collect();
+    Ok(format!("no virtual machine has BIOS UUID {} in {}", uuids.join(" or "), servers.join(", ")))
+}
+
+/// The machine's own vCenter says that it is gone, and lets the account see where it was.
+fn prove_gone(testimony: &Testimony, location: &Location) -> Result<Vec<String>, Unknown> {
+    let server = &testimony.server;
+    let unread = || unanswered(&format!("reading {} on {server}", location.vm), "it was not asked");
+    let place = testimony.place.as_ref().ok_or_else(unread)?;
+    match &place.vm {
+        Read::Gone => {}
+        Read::Found(_) => return Err(unread()),
+        Read::Denied(denial) => return Err(denied(&format!("reading {} on {server}", location.vm), denial)),
+        Read::Silent { reason } => return Err(unanswered(&format!("reading {} on {server}", location.vm), reason)),
+    }
+    let host = prove_host(server, location, place)?;
+    let folder = (location.folder.as_ref(), place.folder.as_ref());
+    let pool = (location.pool.as_ref(), place.pool.as_ref());
+    let mut above = Vec::new();
+    for below in [("folder", folder), ("pool", pool)] {
+        let found = prove_above(server, location, place, below)?;
+        if !above.contains(&found) {
+            above.push(found);
+        }
+    }
+    Ok(vec![
+        format!("vCenter {server} ({}) says that virtual machine {} does not exist", location.vcenter, location.vm),
+        format!("its last host {host} is readable, and so is {}", above.join(" and ")),
+    ])
+}
+
+/// A host that left vCenter takes its machines out of the inventory, and they run on.
+fn prove_host(server: &str, location: &Location, place: &Place) -> Result<String, Unknown> {
+    let Some(host) = &location.host else {
+        let message = format!("{} is gone from {server}, and its last host is not known", location.vm);
+        return Err(Unknown::new("LocationUnknown", message));
+    };
+    match &place.host {
+        Some(Read::Gone) => Err(Unknown::new(
+            "HostGone",
+            format!("{} is gone from {server} with its last host {host}, on which it may still run", location.vm),
+        )),
+        read => need_answer(read.as_ref(), || format!("reading host {host} on {server}")).map(|()| host.to_string()),
+    }
+}
+
+/// Folder or pool are readable, or, where they are proved gone or were never there, the datacenter is.
+fn prove_above(
+    server: &str,
+    location: &Location,
+    place: &Place,
+    (what, below): (&str, (Option<&MoRef>, Option<&ObjectRead>)),
+) -> Result<String, Unknown> {
+    match below {
+        (None, _) | (Some(_), Some(Read::Gone)) => {}
+        (Some(object), read) => {
+            let doing = || format!("reading {what} {object} on {server}");
+            return need_answer(read, doing).map(|()| object.to_string());
+        }
+    }
+    let gone = || {
+        let message = format!(
+            "{} is gone from {server}; its last {what} and what is recorded above it cannot be read any more",
+            location.vm
+        );
+        Unknown::new("LocationUnknown", message)
+    };
+    let datacenter = location.datacenter.as_ref().ok_or_else(gone)?;
+    match &place.datacenter {
+        Some(Read::Gone) => Err(gone()),
+        read => need_answer(read.as_ref(), || format!("reading datacenter {datacenter} on {server}"))
+            .map(|()| datacenter.to_string()),
+    }
+}
+
+/// The question was answered, whatever the answer was; [`Read::Gone`] is no answer to these.
+fn need_answer<T>(read: Option<&Read<T>>, doing: impl Fn() -> String) -> Result<(), Unknown> {
+    match read {
+        Some(Read::Found(_)) => Ok(()),
+        Some(Read::Denied(denial)) => Err(denied(&doing(), denial)),
+        Some(Read::Silent { reason }) => Err(unanswered(&doing(), reason)),
+        Some(Read::Gone) => Err(unanswered(&doing(), "what was asked is gone")),
+        None => Err(unanswered(&doing(), "it was not asked")),
+    }
+}
+
+fn denied(doing: &str, denial: &Denial) -> Unknown {
+    Unknown::new("NoPermission", format!("{doing}: {denial}; give the account the role Read-only there"))
+}
+
+fn unanswered(doing: &str, reason: &str) -> Unknown {
+    Unknown::new("VCenterUnavailable", format!("{doing}: {reason}"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,320 @@
+//! Fresh reads by id and fresh searches: evidence, where the snapshot is inventory.
+//!
+//! Only one answer says that an object is gone: the fault `ManagedObjectNotFound` that names exactly this object. A
+//! vCenter that may not tell, or tells nothing, is another answer each.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::vcenter::Vcenter;
+use crate::clients::vim::{self, Fault, FaultKind, FilterSpec, MoRef, ObjectContent, Value, decode_name};
+use crate::cloud::error::chain;
+use crate::providers::vsphere::provider_id::BiosUuid;
+
+/// How long one read or search may take.
+const READ_LIMIT: Duration = Duration::from_secs(10);
+
+/// The paths that say which machine an id names. Two carry the same UUID.
+const IDENTITY_PATHS: [&str; 3] = ["name", "config.uuid", "summary.config.uuid"];
+
+/// What vCenter answered.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Read<T> {
+    /// It is there.
+    Found(T),
+    /// vCenter says that exactly this object does not exist.
+    Gone,
+    /// The account may not read it. That proves nothing.
+    Denied(Denial),
+    /// Nothing can be concluded: no answer, an empty one, or another fault.
+    Silent {
+        /// Why, in words.
+        reason: String,
+    },
+}
+
+/// What the account may not read, and which privilege is missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denial {
+    /// The object as vCenter names it, for example `Folder:group-v3`.
+    pub object: String,
+    /// The missing privileges, joined by commas.
+    pub privilege: String,
+}
+
+impl std::fmt::Display for Denial {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "NoPermission on {}: privilege {} is missing", self.object, self.privilege)
+    }
+}
+
+/// What an id names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VmIdentity {
+    /// The name in vCenter, decoded; empty where it may not be read.
+    pub name: String,
+    /// The BIOS UUID; none where it is unset or may not be read.
+    pub bios_uuid: Option<BiosUuid>,
+}
+
+/// The answer to a read of a virtual machine.
+pub type VmRead = Read<VmIdentity>;
+
+/// The answer to a read of any other object.
+pub type ObjectRead = Read<()>;
+
+/// The answer to a search: the ids that match, possibly none. It is never [`Read::Gone`].
+pub type SearchRead = Read<Vec<String>>;
+
+impl Vcenter {
+    /// Reads which machine this id names, now.
+    pub async fn read_vm(&self, id: &str) -> VmRead {
+        match self.read(&MoRef::new("VirtualMachine", id), &IDENTITY_PATHS).await {
+            Read::Found(content) => Read::Found(identity(&content)),
+            Read::Gone => Read::Gone,
+            Read::Denied(denial) => Read::Denied(denial),
+            Read::Silent { reason } => Read::Silent { reason },
+        }
+    }
+
+    /// Reads whether this object is there, now.
+    pub async fn read_object(&self, object: &MoRef) -> ObjectRead {
+        match self.read(object, &["name"]).await {
+            Read::Found(_) => Read::Found(()),
+            Read::Gone => Read::Gone,
+            Read::Denied(denial) => Read::Denied(denial),
+            Read::Silent { reason } => Read::Silent { reason },
+        }
+    }
+
+    /// Searches the whole vCenter for machines with this BIOS UUID, in the byte order given.
+    pub async fn search_by_uuid(&self, uuid: &BiosUuid) -> SearchRead {
+        match self.ask(self.soap.find_all_by_uuid(None, uuid.as_str())).await {
+            Ok(found) => Read::Found(found.into_iter().map(|object| object.id).collect()),
+            Err(refusal) => refusal.without_object(),
+        }
+    }
+
+    async fn read(&self, object: &MoRef, paths: &[&str]) -> Read<ObjectContent> {
+        let spec = FilterSpec::of_object(object, paths);
+        match self.ask(self.soap.retrieve_properties(&spec)).await {
+            Ok(objects) => judge_content(object, objects),
+            Err(refusal) => refusal.of_object(object),
+        }
+    }
+
+    /// Asks within the limit, and only a vCenter that answers and is whom it was before.
+    async fn ask<T>(&self, call: impl Future<Output = Result<T, vim::Error>>) -> Result<T, Refusal> {
+        let before = self.snapshot();
+        if let Some(trouble) = before.freshness.trouble() {
+            return Err(Refusal::Silent(trouble.to_string()));
+        }
+        let answer = match timeout(READ_LIMIT, call).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(error)) => return Err(Refusal::Failed(error)),
+            Err(_) => return Err(Refusal::Silent(format!("no answer within {} s", READ_LIMIT.as_secs()))),
+        };
+        let after = self.snapshot();
+        match after.freshness.trouble() {
+            Some(trouble) => Err(Refusal::Silent(trouble.to_string())),
+            None if after.instance_uuid != before.instance_uuid => {
+                Err(Refusal::Silent("another vCenter answers at its address by now".to_string()))
+            }
+            None => Ok(answer),
+        }
+    }
+}
+
+/// Why there is no answer.
+enum Refusal {
+    Silent(String),
+    Failed(vim::Error),
+}
+
+impl Refusal {
+    /// What it means for this object.
+    fn of_object<T>(self, object: &MoRef) -> Read<T> {
+        match self {
+            Refusal::Failed(error) if error.is_managed_object_not_found(object) => Read::Gone,
+            other => other.without_object(),
+        }
+    }
+
+    /// What it means where no object was asked for by its id.
+    fn without_object<T>(self) -> Read<T> {
+        match self {
+            Refusal::Silent(reason) => Read::Silent { reason },
+            Refusal::Failed(error) => match error.fault().and_then(|fault| denial(fault, None)) {
+                Some(denial) => Read::Denied(denial),
+                None => Read::Silent { reason: chain(&error) },
+            },
+        }
+    }
+}
+
+/// What a permission fault names; none if it is another fault.
+fn denial(fault: &Fault, asked: Option<&MoRef>) -> Option<Denial> {
+    if fault.kind != FaultKind::NoPermission {
+        return None;
+    }
+    let object = fault.object.as_ref().or(asked);
+    let privilege = match fault.privileges.as_slice() {
+        // What a read needs, where vCenter does not say.
+        [] => "System.Read".to_string(),
+        privileges => privileges.join(", "),
+    };
+    Some(Denial {
+        object: object.map_or_else(|| "an object it does not name".to_string(), MoRef::to_string),
+        privilege,
+    })
+}
+
+/// What an answer without a fault says of the object. One readable property is enough: it is there.
+fn judge_content(object: &MoRef, objects: Vec<ObjectContent>) -> Read<ObjectContent> {
+    let Some(content) = objects.into_iter().find(|content| content.object == *object) else {
+        return Read::Silent { reason: format!("the answer to a read of {object} is empty") };
+    };
+    if !content.properties.is_empty() {
+        return Read::Found(content);
+    }
+    match content.missing.iter().find_map(|missing| denial(&missing.fault, Some(object))) {
+        Some(denial) => Read::Denied(denial),
+        None => Read::Silent { reason: format!("the answer to a read of {object} holds no property") },
+    }
+}
+
+fn identity(content: &ObjectContent) -> VmIdentity {
+    let text = |path: &str| content.property(path).and_then(Value::as_str);
+    let uuid = |path: &str| text(path).and_then(|text| text.parse().ok());
+    VmIdentity {
+        name: text("name").map(decode_name).unwrap_or_default(),
+        bios_uuid: uuid("config.uuid").or_else(|| uuid("summary.config.uuid")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clients::vim::MissingProperty;
+
+    fn vm() -> MoRef {
+        MoRef::new("VirtualMachine", "vm-3")
+    }
+
+    fn fault(kind: FaultKind, object: Option<MoRef>, privileges: &[&str]) -> Fault {
+        Fault {
+            kind,
+            name: kind.as_str().to_string(),
+            message: String::new(),
+            object,
+            privileges: privileges.iter().map(|&privilege| privilege.to_string()).collect(),
+            subject: None,
+        }
+    }
+
+    fn failed(fault: Fault) -> Refusal {
+        Refusal::Failed(vim::Error::Fault {
+            endpoint: "vc:443".into(),
+            operation: "RetrievePropertiesEx",
+            fault: Box::new(fault),
+        })
+    }
+
+    #[test]
+    fn only_the_fault_that_names_this_object_says_that_it_is_gone() {
+        let gone = FaultKind::ManagedObjectNotFound;
+        for (case, refusal, is_gone) in [
+            ("itself", failed(fault(gone, Some(vm()), &[])), true),
+            ("another machine", failed(fault(gone, Some(MoRef::new("VirtualMachine", "vm-4")), &[])), false),
+            ("same id, another class", failed(fault(gone, Some(MoRef::new("Folder", "vm-3")), &[])), false),
+            ("a collector", failed(fault(gone, Some(MoRef::new("PropertyCollector", "c")), &[])), false),
+            ("a filter", failed(fault(gone, Some(MoRef::new("PropertyFilter", "f")), &[])), false),
+            ("a view", failed(fault(gone, Some(MoRef::new("ListView", "v")), &[])), false),
+            ("nobody", failed(fault(gone, None, &[])), false),
+            ("NotFound", failed(fault(FaultKind::NotFound, Some(vm()), &[])), false),
+            ("NoPermission", failed(fault(FaultKind::NoPermission, Some(vm()), &[])), false),
+            ("NotAuthenticated", failed(fault(FaultKind::NotAuthenticated, Some(vm()), &[])), false),
+            ("SystemError", failed(fault(FaultKind::SystemError, Some(vm()), &[])), false),
+            ("no answer", Refusal::Silent("down".into()), false),
+        ] {
+            let read: ObjectRead = refusal.of_object(&vm());
+            assert_eq!(read == Read::Gone, is_gone, "{case}: {read:?}");
+        }
+    }
+
+    #[test]
+    fn a_denial_names_object_and_privileges_as_far_as_vcenter_does() {
+        let folder = MoRef::new("Folder", "group-v3");
+        for (case, fault, expected) in [
+            (
+                "old form",
+                fault(FaultKind::NoPermission, Some(vm()), &["System.Read"]),
+                "NoPermission on VirtualMachine:vm-3: privilege System.Read is missing",
+            ),
+            (
+                "several privileges, since 7.0.3.2",
+                fault(FaultKind::NoPermission, Some(folder), &["System.View", "System.Read"]),
+                "NoPermission on Folder:group-v3: privilege System.View, System.Read is missing",
+            ),
+            (
+                "nothing named",
+                fault(FaultKind::NoPermission, None, &[]),
+                "NoPermission on an object it does not name: privilege System.Read is missing",
+            ),
+        ] {
+            match failed(fault).of_object::<()>(&vm()) {
+                Read::Denied(denial) => assert_eq!(denial.to_string(), expected, "{case}"),
+                other => panic!("{case}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_without_fault_is_found_denied_or_silent() {
+        let content = |object: MoRef, properties: &[(&str, &str)], missing: Option<FaultKind>| ObjectContent {
+            object,
+            properties: properties
+                .iter()
+                .map(|(path, value)| ((*path).to_string(), Value::Text((*value).to_string())))
+                .collect(),
+            missing: missing
+                .map(|kind| MissingProperty { path: "config.uuid".into(), fault: fault(kind, None, &[]) })
+                .into_iter()
+                .collect(),
+        };
+        let named = [("name", "n")];
+        for (case, objects, expected) in [
+            ("readable", vec![content(vm(), &named, None)], "found"),
+            ("one path denied", vec![content(vm(), &named, Some(FaultKind::NoPermission))], "found"),
+            ("all denied", vec![content(vm(), &[], Some(FaultKind::NoPermission))], "denied"),
+            ("gone beside a property", vec![content(vm(), &[], Some(FaultKind::ManagedObjectNotFound))], "silent"),
+            ("nothing of it", vec![content(vm(), &[], None)], "silent"),
+            ("another object", vec![content(MoRef::new("VirtualMachine", "vm-4"), &named, None)], "silent"),
+            ("no object", vec![], "silent"),
+        ] {
+            let read = judge_content(&vm(), objects);
+            let is = match &read {
+                Read::Found(_) => "found",
+                Read::Gone => "gone",
+                Read::Denied(_) => "denied",
+                Read::Silent { .. } => "silent",
+            };
+            assert_eq!(is, expected, "{case}: {read:?}");
+        }
+    }
+
+    #[test]
+    fn the_uuid_is_read_from_either_path() {
+        let uuid = "422e4956-ad22-1139-6d72-59cc8f26bc90";
+        for (path, value, expected) in [
+            ("config.uuid", uuid.to_uppercase(), Some(uuid)),
+            ("summary.config.uuid", uuid.to_string(), Some(uuid)),
+            ("config.uuid", "rubbish".to_string(), None),
+        ] {
+            let content =
+                ObjectContent { object: vm(), properties: vec![(path.into(), Value::Text(value))], missing: vec![] };
+            assert_eq!(identity(&content).bios_uuid.as_ref().map(BiosUuid::as_str), expected, "{path}");
+        }
+    }
+}

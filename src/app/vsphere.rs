@@ -5,7 +5,7 @@ use super::background::Background;
 use super::parts::Parts;
 use super::settings::{Settings, Vsphere};
 use super::stages::{Stage, Stages};
-use crate::clients::http::{self, CallObserver};
+use crate::clients::http::{self, CallObserver, ProxySettings};
 use crate::clients::vim;
 use crate::cloud::CloudProvider;
 use crate::kubernetes::cluster::Cluster;
@@ -25,7 +25,9 @@ pub fn build(settings: &Settings, parts: &Parts, stages: &mut Stages) -> Result<
     for oddity in &vsphere.oddities {
         tracing::warn!("{oddity}");
     }
-    let connections = Arc::new(Connections::new(Arc::new(Calls::register(parts.metrics.registry())?), vsphere));
+    let calls = Arc::new(Calls::register(parts.metrics.registry())?);
+    let proxy = ProxySettings::from_environment(|name| std::env::var(name).ok()).map_err(Error::Proxies)?;
+    let connections = Arc::new(Connections::new(calls, proxy, vsphere));
     let options = Options {
         file: vsphere.path.display().to_string(),
         tag_poll: vsphere.tag_poll_interval,
@@ -67,14 +69,15 @@ fn show_vcenters(provider: &Arc<Provider>, checks: &Checks) {
 /// The clients and credentials of the vCenter entries.
 struct Connections {
     calls: Arc<dyn CallObserver>,
+    proxy: ProxySettings,
     tls: BTreeMap<String, http::TlsSettings>,
     /// By the key of the entry. Kept, since offers last as long as their sender.
     offers: Mutex<BTreeMap<String, watch::Sender<Arc<Offer>>>>,
 }
 
 impl Connections {
-    fn new(calls: Arc<dyn CallObserver>, vsphere: &Vsphere) -> Self {
-        Self { calls, tls: vsphere.tls.clone(), offers: Mutex::default() }
+    fn new(calls: Arc<dyn CallObserver>, proxy: ProxySettings, vsphere: &Vsphere) -> Self {
+        Self { calls, proxy, tls: vsphere.tls.clone(), offers: Mutex::default() }
     }
 }
 
@@ -83,6 +86,7 @@ impl Connect for Connections {
         let tls = self.tls.get(&entry.key).cloned().unwrap_or_default();
         let mut connection = http::Settings::new(&entry.server, entry.port, tls, vim::USER_AGENT);
         connection.observer = Arc::clone(&self.calls);
+        connection.proxy = Some(self.proxy.clone());
         http::Client::new(connection).map_err(|error| error.to_string())
     }
 
@@ -115,15 +119,15 @@ struct Calls(HistogramVec);
 impl Calls {
     fn register(registry: &prometheus::Registry) -> Result<Self, prometheus::Error> {
         let options =
-            HistogramOpts::new("vsphere_ccm_vcenter_call_duration_seconds", "Calls of vCenter, by how they ended.");
-        let calls = HistogramVec::new(options, &["operation", "outcome"])?;
+            HistogramOpts::new("vsphere_ccm_vcenter_call_duration_seconds", "Calls, by vCenter and how they ended.");
+        let calls = HistogramVec::new(options, &["vcenter", "operation", "outcome"])?;
         registry.register(Box::new(calls.clone()))?;
         Ok(Self(calls))
     }
 }
 
 impl CallObserver for Calls {
-    fn observed(&self, operation: &'static str, outcome: &'static str, duration: Duration) {
-        self.0.with_label_values(&[operation, outcome]).observe(duration.as_secs_f64());
+    fn observed(&self, endpoint: &str, operation: &'static str, outcome: &'static str, duration: Duration) {
+        self.0.with_label_values(&[endpoint, operation, outcome]).observe(duration.as_secs_f64());
     }
 }

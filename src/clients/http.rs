@@ -1,31 +1,46 @@
-//! HTTPS to one endpoint: TLS trust, time limits, size limits, one clear error. Knows no vendor.
+//! HTTP and HTTPS to one endpoint: TLS trust, proxy, time limits, size limits, one clear error. Knows no vendor.
 //!
-//! HTTP/1.1 only, no cookie store, no redirects, and the proxy of the environment (`HTTPS_PROXY`, `NO_PROXY`), as the
-//! Go clients do. Bodies and credentials are never logged and never part of an error.
+//! A [`Request`] goes to the [`Client`], which keeps the limits, from there to a [`Transport`], and comes back as a
+//! [`Response`]. HTTP/1.1 only, no cookie store, no redirects. Nothing is read from the environment. Bodies and
+//! credentials are never logged and never part of an error.
 
+mod body;
+mod certificate;
+mod endpoint;
 mod error;
+pub mod proxy;
 mod request;
 mod send;
 pub mod thumbprint;
 pub mod tls;
+mod transport;
 mod verifier;
 
 #[cfg(test)]
 pub(crate) mod tests;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+pub use body::{Body, BodyWriter};
+pub use certificate::Certificate;
+pub use endpoint::Endpoint;
 pub use error::Error;
+pub use proxy::ProxySettings;
 pub use request::{Method, Request, Response};
 pub use thumbprint::Thumbprint;
 pub use tls::{TlsSettings, TlsTrust};
+pub use transport::{Failure, Transport};
+
+use certificate::Seen;
+use transport::Network;
 
 /// Told of every call, for metrics. Must be quick: it runs on the caller's task.
 pub trait CallObserver: Send + Sync {
-    /// A call ended. `operation` is the vendor's name of it, `outcome` is `ok` or the error's `reason()`.
-    fn observed(&self, operation: &'static str, outcome: &'static str, duration: Duration);
+    /// A call ended. `endpoint` is `host:port`, `operation` is the vendor's name of the call, `outcome` is `ok` or the
+    /// error's `reason()`.
+    fn observed(&self, endpoint: &str, operation: &'static str, outcome: &'static str, duration: Duration);
 }
 
 /// Observes nothing.
@@ -33,10 +48,11 @@ pub trait CallObserver: Send + Sync {
 pub struct NoObserver;
 
 impl CallObserver for NoObserver {
-    fn observed(&self, _operation: &'static str, _outcome: &'static str, _duration: Duration) {}
+    fn observed(&self, _endpoint: &str, _operation: &'static str, _outcome: &'static str, _duration: Duration) {}
 }
 
 /// What a [`Client`] is built from.
+#[derive(Clone)]
 pub struct Settings {
     /// Host name or IP literal, IPv6 without brackets.
     pub host: String,
@@ -44,24 +60,30 @@ pub struct Settings {
     pub port: u16,
     /// How the server's certificate is judged.
     pub tls: TlsSettings,
+    /// The proxies to go through; `None` for none.
+    pub proxy: Option<ProxySettings>,
     /// The `User-Agent` header of every request.
     pub user_agent: String,
     /// Limit for resolving, connecting and the TLS handshake together.
     pub connect_timeout: Duration,
     /// Told of every call.
     pub observer: Arc<dyn CallObserver>,
+    /// What takes the place of the network: for tests, whose stacks then run under a paused clock.
+    pub transport: Option<Arc<dyn Transport>>,
 }
 
 impl Settings {
-    /// The usual settings: 10 s to connect, nobody observes.
+    /// The usual settings: no proxy, 10 s to connect, nobody observes.
     pub fn new(host: impl Into<String>, port: u16, tls: TlsSettings, user_agent: impl Into<String>) -> Self {
         Self {
             host: host.into(),
             port,
             tls,
+            proxy: None,
             user_agent: user_agent.into(),
             connect_timeout: Duration::from_secs(10),
             observer: Arc::new(NoObserver),
+            transport: None,
         }
     }
 }
@@ -72,55 +94,128 @@ impl fmt::Debug for Settings {
     }
 }
 
-/// A client of one endpoint. Cheap to clone: clones share the connections.
+/// A client of one endpoint. Cheap to clone: clones share the connections and the trust.
 #[derive(Clone)]
 pub struct Client {
-    inner: reqwest::Client,
-    endpoint: Arc<str>,
-    base: Arc<str>,
-    observer: Arc<dyn CallObserver>,
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    endpoint: Endpoint,
+    /// As given; `tls` is that of the start.
+    settings: Settings,
+    seen: Arc<Seen>,
+    current: Mutex<Current>,
+}
+
+/// What [`Client::set_tls`] replaces. Never locked over an await.
+#[derive(Clone)]
+struct Current {
+    tls: TlsSettings,
+    transport: Arc<dyn Transport>,
 }
 
 impl Client {
     /// Builds the client; nothing is sent.
     ///
     /// # Errors
-    /// [`Error::Configuration`] when the trust settings cannot be used.
+    /// [`Error::Configuration`] when the trust settings or the proxy cannot be used.
     pub fn new(settings: Settings) -> Result<Self, Error> {
-        let bracketed =
-            if settings.host.contains(':') { format!("[{}]", settings.host) } else { settings.host.clone() };
-        let endpoint: Arc<str> = format!("{bracketed}:{}", settings.port).into();
-        let refused = |message: String| Error::Configuration { endpoint: endpoint.to_string(), message };
-        let tls = tls::client_config(&settings.tls, &settings.host, settings.port).map_err(refused)?;
-        let inner = reqwest::Client::builder()
-            .tls_backend_preconfigured(tls)
-            .http1_only()
-            .redirect(reqwest::redirect::Policy::none())
-            .referer(false)
-            .user_agent(&settings.user_agent)
-            .connect_timeout(settings.connect_timeout)
-            // vCenter drops idle connections after some minutes; older ones are not worth the failed try.
-            .pool_idle_timeout(Duration::from_secs(120))
-            .tcp_keepalive(Duration::from_secs(30))
-            .build()
-            .map_err(|error| refused(error::chain_text(&error)))?;
-        let base = format!("https://{endpoint}").into();
-        Ok(Self { inner, endpoint, base, observer: settings.observer })
+        Self::to(Endpoint::https(&settings.host, settings.port), settings)
+    }
+
+    fn to(endpoint: Endpoint, settings: Settings) -> Result<Self, Error> {
+        let seen = Arc::new(Seen::default());
+        let current = Current::new(&settings, &endpoint, settings.tls.clone(), &seen)?;
+        Ok(Self { inner: Arc::new(Inner { endpoint, settings, seen, current: Mutex::new(current) }) })
+    }
+
+    /// A client of another endpoint, `http://` or `https://`, with the present trust and the same proxies, observer,
+    /// user agent and limits. Thumbprints go along only to the same host. What follows in the URL after host and port
+    /// is not kept. A later [`Client::set_tls`] of the one does not reach the other.
+    ///
+    /// # Errors
+    /// [`Error::Configuration`] when the URL cannot be used; it is not part of the error.
+    pub fn sibling(&self, url: &str) -> Result<Self, Error> {
+        let endpoint = self.parse_sibling(url)?;
+        let mut tls = self.current().tls;
+        if !endpoint.host().eq_ignore_ascii_case(self.inner.endpoint.host()) {
+            tls.thumbprints.clear();
+        }
+        self.sibling_at(endpoint, tls)
+    }
+
+    /// As [`Client::sibling`], with a trust of its own.
+    ///
+    /// # Errors
+    /// [`Error::Configuration`] when the URL or the trust cannot be used.
+    pub fn sibling_with_tls(&self, url: &str, tls: TlsSettings) -> Result<Self, Error> {
+        self.sibling_at(self.parse_sibling(url)?, tls)
+    }
+
+    fn parse_sibling(&self, url: &str) -> Result<Endpoint, Error> {
+        let refused =
+            |message| Error::Configuration { endpoint: format!("a service beside {}", self.endpoint()), message };
+        Endpoint::of_url(url).map_err(refused)
+    }
+
+    fn sibling_at(&self, endpoint: Endpoint, tls: TlsSettings) -> Result<Self, Error> {
+        let mut settings = self.inner.settings.clone();
+        settings.host = endpoint.host().to_owned();
+        settings.port = endpoint.port();
+        settings.tls = tls;
+        Self::to(endpoint, settings)
+    }
+
+    /// From now on new connections are judged by these settings, in clones too. Idle connections of before are not used
+    /// again; calls in flight end as they began.
+    ///
+    /// # Errors
+    /// [`Error::Configuration`] when the settings cannot be used; those of before stay in force.
+    pub fn set_tls(&self, tls: TlsSettings) -> Result<(), Error> {
+        let renewed = Current::new(&self.inner.settings, &self.inner.endpoint, tls, &self.inner.seen)?;
+        *self.lock() = renewed;
+        Ok(())
+    }
+
+    /// What the server's certificate says: that of the last handshake in which the server proved that it is its own.
+    /// `None` before the first.
+    pub fn certificate(&self) -> Option<Certificate> {
+        self.inner.seen.last()
     }
 
     /// `host:port`, for messages.
     pub fn endpoint(&self) -> &str {
-        &self.endpoint
+        self.inner.endpoint.authority()
     }
 
     /// Tells the observer how a call ended.
     pub fn observe(&self, operation: &'static str, outcome: &'static str, duration: Duration) {
-        self.observer.observed(operation, outcome, duration);
+        self.inner.settings.observer.observed(self.endpoint(), operation, outcome, duration);
+    }
+
+    fn current(&self) -> Current {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Current> {
+        self.inner.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Current {
+    /// With a transport of the caller's the trust is only kept: it is that transport's to use.
+    fn new(settings: &Settings, endpoint: &Endpoint, tls: TlsSettings, seen: &Arc<Seen>) -> Result<Self, Error> {
+        let transport = match &settings.transport {
+            Some(given) => Arc::clone(given),
+            None => Arc::new(Network::new(settings, endpoint, &tls, Arc::clone(seen))?) as Arc<dyn Transport>,
+        };
+        Ok(Self { tls, transport })
     }
 }
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("endpoint", &self.endpoint).finish_non_exhaustive()
+        f.debug_struct("Client").field("endpoint", &self.endpoint()).finish_non_exhaustive()
     }
 }

@@ -27,7 +27,7 @@ pub enum Error {
         /// What the resolver said.
         message: String,
     },
-    /// No connection: refused, unreachable, or a proxy in between failed.
+    /// No connection: refused or unreachable.
     #[error("{operation} at {endpoint}: cannot connect: {message}")]
     Connect {
         /// `host:port`.
@@ -35,6 +35,18 @@ pub enum Error {
         /// What was being done.
         operation: &'static str,
         /// What the system said.
+        message: String,
+    },
+    /// The proxy in between could not be reached, or would not connect us.
+    #[error("{operation} at {endpoint}: cannot connect through the proxy {proxy}: {message}")]
+    Proxy {
+        /// `host:port`.
+        endpoint: String,
+        /// What was being done.
+        operation: &'static str,
+        /// Scheme, host and port of the proxy.
+        proxy: String,
+        /// What it, or the system, said.
         message: String,
     },
     /// The TLS handshake failed or the server's certificate is not trusted.
@@ -98,6 +110,7 @@ impl Error {
             Error::Configuration { .. } => "Configuration",
             Error::Resolve { .. } => "Resolve",
             Error::Connect { .. } => "Connect",
+            Error::Proxy { .. } => "Proxy",
             Error::Tls { .. } => "Tls",
             Error::Timeout { .. } => "Timeout",
             Error::Status { .. } => "Status",
@@ -110,7 +123,11 @@ impl Error {
     pub fn is_transient(&self) -> bool {
         match self {
             Error::Configuration { .. } | Error::Tls { .. } | Error::TooLarge { .. } => false,
-            Error::Resolve { .. } | Error::Connect { .. } | Error::Timeout { .. } | Error::Broken { .. } => true,
+            Error::Resolve { .. }
+            | Error::Connect { .. }
+            | Error::Proxy { .. }
+            | Error::Timeout { .. }
+            | Error::Broken { .. } => true,
             Error::Status { status, .. } => matches!(status, 408 | 429 | 500 | 502 | 503 | 504),
         }
     }
@@ -123,12 +140,14 @@ impl Error {
         }
     }
 
-    /// Sorts an error of the HTTP library, looking through its sources.
+    /// Sorts an error of the HTTP library, looking through its sources. With a proxy in between, whatever keeps a
+    /// connection from being made is the proxy's doing, TLS apart.
     pub(super) fn from_reqwest(
         error: &reqwest::Error,
         endpoint: &str,
         operation: &'static str,
         timeout: Duration,
+        proxy: Option<&str>,
     ) -> Self {
         let endpoint = endpoint.to_owned();
         if let Some(message) = tls_message(error) {
@@ -142,6 +161,9 @@ impl Error {
             return Error::Configuration { endpoint, message };
         }
         if error.is_connect() {
+            if let Some(proxy) = proxy {
+                return Error::Proxy { endpoint, operation, proxy: proxy.to_owned(), message };
+            }
             // hyper-util's resolver failures have no public type; the text is all there is.
             if message.contains("dns error") {
                 return Error::Resolve { endpoint, operation, message };

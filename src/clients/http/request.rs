@@ -3,6 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
+use secrecy::SecretString;
+
+use super::body::Body;
+
 /// The HTTP methods the wire clients need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
@@ -39,8 +43,10 @@ pub struct Request {
     pub path: String,
     /// Headers besides `Host`, `User-Agent` and `Accept-Encoding`.
     pub headers: Vec<(&'static str, String)>,
+    /// Headers whose value is a password or a key; sent as such, and overwritten afterwards.
+    pub secret_headers: Vec<(&'static str, SecretString)>,
     /// The body; empty for none.
-    pub body: Vec<u8>,
+    pub body: Body,
     /// The vendor's name of the operation, for messages and metrics.
     pub operation: &'static str,
     /// Limit for the whole exchange, connecting included.
@@ -58,7 +64,8 @@ impl Request {
             method,
             path: path.into(),
             headers: Vec::new(),
-            body: Vec::new(),
+            secret_headers: Vec::new(),
+            body: Body::default(),
             operation,
             timeout,
             max_bytes: 4 << 20,

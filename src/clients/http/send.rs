@@ -1,7 +1,10 @@
-//! Sends one request and reads its answer within the limits.
+//! Sends a request through the transport, within the limits.
+
+use std::sync::Arc;
 
 use tracing::trace;
 
+use super::transport::{Failure, Transport};
 use super::{Client, Error, Request, Response};
 
 impl Client {
@@ -16,13 +19,13 @@ impl Client {
         let (timeout, operation) = (request.timeout, request.operation);
         let limited = tokio::time::timeout(timeout, self.send_twice(request)).await;
         limited
-            .unwrap_or_else(|_| Err(Error::Timeout { endpoint: self.endpoint.to_string(), operation, after: timeout }))
+            .unwrap_or_else(|_| Err(Error::Timeout { endpoint: self.endpoint().to_owned(), operation, after: timeout }))
     }
 
     /// An [`Error::Status`] for an answer that is not of the protocol.
     pub fn status_error(&self, operation: &'static str, response: &Response) -> Error {
         Error::Status {
-            endpoint: self.endpoint.to_string(),
+            endpoint: self.endpoint().to_owned(),
             operation,
             status: response.status,
             media_type: response.media_type(),
@@ -40,46 +43,15 @@ impl Client {
         }
     }
 
+    /// Each attempt takes the transport of its moment: the trust may have changed since the last one.
     async fn send_once(&self, request: Request) -> Result<Response, Failure> {
-        let Request { method, path, headers, body, operation, timeout, max_bytes, .. } = request;
-        let wrap = |error: reqwest::Error| Error::from_reqwest(&error, &self.endpoint, operation, timeout);
-        let mut builder = self.inner.request(method.as_http(), format!("{}{path}", self.base));
-        for (name, value) in headers {
-            builder = builder.header(name, value);
+        let (operation, limit) = (request.operation, request.max_bytes);
+        let transport: Arc<dyn Transport> = Arc::clone(&self.current().transport);
+        let response = transport.exchange(&self.inner.endpoint, request).await?;
+        if response.body.len() > limit {
+            let endpoint = self.endpoint().to_owned();
+            return Err(Failure::Final(Error::TooLarge { endpoint, operation, limit }));
         }
-        if !body.is_empty() || method == super::Method::Post {
-            builder = builder.body(body);
-        }
-        let mut answer = builder.send().await.map_err(|error| Failure::of(wrap(error)))?;
-        let too_large = || Error::TooLarge { endpoint: self.endpoint.to_string(), operation, limit: max_bytes };
-        let mut body = Vec::new();
-        while let Some(chunk) = answer.chunk().await.map_err(|error| Failure::Final(wrap(error)))? {
-            if body.len().saturating_add(chunk.len()) > max_bytes {
-                return Err(Failure::Final(too_large()));
-            }
-            body.extend_from_slice(&chunk);
-        }
-        Ok(Response { status: answer.status().as_u16(), headers: std::mem::take(answer.headers_mut()), body })
-    }
-}
-
-/// Tells a request that got no byte back from one that failed later.
-enum Failure {
-    Unanswered(Error),
-    Final(Error),
-}
-
-impl Failure {
-    fn of(error: Error) -> Self {
-        match error {
-            Error::Broken { .. } => Failure::Unanswered(error),
-            other => Failure::Final(other),
-        }
-    }
-
-    fn into_error(self) -> Error {
-        match self {
-            Failure::Unanswered(error) | Failure::Final(error) => error,
-        }
+        Ok(response)
     }
 }

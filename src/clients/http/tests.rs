@@ -1,6 +1,8 @@
 //! Limits and failures of the HTTPS client, against a server in this process.
 
 pub(crate) mod server;
+mod transport;
+mod trust;
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -23,7 +25,7 @@ async fn an_answer_of_any_status_comes_back_whole() {
     })
     .await;
     let mut post = request(Method::Post);
-    post.body = b"hello".to_vec();
+    post.body = b"hello".to_vec().into();
     post.headers.push(("Cookie", "a=\"b\"".to_owned()));
     let response = server.client().send(post).await.unwrap();
     assert_eq!((response.status, response.body.as_slice()), (500, b"hello".as_slice()));
@@ -116,6 +118,6 @@ async fn only_a_repeatable_request_is_sent_again_when_the_connection_broke_befor
 fn requests_and_settings_print_no_secret() {
     let mut request = request(Method::Post);
     request.headers.push(("Authorization", "Basic hunter2".to_owned()));
-    request.body = b"hunter2".to_vec();
+    request.body = b"hunter2".to_vec().into();
     assert!(!format!("{request:?}").contains("hunter2"));
 }

@@ -9,6 +9,8 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
+use super::Endpoint;
+use super::certificate::Seen;
 use super::thumbprint::Thumbprint;
 use super::verifier::Verifier;
 
@@ -43,9 +45,13 @@ pub struct TlsSettings {
 ///
 /// # Errors
 /// A sentence, when the bundle holds no certificate or the system has none and nothing is pinned.
-pub(super) fn client_config(settings: &TlsSettings, host: &str, port: u16) -> Result<ClientConfig, String> {
+pub(super) fn client_config(
+    settings: &TlsSettings,
+    endpoint: &Endpoint,
+    seen: Arc<Seen>,
+) -> Result<ClientConfig, String> {
     let provider = Arc::new(ring::default_provider());
-    let verifier = verifier(settings, host, port, &provider)?;
+    let verifier = verifier(settings, endpoint, seen, &provider)?;
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
@@ -55,7 +61,12 @@ pub(super) fn client_config(settings: &TlsSettings, host: &str, port: u16) -> Re
     Ok(config)
 }
 
-fn verifier(settings: &TlsSettings, host: &str, port: u16, provider: &Arc<CryptoProvider>) -> Result<Verifier, String> {
+fn verifier(
+    settings: &TlsSettings,
+    endpoint: &Endpoint,
+    seen: Arc<Seen>,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Verifier, String> {
     let (chain, listed) = match &settings.trust {
         _ if settings.insecure => (None, Vec::new()),
         TlsTrust::System => (system_verifier(provider, !settings.thumbprints.is_empty())?, Vec::new()),
@@ -65,12 +76,13 @@ fn verifier(settings: &TlsSettings, host: &str, port: u16, provider: &Arc<Crypto
         }
     };
     Ok(Verifier {
-        host: host.to_owned(),
-        port,
+        host: endpoint.host().to_owned(),
+        port: endpoint.port(),
         chain,
         listed,
         thumbprints: settings.thumbprints.clone(),
         insecure: settings.insecure,
+        seen,
         provider: Arc::clone(provider),
     })
 }

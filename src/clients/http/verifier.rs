@@ -17,6 +17,7 @@ use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error as TlsError, OtherError, SignatureScheme};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
+use super::certificate::{Seen, printable};
 use super::thumbprint::Thumbprint;
 
 /// At most this many certificates of a presented chain are described.
@@ -33,6 +34,8 @@ pub(super) struct Verifier {
     pub(super) listed: Vec<CertificateDer<'static>>,
     pub(super) thumbprints: Vec<Thumbprint>,
     pub(super) insecure: bool,
+    /// Told of the server's certificate, not of a proxy's.
+    pub(super) seen: Arc<Seen>,
     pub(super) provider: Arc<CryptoProvider>,
 }
 
@@ -50,6 +53,51 @@ impl std::error::Error for Refusal {}
 
 impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, TlsError> {
+        let verified = self.judge(leaf, intermediates, name, ocsp, now)?;
+        if self.is_own_name(name) {
+            self.seen.judged(leaf);
+        }
+        Ok(verified)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        let valid = rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)?;
+        self.seen.proved(certificate);
+        Ok(valid)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        let valid = rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)?;
+        self.seen.proved(certificate);
+        Ok(valid)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+impl Verifier {
+    fn judge(
         &self,
         leaf: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
@@ -75,32 +123,6 @@ impl ServerCertVerifier for Verifier {
         }
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, TlsError> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, TlsError> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
-}
-
-impl Verifier {
     /// The server's own certificate in the CA file, then the thumbprints.
     fn second_chance(
         &self,
@@ -241,9 +263,4 @@ fn describe_certificate(certificate: &CertificateDer<'_>) -> String {
 
 fn day(seconds: i64) -> String {
     Timestamp::from_second(seconds).map_or_else(|_| "an unknown time".to_owned(), |time| time.to_string())
-}
-
-/// What a stranger wrote into a certificate must not break a log line.
-fn printable(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(200).collect()
 }

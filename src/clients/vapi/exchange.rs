@@ -63,7 +63,7 @@ impl Client {
         request.headers.push(("Accept", "application/json".to_owned()));
         if let Some(body) = &call.body {
             request.headers.push(("Content-Type", "application/json".to_owned()));
-            request.body = body.to_string().into_bytes();
+            request.body = body.to_string().into();
         }
         request.max_bytes = MAX_BYTES;
         request.repeatable = true;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use secrecy::{ExposeSecret, SecretString};
+use zeroize::Zeroizing;
 
 use super::error::LOGIN;
 use super::exchange::SESSION_HEADER;
@@ -76,9 +77,8 @@ impl Client {
         user: &str,
         password: &SecretString,
     ) -> Result<SecretString, Error> {
-        let pair = STANDARD.encode(format!("{user}:{}", password.expose_secret()));
         let mut request = Request::new(Method::Post, session_path(framing), LOGIN, self.inner.timeouts.login);
-        request.headers.push(("Authorization", format!("Basic {pair}")));
+        request.secret_headers.push(("Authorization", basic(user, password)));
         request.headers.push(("Accept", "application/json".to_owned()));
         // No cookie: the id in the header is all we send back.
         request.headers.push(("vmware-use-header-authn", "true".to_owned()));
@@ -88,5 +88,41 @@ impl Client {
             return Err(Error::NoSession { endpoint: self.endpoint().to_owned(), operation: LOGIN });
         }
         Ok(id.into())
+    }
+}
+
+/// The value of `Authorization`. Its buffers are large enough from the start and overwritten at the end: a password
+/// stays in none.
+fn basic(user: &str, password: &SecretString) -> SecretString {
+    const SCHEME: &str = "Basic ";
+    let password = password.expose_secret();
+    let mut pair = Zeroizing::new(String::with_capacity(user.len() + 1 + password.len()));
+    pair.push_str(user);
+    pair.push(':');
+    pair.push_str(password);
+    // The capacity is the length, so that making a secret of it copies nothing.
+    let mut value = String::with_capacity(SCHEME.len() + pair.len().div_ceil(3) * 4);
+    value.push_str(SCHEME);
+    STANDARD.encode_string(pair.as_bytes(), &mut value);
+    value.into()
+}
+
+#[cfg(test)]
+mod tests {
+    //! The one header that holds a password.
+
+    use secrecy::ExposeSecret as _;
+
+    use super::basic;
+
+    #[test]
+    fn user_and_password_are_one_base64_text() {
+        for (user, password, expected) in [
+            ("Aladdin", "open sesame", "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="),
+            ("a", "", "Basic YTo="),
+            ("ccm@vsphere.local", "пароль", "Basic Y2NtQHZzcGhlcmUubG9jYWw60L/QsNGA0L7Qu9GM"),
+        ] {
+            assert_eq!(basic(user, &password.into()).expose_secret(), expected, "{user}");
+        }
     }
 }

@@ -81,7 +81,7 @@ impl Client {
         if let Some(cookie) = &cookie {
             request.headers.push(("Cookie", format!("{COOKIE}={}", cookie.expose_secret())));
         }
-        request.body = body.into_envelope(call.method, &operation_id).into_bytes();
+        request.body = body.into_envelope(call.method, &operation_id);
         request.max_bytes = MAX_BYTES;
         request.repeatable = call.repeatable;
         let response = self.inner.http.send(request).await?;

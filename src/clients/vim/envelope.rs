@@ -1,6 +1,9 @@
 //! Writes SOAP requests. Elements are written in schema order; the caller keeps it.
+//!
+//! A request may hold a password, so it is written into buffers that are overwritten when they are left.
 
 use super::types::MoRef;
+use crate::clients::http::{self, BodyWriter};
 
 const HEAD: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<soapenv:Envelope \
      xmlns:soapenv=\"http://schemas.xmlsoap.org/soap/envelope/\" xmlns:xsd=\"http://www.w3.org/2001/XMLSchema\" \
@@ -9,7 +12,7 @@ const HEAD: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<soapenv:Envelop
 /// The content of one request's method element.
 #[derive(Default)]
 pub(super) struct Body {
-    xml: String,
+    xml: BodyWriter,
 }
 
 impl Body {
@@ -67,24 +70,25 @@ impl Body {
     }
 
     /// The whole document.
-    pub(super) fn into_envelope(self, method: &str, operation_id: &str) -> String {
-        let mut document = String::with_capacity(HEAD.len() + self.xml.len() + 2 * method.len() + 200);
+    pub(super) fn into_envelope(self, method: &str, operation_id: &str) -> http::Body {
+        let xml = self.xml.as_bytes();
+        let mut document = BodyWriter::with_capacity(HEAD.len() + xml.len() + 2 * method.len() + 200);
         document.push_str(HEAD);
         document.push_str("<soapenv:Header><operationID>");
         escape_into(&mut document, operation_id);
         document.push_str("</operationID></soapenv:Header><soapenv:Body><");
         document.push_str(method);
         document.push_str(" xmlns=\"urn:vim25\">");
-        document.push_str(&self.xml);
+        document.push_bytes(xml);
         document.push_str("</");
         document.push_str(method);
         document.push_str("></soapenv:Body></soapenv:Envelope>");
-        document
+        document.into()
     }
 }
 
 /// Characters that XML cannot carry become U+FFFD.
-fn escape_into(out: &mut String, text: &str) {
+fn escape_into(out: &mut BodyWriter, text: &str) {
     for character in text.chars() {
         match character {
             '&' => out.push_str("&amp;"),

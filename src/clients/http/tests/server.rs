@@ -1,5 +1,6 @@
 //! An HTTPS server in this process that answers from a script and remembers what it was asked. For unit tests.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
@@ -37,6 +38,8 @@ pub(crate) enum Reply {
     Close,
     /// Never answers.
     Hang,
+    /// Answers once it is told to.
+    When(Arc<tokio::sync::Notify>, Vec<u8>),
 }
 
 impl Reply {
@@ -71,6 +74,7 @@ pub(crate) struct TestServer {
     pub(crate) port: u16,
     pub(crate) certificate: CertificateDer<'static>,
     received: Arc<Mutex<Vec<Received>>>,
+    connections: Arc<AtomicUsize>,
 }
 
 /// A certificate and its key.
@@ -130,18 +134,26 @@ impl TestServer {
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let received = Arc::new(Mutex::new(Vec::new()));
         let (script, log): (Arc<Script>, _) = (Arc::new(script), Arc::clone(&received));
+        let connections = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&connections);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
+                counter.fetch_add(1, Ordering::SeqCst);
                 tokio::spawn(serve(acceptor.clone(), stream, Arc::clone(&script), Arc::clone(&log)));
             }
         });
-        Self { port, certificate, received }
+        Self { port, certificate, received, connections }
     }
 
     /// A client that accepts this server's certificate.
     pub(crate) fn client(&self) -> Client {
         let tls = TlsSettings { thumbprints: vec![Thumbprint::sha256_of(&self.certificate)], ..TlsSettings::default() };
         Client::new(Settings::new("127.0.0.1", self.port, tls, "test")).unwrap()
+    }
+
+    /// How many connections were accepted so far, failed handshakes included.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
     }
 
     pub(crate) fn received(&self) -> Vec<Received> {
@@ -172,6 +184,11 @@ async fn serve(acceptor: TlsAcceptor, stream: TcpStream, script: Arc<Script>, lo
             }
             Reply::Close => true,
             Reply::Hang => std::future::pending().await,
+            Reply::When(told, body) => {
+                told.notified().await;
+                let head = format!("HTTP/1.1 200 x\r\nContent-Length: {}\r\n\r\n", body.len());
+                stream.write_all(&[head.as_bytes(), &body].concat()).await.is_err()
+            }
         };
         if done {
             let _ = stream.shutdown().await;

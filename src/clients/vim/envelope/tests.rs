@@ -1,12 +1,13 @@
 //! Escaping, and the frame around a method.
 
 use super::{Body, escape_into};
+use crate::clients::http::BodyWriter;
 use crate::clients::vim::MoRef;
 
 fn escaped(text: &str) -> String {
-    let mut out = String::new();
+    let mut out = BodyWriter::default();
     escape_into(&mut out, text);
-    out
+    String::from_utf8(out.as_bytes().to_vec()).unwrap()
 }
 
 #[test]
@@ -35,5 +36,6 @@ fn the_envelope_names_the_method_in_the_default_namespace_and_carries_the_operat
         "<Login xmlns=\"urn:vim25\"><_this type=\"SessionManager\">SessionManager</_this>",
         "<userName>a&amp;b</userName></Login></soapenv:Body></soapenv:Envelope>",
     );
-    assert_eq!(body.into_envelope("Login", "ccm-1-2"), expected);
+    let envelope = body.into_envelope("Login", "ccm-1-2");
+    assert_eq!(std::str::from_utf8(&envelope), Ok(expected));
 }

@@ -1,0 +1,185 @@
+//! Bodies of requests, which may hold a password: their bytes are overwritten when they are no longer needed.
+//!
+//! Covered are our own buffers, growing ones included. What the HTTP and TLS libraries copy on the way out is not.
+
+use std::fmt;
+use std::ops::Deref;
+
+use bytes::Bytes;
+use zeroize::Zeroize as _;
+
+/// A request's body. Clones share the bytes; they are overwritten with the last one.
+#[derive(Clone, Default)]
+pub struct Body(Bytes);
+
+impl Body {
+    /// The same bytes for a library, without a copy.
+    pub(super) fn to_shared(&self) -> Bytes {
+        self.0.clone()
+    }
+}
+
+impl Deref for Body {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Takes the buffer over; nothing is copied.
+impl From<Vec<u8>> for Body {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(Wiped(bytes).into_shared())
+    }
+}
+
+/// Takes the buffer over; nothing is copied.
+impl From<String> for Body {
+    fn from(text: String) -> Self {
+        text.into_bytes().into()
+    }
+}
+
+/// Takes the buffer over; nothing is copied.
+impl From<BodyWriter> for Body {
+    fn from(writer: BodyWriter) -> Self {
+        Self(writer.bytes.into_shared())
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Body({} bytes)", self.0.len())
+    }
+}
+
+/// Builds a body text by text. When it grows, the buffer it leaves is overwritten, which a `String` would not do.
+#[derive(Default)]
+pub struct BodyWriter {
+    bytes: Wiped,
+}
+
+impl BodyWriter {
+    /// A writer that need not grow before this many bytes.
+    pub fn with_capacity(capacity: usize) -> Self {
+        Self { bytes: Wiped(Vec::with_capacity(capacity)) }
+    }
+
+    /// Appends a text.
+    pub fn push_str(&mut self, text: &str) {
+        self.push_bytes(text.as_bytes());
+    }
+
+    /// Appends a character.
+    pub fn push(&mut self, character: char) {
+        self.push_str(character.encode_utf8(&mut [0; 4]));
+    }
+
+    /// Appends bytes as they are.
+    pub fn push_bytes(&mut self, more: &[u8]) {
+        let bytes = &mut self.bytes.0;
+        let needed = bytes.len().saturating_add(more.len());
+        if needed > bytes.capacity() {
+            let mut larger = Wiped(Vec::with_capacity(needed.max(bytes.capacity().saturating_mul(2)).max(256)));
+            larger.0.extend_from_slice(bytes);
+            self.bytes = larger;
+        }
+        self.bytes.0.extend_from_slice(more);
+    }
+
+    /// What has been written so far.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes.0
+    }
+}
+
+impl fmt::Debug for BodyWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BodyWriter({} bytes)", self.bytes.0.len())
+    }
+}
+
+/// Bytes that are overwritten on drop, whoever holds them.
+#[derive(Default)]
+pub(super) struct Wiped(pub(super) Vec<u8>);
+
+impl Wiped {
+    /// Shares the bytes without copying them; the last holder overwrites them.
+    pub(super) fn into_shared(self) -> Bytes {
+        if self.0.is_empty() { Bytes::new() } else { Bytes::from_owner(self) }
+    }
+}
+
+impl AsRef<[u8]> for Wiped {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Wiped {
+    fn drop(&mut self) {
+        self.0.as_mut_slice().zeroize();
+        #[cfg(test)]
+        tests::look_at(&self.0);
+        // The unused part of the buffer may hold what was removed from it.
+        self.0.zeroize();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! That every buffer is overwritten: looked at between the overwriting and the release.
+
+    use std::cell::RefCell;
+
+    use super::{Body, BodyWriter};
+
+    thread_local! {
+        static DROPPED: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+    }
+
+    /// Called by the drop of every buffer, after it was overwritten.
+    pub(super) fn look_at(bytes: &[u8]) {
+        DROPPED.with_borrow_mut(|dropped| dropped.push(bytes.to_vec()));
+    }
+
+    fn dropped() -> Vec<Vec<u8>> {
+        DROPPED.take()
+    }
+
+    #[test]
+    fn a_body_is_overwritten_with_its_last_clone_and_not_before() {
+        let body = Body::from("hunter2".to_owned());
+        let shared = body.to_shared();
+        let clone = body.clone();
+        drop(body);
+        drop(clone);
+        assert_eq!(dropped(), Vec::<Vec<u8>>::new(), "the library still sends it");
+        assert_eq!(shared.as_ref(), b"hunter2");
+        drop(shared);
+        assert_eq!(dropped(), [vec![0; 7]]);
+    }
+
+    #[test]
+    fn a_writer_that_grows_leaves_no_copy_behind() {
+        let mut writer = BodyWriter::with_capacity(4);
+        writer.push_str("hunt");
+        let first = writer.as_bytes().as_ptr();
+        writer.push_str("er2");
+        assert_ne!(writer.as_bytes().as_ptr(), first, "it did not grow");
+        assert_eq!(dropped(), [vec![0; 4]], "the buffer it left");
+        let last = writer.as_bytes().as_ptr();
+        let body = Body::from(writer);
+        assert_eq!((body.as_ptr(), &*body), (last, b"hunter2".as_slice()), "the body is the writer's buffer");
+        drop(body);
+        assert_eq!(dropped(), [vec![0; 7]]);
+    }
+
+    #[test]
+    fn bodies_print_their_size_only() {
+        let mut writer = BodyWriter::default();
+        writer.push('h');
+        assert_eq!(format!("{writer:?} {:?}", Body::from(b"hunter2".to_vec())), "BodyWriter(1 bytes) Body(7 bytes)");
+    }
+}

@@ -1,0 +1,106 @@
+//! Where a client talks to.
+
+use std::fmt;
+use std::sync::Arc;
+
+use url::Url;
+
+/// Scheme, host and port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    is_tls: bool,
+    host: Arc<str>,
+    port: u16,
+    authority: Arc<str>,
+}
+
+impl Endpoint {
+    /// An endpoint over TLS. IPv6 addresses come without brackets.
+    pub fn https(host: &str, port: u16) -> Self {
+        Self::new(true, host, port)
+    }
+
+    fn new(is_tls: bool, host: &str, port: u16) -> Self {
+        let authority = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+        Self { is_tls, host: host.into(), port, authority: authority.into() }
+    }
+
+    /// The endpoint of a URL; its path, query and user information are not looked at.
+    ///
+    /// # Errors
+    /// A sentence when it is no `http://` or `https://` URL with a host. The URL itself is not part of it.
+    pub fn of_url(url: &str) -> Result<Self, String> {
+        let expected = || "expected a URL such as https://host:8443".to_owned();
+        let url = Url::parse(url).map_err(|error| format!("{error}; {}", expected()))?;
+        let is_tls = match url.scheme() {
+            "https" => true,
+            "http" => false,
+            _ => return Err(expected()),
+        };
+        let host = url.host_str().filter(|host| !host.is_empty()).ok_or_else(expected)?;
+        let port = url.port_or_known_default().ok_or_else(expected)?;
+        Ok(Self::new(is_tls, host.trim_start_matches('[').trim_end_matches(']'), port))
+    }
+
+    /// Whether it is spoken to over TLS.
+    pub fn is_tls(&self) -> bool {
+        self.is_tls
+    }
+
+    /// Host name or IP literal, IPv6 without brackets.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The TCP port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// `host:port`, IPv6 in brackets.
+    pub fn authority(&self) -> &str {
+        &self.authority
+    }
+
+    /// Scheme and authority, as a URL begins.
+    pub(super) fn base(&self) -> String {
+        format!("{}://{}", if self.is_tls { "https" } else { "http" }, self.authority)
+    }
+}
+
+/// `host:port`, for messages.
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.authority)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! URLs and what is read from them.
+
+    use super::Endpoint;
+
+    #[test]
+    fn an_endpoint_is_read_from_a_url() {
+        let cases = [
+            ("https://vc.example.com", "https://vc.example.com:443", "vc.example.com"),
+            ("https://vc.example.com:8443/session?a=b", "https://vc.example.com:8443", "vc.example.com"),
+            ("http://manager.svc/x", "http://manager.svc:80", "manager.svc"),
+            ("https://[2001:db8::1]/", "https://[2001:db8::1]:443", "2001:db8::1"),
+            ("https://user:hunter2@vc", "https://vc:443", "vc"),
+        ];
+        for (url, base, host) in cases {
+            let endpoint = Endpoint::of_url(url).unwrap();
+            assert_eq!((endpoint.base().as_str(), endpoint.host()), (base, host), "{url}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_web_address_is_refused_without_its_text() {
+        for url in ["", "vc.example.com", "ftp://user:hunter2@vc", "https://user:hunter2@", "mailto:hunter2@vc"] {
+            let error = Endpoint::of_url(url).unwrap_err();
+            assert!(error.contains("expected a URL such as") && !error.contains("hunter2"), "{url}: {error}");
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Pure: which proxy stands between us and an endpoint, by the variables that Go programs go by.
+//!
+//! Mirrors `http/httpproxy` of `golang.org/x/net`, which `net/http` of Go uses (`http.ProxyFromEnvironment`).
+
+use std::fmt;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use secrecy::SecretString;
+use url::{Host, Url};
+
+use super::Endpoint;
+
+/// The proxies, and what is talked to without one.
+#[derive(Clone, Debug, Default)]
+pub struct ProxySettings {
+    https: Option<ProxyServer>,
+    http: Option<ProxyServer>,
+    bypass: Bypass,
+}
+
+/// A proxy. Prints as scheme, host and port; its user and password do not print.
+#[derive(Clone)]
+pub struct ProxyServer {
+    /// With user and password.
+    pub(super) url: SecretString,
+    shown: String,
+}
+
+/// A variable that names no proxy. Its value is not told: it may hold a password.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the environment variable {variable}: {complaint}; expected a proxy such as http://proxy.example.com:3128")]
+pub struct ProxyMistake {
+    /// The variable's name as it was found.
+    pub variable: &'static str,
+    complaint: &'static str,
+}
+
+impl ProxySettings {
+    /// Reads `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, each in lower case if it is not set in upper case. `lookup`
+    /// gives a variable's value.
+    ///
+    /// # Errors
+    /// Every variable that names no proxy; the Go programs ignore such a value silently.
+    pub fn from_environment(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, Vec<ProxyMistake>> {
+        let mut mistakes = Vec::new();
+        let first = |names: [&'static str; 2]| {
+            names.into_iter().find_map(|name| Some((name, lookup(name).filter(|value| !value.is_empty())?)))
+        };
+        let mut server = |names| {
+            let (variable, value) = first(names)?;
+            ProxyServer::parse(&value).map_err(|complaint| mistakes.push(ProxyMistake { variable, complaint })).ok()
+        };
+        let https = server(["HTTPS_PROXY", "https_proxy"]);
+        let http = server(["HTTP_PROXY", "http_proxy"]);
+        let bypass = Bypass::parse(&first(["NO_PROXY", "no_proxy"]).map(|(_, value)| value).unwrap_or_default());
+        if mistakes.is_empty() { Ok(Self { https, http, bypass }) } else { Err(mistakes) }
+    }
+
+    /// The proxy for an endpoint; `None` when it is talked to directly. `localhost` and loopback addresses always are.
+    pub fn server_for(&self, endpoint: &Endpoint) -> Option<&ProxyServer> {
+        let server = if endpoint.is_tls() { &self.https } else { &self.http };
+        server.as_ref().filter(|_| !is_local(endpoint.host()) && !self.bypass.covers(endpoint))
+    }
+}
+
+impl ProxyServer {
+    /// An address without scheme is one of `http://`.
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        let text = text.trim();
+        let full = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+        let mut url = Url::parse(&full).map_err(|_| "the value is not the URL of a proxy")?;
+        let (scheme, default_port) = match url.scheme() {
+            "http" => ("http", 80),
+            "https" => ("https", 443),
+            // As in Go, names are resolved by the proxy, which other programs call socks5h.
+            "socks5" | "socks5h" => ("socks5h", 1080),
+            _ => return Err("the scheme is none of http, https, socks5 and socks5h"),
+        };
+        let shown_scheme = url.scheme().to_owned();
+        let Some(host) = url.host_str().filter(|host| !host.is_empty()).map(str::to_owned) else {
+            return Err("the value names no host");
+        };
+        url.set_scheme(scheme).map_err(|()| "the value is not the URL of a proxy")?;
+        url.set_path("");
+        url.set_query(None);
+        url.set_fragment(None);
+        let shown = format!("{shown_scheme}://{host}:{}", url.port().unwrap_or(default_port));
+        Ok(Self { url: String::from(url).into(), shown })
+    }
+}
+
+impl fmt::Display for ProxyServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+impl fmt::Debug for ProxyServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+/// `NO_PROXY`: what is talked to directly.
+#[derive(Clone, Debug, Default)]
+struct Bypass {
+    everything: bool,
+    entries: Vec<Entry>,
+}
+
+#[derive(Clone, Debug)]
+enum Entry {
+    Network(IpNet),
+    Address {
+        ip: IpAddr,
+        port: Option<String>,
+    },
+    /// `suffix` begins with a dot.
+    Domain {
+        suffix: String,
+        includes_itself: bool,
+        port: Option<String>,
+    },
+}
+
+impl Bypass {
+    /// Reads a list separated by commas. As in Go every text is accepted: what is neither network nor address is a
+    /// domain, and one that cannot be matches nothing.
+    fn parse(list: &str) -> Self {
+        let mut bypass = Self::default();
+        for item in list.split(',').map(|item| item.trim().to_lowercase()).filter(|item| !item.is_empty()) {
+            if item == "*" {
+                return Self { everything: true, entries: Vec::new() };
+            }
+            bypass.entries.extend(Entry::parse(&item));
+        }
+        bypass
+    }
+
+    fn covers(&self, endpoint: &Endpoint) -> bool {
+        let port = endpoint.port().to_string();
+        let ip = parse_ip(endpoint.host());
+        let host = to_ascii(endpoint.host());
+        self.everything || self.entries.iter().any(|entry| entry.covers(&host, ip, &port))
+    }
+}
+
+impl Entry {
+    fn parse(item: &str) -> Option<Self> {
+        if let Ok(network) = item.parse::<IpNet>() {
+            return Some(Entry::Network(network));
+        }
+        let (host, port) = split_port(item);
+        let port = port.filter(|port| !port.is_empty()).map(str::to_owned);
+        if let Ok(ip) = host.parse::<IpAddr>() {
+            return Some(Entry::Address { ip: ip.to_canonical(), port });
+        }
+        let host = host.strip_prefix('*').filter(|rest| rest.starts_with('.')).unwrap_or(host);
+        let (name, includes_itself) = match host.strip_prefix('.') {
+            Some(name) => (name, false),
+            None => (host, true),
+        };
+        if name.is_empty() {
+            return None;
+        }
+        Some(Entry::Domain { suffix: format!(".{}", to_ascii(name)), includes_itself, port })
+    }
+
+    /// An address is never covered by a domain, not even one with a zone such as `fe80::1%.example.com`.
+    fn covers(&self, host: &str, ip: Option<IpAddr>, port: &str) -> bool {
+        let is_port = |wanted: &Option<String>| wanted.as_deref().is_none_or(|wanted| wanted == port);
+        match (self, ip) {
+            (Entry::Network(network), Some(ip)) => network.contains(&ip),
+            (Entry::Address { ip: own, port }, Some(ip)) => *own == ip && is_port(port),
+            (Entry::Domain { suffix, includes_itself, port }, None) => {
+                let is_itself = *includes_itself && suffix.strip_prefix('.') == Some(host);
+                (is_itself || host.ends_with(suffix.as_str())) && is_port(port)
+            }
+            _ => false,
+        }
+    }
+}
+
+fn is_local(host: &str) -> bool {
+    host.eq_ignore_ascii_case("localhost") || parse_ip(host).is_some_and(|ip| ip.is_loopback())
+}
+
+/// An IP literal, with or without a zone; IPv4 inside IPv6 is IPv4.
+fn parse_ip(host: &str) -> Option<IpAddr> {
+    let bare = host.split_once('%').map_or(host, |(bare, _)| bare);
+    bare.parse::<IpAddr>().ok().map(|ip| ip.to_canonical())
+}
+
+/// `host:port`, `[v6]:port` and `[v6]`; several colons without brackets are an address without port.
+fn split_port(item: &str) -> (&str, Option<&str>) {
+    if let Some((host, rest)) = item.strip_prefix('[').and_then(|inner| inner.split_once(']')) {
+        return (host, rest.strip_prefix(':'));
+    }
+    match item.split_once(':') {
+        Some((host, port)) if !port.contains(':') => (host, Some(port)),
+        _ => (item, None),
+    }
+}
+
+/// Names in other scripts as the DNS knows them; what is no name stays as it is, in lower case.
+fn to_ascii(name: &str) -> String {
+    match Host::parse(name) {
+        Ok(Host::Domain(ascii)) => ascii,
+        _ => name.to_lowercase(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

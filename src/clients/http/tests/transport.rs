@@ -1,0 +1,137 @@
+//! The client over a transport in memory, under a paused clock: what is the client's stays the client's.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+
+use super::super::{
+    CallObserver, Client, Endpoint, Error, Failure, Method, Request, Response, Settings, TlsSettings, Transport,
+};
+
+type Script = dyn Fn(usize, &Endpoint, &Request) -> Result<Response, Failure> + Send + Sync;
+
+/// Answers from a script after a while.
+struct Memory {
+    after: Duration,
+    calls: AtomicUsize,
+    script: Box<Script>,
+}
+
+#[async_trait]
+impl Transport for Memory {
+    async fn exchange(&self, endpoint: &Endpoint, request: Request) -> Result<Response, Failure> {
+        let call = self.calls.fetch_add(1, Ordering::SeqCst);
+        tokio::time::sleep_until(Instant::now() + self.after).await;
+        (self.script)(call, endpoint, &request)
+    }
+}
+
+fn client(
+    after: Duration,
+    script: impl Fn(usize, &Endpoint, &Request) -> Result<Response, Failure> + Send + Sync + 'static,
+) -> (Client, Arc<Memory>) {
+    let memory = Arc::new(Memory { after, calls: AtomicUsize::new(0), script: Box::new(script) });
+    let mut settings = Settings::new("vc.example.com", 443, TlsSettings::default(), "test");
+    settings.transport = Some(Arc::clone(&memory) as Arc<dyn Transport>);
+    (Client::new(settings).unwrap(), memory)
+}
+
+fn whole(body: &[u8]) -> Response {
+    Response { status: 200, headers: http::HeaderMap::new(), body: body.to_vec() }
+}
+
+fn broken(endpoint: &Endpoint) -> Error {
+    Error::Broken { endpoint: endpoint.to_string(), operation: "probe", message: "cut".to_owned() }
+}
+
+fn request(method: Method) -> Request {
+    Request::new(method, "/sdk", "probe", Duration::from_secs(30))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_whole_exchange_runs_in_memory_and_takes_the_time_it_says() {
+    let (client, _) = client(Duration::from_secs(29), |_, endpoint, request| {
+        assert_eq!((endpoint.authority(), request.path.as_str()), ("vc.example.com:443", "/sdk"));
+        Ok(whole(&request.body))
+    });
+    let began = Instant::now();
+    let mut post = request(Method::Post);
+    post.body = "hello".to_owned().into();
+    assert_eq!(client.send(post).await.unwrap().body, b"hello");
+    assert_eq!(began.elapsed(), Duration::from_secs(29));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_limit_holds_around_any_transport_and_both_attempts_together() {
+    let began = Instant::now();
+    let (hanging, _) = client(Duration::from_secs(3600), |_, _, _| Ok(whole(b"")));
+    let error = hanging.send(request(Method::Get)).await.unwrap_err();
+    assert!(matches!(error, Error::Timeout { .. }), "{error}");
+    assert_eq!(began.elapsed(), Duration::from_secs(30));
+    let (breaking, memory) =
+        client(Duration::from_secs(20), |_, endpoint, _| Err(Failure::Unanswered(broken(endpoint))));
+    let error = breaking.send(request(Method::Get)).await.unwrap_err();
+    assert!(matches!(error, Error::Timeout { .. }), "{error}");
+    assert_eq!((began.elapsed(), memory.calls.load(Ordering::SeqCst)), (Duration::from_secs(60), 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_sent_a_second_time() {
+    let cases: [(&str, Method, bool, usize); 3] = [
+        ("unanswered, repeatable", Method::Get, true, 2),
+        ("unanswered, not repeatable", Method::Post, true, 1),
+        ("answered in part", Method::Get, false, 1),
+    ];
+    for (name, method, is_unanswered, attempts) in cases {
+        let (client, memory) = client(Duration::ZERO, move |call, endpoint, _| match call {
+            0 if is_unanswered => Err(Failure::Unanswered(broken(endpoint))),
+            0 => Err(Failure::Final(broken(endpoint))),
+            _ => Ok(whole(b"again")),
+        });
+        let result = client.send(request(method)).await;
+        assert_eq!(memory.calls.load(Ordering::SeqCst), attempts, "{name}");
+        assert_eq!(result.is_ok(), attempts == 2, "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_too_large_is_refused_whoever_brings_it() {
+    let (client, _) = client(Duration::ZERO, |_, _, _| Ok(whole(&[0; 11])));
+    let mut small = request(Method::Get);
+    small.max_bytes = 10;
+    assert!(matches!(client.send(small).await, Err(Error::TooLarge { limit: 10, .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sibling_goes_through_the_same_transport_to_its_own_endpoint() {
+    let (client, _) = client(Duration::ZERO, |_, endpoint, _| Ok(whole(endpoint.authority().as_bytes())));
+    let sibling = client.sibling("http://manager.svc/session").unwrap();
+    assert_eq!(sibling.send(request(Method::Get)).await.unwrap().body, b"manager.svc:80");
+}
+
+#[derive(Default)]
+struct Log(Mutex<Vec<(String, &'static str, &'static str)>>);
+
+impl CallObserver for Log {
+    fn observed(&self, endpoint: &str, operation: &'static str, outcome: &'static str, _duration: Duration) {
+        self.0.lock().unwrap().push((endpoint.to_owned(), operation, outcome));
+    }
+}
+
+#[test]
+fn the_observer_is_told_the_endpoint_also_of_a_sibling() {
+    let log = Arc::new(Log::default());
+    let tls = TlsSettings { insecure: true, ..TlsSettings::default() };
+    let mut settings = Settings::new("2001:db8::1", 8443, tls, "test");
+    settings.observer = Arc::clone(&log) as Arc<dyn CallObserver>;
+    let client = Client::new(settings).unwrap();
+    client.observe("Login", "ok", Duration::ZERO);
+    client.sibling("https://sts.example.com").unwrap().observe("Issue", "Tls", Duration::ZERO);
+    let told = log.0.lock().unwrap().clone();
+    let expected =
+        [("[2001:db8::1]:8443".to_owned(), "Login", "ok"), ("sts.example.com:443".to_owned(), "Issue", "Tls")];
+    assert_eq!(told, expected);
+}

@@ -1,0 +1,122 @@
+//! The transport of production: HTTP/1.1 over TLS, directly or through a proxy.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use http::HeaderValue;
+use secrecy::ExposeSecret as _;
+
+use super::{Failure, Transport};
+use crate::clients::http::body::Wiped;
+use crate::clients::http::certificate::Seen;
+use crate::clients::http::error::chain_text;
+use crate::clients::http::proxy::ProxyServer;
+use crate::clients::http::request::{Method, Request, Response};
+use crate::clients::http::{Endpoint, Error, Settings, TlsSettings, tls};
+
+/// Connections to one endpoint, with one way to judge its certificate.
+pub(in crate::clients::http) struct Network {
+    inner: reqwest::Client,
+    /// The proxy in between, as messages may show it.
+    proxy: Option<String>,
+}
+
+impl Network {
+    /// Nothing is sent. `seen` is told of every certificate that a handshake has proved.
+    ///
+    /// # Errors
+    /// [`Error::Configuration`] when the trust settings or the proxy cannot be used.
+    pub(in crate::clients::http) fn new(
+        settings: &Settings,
+        endpoint: &Endpoint,
+        tls: &TlsSettings,
+        seen: Arc<Seen>,
+    ) -> Result<Self, Error> {
+        let refused = |message: String| Error::Configuration { endpoint: endpoint.to_string(), message };
+        let tls = tls::client_config(tls, endpoint, seen).map_err(refused)?;
+        let mut builder = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls)
+            .http1_only()
+            .redirect(reqwest::redirect::Policy::none())
+            .referer(false)
+            .user_agent(&settings.user_agent)
+            .connect_timeout(settings.connect_timeout)
+            // vCenter drops idle connections after some minutes; older ones are not worth the failed try.
+            .pool_idle_timeout(Duration::from_secs(120))
+            .tcp_keepalive(Duration::from_secs(30))
+            // What the environment says is the caller's to know.
+            .no_proxy();
+        let server = settings.proxy.as_ref().and_then(|proxy| proxy.server_for(endpoint));
+        if let Some(server) = server {
+            let all = reqwest::Proxy::all(server.url.expose_secret());
+            builder = builder.proxy(all.map_err(|_| refused(format!("the proxy {server} cannot be used")))?);
+        }
+        let inner = builder.build().map_err(|error| refused(chain_text(&error)))?;
+        Ok(Self { inner, proxy: server.map(ProxyServer::to_string) })
+    }
+
+    async fn attempt(&self, endpoint: &Endpoint, request: Request) -> Result<Response, Failure> {
+        let Request { method, path, headers, secret_headers, body, operation, timeout, max_bytes, .. } = request;
+        let wrap = |error: reqwest::Error| {
+            Error::from_reqwest(&error, endpoint.authority(), operation, timeout, self.proxy.as_deref())
+        };
+        let mut builder = self.inner.request(method.as_http(), format!("{}{path}", endpoint.base()));
+        for (name, value) in headers {
+            builder = builder.header(name, value);
+        }
+        for (name, value) in secret_headers {
+            let value = sensitive(value.expose_secret()).ok_or_else(|| {
+                let message = format!("the value of the header {name} holds what a header cannot carry");
+                Failure::Final(Error::Configuration { endpoint: endpoint.to_string(), message })
+            })?;
+            builder = builder.header(name, value);
+        }
+        if !body.is_empty() || method == Method::Post {
+            builder = builder.body(body.to_shared());
+        }
+        let mut answer = builder.send().await.map_err(|error| {
+            let is_rubbish = is_unreadable(&error);
+            match wrap(error) {
+                error @ Error::Broken { .. } if !is_rubbish => Failure::Unanswered(error),
+                error => Failure::Final(error),
+            }
+        })?;
+        let too_large = || Error::TooLarge { endpoint: endpoint.to_string(), operation, limit: max_bytes };
+        let mut body = Vec::new();
+        while let Some(chunk) = answer.chunk().await.map_err(|error| Failure::Final(wrap(error)))? {
+            if body.len().saturating_add(chunk.len()) > max_bytes {
+                return Err(Failure::Final(too_large()));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(Response { status: answer.status().as_u16(), headers: std::mem::take(answer.headers_mut()), body })
+    }
+}
+
+#[async_trait]
+impl Transport for Network {
+    async fn exchange(&self, endpoint: &Endpoint, request: Request) -> Result<Response, Failure> {
+        self.attempt(endpoint, request).await
+    }
+}
+
+/// A header value that prints as `Sensitive` and is overwritten when the library lets go of it.
+fn sensitive(value: &str) -> Option<HeaderValue> {
+    let shared = Wiped(value.as_bytes().to_vec()).into_shared();
+    let mut value = HeaderValue::from_maybe_shared(shared).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+/// Whether the server did answer, but not in HTTP, or with a head that is too large.
+fn is_unreadable(error: &reqwest::Error) -> bool {
+    let mut next: Option<&(dyn std::error::Error + 'static)> = std::error::Error::source(error);
+    while let Some(current) = next {
+        if let Some(inner) = current.downcast_ref::<hyper::Error>() {
+            return inner.is_parse();
+        }
+        next = current.source();
+    }
+    false
+}

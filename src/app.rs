@@ -2,6 +2,7 @@
 
 mod admin;
 mod background;
+pub mod files;
 pub mod go_duration;
 mod node_controller;
 pub mod options;
@@ -16,9 +17,11 @@ use crate::controllers::Unsupported;
 use crate::kubernetes::client::SettingsError;
 use crate::kubernetes::leader_election::InvalidLease;
 use crate::providers::vsphere::BuildError;
+use crate::providers::vsphere::config::Environment;
 use crate::runtime::admin::CertificateError;
 use crate::runtime::shutdown::{self, SecondSignal};
 use crate::runtime::tasks::TaskEnded;
+use files::SystemFiles;
 use options::{Options, PROGRAM};
 use parts::Parts;
 use settings::Settings;
@@ -87,7 +90,7 @@ pub enum Error {
 /// Wrong settings, or anything else that keeps it from running on. An unreachable vCenter or API server is no such
 /// thing.
 pub fn run(options: &Options) -> Result<(), Error> {
-    let settings = settings::settle(options, &|path| std::fs::read(path))?;
+    let settings = settings::settle(options, &SystemFiles, &Environment::new(std::env::vars_os()))?;
     // Only fails when there is one already, which is this one then.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut threads = tokio::runtime::Builder::new_multi_thread();

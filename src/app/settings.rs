@@ -1,18 +1,20 @@
 //! Flags joined, defaulted and checked, with the files they name. All mistakes are reported at once.
 
-mod cloud_config;
+pub mod cloud_config;
 mod label_selector;
 mod mistakes;
 
+use super::files::Files;
 use super::go_duration;
 use super::options::Options;
 use super::registry::{self, Controller, Provider};
 use crate::controllers::node;
 use crate::kubernetes::client;
+use crate::providers::vsphere::config::Environment;
 pub use cloud_config::Vsphere;
 pub use mistakes::{Mistake, Mistakes};
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Everything the daemon is told, and true as far as that can be known without a network.
@@ -51,15 +53,12 @@ pub struct Election {
     pub retry_period: Duration,
 }
 
-/// Reads a file; in tests, one that is made up.
-pub type ReadFile<'a> = &'a dyn Fn(&Path) -> std::io::Result<Vec<u8>>;
-
 /// Joins and checks the flags, and reads and checks the files they name.
 ///
 /// # Errors
 /// All mistakes, each with where it is, what was written and what is expected.
-pub fn settle(options: &Options, read_file: ReadFile<'_>) -> Result<Settings, Mistakes> {
-    let mut check = Check { options, read_file, mistakes: Vec::new() };
+pub fn settle(options: &Options, files: &dyn Files, environment: &Environment) -> Result<Settings, Mistakes> {
+    let mut check = Check { options, files, environment, mistakes: Vec::new() };
     match (check.settings(), check.mistakes) {
         (Some(settings), mistakes) if mistakes.is_empty() => Ok(settings),
         (_, mistakes) => Err(Mistakes(mistakes)),
@@ -75,7 +74,8 @@ pub fn verbosity(options: &Options) -> u32 {
 /// The flags, and what has been found wrong so far.
 struct Check<'a> {
     options: &'a Options,
-    read_file: ReadFile<'a>,
+    files: &'a dyn Files,
+    environment: &'a Environment,
     mistakes: Vec<Mistake>,
 }
 
@@ -138,7 +138,7 @@ impl Check<'_> {
         }
         let kubeconfig = self.options.kubeconfig.as_ref().filter(|path| !path.is_empty()).map(PathBuf::from);
         if let Some(path) = &kubeconfig
-            && let Err(error) = (self.read_file)(path)
+            && let Err(error) = self.files.read(path)
         {
             self.wrong::<()>("--kubeconfig", &path.display().to_string(), format!("cannot be read: {error}"));
         }

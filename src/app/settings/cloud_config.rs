@@ -1,13 +1,16 @@
 //! `vsphere.conf` and the files it names, read and checked together with our flags about vCenter.
 
-use super::{Check, Mistake};
+use super::{Check, Mistake, Mistakes};
+use crate::app::files::Files;
+use crate::app::options::Options;
 use crate::clients::http;
 use crate::clients::http::{Thumbprint, TlsSettings, TlsTrust};
-use crate::providers::vsphere::config::{self, Config, ConfigProblem, Credentials, Vcenter};
+use crate::providers::vsphere::config::{self, Config, ConfigProblem, Environment, Surroundings, Vcenter};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use zeroize::Zeroizing;
 
 /// What the vSphere provider is built from.
 pub struct Vsphere {
@@ -23,6 +26,21 @@ pub struct Vsphere {
     pub tag_poll_interval: Duration,
     /// Whether a VM found by its name alone is taken even if its UUID contradicts the node's.
     pub allows_name_match: bool,
+    /// Whether the variable `SKIP_NODE_DELETION` is there: no Node is to be deleted.
+    pub skips_node_deletion: bool,
+}
+
+/// Reads and checks the file of `--cloud-config` and what it names, and our flags about vCenter. Asks nothing else of the
+/// process, so that it may be called again while the daemon runs; it reads files, so not where waiting is forbidden.
+///
+/// # Errors
+/// All mistakes in one go, none of which repeats what is in a file.
+pub fn read(options: &Options, files: &dyn Files, environment: &Environment) -> Result<Vsphere, Mistakes> {
+    let mut check = Check { options, files, environment, mistakes: Vec::new() };
+    match (check.vsphere(), check.mistakes) {
+        (Some(vsphere), mistakes) if mistakes.is_empty() => Ok(vsphere),
+        (_, mistakes) => Err(Mistakes(mistakes)),
+    }
 }
 
 /// Without the certificates, which say nothing to a reader.
@@ -46,9 +64,17 @@ impl Check<'_> {
             self.mistakes.push(Mistake { place: "--cloud-config".to_owned(), why });
             return None;
         };
-        let text = self.text(&path)?;
+        let bytes = self.content(&path)?;
         let file = path.display().to_string();
-        let parsed = match config::parse(&text, &file) {
+        let Ok(text) = std::str::from_utf8(&bytes) else {
+            return self.wrong("--cloud-config", &file, "the file is not text in UTF-8");
+        };
+        if text.trim().is_empty() {
+            return self.wrong("--cloud-config", &file, "the file is empty");
+        }
+        let is_directory = |path: &Path| self.files.is_directory(path);
+        let surroundings = Surroundings { environment: self.environment, is_directory: &is_directory };
+        let parsed = match config::parse_within(text, &file, surroundings) {
             Ok(parsed) => parsed,
             Err(errors) => {
                 self.mistakes.extend(errors.problems().iter().map(Mistake::from));
@@ -57,7 +83,6 @@ impl Check<'_> {
         };
         let mut tls = BTreeMap::new();
         for vcenter in &parsed.config.vcenters {
-            self.check_credentials(&file, vcenter);
             tls.extend(self.tls(&file, vcenter).map(|tls| (vcenter.key.clone(), tls)));
         }
         Some(Vsphere {
@@ -67,28 +92,16 @@ impl Check<'_> {
             tls,
             tag_poll_interval: tag_poll_interval?,
             allows_name_match: allows_name_match?,
+            skips_node_deletion: self.environment.skips_node_deletion(),
         })
     }
 
-    fn text(&mut self, path: &Path) -> Option<String> {
-        let shown = path.display().to_string();
-        let bytes = match (self.read_file)(path) {
-            Ok(bytes) => bytes,
-            Err(error) => return self.wrong("--cloud-config", &shown, format!("cannot be read: {error}")),
-        };
-        match String::from_utf8(bytes) {
-            Ok(text) if text.trim().is_empty() => self.wrong("--cloud-config", &shown, "the file is empty"),
-            Ok(text) => Some(text),
-            Err(_) => self.wrong("--cloud-config", &shown, "the file is not text in UTF-8"),
-        }
-    }
-
-    fn check_credentials(&mut self, file: &str, vcenter: &Vcenter) {
-        if !matches!(vcenter.credentials, Credentials::Inline { .. }) {
-            let why =
-                "credentials from a Secret or a directory are not built yet; expected user and password in the file";
-            self.mistakes.push(Mistake::at(file, vcenter, why));
-        }
+    fn content(&mut self, path: &Path) -> Option<Zeroizing<Vec<u8>>> {
+        let read = self.files.read(path);
+        read.map_or_else(
+            |error| self.wrong("--cloud-config", &path.display().to_string(), format!("cannot be read: {error}")),
+            Some,
+        )
     }
 
     /// Reads the CA files. That they hold certificates, or that the system has some, is tried here, so that it is told
@@ -115,8 +128,11 @@ impl Check<'_> {
         }
         let mut pem = Vec::new();
         for path in &vcenter.ca_files {
-            match (self.read_file)(path) {
-                Ok(bytes) => pem.extend(bytes.into_iter().chain([b'\n'])),
+            match self.files.read(path) {
+                Ok(bytes) => {
+                    pem.extend_from_slice(&bytes);
+                    pem.push(b'\n');
+                }
                 Err(error) => {
                     let why = format!("the CA file {} cannot be read: {error}", path.display());
                     self.mistakes.push(Mistake::at(file, vcenter, why));

@@ -4,16 +4,27 @@ use super::*;
 use crate::app::options::{self, Asked, PROGRAM};
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
+use std::path::Path;
+use zeroize::Zeroizing;
 
 const CONFIG: &str = "[VirtualCenter \"vc.example\"]\nuser = \"u\"\npassword = \"hunter2-secret\"\n";
 
-fn read(path: &Path) -> std::io::Result<Vec<u8>> {
-    match path.to_str() {
-        Some("/etc/vsphere.conf") => Ok(CONFIG.as_bytes().to_vec()),
-        Some("/etc/empty.conf") => Ok(b" \n".to_vec()),
-        Some("/etc/kubeconfig") => Ok(Vec::new()),
-        Some("/etc/two.conf") => Ok(TWO_VCENTERS.as_bytes().to_vec()),
-        _ => Err(std::io::ErrorKind::NotFound.into()),
+struct MadeUp;
+
+impl Files for MadeUp {
+    fn read(&self, path: &Path) -> std::io::Result<Zeroizing<Vec<u8>>> {
+        let content = match path.to_str() {
+            Some("/etc/vsphere.conf") => CONFIG,
+            Some("/etc/empty.conf") => " \n",
+            Some("/etc/kubeconfig") => "",
+            Some("/etc/two.conf") => TWO_VCENTERS,
+            _ => return Err(std::io::ErrorKind::NotFound.into()),
+        };
+        Ok(Zeroizing::new(content.as_bytes().to_vec()))
+    }
+
+    fn is_directory(&self, _: &Path) -> bool {
+        false
     }
 }
 
@@ -32,8 +43,21 @@ fn every_vcenter_is_checked_although_another_is_wrong() {
 fn settled(arguments: &[&str]) -> Result<Settings, Mistakes> {
     let all = [PROGRAM, "--cloud-config=/etc/vsphere.conf"].into_iter().chain(arguments.iter().copied());
     match options::parse(all.map(OsString::from)) {
-        Ok(Asked::Run(options)) => settle(&options, &read),
+        Ok(Asked::Run(options)) => settle(&options, &MadeUp, &Environment::default()),
         other => panic!("{arguments:?}: {other:?}"),
+    }
+}
+
+/// While the daemon runs the file is read again, with the flags it was started with.
+#[test]
+fn the_cloud_config_is_read_by_itself_and_again() {
+    let arguments = [PROGRAM, "--cloud-config=/etc/vsphere.conf", "--concurrent-node-syncs=wrong"];
+    let Ok(Asked::Run(options)) = options::parse(arguments.map(OsString::from)) else { panic!("flags") };
+    let switch = [(OsString::from("SKIP_NODE_DELETION"), OsString::from("false"))];
+    for (variables, skips) in [(switch.to_vec(), true), (Vec::new(), false)] {
+        let vsphere = cloud_config::read(&options, &MadeUp, &Environment::new(variables)).unwrap();
+        assert_eq!(vsphere.config.vcenters[0].key, "vc.example");
+        assert_eq!(vsphere.skips_node_deletion, skips, "it counts when it is there");
     }
 }
 

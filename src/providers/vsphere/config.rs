@@ -3,6 +3,8 @@
 //! Parsing takes text, not a path, and reports every mistake in one go. Mirrors `pkg/common/config` and
 //! `pkg/cloudprovider/vsphere/config`.
 
+mod distinct;
+mod environment;
 mod fields;
 mod gcfg;
 mod ini;
@@ -10,12 +12,14 @@ mod merge;
 mod problems;
 mod yaml;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use secrecy::SecretString;
 
 pub use super::addresses::{AddressRule, AddressRules, IpFamily};
 pub use super::zones::ZoneCategories;
+pub use distinct::distinct_vcenters;
+pub use environment::Environment;
 pub use problems::{ConfigErrors, ConfigProblem};
 
 use fields::Dialect;
@@ -31,11 +35,30 @@ pub struct Parsed {
     pub warnings: Vec<ConfigProblem>,
 }
 
-/// Reads the text of a `vsphere.conf` in either dialect. `file` is its name, for messages.
+/// What decides beside the text of the file.
+#[derive(Clone, Copy)]
+pub struct Surroundings<'a> {
+    /// The environment variables.
+    pub environment: &'a Environment,
+    /// Whether a path is a directory.
+    pub is_directory: &'a dyn Fn(&Path) -> bool,
+}
+
+/// Reads the text of a `vsphere.conf` in either dialect, by itself: without environment variables and directories.
+/// `file` is its name, for messages.
 ///
 /// # Errors
 /// All mistakes in one go, none of which repeats a value of the file.
 pub fn parse(text: &str, file: &str) -> Result<Parsed, ConfigErrors> {
+    let environment = Environment::default();
+    parse_within(text, file, Surroundings { environment: &environment, is_directory: &|_| false })
+}
+
+/// As [`parse`], with what else decides.
+///
+/// # Errors
+/// All mistakes in one go, none of which repeats a value of the file or of a variable.
+pub fn parse_within(text: &str, file: &str, _surroundings: Surroundings<'_>) -> Result<Parsed, ConfigErrors> {
     let mut report = Report::new(file);
     if text.contains('\0') {
         let line = text.split('\0').next().map(|before| before.matches('\n').count() + 1);

@@ -9,6 +9,7 @@ use secrecy::SecretString;
 
 use super::super::addresses::{AddressRule, AddressRules, IpFamily, parse_ip};
 use super::super::zones::ZoneCategories;
+use super::distinct::{Kinship, kinships};
 use super::fields::{Dialect, RawFile, RawSection};
 use super::problems::Report;
 use super::{Config, Credentials, Vcenter};
@@ -21,32 +22,51 @@ pub(super) fn merge(raw: &RawFile, report: &mut Report) -> Config {
     let is_readable = report.is_readable();
     let global = Settings::read(&raw.global, report);
     let stored = global_source(&raw.global, &global, report);
-    let mut vcenters = Vec::new();
+    let (mut vcenters, mut sections) = (Vec::new(), Vec::new());
     for section in &raw.vcenters {
         let own = Settings::read(section, report);
         let server = own.server.clone().or_else(|| (section.dialect == Dialect::Ini).then(|| section.key.clone()));
         match server {
-            Some(server) => vcenters.push(vcenter(section, server, own, &global, stored.as_ref(), is_readable, report)),
+            Some(server) => {
+                vcenters.push(vcenter(section, server, own, &global, stored.as_ref(), is_readable, report));
+                sections.push(section);
+            }
             None if section.is_mistake("server") => {}
             None => report.mistake_at(section, Some("server"), "expected the vCenter's host name or IP address"),
         }
     }
     if let Some(server) = global.server.clone().filter(|server| raw.vcenters.iter().all(|own| own.key != *server)) {
-        if vcenters.iter().any(|other: &Vcenter| other.server == server) {
-            let odd = "this vCenter is used twice: another entry has the same server";
-            report.warn_at(&raw.global, Some("server"), odd);
-        }
         let own = global.clone();
         let mut added = vcenter(&raw.global, server.clone(), own, &global, stored.as_ref(), is_readable, report);
         added.key = server;
         vcenters.push(added);
+        sections.push(&raw.global);
     }
+    warn_of_kinships(&vcenters, &sections, report);
     let is_mistaken = raw.global.is_mistake("server");
     if vcenters.is_empty() && raw.vcenters.is_empty() && is_readable && !is_mistaken {
         let expected = "no vCenter is defined: expected server in the section Global, or an entry for a vCenter";
         report.mistake(None, expected);
     }
     Config { vcenters, labels: labels(&raw.labels, report), addresses: address_rules(&raw.nodes, report) }
+}
+
+/// Tells which entries are one vCenter, and which are not although their server is the same.
+fn warn_of_kinships(vcenters: &[Vcenter], sections: &[&RawSection], report: &mut Report) {
+    for (section, kinship) in sections.iter().zip(kinships(vcenters)) {
+        let shown = |head: usize| sections.get(head).map_or("another entry", |section| &section.shown);
+        let odd = match kinship {
+            Kinship::First => continue,
+            Kinship::Same(head) => {
+                format!("the same vCenter as {}: one session serves both, for the datacenters of both", shown(head))
+            }
+            Kinship::Apart(head, difference) => {
+                let shown = shown(head);
+                format!("the same server as {shown} with other {difference}: each has a session of its own")
+            }
+        };
+        report.warn_at(section, Some("server"), odd);
+    }
 }
 
 /// What Global and an entry have in common, each value checked on its own. Deliberately without `Debug`.

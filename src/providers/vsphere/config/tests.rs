@@ -458,7 +458,12 @@ fn what_has_no_effect_is_told() {
         (
             "C4",
             format!("[Global]\n{base}[VirtualCenter \"t\"]\nserver = s\n"),
-            "f:2: [Global] server: this vCenter is used twice",
+            "f:2: [Global] server: the same vCenter as [VirtualCenter \"t\"]: one session serves both",
+        ),
+        (
+            "accounts",
+            format!("[Global]\n{base}[VirtualCenter \"t\"]\nserver = s\nuser = other\n"),
+            "f:2: [Global] server: the same server as [VirtualCenter \"t\"] with other credentials: each has a session",
         ),
         ("key", format!("[Global]\n{base}ca-fiel = x\n"), "f:5: [Global] ca-fiel: ignored: no such key"),
         ("section", format!("[Global]\n{base}[Lables]\nzone = x\n"), "f:5: [Lables]: ignored: no such section"),

@@ -1,0 +1,178 @@
+//! Pure: which entries are one vCenter.
+//!
+//! The Go program makes a connection per entry, also where `Global.server` repeats the server of another entry
+//! (`validateConfig` of `config_ini_legacy.go` and `config_yaml.go`).
+
+use secrecy::ExposeSecret as _;
+
+use super::super::addresses::parse_ip;
+use super::{Credentials, Vcenter};
+
+/// How an entry stands to those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kinship {
+    /// None has its server.
+    First,
+    /// It is the same vCenter as the entry of this index, and adds its datacenters to it.
+    Same(usize),
+    /// The entry of this index has the same server and differs in this.
+    Apart(usize, &'static str),
+}
+
+/// One for each entry.
+pub(super) fn kinships(vcenters: &[Vcenter]) -> Vec<Kinship> {
+    let mut found: Vec<Kinship> = Vec::new();
+    for (index, vcenter) in vcenters.iter().enumerate() {
+        let earlier = || vcenters.iter().take(index).zip(&found).enumerate();
+        let heads = earlier().filter(|(_, (_, kinship))| !matches!(kinship, Kinship::Same(_)));
+        let related: Vec<_> = heads
+            .filter(|(_, (head, _))| same_address(head, vcenter))
+            .map(|(index, (head, _))| (index, difference(head, vcenter)))
+            .collect();
+        let same = related.iter().find(|(_, difference)| difference.is_none());
+        found.push(match (same, related.first()) {
+            (Some((head, _)), _) => Kinship::Same(*head),
+            (None, Some((head, Some(difference)))) => Kinship::Apart(*head, difference),
+            (None, _) => Kinship::First,
+        });
+    }
+    found
+}
+
+/// The distinct vCenters behind the entries, in their order: of entries that are the same vCenter, the first with the
+/// datacenters of all of them (all there are, if one of them names none). So there is one session, one set of metrics and
+/// one budget of logins per vCenter.
+///
+/// Entries are the same vCenter if they have the same server and port, the same credentials, the same trust and the same
+/// IP families. Entries that differ in one of these stay apart: accounts may see different machines, and a node's
+/// addresses follow the families of its entry. Parsing warns of both.
+pub fn distinct_vcenters(vcenters: &[Vcenter]) -> Vec<Vcenter> {
+    let kinships = kinships(vcenters);
+    let heads = vcenters.iter().enumerate().zip(&kinships).filter(|(_, kinship)| !matches!(kinship, Kinship::Same(_)));
+    heads
+        .map(|((index, head), _)| {
+            let others = vcenters.iter().zip(&kinships).filter(|(_, kinship)| **kinship == Kinship::Same(index));
+            others.fold(head.clone(), |known, (other, _)| with_datacenters_of(known, other))
+        })
+        .collect()
+}
+
+fn with_datacenters_of(mut known: Vcenter, other: &Vcenter) -> Vcenter {
+    if known.datacenters.is_empty() || other.datacenters.is_empty() {
+        known.datacenters.clear();
+    } else {
+        let new = other.datacenters.iter().filter(|name| !known.datacenters.contains(name)).cloned();
+        let new: Vec<_> = new.collect();
+        known.datacenters.extend(new);
+    }
+    known
+}
+
+fn same_address(one: &Vcenter, other: &Vcenter) -> bool {
+    let address = |text: &str| parse_ip(text.trim_start_matches('[').trim_end_matches(']'));
+    let is_same_host = match (address(&one.server), address(&other.server)) {
+        (Some(one), Some(other)) => one == other,
+        _ => one.server.eq_ignore_ascii_case(&other.server),
+    };
+    is_same_host && one.port == other.port
+}
+
+/// In what two entries of one server differ, so that they cannot share a session.
+fn difference(one: &Vcenter, other: &Vcenter) -> Option<&'static str> {
+    let sources = |vcenter: &Vcenter| [Some(vcenter.credentials.clone()), vcenter.fallback_credentials.clone()];
+    let is_stored = |source: &Credentials| !matches!(source, Credentials::Inline { .. });
+    let same = sources(one).iter().zip(&sources(other)).all(|pair| match pair {
+        // In a Secret or directory the server as written is the key.
+        (Some(one_source), Some(other_source)) if is_stored(one_source) => {
+            same_source(one_source, other_source) && one.server == other.server
+        }
+        (Some(one), Some(other)) => same_source(one, other),
+        (None, None) => true,
+        _ => false,
+    });
+    if !same {
+        Some("credentials")
+    } else if one.insecure != other.insecure || one.ca_files != other.ca_files || one.thumbprints != other.thumbprints {
+        Some("trust")
+    } else if one.ip_families != other.ip_families {
+        Some("IP families")
+    } else {
+        None
+    }
+}
+
+fn same_source(one: &Credentials, other: &Credentials) -> bool {
+    match (one, other) {
+        (
+            Credentials::Inline { user, password },
+            Credentials::Inline { user: other_user, password: other_password },
+        ) => user == other_user && password.expose_secret() == other_password.expose_secret(),
+        (
+            Credentials::Secret { namespace, name },
+            Credentials::Secret { namespace: other_namespace, name: other_name },
+        ) => namespace == other_namespace && name == other_name,
+        (Credentials::Directory(path), Credentials::Directory(other_path)) => path == other_path,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse;
+    use super::*;
+
+    /// Per distinct vCenter: key and datacenters.
+    fn distinct(ini: &str) -> Vec<String> {
+        let config = match parse(ini, "f") {
+            Ok(parsed) => parsed.config,
+            Err(errors) => panic!("{errors}"),
+        };
+        let shown = |vcenter: &Vcenter| format!("{}: {}", vcenter.key, vcenter.datacenters.join(","));
+        distinct_vcenters(&config.vcenters).iter().map(shown).collect()
+    }
+
+    #[test]
+    fn entries_of_one_server_are_one_vcenter_unless_they_differ_in_what_counts() {
+        let base = "[Global]\nuser=u\npassword=p\n";
+        let two =
+            |one: &str, other: &str| format!("{base}[VirtualCenter \"a\"]\n{one}\n[VirtualCenter \"b\"]\n{other}\n");
+        let thumbprint = "AA:".repeat(19) + "AA";
+        let secret = "secret-name=n\nsecret-namespace=ns";
+        let rows: Vec<(&str, String, &[&str])> = vec![
+            ("C4, W13", format!("{base}server=s\n[VirtualCenter \"t\"]\nserver=s\n"), &["t: "]),
+            ("datacenters", two("server=s\ndatacenters=d1,d2", "server=s\ndatacenters=d2,d3"), &["a: d1,d2,d3"]),
+            ("all of them", two("server=s\ndatacenters=d1", "server=s"), &["a: "]),
+            ("all first", two("server=s", "server=s\ndatacenters=d1"), &["a: "]),
+            ("case of a name", two("server=S.example", "server=s.EXAMPLE"), &["a: "]),
+            ("spelling of an address", two("server=fd00::1", "server=[fd00:0::1]"), &["a: "]),
+            ("same port", two("server=s", "server=s\nport=443"), &["a: "]),
+            ("port", two("server=s", "server=s\nport=8443"), &["a: ", "b: "]),
+            ("server", two("server=s", "server=t"), &["a: ", "b: "]),
+            ("user", two("server=s", "server=s\nuser=v"), &["a: ", "b: "]),
+            ("password", two("server=s", "server=s\npassword=q"), &["a: ", "b: "]),
+            ("same Secret", two(&format!("server=s\n{secret}"), &format!("server=s\n{secret}")), &["a: "]),
+            ("key in it", two(&format!("server=s\n{secret}"), &format!("server=S\n{secret}")), &["a: ", "b: "]),
+            ("Secret", two(&format!("server=s\n{secret}"), &format!("server=s\n{secret}2")), &["a: ", "b: "]),
+            (
+                "pair before it",
+                two(&format!("server=s\n{secret}\nuser=u\npassword=p"), &format!("server=s\n{secret}")),
+                &["a: ", "b: "],
+            ),
+            ("insecure", two("server=s\ninsecure-flag", "server=s"), &["a: ", "b: "]),
+            ("thumbprint", two(&format!("server=s\nthumbprint={thumbprint}"), "server=s"), &["a: ", "b: "]),
+            ("CA", two("server=s\nca-file=/a", "server=s\nca-file=/b"), &["a: ", "b: "]),
+            ("families", two("server=s", "server=s\nip-family=ipv6"), &["a: ", "b: "]),
+            (
+                "the third joins the second",
+                format!(
+                    "{}[VirtualCenter \"c\"]\nserver=s\nuser=v\ndatacenters=d2\n",
+                    two("server=s", "server=s\nuser=v\ndatacenters=d1")
+                ),
+                &["a: ", "b: d1,d2"],
+            ),
+        ];
+        for (id, ini, want) in rows {
+            assert_eq!(distinct(&ini), want, "{id}");
+        }
+    }
+}

@@ -2,6 +2,7 @@
 //!
 //! Mirrors `pkg/cloudprovider/vsphere/zones.go` and `pkg/common/connectionmanager/zones.go:LookupZoneByMoref`.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::clients::vim::types::MoRef;
@@ -18,6 +19,42 @@ pub struct ZoneCategories {
     pub region: String,
 }
 
+impl ZoneCategories {
+    /// The zones among `tags`, the first by name first. With one category for both, every tag counts as zone, as in
+    /// the Go program.
+    fn zones<'a>(&self, tags: &'a [Tag]) -> impl Iterator<Item = &'a str> + use<'a> {
+        names_of(&self.zone, tags)
+    }
+
+    /// The regions among `tags`, the first by name first.
+    fn regions<'a>(&self, tags: &'a [Tag]) -> impl Iterator<Item = &'a str> + use<'a> {
+        let tags = if self.region == self.zone { &[] } else { tags };
+        names_of(&self.region, tags)
+    }
+
+    /// What is wrong with the tags of one object: several of one category, of which only the first by name counts.
+    pub fn oddities(&self, object: &MoRef, tags: &[Tag]) -> Vec<String> {
+        let told = |category: &str, mut names: Box<dyn Iterator<Item = &str> + '_>| {
+            let first = names.next()?;
+            let others: Vec<String> = names.map(|name| format!("{name:?}")).collect();
+            (!others.is_empty()).then(|| {
+                format!(
+                    "{object} has several tags of category {category:?}: {first:?}, {}; {first:?} is taken, the first \
+                     by name; detach the others",
+                    others.join(", ")
+                )
+            })
+        };
+        let zones = told(&self.zone, Box::new(self.zones(tags)));
+        zones.into_iter().chain(told(&self.region, Box::new(self.regions(tags)))).collect()
+    }
+}
+
+fn names_of<'a>(category: &str, tags: &'a [Tag]) -> impl Iterator<Item = &'a str> + use<'a> {
+    let of_category = tags.iter().filter(|tag| tag.category == category);
+    of_category.map(|tag| tag.name.as_str()).collect::<BTreeSet<_>>().into_iter()
+}
+
 /// A tag as attached to an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tag {
@@ -30,7 +67,7 @@ pub struct Tag {
 /// What is known of the tags of one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObjectTags {
-    /// All tags, in the order vCenter listed them; may be none.
+    /// All tags; may be none. Their order has no meaning.
     Read(Vec<Tag>),
     /// They could not be read, and why, for people.
     Unreadable(String),
@@ -142,9 +179,15 @@ fn join(chains: &[MissingTags]) -> String {
 /// Looks for zone and region along the three ways up: host, pool, VM. One way has to give both; parts of two are never
 /// combined. `find_tags` gives what is known of an object's tags; nothing for "not read yet".
 ///
-/// Along a way up, a farther tag overwrites a nearer one until both are known, as in the Go program. Unlike there, an
-/// object whose tags could not be read ends the search: skipping it could give a node the zone of another level, and a
-/// zone once written to a node stays.
+/// Along a way up the objects are looked at from near to far, and at each object the region before the zone. What is
+/// found replaces what was found nearer; the walk ends as soon as both are known. So a zone on a farther object
+/// replaces the nearer one while the region is still to be found, as in the Go program: volumes are pinned to zones
+/// that were chosen so. Where the object that has the region has a zone as well, the nearer zone stays. Of several tags
+/// of one category on one object the first by name counts. In the Go program both of the latter depend on the order in
+/// which vCenter lists the tags; here nothing does.
+///
+/// Unlike there, an object whose tags could not be read ends the search: skipping it could give a node the zone of
+/// another level, and a zone once written to a node stays.
 pub fn resolve_zone<'a>(
     categories: Option<&ZoneCategories>,
     chains: &Chains,
@@ -185,16 +228,12 @@ fn walk_up<'a>(
             Some(ObjectTags::Unreadable(why)) => return Walk::Unreadable { object: object.clone(), why: why.clone() },
             None => return Walk::Unreadable { object: object.clone(), why: NOT_READ_YET.to_owned() },
         };
-        for tag in tags {
-            // With one category for both, every tag counts as zone, as in the Go program.
-            if tag.category == categories.zone {
-                zone = Some(&tag.name);
-            } else if tag.category == categories.region {
-                region = Some(&tag.name);
-            }
-            if let (Some(zone), Some(region)) = (zone, region) {
-                return Walk::Complete { zone: zone.clone(), region: region.clone() };
-            }
+        region = categories.regions(tags).next().or(region);
+        if zone.is_none() || region.is_none() {
+            zone = categories.zones(tags).next().or(zone);
+        }
+        if let (Some(zone), Some(region)) = (zone, region) {
+            return Walk::Complete { zone: zone.to_owned(), region: region.to_owned() };
         }
     }
     let lacking = [(&categories.region, region.is_none()), (&categories.zone, zone.is_none())];

@@ -130,8 +130,7 @@ pub struct Entity {
 /// What is known of tags.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tags {
-    /// The zone and region tags of an object, in the order vCenter lists them. An object that was not asked about yet
-    /// has no entry.
+    /// The zone and region tags of an object. An object that was not asked about yet has no entry.
     pub of: HashMap<MoRef, ObjectTags>,
     /// Why tags cannot be read at the moment.
     pub trouble: Option<String>,

@@ -25,6 +25,10 @@ const GATHER: Duration = Duration::from_millis(50);
 /// Polls after which the names of tags and categories are read again: a renamed tag keeps its id.
 const POLLS_PER_NAME_READ: u32 = 10;
 
+/// vCenter leaves what the account may not read out of its lists, without an error.
+const GLOBAL_PERMISSION: &str =
+    "tags are not in the inventory tree, so reading them needs a global permission (role Read-only) or one on the tags";
+
 /// What a poll found: the tags of the two categories, and what they are attached to.
 #[derive(Default)]
 struct Known {
@@ -136,8 +140,18 @@ impl Vcenter {
             }
         }
         let lost = self.lost_categories(&known.tags, &attached);
+        let has_none = |category: &&str| !known.tags.values().any(|tag| tag.category == **category);
+        let bare: Vec<&str> = known.categories.values().map(String::as_str).filter(has_none).collect();
         let trouble = if !missing.is_empty() {
-            Some(format!("there is no tag category {}, or the account may not read it", missing.join(" and ")))
+            Some(format!(
+                "there is no tag category {}, or the account may not read it: {GLOBAL_PERMISSION}",
+                missing.join(" and ")
+            ))
+        } else if lost.is_empty() && !bare.is_empty() {
+            Some(format!(
+                "there is no tag of category {}, or the account may not read any: {GLOBAL_PERMISSION}",
+                bare.join(" and ")
+            ))
         } else if lost.is_empty() {
             None
         } else {
@@ -204,7 +218,7 @@ impl Vcenter {
         self.publish(|state| state.tags = Arc::new(kept));
     }
 
-    /// Reads the tags of objects that were not asked about yet, in the order vCenter lists them.
+    /// Reads the tags of objects that were not asked about yet.
     async fn read_new_objects(&self, known: &Known) -> Result<(), vapi::Error> {
         let (new, gone) = {
             let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -223,7 +237,12 @@ impl Vcenter {
         let mut read: HashMap<MoRef, ObjectTags> =
             new.into_iter().map(|object| (object, ObjectTags::Read(Vec::new()))).collect();
         for found in answer {
-            let tags = found.tag_ids.iter().filter_map(|id| known.tags.get(id).cloned()).collect();
+            let tags: Vec<Tag> = found.tag_ids.iter().filter_map(|id| known.tags.get(id).cloned()).collect();
+            // An object is read when it is new or its tags changed, so that this is told once.
+            let oddities = self.settings.categories.iter().flat_map(|known| known.oddities(&found.object, &tags));
+            for oddity in oddities {
+                warn!(vcenter = self.settings.server, "{oddity}");
+            }
             read.insert(found.object, ObjectTags::Read(tags));
         }
         self.publish(|state| {

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use proptest::prelude::*;
+
 use super::*;
 
 /// A world with host → cluster → datacenter, pool → cluster → datacenter and VM → folder → datacenter. Tags are written
@@ -50,7 +52,7 @@ fn told(outcome: ZoneOutcome) -> String {
 }
 
 #[test]
-fn the_vectors_of_the_go_program_hold() {
+fn z1_to_z15_hold() {
     let rows: Vec<(&str, &[&str], &str)> = vec![
         ("Z1", &["host: other=x"], "!NoZoneTags"),
         ("Z2", &["host: region=US"], "!NoZoneTags"),
@@ -59,7 +61,8 @@ fn the_vectors_of_the_go_program_hold() {
         ("Z5", &["datacenter: region=US", "cluster: zone=east"], "east US"),
         ("Z6", &["datacenter: region=US zone=west", "host: region=US zone=east"], "east US"),
         ("Z8", &["host: zone=A", "cluster: zone=B", "datacenter: region=R"], "B R"),
-        ("Z9 zone first", &["host: zone=A", "datacenter: zone=C region=R"], "C R"),
+        // differs: in Go the order of vCenter's list decides between C and A; here the nearer zone stays.
+        ("Z9 zone first", &["host: zone=A", "datacenter: zone=C region=R"], "A R"),
         ("Z9 region first", &["host: zone=A", "datacenter: region=R zone=C"], "A R"),
         ("Z10", &["host: Zone=A REGION=R"], "!NoZoneTags"),
         ("Z11", &["host: zone=A", "folder: region=R"], "!NoZoneTags"),
@@ -73,11 +76,26 @@ fn the_vectors_of_the_go_program_hold() {
         // differs: Go goes on with the next way up; here what was not read is unknown.
         ("Z14", &["host: !", "pool: zone=A region=R"], "!ZoneUnknown"),
         ("Z14 not read yet", &["cluster: ?", "vm: zone=A region=R"], "!ZoneUnknown"),
-        ("Z15 last wins", &["host: zone=A zone=B region=R"], "B R"),
+        // differs: in Go the last one listed wins, or the first where the region is known; here the first by name.
+        ("Z15 zones", &["host: zone=B zone=A region=R"], "A R"),
         ("Z15 region known", &["host: region=R zone=A zone=B"], "A R"),
+        ("Z15 regions", &["host: region=S region=R zone=A"], "A R"),
+        (
+            "a farther region replaces a nearer one that stood alone",
+            &["host: region=S", "cluster: region=R zone=A"],
+            "A R",
+        ),
     ];
     for (id, world, want) in rows {
         assert_eq!(told(resolve(Some(("zone", "region")), world)), want, "{id}");
+    }
+    let page = include_str!("../../../../docs/compatibility.md");
+    for subject in [
+        "zone and region on one object above a zone (Z9)",
+        "several tags of one category on one object (Z15)",
+        "tags whose reading fails, or an ancestor that cannot be read (Z13, Z14)",
+    ] {
+        assert!(page.contains(&format!("\n| {subject} |")), "no row {subject:?}");
     }
     assert_eq!(told(resolve(None, &["host: !"])), "not configured", "Z7");
     assert_eq!(told(resolve(Some(("both", "both")), &["host: both=A both=B"])), "!NoZoneTags", "one category for both");
@@ -141,4 +159,70 @@ fn problems_say_what_was_looked_at() {
         text(&["cluster: !"]),
         "zone and region are unknown: the tags of Object:cluster could not be read: permission denied"
     );
+}
+
+#[test]
+fn z15_several_tags_of_one_category_are_told_with_the_object_and_both() {
+    let categories = ZoneCategories { zone: "zone".to_owned(), region: "region".to_owned() };
+    let host = MoRef::new("HostSystem", "host-1");
+    let told = |tags: &[&str]| categories.oddities(&host, &tags.iter().map(|text| tag(text)).collect::<Vec<_>>());
+    assert_eq!(told(&["zone=A", "region=R", "other=x", "other=y"]), Vec::<String>::new());
+    assert_eq!(told(&["zone=A", "zone=A"]), Vec::<String>::new(), "the same twice");
+    assert_eq!(
+        told(&["zone=B", "region=R", "zone=A"]),
+        ["HostSystem:host-1 has several tags of category \"zone\": \"A\", \"B\"; \"A\" is taken, the first by name; \
+             detach the others"]
+    );
+    assert_eq!(told(&["zone=B", "region=R", "zone=A", "region=S"]).len(), 2);
+}
+
+/// What Kubernetes says of label values, written another way.
+fn is_valid_label(text: &str) -> bool {
+    let alphanumeric = |c: &char| c.is_ascii_alphanumeric();
+    let chars: Vec<char> = text.chars().collect();
+    matches!(chars.as_slice(), [first, .., last] if alphanumeric(first) && alphanumeric(last))
+        && chars.len() < 64
+        && chars.iter().all(|c| alphanumeric(c) || "-_.".contains(*c))
+        || matches!(chars.as_slice(), [only] if alphanumeric(only))
+}
+
+proptest! {
+    #[test]
+    fn only_label_values_become_zone_or_region(zone in "[a-zA-Z0-9._ /é-]{1,70}|\\PC{1,40}", region in "[a-z.]{1,4}|\\PC{1,9}") {
+        let tags = ObjectTags::Read(vec![
+            Tag { name: zone.clone(), category: "zone".to_owned() },
+            Tag { name: region.clone(), category: "region".to_owned() },
+        ]);
+        let categories = ZoneCategories { zone: "zone".to_owned(), region: "region".to_owned() };
+        let object = MoRef::new("VirtualMachine", "vm-1");
+        let chains = Chains { host: Chain::Absent, pool: Chain::Absent, vm: Chain::Known(vec![object]) };
+        let expected = match (is_valid_label(&zone), is_valid_label(&region)) {
+            (true, true) => ZoneOutcome::Found { zone, region },
+            (false, _) => ZoneOutcome::Unresolved(ZoneProblem::InvalidTagName { category: "zone".to_owned(), name: zone }),
+            (_, false) => {
+                ZoneOutcome::Unresolved(ZoneProblem::InvalidTagName { category: "region".to_owned(), name: region })
+            }
+        };
+        prop_assert_eq!(resolve_zone(Some(&categories), &chains, |_| Some(&tags)), expected);
+    }
+
+    #[test]
+    fn the_order_in_which_tags_are_listed_has_no_meaning(
+        tags in proptest::collection::vec(
+            (proptest::sample::select(vec!["zone", "region", "other"]), "[AB]"), 0..5,
+        ).prop_flat_map(|tags| (Just(tags.clone()), Just(tags).prop_shuffle())),
+        above in proptest::collection::vec(
+            (proptest::sample::select(vec!["zone", "region", "other"]), "[CD]"), 0..5,
+        ).prop_flat_map(|tags| (Just(tags.clone()), Just(tags).prop_shuffle())),
+    ) {
+        let lines = |tags: &[(&str, String)], object: &str| {
+            let tags: Vec<String> = tags.iter().map(|(category, name)| format!("{category}={name}")).collect();
+            if tags.is_empty() { format!("{object}: other=x") } else { format!("{object}: {}", tags.join(" ")) }
+        };
+        let world = |near: &[(&str, String)], far: &[(&str, String)]| {
+            let (near, far) = (lines(near, "host"), lines(far, "cluster"));
+            resolve(Some(("zone", "region")), &[near.as_str(), far.as_str()])
+        };
+        prop_assert_eq!(world(&tags.0, &above.0), world(&tags.1, &above.1));
+    }
 }

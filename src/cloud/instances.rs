@@ -29,6 +29,9 @@ pub struct InstanceMetadata {
     /// Why a node must not be initialised yet although its instance is known, for example a zone that is configured
     /// and not found. It holds back nothing on a node that is initialised.
     pub pending: Option<Unknown>,
+    /// What people should know although nothing is held back for it, for example an address family that the machine
+    /// lacks. Told when it changes.
+    pub notes: Vec<String>,
     /// How long ago the provider's view of this instance was known to be current. Zero while it is live.
     pub age: Duration,
 }

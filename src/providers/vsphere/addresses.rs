@@ -2,8 +2,9 @@
 //!
 //! Mirrors `nodemanager.go:DiscoverNode`, `:discoverIPs` and `:sortStaticallyConfiguredAddressesFirst`.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::str::FromStr;
 
 use ipnet::IpNet;
@@ -73,10 +74,10 @@ pub enum AddressError {
     /// The guest reports no interface: VMware Tools are not running, or have not reported yet.
     #[error("unable to find addresses: the guest reports no network interface; is VMware Tools running?")]
     NoGuestNics,
-    /// Both network names are configured, and no interface is on either.
+    /// Both network names are configured, no interface is on either, and no address is in the configured CIDRs.
     #[error(
-        "unable to find suitable IP address for node: no interface is on the network {internal:?} or {external:?}; \
-         the guest reports {seen}"
+        "unable to find suitable IP address for node: no interface is on the network {internal:?} or {external:?}, \
+         and no address is in a configured CIDR; the guest reports {seen}"
     )]
     NoNetworkMatches {
         /// The configured name for internal addresses.
@@ -86,7 +87,7 @@ pub enum AddressError {
         /// What the guest reports.
         seen: String,
     },
-    /// Nothing is left after invalid, unspecified, loopback and link-local addresses were dropped.
+    /// Nothing is left after invalid, unspecified, loopback, link-local, multicast and broadcast addresses were dropped.
     #[error(
         "unable to find suitable IP address for node after filtering out localhost IPs: no usable address among {seen}"
     )]
@@ -134,7 +135,7 @@ struct Candidate<'a> {
 
 impl Candidate<'_> {
     fn is_of(&self, family: IpFamily) -> bool {
-        self.ip.is_ipv4() == (family == IpFamily::V4)
+        is_of(self.ip, family)
     }
 
     fn is_in(&self, networks: &[IpNet]) -> bool {
@@ -146,53 +147,99 @@ impl Candidate<'_> {
     }
 }
 
+/// What is preferred among the addresses that the rules allow.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Preferences {
+    /// What the node has now, as `InternalIP` or `ExternalIP`: preferred before all others for its type.
+    pub held: Vec<NodeAddress>,
+    /// Preferred next, for both types, in this order.
+    pub listed: Vec<IpAddr>,
+}
+
+impl Preferences {
+    /// The place of each address that is preferred for a type; lower is better.
+    fn ranks(&self, type_: &str) -> HashMap<IpAddr, usize> {
+        let held = self.held.iter().filter(|address| address.type_ == type_);
+        let held = held.filter_map(|address| parse_ip(&address.address));
+        let mut ranks = HashMap::new();
+        for ip in held.chain(self.listed.iter().map(IpAddr::to_canonical)) {
+            let next = ranks.len();
+            ranks.entry(ip).or_insert(next);
+        }
+        ranks
+    }
+}
+
+/// The addresses of a node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Chosen {
+    /// The host name, then per family the internal and the external address.
+    pub addresses: Vec<NodeAddress>,
+    /// The families of the configuration of which the guest has no address that the rules allow. The node goes on
+    /// without them, or with what it has of them.
+    pub missing: Vec<IpFamily>,
+}
+
 /// The addresses of a node: its host name, then per family of `families`, in that order, the internal and the external
-/// address.
+/// address. Without families there is only the host name.
 ///
-/// `static_order` are the addresses of the guest metadata (canonical text): candidates among them are preferred, in
-/// that order. Without families there is only the host name.
+/// A family of which the guest reports nothing at all costs that family, not the node, and what the node has of it
+/// stays: known addresses are never replaced by none.
 ///
 /// # Errors
-/// When the guest reports nothing usable, or a family has no address that the rules allow: one missing family fails
-/// the whole node, as in the Go program.
+/// When the guest reports nothing usable, or no family has an address that the rules allow.
 pub fn build_addresses(
     host_name: &str,
     nics: &[GuestNic],
-    static_order: &[String],
+    preferences: &Preferences,
     families: &[IpFamily],
     rules: &AddressRules,
-) -> Result<Vec<NodeAddress>, AddressError> {
+) -> Result<Chosen, AddressError> {
     if nics.is_empty() {
         return Err(AddressError::NoGuestNics);
     }
     // Interfaces without a virtual NIC are the guest's own, for example those of a CNI plugin.
     let real: Vec<&GuestNic> = nics.iter().filter(|nic| nic.device_config_id != -1).collect();
-    check_network_names(&real, nics, rules)?;
-    let mut candidates = find_candidates(&real);
+    let names = check_network_names(&real, nics, rules);
+    let candidates = find_candidates(&real);
     if candidates.is_empty() {
+        names?;
         return Err(AddressError::NoUsableAddress { seen: describe(nics) });
     }
-    candidates
-        .sort_by_key(|candidate| static_order.iter().position(|text| text == candidate.text).unwrap_or(usize::MAX));
 
-    let mut addresses = vec![node_address("Hostname", host_name)];
+    let mut chosen = Chosen { addresses: vec![node_address("Hostname", host_name)], missing: Vec::new() };
+    let mut is_any_picked = false;
     for &family in families {
-        let (internal, external) = pick_pair(&candidates, family, rules);
-        if internal.is_none() && external.is_none() {
-            return Err(no_address_of(family, rules, nics));
+        let picks = pick_pair(&candidates, family, preferences, rules, names.is_ok());
+        let mut found: Vec<NodeAddress> = [("InternalIP", picks.0), ("ExternalIP", picks.1)]
+            .into_iter()
+            .filter_map(|(type_, pick)| pick.map(|pick| node_address(type_, pick.text)))
+            .collect();
+        is_any_picked |= !found.is_empty();
+        if found.is_empty() {
+            chosen.missing.push(family);
+            if !candidates.iter().any(|candidate| candidate.is_of(family)) {
+                found = held_of(family, preferences, rules);
+            }
         }
-        for (type_, pick) in [("InternalIP", internal), ("ExternalIP", external)] {
-            let Some(pick) = pick else { continue };
-            let address = node_address(type_, pick.text);
-            if !addresses.contains(&address) {
-                addresses.push(address);
+        for address in found {
+            if !chosen.addresses.contains(&address) {
+                chosen.addresses.push(address);
             }
         }
     }
-    Ok(addresses)
+    if !is_any_picked {
+        names?;
+        if let Some(family) = chosen.missing.first() {
+            return Err(no_address_of(*family, rules, nics));
+        }
+    }
+    Ok(chosen)
 }
 
-/// Only when both names are configured, and even when CIDRs would match; as in the Go program.
+/// Whether the configured network names leave a choice: only when both are configured and no interface is on either,
+/// they do not. CIDRs are tried all the same; nothing is guessed then, because any guess could put the node on a wrong
+/// network.
 fn check_network_names(real: &[&GuestNic], nics: &[GuestNic], rules: &AddressRules) -> Result<(), AddressError> {
     let (Some(internal), Some(external)) = (&rules.internal.network_name, &rules.external.network_name) else {
         return Ok(());
@@ -207,6 +254,20 @@ fn check_network_names(real: &[&GuestNic], nics: &[GuestNic], rules: &AddressRul
     Err(AddressError::NoNetworkMatches { internal: internal.clone(), external: external.clone(), seen: describe(nics) })
 }
 
+/// What the node has of a family and the rules do not exclude, internal before external.
+fn held_of(family: IpFamily, preferences: &Preferences, rules: &AddressRules) -> Vec<NodeAddress> {
+    [("InternalIP", &rules.internal), ("ExternalIP", &rules.external)]
+        .into_iter()
+        .flat_map(|(type_, rule)| {
+            let is_allowed = |ip: IpAddr| {
+                is_of(ip, family) && is_usable(ip) && !rule.excluded.iter().any(|network| network.contains(&ip))
+            };
+            let of_type = preferences.held.iter().filter(move |address| address.type_ == type_);
+            of_type.filter(move |address| parse_ip(&address.address).is_some_and(is_allowed)).cloned()
+        })
+        .collect()
+}
+
 fn find_candidates<'a>(nics: &[&'a GuestNic]) -> Vec<Candidate<'a>> {
     nics.iter()
         .flat_map(|nic| nic.ip_addresses.iter().map(|text| (text.as_str(), nic.network.as_deref())))
@@ -217,19 +278,26 @@ fn find_candidates<'a>(nics: &[&'a GuestNic]) -> Vec<Candidate<'a>> {
         .collect()
 }
 
-/// Both picks for one family; the default (the first address) only where neither was found by a rule.
+/// Both picks for one family; the default (the first address) only where neither was found by a rule, and only if it
+/// `may_guess`.
 fn pick_pair<'a>(
     candidates: &[Candidate<'a>],
     family: IpFamily,
+    preferences: &Preferences,
     rules: &AddressRules,
+    may_guess: bool,
 ) -> (Option<Candidate<'a>>, Option<Candidate<'a>>) {
-    let allowed = |rule: &AddressRule| -> Vec<Candidate<'a>> {
-        candidates.iter().filter(|c| c.is_of(family) && !c.is_in(&rule.excluded)).copied().collect()
+    let allowed = |rule: &AddressRule, type_: &str| -> Vec<Candidate<'a>> {
+        let mut allowed: Vec<_> =
+            candidates.iter().filter(|c| c.is_of(family) && !c.is_in(&rule.excluded)).copied().collect();
+        let ranks = preferences.ranks(type_);
+        allowed.sort_by_key(|candidate| ranks.get(&candidate.ip).copied().unwrap_or(usize::MAX));
+        allowed
     };
-    let (internal, external) = (allowed(&rules.internal), allowed(&rules.external));
+    let (internal, external) = (allowed(&rules.internal, "InternalIP"), allowed(&rules.external, "ExternalIP"));
     let picks = (pick_by_rule(&internal, &rules.internal), pick_by_rule(&external, &rules.external));
     match picks {
-        (None, None) => (internal.first().copied(), external.first().copied()),
+        (None, None) if may_guess => (internal.first().copied(), external.first().copied()),
         picks => picks,
     }
 }
@@ -260,24 +328,17 @@ pub fn parse_ip(text: &str) -> Option<IpAddr> {
     text.parse::<IpAddr>().ok().map(|ip| ip.to_canonical())
 }
 
-/// Whether an address can be reached from other machines. Other multicast and the broadcast address stay, as in Go.
+fn is_of(ip: IpAddr, family: IpFamily) -> bool {
+    ip.is_ipv4() == (family == IpFamily::V4)
+}
+
+/// Whether the address is one machine's and can be reached from others: no multicast, no broadcast.
 fn is_usable(ip: IpAddr) -> bool {
-    match ip {
-        IpAddr::V4(ip) => !(ip.is_unspecified() || ip.is_loopback() || ip.is_link_local() || is_local_multicast_v4(ip)),
-        IpAddr::V6(ip) => {
-            !(ip.is_unspecified() || ip.is_loopback() || ip.is_unicast_link_local() || is_local_multicast_v6(ip))
-        }
-    }
-}
-
-/// `224.0.0.0/24`.
-fn is_local_multicast_v4(ip: Ipv4Addr) -> bool {
-    matches!(ip.octets(), [224, 0, 0, _])
-}
-
-/// `ff?2::/16`.
-fn is_local_multicast_v6(ip: Ipv6Addr) -> bool {
-    matches!(ip.octets(), [0xff, scope, ..] if scope & 0x0f == 2)
+    let is_local = match ip {
+        IpAddr::V4(ip) => ip.is_link_local() || ip.is_broadcast(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    };
+    !(ip.is_unspecified() || ip.is_loopback() || ip.is_multicast() || is_local)
 }
 
 /// Compares without case, character by character, as Go's `strings.EqualFold`: `ß` is not `SS`.

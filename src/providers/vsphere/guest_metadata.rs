@@ -1,10 +1,13 @@
 //! Pure: the static addresses a VM's cloud-init metadata asks for, which decide the order of its addresses.
 //!
 //! Mirrors the reading half of `nodemanager.go:sortStaticallyConfiguredAddressesFirst`. There unreadable metadata
-//! fails the whole discovery, so that the node is never initialised, and the ethernets are read in random order. Here
-//! the caller goes on without an order, and the order is that of the document.
+//! fails the whole discovery, so that the node is never initialised, only metadata in `base64` counts, and the
+//! ethernets are read in random order. Here the caller goes on without an order, every encoding of cloud-init counts,
+//! and the order is that of the document.
 
+use std::collections::HashSet;
 use std::io::Read as _;
+use std::net::IpAddr;
 
 use base64::Engine as _;
 use base64::alphabet;
@@ -45,7 +48,7 @@ pub enum MetadataError {
         /// Which document.
         document: &'static str,
     },
-    /// The network document is not gzip.
+    /// A document is not gzip.
     #[error("{document} is not gzip data")]
     Gzip {
         /// Which document.
@@ -78,17 +81,23 @@ pub enum MetadataError {
 const METADATA: &str = "guestinfo.metadata";
 const NETWORK: &str = "the network section of guestinfo.metadata";
 
-/// The static addresses in canonical text, in document order, without duplicates.
+/// The static addresses in document order, without duplicates.
 ///
-/// As in the Go program, metadata counts only with the encoding `base64`; otherwise there is no order.
+/// The encodings are those of cloud-init's VMware data source, with its spelling: `base64`, `b64`, `gzip+base64`,
+/// `gz+b64`, and none for plain text. With another one there is no order. The Go program knows `base64` only.
 ///
 /// # Errors
 /// When the metadata cannot be read; the addresses are then in the order of the guest.
-pub fn parse_static_order(metadata: Option<&str>, encoding: Option<&str>) -> Result<Vec<String>, MetadataError> {
-    let (Some(metadata), Some("base64")) = (metadata.filter(|text| !text.is_empty()), encoding) else {
-        return Ok(Vec::new());
+pub fn parse_static_order(metadata: Option<&str>, encoding: Option<&str>) -> Result<Vec<IpAddr>, MetadataError> {
+    let Some(metadata) = metadata.filter(|text| !text.is_empty()) else { return Ok(Vec::new()) };
+    let bytes = match encoding.unwrap_or_default() {
+        "base64" | "b64" => decode_base64(metadata, METADATA)?,
+        "gzip+base64" | "gz+b64" => unpack(&decode_base64(metadata, METADATA)?, METADATA)?,
+        "" if metadata.len() > MAX_BYTES => return Err(MetadataError::TooLarge { document: METADATA }),
+        "" => metadata.as_bytes().to_vec(),
+        _ => return Ok(Vec::new()),
     };
-    let document = parse_yaml(decode_base64(metadata, METADATA)?, METADATA)?;
+    let document = parse_yaml(bytes, METADATA)?;
     let Some(top) = map_of(&document, METADATA)? else { return Ok(Vec::new()) };
     let network = find(top, "network");
     match text_of(find(top, "network.encoding"), "network.encoding")? {
@@ -101,11 +110,11 @@ pub fn parse_static_order(metadata: Option<&str>, encoding: Option<&str>) -> Res
     }
 }
 
-fn encoded_network(network: Option<&Node>, gzip: bool) -> Result<Vec<String>, MetadataError> {
+fn encoded_network(network: Option<&Node>, gzip: bool) -> Result<Vec<IpAddr>, MetadataError> {
     let Some(text) = text_of(network, "network")? else { return Ok(Vec::new()) };
     let mut bytes = decode_base64(text, NETWORK)?;
     if gzip {
-        bytes = unpack(&bytes)?;
+        bytes = unpack(&bytes, NETWORK)?;
     }
     addresses_of(&parse_yaml(bytes, NETWORK)?)
 }
@@ -118,13 +127,13 @@ fn decode_base64(text: &str, document: &'static str) -> Result<Vec<u8>, Metadata
     BASE64.decode(digits).map_err(|_| MetadataError::Base64 { document })
 }
 
-fn unpack(bytes: &[u8]) -> Result<Vec<u8>, MetadataError> {
+fn unpack(bytes: &[u8], document: &'static str) -> Result<Vec<u8>, MetadataError> {
     let mut unpacked = Vec::new();
     // One byte more than allowed tells "too large" from "just fits".
     let mut reader = flate2::read::MultiGzDecoder::new(bytes).take(MAX_BYTES as u64 + 1);
-    reader.read_to_end(&mut unpacked).map_err(|_| MetadataError::Gzip { document: NETWORK })?;
+    reader.read_to_end(&mut unpacked).map_err(|_| MetadataError::Gzip { document })?;
     if unpacked.len() > MAX_BYTES {
-        return Err(MetadataError::TooLarge { document: NETWORK });
+        return Err(MetadataError::TooLarge { document });
     }
     Ok(unpacked)
 }
@@ -135,8 +144,8 @@ fn parse_yaml(bytes: Vec<u8>, document: &'static str) -> Result<Node, MetadataEr
 }
 
 /// The addresses of a netplan document: `ethernets`, per name `addresses`.
-fn addresses_of(network: &Node) -> Result<Vec<String>, MetadataError> {
-    let mut addresses: Vec<String> = Vec::new();
+fn addresses_of(network: &Node) -> Result<Vec<IpAddr>, MetadataError> {
+    let (mut addresses, mut seen) = (Vec::new(), HashSet::new());
     let Some(ethernets) = map_of(network, "network")?.and_then(|network| find(network, "ethernets")) else {
         return Ok(addresses);
     };
@@ -148,9 +157,8 @@ fn addresses_of(network: &Node) -> Result<Vec<String>, MetadataError> {
             let text = text_of(Some(item), "an address")?.unwrap_or_default();
             let text = text.split_once('/').map_or(text, |(address, _)| address);
             let Some(ip) = parse_ip(text) else { continue };
-            let canonical = ip.to_string();
-            if !addresses.contains(&canonical) {
-                addresses.push(canonical);
+            if seen.insert(ip) {
+                addresses.push(ip);
             }
         }
     }

@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use tokio::sync::broadcast::{self, error::RecvError};
+use tracing::warn;
 
 use super::slots::Slot;
 use crate::cloud::{InstanceEvent, InstanceMetadata, Unknown};
@@ -21,6 +22,18 @@ pub struct View {
     pub uid: String,
     /// The outcome of the look-up.
     pub outcome: Outcome,
+}
+
+impl View {
+    /// What people should know although nothing is held back for it.
+    fn notes(&self) -> &[String] {
+        match &self.outcome {
+            Outcome::Found(found) => {
+                found.metadata.as_ref().map(|metadata| metadata.notes.as_slice()).unwrap_or_default()
+            }
+            Outcome::Unknown(_) => &[],
+        }
+    }
 }
 
 /// The outcome of a look-up.
@@ -80,14 +93,21 @@ impl Board {
         })
     }
 
-    /// Replaces the view, and announces it if it differs.
+    /// Replaces the view, and announces it if it differs. Its notes are logged when they are new.
     pub fn set(&self, node: &str, view: View) {
-        {
+        let new_notes = {
             let mut views = self.views.write().unwrap_or_else(PoisonError::into_inner);
-            if views.get(node).is_some_and(|known| **known == view) {
+            let known = views.get(node);
+            if known.is_some_and(|known| **known == view) {
                 return;
             }
+            let told = known.map(|known| known.notes()).unwrap_or_default();
+            let new_notes: Vec<String> = view.notes().iter().filter(|note| !told.contains(note)).cloned().collect();
             views.insert(node.to_string(), Arc::new(view));
+            new_notes
+        };
+        for note in new_notes {
+            warn!(node, "{note}");
         }
         // Without a subscriber there is nobody to tell.
         let _ = self.events.send(InstanceEvent::Node(node.to_string()));

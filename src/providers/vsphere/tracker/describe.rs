@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::clients::vim::MoRef;
+use crate::cloud::error::chain;
 use crate::cloud::{InstanceMetadata, Unknown};
-use crate::providers::vsphere::addresses::{AddressRules, IpFamily, build_addresses};
+use crate::providers::vsphere::addresses::{AddressRules, IpFamily, Preferences, build_addresses};
 use crate::providers::vsphere::guest_metadata::parse_static_order;
 use crate::providers::vsphere::instance_type::build_instance_type;
 use crate::providers::vsphere::inventory::snapshot::{Freshness, PowerState, Snapshot, VmRecord};
@@ -55,24 +56,40 @@ pub fn describe(
     if record.host_name.is_empty() {
         return Err(missing(record, vm, "no guest host name (guest.hostName)"));
     }
+    let about = |what: &dyn std::fmt::Display| format!("{} ({}): {what}", record.name, vm.id);
+    let mut notes = Vec::new();
     // An address that is on the node stays while the guest has it and the rules allow it. After these come the
     // addresses of the guest metadata; metadata that cannot be read costs its order, not the node.
-    let mut preferred: Vec<String> = facts.addresses.iter().map(ToString::to_string).collect();
-    preferred.extend(parse_static_order(set(&record.metadata), set(&record.metadata_encoding)).unwrap_or_default());
+    let mut preferences = Preferences { held: facts.held.clone(), listed: facts.addresses.clone() };
+    match parse_static_order(set(&record.metadata), set(&record.metadata_encoding)) {
+        Ok(order) => preferences.listed.extend(order),
+        Err(error) => notes.push(about(&format!(
+            "the order of its addresses is the guest's, because the guest metadata cannot be read: {}",
+            chain(&error)
+        ))),
+    }
     let families = rules.families.get(&vm.vcenter).map(Vec::as_slice).unwrap_or_default();
-    let node_addresses = build_addresses(&record.host_name, &record.nics, &preferred, families, &rules.addresses)
-        .map_err(|error| Unknown::new(error.reason(), format!("{} ({}): {error}", record.name, vm.id)))?;
+    let chosen = build_addresses(&record.host_name, &record.nics, &preferences, families, &rules.addresses)
+        .map_err(|error| Unknown::new(error.reason(), about(&error)))?;
+    // Nothing that the guest changes often may stand in a note: it is logged whenever it changes.
+    let note = |family| {
+        about(&format!(
+            "no {family} address that the rules allow, though ip-family asks for it; the node goes on with its others"
+        ))
+    };
+    notes.extend(chosen.missing.into_iter().map(note));
     let (zone, region, pending) = zone(snapshot, vm, record, rules);
     Ok(InstanceMetadata {
         provider_id: uuid.provider_id(),
         instance_type: build_instance_type(number(record.cpus), number(record.memory_mib), &record.guest_id),
-        node_addresses,
+        node_addresses: chosen.addresses,
         zone,
         region,
         additional_labels: BTreeMap::new(),
         record: Location::of(snapshot, &vm.id, record).to_record(),
         pending: pending
             .map(|unknown| Unknown { message: format!("node {}: {}", facts.name, unknown.message), ..unknown }),
+        notes,
         age: std::time::Duration::ZERO,
     })
 }
@@ -101,14 +118,20 @@ fn missing(record: &VmRecord, vm: &VmKey, what: &str) -> Unknown {
 
 /// Zone and region, or why an initialisation has to wait for them.
 fn zone(snapshot: &Snapshot, vm: &VmKey, record: &VmRecord, rules: &Rules) -> (String, String, Option<Unknown>) {
-    let chain = |start: Option<&MoRef>| match start {
-        Some(start) => Chain::Known(snapshot.chain(start)),
-        None => Chain::Absent,
+    // A way up ends at an object without parent, or at one that may not be read. One that goes on and was cut is a
+    // circle, as while an object is being moved: nothing follows from its tags.
+    let checked = |objects: Vec<MoRef>| {
+        let last = objects.last().and_then(|object| snapshot.entities.get(object));
+        match last.and_then(|entity| entity.parent.as_ref()) {
+            Some(parent) => Chain::Unknown(format!("they lead in a circle or on without end, at {parent}")),
+            None => Chain::Known(objects),
+        }
     };
+    let way_up = |start: Option<&MoRef>| start.map_or(Chain::Absent, |start| checked(snapshot.chain(start)));
     let chains = Chains {
-        host: chain(record.host.as_ref()),
-        pool: chain(record.resource_pool.as_ref()),
-        vm: Chain::Known(snapshot.vm_chain(&vm.id, record)),
+        host: way_up(record.host.as_ref()),
+        pool: way_up(record.resource_pool.as_ref()),
+        vm: checked(snapshot.vm_chain(&vm.id, record)),
     };
     let unreadable = ObjectTags::Unreadable("it may not be read by this account (System.Read)".to_string());
     let is_read = |object: &MoRef| object.kind == "VirtualMachine" || snapshot.entities.contains_key(object);

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, NodeAddress};
 
 use super::resolve::NodeFacts;
 use crate::cloud::node::{self, ANNOTATION_PROVIDED_NODE_IP, ANNOTATION_VM, addresses};
@@ -16,11 +16,9 @@ pub fn facts_of(node: &Node) -> Option<NodeFacts> {
         return None;
     }
     let parse = |text: &str| text.parse::<IpAddr>().ok();
-    let current: Vec<IpAddr> = addresses::of(node)
-        .iter()
-        .filter(|address| address.type_ != "Hostname")
-        .filter_map(|a| parse(&a.address))
-        .collect();
+    let held: Vec<NodeAddress> =
+        addresses::of(node).iter().filter(|address| address.type_ != "Hostname").cloned().collect();
+    let current: Vec<IpAddr> = held.iter().filter_map(|address| parse(&address.address)).collect();
     let provided = node::annotation(node, ANNOTATION_PROVIDED_NODE_IP)
         .and_then(|text| addresses::parse_provided_node_ips(text).ok())
         .unwrap_or_default();
@@ -31,6 +29,7 @@ pub fn facts_of(node: &Node) -> Option<NodeFacts> {
         has_provider_id: !provider_id.is_empty(),
         system_uuid: node::system_uuid(node).parse().ok(),
         addresses: provided.into_iter().chain(current).collect(),
+        held,
         recorded: node::annotation(node, ANNOTATION_VM).and_then(Location::parse),
     })
 }
@@ -62,6 +61,8 @@ mod tests {
         assert_eq!(facts.system_uuid.unwrap().to_string(), "56492e42-22ad-3911-6d72-59cc8f26bc90");
         let addresses: Vec<String> = facts.addresses.iter().map(ToString::to_string).collect();
         assert_eq!(addresses, ["10.0.0.7", "10.0.0.5"]);
+        let held: Vec<_> = facts.held.iter().map(|held| (held.type_.as_str(), held.address.as_str())).collect();
+        assert_eq!(held, [("InternalIP", "10.0.0.5")]);
         assert!(facts.recorded.unwrap().is("vc", "vm-3"));
     }
 

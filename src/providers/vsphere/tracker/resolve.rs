@@ -6,6 +6,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::NodeAddress;
+
 use super::slots::Slot;
 use crate::cloud::Unknown;
 use crate::providers::vsphere::inventory::scope;
@@ -40,6 +42,8 @@ pub struct NodeFacts {
     pub system_uuid: Option<BiosUuid>,
     /// The node's addresses and the provided node IPs.
     pub addresses: Vec<IpAddr>,
+    /// The node's addresses as they are on it, without the host name.
+    pub held: Vec<NodeAddress>,
     /// The record on the node of where its machine is, if there is one.
     pub recorded: Option<Location>,
 }

@@ -106,6 +106,95 @@ fn metadata_that_cannot_be_read_costs_its_order_only() {
     assert_eq!(internal(&described(&NodeFacts::default(), &snapshot(true, &[]), &record, &rules())), "10.0.0.1");
 }
 
+/// W45 and W48: what costs a node something and holds nothing back is told, and told in words that do not change with
+/// every address of the guest.
+#[test]
+fn what_a_node_goes_on_without_is_noted() {
+    let dual = Rules { families: [(0, vec![IpFamily::V4, IpFamily::V6])].into(), ..rules() };
+    let notes =
+        |record: &VmRecord, rules: &Rules| described(&NodeFacts::default(), &snapshot(true, &[]), record, rules).notes;
+    assert_eq!(notes(&machine(&["10.0.0.1", "fd00::1"]), &dual), Vec::<String>::new());
+    let one = notes(&machine(&["10.0.0.1"]), &dual);
+    assert!(matches!(one.as_slice(), [note] if note.contains("vm-1") && note.contains("no ipv6 address")), "{one:?}");
+    assert_eq!(notes(&machine(&["10.0.0.1", "10.244.0.1", "10.244.0.2"]), &dual), one);
+    let unreadable = VmRecord { metadata: "secret: [".into(), ..machine(&["10.0.0.1"]) };
+    let told = notes(&unreadable, &rules());
+    assert!(matches!(told.as_slice(), [note] if note.contains("guestinfo.metadata")), "{told:?}");
+    assert!(!told.concat().contains("secret"), "metadata may hold secrets: {told:?}");
+}
+
+#[test]
+fn w48_a_family_that_the_guest_drops_stays_on_the_node() {
+    let dual = Rules { families: [(0, vec![IpFamily::V4, IpFamily::V6])].into(), ..rules() };
+    let held = ["10.0.0.1", "fd00::1"]
+        .map(|address| k8s_openapi::api::core::v1::NodeAddress { type_: "InternalIP".into(), address: address.into() });
+    let node = NodeFacts { held: held.to_vec(), ..NodeFacts::default() };
+    let metadata = described(&node, &snapshot(true, &[]), &machine(&["10.0.0.1"]), &dual);
+    assert!(metadata.node_addresses.contains(&held[1]), "{:?}", metadata.node_addresses);
+}
+
+/// W51: the Go program's walk spins for ever where an ancestor is missing from the answer.
+#[test]
+fn w51_a_walk_over_a_circle_or_a_missing_ancestor_ends() {
+    let tag = |zone: &'static str| [("k8s-zone", zone), ("k8s-region", "r")];
+    let found = tag("z");
+    let cluster = MoRef::new("ClusterComputeResource", "domain-c1");
+    let host = MoRef::new("HostSystem", "host-1");
+    let group = MoRef::new("Folder", "group-v3");
+    let bare: [Tagged<'_>; 3] =
+        [("HostSystem", "host-1", &[]), ("ClusterComputeResource", "domain-c1", &[]), ("Folder", "group-v3", &found)];
+    let with = |links: &[(&MoRef, Option<&MoRef>)]| {
+        let mut snapshot = snapshot(true, &bare);
+        let entities = Arc::make_mut(&mut snapshot.entities);
+        for (object, parent) in links {
+            entities.insert((*object).clone(), Entity { name: "x".into(), parent: parent.cloned() });
+        }
+        snapshot
+    };
+    let lost = MoRef::new("Folder", "group-lost");
+    for (case, snapshot) in [
+        ("a circle of two", with(&[(&cluster, Some(&host))])),
+        ("its own parent", with(&[(&cluster, Some(&cluster))])),
+        ("a missing ancestor", with(&[(&cluster, Some(&lost))])),
+        ("the machine's folders in a circle", {
+            let mut snapshot = with(&[(&group, Some(&group))]);
+            Arc::make_mut(&mut snapshot.tags).of.insert(group.clone(), ObjectTags::Read(Vec::new()));
+            snapshot
+        }),
+    ] {
+        let record =
+            VmRecord { host: (!case.starts_with("the machine")).then(|| host.clone()), ..machine(&["10.0.0.1"]) };
+        let of_vm = (MoRef::new("VirtualMachine", "vm-1"), ObjectTags::Read(Vec::new()));
+        let mut snapshot = snapshot;
+        Arc::make_mut(&mut snapshot.tags).of.extend([of_vm]);
+        let metadata = described(&NodeFacts::default(), &snapshot, &record, &zoned());
+        let pending = metadata.pending.map(|unknown| unknown.reason);
+        assert_eq!(pending, Some("ZoneUnknown"), "{case}: no other way up is taken");
+        assert_eq!(metadata.zone, "", "{case}");
+    }
+    let long: Vec<MoRef> = (0..1_000).map(|number| MoRef::new("Folder", format!("group-{number}"))).collect();
+    let links: Vec<_> = long.iter().zip(long.iter().skip(1)).map(|(child, parent)| (child, Some(parent))).collect();
+    assert!(with(&links).chain(&long[0]).len() < 100, "a way up of any length is cut");
+}
+
+/// Tags that the account may not read are left out of vCenter's lists, as if there were none.
+#[test]
+fn a_node_without_tags_is_told_that_the_account_may_lack_the_right_to_read_them() {
+    let bare: [Tagged<'_>; 4] = [
+        ("HostSystem", "host-1", &[]),
+        ("ClusterComputeResource", "domain-c1", &[]),
+        ("VirtualMachine", "vm-1", &[]),
+        ("Folder", "group-v3", &[]),
+    ];
+    let mut snapshot = snapshot(true, &bare);
+    Arc::make_mut(&mut snapshot.tags).of.insert(MoRef::new("Folder", "group-d1"), ObjectTags::Read(Vec::new()));
+    Arc::make_mut(&mut snapshot.tags).trouble = Some("reading tags needs a global permission".into());
+    let metadata = described(&NodeFacts::default(), &snapshot, &machine(&["10.0.0.1"]), &zoned());
+    let pending = metadata.pending.unwrap();
+    assert_eq!(pending.reason, "NoZoneTags");
+    assert!(pending.message.contains("global permission"), "{}", pending.message);
+}
+
 /// B41, differs: the Go program crashes on a machine whose `config` is absent, as while it is inaccessible. Here
 /// `summary.config` gives the UUID, and the guest metadata, which is in `config`, is none.
 #[test]

@@ -30,7 +30,8 @@ use self::resolve::{Answer, NodeFacts, VmKey};
 use self::search::{Answered, Searches, Wanted};
 use self::slots::{Held, Setup, Slot};
 use self::tracked::Tracked;
-use super::inventory::snapshot::Freshness;
+use super::inventory::snapshot::{Freshness, Snapshot};
+use super::location::Location;
 use crate::cloud::ClusterReads;
 
 /// The task's state. Built by [`Tracker::new`], consumed by [`Tracker::run`].
@@ -167,16 +168,18 @@ impl Tracker {
         if facts.has_provider_id && facts.provider_id.is_none() {
             return;
         }
-        let is_answering = self.slots.get(&slot).is_some_and(|held| held.seen.freshness == Freshness::Live);
-        if !is_answering {
+        let Some(seen) = self.slots.get(&slot).map(|held| &held.seen) else { return };
+        if seen.freshness != Freshness::Live {
             // It is asked when it comes back.
             return;
         }
+        let is_there = |at: &&Location| !at.vcenter.is_empty() && at.vcenter == seen.instance_uuid;
         let wanted = Wanted {
             node: name.to_string(),
             uid: facts.uid.clone(),
             uuid: facts.search_uuid().cloned(),
             is_provider_id: facts.has_provider_id,
+            recorded: tracked.last_known().filter(is_there).map(|at| at.vm.clone()),
             by_name: tracked.asked_by_name,
         };
         self.searches.start(slot, wanted);
@@ -256,6 +259,11 @@ impl Tracker {
             .map(|(name, _)| name.clone())
             .collect();
         for name in concerned {
+            let is_switched = |vm: &VmKey| vm.vcenter == vcenter && has_other_power(&before, &now, &vm.id);
+            if self.nodes.get(&name).and_then(|tracked| tracked.bound.as_ref()).is_some_and(is_switched) {
+                // A twin may have been switched on in its place.
+                self.search_everywhere(&name);
+            }
             let is_asking = |tracked: &Tracked| tracked.bound.is_none() || tracked.unasked.contains(&vcenter);
             if came_back && self.nodes.get(&name).is_some_and(is_asking) {
                 self.forget_answer(&name, vcenter);
@@ -284,6 +292,10 @@ impl Tracker {
             }
         }
     }
+}
+
+fn has_other_power(before: &Snapshot, now: &Snapshot, id: &str) -> bool {
+    before.vms.get(id).zip(now.vms.get(id)).is_some_and(|(before, now)| before.power_state != now.power_state)
 }
 
 async fn until(deadline: Option<Instant>) {

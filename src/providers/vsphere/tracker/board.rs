@@ -10,6 +10,7 @@ use tracing::warn;
 
 use super::slots::Slot;
 use crate::cloud::{InstanceEvent, InstanceMetadata, Unknown};
+use crate::providers::vsphere::location::Location;
 use crate::providers::vsphere::provider_id::BiosUuid;
 
 /// Events a slow subscriber may fall behind before it is told to look at everything.
@@ -22,6 +23,8 @@ pub struct View {
     pub uid: String,
     /// The outcome of the look-up.
     pub outcome: Outcome,
+    /// Where the machine was seen last, if it was. It stays when the machine is not found any more.
+    pub location: Option<Location>,
 }
 
 impl View {
@@ -136,7 +139,7 @@ mod tests {
     use super::*;
 
     fn view(reason: &'static str) -> View {
-        View { uid: "u".into(), outcome: Outcome::Unknown(Unknown::new(reason, "")) }
+        View { uid: "u".into(), outcome: Outcome::Unknown(Unknown::new(reason, "")), location: None }
     }
 
     #[tokio::test]

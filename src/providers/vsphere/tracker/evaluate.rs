@@ -15,6 +15,7 @@ use super::slots::Slot;
 use super::tracked::{NextSearch, Tracked};
 use crate::cloud::Unknown;
 use crate::providers::vsphere::inventory::snapshot::VmRecord;
+use crate::providers::vsphere::location::Location;
 use crate::providers::vsphere::provider_id::BiosUuid;
 
 /// How long a match may take to be reported once it is watched.
@@ -35,6 +36,11 @@ impl Tracker {
                 self.searches.put_last(name);
             }
         }
+        if let Some((vm, record)) = tracked.bound.as_ref().and_then(|vm| Some((vm, self.record(vm)?)))
+            && let Some(held) = self.slots.get(&vm.vcenter)
+        {
+            tracked.location = Some(Location::of(&held.seen, &vm.id, record));
+        }
         let outcome = match (&tracked.bound, &mut next_search) {
             (Some(vm), _) => match self.outcome(&tracked.facts, vm, tracked.bound_uuid.as_ref()) {
                 Some(found) => Outcome::Found(Arc::new(found)),
@@ -42,7 +48,7 @@ impl Tracker {
                     let message = format!("virtual machine {} left the inventory; it is being looked for again", vm.id);
                     debug!(node = name, message, "look-up starts anew");
                     self.release(&tracked, None);
-                    tracked = Tracked::new(tracked.object, tracked.facts);
+                    tracked = tracked.anew();
                     next_search = NextSearch::Now;
                     Outcome::Unknown(Unknown::new("VMNotFound", message))
                 }
@@ -54,7 +60,8 @@ impl Tracker {
                 Outcome::Unknown(Unknown::passing("LookupPending", "the virtual machine is being looked for"))
             }
         };
-        self.board.set(name, View { uid: tracked.facts.uid.clone(), outcome });
+        let view = View { uid: tracked.facts.uid.clone(), outcome, location: tracked.location.clone() };
+        self.board.set(name, view);
         match next_search {
             NextSearch::Later(_) if tracked.search_at.is_none() => {
                 let step = FIRST_PAUSE.saturating_mul(1 << tracked.pauses.min(5)).min(LONGEST_PAUSE);
@@ -86,7 +93,7 @@ impl Tracker {
                 self.tell_twins(tracked, others);
                 debug!(node = tracked.facts.name, vm = vm.id, "the node's virtual machine was found");
                 self.release(tracked, Some(&vm));
-                let is_open = |slot: &Slot| !matches!(tracked.answer_at(*slot), Answer::Matches { .. });
+                let is_open = |slot: &Slot| !tracked.answer_at(*slot).is_answered();
                 tracked.unasked = self.slots.keys().filter(|slot| is_open(slot)).copied().collect();
                 tracked.answers.clear();
                 tracked.lost = None;
@@ -185,8 +192,8 @@ impl Tracker {
     pub(super) fn tell_of_twin(&self, tracked: &mut Tracked, vcenter: Slot, answer: &Answer) {
         let (Some(held), Some(bound)) = (self.slots.get(&vcenter), &tracked.bound) else { return };
         let source = &held.source.vcenter;
+        tracked.unasked.retain(|unasked| *unasked != vcenter || !answer.is_answered());
         let Answer::Matches { by: By::Uuid, ids } = answer else { return };
-        tracked.unasked.retain(|unasked| *unasked != vcenter);
         let is_same_vcenter = self.slots.get(&bound.vcenter).is_some_and(|there| {
             !held.seen.instance_uuid.is_empty() && held.seen.instance_uuid == there.seen.instance_uuid
         });

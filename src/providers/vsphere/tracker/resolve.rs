@@ -73,6 +73,23 @@ pub enum Answer {
         /// Why.
         reason: String,
     },
+    /// The account may not see what was asked for. That says nothing about the machine.
+    Denied {
+        /// What was asked, the object and the privilege.
+        what: String,
+    },
+    /// No match, and the machine that the node had last does not exist any more.
+    Gone {
+        /// Its id.
+        id: String,
+    },
+    /// No match: the machine that the node had last is there under its id, with another UUID.
+    Changed {
+        /// Its id.
+        id: String,
+        /// Its BIOS UUID now.
+        uuid: BiosUuid,
+    },
     /// The ids of the matches; none is an answer too.
     Matches {
         /// What they match by.
@@ -80,6 +97,16 @@ pub enum Answer {
         /// Their managed object ids.
         ids: Vec<String>,
     },
+}
+
+impl Answer {
+    /// Whether the vCenter said all that it knows.
+    pub fn is_answered(&self) -> bool {
+        match self {
+            Answer::Gone { .. } | Answer::Changed { .. } | Answer::Matches { .. } => true,
+            Answer::Pending | Answer::Silent { .. } | Answer::Denied { .. } => false,
+        }
+    }
 }
 
 /// What was searched for.
@@ -179,6 +206,9 @@ pub fn resolve(question: &Question<'_>) -> Decision {
     let mut candidates = Vec::new();
     let mut set_aside = Vec::new();
     for asked in question.vcenters {
+        if let Answer::Changed { id, uuid } = asked.answer {
+            set_aside.push(format!("{id} on {}, which the node had, has BIOS UUID {uuid} by now", asked.server));
+        }
         let Answer::Matches { by: matched_by, ids } = asked.answer else { continue };
         for id in ids.iter().filter(|_| *matched_by == by) {
             let Some(record) = asked.snapshot.vms.get(id) else {
@@ -341,7 +371,8 @@ fn silent(question: &Question<'_>) -> Vec<String> {
                 Some(reason) => format!("{} ({reason})", asked.server),
                 None => format!("{} (asked)", asked.server),
             }),
-            Answer::Silent { reason } => Some(format!("{} ({reason})", asked.server)),
+            Answer::Silent { reason } | Answer::Denied { what: reason } => Some(format!("{} ({reason})", asked.server)),
+            Answer::Gone { .. } | Answer::Changed { .. } => None,
             Answer::Matches { ids, .. } => asked
                 .snapshot
                 .freshness
@@ -354,9 +385,16 @@ fn silent(question: &Question<'_>) -> Vec<String> {
         .collect()
 }
 
-fn nothing_found(question: &Question<'_>, set_aside: Vec<String>) -> Decision {
+fn nothing_found(question: &Question<'_>, mut set_aside: Vec<String>) -> Decision {
     let silent = silent(question);
     let node = question.node;
+    if question.vcenters.iter().any(|asked| matches!(asked.answer, Answer::Denied { .. })) {
+        let message = format!(
+            "not found in the vCenters that may tell; {}; give the account the role Read-only there",
+            silent.join(", ")
+        );
+        return Decision::Unresolved(Unknown::new("NoPermission", message));
+    }
     if !silent.is_empty() {
         let is_under_way = question
             .vcenters
@@ -379,6 +417,11 @@ fn nothing_found(question: &Question<'_>, set_aside: Vec<String>) -> Decision {
         (Some(uuid), true) => format!("BIOS UUID {uuid} or {} or guest host name {}", uuid.byte_swapped(), node.name),
         (None, _) => format!("guest host name {}", node.name),
     };
+    let gone = question.vcenters.iter().filter_map(|asked| match asked.answer {
+        Answer::Gone { id } => Some(format!("{id}, which the node had, does not exist on {} any more", asked.server)),
+        _ => None,
+    });
+    set_aside.extend(gone);
     let aside = if set_aside.is_empty() { String::new() } else { format!("; {}", set_aside.join(", ")) };
     Decision::Unresolved(Unknown::new(
         "VMNotFound",

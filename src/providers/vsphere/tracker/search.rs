@@ -10,6 +10,7 @@ use futures::stream::FuturesUnordered;
 use super::resolve::{Answer, By};
 use super::slots::Slot;
 use crate::providers::vsphere::inventory::Vcenter;
+use crate::providers::vsphere::inventory::reads::{Read, SearchRead, VmRead};
 use crate::providers::vsphere::provider_id::BiosUuid;
 
 /// Searches under way at one vCenter at a time.
@@ -26,7 +27,10 @@ pub(super) struct Wanted {
     pub(super) uuid: Option<BiosUuid>,
     /// Whether the UUID comes from the provider ID, which is in vCenter's byte order.
     pub(super) is_provider_id: bool,
-    /// Whether to ask by name where the UUID gives nothing.
+    /// The machine that was last known to be the node's, if it was at this vCenter. Its id is read where the UUID gives
+    /// nothing: a machine that may not be seen any more is not found, and that is no proof.
+    pub(super) recorded: Option<String>,
+    /// Whether to ask by name where both give nothing.
     pub(super) by_name: bool,
 }
 
@@ -121,28 +125,91 @@ impl Searches {
 }
 
 async fn ask(slot: Slot, vcenter: Arc<Vcenter>, wanted: Wanted, swapped_first: bool) -> Answered {
-    let (answer, hit_swapped) = match search(&vcenter, &wanted, swapped_first).await {
-        Ok((answer, hit_swapped)) => (answer, hit_swapped),
-        Err(reason) => (Answer::Silent { reason }, None),
-    };
+    let (answer, hit_swapped) = search(&vcenter, &wanted, swapped_first).await;
     Answered { node: wanted.node, uid: wanted.uid, uuid: wanted.uuid, vcenter: slot, answer, hit_swapped }
 }
 
-async fn search(vcenter: &Vcenter, wanted: &Wanted, swapped_first: bool) -> Result<(Answer, Option<bool>), String> {
+/// By UUID, then by the id that is recorded, then by name.
+async fn search(vcenter: &Vcenter, wanted: &Wanted, swapped_first: bool) -> (Answer, Option<bool>) {
     if let Some(uuid) = &wanted.uuid {
         let first_is_swapped = swapped_first && !wanted.is_provider_id;
         for swapped in [first_is_swapped, !first_is_swapped] {
-            let text = if swapped { uuid.byte_swapped().to_string() } else { uuid.to_string() };
-            let ids = vcenter.find_all_by_uuid(&text).await?;
-            if !ids.is_empty() {
-                let hit = (!wanted.is_provider_id).then_some(swapped);
-                return Ok((Answer::Matches { by: By::Uuid, ids }, hit));
+            let asked = if swapped { uuid.byte_swapped() } else { uuid.clone() };
+            match answer_to_search(vcenter.search_by_uuid(&asked).await) {
+                Answer::Matches { ids, .. } if ids.is_empty() => {}
+                Answer::Matches { by, ids } => {
+                    let hit = (!wanted.is_provider_id).then_some(swapped);
+                    return (Answer::Matches { by, ids }, hit);
+                }
+                other => return (other, None),
             }
         }
     }
-    if wanted.by_name {
-        let ids = vcenter.find_all_by_name(&wanted.node).await?;
-        return Ok((Answer::Matches { by: By::Name, ids }, None));
+    let mut answer = Answer::Matches { by: By::Uuid, ids: Vec::new() };
+    if let Some(id) = &wanted.recorded {
+        answer = answer_to_read(id, wanted.uuid.as_ref(), vcenter.read_vm(id).await);
     }
-    Ok((Answer::Matches { by: By::Uuid, ids: Vec::new() }, None))
+    let is_nowhere =
+        matches!(&answer, Answer::Gone { .. }) || matches!(&answer, Answer::Matches { ids, .. } if ids.is_empty());
+    if is_nowhere && wanted.by_name {
+        answer = match vcenter.find_all_by_name(&wanted.node).await {
+            Ok(ids) => Answer::Matches { by: By::Name, ids },
+            Err(reason) => Answer::Silent { reason },
+        };
+    }
+    (answer, None)
+}
+
+fn answer_to_search(read: SearchRead) -> Answer {
+    match read {
+        Read::Found(ids) => Answer::Matches { by: By::Uuid, ids },
+        Read::Denied(denial) => Answer::Denied { what: format!("searching by BIOS UUID: {denial}") },
+        Read::Silent { reason } => Answer::Silent { reason },
+        Read::Gone => Answer::Silent { reason: "the search says that what was asked is gone".to_string() },
+    }
+}
+
+/// What the read of a machine that is recorded says, when no machine was found by its UUID.
+fn answer_to_read(id: &str, wanted: Option<&BiosUuid>, read: VmRead) -> Answer {
+    match read {
+        Read::Gone => Answer::Gone { id: id.to_string() },
+        Read::Denied(denial) => Answer::Denied { what: format!("reading {id}, which the node had: {denial}") },
+        Read::Silent { reason } => Answer::Silent { reason },
+        Read::Found(identity) => match (identity.bios_uuid, wanted) {
+            (Some(own), Some(wanted)) if own != *wanted && own != wanted.byte_swapped() => {
+                Answer::Changed { id: id.to_string(), uuid: own }
+            }
+            // Its UUID may not be read, or its right came back just now. An id is never given to another machine.
+            _ => Answer::Matches { by: By::Uuid, ids: vec![id.to_string()] },
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::providers::vsphere::inventory::reads::{Denial, VmIdentity};
+
+    #[test]
+    fn the_read_of_a_recorded_machine_tells_what_a_search_cannot() {
+        let uuid: BiosUuid = "422e4956-ad22-1139-6d72-59cc8f26bc90".parse().unwrap();
+        let other: BiosUuid = "01234567-89ab-cdef-4444-555555555555".parse().unwrap();
+        let found = |uuid: Option<&BiosUuid>| Read::Found(VmIdentity { name: "n".into(), bios_uuid: uuid.cloned() });
+        let denial = Denial { object: "Folder:group-v3".into(), privilege: "System.Read".into() };
+        let matched = || Answer::Matches { by: By::Uuid, ids: vec!["vm-3".into()] };
+        let denied =
+            "reading vm-3, which the node had: NoPermission on Folder:group-v3: privilege System.Read is missing";
+        for (case, read, expected) in [
+            ("gone", Read::Gone, Answer::Gone { id: "vm-3".into() }),
+            ("denied", Read::Denied(denial), Answer::Denied { what: denied.into() }),
+            ("silent", Read::Silent { reason: "down".into() }, Answer::Silent { reason: "down".into() }),
+            ("the same UUID", found(Some(&uuid)), matched()),
+            ("the same UUID in the other order", found(Some(&uuid.byte_swapped())), matched()),
+            ("a UUID that may not be read", found(None), matched()),
+            ("another UUID", found(Some(&other)), Answer::Changed { id: "vm-3".into(), uuid: other.clone() }),
+        ] {
+            assert_eq!(answer_to_read("vm-3", Some(&uuid), read), expected, "{case}");
+        }
+        assert_eq!(answer_to_read("vm-3", None, found(Some(&other))), matched(), "a node that says no UUID");
+    }
 }

@@ -103,7 +103,7 @@ impl Tracker {
             match tracked.bound.take_if(|vm| vm.vcenter == slot) {
                 Some(vm) => {
                     let lost = Lost { vm: vm.id, server: server.clone(), file: file.to_owned() };
-                    let fresh = Tracked { lost: Some(lost), ..Tracked::new(tracked.object, tracked.facts) };
+                    let fresh = Tracked { lost: Some(lost), ..tracked.anew() };
                     self.nodes.insert(name.clone(), fresh);
                     self.search_everywhere(&name);
                     self.evaluate(&name);
@@ -134,7 +134,7 @@ impl Tracker {
         for name in names {
             let Some(tracked) = self.nodes.remove(&name) else { continue };
             self.release(&tracked, None);
-            self.nodes.insert(name.clone(), Tracked::new(tracked.object, tracked.facts));
+            self.nodes.insert(name.clone(), tracked.anew());
             self.search_everywhere(&name);
         }
     }

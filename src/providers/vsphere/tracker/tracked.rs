@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::resolve::{Answer, NodeFacts, SILENT_VCENTER_WAIT, VmKey};
 use super::slots::Slot;
 use crate::cloud::Unknown;
+use crate::providers::vsphere::location::Location;
 use crate::providers::vsphere::provider_id::BiosUuid;
 
 /// What is known of one node.
@@ -34,6 +35,8 @@ pub(super) struct Tracked {
     pub(super) unasked: Vec<Slot>,
     /// The machine the node had when its vCenter was taken out of the configuration.
     pub(super) lost: Option<Lost>,
+    /// Where this process saw the machine last; it outlives the machine.
+    pub(super) location: Option<Location>,
 }
 
 /// A machine at a vCenter that is not configured any more.
@@ -75,7 +78,18 @@ impl Tracked {
             twins: Vec::new(),
             unasked: Vec::new(),
             lost: None,
+            location: None,
         }
+    }
+
+    /// The same node, whose machine has to be looked for anew.
+    pub(super) fn anew(self) -> Self {
+        Self { location: self.location, ..Self::new(self.object, self.facts) }
+    }
+
+    /// Where the machine was last known to be: what this process saw, else what the node records.
+    pub(super) fn last_known(&self) -> Option<&Location> {
+        self.location.as_ref().or(self.facts.recorded.as_ref())
     }
 
     /// What this vCenter answered.

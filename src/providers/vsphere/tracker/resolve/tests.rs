@@ -328,6 +328,46 @@ fn the_name_is_asked_for_only_when_every_vcenter_said_none() {
 }
 
 #[test]
+fn what_was_read_of_the_machine_the_node_had_says_more_than_a_search_that_finds_nothing() {
+    let answers = |answer: Answer| Vc { answer, ..Vc::none() };
+    let denied = || answers(Answer::Denied { what: "reading vm-3: NoPermission on VirtualMachine:vm-3".into() });
+    let gone = || answers(Answer::Gone { id: "vm-3".into() });
+    let changed = || answers(Answer::Changed { id: "vm-3".into(), uuid: OTHER_UUID.parse().unwrap() });
+    let initialised = || NodeFacts { has_provider_id: true, provider_id: Some(UUID.parse().unwrap()), ..node() };
+    let known = || Extra { node: Some(initialised()), ..Extra::default() };
+    let matches = |record: VmRecord| Vc::with(vec![("vm-1", record)]);
+    for (name, vcenters, extra, expected, part) in [
+        ("denied", vec![Vc::none(), denied()], known(), "NoPermission", "NoPermission on VirtualMachine:vm-3"),
+        ("denied, another silent", vec![Vc::silent(), denied()], known(), "NoPermission", "connection refused"),
+        ("a denial is no reason to ask by name", vec![denied()], Extra::default(), "NoPermission", ""),
+        (
+            "gone",
+            vec![gone()],
+            known(),
+            "VMNotFound",
+            "vm-3, which the node had, does not exist on vc.example any more",
+        ),
+        ("gone, one silent", vec![gone(), Vc::silent()], known(), "VCenterUnavailable", "connection refused"),
+        ("gone, without a provider ID", vec![gone()], Extra::default(), "by name", ""),
+        ("another UUID under the same id", vec![changed()], known(), "VMNotFound", OTHER_UUID),
+        ("a changed machine is no reason to ask by name", vec![changed()], Extra::default(), "VMNotFound", OTHER_UUID),
+        ("a match elsewhere", vec![matches(machine("a")), gone()], known(), "bind vm-1 at 0", ""),
+        ("a named match beside a denial", vec![matches(machine("a")), denied()], known(), "bind vm-1 at 0", ""),
+        (
+            "any match beside a denial",
+            vec![matches(stranger("a")), denied()],
+            known(),
+            "wait VCenterUnavailable",
+            "vm-3",
+        ),
+    ] {
+        let decision = decide(&vcenters, &extra);
+        assert_eq!(told(&decision), expected, "{name}");
+        assert!(format!("{decision:?}").contains(part), "{name}: {decision:?}");
+    }
+}
+
+#[test]
 fn a_match_by_name_is_refused_when_something_contradicts_it() {
     let named = |record: VmRecord| vec![Vc::with(vec![("vm-1", record)]).by_name()];
     let other = VmRecord { bios_uuid: Some(OTHER_UUID.parse().unwrap()), ..machine("a") };

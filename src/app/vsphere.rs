@@ -32,6 +32,7 @@ pub fn build(settings: &Settings, parts: &Parts, stages: &mut Stages) -> Result<
         file: vsphere.path.display().to_string(),
         tag_poll: vsphere.tag_poll_interval,
         allow_name_match: vsphere.allows_name_match,
+        trusts_unseen: false,
     };
     let cluster = Arc::new(Cluster::new(parts.nodes.clone()));
     let stop = stages.stop_signal(Stage::Provider);

@@ -49,6 +49,8 @@ pub struct Options {
     pub tag_poll: Duration,
     /// Whether a node is matched by name as the Go program does.
     pub allow_name_match: bool,
+    /// Whether a machine that this program never saw, and that its node does not record, may be called absent.
+    pub trusts_unseen: bool,
 }
 
 /// How a vCenter entry is reached and what it has to log in with. Implemented by `app`, which knows the files.
@@ -121,7 +123,7 @@ impl Provider {
         let tracker = Tracker::new(cluster, setup.subscribe(), Arc::clone(&board));
         let task =
             Task { name: "node-tracker".to_string(), stop: stop.clone(), run: Box::pin(tracker.run(stop.clone())) };
-        let instances = Arc::new(Instances::new(board, setup.subscribe()));
+        let instances = Arc::new(Instances::new(board, setup.subscribe(), options.trusts_unseen));
         (Self { instances, options, connect, setup, running: Mutex::default(), stop: stop.clone() }, task)
     }
 

@@ -35,10 +35,9 @@ impl World for VsphereWorld {
         self.vcenter.change_vm(name, &change).await;
     }
 
-    /// A machine that left the inventory is unknown: the proof of absence belongs to the lifecycle of nodes.
     async fn destroy(&self, name: &str) -> bool {
         self.vcenter.destroy_vm(name).await;
-        false
+        true
     }
 
     async fn set_unreachable(&self, _name: &str, unreachable: bool) {

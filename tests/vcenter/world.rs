@@ -108,7 +108,8 @@ impl Running {
     /// Starts the provider with this `vsphere.conf`.
     pub fn start_with(text: &str, tag_poll: Duration) -> Self {
         let parsed = config::parse(text, "vsphere.conf").unwrap();
-        let options = Options { file: "vsphere.conf".to_owned(), tag_poll, allow_name_match: false };
+        let options =
+            Options { file: "vsphere.conf".to_owned(), tag_poll, allow_name_match: false, trusts_unseen: false };
         let cluster = Cluster::default();
         let stop = CancellationToken::new();
         let (provider, tracker) = Provider::new(options, Arc::new(Files), Arc::new(cluster.clone()), &stop);

@@ -1,32 +1,53 @@
 //! `InstancesV2` and the stream of changes, answered from the board without waiting for vCenter.
 //!
-//! Mirrors `pkg/cloudprovider/vsphere/instances_v2.go`, except that nothing here calls vCenter.
+//! Mirrors `pkg/cloudprovider/vsphere/instances_v2.go`. One question alone calls vCenter: whether a machine that is not
+//! on the board is gone. What is needed for the proof is read anew for each such question; [`super::absence`] judges it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use futures::future::join_all;
 use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::Node;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
 
+use super::absence::{self, Case, Place, Testimony};
+use super::inventory::Vcenter;
+use super::inventory::reads::Read;
 use super::inventory::snapshot::Freshness;
-use super::provider_id;
-use super::tracker::board::{Board, Found, Outcome};
+use super::location::Location;
+use super::provider_id::{self, BiosUuid};
+use super::tracker::board::{Board, Found, Outcome, View};
 use super::tracker::slots::{Setup, Slot};
 use crate::cloud::node;
 use crate::cloud::{InstanceEvent, InstanceEvents, InstanceMetadata, InstancesV2, Presence, Unknown};
+
+/// Proofs that are gathered at a time. Each has at most a handful of calls under way at a vCenter.
+const PROOFS: usize = 4;
+/// How long a proof may take, the wait for its turn included. The callers wait for 30 s.
+const PROOF_LIMIT: Duration = Duration::from_secs(25);
 
 /// The contract over the board.
 pub struct Instances {
     board: Arc<Board>,
     setup: watch::Receiver<Arc<Setup>>,
+    /// Whether a machine that was never seen may be absent, too.
+    trusts_unseen: bool,
+    proofs: Semaphore,
 }
 
 impl Instances {
-    /// Reads `board`; the vCenters of `setup` are asked only how fresh their snapshots are.
-    pub fn new(board: Arc<Board>, setup: watch::Receiver<Arc<Setup>>) -> Self {
-        Self { board, setup }
+    /// Reads `board`, and for proofs of absence the vCenters of `setup`.
+    pub fn new(board: Arc<Board>, setup: watch::Receiver<Arc<Setup>>, trusts_unseen: bool) -> Self {
+        Self { board, setup, trusts_unseen, proofs: Semaphore::new(PROOFS) }
+    }
+
+    /// What the board says of this very node.
+    fn view(&self, node: &Node) -> Option<Arc<View>> {
+        let uid = node.metadata.uid.as_deref().unwrap_or_default();
+        self.board.find(node::name(node)).filter(|view| view.uid == uid)
     }
 
     fn find(&self, node: &Node) -> Result<Arc<Found>, Unknown> {
@@ -34,9 +55,7 @@ impl Instances {
         if !provider_id.is_empty() && !provider_id::is_own(provider_id) {
             return Err(Unknown::new("ForeignProviderID", format!("provider ID {provider_id:?} is not vSphere's")));
         }
-        let uid = node.metadata.uid.as_deref().unwrap_or_default();
-        let view = self.board.find(node::name(node)).filter(|view| view.uid == uid);
-        let outcome = view.map(|view| view.outcome.clone());
+        let outcome = self.view(node).map(|view| view.outcome.clone());
         let pending = || Unknown::passing("LookupPending", "the node was not looked at yet");
         if provider_id.is_empty() {
             return match outcome {
@@ -68,13 +87,92 @@ impl Instances {
     }
 }
 
+impl Instances {
+    /// Whether what the board says of a machine at this vCenter is true now.
+    fn is_live(&self, vcenter: Slot) -> bool {
+        let setup = self.setup.borrow();
+        setup.sources.get(&vcenter).is_some_and(|source| source.vcenter.snapshot().freshness == Freshness::Live)
+    }
+
+    /// Gathers the evidence and judges it.
+    async fn prove(&self, node: &Node, uuids: &[BiosUuid]) -> Presence {
+        let Ok(_turn) = self.proofs.acquire().await else {
+            return Presence::Unknown(Unknown::new("VCenterUnavailable", "the provider is stopping"));
+        };
+        let setup = Arc::clone(&self.setup.borrow());
+        let seen = self.view(node).and_then(|view| view.location.clone());
+        let recorded = || node::annotation(node, node::ANNOTATION_VM).and_then(Location::parse);
+        let location = seen.or_else(recorded);
+        let ask = setup.sources.values().map(|source| testimony(&source.vcenter, uuids, location.as_ref()));
+        let testimonies = join_all(ask).await;
+        if !Arc::ptr_eq(&setup, &self.setup.borrow()) {
+            // A vCenter may have been added that was not asked.
+            let message = "the configured vCenters changed while they were asked";
+            return Presence::Unknown(Unknown::passing("LookupPending", message));
+        }
+        let case =
+            Case { uuids, location: location.as_ref(), trusts_unseen: self.trusts_unseen, testimonies: &testimonies };
+        absence::judge(&case)
+    }
+}
+
+/// Everything that one vCenter has to say. Its calls follow one another, and end with the first that has no answer.
+async fn testimony(vcenter: &Vcenter, uuids: &[BiosUuid], location: Option<&Location>) -> Testimony {
+    let instance_uuid = vcenter.snapshot().instance_uuid.clone();
+    let server = vcenter.settings().server.clone();
+    let mut searches = Vec::new();
+    for uuid in uuids {
+        let read = vcenter.search_by_uuid(uuid).await;
+        let is_over = !matches!(&read, Read::Found(ids) if ids.is_empty());
+        searches.push((uuid.clone(), read));
+        if is_over {
+            return Testimony { server, instance_uuid, searches, place: None };
+        }
+    }
+    let place = match location.filter(|at| !instance_uuid.is_empty() && at.vcenter == instance_uuid) {
+        Some(location) => Some(place(vcenter, location).await),
+        None => None,
+    };
+    Testimony { server, instance_uuid, searches, place }
+}
+
+/// Reads the machine and, if that is gone, what it lay in.
+async fn place(vcenter: &Vcenter, location: &Location) -> Place {
+    let vm = vcenter.read_vm(&location.vm).await;
+    if vm != Read::Gone {
+        return Place { vm, host: None, folder: None, pool: None, datacenter: None };
+    }
+    let [host, folder, pool, datacenter] = [&location.host, &location.folder, &location.pool, &location.datacenter]
+        .map(async |object| match object {
+            Some(object) => Some(vcenter.read_object(object).await),
+            None => None,
+        });
+    let (host, folder) = tokio::join!(host, folder);
+    let (pool, datacenter) = tokio::join!(pool, datacenter);
+    Place { vm, host, folder, pool, datacenter }
+}
+
 #[async_trait]
 impl InstancesV2 for Instances {
-    /// Exists or unknown. A proof of absence needs reads that nothing asks for yet.
+    /// A machine on the board exists, while its vCenter answers. Otherwise it is looked for anew, everywhere, and is
+    /// absent only if that is proved. No answer is kept for the next question.
     async fn instance_exists(&self, node: &Node) -> Presence {
-        match self.find(node) {
-            Ok(_) => Presence::Exists(()),
-            Err(unknown) => Presence::Unknown(unknown),
+        let unknown = match self.find(node) {
+            Ok(found) if self.is_live(found.vcenter) => return Presence::Exists(()),
+            Ok(_) => Unknown::new("VCenterUnavailable", "the vCenter of the node's machine does not answer"),
+            Err(unknown) => unknown,
+        };
+        let uuids = match absence::uuids(node) {
+            Ok(uuids) => uuids,
+            // It can never be absent; what is known of the look-up says more than that.
+            Err(_) => return Presence::Unknown(unknown),
+        };
+        match timeout(PROOF_LIMIT, self.prove(node, &uuids)).await {
+            Ok(presence) => presence,
+            Err(_) => {
+                let message = format!("vCenter did not say within {} s", PROOF_LIMIT.as_secs());
+                Presence::Unknown(Unknown::new("VCenterUnavailable", message))
+            }
         }
     }
 

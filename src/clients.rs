@@ -2,5 +2,8 @@
 
 pub mod http;
 pub mod object;
+pub mod session_manager;
+pub mod sts;
+pub mod token;
 pub mod vapi;
 pub mod vim;

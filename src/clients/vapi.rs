@@ -6,6 +6,7 @@
 mod error;
 mod exchange;
 mod session;
+mod signed;
 pub mod tagging;
 
 #[cfg(test)]

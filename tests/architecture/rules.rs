@@ -42,7 +42,7 @@ const MODULES: &[Module] = &[
 ];
 
 /// The wire clients: each speaks one protocol and knows none of the others.
-const WIRE_CLIENTS: &[&str] = &["vim", "vapi", "nsx"];
+const WIRE_CLIENTS: &[&str] = &["vim", "vapi", "nsx", "sts", "session_manager"];
 
 /// Files that decide and do nothing else, beside every `plan.rs` and every file whose header says `Pure`.
 const PURE: &[&str] = &[

@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
 use secrecy::{ExposeSecret, SecretString};
 use zeroize::Zeroizing;
 
 use super::error::LOGIN;
 use super::exchange::SESSION_HEADER;
-use super::{Client, Error, Framing, Refusal, Session};
-use crate::clients::http::{Method, Request};
+use super::{Client, Error, Framing, Refusal, Session, signed};
+use crate::clients::http::{self, Method, Request};
+use crate::clients::token::Token;
 
 fn session_path(framing: Framing) -> &'static str {
     match framing {
@@ -25,11 +27,32 @@ impl Client {
     /// # Errors
     /// [`Error::is_invalid_login`] for rejected credentials: repeating those locks the account.
     pub async fn login(&self, user: &str, password: &SecretString) -> Result<(), Error> {
+        self.open_session(|_| Ok(basic(user, password))).await
+    }
+
+    /// Logs in with a token, signed with the key it was issued for; otherwise as [`Client::login`].
+    ///
+    /// # Errors
+    /// [`Error::is_invalid_login`] when the token or the signature is refused.
+    pub async fn login_signed(&self, token: &Token, now: Timestamp) -> Result<(), Error> {
+        self.open_session(|framing| {
+            // The server reads a signed number.
+            let nonce = format!("{}:{}", now.as_millisecond(), fastrand::u64(..) >> 1);
+            let signed = signed::authorization(token, "POST", session_path(framing), self.endpoint(), &nonce);
+            signed.map_err(|error| {
+                let endpoint = self.endpoint().to_owned();
+                http::Error::Configuration { endpoint, message: error.to_string() }.into()
+            })
+        })
+        .await
+    }
+
+    async fn open_session(&self, authorization: impl Fn(Framing) -> Result<SecretString, Error>) -> Result<(), Error> {
         // Real servers refuse a login on a session whose earlier login failed.
         self.forget_session();
-        let (framing, id) = match self.create_session(Framing::Rest, user, password).await {
+        let (framing, id) = match self.create_session(Framing::Rest, authorization(Framing::Rest)?).await {
             Err(error) if error.is(Refusal::NotFound) => {
-                (Framing::Api, self.create_session(Framing::Api, user, password).await?)
+                (Framing::Api, self.create_session(Framing::Api, authorization(Framing::Api)?).await?)
             }
             other => (Framing::Rest, other?),
         };
@@ -71,14 +94,9 @@ impl Client {
         }
     }
 
-    async fn create_session(
-        &self,
-        framing: Framing,
-        user: &str,
-        password: &SecretString,
-    ) -> Result<SecretString, Error> {
+    async fn create_session(&self, framing: Framing, authorization: SecretString) -> Result<SecretString, Error> {
         let mut request = Request::new(Method::Post, session_path(framing), LOGIN, self.inner.timeouts.login);
-        request.secret_headers.push(("Authorization", basic(user, password)));
+        request.secret_headers.push(("Authorization", authorization));
         request.headers.push(("Accept", "application/json".to_owned()));
         // No cookie: the id in the header is all we send back.
         request.headers.push(("vmware-use-header-authn", "true".to_owned()));

@@ -4,6 +4,7 @@
 
 use super::types::MoRef;
 use crate::clients::http::{self, BodyWriter};
+use crate::clients::token::signature::Signed;
 
 const HEAD: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<soapenv:Envelope \
      xmlns:soapenv=\"http://schemas.xmlsoap.org/soap/envelope/\" xmlns:xsd=\"http://www.w3.org/2001/XMLSchema\" \
@@ -13,6 +14,8 @@ const HEAD: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<soapenv:Envelop
 #[derive(Default)]
 pub(super) struct Body {
     xml: BodyWriter,
+    /// The whole of a signed message instead.
+    signed: Option<Signed>,
 }
 
 impl Body {
@@ -21,6 +24,11 @@ impl Body {
         let mut body = Self::default();
         body.reference("_this", this);
         body
+    }
+
+    /// A message that is signed with its body, method element and all.
+    pub(super) fn of_signed(signed: Signed) -> Self {
+        Self { xml: BodyWriter::default(), signed: Some(signed) }
     }
 
     /// `<name>text</name>`
@@ -72,11 +80,20 @@ impl Body {
     /// The whole document.
     pub(super) fn into_envelope(self, method: &str, operation_id: &str) -> http::Body {
         let xml = self.xml.as_bytes();
-        let mut document = BodyWriter::with_capacity(HEAD.len() + xml.len() + 2 * method.len() + 200);
+        let signed = self.signed.as_ref().map_or(0, |signed| signed.security.len() + signed.body.len());
+        let mut document = BodyWriter::with_capacity(HEAD.len() + xml.len() + signed + 2 * method.len() + 200);
         document.push_str(HEAD);
         document.push_str("<soapenv:Header><operationID>");
         escape_into(&mut document, operation_id);
-        document.push_str("</operationID></soapenv:Header><soapenv:Body><");
+        document.push_str("</operationID>");
+        if let Some(Signed { security, body }) = &self.signed {
+            document.push_str(security);
+            document.push_str("</soapenv:Header>");
+            document.push_str(body);
+            document.push_str("</soapenv:Envelope>");
+            return document.into();
+        }
+        document.push_str("</soapenv:Header><soapenv:Body><");
         document.push_str(method);
         document.push_str(" xmlns=\"urn:vim25\">");
         document.push_bytes(xml);

@@ -1,5 +1,6 @@
 //! What a vCenter is, and sessions: connect, log in, log out, look whether the session lives.
 
+use jiff::Timestamp;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::call::{Call, nothing, return_values};
@@ -8,7 +9,9 @@ use super::envelope::Body;
 use super::types::MoRef;
 use super::value::read_reference;
 use super::{Client, Error, FilterSpec, version};
-use crate::clients::http::{Method, Request};
+use crate::clients::http::{self, Method, Request};
+use crate::clients::token::Token;
+use crate::clients::token::signature::{Ids, Proof, escaped, escaped_attribute, sign};
 
 /// The well-known objects of a vCenter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,12 +109,44 @@ impl Client {
     /// # Errors
     /// [`Error::is_invalid_login`] for rejected credentials: repeating those locks the account.
     pub async fn login(&self, user: &str, password: &SecretString) -> Result<UserSession, Error> {
-        // The simulator answers InvalidLogin to a login that carries a live session's cookie, and nobody needs it.
-        self.forget_session();
         let mut body = Body::of(&self.content().session_manager);
         body.text("userName", user);
         body.text("password", password.expose_secret());
-        let call = Call { method: "Login", timeout: self.inner.timeouts.login, repeatable: false };
+        self.open_session("Login", body).await
+    }
+
+    /// Logs in with a token, signed with the key it was issued for; a cookie of an earlier session is dropped first.
+    ///
+    /// # Errors
+    /// As [`Client::login`]: an expired or refused token is [`Error::is_invalid_login`].
+    pub async fn login_by_token(&self, token: &Token, now: Timestamp) -> Result<UserSession, Error> {
+        let this = self.content().session_manager;
+        let content = format!(
+            "<LoginByToken xmlns=\"urn:vim25\"><_this type=\"{}\">{}</_this></LoginByToken>",
+            escaped_attribute(&this.kind),
+            escaped(&this.id)
+        );
+        let signed = sign(&Proof::Token(token), &content, now, &Ids::fresh()).map_err(|error| {
+            http::Error::Configuration { endpoint: self.endpoint().to_owned(), message: error.to_string() }
+        })?;
+        self.open_session("LoginByToken", Body::of_signed(signed)).await
+    }
+
+    /// Begins a session as somebody who is logged in, with a ticket of theirs (`AcquireCloneTicket`), which is good for
+    /// one use; a cookie of an earlier session is dropped first.
+    ///
+    /// # Errors
+    /// [`Error::is_invalid_login`] for a ticket that is unknown, used or too old.
+    pub async fn clone_session(&self, ticket: &SecretString) -> Result<UserSession, Error> {
+        let mut body = Body::of(&self.content().session_manager);
+        body.text("cloneTicket", ticket.expose_secret());
+        self.open_session("CloneSession", body).await
+    }
+
+    async fn open_session(&self, method: &'static str, body: Body) -> Result<UserSession, Error> {
+        // The simulator answers InvalidLogin to a login that carries a live session's cookie, and nobody needs it.
+        self.forget_session();
+        let call = Call { method, timeout: self.inner.timeouts.login, repeatable: false };
         let sessions =
             self.call(call, body, |decoder| return_values(decoder, |decoder, _| read_session(decoder))).await;
         match sessions {

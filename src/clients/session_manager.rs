@@ -1,0 +1,189 @@
+//! A session manager: a service that keeps a session of vCenter and hands out tickets to clone it
+//! (`vclib/vc_session_manager.go` of the Go program).
+//!
+//! `GET` with a bearer token; the answer is `{"token": "<clone ticket>"}`. Neither token is part of an error or a log.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
+use tokio::io::AsyncReadExt as _;
+use zeroize::Zeroizing;
+
+use super::http::{self, Method, Request, Response};
+
+/// The token of this process's service account, for a session manager that is given none.
+pub const SERVICE_ACCOUNT_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+
+/// The name under which the request appears in errors and metrics.
+const FETCH: &str = "session-manager.get";
+
+/// Limit for the whole exchange, as in the Go program.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A ticket has some hundred bytes.
+const MAX_BYTES: usize = 64 << 10;
+/// A service account's token has one or two thousand.
+const MAX_TOKEN_BYTES: u64 = 64 << 10;
+
+/// Why there is no ticket.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no address.
+    #[error("the URL of the session manager is empty")]
+    NoUrl,
+    /// The service account's token cannot be read.
+    #[error("the service account's token cannot be read from {path}")]
+    TokenFile {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The token is empty or is none.
+    #[error("the token for the session manager is empty or holds characters that no token has")]
+    BadToken,
+    /// No answer.
+    #[error("the session manager cannot be asked: {0}")]
+    Http(#[from] http::Error),
+    /// The manager refused.
+    #[error("the session manager at {endpoint} answered with HTTP status {status}; expected 200")]
+    Refused {
+        /// `host:port`.
+        endpoint: String,
+        /// The HTTP status.
+        status: u16,
+    },
+    /// An answer that cannot be understood.
+    #[error("the answer of the session manager at {endpoint} cannot be decoded; expected {{\"token\": \"…\"}}")]
+    Malformed {
+        /// `host:port`.
+        endpoint: String,
+    },
+    /// An answer without a ticket.
+    #[error("the session manager at {endpoint} returned an empty token")]
+    NoTicket {
+        /// `host:port`.
+        endpoint: String,
+    },
+}
+
+impl Error {
+    /// A stable word for metrics and events.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Error::NoUrl => "Configuration",
+            Error::TokenFile { .. } | Error::BadToken => "Token",
+            Error::Http(error) => error.reason(),
+            Error::Refused { status: 401 | 403, .. } => "InvalidLogin",
+            Error::Refused { .. } => "Status",
+            Error::Malformed { .. } | Error::NoTicket { .. } => "Malformed",
+        }
+    }
+
+    /// The manager rejected our token.
+    pub fn is_invalid_login(&self) -> bool {
+        matches!(self, Error::Refused { status: 401 | 403, .. })
+    }
+
+    /// The same request may well succeed later without anybody changing a setting.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Error::Http(error) => error.is_transient(),
+            Error::Refused { status, .. } => matches!(status, 408 | 429 | 500..=599),
+            Error::TokenFile { .. } | Error::Malformed { .. } | Error::NoTicket { .. } => true,
+            Error::NoUrl | Error::BadToken => false,
+        }
+    }
+}
+
+/// Asks the manager at this URL for a ticket, within 5 s. `vcenter` gives the trust and the proxy.
+///
+/// # Errors
+/// Every variant of [`Error`] but `TokenFile`.
+pub async fn fetch_ticket(vcenter: &http::Client, url: &str, token: &SecretString) -> Result<SecretString, Error> {
+    fetch_within(vcenter, url, token, TIMEOUT).await
+}
+
+/// Reads the token of this process's service account, without the line end that a file may have.
+///
+/// # Errors
+/// [`Error::TokenFile`].
+pub async fn service_account_token() -> Result<SecretString, Error> {
+    read_token(Path::new(SERVICE_ACCOUNT_TOKEN)).await
+}
+
+async fn read_token(path: &Path) -> Result<SecretString, Error> {
+    let failed = |source| Error::TokenFile { path: path.to_owned(), source };
+    let file = tokio::fs::File::open(path).await.map_err(failed)?;
+    let mut text = Zeroizing::new(String::with_capacity(4096));
+    file.take(MAX_TOKEN_BYTES).read_to_string(&mut text).await.map_err(failed)?;
+    Ok(SecretString::from(text.trim()))
+}
+
+async fn fetch_within(
+    vcenter: &http::Client,
+    url: &str,
+    token: &SecretString,
+    timeout: Duration,
+) -> Result<SecretString, Error> {
+    if url.is_empty() {
+        return Err(Error::NoUrl);
+    }
+    let value = token.expose_secret();
+    if value.is_empty() || !value.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(Error::BadToken);
+    }
+    let manager = vcenter.sibling(url)?;
+    let mut request = Request::new(Method::Get, path_of(url), FETCH, timeout);
+    request.secret_headers.push(("Authorization", bearer(value)));
+    request.headers.push(("Accept", "application/json".to_owned()));
+    request.max_bytes = MAX_BYTES;
+    let began = Instant::now();
+    let result = match manager.send(request).await {
+        Ok(response) => read(manager.endpoint(), response),
+        Err(error) => Err(error.into()),
+    };
+    manager.observe(FETCH, result.as_ref().map_or_else(Error::reason, |_| "ok"), began.elapsed());
+    result
+}
+
+fn bearer(token: &str) -> SecretString {
+    const SCHEME: &str = "Bearer ";
+    // The capacity is the length, so that making a secret of it copies nothing.
+    let mut value = String::with_capacity(SCHEME.len() + token.len());
+    value.extend([SCHEME, token]);
+    value.into()
+}
+
+/// Path and query of a URL that the client has taken.
+fn path_of(url: &str) -> String {
+    let parsed = url::Url::parse(url).ok();
+    let path = parsed.as_ref().map_or("/", url::Url::path);
+    match parsed.as_ref().and_then(url::Url::query) {
+        Some(query) => format!("{path}?{query}"),
+        None => path.to_owned(),
+    }
+}
+
+/// The manager's answer; whatever else is in it does not matter.
+#[derive(Deserialize)]
+struct Answer {
+    #[serde(default)]
+    token: String,
+}
+
+fn read(endpoint: &str, response: Response) -> Result<SecretString, Error> {
+    let endpoint = || endpoint.to_owned();
+    let body = Zeroizing::new(response.body);
+    if response.status != 200 {
+        return Err(Error::Refused { endpoint: endpoint(), status: response.status });
+    }
+    // The library's own message may quote what it found.
+    let answer: Answer = serde_json::from_slice(&body).map_err(|_| Error::Malformed { endpoint: endpoint() })?;
+    if answer.token.is_empty() {
+        return Err(Error::NoTicket { endpoint: endpoint() });
+    }
+    Ok(answer.token.into())
+}

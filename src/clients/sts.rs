@@ -1,0 +1,112 @@
+//! vCenter's token service (STS, WS-Trust 1.3): a certificate and its key for a SAML holder-of-key token.
+//!
+//! It is spoken to at `/sts/STSService` of the vCenter itself, where every vCenter since 7.0 has it. A token is asked
+//! for anew for each login and never renewed: the session outlives it.
+
+mod answer;
+mod error;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::{SignedDuration, Timestamp};
+use secrecy::SecretString;
+use zeroize::Zeroizing;
+
+use super::http::{self, BodyWriter, Method};
+use super::token::signature::{Ids, Proof, RSA_SHA256, Signed, sign, time};
+use super::token::{HolderKey, Token};
+pub use error::Error;
+
+/// Where the token service is, on the vCenter's own host and port.
+pub const PATH: &str = "/sts/STSService";
+
+/// The name under which the request appears in errors and metrics.
+const ISSUE: &str = "sts.Issue";
+const ACTION: &str = "\"http://docs.oasis-open.org/ws-sx/ws-trust/200512/RST/Issue\"";
+const TRUST: &str = "http://docs.oasis-open.org/ws-sx/ws-trust/200512";
+
+const HEAD: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<soapenv:Envelope \
+     xmlns:soapenv=\"http://schemas.xmlsoap.org/soap/envelope/\">";
+
+/// A login follows at once; as long as the Go program's tokens.
+const TOKEN_LIFETIME: SignedDuration = SignedDuration::from_mins(5);
+
+/// As a login: it may involve a directory service.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A token names the groups of its user, and there may be hundreds of those.
+const MAX_BYTES: usize = 1 << 20;
+
+/// Asks for a delegatable token for this certificate (PEM) and its RSA key (PEM, PKCS#1 or PKCS#8).
+///
+/// # Errors
+/// [`Error::Key`] for a pair that cannot be used, before anything is sent; [`Error::is_invalid_login`] when the service
+/// rejects it: repeating that quickly helps nobody.
+pub async fn issue(http: &http::Client, certificate: &str, key: &SecretString, now: Timestamp) -> Result<Token, Error> {
+    let key = HolderKey::from_pem(certificate, key)?;
+    let document = request(&key, now, &Ids::fresh())?;
+    let mut request = http::Request::new(Method::Post, PATH, ISSUE, TIMEOUT);
+    request.headers.push(("Content-Type", "text/xml; charset=\"utf-8\"".to_owned()));
+    request.headers.push(("SOAPAction", ACTION.to_owned()));
+    request.body = document;
+    request.max_bytes = MAX_BYTES;
+    let began = Instant::now();
+    let result = match http.send(request).await {
+        Ok(response) => judge(http, response, now, key),
+        Err(error) => Err(error.into()),
+    };
+    http.observe(ISSUE, result.as_ref().map_or_else(Error::reason, |_| "ok"), began.elapsed());
+    result
+}
+
+/// The whole request.
+fn request(key: &HolderKey, now: Timestamp, ids: &Ids) -> Result<http::Body, Error> {
+    let expires = now.saturating_add(TOKEN_LIFETIME).unwrap_or(now);
+    // The body element declares `wsu`, so in canonical form nothing inside does.
+    let content = format!(
+        "<RequestSecurityToken xmlns=\"{TRUST}\"><TokenType>urn:oasis:names:tc:SAML:2.0:assertion</TokenType>\
+         <RequestType>{TRUST}/Issue</RequestType><Lifetime><wsu:Created>{}</wsu:Created><wsu:Expires>{}\
+         </wsu:Expires></Lifetime><Renewing Allow=\"false\" OK=\"false\"></Renewing><Delegatable>true</Delegatable>\
+         <KeyType>{TRUST}/PublicKey</KeyType><SignatureAlgorithm>{RSA_SHA256}</SignatureAlgorithm>\
+         <UseKey Sig=\"{}\"></UseKey></RequestSecurityToken>",
+        time(now),
+        time(expires),
+        ids.signature
+    );
+    let Signed { security, body } = sign(&Proof::Certificate(key), &content, now, ids)?;
+    let mut document = BodyWriter::with_capacity(HEAD.len() + security.len() + body.len() + 100);
+    document.push_str(HEAD);
+    document.push_str("<soapenv:Header>");
+    document.push_str(&security);
+    document.push_str("</soapenv:Header>");
+    document.push_str(&body);
+    document.push_str("</soapenv:Envelope>");
+    Ok(document.into())
+}
+
+fn judge(http: &http::Client, mut response: http::Response, now: Timestamp, key: HolderKey) -> Result<Token, Error> {
+    let endpoint = || http.endpoint().to_owned();
+    if response.status == 404 {
+        return Err(Error::NotThere { endpoint: endpoint() });
+    }
+    let body = Zeroizing::new(std::mem::take(&mut response.body));
+    let is_success = response.is_success();
+    // It is signed, so not a byte of it may be replaced.
+    let read = match std::str::from_utf8(&body) {
+        Ok(text) => answer::read(text),
+        Err(_) => Err("it is no UTF-8".to_owned()),
+    };
+    match read {
+        Ok(answer::Answer::Fault { code, text }) => Err(Error::Fault { endpoint: endpoint(), code, text }),
+        Ok(answer::Answer::Token { id, assertion, expires }) if is_success => {
+            let expires = expires.unwrap_or_else(|| now.saturating_add(TOKEN_LIFETIME).unwrap_or(now));
+            Ok(Token::new(id, assertion, expires, Arc::new(key)))
+        }
+        Err(message) if is_success => Err(Error::Malformed { endpoint: endpoint(), message }),
+        _ => Err(http.status_error(ISSUE, &response).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+//! Reads the token service's answer. The assertion is cut out byte for byte, because it is signed.
+
+use jiff::Timestamp;
+use quick_xml::XmlVersion;
+use quick_xml::events::{BytesStart, Event};
+use quick_xml::reader::Reader;
+use secrecy::SecretString;
+
+/// Deeper answers are refused outside the assertion; real ones stay below 10.
+const MAX_DEPTH: usize = 32;
+/// Texts of the service are cut at this many characters.
+const MAX_TEXT: usize = 300;
+
+/// What the service said.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Token { id: String, assertion: SecretString, expires: Option<Timestamp> },
+    Fault { code: String, text: String },
+}
+
+/// Reads a whole answer, to its end.
+///
+/// # Errors
+/// What is wrong with it, without any of its content.
+pub(super) fn read(text: &str) -> Result<Answer, String> {
+    let mut reader = Reader::from_str(text);
+    reader.config_mut().expand_empty_elements = true;
+    let (mut open, mut found): (Vec<String>, _) = (Vec::new(), Found::default());
+    loop {
+        let begins = position(&reader);
+        match reader.read_event().map_err(|_| "it is not well-formed XML")? {
+            Event::Start(start) => {
+                let name = start.local_name().as_ref().to_owned();
+                if name == "Assertion" && open.last().is_some_and(|parent| parent == "RequestedSecurityToken") {
+                    reader.read_to_end(start.name()).map_err(|_| "it ends inside the assertion")?;
+                    let element = text.get(begins..position(&reader)).ok_or("the assertion has no end")?;
+                    found.keep_assertion(&start, element)?;
+                } else if open.len() < MAX_DEPTH {
+                    open.push(name);
+                } else {
+                    return Err(format!("elements are nested deeper than {MAX_DEPTH}"));
+                }
+            }
+            Event::End(_) => {
+                open.pop();
+            }
+            Event::Text(part) => found.keep_text(&open, &part.xml10_content()),
+            Event::CData(part) => found.keep_text(&open, &part.xml10_content()),
+            Event::GeneralRef(reference) => {
+                if let Ok(Some(character)) = reference.resolve_char_ref() {
+                    found.keep_text(&open, character.encode_utf8(&mut [0; 4]));
+                }
+            }
+            Event::DocType(_) => return Err("it has a document type, which SOAP forbids".to_owned()),
+            Event::Eof if open.is_empty() => return found.into_answer(),
+            Event::Eof => return Err("it ends too early".to_owned()),
+            _ => {}
+        }
+    }
+}
+
+fn position(reader: &Reader<&[u8]>) -> usize {
+    usize::try_from(reader.buffer_position()).unwrap_or(usize::MAX)
+}
+
+/// What has been seen so far.
+#[derive(Default)]
+struct Found {
+    is_fault: bool,
+    code: String,
+    text: String,
+    expires: String,
+    assertion: Option<(String, SecretString)>,
+}
+
+impl Found {
+    /// Keeps the element whose start tag this is.
+    fn keep_assertion(&mut self, start: &BytesStart<'_>, element: &str) -> Result<(), String> {
+        let prefix = start.name().prefix().map(|prefix| prefix.as_ref().to_owned());
+        let declaration = prefix.map_or_else(|| "xmlns".to_owned(), |prefix| format!("xmlns:{prefix}"));
+        let (mut id, mut is_declared) = (None, false);
+        for attribute in start.attributes() {
+            let attribute = attribute.map_err(|_| "the assertion's attributes cannot be read")?;
+            is_declared |= attribute.key.as_ref() == declaration;
+            if attribute.key.as_ref() == "ID" {
+                let value = attribute.normalized_value(XmlVersion::Implicit1_0);
+                id = Some(value.map_err(|_| "the assertion's ID cannot be read")?.into_owned());
+            }
+        }
+        if !is_declared {
+            // Cut out, it would not mean the same.
+            return Err("the assertion's namespace is declared outside of it".to_owned());
+        }
+        let id = id.filter(|id| !id.is_empty() && id.len() <= 256).ok_or("the assertion has no usable ID")?;
+        if self.assertion.replace((id, SecretString::from(element.to_owned()))).is_some() {
+            return Err("it holds several assertions".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Keeps text that stands directly in one of the elements that matter.
+    fn keep_text(&mut self, open: &[String], text: &str) {
+        let (Some(own), Some(parent)) = (open.last(), open.iter().nth_back(1)) else { return };
+        let kept = match (parent.as_str(), own.as_str()) {
+            ("Fault", "faultcode") => &mut self.code,
+            ("Fault", "faultstring") => &mut self.text,
+            ("Lifetime", "Expires") => &mut self.expires,
+            _ => return,
+        };
+        self.is_fault |= parent == "Fault";
+        let room = MAX_TEXT.saturating_sub(kept.chars().count());
+        kept.extend(text.chars().map(|char| if char.is_control() { ' ' } else { char }).take(room));
+    }
+
+    fn into_answer(self) -> Result<Answer, String> {
+        if self.is_fault {
+            let code = self.code.trim();
+            let code = code.rsplit_once(':').map_or(code, |(_, local)| local).to_owned();
+            return Ok(Answer::Fault { code, text: self.text.trim().to_owned() });
+        }
+        let (id, assertion) = self.assertion.ok_or("there is no assertion in it")?;
+        Ok(Answer::Token { id, assertion, expires: self.expires.trim().parse().ok() })
+    }
+}
+
+#[cfg(test)]
+mod tests;

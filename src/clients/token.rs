@@ -1,0 +1,59 @@
+//! SAML holder-of-key tokens: what the token service issues, and what both of vCenter's protocols sign with their key.
+//!
+//! Certificates, keys and assertions are secrets here: nothing prints them, and our own copies are overwritten on drop.
+//! The parsed key inside the signature library is not.
+
+mod key;
+pub(super) mod signature;
+
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use secrecy::{ExposeSecret, SecretString};
+
+pub use key::{HolderKey, KeyError};
+
+/// A token that only the holder of a key may use. Cheap to clone.
+#[derive(Clone)]
+pub struct Token {
+    id: String,
+    assertion: Arc<SecretString>,
+    expires: Timestamp,
+    key: Arc<HolderKey>,
+}
+
+impl Token {
+    /// A token of its parts: the `saml2:Assertion` element byte for byte as it was issued (it is signed), its `ID`, the
+    /// end of its lifetime, and the key it was issued for.
+    pub fn new(id: impl Into<String>, assertion: SecretString, expires: Timestamp, key: Arc<HolderKey>) -> Self {
+        Self { id: id.into(), assertion: Arc::new(assertion), expires, key }
+    }
+
+    /// The assertion's `ID`.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// When the token stops being accepted. The sessions made with it live on.
+    pub fn expires(&self) -> Timestamp {
+        self.expires
+    }
+
+    pub(super) fn assertion(&self) -> &str {
+        self.assertion.expose_secret()
+    }
+
+    pub(super) fn key(&self) -> &HolderKey {
+        &self.key
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Token").field("expires", &self.expires).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,62 @@
+//! Pairs as users have them, and every way in which a pair does not fit.
+
+use rcgen::KeyPair;
+
+use super::{HolderKey, KeyError};
+use crate::clients::http::tests::server::{params, self_signed};
+use crate::clients::token::tests::{CERTIFICATE, KEY, secret};
+
+const PKCS1: &str = include_str!("../../../../tests/golden/sts/holder.pkcs1.key");
+const OTHER: &str = include_str!("../../../../tests/golden/sts/other.key");
+const ENCRYPTED: &str = include_str!("../../../../tests/golden/sts/encrypted.key");
+
+#[test]
+fn pkcs_1_and_pkcs_8_keys_are_the_same_key() {
+    for key in [KEY, PKCS1] {
+        let pair = HolderKey::from_pem(CERTIFICATE, &secret(key)).unwrap();
+        let signature = pair.sign(b"message").unwrap();
+        assert_eq!(signature.len(), 344, "256 bytes in base64");
+        assert_eq!(signature, HolderKey::from_pem(CERTIFICATE, &secret(KEY)).unwrap().sign(b"message").unwrap());
+    }
+}
+
+#[test]
+fn text_around_the_blocks_and_further_certificates_do_not_matter() {
+    let second = self_signed(&params(&["ca"], true)).pem;
+    let certificates = format!("subject=ccm\r\n{}\n{second}", CERTIFICATE.replace('\n', "\r\n"));
+    let key = format!("Bag Attributes\n{KEY}\n# end");
+    let pair = HolderKey::from_pem(&certificates, &secret(&key)).unwrap();
+    assert_eq!(pair.certificate(), HolderKey::from_pem(CERTIFICATE, &secret(KEY)).unwrap().certificate());
+}
+
+#[test]
+fn a_pair_that_cannot_be_used_says_why_and_shows_nothing_of_it() {
+    let elliptic = self_signed(&params(&["ec"], false));
+    let elliptic_key = elliptic.key.serialize_pem();
+    let rsa_as_ec = KeyPair::from_pem(OTHER).unwrap().serialize_pem();
+    let cut: String =
+        KEY.lines().take(10).chain(["-----END PRIVATE KEY-----"]).map(|line| format!("{line}\n")).collect();
+    let no_der = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    let no_base64 = "-----BEGIN CERTIFICATE-----\n!!!!\n-----END CERTIFICATE-----\n";
+    let cases = [
+        ("no certificate", "ccm@vsphere.local", KEY, KeyError::NoCertificate),
+        ("a key for the certificate", KEY, KEY, KeyError::NoCertificate),
+        ("a certificate without an end", "-----BEGIN CERTIFICATE-----\nMIID", KEY, KeyError::NoCertificate),
+        ("a certificate that is none", no_der, KEY, KeyError::BadCertificate),
+        ("a certificate that is no base64", no_base64, KEY, KeyError::BadCertificate),
+        ("an elliptic pair", &elliptic.pem, &elliptic_key, KeyError::NotRsa),
+        ("no key", CERTIFICATE, "hunter2", KeyError::NoKey),
+        ("a certificate for the key", CERTIFICATE, CERTIFICATE, KeyError::NoKey),
+        ("an elliptic key", CERTIFICATE, &elliptic_key, KeyError::BadKey),
+        ("a key that is cut", CERTIFICATE, &cut, KeyError::BadKey),
+        ("a key with a passphrase", CERTIFICATE, ENCRYPTED, KeyError::Encrypted),
+        ("another's key", CERTIFICATE, &rsa_as_ec, KeyError::Mismatch),
+    ];
+    for (name, certificate, key, expected) in cases {
+        let error = HolderKey::from_pem(certificate, &secret(key)).unwrap_err();
+        assert_eq!(error, expected, "{name}");
+        for line in key.lines().chain(certificate.lines()).filter(|line| line.len() > 8 && !line.contains("-----")) {
+            assert!(!format!("{error} {error:?}").contains(line), "{name}: {error:?}");
+        }
+    }
+}

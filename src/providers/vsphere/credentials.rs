@@ -3,6 +3,11 @@
 //! Nothing here reads anything: `app` holds the sources and publishes one [`Offers`] per vCenter entry.
 //! Mirrors `pkg/common/credentialmanager`.
 
+pub mod layout;
+pub mod offer;
+pub mod pem;
+pub mod source;
+
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,0 +1,89 @@
+//! Pure: whether a user name is a PEM certificate, which asks for another kind of login.
+//!
+//! Mirrors the use of `pem.Decode` in `connection.go:login`: the first complete block anywhere in the text counts.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+/// What a text looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Looks {
+    /// It is no PEM.
+    No,
+    /// It has at least one complete block.
+    Complete,
+    /// It has the beginning of a block, and no complete one.
+    Broken,
+}
+
+const BEGIN: &str = "-----BEGIN ";
+
+/// Looks for a block of any kind; which kind it is decides whoever uses it.
+pub fn looks_like(text: &str) -> Looks {
+    if !text.contains(BEGIN) {
+        return Looks::No;
+    }
+    // A marker begins a line.
+    let starts = text
+        .match_indices(BEGIN)
+        .filter(|(at, _)| *at == 0 || text.get(..*at).is_some_and(|before| before.ends_with('\n')));
+    match starts.into_iter().any(|(at, _)| text.get(at + BEGIN.len()..).is_some_and(is_block)) {
+        true => Looks::Complete,
+        false => Looks::Broken,
+    }
+}
+
+/// Whether the text goes on as a block does after [`BEGIN`]: kind, headers, base64, the end of the same kind.
+fn is_block(rest: &str) -> bool {
+    let mut lines = rest.lines();
+    let Some(kind) = lines.next().and_then(|line| line.trim_end().strip_suffix("-----")) else { return false };
+    let end = format!("-----END {kind}-----");
+    let mut body = String::new();
+    for line in lines {
+        let line = line.trim();
+        if line == end {
+            return STANDARD.decode(&body).is_ok_and(|decoded| !decoded.is_empty());
+        }
+        if !(body.is_empty() && line.contains(": ")) {
+            body.push_str(line);
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_is_told_from_a_name() {
+        let whole = "-----BEGIN CERTIFICATE-----\nMIIB\nAAAA\n-----END CERTIFICATE-----";
+        for (case, text, expected) in [
+            ("a name", "administrator@vsphere.local", Looks::No),
+            ("nothing", "", Looks::No),
+            ("a block", whole, Looks::Complete),
+            ("a block and a newline", &format!("{whole}\n"), Looks::Complete),
+            ("with the line ends of Windows", &whole.replace('\n', "\r\n"), Looks::Complete),
+            ("text before it", &format!("subject=CN\n{whole}"), Looks::Complete),
+            ("a chain", &format!("{whole}\n{whole}"), Looks::Complete),
+            ("headers", &whole.replace("MIIB", "Proc-Type: 4,ENCRYPTED\n\nMIIB"), Looks::Complete),
+            ("another kind", &whole.replace("CERTIFICATE", "PRIVATE KEY"), Looks::Complete),
+            ("a broken one, then a whole one", &format!("-----BEGIN X-----\n{whole}"), Looks::Complete),
+            ("in one line", &whole.replace('\n', " "), Looks::Broken),
+            ("no end", "-----BEGIN CERTIFICATE-----\nMIIB\n", Looks::Broken),
+            ("another end", "-----BEGIN CERTIFICATE-----\nMIIB\n-----END KEY-----", Looks::Broken),
+            ("no base64", "-----BEGIN CERTIFICATE-----\n????\n-----END CERTIFICATE-----", Looks::Broken),
+            ("nothing inside", "-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----", Looks::Broken),
+            ("not at the beginning of a line", &format!("x{whole}"), Looks::Broken),
+        ] {
+            assert_eq!(looks_like(text), expected, "{case}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_can_be_looked_at(text in "(-----(BEGIN|END) [A-Z ]{0,9}-----|[ -~]|\n|\u{e9}|AAAA){0,20}") {
+            looks_like(&text);
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Pure: what one source, a Secret or a directory, has said so far → what a server has to log in with.
+//!
+//! Mirrors `credentialmanager.go:GetCredential`, except that a version counts as a whole, and that nothing is looked up
+//! before the source was read.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::layout::Stored;
+use super::{Credential, Origin};
+use crate::providers::vsphere::config::Credentials;
+
+/// Where a source is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// A Kubernetes Secret.
+    Secret {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// A directory of files.
+    Directory(PathBuf),
+}
+
+/// What a source says at one moment.
+pub enum Reading {
+    /// It was not possible to tell. Says what went wrong.
+    Failing(String),
+    /// There is no such object or directory, or this process may not read it. Says which.
+    Absent(String),
+    /// All of it was read.
+    Read {
+        /// What it holds.
+        stored: Stored,
+        /// Which version that is.
+        origin: Origin,
+    },
+}
+
+/// What is known of a source.
+#[derive(Default)]
+pub struct Source {
+    state: State,
+    servers: BTreeMap<String, Held>,
+    problems: BTreeSet<String>,
+}
+
+#[derive(Default, PartialEq)]
+enum State {
+    #[default]
+    Unread,
+    Failing(String),
+    Absent(String),
+    Read,
+}
+
+/// The last good credential of a server, and what is wrong with what stands there now.
+#[derive(Default)]
+struct Held {
+    credential: Option<Arc<Credential>>,
+    trouble: Option<String>,
+}
+
+/// What changed with a reading, to be told once. Names no value.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct News {
+    /// Problems that were not there before.
+    pub problems: Vec<String>,
+    /// The servers of a version that was not known before.
+    pub read: Option<Vec<String>>,
+}
+
+/// What a source has for a server.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Nobody knows yet: it was never looked at.
+    Unread,
+    /// It was looked at in vain and never read. Says why.
+    Failing(String),
+    /// This.
+    Found(Arc<Credential>),
+    /// Nothing. Says why.
+    Missing(String),
+}
+
+impl Source {
+    /// Takes in what the source says now.
+    pub fn take(&mut self, reading: Reading) -> News {
+        let mut problems = BTreeSet::new();
+        let mut read = None;
+        match reading {
+            Reading::Failing(why) => {
+                // What was read stays true until something else is known.
+                if matches!(self.state, State::Unread | State::Failing(_)) {
+                    self.state = State::Failing(why);
+                }
+                return News::default();
+            }
+            Reading::Absent(why) => {
+                if self.has_credentials() {
+                    problems.insert(format!("{why}; the last credentials from it stay in use"));
+                }
+                self.state = State::Absent(why);
+            }
+            Reading::Read { stored, origin } => {
+                problems.extend(stored.problems.iter().cloned());
+                self.state = State::Read;
+                if stored.is_empty() && self.has_credentials() {
+                    problems.insert("it holds no credentials any more; the last ones stay in use".to_owned());
+                } else {
+                    read = Some(stored.servers.keys().cloned().collect());
+                    problems.extend(self.replace(stored, &origin));
+                }
+            }
+        }
+        let new = problems.difference(&self.problems).cloned().collect();
+        self.problems = problems;
+        News { problems: new, read }
+    }
+
+    /// What there is for this server: as it is written, else the one that differs in case, brackets or spelling of an
+    /// address only.
+    pub fn find(&self, server: &str, place: &Place) -> Answer {
+        let held = match self.servers.get(server) {
+            Some(held) => Some(held),
+            None => {
+                let mut alike = self.servers.iter().filter(|(other, _)| normal(other) == normal(server));
+                match (alike.next(), alike.next()) {
+                    (Some((one, _)), Some((other, _))) => {
+                        return Answer::Missing(format!(
+                            "{place} has {one:?} and {other:?}, and none of them is {server:?} exactly"
+                        ));
+                    }
+                    (found, _) => found.map(|(_, held)| held),
+                }
+            }
+        };
+        match (held, &self.state) {
+            (Some(Held { credential: Some(credential), .. }), _) => Answer::Found(Arc::clone(credential)),
+            (_, State::Unread) => Answer::Unread,
+            (_, State::Failing(why)) => Answer::Failing(format!("{place}: {why}")),
+            (_, State::Absent(why)) => Answer::Missing(format!("{place}: {why}")),
+            (Some(Held { trouble: Some(trouble), .. }), State::Read) => {
+                Answer::Missing(format!("{place}, server {server:?}: {trouble}"))
+            }
+            (_, State::Read) => Answer::Missing(format!("{place} has no credentials for server {server:?}")),
+        }
+    }
+
+    /// Swaps the servers for those of a new version. One that is broken there keeps its last good credential; one that
+    /// is not there any more is forgotten. Gives back what is wrong.
+    fn replace(&mut self, stored: Stored, origin: &Origin) -> Vec<String> {
+        let mut before = std::mem::take(&mut self.servers);
+        let mut problems = Vec::new();
+        for (server, login) in stored.servers {
+            let held = match login {
+                Ok(login) => {
+                    let credential = Arc::new(Credential { login, origin: origin.clone() });
+                    Held { credential: Some(credential), trouble: None }
+                }
+                Err(trouble) => {
+                    let credential = before.remove(&server).and_then(|held| held.credential);
+                    let kept = if credential.is_some() { "; the last good ones stay in use" } else { "" };
+                    problems.push(format!("credentials for server {server:?}: {trouble}{kept}"));
+                    Held { credential, trouble: Some(trouble) }
+                }
+            };
+            self.servers.insert(server, held);
+        }
+        problems
+    }
+
+    fn has_credentials(&self) -> bool {
+        self.servers.values().any(|held| held.credential.is_some())
+    }
+}
+
+impl Place {
+    /// Where these credentials are, unless they are in the configuration itself.
+    pub fn of(credentials: &Credentials) -> Option<Self> {
+        match credentials {
+            Credentials::Inline { .. } => None,
+            Credentials::Secret { namespace, name } => {
+                Some(Place::Secret { namespace: namespace.clone(), name: name.clone() })
+            }
+            Credentials::Directory(path) => Some(Place::Directory(path.clone())),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Secret { namespace, name } => write!(formatter, "Secret {namespace}/{name}"),
+            Place::Directory(path) => write!(formatter, "directory {}", path.display()),
+        }
+    }
+}
+
+/// Host names know no case, and an address can be written in several ways.
+fn normal(server: &str) -> String {
+    let bare = server.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(server);
+    match bare.parse::<IpAddr>() {
+        Ok(address) => address.to_string(),
+        Err(_) => bare.trim_end_matches('.').to_ascii_lowercase(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

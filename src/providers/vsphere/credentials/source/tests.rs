@@ -1,0 +1,154 @@
+//! Sources over time: the vectors S16, S21, S22 and S23, and what happens to single servers.
+
+use async_trait::async_trait;
+use secrecy::SecretString;
+
+use super::*;
+use crate::providers::vsphere::credentials::{Login, ReadToken};
+
+struct Account;
+
+#[async_trait]
+impl ReadToken for Account {
+    async fn read(&self) -> Result<SecretString, String> {
+        Ok("account".into())
+    }
+}
+
+fn place() -> Place {
+    Place::Secret { namespace: "ns".into(), name: "n".into() }
+}
+
+fn origin(version: u32) -> Origin {
+    Origin::Secret {
+        namespace: "ns".into(),
+        name: "n".into(),
+        uid: "uid".into(),
+        resource_version: version.to_string(),
+    }
+}
+
+fn version(version: u32, entries: &[(&str, &str)]) -> Reading {
+    let account: Arc<dyn ReadToken> = Arc::new(Account);
+    let stored = Stored::read(entries.iter().map(|(key, value)| (*key, value.as_bytes())), &account);
+    Reading::Read { stored, origin: origin(version) }
+}
+
+fn found(user: &str, password: &str, version: u32) -> Answer {
+    let login = Login::Password { user: user.into(), password: password.into() };
+    Answer::Found(Arc::new(Credential { login, origin: origin(version) }))
+}
+
+const VC: [(&str, &str); 2] = [("vc.username", "u"), ("vc.password", "p")];
+
+#[test]
+fn s16_a_foreign_key_is_told_once_and_the_pair_counts_from_the_first_time_on() {
+    let mut source = Source::default();
+    let entries = [VC.as_slice(), &[("extra", "x")]].concat();
+    let news = source.take(version(1, &entries));
+    assert_eq!(news.read.unwrap(), ["vc"]);
+    assert!(matches!(news.problems.as_slice(), [told] if told.starts_with("\"extra\" is not known")));
+    assert_eq!(source.find("vc", &place()), found("u", "p", 1));
+    assert_eq!(source.take(version(2, &entries)).problems, [""; 0], "told once");
+    assert_eq!(source.find("vc", &place()), found("u", "p", 2));
+}
+
+#[test]
+fn s21_a_server_is_found_as_written_first_then_in_another_spelling() {
+    for (case, stored, asked, expected) in [
+        ("S21 as written", &["VC", "vc"][..], "vc", Some("vc")),
+        ("S21 as written, the other", &["VC", "vc"], "VC", Some("VC")),
+        ("S21 another case", &["VC"], "vc", Some("VC")),
+        ("S21 two that differ in case, and neither is it", &["VC", "Vc"], "vc", None),
+        ("S21 a final dot", &["vc.example.com"], "vc.example.com.", Some("vc.example.com")),
+        ("S21 brackets in the file", &["fd01::1"], "[fd01::1]", Some("fd01::1")),
+        ("S21 brackets in the Secret", &["[fd01::1]"], "fd01::1", Some("[fd01::1]")),
+        ("S21 an address written in another way", &["FD01:0:0::1"], "fd01::1", Some("FD01:0:0::1")),
+        ("S21 another server", &["vc2"], "vc", None),
+    ] {
+        let mut source = Source::default();
+        let keys: Vec<_> = (0..stored.len())
+            .map(|index| ["server_", "username_", "password_"].map(|part| format!("{part}{index}")))
+            .collect();
+        let entries: Vec<_> = stored
+            .iter()
+            .zip(&keys)
+            .flat_map(|(server, [key, user, password])| [(key.as_str(), *server), (user, *server), (password, "p")])
+            .collect();
+        source.take(version(1, &entries));
+        let answer = source.find(asked, &place());
+        match expected {
+            Some(server) => assert_eq!(answer, found(server, "p", 1), "{case}"),
+            None => {
+                assert!(matches!(&answer, Answer::Missing(why) if why.contains("Secret ns/n")), "{case}: {answer:?}")
+            }
+        }
+    }
+}
+
+#[test]
+fn s22_a_secret_that_is_deleted_keeps_its_last_credentials_and_that_is_told_once() {
+    let mut source = Source::default();
+    source.take(version(1, &VC));
+    let absent = || Reading::Absent("it does not exist".into());
+    assert_eq!(source.take(absent()).problems, ["it does not exist; the last credentials from it stay in use"]);
+    assert_eq!(source.take(absent()), News::default());
+    assert_eq!(source.find("vc", &place()), found("u", "p", 1));
+    let other = source.find("other", &place());
+    assert_eq!(other, Answer::Missing("Secret ns/n: it does not exist".into()));
+    // It comes back, and goes again.
+    source.take(version(5, &[("vc.username", "u"), ("vc.password", "new")]));
+    assert_eq!(source.find("vc", &place()), found("u", "new", 5));
+    assert_eq!(source.take(absent()).problems.len(), 1);
+}
+
+#[test]
+fn s23_nothing_is_there_before_the_secret_is() {
+    let mut source = Source::default();
+    assert_eq!(source.find("vc", &place()), Answer::Unread);
+    source.take(Reading::Failing("no route".into()));
+    assert_eq!(source.find("vc", &place()), Answer::Failing("Secret ns/n: no route".into()));
+    assert_eq!(source.take(Reading::Absent("it does not exist".into())), News::default());
+    assert_eq!(source.find("vc", &place()), Answer::Missing("Secret ns/n: it does not exist".into()));
+    source.take(Reading::Failing("no route".into()));
+    assert!(matches!(source.find("vc", &place()), Answer::Missing(_)), "what was known stays known");
+    source.take(version(1, &VC));
+    assert_eq!(source.find("vc", &place()), found("u", "p", 1));
+    let other = source.find("other", &place());
+    assert_eq!(other, Answer::Missing("Secret ns/n has no credentials for server \"other\"".into()));
+}
+
+#[test]
+fn what_was_read_outlives_a_source_that_cannot_be_asked() {
+    let mut source = Source::default();
+    source.take(version(1, &VC));
+    assert_eq!(source.take(Reading::Failing("no route".into())), News::default());
+    assert_eq!(source.find("vc", &place()), found("u", "p", 1));
+    assert!(matches!(source.find("other", &place()), Answer::Missing(_)));
+}
+
+#[test]
+fn w21_a_server_that_is_taken_out_is_gone_and_a_broken_one_keeps_its_last_good_pair() {
+    let mut source = Source::default();
+    source.take(version(1, &[VC.as_slice(), &[("b.username", "u"), ("b.password", "p")]].concat()));
+    let news = source.take(version(2, &[("b.username", "changed")]));
+    let told = ["credentials for server \"b\": its password is missing or empty; the last good ones stay in use"];
+    assert_eq!(news.problems, told);
+    assert_eq!(source.find("b", &place()), found("u", "p", 1));
+    assert!(matches!(source.find("vc", &place()), Answer::Missing(_)));
+    // Its history does not come back with it.
+    source.take(version(3, &[("vc.username", "u")]));
+    let expected = "Secret ns/n, server \"vc\": its password is missing or empty";
+    assert_eq!(source.find("vc", &place()), Answer::Missing(expected.into()));
+}
+
+#[test]
+fn s14_a_secret_that_is_emptied_keeps_its_last_credentials() {
+    let mut source = Source::default();
+    assert_eq!(source.take(version(1, &[])).read, Some(vec![]));
+    assert!(matches!(source.find("vc", &place()), Answer::Missing(_)));
+    source.take(version(2, &VC));
+    let news = source.take(version(3, &[]));
+    assert_eq!(news.problems, ["it holds no credentials any more; the last ones stay in use"]);
+    assert_eq!(source.find("vc", &place()), found("u", "p", 2));
+}

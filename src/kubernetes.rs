@@ -4,5 +4,6 @@ pub mod client;
 pub mod cluster;
 pub mod events;
 pub mod leader_election;
+pub mod secrets;
 pub mod stores;
 pub mod token_review;

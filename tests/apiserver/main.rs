@@ -11,4 +11,5 @@ mod admin;
 mod events;
 mod leader_election;
 mod node;
+mod secrets;
 mod stores;

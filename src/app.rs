@@ -2,6 +2,7 @@
 
 mod admin;
 mod background;
+mod credentials;
 pub mod files;
 pub mod go_duration;
 mod node_controller;

@@ -15,6 +15,7 @@ pub use cloud_config::Vsphere;
 pub use mistakes::{Mistake, Mistakes};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Everything the daemon is told, and true as far as that can be known without a network.
@@ -35,7 +36,7 @@ pub struct Settings {
     /// Where to serve health and metrics; `None` is nowhere.
     pub admin_address: Option<SocketAddr>,
     /// The vSphere provider.
-    pub vsphere: Vsphere,
+    pub vsphere: Arc<Vsphere>,
 }
 
 /// Leader election by Lease.
@@ -99,7 +100,7 @@ impl Check<'_> {
             controllers: controllers?,
             nodes: nodes?,
             admin_address: admin_address?,
-            vsphere: vsphere?,
+            vsphere: Arc::new(vsphere?),
         })
     }
 

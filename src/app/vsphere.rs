@@ -2,6 +2,7 @@
 
 use super::Error;
 use super::background::Background;
+use super::credentials::Credentials;
 use super::parts::Parts;
 use super::settings::{Settings, Vsphere};
 use super::stages::{Stage, Stages};
@@ -9,13 +10,13 @@ use crate::clients::http::{self, CallObserver, ProxySettings};
 use crate::clients::vim;
 use crate::cloud::CloudProvider;
 use crate::kubernetes::cluster::Cluster;
-use crate::providers::vsphere::config::{Credentials, Vcenter};
-use crate::providers::vsphere::credentials::{Credential, Login, Offer, Offers, Origin};
+use crate::providers::vsphere::config::Vcenter;
+use crate::providers::vsphere::credentials::Offers;
 use crate::providers::vsphere::{Connect, Options, Provider};
 use crate::runtime::admin::{Checks, Health};
 use prometheus::{HistogramOpts, HistogramVec};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -27,7 +28,13 @@ pub fn build(settings: &Settings, parts: &Parts, stages: &mut Stages) -> Result<
     }
     let calls = Arc::new(Calls::register(parts.metrics.registry())?);
     let proxy = ProxySettings::from_environment(|name| std::env::var(name).ok()).map_err(Error::Proxies)?;
-    let connections = Arc::new(Connections::new(calls, proxy, vsphere));
+    let current = watch::Sender::new(Arc::clone(vsphere));
+    let (credentials, keeping) = Credentials::new(parts.clients.watch.clone(), current.subscribe());
+    stages.spawn_until_stop(Stage::Services, "credentials", async move {
+        keeping.await;
+        Ok(())
+    });
+    let connections = Arc::new(Connections::new(calls, proxy, vsphere, credentials));
     let options = Options {
         file: vsphere.path.display().to_string(),
         tag_poll: vsphere.tag_poll_interval,
@@ -72,13 +79,12 @@ struct Connections {
     calls: Arc<dyn CallObserver>,
     proxy: ProxySettings,
     tls: BTreeMap<String, http::TlsSettings>,
-    /// By the key of the entry. Kept, since offers last as long as their sender.
-    offers: Mutex<BTreeMap<String, watch::Sender<Arc<Offer>>>>,
+    credentials: Credentials,
 }
 
 impl Connections {
-    fn new(calls: Arc<dyn CallObserver>, proxy: ProxySettings, vsphere: &Vsphere) -> Self {
-        Self { calls, proxy, tls: vsphere.tls.clone(), offers: Mutex::default() }
+    fn new(calls: Arc<dyn CallObserver>, proxy: ProxySettings, vsphere: &Vsphere, credentials: Credentials) -> Self {
+        Self { calls, proxy, tls: vsphere.tls.clone(), credentials }
     }
 }
 
@@ -92,25 +98,7 @@ impl Connect for Connections {
     }
 
     fn offers(&self, entry: &Vcenter) -> Offers {
-        let offer = Arc::new(match &entry.credentials {
-            Credentials::Inline { user, password } => {
-                let login = Login::Password { user: user.clone(), password: password.clone() };
-                Offer::Ready(vec![Arc::new(Credential { login, origin: Origin::Config })])
-            }
-            Credentials::Secret { .. } | Credentials::Directory(_) => Offer::Missing {
-                why: "credentials in a Secret or a directory are not supported yet; expected user and password in the \
-                      cloud config"
-                    .to_owned(),
-            },
-        });
-        let mut offers = self.offers.lock().unwrap_or_else(PoisonError::into_inner);
-        let sender = offers.entry(entry.key.clone()).or_insert_with(|| watch::Sender::new(Arc::clone(&offer)));
-        sender.send_if_modified(|known| {
-            let is_new = *known != offer;
-            *known = offer;
-            is_new
-        });
-        sender.subscribe()
+        self.credentials.offers(entry)
     }
 }
 

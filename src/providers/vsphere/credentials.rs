@@ -138,6 +138,16 @@ impl Login {
     }
 }
 
+impl fmt::Display for Origin {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Config => formatter.write_str("the cloud config"),
+            Origin::Directory { path } => write!(formatter, "directory {}", path.display()),
+            Origin::Secret { namespace, name, .. } => write!(formatter, "Secret {namespace}/{name}"),
+        }
+    }
+}
+
 impl PartialEq for Login {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {

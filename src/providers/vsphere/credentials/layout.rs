@@ -54,16 +54,19 @@ enum Key<'a> {
     IndexedPassword(&'a str),
 }
 
+/// What a key with this owner holds.
+type Part<'a> = fn(&'a str) -> Key<'a>;
+
 impl<'a> Key<'a> {
     /// The layout per server goes first, as in the Go program. The server is what stands before the last suffix.
     fn parse(key: &'a str) -> Option<Self> {
-        let suffixes: [(&str, fn(&'a str) -> Self); 4] = [
+        let suffixes: [(&str, Part<'a>); 4] = [
             (".username", Key::User),
             (".password", Key::Password),
             (".vc-session-manager-url", Key::Url),
             (".vc-session-manager-token", Key::Token),
         ];
-        let prefixes: [(&str, fn(&'a str) -> Self); 3] =
+        let prefixes: [(&str, Part<'a>); 3] =
             [("server_", Key::IndexedServer), ("username_", Key::IndexedUser), ("password_", Key::IndexedPassword)];
         let suffixed = suffixes.iter().filter_map(|(suffix, part)| Some((key.strip_suffix(suffix)?, part)));
         let prefixed = prefixes.iter().filter_map(|(prefix, part)| Some((key.strip_prefix(prefix)?, part)));
@@ -72,8 +75,12 @@ impl<'a> Key<'a> {
 }
 
 impl Stored {
-    /// Sorts keys and values into logins. `account` is what an absent session-manager token stands for.
-    pub fn read<'a>(entries: impl IntoIterator<Item = (&'a str, &'a [u8])>, account: &Arc<dyn ReadToken>) -> Stored {
+    /// Sorts keys and values into logins. A key without value is there and cannot be read, which somebody else tells.
+    /// `account` is what an absent session-manager token stands for.
+    pub fn read<'a>(
+        entries: impl IntoIterator<Item = (&'a str, Option<&'a [u8]>)>,
+        account: &Arc<dyn ReadToken>,
+    ) -> Stored {
         let mut problems = Vec::new();
         let mut servers = BTreeMap::<&str, Parts<'a>>::new();
         let mut sets = BTreeMap::<&str, Indexed<'a>>::new();
@@ -82,7 +89,7 @@ impl Stored {
                 problems.push(unknown(key));
                 continue;
             };
-            let value = text(key, value, &mut problems);
+            let value = value.and_then(|value| text(key, value, &mut problems));
             match parsed {
                 Key::User(server) => servers.entry(server).or_default().user = value,
                 Key::Password(server) => servers.entry(server).or_default().password = value,

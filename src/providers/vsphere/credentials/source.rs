@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::layout::Stored;
-use super::{Credential, Origin};
+use super::{Credential, Login, Origin};
 use crate::providers::vsphere::config::Credentials;
 
 /// Where a source is.
@@ -71,7 +71,7 @@ struct Held {
 pub struct News {
     /// Problems that were not there before.
     pub problems: Vec<String>,
-    /// The servers of a version that was not known before.
+    /// The servers of a version that says something else than the one before, or of the first one.
     pub read: Option<Vec<String>>,
 }
 
@@ -109,11 +109,13 @@ impl Source {
             }
             Reading::Read { stored, origin } => {
                 problems.extend(stored.problems.iter().cloned());
+                let is_first = self.state != State::Read;
                 self.state = State::Read;
                 if stored.is_empty() && self.has_credentials() {
                     problems.insert("it holds no credentials any more; the last ones stay in use".to_owned());
                 } else {
-                    read = Some(stored.servers.keys().cloned().collect());
+                    let is_other = is_first || !self.says_the_same(&stored);
+                    read = is_other.then(|| stored.servers.keys().cloned().collect());
                     problems.extend(self.replace(stored, &origin));
                 }
             }
@@ -173,6 +175,16 @@ impl Source {
             self.servers.insert(server, held);
         }
         problems
+    }
+
+    fn says_the_same(&self, stored: &Stored) -> bool {
+        let is_same = |held: &Held, login: &Result<Login, String>| match login {
+            Ok(login) => held.credential.as_ref().is_some_and(|known| known.login == *login) && held.trouble.is_none(),
+            Err(why) => held.trouble.as_ref() == Some(why),
+        };
+        let both = self.servers.iter().zip(&stored.servers);
+        self.servers.len() == stored.servers.len()
+            && both.into_iter().all(|((one, held), (other, login))| one == other && is_same(held, login))
     }
 
     fn has_credentials(&self) -> bool {

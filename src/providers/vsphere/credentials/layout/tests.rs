@@ -19,7 +19,7 @@ impl ReadToken for Account {
 
 fn read(entries: &[(&str, &str)]) -> Stored {
     let account: Arc<dyn ReadToken> = Arc::new(Account);
-    Stored::read(entries.iter().map(|(key, value)| (*key, value.as_bytes())), &account)
+    Stored::read(entries.iter().map(|(key, value)| (*key, Some(value.as_bytes()))), &account)
 }
 
 /// A login in one line: `user/password`, or what else it is.
@@ -369,7 +369,7 @@ fn a_certificate_as_user_name_is_a_login_of_its_own_kind() {
 #[test]
 fn bytes_that_are_no_text_do_not_count_and_are_told_by_their_key() {
     let account: Arc<dyn ReadToken> = Arc::new(Account);
-    let entries: [(&str, &[u8]); 2] = [("vc.username", b"u"), ("vc.password", b"\xff\xfe")];
+    let entries: [(&str, Option<&[u8]>); 2] = [("vc.username", Some(b"u")), ("vc.password", Some(b"\xff\xfe"))];
     let stored = Stored::read(entries, &account);
     assert_eq!(stored.servers["vc"].as_ref().unwrap_err(), "its password is missing or empty");
     assert_eq!(stored.problems, ["the value of \"vc.password\" is not text in UTF-8 and does not count"]);
@@ -394,10 +394,10 @@ proptest! {
         let account: Arc<dyn ReadToken> = Arc::new(Account);
         let hidden: Vec<Vec<u8>> = entries.iter().map(|(_, value)| [secret.as_bytes(), value].concat()).collect();
         // A server's name is no secret.
-        let entries: Vec<(&str, &[u8])> = entries
+        let entries: Vec<(&str, Option<&[u8]>)> = entries
             .iter()
             .zip(&hidden)
-            .map(|((key, value), hidden)| (key.as_str(), if key.starts_with("server_") { value.as_slice() } else { hidden }))
+            .map(|((key, value), hidden)| (key.as_str(), Some(if key.starts_with("server_") { value.as_slice() } else { hidden })))
             .collect();
         let stored = Stored::read(entries.iter().copied(), &account);
         for login in stored.servers.values().flatten() {

@@ -44,7 +44,7 @@ fn sources(known: &[(Place, Option<Reading>)]) -> BTreeMap<Place, Source> {
 
 fn stored(user: &str) -> Stored {
     let account: Arc<dyn ReadToken> = Arc::new(Account);
-    Stored::read([("vc.username", user.as_bytes()), ("vc.password", b"p".as_slice())], &account)
+    Stored::read([("vc.username", Some(user.as_bytes())), ("vc.password", Some(b"p".as_slice()))], &account)
 }
 
 fn read() -> Option<Reading> {

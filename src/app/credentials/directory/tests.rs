@@ -1,0 +1,132 @@
+//! Directories that appear, change and are odd, on a real file system.
+
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+
+use tempfile::TempDir;
+
+use super::*;
+
+fn write(folder: &Path, files: &[(&str, &str)]) {
+    for (name, content) in files {
+        std::fs::write(folder.join(name), content).unwrap();
+    }
+}
+
+/// The files in one line, or what else was seen.
+fn shown(seen: &Seen) -> String {
+    match seen {
+        Seen::Absent(why) => format!("absent: {why}"),
+        Seen::Failing(why) => format!("failing: {why}"),
+        Seen::Files(files) => {
+            let text =
+                |content: Option<&[u8]>| content.map_or("?".to_owned(), |bytes| String::from_utf8_lossy(bytes).into());
+            files.entries().map(|(name, content)| format!("{name}={}", text(content))).collect::<Vec<_>>().join(" ")
+        }
+    }
+}
+
+fn folder() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+/// A mounted Secret as the kubelet makes it: files are links into `..data`, which is a link itself.
+fn mount(folder: &Path, version: &str, files: &[(&str, &str)]) {
+    let hidden = format!("..{version}");
+    std::fs::create_dir(folder.join(&hidden)).unwrap();
+    write(&folder.join(&hidden), files);
+    symlink(&hidden, folder.join("..data_tmp")).unwrap();
+    std::fs::rename(folder.join("..data_tmp"), folder.join("..data")).unwrap();
+    for (name, _) in files {
+        let link = folder.join(name);
+        if !link.exists() {
+            symlink(Path::new("..data").join(name), link).unwrap();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn w23_a_directory_that_does_not_exist_yet_is_found_when_it_appears() {
+    let folder = folder();
+    let path = folder.path().join("secrets");
+    let mut watched = Watched::new(path.clone());
+    assert_eq!(shown(watched.next().await), "absent: it does not exist");
+    std::fs::create_dir(&path).unwrap();
+    write(&path, &[("vc.username", "u"), ("vc.password", "p")]);
+    assert_eq!(shown(watched.next().await), "vc.password=p vc.username=u");
+    write(&path, &[("vc.password", "new")]);
+    assert_eq!(shown(watched.next().await), "vc.password=new vc.username=u");
+    std::fs::remove_dir_all(&path).unwrap();
+    assert_eq!(shown(watched.next().await), "absent: it does not exist");
+    std::fs::write(&path, "").unwrap();
+    assert_eq!(shown(watched.next().await), "absent: it is not a directory");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_did_not_change_is_not_told_again() {
+    let folder = folder();
+    write(folder.path(), &[("vc.username", "u")]);
+    let mut watched = Watched::new(folder.path().to_owned());
+    watched.next().await;
+    let nothing = timeout(PAUSE * 10, watched.next()).await;
+    assert!(nothing.is_err(), "{}", shown(nothing.unwrap()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn files_that_are_still_being_written_do_not_count_before_they_stay_the_same() {
+    let folder = folder();
+    write(folder.path(), &[("vc.username", "old"), ("vc.password", "old")]);
+    let mut watched = Watched::new(folder.path().to_owned());
+    assert_eq!(shown(watched.next().await), "vc.password=old vc.username=old");
+    write(folder.path(), &[("vc.username", "new")]);
+    // The look that sees the half comes after a pause; the other half is written before that has settled.
+    let half = timeout(PAUSE + SETTLE / 2, watched.next()).await;
+    assert!(half.is_err(), "{}", shown(half.unwrap()));
+    write(folder.path(), &[("vc.password", "new")]);
+    assert_eq!(shown(watched.next().await), "vc.password=new vc.username=new");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mounted_secret_is_swapped_as_a_whole() {
+    let folder = folder();
+    mount(folder.path(), "1", &[("vc.username", "old"), ("vc.password", "old")]);
+    let mut watched = Watched::new(folder.path().to_owned());
+    assert_eq!(shown(watched.next().await), "vc.password=old vc.username=old");
+    mount(folder.path(), "2", &[("vc.username", "new"), ("vc.password", "new")]);
+    let swapped = timeout(PAUSE + SETTLE / 2, watched.next()).await;
+    assert_eq!(swapped.map(shown).unwrap(), "vc.password=new vc.username=new", "at the next look");
+}
+
+#[tokio::test]
+async fn entries_that_are_no_keys_are_skipped_and_odd_ones_are_told_by_their_path() {
+    let folder = folder();
+    let path = folder.path();
+    write(path, &[("vc.username", "u"), ("..hidden", "x"), (".odd", "y")]);
+    std::fs::write(path.join("large"), vec![b'x'; 2 * 1024 * 1024]).unwrap();
+    std::fs::create_dir(path.join("sub")).unwrap();
+    symlink("nowhere", path.join("dangling")).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(path.join("socket")).unwrap();
+    std::fs::write(path.join(std::ffi::OsStr::from_bytes(b"caf\xe9")), "x").unwrap();
+    let Seen::Files(files) = look(path).await else { panic!("it can be read") };
+    let seen = Seen::Files(files);
+    assert_eq!(shown(&seen), ".odd=y dangling=? large=? socket=? vc.username=u");
+    let Seen::Files(files) = seen else { unreachable!() };
+    let expected = ["the file", "the file", "the file", "the name of"];
+    assert_eq!(files.problems.len(), expected.len(), "{:?}", files.problems);
+    for (problem, (expected, name)) in
+        files.problems.iter().zip(expected.into_iter().zip(["dangling", "large", "socket", "caf"]))
+    {
+        assert!(problem.starts_with(expected) && problem.contains(&path.join(name).display().to_string()), "{problem}");
+    }
+}
+
+#[tokio::test]
+async fn many_entries_are_cut_and_that_is_told() {
+    let folder = folder();
+    for number in 0..=MOST_ENTRIES {
+        std::fs::write(folder.path().join(format!("file-{number}")), "").unwrap();
+    }
+    let Seen::Files(files) = look(folder.path()).await else { panic!("it can be read") };
+    assert_eq!(files.entries().count(), MOST_ENTRIES);
+    assert!(matches!(files.problems.as_slice(), [problem] if problem.starts_with("only the first 1000")));
+}

@@ -1,0 +1,200 @@
+//! Entries and their sources come and go. The API server is made up; a real one stands in `tests/apiserver/secrets.rs`.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use kube::client::Body;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::providers::vsphere::config;
+use crate::providers::vsphere::credentials::Login;
+
+/// Far more than anything here takes; the clock is paused.
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// What was asked of the API server.
+#[derive(Default)]
+struct Asked {
+    gets: AtomicUsize,
+    watches: AtomicUsize,
+}
+
+impl Asked {
+    fn counts(&self) -> (usize, usize) {
+        (self.gets.load(Ordering::SeqCst), self.watches.load(Ordering::SeqCst))
+    }
+}
+
+/// An API server with the one Secret `ns/n`, whose watches never tell anything.
+fn api_server(entries: &[(&str, &str)]) -> (kube::Client, Arc<Asked>) {
+    let data: BTreeMap<_, _> = entries.iter().map(|(key, value)| (*key, STANDARD.encode(value))).collect();
+    let metadata = json!({"namespace": "ns", "name": "n", "uid": "uid", "resourceVersion": "7"});
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data});
+    let asked = Arc::new(Asked::default());
+    let counted = Arc::clone(&asked);
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let (secret, counted) = (secret.clone(), Arc::clone(&counted));
+        async move {
+            if request.uri().query().is_some_and(|query| query.contains("watch=true")) {
+                counted.watches.fetch_add(1, Ordering::SeqCst);
+                std::future::pending::<()>().await;
+            }
+            counted.gets.fetch_add(1, Ordering::SeqCst);
+            let is_known = request.uri().path() == "/api/v1/namespaces/ns/secrets/n";
+            let (code, body) = if is_known { (200, secret) } else { (404, not_found()) };
+            let body = Body::from(serde_json::to_vec(&body).unwrap());
+            Ok::<_, tower::BoxError>(http::Response::builder().status(code).body(body).unwrap())
+        }
+    });
+    (kube::Client::new(service, "default"), asked)
+}
+
+fn not_found() -> Value {
+    json!({"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404, "message": "no"})
+}
+
+fn config(text: &str) -> Arc<Vsphere> {
+    Arc::new(Vsphere {
+        path: PathBuf::from("vsphere.conf"),
+        config: config::parse(text, "vsphere.conf").unwrap().config,
+        oddities: Vec::new(),
+        tls: BTreeMap::new(),
+        tag_poll_interval: Duration::from_secs(60),
+        allows_name_match: false,
+        skips_node_deletion: false,
+    })
+}
+
+fn with_secret(key: &str, server: &str, name: &str) -> String {
+    format!("[VirtualCenter \"{key}\"]\nserver = {server}\nsecret-name = {name}\nsecret-namespace = ns\n")
+}
+
+struct World {
+    current: watch::Sender<Arc<Vsphere>>,
+    credentials: Credentials,
+    asked: Arc<Asked>,
+    default_directory: tempfile::TempDir,
+    _work: tokio::task::JoinHandle<()>,
+}
+
+impl World {
+    fn new(text: &str, entries: &[(&str, &str)]) -> Self {
+        let (client, asked) = api_server(entries);
+        let current = watch::Sender::new(config(text));
+        let default_directory = tempfile::tempdir().unwrap();
+        let (credentials, work) =
+            Credentials::with_default_directory(client, current.subscribe(), default_directory.path().to_owned());
+        Self { current, credentials, asked, default_directory, _work: tokio::spawn(work) }
+    }
+
+    fn offers(&self, key: &str) -> Offers {
+        let current = Arc::clone(&self.current.borrow());
+        self.credentials.offers(current.config.vcenters.iter().find(|entry| entry.key == key).unwrap())
+    }
+
+    fn followed(&self) -> Vec<String> {
+        self.credentials.shared.lock().sources.keys().map(ToString::to_string).collect()
+    }
+}
+
+/// User and password of each credential, or why there is none.
+fn shown(offer: &Offer) -> String {
+    match offer {
+        Offer::Pending { why } => format!("pending: {why}"),
+        Offer::Missing { why } => format!("missing: {why}"),
+        Offer::Ready(ready) => {
+            let user = |credential: &Arc<Credential>| match &credential.login {
+                Login::Password { user, .. } => user.clone(),
+                other => other.kind().to_owned(),
+            };
+            ready.iter().map(user).collect::<Vec<_>>().join(", ")
+        }
+    }
+}
+
+async fn until(offers: &mut Offers, expected: &str) {
+    let found = tokio::time::timeout(LIMIT, offers.wait_for(|offer| shown(offer) == expected)).await.map(drop);
+    assert!(found.is_ok(), "{expected}: the last offer: {}", shown(&offers.borrow()));
+}
+
+const VC: [(&str, &str); 4] = [("a.username", "ua"), ("a.password", "p"), ("b.username", "ub"), ("b.password", "p")];
+
+#[tokio::test(start_paused = true)]
+async fn a_pair_in_the_file_is_offered_at_once_and_no_secret_is_asked_for() {
+    let world = World::new("[Global]\nuser = u\npassword = p\n[VirtualCenter \"a\"]\n", &VC);
+    assert_eq!(shown(&world.offers("a").borrow()), "u");
+    tokio::time::sleep(LIMIT).await;
+    assert_eq!(world.asked.counts(), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn w24_entries_of_one_secret_share_one_watch() {
+    let text = [with_secret("a", "a", "n"), with_secret("b", "b", "n"), with_secret("c", "c", "n")].concat();
+    let world = World::new(&text, &VC);
+    let [mut a, mut b, mut c] = ["a", "b", "c"].map(|key| world.offers(key));
+    assert_eq!(shown(&a.borrow()), "pending: Secret ns/n has not been read yet", "W20 W25");
+    until(&mut a, "ua").await;
+    until(&mut b, "ub").await;
+    until(&mut c, "missing: Secret ns/n has no credentials for server \"c\"").await;
+    assert_eq!(world.asked.counts(), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_that_is_not_configured_any_more_is_followed_until_nobody_listens() {
+    let world = World::new(&with_secret("a", "a", "n"), &VC);
+    let mut old = world.offers("a");
+    until(&mut old, "ua").await;
+    world.current.send_replace(config(&with_secret("b", "b", "other")));
+    let mut new = world.offers("b");
+    until(&mut new, "missing: Secret ns/other: it does not exist").await;
+    assert!(world.followed().contains(&"Secret ns/n".to_owned()), "somebody still listens: {:?}", world.followed());
+    drop(old);
+    tokio::time::sleep(LINGER * 2).await;
+    let default = format!("directory {}", world.default_directory.path().display());
+    assert_eq!(world.followed(), ["Secret ns/other", &default]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_server_under_the_same_key_never_sees_the_credentials_of_the_one_before() {
+    let world = World::new(&with_secret("key", "a", "n"), &VC);
+    let mut old = world.offers("key");
+    until(&mut old, "ua").await;
+    world.current.send_replace(config(&with_secret("key", "b", "n")));
+    let mut new = world.offers("key");
+    assert_eq!(shown(&new.borrow()), "ub");
+    assert_eq!(shown(&old.borrow()), "ua");
+    // The same server asked for in another way goes on under the same offers.
+    world.current.send_replace(config("[VirtualCenter \"key\"]\nserver = b\nuser = inline\npassword = p\n"));
+    let again = world.offers("key");
+    assert_eq!((shown(&again.borrow()), shown(&new.borrow_and_update())), ("inline".to_owned(), "inline".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn w16_the_default_directory_serves_where_the_secret_has_nothing() {
+    let world = World::new(&with_secret("c", "c", "n"), &VC);
+    let mut offers = world.offers("c");
+    until(&mut offers, "missing: Secret ns/n has no credentials for server \"c\"").await;
+    for (name, content) in [("c.username", "from the directory\n"), ("c.password", "p\n")] {
+        std::fs::write(world.default_directory.path().join(name), content).unwrap();
+    }
+    until(&mut offers, "from the directory").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn w23_a_directory_of_the_configuration_is_found_when_it_appears() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("secrets");
+    let text = format!("[Global]\nsecrets-directory = {}\n[VirtualCenter \"a\"]\n", path.display());
+    let world = World::new(&text, &VC);
+    let mut offers = world.offers("a");
+    until(&mut offers, &format!("missing: directory {}: it does not exist", path.display())).await;
+    std::fs::create_dir(&path).unwrap();
+    std::fs::write(path.join("a.username"), "u").unwrap();
+    std::fs::write(path.join("a.password"), "p").unwrap();
+    until(&mut offers, "u").await;
+    std::fs::remove_dir_all(&path).unwrap();
+    tokio::time::sleep(LIMIT).await;
+    assert_eq!(shown(&offers.borrow()), "u", "S22 the last credentials stay");
+}

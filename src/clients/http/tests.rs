@@ -1,5 +1,6 @@
 //! Limits and failures of the HTTPS client, against a server in this process.
 
+mod proxy;
 pub(crate) mod server;
 mod transport;
 mod trust;

@@ -164,6 +164,12 @@ impl Verifier {
         }
     }
 
+    /// As `govc` takes it.
+    fn target(&self) -> String {
+        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        if self.port == 443 { host } else { format!("{host}:{}", self.port) }
+    }
+
     fn refusal(
         &self,
         complaint: &str,
@@ -171,15 +177,22 @@ impl Verifier {
         intermediates: &[CertificateDer<'_>],
         name: &ServerName<'_>,
     ) -> TlsError {
-        let mut text = format!("the certificate of {} is not trusted: {complaint}; presented:", name.to_str());
+        let is_own = self.is_own_name(name);
+        let whose = if is_own { "" } else { "the proxy " };
+        let mut text = format!("the certificate of {whose}{} is not trusted: {complaint}; presented:", name.to_str());
         for (position, certificate) in std::iter::once(leaf).chain(intermediates).take(DESCRIBED).enumerate() {
             let _ = write!(text, " [{position}] {};", describe_certificate(certificate));
         }
-        let target = if self.port == 443 { self.host.clone() } else { format!("{}:{}", self.host, self.port) };
-        let _ = write!(
-            text,
-            " compare it with `govc about.cert -u {target} -k -thumbprint`, then configure the CA file that issued it or its thumbprint"
-        );
+        if is_own {
+            let _ = write!(
+                text,
+                " compare it with `govc about.cert -u {} -k -thumbprint`, then configure the CA file that issued it or its \
+                 thumbprint",
+                self.target()
+            );
+        } else {
+            text.push_str(" configure the CA file that issued it; a thumbprint is for vCenter's own certificate");
+        }
         TlsError::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(Refusal(text)))))
     }
 }

@@ -110,6 +110,19 @@ pub(crate) fn issued(leaf: &CertificateParams, by: &str) -> (Identity, String) {
     (Identity { chain: vec![certificate.der().clone()], pem: certificate.pem(), key }, authority_pem)
 }
 
+/// Presents this certificate.
+pub(crate) fn acceptor(identity: Identity) -> TlsAcceptor {
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(identity.key.serialize_der()));
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(identity.chain, key)
+        .unwrap();
+    TlsAcceptor::from(Arc::new(config))
+}
+
 impl TestServer {
     /// A server with a certificate of its own.
     pub(crate) async fn start(script: impl Fn(&Received) -> Reply + Send + Sync + 'static) -> Self {
@@ -123,15 +136,7 @@ impl TestServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let certificate = identity.chain.first().unwrap().clone();
-        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(identity.key.serialize_der()));
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = rustls::ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(identity.chain, key)
-            .unwrap();
-        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let acceptor = acceptor(identity);
         let received = Arc::new(Mutex::new(Vec::new()));
         let (script, log): (Arc<Script>, _) = (Arc::new(script), Arc::clone(&received));
         let connections = Arc::new(AtomicUsize::new(0));

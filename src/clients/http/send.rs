@@ -10,8 +10,8 @@ use super::{Client, Error, Request, Response};
 impl Client {
     /// Sends the request and reads the whole answer, whatever its status.
     ///
-    /// A repeatable request is sent once more when the connection it went over broke before any answer: idle pooled
-    /// connections die on the server's side.
+    /// A repeatable request is sent once more when the connection it went over broke before the head of an answer was
+    /// whole: idle pooled connections die on the server's side.
     ///
     /// # Errors
     /// Every variant of [`Error`] but `Status`: judging the status is the caller's.

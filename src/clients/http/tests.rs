@@ -1,6 +1,7 @@
 //! Limits and failures of the HTTPS client, against a server in this process.
 
 mod proxy;
+mod robustness;
 pub(crate) mod server;
 mod transport;
 mod trust;

@@ -24,7 +24,8 @@ pub trait Transport: Send + Sync {
 /// Why an attempt failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// The connection broke before any answer: what a pooled connection does that the server had given up.
+    /// The connection broke before the head of an answer was whole: what a pooled connection does that the server had
+    /// given up.
     Unanswered(Error),
     /// Anything else: another attempt would find the same, or the server has begun to answer.
     Final(Error),

@@ -34,6 +34,12 @@ pub(crate) enum Reply {
     Whole(u16, Vec<(&'static str, String)>, Vec<u8>),
     /// Promises the whole body and closes after half of it.
     Half(Vec<u8>),
+    /// These bytes as they are, then closes.
+    Raw(Vec<u8>),
+    /// These bytes, one at a time with a pause between them, then nothing more.
+    Drip(Vec<u8>),
+    /// These bytes, then the second ones for ever.
+    Endless(Vec<u8>, Vec<u8>),
     /// Closes without a byte.
     Close,
     /// Never answers.
@@ -185,6 +191,27 @@ async fn serve(acceptor: TlsAcceptor, stream: TcpStream, script: Arc<Script>, lo
                 let head = format!("HTTP/1.1 200 x\r\nContent-Length: {}\r\n\r\n", body.len());
                 let half = body.get(..body.len() / 2).unwrap();
                 let _ = stream.write_all(&[head.as_bytes(), half].concat()).await;
+                true
+            }
+            Reply::Raw(bytes) => {
+                let _ = stream.write_all(&bytes).await;
+                true
+            }
+            Reply::Drip(bytes) => {
+                let mut pause = tokio::time::interval(std::time::Duration::from_millis(20));
+                for byte in bytes {
+                    pause.tick().await;
+                    if stream.write_all(&[byte]).await.is_err() || stream.flush().await.is_err() {
+                        return;
+                    }
+                }
+                std::future::pending().await
+            }
+            Reply::Endless(head, again) => {
+                let mut is_open = stream.write_all(&head).await.is_ok();
+                while is_open {
+                    is_open = stream.write_all(&again).await.is_ok();
+                }
                 true
             }
             Reply::Close => true,

@@ -9,6 +9,7 @@ mod certificate;
 mod endpoint;
 mod error;
 pub mod proxy;
+mod refusal;
 mod request;
 mod send;
 pub mod thumbprint;

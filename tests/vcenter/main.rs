@@ -7,6 +7,7 @@
     reason = "a failure of a test's own step is a failed test"
 )]
 
+mod certificates;
 mod failures;
 mod faults;
 mod inventory;

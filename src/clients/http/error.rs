@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::io;
 use std::time::Duration;
 
-use super::verifier::Refusal;
+use super::refusal::Refusal;
 
 /// Why a request got no usable answer.
 #[derive(Debug, thiserror::Error)]

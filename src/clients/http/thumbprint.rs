@@ -119,6 +119,8 @@ impl fmt::Debug for Thumbprint {
 mod tests {
     //! Every spelling that is accepted.
 
+    use proptest::prelude::*;
+
     use super::Thumbprint;
 
     const SHA1: &str = "52:6C:4E:88:1D:78:AE:12:1C:F3:BB:6C:5B:F4:E2:82:86:A7:08:AF";
@@ -160,5 +162,36 @@ mod tests {
         assert_eq!(Thumbprint::parse_list(&list).map(|list| list.len()), Ok(3));
         assert_eq!(Thumbprint::parse_list(" "), Ok(Vec::new()));
         assert!(Thumbprint::parse_list(&format!("{SHA1},x")).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_without_panic(text in ".*") {
+            if let Ok(thumbprint) = Thumbprint::parse(&text) {
+                prop_assert_eq!(Thumbprint::parse(&thumbprint.to_string()), Ok(thumbprint));
+            }
+            let _ = Thumbprint::parse_list(&text);
+        }
+
+        #[test]
+        fn a_thumbprint_survives_every_spelling(
+            certificate in any::<Vec<u8>>(),
+            is_sha1 in any::<bool>(),
+            is_lower in any::<bool>(),
+            has_colons in any::<bool>(),
+            before in "( |sha-?(1|256):? ?|SHA-?(1|256) Fingerprint=)",
+            after in "[ \r\n\t]{0,3}",
+        ) {
+            let thumbprint =
+                if is_sha1 { Thumbprint::sha1_of(&certificate) } else { Thumbprint::sha256_of(&certificate) };
+            let mut text = thumbprint.to_string();
+            if is_lower {
+                text = text.to_lowercase();
+            }
+            if !has_colons {
+                text = text.replace(':', "");
+            }
+            prop_assert_eq!(Thumbprint::parse(&format!("{before}{text}{after}")), Ok(thumbprint));
+        }
     }
 }

@@ -3,25 +3,20 @@
 //! Mirrors `vim25/soap/client.go` of govmomi: a thumbprint is a fallback for an unknown issuer or an unfitting name,
 //! never for an expired certificate. Signatures of the handshake are always checked.
 
-use std::fmt;
-use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::verify_server_name;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, DigitallySignedStruct, Error as TlsError, OtherError, SignatureScheme};
+use rustls::{CertificateError, DigitallySignedStruct, Error as TlsError, SignatureScheme};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use super::certificate::{Seen, printable};
+use super::certificate::Seen;
+use super::refusal::{self, Complaint, Peer, unusable};
 use super::thumbprint::Thumbprint;
-
-/// At most this many certificates of a presented chain are described.
-const DESCRIBED: usize = 4;
 
 /// The verifier of one endpoint.
 #[derive(Debug)]
@@ -38,18 +33,6 @@ pub(super) struct Verifier {
     pub(super) seen: Arc<Seen>,
     pub(super) provider: Arc<CryptoProvider>,
 }
-
-/// Why a certificate was refused; travels inside the TLS error to whoever reports it.
-#[derive(Debug)]
-pub(super) struct Refusal(String);
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Refusal {}
 
 impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
@@ -105,6 +88,11 @@ impl Verifier {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, TlsError> {
+        let refused =
+            |complaint: Complaint| complaint.into_error(&self.peer(name), &name.to_str(), leaf, intermediates);
+        if let Some(complaint) = unusable(leaf) {
+            return Err(refused(complaint));
+        }
         if self.insecure {
             return Ok(ServerCertVerified::assertion());
         }
@@ -117,10 +105,7 @@ impl Verifier {
             Err(TlsError::InvalidCertificate(failure)) => failure,
             Err(other) => return Err(other),
         };
-        match self.second_chance(leaf, name, now, failure) {
-            Ok(verified) => Ok(verified),
-            Err(complaint) => Err(self.refusal(&complaint, leaf, intermediates, name)),
-        }
+        self.second_chance(leaf, name, now, failure).map_err(refused)
     }
 
     /// The server's own certificate in the CA file, then the thumbprints.
@@ -130,7 +115,7 @@ impl Verifier {
         name: &ServerName<'_>,
         now: UnixTime,
         failure: CertificateError,
-    ) -> Result<ServerCertVerified, String> {
+    ) -> Result<ServerCertVerified, Complaint> {
         let failure = if self.listed.iter().any(|listed| listed.as_ref() == leaf.as_ref()) {
             // rustls refuses a self-signed certificate that says it is an authority, which `openssl req -x509` makes
             // by default, even when it is the trusted one.
@@ -141,18 +126,17 @@ impl Verifier {
         } else {
             failure
         };
-        let complaint = describe_failure(&failure);
+        let complaint = refusal::complaint(&failure);
         // A proxy's certificate, judged by the same configuration, is never excused by the server's thumbprint.
         if self.thumbprints.is_empty() || !self.is_own_name(name) || !pin_may_excuse(&failure) {
             return Err(complaint);
         }
         // Several defects may meet; only the worst one is reported. Expiry is never excused.
-        check_validity(leaf, now).map_err(|failure| describe_failure(&failure))?;
+        check_validity(leaf, now).map_err(|failure| refusal::complaint(&failure))?;
         if self.thumbprints.iter().any(|pin| pin.matches(leaf)) {
             return Ok(ServerCertVerified::assertion());
         }
-        let configured: Vec<String> = self.thumbprints.iter().map(Thumbprint::to_string).collect();
-        Err(format!("{complaint}, and its thumbprint is not the configured {}", configured.join(" or ")))
+        Err(complaint.and_not_pinned(&self.thumbprints))
     }
 
     fn is_own_name(&self, name: &ServerName<'_>) -> bool {
@@ -164,36 +148,12 @@ impl Verifier {
         }
     }
 
-    /// As `govc` takes it.
-    fn target(&self) -> String {
+    fn peer(&self, name: &ServerName<'_>) -> Peer {
+        if !self.is_own_name(name) {
+            return Peer::Proxy;
+        }
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
-        if self.port == 443 { host } else { format!("{host}:{}", self.port) }
-    }
-
-    fn refusal(
-        &self,
-        complaint: &str,
-        leaf: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-    ) -> TlsError {
-        let is_own = self.is_own_name(name);
-        let whose = if is_own { "" } else { "the proxy " };
-        let mut text = format!("the certificate of {whose}{} is not trusted: {complaint}; presented:", name.to_str());
-        for (position, certificate) in std::iter::once(leaf).chain(intermediates).take(DESCRIBED).enumerate() {
-            let _ = write!(text, " [{position}] {};", describe_certificate(certificate));
-        }
-        if is_own {
-            let _ = write!(
-                text,
-                " compare it with `govc about.cert -u {} -k -thumbprint`, then configure the CA file that issued it or its \
-                 thumbprint",
-                self.target()
-            );
-        } else {
-            text.push_str(" configure the CA file that issued it; a thumbprint is for vCenter's own certificate");
-        }
-        TlsError::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(Refusal(text)))))
+        Peer::Server { target: if self.port == 443 { host } else { format!("{host}:{}", self.port) } }
     }
 }
 
@@ -236,44 +196,4 @@ fn pin_may_excuse(failure: &CertificateError) -> bool {
             | CertificateError::Other(_)
     );
     excusable
-}
-
-fn describe_failure(failure: &CertificateError) -> String {
-    match failure {
-        CertificateError::UnknownIssuer => "no trusted authority issued it".to_owned(),
-        CertificateError::BadSignature => {
-            "a trusted authority has its issuer's name, but did not sign it (was the authority rebuilt?)".to_owned()
-        }
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "it has expired".to_owned(),
-        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => "it is not valid yet".to_owned(),
-        CertificateError::NotValidForName => "it was issued for other names".to_owned(),
-        CertificateError::NotValidForNameContext { presented, .. } if presented.is_empty() => {
-            "it names no host (a subject alternative name is needed)".to_owned()
-        }
-        CertificateError::NotValidForNameContext { presented, .. } => {
-            let names: Vec<String> = presented.iter().take(8).map(|name| printable(name)).collect();
-            format!("it was issued for other names ({})", names.join(", "))
-        }
-        CertificateError::Other(other) => printable(&other.to_string()),
-        other => printable(&other.to_string()),
-    }
-}
-
-fn describe_certificate(certificate: &CertificateDer<'_>) -> String {
-    let prints = format!("SHA-256 {}, SHA-1 {}", Thumbprint::sha256_of(certificate), Thumbprint::sha1_of(certificate));
-    let Ok((_, parsed)) = X509Certificate::from_der(certificate) else {
-        return format!("an unreadable certificate, {prints}");
-    };
-    let validity = parsed.validity();
-    format!(
-        "subject {}, issuer {}, valid {} to {}, {prints}",
-        printable(&parsed.subject().to_string()),
-        printable(&parsed.issuer().to_string()),
-        day(validity.not_before.timestamp()),
-        day(validity.not_after.timestamp()),
-    )
-}
-
-fn day(seconds: i64) -> String {
-    Timestamp::from_second(seconds).map_or_else(|_| "an unknown time".to_owned(), |time| time.to_string())
 }

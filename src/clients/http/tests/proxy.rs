@@ -179,7 +179,7 @@ async fn the_certificate_behind_a_proxy_is_judged_as_configured() {
             }
             Err(error @ Error::Tls { .. }) if !is_accepted => {
                 assert!(
-                    error.to_string().contains("the certificate of vcenter.test is not trusted"),
+                    error.to_string().contains("the certificate of vcenter.test is not accepted"),
                     "{name}: {error}"
                 );
             }
@@ -190,6 +190,18 @@ async fn the_certificate_behind_a_proxy_is_judged_as_configured() {
         let is_verified = is_known && host == "vcenter.test";
         assert_eq!(status(&client).await.is_ok(), is_verified, "{name}, then with a thumbprint that does not fit");
     }
+}
+
+#[tokio::test]
+async fn an_ipv6_address_behind_a_proxy_is_refused_with_a_way_out() {
+    let proxy = Proxy::start(Manner::Hang).await;
+    let tls = TlsSettings { insecure: true, ..TlsSettings::default() };
+    let mut settings = Settings::new("2001:db8::1", 443, tls, "test");
+    settings.proxy = Some(https_proxy(format!("http://127.0.0.1:{}", proxy.port)));
+    let error = status(&Client::new(settings).unwrap()).await.unwrap_err();
+    assert!(matches!(error, Error::Proxy { .. }), "{error:?}");
+    assert!(error.to_string().contains("give the server's name instead, or list the address in NO_PROXY"), "{error}");
+    assert_eq!(proxy.asked(), Vec::<String>::new());
 }
 
 #[tokio::test]
@@ -263,7 +275,7 @@ async fn a_proxy_over_tls_is_judged_by_the_ca_file_and_never_excused_by_a_thumbp
     let proxy = Proxy::start_with(Manner::Tunnel(server.port), Some(strange)).await;
     let pinned = client(pinned, https_proxy(format!("https://127.0.0.1:{}", proxy.port)));
     let text = status(&pinned).await.unwrap_err().to_string();
-    assert!(text.contains("the certificate of the proxy 127.0.0.1 is not trusted"), "{text}");
+    assert!(text.contains("the certificate of the proxy 127.0.0.1 is not accepted"), "{text}");
     assert!(text.contains("a thumbprint is for vCenter's own certificate") && !text.contains("govc"), "{text}");
     assert_eq!((proxy.asked().len(), pinned.certificate()), (0, None));
 }

@@ -109,6 +109,11 @@ pub(crate) fn self_signed(params: &CertificateParams) -> Identity {
 pub(crate) fn issued(leaf: &CertificateParams, by: &str) -> (Identity, String) {
     let mut authority = params(&[], true);
     authority.distinguished_name.push(DnType::CommonName, by);
+    issued_under(leaf, authority)
+}
+
+/// As [`issued`], by an authority with these parameters.
+pub(crate) fn issued_under(leaf: &CertificateParams, authority: CertificateParams) -> (Identity, String) {
     let authority_key = KeyPair::generate().unwrap();
     let authority_pem = authority.self_signed(&authority_key).unwrap().pem();
     let key = KeyPair::generate().unwrap();

@@ -1,11 +1,13 @@
-//! Which certificates are accepted, with which settings: the table of what Go clients do, and where rustls alone differs.
+//! Which certificates are accepted, with which settings: what Go clients do, and where rustls alone differs. Kinds of
+//! certificates that this process cannot present are in `tests/vcenter/certificates.rs`.
 
 use std::time::Duration;
 
 use rcgen::CertificateParams;
+use rustls::client::danger::ServerCertVerifier as _;
 
-use super::super::tests::server::{Identity, Reply, TestServer, issued, params, self_signed};
-use super::super::{Client, Error, Method, Request, Settings, Thumbprint, TlsSettings, TlsTrust};
+use super::super::tests::server::{Identity, Reply, TestServer, issued, issued_under, params, self_signed};
+use super::super::{Client, Endpoint, Error, Method, Request, Settings, Thumbprint, TlsSettings, TlsTrust};
 
 /// What the server presents and what the CA file holds.
 struct Setup {
@@ -19,8 +21,18 @@ fn expired(mut params: CertificateParams) -> CertificateParams {
     params
 }
 
+fn of_the_future(mut params: CertificateParams) -> CertificateParams {
+    params.not_before = rcgen::date_time_ymd(4000, 1, 1);
+    params
+}
+
 fn by_authority(leaf: &CertificateParams) -> Setup {
     let (identity, ca_file) = issued(leaf, "Test Authority");
+    Setup { identity, ca_file }
+}
+
+fn by_an_expired_authority(leaf: &CertificateParams) -> Setup {
+    let (identity, ca_file) = issued_under(leaf, expired(params(&[], true)));
     Setup { identity, ca_file }
 }
 
@@ -45,6 +57,7 @@ enum Pin {
     Sha1,
     Sha256,
     Second,
+    Both,
     Wrong,
 }
 
@@ -56,6 +69,7 @@ impl Pin {
             Pin::Sha1 => vec![Thumbprint::sha1_of(der)],
             Pin::Sha256 => vec![Thumbprint::sha256_of(der)],
             Pin::Second => vec![wrong, Thumbprint::sha1_of(der)],
+            Pin::Both => vec![Thumbprint::sha1_of(der), Thumbprint::sha256_of(der)],
             Pin::Wrong => vec![wrong],
         }
     }
@@ -81,9 +95,16 @@ async fn certificates_are_judged_as_go_clients_do() {
     let untrusted = Some("no trusted authority issued it");
     let named_otherwise = Some("it was issued for other names (");
     let too_old = Some("it has expired");
+    let too_new = Some("it is not valid yet");
     let not_pinned = Some("and its thumbprint is not the configured ");
-    let cases: [(&str, Setup, Pin, Option<&str>); 24] = [
+    let cases: [(&str, Setup, Pin, Option<&str>); 29] = [
         ("leaf by CA", by_authority(&fits()), Pin::None, None),
+        (
+            "leaf by CA that has expired: what is trusted has no dates",
+            by_an_expired_authority(&fits()),
+            Pin::None,
+            None,
+        ),
         ("leaf by CA, wrong pin: a pin is only a fallback", by_authority(&fits()), Pin::Wrong, None),
         ("self-signed CA:FALSE in file", trusted_itself(&fits()), Pin::None, None),
         ("self-signed CA:TRUE in file", trusted_itself(&authority()), Pin::None, None),
@@ -93,6 +114,7 @@ async fn certificates_are_judged_as_go_clients_do() {
         ("unknown issuer, SHA-1 pin", by_a_stranger(&fits()), Pin::Sha1, None),
         ("unknown issuer, SHA-256 pin", by_a_stranger(&fits()), Pin::Sha256, None),
         ("unknown issuer, second of two pins", by_a_stranger(&fits()), Pin::Second, None),
+        ("unknown issuer, both pins", by_a_stranger(&fits()), Pin::Both, None),
         ("unknown issuer, wrong pin", by_a_stranger(&fits()), Pin::Wrong, not_pinned),
         ("unknown issuer and CA:TRUE, pin", by_a_stranger(&authority()), Pin::Sha256, None),
         ("issuer rebuilt", by_a_rebuilt_authority(&fits()), Pin::None, Some("was the authority rebuilt?")),
@@ -102,6 +124,9 @@ async fn certificates_are_judged_as_go_clients_do() {
         ("name mismatch, wrong pin", by_authority(&other_name()), Pin::Wrong, not_pinned),
         ("no subject alternative name", by_authority(&unnamed()), Pin::None, Some("it names no host")),
         ("no subject alternative name, pin", by_authority(&unnamed()), Pin::Sha1, None),
+        ("not valid yet", by_authority(&of_the_future(fits())), Pin::None, too_new),
+        ("not valid yet, pin: never excused", by_authority(&of_the_future(fits())), Pin::Sha256, too_new),
+        ("self-signed CA:TRUE in file, expired, pin", trusted_itself(&expired(authority())), Pin::Both, too_old),
         ("expired", by_authority(&expired(fits())), Pin::None, too_old),
         ("expired, pin: never excused", by_authority(&expired(fits())), Pin::Sha256, too_old),
         ("expired by unknown issuer, pin", by_a_stranger(&expired(fits())), Pin::Sha256, too_old),
@@ -132,25 +157,128 @@ async fn certificates_are_judged_as_go_clients_do() {
     }
 }
 
+/// A refusal's text for whoever reads it in the log at night. `{…}` stands for what differs from run to run.
 #[tokio::test]
-async fn a_refusal_shows_what_was_presented_and_how_to_compare_it() {
-    let setup = by_a_stranger(&params(&["127.0.0.1"], false));
-    let server = TestServer::start_as(setup.identity, |_| Reply::json(200, "{}")).await;
-    let text = attempt(&server, &setup.ca_file, Pin::Wrong, false).await.unwrap_err().to_string();
-    let expected = [
-        format!("probe at 127.0.0.1:{}: the certificate of 127.0.0.1 is not trusted", server.port),
-        "subject CN=vcenter.test".to_owned(),
-        "issuer CN=Test Authority".to_owned(),
-        "valid 1975-01-01T00:00:00Z to 4096-01-01T00:00:00Z".to_owned(),
-        format!("SHA-256 {}", Thumbprint::sha256_of(&server.certificate)),
-        format!("SHA-1 {}", Thumbprint::sha1_of(&server.certificate)),
-        format!("is not the configured {}", Thumbprint::sha256_of(b"another certificate")),
-        format!("`govc about.cert -u 127.0.0.1:{} -k -thumbprint`", server.port),
+async fn a_refusal_says_what_is_wrong_what_was_presented_and_what_mends_it() {
+    let wrong = Thumbprint::sha256_of(b"another certificate");
+    let presented = |issuer: &str, from: &str, to: &str| {
+        format!(
+            "presented: [0] subject CN=vcenter.test, issuer {issuer}, valid {from}T00:00:00Z to {to}T00:00:00Z, SHA-256 \
+             {{sha256}}, SHA-1 {{sha1}};"
+        )
+    };
+    let compare = "compare the thumbprints with what `govc about.cert -u 127.0.0.1:{port} -k -thumbprint` prints on a \
+                   machine with a safe way to vCenter";
+    let usual = presented("CN=Test Authority", "1975-01-01", "4096-01-01");
+    let cases = [
+        (
+            "unknown issuer",
+            by_a_stranger(&params(&["127.0.0.1"], false)),
+            Pin::None,
+            format!(
+                "no trusted authority issued it; {usual} {compare}; if they agree, put its authority's certificate into \
+                 the CA file, or configure one of the thumbprints"
+            ),
+        ),
+        (
+            "wrong pin",
+            by_a_stranger(&params(&["127.0.0.1"], false)),
+            Pin::Wrong,
+            format!(
+                "no trusted authority issued it, and its thumbprint is not the configured {wrong}; {usual} {compare}; if \
+                 they agree, put its authority's certificate into the CA file, or configure one of the thumbprints"
+            ),
+        ),
+        (
+            "other name",
+            by_authority(&params(&["vc.example.com"], false)),
+            Pin::None,
+            format!(
+                "it was issued for other names (DnsName(\"vc.example.com\")); {usual} name the server as in its \
+                 certificate; or {compare}, and configure one of them"
+            ),
+        ),
+        (
+            "expired",
+            by_authority(&expired(params(&["127.0.0.1"], false))),
+            Pin::Sha256,
+            format!(
+                "it has expired; {} the certificate has to be replaced; neither a CA file nor a thumbprint makes up for \
+                 this",
+                presented("CN=Test Authority", "2020-01-01", "2021-01-01")
+            ),
+        ),
+        (
+            "not valid yet",
+            by_authority(&of_the_future(params(&["127.0.0.1"], false))),
+            Pin::Sha256,
+            format!(
+                "it is not valid yet; {} look at the clocks of this machine and of the server; neither a CA file nor a \
+                 thumbprint makes up for this",
+                presented("CN=Test Authority", "4000-01-01", "4096-01-01")
+            ),
+        ),
     ];
-    for part in expected {
-        assert!(text.contains(&part), "{part:?} is missing in {text}");
+    for (name, setup, pin, expected) in cases {
+        let server = TestServer::start_as(setup.identity, |_| Reply::json(200, "{}")).await;
+        let text = attempt(&server, &setup.ca_file, pin, false).await.unwrap_err().to_string();
+        let expected = format!("probe at 127.0.0.1:{{port}}: the certificate of 127.0.0.1 is not accepted: {expected}")
+            .replace("{port}", &server.port.to_string())
+            .replace("{sha256}", &Thumbprint::sha256_of(&server.certificate).to_string())
+            .replace("{sha1}", &Thumbprint::sha1_of(&server.certificate).to_string());
+        assert_eq!(text, expected, "{name}");
     }
-    assert_eq!(text.matches(&Thumbprint::sha1_of(&server.certificate).to_string()).count(), 1, "{text}");
+}
+
+/// Without a connection, so that no machine needs IPv6 for it.
+#[test]
+fn w29_a_thumbprint_is_used_for_an_ipv6_address_however_it_is_spelled() {
+    let identity = self_signed(&params(&["2001:db8::2"], false));
+    let leaf = &identity.chain[0];
+    let judge = |host: &str, thumbprints: Vec<Thumbprint>| {
+        let (_, ca_file) = issued(&params(&["2001:db8::1"], false), "Another Authority");
+        let trust = TlsTrust::Ca { pem: ca_file.into_bytes(), path: "/etc/ca.pem".to_owned() };
+        let settings = TlsSettings { trust, thumbprints, insecure: false };
+        let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+        let endpoint = Endpoint::https(host, 443);
+        let verifier = super::verifier(&settings, &endpoint, std::sync::Arc::default(), &provider).unwrap();
+        let name = rustls::pki_types::ServerName::try_from("2001:db8::1").unwrap();
+        let verified = verifier.verify_server_cert(leaf, &[], &name, &[], rustls::pki_types::UnixTime::now());
+        verified.map(|_| ()).map_err(|error| format!("{error:?}"))
+    };
+    for host in ["2001:db8::1", "2001:DB8:0:0::1"] {
+        assert_eq!(judge(host, vec![Thumbprint::sha256_of(leaf)]), Ok(()), "{host}");
+        assert_eq!(judge(host, vec![Thumbprint::sha1_of(leaf)]), Ok(()), "{host}");
+        let told = judge(host, Vec::new()).unwrap_err();
+        assert!(told.contains(&format!("`govc about.cert -u [{host}] -k -thumbprint`")), "{told}");
+    }
+    let told = judge("2001:db8::7", vec![Thumbprint::sha256_of(leaf)]).unwrap_err();
+    assert!(told.contains("the certificate of the proxy 2001:db8::1"), "{told}");
+}
+
+#[tokio::test]
+async fn the_whole_chain_is_shown_as_it_was_presented() {
+    let mut setup = by_a_stranger(&params(&["127.0.0.1"], false));
+    let above: Vec<_> = (0..5).map(|_| self_signed(&params(&[], true)).chain[0].clone()).collect();
+    setup.identity.chain.extend(above.clone());
+    let server = TestServer::start_as(setup.identity, |_| Reply::json(200, "{}")).await;
+    let text = attempt(&server, &setup.ca_file, Pin::None, false).await.unwrap_err().to_string();
+    for (position, certificate) in [&server.certificate].into_iter().chain(&above).take(4).enumerate() {
+        let print = Thumbprint::sha256_of(certificate).to_string();
+        let part = text.split_once(&format!("[{position}] subject CN=vcenter.test, ")).unwrap().1;
+        assert!(part.split_once(';').unwrap().0.contains(&print), "{position}: {text}");
+    }
+    assert!(!text.contains("[4]"), "a stranger's chain is not shown without measure: {text}");
+}
+
+#[tokio::test]
+async fn what_a_stranger_wrote_into_a_certificate_breaks_no_line_and_has_a_measure() {
+    let mut strange = params(&["127.0.0.1"], false);
+    strange.distinguished_name.push(rcgen::DnType::CommonName, format!("a\nlevel=info msg={}", "x".repeat(5000)));
+    let setup = by_a_stranger(&strange);
+    let server = TestServer::start_as(setup.identity, |_| Reply::json(200, "{}")).await;
+    let text = attempt(&server, &setup.ca_file, Pin::None, false).await.unwrap_err().to_string();
+    assert!(!text.contains('\n') && text.len() < 2000, "{text}");
 }
 
 #[test]

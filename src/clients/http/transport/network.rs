@@ -61,6 +61,16 @@ impl Network {
         let wrap = |error: reqwest::Error| {
             Error::from_reqwest(&error, endpoint.authority(), operation, timeout, self.proxy.as_deref())
         };
+        if let Some(proxy) = &self.proxy
+            && endpoint.is_tls()
+            && endpoint.host().contains(':')
+        {
+            // reqwest 0.13 takes the address with its brackets for the name in the handshake, and fails.
+            let message = "an IPv6 address cannot be reached through a proxy; give the server's name instead, or list \
+                           the address in NO_PROXY";
+            let (endpoint, proxy, message) = (endpoint.to_string(), proxy.clone(), message.to_owned());
+            return Err(Failure::Final(Error::Proxy { endpoint, operation, proxy, message }));
+        }
         let mut builder = self.inner.request(method.as_http(), format!("{}{path}", endpoint.base()));
         for (name, value) in headers {
             builder = builder.header(name, value);

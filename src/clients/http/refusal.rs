@@ -1,0 +1,182 @@
+//! What is told of a certificate that was refused: what is wrong, what was presented, and what mends it.
+
+use std::fmt;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use rustls::pki_types::CertificateDer;
+use rustls::{CertificateError, Error as TlsError, OtherError};
+use x509_parser::prelude::{FromDer, X509Certificate, X509Version};
+use x509_parser::public_key::PublicKey;
+
+use super::certificate::printable;
+use super::thumbprint::Thumbprint;
+
+/// At most this many certificates of a presented chain are described.
+const DESCRIBED: usize = 4;
+
+/// The shortest RSA key whose signatures the TLS library checks.
+const SHORTEST_RSA_KEY: usize = 2048;
+
+/// Why a certificate was refused; travels inside the TLS error to whoever reports it.
+#[derive(Debug)]
+pub(super) struct Refusal(String);
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// Whose certificate it is.
+pub(super) enum Peer {
+    /// The server's own; `govc` reaches it under this target.
+    Server {
+        /// `host` or `host:port`.
+        target: String,
+    },
+    /// That of a proxy on the way.
+    Proxy,
+}
+
+/// What is wrong with a certificate.
+pub(super) struct Complaint {
+    what: String,
+    remedy: Remedy,
+}
+
+/// What an operator can do about it.
+#[derive(Clone, Copy)]
+enum Remedy {
+    Trust,
+    Rename,
+    Renew,
+    Clocks,
+}
+
+impl Complaint {
+    /// Adds that a thumbprint was configured and does not fit.
+    pub(super) fn and_not_pinned(mut self, configured: &[Thumbprint]) -> Self {
+        let configured: Vec<String> = configured.iter().map(Thumbprint::to_string).collect();
+        let _ = write!(self.what, ", and its thumbprint is not the configured {}", configured.join(" or "));
+        self
+    }
+
+    /// The TLS error that carries the whole text.
+    pub(super) fn into_error(
+        self,
+        peer: &Peer,
+        name: &str,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+    ) -> TlsError {
+        let whose = match peer {
+            Peer::Server { .. } => "",
+            Peer::Proxy => "the proxy ",
+        };
+        let mut text = format!("the certificate of {whose}{name} is not accepted: {}; presented:", self.what);
+        for (position, certificate) in std::iter::once(leaf).chain(intermediates).take(DESCRIBED).enumerate() {
+            let _ = write!(text, " [{position}] {};", describe_certificate(certificate));
+        }
+        let _ = write!(text, " {}", self.remedy.text(peer));
+        TlsError::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(Refusal(text)))))
+    }
+}
+
+impl Remedy {
+    fn text(self, peer: &Peer) -> String {
+        match (self, peer) {
+            (Remedy::Renew, _) => {
+                "the certificate has to be replaced; neither a CA file nor a thumbprint makes up for this".to_owned()
+            }
+            (Remedy::Clocks, _) => {
+                "look at the clocks of this machine and of the server; neither a CA file nor a thumbprint makes up for \
+                 this"
+                    .to_owned()
+            }
+            (_, Peer::Proxy) => {
+                "put its authority's certificate into the CA file; a thumbprint is for vCenter's own certificate"
+                    .to_owned()
+            }
+            (Remedy::Trust, Peer::Server { target }) => format!(
+                "compare the thumbprints with what `govc about.cert -u {target} -k -thumbprint` prints on a machine with \
+                 a safe way to vCenter; if they agree, put its authority's certificate into the CA file, or configure \
+                 one of the thumbprints"
+            ),
+            (Remedy::Rename, Peer::Server { target }) => format!(
+                "name the server as in its certificate; or compare the thumbprints with what `govc about.cert -u \
+                 {target} -k -thumbprint` prints on a machine with a safe way to vCenter, and configure one of them"
+            ),
+        }
+    }
+}
+
+/// What is wrong, as the verification says it.
+pub(super) fn complaint(failure: &CertificateError) -> Complaint {
+    let (what, remedy) = match failure {
+        CertificateError::UnknownIssuer => ("no trusted authority issued it".to_owned(), Remedy::Trust),
+        CertificateError::BadSignature => (
+            "a trusted authority has its issuer's name, but did not sign it (was the authority rebuilt?)".to_owned(),
+            Remedy::Trust,
+        ),
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            ("it has expired".to_owned(), Remedy::Renew)
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            ("it is not valid yet".to_owned(), Remedy::Clocks)
+        }
+        CertificateError::NotValidForName => ("it was issued for other names".to_owned(), Remedy::Rename),
+        CertificateError::NotValidForNameContext { presented, .. } if presented.is_empty() => {
+            ("it names no host (a subject alternative name is needed)".to_owned(), Remedy::Rename)
+        }
+        CertificateError::NotValidForNameContext { presented, .. } => {
+            let names: Vec<String> = presented.iter().take(8).map(|name| printable(name)).collect();
+            (format!("it was issued for other names ({})", names.join(", ")), Remedy::Rename)
+        }
+        CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+        | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => (
+            "it, or a certificate above it, is signed in a way that is no longer trusted, such as SHA-1".to_owned(),
+            Remedy::Trust,
+        ),
+        other => (printable(&other.to_string()), Remedy::Trust),
+    };
+    Complaint { what, remedy }
+}
+
+/// What makes a certificate unusable for the TLS library whatever is configured: it cannot even check that the server
+/// holds the certificate's key.
+pub(super) fn unusable(leaf: &CertificateDer<'_>) -> Option<Complaint> {
+    let (_, parsed) = X509Certificate::from_der(leaf).ok()?;
+    let what = match parsed.public_key().parsed() {
+        _ if parsed.version() != X509Version::V3 => {
+            format!("it is of X.509 version {}; only version 3 can be used", parsed.version().0.saturating_add(1))
+        }
+        Ok(PublicKey::RSA(key)) if key.key_size() < SHORTEST_RSA_KEY => {
+            format!("its RSA key has {} bits; at least {SHORTEST_RSA_KEY} are needed", key.key_size())
+        }
+        _ => return None,
+    };
+    Some(Complaint { what, remedy: Remedy::Renew })
+}
+
+fn describe_certificate(certificate: &CertificateDer<'_>) -> String {
+    let prints = format!("SHA-256 {}, SHA-1 {}", Thumbprint::sha256_of(certificate), Thumbprint::sha1_of(certificate));
+    let Ok((_, parsed)) = X509Certificate::from_der(certificate) else {
+        return format!("an unreadable certificate, {prints}");
+    };
+    let validity = parsed.validity();
+    format!(
+        "subject {}, issuer {}, valid {} to {}, {prints}",
+        printable(&parsed.subject().to_string()),
+        printable(&parsed.issuer().to_string()),
+        time(validity.not_before.timestamp()),
+        time(validity.not_after.timestamp()),
+    )
+}
+
+fn time(seconds: i64) -> String {
+    Timestamp::from_second(seconds).map_or_else(|_| "an unknown time".to_owned(), |time| time.to_string())
+}

@@ -15,7 +15,7 @@ pub mod zones;
 
 use std::sync::Arc;
 
-pub use cluster::ClusterReads;
+pub use cluster::{ClusterReads, NodeChange};
 pub use clusters::Clusters;
 pub use error::Error;
 pub use instances::{InstanceEvent, InstanceEvents, InstanceMetadata, Instances, InstancesV2};

@@ -9,7 +9,19 @@ pub trait ClusterReads: Send + Sync {
     /// The nodes this process looks after, from the cache; empty until the cache has filled.
     fn nodes(&self) -> Vec<Arc<Node>>;
 
-    /// Announces that [`ClusterReads::nodes`] may give another answer. The first item comes when the cache has
-    /// filled; changes in between are coalesced into one.
-    fn node_changes(&self) -> BoxStream<'static, ()>;
+    /// The node of this name as last seen, from the cache.
+    fn node(&self, name: &str) -> Option<Arc<Node>>;
+
+    /// Announces what changed in [`ClusterReads::nodes`]. The first item comes when the cache has filled, and is
+    /// [`NodeChange::All`].
+    fn node_changes(&self) -> BoxStream<'static, NodeChange>;
+}
+
+/// A change of the nodes this process looks after.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodeChange {
+    /// The node of this name came, changed or went.
+    Node(String),
+    /// Look at every node.
+    All,
 }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use futures::StreamExt;
 use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::Node;
 
-use super::stores::Nodes;
-use crate::cloud::ClusterReads;
+use super::stores::{Change, Nodes};
+use crate::cloud::{ClusterReads, NodeChange};
 
 /// [`ClusterReads`] over the cache of Nodes.
 #[derive(Clone)]
@@ -26,7 +27,15 @@ impl ClusterReads for Cluster {
         self.nodes.list()
     }
 
-    fn node_changes(&self) -> BoxStream<'static, ()> {
-        self.nodes.subscribe_coalesced()
+    fn node(&self, name: &str) -> Option<Arc<Node>> {
+        self.nodes.get(name)
+    }
+
+    fn node_changes(&self) -> BoxStream<'static, NodeChange> {
+        let changes = self.nodes.subscribe().map(|change| match change {
+            Change::Applied(name) | Change::Deleted(name) => NodeChange::Node(name),
+            Change::All => NodeChange::All,
+        });
+        changes.boxed()
     }
 }

@@ -44,8 +44,6 @@ pub enum Change {
 struct Shared<K> {
     objects: RwLock<BTreeMap<String, Arc<K>>>,
     changes: broadcast::Sender<Change>,
-    /// Counts changes; for those who only want to know that there were some.
-    revision: watch::Sender<u64>,
     is_ready: watch::Sender<bool>,
 }
 
@@ -84,7 +82,6 @@ impl<K: Send + Sync + 'static> Store<K> {
         let shared = Shared {
             objects: RwLock::default(),
             changes: broadcast::Sender::new(CHANGES_KEPT),
-            revision: watch::Sender::new(0),
             is_ready: watch::Sender::new(false),
         };
         Self { shared: Arc::new(shared) }
@@ -132,22 +129,6 @@ impl<K: Send + Sync + 'static> Store<K> {
         first.chain(rest).boxed()
     }
 
-    /// That something has changed, coalesced. The first item comes once the cache has been filled; never ends.
-    pub fn subscribe_coalesced(&self) -> BoxStream<'static, ()> {
-        let revision = self.shared.revision.subscribe();
-        let state = (self.clone(), revision, true);
-        futures::stream::unfold(state, |(store, mut revision, is_first)| async move {
-            if is_first {
-                store.wait_until_ready().await;
-                revision.mark_unchanged();
-            } else {
-                revision.changed().await.ok()?;
-            }
-            Some(((), (store, revision, false)))
-        })
-        .boxed()
-    }
-
     fn apply(&self, key: String, object: K) {
         let mut objects = self.shared.objects.write().unwrap_or_else(PoisonError::into_inner);
         objects.insert(key.clone(), Arc::new(object));
@@ -180,7 +161,6 @@ impl<K: Send + Sync + 'static> Store<K> {
     fn announce(&self, change: Change) {
         // Nobody listening is no error.
         let _ = self.shared.changes.send(change);
-        self.shared.revision.send_modify(|revision| *revision = revision.wrapping_add(1));
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ccm::clients::http::{self, TlsSettings, TlsTrust};
 
-use ccm::cloud::ClusterReads;
+use ccm::cloud::{ClusterReads, NodeChange};
 use ccm::providers::vsphere::config::Credentials;
 use ccm::providers::vsphere::credentials::{Credential, Login, Offer, Offers, Origin};
 use ccm::providers::vsphere::{Connect, Options, Provider, config};
@@ -49,12 +49,16 @@ impl ClusterReads for Cluster {
         self.nodes.lock().unwrap().clone()
     }
 
-    fn node_changes(&self) -> BoxStream<'static, ()> {
+    fn node(&self, name: &str) -> Option<Arc<Node>> {
+        self.nodes().into_iter().find(|node| node.metadata.name.as_deref() == Some(name))
+    }
+
+    fn node_changes(&self) -> BoxStream<'static, NodeChange> {
         let mut changes = self.changed.subscribe();
         changes.mark_changed();
         stream::unfold(changes, |mut changes| async move {
             changes.changed().await.ok()?;
-            Some(((), changes))
+            Some((NodeChange::All, changes))
         })
         .boxed()
     }

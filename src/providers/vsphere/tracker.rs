@@ -5,15 +5,17 @@
 //! writes the outcome on the [`board`], from which the contract is answered without waiting.
 
 pub mod board;
+mod changes;
 pub mod describe;
 mod evaluate;
 pub mod facts;
+mod nodes;
 pub mod resolve;
 mod search;
 pub mod slots;
 mod tracked;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use futures::StreamExt;
@@ -24,15 +26,17 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use self::board::Board;
+use self::changes::{Changes, changes};
 use self::describe::Rules;
 use self::facts::facts_of;
+use self::nodes::Nodes;
 use self::resolve::{Answer, NodeFacts, VmKey};
 use self::search::{Answered, Searches, Wanted};
 use self::slots::{Held, Setup, Slot};
 use self::tracked::Tracked;
 use super::inventory::snapshot::{Freshness, Snapshot};
 use super::location::Location;
-use crate::cloud::ClusterReads;
+use crate::cloud::{ClusterReads, NodeChange};
 
 /// The task's state. Built by [`Tracker::new`], consumed by [`Tracker::run`].
 pub struct Tracker {
@@ -43,7 +47,7 @@ pub struct Tracker {
     slots: BTreeMap<Slot, Held>,
     /// Which vCenter's snapshot changed.
     snapshots: SelectAll<BoxStream<'static, Slot>>,
-    nodes: HashMap<String, Tracked>,
+    nodes: Nodes,
     searches: Searches,
 }
 
@@ -57,7 +61,7 @@ impl Tracker {
             rules: Rules::default(),
             slots: BTreeMap::new(),
             snapshots: SelectAll::new(),
-            nodes: HashMap::new(),
+            nodes: Nodes::default(),
             searches: Searches::default(),
         }
     }
@@ -67,11 +71,11 @@ impl Tracker {
         let mut node_changes = self.cluster.node_changes();
         self.take_setup();
         loop {
-            let deadline = self.next_deadline();
+            let deadline = self.nodes.next_due();
             tokio::select! {
                 () = stop.cancelled() => return,
                 Ok(()) = self.setup.changed() => self.take_setup(),
-                Some(()) = node_changes.next() => self.take_nodes(),
+                Some(change) = node_changes.next() => self.take_node_change(change),
                 Some(slot) = self.snapshots.next() => self.take_snapshot(slot),
                 answered = self.searches.next() => self.take_answer(answered),
                 () = until(deadline) => self.take_time(Instant::now()),
@@ -79,27 +83,37 @@ impl Tracker {
         }
     }
 
-    fn next_deadline(&self) -> Option<Instant> {
-        self.nodes.values().flat_map(|tracked| [tracked.search_at, tracked.decide_at]).flatten().min()
+    fn take_node_change(&mut self, change: NodeChange) {
+        match change {
+            NodeChange::All => self.take_nodes(),
+            NodeChange::Node(name) => match self.cluster.node(&name) {
+                Some(node) => self.take_object(&name, node),
+                None => self.forget(&name),
+            },
+        }
     }
 
-    /// The set of nodes, or a node, may have changed.
+    /// The set of nodes may have changed.
     fn take_nodes(&mut self) {
         let nodes = self.cluster.nodes();
         let mut present = HashSet::with_capacity(nodes.len());
         for node in nodes {
             let Some(name) = node.metadata.name.clone() else { continue };
-            let is_known = self.nodes.get(&name).is_some_and(|tracked| Arc::ptr_eq(&tracked.object, &node));
-            if is_known {
-                present.insert(name);
-            } else if let Some(facts) = facts_of(&node) {
-                self.take_node(&name, node, facts);
-                present.insert(name);
-            }
+            self.take_object(&name, node);
+            present.insert(name);
         }
-        let gone: Vec<String> = self.nodes.keys().filter(|name| !present.contains(*name)).cloned().collect();
-        for name in gone {
+        for name in self.nodes.names().into_iter().filter(|name| !present.contains(name)) {
             self.forget(&name);
+        }
+    }
+
+    fn take_object(&mut self, name: &str, node: Arc<Node>) {
+        if self.nodes.get(name).is_some_and(|tracked| Arc::ptr_eq(&tracked.object, &node)) {
+            return;
+        }
+        match facts_of(&node) {
+            Some(facts) => self.take_node(name, node, facts),
+            None => self.forget(name),
         }
     }
 
@@ -107,8 +121,8 @@ impl Tracker {
         if self.nodes.get(name).is_some_and(|tracked| tracked.facts.uid != facts.uid) {
             self.forget(name);
         }
-        let Some(mut tracked) = self.nodes.remove(name) else {
-            self.nodes.insert(name.to_string(), Tracked::new(object, facts));
+        let Some(mut tracked) = self.nodes.take(name) else {
+            self.put(name, Tracked::new(object, facts));
             self.search_everywhere(name);
             self.evaluate(name);
             return;
@@ -123,11 +137,9 @@ impl Tracker {
         tracked.object = object;
         tracked.facts = facts;
         if still_fits {
-            self.nodes.insert(name.to_string(), tracked);
+            self.put(name, tracked);
         } else {
-            self.release(&tracked, None);
-            let fresh = Tracked::new(tracked.object, tracked.facts);
-            self.nodes.insert(name.to_string(), fresh);
+            self.put(name, Tracked::new(tracked.object, tracked.facts));
             self.search_everywhere(name);
         }
         if has_changed {
@@ -136,21 +148,21 @@ impl Tracker {
     }
 
     fn forget(&mut self, name: &str) {
-        if let Some(tracked) = self.nodes.remove(name) {
-            self.release(&tracked, None);
-        }
+        let unneeded = self.nodes.forget(name);
+        self.unwant(unneeded);
         self.board.remove(name);
     }
 
-    /// Stops watching the machines of a node, except `kept`, that no other node needs. The node is not in the map at
-    /// that moment.
-    fn release(&self, tracked: &Tracked, kept: Option<&VmKey>) {
-        for (slot, held) in &self.slots {
-            for id in tracked.ids_at(*slot) {
-                let is_kept = kept.is_some_and(|vm| vm.vcenter == *slot && vm.id == *id);
-                if !is_kept && !self.nodes.values().any(|other| other.ids_at(*slot).any(|needed| needed == id)) {
-                    held.source.vcenter.unwant(id);
-                }
+    /// Puts a node back that was taken out. What no node needs any more is not watched any more.
+    fn put(&mut self, name: &str, tracked: Tracked) {
+        let unneeded = self.nodes.put(name, tracked);
+        self.unwant(unneeded);
+    }
+
+    fn unwant(&self, unneeded: Vec<VmKey>) {
+        for vm in unneeded {
+            if let Some(held) = self.slots.get(&vm.vcenter) {
+                held.source.vcenter.unwant(&vm.id);
             }
         }
     }
@@ -187,27 +199,27 @@ impl Tracker {
 
     fn take_answer(&mut self, answered: Answered) {
         let Answered { node, uid, uuid, vcenter, answer, .. } = answered;
-        let Some(mut tracked) = self.nodes.remove(&node) else { return };
+        let Some(mut tracked) = self.nodes.take(&node) else { return };
         if tracked.facts.uid != uid || tracked.facts.search_uuid() != uuid.as_ref() {
             // The answer to an earlier question.
-            self.nodes.insert(node, tracked);
+            self.put(&node, tracked);
         } else if tracked.bound.is_some() {
             self.tell_of_twin(&mut tracked, vcenter, &answer);
-            self.nodes.insert(node, tracked);
+            self.put(&node, tracked);
         } else {
             self.note_answer(&mut tracked, vcenter, answer);
-            self.nodes.insert(node.clone(), tracked);
+            self.put(&node, tracked);
             self.evaluate(&node);
         }
     }
 
     /// What a vCenter answered before it went away may not be so any more.
     fn forget_answer(&mut self, name: &str, vcenter: Slot) {
-        let Some(mut tracked) = self.nodes.remove(name) else { return };
+        let Some(mut tracked) = self.nodes.take(name) else { return };
         if tracked.bound.is_none() {
             self.note_answer(&mut tracked, vcenter, Answer::Pending);
         }
-        self.nodes.insert(name.to_string(), tracked);
+        self.put(name, tracked);
     }
 
     fn note_answer(&self, tracked: &mut Tracked, vcenter: Slot, answer: Answer) {
@@ -224,48 +236,42 @@ impl Tracker {
             }
             source.want(ids.iter().cloned());
         }
-        if let Answer::Matches { ids, .. } = before {
-            for id in ids {
-                let is_needed = tracked.ids_at(vcenter).any(|needed| *needed == id)
-                    || self.nodes.values().any(|other| other.ids_at(vcenter).any(|needed| *needed == id));
-                if !is_needed {
-                    source.unwant(&id);
-                }
-            }
-        }
     }
 
     fn take_snapshot(&mut self, vcenter: Slot) {
         let Some(held) = self.slots.get_mut(&vcenter) else { return };
         let now = held.source.vcenter.snapshot();
         let before = std::mem::replace(&mut held.seen, Arc::clone(&now));
-        let came_back = now.freshness == Freshness::Live && before.freshness != Freshness::Live;
-        let changed_for_all = before.freshness != now.freshness
-            || !Arc::ptr_eq(&before.entities, &now.entities)
-            || !Arc::ptr_eq(&before.tags, &now.tags)
-            || !Arc::ptr_eq(&before.unresolved, &now.unresolved);
-        let is_changed = |id: &String| match (before.vms.get(id), now.vms.get(id)) {
-            (Some(before), Some(now)) => !Arc::ptr_eq(before, now),
-            (before, now) => before.is_some() != now.is_some(),
-        };
-        let concerned: Vec<String> = self
+        match changes(&before, &now) {
+            Changes::Machines(machines) => {
+                let keys = machines.into_iter().map(|id| VmKey { vcenter, id });
+                let concerned: BTreeSet<String> =
+                    keys.flat_map(|vm| self.nodes.needing(&vm).cloned().collect::<Vec<_>>()).collect();
+                for name in concerned {
+                    self.look_for_twins(&name, vcenter, &before, &now);
+                    self.evaluate(&name);
+                }
+            }
+            Changes::All => {
+                let came_back = now.freshness == Freshness::Live && before.freshness != Freshness::Live;
+                self.take_state(vcenter, came_back, &before, &now);
+            }
+        }
+    }
+
+    /// A vCenter went away or came back, or all it says has another meaning.
+    fn take_state(&mut self, vcenter: Slot, came_back: bool, before: &Snapshot, now: &Snapshot) {
+        let is_asking = |tracked: &Tracked| tracked.bound.is_none() || tracked.unasked.contains(&vcenter);
+        let is_concerned = |tracked: &Tracked| is_asking(tracked) || tracked.ids_at(vcenter).next().is_some();
+        let concerned: Vec<(String, bool)> = self
             .nodes
             .iter()
-            .filter(|(_, tracked)| {
-                let is_open = tracked.bound.is_none() && before.freshness != now.freshness;
-                let is_to_be_asked = came_back && tracked.unasked.contains(&vcenter);
-                is_open || is_to_be_asked || tracked.ids_at(vcenter).any(|id| changed_for_all || is_changed(id))
-            })
-            .map(|(name, _)| name.clone())
+            .filter(|(_, tracked)| is_concerned(tracked))
+            .map(|(name, tracked)| (name.clone(), is_asking(tracked)))
             .collect();
-        for name in concerned {
-            let is_switched = |vm: &VmKey| vm.vcenter == vcenter && has_other_power(&before, &now, &vm.id);
-            if self.nodes.get(&name).and_then(|tracked| tracked.bound.as_ref()).is_some_and(is_switched) {
-                // A twin may have been switched on in its place.
-                self.search_everywhere(&name);
-            }
-            let is_asking = |tracked: &Tracked| tracked.bound.is_none() || tracked.unasked.contains(&vcenter);
-            if came_back && self.nodes.get(&name).is_some_and(is_asking) {
+        for (name, is_asking) in concerned {
+            self.look_for_twins(&name, vcenter, before, now);
+            if came_back && is_asking {
                 self.forget_answer(&name, vcenter);
                 self.search(&name, vcenter);
             }
@@ -273,21 +279,28 @@ impl Tracker {
         }
     }
 
+    /// A twin may have been switched on in place of a machine that was switched off.
+    fn look_for_twins(&mut self, name: &str, vcenter: Slot, before: &Snapshot, now: &Snapshot) {
+        let is_switched = |vm: &VmKey| vm.vcenter == vcenter && has_other_power(before, now, &vm.id);
+        if self.nodes.get(name).and_then(|tracked| tracked.bound.as_ref()).is_some_and(is_switched) {
+            self.search_everywhere(name);
+        }
+    }
+
     fn take_time(&mut self, now: Instant) {
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
-        let due: Vec<String> = self
-            .nodes
-            .iter()
-            .filter(|(_, tracked)| is_due(tracked.search_at) || is_due(tracked.decide_at))
-            .map(|(name, _)| name.clone())
-            .collect();
-        for name in due {
-            let Some(tracked) = self.nodes.get_mut(&name) else { continue };
-            if is_due(tracked.search_at) {
+        for name in self.nodes.due(now) {
+            let Some(mut tracked) = self.nodes.take(&name) else { continue };
+            let is_search = is_due(tracked.search_at);
+            if is_search {
                 tracked.search_at = None;
-                self.search_everywhere(&name);
             } else {
                 tracked.decide_at = None;
+            }
+            self.put(&name, tracked);
+            if is_search {
+                self.search_everywhere(&name);
+            } else {
                 self.evaluate(&name);
             }
         }

@@ -1,6 +1,6 @@
 //! Pure: what is known of one vCenter at one moment. Others look at it without waiting.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -149,6 +149,19 @@ impl Snapshot {
             at = self.entities.get(parent);
         }
         chain
+    }
+
+    /// Whether `start`, or something above it, is one of `objects`.
+    pub fn is_below(&self, start: &MoRef, objects: &HashSet<&MoRef>) -> bool {
+        let mut at = Some(start);
+        for _ in 0..MAX_DEPTH {
+            let Some(object) = at else { return false };
+            if objects.contains(object) {
+                return true;
+            }
+            at = self.entities.get(object).and_then(|entity| entity.parent.as_ref());
+        }
+        false
     }
 
     /// The chain of the virtual machine itself: the machine, its folders or vApp, the datacenter and above.

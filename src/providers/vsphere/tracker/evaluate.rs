@@ -28,7 +28,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 impl Tracker {
     /// Decides for one node and puts the outcome on the board.
     pub(super) fn evaluate(&mut self, name: &str) {
-        let Some(mut tracked) = self.nodes.remove(name) else { return };
+        let Some(mut tracked) = self.nodes.take(name) else { return };
         let mut next_search = NextSearch::None;
         if tracked.bound.is_none() {
             next_search = self.bind(&mut tracked);
@@ -47,7 +47,6 @@ impl Tracker {
                 None => {
                     let message = format!("virtual machine {} left the inventory; it is being looked for again", vm.id);
                     debug!(node = name, message, "look-up starts anew");
-                    self.release(&tracked, None);
                     tracked = tracked.anew();
                     next_search = NextSearch::Now;
                     Outcome::Unknown(Unknown::new("VMNotFound", message))
@@ -71,7 +70,7 @@ impl Tracker {
             NextSearch::Later(_) | NextSearch::Waiting(_) | NextSearch::Now => {}
             NextSearch::None => tracked.search_at = None,
         }
-        self.nodes.insert(name.to_string(), tracked);
+        self.put(name, tracked);
         if next_search == NextSearch::Now {
             self.search_everywhere(name);
         }
@@ -92,7 +91,6 @@ impl Tracker {
             Decision::Bind { vm, others } => {
                 self.tell_twins(tracked, others);
                 debug!(node = tracked.facts.name, vm = vm.id, "the node's virtual machine was found");
-                self.release(tracked, Some(&vm));
                 let is_open = |slot: &Slot| !tracked.answer_at(*slot).is_answered();
                 tracked.unasked = self.slots.keys().filter(|slot| is_open(slot)).copied().collect();
                 tracked.answers.clear();
@@ -156,7 +154,8 @@ impl Tracker {
             })
             .collect();
         let backs = |vm: &VmKey| {
-            self.nodes.iter().find(|(_, other)| other.bound.as_ref() == Some(vm)).map(|(name, _)| name.clone())
+            let is_bound = |name: &String| self.nodes.get(name).is_some_and(|other| other.bound.as_ref() == Some(vm));
+            self.nodes.needing(vm).find(|name| is_bound(name)).cloned()
         };
         resolve(&Question {
             node: &tracked.facts,

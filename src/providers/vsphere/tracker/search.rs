@@ -1,6 +1,6 @@
 //! The searches under way: many joining nodes side by side, bounded per vCenter.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use futures::StreamExt;
@@ -57,8 +57,39 @@ pub(super) struct Searches {
 
 struct Queue {
     vcenter: Arc<Vcenter>,
-    waiting: VecDeque<Wanted>,
+    waiting: Waiting,
     in_flight: usize,
+}
+
+/// What waits to be asked, at most once per node, first come, first served.
+#[derive(Default)]
+struct Waiting {
+    /// By place in the queue.
+    wanted: BTreeMap<u64, Wanted>,
+    /// The place of each node.
+    places: HashMap<String, u64>,
+    last: u64,
+}
+
+impl Waiting {
+    /// Puts a search last, in place of an earlier one for the same node.
+    fn push(&mut self, wanted: Wanted) {
+        self.last = self.last.wrapping_add(1);
+        if let Some(before) = self.places.insert(wanted.node.clone(), self.last) {
+            self.wanted.remove(&before);
+        }
+        self.wanted.insert(self.last, wanted);
+    }
+
+    fn remove(&mut self, node: &str) -> Option<Wanted> {
+        self.places.remove(node).and_then(|place| self.wanted.remove(&place))
+    }
+
+    fn pop(&mut self) -> Option<Wanted> {
+        let (_, wanted) = self.wanted.pop_first()?;
+        self.places.remove(&wanted.node);
+        Some(wanted)
+    }
 }
 
 impl Default for Searches {
@@ -70,7 +101,7 @@ impl Default for Searches {
 impl Searches {
     /// A vCenter that can be asked from now on.
     pub(super) fn add(&mut self, slot: Slot, vcenter: Arc<Vcenter>) {
-        self.queues.insert(slot, Queue { vcenter, waiting: VecDeque::new(), in_flight: 0 });
+        self.queues.insert(slot, Queue { vcenter, waiting: Waiting::default(), in_flight: 0 });
     }
 
     /// A vCenter that is asked nothing more. What is under way ends by itself.
@@ -81,8 +112,7 @@ impl Searches {
     /// Asks `vcenter`. A search for the same node that is still waiting is replaced.
     pub(super) fn start(&mut self, vcenter: Slot, wanted: Wanted) {
         if let Some(queue) = self.queues.get_mut(&vcenter) {
-            queue.waiting.retain(|earlier| earlier.node != wanted.node);
-            queue.waiting.push_back(wanted);
+            queue.waiting.push(wanted);
         }
         self.fill(vcenter);
     }
@@ -90,10 +120,8 @@ impl Searches {
     /// Lets others go first: the node's machine is found, and what still waits only looks for twins.
     pub(super) fn put_last(&mut self, node: &str) {
         for Queue { waiting, .. } in self.queues.values_mut() {
-            if let Some(wanted) =
-                waiting.iter().position(|wanted| wanted.node == node).and_then(|at| waiting.remove(at))
-            {
-                waiting.push_back(wanted);
+            if let Some(wanted) = waiting.remove(node) {
+                waiting.push(wanted);
             }
         }
     }
@@ -117,7 +145,7 @@ impl Searches {
     fn fill(&mut self, slot: Slot) {
         let Some(Queue { vcenter, waiting, in_flight }) = self.queues.get_mut(&slot) else { return };
         while *in_flight < IN_FLIGHT {
-            let Some(wanted) = waiting.pop_front() else { break };
+            let Some(wanted) = waiting.pop() else { break };
             *in_flight += 1;
             self.running.push(Box::pin(ask(slot, Arc::clone(vcenter), wanted, self.swapped_first)));
         }
@@ -211,5 +239,22 @@ mod tests {
             assert_eq!(answer_to_read("vm-3", Some(&uuid), read), expected, "{case}");
         }
         assert_eq!(answer_to_read("vm-3", None, found(Some(&other))), matched(), "a node that says no UUID");
+    }
+
+    fn wanted(node: &str, uid: &str) -> Wanted {
+        Wanted { node: node.into(), uid: uid.into(), uuid: None, recorded: None, is_provider_id: false, by_name: false }
+    }
+
+    #[test]
+    fn a_node_waits_once_and_in_its_last_place() {
+        let mut waiting = Waiting::default();
+        for (node, uid) in [("a", "1"), ("b", "1"), ("c", "1"), ("a", "2")] {
+            waiting.push(wanted(node, uid));
+        }
+        let moved = waiting.remove("b").unwrap();
+        waiting.push(moved);
+        let order: Vec<String> = std::iter::from_fn(|| waiting.pop()).map(|wanted| wanted.node + &wanted.uid).collect();
+        assert_eq!(order, ["c1", "a2", "b1"]);
+        assert!(waiting.places.is_empty() && waiting.remove("a").is_none());
     }
 }

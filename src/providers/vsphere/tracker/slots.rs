@@ -84,8 +84,12 @@ impl Tracker {
         self.searches.add(slot, Arc::clone(&source.vcenter));
         self.slots.insert(slot, Held { source, seen: Arc::default() });
         // The nodes whose machine is known are asked for, too, so that a twin there is told of.
-        for tracked in self.nodes.values_mut().filter(|tracked| tracked.bound.is_some()) {
-            tracked.unasked.push(slot);
+        for name in self.nodes.names() {
+            let Some(mut tracked) = self.nodes.take(&name) else { continue };
+            if tracked.bound.is_some() {
+                tracked.unasked.push(slot);
+            }
+            self.put(&name, tracked);
         }
     }
 
@@ -95,22 +99,21 @@ impl Tracker {
         self.searches.remove(slot);
         let server = held.source.vcenter.settings().server.clone();
         debug!(vcenter = server, "not in {file} any more");
-        let names: Vec<String> = self.nodes.keys().cloned().collect();
-        for name in names {
-            let Some(mut tracked) = self.nodes.remove(&name) else { continue };
+        for name in self.nodes.names() {
+            let Some(mut tracked) = self.nodes.take(&name) else { continue };
             tracked.answers.remove(&slot);
             tracked.unasked.retain(|unasked| *unasked != slot);
             match tracked.bound.take_if(|vm| vm.vcenter == slot) {
                 Some(vm) => {
                     let lost = Lost { vm: vm.id, server: server.clone(), file: file.to_owned() };
                     let fresh = Tracked { lost: Some(lost), ..tracked.anew() };
-                    self.nodes.insert(name.clone(), fresh);
+                    self.put(&name, fresh);
                     self.search_everywhere(&name);
                     self.evaluate(&name);
                 }
                 None => {
                     let is_open = tracked.bound.is_none();
-                    self.nodes.insert(name.clone(), tracked);
+                    self.put(&name, tracked);
                     if is_open {
                         self.evaluate(&name);
                     }
@@ -132,16 +135,14 @@ impl Tracker {
         let names: Vec<String> =
             self.nodes.iter().filter(|(_, tracked)| is_uncovered(tracked)).map(|(name, _)| name.clone()).collect();
         for name in names {
-            let Some(tracked) = self.nodes.remove(&name) else { continue };
-            self.release(&tracked, None);
-            self.nodes.insert(name.clone(), tracked.anew());
+            let Some(tracked) = self.nodes.take(&name) else { continue };
+            self.put(&name, tracked.anew());
             self.search_everywhere(&name);
         }
     }
 
     fn evaluate_all(&mut self) {
-        let names: Vec<String> = self.nodes.keys().cloned().collect();
-        for name in names {
+        for name in self.nodes.names() {
             self.evaluate(&name);
         }
     }

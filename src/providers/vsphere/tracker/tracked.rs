@@ -107,6 +107,19 @@ impl Tracked {
         bound.into_iter().chain(matched)
     }
 
+    /// All of them, at every vCenter, in order.
+    pub(super) fn needs(&self) -> Vec<VmKey> {
+        if let Some(vm) = &self.bound {
+            return vec![vm.clone()];
+        }
+        let slots = self.answers.keys().copied();
+        let mut needs: Vec<VmKey> =
+            slots.flat_map(|vcenter| self.ids_at(vcenter).map(move |id| VmKey { vcenter, id: id.clone() })).collect();
+        needs.sort();
+        needs.dedup();
+        needs
+    }
+
     /// When the wait for silent vCenters is over and a decision is due. None once it was: then only a change, or the
     /// next search, can bring another one.
     pub(super) fn end_of_silent_wait(&self, now: Instant) -> Option<Instant> {

@@ -1,0 +1,158 @@
+//! The tracked nodes, and two ways to find them without looking at all: by a machine they need, by when they are due.
+
+use std::collections::{BTreeSet, HashMap};
+
+use tokio::time::Instant;
+
+use super::resolve::VmKey;
+use super::tracked::Tracked;
+
+/// See the file's header. A node is taken out to be changed and put back afterwards; only then does the rest follow.
+#[derive(Default)]
+pub(super) struct Nodes {
+    tracked: HashMap<String, Tracked>,
+    places: HashMap<String, Place>,
+    /// The nodes that need a machine: it backs them, or it may.
+    needing: HashMap<VmKey, BTreeSet<String>>,
+    due: BTreeSet<(Instant, String)>,
+}
+
+/// Where a node was entered.
+#[derive(Default)]
+struct Place {
+    needs: Vec<VmKey>,
+    due: Option<Instant>,
+}
+
+impl Nodes {
+    pub(super) fn get(&self, name: &str) -> Option<&Tracked> {
+        self.tracked.get(name)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&String, &Tracked)> {
+        self.tracked.iter()
+    }
+
+    pub(super) fn names(&self) -> Vec<String> {
+        self.tracked.keys().cloned().collect()
+    }
+
+    /// The nodes that need this machine.
+    pub(super) fn needing(&self, vm: &VmKey) -> impl Iterator<Item = &String> {
+        self.needing.get(vm).into_iter().flatten()
+    }
+
+    /// Takes a node out, to be changed and put back, or to be forgotten.
+    pub(super) fn take(&mut self, name: &str) -> Option<Tracked> {
+        self.tracked.remove(name)
+    }
+
+    /// Puts a node back, or in. Gives back the machines that no node needs any more.
+    pub(super) fn put(&mut self, name: &str, tracked: Tracked) -> Vec<VmKey> {
+        let due = [tracked.search_at, tracked.decide_at].into_iter().flatten().min();
+        let needs = tracked.needs();
+        self.tracked.insert(name.to_owned(), tracked);
+        self.enter(name, needs, due)
+    }
+
+    /// Forgets a node. Gives back the machines that no node needs any more.
+    pub(super) fn forget(&mut self, name: &str) -> Vec<VmKey> {
+        self.tracked.remove(name);
+        let unneeded = self.enter(name, Vec::new(), None);
+        self.places.remove(name);
+        unneeded
+    }
+
+    /// When the next node is due.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    /// The nodes that are due at `now`. They stay due until they were changed.
+    pub(super) fn due(&self, now: Instant) -> Vec<String> {
+        self.due.iter().take_while(|(at, _)| *at <= now).map(|(_, name)| name.clone()).collect()
+    }
+
+    fn enter(&mut self, name: &str, needs: Vec<VmKey>, due: Option<Instant>) -> Vec<VmKey> {
+        let place = self.places.entry(name.to_owned()).or_default();
+        if place.due != due {
+            if let Some(before) = std::mem::replace(&mut place.due, due) {
+                self.due.remove(&(before, name.to_owned()));
+            }
+            self.due.extend(due.map(|at| (at, name.to_owned())));
+        }
+        if place.needs == needs {
+            return Vec::new();
+        }
+        let mut unneeded = Vec::new();
+        for vm in needs.iter().filter(|vm| !place.needs.contains(vm)) {
+            self.needing.entry(vm.clone()).or_default().insert(name.to_owned());
+        }
+        for vm in std::mem::take(&mut place.needs).into_iter().filter(|vm| !needs.contains(vm)) {
+            let is_left = self.needing.get_mut(&vm).is_some_and(|nodes| {
+                nodes.remove(name);
+                !nodes.is_empty()
+            });
+            if !is_left {
+                self.needing.remove(&vm);
+                unneeded.push(vm);
+            }
+        }
+        place.needs = needs;
+        unneeded
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::providers::vsphere::tracker::resolve::{Answer, By, NodeFacts};
+    use k8s_openapi::api::core::v1::Node;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    fn node(ids: &[&str]) -> Tracked {
+        let ids = ids.iter().map(ToString::to_string).collect();
+        let mut tracked = Tracked::new(Arc::new(Node::default()), NodeFacts::default());
+        tracked.answers.insert(7, Answer::Matches { by: By::Uuid, ids });
+        tracked
+    }
+
+    fn vm(id: &str) -> VmKey {
+        VmKey { vcenter: 7, id: id.into() }
+    }
+
+    #[test]
+    fn a_machine_is_unneeded_when_the_last_node_lets_go_of_it() {
+        let mut nodes = Nodes::default();
+        assert_eq!(nodes.put("a", node(&["vm-1", "vm-2"])), []);
+        assert_eq!(nodes.put("b", node(&["vm-2"])), []);
+        assert_eq!(nodes.needing(&vm("vm-2")).collect::<Vec<_>>(), ["a", "b"]);
+        let mut bound = nodes.take("a").unwrap();
+        bound.bound = Some(vm("vm-3"));
+        assert_eq!(nodes.put("a", bound), [vm("vm-1")]);
+        assert_eq!(nodes.needing(&vm("vm-2")).collect::<Vec<_>>(), ["b"]);
+        assert_eq!(nodes.forget("b"), [vm("vm-2")]);
+        assert_eq!(nodes.forget("a"), [vm("vm-3")]);
+        assert!(nodes.needing.is_empty() && nodes.places.is_empty() && nodes.due.is_empty());
+    }
+
+    #[test]
+    fn nodes_are_due_in_their_order_until_they_are_changed() {
+        let start = Instant::now();
+        let at = |seconds| Some(start + Duration::from_secs(seconds));
+        let mut nodes = Nodes::default();
+        nodes.put("late", Tracked { search_at: at(9), decide_at: at(5), ..node(&[]) });
+        nodes.put("early", Tracked { search_at: at(2), ..node(&[]) });
+        nodes.put("never", node(&[]));
+        assert_eq!(nodes.next_due(), at(2));
+        assert_eq!(nodes.due(start), [""; 0]);
+        assert_eq!(nodes.due(start + Duration::from_secs(5)), ["early", "late"]);
+        let mut early = nodes.take("early").unwrap();
+        early.search_at = None;
+        nodes.put("early", early);
+        assert_eq!(nodes.next_due(), at(5));
+        nodes.forget("late");
+        assert_eq!(nodes.next_due(), None);
+    }
+}

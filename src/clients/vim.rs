@@ -118,3 +118,6 @@ impl fmt::Debug for Client {
         f.debug_struct("Client").field("endpoint", &self.endpoint()).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -93,12 +93,16 @@ impl Client {
         operation: &'static str,
         response: &Response,
     ) -> Result<T, Error> {
-        let result: Result<Option<T>, _> = match framing {
-            Framing::Rest => serde_json::from_slice::<Wrapped<T>>(&response.body).map(|wrapped| wrapped.value),
-            Framing::Api => serde_json::from_slice(&response.body),
-        };
         let malformed = |source| Error::Malformed { endpoint: self.endpoint().to_owned(), operation, source };
-        Ok(result.map_err(malformed)?.unwrap_or_default())
+        Ok(decode(framing, &response.body).map_err(malformed)?.unwrap_or_default())
+    }
+}
+
+/// The result in an answer's body; none where it is `null` or absent.
+pub(super) fn decode<T: DeserializeOwned>(framing: Framing, body: &[u8]) -> serde_json::Result<Option<T>> {
+    match framing {
+        Framing::Rest => serde_json::from_slice::<Wrapped<T>>(body).map(|wrapped| wrapped.value),
+        Framing::Api => serde_json::from_slice(body),
     }
 }
 

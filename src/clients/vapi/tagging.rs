@@ -180,3 +180,6 @@ struct WireObjectTags {
     object_id: WireObject,
     tag_ids: Option<Vec<String>>,
 }
+
+#[cfg(test)]
+mod tests;

@@ -229,7 +229,7 @@ fn service_instance() -> MoRef {
     MoRef::new("ServiceInstance", "ServiceInstance")
 }
 
-fn read_content(decoder: &mut Decoder<'_>) -> Result<ServiceContent, DecodeError> {
+pub(super) fn read_content(decoder: &mut Decoder<'_>) -> Result<ServiceContent, DecodeError> {
     let mut content = ServiceContent::with_fixed_ids();
     while let Some(part) = decoder.next_child()? {
         match part.name.as_str() {

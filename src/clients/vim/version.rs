@@ -31,21 +31,21 @@ pub(super) fn read_offered(text: &str) -> Result<Vec<String>, DecodeError> {
             decoder.skip()?;
             continue;
         }
-        let (mut name, mut versions) = (String::new(), Vec::new());
+        let (mut name, mut current, mut prior) = (String::new(), Vec::new(), Vec::new());
         while let Some(part) = decoder.next_child()? {
             match part.name.as_str() {
                 "name" => name = decoder.text()?,
-                "version" => versions.insert(0, decoder.text()?),
+                "version" => current.push(decoder.text()?),
                 "priorVersions" => {
                     while decoder.next_child()?.is_some() {
-                        versions.push(decoder.text()?);
+                        prior.push(decoder.text()?);
                     }
                 }
                 _ => decoder.skip()?,
             }
         }
         if name.trim() == "urn:vim25" {
-            return Ok(versions.into_iter().map(|version| version.trim().to_owned()).collect());
+            return Ok(current.into_iter().chain(prior).map(|version| version.trim().to_owned()).collect());
         }
     }
     Err(DecodeError::Missing("urn:vim25"))

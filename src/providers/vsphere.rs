@@ -251,3 +251,6 @@ impl CloudProvider for Provider {
         Some(self.instances.clone())
     }
 }
+
+#[cfg(test)]
+mod tests;

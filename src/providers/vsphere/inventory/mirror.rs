@@ -10,6 +10,9 @@ use super::snapshot::{Entity, PowerState, VmRecord};
 use crate::clients::vim::{MoRef, ObjectUpdate, PropertyChange, UpdateKind, UpdateSet, Value, decode_name};
 use crate::providers::vsphere::provider_id::BiosUuid;
 
+/// The unreadable paths kept of one machine; fewer are watched.
+const MAX_UNREADABLE: usize = 64;
+
 /// The copy, as it is built up from updates.
 #[derive(Clone, Debug, Default)]
 pub struct Mirror {
@@ -69,7 +72,7 @@ impl Mirror {
             assign_vm(&mut record, change);
         }
         for missing in &update.missing {
-            if !record.unreadable.contains(&missing.path) {
+            if record.unreadable.len() < MAX_UNREADABLE && !record.unreadable.contains(&missing.path) {
                 record.unreadable.push(missing.path.clone());
             }
         }

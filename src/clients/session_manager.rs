@@ -187,3 +187,6 @@ fn read(endpoint: &str, response: Response) -> Result<SecretString, Error> {
     }
     Ok(answer.token.into())
 }
+
+#[cfg(test)]
+mod tests;

@@ -61,3 +61,6 @@ fn packed(assertion: &str) -> Zeroizing<String> {
     let _ = encoder.write_all(assertion.as_bytes());
     Zeroizing::new(STANDARD.encode(Zeroizing::new(encoder.finish().unwrap_or_default())))
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,12 @@ require go.etcd.io/etcd/server/v3 v3.6.4 // indirect
 
 require github.com/vmware/govmomi v0.54.0
 
+// Checks the XML signatures that the simulator would not look at.
+require (
+	github.com/beevik/etree v1.7.0
+	github.com/russellhaering/goxmldsig v1.6.1
+)
+
 require (
 	cel.dev/expr v0.24.0 // indirect
 	github.com/Azure/go-ansiterm v0.0.0-20230124172434-306776ec8161 // indirect

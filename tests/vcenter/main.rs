@@ -13,6 +13,7 @@ mod faults;
 mod inventory;
 mod session;
 mod tagging;
+mod tokens;
 mod watch;
 mod world;
 

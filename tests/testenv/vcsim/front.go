@@ -31,6 +31,7 @@ type Front struct {
 
 	vcenter  *Vcenter
 	identity *Identity
+	tokens   *Tokens
 	sessions *Sessions
 	delay    atomic.Int64
 
@@ -39,8 +40,8 @@ type Front struct {
 }
 
 // NewFront opens the server on a loopback port of its own choosing.
-func NewFront(vcenter *Vcenter, identity *Identity) (*Front, error) {
-	f := &Front{vcenter: vcenter, identity: identity, sessions: NewSessions(vcenter)}
+func NewFront(vcenter *Vcenter, identity *Identity, tokens *Tokens) (*Front, error) {
+	f := &Front{vcenter: vcenter, identity: identity, tokens: tokens, sessions: NewSessions(vcenter)}
 	f.Counts.Reset()
 	var err error
 	// Below the range from which the system hands out ports, so that nobody else is given this one while
@@ -87,6 +88,9 @@ func (f *Front) Stop() {
 	}
 }
 
+// stsPath is where every vCenter has its token service.
+const stsPath = "/sts/STSService"
+
 var soapMethod = regexp.MustCompile(`<(?:[\w.-]+:)?Body[^>]*>\s*<(?:[\w.-]+:)?([A-Za-z_]+)`)
 
 // operationOf names a call: the SOAP method, or "REST:" and a stable name.
@@ -98,6 +102,8 @@ func operationOf(r *http.Request, body []byte) string {
 			return string(found[1])
 		}
 		return "SOAP:unreadable"
+	case path == stsPath && r.Method == http.MethodPost:
+		return "STS:Issue"
 	case strings.HasSuffix(path, "ServiceVersions.xml"):
 		return "GET:" + path[strings.LastIndex(path, "/")+1:]
 	case strings.HasPrefix(path, "/rest") || strings.HasPrefix(path, "/api"):
@@ -177,7 +183,7 @@ func (f *Front) serve(w http.ResponseWriter, r *http.Request, operation string, 
 		return 0
 	case rule.Fault != "":
 		w.Header().Set("Content-Type", "text/xml; charset=utf-8")
-		return write(w, http.StatusInternalServerError, faultEnvelope(rule.Fault, rule.Detail))
+		return write(w, http.StatusInternalServerError, faultEnvelope(rule.Fault, rule.Detail, ""))
 	case rule.Status != 0:
 		w.Header().Set("Content-Type", "text/html")
 		return write(w, rule.Status, rule.Body)
@@ -210,6 +216,9 @@ func (f *Front) pass(w http.ResponseWriter, r *http.Request, operation string, b
 		w.Header().Set("Content-Type", "text/xml")
 		return write(w, http.StatusOK, versions(f.vcenter.APIVersion))
 	}
+	if status, served := f.serveToken(w, r, operation, body); served {
+		return status
+	}
 	answer := f.record(r, operation, body)
 	for name, values := range answer.Header() {
 		w.Header()[name] = values
@@ -220,6 +229,34 @@ func (f *Front) pass(w http.ResponseWriter, r *http.Request, operation string, b
 	w.WriteHeader(answer.Code)
 	_, _ = w.Write(answer.Body.Bytes())
 	return answer.Code
+}
+
+// serveToken serves the token service, and refuses logins with a token that are not signed as they must be; what is
+// signed well goes on to the simulator, which takes any token.
+func (f *Front) serveToken(w http.ResponseWriter, r *http.Request, operation string, body []byte) (status int, served bool) {
+	isSigned := strings.HasPrefix(r.Header.Get("Authorization"), "SIGN ")
+	switch {
+	case operation == "STS:Issue":
+		w.Header().Set("Content-Type", "text/xml; charset=utf-8")
+		answer, fault := f.tokens.Issue(r, body)
+		if fault != nil {
+			return write(w, http.StatusInternalServerError, stsFaultEnvelope(fault)), true
+		}
+		return write(w, http.StatusOK, answer), true
+	case operation == "LoginByToken":
+		if err := f.tokens.Login(body); err != nil {
+			w.Header().Set("Content-Type", "text/xml; charset=utf-8")
+			return write(w, http.StatusInternalServerError, faultEnvelope("InvalidLogin", "", err.Error())), true
+		}
+	case operation == "REST:session-login" && isSigned:
+		if err := f.tokens.LoginREST(r, body); err != nil {
+			w.Header().Set("Content-Type", "application/json")
+			text, _ := json.Marshal(map[string]any{"type": "com.vmware.vapi.std.errors.unauthenticated",
+				"value": map[string]any{"messages": []map[string]string{{"id": "vcsim.signature", "default_message": err.Error()}}}})
+			return write(w, http.StatusUnauthorized, string(text)), true
+		}
+	}
+	return 0, false
 }
 
 func (f *Front) record(r *http.Request, operation string, body []byte) *httptest.ResponseRecorder {

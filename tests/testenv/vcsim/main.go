@@ -58,7 +58,11 @@ func run(path string) error {
 	if err != nil {
 		return err
 	}
-	front, err := NewFront(vcenter, identity)
+	tokens, err := NewTokens(wanted.SolutionUsers)
+	if err != nil {
+		return err
+	}
+	front, err := NewFront(vcenter, identity, tokens)
 	if err != nil {
 		return err
 	}

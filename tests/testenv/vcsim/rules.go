@@ -91,9 +91,10 @@ func (r *Rules) match(operation string, body []byte) *Rule {
 }
 
 // faultEnvelope is the answer with a SOAP fault of this type.
-func faultEnvelope(kind, detail string) string {
+func faultEnvelope(kind, detail, text string) string {
 	return `<?xml version="1.0" encoding="UTF-8"?>
 <soapenv:Envelope xmlns:soapenv="http://schemas.xmlsoap.org/soap/envelope/" xmlns:xsd="http://www.w3.org/2001/XMLSchema" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance">
-<soapenv:Body><soapenv:Fault><faultcode>ServerFaultCode</faultcode><faultstring></faultstring><detail><` +
+<soapenv:Body><soapenv:Fault><faultcode>ServerFaultCode</faultcode><faultstring>` +
+		escapeText(text) + `</faultstring><detail><` +
 		kind + `Fault xmlns="urn:vim25" xsi:type="` + kind + `">` + detail + `</` + kind + `Fault></detail></soapenv:Fault></soapenv:Body></soapenv:Envelope>`
 }

@@ -2,16 +2,18 @@ package main
 
 // Scenario is what a test asks for. Its Rust twin is tests/support/src/vcenter/scenario.rs.
 type Scenario struct {
-	User         string       `json:"user"`
-	Password     string       `json:"password"`
-	InstanceUUID string       `json:"instanceUuid"`
-	APIVersion   string       `json:"apiVersion"`
-	Certificate  string       `json:"certificate"`
-	Key          string       `json:"key"`
-	Datacenters  []Datacenter `json:"datacenters"`
-	VMs          []VM         `json:"vms"`
-	Categories   []Category   `json:"categories"`
-	Tags         []Tag        `json:"tags"`
+	User         string `json:"user"`
+	Password     string `json:"password"`
+	InstanceUUID string `json:"instanceUuid"`
+	APIVersion   string `json:"apiVersion"`
+	Certificate  string `json:"certificate"`
+	Key          string `json:"key"`
+	// SolutionUsers are certificates (PEM) that may ask for a token.
+	SolutionUsers []string     `json:"solutionUsers"`
+	Datacenters   []Datacenter `json:"datacenters"`
+	VMs           []VM         `json:"vms"`
+	Categories    []Category   `json:"categories"`
+	Tags          []Tag        `json:"tags"`
 }
 
 // Datacenter has its clusters and its stand-alone hosts. Folder is a path below the root folder.

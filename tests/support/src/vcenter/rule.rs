@@ -7,7 +7,7 @@ use serde::Serialize;
 /// A rule of the simulator's HTTP layer. The first rule that matches a call applies.
 ///
 /// Operations are named as they are counted: a SOAP method (`FindAllByUuid`, `WaitForUpdatesEx`, `Login`), `REST:` and
-/// a name (`REST:session-login`, `REST:list-attached-tags-on-objects`, `REST:get-category`), or `*`.
+/// a name (`REST:session-login`, `REST:list-attached-tags-on-objects`, `REST:get-category`), `STS:Issue`, or `*`.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rule {

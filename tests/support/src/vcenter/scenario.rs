@@ -16,6 +16,7 @@ pub struct Scenario {
     api_version: String,
     certificate: String,
     key: String,
+    solution_users: Vec<String>,
     datacenters: Vec<Datacenter>,
     vms: Vec<Vm>,
     categories: Vec<Category>,
@@ -61,6 +62,7 @@ impl Scenario {
             api_version: "8.0.3.0".to_owned(),
             certificate: String::new(),
             key: String::new(),
+            solution_users: Vec::new(),
             datacenters: Vec::new(),
             vms: Vec::new(),
             categories: Vec::new(),
@@ -101,6 +103,13 @@ impl Scenario {
     pub fn certificate(mut self, certificate: &str, key: &str) -> Self {
         certificate.clone_into(&mut self.certificate);
         key.clone_into(&mut self.key);
+        self
+    }
+
+    /// A certificate (PEM) that gets tokens; without one, nobody does.
+    #[must_use]
+    pub fn solution_user(mut self, certificate: &str) -> Self {
+        self.solution_users.push(certificate.to_owned());
         self
     }
 

@@ -27,7 +27,7 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
 pub use fault::{Fault, Trouble};
-pub use model::{Machine, Model, Unreadable};
+pub use model::{Denial, Machine, Model, Unreadable};
 
 use fault::Rule;
 use inventory::Inventory;
@@ -78,6 +78,7 @@ struct World {
     instance_uuid: String,
     page_size: usize,
     unreadable: Unreadable,
+    denial: Denial,
     inventory: Inventory,
     tagging: Tagging,
     /// By cookie.
@@ -150,6 +151,7 @@ impl FakeVcenter {
             instance_uuid: uuid::Uuid::new_v4().to_string(),
             page_size: model.page_size,
             unreadable: model.unreadable,
+            denial: model.denial,
             inventory: model.inventory,
             tagging: model.tagging,
             sessions: BTreeMap::new(),
@@ -276,13 +278,73 @@ impl FakeVcenter {
         });
     }
 
+    /// Moves a machine into the machine folder of a datacenter; its id and all else stay.
+    pub fn move_vm(&self, name: &str, datacenter: &str) {
+        self.change(|world| {
+            let vm = world.inventory.named("VirtualMachine", name);
+            let folder = model::machine_folder(&world.inventory, datacenter);
+            world.inventory.change(&vm).properties.insert("parent".into(), inventory::Val::Ref(folder));
+        });
+    }
+
+    /// Takes a machine out of the inventory and registers it again: all stays but its id, which is given back.
+    pub fn reregister_vm(&self, name: &str) -> String {
+        self.change(|world| {
+            let vm = world.inventory.named("VirtualMachine", name);
+            let object = soap::remove(world, &vm).unwrap();
+            world.machines += 1;
+            let id = format!("vm-{}", world.machines);
+            world.inventory.insert(inventory::Ref::new("VirtualMachine", &id), object.properties.clone());
+            id
+        })
+    }
+
+    /// Takes a host, folder or the like out of the inventory. What lies in it stays.
+    pub fn remove_object(&self, kind: &str, name: &str) {
+        self.change(|world| {
+            let object = world.inventory.named(kind, name);
+            soap::remove(world, &object)
+        });
+    }
+
+    /// `about.instanceUuid`.
+    #[must_use]
+    pub fn instance_uuid(&self) -> String {
+        self.shared.world().instance_uuid.clone()
+    }
+
+    /// A section `[VirtualCenter "…"]` of `vsphere.conf` for this vCenter; its CA is written into `folder`.
+    #[must_use]
+    pub fn ini_section(&self, name: &str, datacenters: &str, folder: &std::path::Path) -> String {
+        let ca_file = folder.join(format!("{}.pem", self.port));
+        std::fs::write(&ca_file, &self.ca_pem).unwrap();
+        format!(
+            "[VirtualCenter \"{name}\"]\nserver = \"127.0.0.1\"\nport = \"{}\"\nuser = \"{}\"\npassword = \"{}\"\n\
+             ca-file = \"{}\"\ndatacenters = \"{datacenters}\"\n",
+            self.port,
+            self.user(),
+            self.password(),
+            ca_file.display()
+        )
+    }
+
     /// Takes the right to read an object from the account, or gives it back.
     pub fn set_readable(&self, kind: &str, name: &str, is_readable: bool) {
         self.change(|world| {
             let object = world.inventory.named(kind, name);
-            world.inventory.change(&object).is_readable = is_readable;
-            if !is_readable && world.unreadable == Unreadable::Dropped {
-                soap::leave_views(world, &object);
+            set_readable(world, &object, is_readable);
+        });
+    }
+
+    /// Takes the right to read an object and everything below it from the account, or gives it back: as a real vCenter,
+    /// where a role is given on an object and goes down from there.
+    pub fn set_tree_readable(&self, kind: &str, name: &str, is_readable: bool) {
+        self.change(|world| {
+            let top = world.inventory.named(kind, name);
+            let is_inside = |one: &&inventory::Ref| **one == top || world.inventory.is_below(one, &top);
+            let inside: Vec<inventory::Ref> = world.inventory.objects.keys().filter(is_inside).cloned().collect();
+            for object in inside {
+                set_readable(world, &object, is_readable);
             }
         });
     }
@@ -398,6 +460,13 @@ impl Drop for FakeVcenter {
             accepting.abort();
         }
         self.sever();
+    }
+}
+
+fn set_readable(world: &mut World, object: &inventory::Ref, is_readable: bool) {
+    world.inventory.change(object).is_readable = is_readable;
+    if !is_readable && world.unreadable == Unreadable::Dropped {
+        soap::leave_views(world, object);
     }
 }
 

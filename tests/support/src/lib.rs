@@ -23,6 +23,6 @@ pub mod vcenter;
 pub use api_server::ApiServer;
 pub use daemon::Daemon;
 pub use eventually::{eventually, unique};
-pub use fake_vcenter::{FakeVcenter, Fault, Machine, Model, Trouble, Unreadable};
+pub use fake_vcenter::{Denial, FakeVcenter, Fault, Machine, Model, Trouble, Unreadable};
 pub use nodes::KubeletNode;
 pub use vcenter::{Counts, Nic, Object, Rule, Scenario, Vcenter, Vm, VmChange};

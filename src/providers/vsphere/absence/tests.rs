@@ -37,7 +37,7 @@ fn silent<T>() -> Read<T> {
 }
 
 fn refused<T>() -> Read<T> {
-    Read::Denied(Denial { object: "Folder:group-v3".into(), privilege: "System.Read".into() })
+    Read::Denied(Denial { object: "Folder:group-v3".into(), privilege: "System.Read".into(), is_told: true })
 }
 
 fn nowhere(server: &str, instance_uuid: &str) -> Testimony {

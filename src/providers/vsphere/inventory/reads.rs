@@ -15,6 +15,9 @@ use crate::providers::vsphere::provider_id::BiosUuid;
 /// How long one read or search may take.
 const READ_LIMIT: Duration = Duration::from_secs(10);
 
+/// What a read needs, where vCenter does not say.
+const READ_PRIVILEGE: &str = "System.Read";
+
 /// The paths that say which machine an id names. Two carry the same UUID.
 const IDENTITY_PATHS: [&str; 3] = ["name", "config.uuid", "summary.config.uuid"];
 
@@ -27,7 +30,7 @@ pub enum Read<T> {
     Gone,
     /// The account may not read it. That proves nothing.
     Denied(Denial),
-    /// Nothing can be concluded: no answer, an empty one, or another fault.
+    /// Nothing can be concluded: no answer, or another fault.
     Silent {
         /// Why, in words.
         reason: String,
@@ -41,11 +44,17 @@ pub struct Denial {
     pub object: String,
     /// The missing privileges, joined by commas.
     pub privilege: String,
+    /// Whether vCenter says so. It may as well tell nothing at all of what the account may not read.
+    pub is_told: bool,
 }
 
 impl std::fmt::Display for Denial {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "NoPermission on {}: privilege {} is missing", self.object, self.privilege)
+        let Self { object, privilege, is_told } = self;
+        if *is_told {
+            return write!(f, "NoPermission on {object}: privilege {privilege} is missing");
+        }
+        write!(f, "vCenter tells nothing of {object}, as of an object on which privilege {privilege} is missing")
     }
 }
 
@@ -160,27 +169,29 @@ fn denial(fault: &Fault, asked: Option<&MoRef>) -> Option<Denial> {
     }
     let object = fault.object.as_ref().or(asked);
     let privilege = match fault.privileges.as_slice() {
-        // What a read needs, where vCenter does not say.
-        [] => "System.Read".to_string(),
+        [] => READ_PRIVILEGE.to_string(),
         privileges => privileges.join(", "),
     };
-    Some(Denial {
-        object: object.map_or_else(|| "an object it does not name".to_string(), MoRef::to_string),
-        privilege,
-    })
+    let object = object.map_or_else(|| "an object it does not name".to_string(), MoRef::to_string);
+    Some(Denial { object, privilege, is_told: true })
 }
 
 /// What an answer without a fault says of the object. One readable property is enough: it is there.
 fn judge_content(object: &MoRef, objects: Vec<ObjectContent>) -> Read<ObjectContent> {
+    let untold = || Denial { object: object.to_string(), privilege: READ_PRIVILEGE.to_string(), is_told: false };
     let Some(content) = objects.into_iter().find(|content| content.object == *object) else {
-        return Read::Silent { reason: format!("the answer to a read of {object} is empty") };
+        return Read::Denied(untold());
     };
     if !content.properties.is_empty() {
         return Read::Found(content);
     }
-    match content.missing.iter().find_map(|missing| denial(&missing.fault, Some(object))) {
-        Some(denial) => Read::Denied(denial),
-        None => Read::Silent { reason: format!("the answer to a read of {object} holds no property") },
+    match content.missing.first() {
+        None => Read::Denied(untold()),
+        Some(missing) => {
+            let denied = content.missing.iter().find_map(|missing| denial(&missing.fault, Some(object)));
+            let reason = || format!("the answer to a read of {object} holds no property: {}", missing.fault);
+            denied.map_or_else(|| Read::Silent { reason: reason() }, Read::Denied)
+        }
     }
 }
 
@@ -289,15 +300,16 @@ mod tests {
             ("one path denied", vec![content(vm(), &named, Some(FaultKind::NoPermission))], "found"),
             ("all denied", vec![content(vm(), &[], Some(FaultKind::NoPermission))], "denied"),
             ("gone beside a property", vec![content(vm(), &[], Some(FaultKind::ManagedObjectNotFound))], "silent"),
-            ("nothing of it", vec![content(vm(), &[], None)], "silent"),
-            ("another object", vec![content(MoRef::new("VirtualMachine", "vm-4"), &named, None)], "silent"),
-            ("no object", vec![], "silent"),
+            ("nothing of it", vec![content(vm(), &[], None)], "untold"),
+            ("another object", vec![content(MoRef::new("VirtualMachine", "vm-4"), &named, None)], "untold"),
+            ("no object", vec![], "untold"),
         ] {
             let read = judge_content(&vm(), objects);
             let is = match &read {
                 Read::Found(_) => "found",
                 Read::Gone => "gone",
-                Read::Denied(_) => "denied",
+                Read::Denied(denial) if denial.is_told => "denied",
+                Read::Denied(_) => "untold",
                 Read::Silent { .. } => "silent",
             };
             assert_eq!(is, expected, "{case}: {read:?}");

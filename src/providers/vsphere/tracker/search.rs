@@ -223,7 +223,7 @@ mod tests {
         let uuid: BiosUuid = "422e4956-ad22-1139-6d72-59cc8f26bc90".parse().unwrap();
         let other: BiosUuid = "01234567-89ab-cdef-4444-555555555555".parse().unwrap();
         let found = |uuid: Option<&BiosUuid>| Read::Found(VmIdentity { name: "n".into(), bios_uuid: uuid.cloned() });
-        let denial = Denial { object: "Folder:group-v3".into(), privilege: "System.Read".into() };
+        let denial = Denial { object: "Folder:group-v3".into(), privilege: "System.Read".into(), is_told: true };
         let matched = || Answer::Matches { by: By::Uuid, ids: vec!["vm-3".into()] };
         let denied =
             "reading vm-3, which the node had: NoPermission on Folder:group-v3: privilege System.Read is missing";

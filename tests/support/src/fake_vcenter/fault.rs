@@ -32,6 +32,20 @@ impl Fault {
         Self::new("NoPermission").reference("object", kind, id).field("privilegeId", "System.Read")
     }
 
+    /// The account may not read this object, as said since 8.0.
+    #[must_use]
+    pub fn missing_privileges(kind: &str, id: &str, privileges: &[&str]) -> Self {
+        let mut fault = Self::new("NoPermission");
+        let entity = Ref::new(kind, id).element("entity");
+        let ids: String = privileges
+            .iter()
+            .map(|id| format!("<privilegeIds xsi:type=\"xsd:string\">{}</privilegeIds>", escape(id)))
+            .collect();
+        let kind = "NoPermissionEntityPrivileges";
+        fault.fields = format!("<missingPrivileges xsi:type=\"{kind}\">{entity}{ids}</missingPrivileges>");
+        fault
+    }
+
     /// The server does not know this object.
     #[must_use]
     pub fn managed_object_not_found(kind: &str, id: &str) -> Self {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::fault::Fault;
 use super::inventory::{Inventory, Ref, Val};
 use super::rest::Tagging;
 
@@ -74,6 +75,29 @@ pub enum Unreadable {
     Kept,
 }
 
+/// What a read of an object by its id gives that the account may not read. The documentation does not say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denial {
+    /// The answer leaves it out, as if nothing had been asked.
+    LeftOut,
+    /// It is named, with `NoPermission` beside every path.
+    MissingSet,
+    /// `NoPermission`, with `object` and `privilegeId`.
+    Fault,
+    /// `NoPermission` as since 8.0: with `missingPrivileges` alone.
+    FaultOf8,
+}
+
+impl Denial {
+    /// What is said of this object.
+    pub(super) fn fault(self, kind: &str, id: &str) -> Fault {
+        match self {
+            Denial::FaultOf8 => Fault::missing_privileges(kind, id, &["System.Read"]),
+            Denial::LeftOut | Denial::MissingSet | Denial::Fault => Fault::no_permission(kind, id),
+        }
+    }
+}
+
 /// What a fake vCenter holds when it starts.
 #[derive(Clone, Debug)]
 pub struct Model {
@@ -81,6 +105,7 @@ pub struct Model {
     pub(super) password: String,
     pub(super) page_size: usize,
     pub(super) unreadable: Unreadable,
+    pub(super) denial: Denial,
     pub(super) inventory: Inventory,
     pub(super) tagging: Tagging,
     machines: usize,
@@ -113,6 +138,7 @@ impl Model {
             password: "Correct-Horse-7".to_owned(),
             page_size: 100,
             unreadable: Unreadable::Dropped,
+            denial: Denial::MissingSet,
             inventory,
             tagging: Tagging::default(),
             machines: 0,
@@ -130,6 +156,13 @@ impl Model {
     #[must_use]
     pub fn unreadable(mut self, unreadable: Unreadable) -> Self {
         self.unreadable = unreadable;
+        self
+    }
+
+    /// What a read by id gives of objects that the account may not read.
+    #[must_use]
+    pub fn denial(mut self, denial: Denial) -> Self {
+        self.denial = denial;
         self
     }
 
@@ -166,19 +199,24 @@ impl Model {
     }
 }
 
-/// Puts a machine into `dc-1`.
-pub(super) fn place(inventory: &mut Inventory, number: usize, machine: Machine) {
-    let host = inventory.named("HostSystem", &format!("host-{}", number % 3 + 1));
-    let pool = inventory.named("ResourcePool", "Resources");
-    let datacenter = inventory.named("Datacenter", "dc-1");
+/// The folder of a datacenter's machines.
+pub(super) fn machine_folder(inventory: &Inventory, datacenter: &str) -> Ref {
+    let datacenter = inventory.named("Datacenter", datacenter);
     let is_folder = |reference: &&Ref| {
         let parent =
             inventory.property(reference, "parent").is_some_and(|parent| parent.refs() == [datacenter.clone()]);
         parent && inventory.property(reference, "name").is_some_and(|name| name.as_text() == "vm")
     };
-    let folder = inventory.objects.keys().filter(|reference| reference.kind == "Folder").find(is_folder).cloned();
+    inventory.objects.keys().filter(|reference| reference.kind == "Folder").find(is_folder).cloned().unwrap()
+}
+
+/// Puts a machine into `dc-1`.
+pub(super) fn place(inventory: &mut Inventory, number: usize, machine: Machine) {
+    let host = inventory.named("HostSystem", &format!("host-{}", number % 3 + 1));
+    let pool = inventory.named("ResourcePool", "Resources");
+    let folder = machine_folder(inventory, "dc-1");
     let mut properties = machine.properties;
-    properties.insert("parent".to_owned(), Val::Ref(folder.unwrap()));
+    properties.insert("parent".to_owned(), Val::Ref(folder));
     properties.insert("runtime.host".to_owned(), Val::Ref(host));
     properties.insert("resourcePool".to_owned(), Val::Ref(pool));
     inventory.insert(Ref::new("VirtualMachine", &format!("vm-{number}")), properties);

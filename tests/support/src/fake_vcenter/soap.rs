@@ -7,7 +7,7 @@ use super::World;
 use super::collector::{Collector, Filter, properties};
 use super::fault::Fault;
 use super::inventory::{Ref, Val};
-use super::model::Unreadable;
+use super::model::{Denial, Unreadable};
 use super::selection::Spec;
 use super::session::{Session, View};
 use super::xml::{Element, escape};
@@ -145,9 +145,13 @@ impl World {
             let content = properties(&object, &spec.paths_of(&reference), "propSet");
             objects.push(format!("<objects>{}{content}</objects>", reference.element("obj")));
         }
-        // A start object that may not be read is named, with nothing of it.
         for start in spec.starts() {
             if let Some(object) = self.inventory.objects.get(start).filter(|object| !object.is_readable) {
+                match self.denial {
+                    Denial::LeftOut => continue,
+                    Denial::Fault | Denial::FaultOf8 => return Err(self.denial.fault(&start.kind, &start.id)),
+                    Denial::MissingSet => {}
+                }
                 let content = properties(object, &spec.paths_of(start), "propSet");
                 objects.push(format!("<objects>{}{content}</objects>", start.element("obj")));
             }

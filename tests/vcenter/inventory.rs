@@ -123,7 +123,7 @@ async fn a_machine_without_zone_tags_says_what_was_looked_at() {
 }
 
 #[tokio::test]
-async fn a_machine_that_appears_later_is_found_without_an_event() {
+async fn w37_a_machine_that_appears_later_is_found_without_an_event() {
     let (vcenter, running) = one(Scenario::small(), "").await;
     let node = node("late", UUID);
     running.cluster.put(node.clone());
@@ -187,7 +187,7 @@ async fn a_match_that_is_never_reported_is_told() {
 }
 
 #[tokio::test]
-async fn of_several_machines_with_one_uuid_the_rules_choose_or_name_them_all() {
+async fn w42_of_several_machines_with_one_uuid_the_rules_choose_or_name_them_all() {
     let (vcenter, running) = one(
         Scenario::small()
             .vm(Vm::new("template", UUID).template(true).powered_off().guest_host_name("x"))
@@ -252,7 +252,7 @@ thread_local! {
 }
 
 /// The log of this thread, which is that of one test.
-struct Log;
+pub struct Log;
 
 impl std::io::Write for Log {
     fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
@@ -267,7 +267,7 @@ impl std::io::Write for Log {
 impl Log {
     /// Starts to keep the logs of all threads. A subscriber for one thread alone may miss what another thread logged
     /// first: whether a place in the code is listened to is asked once for all threads.
-    fn keep() {
+    pub fn keep() {
         static KEPT: Once = Once::new();
         KEPT.call_once(|| {
             let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(|| Log).finish();
@@ -275,7 +275,7 @@ impl Log {
         });
     }
 
-    fn text() -> String {
+    pub fn text() -> String {
         LOG.with_borrow(|log| String::from_utf8(log.clone()).unwrap())
     }
 }

@@ -11,6 +11,7 @@ mod certificates;
 mod failures;
 mod faults;
 mod inventory;
+mod outcomes;
 mod session;
 mod tagging;
 mod tokens;

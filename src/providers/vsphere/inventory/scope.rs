@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_datacenter_named_like_an_id_is_found_by_name() {
+    fn w36_a_datacenter_named_like_an_id_is_found_by_name() {
         let datacenter = Datacenter { id: "datacenter-9".into(), path: vec!["vm-dc1".into()] };
         assert!(covers(&["vm-dc1".into()], &datacenter));
     }

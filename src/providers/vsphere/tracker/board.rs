@@ -153,6 +153,15 @@ mod tests {
         assert_eq!(events.next().await, Some(InstanceEvent::Node("b".into())));
     }
 
+    #[test]
+    fn w41_a_node_that_is_gone_leaves_nothing() {
+        let board = Board::default();
+        board.set("a", view("VMNotFound"));
+        board.remove("a");
+        assert_eq!(board.find("a"), None);
+        assert!(board.views.read().unwrap().is_empty());
+    }
+
     #[tokio::test]
     async fn a_subscriber_that_fell_behind_is_told_to_look_at_everything() {
         let board = Board::default();

@@ -43,6 +43,12 @@ impl Machine {
         self.set("runtime.powerState", Val::Scalar("VirtualMachinePowerState", state.to_owned()))
     }
 
+    /// `summary.config.template`.
+    #[must_use]
+    pub fn set_template(self, is_template: bool) -> Self {
+        self.set("summary.config.template", Val::Scalar("xsd:boolean", is_template.to_string()))
+    }
+
     /// One interface with one address.
     #[must_use]
     pub fn ip(self, address: &str) -> Self {

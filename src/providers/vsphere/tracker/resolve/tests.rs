@@ -398,7 +398,7 @@ fn the_other_byte_order_does_not_contradict_a_name() {
 }
 
 #[test]
-fn a_reason_names_what_was_looked_at_and_what_helps() {
+fn w47_a_reason_names_what_was_looked_at_and_what_helps() {
     let Decision::Unresolved(unknown) = decide(&[Vc::none()], &Extra { asked_by_name: true, ..Extra::default() })
     else {
         panic!("unresolved")

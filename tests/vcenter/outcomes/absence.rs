@@ -1,0 +1,155 @@
+//! When a machine counts as gone, and which piece of the proof holds it.
+
+use futures::future::join_all;
+use k8s_openapi::api::core::v1::Taint;
+use support::{Fault, Model, Trouble};
+
+use super::{SWAPPED, Scene, UUID, address, one, with_provider_id, with_record, without_record};
+use crate::world::node;
+
+#[tokio::test]
+async fn a_destroyed_machine_is_absent_and_the_proof_says_what_was_looked_at() {
+    let mut scene = Scene::start(vec![one(), Model::small()]).await;
+    let node = scene.initialised("n").await;
+    scene.told(&node, "exists").await;
+    scene.fake().destroy_vm("n");
+    let proof = scene.told(&node, "absent").await;
+    let (one, two) = (scene.fakes[0].port(), scene.fakes[1].port());
+    for part in [&format!("127.0.0.1:{one}, 127.0.0.1:{two}"), "vm-1", UUID, SWAPPED, &scene.fake().instance_uuid()] {
+        assert!(proof.contains(part), "{part}: {proof}");
+    }
+    // After a restart the record on the node is all there is.
+    scene.restart(&node).await;
+    scene.told(&node, "absent").await;
+    scene.restart(&without_record(node.clone())).await;
+    scene.told(&without_record(node), "NeverSeen").await;
+    scene.running.stop().await;
+}
+
+#[tokio::test]
+async fn a_node_that_is_not_initialised_or_says_no_uuid_has_no_absent_machine() {
+    let scene = Scene::start(vec![one()]).await;
+    let known = scene.initialised("n").await;
+    scene.fake().destroy_vm("n");
+    scene.told(&known, "absent").await;
+    let mut tainted = known.clone();
+    let taint = Taint { key: "node.cloudprovider.kubernetes.io/uninitialized".into(), ..Taint::default() };
+    tainted.spec.as_mut().unwrap().taints = Some(vec![taint]);
+    let bare = with_record(node("n", UUID), &known.metadata.annotations.clone().unwrap()["vsphere-ccm.dev/vm"]);
+    for (case, node, expected) in [
+        ("not initialised", tainted, "VMNotFound"),
+        ("without a provider ID", bare, "VMNotFound"),
+        ("malformed", with_provider_id(known.clone(), "vsphere://n"), "MalformedProviderID"),
+        ("another provider's", with_provider_id(known.clone(), "aws:///zone/i-1"), "ForeignProviderID"),
+    ] {
+        let message = scene.told(&node, expected).await;
+        assert!(!message.is_empty(), "{case}");
+    }
+    scene.running.stop().await;
+}
+
+#[tokio::test]
+async fn a_destroyed_machine_is_held_while_a_piece_of_the_proof_is_missing() {
+    type Break = fn(&Scene);
+    let cases: [(&str, Break, &str, &str); 9] = [
+        ("its host is gone", |scene| scene.fake().remove_object("HostSystem", "host-2"), "HostGone", "host-2"),
+        (
+            "its host may not be read",
+            |scene| scene.fake().set_readable("HostSystem", "host-2", false),
+            "NoPermission",
+            "HostSystem:host-2",
+        ),
+        (
+            "its folder may not be read",
+            |scene| scene.fake().set_readable("Folder", "vm", false),
+            "NoPermission",
+            "Folder:group-v1",
+        ),
+        (
+            "its pool may not be read",
+            |scene| scene.fake().set_readable("ResourcePool", "Resources", false),
+            "NoPermission",
+            "ResourcePool:resgroup-1",
+        ),
+        (
+            "folder and datacenter are gone",
+            |scene| {
+                scene.fake().remove_object("Folder", "vm");
+                scene.fake().remove_object("Datacenter", "dc-1");
+            },
+            "LocationUnknown",
+            "folder",
+        ),
+        (
+            "the reads fail",
+            |scene| scene.fake().every("RetrievePropertiesEx", Trouble::Fault(Fault::new("SystemError"))),
+            "VCenterUnavailable",
+            "SystemError",
+        ),
+        (
+            "a collector is gone, and not the machine",
+            |scene| {
+                let fault = Fault::managed_object_not_found("PropertyCollector", "propertyCollector");
+                scene.fake().every("RetrievePropertiesEx", Trouble::Fault(fault));
+            },
+            "VCenterUnavailable",
+            "PropertyCollector",
+        ),
+        (
+            "the search fails at another vCenter",
+            |scene| scene.fakes[1].every("FindAllByUuid", Trouble::Fault(Fault::new("SystemError"))),
+            "VCenterUnavailable",
+            "SystemError",
+        ),
+        (
+            "the search is refused",
+            |scene| {
+                let fault = Fault::no_permission("Folder", "group-d1");
+                scene.fakes[1].every("FindAllByUuid", Trouble::Fault(fault));
+            },
+            "NoPermission",
+            "Folder:group-d1",
+        ),
+    ];
+    join_all(cases.map(|(case, break_it, reason, part)| async move {
+        let scene = Scene::start(vec![one(), Model::small()]).await;
+        let node = scene.initialised("n").await;
+        break_it(&scene);
+        scene.fake().destroy_vm("n");
+        let message = scene.told(&node, reason).await;
+        assert!(message.contains(part), "{case}: {message}");
+    }))
+    .await;
+}
+
+#[tokio::test]
+async fn a_folder_that_is_gone_is_vouched_for_by_its_datacenter() {
+    let scene = Scene::start(vec![one()]).await;
+    let node = scene.initialised("n").await;
+    scene.fake().destroy_vm("n");
+    scene.fake().remove_object("Folder", "vm");
+    let proof = scene.told(&node, "absent").await;
+    assert!(proof.contains("Datacenter:datacenter-1"), "{proof}");
+}
+
+#[tokio::test]
+async fn w35_one_silent_vcenter_holds_deletion_and_nothing_else() {
+    let scene = Scene::start(vec![one(), Model::small()]).await;
+    let node = scene.initialised("n").await;
+    scene.fakes[1].stop_listening().await;
+    scene.told(&node, "exists").await;
+    assert_eq!(address(&scene.found(&node).await), "10.0.0.1");
+    scene.fake().destroy_vm("n");
+    let message = scene.told(&node, "VCenterUnavailable").await;
+    assert!(message.contains(&scene.fakes[1].port().to_string()), "{message}");
+    scene.fakes[1].resume_listening().await;
+    scene.told(&node, "absent").await;
+    scene.running.stop().await;
+}
+
+#[tokio::test]
+async fn w35_a_datacenter_that_does_not_exist_hides_no_machine_of_another() {
+    let scene = Scene::covering("nowhere, dc-1", vec![one()]).await;
+    assert_eq!(address(&scene.found(&node("n", SWAPPED)).await), "10.0.0.1");
+    scene.running.stop().await;
+}

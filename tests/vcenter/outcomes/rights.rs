@@ -1,0 +1,70 @@
+//! Rights that the account loses: for one machine, a folder, a datacenter, everything.
+
+use std::sync::Arc;
+
+use futures::future::join_all;
+use support::{Denial, Fault, Trouble, eventually};
+
+use super::{Scene, address, one, without_record};
+use crate::world::SOON;
+
+#[tokio::test]
+async fn a_lost_right_makes_unknown_with_object_and_privilege_also_after_a_restart() {
+    let denials = [Denial::LeftOut, Denial::MissingSet, Denial::Fault, Denial::FaultOf8];
+    let scopes = [("VirtualMachine", "n"), ("Folder", "vm"), ("Datacenter", "dc-1"), ("Folder", "Datacenters")];
+    let cases = denials.into_iter().flat_map(|denial| scopes.map(|scope| (denial, scope)));
+    join_all(cases.map(|(denial, (kind, name))| async move {
+        let case = format!("{denial:?}, {kind} {name}");
+        let mut scene = Scene::start(vec![one().denial(denial)]).await;
+        let node = scene.initialised("n").await;
+        for restarted in [false, true] {
+            scene.fake().set_tree_readable(kind, name, false);
+            if restarted {
+                scene.restart(&node).await;
+            }
+            for message in [scene.unknown(&node, "NoPermission").await, scene.told(&node, "NoPermission").await] {
+                let names_it = message.contains("VirtualMachine:vm-1") && message.contains("System.Read");
+                assert!(names_it, "{case}, restarted {restarted}: {message}");
+            }
+            scene.fake().set_tree_readable(kind, name, true);
+            assert_eq!(address(&scene.found(&node).await), "10.0.0.1", "{case}, restarted {restarted}");
+            scene.told(&node, "exists").await;
+        }
+        // Without a record there is nothing to read: it is not found, and never gone.
+        scene.fake().set_tree_readable(kind, name, false);
+        let unseen = without_record(node);
+        scene.restart(&unseen).await;
+        scene.unknown(&unseen, "VMNotFound").await;
+        scene.told(&unseen, "NeverSeen").await;
+        scene.running.stop().await;
+    }))
+    .await;
+}
+
+#[tokio::test]
+async fn an_account_without_any_role_makes_unknown_with_object_and_privilege_also_after_a_restart() {
+    let mut scene = Scene::start(vec![one()]).await;
+    let node = scene.initialised("n").await;
+    let refusal = Trouble::Fault(Fault::no_permission("Folder", "group-d1"));
+    for operation in ["FindAllByUuid", "RetrievePropertiesEx", "ModifyListView", "CreateListView", "Login"] {
+        scene.fake().every(operation, refusal.clone());
+    }
+    scene.fake().set_tree_readable("Folder", "Datacenters", false);
+    let message = scene.told(&node, "NoPermission").await;
+    assert!(message.contains("Folder:group-d1") && message.contains("System.Read"), "{message}");
+    scene.restart(&node).await;
+    // Without a session there is no look-up: the vCenter itself says why.
+    let provider = Arc::clone(&scene.running.provider);
+    eventually("the refusal is known", SOON, async || match provider.vcenters() {
+        states if states.iter().any(|(_, why)| why.as_ref().is_some_and(|why| why.contains("System.Read"))) => Ok(()),
+        states => Err(format!("{states:?}")),
+    })
+    .await;
+    for message in [scene.unknown(&node, "VCenterUnavailable").await, scene.told(&node, "VCenterUnavailable").await] {
+        assert!(message.contains("Folder:group-d1") && message.contains("System.Read"), "{message}");
+    }
+    scene.fake().clear();
+    scene.fake().set_tree_readable("Folder", "Datacenters", true);
+    scene.found(&node).await;
+    scene.running.stop().await;
+}

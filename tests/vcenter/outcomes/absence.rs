@@ -1,5 +1,8 @@
 //! When a machine counts as gone, and which piece of the proof holds it.
 
+use std::time::Duration;
+
+use ccm::cloud::Presence;
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Taint;
 use support::{Fault, Model, Trouble};
@@ -152,4 +155,38 @@ async fn w35_a_datacenter_that_does_not_exist_hides_no_machine_of_another() {
     let scene = Scene::covering("nowhere, dc-1", vec![one()]).await;
     assert_eq!(address(&scene.found(&node("n", SWAPPED)).await), "10.0.0.1");
     scene.running.stop().await;
+}
+
+#[tokio::test]
+async fn a_machine_of_a_vcenter_that_is_not_configured_any_more_is_unknown() {
+    let mut scene = Scene::start(vec![one(), Model::small()]).await;
+    let node = scene.initialised("n").await;
+    let removed = scene.fakes.remove(0);
+    scene.restart(&node).await;
+    let message = scene.told(&node, "VCenterNotConfigured").await;
+    assert!(message.contains("vm-1") && message.contains(&removed.instance_uuid()), "{message}");
+    scene.running.stop().await;
+}
+
+#[tokio::test]
+async fn proofs_are_few_at_a_time_and_none_waits_for_ever() {
+    let scene = Scene::start(vec![one()]).await;
+    let node = scene.initialised("n").await;
+    scene.fake().destroy_vm("n");
+    scene.told(&node, "absent").await;
+    scene.fake().every("FindAllByUuid", Trouble::Hang);
+    let before = scene.fake().counts().of("FindAllByUuid");
+    let instances = scene.instances();
+    let ask = async || {
+        let presence = instances.instance_exists(&node).await;
+        (presence, scene.fake().counts().of("FindAllByUuid") - before)
+    };
+    // The caller gives up after 30 s.
+    let asked = tokio::time::timeout(Duration::from_secs(30), join_all((0..20).map(|_| ask()))).await.unwrap();
+    let fewest = asked.iter().map(|(_, calls)| *calls).min().unwrap();
+    assert!(fewest < 20, "they had their turns one after the other: {fewest}");
+    for (presence, _) in asked {
+        let Presence::Unknown(unknown) = presence else { panic!("{presence:?}") };
+        assert_eq!(unknown.reason, "VCenterUnavailable", "{unknown}");
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures::future::join_all;
-use support::{Denial, Fault, Trouble, eventually};
+use support::{Denial, Fault, Trouble, Unreadable, eventually};
 
 use super::{Scene, address, one, without_record};
 use crate::world::SOON;
@@ -12,10 +12,13 @@ use crate::world::SOON;
 async fn a_lost_right_makes_unknown_with_object_and_privilege_also_after_a_restart() {
     let denials = [Denial::LeftOut, Denial::MissingSet, Denial::Fault, Denial::FaultOf8];
     let scopes = [("VirtualMachine", "n"), ("Folder", "vm"), ("Datacenter", "dc-1"), ("Folder", "Datacenters")];
-    let cases = denials.into_iter().flat_map(|denial| scopes.map(|scope| (denial, scope)));
-    join_all(cases.map(|(denial, (kind, name))| async move {
-        let case = format!("{denial:?}, {kind} {name}");
-        let mut scene = Scene::start(vec![one().denial(denial)]).await;
+    // What a read gives, with views that drop what may not be read; then the other kinds of views.
+    let reads = denials.map(|denial| (denial, Unreadable::Dropped));
+    let views = [(Denial::MissingSet, Unreadable::Refused), (Denial::Fault, Unreadable::Kept)];
+    let cases = reads.into_iter().chain(views).flat_map(|server| scopes.map(|scope| (server, scope)));
+    join_all(cases.map(|((denial, view), (kind, name))| async move {
+        let case = format!("{denial:?}, {view:?}, {kind} {name}");
+        let mut scene = Scene::start(vec![one().denial(denial).unreadable(view)]).await;
         let node = scene.initialised("n").await;
         for restarted in [false, true] {
             scene.fake().set_tree_readable(kind, name, false);

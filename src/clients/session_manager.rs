@@ -3,18 +3,13 @@
 //!
 //! `GET` with a bearer token; the answer is `{"token": "<clone ticket>"}`. Neither token is part of an error or a log.
 
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
-use tokio::io::AsyncReadExt as _;
 use zeroize::Zeroizing;
 
 use super::http::{self, Method, Request, Response};
-
-/// The token of this process's service account, for a session manager that is given none.
-pub const SERVICE_ACCOUNT_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
 /// The name under which the request appears in errors and metrics.
 const FETCH: &str = "session-manager.get";
@@ -24,8 +19,6 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A ticket has some hundred bytes.
 const MAX_BYTES: usize = 64 << 10;
-/// A service account's token has one or two thousand.
-const MAX_TOKEN_BYTES: u64 = 64 << 10;
 
 /// Why there is no ticket.
 #[derive(Debug, thiserror::Error)]
@@ -33,14 +26,6 @@ pub enum Error {
     /// There is no address.
     #[error("the URL of the session manager is empty")]
     NoUrl,
-    /// The service account's token cannot be read.
-    #[error("the service account's token cannot be read from {path}")]
-    TokenFile {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
     /// The token is empty or is none.
     #[error("the token for the session manager is empty or holds characters that no token has")]
     BadToken,
@@ -74,7 +59,7 @@ impl Error {
     pub fn reason(&self) -> &'static str {
         match self {
             Error::NoUrl => "Configuration",
-            Error::TokenFile { .. } | Error::BadToken => "Token",
+            Error::BadToken => "Token",
             Error::Http(error) => error.reason(),
             Error::Refused { status: 401 | 403, .. } => "InvalidLogin",
             Error::Refused { .. } => "Status",
@@ -92,7 +77,7 @@ impl Error {
         match self {
             Error::Http(error) => error.is_transient(),
             Error::Refused { status, .. } => matches!(status, 408 | 429 | 500..=599),
-            Error::TokenFile { .. } | Error::Malformed { .. } | Error::NoTicket { .. } => true,
+            Error::Malformed { .. } | Error::NoTicket { .. } => true,
             Error::NoUrl | Error::BadToken => false,
         }
     }
@@ -101,25 +86,9 @@ impl Error {
 /// Asks the manager at this URL for a ticket, within 5 s. `vcenter` gives the trust and the proxy.
 ///
 /// # Errors
-/// Every variant of [`Error`] but `TokenFile`.
+/// When the manager does not answer with a ticket, or cannot be asked.
 pub async fn fetch_ticket(vcenter: &http::Client, url: &str, token: &SecretString) -> Result<SecretString, Error> {
     fetch_within(vcenter, url, token, TIMEOUT).await
-}
-
-/// Reads the token of this process's service account, without the line end that a file may have.
-///
-/// # Errors
-/// [`Error::TokenFile`].
-pub async fn service_account_token() -> Result<SecretString, Error> {
-    read_token(Path::new(SERVICE_ACCOUNT_TOKEN)).await
-}
-
-async fn read_token(path: &Path) -> Result<SecretString, Error> {
-    let failed = |source| Error::TokenFile { path: path.to_owned(), source };
-    let file = tokio::fs::File::open(path).await.map_err(failed)?;
-    let mut text = Zeroizing::new(String::with_capacity(4096));
-    file.take(MAX_TOKEN_BYTES).read_to_string(&mut text).await.map_err(failed)?;
-    Ok(SecretString::from(text.trim()))
 }
 
 async fn fetch_within(

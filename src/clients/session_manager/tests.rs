@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::time::Instant;
 
-use super::{Error, fetch_ticket, fetch_within, read_token};
+use super::{Error, fetch_ticket, fetch_within};
 use crate::clients::http::tests::server::{Received, Reply, TestServer};
 use crate::clients::http::{Client, Endpoint, Failure, Request, Response, Settings, TlsSettings, Transport};
 use crate::clients::token::tests::secret;
@@ -125,18 +125,4 @@ async fn an_unknown_authority_is_refused() {
     let url = format!("https://127.0.0.1:{}/session", manager.port);
     let error = fetch_ticket(&vcenter.client(), &url, &SECRET).await.unwrap_err();
     assert_eq!((error.reason(), manager.received().len()), ("Tls", 0), "{error}");
-}
-
-#[tokio::test]
-async fn a_token_file_is_read_without_its_line_end() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("token");
-    for text in ["validtoken", "validtoken\n"] {
-        std::fs::write(&path, text).unwrap();
-        assert_eq!(read_token(&path).await.unwrap().expose_secret(), "validtoken");
-    }
-    std::fs::remove_file(&path).unwrap();
-    let error = read_token(&path).await.unwrap_err();
-    assert_eq!((error.reason(), error.is_transient()), ("Token", true));
-    assert!(error.to_string().contains("/token"), "{error}");
 }

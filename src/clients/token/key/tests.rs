@@ -1,5 +1,6 @@
 //! Pairs as users have them, and every way in which a pair does not fit.
 
+use proptest::prelude::*;
 use rcgen::KeyPair;
 
 use super::{HolderKey, KeyError};
@@ -57,6 +58,16 @@ fn a_pair_that_cannot_be_used_says_why_and_shows_nothing_of_it() {
         assert_eq!(error, expected, "{name}");
         for line in key.lines().chain(certificate.lines()).filter(|line| line.len() > 8 && !line.contains("-----")) {
             assert!(!format!("{error} {error:?}").contains(line), "{name}: {error:?}");
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_read_without_panic(text in ".{0,300}", label in "[A-Z ]{0,24}", inside in "[A-Za-z0-9+/=\\s-]{0,200}") {
+        let block = format!("{text}-----BEGIN {label}-----{inside}-----END {label}-----{text}");
+        for (certificate, key) in [(text.as_str(), KEY), (&block, KEY), (CERTIFICATE, &text), (CERTIFICATE, &block)] {
+            prop_assert!(HolderKey::from_pem(certificate, &secret(key)).is_err());
         }
     }
 }

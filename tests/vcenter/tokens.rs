@@ -397,6 +397,20 @@ async fn a_ticket_clones_a_session_once_and_the_clone_lives_by_itself() {
 }
 
 #[tokio::test]
+async fn a_cloned_session_serves_rest_too_until_it_ends() {
+    let vcenter = Vcenter::start(&scenario().shares_sessions()).await;
+    let owner = soap(&vcenter).await;
+    let clone = vim::Client::new(https(&vcenter));
+    clone.clone_session(&ticket(&vcenter, &owner).await).await.unwrap();
+    let rest = vapi::Client::new(https(&vcenter));
+    rest.borrow_session(clone.session_secret().unwrap());
+    assert_eq!(rest.list_categories().await.unwrap().len(), 1);
+    clone.logout().await.unwrap();
+    assert!(rest.list_categories().await.unwrap_err().is_unauthenticated());
+    assert_eq!(vcenter.counts().await.of("REST:session-login"), 0);
+}
+
+#[tokio::test]
 async fn an_unknown_ticket_is_an_invalid_login_and_ends_the_session_there_was() {
     let vcenter = Vcenter::start(&scenario()).await;
     let client = soap(&vcenter).await;

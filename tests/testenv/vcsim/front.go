@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -219,6 +220,7 @@ func (f *Front) pass(w http.ResponseWriter, r *http.Request, operation string, b
 	if status, served := f.serveToken(w, r, operation, body); served {
 		return status
 	}
+	f.borrow(r, operation)
 	answer := f.record(r, operation, body)
 	for name, values := range answer.Header() {
 		w.Header()[name] = values
@@ -257,6 +259,15 @@ func (f *Front) serveToken(w http.ResponseWriter, r *http.Request, operation str
 		}
 	}
 	return 0, false
+}
+
+// borrow lets a REST call with a live SOAP session's secret through, in the scenario's own REST session. Ending that
+// one is not the client's.
+func (f *Front) borrow(r *http.Request, operation string) {
+	id := r.Header.Get(restSessionID)
+	if f.vcenter.SharesSessions && id != "" && operation != "REST:session-logout" && slices.Contains(f.sessions.SOAP(), id) {
+		r.Header.Set(restSessionID, f.vcenter.tags.session)
+	}
 }
 
 func (f *Front) record(r *http.Request, operation string, body []byte) *httptest.ResponseRecorder {

@@ -8,6 +8,8 @@ type Scenario struct {
 	APIVersion   string `json:"apiVersion"`
 	Certificate  string `json:"certificate"`
 	Key          string `json:"key"`
+	// SharesSessions lets REST take a SOAP session's secret as a session id, as vCenter 8.0 Update 3 does.
+	SharesSessions bool `json:"sharesSessions"`
 	// SolutionUsers are certificates (PEM) that may ask for a token.
 	SolutionUsers []string     `json:"solutionUsers"`
 	Datacenters   []Datacenter `json:"datacenters"`

@@ -23,6 +23,8 @@ type Vcenter struct {
 	InstanceUUID string
 	APIVersion   string
 	Handler      http.Handler
+	// SharesSessions: see Scenario.
+	SharesSessions bool
 
 	service *simulator.Service
 	tags    *tagClient
@@ -35,7 +37,8 @@ type Vcenter struct {
 
 // NewVcenter builds the scenario's inventory in this process, without a call over the network.
 func NewVcenter(wanted *Scenario) (*Vcenter, error) {
-	v := &Vcenter{user: wanted.User, password: wanted.Password, InstanceUUID: wanted.InstanceUUID, APIVersion: wanted.APIVersion}
+	v := &Vcenter{user: wanted.User, password: wanted.Password, InstanceUUID: wanted.InstanceUUID, APIVersion: wanted.APIVersion,
+		SharesSessions: wanted.SharesSessions}
 	if v.InstanceUUID == "" {
 		v.InstanceUUID = uuid.NewString()
 	}

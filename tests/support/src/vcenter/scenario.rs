@@ -17,6 +17,7 @@ pub struct Scenario {
     certificate: String,
     key: String,
     solution_users: Vec<String>,
+    shares_sessions: bool,
     datacenters: Vec<Datacenter>,
     vms: Vec<Vm>,
     categories: Vec<Category>,
@@ -63,6 +64,7 @@ impl Scenario {
             certificate: String::new(),
             key: String::new(),
             solution_users: Vec::new(),
+            shares_sessions: false,
             datacenters: Vec::new(),
             vms: Vec::new(),
             categories: Vec::new(),
@@ -103,6 +105,13 @@ impl Scenario {
     pub fn certificate(mut self, certificate: &str, key: &str) -> Self {
         certificate.clone_into(&mut self.certificate);
         key.clone_into(&mut self.key);
+        self
+    }
+
+    /// REST takes a SOAP session's secret as a session id, as vCenter 8.0 Update 3 does; the simulator itself does not.
+    #[must_use]
+    pub fn shares_sessions(mut self) -> Self {
+        self.shares_sessions = true;
         self
     }
 

@@ -8,6 +8,7 @@ pub mod clusters;
 pub mod error;
 pub mod instances;
 pub mod load_balancer;
+pub mod login_ledger;
 pub mod node;
 pub mod presence;
 pub mod routes;

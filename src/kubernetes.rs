@@ -4,6 +4,7 @@ pub mod client;
 pub mod cluster;
 pub mod events;
 pub mod leader_election;
+pub mod login_ledger;
 pub mod secrets;
 pub mod stores;
 pub mod token_review;

@@ -1,0 +1,76 @@
+//! The record of logins that were rejected or never answered, which all replicas share, so that together they do not
+//! lock an account. Ours; `cloud.go` has no counterpart.
+
+use async_trait::async_trait;
+use std::time::Duration;
+
+/// A Secret at one moment: tells a pair that was rejected from a newer one, and tells nothing of the pair itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretVersion {
+    /// The Secret's UID.
+    pub uid: String,
+    /// Its resourceVersion.
+    pub resource_version: String,
+}
+
+/// A login that is about to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// `host:port` of the server.
+    pub server: String,
+    /// The account. Accounts of the same name on several servers count as one.
+    pub user: String,
+    /// The Secret the pair is from, if it is from one.
+    pub version: Option<SecretVersion>,
+    /// This process has seen the pair accepted, and not refused since: the login is most likely accepted again, and does
+    /// not wait for what others were refused.
+    pub is_known: bool,
+    /// This process has not tried the pair before: it may be another one than what was rejected.
+    pub is_new: bool,
+}
+
+/// The permission to make one login. It counts until it is settled.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// As in the attempt.
+    pub attempt: Attempt,
+    /// Names it in the record.
+    pub id: String,
+}
+
+/// The login must wait.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{why}; the next try is in {} s", .pause.as_secs())]
+pub struct Refused {
+    /// For how long, jitter included.
+    pub pause: Duration,
+    /// What was counted.
+    pub why: String,
+}
+
+/// How a login ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The server took the pair, or the attempt never reached it: nothing to count.
+    Harmless,
+    /// The server refused the pair.
+    Rejected,
+    /// Nobody knows whether the server refused the pair.
+    Unanswered,
+}
+
+/// Counts logins. Every method returns within seconds, also when what it counts in is out of reach.
+#[async_trait]
+pub trait LoginLedger: Send + Sync {
+    /// There is a server of this name (`host:port`): what is rejected there counts for accounts of the same name here.
+    fn know(&self, server: &str);
+
+    /// Asks for the permission to make one login, before it is made.
+    ///
+    /// # Errors
+    /// When it has to wait.
+    async fn claim(&self, attempt: &Attempt) -> Result<Claim, Refused>;
+
+    /// Tells how the login ended. A claim that is never settled counts as unanswered.
+    async fn settle(&self, claim: Claim, outcome: Outcome);
+}

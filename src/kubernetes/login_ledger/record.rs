@@ -1,0 +1,238 @@
+//! Pure: what is remembered of the logins of one account at one server, and whether one more may be made.
+//!
+//! vCenter's single sign-on locks an account after about five rejections in three minutes, so at most three attempts
+//! count in any 200 s, and then ever fewer are made. Ages are handed in: how they are known is the ledger's.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::cloud::login_ledger::{Attempt, SecretVersion};
+
+/// The time in which [`BUDGET`] attempts may count.
+pub const WINDOW: Duration = Duration::from_secs(200);
+/// The attempts that may count in any [`WINDOW`].
+pub const BUDGET: usize = 3;
+/// How long a claim may be under way. An older one that was not settled has lost its answer.
+pub const UNDER_WAY: Duration = Duration::from_secs(75);
+/// For how long a login of another replica is awaited whose pair nobody has seen accepted yet: if it is wrong, one
+/// rejection tells it.
+pub const CAUTION: Duration = Duration::from_secs(10);
+/// How soon to ask again when only claims under way are in the way, which are given back when the login is accepted.
+pub const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// After this an entry is forgotten.
+pub const KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
+/// Entries of one record; the youngest stay. More than this in one window would not change a decision.
+pub const MOST_ENTRIES: usize = 16;
+/// The pause after the first rejection of one version of a Secret. Three such attempts fit into [`WINDOW`] and no more.
+const FIRST_FOR_VERSION: Duration = Duration::from_secs(70);
+/// The pause after the third counted attempt of a pair without a version.
+const FIRST_PAUSE: Duration = Duration::from_secs(100);
+/// The longest pause.
+const LONGEST: Duration = Duration::from_secs(30 * 60);
+/// The longest pause when nothing was rejected, or for a pair that may be another one than what was rejected.
+const LONGEST_WITH_HOPE: Duration = Duration::from_secs(5 * 60);
+
+/// How far an attempt has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum State {
+    /// Claimed and not settled: under way, or its answer was lost with its process.
+    Claimed,
+    /// The server refused the pair.
+    Rejected,
+    /// Nobody knows whether the server refused the pair.
+    Unanswered,
+}
+
+/// One attempt that counts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Entry {
+    /// Names it among the attempts of all replicas.
+    pub id: String,
+    /// Seconds since 1970 by the clock of the replica that wrote it.
+    pub at: i64,
+    /// How far it has come.
+    pub state: State,
+    /// The pair was accepted earlier in the same process.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub known: bool,
+    /// The Secret the pair was from: its UID.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
+    /// The Secret the pair was from: its resourceVersion.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource_version: Option<String>,
+}
+
+impl Entry {
+    /// A claim.
+    pub fn claim(id: String, at: i64, attempt: &Attempt) -> Self {
+        let (uid, resource_version) = match &attempt.version {
+            Some(version) => (Some(version.uid.clone()), Some(version.resource_version.clone())),
+            None => (None, None),
+        };
+        Self { id, at, state: State::Claimed, known: attempt.is_known, uid, resource_version }
+    }
+
+    fn is_of(&self, version: &SecretVersion) -> bool {
+        self.uid.as_ref() == Some(&version.uid) && self.resource_version.as_ref() == Some(&version.resource_version)
+    }
+
+    fn has_version(&self) -> bool {
+        self.uid.is_some()
+    }
+}
+
+/// What one Lease holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// The attempts, in the order in which they were made.
+    pub entries: Vec<Entry>,
+}
+
+impl Record {
+    /// Reads what [`Record::to_text`] wrote. What cannot be read holds nothing: emptying the record by hand is the way
+    /// to let an account go at once.
+    pub fn from_text(text: &str) -> Self {
+        let mut record: Self = serde_json::from_str(text).unwrap_or_default();
+        record.bound();
+        record
+    }
+
+    /// The text that is stored.
+    pub fn to_text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Adds a claim, or replaces the entry of its id.
+    pub fn put(&mut self, entry: Entry) {
+        self.take(&entry.id);
+        self.entries.push(entry);
+        self.bound();
+    }
+
+    /// Takes an entry out.
+    pub fn take(&mut self, id: &str) -> Option<Entry> {
+        let at = self.entries.iter().position(|entry| entry.id == id)?;
+        Some(self.entries.remove(at))
+    }
+
+    fn bound(&mut self) {
+        let surplus = self.entries.len().saturating_sub(MOST_ENTRIES);
+        self.entries.drain(..surplus);
+    }
+}
+
+/// An entry, as one replica sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Aged<'a> {
+    /// The entry.
+    pub entry: &'a Entry,
+    /// How long ago it took its state, at least.
+    pub age: Duration,
+    /// Whether it is of the server that is to be logged in to.
+    pub is_here: bool,
+}
+
+impl Aged<'_> {
+    fn is_under_way(&self) -> bool {
+        self.entry.state == State::Claimed && self.age < UNDER_WAY
+    }
+
+    /// Rejections count wherever they were made. A lost answer says something of its own server only; a login under way
+    /// may still be rejected.
+    fn counts(&self) -> bool {
+        self.is_here || self.entry.state == State::Rejected || self.is_under_way()
+    }
+}
+
+/// Whether a login may be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// It may.
+    Granted,
+    /// It has to wait.
+    Wait {
+        /// For how long.
+        pause: Duration,
+        /// What was counted.
+        why: &'static str,
+    },
+}
+
+/// Whether `attempt` may be made. `random` is in 0..1 and makes a pause up to a quarter longer.
+pub fn decide(entries: &[Aged<'_>], attempt: &Attempt, random: f64) -> Decision {
+    let mut counted: Vec<&Aged<'_>> = entries.iter().filter(|aged| aged.counts()).collect();
+    counted.sort_by_key(|aged| aged.age);
+    if attempt.is_known && !counted.iter().any(|aged| casts_doubt(aged, attempt)) {
+        return Decision::Granted;
+    }
+    let is_awaited = |aged: &&Aged<'_>| aged.is_here && aged.is_under_way() && !aged.entry.known && aged.age < CAUTION;
+    if counted.iter().any(is_awaited) {
+        return Decision::Wait { pause: jittered(LOOK_AGAIN, random), why: "another login is under way" };
+    }
+    let mut decision = Decision::Granted;
+    let in_window: Vec<&&Aged<'_>> = counted.iter().filter(|aged| aged.age < WINDOW).collect();
+    if let Some(third) = in_window.get(BUDGET - 1) {
+        let settled = in_window.iter().filter(|aged| !aged.is_under_way()).count();
+        if settled < BUDGET {
+            return Decision::Wait { pause: jittered(LOOK_AGAIN, random), why: "other logins are under way" };
+        }
+        let pause = WINDOW.saturating_sub(third.age);
+        decision = longer(decision, pause, "logins were rejected or not answered three times within 200 s");
+    }
+    if let Some((pause, why)) = slow_down(&counted, attempt) {
+        decision = longer(decision, pause, why);
+    }
+    match decision {
+        Decision::Granted => Decision::Granted,
+        Decision::Wait { pause, why } => Decision::Wait { pause: jittered(pause, random), why },
+    }
+}
+
+/// Whether an entry says that a pair which was accepted is so no longer: such a pair was refused a moment ago.
+fn casts_doubt(aged: &Aged<'_>, attempt: &Attempt) -> bool {
+    let is_other_pair = match &attempt.version {
+        Some(version) => aged.entry.has_version() && !aged.entry.is_of(version),
+        None => false,
+    };
+    let is_same_pair = attempt.version.as_ref().is_some_and(|version| aged.entry.is_of(version));
+    aged.entry.state == State::Rejected && aged.age < WINDOW && (aged.entry.known || is_same_pair) && !is_other_pair
+}
+
+/// How long the pause since the last attempt has to be, beyond the budget; `counted` is sorted by age.
+fn slow_down(counted: &[&Aged<'_>], attempt: &Attempt) -> Option<(Duration, &'static str)> {
+    if let Some(version) = &attempt.version {
+        let mut same = counted.iter().filter(|aged| aged.entry.state == State::Rejected && aged.entry.is_of(version));
+        let youngest = same.next()?;
+        let pause = doubled(FIRST_FOR_VERSION, same.count(), LONGEST).checked_sub(youngest.age)?;
+        return Some((pause, "this version of the Secret was rejected"));
+    }
+    let settled: Vec<&&Aged<'_>> = counted.iter().filter(|aged| !aged.is_under_way()).collect();
+    let surplus = settled.len().checked_sub(BUDGET)?;
+    let was_rejected = settled.iter().any(|aged| aged.entry.state == State::Rejected);
+    let longest = if attempt.is_new || !was_rejected { LONGEST_WITH_HOPE } else { LONGEST };
+    let pause = doubled(FIRST_PAUSE, surplus, longest).checked_sub(settled.first()?.age)?;
+    Some((pause, "logins were rejected or not answered again and again"))
+}
+
+fn longer(decision: Decision, pause: Duration, why: &'static str) -> Decision {
+    match decision {
+        Decision::Wait { pause: before, why } if before >= pause => Decision::Wait { pause: before, why },
+        _ => Decision::Wait { pause, why },
+    }
+}
+
+fn jittered(pause: Duration, random: f64) -> Duration {
+    pause.mul_f64(1.0 + random / 4.0)
+}
+
+fn doubled(first: Duration, times: usize, longest: Duration) -> Duration {
+    let factor = u32::try_from(times).ok().and_then(|times| 1_u32.checked_shl(times)).unwrap_or(u32::MAX);
+    first.checked_mul(factor).unwrap_or(longest).min(longest)
+}
+
+#[cfg(test)]
+mod tests;

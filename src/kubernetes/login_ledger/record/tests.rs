@@ -1,0 +1,179 @@
+//! Which logins may be made, case by case.
+
+use super::*;
+
+fn version(number: &str) -> SecretVersion {
+    SecretVersion { uid: "u-1".to_owned(), resource_version: number.to_owned() }
+}
+
+fn attempt() -> Attempt {
+    Attempt {
+        server: "vc:443".to_owned(),
+        user: "ccm@vsphere.local".to_owned(),
+        version: None,
+        is_known: false,
+        is_new: true,
+    }
+}
+
+fn of_version(number: &str) -> Attempt {
+    Attempt { version: Some(version(number)), ..attempt() }
+}
+
+/// One entry: seconds of age, state, here or at another server, and what it was made with.
+struct Case(u64, State, bool, Attempt);
+
+fn decided(cases: &[Case], attempt: &Attempt) -> Decision {
+    let entries: Vec<Entry> = cases
+        .iter()
+        .map(|Case(_, state, _, made)| Entry { state: *state, ..Entry::claim("id".to_owned(), 0, made) })
+        .collect();
+    let aged: Vec<Aged<'_>> = cases
+        .iter()
+        .zip(&entries)
+        .map(|(Case(age, _, is_here, _), entry)| Aged { entry, age: Duration::from_secs(*age), is_here: *is_here })
+        .collect();
+    decide(&aged, attempt, 0.0)
+}
+
+fn waits(decision: &Decision) -> u64 {
+    match decision {
+        Decision::Granted => 0,
+        Decision::Wait { pause, .. } => pause.as_secs(),
+    }
+}
+
+#[test]
+fn three_that_count_in_the_window_make_the_next_one_wait_until_the_oldest_has_left_it() {
+    use State::{Claimed, Rejected, Unanswered};
+    let other = || Attempt { is_new: false, ..attempt() };
+    let table: Vec<(&str, Vec<Case>, Attempt, u64)> = vec![
+        ("nothing happened", vec![], attempt(), 0),
+        ("two rejections", vec![Case(1, Rejected, true, other()), Case(2, Rejected, true, other())], attempt(), 0),
+        (
+            "three rejections",
+            vec![
+                Case(150, Rejected, true, other()),
+                Case(20, Rejected, true, other()),
+                Case(90, Rejected, true, other()),
+            ],
+            attempt(),
+            80,
+        ),
+        (
+            "the same at other servers",
+            vec![
+                Case(20, Rejected, false, other()),
+                Case(90, Rejected, false, other()),
+                Case(150, Rejected, true, other()),
+            ],
+            attempt(),
+            80,
+        ),
+        (
+            "lost answers here",
+            vec![
+                Case(120, Unanswered, true, other()),
+                Case(130, Claimed, true, other()),
+                Case(140, Unanswered, true, other()),
+            ],
+            attempt(),
+            60,
+        ),
+        (
+            "lost answers elsewhere",
+            vec![
+                Case(120, Unanswered, false, other()),
+                Case(130, Claimed, false, other()),
+                Case(140, Unanswered, false, other()),
+            ],
+            attempt(),
+            0,
+        ),
+        (
+            "logins under way elsewhere may still be rejected",
+            vec![
+                Case(12, Claimed, false, other()),
+                Case(13, Claimed, false, other()),
+                Case(14, Claimed, false, other()),
+            ],
+            attempt(),
+            LOOK_AGAIN.as_secs(),
+        ),
+        (
+            "one under way here: it will tell whether the pair is right",
+            vec![Case(3, Claimed, true, other())],
+            attempt(),
+            LOOK_AGAIN.as_secs(),
+        ),
+        ("one that takes long does not hold up the next", vec![Case(11, Claimed, true, other())], attempt(), 0),
+    ];
+    for (name, cases, attempt, expected) in table {
+        assert_eq!(waits(&decided(&cases, &attempt)), expected, "{name}");
+    }
+}
+
+#[test]
+fn a_version_of_a_secret_that_was_rejected_is_not_repeated_early_and_a_new_one_is_not_held_for_it() {
+    let rejected = |age, number| Case(age, State::Rejected, false, of_version(number));
+    assert_eq!(waits(&decided(&[rejected(10, "7")], &of_version("7"))), 60);
+    assert_eq!(waits(&decided(&[rejected(10, "7"), rejected(90, "7")], &of_version("7"))), 130);
+    assert_eq!(waits(&decided(&[rejected(10, "7"), rejected(90, "7")], &of_version("8"))), 0);
+    let many: Vec<Case> = (0..9).map(|number| rejected(250 + 300 * number, "7")).collect();
+    assert_eq!(waits(&decided(&many, &of_version("7"))), 30 * 60 - 250);
+    assert_eq!(waits(&decided(&many, &of_version("8"))), 0);
+}
+
+#[test]
+fn without_a_version_the_pauses_grow_and_a_pair_that_may_be_another_one_waits_five_minutes_at_most() {
+    let rejections = |count: u64| -> Vec<Case> {
+        (0..count).map(|number| Case(250 + 300 * number, State::Rejected, true, attempt())).collect()
+    };
+    let again = Attempt { is_new: false, ..attempt() };
+    let pauses: Vec<u64> = (3..9).map(|count| waits(&decided(&rejections(count), &again))).collect();
+    assert_eq!(pauses, [0, 0, 150, 550, 1350, 1550]);
+    assert_eq!(waits(&decided(&rejections(9), &attempt())), 50);
+    let lost: Vec<Case> = (0..9).map(|number| Case(250 + 300 * number, State::Unanswered, true, attempt())).collect();
+    assert_eq!(waits(&decided(&lost, &again)), 50, "a server that only loses answers is asked every five minutes");
+}
+
+#[test]
+fn what_was_accepted_does_not_wait_for_what_others_were_refused() {
+    let known = Attempt { is_known: true, is_new: false, ..attempt() };
+    let three =
+        |made: &Attempt| -> Vec<Case> { (1..4).map(|age| Case(age, State::Rejected, true, made.clone())).collect() };
+    assert_eq!(waits(&decided(&three(&attempt()), &known)), 0);
+    let under_way: Vec<Case> = (1..9).map(|age| Case(age, State::Claimed, true, known.clone())).collect();
+    assert_eq!(waits(&decided(&under_way, &known)), 0, "all replicas may come back at once");
+    // Until one such pair is refused: then the others are most likely the same.
+    assert_eq!(waits(&decided(&three(&known), &known)), 197);
+    let known_of = |number| Attempt { is_known: true, is_new: false, ..of_version(number) };
+    assert_eq!(waits(&decided(&three(&known_of("7")), &known_of("7"))), 279, "the version's own pause is longer");
+    assert_eq!(waits(&decided(&three(&known_of("7")), &known_of("6"))), 0, "the old version may well be in force");
+}
+
+#[test]
+fn jitter_makes_a_pause_longer_and_never_shorter() {
+    let entry = Entry { state: State::Rejected, ..Entry::claim("id".to_owned(), 0, &of_version("7")) };
+    let aged = [Aged { entry: &entry, age: Duration::ZERO, is_here: true }];
+    for (random, expected) in [(0.0, 70_000), (0.5, 78_750), (1.0, 87_500)] {
+        let Decision::Wait { pause, .. } = decide(&aged, &of_version("7"), random) else { panic!("granted") };
+        assert_eq!(pause.as_millis(), expected);
+    }
+}
+
+#[test]
+fn a_record_is_bounded_survives_a_round_trip_and_holds_nothing_of_a_password() {
+    let mut record = Record::default();
+    for number in 0..100 {
+        record.put(Entry::claim(format!("id-{number}"), number, &of_version("7")));
+    }
+    assert_eq!(record.entries.len(), MOST_ENTRIES);
+    assert_eq!(record.entries.first().map(|entry| entry.at), Some(84), "the youngest stay");
+    assert_eq!(Record::from_text(&record.to_text()), record);
+    for text in ["", "{", "null", "[]", "{\"entries\":3}", "{\"entries\":[{\"id\":1}]}"] {
+        assert_eq!(Record::from_text(text), Record::default(), "{text}");
+    }
+    let one = Record { entries: vec![Entry::claim("id-1".to_owned(), 5, &attempt())] };
+    assert_eq!(one.to_text(), r#"{"entries":[{"id":"id-1","at":5,"state":"claimed"}]}"#);
+}

@@ -1,0 +1,163 @@
+//! The login ledger in real Leases, with the rights of the leader election alone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ccm::cloud::login_ledger::{Attempt, Claim, LoginLedger, Outcome, SecretVersion};
+use ccm::kubernetes::client::Clients;
+use ccm::kubernetes::leader_election::Leadership;
+use ccm::kubernetes::login_ledger::{LeaseStore, Ledger, record_name};
+use futures::future::join_all;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::api::PostParams;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use serde_json::json;
+use support::{ApiServer, unique};
+
+const NAMESPACE: &str = "kube-system";
+
+/// An account of nobody else, so that tests do not meet.
+fn attempt(user: &str) -> Attempt {
+    let (server, user) = ("vc.example.com:443".to_owned(), format!("{user}@vsphere.local"));
+    Attempt { server, user, version: None, is_known: false, is_new: true }
+}
+
+/// May get, create and update Leases, and nothing else.
+async fn grant(admin: &Client, user: &str) {
+    let role: Role = serde_json::from_value(json!({
+        "metadata": {"name": user},
+        "rules": [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]}],
+    }))
+    .unwrap();
+    let binding: RoleBinding = serde_json::from_value(json!({
+        "metadata": {"name": user},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": user},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+    }))
+    .unwrap();
+    let parameters = PostParams::default();
+    Api::<Role>::namespaced(admin.clone(), NAMESPACE).create(&parameters, &role).await.unwrap();
+    Api::<RoleBinding>::namespaced(admin.clone(), NAMESPACE).create(&parameters, &binding).await.unwrap();
+}
+
+async fn ledger_of(server: &ApiServer, user: &str) -> Ledger {
+    let kubeconfig = Kubeconfig::read_from(server.kubeconfig_of(user)).unwrap();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    let clients = Clients::from_config(&config, None, Leadership::always()).unwrap();
+    let ledger = Ledger::new(LeaseStore::new(clients.auxiliary, NAMESPACE));
+    ledger.know("vc.example.com:443");
+    ledger
+}
+
+async fn text_of(admin: &Client, attempt: &Attempt) -> Option<String> {
+    let leases: Api<Lease> = Api::namespaced(admin.clone(), NAMESPACE);
+    let lease = leases.get_opt(&record_name(&attempt.server, &attempt.user)).await.unwrap()?;
+    lease.metadata.annotations.unwrap_or_default().remove("vsphere-ccm.dev/logins")
+}
+
+/// Claims as a session does: again after a short pause.
+async fn claim(ledger: &Ledger, attempt: &Attempt) -> Claim {
+    support::eventually("the claim is granted", Duration::from_secs(30), async || {
+        ledger.claim(attempt).await.map_err(|refused| refused.to_string())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn replicas_share_one_budget_through_leases_that_the_elections_rights_suffice_for() {
+    let server = ApiServer::shared().await;
+    let admin = server.client().await;
+    let user = unique("ledger");
+    grant(&admin, &user).await;
+    let (one, other) = (ledger_of(server, &user).await, ledger_of(server, &user).await);
+    let attempt = attempt(&user);
+    for (number, replica) in [&one, &other, &one].into_iter().enumerate() {
+        let claimed = claim(replica, &attempt).await;
+        assert!(text_of(&admin, &attempt).await.unwrap().contains("\"state\":\"claimed\""), "before the login");
+        replica.settle(claimed, if number == 1 { Outcome::Unanswered } else { Outcome::Rejected }).await;
+    }
+    // The fourth of anybody has to wait, also of a process that has just started.
+    for replica in [&one, &other, &ledger_of(server, &user).await] {
+        let refused = replica.claim(&attempt).await.unwrap_err();
+        assert!((100..=250).contains(&refused.pause.as_secs()), "{refused}");
+    }
+    let text = text_of(&admin, &attempt).await.unwrap();
+    assert!(!text.contains(&user), "the user is not stored: {text}");
+    assert_eq!((text.matches("rejected").count(), text.matches("unanswered").count()), (2, 1), "{text}");
+    // What was accepted before does not wait, and leaves nothing behind.
+    let known = Attempt { is_known: true, is_new: false, ..attempt.clone() };
+    let claimed = other.claim(&known).await.unwrap();
+    other.settle(claimed, Outcome::Harmless).await;
+    assert_eq!(text_of(&admin, &attempt).await.unwrap(), text);
+}
+
+#[tokio::test]
+async fn claims_that_meet_are_all_written_and_never_too_many() {
+    let server = ApiServer::shared().await;
+    let admin = server.client().await;
+    let user = unique("ledger");
+    grant(&admin, &user).await;
+    let attempt = Attempt { is_known: true, is_new: false, ..attempt(&user) };
+    let ledgers = join_all((0..5).map(|_| async { Arc::new(ledger_of(server, &user).await) })).await;
+    // Logins that were accepted before are all granted, whatever writes meet.
+    let claims = join_all(ledgers.iter().map(|ledger| ledger.claim(&attempt))).await;
+    let settled =
+        claims.into_iter().zip(&ledgers).map(|(claim, ledger)| ledger.settle(claim.unwrap(), Outcome::Harmless));
+    join_all(settled).await;
+    // New ones take their turns; three are rejected, and nobody gets a fourth.
+    let attempt = Attempt { is_known: false, is_new: true, ..attempt };
+    let granted = join_all(ledgers.iter().map(|ledger| async {
+        for _ in 0..40 {
+            match ledger.claim(&attempt).await {
+                Ok(claim) => {
+                    ledger.settle(claim, Outcome::Rejected).await;
+                    return 1;
+                }
+                Err(refused) if refused.pause > Duration::from_secs(5) => return 0,
+                Err(_) => tokio::task::yield_now().await,
+            }
+        }
+        0
+    }))
+    .await;
+    let granted: u32 = granted.into_iter().sum();
+    assert!((1..=3).contains(&granted), "{granted}");
+    let refused = ledgers[0].claim(&attempt).await;
+    assert_eq!(granted == 3, refused.is_err(), "{granted} rejections, then {refused:?}");
+}
+
+#[tokio::test]
+async fn a_rejected_version_of_a_secret_is_not_repeated_by_another_replica_and_a_newer_one_is_tried() {
+    let server = ApiServer::shared().await;
+    let admin = server.client().await;
+    let user = unique("ledger");
+    grant(&admin, &user).await;
+    let (one, other) = (ledger_of(server, &user).await, ledger_of(server, &user).await);
+    let of = |number: &str| {
+        let version = SecretVersion { uid: "u-1".to_owned(), resource_version: number.to_owned() };
+        Attempt { version: Some(version), ..attempt(&user) }
+    };
+    let claimed = one.claim(&of("7")).await.unwrap();
+    one.settle(claimed, Outcome::Rejected).await;
+    let refused = other.claim(&of("7")).await.unwrap_err();
+    assert!((60..=90).contains(&refused.pause.as_secs()), "{refused}");
+    let claimed = other.claim(&of("8")).await.unwrap();
+    other.settle(claimed, Outcome::Harmless).await;
+}
+
+#[tokio::test]
+async fn without_the_right_to_leases_the_same_budget_holds_in_the_process() {
+    let server = ApiServer::shared().await;
+    let user = unique("ledger");
+    let ledger = ledger_of(server, &user).await;
+    let attempt = attempt(&user);
+    for _ in 0..3 {
+        let claimed = ledger.claim(&attempt).await.unwrap();
+        ledger.settle(claimed, Outcome::Rejected).await;
+    }
+    let refused = ledger.claim(&attempt).await.unwrap_err();
+    assert!((190..=250).contains(&refused.pause.as_secs()), "{refused}");
+    assert_eq!(text_of(&server.client().await, &attempt).await, None);
+}

@@ -10,6 +10,7 @@ use crate::clients::http::{self, CallObserver, ProxySettings};
 use crate::clients::vim;
 use crate::cloud::CloudProvider;
 use crate::kubernetes::cluster::Cluster;
+use crate::kubernetes::login_ledger::{LeaseStore, Ledger};
 use crate::providers::vsphere::config::Vcenter;
 use crate::providers::vsphere::credentials::Offers;
 use crate::providers::vsphere::{Connect, Options, Provider};
@@ -43,7 +44,10 @@ pub fn build(settings: &Settings, parts: &Parts, stages: &mut Stages) -> Result<
     };
     let cluster = Arc::new(Cluster::new(parts.nodes.clone()));
     let stop = stages.stop_signal(Stage::Provider);
-    let (provider, tracker) = Provider::new(options, connections, cluster, &stop);
+    // Beside the Lease of the leader election, whose rights suffice.
+    let namespace = settings.election.as_ref().map_or("kube-system", |election| election.namespace.as_str());
+    let ledger = Arc::new(Ledger::new(LeaseStore::new(parts.clients.auxiliary.clone(), namespace)));
+    let (provider, tracker) = Provider::new(options, connections, ledger, cluster, &stop);
     let provider = Arc::new(provider);
     let mut background = Background::default();
     background.start(tracker);

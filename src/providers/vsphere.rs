@@ -30,14 +30,15 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use self::config::Config;
-use self::credentials::{Login, Offer, Offers};
+use self::credentials::Offers;
 use self::instances::Instances;
-use self::inventory::{Settings, Vcenter};
+use self::inventory::{Names, Session, Settings, Vcenter};
 use self::tracker::Tracker;
 use self::tracker::board::Board;
 use self::tracker::describe::Rules;
 use self::tracker::slots::{Setup, Slot, Source};
-use crate::clients::{http, vapi, vim};
+use crate::clients::http;
+use crate::cloud::login_ledger::LoginLedger;
 use crate::cloud::{CloudProvider, ClusterReads, InstanceEvents, InstancesV2};
 
 /// What the provider takes besides `vsphere.conf`.
@@ -70,6 +71,7 @@ pub struct Provider {
     instances: Arc<Instances>,
     options: Options,
     connect: Arc<dyn Connect>,
+    ledger: Arc<dyn LoginLedger>,
     setup: watch::Sender<Arc<Setup>>,
     running: Mutex<Running>,
     stop: CancellationToken,
@@ -85,8 +87,6 @@ struct Running {
 #[derive(Clone)]
 struct Entry {
     config: config::Vcenter,
-    categories: Option<config::ZoneCategories>,
-    offer: Arc<Offer>,
     vcenter: Arc<Vcenter>,
     stop: CancellationToken,
 }
@@ -115,6 +115,7 @@ impl Provider {
     pub fn new(
         options: Options,
         connect: Arc<dyn Connect>,
+        ledger: Arc<dyn LoginLedger>,
         cluster: Arc<dyn ClusterReads>,
         stop: &CancellationToken,
     ) -> (Self, Task) {
@@ -124,7 +125,7 @@ impl Provider {
         let task =
             Task { name: "node-tracker".to_string(), stop: stop.clone(), run: Box::pin(tracker.run(stop.clone())) };
         let instances = Arc::new(Instances::new(board, setup.subscribe(), options.trusts_unseen));
-        (Self { instances, options, connect, setup, running: Mutex::default(), stop: stop.clone() }, task)
+        (Self { instances, options, connect, ledger, setup, running: Mutex::default(), stop: stop.clone() }, task)
     }
 
     /// Works by this configuration from now on; hands out the tasks of vCenters that are new in it. What is configured
@@ -141,7 +142,7 @@ impl Provider {
         let mut tasks = Vec::new();
         let mut errors = Vec::new();
         for entry in &config.vcenters {
-            let kept = running.entries.iter().find(|(_, known)| known.serves(entry, config, &self.connect));
+            let kept = running.entries.iter().find(|(_, known)| known.serves(entry));
             if let Some((slot, known)) = kept {
                 entries.insert(*slot, Entry { config: entry.clone(), ..known.clone() });
                 continue;
@@ -161,6 +162,11 @@ impl Provider {
         self.setup.send_replace(Arc::new(self.setup_of(config, &entries)));
         for (_, removed) in running.entries.iter().filter(|(slot, _)| !entries.contains_key(slot)) {
             removed.stop.cancel();
+        }
+        for entry in entries.values() {
+            entry.vcenter.reconfigure(self.settings(config, &entry.config));
+            // What stands in the file itself is offered anew; the session changes over by itself.
+            drop(self.connect.offers(&entry.config));
         }
         *running = Running { entries, next };
         Ok(tasks)
@@ -182,50 +188,38 @@ impl Provider {
     }
 
     fn entry(&self, config: &Config, entry: &config::Vcenter) -> Result<Entry, String> {
-        let offer = Arc::clone(&self.connect.offers(entry).borrow());
-        let (user, password) = match offer.as_ref() {
-            Offer::Ready(credentials) => credentials
-                .iter()
-                .find_map(|credential| match &credential.login {
-                    Login::Password { user, password } => Some((user.clone(), password.clone())),
-                    Login::Certificate { .. } | Login::SharedSession { .. } => None,
-                })
-                .ok_or("expected user and password")?,
-            Offer::Pending { why } | Offer::Missing { why } => return Err(why.clone()),
-        };
         let http = self.connect.http(entry)?;
+        let settings = self.settings(config, entry);
+        let names = Names { key: settings.key.clone(), server: settings.server.clone() };
+        let session = Session::new(http, self.connect.offers(entry), Arc::clone(&self.ledger), names);
+        let vcenter = Vcenter::new(settings, session);
+        Ok(Entry { config: entry.clone(), vcenter, stop: self.stop.child_token() })
+    }
+
+    fn settings(&self, config: &Config, entry: &config::Vcenter) -> Settings {
         let host = if entry.server.contains(':') { format!("[{}]", entry.server) } else { entry.server.clone() };
-        let settings = Settings {
+        Settings {
             key: entry.key.clone(),
             server: format!("{host}:{}", entry.port),
-            user,
-            password,
             datacenters: entry.datacenters.clone(),
             categories: config.labels.clone(),
             tag_poll: self.options.tag_poll,
-        };
-        let vcenter = Vcenter::new(settings, vim::Client::new(http.clone()), vapi::Client::new(http));
-        let stop = self.stop.child_token();
-        Ok(Entry { config: entry.clone(), categories: config.labels.clone(), offer, vcenter, stop })
+        }
     }
 
     /// The state of each vCenter: its server, and why it does not answer if it does not.
     pub fn vcenters(&self) -> Vec<(String, Option<String>)> {
         let state = |source: &Source| source.vcenter.snapshot().freshness.trouble().map(String::from);
         let setup = Arc::clone(&self.setup.borrow());
-        setup.sources.values().map(|source| (source.vcenter.settings().server.clone(), state(source))).collect()
+        setup.sources.values().map(|source| (source.vcenter.server().to_owned(), state(source))).collect()
     }
 }
 
 impl Entry {
     /// Whether this session serves `entry`, too.
-    fn serves(&self, entry: &config::Vcenter, config: &Config, connect: &Arc<dyn Connect>) -> bool {
+    fn serves(&self, entry: &config::Vcenter) -> bool {
         let own = &self.config;
-        own.key == entry.key
-            && own.server == entry.server
-            && own.port == entry.port
-            && self.offer == *connect.offers(entry).borrow()
-            && self.categories == config.labels
+        own.key == entry.key && own.server == entry.server && own.port == entry.port
     }
 
     fn task(&self) -> Task {

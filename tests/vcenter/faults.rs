@@ -12,11 +12,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm::clients::{http, vapi, vim};
+use ccm::kubernetes::login_ledger::Ledger;
+use ccm::providers::vsphere::credentials::{Credential, Login, Offer, Origin};
+use ccm::providers::vsphere::inventory::session::Timeouts;
 use ccm::providers::vsphere::inventory::snapshot::{Freshness, Snapshot, VmRecord};
-use ccm::providers::vsphere::inventory::{Settings, Vcenter};
+use ccm::providers::vsphere::inventory::{Names, Session, Settings, Vcenter};
 use ccm::providers::vsphere::zones::ZoneCategories;
 use secrecy::SecretString;
 use support::{FakeVcenter, Model};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -40,15 +44,22 @@ fn connect(fake: &FakeVcenter) -> http::Client {
     http::Client::new(http::Settings::new(fake.host(), fake.port(), tls, vim::USER_AGENT)).unwrap()
 }
 
-fn soap(fake: &FakeVcenter) -> vim::Client {
-    let timeouts =
-        vim::Timeouts { call: CALL_LIMIT, login: CALL_LIMIT, wait_margin: CALL_LIMIT, ..vim::Timeouts::default() };
-    vim::Client::with_timeouts(connect(fake), timeouts)
+fn timeouts() -> Timeouts {
+    Timeouts {
+        soap: vim::Timeouts {
+            call: CALL_LIMIT,
+            login: CALL_LIMIT,
+            wait_margin: CALL_LIMIT,
+            ..vim::Timeouts::default()
+        },
+        rest: vapi::Timeouts { call: CALL_LIMIT, login: CALL_LIMIT, ..vapi::Timeouts::default() },
+    }
 }
 
-fn rest(fake: &FakeVcenter) -> vapi::Client {
-    let timeouts = vapi::Timeouts { call: CALL_LIMIT, login: CALL_LIMIT, ..vapi::Timeouts::default() };
-    vapi::Client::with_timeouts(connect(fake), timeouts)
+/// A pair as it stands in the file.
+fn pair(password: &str) -> Arc<Credential> {
+    let login = Login::Password { user: "ccm@vsphere.local".to_owned(), password: SecretString::from(password) };
+    Arc::new(Credential { login, origin: Origin::Config })
 }
 
 fn ids(numbers: impl IntoIterator<Item = usize>) -> Vec<String> {
@@ -89,13 +100,15 @@ impl Watched {
         let settings = Settings {
             key: "vc".to_owned(),
             server: format!("{}:{}", fake.host(), fake.port()),
-            user: "ccm@vsphere.local".to_owned(),
-            password: SecretString::from("Correct-Horse-7"),
             datacenters: Vec::new(),
             categories,
             tag_poll: Duration::from_millis(200),
         };
-        let vcenter = Vcenter::new(settings, soap(&fake), rest(&fake));
+        let names = Names { key: settings.key.clone(), server: settings.server.clone() };
+        let offers = watch::Sender::new(Arc::new(Offer::Ready(vec![pair("Correct-Horse-7")])));
+        let ledger = Arc::new(Ledger::in_process());
+        let session = Session::with_timeouts(connect(&fake), offers.subscribe(), ledger, names, timeouts());
+        let vcenter = Vcenter::new(settings, session);
         vcenter.want(wanted);
         (fake, vcenter)
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use ccm::clients::http::{self, TlsSettings, TlsTrust};
 
 use ccm::cloud::{ClusterReads, NodeChange};
+use ccm::kubernetes::login_ledger::Ledger;
 use ccm::providers::vsphere::config::Credentials;
 use ccm::providers::vsphere::credentials::{Credential, Login, Offer, Offers, Origin};
 use ccm::providers::vsphere::{Connect, Options, Provider, config};
@@ -116,7 +117,8 @@ impl Running {
             Options { file: "vsphere.conf".to_owned(), tag_poll, allow_name_match: false, trusts_unseen: false };
         let cluster = Cluster::default();
         let stop = CancellationToken::new();
-        let (provider, tracker) = Provider::new(options, Arc::new(Files), Arc::new(cluster.clone()), &stop);
+        let (provider, tracker) =
+            Provider::new(options, Arc::new(Files), Arc::new(Ledger::in_process()), Arc::new(cluster.clone()), &stop);
         let tasks = provider.apply(&parsed.config).unwrap();
         let tasks = std::iter::once(tracker).chain(tasks).map(|task| tokio::spawn(task.run)).collect();
         Self { provider: Arc::new(provider), cluster, stop, tasks }

@@ -4,14 +4,15 @@
 //! Data flows one way: the property collector's updates go through [`mirror`] into a [`snapshot`], which [`vcenter`]
 //! publishes. Nothing here knows nodes.
 
-mod login;
 pub mod mirror;
 pub mod reads;
 pub mod retry;
 pub mod scope;
+pub mod session;
 pub mod snapshot;
 mod tags;
 pub mod vcenter;
 mod watch;
 
+pub use session::{Names, Session};
 pub use vcenter::{Settings, Vcenter};

@@ -4,11 +4,11 @@ use ccm::clients::vim::{Client, FilterSpec, MoRef};
 use secrecy::SecretString;
 use support::{FakeVcenter, Model, Trouble};
 
-use super::soap;
+use super::{connect, timeouts};
 
 async fn logged_in(model: Model) -> (FakeVcenter, Client) {
     let fake = FakeVcenter::start(model).await;
-    let client = soap(&fake);
+    let client = Client::with_timeouts(connect(&fake), timeouts().soap);
     client.connect().await.unwrap();
     client.login(&fake.user(), &SecretString::from(fake.password())).await.unwrap();
     (fake, client)

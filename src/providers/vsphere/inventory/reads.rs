@@ -99,7 +99,7 @@ impl Vcenter {
 
     /// Searches the whole vCenter for machines with this BIOS UUID, in the byte order given.
     pub async fn search_by_uuid(&self, uuid: &BiosUuid) -> SearchRead {
-        match self.ask(self.soap.find_all_by_uuid(None, uuid.as_str())).await {
+        match self.ask(self.session.soap().find_all_by_uuid(None, uuid.as_str())).await {
             Ok(found) => Read::Found(found.into_iter().map(|object| object.id).collect()),
             Err(refusal) => refusal.without_object(),
         }
@@ -107,7 +107,7 @@ impl Vcenter {
 
     async fn read(&self, object: &MoRef, paths: &[&str]) -> Read<ObjectContent> {
         let spec = FilterSpec::of_object(object, paths);
-        match self.ask(self.soap.retrieve_properties(&spec)).await {
+        match self.ask(self.session.soap().retrieve_properties(&spec)).await {
             Ok(objects) => judge_content(object, objects),
             Err(refusal) => refusal.of_object(object),
         }

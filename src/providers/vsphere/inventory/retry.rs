@@ -32,6 +32,11 @@ impl Retry {
         *self = Self::default();
     }
 
+    /// Whether a login was rejected since the start.
+    pub fn was_rejected(&self) -> bool {
+        self.rejections > 0
+    }
+
     /// How long to wait after one more failure. `random` is in 0..1: passing failures wait between half and all of
     /// the step, rejected logins between all of it and a quarter more.
     pub fn after(&mut self, kind: Kind, random: f64) -> Duration {

@@ -18,6 +18,8 @@ pub struct Snapshot {
     pub freshness: Freshness,
     /// `about.instanceUuid`; empty until the first connection.
     pub instance_uuid: String,
+    /// Why the credentials that are offered are not those in use, if they are not.
+    pub offer_trouble: Option<String>,
     /// The virtual machines that are watched, by id.
     pub vms: HashMap<String, Arc<VmRecord>>,
     /// Ids that were asked for and that vCenter does not know (any more), or does not let us read.

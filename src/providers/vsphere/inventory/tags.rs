@@ -6,15 +6,17 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until};
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 use super::retry::Kind;
+use super::session::{RestFailure, Use};
 use super::snapshot::Tags;
-use super::vcenter::Vcenter;
+use super::vcenter::{Settings, Vcenter};
 use crate::clients::vapi;
 use crate::clients::vim::MoRef;
 use crate::cloud::error::chain;
@@ -24,6 +26,8 @@ use crate::providers::vsphere::zones::{ObjectTags, Tag, ZoneCategories};
 const GATHER: Duration = Duration::from_millis(50);
 /// Polls after which the names of tags and categories are read again: a renamed tag keeps its id.
 const POLLS_PER_NAME_READ: u32 = 10;
+/// Refusals in a row that are met with another session: the loan of the SOAP session, then a session that has ended.
+const REFUSALS: u32 = 2;
 
 /// vCenter leaves what the account may not read out of its lists, without an error.
 const GLOBAL_PERMISSION: &str =
@@ -42,9 +46,27 @@ struct Known {
 }
 
 impl Vcenter {
-    /// Keeps the tags in the snapshot true. Failures are told and retried; they never end the subscription.
+    /// Keeps the tags in the snapshot true, by the settings in force. Failures are told and retried; they never end the
+    /// subscription.
     pub(super) async fn follow_tags(&self) -> Infallible {
-        let Some(categories) = &self.settings.categories else {
+        let mut changes = self.settings.subscribe();
+        loop {
+            let settings = changes.borrow_and_update().clone();
+            let is_other =
+                |now: &Arc<Settings>| (&now.categories, now.tag_poll) != (&settings.categories, settings.tag_poll);
+            let mut following = pin!(self.follow_categories(&settings));
+            tokio::select! {
+                never = &mut following => match never {},
+                // The sender is here, so this waits for nothing else.
+                _ = changes.wait_for(is_other) => {}
+            }
+            self.session.logins().give_up(following).await;
+        }
+    }
+
+    async fn follow_categories(&self, settings: &Settings) -> Infallible {
+        let Some(categories) = &settings.categories else {
+            self.forget_tags();
             return std::future::pending().await;
         };
         loop {
@@ -52,43 +74,58 @@ impl Vcenter {
             if let Some(moment) = not_before {
                 sleep_until(moment).await;
             }
-            let failure = match self.keep_tags(categories).await {
+            let failure = match self.keep_tags(categories, settings.tag_poll).await {
                 Ok(never) => match never {},
                 Err(failure) => failure,
             };
-            let kind = if failure.is_invalid_login() { Kind::Rejected } else { Kind::Passing };
             {
-                // Not forgotten with the connection: a subscription that breaks often must not make rejected logins.
+                // Not forgotten with the connection: a subscription that breaks often must not ask more often.
                 let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-                state.tags_not_before = Some(Instant::now() + state.tags_retry.after(kind, fastrand::f64()));
+                let pause = match &failure {
+                    RestFailure::Held { pause, .. } => *pause,
+                    _ => state.tags_retry.after(Kind::Passing, fastrand::f64()),
+                };
+                state.tags_not_before = Some(Instant::now() + pause);
             }
             self.tell_trouble(Some(format!("tags cannot be read: {}", chain(&failure))));
         }
     }
 
-    async fn keep_tags(&self, categories: &ZoneCategories) -> Result<Infallible, vapi::Error> {
+    async fn keep_tags(&self, categories: &ZoneCategories, tag_poll: Duration) -> Result<Infallible, RestFailure> {
         let mut known = Known::default();
-        let mut renewed_at_poll = None;
-        // A session of an earlier connection is still good for all this side knows; the first call tells.
-        if !self.rest.has_session() {
-            self.log_in_to_rest().await?;
-        }
+        let mut refused_in_row = 0;
         loop {
-            match self.poll(categories, &mut known).await {
-                Ok(()) => {}
-                // The session ended: one new login, then the poll again. A second refusal in a row is a failure.
-                Err(error) if error.is_unauthenticated() && renewed_at_poll != Some(known.polls) => {
-                    renewed_at_poll = Some(known.polls);
-                    self.log_in_to_rest().await?;
+            let rest = self.session.rest().await?;
+            let polled = async {
+                self.poll(&rest, categories, &mut known).await?;
+                self.state.lock().unwrap_or_else(PoisonError::into_inner).tags_retry.reset();
+                Ok(())
+            };
+            match polled.await.map_err(RestFailure::Rest) {
+                Ok(()) => refused_in_row = 0,
+                // The session ended, or is none for REST: another one, then the poll again.
+                Err(failure) if failure.is_unauthenticated() && refused_in_row < REFUSALS => {
+                    refused_in_row += 1;
+                    self.session.rest_refused(&rest).await;
                     continue;
                 }
-                Err(error) => return Err(error),
+                Err(failure) => return Err(failure),
             }
-            self.state.lock().unwrap_or_else(PoisonError::into_inner).tags_retry.reset();
+            drop(rest);
             // Jitter keeps replicas and vCenters apart.
-            let next_poll = Instant::now() + self.settings.tag_poll.mul_f64(0.9 + fastrand::f64() / 10.0);
+            let next_poll = Instant::now() + tag_poll.mul_f64(0.9 + fastrand::f64() / 10.0);
             loop {
-                self.read_new_objects(&known).await?;
+                let rest = self.session.rest().await?;
+                match self.read_new_objects(&rest, &known).await.map_err(RestFailure::Rest) {
+                    Ok(()) => {}
+                    Err(failure) if failure.is_unauthenticated() && refused_in_row < REFUSALS => {
+                        refused_in_row += 1;
+                        self.session.rest_refused(&rest).await;
+                        continue;
+                    }
+                    Err(failure) => return Err(failure),
+                }
+                drop(rest);
                 tokio::select! {
                     () = sleep_until(next_poll) => break,
                     () = self.objects_changed.notified() => sleep(GATHER).await,
@@ -97,19 +134,24 @@ impl Vcenter {
         }
     }
 
-    async fn log_in_to_rest(&self) -> Result<(), vapi::Error> {
-        // A server may refuse a session that still lives; it is ended, so that refusals do not add up. Best effort.
-        let ended = self.rest.logout().await;
-        debug!(vcenter = self.settings.server, ?ended, "a REST session is made");
-        let _under_way = self.logins.begin();
-        self.rest.login(&self.settings.user, &self.settings.password).await
+    /// Zones are off: what was known of tags is no answer any more.
+    fn forget_tags(&self) {
+        let is_known = self.state.lock().unwrap_or_else(PoisonError::into_inner).tags.as_ref() != &Tags::default();
+        if is_known {
+            self.publish(|state| state.tags = Arc::default());
+        }
     }
 
     /// Reads what the tags of the two categories are attached to, and again the tags of every object where that
     /// differs from what is known.
-    async fn poll(&self, categories: &ZoneCategories, known: &mut Known) -> Result<(), vapi::Error> {
+    async fn poll(
+        &self,
+        rest: &Use<vapi::Client>,
+        categories: &ZoneCategories,
+        known: &mut Known,
+    ) -> Result<(), vapi::Error> {
         if known.polls.is_multiple_of(POLLS_PER_NAME_READ) {
-            known.categories = self.fetch_categories(categories).await?;
+            known.categories = self.fetch_categories(rest, categories).await?;
             known.tags.clear();
         }
         let missing: Vec<&str> = [&categories.region, &categories.zone]
@@ -120,11 +162,11 @@ impl Vcenter {
         let mut names = HashMap::new();
         for (category_id, category) in &known.categories {
             // A category or tag may disappear between the calls.
-            for tag_id in self.rest.list_tags_of_category(category_id).await?.unwrap_or_default() {
+            for tag_id in rest.list_tags_of_category(category_id).await?.unwrap_or_default() {
                 let tag = match known.tags.remove(&tag_id) {
                     Some(tag) => Some(tag),
                     None => {
-                        let tag = self.rest.fetch_tag(&tag_id).await?;
+                        let tag = rest.fetch_tag(&tag_id).await?;
                         tag.map(|tag| Tag { name: tag.name, category: category.clone() })
                     }
                 };
@@ -134,12 +176,12 @@ impl Vcenter {
         known.tags = names;
         let ids: Vec<String> = known.tags.keys().cloned().collect();
         let mut attached: HashMap<MoRef, BTreeSet<String>> = HashMap::new();
-        for found in self.rest.list_attached_objects_on_tags(&ids).await? {
+        for found in rest.list_attached_objects_on_tags(&ids).await? {
             for object in found.objects {
                 attached.entry(object).or_default().insert(found.tag_id.clone());
             }
         }
-        let lost = self.lost_categories(&known.tags, &attached);
+        let lost = self.lost_categories(categories, &known.tags, &attached);
         let has_none = |category: &&str| !known.tags.values().any(|tag| tag.category == **category);
         let bare: Vec<&str> = known.categories.values().map(String::as_str).filter(has_none).collect();
         let trouble = if !missing.is_empty() {
@@ -173,6 +215,7 @@ impl Vcenter {
     /// The categories of which the snapshot holds a tag, while vCenter says now that none is attached anywhere.
     fn lost_categories(
         &self,
+        categories: &ZoneCategories,
         tags: &HashMap<String, Tag>,
         attached: &HashMap<MoRef, BTreeSet<String>>,
     ) -> BTreeSet<String> {
@@ -181,7 +224,9 @@ impl Vcenter {
             ObjectTags::Read(tags) => tags.as_slice(),
             ObjectTags::Unreadable(_) => &[],
         });
-        let mut lost: BTreeSet<String> = held.map(|tag| tag.category.clone()).collect();
+        // Tags may be held of a category that was configured before.
+        let is_of_interest = |category: &&String| **category == categories.zone || **category == categories.region;
+        let mut lost: BTreeSet<String> = held.map(|tag| &tag.category).filter(is_of_interest).cloned().collect();
         for tag in attached.values().flatten().filter_map(|id| tags.get(id)) {
             lost.remove(&tag.category);
         }
@@ -189,10 +234,14 @@ impl Vcenter {
     }
 
     /// The ids of the two configured categories. There is no look-up by name.
-    async fn fetch_categories(&self, categories: &ZoneCategories) -> Result<BTreeMap<String, String>, vapi::Error> {
+    async fn fetch_categories(
+        &self,
+        rest: &Use<vapi::Client>,
+        categories: &ZoneCategories,
+    ) -> Result<BTreeMap<String, String>, vapi::Error> {
         let mut found = BTreeMap::new();
-        for id in self.rest.list_categories().await? {
-            let Some(category) = self.rest.fetch_category(&id).await? else { continue };
+        for id in rest.list_categories().await? {
+            let Some(category) = rest.fetch_category(&id).await? else { continue };
             if category.name == categories.zone || category.name == categories.region {
                 found.insert(id, category.name);
             }
@@ -219,7 +268,7 @@ impl Vcenter {
     }
 
     /// Reads the tags of objects that were not asked about yet.
-    async fn read_new_objects(&self, known: &Known) -> Result<(), vapi::Error> {
+    async fn read_new_objects(&self, rest: &Use<vapi::Client>, known: &Known) -> Result<(), vapi::Error> {
         let (new, gone) = {
             let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             let vms = state.vms().map(|(id, _)| MoRef::new("VirtualMachine", id));
@@ -232,16 +281,17 @@ impl Vcenter {
         if new.is_empty() && gone.is_empty() {
             return Ok(());
         }
-        let answer = self.rest.list_attached_tags_on_objects(&new).await?;
+        let answer = rest.list_attached_tags_on_objects(&new).await?;
         // An object without tags is left out of the answer.
         let mut read: HashMap<MoRef, ObjectTags> =
             new.into_iter().map(|object| (object, ObjectTags::Read(Vec::new()))).collect();
         for found in answer {
             let tags: Vec<Tag> = found.tag_ids.iter().filter_map(|id| known.tags.get(id).cloned()).collect();
             // An object is read when it is new or its tags changed, so that this is told once.
-            let oddities = self.settings.categories.iter().flat_map(|known| known.oddities(&found.object, &tags));
+            let settings = self.settings();
+            let oddities = settings.categories.iter().flat_map(|known| known.oddities(&found.object, &tags));
             for oddity in oddities {
-                warn!(vcenter = self.settings.server, "{oddity}");
+                warn!(vcenter = self.server(), "{oddity}");
             }
             read.insert(found.object, ObjectTags::Read(tags));
         }
@@ -260,7 +310,7 @@ impl Vcenter {
         if before == trouble {
             return;
         }
-        let vcenter = &self.settings.server;
+        let vcenter = &self.session.names().server;
         match &trouble {
             Some(reason) => warn!(vcenter, reason, "zones and regions stay as they are known"),
             None => info!(vcenter, "tags can be read again"),

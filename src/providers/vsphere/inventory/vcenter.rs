@@ -1,40 +1,35 @@
 //! One vCenter: its session, its snapshot, and the searches others ask for.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use secrecy::SecretString;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use super::login::Logins;
 use super::mirror::Mirror;
 use super::retry::{Kind, Retry};
+use super::session::{Failure, Pause, Rotation, Session};
 use super::snapshot::{Freshness, Snapshot, Tags, VmRecord};
-use crate::clients::{vapi, vim};
+use super::watch::{Prepared, Watch};
+use crate::clients::vim;
 use crate::cloud::error::chain;
 use crate::providers::vsphere::zones::ZoneCategories;
 
 /// How long one search may take; a hanging vCenter must not hold a node's look-up.
 const SEARCH_LIMIT: Duration = Duration::from_secs(10);
-/// How long logging out may take.
-const LOGOUT_LIMIT: Duration = Duration::from_secs(3);
 
-/// What one vCenter is known by and how it is used.
-#[derive(Debug)]
+/// How one vCenter is used. May change while it is: see [`Vcenter::reconfigure`].
+#[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// The configuration's name for it, for messages.
     pub key: String,
     /// Host and port, for messages.
     pub server: String,
-    /// The account.
-    pub user: String,
-    /// Its password.
-    pub password: SecretString,
     /// The configured datacenters; none means all.
     pub datacenters: Vec<String>,
     /// The tag categories of zone and region, where zones are on.
@@ -45,10 +40,8 @@ pub struct Settings {
 
 /// One vCenter. Shared by its actor ([`Vcenter::run`]) and by those who search and read.
 pub struct Vcenter {
-    pub(super) settings: Settings,
-    pub(super) soap: vim::Client,
-    pub(super) rest: vapi::Client,
-    pub(super) logins: Logins,
+    pub(super) settings: watch::Sender<Arc<Settings>>,
+    pub(super) session: Session,
     pub(super) state: Mutex<State>,
     /// The virtual machines somebody wants to be told about, by id.
     pub(super) wanted: Mutex<BTreeSet<String>>,
@@ -63,6 +56,7 @@ pub struct Vcenter {
 pub(super) struct State {
     pub(super) freshness: Freshness,
     pub(super) instance_uuid: String,
+    pub(super) offer_trouble: Option<String>,
     pub(super) mirror: Mirror,
     pub(super) entities: Arc<std::collections::HashMap<vim::MoRef, super::snapshot::Entity>>,
     pub(super) unresolved: Arc<Vec<String>>,
@@ -119,28 +113,12 @@ impl State {
     }
 }
 
-/// Why a connection ended, and during what.
-#[derive(Debug, thiserror::Error)]
-#[error("{during}")]
-pub(super) struct Failure {
-    pub(super) during: String,
-    #[source]
-    pub(super) source: vim::Error,
-}
-
-/// Attaches what was being done to a client's error.
-pub(super) fn failed(during: &str) -> impl FnOnce(vim::Error) -> Failure + '_ {
-    move |source| Failure { during: during.to_string(), source }
-}
-
 impl Vcenter {
     /// A vCenter that nobody has connected to yet.
-    pub fn new(settings: Settings, soap: vim::Client, rest: vapi::Client) -> Arc<Self> {
+    pub fn new(settings: Settings, session: Session) -> Arc<Self> {
         Arc::new(Self {
-            settings,
-            soap,
-            rest,
-            logins: Logins::default(),
+            settings: watch::Sender::new(Arc::new(settings)),
+            session,
             state: Mutex::default(),
             wanted: Mutex::default(),
             wanted_changed: Notify::new(),
@@ -149,9 +127,34 @@ impl Vcenter {
         })
     }
 
-    /// Its settings.
-    pub fn settings(&self) -> &Settings {
-        &self.settings
+    /// Its settings now.
+    pub fn settings(&self) -> Arc<Settings> {
+        self.settings.borrow().clone()
+    }
+
+    /// Changes datacenters, tag categories and the tag poll. They are in force at once; the session and what is known
+    /// stay. Names and server are for messages: another server is another vCenter.
+    pub fn reconfigure(&self, settings: Settings) {
+        let settings = Arc::new(settings);
+        let changed = |now: &mut Arc<Settings>| {
+            let is_other = **now != *settings;
+            *now = Arc::clone(&settings);
+            is_other
+        };
+        if self.settings.send_if_modified(changed) {
+            // Which datacenters count is the look-up's to apply: it looks at every snapshot that is published.
+            self.publish(|_| {});
+        }
+    }
+
+    /// Its host and port.
+    pub fn server(&self) -> &str {
+        &self.session.names().server
+    }
+
+    /// Its session.
+    pub fn session(&self) -> &Session {
+        &self.session
     }
 
     /// What is known of it now.
@@ -206,7 +209,7 @@ impl Vcenter {
     /// # Errors
     /// Says in words why vCenter did not answer.
     pub async fn find_all_by_uuid(&self, uuid: &str) -> Result<Vec<String>, String> {
-        self.search(self.soap.find_all_by_uuid(None, uuid)).await
+        self.search(self.session.soap().find_all_by_uuid(None, uuid)).await
     }
 
     /// The ids of all virtual machines whose guest has this host name, or this address if it is one.
@@ -215,9 +218,9 @@ impl Vcenter {
     /// Says in words why vCenter did not answer.
     pub async fn find_all_by_name(&self, name: &str) -> Result<Vec<String>, String> {
         if name.parse::<std::net::IpAddr>().is_ok() {
-            return self.search(self.soap.find_all_by_ip(None, name)).await;
+            return self.search(self.session.soap().find_all_by_ip(None, name)).await;
         }
-        self.search(self.soap.find_all_by_dns_name(None, name)).await
+        self.search(self.session.soap().find_all_by_dns_name(None, name)).await
     }
 
     async fn search(
@@ -236,87 +239,122 @@ impl Vcenter {
 
     /// Keeps a session and the snapshot true until `stop`, then logs out. Never ends before.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+        {
+            let mut keeping = pin!(self.keep());
+            let mut tending = pin!(self.session.tend());
+            tokio::select! {
+                () = stop.cancelled() => {}
+                never = &mut keeping => match never {},
+                never = &mut tending => match never {},
+            }
+            self.session.logins().give_up(keeping).await;
+        }
+        self.session.log_out().await;
+    }
+
+    async fn keep(&self) -> Infallible {
         let mut retry = Retry::default();
         loop {
-            let failure = {
-                let mut serving = pin!(self.serve(&mut retry));
-                tokio::select! {
-                    () = stop.cancelled() => {
-                        self.logins.give_up(serving).await;
-                        break;
-                    }
-                    failure = &mut serving => failure,
+            // From before the offer is looked at, so that no change is missed.
+            let offer_changed = self.session.offer_changed();
+            let failure = self.serve(&mut retry).await;
+            let pause = match failure.pause {
+                Pause::Backoff => Some(retry.after(Kind::Passing, fastrand::f64())),
+                Pause::For(pause) => Some(pause),
+                Pause::UntilOffered => None,
+            };
+            self.mark_down(&failure, pause);
+            let over = async {
+                match pause {
+                    Some(pause) => tokio::time::sleep(pause).await,
+                    None => std::future::pending().await,
                 }
             };
-            let kind = if failure.source.is_invalid_login() { Kind::Rejected } else { Kind::Passing };
-            let pause = retry.after(kind, fastrand::f64());
-            self.mark_down(&failure, pause);
             tokio::select! {
-                () = stop.cancelled() => break,
-                () = tokio::time::sleep(pause) => {}
+                () = over => {}
+                () = offer_changed => {}
             }
         }
-        self.log_out().await;
     }
 
     /// One connection: from the first call to the first failure.
     async fn serve(&self, retry: &mut Retry) -> Failure {
         // Every call below has a limit of its own.
-        let watch = match self.open().await {
+        let mut watch = match self.open().await {
             Ok(watch) => watch,
             Err(failure) => return failure,
         };
         let mut tags = pin!(self.follow_tags());
-        let failure = tokio::select! {
-            failure = self.follow(&watch, retry) => failure,
-            failure = self.keep_view(&watch) => failure,
-            never = &mut tags => match never {},
+        let mut rotation = Box::pin(self.rotate());
+        let failure = loop {
+            let failure = tokio::select! {
+                failure = self.follow(&watch, retry) => failure,
+                failure = self.keep_view(&watch) => failure,
+                never = &mut tags => match never {},
+                prepared = &mut rotation => {
+                    // The old subscription ends with its session; the new one tells everything anew.
+                    watch = self.change_to(prepared);
+                    rotation.set(self.rotate());
+                    continue;
+                }
+            };
+            break failure;
         };
-        self.logins.give_up(tags).await;
+        self.session.logins().give_up(futures::future::join(tags, rotation)).await;
         if !failure.source.is_not_authenticated() {
-            self.clear(Some(&watch.collector), &watch.view).await;
+            self.clear(&watch.soap, Some(&watch.collector), &watch.view).await;
         }
         failure
     }
 
-    /// Logs in unless the session of an earlier connection is still good.
-    pub(super) async fn ensure_session(&self) -> Result<(), Failure> {
-        if self.soap.session_secret().is_some() {
-            // A failed look is no reason for a new login: the old session may live and would be left behind.
-            let doing = format!("looking whether the session with vCenter {} lives", self.settings.server);
-            if self.soap.is_logged_in().await.map_err(failed(&doing))? {
-                return Ok(());
+    /// Waits for a session with other credentials and subscribes on it, while the old one is still followed. What is
+    /// refused is told, and changes nothing.
+    async fn rotate(&self) -> Prepared {
+        let mut retry = Retry::default();
+        loop {
+            let is_told = self.snapshot.borrow().offer_trouble.is_some();
+            match self.session.rotated(&mut retry, is_told).await {
+                Rotation::Refused(reason) => self.tell_offer_trouble(Some(reason)),
+                Rotation::Settled => self.tell_offer_trouble(None),
+                Rotation::Accepted(link) => {
+                    let mut retry = Retry::default();
+                    loop {
+                        match self.prepare(link.soap()).await {
+                            Ok(prepared) => {
+                                self.tell_offer_trouble(None);
+                                return prepared.on(link);
+                            }
+                            Err(failure) if failure.source.is_not_authenticated() => {
+                                self.session.discard(&link);
+                                break;
+                            }
+                            Err(failure) => {
+                                self.tell_offer_trouble(Some(chain(&failure)));
+                                tokio::time::sleep(retry.after(Kind::Passing, fastrand::f64())).await;
+                            }
+                        }
+                    }
+                }
             }
         }
-        let Settings { user, password, key, server, .. } = &self.settings;
-        let during = format!(
-            "logging in to vCenter {server} as {user:?}; expected are the user and password of [VirtualCenter \
-             {key:?}] or [Global] in the cloud config"
-        );
-        let _under_way = self.logins.begin();
-        self.soap.login(user, password).await.map(|_| ()).map_err(failed(&during))
     }
 
-    async fn log_out(&self) {
-        let both = async {
-            let rest = self.rest.logout();
-            let soap = async {
-                match self.soap.session_secret() {
-                    Some(_) => self.soap.logout().await,
-                    None => Ok(()),
-                }
-            };
-            let (rest, soap) = tokio::join!(rest, soap);
-            if let Err(error) = soap {
-                warn!(vcenter = self.settings.server, error = chain(&error), "the session could not be ended");
-            }
-            if let Err(error) = rest {
-                warn!(vcenter = self.settings.server, error = chain(&error), "the REST session could not be ended");
-            }
-        };
-        if timeout(LOGOUT_LIMIT, both).await.is_err() {
-            warn!(vcenter = self.settings.server, "the session could not be ended within {LOGOUT_LIMIT:?}");
+    fn change_to(&self, prepared: Prepared) -> Watch {
+        if let Some(link) = &prepared.link {
+            self.session.adopt(Arc::clone(link));
         }
+        self.begin(prepared)
+    }
+
+    fn tell_offer_trouble(&self, trouble: Option<String>) {
+        if self.snapshot.borrow().offer_trouble == trouble {
+            return;
+        }
+        if let Some(reason) = &trouble {
+            let vcenter = self.server();
+            error!(vcenter, reason, "the credentials that are offered are not used; the session goes on with the old");
+        }
+        self.publish(|state| state.offer_trouble = trouble);
     }
 
     /// Changes the state and publishes what follows from it.
@@ -326,6 +364,7 @@ impl Vcenter {
         let snapshot = Snapshot {
             freshness: state.freshness.clone(),
             instance_uuid: state.instance_uuid.clone(),
+            offer_trouble: state.offer_trouble.clone(),
             vms: state.vms().map(|(id, record)| (id.clone(), Arc::clone(record))).collect(),
             unresolved: state.unresolved.clone(),
             entities: state.entities.clone(),
@@ -347,7 +386,7 @@ impl Vcenter {
             state.freshness = Freshness::Live;
             state.answered = Some(Instant::now());
         });
-        info!(vcenter = self.settings.server, "vCenter answers, its inventory is known");
+        info!(vcenter = self.server(), "vCenter answers, its inventory is known");
     }
 
     /// vCenter does not answer: what is known stays, and is stale. Logged when the reason changes.
@@ -363,12 +402,12 @@ impl Vcenter {
         });
     }
 
-    fn mark_down(&self, failure: &Failure, pause: Duration) {
+    fn mark_down(&self, failure: &Failure, pause: Option<Duration>) {
         let reason = chain(failure);
         if self.snapshot.borrow().freshness.trouble() == Some(reason.as_str()) {
             return;
         }
-        let vcenter = &self.settings.server;
+        let vcenter = self.server();
         if failure.source.is_invalid_login() {
             error!(vcenter, reason, next_try = ?pause, "vCenter rejected the login; what is known is kept");
         } else {

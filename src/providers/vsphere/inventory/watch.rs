@@ -10,7 +10,8 @@ use tracing::debug;
 
 use super::mirror::{Mirror, Touched};
 use super::retry::{Kind, Retry};
-use super::vcenter::{Change, Failure, Settings, State, Vcenter, failed};
+use super::session::{Failure, Link, Use, failed};
+use super::vcenter::{Change, State, Vcenter};
 use crate::clients::vim::{self, FilterSpec, MoRef, UpdateSet};
 use crate::cloud::error::chain;
 
@@ -36,6 +37,7 @@ const PATIENCE: u32 = 3;
 
 /// What belongs to one connection.
 pub(super) struct Watch {
+    pub(super) soap: Use<vim::Client>,
     pub(super) collector: MoRef,
     pub(super) view: MoRef,
 }
@@ -44,42 +46,66 @@ fn reference(id: &String) -> MoRef {
     MoRef::new("VirtualMachine", id)
 }
 
+/// A subscription that is set up and not followed yet.
+pub(super) struct Prepared {
+    watch: Watch,
+    members: BTreeSet<String>,
+    unresolved: Vec<String>,
+    instance_uuid: String,
+    /// The session it is on, where that is not the one in use.
+    pub(super) link: Option<Arc<Link>>,
+}
+
+impl Prepared {
+    pub(super) fn on(self, link: Arc<Link>) -> Self {
+        Self { link: Some(link), ..self }
+    }
+}
+
 impl Vcenter {
     /// Connects, logs in and sets the subscription up.
     pub(super) async fn open(&self) -> Result<Watch, Failure> {
-        let Settings { server, key, .. } = &self.settings;
-        let doing = format!(
-            "connecting to vCenter {server}; expected is a vCenter Server at the server and port of [VirtualCenter \
-             {key:?}] or [Global] in the cloud config"
-        );
-        let content = self.soap.connect().await.map_err(failed(&doing))?;
-        self.ensure_session().await?;
-        let doing = format!("subscribing to the inventory of vCenter {server}");
-        let view = self.soap.create_list_view(&[]).await.map_err(failed(&doing))?;
-        let collector = match self.soap.create_property_collector().await {
+        self.session.open().await?;
+        let prepared = self.prepare(self.session.soap()).await?;
+        Ok(self.begin(prepared))
+    }
+
+    /// Sets a subscription up on a session.
+    pub(super) async fn prepare(&self, soap: Use<vim::Client>) -> Result<Prepared, Failure> {
+        let doing = format!("subscribing to the inventory of vCenter {}", self.session.names().server);
+        let view = soap.create_list_view(&[]).await.map_err(failed(&doing))?;
+        let collector = match soap.create_property_collector().await {
             Ok(collector) => collector,
             Err(error) => {
-                self.clear(None, &view).await;
+                self.clear(&soap, None, &view).await;
                 return Err(failed(&doing)(error));
             }
         };
-        let watch = Watch { collector, view };
+        let watch = Watch { soap, collector, view };
         let members = self.wanted();
-        let unresolved = match self.subscribe(&watch, &members).await {
-            Ok(unresolved) => unresolved,
+        match self.subscribe(&watch, &members).await {
+            Ok(unresolved) => {
+                let instance_uuid = watch.soap.about().instance_uuid.unwrap_or_default();
+                Ok(Prepared { watch, members, unresolved, instance_uuid, link: None })
+            }
             Err(error) => {
                 // The session lives on, and would collect what every try leaves behind.
-                self.clear(Some(&watch.collector), &watch.view).await;
-                return Err(failed(&doing)(error));
+                self.clear(&watch.soap, Some(&watch.collector), &watch.view).await;
+                Err(failed(&doing)(error))
             }
-        };
+        }
+    }
+
+    /// From now on this is the subscription that tells what is true.
+    pub(super) fn begin(&self, prepared: Prepared) -> Watch {
+        let Prepared { watch, members, unresolved, instance_uuid, link: _ } = prepared;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.instance_uuid = content.about.instance_uuid.unwrap_or_default();
+        state.instance_uuid = instance_uuid;
         state.members.clear();
         state.in_view.clear();
         state.renew.clear();
         state.changed(&Change { add: members, remove: BTreeSet::new() }, unresolved);
-        Ok(watch)
+        watch
     }
 
     /// Fills the view, which was created empty because only a change of it tells which members the server does not
@@ -87,7 +113,7 @@ impl Vcenter {
     async fn subscribe(&self, watch: &Watch, members: &BTreeSet<String>) -> Result<Vec<String>, vim::Error> {
         let all: Vec<MoRef> = members.iter().map(reference).collect();
         let unresolved = if all.is_empty() { Vec::new() } else { self.modify(watch, &all, &[]).await? };
-        self.soap.create_filter(&watch.collector, &FilterSpec::for_view(&watch.view)).await?;
+        watch.soap.create_filter(&watch.collector, &FilterSpec::for_view(&watch.view)).await?;
         Ok(unresolved)
     }
 
@@ -104,7 +130,7 @@ impl Vcenter {
         loop {
             // After a failure the question is whether vCenter answers at all, also where nothing changes for hours.
             let wait = if is_complete && failed_in_row == 0 { WAIT } else { FIRST_WAIT };
-            let answer = self.soap.wait_for_updates(&watch.collector, &version, wait, PAGE).await;
+            let answer = watch.soap.wait_for_updates(&watch.collector, &version, wait, PAGE).await;
             let set = match answer {
                 Ok(set) => set,
                 // The last complete version may be sent again: the server then reports everything since.
@@ -116,7 +142,7 @@ impl Vcenter {
                     continue;
                 }
                 Err(error) => {
-                    let during = format!("waiting for updates of vCenter {}", self.settings.server);
+                    let during = format!("waiting for updates of vCenter {}", self.session.names().server);
                     return failed(&during)(error);
                 }
             };
@@ -194,7 +220,7 @@ impl Vcenter {
         if !touched.left.is_empty() || is_reported_by_itself {
             self.wanted_changed.notify_one();
         }
-        debug!(vcenter = self.settings.server, ?touched, "the inventory changed");
+        debug!(vcenter = self.session.names().server, ?touched, "the inventory changed");
         self.publish(|_| {});
         self.objects_changed.notify_one();
     }
@@ -202,24 +228,24 @@ impl Vcenter {
     /// Ends a wait whose client is gone. Closing its connection does not, and until it ends by itself the server keeps
     /// the next one waiting. Best effort: the next one tells whether it helped.
     async fn cancel(&self, watch: &Watch) {
-        let call = self.soap.cancel_wait_for_updates(&watch.collector);
+        let call = watch.soap.cancel_wait_for_updates(&watch.collector);
         if let Ok(Err(error)) = tokio::time::timeout(CLEAR_LIMIT, call).await {
-            debug!(vcenter = self.settings.server, error = chain(&error), "the old wait could not be cancelled");
+            debug!(vcenter = self.session.names().server, error = chain(&error), "the old wait could not be cancelled");
         }
     }
 
     /// Takes an old subscription off a session that lives on. Best effort: ending the session does the same.
-    pub(super) async fn clear(&self, collector: Option<&MoRef>, view: &MoRef) {
+    pub(super) async fn clear(&self, soap: &vim::Client, collector: Option<&MoRef>, view: &MoRef) {
         let both = async {
             let collector = match collector {
-                Some(collector) => self.soap.destroy_property_collector(collector).await,
+                Some(collector) => soap.destroy_property_collector(collector).await,
                 None => Ok(()),
             };
-            let view = self.soap.destroy_view(view).await;
-            debug!(vcenter = self.settings.server, ?collector, ?view, "the old subscription was taken off");
+            let view = soap.destroy_view(view).await;
+            debug!(vcenter = self.session.names().server, ?collector, ?view, "the old subscription was taken off");
         };
         if tokio::time::timeout(CLEAR_LIMIT, both).await.is_err() {
-            debug!(vcenter = self.settings.server, "the old subscription could not be taken off");
+            debug!(vcenter = self.session.names().server, "the old subscription could not be taken off");
         }
     }
 
@@ -232,7 +258,7 @@ impl Vcenter {
     }
 
     async fn keep_members(&self, watch: &Watch) -> Result<Infallible, Failure> {
-        let doing = format!("changing the list of watched virtual machines of vCenter {}", self.settings.server);
+        let doing = format!("changing the list of watched virtual machines of vCenter {}", self.session.names().server);
         loop {
             let change = self.next_change();
             if !change.is_empty() {
@@ -276,7 +302,7 @@ impl Vcenter {
     async fn modify(&self, watch: &Watch, add: &[MoRef], remove: &[MoRef]) -> Result<Vec<String>, vim::Error> {
         let mut unresolved = Vec::new();
         for portion in remove.chunks(PORTION).skip(1) {
-            self.soap.modify_list_view(&watch.view, &[], portion).await?;
+            watch.soap.modify_list_view(&watch.view, &[], portion).await?;
         }
         // The first removals go with the first additions.
         let mut removals = remove.chunks(PORTION).next().unwrap_or_default();
@@ -285,7 +311,7 @@ impl Vcenter {
             portions.push(&[]);
         }
         for portion in portions {
-            let refused = self.soap.modify_list_view(&watch.view, portion, std::mem::take(&mut removals)).await?;
+            let refused = watch.soap.modify_list_view(&watch.view, portion, std::mem::take(&mut removals)).await?;
             unresolved.extend(refused.into_iter().map(|object| object.id));
         }
         Ok(unresolved)

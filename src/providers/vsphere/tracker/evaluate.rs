@@ -147,7 +147,7 @@ impl Tracker {
             .iter()
             .map(|(slot, held)| Asked {
                 slot: *slot,
-                server: &held.source.vcenter.settings().server,
+                server: held.source.vcenter.server(),
                 datacenters: &held.source.datacenters,
                 snapshot: &held.seen,
                 answer: tracked.answer_at(*slot),
@@ -200,7 +200,7 @@ impl Tracker {
         let twins: Vec<String> = ids
             .iter()
             .filter(|id| !is_bound(id))
-            .map(|id| format!("{id} on {} has the node's UUID, too; {} is taken", source.settings().server, bound.id))
+            .map(|id| format!("{id} on {} has the node's UUID, too; {} is taken", source.server(), bound.id))
             .collect();
         self.tell_twins(tracked, twins);
     }

@@ -97,7 +97,7 @@ impl Tracker {
     fn remove(&mut self, slot: Slot, file: &str) {
         let Some(held) = self.slots.remove(&slot) else { return };
         self.searches.remove(slot);
-        let server = held.source.vcenter.settings().server.clone();
+        let server = held.source.vcenter.server().to_owned();
         debug!(vcenter = server, "not in {file} any more");
         for name in self.nodes.names() {
             let Some(mut tracked) = self.nodes.take(&name) else { continue };

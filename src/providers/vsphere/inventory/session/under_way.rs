@@ -11,22 +11,22 @@ const FINISH_LIMIT: Duration = Duration::from_secs(3);
 
 /// Counts the logins under way, over SOAP and REST.
 #[derive(Default)]
-pub(super) struct Logins {
+pub(in super::super) struct Logins {
     under_way: watch::Sender<u32>,
 }
 
 /// A login under way, until dropped.
-pub(super) struct UnderWay<'a>(&'a Logins);
+pub(in super::super) struct UnderWay<'a>(&'a Logins);
 
 impl Logins {
     /// To be held from before a login is sent until its answer is taken in.
-    pub(super) fn begin(&self) -> UnderWay<'_> {
+    pub(in super::super) fn begin(&self) -> UnderWay<'_> {
         self.under_way.send_modify(|count| *count = count.saturating_add(1));
         UnderWay(self)
     }
 
     /// Gives `work` up; if it is in the middle of a login, after that. Takes at most 3 s.
-    pub(super) async fn give_up(&self, work: impl Future) {
+    pub(in super::super) async fn give_up(&self, work: impl Future) {
         let mut under_way = self.under_way.subscribe();
         let end = async {
             tokio::select! {

@@ -1,0 +1,218 @@
+//! One login: claimed, made, settled.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::time::timeout;
+
+use super::failure::{Cause, Failure, Pause, RestFailure};
+use super::link::Link;
+use super::pairs::{Held, Interface, account, place};
+use super::{Names, Session};
+use crate::clients::{http, session_manager, sts, vapi, vim};
+use crate::cloud::error::chain;
+use crate::cloud::login_ledger::{Claim, Outcome};
+use crate::providers::vsphere::credentials::{Credential, Login};
+
+/// How long reading a token from a file may take.
+const READ_LIMIT: Duration = Duration::from_secs(5);
+
+/// How a login over SOAP went.
+pub(super) enum Entered {
+    Accepted,
+    Failed(Failure),
+}
+
+/// Whether the session is a copy of somebody else's, for which REST has no login.
+pub(super) fn is_shared(credential: &Credential) -> bool {
+    matches!(credential.login, Login::SharedSession { .. })
+}
+
+impl Session {
+    /// Logs in over SOAP, unless that has to wait.
+    pub(super) async fn enter(&self, link: &Link, credential: &Arc<Credential>) -> Entered {
+        // From the claim on, so that a claim is not left behind by a stop that comes a moment too early.
+        let _under_way = self.logins.begin();
+        let failed = |source: Cause, pause| Entered::Failed(Failure { during: self.doing(credential), source, pause });
+        let claim = match self.claim(credential, Interface::Soap).await {
+            Ok(claim) => claim,
+            Err(held) => {
+                let pause = held.until.saturating_sub(self.began.elapsed());
+                return failed(Cause::Other(held.why), Pause::For(pause));
+            }
+        };
+        match self.present(&link.soap, &credential.login).await {
+            Ok(()) => {
+                {
+                    let mut state = self.state();
+                    state.pairs.accepted(credential, Interface::Soap);
+                    state.facts.soap_logins += 1;
+                }
+                self.ledger.settle(claim, Outcome::Harmless).await;
+                Entered::Accepted
+            }
+            Err(cause) => {
+                let outcome = if is_shared(credential) { Outcome::Harmless } else { outcome(&cause) };
+                let pause = self.account_for(credential, Interface::Soap, outcome, || chain(&cause));
+                self.ledger.settle(claim, outcome).await;
+                failed(cause, pause)
+            }
+        }
+    }
+
+    /// Logs in over REST, unless that has to wait.
+    pub(super) async fn enter_rest(&self, link: &Link, credential: &Arc<Credential>) -> Result<(), RestFailure> {
+        let _under_way = self.logins.begin();
+        let claim = self.claim(credential, Interface::Rest).await.map_err(|held| RestFailure::Held {
+            pause: held.until.saturating_sub(self.began.elapsed()),
+            why: held.why,
+        })?;
+        match self.present_rest(&link.rest, &credential.login).await {
+            Ok(()) => {
+                {
+                    let mut state = self.state();
+                    state.pairs.accepted(credential, Interface::Rest);
+                    state.facts.rest_logins += 1;
+                }
+                self.ledger.settle(claim, Outcome::Harmless).await;
+                Ok(())
+            }
+            Err(error) => {
+                let outcome = rest_outcome(&error);
+                self.account_for(credential, Interface::Rest, outcome, || chain(&error));
+                self.ledger.settle(claim, outcome).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// The permission of this process's own schedule, then that of the ledger.
+    async fn claim(&self, credential: &Arc<Credential>, interface: Interface) -> Result<Claim, Held> {
+        let attempt = {
+            let state = self.state();
+            if let Some(held) = state.pairs.held(credential, interface, self.began.elapsed()) {
+                return Err(held);
+            }
+            state.pairs.attempt(credential, &self.names.server)
+        };
+        self.ledger.claim(&attempt).await.map_err(|refused| {
+            let held = Held {
+                until: self.began.elapsed().saturating_add(refused.pause),
+                why: format!("no login is made, so that the account is not locked: {}", refused.why),
+            };
+            self.state().pairs.hold(credential, interface, held.clone());
+            held
+        })
+    }
+
+    /// Takes down how a login failed; when it may be made again.
+    fn account_for(
+        &self,
+        credential: &Arc<Credential>,
+        interface: Interface,
+        outcome: Outcome,
+        why: impl FnOnce() -> String,
+    ) -> Pause {
+        let mut state = self.state();
+        match outcome {
+            Outcome::Rejected => {
+                state.facts.rejections += 1;
+                let at = self.began.elapsed();
+                Pause::For(state.pairs.rejected(credential, interface, at, why(), fastrand::f64()))
+            }
+            Outcome::Unanswered => {
+                state.facts.unanswered += 1;
+                state.pairs.unanswered(credential);
+                Pause::Backoff
+            }
+            Outcome::Harmless => Pause::Backoff,
+        }
+    }
+
+    fn doing(&self, credential: &Credential) -> String {
+        let Names { server, key } = &self.names;
+        let place = place(&credential.origin, key);
+        match &credential.login {
+            Login::Password { .. } => format!(
+                "logging in to vCenter {server} as {:?}; expected are the user and password of {place}",
+                account(&credential.login)
+            ),
+            Login::Certificate { .. } => {
+                format!("logging in to vCenter {server} with a certificate; expected are those of {place}")
+            }
+            Login::SharedSession { .. } => format!(
+                "sharing a session of vCenter {server}; expected is what the session manager of {place} hands out"
+            ),
+        }
+    }
+
+    async fn present(&self, soap: &vim::Client, login: &Login) -> Result<(), Cause> {
+        match login {
+            Login::Password { user, password } => Ok(soap.login(user, password).await.map(drop)?),
+            Login::Certificate { certificate, key } => {
+                let token = sts::issue(&self.http, certificate, key, Timestamp::now()).await?;
+                Ok(soap.login_by_token(&token, Timestamp::now()).await.map(drop)?)
+            }
+            Login::SharedSession { url, token } => {
+                let late = |_| Err(format!("the token was not read within {} s", READ_LIMIT.as_secs()));
+                let token = timeout(READ_LIMIT, token.read()).await.unwrap_or_else(late).map_err(Cause::Other)?;
+                let ticket = session_manager::fetch_ticket(&self.http, url, &token).await?;
+                Ok(soap.clone_session(&ticket).await.map(drop)?)
+            }
+        }
+    }
+
+    async fn present_rest(&self, rest: &vapi::Client, login: &Login) -> Result<(), RestFailure> {
+        match login {
+            Login::Password { user, password } => Ok(rest.login(user, password).await?),
+            Login::Certificate { certificate, key } => {
+                let token = sts::issue(&self.http, certificate, key, Timestamp::now()).await?;
+                Ok(rest.login_signed(&token, Timestamp::now()).await?)
+            }
+            // Its REST session is that of SOAP: it has none of its own.
+            Login::SharedSession { .. } => Err(RestFailure::NoSession),
+        }
+    }
+}
+
+/// What the server may have counted. A ticket of a session manager is nobody's password: it is asked for anew.
+fn outcome(cause: &Cause) -> Outcome {
+    match cause {
+        Cause::Soap(error) if error.is_invalid_login() => Outcome::Rejected,
+        // The credentials were right.
+        Cause::Soap(error) if error.is_no_permission() => Outcome::Harmless,
+        Cause::Soap(vim::Error::Http(error)) if never_arrived(error) => Outcome::Harmless,
+        Cause::Soap(_) => Outcome::Unanswered,
+        Cause::Token(error) => token_outcome(error),
+        Cause::Ticket(_) => Outcome::Harmless,
+        Cause::Other(_) => Outcome::Harmless,
+    }
+}
+
+fn rest_outcome(failure: &RestFailure) -> Outcome {
+    match failure {
+        RestFailure::Rest(error) if error.is_invalid_login() => Outcome::Rejected,
+        RestFailure::Rest(error) if error.is_unauthorized() || error.is_session_limit() => Outcome::Harmless,
+        RestFailure::Rest(vapi::Error::Http(error)) if never_arrived(error) => Outcome::Harmless,
+        RestFailure::Rest(_) => Outcome::Unanswered,
+        RestFailure::Token(error) => token_outcome(error),
+        RestFailure::Held { .. } | RestFailure::NoSession => Outcome::Harmless,
+    }
+}
+
+fn token_outcome(error: &sts::Error) -> Outcome {
+    match error {
+        _ if error.is_invalid_login() => Outcome::Rejected,
+        sts::Error::Key(_) | sts::Error::NotThere { .. } => Outcome::Harmless,
+        _ if error.is_clock_difference() => Outcome::Harmless,
+        sts::Error::Http(error) if never_arrived(error) => Outcome::Harmless,
+        _ => Outcome::Unanswered,
+    }
+}
+
+/// Whether nothing of the request has left this process.
+fn never_arrived(error: &http::Error) -> bool {
+    use http::Error::{Configuration, Connect, Resolve, Tls};
+    matches!(error, Configuration { .. } | Resolve { .. } | Connect { .. } | Tls { .. })
+}

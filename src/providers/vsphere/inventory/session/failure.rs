@@ -1,0 +1,94 @@
+//! Why there is no session, and when to try again.
+
+use std::time::Duration;
+
+use crate::clients::{session_manager, sts, vapi, vim};
+
+/// What went wrong.
+#[derive(Debug, thiserror::Error)]
+pub(in super::super) enum Cause {
+    /// The server did not answer, or refused.
+    #[error(transparent)]
+    Soap(#[from] vim::Error),
+    /// There is no token to log in with.
+    #[error(transparent)]
+    Token(#[from] sts::Error),
+    /// There is no ticket for a shared session.
+    #[error(transparent)]
+    Ticket(#[from] session_manager::Error),
+    /// Something that is no answer of this server.
+    #[error("{0}")]
+    Other(String),
+}
+
+impl Cause {
+    /// The server refused the credentials.
+    pub(in super::super) fn is_invalid_login(&self) -> bool {
+        match self {
+            Cause::Soap(error) => error.is_invalid_login(),
+            Cause::Token(error) => error.is_invalid_login(),
+            Cause::Ticket(error) => error.is_invalid_login(),
+            Cause::Other(_) => false,
+        }
+    }
+
+    /// The session is gone.
+    pub(in super::super) fn is_not_authenticated(&self) -> bool {
+        matches!(self, Cause::Soap(error) if error.is_not_authenticated())
+    }
+}
+
+/// When to try again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Pause {
+    /// Soon, then less and less often.
+    Backoff,
+    /// After this long, or when other credentials are offered.
+    For(Duration),
+    /// When other credentials are offered.
+    UntilOffered,
+}
+
+/// Why a connection ended or was not made, and during what.
+#[derive(Debug, thiserror::Error)]
+#[error("{during}")]
+pub(in super::super) struct Failure {
+    pub(in super::super) during: String,
+    #[source]
+    pub(in super::super) source: Cause,
+    pub(in super::super) pause: Pause,
+}
+
+/// Attaches what was being done to a client's error.
+pub(in super::super) fn failed(during: &str) -> impl FnOnce(vim::Error) -> Failure + '_ {
+    move |source| Failure { during: during.to_string(), source: source.into(), pause: Pause::Backoff }
+}
+
+/// Why there is no REST session, or why it did not answer.
+#[derive(Debug, thiserror::Error)]
+pub(in super::super) enum RestFailure {
+    /// The server did not answer, or refused.
+    #[error(transparent)]
+    Rest(#[from] vapi::Error),
+    /// There is no token to log in with.
+    #[error(transparent)]
+    Token(#[from] sts::Error),
+    /// No login may be made before this has passed.
+    #[error("{why}")]
+    Held {
+        /// What held it.
+        why: String,
+        /// For how long.
+        pause: Duration,
+    },
+    /// There is no SOAP session to begin with.
+    #[error("there is no session with vCenter yet")]
+    NoSession,
+}
+
+impl RestFailure {
+    /// The session ended, or this server does not take a session of SOAP.
+    pub(in super::super) fn is_unauthenticated(&self) -> bool {
+        matches!(self, RestFailure::Rest(error) if error.is_unauthenticated() && !error.is_invalid_login())
+    }
+}

@@ -1,0 +1,219 @@
+//! Pure: which of the offered credentials is tried next, and when. Moments are what passed since the process began.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::cloud::login_ledger::{Attempt, SecretVersion};
+use crate::providers::vsphere::credentials::{Credential, Login, Origin};
+use crate::providers::vsphere::inventory::retry::{Kind, Retry};
+
+/// Where a credential is presented.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Interface {
+    Soap,
+    Rest,
+}
+
+/// What is known of the logins that are, or were, offered.
+#[derive(Default)]
+pub(super) struct Pairs {
+    standings: Vec<Standing>,
+}
+
+/// What became of one login so far.
+struct Standing {
+    credential: Arc<Credential>,
+    is_known: bool,
+    was_tried: bool,
+    soap: Schedule,
+    rest: Schedule,
+}
+
+/// When a login may be tried again at one interface, and why not before.
+#[derive(Default)]
+struct Schedule {
+    retry: Retry,
+    held: Option<Held>,
+}
+
+/// A login that must wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Held {
+    pub(super) until: Duration,
+    pub(super) why: String,
+}
+
+/// Whether there is something better to log in with than what is in use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Better {
+    /// No, as long as the offer stays as it is.
+    Nothing,
+    /// The same login under a new name: nothing to do but to take the name.
+    Same(Arc<Credential>),
+    /// This.
+    Try(Arc<Credential>),
+    /// Not before then.
+    NotBefore(Duration),
+}
+
+impl Pairs {
+    /// In which order to log in when there is no session: what worked, if it is still offered; then what is offered;
+    /// what worked and is offered no longer comes last.
+    pub(super) fn candidates(offered: &[Arc<Credential>], in_use: Option<&Arc<Credential>>) -> Vec<Arc<Credential>> {
+        let Some(in_use) = in_use else { return offered.to_vec() };
+        let same = offered.iter().find(|credential| credential.login == in_use.login);
+        let others = offered.iter().filter(|credential| credential.login != in_use.login).cloned();
+        match same {
+            Some(same) => std::iter::once(Arc::clone(same)).chain(others).collect(),
+            None => others.chain(std::iter::once(Arc::clone(in_use))).collect(),
+        }
+    }
+
+    /// What to log in with beside the session that is made with `in_use`.
+    pub(super) fn better(&self, offered: &[Arc<Credential>], in_use: &Arc<Credential>, at: Duration) -> Better {
+        let mut soonest: Option<Duration> = None;
+        for credential in offered {
+            if credential.login == in_use.login {
+                return if credential == in_use { Better::Nothing } else { Better::Same(Arc::clone(credential)) };
+            }
+            let standing = self.find(credential);
+            let is_last_resort = !offered.iter().any(|other| other.login == in_use.login);
+            match standing.and_then(|standing| standing.soap.held.as_ref()) {
+                // Something further down the offer works.
+                Some(_) if !is_last_resort && standing.is_some_and(|standing| standing.soap.retry.was_rejected()) => {}
+                Some(held) if held.until > at => {
+                    soonest = Some(soonest.map_or(held.until, |before| before.min(held.until)));
+                }
+                _ => return Better::Try(Arc::clone(credential)),
+            }
+        }
+        soonest.map_or(Better::Nothing, Better::NotBefore)
+    }
+
+    /// Why this login must wait, if it must.
+    pub(super) fn held(&self, credential: &Credential, interface: Interface, at: Duration) -> Option<Held> {
+        let standing = self.find(credential)?;
+        let schedule = match interface {
+            Interface::Soap => &standing.soap,
+            Interface::Rest => &standing.rest,
+        };
+        schedule.held.clone().filter(|held| held.until > at)
+    }
+
+    /// What the ledger is told of a login with this credential.
+    pub(super) fn attempt(&self, credential: &Credential, server: &str) -> Attempt {
+        let standing = self.find(credential);
+        Attempt {
+            server: server.to_owned(),
+            user: account(&credential.login).to_owned(),
+            version: version(&credential.origin),
+            is_known: standing.is_some_and(|standing| standing.is_known),
+            is_new: !standing.is_some_and(|standing| standing.was_tried),
+        }
+    }
+
+    /// The server took it: at the next login it is not made to wait for what others were refused.
+    pub(super) fn accepted(&mut self, credential: &Arc<Credential>, interface: Interface) {
+        let standing = self.standing(credential);
+        standing.is_known = true;
+        standing.was_tried = true;
+        *standing.schedule(interface) = Schedule::default();
+    }
+
+    /// The server refused it; how long it is not tried again.
+    pub(super) fn rejected(
+        &mut self,
+        credential: &Arc<Credential>,
+        interface: Interface,
+        at: Duration,
+        why: String,
+        random: f64,
+    ) -> Duration {
+        let standing = self.standing(credential);
+        standing.is_known = false;
+        standing.was_tried = true;
+        let schedule = standing.schedule(interface);
+        let pause = schedule.retry.after(Kind::Rejected, random);
+        schedule.held = Some(Held { until: at.saturating_add(pause), why });
+        pause
+    }
+
+    /// Nobody knows what became of the login.
+    pub(super) fn unanswered(&mut self, credential: &Arc<Credential>) {
+        let standing = self.standing(credential);
+        standing.is_known = false;
+        standing.was_tried = true;
+    }
+
+    /// The ledger makes it wait.
+    pub(super) fn hold(&mut self, credential: &Arc<Credential>, interface: Interface, held: Held) {
+        self.standing(credential).schedule(interface).held = Some(held);
+    }
+
+    /// Forgets what is neither offered nor in use.
+    pub(super) fn forget_others(&mut self, offered: &[Arc<Credential>], in_use: Option<&Arc<Credential>>) {
+        self.standings.retain(|standing| {
+            offered.iter().chain(in_use).any(|credential| credential.login == standing.credential.login)
+        });
+    }
+
+    fn find(&self, credential: &Credential) -> Option<&Standing> {
+        self.standings.iter().find(|standing| standing.credential.login == credential.login)
+    }
+
+    fn standing(&mut self, credential: &Arc<Credential>) -> &mut Standing {
+        let found = self.standings.iter().position(|standing| standing.credential.login == credential.login);
+        let at = found.unwrap_or(self.standings.len());
+        // One entry is added when nothing was found, then its place is the last.
+        if found.is_none() {
+            self.standings.push(Standing {
+                credential: Arc::clone(credential),
+                is_known: false,
+                was_tried: false,
+                soap: Schedule::default(),
+                rest: Schedule::default(),
+            });
+        }
+        #[expect(clippy::indexing_slicing, reason = "the place was found, or made just above")]
+        &mut self.standings[at]
+    }
+}
+
+impl Standing {
+    fn schedule(&mut self, interface: Interface) -> &mut Schedule {
+        match interface {
+            Interface::Soap => &mut self.soap,
+            Interface::Rest => &mut self.rest,
+        }
+    }
+}
+
+/// What the server counts rejections by.
+pub(super) fn account(login: &Login) -> &str {
+    match login {
+        Login::Password { user, .. } => user,
+        Login::Certificate { certificate, .. } => certificate,
+        Login::SharedSession { url, .. } => url,
+    }
+}
+
+fn version(origin: &Origin) -> Option<SecretVersion> {
+    match origin {
+        Origin::Secret { uid, resource_version, .. } => {
+            Some(SecretVersion { uid: uid.clone(), resource_version: resource_version.clone() })
+        }
+        Origin::Config | Origin::Directory { .. } => None,
+    }
+}
+
+/// Where a credential has to be mended, for messages.
+pub(super) fn place(origin: &Origin, key: &str) -> String {
+    match origin {
+        Origin::Config => format!("[VirtualCenter {key:?}] or [Global] in the cloud config"),
+        Origin::Directory { path } => format!("the directory {}", path.display()),
+        Origin::Secret { namespace, name, .. } => format!("the Secret {namespace}/{name}"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

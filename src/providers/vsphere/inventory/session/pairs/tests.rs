@@ -1,0 +1,82 @@
+//! Which credential is tried next.
+
+#![allow(clippy::cloned_ref_to_slice_refs, reason = "a list of one reads like a list of two")]
+
+use secrecy::SecretString;
+
+use super::*;
+
+fn pair(password: &str, origin: Origin) -> Arc<Credential> {
+    let login = Login::Password { user: "ccm@vsphere.local".to_owned(), password: SecretString::from(password) };
+    Arc::new(Credential { login, origin })
+}
+
+fn from_file(password: &str) -> Arc<Credential> {
+    pair(password, Origin::Config)
+}
+
+fn from_secret(password: &str, resource_version: &str) -> Arc<Credential> {
+    let resource_version = resource_version.to_owned();
+    let (namespace, name, uid) = ("kube-system".to_owned(), "vc".to_owned(), "u-1".to_owned());
+    pair(password, Origin::Secret { namespace, name, uid, resource_version })
+}
+
+const NOW: Duration = Duration::from_secs(1_000);
+
+#[test]
+fn what_worked_is_tried_first_while_it_is_offered_and_last_when_it_is_not() {
+    let (file, old, new) = (from_file("file"), from_secret("old", "1"), from_secret("new", "2"));
+    assert_eq!(Pairs::candidates(&[file.clone(), old.clone()], None), [file.clone(), old.clone()]);
+    assert_eq!(Pairs::candidates(&[file.clone(), old.clone()], Some(&old)), [old.clone(), file.clone()]);
+    assert_eq!(Pairs::candidates(&[file.clone(), new.clone()], Some(&old)), [file.clone(), new, old.clone()]);
+    assert_eq!(Pairs::candidates(&[], Some(&old)), [old.clone()], "a Secret that was deleted leaves what works");
+    let renamed = from_secret("old", "3");
+    assert_eq!(Pairs::candidates(&[renamed.clone()], Some(&old)), [renamed], "the same pair in a newer version");
+}
+
+#[test]
+fn a_new_offer_is_tried_and_the_same_pair_under_a_new_version_is_not() {
+    let pairs = Pairs::default();
+    let (old, new) = (from_secret("old", "1"), from_secret("new", "2"));
+    assert_eq!(pairs.better(&[old.clone()], &old, NOW), Better::Nothing);
+    assert_eq!(pairs.better(&[], &old, NOW), Better::Nothing);
+    assert_eq!(pairs.better(&[new.clone()], &old, NOW), Better::Try(new));
+    let renamed = from_secret("old", "3");
+    assert_eq!(pairs.better(&[renamed.clone()], &old, NOW), Better::Same(renamed));
+}
+
+#[test]
+fn what_was_rejected_waits_its_time_and_for_good_while_something_else_on_offer_works() {
+    let mut pairs = Pairs::default();
+    let (file, old, new) = (from_file("file"), from_secret("old", "1"), from_secret("new", "2"));
+    let pause = pairs.rejected(&file, Interface::Soap, NOW, "wrong".to_owned(), 0.0);
+    assert_eq!(pause, Duration::from_secs(70));
+    assert_eq!(pairs.better(&[file.clone(), old.clone()], &old, NOW * 9), Better::Nothing);
+    assert_eq!(pairs.better(&[file.clone(), new.clone()], &old, NOW), Better::Try(new));
+    assert_eq!(pairs.better(&[file.clone()], &old, NOW), Better::NotBefore(NOW + pause));
+    assert_eq!(pairs.better(&[file.clone()], &old, NOW + pause), Better::Try(file.clone()));
+    // A newer version of a Secret with the same wrong pair is the same wrong pair.
+    let again = pairs.rejected(&file, Interface::Soap, NOW, "wrong".to_owned(), 0.0);
+    assert_eq!(again, Duration::from_secs(140));
+    assert!(pairs.held(&from_secret("file", "8"), Interface::Soap, NOW).is_some());
+    assert!(pairs.held(&file, Interface::Rest, NOW).is_none());
+    pairs.forget_others(&[old.clone()], Some(&old));
+    assert!(pairs.held(&file, Interface::Soap, NOW).is_none());
+}
+
+#[test]
+fn the_ledger_hears_what_is_known_of_a_pair() {
+    let mut pairs = Pairs::default();
+    let pair = from_secret("old", "1");
+    let attempt = pairs.attempt(&pair, "vc:443");
+    assert_eq!((attempt.is_new, attempt.is_known, attempt.user.as_str()), (true, false, "ccm@vsphere.local"));
+    assert_eq!(attempt.version.map(|version| version.resource_version).as_deref(), Some("1"));
+    pairs.accepted(&pair, Interface::Soap);
+    assert!(pairs.attempt(&pair, "vc:443").is_known);
+    pairs.rejected(&pair, Interface::Rest, NOW, "wrong".to_owned(), 0.0);
+    let attempt = pairs.attempt(&pair, "vc:443");
+    assert_eq!((attempt.is_new, attempt.is_known), (false, false), "refused anywhere is refused");
+    pairs.accepted(&pair, Interface::Soap);
+    pairs.unanswered(&pair);
+    assert!(!pairs.attempt(&pair, "vc:443").is_known, "once without the budget, not more");
+}

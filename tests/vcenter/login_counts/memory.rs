@@ -1,0 +1,306 @@
+//! A vCenter in memory, as far as sessions need one: it counts logins, over a clock that may be paused.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ccm::clients::http::{self, Endpoint, Failure, Request, Response, Transport};
+use secrecy::ExposeSecret as _;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+
+/// How long an answer takes.
+const LATENCY: Duration = Duration::from_millis(50);
+/// How long a login takes.
+const LOGIN: Duration = Duration::from_millis(500);
+
+/// Where a login was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interface {
+    Soap,
+    Rest,
+}
+
+/// A login that arrived.
+#[derive(Clone, Copy, Debug)]
+pub struct Login {
+    pub at: Instant,
+    pub interface: Interface,
+    pub is_accepted: bool,
+}
+
+#[derive(Default)]
+struct State {
+    password: String,
+    api_version: String,
+    takes_loans: bool,
+    loses_logins: bool,
+    manager_token: String,
+    tickets: BTreeSet<String>,
+    next_id: u32,
+    pending_waits: u32,
+    soap: BTreeSet<String>,
+    rest: BTreeSet<String>,
+    logins: Vec<Login>,
+    /// Calls other than logins that were answered with an error.
+    failed: Vec<String>,
+}
+
+/// Clones are the same server.
+#[derive(Clone)]
+pub struct MemoryVcenter {
+    state: Arc<Mutex<State>>,
+    sessions_changed: watch::Sender<u32>,
+}
+
+impl MemoryVcenter {
+    /// A vCenter with an account `ccm@vsphere.local`.
+    pub fn new(password: &str, api_version: &str) -> Self {
+        let state = State { password: password.to_owned(), api_version: api_version.to_owned(), ..State::default() };
+        Self { state: Arc::new(Mutex::new(state)), sessions_changed: watch::Sender::default() }
+    }
+
+    fn with<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
+        look(&mut self.state.lock().unwrap())
+    }
+
+    /// Logins need another password from now on; sessions live on.
+    pub fn set_password(&self, password: &str) {
+        self.with(|state| state.password = password.to_owned());
+    }
+
+    /// Whether REST takes a session of SOAP.
+    pub fn set_takes_loans(&self, takes: bool) {
+        self.with(|state| state.takes_loans = takes);
+    }
+
+    /// Whether the answers to logins get lost, after the login was made.
+    pub fn set_loses_logins(&self, loses: bool) {
+        self.with(|state| state.loses_logins = loses);
+    }
+
+    /// The session manager beside the vCenter hands tickets to whoever brings this token.
+    pub fn set_manager_token(&self, token: &str) {
+        self.with(|state| state.manager_token = token.to_owned());
+    }
+
+    /// Ends all SOAP sessions.
+    pub fn kill_soap_sessions(&self) {
+        self.with(|state| state.soap.clear());
+        self.sessions_changed.send_modify(|count| *count += 1);
+    }
+
+    /// Every login that arrived.
+    pub fn logins(&self) -> Vec<Login> {
+        self.with(|state| state.logins.clone())
+    }
+
+    /// How many logins of one kind were accepted.
+    pub fn accepted(&self, interface: Interface) -> usize {
+        self.logins().iter().filter(|login| login.is_accepted && login.interface == interface).count()
+    }
+
+    /// Open sessions over SOAP and over REST.
+    pub fn sessions(&self) -> (usize, usize) {
+        self.with(|state| (state.soap.len(), state.rest.len()))
+    }
+
+    /// Waits for changes that are pending. Those that a client gave up are counted until they end.
+    pub fn pending_waits(&self) -> u32 {
+        self.with(|state| state.pending_waits)
+    }
+
+    /// Calls other than logins that were refused.
+    pub fn failed(&self) -> Vec<String> {
+        self.with(|state| state.failed.clone())
+    }
+
+    /// A client of this server, with connections of its own.
+    pub fn client(&self) -> http::Client {
+        let mut settings = http::Settings::new("vc.test", 443, http::TlsSettings::default(), "test");
+        settings.transport = Some(Arc::new(self.clone()));
+        http::Client::new(settings).unwrap()
+    }
+
+    fn log_in(&self, interface: Interface, is_accepted: bool) -> Option<String> {
+        self.with(|state| {
+            state.logins.push(Login { at: Instant::now(), interface, is_accepted });
+            state.next_id += 1;
+            let id = format!("{interface:?}-{}", state.next_id);
+            match interface {
+                _ if !is_accepted => return None,
+                Interface::Soap => state.soap.insert(id.clone()),
+                Interface::Rest => state.rest.insert(id.clone()),
+            };
+            Some(id)
+        })
+    }
+
+    async fn soap(&self, request: &Request) -> Result<Response, Failure> {
+        let body = String::from_utf8_lossy(&request.body).into_owned();
+        let cookie = header(request, "Cookie").and_then(|text| text.split_once('=').map(|(_, id)| id.to_owned()));
+        let is_logged_in = || cookie.as_ref().is_some_and(|id| self.with(|state| state.soap.contains(id)));
+        match request.operation {
+            "vimServiceVersions" => Ok(plain(404, "")),
+            "RetrieveServiceContent" => {
+                let version = self.with(|state| state.api_version.clone());
+                Ok(answer(
+                    request.operation,
+                    &format!(
+                        "<returnval><rootFolder type=\"Folder\">group-d1</rootFolder><about><fullName>vCenter \
+                         {version}</fullName><apiType>VirtualCenter</apiType><apiVersion>{version}</apiVersion>\
+                         <instanceUuid>u-1</instanceUuid></about></returnval>"
+                    ),
+                ))
+            }
+            "Login" => {
+                let _ = timeout(LOGIN, std::future::pending::<()>()).await;
+                let is_right = body.contains(&format!("<password>{}</password>", self.with(|s| s.password.clone())));
+                let made = self.log_in(Interface::Soap, is_right);
+                if self.with(|state| state.loses_logins) {
+                    let (endpoint, message) = ("vc.test:443".to_owned(), "reset".to_owned());
+                    return Err(Failure::Final(http::Error::Broken { endpoint, operation: "Login", message }));
+                }
+                let Some(id) = made else { return Ok(fault("InvalidLogin")) };
+                let mut response = answer("Login", &format!("<returnval><key>{id}</key></returnval>"));
+                let cookie = format!("vmware_soap_session={id}; Path=/; HttpOnly");
+                response.headers.insert("set-cookie", cookie.parse().unwrap());
+                Ok(response)
+            }
+            "CloneSession" => {
+                let ticket = body.split("<cloneTicket>").nth(1).and_then(|rest| rest.split('<').next());
+                let is_right = self.with(|state| ticket.is_some_and(|ticket| state.tickets.remove(ticket)));
+                let Some(id) = self.log_in(Interface::Soap, is_right) else { return Ok(fault("InvalidLogin")) };
+                let mut response = answer("CloneSession", &format!("<returnval><key>{id}</key></returnval>"));
+                let cookie = format!("vmware_soap_session={id}; Path=/; HttpOnly");
+                response.headers.insert("set-cookie", cookie.parse().unwrap());
+                Ok(response)
+            }
+            "RetrievePropertiesEx" => {
+                let session = "<objects><obj type=\"SessionManager\">SessionManager</obj><propSet><name>currentSession\
+                               </name><val xsi:type=\"UserSession\"><key>k</key></val></propSet></objects>";
+                Ok(answer(
+                    request.operation,
+                    &format!("<returnval>{}</returnval>", if is_logged_in() { session } else { "" }),
+                ))
+            }
+            operation if !is_logged_in() => {
+                self.with(|state| state.failed.push(operation.to_owned()));
+                Ok(fault("NotAuthenticated"))
+            }
+            "WaitForUpdatesEx" => {
+                let mut changes = self.sessions_changed.subscribe();
+                let seconds = body.split("<maxWaitSeconds>").nth(1).and_then(|rest| rest.split('<').next());
+                let wait = Duration::from_secs(seconds.and_then(|text| text.parse().ok()).unwrap_or(0));
+                let over = changes.wait_for(|_| !is_logged_in());
+                self.with(|state| state.pending_waits += 1);
+                let over = timeout(wait, over).await;
+                self.with(|state| state.pending_waits -= 1);
+                if over.is_ok() {
+                    return Ok(fault("NotAuthenticated"));
+                }
+                Ok(answer(request.operation, ""))
+            }
+            "Logout" => {
+                self.with(|state| cookie.as_ref().map(|id| state.soap.remove(id)));
+                self.sessions_changed.send_modify(|count| *count += 1);
+                Ok(answer(request.operation, ""))
+            }
+            "CreateListView" => Ok(answer(request.operation, "<returnval type=\"ListView\">v-1</returnval>")),
+            "CreatePropertyCollector" => {
+                Ok(answer(request.operation, "<returnval type=\"PropertyCollector\">c-1</returnval>"))
+            }
+            "CreateFilter" => Ok(answer(request.operation, "<returnval type=\"PropertyFilter\">f-1</returnval>")),
+            _ => Ok(answer(request.operation, "")),
+        }
+    }
+
+    fn manager(&self, request: &Request) -> Response {
+        self.with(|state| {
+            if header(request, "Authorization") != Some(format!("Bearer {}", state.manager_token)) {
+                return plain(401, "");
+            }
+            state.next_id += 1;
+            let ticket = format!("ticket-{}", state.next_id);
+            let response = plain(200, &format!("{{\"token\":\"{ticket}\"}}"));
+            state.tickets.insert(ticket);
+            response
+        })
+    }
+
+    async fn rest(&self, request: &Request) -> Response {
+        let id = header(request, "vmware-api-session-id");
+        match request.operation {
+            "session.create" => {
+                let _ = timeout(LOGIN, std::future::pending::<()>()).await;
+                let pair = format!("ccm@vsphere.local:{}", self.with(|state| state.password.clone()));
+                let is_right = header(request, "Authorization") == Some(format!("Basic {}", STANDARD.encode(pair)));
+                match self.log_in(Interface::Rest, is_right) {
+                    Some(id) => plain(200, &format!("{{\"value\":\"{id}\"}}")),
+                    None => plain(401, "{}"),
+                }
+            }
+            "session.delete" => {
+                self.with(|state| id.map(|id| state.rest.remove(&id)));
+                plain(200, "")
+            }
+            operation => {
+                let is_known = self.with(|state| {
+                    id.is_some_and(|id| state.rest.contains(&id) || state.takes_loans && state.soap.contains(&id))
+                });
+                if is_known {
+                    return plain(200, "{\"value\":[]}");
+                }
+                self.with(|state| state.failed.push(operation.to_owned()));
+                plain(401, "{}")
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Transport for MemoryVcenter {
+    async fn exchange(&self, endpoint: &Endpoint, request: Request) -> Result<Response, Failure> {
+        let _ = timeout(LATENCY, std::future::pending::<()>()).await;
+        if endpoint.host() == "manager.test" {
+            return Ok(self.manager(&request));
+        }
+        if request.path.starts_with("/sdk") { self.soap(&request).await } else { Ok(self.rest(&request).await) }
+    }
+}
+
+fn header(request: &Request, name: &str) -> Option<String> {
+    let plain = request.headers.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone());
+    let secret = request.secret_headers.iter().find(|(known, _)| *known == name);
+    plain.or_else(|| secret.map(|(_, value)| value.expose_secret().to_owned()))
+}
+
+fn plain(status: u16, body: &str) -> Response {
+    Response { status, headers: ::http::HeaderMap::new(), body: body.as_bytes().to_vec() }
+}
+
+fn envelope(content: &str) -> String {
+    format!(
+        "<soapenv:Envelope xmlns:soapenv=\"http://schemas.xmlsoap.org/soap/envelope/\" \
+         xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\"><soapenv:Body>{content}</soapenv:Body>\
+         </soapenv:Envelope>"
+    )
+}
+
+fn answer(operation: &str, content: &str) -> Response {
+    let name = format!("{operation}Response");
+    plain(200, &envelope(&format!("<{name} xmlns=\"urn:vim25\">{content}</{name}>")))
+}
+
+fn fault(kind: &str) -> Response {
+    plain(
+        500,
+        &envelope(&format!(
+            "<soapenv:Fault><faultcode>ServerFaultCode</faultcode><faultstring/><detail><{kind}Fault \
+             xmlns=\"urn:vim25\" xsi:type=\"{kind}\"/></detail></soapenv:Fault>"
+        )),
+    )
+}

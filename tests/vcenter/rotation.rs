@@ -1,0 +1,224 @@
+//! Credentials that change while they are used, on the simulator.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ccm::cloud::login_ledger::LoginLedger;
+use ccm::kubernetes::login_ledger::Ledger;
+use ccm::providers::vsphere::credentials::{Credential, Login, Offer, Origin};
+use ccm::providers::vsphere::inventory::snapshot::{Freshness, Snapshot};
+use ccm::providers::vsphere::inventory::{Names, Session, Settings, Vcenter as Inventory};
+use ccm::providers::vsphere::zones::{ObjectTags, ZoneCategories};
+use secrecy::SecretString;
+use support::vcenter::Vcenter;
+use support::{Object, eventually};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::{UUID, https, scenario};
+
+const CERTIFICATE: &str = include_str!("../golden/sts/holder.crt");
+const KEY: &str = include_str!("../golden/sts/holder.key");
+
+const SOON: Duration = Duration::from_secs(30);
+
+struct Watched {
+    inventory: Arc<Inventory>,
+    offers: watch::Sender<Arc<Offer>>,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+fn offer(user: &str, password: &str, number: u32) -> Arc<Offer> {
+    let origin = Origin::Secret {
+        namespace: "kube-system".to_owned(),
+        name: "vc".to_owned(),
+        uid: "u-1".to_owned(),
+        resource_version: number.to_string(),
+    };
+    let login = Login::Password { user: user.to_owned(), password: SecretString::from(password) };
+    Arc::new(Offer::Ready(vec![Arc::new(Credential { login, origin })]))
+}
+
+fn is_live(now: &Snapshot) -> bool {
+    now.freshness == Freshness::Live
+}
+
+fn has_zone(now: &Snapshot, zone: &str) -> bool {
+    now.tags.of.values().any(|tags| match tags {
+        ObjectTags::Read(tags) => tags.iter().any(|tag| tag.name == zone),
+        ObjectTags::Unreadable(_) => false,
+    })
+}
+
+impl Watched {
+    async fn start(vcenter: &Vcenter) -> Self {
+        let names = Names { key: "vc".to_owned(), server: format!("127.0.0.1:{}", vcenter.port()) };
+        let settings = Settings {
+            key: names.key.clone(),
+            server: names.server.clone(),
+            datacenters: Vec::new(),
+            categories: Some(ZoneCategories { zone: "k8s-zone".to_owned(), region: "k8s-region".to_owned() }),
+            tag_poll: Duration::from_millis(200),
+        };
+        let offers = watch::Sender::new(offer(vcenter.user(), vcenter.password(), 1));
+        let ledger: Arc<dyn LoginLedger> = Arc::new(Ledger::in_process());
+        let session = Session::new(https(vcenter), offers.subscribe(), ledger, names);
+        let inventory = Inventory::new(settings, session);
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(Arc::clone(&inventory).run(stop.clone()));
+        let watched = Self { inventory, offers, stop, task };
+        watched.until("live", is_live).await;
+        let found = watched.inventory.find_all_by_uuid(UUID).await.unwrap();
+        watched.inventory.want(found);
+        watched.until("the machine and its zone", |now| now.vms.len() == 1 && has_zone(now, "zone-a")).await;
+        watched
+    }
+
+    async fn until(&self, what: &str, fits: impl Fn(&Snapshot) -> bool) {
+        let mut changes = self.inventory.changes();
+        let found = tokio::time::timeout(SOON, changes.wait_for(|now| fits(now))).await.is_ok();
+        assert!(found, "not within {SOON:?}: {what}: {:?}", self.inventory.snapshot());
+    }
+
+    async fn stop(self) {
+        self.stop.cancel();
+        tokio::time::timeout(SOON, self.task).await.expect("it stops in time").unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_new_password_is_taken_over_without_a_failed_call_or_a_stale_moment() {
+    let region = scenario().category("k8s-region", "SINGLE").tag("k8s-region", "r", [Object::datacenter("dc-1")]);
+    let vcenter = Vcenter::start(&region).await;
+    let watched = Watched::start(&vcenter).await;
+    let before = vcenter.counts().await;
+    assert_eq!((before.soap_logins, before.rest_logins), (1, 1), "{before:?}");
+    assert_eq!((before.soap_sessions, before.rest_sessions), (1, 1), "{before:?}");
+
+    // Somebody searches all the time, and looks at every snapshot.
+    let (inventory, over) = (Arc::clone(&watched.inventory), CancellationToken::new());
+    let searching = tokio::spawn({
+        let (inventory, over) = (Arc::clone(&inventory), over.clone());
+        async move {
+            let mut searches = 0;
+            while !over.is_cancelled() {
+                assert_eq!(inventory.find_all_by_uuid(UUID).await.map(|found| found.len()), Ok(1));
+                searches += 1;
+            }
+            searches
+        }
+    });
+    let looking = tokio::spawn({
+        let over = over.clone();
+        async move {
+            let mut changes = inventory.changes();
+            loop {
+                let now = Arc::clone(&changes.borrow_and_update());
+                assert!(is_live(&now) && now.vms.len() == 1 && now.tags.trouble.is_none(), "{now:?}");
+                tokio::select! {
+                    () = over.cancelled() => return,
+                    changed = changes.changed() => changed.unwrap(),
+                }
+            }
+        }
+    });
+
+    vcenter.set_login(vcenter.user(), "Correct-Horse-8").await;
+    watched.offers.send_replace(offer(vcenter.user(), "Correct-Horse-8", 2));
+    eventually("one login more over each interface, and the old sessions ended", SOON, async || {
+        let counts = vcenter.counts().await;
+        let logins = (counts.soap_logins, counts.rest_logins);
+        let sessions = (counts.soap_sessions, counts.rest_sessions);
+        if logins == (2, 2) && sessions == (1, 1) { Ok(()) } else { Err(format!("{counts:?}")) }
+    })
+    .await;
+    // What changes is still heard of, over the new session.
+    vcenter.set_ip("node-1", "10.0.0.99").await;
+    let has_address = |now: &Snapshot| {
+        now.vms.values().any(|vm| vm.nics.iter().any(|nic| nic.ip_addresses.iter().any(|ip| ip == "10.0.0.99")))
+    };
+    watched.until("the new address", has_address).await;
+    vcenter.attach_tag("k8s-zone", "zone-b", &Object::cluster("cluster-1")).await;
+    vcenter.detach_tag("k8s-zone", "zone-a", &Object::cluster("cluster-1")).await;
+    watched.until("the new zone", |now| has_zone(now, "zone-b")).await;
+    over.cancel();
+    let searches = searching.await.unwrap();
+    looking.await.unwrap();
+    let counts = vcenter.counts().await;
+    println!("{searches} searches during the rotation, none failed; {counts:?}");
+    assert!(searches > 10);
+    assert_eq!((counts.soap_logins, counts.rest_logins), (2, 2), "{counts:?}");
+    watched.stop().await;
+    let counts = vcenter.counts().await;
+    assert_eq!((counts.soap_sessions, counts.rest_sessions), (0, 0), "{counts:?}");
+}
+
+#[tokio::test]
+async fn a_wrong_new_password_is_told_and_the_old_session_goes_on() {
+    let vcenter = Vcenter::start(&scenario()).await;
+    let watched = Watched::start(&vcenter).await;
+    watched.offers.send_replace(offer(vcenter.user(), "a typing mistake", 2));
+    let is_told = |now: &Snapshot| now.offer_trouble.as_ref().is_some_and(|why| why.contains("kube-system/vc"));
+    watched.until("it is told", |now| is_live(now) && is_told(now)).await;
+    assert!(!format!("{:?}", watched.inventory.snapshot()).contains("typing mistake"));
+    vcenter.set_ip("node-1", "10.0.0.98").await;
+    let has_address = |now: &Snapshot| {
+        now.vms.values().any(|vm| vm.nics.iter().any(|nic| nic.ip_addresses.iter().any(|ip| ip == "10.0.0.98")))
+    };
+    watched.until("the session goes on", |now| is_live(now) && has_address(now)).await;
+    let counts = vcenter.counts().await;
+    assert_eq!((counts.of("Login"), counts.soap_logins, counts.soap_sessions), (2, 1, 1), "{counts:?}");
+    // The right one is taken at once.
+    vcenter.set_login(vcenter.user(), "Correct-Horse-9").await;
+    watched.offers.send_replace(offer(vcenter.user(), "Correct-Horse-9", 3));
+    watched.until("it is taken", |now| is_live(now) && now.offer_trouble.is_none()).await;
+    assert_eq!(vcenter.counts().await.soap_logins, 2);
+    watched.stop().await;
+}
+
+#[tokio::test]
+async fn tag_categories_change_without_a_new_session() {
+    let vcenter =
+        Vcenter::start(&scenario().category("rack", "SINGLE").tag("rack", "r-1", [Object::cluster("cluster-1")])).await;
+    let watched = Watched::start(&vcenter).await;
+    let settings = watched.inventory.settings();
+    let categories = ZoneCategories { zone: "rack".to_owned(), region: "k8s-region".to_owned() };
+    watched.inventory.reconfigure(Settings { categories: Some(categories), ..Settings::clone(&settings) });
+    watched.until("the tags of the new category", |now| has_zone(now, "r-1") && !has_zone(now, "zone-a")).await;
+    watched.inventory.reconfigure(Settings { categories: None, ..Settings::clone(&settings) });
+    watched.until("no tags", |now| now.tags.of.is_empty()).await;
+    assert!(is_live(&watched.inventory.snapshot()));
+    let counts = vcenter.counts().await;
+    assert_eq!((counts.soap_logins, counts.rest_logins), (1, 1), "{counts:?}");
+    watched.stop().await;
+}
+
+#[tokio::test]
+async fn a_certificate_takes_over_from_a_password_with_a_token_for_each_login() {
+    let scenario = scenario().solution_user(CERTIFICATE);
+    let vcenter = Vcenter::start(&scenario).await;
+    let watched = Watched::start(&vcenter).await;
+    let certificate = |certificate: &str, number: u32| {
+        let Offer::Ready(pairs) = &*offer("", "", number) else { panic!("no pair") };
+        let login = Login::Certificate { certificate: certificate.to_owned(), key: SecretString::from(KEY) };
+        Arc::new(Offer::Ready(vec![Arc::new(Credential { login, origin: pairs[0].origin.clone() })]))
+    };
+    watched.offers.send_replace(certificate(CERTIFICATE, 2));
+    eventually("one login more over each interface", SOON, async || {
+        let counts = vcenter.counts().await;
+        let logins = (counts.of("STS:Issue"), counts.soap_logins, counts.rest_logins);
+        let sessions = (counts.soap_sessions, counts.rest_sessions);
+        if logins == (2, 2, 2) && sessions == (1, 1) { Ok(()) } else { Err(format!("{counts:?}")) }
+    })
+    .await;
+    assert!(is_live(&watched.inventory.snapshot()));
+    // A pair that cannot be used is told, without its text.
+    watched.offers.send_replace(certificate("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", 3));
+    watched.until("it is told", |now| is_live(now) && now.offer_trouble.is_some()).await;
+    assert!(!format!("{:?}", watched.inventory.snapshot()).contains("AAAA"));
+    watched.stop().await;
+    let counts = vcenter.counts().await;
+    assert_eq!((counts.soap_sessions, counts.rest_sessions), (0, 0), "{counts:?}");
+}

@@ -190,3 +190,46 @@ async fn proofs_are_few_at_a_time_and_none_waits_for_ever() {
         assert_eq!(unknown.reason, "VCenterUnavailable", "{unknown}");
     }
 }
+
+#[tokio::test]
+async fn w33_no_answer_half_an_answer_and_a_wrong_answer_are_never_absence() {
+    let fault = |name: &str| Trouble::Fault(Fault::new(name));
+    let gone = |kind: &str, id: &str| Trouble::Fault(Fault::managed_object_not_found(kind, id));
+    let troubles = [
+        fault("SystemError"),
+        fault("RuntimeFault"),
+        fault("NotFound"),
+        fault("InvalidArgument"),
+        fault("HostNotConnected"),
+        Trouble::Fault(Fault::not_authenticated()),
+        Trouble::Fault(Fault::no_permission("VirtualMachine", "vm-1")),
+        gone("VirtualMachine", "vm-2"),
+        gone("Folder", "vm-1"),
+        gone("PropertyFilter", "f"),
+        gone("SearchIndex", "SearchIndex"),
+        fault("ManagedObjectNotFound"),
+        Trouble::unavailable(),
+        Trouble::portal(),
+        Trouble::empty(),
+        Trouble::Drop,
+        Trouble::Lose,
+        Trouble::Cut(1),
+        // The shortest whole answer, that nothing was found, has 389 bytes.
+        Trouble::Cut(330),
+        Trouble::Cut(388),
+    ];
+    let scene = Scene::start(vec![one()]).await;
+    let node = scene.initialised("n").await;
+    scene.fake().destroy_vm("n");
+    scene.told(&node, "absent").await;
+    for operation in ["FindAllByUuid", "RetrievePropertiesEx"] {
+        for trouble in &troubles {
+            scene.fake().every(operation, trouble.clone());
+            let presence = scene.instances().instance_exists(&node).await;
+            assert!(matches!(presence, Presence::Unknown(_)), "{operation}, {trouble:?}: {presence:?}");
+            scene.fake().clear();
+            scene.told(&node, "absent").await;
+        }
+    }
+    scene.running.stop().await;
+}

@@ -150,6 +150,29 @@ async fn a_machine_that_is_destroyed_becomes_unknown_and_is_found_again_under_a_
 }
 
 #[tokio::test]
+async fn a_destroyed_machine_is_absent_by_the_record_on_its_node_alone() {
+    let (vcenter, running) =
+        one(Scenario::small().vm(Vm::new("n", UUID).folder("prod/nodes").ip("10.0.0.1")), "").await;
+    let mut node = node("n", UUID);
+    running.cluster.put(node.clone());
+    let metadata = found(&running, &node).await;
+    running.stop().await;
+    vcenter.destroy_vm("n").await;
+    node.spec.get_or_insert_default().provider_id = Some(metadata.provider_id);
+    node.metadata.annotations = Some([("vsphere-ccm.dev/vm".to_owned(), metadata.record)].into());
+
+    let running = Running::start(&[&vcenter], "");
+    running.cluster.put(node.clone());
+    let message = unknown(&running, &node, "VMNotFound").await;
+    assert!(message.contains("which the node had, does not exist on"), "{message}");
+    match instances(&running).instance_exists(&node).await {
+        Presence::Absent(proof) => assert!(proof.to_string().contains(vcenter.instance_uuid()), "{proof}"),
+        other => panic!("{other:?}"),
+    }
+    running.stop().await;
+}
+
+#[tokio::test]
 async fn a_machine_that_is_wanted_again_while_it_is_being_let_go_is_watched() {
     let (vcenter, running) = one(Scenario::small().vm(Vm::new("n", UUID).ip("10.0.0.1")), "").await;
     let node = node("n", UUID);

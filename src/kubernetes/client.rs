@@ -27,6 +27,9 @@ const WRITES_IN_FLIGHT: usize = 32;
 /// How long an ordinary call may take.
 pub const CALL_LIMIT: Duration = Duration::from_secs(10);
 
+/// Stands where a proxy would, until the configuration is made; it is never asked.
+const NO_PROXY: &str = "http://none.invalid";
+
 /// Sent with every request. The server derives the field manager from the part before the slash.
 pub const USER_AGENT: &str = concat!("vsphere-cloud-controller-manager/", env!("CARGO_PKG_VERSION"));
 
@@ -64,6 +67,12 @@ pub enum SettingsError {
         path: PathBuf,
         /// What is wrong with it.
         source: Box<KubeconfigError>,
+    },
+    /// The kubeconfig asks for a proxy.
+    #[error("the kubeconfig {} names a proxy-url; the API server can be reached directly only", .path.display())]
+    Proxy {
+        /// The file.
+        path: PathBuf,
     },
     /// There is neither a kubeconfig nor a pod's environment.
     #[error("no --kubeconfig is given and this is not a pod with a service account")]
@@ -256,8 +265,18 @@ pub async fn read_config(settings: &Settings) -> Result<Config, SettingsError> {
 
 async fn read_kubeconfig(path: &Path) -> Result<Config, SettingsError> {
     let failed = |source| SettingsError::Kubeconfig { path: path.to_owned(), source: Box::new(source) };
-    let kubeconfig = Kubeconfig::read_from(path).map_err(failed)?;
-    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.map_err(failed)
+    let mut kubeconfig = Kubeconfig::read_from(path).map_err(failed)?;
+    for cluster in kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
+        if cluster.proxy_url.as_ref().is_some_and(|url| !url.is_empty()) {
+            return Err(SettingsError::Proxy { path: path.to_owned() });
+        }
+        // Without one of its own, the library takes the proxy of the environment, which it then cannot use.
+        cluster.proxy_url = Some(NO_PROXY.to_owned());
+    }
+    let options = KubeConfigOptions::default();
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(failed)?;
+    config.proxy_url = None;
+    Ok(config)
 }
 
 fn parse_master(text: &str) -> Result<http::Uri, SettingsError> {

@@ -99,17 +99,21 @@ async fn settings_that_cannot_work_say_which_and_what_is_expected() {
     let folder = tempfile::tempdir().unwrap();
     let broken = folder.path().join("broken");
     std::fs::write(&broken, "clusters: 7").unwrap();
+    let proxied = folder.path().join("proxied");
+    let cluster = r#"{"server": "https://10.0.0.1", "proxy-url": "http://ccm:hunter2@proxy"}"#;
+    std::fs::write(&proxied, format!(r#"{{"clusters": [{{"name": "a", "cluster": {cluster}}}]}}"#)).unwrap();
     let with_kubeconfig = |path: PathBuf| Settings { kubeconfig: Some(path), ..Settings::default() };
     let cases = [
         ("no such file", with_kubeconfig(folder.path().join("none")), "cannot use the kubeconfig"),
         ("broken file", with_kubeconfig(broken), "cannot use the kubeconfig"),
+        ("a proxy", with_kubeconfig(proxied), "the kubeconfig "),
         ("not in a pod", Settings::default(), "no --kubeconfig is given"),
         ("no URL", Settings { master: Some("https://".into()), ..Settings::default() }, "--master"),
     ];
     for (case, settings, expected) in cases {
         let error = read_config(&settings).await.unwrap_err();
         let text = chain(&error);
-        assert!(text.starts_with(expected), "{case}: {text}");
+        assert!(text.starts_with(expected) && !text.contains("hunter2"), "{case}: {text}");
         if let Some(path) = &settings.kubeconfig {
             assert!(text.contains(&path.display().to_string()), "{case}: {text}");
         }

@@ -1,10 +1,12 @@
 //! Builds the vSphere provider from the settings, and starts its background work.
 
+mod metrics;
+
 use super::Error;
 use super::background::Background;
 use super::credentials::Credentials;
 use super::parts::Parts;
-use super::settings::{Settings, Vsphere};
+use super::settings::Settings;
 use super::stages::{Stage, Stages};
 use crate::clients::http::{self, CallObserver, ProxySettings};
 use crate::clients::vim;
@@ -15,10 +17,9 @@ use crate::providers::vsphere::config::Vcenter;
 use crate::providers::vsphere::credentials::Offers;
 use crate::providers::vsphere::{Connect, Options, Provider};
 use crate::runtime::admin::{Checks, Health};
-use prometheus::{HistogramOpts, HistogramVec};
+use metrics::{Calls, Certificates};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::watch;
 
 /// Connects to nothing yet: a vCenter that is down delays nothing.
@@ -35,7 +36,9 @@ pub fn build(settings: &Settings, parts: &Parts, stages: &mut Stages) -> Result<
         keeping.await;
         Ok(())
     });
-    let connections = Arc::new(Connections::new(calls, proxy, vsphere, credentials));
+    let certificates = Certificates::register(parts.metrics.registry())?;
+    let tls = vsphere.tls.clone();
+    let connections = Arc::new(Connections { calls, certificates, proxy, tls, credentials });
     let options = Options {
         file: vsphere.path.display().to_string(),
         tag_poll: vsphere.tag_poll_interval,
@@ -81,15 +84,10 @@ fn show_vcenters(provider: &Arc<Provider>, checks: &Checks) {
 /// The clients and credentials of the vCenter entries.
 struct Connections {
     calls: Arc<dyn CallObserver>,
+    certificates: Certificates,
     proxy: ProxySettings,
     tls: BTreeMap<String, http::TlsSettings>,
     credentials: Credentials,
-}
-
-impl Connections {
-    fn new(calls: Arc<dyn CallObserver>, proxy: ProxySettings, vsphere: &Vsphere, credentials: Credentials) -> Self {
-        Self { calls, proxy, tls: vsphere.tls.clone(), credentials }
-    }
 }
 
 impl Connect for Connections {
@@ -98,29 +96,12 @@ impl Connect for Connections {
         let mut connection = http::Settings::new(&entry.server, entry.port, tls, vim::USER_AGENT);
         connection.observer = Arc::clone(&self.calls);
         connection.proxy = Some(self.proxy.clone());
-        http::Client::new(connection).map_err(|error| error.to_string())
+        let client = http::Client::new(connection).map_err(|error| error.to_string())?;
+        self.certificates.show(&client);
+        Ok(client)
     }
 
     fn offers(&self, entry: &Vcenter) -> Offers {
         self.credentials.offers(entry)
-    }
-}
-
-/// How long the calls of vCenter take, and how they end.
-struct Calls(HistogramVec);
-
-impl Calls {
-    fn register(registry: &prometheus::Registry) -> Result<Self, prometheus::Error> {
-        let options =
-            HistogramOpts::new("vsphere_ccm_vcenter_call_duration_seconds", "Calls, by vCenter and how they ended.");
-        let calls = HistogramVec::new(options, &["vcenter", "operation", "outcome"])?;
-        registry.register(Box::new(calls.clone()))?;
-        Ok(Self(calls))
-    }
-}
-
-impl CallObserver for Calls {
-    fn observed(&self, endpoint: &str, operation: &'static str, outcome: &'static str, duration: Duration) {
-        self.0.with_label_values(&[endpoint, operation, outcome]).observe(duration.as_secs_f64());
     }
 }

@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub use body::{Body, BodyWriter};
-pub use certificate::Certificate;
+pub use certificate::{Certificate, CertificateSource};
 pub use endpoint::Endpoint;
 pub use error::Error;
 pub use proxy::ProxySettings;
@@ -183,6 +183,11 @@ impl Client {
     /// `None` before the first.
     pub fn certificate(&self) -> Option<Certificate> {
         self.inner.seen.last()
+    }
+
+    /// Tells of the certificate without keeping the client alive.
+    pub fn certificate_source(&self) -> CertificateSource {
+        CertificateSource::of(&self.inner.seen)
     }
 
     /// `host:port`, for messages.

@@ -1,0 +1,136 @@
+//! The series about vCenter that its HTTP clients know: calls, and until when certificates are valid.
+
+use crate::clients::http::{CallObserver, CertificateSource, Client};
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
+use prometheus::{GaugeVec, HistogramOpts, HistogramVec, Opts, Registry};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long the calls of vCenter take, and how they end. `vcenter` is `host:port`, as in the log.
+pub struct Calls(HistogramVec);
+
+impl Calls {
+    /// Adds the series.
+    ///
+    /// # Errors
+    /// When another one has its name.
+    pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let options =
+            HistogramOpts::new("vsphere_ccm_vcenter_call_duration_seconds", "Calls, by vCenter and how they ended.");
+        let calls = HistogramVec::new(options, &["vcenter", "operation", "outcome"])?;
+        registry.register(Box::new(calls.clone()))?;
+        Ok(Self(calls))
+    }
+}
+
+impl CallObserver for Calls {
+    fn observed(&self, endpoint: &str, operation: &'static str, outcome: &'static str, duration: Duration) {
+        self.0.with_label_values(&[endpoint, operation, outcome]).observe(duration.as_secs_f64());
+    }
+}
+
+/// Until when the certificates are valid that the vCenters presented last. A vCenter that is no longer configured has
+/// no series: a certificate that nobody looks at must not raise an alarm.
+#[derive(Clone)]
+pub struct Certificates {
+    expiry: GaugeVec,
+    sources: Arc<Mutex<BTreeMap<String, CertificateSource>>>,
+}
+
+impl Certificates {
+    /// Adds the series.
+    ///
+    /// # Errors
+    /// When another one has its name.
+    pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let options = Opts::new(
+            "vsphere_ccm_vcenter_certificate_expiry_timestamp_seconds",
+            "When the certificate expires that the vCenter presented last, in seconds since 1970.",
+        );
+        let certificates = Self { expiry: GaugeVec::new(options, &["vcenter"])?, sources: Arc::default() };
+        registry.register(Box::new(certificates.clone()))?;
+        Ok(certificates)
+    }
+
+    /// Shows the certificate of this client's server for as long as the client is in use.
+    pub fn show(&self, client: &Client) {
+        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        sources.insert(client.endpoint().to_owned(), client.certificate_source());
+    }
+}
+
+impl Collector for Certificates {
+    fn desc(&self) -> Vec<&Desc> {
+        self.expiry.desc()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        sources.retain(|_, source| source.is_in_use());
+        self.expiry.reset();
+        for (vcenter, source) in sources.iter() {
+            if let Some(certificate) = source.certificate() {
+                // Seconds since 1970 are far below what a float holds exactly.
+                let seconds = certificate.not_after.as_duration().as_secs_f64();
+                self.expiry.with_label_values(&[vcenter.as_str()]).set(seconds);
+            }
+        }
+        self.expiry.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What the series say, against a server in this process.
+
+    use super::{Certificates, Client, Registry};
+    use crate::clients::http::tests::server::{Reply, TestServer};
+    use crate::clients::http::{Method, Request};
+    use std::time::Duration;
+
+    fn series(registry: &Registry) -> Vec<(String, f64)> {
+        let families = registry.gather();
+        let metrics = families.iter().flat_map(|family| family.get_metric());
+        metrics.map(|metric| (metric.get_label()[0].value().to_owned(), metric.get_gauge().get_value())).collect()
+    }
+
+    async fn call(client: &Client) {
+        let request = Request::new(Method::Get, "/", "probe", Duration::from_secs(20));
+        assert_eq!(client.send(request).await.unwrap().status, 200);
+    }
+
+    #[tokio::test]
+    async fn a_certificate_is_shown_from_its_first_handshake_until_its_client_is_gone() {
+        let registry = Registry::new();
+        let certificates = Certificates::register(&registry).unwrap();
+        let server = TestServer::start(|_| Reply::json(200, "{}")).await;
+        let client = server.client();
+        certificates.show(&client);
+        assert_eq!(series(&registry), []);
+        call(&client).await;
+        // The year 4096.
+        let expected = [(client.endpoint().to_owned(), 67_090_291_200.0)];
+        assert_eq!(series(&registry), expected);
+        let clone = client.clone();
+        drop(client);
+        assert_eq!(series(&registry), expected, "a clone is in use");
+        drop(clone);
+        assert_eq!(series(&registry), []);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_takes_the_place_of_another_is_shown_in_its_place() {
+        let registry = Registry::new();
+        let certificates = Certificates::register(&registry).unwrap();
+        let server = TestServer::start(|_| Reply::json(200, "{}")).await;
+        let (first, second) = (server.client(), server.client());
+        certificates.show(&first);
+        certificates.show(&second);
+        call(&second).await;
+        assert_eq!(series(&registry).len(), 1);
+        drop(first);
+        assert_eq!(series(&registry).len(), 1);
+    }
+}

@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::time::Instant;
 
-use secrecy::ExposeSecret;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -59,7 +58,7 @@ impl Client {
             return Err(Error::NoSession { endpoint: self.endpoint().to_owned(), operation });
         };
         let mut request = Request::new(call.method, call.path(framing), operation, self.inner.timeouts.call);
-        request.headers.push((SESSION_HEADER, session.id.expose_secret().to_owned()));
+        request.secret_headers.push((SESSION_HEADER, session.id.clone()));
         request.headers.push(("Accept", "application/json".to_owned()));
         if let Some(body) = &call.body {
             request.headers.push(("Content-Type", "application/json".to_owned()));

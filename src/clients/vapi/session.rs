@@ -87,7 +87,7 @@ impl Client {
         };
         let timeout: Duration = self.inner.timeouts.logout;
         let mut request = Request::new(Method::Delete, session_path(session.framing), "session.delete", timeout);
-        request.headers.push((SESSION_HEADER, session.id.expose_secret().to_owned()));
+        request.secret_headers.push((SESSION_HEADER, session.id.clone()));
         match self.send(request).await {
             Err(error) if error.is_unauthenticated() => Ok(()),
             other => other.map(|_| ()),

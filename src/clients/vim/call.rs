@@ -79,7 +79,7 @@ impl Client {
         request.headers.push(("Content-Type", "text/xml; charset=\"utf-8\"".to_owned()));
         request.headers.push(("SOAPAction", format!("urn:vim25/{version}")));
         if let Some(cookie) = &cookie {
-            request.headers.push(("Cookie", format!("{COOKIE}={}", cookie.expose_secret())));
+            request.secret_headers.push(("Cookie", format!("{COOKIE}={}", cookie.expose_secret()).into()));
         }
         request.body = body.into_envelope(call.method, &operation_id);
         request.max_bytes = MAX_BYTES;

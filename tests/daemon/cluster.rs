@@ -140,6 +140,11 @@ impl Cluster {
 
     /// Starts the daemon on this `vsphere.conf`, alone (no election) and without a secure port unless `more` says so.
     pub fn start(&self, config: &str, more: &[&str]) -> Daemon {
+        self.start_in(&[], config, more)
+    }
+
+    /// As [`Cluster::start`], with environment variables.
+    pub fn start_in(&self, variables: &[(&str, &str)], config: &str, more: &[&str]) -> Daemon {
         let flags = [
             format!("--cloud-config={}", self.write(config).display()),
             format!("--kubeconfig={}", self.kubeconfig.display()),
@@ -149,7 +154,7 @@ impl Cluster {
             "--secure-port=0".to_owned(),
             "-v=4".to_owned(),
         ];
-        Daemon::start(BINARY, flags.iter().map(String::as_str).chain(more.iter().copied()))
+        Daemon::start_with(BINARY, flags.iter().map(String::as_str).chain(more.iter().copied()), variables)
     }
 
     fn write(&self, config: &str) -> PathBuf {

@@ -12,6 +12,7 @@ mod admin;
 mod cluster;
 mod join;
 mod mistakes;
+mod proxy;
 mod replicas;
 mod restart;
 mod rights;

@@ -21,11 +21,11 @@ mod verifier;
 pub(crate) mod tests;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 pub use body::{Body, BodyWriter};
-pub use certificate::{Certificate, CertificateSource};
+pub use certificate::Certificate;
 pub use endpoint::Endpoint;
 pub use error::Error;
 pub use proxy::ProxySettings;
@@ -187,7 +187,7 @@ impl Client {
 
     /// Tells of the certificate without keeping the client alive.
     pub fn certificate_source(&self) -> CertificateSource {
-        CertificateSource::of(&self.inner.seen)
+        CertificateSource(Arc::downgrade(&self.inner))
     }
 
     /// `host:port`, for messages.
@@ -206,6 +206,22 @@ impl Client {
 
     fn lock(&self) -> MutexGuard<'_, Current> {
         self.inner.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tells what a client knows of its server's certificate, for as long as a clone of that client is in use.
+#[derive(Clone)]
+pub struct CertificateSource(Weak<Inner>);
+
+impl CertificateSource {
+    /// Whether the client is still there.
+    pub fn is_in_use(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+
+    /// As [`Client::certificate`].
+    pub fn certificate(&self) -> Option<Certificate> {
+        self.0.upgrade()?.seen.last()
     }
 }
 

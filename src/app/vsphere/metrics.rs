@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(series(&registry), []);
         call(&client).await;
         // The year 4096.
-        let expected = [(client.endpoint().to_owned(), 67_090_291_200.0)];
+        let expected = [(client.endpoint().to_owned(), 67_090_118_400.0)];
         assert_eq!(series(&registry), expected);
         let clone = client.clone();
         drop(client);

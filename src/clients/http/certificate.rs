@@ -1,6 +1,6 @@
 //! What the server's certificate says, kept from the last handshake that proved it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use rustls::pki_types::CertificateDer;
@@ -43,26 +43,6 @@ impl Certificate {
 /// What a stranger wrote into a certificate must not break a log line.
 pub(super) fn printable(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(200).collect()
-}
-
-/// Tells what a client knows of its server's certificate, for as long as a clone of that client is in use.
-#[derive(Clone, Debug)]
-pub struct CertificateSource(Weak<Seen>);
-
-impl CertificateSource {
-    pub(super) fn of(seen: &Arc<Seen>) -> Self {
-        Self(Arc::downgrade(seen))
-    }
-
-    /// Whether the client is still there.
-    pub fn is_in_use(&self) -> bool {
-        self.0.strong_count() > 0
-    }
-
-    /// As [`super::Client::certificate`].
-    pub fn certificate(&self) -> Option<Certificate> {
-        self.0.upgrade()?.last()
-    }
 }
 
 /// The certificate of the last successful handshake of one endpoint.

@@ -71,7 +71,7 @@ async fn redirects_are_answers_and_no_cookie_is_kept() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_answer_is_a_timeout_that_says_how_long() {
+async fn w18_a_server_that_does_not_answer_is_a_timeout_that_says_how_long() {
     let server = TestServer::start(|_| Reply::Hang).await;
     let mut hanging = request(Method::Get);
     hanging.timeout = Duration::from_millis(300);

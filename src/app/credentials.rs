@@ -254,10 +254,10 @@ fn tell(place: &Place, news: &News) {
         tracing::info!(source = %place, count = servers.len(), servers = shown.join(" "), "credentials were read");
     }
     for problem in news.problems.iter().take(MOST_TOLD) {
-        tracing::warn!(source = %place, problem, "credentials");
+        tracing::warn!(source = %place, "{problem}");
     }
     if let Some(more) = news.problems.len().checked_sub(MOST_TOLD).filter(|more| *more > 0) {
-        tracing::warn!(source = %place, "credentials: {more} more problems");
+        tracing::warn!(source = %place, "and {more} more problems");
     }
 }
 

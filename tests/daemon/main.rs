@@ -10,6 +10,7 @@
 mod addresses;
 mod admin;
 mod cluster;
+mod credentials;
 mod join;
 mod mistakes;
 mod proxy;

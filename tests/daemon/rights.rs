@@ -29,9 +29,20 @@ fn rules() -> Value {
 
 /// A service account with these rights; the flag with its kubeconfig.
 async fn account(cluster: &Cluster) -> String {
+    account_with(cluster, rules()).await
+}
+
+/// The same without any right to Secrets.
+pub async fn account_without_secrets(cluster: &Cluster) -> String {
+    let Value::Array(mut rules) = rules() else { panic!("rules are a list") };
+    rules.retain(|rule| rule["resources"] != json!(["secrets"]));
+    account_with(cluster, Value::Array(rules)).await
+}
+
+async fn account_with(cluster: &Cluster, rules: Value) -> String {
     let (client, name) = (cluster.client.clone(), cluster.pool());
     let account = json!({"metadata": {"name": name}});
-    let role = json!({"metadata": {"name": name}, "rules": rules()});
+    let role = json!({"metadata": {"name": name}, "rules": rules});
     let binding = json!({
         "metadata": {"name": name},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},

@@ -48,3 +48,16 @@ async fn a_token_is_the_one_given_or_that_of_the_service_account() {
     let account = SessionToken::ServiceAccount(Arc::new(Fixed));
     assert_eq!(account.read().await.unwrap().expose_secret(), "hidden-account");
 }
+
+#[test]
+fn what_is_secret_in_a_login_is_wiped_on_drop() {
+    fn is_wiped_on_drop<T: secrecy::zeroize::ZeroizeOnDrop>(_: &T) {}
+    for login in logins() {
+        match &login {
+            Login::Password { password, .. } => is_wiped_on_drop(password),
+            Login::Certificate { key, .. } => is_wiped_on_drop(key),
+            Login::SharedSession { token: SessionToken::Given(token), .. } => is_wiped_on_drop(token),
+            Login::SharedSession { token: SessionToken::ServiceAccount(_), .. } => {}
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! User and password that do not stand in the file: from a Secret, and from a directory, that come later.
+
+use std::path::Path;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::json;
+use support::{Daemon, Vcenter};
+
+use crate::cluster::{ANSWERS, Cluster, LIMIT};
+use crate::rights::account_without_secrets;
+
+const NAMESPACE: &str = "kube-system";
+const USER: &str = "ccm@vsphere.local";
+const PASSWORD: &str = "Hors3BatteryStapl3";
+
+/// A `vsphere.conf` for this vCenter whose section `Global` begins with `source`.
+fn config(vcenter: &Vcenter, source: &str) -> String {
+    let section = format!(
+        "[Global]\n{source}\nca-file = {}\n[VirtualCenter \"vc-1\"]\nserver = {}\nport = {}\ndatacenters = dc-1\n",
+        vcenter.ca_file().display(),
+        vcenter.host(),
+        vcenter.port()
+    );
+    Cluster::zoned(&[section])
+}
+
+/// The right to read the one Secret, and no other, for an account of this cluster's name.
+async fn permit(cluster: &Cluster) {
+    let name = cluster.pool();
+    let rule = json!({"apiGroups": [""], "resources": ["secrets"], "resourceNames": [name], "verbs": ["get", "watch"]});
+    let role = json!({"metadata": {"name": name}, "rules": [rule]});
+    let binding = json!({
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "kube-system"}],
+    });
+    let parameters = PostParams::default();
+    let roles = Api::<Role>::namespaced(cluster.client.clone(), NAMESPACE);
+    roles.create(&parameters, &serde_json::from_value(role).unwrap()).await.unwrap();
+    let bindings = Api::<RoleBinding>::namespaced(cluster.client.clone(), NAMESPACE);
+    bindings.create(&parameters, &serde_json::from_value(binding).unwrap()).await.unwrap();
+}
+
+async fn assert_no_login(vcenter: &Vcenter, daemon: &Daemon) {
+    let counts = vcenter.counts().await;
+    let logins = counts.of("Login") + counts.of("REST:session-login");
+    assert_eq!((logins, counts.soap_logins), (0, 0), "{counts:?}\n{}", daemon.output().tail(20));
+}
+
+/// One login, over each interface at most; and the password is nowhere in the log.
+async fn assert_one_login_and_no_word_of_it(vcenter: &Vcenter, daemon: &Daemon) {
+    let counts = vcenter.counts().await;
+    assert_eq!((counts.of("Login"), counts.soap_logins), (1, 1), "{counts:?}");
+    let lines = daemon.output().lines();
+    for hidden in [PASSWORD, &STANDARD.encode(PASSWORD), &STANDARD.encode(format!("{PASSWORD}\n"))] {
+        let found = lines.iter().find(|line| line.contains(hidden));
+        assert!(found.is_none(), "{hidden} is in the log: {found:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_secret_that_is_created_later_is_enough_and_nothing_is_tried_before_it_was_read() {
+    let cluster = Cluster::new().await;
+    let name = cluster.pool();
+    let vcenter = Vcenter::start(&cluster.scenario(0..1).login(USER, PASSWORD)).await;
+    let kubeconfig = account_without_secrets(&cluster).await;
+    permit(&cluster).await;
+    let source = format!("secret-name = {name}\nsecret-namespace = {NAMESPACE}");
+    let mut daemon = cluster.start(&config(&vcenter, &source), &["-v=10", &kubeconfig]);
+    cluster.register(0..1).await;
+    let told = daemon.wait_for_line("there are no credentials", LIMIT).await;
+    assert!(told.contains(&format!("Secret {NAMESPACE}/{name}: it does not exist")), "{told}");
+    assert_no_login(&vcenter, &daemon).await;
+    assert!(cluster.views().await[&cluster.name(0)].uninitialized);
+
+    let server = vcenter.host();
+    let entries =
+        json!({format!("{server}.username"): USER, format!("{server}.password"): format!("{PASSWORD}\n"), "odd": "x"});
+    let secret = json!({"metadata": {"name": name}, "stringData": entries});
+    let secrets = Api::<Secret>::namespaced(cluster.client.clone(), NAMESPACE);
+    secrets.create(&PostParams::default(), &serde_json::from_value(secret).unwrap()).await.unwrap();
+    daemon.wait_for_line(ANSWERS, LIMIT).await;
+    cluster.wait_until_initialised(0..1, &daemon).await;
+    let odd = daemon.output().find("is not known; expected <server>.username").unwrap();
+    assert!(odd.contains("\"odd\""), "{odd}");
+    assert_one_login_and_no_word_of_it(&vcenter, &daemon).await;
+    let refused: Vec<_> =
+        daemon.output().lines().into_iter().filter(|line| line.to_lowercase().contains("forbidden")).collect();
+    assert!(refused.is_empty(), "{refused:#?}");
+    assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_directory_that_appears_later_is_enough_and_nothing_is_tried_before_it_was_read() {
+    let cluster = Cluster::new().await;
+    let vcenter = Vcenter::start(&cluster.scenario(0..1).login(USER, PASSWORD)).await;
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path().join("secrets");
+    let source = format!("secrets-directory = {}", directory.display());
+    let mut daemon = cluster.start(&config(&vcenter, &source), &["-v=10"]);
+    cluster.register(0..1).await;
+    let told = daemon.wait_for_line("there are no credentials", LIMIT).await;
+    assert!(told.contains(&format!("directory {}: it does not exist", directory.display())), "{told}");
+    assert_no_login(&vcenter, &daemon).await;
+
+    write_pair(&directory, vcenter.host());
+    cluster.wait_until_initialised(0..1, &daemon).await;
+    assert_one_login_and_no_word_of_it(&vcenter, &daemon).await;
+    assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
+}
+
+fn write_pair(directory: &Path, server: &str) {
+    std::fs::create_dir(directory).unwrap();
+    std::fs::write(directory.join(format!("{server}.username")), USER).unwrap();
+    std::fs::write(directory.join(format!("{server}.password")), format!("{PASSWORD}\n")).unwrap();
+}

@@ -11,6 +11,8 @@
 mod rules;
 #[path = "architecture/source.rs"]
 mod source;
+#[path = "architecture/vectors.rs"]
+mod vectors;
 
 use source::{Source, files_below};
 use std::path::Path;

@@ -357,12 +357,15 @@ fn an_address_stays_for_its_type() {
 }
 
 #[test]
-fn the_helper_vectors_hold() {
+fn h1_the_family_of_an_address() {
     for (text, want) in [("192.168.1.1", Some(true)), ("fd00:1::1", Some(false)), ("garbage", None)] {
         assert_eq!(parse_ip(text).map(|ip| ip.is_ipv4()), want, "{text}");
     }
     assert_eq!("ipv7".parse::<IpFamily>(), Err(InvalidIpFamily));
+}
 
+#[test]
+fn h2_the_order_of_cidrs_beats_that_of_addresses() {
     let picks = [
         ("10.11.0.0/16,10.10.0.0/16", ["192.168.1.1", "10.10.1.2", "10.10.1.3"].as_slice(), IpFamily::V4, "10.10.1.2"),
         (
@@ -376,7 +379,10 @@ fn the_helper_vectors_hold() {
         let got = outcome(&[nic("n1", addresses)], &[family], Set { int_cidr, ..Set::default() });
         assert_eq!(got, format!("I:{want}"), "{int_cidr}");
     }
+}
 
+#[test]
+fn h3_local_addresses_are_filtered_out() {
     let local = ["garbage", "0.0.0.0", "::", "224.0.0.1", "ff02::1", "169.254.0.1", "fe80::1", "127.0.0.1", "::1"];
     for text in local {
         assert!(!parse_ip(text).is_some_and(is_usable), "{text}");

@@ -10,6 +10,7 @@ mod gcfg;
 mod ini;
 mod merge;
 mod problems;
+mod values;
 mod yaml;
 
 use std::path::{Path, PathBuf};

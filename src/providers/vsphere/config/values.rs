@@ -1,0 +1,91 @@
+//! Pure: values of single keys, each checked on its own.
+
+use ipnet::{IpNet, Ipv4Net};
+
+use super::super::addresses::{IpFamily, parse_ip};
+use super::fields::{Dialect, RawSection};
+use super::problems::Report;
+
+pub(super) fn checked_server(section: &RawSection, report: &mut Report) -> Option<String> {
+    let (key, server) = match section.text("server") {
+        Some(server) => (Some("server"), server),
+        // The name of an INI entry stands for its server.
+        None if section.dialect == Dialect::Ini => (None, section.key.as_str()),
+        None => return None,
+    };
+    let is_address = parse_ip(server.trim_start_matches('[').trim_end_matches(']')).is_some();
+    if !is_address && server.contains(|c: char| c.is_whitespace() || ":/?#@[]".contains(c)) {
+        report.mistake_at(section, key, "expected a host name or IP address, without scheme, port and path");
+    }
+    section.text("server").map(str::to_owned)
+}
+
+pub(super) fn checked_port(section: &RawSection, report: &mut Report) -> Option<u16> {
+    let number = section.number("port")?;
+    match u16::try_from(number) {
+        Ok(port) if port != 0 => Some(port),
+        _ => {
+            report.mistake_at(section, Some("port"), "expected a port from 1 to 65535");
+            None
+        }
+    }
+}
+
+/// Hex digits in pairs, with or without colons, in any case; given back upper case with colons.
+pub(super) fn checked_thumbprint(section: &RawSection, report: &mut Report) -> Option<String> {
+    let text = section.text("thumbprint")?;
+    let digits: Vec<char> = text.chars().filter(|c| *c != ':').map(|c| c.to_ascii_uppercase()).collect();
+    let is_paired = !text.contains(':') || text.split(':').all(|pair| pair.len() == 2);
+    if !is_paired || ![40, 64].contains(&digits.len()) || !digits.iter().all(char::is_ascii_hexdigit) {
+        let expected = "expected the SHA-256 or SHA-1 of the certificate: 32 or 20 pairs of hex digits with colons";
+        report.mistake_at(section, Some("thumbprint"), expected);
+        return None;
+    }
+    let pairs: Vec<String> = digits.chunks(2).map(|pair| pair.iter().collect()).collect();
+    Some(pairs.join(":"))
+}
+
+pub(super) fn checked_families(section: &RawSection, report: &mut Report) -> Vec<IpFamily> {
+    let Some(items) = section.items("ip-family") else { return Vec::new() };
+    let mut families = Vec::new();
+    for item in &items {
+        match item.parse() {
+            Ok(family) if !families.contains(&family) => families.push(family),
+            Ok(_) => {}
+            Err(_) => {
+                report.mistake_at(section, Some("ip-family"), "expected ipv4, ipv6, or both in the order wanted");
+                return families;
+            }
+        }
+    }
+    if families.is_empty() {
+        report.mistake_at(section, Some("ip-family"), "expected ipv4, ipv6, or both in the order wanted");
+    }
+    families
+}
+
+pub(super) fn checked_networks(section: &RawSection, key: &str, report: &mut Report) -> Vec<IpNet> {
+    let mut networks = Vec::new();
+    for (index, item) in section.items(key).unwrap_or_default().into_iter().enumerate() {
+        match parse_network(item) {
+            Some(network) => networks.push(network),
+            None => {
+                let expected = format!("item {}: expected a network like 10.0.0.0/8 or fd00::/64", index + 1);
+                report.mistake_at(section, Some(key), expected);
+            }
+        }
+    }
+    networks
+}
+
+/// A network in CIDR form; host bits do not matter. An IPv4-mapped one is an IPv4 network, as in Go.
+fn parse_network(text: &str) -> Option<IpNet> {
+    let network: IpNet = text.parse().ok()?;
+    match network {
+        IpNet::V6(mapped) if mapped.prefix_len() >= 96 => {
+            let Some(v4) = mapped.addr().to_ipv4_mapped() else { return Some(network) };
+            Ipv4Net::new(v4, mapped.prefix_len() - 96).ok().map(IpNet::V4)
+        }
+        _ => Some(network),
+    }
+}

@@ -10,6 +10,7 @@ mod gcfg;
 mod ini;
 mod merge;
 mod problems;
+mod sources;
 mod values;
 mod yaml;
 
@@ -59,17 +60,18 @@ pub fn parse(text: &str, file: &str) -> Result<Parsed, ConfigErrors> {
 ///
 /// # Errors
 /// All mistakes in one go, none of which repeats a value of the file or of a variable.
-pub fn parse_within(text: &str, file: &str, _surroundings: Surroundings<'_>) -> Result<Parsed, ConfigErrors> {
+pub fn parse_within(text: &str, file: &str, surroundings: Surroundings<'_>) -> Result<Parsed, ConfigErrors> {
     let mut report = Report::new(file);
     if text.contains('\0') {
         let line = text.split('\0').next().map(|before| before.matches('\n').count() + 1);
         report.mistake(line, "expected text: there is a NUL character");
     }
     let raw = match Dialect::of(text) {
-        Dialect::Ini => ini::read(text, &mut report),
         Dialect::Yaml => yaml::read(text, &mut report),
+        _ => ini::read(text, &mut report),
     };
-    let config = merge::merge(&raw, &mut report);
+    let environment = environment::read(surroundings.environment, &raw, &mut report);
+    let config = merge::merge(&raw, &environment, surroundings.is_directory, &mut report);
     report.finish().map(|warnings| Parsed { config, warnings })
 }
 

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 
 use granit_parser::{Event, Parser, ScalarStyle};
+use zeroize::Zeroizing;
 
 /// The most values of one document, with aliases replaced by what they stand for.
 const MAX_VALUES: usize = 20_000;
@@ -30,8 +31,8 @@ pub(super) enum Value {
     Null,
     /// Any other scalar.
     Scalar {
-        /// The text as written, without quotes.
-        text: String,
+        /// The text as written, without quotes; wiped from memory when it is dropped.
+        text: Zeroizing<String>,
         /// Whether it was written without quotes.
         plain: bool,
     },
@@ -124,7 +125,7 @@ impl Builder {
             Event::Scalar(text, style, anchor, tag) => {
                 let is_text = tag.is_some_and(|tag| tag.core_suffix() == Some("str"));
                 let plain = style == ScalarStyle::Plain && !is_text;
-                let node = Node { line, value: scalar(text.into_owned(), plain) };
+                let node = Node { line, value: scalar(Zeroizing::new(text.into_owned()), plain) };
                 self.close(node, anchor, 1)
             }
             Event::SequenceStart(_, anchor, _) => self.push(Open::List { line, anchor, items: Vec::new(), size: 1 }),
@@ -190,7 +191,7 @@ impl Builder {
     }
 }
 
-fn scalar(text: String, plain: bool) -> Value {
+fn scalar(text: Zeroizing<String>, plain: bool) -> Value {
     match text.as_str() {
         "" | "~" | "null" | "Null" | "NULL" if plain => Value::Null,
         _ => Value::Scalar { text, plain },
@@ -199,7 +200,7 @@ fn scalar(text: String, plain: bool) -> Value {
 
 fn key_of(node: Node) -> Key {
     match node.value {
-        Value::Scalar { text, .. } => Key::Read { key: text, line: node.line },
+        Value::Scalar { text, .. } => Key::Read { key: text.as_str().to_owned(), line: node.line },
         Value::Null => Key::Read { key: String::new(), line: node.line },
         Value::List(_) | Value::Map(_) => Key::Complex,
     }
@@ -231,8 +232,8 @@ mod tests {
     fn show(node: &Node) -> String {
         match &node.value {
             Value::Null => "null".to_owned(),
-            Value::Scalar { text, plain: true } => text.clone(),
-            Value::Scalar { text, plain: false } => format!("{text:?}"),
+            Value::Scalar { text, plain: true } => text.to_string(),
+            Value::Scalar { text, plain: false } => format!("{:?}", text.as_str()),
             Value::List(items) => format!("[{}]", items.iter().map(show).collect::<Vec<_>>().join(",")),
             Value::Map(entries) => {
                 let shown: Vec<_> = entries.iter().map(|e| format!("{}={}", e.key, show(&e.node))).collect();

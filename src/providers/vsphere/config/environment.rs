@@ -1,4 +1,6 @@
 //! The environment variables that go with `vsphere.conf`, handed in by `app`: nothing here asks the process for them.
+//!
+//! Mirrors `FromEnv` of `pkg/common/config/config.go` and `FromCPIEnv` of `pkg/cloudprovider/vsphere/config/config.go`.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -6,13 +8,67 @@ use std::fmt;
 
 use zeroize::Zeroizing;
 
-/// Beginnings of the names that are kept; a service account token or another program's password never gets here.
-const PREFIXES: [&str; 2] = ["VSPHERE_", "VCENTER_"];
+use super::fields::{Dialect, Plain, RawField, RawFile, RawSection, RawValue};
+use super::problems::Report;
 
-/// Names beside those, of switches that count when they are there, whatever their value.
+/// Beginnings of the names that are kept; a service account token or another program's password never gets here.
+const PREFIXES: [&str; 2] = ["VSPHERE_", VCENTER_PREFIX];
+
+/// Names beside those, of switches that count when they are there, whatever their value. Two IP families need none here.
 const SWITCHES: [&str; 2] = ["ENABLE_ALPHA_DUAL_STACK", SKIP_NODE_DELETION];
 
 const SKIP_NODE_DELETION: &str = "SKIP_NODE_DELETION";
+
+/// `VSPHERE_VCENTER_<id>` defines a vCenter.
+const DEFINING_PREFIX: &str = "VSPHERE_VCENTER_";
+
+/// `VCENTER_<id>_<what>` says more about it.
+const VCENTER_PREFIX: &str = "VCENTER_";
+
+/// The one name with the defining prefix that defines nothing.
+const PORT: &str = "VSPHERE_VCENTER_PORT";
+
+/// Variables that reach every vCenter.
+const SHARED: [(&str, &str); 5] = [
+    ("VSPHERE_USER", "user"),
+    ("VSPHERE_PASSWORD", "password"),
+    ("VSPHERE_SECRET_NAME", "secret-name"),
+    ("VSPHERE_SECRET_NAMESPACE", "secret-namespace"),
+    ("VSPHERE_SECRETS_DIRECTORY", "secrets-directory"),
+];
+
+/// Variables for the vCenters that other variables define.
+const DEFAULTS: [(&str, &str); 4] = [
+    (PORT, "port"),
+    ("VSPHERE_DATACENTER", "datacenters"),
+    ("VSPHERE_CAFILE", "ca-file"),
+    ("VSPHERE_THUMBPRINT", "thumbprint"),
+];
+
+const LABELS: [(&str, &str); 2] = [("VSPHERE_LABEL_REGION", "region"), ("VSPHERE_LABEL_ZONE", "zone")];
+
+const NODES: [(&str, &str); 4] = [
+    ("VSPHERE_NODES_INTERNAL_NETWORK_SUBNET_CIDR", "internal-network-subnet-cidr"),
+    ("VSPHERE_NODES_EXTERNAL_NETWORK_SUBNET_CIDR", "external-network-subnet-cidr"),
+    ("VSPHERE_NODES_INTERNAL_VM_NETWORK_NAME", "internal-vm-network-name"),
+    ("VSPHERE_NODES_EXTERNAL_VM_NETWORK_NAME", "external-vm-network-name"),
+];
+
+/// What `VCENTER_<id>_<what>` may end with, longer ends first. A round trip count has no effect, in the file neither.
+const ENDS: [(&str, &str); 12] = [
+    ("_SECRET_NAMESPACE", "secret-namespace"),
+    ("_SECRET_NAME", "secret-name"),
+    ("_USERNAME", "user"),
+    ("_PASSWORD", "password"),
+    ("_SERVER", "server"),
+    ("_PORT", "port"),
+    ("_DATACENTERS", "datacenters"),
+    ("_CAFILE", "ca-file"),
+    ("_THUMBPRINT", "thumbprint"),
+    ("_INSECURE", "insecure-flag"),
+    ("_ROUNDTRIP", "soap-roundtrip-count"),
+    ("_IP_FAMILY", "ip-family"),
+];
 
 /// The variables of the Go program, by name. Values are wiped from memory when this is dropped; the process's own
 /// environment, which they were copied from, is not.
@@ -33,7 +89,8 @@ impl Environment {
         let known = |name: &str| PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || SWITCHES.contains(&name);
         let named = variables.into_iter().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
         let kept = named.filter(|(name, _)| known(name)).map(|(name, value)| {
-            let text = value.into_string().ok().map(Zeroizing::new);
+            let bytes = Zeroizing::new(value.into_encoded_bytes());
+            let text = std::str::from_utf8(&bytes).ok().map(|text| Zeroizing::new(text.to_owned()));
             (name, text)
         });
         Self(kept.collect())
@@ -43,4 +100,141 @@ impl Environment {
     pub fn skips_node_deletion(&self) -> bool {
         self.0.contains_key(SKIP_NODE_DELETION)
     }
+
+    /// A value that is not empty; one that is no text is a mistake.
+    fn text(&self, name: &str, report: &mut Report) -> Option<&str> {
+        match self.0.get(name)? {
+            Some(text) => Some(text.as_str()).filter(|text| !text.is_empty()),
+            None => {
+                report.mistake_of_variable(name, "expected text in UTF-8");
+                None
+            }
+        }
+    }
 }
+
+/// What the variables say, in the form of sections. Deliberately without `Debug`: passwords are in it.
+pub(super) struct RawEnvironment {
+    pub global: RawSection,
+    pub labels: RawSection,
+    pub nodes: RawSection,
+    /// The vCenters defined by variables, in the order of their names; the keys are unique.
+    pub vcenters: Vec<RawSection>,
+}
+
+/// Reads all variables there are names for; `file` tells which of them have something to act on.
+pub(super) fn read(environment: &Environment, file: &RawFile, report: &mut Report) -> RawEnvironment {
+    let is_file_empty = file.vcenters.is_empty() && file.global.text("server").is_none();
+    let mut reader = Reader { environment, report };
+    let mut vcenters = reader.vcenters();
+    if is_file_empty && let Some(server) = reader.text("VSPHERE_VCENTER") {
+        if vcenters.iter().all(|known: &RawSection| known.key != server) {
+            vcenters.push(defined("VSPHERE_VCENTER", server));
+        }
+    } else {
+        reader.no_effect(&["VSPHERE_VCENTER"], "no effect: vCenters are defined already");
+    }
+    let mut global = reader.section(Plain::Global, &SHARED);
+    if vcenters.is_empty() {
+        let names = DEFAULTS.map(|(name, _)| name);
+        reader.no_effect(&names, "no effect: it is for vCenters that are defined by variables, and there are none");
+    } else {
+        reader.fill(&mut global, &DEFAULTS);
+    }
+    reader.no_effect(&["VSPHERE_INSECURE"], "no effect: expected insecure-flag in the file or VCENTER_<id>_INSECURE");
+    let (labels, nodes) = (reader.section(Plain::Labels, &LABELS), reader.section(Plain::Nodes, &NODES));
+    reader.tell_orphans();
+    RawEnvironment { global, labels, nodes, vcenters }
+}
+
+struct Reader<'a, 'b> {
+    environment: &'a Environment,
+    report: &'b mut Report,
+}
+
+impl<'a> Reader<'a, '_> {
+    fn text(&mut self, name: &str) -> Option<&'a str> {
+        self.environment.text(name, self.report)
+    }
+
+    fn no_effect(&mut self, names: &[&str], odd: &str) {
+        for name in names {
+            if self.text(name).is_some() {
+                self.report.warn_of_variable(name, odd);
+            }
+        }
+    }
+
+    fn section(&mut self, which: Plain, table: &[(&str, &'static str)]) -> RawSection {
+        let mut section = RawSection::plain(which, Dialect::Environment);
+        self.fill(&mut section, table);
+        section
+    }
+
+    fn fill(&mut self, section: &mut RawSection, table: &[(&str, &'static str)]) {
+        for (variable, key) in table {
+            section.variables.push((key, (*variable).to_owned()));
+            if let Some(text) = self.text(variable) {
+                let value = parse_value(key, text).unwrap_or_else(|expected| {
+                    self.report.mistake_of_variable(variable, expected);
+                    RawValue::Mistake
+                });
+                section.fields.push(RawField { name: key, line: None, value });
+            }
+        }
+    }
+
+    fn vcenters(&mut self) -> Vec<RawSection> {
+        let mut vcenters: Vec<RawSection> = Vec::new();
+        for variable in self.environment.0.keys() {
+            let Some(id) = variable.strip_prefix(DEFINING_PREFIX).filter(|_| variable != PORT) else { continue };
+            let Some(key) = self.text(variable) else { continue };
+            let mut section = defined(variable, key);
+            let names: Vec<_> = ENDS.iter().map(|(end, key)| (format!("{VCENTER_PREFIX}{id}{end}"), *key)).collect();
+            let table: Vec<_> = names.iter().map(|(name, key)| (name.as_str(), *key)).collect();
+            self.fill(&mut section, &table);
+            match vcenters.iter_mut().find(|known| known.key == section.key) {
+                Some(known) => {
+                    self.report.warn_of_variable(variable, "replaces the vCenter of another variable with this value");
+                    *known = section;
+                }
+                None => vcenters.push(section),
+            }
+        }
+        vcenters
+    }
+
+    /// Variables that say something about a vCenter that none defines.
+    fn tell_orphans(&mut self) {
+        for variable in self.environment.0.keys() {
+            let Some(rest) = variable.strip_prefix(VCENTER_PREFIX) else { continue };
+            let Some(id) = ENDS.iter().find_map(|(end, _)| rest.strip_suffix(end)) else { continue };
+            let defining = format!("{DEFINING_PREFIX}{id}");
+            if !id.is_empty() && defining != PORT && !self.environment.0.contains_key(&defining) {
+                self.report.warn_of_variable(variable, format!("no effect: expected the variable {defining} as well"));
+            }
+        }
+    }
+}
+
+fn defined(variable: &str, key: &str) -> RawSection {
+    let mut section = RawSection::vcenter(key.to_owned(), None, Dialect::Environment);
+    section.shown = variable.to_owned();
+    section
+}
+
+fn parse_value(key: &str, text: &str) -> Result<RawValue, &'static str> {
+    match key {
+        "port" => text.trim().parse().map(RawValue::Number).map_err(|_| "expected a port from 1 to 65535"),
+        "insecure-flag" => match text {
+            "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(RawValue::Flag(true)),
+            "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(RawValue::Flag(false)),
+            _ => Err("expected true or false"),
+        },
+        "soap-roundtrip-count" => Ok(RawValue::Unset),
+        _ => Ok(RawValue::Text(Zeroizing::new(text.to_owned()))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,7 @@
 //! The file as written, from either dialect: which sections and keys there are, and what stands there.
 
+use zeroize::Zeroizing;
+
 use super::super::addresses::equal_fold;
 
 /// How a file is written.
@@ -9,6 +11,8 @@ pub(super) enum Dialect {
     Ini,
     /// `section:` and `camelCase: value`.
     Yaml,
+    /// No file: variables, each with a name of its own.
+    Environment,
 }
 
 impl Dialect {
@@ -23,14 +27,6 @@ impl Dialect {
         let is_variable = line.starts_with(char::is_alphanumeric) && line.contains('=') && !line.contains(':');
         let is_ini = line.starts_with('[') || is_variable;
         if is_ini { Self::Ini } else { Self::Yaml }
-    }
-
-    /// A key in this dialect; `kebab` is its INI form.
-    pub fn key(self, kebab: &str) -> String {
-        match self {
-            Self::Ini => kebab.to_owned(),
-            Self::Yaml => camel(kebab),
-        }
     }
 }
 
@@ -154,13 +150,15 @@ pub(super) struct RawSection {
     pub line: Option<usize>,
     /// What is written, in order; a later one wins.
     pub fields: Vec<RawField>,
+    /// The variables behind the keys, where the section is made of variables.
+    pub variables: Vec<(&'static str, String)>,
     keys: [&'static [Key]; 2],
 }
 
 /// One key with its value.
 pub(super) struct RawField {
     pub name: &'static str,
-    pub line: usize,
+    pub line: Option<usize>,
     pub value: RawValue,
 }
 
@@ -168,10 +166,10 @@ pub(super) struct RawField {
 pub(super) enum RawValue {
     /// Nothing (YAML null): as if the key were not there.
     Unset,
-    Text(String),
+    Text(Zeroizing<String>),
     Flag(bool),
     Number(u64),
-    List(Vec<String>),
+    List(Vec<Zeroizing<String>>),
     /// Something that is reported already.
     Mistake,
 }
@@ -185,17 +183,37 @@ impl RawSection {
         };
         let shown = match dialect {
             Dialect::Ini => format!("[{}]", which.name()),
-            Dialect::Yaml => which.name().to_ascii_lowercase(),
+            Dialect::Yaml | Dialect::Environment => which.name().to_ascii_lowercase(),
         };
-        Self { dialect, key: String::new(), shown, line: None, fields: Vec::new(), keys }
+        Self { dialect, key: String::new(), shown, line: None, fields: Vec::new(), variables: Vec::new(), keys }
     }
 
-    pub fn vcenter(key: String, line: usize, dialect: Dialect) -> Self {
+    pub fn vcenter(key: String, line: Option<usize>, dialect: Dialect) -> Self {
         let shown = match dialect {
             Dialect::Ini => format!("[VirtualCenter {key:?}]"),
-            Dialect::Yaml => format!("vcenter.{key}"),
+            Dialect::Yaml | Dialect::Environment => format!("vcenter.{key}"),
         };
-        Self { dialect, key, shown, line: Some(line), fields: Vec::new(), keys: [VCENTER_KEYS, &[]] }
+        let keys = [VCENTER_KEYS, &[]];
+        Self { dialect, key, shown, line, fields: Vec::new(), variables: Vec::new(), keys }
+    }
+
+    /// How messages name a key, whose INI form is `kebab`. The server of a vCenter that a variable defines may be that
+    /// variable's value.
+    pub fn shown_key(&self, kebab: &str) -> String {
+        let is_own_name = kebab == "server" && self.text(kebab).is_none();
+        match self.dialect {
+            Dialect::Ini => kebab.to_owned(),
+            Dialect::Yaml => camel(kebab),
+            Dialect::Environment => {
+                let variable = self.variables.iter().find(|(key, _)| *key == kebab && !is_own_name);
+                variable.map_or(&self.shown, |(_, variable)| variable).clone()
+            }
+        }
+    }
+
+    /// Whether the key of the entry stands for its server where none is written.
+    pub fn names_its_server(&self) -> bool {
+        self.dialect != Dialect::Yaml
     }
 
     /// The key that is written so in this dialect: without case in INI, with case in YAML.
@@ -203,6 +221,7 @@ impl RawSection {
         self.keys.iter().copied().flatten().copied().find(|(kebab, _)| match self.dialect {
             Dialect::Ini => equal_fold(kebab, written),
             Dialect::Yaml => camel(kebab) == written,
+            Dialect::Environment => false,
         })
     }
 
@@ -213,7 +232,7 @@ impl RawSection {
 
     /// The line of a key, if it is written.
     pub fn line_of(&self, name: &str) -> Option<usize> {
-        self.fields.iter().rev().find(|field| field.name == name).map(|field| field.line)
+        self.fields.iter().rev().find(|field| field.name == name).and_then(|field| field.line)
     }
 
     /// Text that is not empty.
@@ -241,7 +260,7 @@ impl RawSection {
     /// The items of a list or of text with commas, trimmed; empty ones are dropped. Nothing where nothing is written.
     pub fn items(&self, name: &str) -> Option<Vec<&str>> {
         let written: Vec<&str> = match self.value(name) {
-            Some(RawValue::List(items)) => items.iter().map(String::as_str).collect(),
+            Some(RawValue::List(items)) => items.iter().map(|item| item.as_str()).collect(),
             Some(RawValue::Text(text)) if !text.is_empty() => vec![text],
             _ => return None,
         };

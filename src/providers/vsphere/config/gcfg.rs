@@ -6,6 +6,8 @@
 use std::iter::Peekable;
 use std::str::Chars;
 
+use zeroize::Zeroizing;
+
 /// One element of the file. Deliberately without `Debug`: a value may be a password.
 pub(super) enum Item {
     /// `[name]` or `[name "subsection"]`.
@@ -21,8 +23,8 @@ pub(super) enum Item {
     Variable {
         /// The key, as written.
         key: String,
-        /// The value, unquoted; nothing where there is no `=`.
-        value: Option<String>,
+        /// The value, unquoted; nothing where there is no `=`. Wiped from memory when it is dropped.
+        value: Option<Zeroizing<String>>,
         /// The line, from 1.
         line: usize,
     },
@@ -167,9 +169,9 @@ impl Scanner<'_> {
     }
 
     /// Quoted and unquoted pieces, put together; blanks around the whole are dropped, those in quotes kept.
-    fn value(&mut self) -> Result<String, SyntaxError> {
+    fn value(&mut self) -> Result<Zeroizing<String>, SyntaxError> {
         self.skip_blanks();
-        let mut text = String::new();
+        let mut text = Wiped::default();
         // The length up to which trailing blanks belong to the value.
         let mut kept = 0;
         let mut quoted = false;
@@ -197,12 +199,11 @@ impl Scanner<'_> {
                 }
             }
         }
-        text.truncate(kept);
-        Ok(text)
+        Ok(text.cut(kept))
     }
 
     /// In quotes `\\`, `\"`, `\n` and `\t`; outside a continued line or a quote.
-    fn escape(&mut self, text: &mut String, quoted: bool) -> Result<(), SyntaxError> {
+    fn escape(&mut self, text: &mut Wiped, quoted: bool) -> Result<(), SyntaxError> {
         self.bump();
         if quoted {
             match self.peek() {
@@ -267,6 +268,31 @@ impl Scanner<'_> {
     }
 }
 
+/// Text that is put together character by character. What it outgrows is wiped, as it is itself in the end.
+#[derive(Default)]
+struct Wiped(Zeroizing<String>);
+
+impl Wiped {
+    fn push(&mut self, c: char) {
+        if self.0.capacity() < self.0.len() + c.len_utf8() {
+            let mut larger = Zeroizing::new(String::with_capacity((self.0.capacity() * 2).max(64)));
+            larger.push_str(&self.0);
+            // The smaller one is dropped here, and thereby wiped.
+            self.0 = larger;
+        }
+        self.0.push(c);
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn cut(mut self, length: usize) -> Zeroizing<String> {
+        self.0.truncate(length);
+        self.0
+    }
+}
+
 const ILLEGAL: &str = "illegal character";
 const UNTERMINATED: &str = "string not terminated";
 const ESCAPE: &str = r#"unknown escape sequence: in quotes write \\ for a backslash"#;
@@ -292,7 +318,7 @@ mod tests {
             Item::Section { name, subsection: None, .. } => format!("[{name}]"),
             Item::Section { name, subsection: Some(sub), .. } => format!("[{name} {sub:?}]"),
             Item::Variable { key, value: None, .. } => key.clone(),
-            Item::Variable { key, value: Some(value), .. } => format!("{key}={value:?}"),
+            Item::Variable { key, value: Some(value), .. } => format!("{key}={:?}", value.as_str()),
         });
         Ok(shown.collect())
     }

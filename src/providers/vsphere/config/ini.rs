@@ -1,5 +1,7 @@
 //! The INI dialect: what `gcfg` makes of sections, keys and values.
 
+use zeroize::Zeroizing;
+
 use super::super::addresses::equal_fold;
 use super::fields::{Dialect, Key, Kind, OTHER_SECTIONS, Plain, RawField, RawFile, RawSection, RawValue};
 use super::gcfg::{self, Item};
@@ -51,7 +53,7 @@ fn enter(file: &mut RawFile, name: &str, subsection: Option<String>, line: usize
         };
         let index = file.vcenters.iter().position(|section| section.key == key).unwrap_or(file.vcenters.len());
         if index == file.vcenters.len() {
-            file.vcenters.push(RawSection::vcenter(key, line, Dialect::Ini));
+            file.vcenters.push(RawSection::vcenter(key, Some(line), Dialect::Ini));
         }
         return Target::Vcenter(index);
     }
@@ -74,7 +76,7 @@ fn enter(file: &mut RawFile, name: &str, subsection: Option<String>, line: usize
     }
 }
 
-fn add(section: &mut RawSection, written: &str, value: Option<String>, line: usize, report: &mut Report) {
+fn add(section: &mut RawSection, written: &str, value: Option<Zeroizing<String>>, line: usize, report: &mut Report) {
     let Some(key) = section.find_key(written) else {
         // A line without `=`, or a long one, may be the rest of a password or of a pasted private key.
         let is_shown = value.is_some() && written.len() <= LONGEST_SHOWN;
@@ -85,10 +87,10 @@ fn add(section: &mut RawSection, written: &str, value: Option<String>, line: usi
         report.mistake_in(line, &section.shown, Some(key.0), expected);
         RawValue::Mistake
     });
-    section.fields.push(RawField { name: key.0, line, value });
+    section.fields.push(RawField { name: key.0, line: Some(line), value });
 }
 
-fn parse_value((name, kind): Key, value: Option<String>) -> Result<RawValue, &'static str> {
+fn parse_value((name, kind): Key, value: Option<Zeroizing<String>>) -> Result<RawValue, &'static str> {
     match (kind, value) {
         (Kind::Flag, None) => Ok(RawValue::Flag(true)),
         (_, None) => Err("expected '=' and a value"),

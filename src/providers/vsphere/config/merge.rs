@@ -2,53 +2,84 @@
 //!
 //! Mirrors `validateConfig` of `config_ini_legacy.go` and `config_yaml.go`.
 
-use std::path::PathBuf;
-
-use secrecy::SecretString;
+use std::path::{Path, PathBuf};
 
 use super::super::addresses::{AddressRule, AddressRules, IpFamily};
 use super::super::zones::ZoneCategories;
 use super::distinct::{Kinship, kinships};
-use super::fields::{Dialect, RawFile, RawSection};
+use super::environment::RawEnvironment;
+use super::fields::{RawFile, RawSection};
 use super::problems::Report;
-use super::values::{checked_families, checked_networks, checked_port, checked_server, checked_thumbprint};
+use super::sources::{Defined, Sources};
+use super::values::{checked_families, checked_networks, checked_port, checked_server, checked_thumbprints};
 use super::{Config, Credentials, Vcenter};
 
 const DEFAULT_PORT: u16 = 443;
 
 /// Checks everything and fills in the defaults. The result counts only when the report has no mistakes.
-pub(super) fn merge(raw: &RawFile, report: &mut Report) -> Config {
+pub(super) fn merge(
+    raw: &RawFile,
+    environment: &RawEnvironment,
+    is_directory: &dyn Fn(&Path) -> bool,
+    report: &mut Report,
+) -> Config {
     // What a broken line may have said is not reported as missing.
     let is_readable = report.is_readable();
+    let mut sources = Sources::new(raw, environment, is_directory, report);
     let global = Settings::read(&raw.global, report);
-    let stored = global_source(&raw.global, &global, report);
-    let (mut vcenters, mut sections) = (Vec::new(), Vec::new());
-    for section in &raw.vcenters {
-        let own = Settings::read(section, report);
-        let server = own.server.clone().or_else(|| (section.dialect == Dialect::Ini).then(|| section.key.clone()));
-        match server {
+    let defaults = Settings::read(&environment.global, report).or(&global);
+    let mut found: Vec<(Vcenter, &RawSection)> = Vec::new();
+    for (defined, section) in entries(raw, environment) {
+        let inherited = if defined == Defined::ByVariable { &defaults } else { &global };
+        let own = if defined == Defined::InGlobal { global.clone() } else { Settings::read(section, report) };
+        let named = || section.names_its_server().then(|| section.key.clone());
+        match own.server.clone().or_else(named) {
             Some(server) => {
-                vcenters.push(vcenter(section, server, own, &global, stored.as_ref(), is_readable, report));
-                sections.push(section);
+                let key = key_of(defined, section);
+                let credentials = sources.credentials(defined, section, report);
+                found.push((vcenter(section, key, server, own, inherited, credentials, report), section));
             }
             None if section.is_mistake("server") => {}
             None => report.mistake_at(section, Some("server"), "expected the vCenter's host name or IP address"),
         }
     }
-    if let Some(server) = global.server.clone().filter(|server| raw.vcenters.iter().all(|own| own.key != *server)) {
-        let own = global.clone();
-        let mut added = vcenter(&raw.global, server.clone(), own, &global, stored.as_ref(), is_readable, report);
-        added.key = server;
-        vcenters.push(added);
-        sections.push(&raw.global);
-    }
+    sources.tell_unused(&environment.global, report);
+    let (vcenters, sections): (Vec<_>, Vec<_>) = found.into_iter().unzip();
     warn_of_kinships(&vcenters, &sections, report);
-    let is_mistaken = raw.global.is_mistake("server");
-    if vcenters.is_empty() && raw.vcenters.is_empty() && is_readable && !is_mistaken {
+    let is_mistaken = raw.global.is_mistake("server") || !raw.vcenters.is_empty();
+    if vcenters.is_empty() && is_readable && !is_mistaken {
         let expected = "no vCenter is defined: expected server in the section Global, or an entry for a vCenter";
         report.mistake(None, expected);
     }
-    Config { vcenters, labels: labels(&raw.labels, report), addresses: address_rules(&raw.nodes, report) }
+    Config {
+        vcenters,
+        labels: labels(&raw.labels, &environment.labels, report),
+        addresses: address_rules(&raw.nodes, &environment.nodes, report),
+    }
+}
+
+/// All entries in the order of the file, then that of Global, then those of variables. One of a variable takes the place
+/// of the one with its key.
+fn entries<'a>(raw: &'a RawFile, environment: &'a RawEnvironment) -> Vec<(Defined, &'a RawSection)> {
+    let mut entries: Vec<_> = raw.vcenters.iter().map(|section| (Defined::InFile, section)).collect();
+    if raw.global.text("server").is_some_and(|server| raw.vcenters.iter().all(|own| own.key != server)) {
+        entries.push((Defined::InGlobal, &raw.global));
+    }
+    for section in &environment.vcenters {
+        match entries.iter_mut().find(|(defined, known)| key_of(*defined, known) == section.key) {
+            Some(known) => *known = (Defined::ByVariable, section),
+            None => entries.push((Defined::ByVariable, section)),
+        }
+    }
+    entries
+}
+
+/// The key of an entry; that of Global's is its server.
+fn key_of(defined: Defined, section: &RawSection) -> &str {
+    match defined {
+        Defined::InGlobal => section.text("server").unwrap_or_default(),
+        Defined::InFile | Defined::ByVariable => &section.key,
+    }
 }
 
 /// Tells which entries are one vCenter, and which are not although their server is the same.
@@ -76,17 +107,13 @@ struct Settings {
     port: Option<u16>,
     insecure: Option<bool>,
     ca_files: Vec<PathBuf>,
-    thumbprint: Option<String>,
+    thumbprints: Vec<String>,
     datacenters: Vec<String>,
     ip_families: Vec<IpFamily>,
-    user: Option<String>,
-    password: Option<String>,
-    secret: Option<Credentials>,
 }
 
 impl Settings {
     fn read(section: &RawSection, report: &mut Report) -> Self {
-        let owned = |name: &str| section.text(name).map(str::to_owned);
         let strings = |name: &str| section.items(name).unwrap_or_default().into_iter().map(str::to_owned).collect();
         Self {
             server: checked_server(section, report),
@@ -96,27 +123,38 @@ impl Settings {
                 .text("ca-file")
                 .map(|paths| paths.split(':').filter(|path| !path.is_empty()).map(PathBuf::from).collect())
                 .unwrap_or_default(),
-            thumbprint: checked_thumbprint(section, report),
+            thumbprints: checked_thumbprints(section, report),
             datacenters: strings("datacenters"),
             ip_families: checked_families(section, report),
-            user: owned("user"),
-            password: owned("password"),
-            secret: secret(section, report),
+        }
+    }
+
+    /// What variables say, and where they say nothing what Global says. A variable that turns verification off is one
+    /// for each vCenter, so Global's flag is not inherited.
+    fn or(self, global: &Self) -> Self {
+        let strings = |own: Vec<String>, global: &[String]| if own.is_empty() { global.to_vec() } else { own };
+        Self {
+            server: None,
+            port: self.port.or(global.port),
+            insecure: None,
+            ca_files: if self.ca_files.is_empty() { global.ca_files.clone() } else { self.ca_files },
+            thumbprints: strings(self.thumbprints, &global.thumbprints),
+            datacenters: strings(self.datacenters, &global.datacenters),
+            ip_families: global.ip_families.clone(),
         }
     }
 }
 
-/// One entry with what it inherits from Global.
+/// One entry with what it inherits.
 fn vcenter(
     section: &RawSection,
+    key: &str,
     server: String,
     own: Settings,
     global: &Settings,
-    stored: Option<&Credentials>,
-    is_readable: bool,
+    (credentials, fallback_credentials): (Credentials, Option<Credentials>),
     report: &mut Report,
 ) -> Vcenter {
-    let (credentials, fallback_credentials) = credentials(section, &own, global, stored, is_readable, report);
     if own.insecure == Some(false) && global.insecure == Some(true) {
         report.warn_at(section, Some("insecure-flag"), "no effect: the flag is set in the section Global");
     }
@@ -126,12 +164,12 @@ fn vcenter(
         ip_families.push(IpFamily::V4);
     }
     Vcenter {
-        key: section.key.clone(),
+        key: key.to_owned(),
         server,
         port: own.port.or(global.port).unwrap_or(DEFAULT_PORT),
         insecure: own.insecure == Some(true) || global.insecure == Some(true),
         ca_files: if own.ca_files.is_empty() { global.ca_files.clone() } else { own.ca_files },
-        thumbprints: own.thumbprint.or_else(|| global.thumbprint.clone()).into_iter().collect(),
+        thumbprints: inherit(own.thumbprints, &global.thumbprints),
         datacenters: inherit(own.datacenters, &global.datacenters),
         ip_families,
         credentials,
@@ -139,92 +177,34 @@ fn vcenter(
     }
 }
 
-/// The pair of the entry first, then its Secret, then the Secret or directory of Global; Global's user and password
-/// only where there is neither.
-fn credentials(
-    section: &RawSection,
-    own: &Settings,
-    global: &Settings,
-    stored: Option<&Credentials>,
-    is_readable: bool,
-    report: &mut Report,
-) -> (Credentials, Option<Credentials>) {
-    let inline = |user: String, password: String| Credentials::Inline { user, password: SecretString::from(password) };
-    if let Some(stored) = own.secret.as_ref().or(stored) {
-        return match (&own.user, &own.password) {
-            (Some(user), Some(password)) => (inline(user.clone(), password.clone()), Some(stored.clone())),
-            (None, None) => (stored.clone(), None),
-            (user, _) => {
-                let given = if user.is_some() { "user" } else { "password" };
-                report.warn_at(
-                    section,
-                    Some(given),
-                    "ignored: user and password belong together, and a secret is used",
-                );
-                (stored.clone(), None)
-            }
-        };
-    }
-    let user = own.user.clone().or_else(|| global.user.clone());
-    let password = own.password.clone().or_else(|| global.password.clone());
-    for (name, value) in [("user", &user), ("password", &password)] {
-        if value.is_none() && is_readable && !section.is_mistake(name) {
-            let expected = format!("missing: expected a {name} here or in the section Global, or a secret");
-            report.mistake_at(section, Some(name), expected);
-        }
-    }
-    (inline(user.unwrap_or_default(), password.unwrap_or_default()), None)
-}
-
-/// The source that all entries share: Global's Secret or directory, if it is exactly one of the two.
-fn global_source(section: &RawSection, global: &Settings, report: &mut Report) -> Option<Credentials> {
-    let directory = section.text("secrets-directory").map(|path| Credentials::Directory(PathBuf::from(path)));
-    let is_named = section.text("secret-name").is_some() || section.text("secret-namespace").is_some();
-    match (&global.secret, directory) {
-        (Some(secret), None) => Some(secret.clone()),
-        (None, Some(directory)) if !is_named => Some(directory),
-        (_, Some(_)) => {
-            let odd = "ignored: a secret is named as well, so neither is used for other entries";
-            report.warn_at(section, Some("secrets-directory"), odd);
-            None
-        }
-        (None, None) => None,
-    }
-}
-
-/// Name and namespace belong together; one alone counts as none.
-fn secret(section: &RawSection, report: &mut Report) -> Option<Credentials> {
-    match (section.text("secret-namespace"), section.text("secret-name")) {
-        (Some(namespace), Some(name)) => {
-            Some(Credentials::Secret { namespace: namespace.to_owned(), name: name.to_owned() })
-        }
-        (None, None) => None,
-        (namespace, _) => {
-            let given = if namespace.is_some() { "secret-namespace" } else { "secret-name" };
-            report.warn_at(section, Some(given), "ignored: name and namespace of the secret belong together");
-            None
-        }
-    }
-}
-
 /// Zones are on only with both categories.
-fn labels(section: &RawSection, report: &mut Report) -> Option<ZoneCategories> {
-    match (section.text("zone"), section.text("region")) {
+fn labels(file: &RawSection, variables: &RawSection, report: &mut Report) -> Option<ZoneCategories> {
+    let (zone, region) = (over(file, variables, "zone"), over(file, variables, "region"));
+    match (zone.text("zone"), region.text("region")) {
         (Some(zone), Some(region)) => Some(ZoneCategories { zone: zone.to_owned(), region: region.to_owned() }),
         (None, None) => None,
-        (zone, _) => {
-            let given = if zone.is_some() { "zone" } else { "region" };
-            report.warn_at(section, Some(given), "no effect: zones are on only when both zone and region are set");
+        (given, _) => {
+            let (section, key) = if given.is_some() { (zone, "zone") } else { (region, "region") };
+            report.warn_at(section, Some(key), "no effect: zones are on only when both zone and region are set");
             None
         }
     }
 }
 
-fn address_rules(section: &RawSection, report: &mut Report) -> AddressRules {
+/// A variable goes before the file.
+fn over<'a>(file: &'a RawSection, variables: &'a RawSection, key: &str) -> &'a RawSection {
+    if variables.text(key).is_some() { variables } else { file }
+}
+
+fn address_rules(file: &RawSection, variables: &RawSection, report: &mut Report) -> AddressRules {
+    let mut networks = |key: &str| checked_networks(over(file, variables, key), key, report);
     let mut rule = |kind: &str| AddressRule {
-        networks: checked_networks(section, &format!("{kind}-network-subnet-cidr"), report),
-        network_name: section.text(&format!("{kind}-vm-network-name")).map(str::to_owned),
-        excluded: checked_networks(section, &format!("exclude-{kind}-network-subnet-cidr"), report),
+        networks: networks(&format!("{kind}-network-subnet-cidr")),
+        network_name: {
+            let key = format!("{kind}-vm-network-name");
+            over(file, variables, &key).text(&key).map(str::to_owned)
+        },
+        excluded: networks(&format!("exclude-{kind}-network-subnet-cidr")),
     };
     AddressRules { internal: rule("internal"), external: rule("external") }
 }

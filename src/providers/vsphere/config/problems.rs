@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use super::fields::RawSection;
+use super::fields::{Dialect, RawSection};
 
 /// A mistake, or something odd that is no mistake. It names a place and never repeats a value: values may be passwords.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigProblem {
-    /// The file, as given by the caller.
+    /// The file, as given by the caller; `environment` where it is a variable, whose name is then the key.
     pub file: String,
     /// The line, from 1, where one is known.
     pub line: Option<usize>,
@@ -90,6 +90,18 @@ impl Report {
         self.problems.push(problem);
     }
 
+    /// A mistake of an environment variable.
+    pub fn mistake_of_variable(&mut self, variable: &str, expected: impl Into<String>) {
+        let problem = place_of_variable(variable, expected);
+        self.problems.push(problem);
+    }
+
+    /// Something odd about an environment variable.
+    pub fn warn_of_variable(&mut self, variable: &str, odd: impl Into<String>) {
+        let warning = place_of_variable(variable, odd);
+        self.warnings.push(warning);
+    }
+
     /// Something odd at a key of a section, or at the section.
     pub fn warn_at(&mut self, section: &RawSection, key: Option<&str>, odd: impl Into<String>) {
         let warning = self.place_at(section, key, odd);
@@ -115,8 +127,12 @@ impl Report {
     }
 
     fn place_at(&self, section: &RawSection, key: Option<&str>, expected: impl Into<String>) -> ConfigProblem {
+        if section.dialect == Dialect::Environment {
+            let variable = key.map_or_else(|| section.shown.clone(), |key| section.shown_key(key));
+            return place_of_variable(&variable, expected);
+        }
         let line = key.and_then(|key| section.line_of(key)).or(section.line);
-        let key = key.map(|key| section.dialect.key(key));
+        let key = key.map(|key| section.shown_key(key));
         self.place(line, Some(&section.shown), key.as_deref(), expected)
     }
 
@@ -134,5 +150,15 @@ impl Report {
             key: key.map(str::to_owned),
             expected: expected.into(),
         }
+    }
+}
+
+fn place_of_variable(variable: &str, expected: impl Into<String>) -> ConfigProblem {
+    ConfigProblem {
+        file: "environment".to_owned(),
+        line: None,
+        section: None,
+        key: Some(variable.to_owned()),
+        expected: expected.into(),
     }
 }

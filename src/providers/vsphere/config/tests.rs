@@ -24,7 +24,7 @@ fn warnings(text: &str) -> Vec<String> {
     parse(text, "f").unwrap().warnings.iter().map(ToString::to_string).collect()
 }
 
-fn shown(credentials: &Credentials) -> String {
+pub(super) fn shown(credentials: &Credentials) -> String {
     match credentials {
         Credentials::Inline { user, password } => format!("{user}/{}", password.expose_secret()),
         Credentials::Secret { namespace, name } => format!("secret {namespace}/{name}"),
@@ -33,7 +33,7 @@ fn shown(credentials: &Credentials) -> String {
 }
 
 /// Per vCenter: key, server, credentials in the order they are tried.
-fn vcenters(config: &Config) -> Vec<String> {
+pub(super) fn vcenters(config: &Config) -> Vec<String> {
     let one = |vcenter: &Vcenter| {
         let tried = [Some(&vcenter.credentials), vcenter.fallback_credentials.as_ref()];
         let tried: Vec<_> = tried.into_iter().flatten().map(shown).collect();
@@ -442,7 +442,7 @@ fn all_mistakes_are_told_in_one_go() {
         "f:1: [Global] password: missing: expected a password here or in the section Global, or a secret",
         "f:3: [Global] port: expected a whole number, decimal or hexadecimal with 0x",
         "f:5: [VirtualCenter \"a\"] thumbprint: expected the SHA-256 or SHA-1 of the certificate: 32 or 20 pairs of hex \
-         digits with colons",
+         digits with colons; several are separated by commas",
         "f:9: [Nodes] internal-network-subnet-cidr: item 2: expected a network like 10.0.0.0/8 or fd00::/64",
         "f:9: [Nodes] internal-network-subnet-cidr: item 3: expected a network like 10.0.0.0/8 or fd00::/64",
     ];

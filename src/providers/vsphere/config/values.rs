@@ -3,14 +3,14 @@
 use ipnet::{IpNet, Ipv4Net};
 
 use super::super::addresses::{IpFamily, parse_ip};
-use super::fields::{Dialect, RawSection};
+use super::fields::RawSection;
 use super::problems::Report;
 
 pub(super) fn checked_server(section: &RawSection, report: &mut Report) -> Option<String> {
     let (key, server) = match section.text("server") {
         Some(server) => (Some("server"), server),
         // The name of an INI entry stands for its server.
-        None if section.dialect == Dialect::Ini => (None, section.key.as_str()),
+        None if section.names_its_server() => (None, section.key.as_str()),
         None => return None,
     };
     let is_address = parse_ip(server.trim_start_matches('[').trim_end_matches(']')).is_some();
@@ -31,14 +31,27 @@ pub(super) fn checked_port(section: &RawSection, report: &mut Report) -> Option<
     }
 }
 
-/// Hex digits in pairs, with or without colons, in any case; given back upper case with colons.
-pub(super) fn checked_thumbprint(section: &RawSection, report: &mut Report) -> Option<String> {
-    let text = section.text("thumbprint")?;
+/// One or several, separated by commas or blanks: hex digits in pairs, with or without colons, in any case; given back
+/// upper case with colons.
+pub(super) fn checked_thumbprints(section: &RawSection, report: &mut Report) -> Vec<String> {
+    let text = section.text("thumbprint").unwrap_or_default();
+    let items = text.split(|c: char| c == ',' || c.is_whitespace()).filter(|item| !item.is_empty());
+    let thumbprints: Option<Vec<_>> = items.map(parse_thumbprint).collect();
+    match thumbprints {
+        Some(thumbprints) if !thumbprints.is_empty() || text.is_empty() => thumbprints,
+        _ => {
+            let expected = "expected the SHA-256 or SHA-1 of the certificate: 32 or 20 pairs of hex digits with colons; \
+                            several are separated by commas";
+            report.mistake_at(section, Some("thumbprint"), expected);
+            Vec::new()
+        }
+    }
+}
+
+fn parse_thumbprint(text: &str) -> Option<String> {
     let digits: Vec<char> = text.chars().filter(|c| *c != ':').map(|c| c.to_ascii_uppercase()).collect();
     let is_paired = !text.contains(':') || text.split(':').all(|pair| pair.len() == 2);
     if !is_paired || ![40, 64].contains(&digits.len()) || !digits.iter().all(char::is_ascii_hexdigit) {
-        let expected = "expected the SHA-256 or SHA-1 of the certificate: 32 or 20 pairs of hex digits with colons";
-        report.mistake_at(section, Some("thumbprint"), expected);
         return None;
     }
     let pairs: Vec<String> = digits.chunks(2).map(|pair| pair.iter().collect()).collect();

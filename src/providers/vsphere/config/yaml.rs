@@ -1,5 +1,7 @@
 //! The YAML dialect: what `yaml.v2` makes of sections, keys and values.
 
+use zeroize::Zeroizing;
+
 use super::super::yaml::{Entry, Node, Value, parse_document};
 use super::fields::{Dialect, Kind, OTHER_SECTIONS, Plain, RawField, RawFile, RawSection, RawValue};
 use super::problems::Report;
@@ -47,7 +49,7 @@ fn read_vcenters(vcenters: &mut Vec<RawSection>, all: &Entry, report: &mut Repor
         return;
     };
     for entry in written {
-        let mut section = RawSection::vcenter(entry.key.clone(), entry.line, Dialect::Yaml);
+        let mut section = RawSection::vcenter(entry.key.clone(), Some(entry.line), Dialect::Yaml);
         read_section(&mut section, entry, report);
         match vcenters.iter_mut().find(|known| known.key == section.key) {
             Some(known) => *known = section,
@@ -71,7 +73,7 @@ fn read_section(section: &mut RawSection, written: &Entry, report: &mut Report) 
             report.mistake_in(entry.line, &section.shown, Some(&entry.key), expected);
             RawValue::Mistake
         });
-        section.fields.push(RawField { name, line: entry.line, value });
+        section.fields.push(RawField { name, line: Some(entry.line), value });
     }
 }
 
@@ -95,10 +97,10 @@ fn parse_value(kind: Kind, value: &Value) -> Result<RawValue, &'static str> {
     }
 }
 
-fn item(node: &Node) -> Result<String, &'static str> {
+fn item(node: &Node) -> Result<Zeroizing<String>, &'static str> {
     match &node.value {
         Value::Scalar { text, .. } => Ok(text.clone()),
-        Value::Null => Ok(String::new()),
+        Value::Null => Ok(Zeroizing::default()),
         Value::List(_) | Value::Map(_) => Err("expected a list of texts"),
     }
 }

@@ -1,0 +1,552 @@
+//! What the variables do to a `vsphere.conf`: one table for the outcome, one for what is told.
+
+use super::super::sources::DEFAULT_DIRECTORY;
+use super::super::tests::vcenters;
+use super::super::{Config, ConfigErrors, IpFamily, Parsed, Surroundings, Vcenter, parse_within};
+use super::*;
+
+type Texts = &'static [&'static str];
+
+/// Variables as `NAME=value`, split at the first `=` like the operating system does.
+fn environment(variables: &[&str]) -> Environment {
+    Environment::new(variables.iter().map(|variable| {
+        let (name, value) = variable.split_once('=').unwrap_or((variable, ""));
+        (OsString::from(name), OsString::from(value))
+    }))
+}
+
+/// Only the named directories exist.
+fn read(text: &str, variables: &[&str], directories: &[&str]) -> Result<Parsed, ConfigErrors> {
+    let is_directory = |path: &std::path::Path| directories.iter().any(|directory| path.ends_with(directory));
+    let environment = environment(variables);
+    parse_within(text, "f", Surroundings { environment: &environment, is_directory: &is_directory })
+}
+
+fn config(id: &str, text: &str, variables: &[&str], directories: &[&str]) -> Config {
+    match read(text, variables, directories) {
+        Ok(parsed) => parsed.config,
+        Err(errors) => panic!("{id}: {errors}"),
+    }
+}
+
+/// An entry of the file with a pair of its own, in every row's file unless the row is about that.
+const FILE: &str = "[VirtualCenter \"a\"]\nuser=fu\npassword=fp\n";
+const GLOBAL: &str =
+    "[Global]\nserver=g\nuser=gu\npassword=gp\nport=8443\ndatacenters=gd\nip-family=ipv6\ninsecure-flag\n";
+const STORED: &str = "[Global]\nsecret-name=n\nsecret-namespace=ns\n[VirtualCenter \"a\"]\n";
+const EMPTY: &str = "# nothing\n";
+
+#[test]
+fn credentials_follow_file_and_variables() {
+    let rows: &[(&str, &str, Texts, Texts, Texts)] = &[
+        // Vectors of 1.10.
+        ("W2: the port defines no vCenter", FILE, &["VSPHERE_VCENTER_PORT=8443"], &[], &["a -> a, fu/fp"]),
+        (
+            "a value that is empty is not set",
+            FILE,
+            &["VSPHERE_VCENTER_1=", "VSPHERE_LABEL_ZONE="],
+            &[],
+            &["a -> a, fu/fp"],
+        ),
+        (
+            "defined: own pair",
+            FILE,
+            &["VSPHERE_VCENTER_1=b", "VCENTER_1_USERNAME=u", "VCENTER_1_PASSWORD=p"],
+            &[],
+            &["a -> a, fu/fp", "b -> b, u/p"],
+        ),
+        (
+            "W4: a value with =",
+            FILE,
+            &["VSPHERE_VCENTER_1=b", "VCENTER_1_USERNAME=u", "VCENTER_1_PASSWORD=p=q=="],
+            &[],
+            &["a -> a, fu/fp", "b -> b, u/p=q=="],
+        ),
+        (
+            "defined: server",
+            FILE,
+            &["VSPHERE_VCENTER_1=b", "VCENTER_1_SERVER=h", "VSPHERE_USER=u", "VSPHERE_PASSWORD=p"],
+            &[],
+            &["a -> a, fu/fp", "b -> h, u/p"],
+        ),
+        ("defined: pair of Global", GLOBAL, &["VSPHERE_VCENTER_1=b"], &[], &["g -> g, gu/gp", "b -> b, gu/gp"]),
+        (
+            "defined: each by itself",
+            GLOBAL,
+            &["VSPHERE_VCENTER_1=b", "VSPHERE_USER=vu"],
+            &[],
+            &["g -> g, gu/gp", "b -> b, vu/gp"],
+        ),
+        (
+            "defined: own Secret",
+            FILE,
+            &["VSPHERE_VCENTER_1=b", "VCENTER_1_SECRET_NAME=n", "VCENTER_1_SECRET_NAMESPACE=ns"],
+            &[],
+            &["a -> a, fu/fp", "b -> b, secret ns/n"],
+        ),
+        (
+            "defined: pair, then Secret",
+            GLOBAL,
+            &["VSPHERE_VCENTER_1=b", "VCENTER_1_SECRET_NAME=n", "VCENTER_1_SECRET_NAMESPACE=ns"],
+            &[],
+            &["g -> g, gu/gp", "b -> b, gu/gp, secret ns/n"],
+        ),
+        (
+            "defined: Secret of Global",
+            STORED,
+            &["VSPHERE_VCENTER_1=b"],
+            &[],
+            &["a -> a, secret ns/n", "b -> b, secret ns/n"],
+        ),
+        (
+            "defined: half a Secret",
+            STORED,
+            &["VSPHERE_VCENTER_1=b", "VCENTER_1_SECRET_NAME=m"],
+            &[],
+            &["a -> a, secret ns/n", "b -> b, secret ns/n"],
+        ),
+        (
+            "defined: replaces",
+            &format!("{FILE}[VirtualCenter \"b\"]\nuser=v\npassword=w\n"),
+            &["VSPHERE_VCENTER_1=a", "VCENTER_1_SERVER=h", "VCENTER_1_USERNAME=u", "VCENTER_1_PASSWORD=p"],
+            &[],
+            &["a -> h, u/p", "b -> b, v/w"],
+        ),
+        (
+            "defined: replaces Global's",
+            GLOBAL,
+            &["VSPHERE_VCENTER_1=g", "VCENTER_1_USERNAME=u"],
+            &[],
+            &["g -> g, u/gp"],
+        ),
+        (
+            "defined: in the order of names",
+            FILE,
+            &["VSPHERE_VCENTER_2=c", "VSPHERE_VCENTER_1=b", "VSPHERE_USER=u", "VSPHERE_PASSWORD=p"],
+            &[],
+            &["a -> a, fu/fp", "b -> b, u/p", "c -> c, u/p"],
+        ),
+        (
+            "defined twice",
+            FILE,
+            &[
+                "VSPHERE_VCENTER_1=b",
+                "VSPHERE_VCENTER_2=b",
+                "VCENTER_2_USERNAME=u2",
+                "VSPHERE_USER=u",
+                "VSPHERE_PASSWORD=p",
+            ],
+            &[],
+            &["a -> a, fu/fp", "b -> b, u2/p"],
+        ),
+        (
+            "an id with _",
+            FILE,
+            &["VSPHERE_VCENTER_B_1=b", "VCENTER_B_1_USERNAME=u", "VCENTER_B_1_PASSWORD=p"],
+            &[],
+            &["a -> a, fu/fp", "b -> b, u/p"],
+        ),
+        // W3.
+        (
+            "W3: the file's pair stays",
+            FILE,
+            &["VSPHERE_USER=u", "VSPHERE_PASSWORD=p", "VSPHERE_VCENTER=x"],
+            &[],
+            &["a -> a, fu/fp"],
+        ),
+        (
+            "W3: Global's pair stays",
+            GLOBAL,
+            &["VSPHERE_USER=u", "VSPHERE_PASSWORD=p", "VSPHERE_VCENTER=x"],
+            &[],
+            &["g -> g, gu/gp"],
+        ),
+        ("W3: a Secret stays", STORED, &["VSPHERE_USER=u", "VSPHERE_PASSWORD=p"], &[], &["a -> a, secret ns/n"]),
+        (
+            "W3: what Go refuses, no pair",
+            "[VirtualCenter \"a\"]\n",
+            &["VSPHERE_USER=u", "VSPHERE_PASSWORD=p"],
+            &[],
+            &["a -> a, u/p"],
+        ),
+        (
+            "W3: what Go refuses, half a pair",
+            "[VirtualCenter \"a\"]\nuser=fu\n",
+            &["VSPHERE_USER=u", "VSPHERE_PASSWORD=p"],
+            &[],
+            &["a -> a, fu/p"],
+        ),
+        (
+            "W3: what Go refuses, no vCenter",
+            EMPTY,
+            &["VSPHERE_VCENTER=x", "VSPHERE_USER=u", "VSPHERE_PASSWORD=p"],
+            &[],
+            &["x -> x, u/p"],
+        ),
+        (
+            "W3: what Go refuses, no vCenter in the file",
+            EMPTY,
+            &[
+                "VSPHERE_VCENTER_1=x",
+                "VSPHERE_VCENTER=x",
+                "VSPHERE_VCENTER_2=y",
+                "VSPHERE_USER=u",
+                "VSPHERE_PASSWORD=p",
+            ],
+            &[],
+            &["x -> x, u/p", "y -> y, u/p"],
+        ),
+        // The shared Secret.
+        (
+            "Secret: another",
+            STORED,
+            &["VSPHERE_SECRET_NAME=m", "VSPHERE_SECRET_NAMESPACE=ms"],
+            &[],
+            &["a -> a, secret ms/m"],
+        ),
+        ("Secret: another name", STORED, &["VSPHERE_SECRET_NAME=m"], &[], &["a -> a, secret ns/m"]),
+        (
+            "Secret: not behind a pair of an entry",
+            FILE,
+            &["VSPHERE_SECRET_NAME=m", "VSPHERE_SECRET_NAMESPACE=ms"],
+            &[],
+            &["a -> a, fu/fp"],
+        ),
+        (
+            "Secret: behind the pair of Global.server",
+            GLOBAL,
+            &["VSPHERE_SECRET_NAME=m", "VSPHERE_SECRET_NAMESPACE=ms"],
+            &[],
+            &["g -> g, gu/gp, secret ms/m"],
+        ),
+        (
+            "Secret: Global.server keeps its own",
+            "[Global]\nserver=g\nsecret-name=n\nsecret-namespace=ns\n",
+            &["VSPHERE_SECRET_NAME=m", "VSPHERE_SECRET_NAMESPACE=ms"],
+            &[],
+            &["g -> g, secret ns/n"],
+        ),
+        (
+            "Secret: what Go refuses",
+            "[VirtualCenter \"a\"]\n",
+            &["VSPHERE_SECRET_NAME=m", "VSPHERE_SECRET_NAMESPACE=ms"],
+            &[],
+            &["a -> a, secret ms/m"],
+        ),
+        (
+            "Secret: each half from elsewhere",
+            "[Global]\nserver=g\nsecret-name=n\n",
+            &["VSPHERE_SECRET_NAMESPACE=ms"],
+            &[],
+            &["g -> g, secret ms/n"],
+        ),
+        // The directory.
+        (
+            "directory: of a variable",
+            "[Global]\nserver=g\nsecrets-directory=/x\n",
+            &["VSPHERE_SECRETS_DIRECTORY=/y"],
+            &["/x", "/y"],
+            &["g -> g, directory /y"],
+        ),
+        (
+            "directory: goes before the Secret",
+            STORED,
+            &["VSPHERE_SECRETS_DIRECTORY=/y"],
+            &["/y"],
+            &["a -> a, directory /y"],
+        ),
+        (
+            "directory: does not exist, beside a Secret",
+            STORED,
+            &["VSPHERE_SECRETS_DIRECTORY=/y"],
+            &[],
+            &["a -> a, secret ns/n"],
+        ),
+        (
+            "directory: does not exist, alone",
+            "[Global]\nserver=g\nsecrets-directory=/x\n",
+            &[],
+            &[DEFAULT_DIRECTORY],
+            &["g -> g, directory /x"],
+        ),
+        (
+            "directory: default",
+            "[VirtualCenter \"a\"]\n",
+            &[],
+            &[DEFAULT_DIRECTORY],
+            &["a -> a, directory /etc/cloud/secrets"],
+        ),
+        (
+            "directory: default, behind the pair of Global.server",
+            GLOBAL,
+            &[],
+            &[DEFAULT_DIRECTORY],
+            &["g -> g, gu/gp, directory /etc/cloud/secrets"],
+        ),
+        ("directory: default, not behind a pair of an entry", FILE, &[], &[DEFAULT_DIRECTORY], &["a -> a, fu/fp"]),
+        (
+            "directory: default, for one that is defined",
+            FILE,
+            &["VSPHERE_VCENTER_1=b"],
+            &[DEFAULT_DIRECTORY],
+            &["a -> a, fu/fp", "b -> b, directory /etc/cloud/secrets"],
+        ),
+        ("W16: a Secret that was chosen stays", STORED, &[], &[DEFAULT_DIRECTORY], &["a -> a, secret ns/n"]),
+        (
+            "W16: a Secret that a variable chose stays",
+            "[VirtualCenter \"a\"]\n",
+            &["VSPHERE_SECRET_NAME=m", "VSPHERE_SECRET_NAMESPACE=ms"],
+            &[DEFAULT_DIRECTORY],
+            &["a -> a, secret ms/m"],
+        ),
+        (
+            "C10: directory beside the Secret",
+            "[Global]\nserver=s\nsecret-name=n\nsecret-namespace=ns\nsecrets-directory=/x\n",
+            &[],
+            &["/x"],
+            &["s -> s, secret ns/n"],
+        ),
+    ];
+    for (id, text, variables, directories, want) in rows {
+        assert_eq!(vcenters(&config(id, text, variables, directories)), *want, "{id}");
+    }
+}
+
+/// The vCenter that variables define beside GLOBAL.
+fn defined(id: &str, variables: &[&str]) -> Vcenter {
+    let all: Vec<_> = ["VSPHERE_VCENTER_1=b"].iter().chain(variables).copied().collect();
+    config(id, GLOBAL, &all, &[]).vcenters.remove(1)
+}
+
+#[test]
+fn a_defined_vcenter_has_its_values_else_those_of_variables_else_those_of_global() {
+    let plain = defined("nothing more", &[]);
+    assert_eq!((plain.port, plain.datacenters.as_slice()), (8443, ["gd".to_owned()].as_slice()));
+    assert_eq!(plain.ip_families, [IpFamily::V6], "W15: without a family that of Global holds");
+    assert!(!plain.insecure, "the flag of Global does not hold");
+    let thumbprints = ["AA:".repeat(19) + "AA", "BB:".repeat(31) + "BB"];
+    let all = [
+        "VSPHERE_VCENTER_PORT=1".to_owned(),
+        "VSPHERE_DATACENTER=vd,ve".to_owned(),
+        "VSPHERE_CAFILE=/v.pem".to_owned(),
+        format!("VSPHERE_THUMBPRINT={}", thumbprints[0]),
+    ];
+    let all: Vec<_> = all.iter().map(String::as_str).collect();
+    let shared = defined("shared", &all);
+    assert_eq!((shared.port, shared.datacenters.join(" ").as_str()), (1, "vd ve"), "W2: the default port");
+    assert_eq!((shared.ca_files.len(), shared.thumbprints.as_slice()), (1, &thumbprints[..1]));
+    let own = [
+        "VCENTER_1_PORT=2".to_owned(),
+        "VCENTER_1_DATACENTERS=d".to_owned(),
+        "VCENTER_1_CAFILE=/1.pem:/2.pem".to_owned(),
+        format!("VCENTER_1_THUMBPRINT={}", thumbprints.join(" ")),
+        "VCENTER_1_INSECURE=true".to_owned(),
+        "VCENTER_1_ROUNDTRIP=x".to_owned(),
+        "VCENTER_1_IP_FAMILY=ipv4, IPv6".to_owned(),
+    ];
+    let all: Vec<_> = all.into_iter().chain(own.iter().map(String::as_str)).collect();
+    let own = defined("own", &all);
+    assert_eq!((own.port, own.datacenters.join(" ").as_str(), own.ca_files.len()), (2, "d", 2));
+    assert_eq!(own.thumbprints, thumbprints);
+    assert!(own.insecure, "W15: the flag counts");
+    assert_eq!(own.ip_families, [IpFamily::V4, IpFamily::V6], "W15: the families count");
+}
+
+#[test]
+fn labels_and_nodes_of_variables_go_before_the_file() {
+    let text = format!(
+        "{FILE}[Labels]\nzone=fz\nregion=fr\n[Nodes]\ninternal-network-subnet-cidr=10.0.0.0/8\n\
+                        external-vm-network-name=fe\nexclude-internal-network-subnet-cidr=10.1.0.0/16\n"
+    );
+    let got = config(
+        "over",
+        &text,
+        &[
+            "VSPHERE_LABEL_ZONE=vz",
+            "VSPHERE_NODES_INTERNAL_NETWORK_SUBNET_CIDR=192.168.0.0/16,fd00::/64",
+            "VSPHERE_NODES_EXTERNAL_NETWORK_SUBNET_CIDR=172.16.0.0/12",
+            "VSPHERE_NODES_INTERNAL_VM_NETWORK_NAME=vi",
+            "VSPHERE_NODES_EXCLUDE_INTERNAL_NETWORK_SUBNET_CIDR=192.168.1.0/24",
+        ],
+        &[],
+    );
+    let labels = got.labels.expect("zones are on");
+    assert_eq!((labels.zone.as_str(), labels.region.as_str()), ("vz", "fr"));
+    let (internal, external) = (got.addresses.internal, got.addresses.external);
+    let shown = |networks: &[ipnet::IpNet]| networks.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    assert_eq!(shown(&internal.networks), "192.168.0.0/16 fd00::/64");
+    assert_eq!(shown(&external.networks), "172.16.0.0/12");
+    assert_eq!((internal.network_name.as_deref(), external.network_name.as_deref()), (Some("vi"), Some("fe")));
+    assert_eq!(shown(&internal.excluded), "10.1.0.0/16", "there is no variable for this");
+    let both = config("both labels", FILE, &["VSPHERE_LABEL_ZONE=vz", "VSPHERE_LABEL_REGION=vr"], &[]);
+    assert!(both.labels.is_some());
+}
+
+#[test]
+fn mistakes_of_variables_are_told_by_name_together_with_those_of_the_file() {
+    let rows: &[(&str, &[&str], &[&str])] = &[
+        (
+            "",
+            &["VSPHERE_VCENTER_1=b"],
+            &["environment: VCENTER_1_USERNAME: missing", "environment: VCENTER_1_PASSWORD: missing"],
+        ),
+        ("", &["VSPHERE_VCENTER_1=https://s3cr"], &["environment: VSPHERE_VCENTER_1: expected a host name"]),
+        (
+            "",
+            &["VSPHERE_VCENTER_1=b", "VCENTER_1_SERVER=s3cr/sdk"],
+            &["environment: VCENTER_1_SERVER: expected a host name"],
+        ),
+        (
+            "",
+            &[
+                "VSPHERE_VCENTER_1=b",
+                "VCENTER_1_PORT=s3cr",
+                "VCENTER_1_INSECURE=s3cr",
+                "VCENTER_1_IP_FAMILY=s3cr",
+                "VCENTER_1_THUMBPRINT=s3cr",
+            ],
+            &[
+                "environment: VCENTER_1_PORT: expected a port",
+                "environment: VCENTER_1_INSECURE: expected true or false",
+                "environment: VCENTER_1_IP_FAMILY: expected ipv4",
+                "environment: VCENTER_1_THUMBPRINT: expected the SHA-256",
+            ],
+        ),
+        (
+            "",
+            &["VSPHERE_VCENTER_1=b", "VSPHERE_VCENTER_PORT=70000"],
+            &["environment: VSPHERE_VCENTER_PORT: expected a port"],
+        ),
+        (
+            "",
+            &["VSPHERE_NODES_INTERNAL_NETWORK_SUBNET_CIDR=10.0.0.0/8,s3cr"],
+            &["environment: VSPHERE_NODES_INTERNAL_NETWORK_SUBNET_CIDR: item 2: expected a network"],
+        ),
+        (
+            "[Global]\nport=x\n",
+            &["VSPHERE_VCENTER_1=b"],
+            &["f:2: [Global] port: expected", "environment: VCENTER_1_USERNAME: missing"],
+        ),
+        ("[VirtualCenter \"c\"]\n", &[], &["f:1: [VirtualCenter \"c\"] user: missing"]),
+    ];
+    for (more, variables, want) in rows {
+        let text = format!("{more}{FILE}");
+        let told: Vec<_> = match read(&text, variables, &[]) {
+            Ok(_) => panic!("{variables:?}: accepted"),
+            Err(errors) => errors.problems().iter().map(ToString::to_string).collect(),
+        };
+        for part in *want {
+            assert!(told.iter().any(|line| line.starts_with(part)), "{part} is missing in {told:?}");
+        }
+        assert!(!told.concat().contains("s3cr"), "{told:?}");
+    }
+}
+
+#[test]
+fn what_has_no_effect_is_told_by_name() {
+    let rows: &[(&str, Texts, Texts, Texts)] = &[
+        (
+            FILE,
+            &["ENABLE_ALPHA_DUAL_STACK=", "SKIP_NODE_DELETION=", "VSPHERE_KUBE_CONFIG=/x", "VSPHERE_ROUNDTRIP_COUNT=x"],
+            &[],
+            &[],
+        ),
+        (FILE, &["VSPHERE_VCENTER=x"], &[], &["environment: VSPHERE_VCENTER: no effect: vCenters are defined already"]),
+        (FILE, &["VSPHERE_USER=u"], &[], &["environment: VSPHERE_USER: no effect: every vCenter has"]),
+        (
+            FILE,
+            &["VSPHERE_VCENTER_PORT=1", "VSPHERE_DATACENTER=d", "VSPHERE_CAFILE=x", "VSPHERE_THUMBPRINT=x"],
+            &[],
+            &[
+                "environment: VSPHERE_VCENTER_PORT: no effect",
+                "environment: VSPHERE_DATACENTER: no effect",
+                "environment: VSPHERE_CAFILE: no effect",
+                "environment: VSPHERE_THUMBPRINT: no effect",
+            ],
+        ),
+        (
+            FILE,
+            &["VSPHERE_INSECURE=true"],
+            &[],
+            &["environment: VSPHERE_INSECURE: no effect: expected insecure-flag in the file"],
+        ),
+        (
+            FILE,
+            &["VCENTER_9_USERNAME=u"],
+            &[],
+            &["environment: VCENTER_9_USERNAME: no effect: expected the variable VSPHERE_VCENTER_9"],
+        ),
+        (FILE, &["VCENTER_USERNAME=u", "VCENTER_9_COLOUR=red"], &[], &[]),
+        (FILE, &["VSPHERE_SECRET_NAME=n"], &[], &["environment: VSPHERE_SECRET_NAME: ignored: name and namespace"]),
+        (FILE, &["VSPHERE_LABEL_ZONE=z"], &[], &["environment: VSPHERE_LABEL_ZONE: no effect: zones are on only when"]),
+        (
+            GLOBAL,
+            &["VSPHERE_VCENTER_1=b", "VSPHERE_VCENTER_2=b"],
+            &[],
+            &["environment: VSPHERE_VCENTER_2: replaces the vCenter of another variable"],
+        ),
+        (
+            GLOBAL,
+            &["VSPHERE_VCENTER_1=b", "VCENTER_1_SERVER=g", "VCENTER_1_INSECURE=1"],
+            &[],
+            &["environment: VCENTER_1_SERVER: the same vCenter as [Global]"],
+        ),
+        (
+            STORED,
+            &[],
+            &[DEFAULT_DIRECTORY],
+            &["f:2: [Global] secret-name: the secret is used, although the directory /etc/cloud/secrets exists"],
+        ),
+        (
+            STORED,
+            &["VSPHERE_SECRETS_DIRECTORY=/y"],
+            &["/y"],
+            &["environment: VSPHERE_SECRETS_DIRECTORY: a secret is named as well"],
+        ),
+        (
+            STORED,
+            &["VSPHERE_SECRETS_DIRECTORY=/y"],
+            &[],
+            &["environment: VSPHERE_SECRETS_DIRECTORY: ignored: it is no directory"],
+        ),
+    ];
+    for (text, variables, directories, want) in rows {
+        let parsed = match read(text, variables, directories) {
+            Ok(parsed) => parsed,
+            Err(errors) => panic!("{variables:?}: {errors}"),
+        };
+        let told: Vec<_> = parsed.warnings.iter().map(ToString::to_string).collect();
+        assert_eq!(told.len(), want.len(), "{variables:?}: {told:?}");
+        for (line, part) in told.iter().zip(*want) {
+            assert!(line.starts_with(part), "{part} is not {line}");
+        }
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_value_that_is_no_text_is_a_mistake_where_it_would_count() {
+    use std::os::unix::ffi::OsStringExt as _;
+    let no_text = OsString::from_vec(b"s3cr\xff".to_vec());
+    let environment = Environment::new([
+        (OsString::from("VSPHERE_PASSWORD"), no_text.clone()),
+        (OsString::from("VSPHERE_ELSE"), no_text.clone()),
+        (OsString::from("OTHER"), no_text),
+    ]);
+    let surroundings = Surroundings { environment: &environment, is_directory: &|_| false };
+    let told = parse_within(FILE, "f", surroundings).unwrap_err().to_string();
+    assert_eq!(told, "environment: VSPHERE_PASSWORD: expected text in UTF-8");
+}
+
+#[test]
+fn only_known_names_are_kept_and_no_value_is_shown() {
+    let kept = environment(&[
+        "PATH=/bin",
+        "VSPHERE_PASSWORD=s3cr",
+        "VCENTER_1_PASSWORD=s3cr",
+        "AWS_SECRET=s3cr",
+        "SKIP_NODE_DELETION=false",
+    ]);
+    assert_eq!(format!("{kept:?}"), r#"["SKIP_NODE_DELETION", "VCENTER_1_PASSWORD", "VSPHERE_PASSWORD"]"#);
+    assert!(kept.skips_node_deletion() && !environment(&[]).skips_node_deletion());
+}

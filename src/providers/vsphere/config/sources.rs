@@ -1,0 +1,230 @@
+//! Pure: where an entry's user and password come from.
+//!
+//! Mirrors what `validateConfig` and `FromEnv` leave in `SecretRef`, and what `NewConnectionManager` makes of it.
+
+use std::path::{Path, PathBuf};
+
+use secrecy::SecretString;
+
+use super::Credentials;
+use super::environment::RawEnvironment;
+use super::fields::{RawFile, RawSection};
+use super::problems::Report;
+
+/// The directory that is used where none is configured, if it exists.
+pub(super) const DEFAULT_DIRECTORY: &str = "/etc/cloud/secrets";
+
+/// Where an entry was defined, which decides what it inherits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Defined {
+    /// A section or map entry of its own.
+    InFile,
+    /// By `server` of Global.
+    InGlobal,
+    /// By an environment variable.
+    ByVariable,
+}
+
+/// What entries inherit and share.
+pub(super) struct Sources {
+    /// User and password of Global.
+    global: Pair,
+    /// User and password of the variables.
+    variables: Pair,
+    /// Whether Global names, in the file, a Secret or a directory, so that entries need no user and password.
+    is_stored: bool,
+    /// Whether Global names, in the file, both a Secret and a directory, so that neither serves an entry.
+    is_ambiguous: bool,
+    /// The Secret or directory of Global, after the variables.
+    shared: Option<Credentials>,
+    is_readable: bool,
+    /// Whether an entry asked for what the variables say.
+    asked_variables: bool,
+}
+
+/// User and password, as far as they are given.
+#[derive(Clone)]
+struct Pair {
+    user: Option<String>,
+    password: Option<SecretString>,
+}
+
+impl Pair {
+    fn of(section: &RawSection) -> Self {
+        Self {
+            user: section.text("user").map(str::to_owned),
+            password: section.text("password").map(SecretString::from),
+        }
+    }
+
+    /// What is missing here is taken from there, each by itself.
+    fn or(&self, other: &Self) -> Self {
+        let Self { user, password } = other.clone();
+        Self { user: self.user.clone().or(user), password: self.password.clone().or(password) }
+    }
+
+    fn inline(&self) -> Option<Credentials> {
+        let (user, password) = (self.user.clone()?, self.password.clone()?);
+        Some(Credentials::Inline { user, password })
+    }
+}
+
+impl Sources {
+    /// `is_readable` is whether all of the file is known, so that what is not there is missing.
+    pub fn new(
+        file: &RawFile,
+        environment: &RawEnvironment,
+        is_directory: &dyn Fn(&Path) -> bool,
+        report: &mut Report,
+    ) -> Self {
+        let is_readable = report.is_readable();
+        let (global, variables) = (&file.global, &environment.global);
+        let is_named = global.text("secret-name").is_some() || global.text("secret-namespace").is_some();
+        let has_directory = global.text("secrets-directory").is_some();
+        let is_stored = if has_directory { !is_named } else { secret(&[global]).is_some() };
+        let shared = shared(global, variables, is_directory, report);
+        Self {
+            global: Pair::of(global),
+            variables: Pair::of(variables),
+            is_stored,
+            is_ambiguous: has_directory && is_named,
+            shared,
+            is_readable,
+            asked_variables: false,
+        }
+    }
+
+    /// What an entry logs in with, and what it tries when that is rejected: the entry's own pair first, then its Secret,
+    /// else the Secret or directory of Global. Global's pair only where there is neither.
+    ///
+    /// `VSPHERE_USER` and `VSPHERE_PASSWORD` never change what an entry of the file logs in with, as in the Go program.
+    /// Where that refuses to start because an entry has nothing to log in with, the variables and the shared Secret or
+    /// directory give it.
+    pub fn credentials(
+        &mut self,
+        defined: Defined,
+        section: &RawSection,
+        report: &mut Report,
+    ) -> (Credentials, Option<Credentials>) {
+        let own = Pair::of(section);
+        if defined != Defined::InGlobal {
+            warn_of_half_secret(section, report);
+        }
+        if defined == Defined::ByVariable {
+            self.asked_variables = true;
+            let pair = own.or(&self.variables).or(&self.global);
+            return self.pick(section, &pair, own_secret(section).or_else(|| self.shared.clone()), report);
+        }
+        if let Some(secret) = own_secret(section) {
+            return self.pick(section, &own, Some(secret), report);
+        }
+        if self.is_stored {
+            return self.pick(section, &own, self.shared.clone(), report);
+        }
+        let pair = own.or(&self.global);
+        match pair.inline() {
+            Some(inline) => (inline, self.shared.clone().filter(|_| defined == Defined::InGlobal)),
+            None => {
+                self.asked_variables = true;
+                let shared = self.shared.clone().filter(|_| !self.is_ambiguous);
+                self.pick(section, &pair.or(&self.variables), shared, report)
+            }
+        }
+    }
+
+    /// Tells of a user and a password in variables that reach no vCenter.
+    pub fn tell_unused(&self, variables: &RawSection, report: &mut Report) {
+        for key in ["user", "password"].into_iter().filter(|key| !self.asked_variables && variables.text(key).is_some())
+        {
+            let odd = "no effect: every vCenter has a user and a password, or a secret, in the file";
+            report.warn_at(variables, Some(key), odd);
+        }
+    }
+
+    fn pick(
+        &self,
+        section: &RawSection,
+        pair: &Pair,
+        stored: Option<Credentials>,
+        report: &mut Report,
+    ) -> (Credentials, Option<Credentials>) {
+        if let Some(inline) = pair.inline() {
+            return (inline, stored);
+        }
+        if let Some(stored) = stored {
+            if let Some(given) = ["user", "password"].into_iter().find(|name| section.text(name).is_some()) {
+                let odd = "ignored: user and password belong together, and a secret is used";
+                report.warn_at(section, Some(given), odd);
+            }
+            return (stored, None);
+        }
+        for (name, is_missing) in [("user", pair.user.is_none()), ("password", pair.password.is_none())] {
+            if is_missing && self.is_readable && !section.is_mistake(name) {
+                let expected = format!("missing: expected a {name} here or in the section Global, or a secret");
+                report.mistake_at(section, Some(name), expected);
+            }
+        }
+        (Credentials::Inline { user: String::new(), password: SecretString::from("") }, None)
+    }
+}
+
+/// The Secret an entry names itself.
+fn own_secret(section: &RawSection) -> Option<Credentials> {
+    secret(&[section])
+}
+
+/// Name and namespace, each from the first section that has it; they belong together.
+fn secret(sections: &[&RawSection]) -> Option<Credentials> {
+    let first = |key: &str| sections.iter().find_map(|section| section.text(key)).map(str::to_owned);
+    Some(Credentials::Secret { namespace: first("secret-namespace")?, name: first("secret-name")? })
+}
+
+/// Tells of a name without a namespace, or the reverse.
+pub(super) fn warn_of_half_secret(section: &RawSection, report: &mut Report) {
+    let given: Vec<_> =
+        ["secret-name", "secret-namespace"].into_iter().filter(|key| section.text(key).is_some()).collect();
+    if let [only] = given.as_slice() {
+        report.warn_at(section, Some(only), "ignored: name and namespace of the secret belong together");
+    }
+}
+
+/// The Secret or directory that entries share. A directory that is named and exists goes before a Secret, as in the Go
+/// program; the default directory does not, because nobody chose it.
+fn shared(
+    global: &RawSection,
+    variables: &RawSection,
+    is_directory: &dyn Fn(&Path) -> bool,
+    report: &mut Report,
+) -> Option<Credentials> {
+    let secret = secret(&[variables, global]);
+    if secret.is_none() {
+        warn_of_half_secret(global, report);
+        warn_of_half_secret(variables, report);
+    }
+    let chosen = [variables, global].into_iter().find(|section| section.text("secrets-directory").is_some());
+    let directory = chosen.and_then(|section| Some((section, PathBuf::from(section.text("secrets-directory")?))));
+    let at = |path: &Path| Some(Credentials::Directory(path.to_path_buf()));
+    let default = Path::new(DEFAULT_DIRECTORY);
+    match (secret, directory) {
+        (Some(secret), Some((section, path))) => {
+            let is_used = is_directory(&path);
+            let odd = if is_used {
+                "a secret is named as well: where both could serve, the directory does"
+            } else {
+                "ignored: it is no directory, and a secret is named as well"
+            };
+            report.warn_at(section, Some("secrets-directory"), odd);
+            if is_used { at(&path) } else { Some(secret) }
+        }
+        (Some(secret), None) => {
+            if is_directory(default) {
+                let odd = "the secret is used, although the directory /etc/cloud/secrets exists, which the Go program prefers";
+                let section = if variables.text("secret-name").is_some() { variables } else { global };
+                report.warn_at(section, Some("secret-name"), odd);
+            }
+            Some(secret)
+        }
+        (None, Some((_, path))) => at(&path),
+        (None, None) => is_directory(default).then(|| Credentials::Directory(default.to_path_buf())),
+    }
+}

@@ -9,6 +9,7 @@ mod fields;
 mod gcfg;
 mod ini;
 mod merge;
+mod names;
 mod problems;
 mod sources;
 mod values;
@@ -37,6 +38,9 @@ pub struct Parsed {
     pub warnings: Vec<ConfigProblem>,
 }
 
+/// The longest text that is read: what a ConfigMap or a Secret holds.
+const MAX_TEXT: usize = 1 << 20;
+
 /// What decides beside the text of the file.
 #[derive(Clone, Copy)]
 pub struct Surroundings<'a> {
@@ -62,6 +66,10 @@ pub fn parse(text: &str, file: &str) -> Result<Parsed, ConfigErrors> {
 /// All mistakes in one go, none of which repeats a value of the file or of a variable.
 pub fn parse_within(text: &str, file: &str, surroundings: Surroundings<'_>) -> Result<Parsed, ConfigErrors> {
     let mut report = Report::new(file);
+    if text.len() > MAX_TEXT {
+        report.mistake(None, format!("expected at most {MAX_TEXT} bytes"));
+        return Err(report.into_errors());
+    }
     if text.contains('\0') {
         let line = text.split('\0').next().map(|before| before.matches('\n').count() + 1);
         report.mistake(line, "expected text: there is a NUL character");

@@ -6,14 +6,19 @@
 
 use std::collections::HashMap;
 
-use granit_parser::{Event, Parser, ScalarStyle};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use granit_parser::{ErrorKind, Event, Parser, ScalarStyle};
 use zeroize::Zeroizing;
 
 /// The most values of one document, with aliases replaced by what they stand for.
-const MAX_VALUES: usize = 20_000;
+pub(super) const MAX_VALUES: usize = 20_000;
 
 /// The deepest nesting of one document.
-const MAX_DEPTH: usize = 64;
+pub(super) const MAX_DEPTH: usize = 64;
+
+/// The tags of YAML itself begin with this.
+const NAMESPACE: &str = "tag:yaml.org,2002:";
 
 /// A value and where it begins. Deliberately without `Debug`: it may hold a password.
 #[derive(Clone)]
@@ -84,7 +89,13 @@ pub(super) fn parse_document(text: &str) -> Result<Node, YamlError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut builder = Builder::default();
     for event in Parser::new_from_str(text) {
-        let (event, span) = event.map_err(|error| YamlError::Syntax { line: error.marker().line() })?;
+        let (event, span) = event.map_err(|error| {
+            let line = error.marker().line();
+            match error.kind() {
+                ErrorKind::RecursionLimitExceeded => YamlError::TooLarge { line },
+                _ => YamlError::Syntax { line },
+            }
+        })?;
         let line = span.start.line();
         if let Some(root) = builder.accept(event, line)? {
             return Ok(root);
@@ -106,6 +117,8 @@ enum Key {
         key: String,
         line: usize,
     },
+    /// `<<` without quotes.
+    Merge,
     /// A list or map as a key; nothing asks for such a value.
     Complex,
 }
@@ -123,10 +136,10 @@ impl Builder {
     fn accept(&mut self, event: Event<'_>, line: usize) -> Result<Option<Node>, YamlError> {
         match event {
             Event::Scalar(text, style, anchor, tag) => {
-                let is_text = tag.is_some_and(|tag| tag.core_suffix() == Some("str"));
-                let plain = style == ScalarStyle::Plain && !is_text;
-                let node = Node { line, value: scalar(Zeroizing::new(text.into_owned()), plain) };
-                self.close(node, anchor, 1)
+                let text = Zeroizing::new(text.into_owned());
+                let kind = tag.as_deref().and_then(|tag| tag.suffix_in_namespace(NAMESPACE));
+                let value = scalar(text, style, kind.as_deref());
+                self.close(Node { line, value: value.ok_or(YamlError::Syntax { line })? }, anchor, 1)
             }
             Event::SequenceStart(_, anchor, _) => self.push(Open::List { line, anchor, items: Vec::new(), size: 1 }),
             Event::MappingStart(_, anchor, _) => {
@@ -181,7 +194,7 @@ impl Builder {
                 *total += size;
                 match std::mem::replace(key, Key::Expected) {
                     Key::Expected => *key = key_of(node),
-                    Key::Read { key, .. } if key == "<<" => merge_into(entries, node),
+                    Key::Merge => merge_into(entries, node)?,
                     Key::Read { key, line } => entries.push(Entry { key, line, node }),
                     Key::Complex => {}
                 }
@@ -191,15 +204,29 @@ impl Builder {
     }
 }
 
-fn scalar(text: Zeroizing<String>, plain: bool) -> Value {
+/// A scalar with the end of its tag, if it has one of YAML's own. Nothing where tag and text contradict.
+fn scalar(text: Zeroizing<String>, style: ScalarStyle, tag: Option<&str>) -> Option<Value> {
+    let plain = match tag {
+        Some("str") => false,
+        Some("binary") => {
+            let bytes = Zeroizing::new(STANDARD.decode(text.as_bytes()).ok()?);
+            let text = Zeroizing::new(std::str::from_utf8(&bytes).ok()?.to_owned());
+            return Some(Value::Scalar { text, plain: false });
+        }
+        // Quotes do not make text of what is called a number or a flag.
+        Some("bool" | "int" | "float" | "null") => true,
+        _ => style == ScalarStyle::Plain,
+    };
     match text.as_str() {
-        "" | "~" | "null" | "Null" | "NULL" if plain => Value::Null,
-        _ => Value::Scalar { text, plain },
+        "" | "~" | "null" | "Null" | "NULL" if plain => Some(Value::Null),
+        _ if tag == Some("null") => None,
+        _ => Some(Value::Scalar { text, plain }),
     }
 }
 
 fn key_of(node: Node) -> Key {
     match node.value {
+        Value::Scalar { text, plain: true } if text.as_str() == "<<" => Key::Merge,
         Value::Scalar { text, .. } => Key::Read { key: text.as_str().to_owned(), line: node.line },
         Value::Null => Key::Read { key: String::new(), line: node.line },
         Value::List(_) | Value::Map(_) => Key::Complex,
@@ -208,18 +235,19 @@ fn key_of(node: Node) -> Key {
 
 /// `<<`: the entries of a map, or of each map of a list, where earlier maps win. Later entries win everywhere, so they
 /// are put in from behind.
-fn merge_into(entries: &mut Vec<Entry>, node: Node) {
+fn merge_into(entries: &mut Vec<Entry>, node: Node) -> Result<(), YamlError> {
+    let no_map = YamlError::Syntax { line: node.line };
     match node.value {
         Value::Map(merged) => entries.extend(merged),
         Value::List(maps) => {
             for map in maps.into_iter().rev() {
-                if let Value::Map(merged) = map.value {
-                    entries.extend(merged);
-                }
+                let Value::Map(merged) = map.value else { return Err(no_map) };
+                entries.extend(merged);
             }
         }
-        Value::Null | Value::Scalar { .. } => {}
+        Value::Null | Value::Scalar { .. } => return Err(no_map),
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -254,6 +282,17 @@ mod tests {
             ("only the first document", "---\na: 1\n---\nb: [", "{a=1}"),
             ("anchors", "a: &x {k: v}\nb: *x", "{a={k=v},b={k=v}}"),
             ("merge", "a: &x {k: v, l: w}\nb: {<<: *x, l: 2}", "{a={k=v,l=w},b={k=v,l=w,l=2}}"),
+            (
+                "merge of a list",
+                "a: &x {k: v}\nb: &y {k: w, l: z}\nc: {<<: [*x, *y]}",
+                "{a={k=v},b={k=w,l=z},c={k=w,l=z,k=v}}",
+            ),
+            ("a quoted << is a key", "\"<<\": {k: v}", "{<<={k=v}}"),
+            (
+                "tags",
+                "a: !!int \"5\"\nb: !!bool 'yes'\nc: !!binary aGVsbG8=\nd: !!null ''\ne: !own x",
+                "{a=5,b=yes,c=\"hello\",d=null,e=x}",
+            ),
             ("duplicate keys stay", "a: 1\na: 2", "{a=1,a=2}"),
             ("byte order mark and CRLF", "\u{feff}a: 1\r\nb: 2\r\n", "{a=1,b=2}"),
             ("keys are text", "10: a\n? [x]\n: b\n", "{10=a}"),
@@ -261,6 +300,26 @@ mod tests {
         for (id, text, want) in vectors {
             let got = parse_document(text).map(|node| show(&node));
             assert_eq!(got.as_deref(), Ok(want), "{id}");
+        }
+    }
+
+    #[test]
+    fn what_yaml_v2_refuses_is_refused() {
+        let vectors = [
+            ("merge of a number", "b: {<<: 5}"),
+            ("merge of nothing", "b: {<<: }"),
+            ("merge of a list with a number", "a: &x {k: v}\nb: {<<: [*x, 5]}"),
+            ("base64", "a: !!binary '###'"),
+            ("binary that is no text", "a: !!binary /w=="),
+            ("a null with text", "a: !!null x"),
+            ("unknown anchor", "a: *x"),
+            ("tab", "a:\n\tb: 1"),
+            ("colon in a value", "a: b: c"),
+            ("open bracket", "a: [b"),
+            ("at sign", "a: @b"),
+        ];
+        for (id, text) in vectors {
+            assert!(matches!(parse_document(text).map(|_| ()), Err(YamlError::Syntax { .. })), "{id}");
         }
     }
 

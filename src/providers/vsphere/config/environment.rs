@@ -236,5 +236,14 @@ fn parse_value(key: &str, text: &str) -> Result<RawValue, &'static str> {
     }
 }
 
+/// The names of all variables, with `<id>` for what an operator chooses.
+#[cfg(test)]
+pub(super) fn variables() -> Vec<String> {
+    let fixed = SHARED.iter().chain(&DEFAULTS).chain(&LABELS).chain(&NODES).map(|(name, _)| (*name).to_owned());
+    let chosen = ENDS.iter().map(|(end, _)| format!("{VCENTER_PREFIX}<id>{end}"));
+    let others = ["VSPHERE_VCENTER", "VSPHERE_INSECURE", "VSPHERE_ROUNDTRIP_COUNT", "VSPHERE_VCENTER_<id>"];
+    fixed.chain(chosen).chain(others.into_iter().chain(SWITCHES).map(str::to_owned)).collect()
+}
+
 #[cfg(test)]
 mod tests;

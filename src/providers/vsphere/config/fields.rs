@@ -87,6 +87,16 @@ const NODE_KEYS: &[Key] = &[
     ("exclude-external-network-subnet-cidr", Kind::Text),
 ];
 
+/// The keys of all sections.
+pub(super) fn known_keys() -> impl Iterator<Item = &'static str> {
+    [VCENTER_KEYS, GLOBAL_KEYS, LABEL_KEYS, NODE_KEYS].into_iter().flatten().map(|(key, _)| *key)
+}
+
+/// The most vCenters of one file; beyond that it is no configuration.
+pub(super) const MAX_VCENTERS: usize = 1000;
+
+pub(super) const TOO_MANY: &str = "expected at most 1000 vCenters";
+
 /// The sections of which there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Plain {

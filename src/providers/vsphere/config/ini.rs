@@ -3,12 +3,11 @@
 use zeroize::Zeroizing;
 
 use super::super::addresses::equal_fold;
-use super::fields::{Dialect, Key, Kind, OTHER_SECTIONS, Plain, RawField, RawFile, RawSection, RawValue};
+use super::fields::{
+    Dialect, Key, Kind, MAX_VCENTERS, OTHER_SECTIONS, Plain, RawField, RawFile, RawSection, RawValue, TOO_MANY,
+};
 use super::gcfg::{self, Item};
 use super::problems::Report;
-
-/// The longest unknown key that a warning names; no key is longer.
-const LONGEST_SHOWN: usize = 40;
 
 /// Where variables go.
 enum Target {
@@ -52,6 +51,10 @@ fn enter(file: &mut RawFile, name: &str, subsection: Option<String>, line: usize
             return Target::Ignored;
         };
         let index = file.vcenters.iter().position(|section| section.key == key).unwrap_or(file.vcenters.len());
+        if index == MAX_VCENTERS {
+            report.mistake_once(line, "[VirtualCenter]", TOO_MANY);
+            return Target::Ignored;
+        }
         if index == file.vcenters.len() {
             file.vcenters.push(RawSection::vcenter(key, Some(line), Dialect::Ini));
         }
@@ -69,7 +72,7 @@ fn enter(file: &mut RawFile, name: &str, subsection: Option<String>, line: usize
         }
         (None, _) => {
             if !OTHER_SECTIONS.iter().any(|other| equal_fold(other, name)) {
-                report.warn_in(line, &format!("[{name}]"), None, "ignored: no such section");
+                report.warn_of_unknown_section(line, name, Dialect::Ini);
             }
             Target::Ignored
         }
@@ -78,9 +81,8 @@ fn enter(file: &mut RawFile, name: &str, subsection: Option<String>, line: usize
 
 fn add(section: &mut RawSection, written: &str, value: Option<Zeroizing<String>>, line: usize, report: &mut Report) {
     let Some(key) = section.find_key(written) else {
-        // A line without `=`, or a long one, may be the rest of a password or of a pasted private key.
-        let is_shown = value.is_some() && written.len() <= LONGEST_SHOWN;
-        report.warn_in(line, &section.shown, is_shown.then_some(written), "ignored: no such key");
+        // A line without a value is rather the rest of a broken one than a mistyped key.
+        report.warn_of_unknown_key(line, section, value.map(|_| written));
         return;
     };
     let value = parse_value(key, value).unwrap_or_else(|expected| {

@@ -3,6 +3,10 @@
 use std::fmt;
 
 use super::fields::{Dialect, RawSection};
+use super::names::{shown_key, shown_section};
+
+/// The most mistakes, and oddities, that are told one by one.
+const MOST_TOLD: usize = 100;
 
 /// A mistake, or something odd that is no mistake. It names a place and never repeats a value: values may be passwords.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,16 +118,56 @@ impl Report {
         self.warnings.push(warning);
     }
 
+    /// A key that nobody reads; it is named if that gives nothing away. `written` is nothing where it is hardly a key.
+    pub fn warn_of_unknown_key(&mut self, line: usize, section: &RawSection, written: Option<&str>) {
+        // Beyond that the name would not be told, and looking at it takes time.
+        let written = written.filter(|_| self.warnings.len() < MOST_TOLD);
+        self.warn_in(line, &section.shown, written.and_then(shown_key), "ignored: no such key");
+    }
+
+    /// A section that nobody reads; it is named if that gives nothing away.
+    pub fn warn_of_unknown_section(&mut self, line: usize, written: &str, dialect: Dialect) {
+        let is_told = self.warnings.len() < MOST_TOLD;
+        let shown = if is_told { shown_section(written) } else { None };
+        let shown = shown.map(|name| if dialect == Dialect::Ini { format!("[{name}]") } else { name.to_owned() });
+        let warning = self.place(Some(line), shown.as_deref(), None, "ignored: no such section");
+        self.warnings.push(warning);
+    }
+
+    /// A mistake that would be told again and again.
+    pub fn mistake_once(&mut self, line: usize, section: &str, expected: &str) {
+        if self.problems.iter().rev().take(MOST_TOLD).all(|problem| problem.expected != expected) {
+            self.mistake_in(line, section, None, expected);
+        }
+    }
+
     /// Whether all of the file is known, so that what is not there is missing.
     pub fn is_readable(&self) -> bool {
         self.is_readable
     }
 
+    /// The mistakes, where there are some.
+    pub fn into_errors(self) -> ConfigErrors {
+        ConfigErrors { problems: self.problems }
+    }
+
     /// The oddities, or the mistakes if there are any.
     pub fn finish(mut self) -> Result<Vec<ConfigProblem>, ConfigErrors> {
-        self.problems.sort_by_key(|problem| problem.line.unwrap_or(usize::MAX));
-        self.warnings.sort_by_key(|warning| warning.line.unwrap_or(usize::MAX));
+        let (problems, warnings) = (std::mem::take(&mut self.problems), std::mem::take(&mut self.warnings));
+        self.problems = self.sorted(problems, "mistakes");
+        self.warnings = self.sorted(warnings, "oddities");
         if self.problems.is_empty() { Ok(self.warnings) } else { Err(ConfigErrors { problems: self.problems }) }
+    }
+
+    /// In the order of the lines, and not without end.
+    fn sorted(&self, mut problems: Vec<ConfigProblem>, what: &str) -> Vec<ConfigProblem> {
+        problems.sort_by_key(|problem| problem.line.unwrap_or(usize::MAX));
+        let more = problems.len().saturating_sub(MOST_TOLD);
+        if more > 0 {
+            problems.truncate(MOST_TOLD);
+            problems.push(self.place(None, None, None, format!("and {more} more {what}")));
+        }
+        problems
     }
 
     fn place_at(&self, section: &RawSection, key: Option<&str>, expected: impl Into<String>) -> ConfigProblem {

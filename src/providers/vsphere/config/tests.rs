@@ -254,6 +254,10 @@ fn values_are_checked_at_load() {
     }
     let hex = "aB".repeat(32);
     let colons = vec!["AB"; 32].join(":");
+    let many = format!("SHA256 Fingerprint={colons}, sha1:{}\t{hex}", "cd".repeat(20));
+    let sha1 = ["CD"; 20].join(":");
+    let got = config("several", &format!("{base}thumbprint=\"{}\"\n", many.replace('\t', "\\t"))).vcenters.remove(0);
+    assert_eq!(got.thumbprints, [colons.as_str(), sha1.as_str(), colons.as_str()]);
     for text in [&hex, &colons] {
         assert_eq!(config(text, &format!("{base}thumbprint={text}\n")).vcenters[0].thumbprints, [colons.as_str()]);
     }
@@ -519,3 +523,9 @@ proptest! {
         }
     }
 }
+
+mod bounds;
+mod dialects;
+mod golden;
+mod page;
+mod wiped;

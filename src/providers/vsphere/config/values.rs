@@ -35,7 +35,8 @@ pub(super) fn checked_port(section: &RawSection, report: &mut Report) -> Option<
 /// upper case with colons.
 pub(super) fn checked_thumbprints(section: &RawSection, report: &mut Report) -> Vec<String> {
     let text = section.text("thumbprint").unwrap_or_default();
-    let items = text.split(|c: char| c == ',' || c.is_whitespace()).filter(|item| !item.is_empty());
+    let words = text.split(|c: char| c == ',' || c.is_whitespace());
+    let items = words.map(without_algorithm).filter(|item| !item.is_empty());
     let thumbprints: Option<Vec<_>> = items.map(parse_thumbprint).collect();
     match thumbprints {
         Some(thumbprints) if !thumbprints.is_empty() || text.is_empty() => thumbprints,
@@ -46,6 +47,17 @@ pub(super) fn checked_thumbprints(section: &RawSection, report: &mut Report) -> 
             Vec::new()
         }
     }
+}
+
+/// `openssl` writes `SHA256 Fingerprint=` in front, others `sha256:`.
+fn without_algorithm(word: &str) -> &str {
+    let word = word.rsplit_once('=').map_or(word, |(_, digits)| digits);
+    let names = ["sha256", "sha-256", "sha1", "sha-1"];
+    let named = names.iter().find_map(|name| {
+        let (front, rest) = word.split_at_checked(name.len())?;
+        front.eq_ignore_ascii_case(name).then(|| rest.trim_start_matches(':'))
+    });
+    named.unwrap_or(word)
 }
 
 fn parse_thumbprint(text: &str) -> Option<String> {

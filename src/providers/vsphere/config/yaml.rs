@@ -2,8 +2,10 @@
 
 use zeroize::Zeroizing;
 
-use super::super::yaml::{Entry, Node, Value, parse_document};
-use super::fields::{Dialect, Kind, OTHER_SECTIONS, Plain, RawField, RawFile, RawSection, RawValue};
+use super::super::yaml::{Entry, MAX_DEPTH, MAX_VALUES, Node, Value, YamlError, parse_document};
+use super::fields::{
+    Dialect, Kind, MAX_VCENTERS, OTHER_SECTIONS, Plain, RawField, RawFile, RawSection, RawValue, TOO_MANY,
+};
 use super::problems::Report;
 
 /// Reads the first document. Mistakes go into the report; what is right is in the result all the same.
@@ -12,7 +14,15 @@ pub(super) fn read(text: &str, report: &mut Report) -> RawFile {
     let document = match parse_document(text) {
         Ok(document) => document,
         Err(error) => {
-            let hint = "expected YAML: check the indentation (no tabs), and quote values with ': ' or ' #' in them";
+            let hint = match error {
+                YamlError::Syntax { .. } => {
+                    "expected YAML: check the indentation (no tabs), and quote values with ': ' or ' #' in them"
+                        .to_owned()
+                }
+                YamlError::TooLarge { .. } => {
+                    format!("expected at most {MAX_VALUES} values, with aliases, and {MAX_DEPTH} levels")
+                }
+            };
             report.mistake(Some(error.line()), hint);
             return file;
         }
@@ -27,7 +37,7 @@ pub(super) fn read(text: &str, report: &mut Report) -> RawFile {
             (Some(which), _) => read_section(file.plain_mut(which), entry, report),
             (None, "vcenter") => read_vcenters(&mut file.vcenters, entry, report),
             (None, other) if OTHER_SECTIONS.iter().any(|name| name.eq_ignore_ascii_case(other)) => {}
-            (None, other) => report.warn_in(entry.line, other, None, "ignored: no such section"),
+            (None, other) => report.warn_of_unknown_section(entry.line, other, Dialect::Yaml),
         }
     }
     file
@@ -42,13 +52,21 @@ fn entries(node: &Node) -> Option<&[Entry]> {
     }
 }
 
-/// An entry that is there twice replaces the first, as in the Go program.
+/// An entry that is there twice replaces the first, and a null replaces all, as in the Go program.
 fn read_vcenters(vcenters: &mut Vec<RawSection>, all: &Entry, report: &mut Report) {
+    if matches!(all.node.value, Value::Null) {
+        vcenters.clear();
+    }
     let Some(written) = entries(&all.node) else {
         report.mistake_in(all.line, "vcenter", None, "expected a mapping of names to vCenters");
         return;
     };
     for entry in written {
+        let is_new = vcenters.iter().all(|known| known.key != entry.key);
+        if is_new && vcenters.len() == MAX_VCENTERS {
+            report.mistake_in(entry.line, "vcenter", None, TOO_MANY);
+            return;
+        }
         let mut section = RawSection::vcenter(entry.key.clone(), Some(entry.line), Dialect::Yaml);
         read_section(&mut section, entry, report);
         match vcenters.iter_mut().find(|known| known.key == section.key) {
@@ -60,13 +78,16 @@ fn read_vcenters(vcenters: &mut Vec<RawSection>, all: &Entry, report: &mut Repor
 
 fn read_section(section: &mut RawSection, written: &Entry, report: &mut Report) {
     section.line.get_or_insert(written.line);
+    if matches!(written.node.value, Value::Null) {
+        section.fields.clear();
+    }
     let Some(fields) = entries(&written.node) else {
         report.mistake_in(written.line, &section.shown, None, "expected a mapping of keys to values");
         return;
     };
     for entry in fields {
         let Some((name, kind)) = section.find_key(&entry.key) else {
-            report.warn_in(entry.line, &section.shown, Some(&entry.key), "ignored: no such key");
+            report.warn_of_unknown_key(entry.line, section, Some(&entry.key));
             continue;
         };
         let value = parse_value(kind, &entry.node.value).unwrap_or_else(|expected| {
@@ -114,16 +135,21 @@ fn parse_flag(text: &str) -> Option<bool> {
     }
 }
 
-/// Decimal, `0x`, `0b`, `0o` or octal with a leading zero; `_` between digits.
+/// Decimal, `0x`, `0b`, `0o` or octal with a leading zero; `_` behind the first digit. What only looks like octal is
+/// decimal.
 fn parse_number(text: &str) -> Option<u64> {
-    let text = text.replace('_', "");
-    let text = text.strip_prefix('+').unwrap_or(&text);
+    let unsigned = text.strip_prefix('+').unwrap_or(text);
+    if !unsigned.starts_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    let text = unsigned.replace('_', "").to_ascii_lowercase();
     let (digits, radix) = match text.split_at_checked(2) {
         Some(("0x", digits)) => (digits, 16),
         Some(("0b", digits)) => (digits, 2),
         Some(("0o", digits)) => (digits, 8),
-        _ if text.len() > 1 && text.starts_with('0') => (text, 8),
-        _ => (text, 10),
+        _ if text.len() > 1 && text.starts_with('0') && !text.contains(['8', '9']) => (text.as_str(), 8),
+        _ => (text.as_str(), 10),
     };
+    // `from_str_radix` would take a sign.
     if digits.starts_with(['+', '-']) { None } else { u64::from_str_radix(digits, radix).ok() }
 }

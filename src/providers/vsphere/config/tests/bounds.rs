@@ -1,0 +1,186 @@
+//! Whatever stands in the file: no panic, bounded time, bounded messages, and no value in them.
+
+use std::time::{Duration, Instant};
+
+use super::*;
+
+/// Far above what the slowest takes in a debug build, far below what quadratic work on these sizes would take.
+const LIMIT: Duration = Duration::from_secs(20);
+
+const SIZE: usize = 64 << 10;
+
+/// What is repeated until the file is full.
+const UNITS: &[&str] = &[
+    "[",
+    "]",
+    "{",
+    "}",
+    "[{",
+    "- ",
+    "-\n",
+    "? ",
+    ": ",
+    "a: ",
+    "a:\n ",
+    "&a ",
+    "*a ",
+    "&a [",
+    "!",
+    "!!str ",
+    "|\n",
+    ">\n ",
+    "\"",
+    "'",
+    "\\",
+    "%",
+    "---\n",
+    "...\n",
+    "#",
+    ";",
+    "=",
+    "=\n",
+    "\n",
+    "\r\n",
+    "\t",
+    " ",
+    "\u{feff}",
+    "\u{e9}",
+    "a",
+    "a\n",
+    "a=b\n",
+    "a = \"\\\\\"\n",
+    "a = \\\n",
+    "a: b\n",
+    "a: &a b\n",
+    "<<: ",
+    "<<: *a\n",
+    "[Global]\n",
+    "[VirtualCenter \"a\"]\n",
+    "[x]\n",
+    "global: ~\n",
+    ", ",
+    "0",
+    "hunter2\n",
+    "hunter2=\n",
+    "hunter2: x\n",
+    "user = hunter2\n",
+];
+
+fn told(text: &str) -> Vec<String> {
+    match parse(text, "f") {
+        Ok(parsed) => parsed.warnings.iter().map(ToString::to_string).collect(),
+        Err(errors) => errors.problems().iter().map(ToString::to_string).collect(),
+    }
+}
+
+#[test]
+fn repeated_text_is_read_in_bounded_time_and_told_in_bounded_words() {
+    let starts = [
+        "",
+        "[Global]\n",
+        "[Global]\npassword = ",
+        "global:\n  password: ",
+        "global: {",
+        "vcenter: ",
+        "x: &a [b]\ny: [",
+    ];
+    let began = Instant::now();
+    for start in starts {
+        for unit in UNITS {
+            // The largest for one start only: all of them would take a debug build a quarter of a minute.
+            let size = if start.is_empty() { SIZE } else { SIZE / 8 };
+            let text = format!("{start}{}", unit.repeat(size / unit.len()));
+            let told = told(&text);
+            assert!(told.len() <= 101, "{start:?} {unit:?}: {}", told.len());
+            let words: usize = told.iter().map(String::len).sum();
+            assert!(words < 32_000, "{start:?} {unit:?}: {words}");
+            assert!(!told.concat().contains("hunter2"), "{start:?} {unit:?}");
+        }
+    }
+    println!("{} texts of up to {SIZE} bytes in {:?}", starts.len() * UNITS.len(), began.elapsed());
+    assert!(began.elapsed() < LIMIT * 2, "{:?}", began.elapsed());
+}
+
+#[test]
+fn many_different_names_are_read_in_bounded_time() {
+    let repeated = |line: &dyn Fn(usize) -> String| (0..20_000).map(line).collect::<String>();
+    let rows = [
+        (
+            "vCenters in INI",
+            format!("[Global]\nuser=u\npassword=p\n{}", repeated(&|index| format!("[VirtualCenter \"{index}\"]\n"))),
+            "expected at most 1000 vCenters",
+        ),
+        (
+            "vCenters in YAML",
+            format!(
+                "global: {{user: u, password: p}}\nvcenter:\n{}",
+                (0..1200).map(|index| format!("  a{index}: {{server: s{index}}}\n")).collect::<String>()
+            ),
+            "expected at most 1000 vCenters",
+        ),
+        (
+            "values in YAML",
+            format!("x:\n{}", repeated(&|index| format!("  a{index}: {{b: c}}\n"))),
+            "expected at most 20000 values",
+        ),
+        ("keys in INI", format!("[Global]\n{}", repeated(&|index| format!("k{index} = v\n"))), "no vCenter is defined"),
+        ("sections in INI", repeated(&|index| format!("[s{index}]\n")), "no vCenter is defined"),
+        ("anchors", repeated(&|index| format!("a{index}: &a{index} {{b: c}}\n")), "expected at most 20000 values"),
+    ];
+    for (id, text, part) in rows {
+        let began = Instant::now();
+        let told = told(&text);
+        assert!(told.iter().any(|line| line.contains(part)), "{id}: {:?}", &told[..told.len().min(3)]);
+        assert!(told.len() <= 101 && began.elapsed() < LIMIT, "{id}: {} in {:?}", told.len(), began.elapsed());
+    }
+}
+
+#[test]
+fn a_file_that_is_too_large_is_refused_before_it_is_read() {
+    let line = "# nothing\n";
+    let fits = line.repeat((1 << 20) / line.len());
+    assert_eq!(
+        told(&fits),
+        ["f: no vCenter is defined: expected server in the section Global, or an entry for a vCenter"]
+    );
+    assert_eq!(told(&format!("{fits}{line}")), ["f: expected at most 1048576 bytes"]);
+}
+
+#[test]
+fn bombs_are_refused_with_a_sentence() {
+    let mut bomb = "global: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for level in 1..9 {
+        let aliases = vec![format!("*a{}", level - 1); 10].join(", ");
+        bomb.push_str(&format!("a{level}: &a{level} [{aliases}]\n"));
+    }
+    let deep = format!("global: {}{}", "[".repeat(10_000), "]".repeat(10_000));
+    for text in [bomb, deep] {
+        let told = told(&text);
+        assert!(told[0].contains("expected at most 20000 values, with aliases, and 64 levels"), "{told:?}");
+    }
+}
+
+#[test]
+fn messages_have_an_end() {
+    let told = told(&format!("[Global]\n{}", "= x\n".repeat(5000)));
+    assert_eq!((told.len(), told[100].as_str()), (101, "f: and 4900 more mistakes"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// The bytes of the file, as far as they are text; `app` refuses what is none.
+    #[test]
+    fn no_bytes_break_the_parser(bytes in proptest::collection::vec(any::<u8>(), 0..SIZE)) {
+        let _ = parse(&String::from_utf8_lossy(&bytes), "f");
+    }
+
+    #[test]
+    fn no_likely_bytes_break_the_parser(
+        start in proptest::sample::select(&["", "[Global]\n", "global:\n  "][..]),
+        units in proptest::collection::vec(proptest::sample::select(UNITS), 0..4000),
+    ) {
+        let told = told(&format!("{start}{}", units.concat()));
+        prop_assert!(!told.concat().contains("hunter2"), "{:?}", told);
+    }
+}

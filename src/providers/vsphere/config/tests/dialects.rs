@@ -1,0 +1,201 @@
+//! A configuration of equal meaning gives equal settings, whatever dialect it is written in.
+
+use super::*;
+
+/// A value in both dialects.
+#[derive(Clone, Debug)]
+enum Written {
+    Text(String),
+    Flag(bool),
+    Number(u16),
+    List(Vec<String>),
+}
+
+type Fields = Vec<(&'static str, Written)>;
+
+#[derive(Clone, Debug)]
+struct Model {
+    global: Fields,
+    vcenters: Vec<(String, Fields)>,
+    labels: Fields,
+    nodes: Fields,
+}
+
+impl Written {
+    fn ini(&self) -> String {
+        match self {
+            Self::Text(text) => {
+                let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n").replace('\t', "\\t");
+                format!("\"{text}\"")
+            }
+            Self::Flag(flag) => flag.to_string(),
+            Self::Number(number) => number.to_string(),
+            Self::List(items) => items.join(","),
+        }
+    }
+
+    /// In JSON, which is YAML.
+    fn yaml(&self) -> String {
+        match self {
+            Self::Text(text) => serde_json::to_string(text).unwrap(),
+            Self::Flag(flag) => flag.to_string(),
+            Self::Number(number) => number.to_string(),
+            Self::List(items) => serde_json::to_string(items).unwrap(),
+        }
+    }
+}
+
+impl Model {
+    fn ini(&self) -> String {
+        let fields = |fields: &Fields| {
+            fields.iter().map(|(key, value)| format!("{key} = {}\n", value.ini())).collect::<String>()
+        };
+        let vcenters: Vec<_> =
+            self.vcenters.iter().map(|(key, own)| format!("[VirtualCenter \"{key}\"]\n{}", fields(own))).collect();
+        let (global, labels, nodes) = (fields(&self.global), fields(&self.labels), fields(&self.nodes));
+        format!("[Global]\n{global}{}[Labels]\n{labels}[Nodes]\n{nodes}", vcenters.concat())
+    }
+
+    fn yaml(&self) -> String {
+        let fields = |indent: &str, fields: &Fields| {
+            let line = |(key, value): &(&str, Written)| format!("{indent}{}: {}\n", camel_case(key), value.yaml());
+            fields.iter().map(line).collect::<String>()
+        };
+        let entries: Vec<_> =
+            self.vcenters.iter().map(|(key, own)| format!("  {key}:\n{}", fields("    ", own))).collect();
+        let (global, labels, nodes) =
+            (fields("  ", &self.global), fields("  ", &self.labels), fields("  ", &self.nodes));
+        format!("global:\n{global}vcenter:\n{}labels:\n{labels}nodes:\n{nodes}", entries.concat())
+    }
+}
+
+pub(super) fn camel_case(kebab: &str) -> String {
+    let mut words = kebab.split('-');
+    let first = words.next().unwrap().to_owned();
+    words.fold(first, |name, word| {
+        let (initial, rest) = word.split_at(1);
+        name + &initial.to_uppercase() + rest
+    })
+}
+
+/// What a text may hold in both dialects; INI drops CR.
+fn text() -> impl Strategy<Value = Written> {
+    prop_oneof![Just(String::new()), "[ -~\t\n\u{e9}\u{4e2d}]{1,12}", "[;#\"'\\\\=:@{}\\[\\]&*!|>%, -]{1,6}"]
+        .prop_map(Written::Text)
+}
+
+fn list(items: &'static [&'static str]) -> impl Strategy<Value = Written> {
+    proptest::collection::vec(proptest::sample::select(items).prop_map(str::to_owned), 0..4).prop_map(Written::List)
+}
+
+fn fixed(texts: &'static [&'static str]) -> impl Strategy<Value = Written> {
+    proptest::sample::select(texts).prop_map(|text| Written::Text(text.to_owned()))
+}
+
+const FAMILIES: &[&str] = &["ipv4", "IPv6", " ipv4 ", "ipv6"];
+const NETWORKS: &[&str] = &["", "10.0.0.0/8", "10.0.0.0/8, fd00::/64,", "192.168.1.1/24"];
+const SERVERS: &[&str] = &["", "s1", "s2.example.com", "10.0.0.1", "fd00::1", "[fd00::2]"];
+const THUMBPRINTS: &[&str] = &[
+    "",
+    "00112233445566778899aabbccddeeff00112233",
+    "00:11:22:33:44:55:66:77:88:99:AA:BB:CC:DD:EE:FF:00:11:22:33 , 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff",
+];
+
+/// Any of the fields of `all`, each at most once.
+fn some_of(all: Vec<(&'static str, BoxedStrategy<Written>)>) -> BoxedStrategy<Fields> {
+    let one = all
+        .into_iter()
+        .map(|(key, value)| proptest::option::of(value).prop_map(move |value| value.map(|value| (key, value))));
+    one.collect::<Vec<_>>().prop_map(|fields| fields.into_iter().flatten().collect()).boxed()
+}
+
+fn vcenter_fields() -> Vec<(&'static str, BoxedStrategy<Written>)> {
+    vec![
+        ("user", text().boxed()),
+        ("password", text().boxed()),
+        ("port", (1..u16::MAX).prop_map(Written::Number).boxed()),
+        ("insecure-flag", any::<bool>().prop_map(Written::Flag).boxed()),
+        ("datacenters", list(&["d1", "d 2", "/f/d3", ""]).boxed()),
+        ("soap-roundtrip-count", (0..9u16).prop_map(Written::Number).boxed()),
+        ("ca-file", fixed(&["", "/a.pem", "/a.pem:/b c.pem"]).boxed()),
+        ("thumbprint", fixed(THUMBPRINTS).boxed()),
+        ("secret-name", text().boxed()),
+        ("secret-namespace", text().boxed()),
+        ("ip-family", list(FAMILIES).boxed()),
+    ]
+}
+
+fn model() -> impl Strategy<Value = Model> {
+    let mut global = vcenter_fields();
+    global.push(("server", fixed(SERVERS).boxed()));
+    global.push(("secrets-directory", fixed(&["", "/x"]).boxed()));
+    global.push(("api-disable", any::<bool>().prop_map(Written::Flag).boxed()));
+    global.push(("api-binding", text().boxed()));
+    // In YAML an entry needs a server; in INI its name would do.
+    let server = proptest::sample::select(&SERVERS[1..]).prop_map(|server| Written::Text(server.to_owned()));
+    let own = (some_of(vcenter_fields()), server).prop_map(|(mut fields, server)| {
+        fields.push(("server", server));
+        fields
+    });
+    let entries =
+        proptest::collection::vec((proptest::sample::select(&["a", "b", "s1"][..]), own), 0..3).prop_map(|entries| {
+            // The same name twice merges in INI and replaces in YAML, as in the Go program.
+            let mut unique: Vec<(String, Fields)> = Vec::new();
+            for (key, fields) in entries {
+                if unique.iter().all(|(known, _)| known != key) {
+                    unique.push((key.to_owned(), fields));
+                }
+            }
+            unique
+        });
+    let nodes = ["internal", "external"].into_iter().flat_map(|kind| match kind {
+        "internal" => [
+            ("internal-network-subnet-cidr", fixed(NETWORKS).boxed()),
+            ("internal-vm-network-name", text().boxed()),
+            ("exclude-internal-network-subnet-cidr", fixed(NETWORKS).boxed()),
+        ],
+        _ => [
+            ("external-network-subnet-cidr", fixed(NETWORKS).boxed()),
+            ("external-vm-network-name", text().boxed()),
+            ("exclude-external-network-subnet-cidr", fixed(NETWORKS).boxed()),
+        ],
+    });
+    let labels = some_of(vec![("zone", text().boxed()), ("region", text().boxed())]);
+    (some_of(global), entries, labels, some_of(nodes.collect())).prop_map(|(global, vcenters, labels, nodes)| Model {
+        global,
+        vcenters,
+        labels,
+        nodes,
+    })
+}
+
+/// All there is to compare, passwords included; of mistakes and oddities what is told, without the place.
+fn outcome(text: &str) -> Result<(String, Vec<String>, usize), Vec<String>> {
+    match parse(text, "f") {
+        Ok(parsed) => Ok((format!("{:?}", parsed.config), vcenters(&parsed.config), parsed.warnings.len())),
+        Err(errors) => {
+            let mut told: Vec<_> = errors.problems().iter().map(|problem| problem.expected.clone()).collect();
+            told.sort();
+            Err(told)
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+    #[test]
+    fn equal_meaning_gives_equal_settings(model in model()) {
+        let (ini, yaml) = (model.ini(), model.yaml());
+        prop_assert_eq!(outcome(&ini), outcome(&yaml), "{}\n{}", ini, yaml);
+    }
+}
+
+/// The law above would hold for nothing if the models were all refused.
+#[test]
+fn the_generated_configurations_are_accepted_often_enough() {
+    use proptest::strategy::ValueTree as _;
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let accepted =
+        (0..200).filter(|_| outcome(&model().new_tree(&mut runner).unwrap().current().ini()).is_ok()).count();
+    assert!(accepted > 20, "{accepted} of 200");
+}

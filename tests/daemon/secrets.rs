@@ -5,20 +5,22 @@ use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::api::PostParams;
 use serde_json::json;
-use support::{ApiServer, Rule, Scenario, Vcenter, eventually, unique};
+use support::{ApiServer, Rule, Vcenter, eventually, unique};
 
 use crate::cluster::{ANSWERS, Cluster, LIMIT};
 
 /// XML, URLs and INI each write some of these characters in another way.
 const PASSWORD: &str = "Hors3<&>Battery/+%7";
 const USER: &str = "ccm@vsphere.local";
+const OTHER_USER: &str = "other@vsphere.local";
 const WRONG_PASSWORD: &str = "Stapl3<&>Wrong/+%8";
 
 #[tokio::test]
 async fn no_secret_is_in_the_log_at_the_highest_level() {
     let cluster = Cluster::new().await;
-    let logging_in = |scenario: Scenario| scenario.login(USER, PASSWORD);
-    let (right, wrong) = (logging_in(cluster.scenario(0..3)), logging_in(cluster.scenario(0..0)));
+    // Rejections of one user name are summed over all vCenters, so the other one has its own.
+    let right = cluster.scenario(0..3).login(USER, PASSWORD);
+    let wrong = cluster.scenario(0..0).login(OTHER_USER, PASSWORD);
     let (right, wrong) = tokio::join!(Vcenter::start(&right), Vcenter::start(&wrong));
     let sections =
         [right.ini_section("right", "dc-1"), wrong.ini_section("wrong", "dc-1").replace(PASSWORD, WRONG_PASSWORD)];
@@ -57,7 +59,9 @@ async fn no_secret_is_in_the_log_at_the_highest_level() {
     println!("{} lines", lines.len());
     assert!(lines.len() < 50_000, "all lines are there, none was dropped");
     assert!(lines.iter().any(|line| line.contains(" DEBUG ")), "the level is high");
-    let secrets = [PASSWORD, WRONG_PASSWORD].into_iter().flat_map(|password| forms(USER, password));
+    let secrets = [PASSWORD, WRONG_PASSWORD]
+        .into_iter()
+        .flat_map(|password| [USER, OTHER_USER].map(|user| forms(user, password)).concat());
     for secret in secrets.chain([token, "vmware_soap_session=".to_owned()]) {
         let found = lines.iter().find(|line| line.contains(&secret));
         assert!(found.is_none(), "{secret} is in the log: {found:?}");

@@ -182,7 +182,7 @@ fn outcome(cause: &Cause) -> Outcome {
         Cause::Soap(error) if error.is_invalid_login() => Outcome::Rejected,
         // The credentials were right.
         Cause::Soap(error) if error.is_no_permission() => Outcome::Harmless,
-        Cause::Soap(vim::Error::Http(error)) if never_arrived(error) => Outcome::Harmless,
+        Cause::Soap(vim::Error::Http(error)) if was_never_judged(error) => Outcome::Harmless,
         Cause::Soap(_) => Outcome::Unanswered,
         Cause::Token(error) => token_outcome(error),
         Cause::Ticket(_) => Outcome::Harmless,
@@ -194,7 +194,8 @@ fn rest_outcome(failure: &RestFailure) -> Outcome {
     match failure {
         RestFailure::Rest(error) if error.is_invalid_login() => Outcome::Rejected,
         RestFailure::Rest(error) if error.is_unauthorized() || error.is_session_limit() => Outcome::Harmless,
-        RestFailure::Rest(vapi::Error::Http(error)) if never_arrived(error) => Outcome::Harmless,
+        RestFailure::Rest(vapi::Error::Http(error)) if was_never_judged(error) => Outcome::Harmless,
+        RestFailure::Rest(vapi::Error::Refused { status, .. }) if is_busy(*status) => Outcome::Harmless,
         RestFailure::Rest(_) => Outcome::Unanswered,
         RestFailure::Token(error) => token_outcome(error),
         RestFailure::Held { .. } | RestFailure::NoSession => Outcome::Harmless,
@@ -206,13 +207,22 @@ fn token_outcome(error: &sts::Error) -> Outcome {
         _ if error.is_invalid_login() => Outcome::Rejected,
         sts::Error::Key(_) | sts::Error::NotThere { .. } => Outcome::Harmless,
         _ if error.is_clock_difference() => Outcome::Harmless,
-        sts::Error::Http(error) if never_arrived(error) => Outcome::Harmless,
+        sts::Error::Http(error) if was_never_judged(error) => Outcome::Harmless,
         _ => Outcome::Unanswered,
     }
 }
 
-/// Whether nothing of the request has left this process.
-fn never_arrived(error: &http::Error) -> bool {
-    use http::Error::{Configuration, Connect, Resolve, Tls};
-    matches!(error, Configuration { .. } | Resolve { .. } | Connect { .. } | Tls { .. })
+/// Whether nobody has looked at the credentials: nothing has left this process, or a busy server said so. A gateway
+/// that lost its server (502, 504) does not know.
+fn was_never_judged(error: &http::Error) -> bool {
+    use http::Error::{Configuration, Connect, Resolve, Status, Tls};
+    match error {
+        Configuration { .. } | Resolve { .. } | Connect { .. } | Tls { .. } => true,
+        Status { status, .. } => is_busy(*status),
+        _ => false,
+    }
+}
+
+fn is_busy(status: u16) -> bool {
+    matches!(status, 429 | 503)
 }

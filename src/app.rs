@@ -9,6 +9,7 @@ mod node_controller;
 pub mod options;
 mod parts;
 pub mod registry;
+mod reload;
 pub mod settings;
 mod stages;
 mod vsphere;

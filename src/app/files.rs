@@ -1,5 +1,9 @@
 //! The files that flags and `vsphere.conf` name, read within a limit into buffers that are wiped.
 
+mod noted;
+
+pub use noted::{Noted, Noting};
+
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;

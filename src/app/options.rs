@@ -112,6 +112,10 @@ pub struct Options {
     #[arg(long, help_heading = OURS, value_name = "SELECTOR", env = "CCM_NODE_SELECTOR", hide_env_values = true, allow_hyphen_values = true)]
     pub node_selector: Option<String>,
 
+    /// Whether a process that does not lead keeps its vCenter sessions and inventory (warm) or has none (cold)
+    #[arg(long, help_heading = OURS, value_name = "WORD", env = "CCM_STANDBY", hide_env_values = true, default_value = "warm", allow_hyphen_values = true)]
+    pub standby: String,
+
     /// Pause between two looks at the tags of vCenter
     #[arg(long, help_heading = OURS, value_name = "DURATION", env = "CCM_TAG_POLL_INTERVAL", hide_env_values = true, default_value = "60s", allow_hyphen_values = true)]
     pub tag_poll_interval: String,

@@ -4,14 +4,14 @@ pub mod cloud_config;
 mod label_selector;
 mod mistakes;
 
-use super::files::Files;
+use super::files::{Files, Noting};
 use super::go_duration;
 use super::options::Options;
 use super::registry::{self, Controller, Provider};
 use crate::controllers::node;
 use crate::kubernetes::client;
 use crate::providers::vsphere::config::Environment;
-pub use cloud_config::Vsphere;
+pub use cloud_config::{Sources, Vsphere};
 pub use mistakes::{Mistake, Mistakes};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -37,6 +37,19 @@ pub struct Settings {
     pub admin_address: Option<SocketAddr>,
     /// The vSphere provider.
     pub vsphere: Arc<Vsphere>,
+    /// What its part is read from again while the process runs.
+    pub sources: Arc<Sources>,
+    /// What this process does while it does not lead.
+    pub standby: Standby,
+}
+
+/// What a process does while another one leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standby {
+    /// It keeps its sessions and its inventory, and takes over at once.
+    Warm,
+    /// It has no session with any vCenter.
+    Cold,
 }
 
 /// Leader election by Lease.
@@ -59,7 +72,7 @@ pub struct Election {
 /// # Errors
 /// All mistakes, each with where it is, what was written and what is expected.
 pub fn settle(options: &Options, files: &dyn Files, environment: &Environment) -> Result<Settings, Mistakes> {
-    let mut check = Check { options, files, environment, mistakes: Vec::new() };
+    let mut check = Check { options, files: &Noting::new(files), environment, mistakes: Vec::new() };
     match (check.settings(), check.mistakes) {
         (Some(settings), mistakes) if mistakes.is_empty() => Ok(settings),
         (_, mistakes) => Err(Mistakes(mistakes)),
@@ -75,7 +88,7 @@ pub fn verbosity(options: &Options) -> u32 {
 /// The flags, and what has been found wrong so far.
 struct Check<'a> {
     options: &'a Options,
-    files: &'a dyn Files,
+    files: &'a Noting<'a>,
     environment: &'a Environment,
     mistakes: Vec<Mistake>,
 }
@@ -91,6 +104,7 @@ impl Check<'_> {
         let election = self.election();
         let nodes = self.nodes();
         let admin_address = self.admin_address();
+        let standby = self.standby();
         self.number::<i32>("-v", &self.options.v, "a whole number such as 2");
         Some(Settings {
             provider: provider?,
@@ -101,6 +115,8 @@ impl Check<'_> {
             nodes: nodes?,
             admin_address: admin_address?,
             vsphere: Arc::new(vsphere?),
+            sources: Arc::new(Sources { options: self.options.clone(), environment: self.environment.clone() }),
+            standby: standby?,
         })
     }
 
@@ -228,6 +244,14 @@ impl Check<'_> {
         let address = self.number::<IpAddr>("--bind-address", &self.options.bind_address, expected);
         let (port, address) = (port?, address?);
         Some((port != 0).then(|| SocketAddr::new(address, port)))
+    }
+
+    fn standby(&mut self) -> Option<Standby> {
+        match self.options.standby.as_str() {
+            "warm" => Some(Standby::Warm),
+            "cold" => Some(Standby::Cold),
+            other => self.wrong("--standby", other, "expected warm or cold"),
+        }
     }
 
     fn boolean(&mut self, flag: &str, value: &str) -> Option<bool> {

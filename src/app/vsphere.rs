@@ -6,20 +6,23 @@ use super::Error;
 use super::background::Background;
 use super::credentials::Credentials;
 use super::parts::Parts;
-use super::settings::Settings;
+use super::reload::{self, Reload, ReloadMetrics};
+use super::settings::{Settings, Vsphere};
 use super::stages::{Stage, Stages};
-use crate::clients::http::{self, CallObserver, ProxySettings};
+use crate::clients::http::{self, CallObserver, ProxySettings, TlsSettings};
 use crate::clients::vim;
 use crate::cloud::CloudProvider;
 use crate::kubernetes::cluster::Cluster;
+use crate::kubernetes::leader_election::LeaseObject;
 use crate::kubernetes::login_ledger::{LeaseStore, Ledger};
 use crate::providers::vsphere::config::Vcenter;
 use crate::providers::vsphere::credentials::Offers;
 use crate::providers::vsphere::{Connect, Options, Provider};
 use crate::runtime::admin::{Checks, Health};
+use crate::runtime::logging;
 use metrics::{Calls, Certificates};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
 
 /// Connects to nothing yet: a vCenter that is down delays nothing.
@@ -37,8 +40,8 @@ pub fn build(settings: &Settings, parts: &Parts, stages: &mut Stages) -> Result<
         Ok(())
     });
     let certificates = Certificates::register(parts.metrics.registry())?;
-    let tls = vsphere.tls.clone();
-    let connections = Arc::new(Connections { calls, certificates, proxy, tls, credentials });
+    let (tls, clients) = (Mutex::new(vsphere.tls.clone()), Mutex::default());
+    let connections = Arc::new(Connections { calls, certificates, proxy, tls, clients, credentials });
     let options = Options {
         file: vsphere.path.display().to_string(),
         tag_poll: vsphere.tag_poll_interval,
@@ -50,21 +53,30 @@ pub fn build(settings: &Settings, parts: &Parts, stages: &mut Stages) -> Result<
     // Beside the Lease of the leader election, whose rights suffice.
     let namespace = settings.election.as_ref().map_or("kube-system", |election| election.namespace.as_str());
     let ledger = Arc::new(Ledger::new(LeaseStore::new(parts.clients.auxiliary.clone(), namespace)));
-    let (provider, tracker) = Provider::new(options, connections, ledger, cluster, &stop);
+    let connect = Arc::clone(&connections) as Arc<dyn Connect>;
+    let (provider, tracker) = Provider::new(options, connect, ledger, cluster, &stop);
     let provider = Arc::new(provider);
     let mut background = Background::default();
     background.start(tracker);
-    for task in provider.apply(&vsphere.config).map_err(Error::Vcenters)? {
-        background.start(task);
-    }
-    stages.spawn(Stage::Provider, "vcenters", async move {
-        tokio::select! {
-            () = stop.cancelled() => {}
-            ended = background.first_unexpected_end() => return Err(ended),
-        }
-        background.shut_down().await;
-        Ok(())
-    });
+    let mut reload = Reload {
+        provider: Arc::clone(&provider),
+        connections,
+        background,
+        current,
+        standby: settings.standby,
+        leads: parts.leadership.watch(),
+        events: parts.events.clone(),
+        lease: LeaseObject {
+            client: parts.clients.auxiliary.clone(),
+            namespace: settings.sources.options.leader_elect_resource_namespace.clone(),
+            name: settings.sources.options.leader_elect_resource_name.clone(),
+        },
+        metrics: ReloadMetrics::register(parts.metrics.registry())?,
+    };
+    reload.apply().map_err(Error::Vcenters)?;
+    let (changes, watching) = reload::watch(Arc::clone(&settings.sources), vsphere);
+    stages.spawn_until_stop(Stage::Provider, "watch-cloud-config", watching);
+    stages.spawn(Stage::Provider, "vcenters", reload.run(changes, stop));
     show_vcenters(&provider, &parts.checks);
     Ok(provider)
 }
@@ -82,23 +94,64 @@ fn show_vcenters(provider: &Arc<Provider>, checks: &Checks) {
 }
 
 /// The clients and credentials of the vCenter entries.
-struct Connections {
+pub struct Connections {
     calls: Arc<dyn CallObserver>,
     certificates: Certificates,
     proxy: ProxySettings,
-    tls: BTreeMap<String, http::TlsSettings>,
+    /// How to judge each vCenter's certificate, by the key of its entry.
+    tls: Mutex<BTreeMap<String, TlsSettings>>,
+    /// The clients that were handed out, by key, server and port of the entry.
+    clients: Mutex<BTreeMap<Address, Client>>,
     credentials: Credentials,
+}
+
+/// Key, server and port of an entry.
+type Address = (String, String, u16);
+
+fn address(entry: &Vcenter) -> Address {
+    (entry.key.clone(), entry.server.clone(), entry.port)
+}
+
+struct Client {
+    http: http::Client,
+    tls: TlsSettings,
+}
+
+impl Connections {
+    /// Goes by another configuration from now on. Clients of entries that are still there judge certificates by it.
+    pub fn take(&self, vsphere: &Vsphere) {
+        self.tls.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&vsphere.tls);
+        let entries: BTreeMap<Address, &String> =
+            vsphere.config.vcenters.iter().map(|entry| (address(entry), &entry.key)).collect();
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        clients.retain(|address, _| entries.contains_key(address));
+        for (address, client) in clients.iter_mut() {
+            let wanted = entries.get(address).and_then(|key| vsphere.tls.get(*key)).cloned().unwrap_or_default();
+            if client.tls == wanted {
+                continue;
+            }
+            // It was tried when the files were read.
+            if let Err(error) = client.http.set_tls(wanted.clone()) {
+                tracing::error!("{}", logging::chain(&error));
+                continue;
+            }
+            client.tls = wanted;
+        }
+    }
 }
 
 impl Connect for Connections {
     fn http(&self, entry: &Vcenter) -> Result<http::Client, String> {
-        let tls = self.tls.get(&entry.key).cloned().unwrap_or_default();
-        let mut connection = http::Settings::new(&entry.server, entry.port, tls, vim::USER_AGENT);
+        let known = self.tls.lock().unwrap_or_else(PoisonError::into_inner).get(&entry.key).cloned();
+        let tls = known.unwrap_or_default();
+        let mut connection = http::Settings::new(&entry.server, entry.port, tls.clone(), vim::USER_AGENT);
         connection.observer = Arc::clone(&self.calls);
         connection.proxy = Some(self.proxy.clone());
-        let client = http::Client::new(connection).map_err(|error| error.to_string())?;
-        self.certificates.show(&client);
-        Ok(client)
+        let http = http::Client::new(connection).map_err(|error| error.to_string())?;
+        self.certificates.show(&http);
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        clients.insert(address(entry), Client { http: http.clone(), tls });
+        Ok(http)
     }
 
     fn offers(&self, entry: &Vcenter) -> Offers {

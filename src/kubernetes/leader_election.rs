@@ -5,6 +5,7 @@
 
 mod leadership;
 mod metrics;
+mod object;
 mod record;
 mod standby;
 
@@ -24,6 +25,7 @@ use crate::runtime::tasks::BoxError;
 pub(in crate::kubernetes) use leadership::{Holder, Sent};
 pub use leadership::{Leadership, NotLeader};
 use metrics::Metrics;
+pub use object::LeaseObject;
 use record::{Decision, Observation};
 use standby::ReleaseWatch;
 

@@ -156,6 +156,14 @@ where
     })
 }
 
+/// Runs `work`, which may wait, on a thread of its own. Dropping the returned future does not stop it.
+pub async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Panicked> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| match error.try_into_panic() {
+        Ok(payload) => Panicked(panic_message(payload.as_ref())),
+        Err(_) => Panicked("the thread was stopped with its runtime".into()),
+    })
+}
+
 struct AbortOnDrop(AbortHandle);
 
 impl Drop for AbortOnDrop {
@@ -218,6 +226,8 @@ mod tests {
         let outcome = contain(async { panic!("inside") }).await;
         assert_eq!(outcome.unwrap_err().to_string(), "panic: inside");
         assert_eq!(contain(async { 7 }).await.unwrap(), 7);
+        assert_eq!(off_thread(|| panic!("there")).await.map(|(): ()| ()).unwrap_err().to_string(), "panic: there");
+        assert_eq!(off_thread(|| 7).await.unwrap(), 7);
 
         let (tx, rx) = tokio::sync::oneshot::channel::<()>();
         let contained = contain(async move {

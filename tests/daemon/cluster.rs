@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -140,13 +140,22 @@ impl Cluster {
 
     /// Starts the daemon on this `vsphere.conf`, alone (no election) and without a secure port unless `more` says so.
     pub fn start(&self, config: &str, more: &[&str]) -> Daemon {
-        self.start_in(&[], config, more)
+        self.start_file(&[], &self.write(config), more)
     }
 
     /// As [`Cluster::start`], with environment variables.
     pub fn start_in(&self, variables: &[(&str, &str)], config: &str, more: &[&str]) -> Daemon {
+        self.start_file(variables, &self.write(config), more)
+    }
+
+    /// As [`Cluster::start`], on the file at this path.
+    pub fn start_on(&self, config: &Path, more: &[&str]) -> Daemon {
+        self.start_file(&[], config, more)
+    }
+
+    fn start_file(&self, variables: &[(&str, &str)], config: &Path, more: &[&str]) -> Daemon {
         let flags = [
-            format!("--cloud-config={}", self.write(config).display()),
+            format!("--cloud-config={}", config.display()),
             format!("--kubeconfig={}", self.kubeconfig.display()),
             format!("--node-selector=test.example/pool={}", self.pool),
             "--leader-elect=false".to_owned(),

@@ -14,6 +14,7 @@ mod credentials;
 mod join;
 mod mistakes;
 mod proxy;
+mod reload;
 mod replicas;
 mod restart;
 mod rights;

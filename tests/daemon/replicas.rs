@@ -101,6 +101,49 @@ async fn election_events(cluster: &Cluster) -> Vec<String> {
 }
 
 #[tokio::test]
+async fn a_cold_standby_has_no_session_until_it_leads() {
+    let cluster = Cluster::new().await;
+    let vcenter = Vcenter::start(&cluster.scenario(0..3)).await;
+    let lease = format!("--leader-elect-resource-name={}", cluster.pool());
+    let flags = [&["--standby=cold", "--leader-elect=true", &lease], &SHORT_TIMES[..]].concat();
+    let config = Cluster::zoned(&[vcenter.ini_section("vc-1", "dc-1")]);
+    let mut first = cluster.start(&config, &flags);
+    first.wait_for_line(ANSWERS, LIMIT).await;
+    let mut second = cluster.start(&config, &flags);
+    second.wait_for_line("standing by", LIMIT).await;
+    second.wait_for_line(" started", LIMIT).await;
+    cluster.register(0..1).await;
+    cluster.wait_until_initialised(0..1, &first).await;
+    let counts = vcenter.counts().await;
+    assert_eq!((counts.soap_sessions, counts.rest_sessions, counts.soap_logins), (1, 1, 1), "{counts:?}");
+
+    // The leader does not hear of its end in time, as a virtual machine that is suspended.
+    first.signal("STOP").await;
+    let lost = Instant::now();
+    cluster.register(1..2).await;
+    cluster.wait_until_initialised(1..2, &second).await;
+    println!("a cold standby worked {:?} after the leader was frozen", lost.elapsed());
+    first.signal("CONT").await;
+    first.wait_for_line("this process stands by", LIMIT).await;
+    eventually("who lost the Lease logs out", LIMIT, async || match vcenter.counts().await {
+        counts if (counts.soap_sessions, counts.rest_sessions) == (1, 1) => Ok(()),
+        counts => Err(format!("{counts:?}\n{}", first.output().tail(20))),
+    })
+    .await;
+    assert!(first.ended().is_none(), "it stands by and goes on");
+
+    // And takes over again.
+    assert_eq!(second.stop(GRACE).await.code(), Some(0));
+    cluster.register(2..3).await;
+    cluster.wait_until_initialised(2..3, &first).await;
+    let counts = vcenter.counts().await;
+    assert_eq!((counts.soap_sessions, counts.soap_logins), (1, 3), "one login a term: {counts:?}");
+    assert_eq!(first.stop(GRACE).await.code(), Some(0));
+    let counts = vcenter.counts().await;
+    assert_eq!((counts.soap_sessions, counts.rest_sessions), (0, 0), "{counts:?}");
+}
+
+#[tokio::test]
 async fn a_standby_takes_over_from_a_leader_that_was_killed() {
     let cluster = Cluster::new().await;
     let vcenter = Vcenter::start(&cluster.scenario(0..2)).await;

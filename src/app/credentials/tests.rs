@@ -64,6 +64,7 @@ fn config(text: &str) -> Arc<Vsphere> {
         tag_poll_interval: Duration::from_secs(60),
         allows_name_match: false,
         skips_node_deletion: false,
+        files: crate::app::files::Noted::default(),
     })
 }
 

@@ -1,7 +1,7 @@
 //! `vsphere.conf` and the files it names, read and checked together with our flags about vCenter.
 
 use super::{Check, Mistake, Mistakes};
-use crate::app::files::Files;
+use crate::app::files::{Files, Noted, Noting};
 use crate::app::options::Options;
 use crate::clients::http;
 use crate::clients::http::{Thumbprint, TlsSettings, TlsTrust};
@@ -28,6 +28,34 @@ pub struct Vsphere {
     pub allows_name_match: bool,
     /// Whether the variable `SKIP_NODE_DELETION` is there: no Node is to be deleted.
     pub skips_node_deletion: bool,
+    /// The files this was read from, as they were.
+    pub files: Noted,
+}
+
+/// What the cloud config is read from, again and again: the flags and variables of the process. They do not change.
+#[derive(Debug)]
+pub struct Sources {
+    /// The flags.
+    pub options: Options,
+    /// The environment variables.
+    pub environment: Environment,
+}
+
+/// What was read, and from which files, also where they are wrong.
+pub struct Read {
+    /// What they mean, or their mistakes.
+    pub outcome: Result<Vsphere, Mistakes>,
+    /// The files, as they were.
+    pub seen: Noted,
+}
+
+impl Sources {
+    /// As [`read`].
+    pub fn read(&self, files: &dyn Files) -> Read {
+        let files = Noting::new(files);
+        let outcome = read_noting(&self.options, &files, &self.environment);
+        Read { outcome, seen: files.noted() }
+    }
 }
 
 /// Reads and checks the file of `--cloud-config` and what it names, and our flags about vCenter. Asks nothing else of the
@@ -36,6 +64,10 @@ pub struct Vsphere {
 /// # Errors
 /// All mistakes in one go, none of which repeats what is in a file.
 pub fn read(options: &Options, files: &dyn Files, environment: &Environment) -> Result<Vsphere, Mistakes> {
+    read_noting(options, &Noting::new(files), environment)
+}
+
+fn read_noting(options: &Options, files: &Noting<'_>, environment: &Environment) -> Result<Vsphere, Mistakes> {
     let mut check = Check { options, files, environment, mistakes: Vec::new() };
     match (check.vsphere(), check.mistakes) {
         (Some(vsphere), mistakes) if mistakes.is_empty() => Ok(vsphere),
@@ -93,6 +125,7 @@ impl Check<'_> {
             tag_poll_interval: tag_poll_interval?,
             allows_name_match: allows_name_match?,
             skips_node_deletion: self.environment.skips_node_deletion(),
+            files: self.files.noted(),
         })
     }
 

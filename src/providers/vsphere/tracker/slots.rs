@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::Tracker;
 use super::describe::Rules;
-use super::tracked::{Lost, Tracked};
+use super::tracked::{Lost, Tracked, VCENTER_NOT_CONFIGURED};
 use crate::providers::vsphere::inventory::snapshot::Snapshot;
 use crate::providers::vsphere::inventory::{Vcenter, scope};
 
@@ -98,13 +98,14 @@ impl Tracker {
         let Some(held) = self.slots.remove(&slot) else { return };
         self.searches.remove(slot);
         let server = held.source.vcenter.server().to_owned();
-        debug!(vcenter = server, "not in {file} any more");
+        let mut lost_nodes = 0_usize;
         for name in self.nodes.names() {
             let Some(mut tracked) = self.nodes.take(&name) else { continue };
             tracked.answers.remove(&slot);
             tracked.unasked.retain(|unasked| *unasked != slot);
             match tracked.bound.take_if(|vm| vm.vcenter == slot) {
                 Some(vm) => {
+                    lost_nodes += 1;
                     let lost = Lost { vm: vm.id, server: server.clone(), file: file.to_owned() };
                     let fresh = Tracked { lost: Some(lost), ..tracked.anew() };
                     self.put(&name, fresh);
@@ -119,6 +120,17 @@ impl Tracker {
                     }
                 }
             }
+        }
+        if lost_nodes == 0 || self.slots.is_empty() {
+            debug!(vcenter = server, "not in {file} any more");
+        } else {
+            let reason = VCENTER_NOT_CONFIGURED;
+            warn!(
+                vcenter = server,
+                nodes = lost_nodes,
+                reason,
+                "{file} does not name this vCenter any more: nothing is known of its nodes, and they stay as they are"
+            );
         }
     }
 

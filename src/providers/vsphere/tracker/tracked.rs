@@ -39,6 +39,9 @@ pub(super) struct Tracked {
     pub(super) location: Option<Location>,
 }
 
+/// The reason of a node whose machine is at a vCenter that is not configured any more.
+pub(super) const VCENTER_NOT_CONFIGURED: &str = "VCenterNotConfigured";
+
 /// A machine at a vCenter that is not configured any more.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Lost {
@@ -56,7 +59,7 @@ impl Lost {
             "the node's virtual machine {vm} is on vCenter {server}, which {file} does not name any more; elsewhere: {}",
             elsewhere.message
         );
-        Unknown::new("VCenterNotConfigured", message)
+        Unknown::new(VCENTER_NOT_CONFIGURED, message)
     }
 }
 

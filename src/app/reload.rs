@@ -1,0 +1,182 @@
+//! The configuration in force, which changes while the process runs: a new `vsphere.conf` or CA file is checked as at the
+//! start and taken over without dropping what is known; a wrong one is refused, and what was in force stays so.
+
+mod differences;
+mod watch;
+
+use super::background::Background;
+use super::settings::{Sources, Standby, Vsphere};
+use super::vsphere::Connections;
+use crate::kubernetes::events::{EventType, Recorder};
+use crate::kubernetes::leader_election::LeaseObject;
+use crate::providers::vsphere::config::Config;
+use crate::providers::vsphere::{BuildError, Provider};
+use crate::runtime::tasks::BoxError;
+use differences::differences;
+use prometheus::{Gauge, IntCounterVec, Opts};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+use tokio::sync::{mpsc, watch as latest};
+use tokio_util::sync::CancellationToken;
+
+/// The reason in Events about a file that is refused.
+const INVALID: &str = "InvalidCloudConfig";
+
+/// Holds the provider's tasks and applies what the files say.
+pub struct Reload {
+    /// The provider that works by the configuration.
+    pub provider: Arc<Provider>,
+    /// Its clients.
+    pub connections: Arc<Connections>,
+    /// Its tasks.
+    pub background: Background,
+    /// What is in force, for whoever else follows it.
+    pub current: latest::Sender<Arc<Vsphere>>,
+    /// Whether this process holds sessions while it does not lead.
+    pub standby: Standby,
+    /// Whether this process leads.
+    pub leads: latest::Receiver<bool>,
+    /// For what users are told.
+    pub events: Recorder,
+    /// What they are told it on: the Lease of the election. The process knows no object that is more its own: its pod's
+    /// name is not given to it, and the ConfigMap's neither.
+    pub lease: LeaseObject,
+    /// Its series.
+    pub metrics: ReloadMetrics,
+}
+
+/// What the files say, whenever it changes; and the task that finds out.
+pub fn watch(
+    sources: Arc<Sources>,
+    vsphere: &Vsphere,
+) -> (mpsc::Receiver<watch::Outcome>, impl Future<Output = Result<(), BoxError>> + Send + 'static) {
+    let (sender, receiver) = mpsc::channel(1);
+    (receiver, watch::run(sources, vsphere.files.clone(), sender))
+}
+
+impl Reload {
+    /// Follows the files and the leadership until `stop`, then waits for the provider's tasks.
+    pub async fn run(
+        mut self,
+        mut changes: mpsc::Receiver<watch::Outcome>,
+        stop: CancellationToken,
+    ) -> Result<(), BoxError> {
+        self.metrics.succeeded();
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => break,
+                ended = self.background.first_unexpected_end() => return Err(ended),
+                Some(outcome) = changes.recv() => self.take(outcome).await,
+                Ok(()) = self.leads.changed(), if self.standby == Standby::Cold => self.change_role(),
+            }
+        }
+        self.background.shut_down().await;
+        Ok(())
+    }
+
+    /// A changed content: taken over, or refused and told.
+    async fn take(&mut self, outcome: watch::Outcome) {
+        let new = match outcome {
+            Ok(new) => Arc::new(new),
+            Err(mistakes) => return self.refuse(&mistakes.to_string()).await,
+        };
+        let before = Arc::clone(&self.current.borrow());
+        let told = differences(&before, &new);
+        for oddity in new.oddities.iter().filter(|oddity| !before.oddities.contains(oddity)) {
+            tracing::warn!("{oddity}");
+        }
+        self.connections.take(&new);
+        self.current.send_replace(Arc::clone(&new));
+        if let Err(errors) = self.apply() {
+            self.connections.take(&before);
+            self.current.send_replace(before);
+            let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+            return self.refuse(&errors.join("; ")).await;
+        }
+        self.metrics.succeeded();
+        let file = new.path.display();
+        if told.is_empty() {
+            self.metrics.count("unchanged");
+            tracing::info!("{file} was read again and means what is in force");
+        } else {
+            self.metrics.count("applied");
+            tracing::info!("{file} was read again and is in force: {}", told.join("; "));
+        }
+    }
+
+    async fn refuse(&self, mistakes: &str) {
+        self.metrics.count("refused");
+        tracing::error!("the changed cloud config is refused and the old one stays in force: {mistakes}");
+        self.events.event(&self.lease.reference().await, EventType::Warning, INVALID, mistakes);
+    }
+
+    fn change_role(&mut self) {
+        let leads = *self.leads.borrow_and_update();
+        tracing::info!(leads, "{}", if leads { "connecting to the vCenters" } else { "leaving the vCenters" });
+        if let Err(errors) = self.apply() {
+            // The same entries were accepted when the file was read.
+            let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+            tracing::error!("cannot use the vCenters of the cloud config: {}", errors.join("; "));
+        }
+    }
+
+    /// Lets the provider work by what is in force.
+    ///
+    /// # Errors
+    /// Entries that cannot be used; nothing is changed then.
+    pub fn apply(&mut self) -> Result<(), Vec<BuildError>> {
+        let vsphere = Arc::clone(&self.current.borrow());
+        let config = match self.standby == Standby::Warm || *self.leads.borrow() {
+            true => vsphere.config.clone(),
+            false => Config { vcenters: Vec::new(), ..vsphere.config.clone() },
+        };
+        for task in self.provider.apply(&config)? {
+            self.background.start(task);
+        }
+        Ok(())
+    }
+}
+
+/// How often the cloud config was read again, and when it last was right.
+pub struct ReloadMetrics {
+    reloads: IntCounterVec,
+    last_success: Gauge,
+}
+
+impl ReloadMetrics {
+    /// The series, registered.
+    ///
+    /// # Errors
+    /// When they are registered already.
+    pub fn register(registry: &prometheus::Registry) -> Result<Self, prometheus::Error> {
+        let reloads = IntCounterVec::new(
+            Opts::new(
+                "vsphere_ccm_config_reloads_total",
+                "Changed contents of vsphere.conf and the files it names, by what became of them.",
+            ),
+            &["result"],
+        )?;
+        for result in ["applied", "unchanged", "refused"] {
+            reloads.with_label_values(&[result]);
+        }
+        let last_success = Gauge::new(
+            "vsphere_ccm_config_last_success_timestamp_seconds",
+            "When vsphere.conf and the files it names were last read and accepted.",
+        )?;
+        registry.register(Box::new(reloads.clone()))?;
+        registry.register(Box::new(last_success.clone()))?;
+        Ok(Self { reloads, last_success })
+    }
+
+    fn count(&self, result: &str) {
+        self.reloads.with_label_values(&[result]).inc();
+    }
+
+    fn succeeded(&self) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.last_success.set(now.as_secs_f64());
+    }
+}
+
+#[cfg(test)]
+mod tests;

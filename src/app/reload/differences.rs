@@ -1,0 +1,101 @@
+//! Pure: what differs between two cloud configs, in words for the log. Values stay out of it: some are secrets.
+
+use crate::app::settings::Vsphere;
+use crate::providers::vsphere::config::{Credentials, Vcenter};
+use secrecy::ExposeSecret;
+
+/// One phrase for each difference; none when both mean the same.
+pub(super) fn differences(before: &Vsphere, after: &Vsphere) -> Vec<String> {
+    let find = |all: &Vsphere, key: &str| all.config.vcenters.iter().find(|vcenter| vcenter.key == key).cloned();
+    let mut found = Vec::new();
+    for vcenter in &after.config.vcenters {
+        match find(before, &vcenter.key) {
+            None => found.push(format!("vCenter {} added", shown(vcenter))),
+            Some(known) => {
+                let trust = (before.tls.get(&vcenter.key), after.tls.get(&vcenter.key));
+                let changed = changed(&known, vcenter, trust.0 != trust.1);
+                if !changed.is_empty() {
+                    found.push(format!("vCenter {} changed: {}", shown(vcenter), changed.join(", ")));
+                }
+            }
+        }
+    }
+    let removed = before.config.vcenters.iter().filter(|vcenter| find(after, &vcenter.key).is_none());
+    found.extend(removed.map(|vcenter| format!("vCenter {} removed", shown(vcenter))));
+    if before.config.addresses != after.config.addresses {
+        found.push("the rules for addresses changed".to_owned());
+    }
+    if before.config.labels != after.config.labels {
+        found.push("the categories of zone and region changed".to_owned());
+    }
+    found
+}
+
+fn shown(vcenter: &Vcenter) -> String {
+    let Vcenter { key, server, port, .. } = vcenter;
+    format!("{key:?} ({server}:{port})")
+}
+
+fn changed(before: &Vcenter, after: &Vcenter, is_trust_changed: bool) -> Vec<&'static str> {
+    let is_same_credentials = told(Some(&before.credentials)) == told(Some(&after.credentials))
+        && told(before.fallback_credentials.as_ref()) == told(after.fallback_credentials.as_ref());
+    let parts = [
+        (before.server != after.server || before.port != after.port, "server"),
+        (is_trust_changed, "trust"),
+        (before.datacenters != after.datacenters, "datacenters"),
+        (before.ip_families != after.ip_families, "IP families"),
+        (!is_same_credentials, "credentials"),
+    ];
+    parts.into_iter().filter(|(is_changed, _)| *is_changed).map(|(_, what)| what).collect()
+}
+
+/// What identifies credentials; compared and never shown.
+fn told(credentials: Option<&Credentials>) -> (u8, String, &str) {
+    match credentials {
+        None => (0, String::new(), ""),
+        Some(Credentials::Inline { user, password }) => (1, user.clone(), password.expose_secret()),
+        Some(Credentials::Secret { namespace, name }) => (2, namespace.clone(), name),
+        Some(Credentials::Directory(path)) => (3, path.display().to_string(), ""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::reload::tests::vsphere;
+
+    const GLOBAL: &str = "[Global]\nuser = u\npassword = hunter2\n";
+
+    #[test]
+    fn each_difference_is_told_without_values() {
+        let cases: &[(&str, &str, &[&str])] = &[
+            ("[VirtualCenter \"a\"]", "# a comment\n[VirtualCenter \"a\"]\nport = 443", &[]),
+            (
+                "[VirtualCenter \"a\"]",
+                "[VirtualCenter \"b\"]",
+                &["vCenter \"b\" (b:443) added", "vCenter \"a\" (a:443) removed"],
+            ),
+            (
+                "[VirtualCenter \"a\"]",
+                "[VirtualCenter \"a\"]\nport = 444\ndatacenters = x\nip-family = ipv6\nuser = v\npassword = w",
+                &["vCenter \"a\" (a:444) changed: server, datacenters, IP families, credentials"],
+            ),
+            (
+                "[VirtualCenter \"a\"]\nuser = v\npassword = hunter3",
+                "[VirtualCenter \"a\"]\nuser = v\npassword = hunter4\ninsecure-flag = true",
+                &["vCenter \"a\" (a:443) changed: trust, credentials"],
+            ),
+            (
+                "[VirtualCenter \"a\"]\n[Nodes]\ninternal-network-subnet-cidr = 10.0.0.0/8",
+                "[VirtualCenter \"a\"]\n[Labels]\nzone = z\nregion = r",
+                &["the rules for addresses changed", "the categories of zone and region changed"],
+            ),
+        ];
+        for (before, after, expected) in cases {
+            let read = |text: &str| vsphere(&format!("{GLOBAL}{text}\n"));
+            let told = differences(&read(before), &read(after));
+            assert_eq!(told, *expected, "{after}");
+            assert!(!told.concat().contains("hunter"));
+        }
+    }
+}

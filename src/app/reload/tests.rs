@@ -1,0 +1,117 @@
+//! What is taken over from the files, and when.
+
+use super::watch;
+use crate::app::files::{Files, SystemFiles};
+use crate::app::options::{self, Asked, Options, PROGRAM};
+use crate::app::settings::{Sources, Vsphere};
+use crate::providers::vsphere::config::Environment;
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use zeroize::Zeroizing;
+
+/// One file at any path.
+struct Only<'a>(&'a str);
+
+impl Files for Only<'_> {
+    fn read(&self, _: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
+        Ok(Zeroizing::new(self.0.as_bytes().to_vec()))
+    }
+
+    fn is_directory(&self, _: &Path) -> bool {
+        false
+    }
+}
+
+fn flags(path: &str) -> Options {
+    let arguments = [PROGRAM.to_owned(), format!("--cloud-config={path}")];
+    let Ok(Asked::Run(options)) = options::parse(arguments.map(OsString::from)) else { panic!("flags") };
+    *options
+}
+
+fn sources(path: &str) -> Sources {
+    Sources { options: flags(path), environment: Environment::default() }
+}
+
+/// What this `vsphere.conf` means.
+pub(super) fn vsphere(text: &str) -> Vsphere {
+    sources("vsphere.conf").read(&Only(text)).outcome.unwrap()
+}
+
+/// Waits for what a changed content means; with the clock paused this takes no time.
+async fn next(changes: &mut mpsc::Receiver<watch::Outcome>) -> Option<watch::Outcome> {
+    timeout(Duration::from_secs(60), changes.recv()).await.ok().flatten()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_content_is_handed_over_once_through_exchanged_links_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    // As the kubelet mounts a ConfigMap: the file is a link into a folder that is a link.
+    let link = |target: &str| {
+        let fresh = folder.path().join("fresh");
+        std::os::unix::fs::symlink(target, &fresh).unwrap();
+        std::fs::rename(fresh, folder.path().join("data")).unwrap();
+    };
+    let valid = |server: &str| format!("[Global]\nuser = u\npassword = hunter2\n[VirtualCenter \"{server}\"]\n");
+    write("1/vsphere.conf", &valid("a"));
+    write("2/vsphere.conf", &valid("a"));
+    write("3/vsphere.conf", &valid("b"));
+    write("4/vsphere.conf", "[VirtualCenter \"c\"]\npassword = hunter2\nport = high\n");
+    link("1");
+    let path = folder.path().join("vsphere.conf");
+    std::os::unix::fs::symlink("data/vsphere.conf", &path).unwrap();
+
+    let sources = Arc::new(sources(path.to_str().unwrap()));
+    let read = sources.read(&SystemFiles);
+    let (sender, mut changes) = mpsc::channel(1);
+    let watching = tokio::spawn(watch::run(Arc::clone(&sources), read.seen, sender));
+    assert!(next(&mut changes).await.is_none(), "nothing changed");
+    link("2");
+    assert!(next(&mut changes).await.is_none(), "the same content elsewhere");
+    link("3");
+    let new = next(&mut changes).await.unwrap().unwrap();
+    assert_eq!(new.config.vcenters[0].key, "b");
+    assert!(next(&mut changes).await.is_none(), "told once");
+    link("4");
+    let mistakes = next(&mut changes).await.unwrap().unwrap_err().to_string();
+    assert!(mistakes.contains("vsphere.conf:3") && mistakes.contains("port"), "{mistakes}");
+    assert!(!mistakes.contains("hunter2") && !mistakes.contains("high"), "{mistakes}");
+    assert!(next(&mut changes).await.is_none(), "told once");
+    std::fs::remove_file(&path).unwrap();
+    let mistakes = next(&mut changes).await.unwrap().unwrap_err().to_string();
+    assert!(mistakes.contains("cannot be read"), "{mistakes}");
+    std::os::unix::fs::symlink("data/vsphere.conf", &path).unwrap();
+    link("3");
+    assert!(next(&mut changes).await.unwrap().is_ok(), "mended");
+    watching.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_ca_file_is_a_change_although_vsphere_conf_is_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, ca) = (folder.path().join("vsphere.conf"), folder.path().join("ca.pem"));
+    let authority = || rcgen::generate_simple_self_signed(["ca".to_owned()]).unwrap().cert.pem();
+    std::fs::write(&ca, authority()).unwrap();
+    let text = "[Global]\nuser = u\npassword = p\nca-file = CA\n[VirtualCenter \"a\"]\n";
+    std::fs::write(&path, text.replace("CA", ca.to_str().unwrap())).unwrap();
+    let sources = Arc::new(sources(path.to_str().unwrap()));
+    let read = sources.read(&SystemFiles);
+    let before = read.outcome.unwrap();
+    let (sender, mut changes) = mpsc::channel(1);
+    let watching = tokio::spawn(watch::run(Arc::clone(&sources), read.seen, sender));
+    std::fs::write(&ca, authority()).unwrap();
+    let now = next(&mut changes).await.unwrap().unwrap();
+    assert_eq!(super::differences(&before, &now), ["vCenter \"a\" (a:443) changed: trust"]);
+    std::fs::write(&ca, "no certificate").unwrap();
+    assert!(next(&mut changes).await.unwrap().is_err());
+    watching.abort();
+}

@@ -1,0 +1,185 @@
+//! `vsphere.conf` and the CA file are changed while the daemon works for the nodes of a vCenter that stays.
+
+use std::path::Path;
+use std::time::Instant;
+
+use k8s_openapi::api::core::v1::Event;
+use kube::Api;
+use kube::api::ListParams;
+use support::nodes::NodeView;
+use support::{Daemon, Vcenter, eventually};
+
+use crate::admin::{Admin, token};
+use crate::cluster::{Cluster, LIMIT, ip};
+
+/// Nodes of the vCenter that stays.
+const FIRST: std::ops::Range<usize> = 0..2;
+/// Nodes of the vCenter that comes and goes.
+const SECOND: std::ops::Range<usize> = 2..4;
+
+/// What the daemon says when a changed file is in force.
+const IN_FORCE: &str = "was read again and is in force";
+
+/// Writes a file as `kubectl edit` and the kubelet do: the new one takes the old one's place in one step.
+fn replace(path: &Path, text: &str) {
+    let fresh = path.with_extension("fresh");
+    std::fs::write(&fresh, text).unwrap();
+    std::fs::rename(fresh, path).unwrap();
+}
+
+async fn wait_for(what: &str, cluster: &Cluster, daemon: &Daemon, number: usize, is_so: impl Fn(&NodeView) -> bool) {
+    let name = cluster.name(number);
+    eventually(what, LIMIT, async || match &cluster.views().await[&name] {
+        view if is_so(view) => Ok(()),
+        view => Err(format!("{view:?}\n{}", daemon.output().tail(30))),
+    })
+    .await;
+}
+
+/// The address of a machine of the vCenter that stays is changed, and shows on its node.
+async fn follows(cluster: &Cluster, first: &Vcenter, daemon: &Daemon, address: &str) {
+    first.set_ip(&cluster.name(0), address).await;
+    let wanted = format!("InternalIP={address}");
+    wait_for("a node of the vCenter that stays follows", cluster, daemon, 0, |view| view.addresses.contains(&wanted))
+        .await;
+}
+
+/// The one session that the vCenter which stays was given at the start.
+async fn one_login(first: &Vcenter, when: &str) {
+    let counts = first.counts().await;
+    assert_eq!((counts.soap_sessions, counts.soap_logins, counts.rest_logins), (1, 1, 1), "{when}: {counts:?}");
+    assert_eq!(counts.of("CreatePropertyCollector"), 1, "{when}: {counts:?}");
+}
+
+#[tokio::test]
+async fn a_changed_configuration_is_in_force_without_dropping_what_is_known() {
+    let cluster = Cluster::new().await;
+    let scenarios = [FIRST, SECOND].map(|numbers| cluster.scenario(numbers));
+    let (first, second) = tokio::join!(Vcenter::start(&scenarios[0]), Vcenter::start(&scenarios[1]));
+    let ca = first.folder().join("ca-of-the-test.pem");
+    std::fs::write(&ca, first.ca_pem()).unwrap();
+    let section =
+        first.ini_section("vc-1", "dc-1").replace(&first.ca_file().display().to_string(), ca.to_str().unwrap());
+    let alone = Cluster::zoned(std::slice::from_ref(&section));
+    let both = Cluster::zoned(&[section.clone(), second.ini_section("vc-2", "dc-1")]);
+    let path = first.folder().join("vsphere-of-the-test.conf");
+    replace(&path, &alone);
+    let (admin, token) = (Admin::new(), token(&cluster).await);
+    let lease = format!("--leader-elect-resource-name={}", cluster.pool());
+    let more = ["--leader-elect=true", &lease, &admin.flag()];
+    let mut daemon = cluster.start_on(&path, &more);
+    cluster.register(FIRST).await;
+    cluster.register(SECOND).await;
+    cluster.wait_until_initialised(FIRST, &daemon).await;
+
+    // A vCenter is added.
+    let changed = Instant::now();
+    replace(&path, &both);
+    cluster.wait_until_initialised(SECOND, &daemon).await;
+    println!("the nodes of an added vCenter were initialised {:?} after the file changed", changed.elapsed());
+    let told = daemon.wait_for_line(IN_FORCE, LIMIT).await;
+    assert!(told.contains("vCenter \"vc-2\"") && told.contains("added"), "{told}");
+    assert!(!told.contains(second.password()), "{told}");
+    follows(&cluster, &first, &daemon, "10.1.0.101").await;
+    one_login(&first, "a vCenter was added").await;
+
+    // It is removed: the daemon leaves it, and its nodes are unknown, with the reason.
+    let changed = Instant::now();
+    replace(&path, &alone);
+    eventually("the daemon logs out", LIMIT, async || match second.counts().await {
+        counts if counts.soap_sessions + counts.rest_sessions == 0 => Ok(()),
+        counts => Err(format!("{counts:?}\n{}", daemon.output().tail(20))),
+    })
+    .await;
+    println!("no session was left {:?} after the vCenter was taken out of the file", changed.elapsed());
+    let told = daemon.wait_for_line("VCenterNotConfigured", LIMIT).await;
+    let server = format!("127.0.0.1:{}", second.port());
+    assert!(told.contains(&server) && told.contains(path.to_str().unwrap()), "{told}");
+    follows(&cluster, &first, &daemon, "10.1.0.102").await;
+    one_login(&first, "a vCenter was removed").await;
+    let views = cluster.views().await;
+    for number in SECOND {
+        let view = &views[&cluster.name(number)];
+        assert!(view.addresses.contains(&format!("InternalIP={}", ip(number))), "{view:?}");
+    }
+
+    // It comes back.
+    replace(&path, &both);
+    eventually("there is a session again", LIMIT, async || match second.counts().await {
+        counts if counts.pending_waits == 1 => Ok(()),
+        counts => Err(format!("{counts:?}\n{}", daemon.output().tail(20))),
+    })
+    .await;
+    second.set_ip(&cluster.name(2), "10.1.0.203").await;
+    wait_for("its nodes are found again", &cluster, &daemon, 2, |view| {
+        view.addresses.contains(&"InternalIP=10.1.0.203".to_owned())
+    })
+    .await;
+
+    // The rules for addresses are changed.
+    replace(&path, &format!("{both}\n[Nodes]\nexclude-external-network-subnet-cidr = 10.1.0.0/16\n"));
+    wait_for("the rules are in force", &cluster, &daemon, 0, |view| {
+        view.addresses == [format!("Hostname={}", cluster.name(0)), "InternalIP=10.1.0.102".to_owned()]
+    })
+    .await;
+    one_login(&first, "the rules were changed").await;
+
+    // The file is broken: what was in force stays so.
+    replace(&path, &format!("{both}\n[Nodes]\ninternal-network-subnet-cidr = hunter2-secret\n"));
+    let told = daemon.wait_for_line("is refused and the old one stays in force", LIMIT).await;
+    assert!(told.contains("internal-network-subnet-cidr") && !told.contains("hunter2"), "{told}");
+    let message = refused(&cluster).await;
+    assert!(message.contains("vsphere-of-the-test.conf:") && !message.contains("hunter2"), "{message}");
+    follows(&cluster, &first, &daemon, "10.1.0.103").await;
+    let text = metrics(&admin, &token, &mut daemon).await;
+    for line in [
+        "vsphere_ccm_config_reloads_total{result=\"applied\"} 4",
+        "vsphere_ccm_config_reloads_total{result=\"refused\"} 1",
+        "vsphere_ccm_config_reloads_total{result=\"unchanged\"} 0",
+    ] {
+        assert!(text.contains(line), "{line} is missing in {text}");
+    }
+
+    // It is mended.
+    replace(&path, &both);
+    wait_for("the old rules are in force", &cluster, &daemon, 0, |view| {
+        view.addresses.contains(&"ExternalIP=10.1.0.103".to_owned())
+    })
+    .await;
+
+    // Another authority is trusted, and then the right one again: the session lives on.
+    replace(&ca, second.ca_pem());
+    daemon.wait_for_line("changed: trust", LIMIT).await;
+    // The wait under way ends as it began; a change ends it.
+    first.set_ip(&cluster.name(1), "10.1.0.105").await;
+    daemon.wait_for_line("vCenter does not answer; what is known is kept", LIMIT).await;
+    replace(&ca, first.ca_pem());
+    follows(&cluster, &first, &daemon, "10.1.0.104").await;
+    let counts = first.counts().await;
+    assert_eq!((counts.soap_sessions, counts.soap_logins), (1, 1), "{counts:?}");
+    second.set_ip(&cluster.name(3), "10.1.0.204").await;
+    wait_for("the other vCenter is followed", &cluster, &daemon, 3, |view| {
+        view.addresses.contains(&"InternalIP=10.1.0.204".to_owned())
+    })
+    .await;
+}
+
+/// The message of the one Event on the Lease that tells of the refused file.
+async fn refused(cluster: &Cluster) -> String {
+    let events = Api::<Event>::namespaced(cluster.client.clone(), "kube-system");
+    let about = format!("involvedObject.name={},reason=InvalidCloudConfig", cluster.pool());
+    eventually("an Event on the Lease tells of it", LIMIT, async || {
+        let found = events.list(&ListParams::default().fields(&about)).await.unwrap().items;
+        match found.as_slice() {
+            [only] if only.count.unwrap_or(1) == 1 && only.involved_object.uid.is_some() => {
+                Ok(only.message.clone().unwrap_or_default())
+            }
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await
+}
+
+async fn metrics(admin: &Admin, token: &str, daemon: &mut Daemon) -> String {
+    admin.get("/metrics", Some(token), daemon).await.1
+}

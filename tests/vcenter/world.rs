@@ -38,10 +38,15 @@ impl Cluster {
         self.changed.send_modify(|version| *version += 1);
     }
 
+    /// Sets all nodes at once.
+    pub fn put_all(&self, nodes: Vec<Node>) {
+        *self.nodes.lock().unwrap() = nodes.into_iter().map(Arc::new).collect();
+        self.changed.send_modify(|version| *version += 1);
+    }
+
     /// Takes all nodes away.
     pub fn clear(&self) {
-        self.nodes.lock().unwrap().clear();
-        self.changed.send_modify(|version| *version += 1);
+        self.put_all(Vec::new());
     }
 }
 

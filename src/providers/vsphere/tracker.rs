@@ -218,6 +218,8 @@ impl Tracker {
         let Some(mut tracked) = self.nodes.take(name) else { return };
         if tracked.bound.is_none() {
             self.note_answer(&mut tracked, vcenter, Answer::Pending);
+            // It is asked at once, which is what this moment was for.
+            tracked.search_at = None;
         }
         self.put(name, tracked);
     }

@@ -7,6 +7,7 @@
 
 mod answer;
 mod collector;
+mod counts;
 mod fault;
 mod http;
 mod inventory;
@@ -20,12 +21,14 @@ mod xml;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
+pub use counts::FakeCounts;
 pub use fault::{Fault, Trouble};
 pub use model::{Denial, Machine, Model, Unreadable};
 
@@ -33,43 +36,6 @@ use fault::Rule;
 use inventory::Inventory;
 use rest::Tagging;
 use session::Session;
-
-/// How often each operation arrived (refused calls too), and who is logged in.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FakeCounts {
-    /// Calls by operation, named as in [`crate::Rule`].
-    pub operations: BTreeMap<String, u32>,
-    /// SOAP logins that were accepted.
-    pub soap_logins: u32,
-    /// SOAP logins that were refused for the user or the password.
-    pub soap_refusals: u32,
-    /// REST logins that were accepted.
-    pub rest_logins: u32,
-    /// REST logins that were refused for the user or the password.
-    pub rest_refusals: u32,
-    /// SOAP sessions that are open now.
-    pub soap_sessions: usize,
-    /// REST sessions that are open now.
-    pub rest_sessions: usize,
-    /// The most SOAP sessions that were ever open at once.
-    pub most_soap_sessions: usize,
-    /// The most REST sessions that were ever open at once.
-    pub most_rest_sessions: usize,
-    /// `WaitForUpdatesEx` calls that are pending now.
-    pub pending_waits: u32,
-    /// Property collectors that hang on the open sessions.
-    pub collectors: usize,
-    /// Views that hang on the open sessions.
-    pub views: usize,
-}
-
-impl FakeCounts {
-    /// How often this operation arrived.
-    #[must_use]
-    pub fn of(&self, operation: &str) -> u32 {
-        self.operations.get(operation).copied().unwrap_or(0)
-    }
-}
 
 /// All that the server knows. Never locked over an await.
 struct World {
@@ -90,6 +56,8 @@ struct World {
     interrupt: Option<Trouble>,
     interrupts: u64,
     machines: usize,
+    /// How much later every call is served.
+    delay: Option<Duration>,
 }
 
 impl World {
@@ -161,6 +129,7 @@ impl FakeVcenter {
             interrupt: None,
             interrupts: 0,
             machines,
+            delay: None,
         };
         let (changed, severed) = (watch::Sender::new(()), watch::Sender::new(()));
         let shared = Arc::new(Shared { world: Mutex::new(world), changed, severed, acceptor });
@@ -374,6 +343,17 @@ impl FakeVcenter {
     /// Accepts this password from now on; open sessions stay.
     pub fn set_password(&self, password: &str) {
         self.change(|world| password.clone_into(&mut world.password));
+    }
+
+    /// Serves every call so much later from now on.
+    pub fn delay_calls(&self, time: Duration) {
+        self.shared.world().delay = Some(time);
+    }
+
+    /// Counts calls, bytes and times from nothing again.
+    pub fn reset_counts(&self) {
+        let mut world = self.shared.world();
+        world.counts = FakeCounts { pending_waits: world.counts.pending_waits, ..FakeCounts::default() };
     }
 
     /// Troubles the next call of this operation, or `*` for any. A [`Trouble`] of the answer befalls a wait that is

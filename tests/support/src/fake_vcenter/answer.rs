@@ -1,6 +1,7 @@
 //! One request: what a rule says of it, else what the server says.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::fault::{Fault, Trouble};
 use super::http::{Delivery, Reply, Request};
@@ -24,21 +25,45 @@ pub(super) async fn answer(shared: Arc<Shared>, request: Request) -> Reply {
         "/sdk/vimServiceVersions.xml" => "vimServiceVersions.xml".to_owned(),
         _ => rest::operation(&request),
     };
+    let (delay, started) = (shared.world().delay, Instant::now());
+    if delay.is_some() {
+        tokio::time::sleep(delay.unwrap_or_default()).await;
+    }
+    let begun = Instant::now();
+    let reply = answer_to(&shared, &request, &call, &operation, is_soap).await;
+    let mut world = shared.world();
+    let counts = &mut world.counts;
+    counts.bytes_received += request.body.len() as u64;
+    counts.bytes_sent += reply.body.len() as u64;
+    counts.delayed += begun - started;
+    if operation != "WaitForUpdatesEx" {
+        counts.busy += begun.elapsed();
+    }
+    reply
+}
+
+async fn answer_to(
+    shared: &Arc<Shared>,
+    request: &Request,
+    call: &xml::Element,
+    operation: &str,
+    is_soap: bool,
+) -> Reply {
     let early = {
         let mut world = shared.world();
-        *world.counts.operations.entry(operation.clone()).or_default() += 1;
-        world.trouble(&operation, false)
+        *world.counts.operations.entry(operation.to_owned()).or_default() += 1;
+        world.trouble(operation, false)
     };
     if let Some(trouble) = early {
         return instead(trouble).await;
     }
-    let reply = match operation.as_str() {
+    let reply = match operation {
         "vimServiceVersions.xml" => Reply::new(200, "text/xml", soap::VERSIONS.to_owned()),
-        _ if is_soap => soap_reply(&shared, &call, &request).await,
-        _ if request.path.starts_with("/rest/") => shared.world().rest(&operation, &request),
+        _ if is_soap => soap_reply(shared, call, request).await,
+        _ if request.path.starts_with("/rest/") => shared.world().rest(operation, request),
         _ => Reply::new(404, "text/html", "<html><body>404 Not Found</body></html>".to_owned()),
     };
-    let late = shared.world().trouble(&operation, true);
+    let late = shared.world().trouble(operation, true);
     let delivery = match late {
         Some(Trouble::Cut(count)) => Delivery::CutAfter(count),
         Some(Trouble::Slow(pause)) => Delivery::Slow(pause),
@@ -76,8 +101,10 @@ async fn soap_reply(shared: &Arc<Shared>, call: &xml::Element, request: &Request
         }
     } else {
         let done = shared.world().serve(call, cookie);
-        // Views, collectors and sessions come and go: a pending wait looks again.
-        shared.changed.send_replace(());
+        // Views, collectors and sessions come and go: a pending wait looks again. A search changes nothing.
+        if !call.name.starts_with("Find") && !call.name.starts_with("Retrieve") {
+            shared.changed.send_replace(());
+        }
         done
     };
     let mut reply = match &done {

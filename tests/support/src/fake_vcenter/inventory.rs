@@ -1,6 +1,7 @@
 //! The objects of the fake's inventory, with the properties that are watched.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::xml::escape;
@@ -126,10 +127,13 @@ pub(super) struct Object {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inventory {
     pub(super) objects: BTreeMap<Ref, Arc<Object>>,
+    /// The machines with a BIOS or instance UUID, once asked for; forgotten when anything changes.
+    by_uuid: OnceCell<HashMap<String, Vec<Ref>>>,
 }
 
 impl Inventory {
     pub(super) fn insert(&mut self, reference: Ref, properties: BTreeMap<String, Val>) {
+        self.by_uuid.take();
         let object = Object { reference: reference.clone(), properties, is_readable: true, hidden: BTreeSet::new() };
         self.objects.insert(reference, Arc::new(object));
     }
@@ -151,6 +155,7 @@ impl Inventory {
 
     /// The object, to be changed.
     pub(super) fn change(&mut self, reference: &Ref) -> &mut Object {
+        self.by_uuid.take();
         let object = self.objects.get_mut(reference).unwrap_or_else(|| panic!("the fake has no {reference:?}"));
         Arc::make_mut(object)
     }
@@ -168,6 +173,25 @@ impl Inventory {
         found.unwrap_or_else(|| panic!("the fake has no {kind} named {name}")).reference.clone()
     }
 
+    /// The machines that have this as their BIOS or instance UUID, among them such as were removed.
+    pub(super) fn with_uuid(&self, uuid: &str) -> &[Ref] {
+        let by_uuid = self.by_uuid.get_or_init(|| {
+            let mut found: HashMap<String, Vec<Ref>> = HashMap::new();
+            for object in self.objects.values().filter(|object| object.reference.kind == "VirtualMachine") {
+                for path in ["config.uuid", "config.instanceUuid"] {
+                    if let Some(uuid) = object.properties.get(path) {
+                        let machines = found.entry(uuid.as_text().to_ascii_lowercase()).or_default();
+                        if !machines.contains(&object.reference) {
+                            machines.push(object.reference.clone());
+                        }
+                    }
+                }
+            }
+            found
+        });
+        by_uuid.get(&uuid.to_ascii_lowercase()).map_or(&[], Vec::as_slice)
+    }
+
     /// Whether `above` is among the ancestors of `reference`.
     pub(super) fn is_below(&self, reference: &Ref, above: &Ref) -> bool {
         let mut at = reference;
@@ -183,6 +207,7 @@ impl Inventory {
     /// Gives every object another id, as a vCenter that was set up anew.
     pub(super) fn renumber(&mut self) {
         let renamed = |reference: &Ref| Ref { id: format!("{}9", reference.id), ..reference.clone() };
+        self.by_uuid.take();
         let objects = std::mem::take(&mut self.objects);
         for object in objects.into_values() {
             let mut object = Object::clone(&object);

@@ -176,8 +176,15 @@ impl World {
                     if nics.iter().flatten().any(|address| address == call.text_of("ip"))),
             }
         };
-        let all = self.inventory.objects.values().filter(|object| object.reference.kind == "VirtualMachine");
-        let found = all.filter(|object| object.is_readable && matches(object)).map(|object| &object.reference);
+        let objects = &self.inventory.objects;
+        let all: Vec<_> = match call.name.as_str() {
+            "FindAllByUuid" => {
+                let found = self.inventory.with_uuid(call.text_of("uuid")).iter();
+                found.filter_map(|reference| objects.get(reference)).collect()
+            }
+            _ => objects.values().filter(|object| object.reference.kind == "VirtualMachine").collect(),
+        };
+        let found = all.iter().filter(|object| object.is_readable && matches(object)).map(|object| &object.reference);
         let is_inside = |one: &&Ref| datacenter.as_ref().is_none_or(|above| self.inventory.is_below(one, above));
         found.filter(is_inside).cloned().collect()
     }

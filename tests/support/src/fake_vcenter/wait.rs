@@ -96,7 +96,10 @@ impl super::World {
         let session = session.ok_or_else(|| Trouble::Fault(Fault::not_authenticated()))?;
         let super::session::Session { collectors, views, .. } = session;
         let collector = collectors.get_mut(&this.id).ok_or_else(|| Trouble::Fault(unknown(this)))?;
+        let begun = std::time::Instant::now();
         let page = usize::try_from(objects).unwrap_or(usize::MAX).min(*page_size);
-        collector.updates(version, page, |spec| spec.select(inventory, views)).map_err(Trouble::Fault)
+        let updates = collector.updates(version, page, |spec| spec.select(inventory, views)).map_err(Trouble::Fault);
+        self.counts.busy += begun.elapsed();
+        updates
     }
 }

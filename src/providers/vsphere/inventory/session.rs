@@ -238,7 +238,7 @@ impl Session {
         for credential in Pairs::candidates(&offered, in_use.as_ref()) {
             let failure = match self.enter(link, &credential).await {
                 Entered::Accepted => {
-                    self.logged_in(link, credential);
+                    self.logged_in(link, credential).await;
                     return Ok(());
                 }
                 Entered::Failed(failure) if failure.pause == Pause::Backoff => return Err(failure),
@@ -256,13 +256,14 @@ impl Session {
         }))
     }
 
-    fn logged_in(&self, link: &Arc<Link>, credential: Arc<Credential>) {
+    async fn logged_in(&self, link: &Arc<Link>, credential: Arc<Credential>) {
         let was_other = link.credential().is_some_and(|before| before.login != credential.login);
         link.set_credential(credential);
         if link.is_borrowing() || was_other {
-            // It went with the old session, or is of other credentials.
+            // It went with the old session, or is of other credentials and is ended, best effort.
             link.set_borrowing(false);
-            link.rest.forget_session();
+            let ended = link.rest.logout().await;
+            debug!(vcenter = self.names.server, ?ended, "REST gets another session");
         }
         self.state().facts.since = Some(Instant::now());
     }

@@ -1,6 +1,7 @@
 //! Builds the vSphere provider from the settings, and starts its background work.
 
 mod metrics;
+mod sessions;
 
 use super::Error;
 use super::background::Background;
@@ -21,6 +22,7 @@ use crate::providers::vsphere::{Connect, Options, Provider};
 use crate::runtime::admin::{Checks, Health};
 use crate::runtime::logging;
 use metrics::{Calls, Certificates};
+use sessions::Sessions;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
@@ -77,6 +79,9 @@ pub fn build(settings: &Settings, parts: &Parts, stages: &mut Stages) -> Result<
     let (changes, watching) = reload::watch(Arc::clone(&settings.sources), vsphere);
     stages.spawn_until_stop(Stage::Provider, "watch-cloud-config", watching);
     stages.spawn(Stage::Provider, "vcenters", reload.run(changes, stop));
+    let reports = Arc::downgrade(&provider);
+    let reports = move || reports.upgrade().map(|provider| provider.reports()).unwrap_or_default();
+    Sessions::register(parts.metrics.registry(), reports)?;
     show_vcenters(&provider, &parts.checks);
     Ok(provider)
 }

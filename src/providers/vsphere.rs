@@ -17,6 +17,7 @@ pub mod instances;
 pub mod inventory;
 pub mod location;
 pub mod provider_id;
+pub mod report;
 pub mod tracker;
 mod yaml;
 pub mod zones;

@@ -55,4 +55,17 @@ async fn metrics_need_a_token_that_the_api_server_knows() {
     }
     let initialised = "node_controller_initial_node_sync_delay_seconds_count";
     assert_eq!(admin.sum(initialised, &token, &mut daemon).await, 1.0);
+    // What an administrator of vCenter asks first.
+    let vcenter = format!("vcenter=\"127.0.0.1:{}\"", vcenter.port());
+    for (series, expected) in [
+        (format!("vsphere_ccm_vcenter_up{{{vcenter}}}"), 1.0),
+        (format!("vsphere_ccm_vcenter_inventory_lag_seconds{{{vcenter}}}"), 0.0),
+        (format!("vsphere_ccm_vcenter_inventory_objects{{kind=\"VirtualMachine\",{vcenter}}}"), 1.0),
+        (format!("vsphere_ccm_vcenter_logins_total{{outcome=\"accepted_soap\",{vcenter}}}"), 1.0),
+        (format!("vsphere_ccm_vcenter_logins_total{{outcome=\"rejected\",{vcenter}}}"), 0.0),
+    ] {
+        let (_, text) = admin.get("/metrics", Some(&token), &mut daemon).await;
+        let value = text.lines().find_map(|line| line.strip_prefix(&series)).map(|value| value.trim().parse::<f64>());
+        assert_eq!(value, Some(Ok(expected)), "{series} in {text}");
+    }
 }

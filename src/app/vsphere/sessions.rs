@@ -1,0 +1,182 @@
+//! The series about vCenter that the provider knows: its sessions, its logins, the age and size of its inventory.
+
+use crate::providers::vsphere::report::Report;
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
+use prometheus::{Gauge, GaugeVec, IntCounterVec, Opts, Registry};
+
+/// Collected when somebody asks, so that no value drifts from what it shows.
+pub struct Sessions<R> {
+    reports: R,
+    up: GaugeVec,
+    lag: GaugeVec,
+    objects: GaugeVec,
+    age: GaugeVec,
+    logins: IntCounterVec,
+}
+
+impl<R: Fn() -> Vec<Report> + Send + Sync + 'static> Sessions<R> {
+    /// Adds the series; `reports` says what is so at the moment. A vCenter that is not configured any more has none.
+    ///
+    /// # Errors
+    /// When another one has its name.
+    pub fn register(registry: &Registry, reports: R) -> Result<(), prometheus::Error> {
+        let gauge = |name: &str, help: &str, labels: &[&str]| GaugeVec::new(Opts::new(name, help), labels);
+        let sessions = Self {
+            reports,
+            up: gauge("vsphere_ccm_vcenter_up", "1 while changes of the vCenter arrive as they happen.", &["vcenter"])?,
+            lag: gauge(
+                "vsphere_ccm_vcenter_inventory_lag_seconds",
+                "How long ago what is known of the vCenter was last true; 0 while it answers, none before it ever did.",
+                &["vcenter"],
+            )?,
+            objects: gauge(
+                "vsphere_ccm_vcenter_inventory_objects",
+                "What is held of the vCenter: virtual machines of nodes, and what is above them.",
+                &["vcenter", "kind"],
+            )?,
+            age: gauge(
+                "vsphere_ccm_vcenter_session_age_seconds",
+                "How long the session in use has lasted; none before the first login.",
+                &["vcenter"],
+            )?,
+            logins: IntCounterVec::new(
+                Opts::new(
+                    "vsphere_ccm_vcenter_logins_total",
+                    "Logins, by how they ended: accepted over soap or rest, rejected, unanswered.",
+                ),
+                &["vcenter", "outcome"],
+            )?,
+        };
+        registry.register(Box::new(sessions))
+    }
+
+    fn take(&self, report: &Report) {
+        let Report {
+            server,
+            lag,
+            virtual_machines,
+            ancestors,
+            session_age,
+            soap_logins,
+            rest_logins,
+            rejected_logins,
+            unanswered_logins,
+        } = report;
+        let of = |gauges: &GaugeVec| -> Gauge { gauges.with_label_values(&[server.as_str()]) };
+        of(&self.up).set(if lag.is_some_and(|lag| lag.is_zero()) { 1.0 } else { 0.0 });
+        if let Some(lag) = lag {
+            of(&self.lag).set(lag.as_secs_f64());
+        }
+        if let Some(age) = session_age {
+            of(&self.age).set(age.as_secs_f64());
+        }
+        for (kind, count) in [("VirtualMachine", *virtual_machines), ("ancestor", *ancestors)] {
+            // Far below what a float holds exactly.
+            let count = u32::try_from(count).unwrap_or(u32::MAX);
+            self.objects.with_label_values(&[server.as_str(), kind]).set(f64::from(count));
+        }
+        let logins = [
+            ("accepted_soap", soap_logins),
+            ("accepted_rest", rest_logins),
+            ("rejected", rejected_logins),
+            ("unanswered", unanswered_logins),
+        ];
+        for (outcome, count) in logins {
+            self.logins.with_label_values(&[server.as_str(), outcome]).inc_by(*count);
+        }
+    }
+}
+
+impl<R: Fn() -> Vec<Report> + Send + Sync + 'static> Collector for Sessions<R> {
+    fn desc(&self) -> Vec<&Desc> {
+        let gauges = [&self.up, &self.lag, &self.objects, &self.age].into_iter().flat_map(|gauges| gauges.desc());
+        gauges.chain(self.logins.desc()).collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let gauges = [&self.up, &self.lag, &self.objects, &self.age];
+        gauges.into_iter().for_each(GaugeVec::reset);
+        self.logins.reset();
+        for report in (self.reports)() {
+            self.take(&report);
+        }
+        let families = gauges.into_iter().flat_map(|gauges| gauges.collect());
+        families.chain(self.logins.collect()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What the series say of reports.
+
+    use super::{Registry, Report, Sessions};
+    use crate::runtime::metrics::Metrics;
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    fn text(registry: &Metrics) -> Vec<String> {
+        let text = registry.encode().unwrap();
+        let ours = text.lines().filter(|line| line.starts_with("vsphere_ccm_vcenter"));
+        ours.map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_vcenter_that_answers_one_that_stopped_and_one_that_never_did() {
+        let metrics = Metrics::new().unwrap();
+        let live = Report {
+            server: "a:443".into(),
+            lag: Some(Duration::ZERO),
+            virtual_machines: 3,
+            ancestors: 7,
+            session_age: Some(Duration::from_secs(60)),
+            soap_logins: 2,
+            rest_logins: 1,
+            rejected_logins: 4,
+            unanswered_logins: 5,
+        };
+        let stale = Report { server: "b:443".into(), lag: Some(Duration::from_secs(90)), ..Report::default() };
+        let never = Report { server: "c:443".into(), ..Report::default() };
+        Sessions::register(metrics.registry(), move || vec![live.clone(), stale.clone(), never.clone()]).unwrap();
+        let lines = text(&metrics);
+        for expected in [
+            "vsphere_ccm_vcenter_up{vcenter=\"a:443\"} 1",
+            "vsphere_ccm_vcenter_up{vcenter=\"b:443\"} 0",
+            "vsphere_ccm_vcenter_up{vcenter=\"c:443\"} 0",
+            "vsphere_ccm_vcenter_inventory_lag_seconds{vcenter=\"a:443\"} 0",
+            "vsphere_ccm_vcenter_inventory_lag_seconds{vcenter=\"b:443\"} 90",
+            "vsphere_ccm_vcenter_inventory_objects{kind=\"VirtualMachine\",vcenter=\"a:443\"} 3",
+            "vsphere_ccm_vcenter_inventory_objects{kind=\"ancestor\",vcenter=\"a:443\"} 7",
+            "vsphere_ccm_vcenter_session_age_seconds{vcenter=\"a:443\"} 60",
+            "vsphere_ccm_vcenter_logins_total{outcome=\"accepted_soap\",vcenter=\"a:443\"} 2",
+            "vsphere_ccm_vcenter_logins_total{outcome=\"accepted_rest\",vcenter=\"a:443\"} 1",
+            "vsphere_ccm_vcenter_logins_total{outcome=\"rejected\",vcenter=\"a:443\"} 4",
+            "vsphere_ccm_vcenter_logins_total{outcome=\"unanswered\",vcenter=\"a:443\"} 5",
+        ] {
+            assert!(lines.iter().any(|line| line == expected), "{expected} is not among {lines:#?}");
+        }
+        for absent in ["lag_seconds{vcenter=\"c:443\"}", "session_age_seconds{vcenter=\"c:443\"}"] {
+            assert!(!lines.iter().any(|line| line.contains(absent)), "{absent} is among {lines:#?}");
+        }
+        // Asking twice counts nothing twice.
+        assert_eq!(text(&metrics), lines);
+    }
+
+    #[test]
+    fn a_vcenter_that_is_not_configured_any_more_has_no_series() {
+        let metrics = Metrics::new().unwrap();
+        let configured = Arc::new(Mutex::new(vec![Report { server: "a:443".into(), ..Report::default() }]));
+        let reports = Arc::clone(&configured);
+        Sessions::register(metrics.registry(), move || reports.lock().unwrap().clone()).unwrap();
+        assert!(!text(&metrics).is_empty());
+        configured.lock().unwrap().clear();
+        assert_eq!(text(&metrics), Vec::<String>::new());
+    }
+
+    #[test]
+    fn two_of_one_name_are_refused() {
+        let registry = Registry::new();
+        Sessions::register(&registry, Vec::new).unwrap();
+        assert!(Sessions::register(&registry, Vec::new).is_err());
+    }
+}

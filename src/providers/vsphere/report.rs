@@ -1,0 +1,60 @@
+//! What each vCenter's session and inventory have come to, for metrics and health. Read without waiting.
+
+use std::time::Duration;
+
+use super::Provider;
+use super::inventory::Vcenter;
+use super::inventory::snapshot::Freshness;
+
+/// One vCenter at this moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    /// Host and port.
+    pub server: String,
+    /// How long ago what is known was last true: nothing when changes arrive as they happen; none if nothing was ever
+    /// read.
+    pub lag: Option<Duration>,
+    /// Virtual machines that back nodes, or may.
+    pub virtual_machines: usize,
+    /// Hosts, clusters, pools, folders and datacenters above them.
+    pub ancestors: usize,
+    /// How long the session in use has lasted; none without a session.
+    pub session_age: Option<Duration>,
+    /// Logins over SOAP that were accepted.
+    pub soap_logins: u64,
+    /// Logins over REST that were accepted.
+    pub rest_logins: u64,
+    /// Logins that were rejected, over either.
+    pub rejected_logins: u64,
+    /// Logins of which nobody knows the end.
+    pub unanswered_logins: u64,
+}
+
+impl Provider {
+    /// A report of each vCenter that is configured, in the order of the configuration.
+    pub fn reports(&self) -> Vec<Report> {
+        let setup = std::sync::Arc::clone(&self.setup.borrow());
+        setup.sources.values().map(|source| report(&source.vcenter)).collect()
+    }
+}
+
+fn report(vcenter: &Vcenter) -> Report {
+    let snapshot = vcenter.snapshot();
+    let facts = vcenter.session().facts();
+    let lag = match &snapshot.freshness {
+        Freshness::Live => Some(Duration::ZERO),
+        Freshness::Stale { since, .. } => Some(since.elapsed()),
+        Freshness::Never | Freshness::Unreachable { .. } => None,
+    };
+    Report {
+        server: vcenter.server().to_owned(),
+        lag,
+        virtual_machines: snapshot.vms.len(),
+        ancestors: snapshot.entities.len(),
+        session_age: facts.since.map(|since| since.elapsed()),
+        soap_logins: facts.soap_logins,
+        rest_logins: facts.rest_logins,
+        rejected_logins: facts.rejections,
+        unanswered_logins: facts.unanswered,
+    }
+}

@@ -172,3 +172,21 @@ async fn a_category_that_could_never_be_read_is_told() {
     assert_eq!(now.vms.len(), 2);
     watched.stop().await;
 }
+
+#[tokio::test]
+async fn a_category_of_which_no_tag_is_seen_is_told_with_what_reading_tags_needs() {
+    let model = Model::small().vms(1).tag("k8s-region", "region-1", &[]).tag(
+        "k8s-zone",
+        "zone-a",
+        &[("ClusterComputeResource", "cluster-1")],
+    );
+    let categories = ZoneCategories { zone: "k8s-zone".to_owned(), region: "k8s-region".to_owned() };
+    let (fake, vcenter) = Watched::prepare(model, ids(1..=1), Some(categories)).await;
+    let watched = Watched::run(fake, vcenter);
+    let told = |trouble: &String| {
+        ["no tag of category k8s-region is attached", "global permission"].iter().all(|part| trouble.contains(part))
+    };
+    let now = watched.until("told", |now| is_live(now) && now.tags.trouble.as_ref().is_some_and(told)).await;
+    assert!(!now.tags.trouble.as_ref().is_some_and(|trouble| trouble.contains("k8s-zone")), "{:?}", now.tags.trouble);
+    watched.stop().await;
+}

@@ -182,7 +182,9 @@ impl Vcenter {
             }
         }
         let lost = self.lost_categories(categories, &known.tags, &attached);
-        let has_none = |category: &&str| !known.tags.values().any(|tag| tag.category == **category);
+        let seen: BTreeSet<&str> =
+            attached.values().flatten().filter_map(|id| known.tags.get(id)).map(|tag| tag.category.as_str()).collect();
+        let has_none = |category: &&str| !seen.contains(category);
         let bare: Vec<&str> = known.categories.values().map(String::as_str).filter(has_none).collect();
         let trouble = if !missing.is_empty() {
             Some(format!(
@@ -191,7 +193,7 @@ impl Vcenter {
             ))
         } else if lost.is_empty() && !bare.is_empty() {
             Some(format!(
-                "there is no tag of category {}, or the account may not read any: {GLOBAL_PERMISSION}",
+                "no tag of category {} is attached to anything, or the account may not read any: {GLOBAL_PERMISSION}",
                 bare.join(" and ")
             ))
         } else if lost.is_empty() {

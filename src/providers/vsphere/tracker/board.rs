@@ -37,6 +37,12 @@ impl View {
             Outcome::Unknown(_) => &[],
         }
     }
+
+    /// The notes that were not there before.
+    fn new_notes(&self, before: Option<&View>) -> Vec<String> {
+        let told = before.map(View::notes).unwrap_or_default();
+        self.notes().iter().filter(|note| !told.contains(note)).cloned().collect()
+    }
 }
 
 /// The outcome of a look-up.
@@ -104,8 +110,7 @@ impl Board {
             if known.is_some_and(|known| **known == view) {
                 return;
             }
-            let told = known.map(|known| known.notes()).unwrap_or_default();
-            let new_notes: Vec<String> = view.notes().iter().filter(|note| !told.contains(note)).cloned().collect();
+            let new_notes = view.new_notes(known.map(Arc::as_ref));
             views.insert(node.to_string(), Arc::new(view));
             new_notes
         };
@@ -140,6 +145,24 @@ mod tests {
 
     fn view(reason: &'static str) -> View {
         View { uid: "u".into(), outcome: Outcome::Unknown(Unknown::new(reason, "")), location: None }
+    }
+
+    #[test]
+    fn a_note_is_told_when_it_is_new() {
+        let noted = |notes: &[&str], address: &str| {
+            let metadata = InstanceMetadata {
+                notes: notes.iter().map(ToString::to_string).collect(),
+                zone: address.into(),
+                ..InstanceMetadata::default()
+            };
+            let found = Found { vcenter: 0, uuid: None, metadata: Ok(metadata), is_shut_down: None };
+            View { outcome: Outcome::Found(Arc::new(found)), ..view("VMNotFound") }
+        };
+        let before = noted(&["a"], "1");
+        assert_eq!(before.new_notes(None), ["a"]);
+        assert_eq!(before.new_notes(Some(&view("LookupPending"))), ["a"]);
+        assert_eq!(noted(&["a", "b"], "2").new_notes(Some(&before)), ["b"], "what was told already is not told again");
+        assert_eq!(noted(&[], "2").new_notes(Some(&before)), Vec::<String>::new());
     }
 
     #[tokio::test]

@@ -142,7 +142,7 @@ impl Provider {
         let mut entries = BTreeMap::new();
         let mut tasks = Vec::new();
         let mut errors = Vec::new();
-        for entry in &config.vcenters {
+        for entry in &config::distinct_vcenters(&config.vcenters) {
             let kept = running.entries.iter().find(|(_, known)| known.serves(entry));
             if let Some((slot, known)) = kept {
                 entries.insert(*slot, Entry { config: entry.clone(), ..known.clone() });

@@ -2,6 +2,7 @@
 //! outcome each. Asked is what the node is told, and whether its machine exists.
 
 mod absence;
+mod neighbours;
 mod rights;
 
 use std::sync::Arc;

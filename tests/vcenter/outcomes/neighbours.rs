@@ -1,0 +1,113 @@
+//! Two vCenters: what becomes of the nodes of one when the other is silent, or not configured any more.
+
+use std::time::{Duration, Instant};
+
+use ccm::cloud::Presence;
+use ccm::providers::vsphere::config;
+use k8s_openapi::api::core::v1::Node;
+use support::{FakeVcenter, Machine, Model, Trouble, eventually};
+
+use super::{OTHER, SOON, Scene, address, one, with_provider_id, with_record};
+use crate::world::node;
+
+/// Lets the provider work by a `vsphere.conf` with these vCenters and this text.
+fn apply(scene: &Scene, fakes: &[FakeVcenter], more: &str) {
+    let sections =
+        fakes.iter().enumerate().map(|(at, fake)| fake.ini_section(&format!("vc-{at}"), "", scene.folder.path()));
+    let text = sections.collect::<String>() + more;
+    let parsed = config::parse(&text, "vsphere.conf").unwrap();
+    for task in scene.running.provider.apply(&parsed.config).unwrap() {
+        tokio::spawn(task.run);
+    }
+}
+
+#[tokio::test]
+async fn w52_nodes_of_a_vcenter_that_is_not_configured_any_more_are_unknown_until_it_is_back() {
+    let scene = Scene::start(vec![one(), Model::small().vm(Machine::new("o", OTHER).ip("10.0.0.2"))]).await;
+    let stays = scene.initialised("n").await;
+    let metadata = scene.found(&node("o", OTHER)).await;
+    let leaves = with_record(with_provider_id(node("o", OTHER), &metadata.provider_id), &metadata.record);
+    scene.running.cluster.put(leaves.clone());
+    for round in 1..=3 {
+        apply(&scene, &scene.fakes[..1], "");
+        let message = scene.unknown(&leaves, "VCenterNotConfigured").await;
+        assert!(message.contains(&scene.fakes[1].port().to_string()) && message.contains("vsphere.conf"), "{message}");
+        assert!(matches!(scene.instances().instance_exists(&leaves).await, Presence::Unknown(_)));
+        eventually("its session is ended", SOON, async || match scene.fakes[1].counts() {
+            counts if counts.soap_sessions == 0 => Ok(()),
+            counts => Err(format!("{counts:?}")),
+        })
+        .await;
+        let ip = format!("10.0.1.{round}");
+        scene.fake().change_vm("n", |vm| vm.ip(&ip));
+        scene.found_with(&stays, |metadata| address(metadata) == ip).await;
+        apply(&scene, &scene.fakes, "");
+        scene.found_with(&leaves, |metadata| address(metadata) == "10.0.0.2").await;
+        scene.told(&leaves, "exists").await;
+        assert_eq!(scene.fakes[1].counts().soap_logins, 1 + round);
+    }
+    let counts = scene.fake().counts();
+    assert_eq!((counts.soap_logins, counts.of("CreateFilter")), (1, 1), "the other one noticed nothing: {counts:?}");
+    scene.running.stop().await;
+}
+
+/// Every operation on the first vCenter, and how long it took.
+async fn operations(scene: &Scene) -> Vec<(&'static str, Duration)> {
+    let mut took = Vec::new();
+    let mut begun = Instant::now();
+    let mut done = |what| {
+        took.push((what, begun.elapsed()));
+        begun = Instant::now();
+    };
+    let known: Node = scene.initialised("n").await;
+    done("find by UUID, metadata");
+    scene.told(&known, "exists").await;
+    done("exists");
+    scene.fake().change_vm("n", |vm| vm.ip("10.0.0.9"));
+    scene.found_with(&known, |metadata| address(metadata) == "10.0.0.9").await;
+    done("address");
+    let instances = scene.instances();
+    for (state, is_off) in [("poweredOff", true), ("poweredOn", false)] {
+        scene.fake().change_vm("n", |vm| vm.power(state));
+        eventually(state, SOON, async || match instances.instance_shutdown(&known).await {
+            Presence::Exists(shut_down) if shut_down == is_off => Ok(()),
+            other => Err(format!("{other:?}")),
+        })
+        .await;
+    }
+    done("power");
+    apply(scene, &scene.fakes, "[Nodes]\nexclude-external-network-subnet-cidr = 10.0.0.0/8\n");
+    let is_internal = |metadata: &ccm::cloud::InstanceMetadata| {
+        metadata.node_addresses.iter().all(|address| address.type_ != "ExternalIP")
+    };
+    scene.found_with(&known, is_internal).await;
+    done("changed rules");
+    took
+}
+
+#[tokio::test]
+async fn a_silent_vcenter_delays_nothing_of_another_and_holds_only_names_and_absence() {
+    let alone = Scene::start(vec![one()]).await;
+    let expected = operations(&alone).await;
+    alone.running.stop().await;
+    for is_hanging in [false, true] {
+        let scene = Scene::start(vec![one(), Model::small()]).await;
+        match is_hanging {
+            true => scene.fakes[1].every("*", Trouble::Hang),
+            false => scene.fakes[1].stop_listening().await,
+        }
+        for ((what, alone), (_, beside)) in expected.iter().zip(operations(&scene).await) {
+            println!("{what}: {alone:?} alone, {beside:?} beside one that is silent (hanging: {is_hanging})");
+            assert!(beside <= *alone * 3 + Duration::from_secs(2), "{what}: {beside:?} instead of {alone:?}");
+        }
+        let known = scene.initialised("n").await;
+        let by_name = node("m", "");
+        scene.fake().create_vm(Machine::new("m", OTHER).text("guest.hostName", "m"));
+        scene.running.cluster.put(by_name.clone());
+        let message = scene.unknown(&by_name, "VCenterUnavailable").await;
+        assert!(message.contains(&scene.fakes[1].port().to_string()), "{message}");
+        scene.fake().destroy_vm("n");
+        scene.told(&known, "VCenterUnavailable").await;
+        scene.running.stop().await;
+    }
+}

@@ -18,6 +18,7 @@ use crate::kubernetes::leader_election::LeaseObject;
 use crate::kubernetes::login_ledger::{LeaseStore, Ledger};
 use crate::providers::vsphere::config::Vcenter;
 use crate::providers::vsphere::credentials::Offers;
+use crate::providers::vsphere::report::Report;
 use crate::providers::vsphere::{Connect, Options, Provider};
 use crate::runtime::admin::{Checks, Health};
 use crate::runtime::logging;
@@ -25,6 +26,7 @@ use metrics::{Calls, Certificates};
 use sessions::Sessions;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tokio::sync::watch;
 
 /// Connects to nothing yet: a vCenter that is down delays nothing.
@@ -90,11 +92,15 @@ pub fn build(settings: &Settings, parts: &Parts, stages: &mut Stages) -> Result<
 fn show_vcenters(provider: &Arc<Provider>, checks: &Checks) {
     let provider = Arc::clone(provider);
     checks.add_readiness_group(move || {
-        let show = |(server, trouble): (String, Option<String>)| {
-            let health = if trouble.is_some() { Health::Note("unavailable") } else { Health::Ok };
-            (format!("vcenter {server}"), health)
+        let show = |report: Report| {
+            let health = match report {
+                Report { lag: Some(Duration::ZERO), refused_offer: None, .. } => Health::Ok,
+                Report { lag: Some(Duration::ZERO), .. } => Health::Note("answers; new credentials were refused"),
+                Report { .. } => Health::Note("unavailable"),
+            };
+            (format!("vcenter {}", report.server), health)
         };
-        provider.vcenters().into_iter().map(show).collect()
+        provider.reports().into_iter().map(show).collect()
     });
 }
 

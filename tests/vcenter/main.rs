@@ -9,6 +9,7 @@
 )]
 
 mod certificates;
+mod duplicates;
 mod failures;
 mod faults;
 mod inventory;

@@ -11,6 +11,7 @@ pub struct Sessions<R> {
     up: GaugeVec,
     lag: GaugeVec,
     objects: GaugeVec,
+    refused: GaugeVec,
     age: GaugeVec,
     logins: IntCounterVec,
 }
@@ -35,6 +36,11 @@ impl<R: Fn() -> Vec<Report> + Send + Sync + 'static> Sessions<R> {
                 "What is held of the vCenter: virtual machines of nodes, and what is above them.",
                 &["vcenter", "kind"],
             )?,
+            refused: gauge(
+                "vsphere_ccm_vcenter_credentials_refused",
+                "1 while the session in use is of older credentials because those offered now were refused.",
+                &["vcenter"],
+            )?,
             age: gauge(
                 "vsphere_ccm_vcenter_session_age_seconds",
                 "How long the session in use has lasted; none before the first login.",
@@ -50,11 +56,18 @@ impl<R: Fn() -> Vec<Report> + Send + Sync + 'static> Sessions<R> {
         };
         registry.register(Box::new(sessions))
     }
+}
+
+impl<R> Sessions<R> {
+    fn gauges(&self) -> [&GaugeVec; 5] {
+        [&self.up, &self.lag, &self.objects, &self.refused, &self.age]
+    }
 
     fn take(&self, report: &Report) {
         let Report {
             server,
             lag,
+            refused_offer,
             virtual_machines,
             ancestors,
             session_age,
@@ -65,6 +78,7 @@ impl<R: Fn() -> Vec<Report> + Send + Sync + 'static> Sessions<R> {
         } = report;
         let of = |gauges: &GaugeVec| -> Gauge { gauges.with_label_values(&[server.as_str()]) };
         of(&self.up).set(if lag.is_some_and(|lag| lag.is_zero()) { 1.0 } else { 0.0 });
+        of(&self.refused).set(if refused_offer.is_some() { 1.0 } else { 0.0 });
         if let Some(lag) = lag {
             of(&self.lag).set(lag.as_secs_f64());
         }
@@ -90,18 +104,16 @@ impl<R: Fn() -> Vec<Report> + Send + Sync + 'static> Sessions<R> {
 
 impl<R: Fn() -> Vec<Report> + Send + Sync + 'static> Collector for Sessions<R> {
     fn desc(&self) -> Vec<&Desc> {
-        let gauges = [&self.up, &self.lag, &self.objects, &self.age].into_iter().flat_map(|gauges| gauges.desc());
-        gauges.chain(self.logins.desc()).collect()
+        self.gauges().into_iter().flat_map(|gauges| gauges.desc()).chain(self.logins.desc()).collect()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let gauges = [&self.up, &self.lag, &self.objects, &self.age];
-        gauges.into_iter().for_each(GaugeVec::reset);
+        self.gauges().into_iter().for_each(GaugeVec::reset);
         self.logins.reset();
         for report in (self.reports)() {
             self.take(&report);
         }
-        let families = gauges.into_iter().flat_map(|gauges| gauges.collect());
+        let families = self.gauges().into_iter().flat_map(|gauges| gauges.collect());
         families.chain(self.logins.collect()).collect()
     }
 }
@@ -127,6 +139,7 @@ mod tests {
         let live = Report {
             server: "a:443".into(),
             lag: Some(Duration::ZERO),
+            refused_offer: None,
             virtual_machines: 3,
             ancestors: 7,
             session_age: Some(Duration::from_secs(60)),
@@ -135,7 +148,12 @@ mod tests {
             rejected_logins: 4,
             unanswered_logins: 5,
         };
-        let stale = Report { server: "b:443".into(), lag: Some(Duration::from_secs(90)), ..Report::default() };
+        let stale = Report {
+            server: "b:443".into(),
+            lag: Some(Duration::from_secs(90)),
+            refused_offer: Some("no".into()),
+            ..Report::default()
+        };
         let never = Report { server: "c:443".into(), ..Report::default() };
         Sessions::register(metrics.registry(), move || vec![live.clone(), stale.clone(), never.clone()]).unwrap();
         let lines = text(&metrics);
@@ -143,6 +161,8 @@ mod tests {
             "vsphere_ccm_vcenter_up{vcenter=\"a:443\"} 1",
             "vsphere_ccm_vcenter_up{vcenter=\"b:443\"} 0",
             "vsphere_ccm_vcenter_up{vcenter=\"c:443\"} 0",
+            "vsphere_ccm_vcenter_credentials_refused{vcenter=\"a:443\"} 0",
+            "vsphere_ccm_vcenter_credentials_refused{vcenter=\"b:443\"} 1",
             "vsphere_ccm_vcenter_inventory_lag_seconds{vcenter=\"a:443\"} 0",
             "vsphere_ccm_vcenter_inventory_lag_seconds{vcenter=\"b:443\"} 90",
             "vsphere_ccm_vcenter_inventory_objects{kind=\"VirtualMachine\",vcenter=\"a:443\"} 3",

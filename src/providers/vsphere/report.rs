@@ -14,6 +14,8 @@ pub struct Report {
     /// How long ago what is known was last true: nothing when changes arrive as they happen; none if nothing was ever
     /// read.
     pub lag: Option<Duration>,
+    /// Why credentials that are offered now are not the ones in use, if vCenter refused them.
+    pub refused_offer: Option<String>,
     /// Virtual machines that back nodes, or may.
     pub virtual_machines: usize,
     /// Hosts, clusters, pools, folders and datacenters above them.
@@ -49,6 +51,7 @@ fn report(vcenter: &Vcenter) -> Report {
     Report {
         server: vcenter.server().to_owned(),
         lag,
+        refused_offer: snapshot.offer_trouble.clone(),
         virtual_machines: snapshot.vms.len(),
         ancestors: snapshot.entities.len(),
         session_age: facts.since.map(|since| since.elapsed()),

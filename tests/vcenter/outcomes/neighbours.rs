@@ -51,6 +51,43 @@ async fn w52_nodes_of_a_vcenter_that_is_not_configured_any_more_are_unknown_unti
     scene.running.stop().await;
 }
 
+#[tokio::test]
+async fn a_cold_standby_says_nothing_of_the_file_and_asks_by_uuid_when_it_leads() {
+    let scene = Scene::start(vec![one(), Model::small().vm(Machine::new("o", OTHER).ip("10.0.0.2"))]).await;
+    let known = scene.initialised("n").await;
+    let parsed = config::parse(&scene.fake().ini_section("vc-0", "", scene.folder.path()), "vsphere.conf").unwrap();
+    let none = config::Config { vcenters: Vec::new(), ..parsed.config };
+    assert!(scene.running.provider.apply(&none).unwrap().is_empty());
+    let joins = node("o", OTHER);
+    scene.running.cluster.put(joins.clone());
+    for node in [&known, &joins] {
+        let message = scene.unknown(node, "LookupPending").await;
+        assert!(message.contains("no vCenter is asked"), "{message}");
+    }
+    eventually("no session is left", SOON, async || {
+        let open: Vec<usize> = scene.fakes.iter().map(|fake| fake.counts().soap_sessions).collect();
+        if open == [0, 0] { Ok(()) } else { Err(format!("{open:?}")) }
+    })
+    .await;
+    apply(&scene, &scene.fakes, "");
+    for node in [&known, &joins] {
+        let instances = scene.instances();
+        eventually("the machine is found", SOON, async || match instances.instance_metadata(node).await {
+            Presence::Exists(_) => Ok(()),
+            Presence::Unknown(unknown) => {
+                assert!(!unknown.message.contains("does not name"), "{unknown}");
+                Err(unknown.to_string())
+            }
+            Presence::Absent(proof) => panic!("{proof:?}"),
+        })
+        .await;
+    }
+    for fake in &scene.fakes {
+        assert_eq!(fake.counts().of("FindAllByDnsName"), 0, "every node has a UUID");
+    }
+    scene.running.stop().await;
+}
+
 /// Every operation on the first vCenter, and how long it took.
 async fn operations(scene: &Scene) -> Vec<(&'static str, Duration)> {
     let mut took = Vec::new();

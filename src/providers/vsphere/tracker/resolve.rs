@@ -386,6 +386,10 @@ fn silent(question: &Question<'_>) -> Vec<String> {
 }
 
 fn nothing_found(question: &Question<'_>, mut set_aside: Vec<String>) -> Decision {
+    if question.vcenters.is_empty() {
+        // A standby without sessions: nobody was asked, so nothing was found out.
+        return Decision::Unresolved(Unknown::passing("LookupPending", "no vCenter is asked by this process now"));
+    }
     let silent = silent(question);
     let node = question.node;
     if question.vcenters.iter().any(|asked| matches!(asked.answer, Answer::Denied { .. })) {

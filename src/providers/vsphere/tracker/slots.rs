@@ -51,7 +51,7 @@ impl Tracker {
         let setup = Arc::clone(&self.setup.borrow_and_update());
         let removed: Vec<Slot> = self.slots.keys().filter(|slot| !setup.sources.contains_key(slot)).copied().collect();
         for slot in removed {
-            self.remove(slot, &setup.file);
+            self.remove(slot, &setup);
         }
         let mut is_changed = self.rules != setup.rules;
         self.rules.clone_from(&setup.rules);
@@ -94,10 +94,13 @@ impl Tracker {
     }
 
     /// The nodes whose machine is there are *unknown* from now on, until it is found elsewhere or the vCenter is back.
-    fn remove(&mut self, slot: Slot, file: &str) {
+    fn remove(&mut self, slot: Slot, setup: &Setup) {
         let Some(held) = self.slots.remove(&slot) else { return };
         self.searches.remove(slot);
         let server = held.source.vcenter.server().to_owned();
+        let file = &setup.file;
+        // A file names a vCenter. Where there is none, this process stands by without sessions, and the file is as it was.
+        let is_standby = setup.sources.is_empty();
         let mut lost_nodes = 0_usize;
         for name in self.nodes.names() {
             let Some(mut tracked) = self.nodes.take(&name) else { continue };
@@ -106,8 +109,8 @@ impl Tracker {
             match tracked.bound.take_if(|vm| vm.vcenter == slot) {
                 Some(vm) => {
                     lost_nodes += 1;
-                    let lost = Lost { vm: vm.id, server: server.clone(), file: file.to_owned() };
-                    let fresh = Tracked { lost: Some(lost), ..tracked.anew() };
+                    let lost = || Lost { vm: vm.id, server: server.clone(), file: file.clone() };
+                    let fresh = Tracked { lost: (!is_standby).then(lost), ..tracked.anew() };
                     self.put(&name, fresh);
                     self.search_everywhere(&name);
                     self.evaluate(&name);
@@ -121,8 +124,8 @@ impl Tracker {
                 }
             }
         }
-        if lost_nodes == 0 || self.slots.is_empty() {
-            debug!(vcenter = server, "not in {file} any more");
+        if lost_nodes == 0 || is_standby {
+            debug!(vcenter = server, "not asked any more");
         } else {
             let reason = VCENTER_NOT_CONFIGURED;
             warn!(

@@ -354,9 +354,12 @@ async fn one_vcenter_configured_twice_has_one_machine() {
     install_crypto();
     let fake = FakeVcenter::start(one()).await;
     let folder = TempDir::new().unwrap();
-    let text = format!("{}{}", fake.ini_section("a", "", folder.path()), fake.ini_section("b", "", folder.path()));
+    let entry = |key| fake.ini_section(key, "", folder.path());
+    // Entries that differ have a session each.
+    let text = format!("{}{}ip-family = ipv4, ipv6\n", entry("a"), entry("b"));
     let running = Running::start_with(&text, Duration::from_secs(60));
     let scene = Scene { fakes: vec![fake], datacenters: "", folder, running };
+    assert_eq!(scene.running.provider.vcenters().len(), 2);
     let node = scene.initialised("n").await;
     assert_eq!(address(&scene.found(&node).await), "10.0.0.1");
     scene.told(&node, "exists").await;

@@ -87,6 +87,8 @@ struct Local {
     servers: BTreeSet<String>,
     /// By name of the record: this process's own attempts, for when the store is out of reach.
     own: HashMap<String, Record>,
+    /// Ids of those of them that the store was never told of, which it is told at the next write.
+    alone: BTreeSet<String>,
     /// By name, and whether it is of what the process did by itself or of what the store holds.
     seen: HashMap<(String, bool), Seen>,
     /// Outcomes that the store does not hold yet.
@@ -106,6 +108,19 @@ impl Local {
                 let seen = self.seen.entry((name.to_owned(), is_own)).or_default();
                 seen.insert((id.to_owned(), state), Instant::now());
             }
+        }
+    }
+
+    /// An own attempt ended so.
+    fn settle(&mut self, name: &str, id: &str, outcome: Outcome, at: i64) {
+        if let Some(record) = self.own.get_mut(name) {
+            apply(record, id, outcome, at);
+        }
+        self.own.retain(|_, record| !record.entries.is_empty());
+        let Self { own, alone, .. } = self;
+        alone.retain(|id| own.values().any(|record| record.holds(id)));
+        if let Some(state) = state_after(outcome) {
+            self.saw(name, id, state);
         }
     }
 }
@@ -146,14 +161,20 @@ impl Ledger {
     /// Claims by what this process alone has done.
     fn claim_alone(&self, attempt: &Attempt, id: &str) -> Result<(), Refused> {
         let (names, here) = self.names(attempt);
+        // Noted first: of two who claim at once, one sees the other.
+        self.note(&here, Entry::claim(id.to_owned(), (self.wall_clock)(), attempt));
         let records: Vec<(String, Record)> = {
             let local = self.local();
             names.iter().map(|name| (name.clone(), local.own.get(name).cloned().unwrap_or_default())).collect()
         };
-        // The claim may have been noted before the store failed.
-        self.judge(&records, &here, attempt, Some(id), true)?;
-        self.note(&here, Entry::claim(id.to_owned(), (self.wall_clock)(), attempt));
-        Ok(())
+        let judged = self.judge(&records, &here, attempt, Some(id), true);
+        let mut local = self.local();
+        if judged.is_err() {
+            local.settle(&here, id, Outcome::Harmless, 0);
+        } else if self.store.is_some() {
+            local.alone.insert(id.to_owned());
+        }
+        judged
     }
 
     /// Claims in the store.
@@ -209,8 +230,14 @@ impl Ledger {
             None => (Record::default(), None),
         };
         let at = (self.wall_clock)();
-        for (_, id, outcome) in self.local().pending.iter().filter(|(of, ..)| of == name) {
+        let local = self.local();
+        for (_, id, outcome) in local.pending.iter().filter(|(of, ..)| of == name) {
             apply(&mut record, id, *outcome, at);
+        }
+        for entry in local.own.get(name).into_iter().flat_map(|own| &own.entries) {
+            if local.alone.contains(&entry.id) && !record.holds(&entry.id) {
+                record.put(entry.clone());
+            }
         }
         Ok((record, version))
     }
@@ -229,7 +256,9 @@ impl Ledger {
             local.pending.iter().filter(|(of, ..)| of == name).map(|(_, id, _)| id.clone()).collect()
         };
         limited(store.write(name, version, &kept.to_text())).await?;
-        self.local().pending.retain(|(of, id, _)| of != name || !pending.contains(id));
+        let mut local = self.local();
+        local.pending.retain(|(of, id, _)| of != name || !pending.contains(id));
+        local.alone.retain(|id| !record.holds(id));
         Ok(())
     }
 
@@ -286,16 +315,7 @@ impl Ledger {
 
     async fn settle_everywhere(&self, name: &str, id: &str, outcome: Outcome) {
         let at = (self.wall_clock)();
-        {
-            let mut local = self.local();
-            if let Some(record) = local.own.get_mut(name) {
-                apply(record, id, outcome, at);
-            }
-            local.own.retain(|_, record| !record.entries.is_empty());
-            if let Some(state) = state_after(outcome) {
-                local.saw(name, id, state);
-            }
-        }
+        self.local().settle(name, id, outcome, at);
         let Some(store) = self.store.as_deref() else { return };
         let written = async {
             for turn in 0..TRIES {

@@ -113,6 +113,11 @@ impl Record {
         self.bound();
     }
 
+    /// Whether there is an entry of this id.
+    pub fn holds(&self, id: &str) -> bool {
+        self.entries.iter().any(|entry| entry.id == id)
+    }
+
     /// Takes an entry out.
     pub fn take(&mut self, id: &str) -> Option<Entry> {
         let at = self.entries.iter().position(|entry| entry.id == id)?;

@@ -1,5 +1,6 @@
 //! The ledger over a store in memory.
 
+use super::record::WINDOW;
 use super::*;
 
 #[test]
@@ -10,4 +11,46 @@ fn the_name_of_a_record_tells_servers_and_users_apart_and_shows_neither() {
     assert_ne!(name, record_name("vc.example.com:444", "ccm@vsphere.local"));
     assert_ne!(name, record_name("vc.example.com:443", "ccm@vsphere.loca"));
     assert_ne!(record_name("a", "bc"), record_name("ab", "c"));
+}
+
+/// A ledger on this store, by a clock that goes with the paused one and is off by some seconds.
+fn ledger(store: &MemoryStore, began: Instant, skew: i64) -> Ledger {
+    let clock = move || 1_900_000_000 + i64::try_from(began.elapsed().as_secs()).unwrap_or(0) + skew;
+    Ledger::with_clock(Some(Box::new(store.clone())), Arc::new(clock))
+}
+
+fn attempt(is_known: bool) -> Attempt {
+    let (server, user) = ("vc.test:443".to_owned(), "ccm@vsphere.local".to_owned());
+    Attempt { server, user, version: None, is_known, is_new: !is_known }
+}
+
+/// One login that ends so; nothing when it has to wait.
+async fn one(ledger: &Ledger, attempt: &Attempt, outcome: Outcome) -> Result<(), Refused> {
+    let claim = ledger.claim(attempt).await?;
+    ledger.settle(claim, outcome).await;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_counted_while_the_store_was_out_of_reach_counts_when_it_is_back_and_for_others_too() {
+    for outcome in [Outcome::Rejected, Outcome::Unanswered] {
+        let (store, began) = (MemoryStore::default(), Instant::now());
+        let (ledger, other) = (self::ledger(&store, began, 0), self::ledger(&store, began, 60));
+        store.fail(Some("the API server is down"));
+        for _ in 0..3 {
+            assert_eq!(one(&ledger, &attempt(false), outcome).await, Ok(()));
+        }
+        assert!(one(&ledger, &attempt(false), outcome).await.is_err(), "{outcome:?}: alone");
+        store.fail(None);
+        let refused = one(&ledger, &attempt(false), outcome).await.unwrap_err();
+        assert!(refused.pause > WINDOW.mul_f64(0.9), "{outcome:?}: {refused}");
+        // Accepted logins write, too, and tell the others.
+        assert_eq!(one(&ledger, &attempt(true), Outcome::Harmless).await, Ok(()));
+        assert!(one(&other, &attempt(false), outcome).await.is_err(), "{outcome:?}: another replica");
+        // Whoever empties the record lets the account go: it is told once and not again.
+        let name = record_name("vc.test:443", "ccm@vsphere.local");
+        let version = store.read(&name).await.unwrap().unwrap().version;
+        store.write(&name, Some(&version), "").await.unwrap();
+        assert_eq!(one(&ledger, &attempt(false), Outcome::Harmless).await, Ok(()), "{outcome:?}");
+    }
 }

@@ -271,16 +271,16 @@ impl Ledger {
         except: Option<&str>,
         is_own: bool,
     ) -> Result<(), Refused> {
-        let mut entries: Vec<(&Entry, Duration, bool)> = Vec::new();
+        let wall = (self.wall_clock)();
+        let mut aged: Vec<Aged<'_>> = Vec::new();
         for (name, record) in records {
             for (entry, age) in self.look_at(name, record, is_own) {
                 if except != Some(entry.id.as_str()) && age < KEPT_FOR {
-                    entries.push((entry, age, name == here));
+                    let likely_age = age.max(since(entry, wall));
+                    aged.push(Aged { entry, age, likely_age, is_here: name == here });
                 }
             }
         }
-        let aged: Vec<Aged<'_>> =
-            entries.into_iter().map(|(entry, age, is_here)| Aged { entry, age, is_here }).collect();
         match decide(&aged, attempt, fastrand::f64()) {
             Decision::Granted => Ok(()),
             Decision::Wait { pause, why } => Err(Refused { pause, why: why.to_owned() }),
@@ -297,8 +297,7 @@ impl Ledger {
         seen.retain(|(id, state), _| record.entries.iter().any(|entry| entry.id == *id && entry.state == *state));
         let age = |entry: &'a Entry| {
             let moment = *seen.entry((entry.id.clone(), entry.state)).or_insert_with(|| {
-                let claimed = u64::try_from(wall.saturating_sub(entry.at)).map_or(Duration::ZERO, Duration::from_secs);
-                let believed = if is_first_look { claimed.saturating_sub(SKEW) } else { Duration::ZERO };
+                let believed = if is_first_look { since(entry, wall).saturating_sub(SKEW) } else { Duration::ZERO };
                 now.checked_sub(believed).unwrap_or(now)
             });
             (entry, now.saturating_duration_since(moment))
@@ -399,7 +398,8 @@ impl LoginLedger for Ledger {
                 let alone = self.claim_alone(attempt, &id);
                 if alone.is_err() {
                     // It may stand in the store.
-                    self.settle_everywhere(&record_name(&attempt.server, &attempt.user), &id, Outcome::Harmless).await;
+                    let name = record_name(&attempt.server, &attempt.user);
+                    self.settle_everywhere(&name, &id, Outcome::Harmless).await;
                 }
                 alone.map(|()| claim)
             }
@@ -448,6 +448,11 @@ fn apply(record: &mut Record, id: &str, outcome: Outcome, at: i64) -> bool {
         record.put(entry);
     }
     true
+}
+
+/// How old an entry is by the clock of its writer.
+fn since(entry: &Entry, wall: i64) -> Duration {
+    u64::try_from(wall.saturating_sub(entry.at)).map_or(Duration::ZERO, Duration::from_secs)
 }
 
 async fn limited<T>(call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {

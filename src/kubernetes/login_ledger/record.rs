@@ -135,8 +135,10 @@ impl Record {
 pub struct Aged<'a> {
     /// The entry.
     pub entry: &'a Entry,
-    /// How long ago it took its state, at least.
+    /// How long ago it took its state, at least. What was not looked at for hours seems young.
     pub age: Duration,
+    /// The same as far as the clock of the replica that wrote it can be believed.
+    pub likely_age: Duration,
     /// Whether it is of the server that is to be logged in to.
     pub is_here: bool,
 }
@@ -171,7 +173,13 @@ pub enum Decision {
 pub fn decide(entries: &[Aged<'_>], attempt: &Attempt, random: f64) -> Decision {
     let mut counted: Vec<&Aged<'_>> = entries.iter().filter(|aged| aged.counts()).collect();
     counted.sort_by_key(|aged| aged.age);
-    if attempt.is_known && !counted.iter().any(|aged| casts_doubt(aged, attempt)) {
+    // For how long there is doubt whether a pair that was accepted still would be.
+    let doubt = counted
+        .iter()
+        .filter(|aged| casts_doubt(aged, attempt))
+        .map(|aged| WINDOW.saturating_sub(aged.likely_age))
+        .max();
+    if attempt.is_known && doubt.is_none() {
         return Decision::Granted;
     }
     let is_awaited = |aged: &&Aged<'_>| aged.is_here && aged.is_under_way() && !aged.entry.known && aged.age < CAUTION;
@@ -189,7 +197,9 @@ pub fn decide(entries: &[Aged<'_>], attempt: &Attempt, random: f64) -> Decision 
         decision = longer(decision, pause, "logins were rejected or not answered three times within 200 s");
     }
     if let Some((pause, why)) = slow_down(&counted, attempt) {
-        decision = longer(decision, pause, why);
+        // Without doubt it does not wait, so it waits no longer than there is doubt.
+        let most = doubt.filter(|_| attempt.is_known).unwrap_or(pause);
+        decision = longer(decision, pause.min(most), why);
     }
     match decision {
         Decision::Granted => Decision::Granted,
@@ -204,7 +214,10 @@ fn casts_doubt(aged: &Aged<'_>, attempt: &Attempt) -> bool {
         None => false,
     };
     let is_same_pair = attempt.version.as_ref().is_some_and(|version| aged.entry.is_of(version));
-    aged.entry.state == State::Rejected && aged.age < WINDOW && (aged.entry.known || is_same_pair) && !is_other_pair
+    aged.entry.state == State::Rejected
+        && aged.likely_age < WINDOW
+        && (aged.entry.known || is_same_pair)
+        && !is_other_pair
 }
 
 /// How long the pause since the last attempt has to be, beyond the budget; `counted` is sorted by age.

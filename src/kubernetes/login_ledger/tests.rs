@@ -54,3 +54,34 @@ async fn what_was_counted_while_the_store_was_out_of_reach_counts_when_it_is_bac
         assert_eq!(one(&ledger, &attempt(false), Outcome::Harmless).await, Ok(()), "{outcome:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pair_that_was_accepted_does_not_wait_for_rejections_that_are_over() {
+    for skew in [0, 240, -240] {
+        let (store, began) = (MemoryStore::default(), Instant::now());
+        let (ledger, other) = (self::ledger(&store, began, 0), self::ledger(&store, began, skew));
+        assert_eq!(one(&ledger, &attempt(false), Outcome::Harmless).await, Ok(()));
+        // Another replica with the same pair meets an hour in which everything is rejected, while this one looks away.
+        let mut is_known = true;
+        for _ in 0..60 {
+            if one(&other, &attempt(is_known), Outcome::Rejected).await.is_ok() {
+                is_known = false;
+            }
+            tokio::time::sleep(Duration::from_secs(60)).await;
+        }
+        assert_eq!(one(&ledger, &attempt(true), Outcome::Harmless).await, Ok(()), "{skew}");
+    }
+    // While it is young it casts doubt, and no longer.
+    let (store, began) = (MemoryStore::default(), Instant::now());
+    let (ledger, other) = (self::ledger(&store, began, 0), self::ledger(&store, began, 60));
+    for _ in 0..3 {
+        let claims = [other.claim(&attempt(true)).await, ledger.claim(&attempt(true)).await];
+        for (claim, ledger) in claims.into_iter().zip([&other, &ledger]) {
+            ledger.settle(claim.unwrap(), Outcome::Rejected).await;
+        }
+        tokio::time::sleep(WINDOW + Duration::from_secs(61)).await;
+    }
+    assert_eq!(one(&other, &attempt(true), Outcome::Rejected).await, Ok(()));
+    let refused = one(&ledger, &attempt(true), Outcome::Rejected).await.unwrap_err();
+    assert!(refused.pause <= WINDOW.mul_f64(1.25), "{refused}");
+}

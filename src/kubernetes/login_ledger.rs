@@ -201,7 +201,7 @@ impl Ledger {
             return match self.judge(&records, &here, attempt, Some(id), false) {
                 Ok(()) => Ok(()),
                 Err(refused) => {
-                    self.settle_everywhere(&here, id, Outcome::Harmless).await;
+                    self.settle_everywhere(&here, id, Outcome::Harmless, KNOWN_LIMIT).await;
                     Err(refused.into())
                 }
             };
@@ -312,7 +312,7 @@ impl Ledger {
         local.own.entry(name.to_owned()).or_default().put(entry);
     }
 
-    async fn settle_everywhere(&self, name: &str, id: &str, outcome: Outcome) {
+    async fn settle_everywhere(&self, name: &str, id: &str, outcome: Outcome, limit: Duration) {
         let at = (self.wall_clock)();
         self.local().settle(name, id, outcome, at);
         let Some(store) = self.store.as_deref() else { return };
@@ -329,8 +329,6 @@ impl Ledger {
             }
             Err(StoreError::Conflict)
         };
-        // An accepted login does not wait for the API server.
-        let limit = if outcome == Outcome::Harmless { KNOWN_LIMIT } else { CALL_LIMIT };
         let written = within(limit, written).await;
         self.tell(written.as_ref().err());
         if written.is_err() {
@@ -399,7 +397,7 @@ impl LoginLedger for Ledger {
                 if alone.is_err() {
                     // It may stand in the store.
                     let name = record_name(&attempt.server, &attempt.user);
-                    self.settle_everywhere(&name, &id, Outcome::Harmless).await;
+                    self.settle_everywhere(&name, &id, Outcome::Harmless, KNOWN_LIMIT).await;
                 }
                 alone.map(|()| claim)
             }
@@ -408,7 +406,10 @@ impl LoginLedger for Ledger {
 
     async fn settle(&self, claim: Claim, outcome: Outcome) {
         let name = record_name(&claim.attempt.server, &claim.attempt.user);
-        self.settle_everywhere(&name, &claim.id, outcome).await;
+        // A pair that was accepted before does not wait for the API server. Another one's claim makes the others wait
+        // if it is not given back, and a slow API server was waited for when it was made.
+        let is_quick = claim.attempt.is_known && outcome == Outcome::Harmless;
+        self.settle_everywhere(&name, &claim.id, outcome, if is_quick { KNOWN_LIMIT } else { CALL_LIMIT }).await;
     }
 }
 

@@ -85,3 +85,28 @@ async fn a_pair_that_was_accepted_does_not_wait_for_rejections_that_are_over() {
     let refused = one(&ledger, &attempt(true), Outcome::Rejected).await.unwrap_err();
     assert!(refused.pause <= WINDOW.mul_f64(1.25), "{refused}");
 }
+
+/// A store that answers, but takes its time.
+struct Slow(MemoryStore, Duration);
+
+#[async_trait]
+impl Store for Slow {
+    async fn read(&self, name: &str) -> Result<Option<Stored>, StoreError> {
+        tokio::time::sleep(self.1).await;
+        self.0.read(name).await
+    }
+
+    async fn write(&self, name: &str, version: Option<&str>, text: &str) -> Result<(), StoreError> {
+        tokio::time::sleep(self.1).await;
+        self.0.write(name, version, text).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_is_given_back_through_a_slow_api_server() {
+    let store = MemoryStore::default();
+    let slow = Slow(store.clone(), Duration::from_millis(700));
+    let ledger = Ledger::with_clock(Some(Box::new(slow)), Arc::new(|| 1_900_000_000));
+    assert_eq!(one(&ledger, &attempt(false), Outcome::Harmless).await, Ok(()));
+    assert_eq!(store.texts().into_values().collect::<Vec<_>>(), ["{\"entries\":[]}"]);
+}

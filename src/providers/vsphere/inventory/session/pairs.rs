@@ -69,8 +69,10 @@ impl Pairs {
         }
     }
 
-    /// What to log in with beside the session that is made with `in_use`.
-    pub(super) fn better(&self, offered: &[Arc<Credential>], in_use: &Arc<Credential>, at: Duration) -> Better {
+    /// What to log in with beside the session that is made with `in_use`. Forgets what is offered no longer: a session
+    /// may last for years, and its credentials change every hour.
+    pub(super) fn better(&mut self, offered: &[Arc<Credential>], in_use: &Arc<Credential>, at: Duration) -> Better {
+        self.forget_others(offered, Some(in_use));
         let mut soonest: Option<Duration> = None;
         for credential in offered {
             if credential.login == in_use.login {

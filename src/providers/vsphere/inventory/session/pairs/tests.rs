@@ -36,7 +36,7 @@ fn what_worked_is_tried_first_while_it_is_offered_and_last_when_it_is_not() {
 
 #[test]
 fn a_new_offer_is_tried_and_the_same_pair_under_a_new_version_is_not() {
-    let pairs = Pairs::default();
+    let mut pairs = Pairs::default();
     let (old, new) = (from_secret("old", "1"), from_secret("new", "2"));
     assert_eq!(pairs.better(&[old.clone()], &old, NOW), Better::Nothing);
     assert_eq!(pairs.better(&[], &old, NOW), Better::Nothing);
@@ -62,6 +62,20 @@ fn what_was_rejected_waits_its_time_and_for_good_while_something_else_on_offer_w
     assert!(pairs.held(&file, Interface::Rest, NOW).is_none());
     pairs.forget_others(&[old.clone()], Some(&old));
     assert!(pairs.held(&file, Interface::Soap, NOW).is_none());
+}
+
+#[test]
+fn pairs_that_are_offered_no_longer_are_forgotten_while_a_session_lasts() {
+    let mut pairs = Pairs::default();
+    let mut in_use = from_secret("0", "0");
+    for number in 1..100 {
+        let new = from_secret(&number.to_string(), &number.to_string());
+        assert_eq!(pairs.better(&[new.clone()], &in_use, NOW), Better::Try(new.clone()));
+        pairs.accepted(&new, Interface::Soap);
+        in_use = new;
+        assert!(pairs.standings.len() <= 2, "{}", pairs.standings.len());
+    }
+    assert!(pairs.attempt(&in_use, "vc:443").is_known);
 }
 
 #[test]

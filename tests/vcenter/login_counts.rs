@@ -237,6 +237,31 @@ async fn a_rejected_new_pair_leaves_the_old_session_and_is_told_and_a_right_one_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_new_pair_that_is_accepted_and_of_no_use_is_left_for_the_next_one() {
+    let server = MemoryVcenter::new(RIGHT, "8.0.2.0");
+    let offers = watch::Sender::new(offer(&from_secret(RIGHT, "1")));
+    let replica = Replica::start(&server, offers.subscribe(), Arc::new(Ledger::in_process()));
+    replica.until_live(MINUTE).await;
+    pass(MINUTE).await;
+    server.set_refuses_views(true);
+    for (number, password) in [(2, "Right-2"), (3, "Right-3")] {
+        server.set_password(password);
+        offers.send_replace(offer(&from_secret(password, &number.to_string())));
+        pass(5 * MINUTE).await;
+        assert_eq!((server.accepted(Interface::Soap), server.sessions()), (number, (2, 1)), "the old one, and this");
+        let now = replica.vcenter.snapshot();
+        assert_eq!(now.freshness, Freshness::Live);
+        assert!(now.offer_trouble.as_ref().is_some_and(|why| why.contains("NoPermission")), "{:?}", now.offer_trouble);
+    }
+    server.set_refuses_views(false);
+    pass(5 * MINUTE).await;
+    assert_eq!((server.accepted(Interface::Soap), server.sessions()), (3, (1, 1)));
+    assert_eq!(replica.vcenter.snapshot().offer_trouble, None);
+    replica.stop().await;
+    assert_eq!(server.sessions(), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn accepted_logins_never_wait_for_the_budget() {
     for ledger_fails in [false, true] {
         let (store, began) = (MemoryStore::default(), Instant::now());

@@ -38,6 +38,7 @@ struct State {
     api_version: String,
     takes_loans: bool,
     loses_logins: bool,
+    refuses_views: bool,
     manager_token: String,
     tickets: BTreeSet<String>,
     next_id: u32,
@@ -80,6 +81,11 @@ impl MemoryVcenter {
     /// Whether the answers to logins get lost, after the login was made.
     pub fn set_loses_logins(&self, loses: bool) {
         self.with(|state| state.loses_logins = loses);
+    }
+
+    /// Whether nobody may subscribe any more; subscriptions that there are live on.
+    pub fn set_refuses_views(&self, refuses: bool) {
+        self.with(|state| state.refuses_views = refuses);
     }
 
     /// The session manager beside the vCenter hands tickets to whoever brings this token.
@@ -209,6 +215,7 @@ impl MemoryVcenter {
                 self.sessions_changed.send_modify(|count| *count += 1);
                 Ok(answer(request.operation, ""))
             }
+            "CreateListView" if self.with(|state| state.refuses_views) => Ok(fault("NoPermission")),
             "CreateListView" => Ok(answer(request.operation, "<returnval type=\"ListView\">v-1</returnval>")),
             "CreatePropertyCollector" => {
                 Ok(answer(request.operation, "<returnval type=\"PropertyCollector\">c-1</returnval>"))

@@ -345,6 +345,16 @@ impl Session {
         self.leave(coming);
     }
 
+    /// Completes when other credentials are offered in place of those of this link.
+    pub(super) async fn withdrawn(&self, link: &Link) {
+        let credential = link.credential();
+        let is_its = |offered: &Arc<Credential>| credential.as_ref().is_some_and(|own| own.login == offered.login);
+        let is_other = |offer: &Arc<Offer>| matches!(&**offer, Offer::Ready(all) if !all.iter().any(is_its));
+        if self.offers.clone().wait_for(is_other).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
     fn leave(&self, link: Option<Arc<Link>>) {
         if let Some(link) = link {
             self.state().leaving.push(link);

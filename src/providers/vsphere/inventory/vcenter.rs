@@ -330,7 +330,11 @@ impl Vcenter {
                             }
                             Err(failure) => {
                                 self.tell_offer_trouble(Some(chain(&failure)));
-                                tokio::time::sleep(retry.after(Kind::Passing, fastrand::f64())).await;
+                                let pause = retry.after(Kind::Passing, fastrand::f64());
+                                if timeout(pause, self.session.withdrawn(&link)).await.is_ok() {
+                                    self.session.discard(&link);
+                                    break;
+                                }
                             }
                         }
                     }

@@ -215,9 +215,9 @@ fn token_outcome(error: &sts::Error) -> Outcome {
 /// Whether nobody has looked at the credentials: nothing has left this process, or a busy server said so. A gateway
 /// that lost its server (502, 504) does not know.
 fn was_never_judged(error: &http::Error) -> bool {
-    use http::Error::{Configuration, Connect, Resolve, Status, Tls};
+    use http::Error::{Configuration, Connect, Proxy, Resolve, Status, Tls};
     match error {
-        Configuration { .. } | Resolve { .. } | Connect { .. } | Tls { .. } => true,
+        Configuration { .. } | Resolve { .. } | Connect { .. } | Proxy { .. } | Tls { .. } => true,
         Status { status, .. } => is_busy(*status),
         _ => false,
     }

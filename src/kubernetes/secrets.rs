@@ -84,6 +84,12 @@ impl SecretVersion {
     fn is_same(&self, other: &Self) -> bool {
         self.uid == other.uid && self.resource_version == other.resource_version
     }
+
+    /// Whether both are versions of one object, and this is the earlier one.
+    fn is_older_than(&self, other: &Self) -> bool {
+        let number = |version: &Self| version.resource_version.parse::<u64>().ok();
+        self.uid == other.uid && matches!((number(self), number(other)), (Some(own), Some(others)) if own < others)
+    }
 }
 
 /// A copy of exactly the right size, which wipes itself on drop; the original is wiped at once. A move into a box would
@@ -167,7 +173,7 @@ impl Watcher {
         let read = limited(&format!("get {}", self.shown), CALL_LIMIT, self.api.get_opt(&self.name)).await;
         let is_readable = match read {
             Ok(Some(secret)) => {
-                self.found(secret);
+                self.found(secret, false);
                 true
             }
             Ok(None) => {
@@ -207,7 +213,7 @@ impl Watcher {
         let idle = Duration::from_secs(u64::from(seconds)) + IDLE_MARGIN;
         loop {
             match tokio::time::timeout(idle, events.next()).await.map_err(|_| Failure::Silent(idle))? {
-                Some(Ok(WatchEvent::Added(secret) | WatchEvent::Modified(secret))) => self.found(secret),
+                Some(Ok(WatchEvent::Added(secret) | WatchEvent::Modified(secret))) => self.found(secret, is_readable),
                 Some(Ok(WatchEvent::Deleted(_))) => self.absent("it does not exist".to_owned()),
                 Some(Ok(WatchEvent::Bookmark(_))) => {}
                 Some(Ok(WatchEvent::Error(status))) => {
@@ -224,10 +230,14 @@ impl Watcher {
         Ok(())
     }
 
-    fn found(&self, secret: Secret) {
+    /// What a watch begins with may come from a cache and be older than what was read a moment ago (`may_be_late`). A
+    /// `get` is always believed: after a restore from a backup, versions are lower.
+    fn found(&self, secret: Secret, may_be_late: bool) {
         let version = SecretVersion::new(secret);
         self.state.send_if_modified(|state| {
-            if matches!(state, State::Read(known) if known.is_same(&version)) {
+            let is_no_news =
+                |known: &SecretVersion| known.is_same(&version) || may_be_late && version.is_older_than(known);
+            if matches!(state, State::Read(known) if is_no_news(known)) {
                 return false;
             }
             *state = State::Read(Arc::new(version));
@@ -250,6 +260,33 @@ impl Watcher {
 mod tests {
     use super::*;
     use k8s_openapi::ByteString;
+
+    #[tokio::test]
+    async fn a_watch_that_begins_in_the_past_does_not_bring_an_old_version_back() {
+        let client = Client::try_from(kube::Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
+        let (state, receiver) = watch::channel(State::Pending);
+        let (api, next_watch) = (Api::namespaced(client, "kube-system"), Instant::now());
+        let watcher =
+            Watcher { api, name: "vc".to_owned(), shown: "secret kube-system/vc".to_owned(), state, next_watch };
+        let secret = |uid: &str, version: &str| {
+            let mut secret = Secret::default();
+            secret.metadata.uid = Some(uid.to_owned());
+            secret.metadata.resource_version = Some(version.to_owned());
+            secret
+        };
+        for (uid, version, may_be_late, expected) in [
+            ("a", "100", false, "100"),
+            ("a", "99", true, "100"),
+            ("a", "101", true, "101"),
+            ("b", "9", true, "9"),
+            ("b", "8", false, "8"),
+            ("b", "no number", true, "no number"),
+        ] {
+            watcher.found(secret(uid, version), may_be_late);
+            let State::Read(known) = receiver.borrow().clone() else { panic!("not read") };
+            assert_eq!((known.uid.as_str(), known.resource_version.as_str()), (uid, expected));
+        }
+    }
 
     /// Types that promise it hold every copy this file makes.
     #[test]

@@ -11,6 +11,7 @@ use kube::{Client, Config};
 use tokio::sync::OnceCell;
 
 use crate::components::Component;
+use crate::process::Usage;
 use crate::supervisor::{Supervised, TemporaryFolder};
 use identity::Authority;
 
@@ -146,6 +147,14 @@ impl ApiServer {
         let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
         Client::try_from(config).unwrap()
+    }
+
+    /// What its programs have cost so far, by name; nothing for one that does not run.
+    #[must_use]
+    pub fn usage(&self) -> Vec<(&'static str, Usage)> {
+        let programs = [("kube-apiserver", &self.apiserver), ("etcd", &self.etcd)];
+        let usage = |(name, program): (_, &Option<Supervised>)| Some((name, Usage::of(program.as_ref()?.pid()?)?));
+        programs.into_iter().filter_map(usage).collect()
     }
 
     /// A folder that lives as long as this.

@@ -34,6 +34,12 @@ impl Daemon {
         Self { process, _folder: folder }
     }
 
+    /// Its process id, once it has started.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.process.pid()
+    }
+
     /// What it has logged.
     #[must_use]
     pub fn output(&self) -> &Output {

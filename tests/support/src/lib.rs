@@ -16,7 +16,9 @@ pub mod daemon;
 pub mod demo;
 pub mod eventually;
 pub mod fake_vcenter;
+pub mod measure;
 pub mod nodes;
+pub mod process;
 pub mod supervisor;
 pub mod vcenter;
 

@@ -92,6 +92,12 @@ impl Supervised {
         Self { name: name.to_owned(), supervisor, stdin, pid_file, output }
     }
 
+    /// The program's process id; nothing while it is about to start.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        std::fs::read_to_string(&self.pid_file).ok()?.trim().parse().ok()
+    }
+
     /// The exit status, if the program has ended. A program ended by a signal has 128 and the signal's number as code.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.supervisor.try_wait().unwrap()

@@ -52,6 +52,22 @@ async fn w52_nodes_of_a_vcenter_that_is_not_configured_any_more_are_unknown_unti
 }
 
 #[tokio::test]
+async fn a_machine_that_is_gone_when_its_vcenter_is_configured_again_is_told_as_gone() {
+    let scene = Scene::start(vec![one(), Model::small().vm(Machine::new("o", OTHER).ip("10.0.0.2"))]).await;
+    let metadata = scene.found(&node("o", OTHER)).await;
+    let leaves = with_record(with_provider_id(node("o", OTHER), &metadata.provider_id), &metadata.record);
+    scene.running.cluster.put(leaves.clone());
+    apply(&scene, &scene.fakes[..1], "");
+    scene.unknown(&leaves, "VCenterNotConfigured").await;
+    scene.fakes[1].destroy_vm("o");
+    apply(&scene, &scene.fakes, "");
+    let message = scene.unknown(&leaves, "VMNotFound").await;
+    assert!(!message.contains("does not name"), "{message}");
+    scene.told(&leaves, "absent").await;
+    scene.running.stop().await;
+}
+
+#[tokio::test]
 async fn a_cold_standby_says_nothing_of_the_file_and_asks_by_uuid_when_it_leads() {
     let scene = Scene::start(vec![one(), Model::small().vm(Machine::new("o", OTHER).ip("10.0.0.2"))]).await;
     let known = scene.initialised("n").await;

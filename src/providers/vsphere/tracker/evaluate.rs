@@ -11,8 +11,8 @@ use super::Tracker;
 use super::board::{Found, Outcome, View};
 use super::describe::{describe, is_shut_down};
 use super::resolve::{Answer, Asked, By, Decision, NodeFacts, Question, VmKey, resolve};
-use super::slots::Slot;
-use super::tracked::{NextSearch, Tracked};
+use super::slots::{Held, Slot};
+use super::tracked::{Lost, NextSearch, Tracked};
 use crate::cloud::Unknown;
 use crate::providers::vsphere::inventory::snapshot::VmRecord;
 use crate::providers::vsphere::location::Location;
@@ -29,6 +29,9 @@ impl Tracker {
     /// Decides for one node and puts the outcome on the board.
     pub(super) fn evaluate(&mut self, name: &str) {
         let Some(mut tracked) = self.nodes.take(name) else { return };
+        if tracked.lost.as_ref().is_some_and(|lost| self.is_configured(lost, tracked.location.as_ref())) {
+            tracked.lost = None;
+        }
         let mut next_search = NextSearch::None;
         if tracked.bound.is_none() {
             next_search = self.bind(&mut tracked);
@@ -74,6 +77,14 @@ impl Tracker {
         if next_search == NextSearch::Now {
             self.search_everywhere(name);
         }
+    }
+
+    /// Whether the vCenter of a lost machine is configured again, perhaps under another name.
+    fn is_configured(&self, lost: &Lost, location: Option<&Location>) -> bool {
+        let is_home = |at: &Location, held: &Held| !at.vcenter.is_empty() && at.vcenter == held.seen.instance_uuid;
+        self.slots.values().any(|held| {
+            held.source.vcenter.server() == lost.server || location.is_some_and(|location| is_home(location, held))
+        })
     }
 
     /// Tries to bind a node that has no machine yet.

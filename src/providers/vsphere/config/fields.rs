@@ -199,9 +199,11 @@ impl RawSection {
     }
 
     pub fn vcenter(key: String, line: Option<usize>, dialect: Dialect) -> Self {
+        // A name that was written as a URL may hold user and password.
+        let name = key.rsplit_once('@').map_or(key.clone(), |(_, host)| format!("…@{host}"));
         let shown = match dialect {
-            Dialect::Ini => format!("[VirtualCenter {key:?}]"),
-            Dialect::Yaml | Dialect::Environment => format!("vcenter.{key}"),
+            Dialect::Ini => format!("[VirtualCenter {name:?}]"),
+            Dialect::Yaml | Dialect::Environment => format!("vcenter.{name}"),
         };
         let keys = [VCENTER_KEYS, &[]];
         Self { dialect, key, shown, line, fields: Vec::new(), variables: Vec::new(), keys }

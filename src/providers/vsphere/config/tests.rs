@@ -451,6 +451,11 @@ fn all_mistakes_are_told_in_one_go() {
         "f:9: [Nodes] internal-network-subnet-cidr: item 3: expected a network like 10.0.0.0/8 or fd00::/64",
     ];
     assert_eq!(mistakes("INI", ini), want);
+    let expected = "expected a host name or IP address, without scheme, port and path";
+    let url = mistakes("a URL for a name", "[VirtualCenter \"https://u:hunter2@h\"]\nuser = u\npassword = p\n");
+    assert_eq!(url, [format!("f:1: [VirtualCenter \"…@h\"]: {expected}")]);
+    let yaml = "vcenter:\n  \"https://u:hunter@2@h\":\n    server: a/b\n    user: u\n    password: p\n";
+    assert_eq!(mistakes("and in YAML", yaml), [format!("f:3: vcenter.…@h server: {expected}")]);
     let syntax = mistakes("syntax", "[Global]\nuser g\n= h\nport = x\n");
     assert_eq!(syntax.len(), 3, "what a broken line may have said is not missing: {syntax:?}");
 }

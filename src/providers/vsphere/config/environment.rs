@@ -28,6 +28,9 @@ const VCENTER_PREFIX: &str = "VCENTER_";
 /// The one name with the defining prefix that defines nothing.
 const PORT: &str = "VSPHERE_VCENTER_PORT";
 
+/// What the id of no vCenter ends with: the variable holds a password and is misspelt.
+const PASSWORD: &str = "PASSWORD";
+
 /// Variables that reach every vCenter.
 const SHARED: [(&str, &str); 5] = [
     ("VSPHERE_USER", "user"),
@@ -189,6 +192,11 @@ impl<'a> Reader<'a, '_> {
         for variable in self.environment.0.keys() {
             let Some(id) = variable.strip_prefix(DEFINING_PREFIX).filter(|_| variable != PORT) else { continue };
             let Some(key) = self.text(variable) else { continue };
+            if id.ends_with(PASSWORD) {
+                // Its value would be sent to name servers and stand in logs and metrics.
+                self.report.warn_of_variable(variable, "no effect: expected VSPHERE_PASSWORD or VCENTER_<id>_PASSWORD");
+                continue;
+            }
             let mut section = defined(variable, key);
             let names: Vec<_> = ENDS.iter().map(|(end, key)| (format!("{VCENTER_PREFIX}{id}{end}"), *key)).collect();
             let table: Vec<_> = names.iter().map(|(name, key)| (name.as_str(), *key)).collect();

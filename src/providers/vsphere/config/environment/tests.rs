@@ -455,6 +455,15 @@ fn what_has_no_effect_is_told_by_name() {
         (FILE, &["VSPHERE_USER=u"], &[], &["environment: VSPHERE_USER: no effect: every vCenter has"]),
         (
             FILE,
+            &["VSPHERE_VCENTER_PASSWORD=p", "VSPHERE_VCENTER_A_PASSWORD=p"],
+            &[],
+            &[
+                "environment: VSPHERE_VCENTER_A_PASSWORD: no effect: expected VSPHERE_PASSWORD or VCENTER_<id>_PASSWORD",
+                "environment: VSPHERE_VCENTER_PASSWORD: no effect: expected VSPHERE_PASSWORD or VCENTER_<id>_PASSWORD",
+            ],
+        ),
+        (
+            FILE,
             &["VSPHERE_VCENTER_PORT=1", "VSPHERE_DATACENTER=d", "VSPHERE_CAFILE=x", "VSPHERE_THUMBPRINT=x"],
             &[],
             &[

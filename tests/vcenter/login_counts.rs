@@ -319,6 +319,21 @@ async fn logins_whose_answer_is_lost_count_and_the_first_that_is_answered_ends_i
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_session_whose_login_was_answered_with_something_else_is_not_left_behind() {
+    let server = MemoryVcenter::new(RIGHT, "8.0.2.0");
+    server.set_garbles_logins(true);
+    let offers = watch::Sender::new(offer(&from_file(RIGHT)));
+    let replica = Replica::start(&server, offers.subscribe(), Arc::new(Ledger::in_process()));
+    pass(30 * MINUTE).await;
+    assert!(server.accepted(Interface::Soap) >= 4 && most_in_a_window(&server) <= 3);
+    assert_eq!(server.sessions(), (0, 0));
+    server.set_garbles_logins(false);
+    replica.until_live(10 * MINUTE).await;
+    replica.stop().await;
+    assert_eq!(server.sessions(), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn from_8_0_3_0_on_the_soap_session_is_the_rest_session_and_a_server_that_refuses_is_asked_once() {
     for (takes_loans, rest_logins) in [(true, 0), (false, 1)] {
         let server = MemoryVcenter::new(RIGHT, "8.0.3.0");

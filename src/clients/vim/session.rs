@@ -152,6 +152,10 @@ impl Client {
         match sessions {
             Ok(sessions) => Ok(sessions.into_iter().next().unwrap_or_default()),
             Err(error) => {
+                if !matches!(error, Error::Fault { .. }) {
+                    // What cannot be understood may have begun a session all the same. Best effort.
+                    let _ = self.logout().await;
+                }
                 // Older servers hand out a cookie with a refusal; it is of no use.
                 self.forget_session();
                 Err(error)

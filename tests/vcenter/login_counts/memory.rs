@@ -38,6 +38,7 @@ struct State {
     api_version: String,
     takes_loans: bool,
     loses_logins: bool,
+    garbles_logins: bool,
     refuses_views: bool,
     manager_token: String,
     tickets: BTreeSet<String>,
@@ -81,6 +82,11 @@ impl MemoryVcenter {
     /// Whether the answers to logins get lost, after the login was made.
     pub fn set_loses_logins(&self, loses: bool) {
         self.with(|state| state.loses_logins = loses);
+    }
+
+    /// Whether the answers to logins are no SOAP, while the session was begun.
+    pub fn set_garbles_logins(&self, garbles: bool) {
+        self.with(|state| state.garbles_logins = garbles);
     }
 
     /// Whether nobody may subscribe any more; subscriptions that there are live on.
@@ -172,6 +178,9 @@ impl MemoryVcenter {
                 }
                 let Some(id) = made else { return Ok(fault("InvalidLogin")) };
                 let mut response = answer("Login", &format!("<returnval><key>{id}</key></returnval>"));
+                if self.with(|state| state.garbles_logins) {
+                    response = plain(200, "<html>please wait</html>");
+                }
                 let cookie = format!("vmware_soap_session={id}; Path=/; HttpOnly");
                 response.headers.insert("set-cookie", cookie.parse().unwrap());
                 Ok(response)

@@ -18,6 +18,7 @@ use crate::kubernetes::leader_election::LeaseObject;
 use crate::kubernetes::login_ledger::{LeaseStore, Ledger};
 use crate::providers::vsphere::config::Vcenter;
 use crate::providers::vsphere::credentials::Offers;
+use crate::providers::vsphere::inventory::session::Timeouts;
 use crate::providers::vsphere::report::Report;
 use crate::providers::vsphere::{Connect, Options, Provider};
 use crate::runtime::admin::{Checks, Health};
@@ -51,6 +52,7 @@ pub fn build(settings: &Settings, parts: &Parts, stages: &mut Stages) -> Result<
         tag_poll: vsphere.tag_poll_interval,
         allow_name_match: vsphere.allows_name_match,
         trusts_unseen: false,
+        timeouts: Timeouts::default(),
     };
     let cluster = Arc::new(Cluster::new(parts.nodes.clone()));
     let stop = stages.stop_signal(Stage::Provider);

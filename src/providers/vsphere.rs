@@ -33,6 +33,7 @@ use tokio_util::sync::CancellationToken;
 use self::config::Config;
 use self::credentials::Offers;
 use self::instances::Instances;
+use self::inventory::session::Timeouts;
 use self::inventory::{Names, Session, Settings, Vcenter};
 use self::tracker::Tracker;
 use self::tracker::board::Board;
@@ -53,6 +54,8 @@ pub struct Options {
     pub allow_name_match: bool,
     /// Whether a machine that this program never saw, and that its node does not record, may be called absent.
     pub trusts_unseen: bool,
+    /// How long vCenter may take to answer.
+    pub timeouts: Timeouts,
 }
 
 /// How a vCenter entry is reached and what it has to log in with. Implemented by `app`, which knows the files.
@@ -192,7 +195,8 @@ impl Provider {
         let http = self.connect.http(entry)?;
         let settings = self.settings(config, entry);
         let names = Names { key: settings.key.clone(), server: settings.server.clone() };
-        let session = Session::new(http, self.connect.offers(entry), Arc::clone(&self.ledger), names);
+        let (offers, ledger) = (self.connect.offers(entry), Arc::clone(&self.ledger));
+        let session = Session::with_timeouts(http, offers, ledger, names, self.options.timeouts);
         let vcenter = Vcenter::new(settings, session);
         Ok(Entry { config: entry.clone(), vcenter, stop: self.stop.child_token() })
     }
@@ -210,9 +214,14 @@ impl Provider {
 
     /// The state of each vCenter: its server, and why it does not answer if it does not.
     pub fn vcenters(&self) -> Vec<(String, Option<String>)> {
-        let state = |source: &Source| source.vcenter.snapshot().freshness.trouble().map(String::from);
+        let state = |vcenter: &Arc<Vcenter>| vcenter.snapshot().freshness.trouble().map(String::from);
+        self.inventories().iter().map(|vcenter| (vcenter.server().to_owned(), state(vcenter))).collect()
+    }
+
+    /// The inventory of each vCenter, for those who only look.
+    pub fn inventories(&self) -> Vec<Arc<Vcenter>> {
         let setup = Arc::clone(&self.setup.borrow());
-        setup.sources.values().map(|source| (source.vcenter.server().to_owned(), state(source))).collect()
+        setup.sources.values().map(|source| Arc::clone(&source.vcenter)).collect()
     }
 }
 

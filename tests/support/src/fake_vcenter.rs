@@ -16,6 +16,7 @@ mod rest;
 mod selection;
 mod session;
 mod soap;
+mod switches;
 mod wait;
 mod xml;
 
@@ -31,6 +32,7 @@ use tokio_rustls::TlsAcceptor;
 pub use counts::FakeCounts;
 pub use fault::{Fault, Trouble};
 pub use model::{Denial, Machine, Model, Unreadable};
+pub use switches::Certificate;
 
 use fault::Rule;
 use inventory::Inventory;
@@ -47,6 +49,10 @@ struct World {
     denial: Denial,
     inventory: Inventory,
     tagging: Tagging,
+    /// Whether cookies come without quotes.
+    is_cookie_bare: bool,
+    /// That of the last login.
+    last_cookie: String,
     /// By cookie.
     sessions: BTreeMap<String, Session>,
     rest_sessions: BTreeSet<String>,
@@ -91,7 +97,7 @@ struct Shared {
     changed: watch::Sender<()>,
     /// Sent to when every connection is to be closed.
     severed: watch::Sender<()>,
-    acceptor: TlsAcceptor,
+    acceptor: Mutex<TlsAcceptor>,
 }
 
 impl Shared {
@@ -122,6 +128,8 @@ impl FakeVcenter {
             denial: model.denial,
             inventory: model.inventory,
             tagging: model.tagging,
+            is_cookie_bare: false,
+            last_cookie: String::new(),
             sessions: BTreeMap::new(),
             rest_sessions: BTreeSet::new(),
             rules: Vec::new(),
@@ -132,7 +140,7 @@ impl FakeVcenter {
             delay: None,
         };
         let (changed, severed) = (watch::Sender::new(()), watch::Sender::new(()));
-        let shared = Arc::new(Shared { world: Mutex::new(world), changed, severed, acceptor });
+        let shared = Arc::new(Shared { world: Mutex::new(world), changed, severed, acceptor: Mutex::new(acceptor) });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let accepting = Mutex::new(Some(accept(&shared, listener)));

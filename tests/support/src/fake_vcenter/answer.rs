@@ -57,7 +57,7 @@ async fn answer_to(
     if let Some(trouble) = early {
         return instead(trouble).await;
     }
-    let reply = match operation {
+    let mut reply = match operation {
         "vimServiceVersions.xml" => Reply::new(200, "text/xml", soap::VERSIONS.to_owned()),
         _ if is_soap => soap_reply(shared, call, request).await,
         _ if request.path.starts_with("/rest/") => shared.world().rest(operation, request),
@@ -72,6 +72,10 @@ async fn answer_to(
             reply.delivery
         }
         Some(Trouble::Lose) => Delivery::Close,
+        Some(Trouble::Rewrite(rewrite)) => {
+            reply.body = rewrite(&reply.body);
+            reply.delivery
+        }
         _ => reply.delivery,
     };
     Reply { delivery, ..reply }
@@ -93,6 +97,7 @@ fn soap_fault(fault: &Fault) -> Reply {
 async fn soap_reply(shared: &Arc<Shared>, call: &xml::Element, request: &Request) -> Reply {
     let cookie = request.header("cookie").and_then(|header| header.strip_prefix("vmware_soap_session="));
     let cookie = cookie.map(|quoted| quoted.trim_matches('"'));
+    shared.world().note_cookie(cookie);
     let done = if call.name == "WaitForUpdatesEx" {
         match wait::wait(shared, call, cookie).await {
             Ok(content) => Ok(Done::from(content)),
@@ -119,6 +124,8 @@ async fn soap_reply(shared: &Arc<Shared>, call: &xml::Element, request: &Request
     let new_session = done.ok().and_then(|done| done.new_session);
     let anonymous = || cookie.is_none().then(|| format!("{:0>40}", uuid::Uuid::new_v4().simple()));
     let cookie = new_session.or_else(anonymous);
-    reply.set_cookie = cookie.map(|value| format!("vmware_soap_session=\"{value}\"; Path=/; HttpOnly; Secure; "));
+    let quote = if shared.world().is_cookie_bare { "" } else { "\"" };
+    reply.set_cookie =
+        cookie.map(|value| format!("vmware_soap_session={quote}{value}{quote}; Path=/; HttpOnly; Secure; "));
     reply
 }

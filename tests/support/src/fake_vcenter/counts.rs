@@ -30,6 +30,8 @@ pub struct FakeCounts {
     pub collectors: usize,
     /// Views that hang on the open sessions.
     pub views: usize,
+    /// SOAP calls with the cookie of another session than that of the last login.
+    pub old_cookies: u32,
     /// Bytes of the bodies of requests.
     pub bytes_received: u64,
     /// Bytes of the bodies of answers.

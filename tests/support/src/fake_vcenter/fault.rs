@@ -105,6 +105,8 @@ pub enum Trouble {
     Late(Duration),
     /// The call takes effect; of the answer's body one byte is sent per this time.
     Slow(Duration),
+    /// The call takes effect; its answer's body is rewritten before it is sent.
+    Rewrite(fn(&str) -> String),
 }
 
 impl Trouble {
@@ -145,7 +147,7 @@ impl Trouble {
 
     /// Whether it befalls the answer, and not the call.
     pub(super) fn is_late(&self) -> bool {
-        matches!(self, Trouble::Lose | Trouble::Cut(_) | Trouble::Late(_) | Trouble::Slow(_))
+        matches!(self, Trouble::Lose | Trouble::Cut(_) | Trouble::Late(_) | Trouble::Slow(_) | Trouble::Rewrite(_))
     }
 }
 

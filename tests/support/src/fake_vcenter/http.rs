@@ -1,6 +1,6 @@
 //! HTTP/1.1 over TLS, by hand: answers must be cut, slowed and lost at will.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use rcgen::{CertificateParams, KeyPair};
@@ -75,7 +75,8 @@ pub(super) fn identity() -> (TlsAcceptor, String) {
 /// Serves one connection until either side closes it or the test severs it.
 pub(super) async fn serve(shared: Arc<Shared>, stream: TcpStream) {
     let mut severed = shared.severed.subscribe();
-    let Ok(mut stream) = shared.acceptor.accept(stream).await else { return };
+    let acceptor = shared.acceptor.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let Ok(mut stream) = acceptor.accept(stream).await else { return };
     let mut buffer = Vec::new();
     loop {
         let request = tokio::select! {

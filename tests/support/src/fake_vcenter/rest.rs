@@ -38,6 +38,24 @@ impl Tagging {
         self.tags.insert(id, Tag { name: name.to_owned(), category: category_id, objects });
     }
 
+    fn named(&mut self, category: &str, name: &str) -> &mut Tag {
+        let id = format!("urn:vmomi:InventoryServiceTag:{category}-{name}:GLOBAL");
+        self.tags.get_mut(&id).unwrap_or_else(|| panic!("the fake has no tag {name} of {category}"))
+    }
+
+    /// The id keeps the name that the tag was made with.
+    pub(super) fn rename(&mut self, category: &str, name: &str, to: &str) {
+        to.clone_into(&mut self.named(category, name).name);
+    }
+
+    pub(super) fn delete(&mut self, category: &str, name: &str) {
+        self.tags.remove(&format!("urn:vmomi:InventoryServiceTag:{category}-{name}:GLOBAL"));
+    }
+
+    pub(super) fn attach(&mut self, category: &str, name: &str, object: Ref) {
+        self.named(category, name).objects.push(object);
+    }
+
     fn is_visible(&self, category_id: &str) -> bool {
         self.categories.get(category_id).is_some_and(|name| !self.hidden_categories.contains(name))
     }

@@ -117,9 +117,16 @@ impl World {
         let (key, cookie) = (self.next_id(), format!("{:0>40}", self.next_id().replace('-', "")));
         let content = format!("<returnval xsi:type=\"UserSession\">{}</returnval>", user_session(&key, &self.user));
         self.sessions.insert(cookie.clone(), Session { key, ..Session::default() });
+        self.last_cookie.clone_from(&cookie);
         self.counts.soap_logins += 1;
         self.counts.most_soap_sessions = self.counts.most_soap_sessions.max(self.sessions.len());
         Ok(Done { content, new_session: Some(cookie) })
+    }
+
+    /// Counts a call that comes with the cookie of another session than the last one.
+    pub(super) fn note_cookie(&mut self, cookie: Option<&str>) {
+        self.counts.old_cookies +=
+            u32::from(!self.last_cookie.is_empty() && cookie.is_some_and(|sent| sent != self.last_cookie));
     }
 
     /// A read of properties. It needs no session: without one, everything is unreadable but `currentSession`.

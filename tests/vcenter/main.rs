@@ -14,6 +14,7 @@ mod failures;
 mod faults;
 mod inventory;
 mod login_counts;
+mod matrix;
 mod outcomes;
 mod rotation;
 mod scale;

@@ -9,6 +9,7 @@ use ccm::cloud::{ClusterReads, NodeChange};
 use ccm::kubernetes::login_ledger::Ledger;
 use ccm::providers::vsphere::config::Credentials;
 use ccm::providers::vsphere::credentials::{Credential, Login, Offer, Offers, Origin};
+use ccm::providers::vsphere::inventory::session::Timeouts;
 use ccm::providers::vsphere::{Connect, Options, Provider, config};
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
@@ -117,13 +118,19 @@ impl Running {
 
     /// Starts the provider with this `vsphere.conf`.
     pub fn start_with(text: &str, tag_poll: Duration) -> Self {
+        let timeouts = Timeouts::default();
+        let file = "vsphere.conf".to_owned();
+        let options = Options { file, tag_poll, allow_name_match: false, trusts_unseen: false, timeouts };
+        Self::start_through(Arc::new(Files), text, options)
+    }
+
+    /// Starts the provider with this `vsphere.conf`, connected in this way.
+    pub fn start_through(connect: Arc<dyn Connect>, text: &str, options: Options) -> Self {
         let parsed = config::parse(text, "vsphere.conf").unwrap();
-        let options =
-            Options { file: "vsphere.conf".to_owned(), tag_poll, allow_name_match: false, trusts_unseen: false };
         let cluster = Cluster::default();
         let stop = CancellationToken::new();
         let (provider, tracker) =
-            Provider::new(options, Arc::new(Files), Arc::new(Ledger::in_process()), Arc::new(cluster.clone()), &stop);
+            Provider::new(options, connect, Arc::new(Ledger::in_process()), Arc::new(cluster.clone()), &stop);
         let tasks = provider.apply(&parsed.config).unwrap();
         let tasks = std::iter::once(tracker).chain(tasks).map(|task| tokio::spawn(task.run)).collect();
         Self { provider: Arc::new(provider), cluster, stop, tasks }

@@ -1,0 +1,220 @@
+//! The fault matrix: every trouble of a vCenter that is known, and what must hold during each and after it.
+//!
+//! One function proves every row. The provider has two vCenters; one is troubled, the other is well. Both change all the
+//! while. During the trouble nothing is called absent that is there, nothing becomes another machine's, nothing piles up,
+//! and the other vCenter answers as ever. When it is over, what is known is after the stated time what a provider finds
+//! that has just started; and both log out when they are told to stop.
+
+mod rows;
+mod scene;
+mod simulator;
+mod style;
+
+use std::panic::AssertUnwindSafe;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use futures::future::LocalBoxFuture;
+use futures::{FutureExt as _, StreamExt as _};
+use support::{FakeVcenter, Vcenter};
+
+use scene::Scene;
+
+/// Rows that run side by side: most of their time is waiting.
+const AT_ONCE: usize = 14;
+/// What logging in and reading anew may take, with many rows on a small machine.
+const MARGIN: Duration = Duration::from_secs(12);
+/// Memory that the whole matrix may add to this process. Rows are not told apart; what grows with every answer is.
+const MEMORY_MIB: usize = 600;
+
+/// What is done to the scene.
+type Act = Rc<dyn Fn(Rc<Scene>) -> LocalBoxFuture<'static, ()>>;
+
+/// What must hold of the troubled fake at the end.
+type Check = fn(&FakeVcenter) -> Result<(), String>;
+
+/// How it is known that the trouble has reached the daemon.
+#[derive(Clone, Copy, Debug)]
+enum Felt {
+    /// The inventory is stale.
+    Stale,
+    /// Tags cannot be read.
+    Tags,
+    /// This operation was called so often since the trouble began.
+    Counted(&'static str, u32),
+    /// Changes of the troubled vCenter are seen during the trouble.
+    Follows,
+}
+
+/// One trouble.
+struct Step {
+    name: String,
+    begin: Act,
+    end: Act,
+    felt: Felt,
+    /// The longest pause before the next try that is stated for trouble of this kind and length.
+    pause: Duration,
+}
+
+/// Troubles that befall one scene in turn. Most rows have one.
+struct Row {
+    /// The point of the list, and what is wrong.
+    id: String,
+    is_simulator: bool,
+    steps: Vec<Step>,
+    tag_poll: Duration,
+    /// The names that the zone may have.
+    zones: &'static [&'static str],
+    /// Looked at when all is over.
+    check: Option<Check>,
+}
+
+impl Step {
+    fn new(name: impl Into<String>, felt: Felt, begin: Act) -> Self {
+        Self { name: name.into(), begin, end: fake(FakeVcenter::clear), felt, pause: Duration::from_secs(8) }
+    }
+
+    fn end(self, end: Act) -> Self {
+        Self { end, ..self }
+    }
+
+    fn pause(self, seconds: u64) -> Self {
+        Self { pause: Duration::from_secs(seconds), ..self }
+    }
+}
+
+impl Row {
+    fn new(id: impl Into<String>, felt: Felt, begin: Act) -> Self {
+        Self::of(id, vec![Step::new("", felt, begin)])
+    }
+
+    fn of(id: impl Into<String>, steps: Vec<Step>) -> Self {
+        let (tag_poll, zones) = (Duration::from_secs(1), ["zone-a"].as_slice());
+        Self { id: id.into(), is_simulator: false, steps, tag_poll, zones, check: None }
+    }
+
+    fn end(self, end: Act) -> Self {
+        let steps = self.steps.into_iter().map(|step| step.end(Rc::clone(&end))).collect();
+        Self { steps, ..self }
+    }
+
+    fn pause(self, seconds: u64) -> Self {
+        let steps = self.steps.into_iter().map(|step| step.pause(seconds)).collect();
+        Self { steps, ..self }
+    }
+
+    fn check(self, check: Check) -> Self {
+        Self { check: Some(check), ..self }
+    }
+}
+
+/// Something done to the troubled fake.
+fn fake(act: impl Fn(&FakeVcenter) + 'static) -> Act {
+    Rc::new(move |scene| {
+        act(scene.fake());
+        Box::pin(std::future::ready(()))
+    })
+}
+
+/// Something done to the troubled simulator.
+fn simulated<F>(act: impl Fn(Rc<Scene>) -> F + 'static) -> Act
+where
+    F: Future<Output = ()> + 'static,
+{
+    Rc::new(move |scene| Box::pin(act(scene)))
+}
+
+/// Proves one row; gives the longest time that it took to recover.
+async fn prove(row: &Row) -> Result<Duration, String> {
+    let scene = Scene::start(row.is_simulator, row.zones, row.tag_poll).await;
+    let took = tokio::select! {
+        took = go_through(row, &scene) => took?,
+        wrong = scene.watch() => return Err(wrong),
+    };
+    scene.stop().await?;
+    Ok(took)
+}
+
+async fn go_through(row: &Row, scene: &Rc<Scene>) -> Result<Duration, String> {
+    scene.take_down();
+    let mut longest = Duration::ZERO;
+    let mut round = 0;
+    for step in &row.steps {
+        let proof = async {
+            scene.settle().await;
+            (step.begin)(Rc::clone(scene)).await;
+            scene.change(round + 1).await;
+            scene.other_follows(round + 1).await;
+            scene.feel(step.felt, round + 1).await;
+            scene.change(round + 2).await;
+            scene.other_follows(round + 2).await;
+            (step.end)(Rc::clone(scene)).await;
+            let ended = Instant::now();
+            scene.recover(round + 2, step.pause + MARGIN).await;
+            ended.elapsed()
+        };
+        let took = AssertUnwindSafe(proof).catch_unwind().await;
+        let took = took.map_err(|panic| format!("{} {}", step.name, panic_text(&*panic)))?;
+        longest = longest.max(took);
+        round += 2;
+    }
+    if let Some(check) = row.check {
+        check(scene.fake())?;
+    }
+    scene.equals_one_built_from_scratch().await;
+    scene.was_watched()?;
+    Ok(longest)
+}
+
+async fn prove_all(rows: Vec<Row>) {
+    support::api_server::install_crypto();
+    let only = std::env::var("CCM_MATRIX").unwrap_or_default();
+    let before = resident_mib();
+    let began = Instant::now();
+    let rows: Vec<Row> = rows.into_iter().filter(|row| row.id.contains(&only)).collect();
+    let count = rows.len();
+    let proofs = rows.into_iter().map(|row| async move {
+        let began = Instant::now();
+        let proof = AssertUnwindSafe(prove(&row)).catch_unwind().await;
+        let result = proof.unwrap_or_else(|panic| Err(panic_text(&*panic)));
+        let whole = began.elapsed().as_secs_f32();
+        match result {
+            Ok(took) => println!("{:5.1} s of {whole:5.1} s: {}", took.as_secs_f32(), row.id),
+            Err(ref why) => println!("fails after {whole:5.1} s: {}: {why}", row.id),
+        }
+        result.err().map(|why| format!("{}: {why}", row.id))
+    });
+    let failures: Vec<Option<String>> = futures::stream::iter(proofs).buffer_unordered(AT_ONCE).collect().await;
+    let failures: Vec<String> = failures.into_iter().flatten().collect();
+    let grown = resident_mib().saturating_sub(before);
+    println!("{count} rows in {:.1} s, memory grew by {grown} MiB", began.elapsed().as_secs_f32());
+    assert!(failures.is_empty(), "{} of {count} rows fail:\n{}", failures.len(), failures.join("\n"));
+    assert!(grown < MEMORY_MIB, "memory grew by {grown} MiB");
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_else(|| "a panic".to_owned())
+}
+
+/// What of this process is in memory.
+fn resident_mib() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").trim().parse::<usize>().unwrap() / 1024
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_trouble_of_the_list_is_survived_and_leaves_nothing_behind() {
+    prove_all(rows::all()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn troubles_of_the_list_are_survived_on_the_simulator() {
+    prove_all(simulator::all()).await;
+}
+
+/// The simulator of a row that has one.
+fn simulator_of(scene: &Scene) -> &Vcenter {
+    scene.simulator()
+}

@@ -1,0 +1,495 @@
+//! Two vCenters, a provider over both, and what must hold while one of them is in trouble.
+
+mod looks;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use ccm::clients::http::{self, TlsSettings, TlsTrust};
+use ccm::clients::{vapi, vim};
+use ccm::cloud::{CloudProvider as _, InstanceMetadata, InstancesV2, Presence};
+use ccm::providers::vsphere::config::{self, Credentials};
+use ccm::providers::vsphere::credentials::{Credential, Login, Offer, Offers, Origin};
+use ccm::providers::vsphere::inventory::Vcenter as Inventory;
+use ccm::providers::vsphere::inventory::session::Timeouts;
+use ccm::providers::vsphere::inventory::snapshot::{Freshness, Snapshot};
+use ccm::providers::vsphere::{Connect, Options};
+use k8s_openapi::api::core::v1::{Node, NodeSpec};
+use secrecy::SecretString;
+use support::fake_vcenter::Certificate;
+use support::{FakeVcenter, Machine, Model, Object, Scenario, Vcenter, Vm, eventually};
+use tempfile::TempDir;
+use tokio::sync::watch;
+
+use super::Felt;
+use crate::world::{Running, node};
+
+/// How long the clients wait for an answer here.
+const CALL_LIMIT: Duration = Duration::from_secs(3);
+/// Until the vCenter that is well has shown a change, and a new machine, with many rows on a small machine.
+const OTHER_FOLLOWS: Duration = Duration::from_secs(15);
+/// Until the trouble is felt. A call that hangs takes the client's limit.
+const FELT: Duration = Duration::from_secs(30);
+/// Until a provider that has just started knows all.
+const FROM_SCRATCH: Duration = Duration::from_secs(40);
+/// What a stop may take with a server that answers.
+const STOP: Duration = Duration::from_secs(6);
+const ZONES: &str = "[Labels]\nregion = k8s-region\nzone = k8s-zone\n";
+
+/// How the vCenters are reached and what they are offered.
+#[derive(Default)]
+pub struct Doors {
+    clients: Mutex<HashMap<u16, http::Client>>,
+    offers: Mutex<HashMap<u16, watch::Sender<Arc<Offer>>>>,
+}
+
+fn trusting(pem: Vec<u8>) -> TlsSettings {
+    TlsSettings { trust: TlsTrust::Ca { pem, path: "ca.pem".to_owned() }, ..TlsSettings::default() }
+}
+
+fn pair(user: &str, password: SecretString) -> Arc<Offer> {
+    let login = Login::Password { user: user.to_owned(), password };
+    Arc::new(Offer::Ready(vec![Arc::new(Credential { login, origin: Origin::Config })]))
+}
+
+impl Connect for Doors {
+    fn http(&self, entry: &config::Vcenter) -> Result<http::Client, String> {
+        let tls = trusting(std::fs::read(&entry.ca_files[0]).unwrap());
+        let client = http::Client::new(http::Settings::new(&entry.server, entry.port, tls, vim::USER_AGENT)).unwrap();
+        self.clients.lock().unwrap().insert(entry.port, client.clone());
+        Ok(client)
+    }
+
+    fn offers(&self, entry: &config::Vcenter) -> Offers {
+        let Credentials::Inline { user, password } = &entry.credentials else { panic!("not in the file") };
+        let mut offers = self.offers.lock().unwrap();
+        offers.entry(entry.port).or_insert_with(|| watch::Sender::new(pair(user, password.clone()))).subscribe()
+    }
+}
+
+enum Server {
+    Fake(FakeVcenter),
+    Simulator(Box<Vcenter>),
+}
+
+/// What was ever told since the trouble began.
+#[derive(Default)]
+struct Flags {
+    was_stale: AtomicBool,
+    had_no_tags: AtomicBool,
+}
+
+/// All of one row.
+pub struct Scene {
+    troubled: Server,
+    other: FakeVcenter,
+    folder: TempDir,
+    doors: Arc<Doors>,
+    running: Mutex<Option<Running>>,
+    instances: Arc<dyn InstancesV2>,
+    zones: &'static [&'static str],
+    tag_poll: Duration,
+    /// By name, as they stand in the cluster.
+    nodes: Mutex<BTreeMap<String, Node>>,
+    /// Every address that was ever given to a machine.
+    addresses: Mutex<BTreeSet<String>>,
+    /// The CA file of the troubled vCenter now, where it is not the first.
+    ca: Mutex<Option<String>>,
+    kept: Mutex<Option<(Certificate, String)>>,
+    felt: Arc<Flags>,
+    counted: Mutex<BTreeMap<String, u32>>,
+    looks: AtomicU32,
+}
+
+fn number(name: &str) -> usize {
+    let (prefix, number) = name.split_once('-').unwrap();
+    number.parse::<usize>().unwrap() + if prefix == "m" { 100 } else { 0 }
+}
+
+fn uuid(name: &str) -> String {
+    Model::uuid(number(name))
+}
+
+fn first_address(name: &str) -> String {
+    format!("10.1.0.{}", number(name))
+}
+
+fn machine(name: &str) -> Machine {
+    Machine::new(name, &uuid(name)).ip(&first_address(name))
+}
+
+fn simulated(name: &str) -> Vm {
+    Vm::new(name, &uuid(name)).ip(&first_address(name))
+}
+
+fn model(names: &[&str], zone: &str) -> Model {
+    let small = Model::small().page_size(3);
+    let model = small.tag("k8s-region", "region-1", &[("Datacenter", "dc-1")]);
+    let model = model.tag("k8s-zone", zone, &[("ClusterComputeResource", "cluster-1")]).tag("k8s-zone", "spare", &[]);
+    names.iter().fold(model, |model, name| model.vm(machine(name)))
+}
+
+fn scenario(names: &[&str]) -> Scenario {
+    let scenario = Scenario::small()
+        .category("k8s-region", "SINGLE")
+        .category("k8s-zone", "SINGLE")
+        .tag("k8s-region", "region-1", [Object::datacenter("dc-1")])
+        .tag("k8s-zone", "zone-a", [Object::cluster("cluster-1")])
+        .tag("k8s-zone", "spare", []);
+    names.iter().fold(scenario, |scenario, name| scenario.vm(simulated(name)))
+}
+
+fn options(tag_poll: Duration) -> Options {
+    let soap =
+        vim::Timeouts { call: CALL_LIMIT, login: CALL_LIMIT, wait_margin: CALL_LIMIT, ..vim::Timeouts::default() };
+    let rest = vapi::Timeouts { call: CALL_LIMIT, login: CALL_LIMIT, ..vapi::Timeouts::default() };
+    Options {
+        file: "vsphere.conf".to_owned(),
+        tag_poll,
+        allow_name_match: false,
+        trusts_unseen: false,
+        timeouts: Timeouts { soap, rest },
+    }
+}
+
+fn with_record(name: &str, metadata: &InstanceMetadata) -> Node {
+    let mut node = node(name, &uuid(name));
+    node.spec = Some(NodeSpec { provider_id: Some(metadata.provider_id.clone()), ..NodeSpec::default() });
+    node.metadata.annotations = Some([("vsphere-ccm.dev/vm".to_owned(), metadata.record.clone())].into());
+    node
+}
+
+fn internal(metadata: &InstanceMetadata) -> Vec<&str> {
+    metadata.node_addresses.iter().filter(|one| one.type_ == "InternalIP").map(|one| one.address.as_str()).collect()
+}
+
+fn is_of_other(name: &str) -> bool {
+    name.starts_with('m')
+}
+
+impl Scene {
+    /// Both vCenters, the provider, and nodes that are initialised.
+    pub async fn start(is_simulator: bool, zones: &'static [&'static str], tag_poll: Duration) -> Rc<Self> {
+        let names = ["n-1", "n-2", "n-3", "n-4"];
+        let others = ["m-1", "m-2"];
+        let troubled = if is_simulator {
+            Server::Simulator(Box::new(Vcenter::start(&scenario(&names)).await))
+        } else {
+            Server::Fake(FakeVcenter::start(model(&names, "zone-a")).await)
+        };
+        let other = FakeVcenter::start(model(&others, "zone-m")).await;
+        let folder = TempDir::new().unwrap();
+        let doors = Arc::new(Doors::default());
+        let text = text(&troubled, &other, &folder, None);
+        let running = Running::start_through(Arc::clone(&doors) as Arc<dyn Connect>, &text, options(tag_poll));
+        let instances = running.provider.instances_v2().unwrap();
+        let scene = Rc::new(Self {
+            troubled,
+            other,
+            folder,
+            doors,
+            running: Mutex::new(Some(running)),
+            instances,
+            zones,
+            tag_poll,
+            nodes: Mutex::default(),
+            addresses: Mutex::default(),
+            ca: Mutex::default(),
+            kept: Mutex::default(),
+            felt: Arc::default(),
+            counted: Mutex::default(),
+            looks: AtomicU32::new(0),
+        });
+        for name in names.iter().chain(&others) {
+            scene.put(name, node(name, &uuid(name)));
+        }
+        for name in names.iter().chain(&others) {
+            let metadata = scene.known(name, FROM_SCRATCH, |found| !found.zone.is_empty()).await;
+            scene.put(name, with_record(name, &metadata));
+            scene.known(name, FROM_SCRATCH, |found| !found.zone.is_empty()).await;
+        }
+        scene
+    }
+
+    /// The troubled vCenter.
+    pub fn fake(&self) -> &FakeVcenter {
+        match &self.troubled {
+            Server::Fake(fake) => fake,
+            Server::Simulator(_) => panic!("this row has no fake"),
+        }
+    }
+
+    /// The troubled vCenter.
+    pub fn simulator(&self) -> &Vcenter {
+        match &self.troubled {
+            Server::Simulator(simulator) => simulator,
+            Server::Fake(_) => panic!("this row has no simulator"),
+        }
+    }
+
+    fn port(&self) -> u16 {
+        match &self.troubled {
+            Server::Fake(fake) => fake.port(),
+            Server::Simulator(simulator) => simulator.port(),
+        }
+    }
+
+    /// The troubled vCenter shows another certificate.
+    pub fn change_certificate(&self) {
+        let first = self.fake().certificate();
+        *self.kept.lock().unwrap() = Some((first, self.fake().change_certificate()));
+    }
+
+    /// It shows the first one again.
+    pub fn show_first_certificate(&self) {
+        let (first, _) = self.kept.lock().unwrap().clone().unwrap();
+        self.fake().use_certificate(first);
+    }
+
+    /// The other one is trusted, as when the CA file changes.
+    pub fn trust_other_certificate(&self) {
+        let (_, pem) = self.kept.lock().unwrap().clone().unwrap();
+        let client = self.doors.clients.lock().unwrap()[&self.port()].clone();
+        client.set_tls(trusting(pem.as_bytes().to_vec())).unwrap();
+        *self.ca.lock().unwrap() = Some(pem);
+    }
+
+    /// Offers this password from now on, as when the Secret changes.
+    pub fn offer(&self, password: &str) {
+        let offer = pair(&self.fake().user(), SecretString::from(password));
+        self.doors.offers.lock().unwrap()[&self.port()].send_replace(offer);
+    }
+
+    fn put(&self, name: &str, node: Node) {
+        self.addresses.lock().unwrap().insert(first_address(name));
+        self.nodes.lock().unwrap().insert(name.to_owned(), node.clone());
+        self.running.lock().unwrap().as_ref().unwrap().cluster.put(node);
+    }
+
+    fn node(&self, name: &str) -> Node {
+        self.nodes.lock().unwrap()[name].clone()
+    }
+
+    fn snapshot_at(&self, port: u16) -> Arc<Snapshot> {
+        let running = self.running.lock().unwrap();
+        snapshot_of(running.as_ref().unwrap(), port)
+    }
+
+    async fn known(&self, name: &str, limit: Duration, accept: impl Fn(&InstanceMetadata) -> bool) -> InstanceMetadata {
+        eventually(&format!("{name} is known"), limit, async || {
+            match self.instances.instance_metadata(&self.node(name)).await {
+                Presence::Exists(metadata) if accept(&metadata) => Ok(metadata),
+                other => Err(format!("{other:?}")),
+            }
+        })
+        .await
+    }
+
+    /// Changes both vCenters: an address each, and in every odd round a machine that comes. In the first a machine of
+    /// the troubled one goes, on the fake.
+    pub async fn change(&self, round: usize) {
+        let (own, others) = (format!("10.2.0.{round}"), format!("10.3.0.{round}"));
+        self.addresses.lock().unwrap().extend([own.clone(), others.clone()]);
+        let (new, new_other) = (format!("n-{}", 4 + round), format!("m-{}", 2 + round));
+        let (is_first, is_odd) = (round == 1, round % 2 == 1);
+        if is_first && matches!(self.troubled, Server::Fake(_)) {
+            // Before the machine is gone: from now on nothing that is said of it is wrong.
+            self.nodes.lock().unwrap().remove("n-4").unwrap();
+        }
+        match &self.troubled {
+            Server::Fake(fake) => {
+                fake.change_vm("n-1", |vm| vm.ip(&own));
+                if is_first {
+                    fake.destroy_vm("n-4");
+                }
+                if is_odd {
+                    fake.create_vm(machine(&new));
+                }
+            }
+            Server::Simulator(simulator) => {
+                simulator.set_ip("n-1", &own).await;
+                // None goes: now and then the simulator's next answers do not tell that a machine left, and it stays
+                // known as one that exists. Whose fault that is has not been found out.
+                if is_odd {
+                    simulator.create_vm(&simulated(&new)).await;
+                }
+            }
+        }
+        self.other.change_vm("m-1", |vm| vm.ip(&others));
+        if is_odd {
+            self.other.create_vm(machine(&new_other));
+            for name in [new, new_other] {
+                self.put(&name, node(&name, &uuid(&name)));
+            }
+        }
+    }
+
+    /// The vCenter that is well shows its changes, and finds its new machine.
+    pub async fn other_follows(&self, round: usize) {
+        let address = format!("10.3.0.{round}");
+        self.known("m-1", OTHER_FOLLOWS, |found| internal(found) == [address.as_str()]).await;
+        let new = format!("m-{}", 3 + (round - 1) / 2 * 2);
+        self.known(&new, OTHER_FOLLOWS, |found| found.zone == "zone-m").await;
+    }
+
+    async fn count(&self, operation: &str) -> u32 {
+        match &self.troubled {
+            Server::Fake(fake) => fake.counts().of(operation),
+            Server::Simulator(simulator) => simulator.counts().await.of(operation),
+        }
+    }
+
+    /// A wait is pending: nothing is under way. What is felt from here on is the next trouble.
+    pub async fn settle(&self) {
+        eventually("a wait is pending", FELT, async || {
+            let pending = match &self.troubled {
+                Server::Fake(fake) => fake.counts().pending_waits,
+                Server::Simulator(simulator) => simulator.counts().await.pending_waits,
+            };
+            if pending > 0 { Ok(()) } else { Err("none") }
+        })
+        .await;
+        for operation in ["FindAllByUuid", "WaitForUpdatesEx", "REST:session-login"] {
+            let count = self.count(operation).await;
+            self.counted.lock().unwrap().insert(operation.to_owned(), count);
+        }
+        self.felt.was_stale.store(false, Ordering::Relaxed);
+        self.felt.had_no_tags.store(false, Ordering::Relaxed);
+    }
+
+    /// The trouble has reached the daemon.
+    pub async fn feel(&self, felt: Felt, round: usize) {
+        match felt {
+            Felt::Stale => self.flagged("it is stale", &self.felt.was_stale).await,
+            Felt::Tags => self.flagged("tags cannot be read", &self.felt.had_no_tags).await,
+            Felt::Counted(operation, times) => {
+                let before = self.counted.lock().unwrap()[operation];
+                eventually(operation, FELT, async || {
+                    let now = self.count(operation).await;
+                    if now >= before + times { Ok(()) } else { Err(now.to_string()) }
+                })
+                .await;
+            }
+            Felt::Follows => self.follow(round, FELT).await,
+        }
+    }
+
+    async fn flagged(&self, what: &str, flag: &AtomicBool) {
+        eventually(what, FELT, async || if flag.load(Ordering::Relaxed) { Ok(()) } else { Err(self.told()) }).await;
+    }
+
+    async fn follow(&self, round: usize, limit: Duration) {
+        let address = format!("10.2.0.{round}");
+        let began = Instant::now();
+        let left = || limit.saturating_sub(began.elapsed());
+        self.known("n-1", left(), |found| internal(found) == [address.as_str()] && found.age.is_zero()).await;
+        let new = format!("n-{}", 5 + (round - 1) / 2 * 2);
+        for name in ["n-2", "n-3", &new] {
+            self.known(name, left(), |found| !found.zone.is_empty() && found.age.is_zero()).await;
+        }
+    }
+
+    /// All is as it was, and what happened meanwhile is known.
+    pub async fn recover(&self, round: usize, limit: Duration) {
+        let began = Instant::now();
+        self.follow(round, limit).await;
+        eventually("the inventory is live", limit.saturating_sub(began.elapsed()), async || {
+            let now = self.snapshot_at(self.port());
+            let is_well = now.freshness == Freshness::Live && now.tags.trouble.is_none();
+            if is_well { Ok(()) } else { Err(self.told()) }
+        })
+        .await;
+    }
+
+    fn told(&self) -> String {
+        let now = self.snapshot_at(self.port());
+        let mut vms: Vec<&String> = now.vms.keys().collect();
+        vms.sort();
+        let trouble = now.tags.trouble.as_ref();
+        format!("{:?}; machines {vms:?}; unresolved {:?}; tags {trouble:?}", now.freshness, now.unresolved)
+    }
+
+    /// What is known of the troubled vCenter is what a provider finds that has just started.
+    pub async fn equals_one_built_from_scratch(&self) {
+        let ca = self.ca.lock().unwrap().clone();
+        let text = text(&self.troubled, &self.other, &self.folder, ca);
+        let fresh = Running::start_through(Arc::new(Doors::default()), &text, options(self.tag_poll));
+        for node in self.nodes.lock().unwrap().values() {
+            fresh.cluster.put(node.clone());
+        }
+        let instances = fresh.provider.instances_v2().unwrap();
+        let names: Vec<String> = self.nodes.lock().unwrap().keys().cloned().collect();
+        eventually("it is as one built from scratch", FROM_SCRATCH, async || {
+            let (own, other) = (self.snapshot_at(self.port()), snapshot_of(&fresh, self.port()));
+            let pairs = [
+                ("machines", own.vms == other.vms),
+                ("entities", own.entities == other.entities),
+                ("tags", own.tags == other.tags),
+                ("identity", own.instance_uuid == other.instance_uuid),
+                ("freshness", own.freshness == other.freshness),
+            ];
+            if let Some((what, _)) = pairs.iter().find(|(_, is_same)| !is_same) {
+                return Err(format!("{what}: {own:?} and {other:?}"));
+            }
+            for name in &names {
+                let node = self.node(name);
+                let own = self.instances.instance_metadata(&node).await;
+                let other = instances.instance_metadata(&node).await;
+                if own != other || !matches!(own, Presence::Exists(_)) {
+                    return Err(format!("{name}: {own:?} and {other:?}"));
+                }
+            }
+            Ok(())
+        })
+        .await;
+        fresh.stop().await;
+    }
+
+    /// Stops with waits pending: all is logged out in time.
+    pub async fn stop(&self) -> Result<(), String> {
+        let running = self.running.lock().unwrap().take().unwrap();
+        let began = Instant::now();
+        running.stop().await;
+        let took = began.elapsed();
+        if took > STOP {
+            return Err(format!("the stop took {took:?}"));
+        }
+        let open = match &self.troubled {
+            Server::Fake(fake) => {
+                let counts = fake.counts();
+                (counts.soap_sessions, counts.rest_sessions)
+            }
+            Server::Simulator(simulator) => {
+                let counts = simulator.counts().await;
+                (usize::try_from(counts.soap_sessions).unwrap(), usize::try_from(counts.rest_sessions).unwrap())
+            }
+        };
+        let of_other = self.other.counts();
+        let all = (open.0 + of_other.soap_sessions, open.1 + of_other.rest_sessions);
+        if all == (0, 0) { Ok(()) } else { Err(format!("sessions are left open: {all:?}")) }
+    }
+}
+
+fn snapshot_of(running: &Running, port: u16) -> Arc<Snapshot> {
+    inventory_of(running, port).snapshot()
+}
+
+fn inventory_of(running: &Running, port: u16) -> Arc<Inventory> {
+    let server = format!("127.0.0.1:{port}");
+    running.provider.inventories().into_iter().find(|one| one.server() == server).unwrap()
+}
+
+/// The `vsphere.conf` now.
+fn text(troubled: &Server, other: &FakeVcenter, folder: &TempDir, ca: Option<String>) -> String {
+    let section = match troubled {
+        Server::Fake(fake) => fake.ini_section("a", "", folder.path()),
+        Server::Simulator(simulator) => simulator.ini_section("a", ""),
+    };
+    if let (Server::Fake(fake), Some(pem)) = (troubled, ca) {
+        std::fs::write(folder.path().join(format!("{}.pem", fake.port())), pem).unwrap();
+    }
+    format!("{section}{}{ZONES}", other.ini_section("b", "", folder.path()))
+}

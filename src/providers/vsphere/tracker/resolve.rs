@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::NodeAddress;
 use super::slots::Slot;
 use crate::cloud::Unknown;
 use crate::providers::vsphere::inventory::scope;
-use crate::providers::vsphere::inventory::snapshot::{PowerState, Snapshot, VmRecord};
+use crate::providers::vsphere::inventory::snapshot::{Freshness, PowerState, Snapshot, VmRecord};
 use crate::providers::vsphere::location::Location;
 use crate::providers::vsphere::provider_id::BiosUuid;
 
@@ -400,10 +400,12 @@ fn nothing_found(question: &Question<'_>, mut set_aside: Vec<String>) -> Decisio
         return Decision::Unresolved(Unknown::new("NoPermission", message));
     }
     if !silent.is_empty() {
+        // The first connection of a process takes moments, or fails and says why.
+        let will_tell = |freshness: &Freshness| matches!(freshness, Freshness::Live | Freshness::Never);
         let is_under_way = question
             .vcenters
             .iter()
-            .any(|asked| *asked.answer == Answer::Pending && asked.snapshot.freshness.trouble().is_none());
+            .any(|asked| *asked.answer == Answer::Pending && will_tell(&asked.snapshot.freshness));
         let only_waiting =
             is_under_way && !question.vcenters.iter().any(|asked| matches!(asked.answer, Answer::Silent { .. }));
         let message = format!("not found in the vCenters that answered; no answer from {}", silent.join(", "));

@@ -315,6 +315,18 @@ fn the_name_is_asked_for_only_when_every_vcenter_said_none() {
         ("all said none", vec![Vc::none(), Vc::none()], extra(), "by name"),
         ("one is silent", vec![Vc::none(), Vc::silent()], extra(), "VCenterUnavailable"),
         ("one is asked", vec![Vc::none(), Vc::asked()], extra(), "LookupPending"),
+        (
+            "one is being connected to",
+            vec![Vc { freshness: Freshness::Never, ..Vc::asked() }],
+            extra(),
+            "LookupPending",
+        ),
+        (
+            "one is being connected to, another is silent",
+            vec![Vc { freshness: Freshness::Never, ..Vc::asked() }, Vc::silent()],
+            extra(),
+            "VCenterUnavailable",
+        ),
         ("asked by name, none", vec![Vc::none()], Extra { asked_by_name: true, ..extra() }, "VMNotFound"),
         (
             "a node with a provider ID is never matched by name",

@@ -23,7 +23,7 @@ use scene::Scene;
 /// Rows that run side by side: most of their time is waiting.
 const AT_ONCE: usize = 8;
 /// What logging in and reading anew may take, with many rows on a small machine.
-const MARGIN: Duration = Duration::from_secs(20);
+const MARGIN: Duration = Duration::from_secs(12);
 /// Memory that the whole matrix may add to this process. Rows are not told apart; what grows with every answer is.
 const MEMORY_MIB: usize = 600;
 

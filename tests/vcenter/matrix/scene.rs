@@ -28,15 +28,15 @@ use super::Felt;
 use crate::world::{Running, node};
 
 /// How long the clients wait for an answer here.
-const CALL_LIMIT: Duration = Duration::from_secs(4);
+const CALL_LIMIT: Duration = Duration::from_secs(3);
 /// Until the vCenter that is well has shown a change, and a new machine, with many rows on a small machine.
-const OTHER_FOLLOWS: Duration = Duration::from_secs(30);
+const OTHER_FOLLOWS: Duration = Duration::from_secs(15);
 /// Until the trouble is felt. A call that hangs takes the client's limit.
-const FELT: Duration = Duration::from_secs(45);
+const FELT: Duration = Duration::from_secs(30);
 /// Until a provider that has just started knows all.
-const FROM_SCRATCH: Duration = Duration::from_secs(60);
+const FROM_SCRATCH: Duration = Duration::from_secs(40);
 /// What a stop may take with a server that answers.
-const STOP: Duration = Duration::from_secs(10);
+const STOP: Duration = Duration::from_secs(6);
 const ZONES: &str = "[Labels]\nregion = k8s-region\nzone = k8s-zone\n";
 
 /// How the vCenters are reached and what they are offered.

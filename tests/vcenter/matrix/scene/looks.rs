@@ -14,7 +14,7 @@ use super::{Scene, Server, internal, inventory_of, is_of_other, uuid};
 /// Between two looks.
 const LOOKS: Duration = Duration::from_millis(100);
 /// What an answer about a machine of the vCenter that is well may take: less than a call of the troubled one.
-const OTHER_ANSWERS: Duration = Duration::from_millis(3_500);
+const OTHER_ANSWERS: Duration = Duration::from_millis(2_500);
 
 impl Scene {
     /// Watches that nothing wrong is said. Ends with what is.

@@ -11,6 +11,7 @@ pub mod load_balancer;
 pub mod login_ledger;
 pub mod node;
 pub mod presence;
+pub mod reason;
 pub mod routes;
 pub mod zones;
 
@@ -19,9 +20,12 @@ use std::sync::Arc;
 pub use cluster::{ClusterReads, NodeChange};
 pub use clusters::Clusters;
 pub use error::Error;
-pub use instances::{InstanceEvent, InstanceEvents, InstanceMetadata, Instances, InstancesV2};
+pub use instances::{
+    FoundBy, InstanceEvent, InstanceEvents, InstanceMetadata, Instances, InstancesV2, Power, PowerState,
+};
 pub use load_balancer::LoadBalancer;
 pub use presence::{AbsenceProof, Presence, Unknown};
+pub use reason::Reason;
 pub use routes::{Route, Routes};
 pub use zones::{Zone, Zones};
 

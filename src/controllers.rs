@@ -5,10 +5,15 @@
 //! object, never what happened, so that a missed event is healed by the period.
 
 pub mod node;
+pub mod node_lifecycle;
+mod reasons;
 
 use std::sync::Arc;
 
-use crate::cloud::CloudProvider;
+use k8s_openapi::api::core::v1::{Node, ObjectReference};
+
+use crate::cloud::{CloudProvider, Reason};
+use crate::kubernetes::client::CallError;
 use crate::kubernetes::events::Recorder;
 use crate::kubernetes::leader_election::Leadership;
 use crate::kubernetes::stores::Nodes;
@@ -36,4 +41,29 @@ pub struct Unsupported {
     pub provider: &'static str,
     /// What the controller needs, in the words of `cloud.go`.
     pub capability: &'static str,
+}
+
+/// The name under which the API server records who wrote which field.
+const FIELD_MANAGER: &str = "vsphere-cloud-controller-manager";
+
+/// Why the API server did not take a write.
+fn reason_of(error: &CallError) -> Reason {
+    match error {
+        CallError::Failed { .. } if error.is_conflict() => Reason::WriteConflict,
+        CallError::Failed { source, .. } if matches!(**source, kube::Error::Api(_)) => Reason::WriteRefused,
+        CallError::Failed { .. } | CallError::TimedOut { .. } | CallError::NotLeader { .. } => {
+            Reason::APIServerUnavailable
+        }
+    }
+}
+
+/// The node as Events name it.
+fn reference(node: &Node) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".into()),
+        kind: Some("Node".into()),
+        name: node.metadata.name.clone(),
+        uid: node.metadata.uid.clone(),
+        ..ObjectReference::default()
+    }
 }

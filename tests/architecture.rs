@@ -88,14 +88,20 @@ fn controllers_providers_and_wire_clients_do_not_know_each_other() {
 
 #[test]
 fn a_sibling_is_noticed() {
-    let all =
-        ["src/controllers/node.rs", "src/controllers/route.rs", "src/providers/memory.rs", "src/providers/vsphere.rs"]
-            .map(|path| Source::new(path, ""));
+    let all = [
+        "src/controllers/node/plan.rs",
+        "src/controllers/route/plan.rs",
+        "src/controllers/reasons.rs",
+        "src/providers/memory.rs",
+        "src/providers/vsphere.rs",
+    ]
+    .map(|path| Source::new(path, ""));
     notices(
         |source| rules::siblings(source, &all),
         &[
             ("src/controllers/node/plan.rs", "use crate::controllers::route::plan;", true),
             ("src/controllers/node/plan.rs", "use crate::controllers::{Context, node::observe};", false),
+            ("src/controllers/node.rs", "use crate::controllers::reasons::Reasons;", false),
             ("src/providers/memory.rs", "use super::vsphere::zones;", true),
             ("src/clients/vapi.rs", "use crate::clients::vim::types;", true),
             ("src/clients/vapi.rs", "use crate::clients::http;", false),

@@ -234,7 +234,7 @@ impl Check<'_> {
         let workers = "a whole number above 0, such as 16";
         let workers = self.number("--concurrent-node-syncs", &self.options.concurrent_node_syncs, workers);
         let period = self.pause("--node-status-update-frequency", &self.options.node_status_update_frequency);
-        Some(node::Settings { workers: workers?, period: period? })
+        Some(node::Settings { workers: workers?, period: period?, policy: node::Policy::default() })
     }
 
     fn admin_address(&mut self) -> Option<Option<SocketAddr>> {

@@ -9,9 +9,10 @@ mod tests;
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::{Node, NodeAddress};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::error::{Error, chain};
-use super::instances::{InstanceMetadata, Instances, InstancesV2};
+use super::instances::{InstanceMetadata, Instances, InstancesV2, Power, PowerState};
 use super::presence::{AbsenceProof, Presence, Unknown};
 use super::zones::{Zone, Zones};
 use super::{CloudProvider, node};
@@ -120,14 +121,20 @@ impl InstancesV2 for FromInstances {
         }
     }
 
-    async fn instance_shutdown(&self, node: &Node) -> Presence<bool> {
+    async fn instance_power(&self, node: &Node) -> Presence<Power> {
+        self.read_instance_power(node).await.map(|state| Power { state, lasting: Duration::ZERO })
+    }
+
+    /// The older contract tells what does not run no further apart. A cloud that does not know is no proof either way;
+    /// upstream takes it for running, with the same effect on the taint it would set.
+    async fn read_instance_power(&self, node: &Node) -> Presence<PowerState> {
         let provider_id = match self.provider_id(node).await {
             Ok(provider_id) => provider_id,
             Err(error) => return unknown(&error),
         };
         match self.instances.instance_shutdown_by_provider_id(&provider_id).await {
-            Ok(is_shut_down) => Presence::Exists(is_shut_down),
-            Err(Error::NotImplemented) => Presence::Exists(false),
+            Ok(true) => Presence::Exists(PowerState::NotRunning),
+            Ok(false) => Presence::Exists(PowerState::On),
             Err(error) => unknown(&error),
         }
     }

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use super::reason::Reason;
+
 /// The public taxonomy of provider errors.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -55,16 +57,14 @@ pub enum Error {
 pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
 
 impl Error {
-    /// A stable word for metrics and events.
-    pub fn reason(&self) -> &'static str {
+    /// The word for metrics and Events.
+    pub fn reason(&self) -> Reason {
         match self {
-            Error::InstanceNotFound => "InstanceNotFound",
-            Error::NotImplemented => "NotImplemented",
-            Error::ImplementedElsewhere => "ImplementedElsewhere",
-            Error::RetryAfter { .. } => "RetryAfter",
-            Error::Denied { .. } => "Denied",
-            Error::Unavailable { .. } => "Unavailable",
-            Error::Other { .. } => "Other",
+            Error::InstanceNotFound => Reason::InstanceNotFound,
+            Error::NotImplemented | Error::ImplementedElsewhere => Reason::NotImplemented,
+            Error::RetryAfter { .. } | Error::Unavailable { .. } => Reason::CloudUnavailable,
+            Error::Denied { .. } => Reason::NoPermission,
+            Error::Other { .. } => Reason::CloudError,
         }
     }
 

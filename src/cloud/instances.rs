@@ -24,8 +24,15 @@ pub struct InstanceMetadata {
     pub region: String,
     /// Further labels, set at initialisation where the key does not exist.
     pub additional_labels: BTreeMap<String, String>,
-    /// Which instance this is, recorded on the node; empty where the provider records nothing.
+    /// Labels that say where the machine is, under a prefix of their own: always as they are here, with `None` for one
+    /// that is to go. What is not here is not touched.
+    pub topology_labels: BTreeMap<String, Option<String>>,
+    /// How the machine was found for this node.
+    pub found_by: FoundBy,
+    /// Which instance this is and where, recorded on the node; empty where the provider records nothing.
     pub record: String,
+    /// Whether the node's record names this instance already, be it at another place.
+    pub is_recorded: bool,
     /// Why a node must not be initialised yet although its instance is known, for example a zone that is configured
     /// and not found. It holds back nothing on a node that is initialised.
     pub pending: Option<Unknown>,
@@ -34,6 +41,43 @@ pub struct InstanceMetadata {
     pub notes: Vec<String>,
     /// How long ago the provider's view of this instance was known to be current. Zero while it is live.
     pub age: Duration,
+}
+
+/// What spoke for a machine when it was taken for a node's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FoundBy {
+    /// The node's provider ID.
+    #[default]
+    ProviderId,
+    /// The UUID the kubelet reads from the firmware, which no other machine has.
+    SystemUuid,
+    /// That UUID, which other machines have, too; a rule told them apart.
+    SystemUuidAmongSeveral,
+    /// The node's name alone.
+    Name,
+}
+
+/// Whether a machine runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PowerState {
+    /// It runs.
+    #[default]
+    On,
+    /// It is switched off.
+    Off,
+    /// It is halted with its memory kept; it may go on at any moment.
+    Suspended,
+    /// It does not run, and the cloud does not say how.
+    NotRunning,
+}
+
+/// A power state that is proven: the cloud answers, and hears from the machine and from its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Power {
+    /// The state.
+    pub state: PowerState,
+    /// For how long this process knows it to be so without a break. Zero where the provider keeps no count.
+    pub lasting: Duration,
 }
 
 /// `InstancesV2` of `cloud.go`: what the controllers use.
@@ -46,7 +90,16 @@ pub trait InstancesV2: Send + Sync {
     async fn instance_exists(&self, node: &Node) -> Presence;
 
     /// Is the machine behind `node` shut down? Unknown when its power state is not proven.
-    async fn instance_shutdown(&self, node: &Node) -> Presence<bool>;
+    async fn instance_shutdown(&self, node: &Node) -> Presence<bool> {
+        self.instance_power(node).await.map(|power| power.state != PowerState::On)
+    }
+
+    /// The proven power state of the machine behind `node`, and for how long it has been so. Ours; `cloud.go` knows
+    /// shut down or not.
+    async fn instance_power(&self, node: &Node) -> Presence<Power>;
+
+    /// As [`InstancesV2::instance_power`], asked of the cloud anew: for what must not rest on a view that may be late.
+    async fn read_instance_power(&self, node: &Node) -> Presence<PowerState>;
 
     /// Provider ID, addresses, type, zone, region and labels of the machine behind `node`.
     async fn instance_metadata(&self, node: &Node) -> Presence<InstanceMetadata>;

@@ -6,6 +6,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::reason::Reason;
+
 /// The answer to a question about one instance.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
@@ -68,8 +70,8 @@ impl fmt::Display for AbsenceProof {
 /// Why nothing may be concluded about an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unknown {
-    /// A stable, low-cardinality word for metrics, events and conditions, for example `VMNotFound`.
-    pub reason: &'static str,
+    /// The word for metrics, Events and conditions.
+    pub reason: Reason,
     /// What was looked at and what would help, for people.
     pub message: String,
     /// When asking again may give another answer even though no change was announced.
@@ -80,12 +82,12 @@ pub struct Unknown {
 
 impl Unknown {
     /// An answer that waits for an announced change.
-    pub fn new(reason: &'static str, message: impl Into<String>) -> Self {
+    pub fn new(reason: Reason, message: impl Into<String>) -> Self {
         Self { reason, message: message.into(), retry_after: None, is_passing: false }
     }
 
     /// An answer that is on its way.
-    pub fn passing(reason: &'static str, message: impl Into<String>) -> Self {
+    pub fn passing(reason: Reason, message: impl Into<String>) -> Self {
         Self { is_passing: true, ..Self::new(reason, message) }
     }
 }

@@ -7,8 +7,8 @@ pub mod apply;
 pub mod metrics;
 pub mod observe;
 pub mod plan;
-mod reasons;
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,13 +16,14 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::future::join_all;
 use futures::stream::BoxStream;
-use k8s_openapi::api::core::v1::{Node, ObjectReference};
+use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use crate::cloud::{CloudProvider, InstanceEvent, InstancesV2, adapter, node};
-use crate::controllers::{Context, Unsupported};
+use crate::cloud::{CloudProvider, InstanceEvent, InstancesV2, Reason, adapter, node};
+use crate::controllers::reasons::Reasons;
+use crate::controllers::{Context, Unsupported, reason_of, reference};
 use crate::kubernetes::client::{CALL_LIMIT, CallError, limited};
 use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::leader_election::Leadership;
@@ -33,7 +34,6 @@ use crate::runtime::tasks::{BoxError, contain};
 use metrics::Metrics;
 use observe::{Observed, observe};
 use plan::{Held, Outcome, Plan, Retry, plan};
-use reasons::Reasons;
 
 /// The component in Events.
 const COMPONENT: &str = "cloud-node-controller";
@@ -50,9 +50,6 @@ const CONFLICT_PAUSE: Duration = Duration::from_millis(50);
 /// A shorter period would leave no time for anything else.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(100);
 
-/// The reason of a node whose sync panicked.
-const PANIC: &str = "Panic";
-
 /// What the flags say about this controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -60,6 +57,31 @@ pub struct Settings {
     pub workers: NonZeroUsize,
     /// `--node-status-update-frequency`: every node is looked at at least this often; at least 100 ms.
     pub period: Duration,
+    /// What nodes are to look like.
+    pub policy: Policy,
+}
+
+/// What nodes are to look like, as far as the flags say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    /// `--node-labels`: set at initialisation where the key does not exist.
+    pub node_labels: BTreeMap<String, String>,
+    /// `--zone-labels`
+    pub zone_labels: LabelMode,
+    /// `--instance-type`
+    pub instance_type: LabelMode,
+    /// `--adopt-untainted-nodes`: also nodes without taint and provider ID are initialised.
+    pub adopts_untainted_nodes: bool,
+}
+
+/// How long the cloud decides about a label of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LabelMode {
+    /// At initialisation, and while the node has none.
+    #[default]
+    Init,
+    /// Always.
+    Follow,
 }
 
 /// The controller. [`NodeController::run`] is its task.
@@ -82,7 +104,7 @@ impl NodeController {
             recorder: context.recorder.for_component(COMPONENT),
             provider,
             instances,
-            reasons: Reasons::new(metrics.clone()),
+            reasons: Reasons::new(metrics.held()),
             metrics,
         };
         Ok(Self { settings, leadership: context.leadership, sync: Arc::new(sync) })
@@ -155,7 +177,7 @@ impl NodeController {
                 Ok(result) => self.conclude(queue, &name, result),
                 Err(panic) => {
                     self.sync.metrics.panicked();
-                    if self.sync.reasons.set(&name, PANIC) {
+                    if self.sync.reasons.set(&name, Reason::Panic) {
                         tracing::error!(node = %*name, "looking at the node failed: {panic}");
                     }
                     queue.retry(name.clone());
@@ -176,13 +198,13 @@ impl NodeController {
             Err(error) if error.is_not_leader() => return,
             Ok(Outcome::Held(held)) => held,
             Err(error) => {
-                Held { reason: error.reason(), message: chain(&error), retry: Retry::Backoff, is_quiet: false }
+                Held { reason: reason_of(&error), message: chain(&error), retry: Retry::Backoff, is_quiet: false }
             }
         };
         self.sync.metrics.synced(Some(held.reason));
         let is_news = self.sync.reasons.set(name, held.reason);
         if is_news && !held.is_quiet {
-            tracing::warn!(node = %**name, reason = held.reason, "node left alone: {}", held.message);
+            tracing::warn!(node = %**name, reason = %held.reason, "node left alone: {}", held.message);
         }
         match held.retry {
             Retry::Backoff => drop(queue.retry((*name).clone())),
@@ -281,14 +303,4 @@ impl Sync {
 
 fn described(plan: &Plan) -> String {
     plan.actions.iter().map(plan::Action::describe).collect::<Vec<_>>().join(", ")
-}
-
-fn reference(node: &Node) -> ObjectReference {
-    ObjectReference {
-        api_version: Some("v1".into()),
-        kind: Some("Node".into()),
-        name: node.metadata.name.clone(),
-        uid: node.metadata.uid.clone(),
-        ..ObjectReference::default()
-    }
 }

@@ -15,10 +15,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::broadcast;
+use tokio::time::Instant;
 
 use crate::cloud::{
     CloudProvider, Clusters, InstanceEvent, InstanceEvents, InstanceMetadata, Instances, InstancesV2, LoadBalancer,
-    Route, Routes, Unknown, Zones,
+    PowerState, Route, Routes, Unknown, Zones,
 };
 
 pub use load_balancer::MemoryLoadBalancer;
@@ -45,8 +46,10 @@ pub struct Instance {
     pub system_uuid: String,
     /// What the provider answers. Its provider ID identifies the machine here, and it has one.
     pub metadata: InstanceMetadata,
-    /// Whether it is switched off.
-    pub powered_off: bool,
+    /// Whether it runs.
+    pub power: PowerState,
+    /// Nobody hears from its host, so that nothing is proven by `power`.
+    pub is_power_unproven: bool,
 }
 
 /// The provider, and the handle to its content.
@@ -69,6 +72,8 @@ struct State {
     instances: BTreeMap<String, Instance>,
     /// Provider IDs that existed once: the proof of their absence.
     removed: BTreeSet<String>,
+    /// Since when an instance is in its proven power state, by provider ID.
+    powered_since: BTreeMap<String, Instant>,
     /// By provider ID.
     unknown: BTreeMap<String, Unknown>,
     outage: Option<Unknown>,
@@ -101,6 +106,10 @@ impl Memory {
         self.change(&name, |state| {
             let id = instance.metadata.provider_id.clone();
             state.removed.remove(&id);
+            let power = |instance: &Instance| (instance.power, instance.is_power_unproven);
+            if state.instances.get(&id).map(power) != Some(power(&instance)) {
+                state.powered_since.insert(id.clone(), Instant::now());
+            }
             state.instances.insert(id, instance);
         });
     }
@@ -118,6 +127,7 @@ impl Memory {
         let Some(name) = self.node_name(provider_id) else { return false };
         self.change(&name, |state| {
             state.instances.remove(provider_id);
+            state.powered_since.remove(provider_id);
             state.removed.insert(provider_id.to_owned());
         });
         true

@@ -3,7 +3,7 @@
 mod harness;
 
 use ccm::cloud::node::{ANNOTATION_VM, TAINT_UNINITIALIZED};
-use ccm::cloud::{InstanceMetadata, Unknown};
+use ccm::cloud::{InstanceMetadata, Reason, Unknown};
 use ccm::kubernetes::leader_election::{LeaderElector, Leadership, LeaseConfig};
 use ccm::providers::memory::{Contract, Memory};
 use k8s_openapi::api::core::v1::{Event, Node};
@@ -160,7 +160,7 @@ async fn nodes_that_cannot_be_initialised_are_left_alone_and_counted_by_reason()
     let cloud = Memory::default();
     let run = Run::start(&cloud, NEVER, Leadership::always()).await;
     for (id, metadata, provided_node_ip, unknown, reason) in [
-        ("N-07, N-22", metadata("memory://22", A3), "", true, "OnPurpose"),
+        ("N-07, N-22", metadata("memory://22", A3), "", true, "CloudError"),
         ("N-09", metadata("memory://9", A2), "invalid-ip", false, "ProvidedNodeIPNotValid"),
         ("N-12, N-21", metadata("", A3), "", false, "NoProviderID"),
         ("no address", metadata("memory://0", H), "", false, "NoAddresses"),
@@ -172,7 +172,7 @@ async fn nodes_that_cannot_be_initialised_are_left_alone_and_counted_by_reason()
             ..Form::default()
         };
         if unknown {
-            cloud.set_unknown(&metadata.provider_id, Some(Unknown::new("OnPurpose", "the test says so")));
+            cloud.set_unknown(&metadata.provider_id, Some(Unknown::new(Reason::CloudError, "the test says so")));
         }
         cloud.put(instance(&form.name, metadata));
         let created = run.register(&form).await;
@@ -181,7 +181,7 @@ async fn nodes_that_cannot_be_initialised_are_left_alone_and_counted_by_reason()
         assert_eq!(after.metadata.resource_version, created.metadata.resource_version, "{id}: nothing is written");
     }
     cloud.set_unknown("memory://22", None);
-    run.wait_for_metric("the unknown one is known", "vsphere_ccm_nodes_held{reason=\"OnPurpose\"} 0").await;
+    run.wait_for_metric("the unknown one is known", "vsphere_ccm_nodes_held{reason=\"CloudError\"} 0").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

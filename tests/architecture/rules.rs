@@ -88,7 +88,9 @@ pub fn siblings(source: &Source, all: &[Source]) -> Vec<String> {
     let module = source.module();
     let [parent, own, ..] = module.as_slice() else { return Vec::new() };
     let is_apart = |name: &str| match parent.as_str() {
-        "controllers" | "providers" => all.iter().any(|other| other.path == format!("src/{parent}/{name}.rs")),
+        // What controllers share has no decisions of its own.
+        "controllers" => all.iter().any(|other| other.path == format!("src/{parent}/{name}/plan.rs")),
+        "providers" => all.iter().any(|other| other.path == format!("src/{parent}/{name}.rs")),
         "clients" => WIRE_CLIENTS.contains(&name),
         _ => false,
     };

@@ -2,7 +2,9 @@
 
 use async_trait::async_trait;
 use ccm::cloud::node::addresses::INTERNAL_IP;
-use ccm::cloud::{CloudProvider, InstanceEvent, InstanceMetadata, LoadBalancer, Route, Routes, Unknown};
+use ccm::cloud::{
+    CloudProvider, InstanceEvent, InstanceMetadata, LoadBalancer, PowerState, Reason, Route, Routes, Unknown,
+};
 use ccm::providers::memory::{Contract, Instance, Memory};
 use k8s_openapi::api::core::v1::{NodeAddress, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -36,7 +38,7 @@ impl World for MemoryWorld {
                 node_addresses: internal(address),
                 ..InstanceMetadata::default()
             },
-            powered_off: false,
+            ..Instance::default()
         });
         system_uuid
     }
@@ -46,7 +48,10 @@ impl World for MemoryWorld {
     }
 
     async fn set_power(&self, name: &str, on: bool) {
-        assert!(self.0.update(&provider_id(name), |instance| instance.powered_off = !on));
+        assert!(
+            self.0.update(&provider_id(name), |instance| instance.power =
+                if on { PowerState::On } else { PowerState::Off })
+        );
     }
 
     async fn destroy(&self, name: &str) -> bool {
@@ -55,7 +60,7 @@ impl World for MemoryWorld {
     }
 
     async fn set_unreachable(&self, name: &str, unreachable: bool) {
-        let why = unreachable.then(|| Unknown::new("Unreachable", "the suite says so"));
+        let why = unreachable.then(|| Unknown::new(Reason::CloudUnavailable, "the suite says so"));
         self.0.set_unknown(&provider_id(name), why);
     }
 

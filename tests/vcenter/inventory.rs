@@ -221,7 +221,7 @@ async fn w42_of_several_machines_with_one_uuid_the_rules_choose_or_name_them_all
     .await;
     let node = node("n", UUID);
     running.cluster.put(node.clone());
-    let message = unknown(&running, &node, "VMAmbiguous").await;
+    let message = unknown(&running, &node, "SeveralVMsMatch").await;
     assert!(["template", "clone", "original"].iter().all(|name| message.contains(name)), "{message}");
     vcenter.change_vm("clone", &Vm::change().powered_off()).await;
     assert_eq!(address(&found(&running, &node).await), "10.0.0.8");

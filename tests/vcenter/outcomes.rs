@@ -99,7 +99,7 @@ impl Scene {
             let (word, message) = match instances.instance_exists(node).await {
                 Presence::Exists(()) => ("exists", String::new()),
                 Presence::Absent(proof) => ("absent", proof.to_string()),
-                Presence::Unknown(unknown) => (unknown.reason, unknown.message),
+                Presence::Unknown(unknown) => (unknown.reason.as_str(), unknown.message),
             };
             assert!(word != "absent" || expected == "absent", "wrong proof: {message}");
             if word == expected { Ok(message) } else { Err(format!("{word}: {message}")) }
@@ -168,12 +168,12 @@ async fn a_machine_that_vcenter_does_not_hear_from_exists_and_keeps_its_addresse
         // vCenter forgets the guest, and the configuration, of such a machine.
         let forgotten = ["guest.net", "guest.hostName", "config.uuid", "summary.config.uuid"];
         scene.fake().change_vm("n", |vm| forgotten.into_iter().fold(vm, Machine::without));
-        let message = scene.unknown(&node, "GuestInfoMissing").await;
+        let message = scene.unknown(&node, "ToolsNotRunning").await;
         assert!(message.contains(state), "{message}");
         scene.told(&node, "exists").await;
         // By the record alone it is found again, and it exists.
         scene.restart(&node).await;
-        scene.unknown(&node, "GuestInfoMissing").await;
+        scene.unknown(&node, "ToolsNotRunning").await;
         scene.told(&node, "exists").await;
         scene.running.stop().await;
     }
@@ -187,7 +187,7 @@ async fn w34_a_machine_without_guest_and_config_stops_nothing() {
     scene.running.cluster.put(node("n", UUID));
     scene.unknown(&node("n", UUID), "VMNotFound").await;
     scene.fake().change_vm("n", |vm| vm.text("config.uuid", UUID));
-    let message = scene.unknown(&node("n", UUID), "GuestInfoMissing").await;
+    let message = scene.unknown(&node("n", UUID), "ToolsNotRunning").await;
     assert!(message.contains("guest.hostName"), "{message}");
     scene.fake().change_vm("n", |vm| vm.text("guest.hostName", "n").ip("10.0.0.2"));
     assert_eq!(address(&scene.found(&node("n", UUID)).await), "10.0.0.2");
@@ -208,7 +208,7 @@ async fn w39_a_machine_that_is_off_and_says_nothing_exists_and_is_shut_down() {
     .await;
     scene.told(&node, "exists").await;
     // Tools that stopped: the answer is unknown, so what is on the node stays.
-    scene.unknown(&node, "GuestInfoMissing").await;
+    scene.unknown(&node, "ToolsNotRunning").await;
     scene.fake().change_vm("n", |vm| vm.power("poweredOn"));
     scene.fake().change_vm("n", |vm| vm.text("guest.hostName", "n").ip("10.0.0.1"));
     assert_eq!(address(&scene.found(&node).await), "10.0.0.1");

@@ -74,7 +74,11 @@ fn defaults_are_the_go_programs_where_no_difference_is_intended() {
     assert_eq!(settings.election, Some(election));
     assert_eq!(
         settings.nodes,
-        node::Settings { workers: NonZeroUsize::new(16).unwrap(), period: Duration::from_secs(300) }
+        node::Settings {
+            workers: NonZeroUsize::new(16).unwrap(),
+            period: Duration::from_secs(300),
+            policy: node::Policy::default()
+        }
     );
     assert_eq!(settings.admin_address, Some("0.0.0.0:10258".parse().unwrap()));
     assert_eq!(settings.controllers.len(), 4);

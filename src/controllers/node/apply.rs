@@ -12,10 +12,8 @@ use serde_json::{Map, Value, json};
 
 use super::plan::{Action, Initialise, other_taints};
 use crate::cloud::node;
+use crate::controllers::FIELD_MANAGER;
 use crate::kubernetes::client::{CALL_LIMIT, CallError, limited};
-
-/// The name under which the API server records who wrote which field.
-const FIELD_MANAGER: &str = "vsphere-cloud-controller-manager";
 
 /// Performs `actions` on `node` and gives the node as the API server has it afterwards. Stops at the first refusal; a
 /// conflict means that the plan was made for another state.

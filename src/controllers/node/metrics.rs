@@ -2,6 +2,8 @@
 
 use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry};
 
+use crate::cloud::Reason;
+
 /// Seconds; exponential from one, as upstream.
 const DELAY_BUCKETS: [f64; 6] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0];
 
@@ -66,8 +68,8 @@ impl Metrics {
     }
 
     /// A node was looked at; `reason` says what was in the way.
-    pub(super) fn synced(&self, reason: Option<&str>) {
-        self.syncs.with_label_values(&[reason.unwrap_or(SETTLED)]).inc();
+    pub(super) fn synced(&self, reason: Option<Reason>) {
+        self.syncs.with_label_values(&[reason.map_or(SETTLED, Reason::as_str)]).inc();
     }
 
     /// Looking at a node panicked.
@@ -75,14 +77,9 @@ impl Metrics {
         self.panics.inc();
     }
 
-    /// The reason of one node changed.
-    pub(super) fn reason_changed(&self, old: Option<&str>, new: Option<&str>) {
-        if let Some(old) = old {
-            self.held.with_label_values(&[old]).dec();
-        }
-        if let Some(new) = new {
-            self.held.with_label_values(&[new]).inc();
-        }
+    /// How many nodes each reason holds up.
+    pub(super) fn held(&self) -> IntGaugeVec {
+        self.held.clone()
     }
 }
 

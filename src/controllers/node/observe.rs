@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Node;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cloud::{CloudProvider, InstanceMetadata, InstancesV2, Presence, Unknown, node};
+use crate::cloud::{CloudProvider, InstanceMetadata, InstancesV2, Presence, Reason, Unknown, node};
 
 /// A provider answers from what it knows; one that takes longer than this hangs.
 const PROVIDER_LIMIT: Duration = Duration::from_secs(30);
@@ -35,7 +35,7 @@ pub async fn observe(node: Option<Arc<Node>>, provider: &dyn CloudProvider, inst
     let instance = match tokio::time::timeout(PROVIDER_LIMIT, instances.instance_metadata(&node)).await {
         Ok(instance) => instance,
         Err(_) => Presence::Unknown(Unknown::new(
-            "ProviderTimeout",
+            Reason::ProviderTimeout,
             format!("the cloud provider gave no answer within {} s", PROVIDER_LIMIT.as_secs()),
         )),
     };

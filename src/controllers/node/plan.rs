@@ -17,16 +17,7 @@ pub use action::{Action, Initialise};
 
 use super::observe::Observed;
 use crate::cloud::node::{self, ANNOTATION_VM, INSTANCE_TYPE, LabelPair, REGION, ZONE, addresses};
-use crate::cloud::{InstanceMetadata, Presence, Unknown};
-
-/// The cloud knows no address of the machine that another machine could reach.
-pub const NO_ADDRESSES: &str = "NoAddresses";
-/// The annotation with the kubelet's `--node-ip` cannot be followed.
-pub const PROVIDED_NODE_IP_NOT_VALID: &str = "ProvidedNodeIPNotValid";
-/// Neither the node nor the cloud has a provider ID.
-pub const NO_PROVIDER_ID: &str = "NoProviderID";
-/// The cloud says that the machine is gone.
-pub const INSTANCE_ABSENT: &str = "InstanceAbsent";
+use crate::cloud::{InstanceMetadata, Presence, Reason, Unknown};
 
 /// What to do about one node.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,8 +42,8 @@ pub enum Outcome {
 /// Why a node is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// A stable word for metrics and events.
-    pub reason: &'static str,
+    /// The word for metrics, Events and the condition.
+    pub reason: Reason,
     /// What was looked at, for people.
     pub message: String,
     /// When to look again.
@@ -88,7 +79,7 @@ impl Plan {
 }
 
 impl Held {
-    fn new(reason: &'static str, message: String, retry: Retry) -> Self {
+    fn new(reason: Reason, message: String, retry: Retry) -> Self {
         Self { reason, message, retry, is_quiet: false }
     }
 
@@ -112,7 +103,7 @@ pub fn plan(observed: &Observed) -> Plan {
 fn plan_initialisation(node: &Node, instance: &Presence<InstanceMetadata>) -> Result<Plan, Held> {
     let metadata = match instance {
         Presence::Exists(metadata) => metadata,
-        Presence::Absent(proof) => return Err(Held::new(INSTANCE_ABSENT, proof.to_string(), Retry::Backoff)),
+        Presence::Absent(proof) => return Err(Held::new(Reason::InstanceAbsent, proof.to_string(), Retry::Backoff)),
         Presence::Unknown(unknown) => return Err(Held::by(unknown, Retry::Backoff)),
     };
     if let Some(pending) = &metadata.pending {
@@ -120,7 +111,7 @@ fn plan_initialisation(node: &Node, instance: &Presence<InstanceMetadata>) -> Re
     }
     if node::provider_id(node).is_empty() && metadata.provider_id.is_empty() {
         let message = format!("cloud provider does not set node provider ID for node {}", node::name(node));
-        return Err(Held::new(NO_PROVIDER_ID, message, Retry::Backoff));
+        return Err(Held::new(Reason::NoProviderID, message, Retry::Backoff));
     }
     let addresses = merged_addresses(node, metadata, Retry::Backoff)?;
     let (labels, notes) = labels_at_initialisation(node, metadata);
@@ -168,11 +159,11 @@ fn plan_refresh(node: &Node, instance: &Presence<InstanceMetadata>) -> Plan {
 fn merged_addresses(node: &Node, metadata: &InstanceMetadata, retry: Retry) -> Result<Option<Vec<NodeAddress>>, Held> {
     if !addresses::include_an_ip(&metadata.node_addresses) {
         let message = format!("the cloud reports no InternalIP or ExternalIP of {}", described(node, metadata));
-        return Err(Held::new(NO_ADDRESSES, message, retry));
+        return Err(Held::new(Reason::NoAddresses, message, retry));
     }
     let merged = addresses::merge(node, &metadata.node_addresses).map_err(|error| {
         let message = format!("provided node ip for node {:?} is not valid: {error}", node::name(node));
-        Held::new(PROVIDED_NODE_IP_NOT_VALID, message, retry)
+        Held::new(Reason::ProvidedNodeIPNotValid, message, retry)
     })?;
     Ok((merged != addresses::of(node)).then_some(merged))
 }

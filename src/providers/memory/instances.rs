@@ -4,9 +4,13 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::{Node, NodeAddress};
 use std::sync::atomic::Ordering;
 
+use tokio::time::Instant;
+
 use super::{Instance, Memory, State};
+use crate::cloud::node::ANNOTATION_VM;
 use crate::cloud::{
-    AbsenceProof, Error, InstanceMetadata, Instances, InstancesV2, Presence, Unknown, Zone, Zones, node,
+    AbsenceProof, Error, FoundBy, InstanceMetadata, Instances, InstancesV2, Power, PowerState, Presence, Reason,
+    Unknown, Zone, Zones, node,
 };
 
 impl Memory {
@@ -50,8 +54,24 @@ impl State {
             several => {
                 let ids: Vec<_> = several.iter().map(|instance| instance.metadata.provider_id.as_str()).collect();
                 let message = format!("system UUID {uuid} is that of {}", ids.join(", "));
-                Presence::Unknown(Unknown::new("SeveralMatch", message))
+                Presence::Unknown(Unknown::new(Reason::SeveralVMsMatch, message))
             }
+        }
+    }
+
+    /// What speaks for the machine that [`State::find`] gives.
+    fn found_by(&self, node: &Node) -> FoundBy {
+        let uuid = node::system_uuid(node);
+        if !node::provider_id(node).is_empty() {
+            FoundBy::ProviderId
+        } else if self
+            .instances
+            .values()
+            .any(|instance| !uuid.is_empty() && instance.system_uuid.eq_ignore_ascii_case(uuid))
+        {
+            FoundBy::SystemUuid
+        } else {
+            FoundBy::Name
         }
     }
 
@@ -66,7 +86,7 @@ impl State {
             return Presence::Absent(AbsenceProof::new(format!("instance {provider_id} was removed"), []));
         }
         Presence::Unknown(Unknown::new(
-            "InstanceNotFound",
+            Reason::InstanceNotFound,
             format!("no instance with provider ID {provider_id} was seen"),
         ))
     }
@@ -76,12 +96,28 @@ impl State {
             Some(instance) => self.find_by_provider_id(&instance.metadata.provider_id),
             None => match &self.outage {
                 Some(unknown) => Presence::Unknown(unknown.clone()),
-                None => {
-                    Presence::Unknown(Unknown::new("InstanceNotFound", format!("no instance backs node {node_name}")))
-                }
+                None => Presence::Unknown(Unknown::new(
+                    Reason::InstanceNotFound,
+                    format!("no instance backs node {node_name}"),
+                )),
             },
         }
     }
+}
+
+fn proven_power(found: Presence<Instance>, state: &State) -> Presence<Power> {
+    let instance = match found {
+        Presence::Exists(instance) => instance,
+        Presence::Absent(proof) => return Presence::Absent(proof),
+        Presence::Unknown(unknown) => return Presence::Unknown(unknown),
+    };
+    let id = &instance.metadata.provider_id;
+    if instance.is_power_unproven {
+        let message = format!("nobody hears from the host of {id}");
+        return Presence::Unknown(Unknown::new(Reason::PowerStateUnknown, message));
+    }
+    let lasting = state.powered_since.get(id).map(Instant::elapsed).unwrap_or_default();
+    Presence::Exists(Power { state: instance.power, lasting })
 }
 
 /// What is known, in the words of the older contract.
@@ -89,7 +125,7 @@ fn older(presence: Presence<Instance>) -> Result<Instance, Error> {
     match presence {
         Presence::Exists(instance) => Ok(instance),
         Presence::Absent(_) => Err(Error::InstanceNotFound),
-        Presence::Unknown(unknown) if unknown.reason == "InstanceNotFound" => Err(Error::InstanceNotFound),
+        Presence::Unknown(unknown) if unknown.reason == Reason::InstanceNotFound => Err(Error::InstanceNotFound),
         Presence::Unknown(Unknown { message, retry_after: Some(after), .. }) => {
             Err(Error::RetryAfter { message, after })
         }
@@ -103,12 +139,24 @@ impl InstancesV2 for Memory {
         self.ask(|state| state.find(node).map(|_| ())).await
     }
 
-    async fn instance_shutdown(&self, node: &Node) -> Presence<bool> {
-        self.ask(|state| state.find(node).map(|instance| instance.powered_off)).await
+    async fn instance_power(&self, node: &Node) -> Presence<Power> {
+        self.ask(|state| proven_power(state.find(node), state)).await
+    }
+
+    async fn read_instance_power(&self, node: &Node) -> Presence<PowerState> {
+        self.ask(|state| proven_power(state.find(node), state).map(|power| power.state)).await
     }
 
     async fn instance_metadata(&self, node: &Node) -> Presence<InstanceMetadata> {
-        self.ask(|state| state.find(node).map(|instance| instance.metadata)).await
+        self.ask(|state| {
+            let found_by = state.found_by(node);
+            state.find(node).map(|instance| {
+                let record = &instance.metadata.record;
+                let is_recorded = !record.is_empty() && node::annotation(node, ANNOTATION_VM) == Some(record);
+                InstanceMetadata { found_by, is_recorded, ..instance.metadata }
+            })
+        })
+        .await
     }
 }
 
@@ -151,7 +199,7 @@ impl Instances for Memory {
     }
 
     async fn instance_shutdown_by_provider_id(&self, provider_id: &str) -> Result<bool, Error> {
-        self.ask_by_provider_id(provider_id, |instance| instance.powered_off).await
+        self.ask_by_provider_id(provider_id, |instance| instance.power != PowerState::On).await
     }
 }
 

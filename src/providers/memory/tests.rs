@@ -1,7 +1,7 @@
 //! What only this provider can be asked; the rest is in the contract suite.
 
 use super::*;
-use crate::cloud::{Error, Presence};
+use crate::cloud::{Error, Presence, Reason};
 use k8s_openapi::api::core::v1::{Node, NodeStatus, NodeSystemInfo};
 
 fn instance(provider_id: &str, uuid: &str) -> Instance {
@@ -9,7 +9,7 @@ fn instance(provider_id: &str, uuid: &str) -> Instance {
         node_name: format!("node-of-{provider_id}"),
         system_uuid: uuid.into(),
         metadata: InstanceMetadata { provider_id: provider_id.into(), ..InstanceMetadata::default() },
-        powered_off: false,
+        ..Instance::default()
     }
 }
 
@@ -24,7 +24,7 @@ async fn two_instances_with_one_uuid_are_unknown_and_named() {
     cloud.put(instance("memory://1", "AA"));
     cloud.put(instance("memory://2", "aa"));
     let Presence::Unknown(unknown) = cloud.instance_exists(&node_with_uuid("aA")).await else { panic!() };
-    assert_eq!(unknown.reason, "SeveralMatch");
+    assert_eq!(unknown.reason, "SeveralVMsMatch");
     assert!(unknown.message.contains("memory://1, memory://2"), "{unknown}");
 }
 
@@ -33,12 +33,12 @@ async fn an_outage_outweighs_a_removal_and_ends() {
     let cloud = Memory::default();
     cloud.put(instance("memory://1", "aa"));
     assert!(cloud.remove("memory://1") && !cloud.remove("memory://1"));
-    cloud.set_outage(Some(Unknown::new("Outage", "on purpose")));
+    cloud.set_outage(Some(Unknown::new(Reason::CloudUnavailable, "on purpose")));
     let old = |answer: Result<bool, Error>| answer.map_err(|error| error.reason());
-    assert_eq!(old(cloud.instance_exists_by_provider_id("memory://1").await), Err("Unavailable"));
+    assert_eq!(old(cloud.instance_exists_by_provider_id("memory://1").await), Err(Reason::CloudUnavailable));
     cloud.set_outage(None);
     assert_eq!(old(cloud.instance_exists_by_provider_id("memory://1").await), Ok(false));
-    assert_eq!(old(cloud.instance_exists_by_provider_id("memory://2").await), Err("InstanceNotFound"));
+    assert_eq!(old(cloud.instance_exists_by_provider_id("memory://2").await), Err(Reason::InstanceNotFound));
 }
 
 #[test]

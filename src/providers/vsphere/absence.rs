@@ -11,7 +11,7 @@ use super::location::Location;
 use super::provider_id::{self, BiosUuid};
 use crate::clients::vim::MoRef;
 use crate::cloud::node;
-use crate::cloud::{AbsenceProof, Presence, Unknown};
+use crate::cloud::{AbsenceProof, Presence, Reason, Unknown};
 
 /// What one vCenter said.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,16 +60,19 @@ pub struct Case<'a> {
 /// A node whose machine may never be called absent: it waits to be initialised, or no UUID is known for sure.
 pub fn uuids(node: &Node) -> Result<Vec<BiosUuid>, Unknown> {
     if node::is_uninitialized(node) {
-        return Err(Unknown::new("Uninitialized", "the node is not initialised; its machine is never called absent"));
+        return Err(Unknown::new(
+            Reason::Uninitialized,
+            "the node is not initialised; its machine is never called absent",
+        ));
     }
     let provider_id = node::provider_id(node);
     if provider_id.is_empty() {
         let message = "the node has no provider ID, so its machine is never called absent";
-        return Err(Unknown::new("NoProviderID", message));
+        return Err(Unknown::new(Reason::NoProviderID, message));
     }
     let Ok(own) = provider_id::parse_provider_id(provider_id) else {
         let message = format!("provider ID {provider_id:?} is not vsphere:// followed by a UUID");
-        return Err(Unknown::new("MalformedProviderID", message));
+        return Err(Unknown::new(Reason::MalformedProviderID, message));
     };
     let mut uuids = vec![own.clone(), own.byte_swapped()];
     // The kubelet says what the firmware says, which may have been given another UUID since.
@@ -110,7 +113,7 @@ fn prove(case: &Case<'_>) -> Result<AbsenceProof, Unknown> {
             return Ok(AbsenceProof::new(searched, ["no record says where the machine was".to_string()]));
         }
         let message = "this process never saw the node's machine, and the node does not record which one it was";
-        return Err(Unknown::new("NeverSeen", message));
+        return Err(Unknown::new(Reason::NeverSeen, message));
     };
     let at_home =
         |testimony: &&Testimony| !testimony.instance_uuid.is_empty() && testimony.instance_uuid == location.vcenter;
@@ -124,7 +127,7 @@ fn prove(case: &Case<'_>) -> Result<AbsenceProof, Unknown> {
             "{} was in the vCenter with instance UUID {}, which is not configured or was never reached",
             location.vm, location.vcenter
         );
-        return Err(Unknown::new("VCenterNotConfigured", message));
+        return Err(Unknown::new(Reason::VCenterNotConfigured, message));
     }
     evidence.push(searched);
     let mut evidence = evidence.into_iter();
@@ -135,7 +138,7 @@ fn prove(case: &Case<'_>) -> Result<AbsenceProof, Unknown> {
 /// Every vCenter says that it knows none of the UUIDs.
 fn prove_not_found(case: &Case<'_>) -> Result<String, Unknown> {
     if case.uuids.is_empty() || case.testimonies.is_empty() {
-        return Err(Unknown::new("VCenterUnavailable", "no vCenter was asked for the machine's UUID"));
+        return Err(Unknown::new(Reason::VCenterUnavailable, "no vCenter was asked for the machine's UUID"));
     }
     for testimony in case.testimonies {
         for uuid in case.uuids {
@@ -180,11 +183,11 @@ fn prove_gone(testimony: &Testimony, location: &Location) -> Result<Vec<String>,
 fn prove_host(server: &str, location: &Location, place: &Place) -> Result<String, Unknown> {
     let Some(host) = &location.host else {
         let message = format!("{} is gone from {server}, and its last host is not known", location.vm);
-        return Err(Unknown::new("LocationUnknown", message));
+        return Err(Unknown::new(Reason::LocationUnknown, message));
     };
     match &place.host {
         Some(Read::Gone) => Err(Unknown::new(
-            "HostGone",
+            Reason::HostGone,
             format!("{} is gone from {server} with its last host {host}, on which it may still run", location.vm),
         )),
         read => need_answer(read.as_ref(), || format!("reading host {host} on {server}")).map(|()| host.to_string()),
@@ -210,7 +213,7 @@ fn prove_above(
             "{} is gone from {server}; its last {what} and what is recorded above it cannot be read any more",
             location.vm
         );
-        Unknown::new("LocationUnknown", message)
+        Unknown::new(Reason::LocationUnknown, message)
     };
     let datacenter = location.datacenter.as_ref().ok_or_else(gone)?;
     match &place.datacenter {
@@ -232,11 +235,11 @@ fn need_answer<T>(read: Option<&Read<T>>, doing: impl Fn() -> String) -> Result<
 }
 
 fn denied(doing: &str, denial: &Denial) -> Unknown {
-    Unknown::new("NoPermission", format!("{doing}: {denial}; give the account the role Read-only there"))
+    Unknown::new(Reason::NoPermission, format!("{doing}: {denial}; give the account the role Read-only there"))
 }
 
 fn unanswered(doing: &str, reason: &str) -> Unknown {
-    Unknown::new("VCenterUnavailable", format!("{doing}: {reason}"))
+    Unknown::new(Reason::VCenterUnavailable, format!("{doing}: {reason}"))
 }
 
 #[cfg(test)]

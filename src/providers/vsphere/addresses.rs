@@ -11,6 +11,7 @@ use ipnet::IpNet;
 use k8s_openapi::api::core::v1::NodeAddress;
 
 use crate::clients::vim::types::GuestNic;
+use crate::cloud::Reason;
 
 /// A family of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -113,13 +114,13 @@ pub enum AddressError {
 }
 
 impl AddressError {
-    /// A stable word for metrics, events and conditions.
-    pub fn reason(&self) -> &'static str {
+    /// The word for metrics, Events and conditions.
+    pub fn reason(&self) -> Reason {
         match self {
-            Self::NoGuestNics => "NoGuestNics",
-            Self::NoNetworkMatches { .. } => "NoNetworkMatches",
-            Self::NoUsableAddress { .. } => "NoUsableAddress",
-            Self::NoAddressOfFamily { .. } => "NoAddressOfFamily",
+            Self::NoGuestNics => Reason::NoGuestNics,
+            Self::NoNetworkMatches { .. } => Reason::NoNetworkMatches,
+            Self::NoUsableAddress { .. } => Reason::NoUsableAddress,
+            Self::NoAddressOfFamily { .. } => Reason::NoAddressOfFamily,
         }
     }
 }

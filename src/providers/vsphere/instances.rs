@@ -22,7 +22,9 @@ use super::provider_id::{self, BiosUuid};
 use super::tracker::board::{Board, Found, Outcome, View};
 use super::tracker::slots::{Setup, Slot};
 use crate::cloud::node;
-use crate::cloud::{InstanceEvent, InstanceEvents, InstanceMetadata, InstancesV2, Presence, Unknown};
+use crate::cloud::{
+    InstanceEvent, InstanceEvents, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Reason, Unknown,
+};
 
 /// Proofs that are gathered at a time. Each has at most a handful of calls under way at a vCenter.
 const PROOFS: usize = 4;
@@ -53,10 +55,13 @@ impl Instances {
     fn find(&self, node: &Node) -> Result<Arc<Found>, Unknown> {
         let provider_id = node::provider_id(node);
         if !provider_id.is_empty() && !provider_id::is_own(provider_id) {
-            return Err(Unknown::new("ForeignProviderID", format!("provider ID {provider_id:?} is not vSphere's")));
+            return Err(Unknown::new(
+                Reason::ForeignProviderID,
+                format!("provider ID {provider_id:?} is not vSphere's"),
+            ));
         }
         let outcome = self.view(node).map(|view| view.outcome.clone());
-        let pending = || Unknown::passing("LookupPending", "the node was not looked at yet");
+        let pending = || Unknown::passing(Reason::LookupPending, "the node was not looked at yet");
         if provider_id.is_empty() {
             return match outcome {
                 Some(Outcome::Found(found)) => Ok(found),
@@ -67,7 +72,7 @@ impl Instances {
         // The provider ID comes first. What the board says for the name is used where it is about the same machine.
         let Ok(uuid) = provider_id::parse_provider_id(provider_id) else {
             let message = format!("provider ID {provider_id:?} is not vsphere:// followed by a UUID");
-            return Err(Unknown::new("MalformedProviderID", message));
+            return Err(Unknown::new(Reason::MalformedProviderID, message));
         };
         match outcome {
             // A machine whose UUID cannot be read was bound by an earlier one; its metadata says what is missing.
@@ -97,7 +102,7 @@ impl Instances {
     /// Gathers the evidence and judges it.
     async fn prove(&self, node: &Node, uuids: &[BiosUuid]) -> Presence {
         let Ok(_turn) = self.proofs.acquire().await else {
-            return Presence::Unknown(Unknown::new("VCenterUnavailable", "the provider is stopping"));
+            return Presence::Unknown(Unknown::new(Reason::VCenterUnavailable, "the provider is stopping"));
         };
         let setup = Arc::clone(&self.setup.borrow());
         let seen = self.view(node).and_then(|view| view.location.clone());
@@ -108,7 +113,7 @@ impl Instances {
         if !Arc::ptr_eq(&setup, &self.setup.borrow()) {
             // A vCenter may have been added that was not asked.
             let message = "the configured vCenters changed while they were asked";
-            return Presence::Unknown(Unknown::passing("LookupPending", message));
+            return Presence::Unknown(Unknown::passing(Reason::LookupPending, message));
         }
         let case =
             Case { uuids, location: location.as_ref(), trusts_unseen: self.trusts_unseen, testimonies: &testimonies };
@@ -159,7 +164,7 @@ impl InstancesV2 for Instances {
     async fn instance_exists(&self, node: &Node) -> Presence {
         let unknown = match self.find(node) {
             Ok(found) if self.is_live(found.vcenter) => return Presence::Exists(()),
-            Ok(_) => Unknown::new("VCenterUnavailable", "the vCenter of the node's machine does not answer"),
+            Ok(_) => Unknown::new(Reason::VCenterUnavailable, "the vCenter of the node's machine does not answer"),
             Err(unknown) => unknown,
         };
         let uuids = match absence::uuids(node) {
@@ -171,17 +176,21 @@ impl InstancesV2 for Instances {
             Ok(presence) => presence,
             Err(_) => {
                 let message = format!("vCenter did not say within {} s", PROOF_LIMIT.as_secs());
-                Presence::Unknown(Unknown::new("VCenterUnavailable", message))
+                Presence::Unknown(Unknown::new(Reason::VCenterUnavailable, message))
             }
         }
     }
 
-    async fn instance_shutdown(&self, node: &Node) -> Presence<bool> {
+    async fn instance_power(&self, node: &Node) -> Presence<Power> {
+        self.read_instance_power(node).await.map(|state| Power { state, lasting: Duration::ZERO })
+    }
+
+    async fn read_instance_power(&self, node: &Node) -> Presence<PowerState> {
         match self.find(node) {
-            Ok(found) => match found.is_shut_down {
-                Some(is_shut_down) => Presence::Exists(is_shut_down),
+            Ok(found) => match found.power {
+                Some(state) => Presence::Exists(state),
                 None => Presence::Unknown(Unknown::new(
-                    "PowerStateUnknown",
+                    Reason::PowerStateUnknown,
                     "the power state is not proven: vCenter does not answer, or does not hear from the machine's host",
                 )),
             },

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::clients::vim::types::MoRef;
+use crate::cloud::Reason;
 
 /// Why an object's tags are not known when nobody has asked for them yet.
 pub const NOT_READ_YET: &str = "not read yet";
@@ -142,12 +143,12 @@ pub enum ZoneProblem {
 }
 
 impl ZoneProblem {
-    /// A stable word for metrics, events and conditions.
-    pub fn reason(&self) -> &'static str {
+    /// The word for metrics, Events and conditions.
+    pub fn reason(&self) -> Reason {
         match self {
-            Self::NoTags { .. } => "NoZoneTags",
-            Self::Unknown { .. } => "ZoneUnknown",
-            Self::InvalidTagName { .. } => "InvalidTagName",
+            Self::NoTags { .. } => Reason::NoZoneTags,
+            Self::Unknown { .. } => Reason::ZoneUnknown,
+            Self::InvalidTagName { .. } => Reason::InvalidTagName,
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use async_trait::async_trait;
 use ccm::cloud::node::{ANNOTATION_PROVIDED_NODE_IP, TAINT_UNINITIALIZED};
-use ccm::cloud::{CloudProvider, InstanceEvents, InstanceMetadata, InstancesV2, Presence};
+use ccm::cloud::{CloudProvider, InstanceEvents, InstanceMetadata, InstancesV2, Power, PowerState, Presence};
 use ccm::controllers::Context;
-use ccm::controllers::node::{NodeController, Settings};
+use ccm::controllers::node::{NodeController, Policy, Settings};
 use ccm::kubernetes::client::{self, Clients};
 use ccm::kubernetes::events::recorder;
 use ccm::kubernetes::leader_election::Leadership;
@@ -152,7 +152,7 @@ impl Run {
         let (nodes, watch) = watch_nodes(clients.watch.clone(), Some(format!("{GROUP}={group}")));
         let (recorder, writer) = recorder(clients.auxiliary.clone(), "test");
         let context = Context { nodes: nodes.clone(), write: clients.write.clone(), recorder, provider, leadership };
-        let settings = Settings { workers: NonZeroUsize::new(workers).unwrap(), period };
+        let settings = Settings { workers: NonZeroUsize::new(workers).unwrap(), period, policy: Policy::default() };
         let controller = NodeController::new(context, settings).unwrap();
         let metrics = Metrics::new().unwrap();
         controller.register(metrics.registry()).unwrap();
@@ -225,8 +225,12 @@ impl InstancesV2 for Panicking {
         self.cloud.instance_exists(node).await
     }
 
-    async fn instance_shutdown(&self, node: &Node) -> Presence<bool> {
-        self.cloud.instance_shutdown(node).await
+    async fn instance_power(&self, node: &Node) -> Presence<Power> {
+        self.cloud.instance_power(node).await
+    }
+
+    async fn read_instance_power(&self, node: &Node) -> Presence<PowerState> {
+        self.cloud.read_instance_power(node).await
     }
 
     async fn instance_metadata(&self, node: &Node) -> Presence<InstanceMetadata> {
@@ -297,8 +301,12 @@ impl InstancesV2 for Meddling {
         self.cloud.instance_exists(node).await
     }
 
-    async fn instance_shutdown(&self, node: &Node) -> Presence<bool> {
-        self.cloud.instance_shutdown(node).await
+    async fn instance_power(&self, node: &Node) -> Presence<Power> {
+        self.cloud.instance_power(node).await
+    }
+
+    async fn read_instance_power(&self, node: &Node) -> Presence<PowerState> {
+        self.cloud.read_instance_power(node).await
     }
 
     async fn instance_metadata(&self, node: &Node) -> Presence<InstanceMetadata> {

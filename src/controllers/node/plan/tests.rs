@@ -176,22 +176,22 @@ fn nodes_are_initialised_as_upstream() {
 #[test]
 fn nodes_are_left_alone_with_a_reason() {
     let exists = Presence::Exists::<InstanceMetadata>;
-    let unknown = || Unknown::new("VMNotFound", "no such machine");
+    let unknown = || Unknown::new(Reason::VMNotFound, "no such machine");
     let pending = InstanceMetadata { pending: Some(unknown()), ..metadata("fake://1", A3) };
     let soon = Unknown { retry_after: Some(Duration::from_secs(7)), ..unknown() };
     let gone = Presence::Absent(AbsenceProof::new("it was removed", []));
     let u = || tainted("U", "", "");
     let cases = [
-        ("N-07: nothing known is no error there", Presence::Unknown(unknown()), n08("10.0.0.1"), "VMNotFound"),
-        ("N-09", exists(metadata("", A2)), n08("invalid-ip"), PROVIDED_NODE_IP_NOT_VALID),
-        ("N-10", exists(metadata("", A2)), n08("10.0.0.2"), PROVIDED_NODE_IP_NOT_VALID),
-        ("N-12 differs: untainted there", exists(metadata("", "")), u(), NO_PROVIDER_ID),
-        ("no addresses", exists(metadata("fake://1", "")), u(), NO_ADDRESSES),
-        ("names only", exists(metadata("fake://1", H)), u(), NO_ADDRESSES),
-        ("N-21", exists(metadata("", A3)), u(), NO_PROVIDER_ID),
-        ("N-22", Presence::Unknown(unknown()), u(), "VMNotFound"),
-        ("pending", exists(pending), u(), "VMNotFound"),
-        ("absent", gone, u(), INSTANCE_ABSENT),
+        ("N-07: nothing known is no error there", Presence::Unknown(unknown()), n08("10.0.0.1"), Reason::VMNotFound),
+        ("N-09", exists(metadata("", A2)), n08("invalid-ip"), Reason::ProvidedNodeIPNotValid),
+        ("N-10", exists(metadata("", A2)), n08("10.0.0.2"), Reason::ProvidedNodeIPNotValid),
+        ("N-12 differs: untainted there", exists(metadata("", "")), u(), Reason::NoProviderID),
+        ("no addresses", exists(metadata("fake://1", "")), u(), Reason::NoAddresses),
+        ("names only", exists(metadata("fake://1", H)), u(), Reason::NoAddresses),
+        ("N-21", exists(metadata("", A3)), u(), Reason::NoProviderID),
+        ("N-22", Presence::Unknown(unknown()), u(), Reason::VMNotFound),
+        ("pending", exists(pending), u(), Reason::VMNotFound),
+        ("absent", gone, u(), Reason::InstanceAbsent),
     ];
     for (id, instance, before, reason) in cases {
         let (plan, after) = run(&before, instance);
@@ -238,7 +238,7 @@ fn labels_of_initialised_nodes_follow_their_older_form() {
         ("no labels", map(&[]), map(&[]), 0),
     ] {
         let form = Form { labels: before, ..Form::default() };
-        for instance in [Presence::Unknown(Unknown::new("A", "b")), Presence::Exists(metadata("", ""))] {
+        for instance in [Presence::Unknown(Unknown::new(Reason::CloudError, "b")), Presence::Exists(metadata("", ""))] {
             let (plan, after) = run(&form, instance);
             assert_eq!(after.metadata.labels.unwrap_or_default(), expected, "{id}");
             assert_eq!(plan.actions.len(), writes, "{id}");
@@ -254,14 +254,14 @@ fn only_addresses_of_initialised_nodes_follow_the_cloud() {
         additional_labels: map(&[("a/b", "c")]),
         ..metadata("other", A3)
     };
-    let pending = InstanceMetadata { pending: Some(Unknown::new("A", "b")), ..everything.clone() };
+    let pending = InstanceMetadata { pending: Some(Unknown::new(Reason::CloudError, "b")), ..everything.clone() };
     let exists = Presence::Exists::<InstanceMetadata>;
     let only_names = "InternalIP 10.0.0.9, Hostname h";
     for (id, instance, before, expected) in [
         ("N-04, N-14 differ: one pass", exists(everything.clone()), "", A3),
         ("pending holds nothing back", exists(pending), "InternalIP 10.0.0.9", A3),
         ("none reported", exists(metadata("", "")), A2, A2),
-        ("unknown", Presence::Unknown(Unknown::new("A", "b")), A2, A2),
+        ("unknown", Presence::Unknown(Unknown::new(Reason::CloudError, "b")), A2, A2),
         ("absent", Presence::Absent(AbsenceProof::new("gone", [])), A2, A2),
         ("no address any more", exists(metadata("", H)), only_names, only_names),
         ("another order of types", exists(metadata("", A2H)), A3, A3),
@@ -350,7 +350,7 @@ fn any_instance() -> impl Strategy<Value = Presence<InstanceMetadata>> {
     });
     prop_oneof![
         4 => exists,
-        1 => Just(Presence::Unknown(Unknown::new("Because", "of this"))),
+        1 => Just(Presence::Unknown(Unknown::new(Reason::CloudError, "of this"))),
         1 => Just(Presence::Absent(AbsenceProof::new("gone", []))),
     ]
 }

@@ -63,7 +63,7 @@ fn word(presence: &Presence) -> &str {
     match presence {
         Presence::Exists(()) => "exists",
         Presence::Absent(_) => "absent",
-        Presence::Unknown(unknown) => unknown.reason,
+        Presence::Unknown(unknown) => unknown.reason.as_str(),
     }
 }
 
@@ -253,7 +253,7 @@ fn only_an_initialised_node_with_a_well_formed_provider_id_may_have_an_absent_ma
     ] {
         let uuids = uuids(&node);
         let told = uuids.as_ref().map(|uuids| uuids.iter().map(BiosUuid::as_str).collect::<Vec<_>>());
-        assert_eq!(told.map_err(|unknown| unknown.reason), expected.map(<[&str]>::to_vec), "{case}");
+        assert_eq!(told.map_err(|unknown| unknown.reason.as_str()), expected.map(<[&str]>::to_vec), "{case}");
     }
     let other = with(&id, "01234567-89ab-cdef-4444-555555555555", "other");
     let told: Vec<String> = uuids(&other).unwrap().iter().map(ToString::to_string).collect();

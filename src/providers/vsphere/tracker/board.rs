@@ -9,7 +9,7 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tracing::warn;
 
 use super::slots::Slot;
-use crate::cloud::{InstanceEvent, InstanceMetadata, Unknown};
+use crate::cloud::{InstanceEvent, InstanceMetadata, PowerState, Unknown};
 use crate::providers::vsphere::location::Location;
 use crate::providers::vsphere::provider_id::BiosUuid;
 
@@ -63,8 +63,8 @@ pub struct Found {
     pub uuid: Option<BiosUuid>,
     /// What the node is told, or why it cannot be told yet. The age is set when it is read.
     pub metadata: Result<InstanceMetadata, Unknown>,
-    /// Whether the machine is off; none where its power state is not proven.
-    pub is_shut_down: Option<bool>,
+    /// None where its power state is not proven.
+    pub power: Option<PowerState>,
 }
 
 impl Found {
@@ -142,8 +142,9 @@ impl Board {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cloud::Reason;
 
-    fn view(reason: &'static str) -> View {
+    fn view(reason: Reason) -> View {
         View { uid: "u".into(), outcome: Outcome::Unknown(Unknown::new(reason, "")), location: None }
     }
 
@@ -155,12 +156,12 @@ mod tests {
                 zone: address.into(),
                 ..InstanceMetadata::default()
             };
-            let found = Found { vcenter: 0, uuid: None, metadata: Ok(metadata), is_shut_down: None };
-            View { outcome: Outcome::Found(Arc::new(found)), ..view("VMNotFound") }
+            let found = Found { vcenter: 0, uuid: None, metadata: Ok(metadata), power: None };
+            View { outcome: Outcome::Found(Arc::new(found)), ..view(Reason::VMNotFound) }
         };
         let before = noted(&["a"], "1");
         assert_eq!(before.new_notes(None), ["a"]);
-        assert_eq!(before.new_notes(Some(&view("LookupPending"))), ["a"]);
+        assert_eq!(before.new_notes(Some(&view(Reason::LookupPending))), ["a"]);
         assert_eq!(noted(&["a", "b"], "2").new_notes(Some(&before)), ["b"], "what was told already is not told again");
         assert_eq!(noted(&[], "2").new_notes(Some(&before)), Vec::<String>::new());
     }
@@ -169,9 +170,9 @@ mod tests {
     async fn only_a_changed_view_is_announced() {
         let board = Board::default();
         let mut events = board.subscribe();
-        board.set("a", view("VMNotFound"));
-        board.set("a", view("VMNotFound"));
-        board.set("b", view("VMNotFound"));
+        board.set("a", view(Reason::VMNotFound));
+        board.set("a", view(Reason::VMNotFound));
+        board.set("b", view(Reason::VMNotFound));
         assert_eq!(events.next().await, Some(InstanceEvent::Node("a".into())));
         assert_eq!(events.next().await, Some(InstanceEvent::Node("b".into())));
     }
@@ -179,7 +180,7 @@ mod tests {
     #[test]
     fn w41_a_node_that_is_gone_leaves_nothing() {
         let board = Board::default();
-        board.set("a", view("VMNotFound"));
+        board.set("a", view(Reason::VMNotFound));
         board.remove("a");
         assert_eq!(board.find("a"), None);
         assert!(board.views.read().unwrap().is_empty());
@@ -190,7 +191,7 @@ mod tests {
         let board = Board::default();
         let mut events = board.subscribe();
         for number in 0..=BACKLOG {
-            board.set(&format!("node-{number}"), view("VMNotFound"));
+            board.set(&format!("node-{number}"), view(Reason::VMNotFound));
         }
         assert_eq!(events.next().await, Some(InstanceEvent::All));
     }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use crate::clients::vim::MoRef;
 use crate::cloud::error::chain;
-use crate::cloud::{InstanceMetadata, Unknown};
+use crate::cloud::{InstanceMetadata, PowerState, Reason, Unknown};
 use crate::providers::vsphere::addresses::{AddressRules, IpFamily, Preferences, build_addresses};
 use crate::providers::vsphere::guest_metadata::parse_static_order;
 use crate::providers::vsphere::instance_type::build_instance_type;
-use crate::providers::vsphere::inventory::snapshot::{Freshness, PowerState, Snapshot, VmRecord};
+use crate::providers::vsphere::inventory::snapshot::{self, Freshness, Snapshot, VmRecord};
 use crate::providers::vsphere::zones::{
     Chain, Chains, NOT_READ_YET, ObjectTags, ZoneCategories, ZoneOutcome, ZoneProblem, resolve_zone,
 };
@@ -30,13 +30,17 @@ pub struct Rules {
     pub allow_name_match: bool,
 }
 
-/// Whether the machine is off; none where its power state is not proven: a stale snapshot, or a machine whose host
-/// vCenter does not hear from.
-pub fn is_shut_down(snapshot: &Snapshot, record: &VmRecord) -> Option<bool> {
+/// Whether the machine runs; none where that is not proven: a stale snapshot, or a machine whose host vCenter does not
+/// hear from.
+pub fn power(snapshot: &Snapshot, record: &VmRecord) -> Option<PowerState> {
     if snapshot.freshness != Freshness::Live || !record.is_connected() {
         return None;
     }
-    record.power_state.map(|state| state != PowerState::PoweredOn)
+    record.power_state.map(|state| match state {
+        snapshot::PowerState::PoweredOn => PowerState::On,
+        snapshot::PowerState::PoweredOff => PowerState::Off,
+        snapshot::PowerState::Suspended => PowerState::Suspended,
+    })
 }
 
 /// What the node is told of its machine. Mirrors `pkg/cloudprovider/vsphere/nodemanager.go:DiscoverNode`.
@@ -85,12 +89,12 @@ pub fn describe(
         node_addresses: chosen.addresses,
         zone,
         region,
-        additional_labels: BTreeMap::new(),
         record: Location::of(snapshot, &vm.id, record).to_record(),
+        is_recorded: facts.recorded.as_ref().is_some_and(|recorded| recorded.is(&snapshot.instance_uuid, &vm.id)),
         pending: pending
             .map(|unknown| Unknown { message: format!("node {}: {}", facts.name, unknown.message), ..unknown }),
         notes,
-        age: std::time::Duration::ZERO,
+        ..InstanceMetadata::default()
     })
 }
 
@@ -108,7 +112,7 @@ fn missing(record: &VmRecord, vm: &VmKey, what: &str) -> Unknown {
         paths => format!("; the account may not read {} (System.Read is needed)", paths.join(", ")),
     };
     Unknown::new(
-        "GuestInfoMissing",
+        Reason::ToolsNotRunning,
         format!(
             "{} ({}) reports {what}; check that VMware Tools is running in the guest{connection}{unreadable}",
             record.name, vm.id

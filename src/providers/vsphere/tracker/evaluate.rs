@@ -9,11 +9,11 @@ use tracing::{debug, warn};
 
 use super::Tracker;
 use super::board::{Found, Outcome, View};
-use super::describe::{describe, is_shut_down};
+use super::describe::{describe, power};
 use super::resolve::{Answer, Asked, By, Decision, NodeFacts, Question, VmKey, resolve};
 use super::slots::{Held, Slot};
 use super::tracked::{Lost, NextSearch, Tracked};
-use crate::cloud::Unknown;
+use crate::cloud::{Reason, Unknown};
 use crate::providers::vsphere::inventory::snapshot::VmRecord;
 use crate::providers::vsphere::location::Location;
 use crate::providers::vsphere::provider_id::BiosUuid;
@@ -52,14 +52,14 @@ impl Tracker {
                     debug!(node = name, message, "look-up starts anew");
                     tracked = tracked.anew();
                     next_search = NextSearch::Now;
-                    Outcome::Unknown(Unknown::new("VMNotFound", message))
+                    Outcome::Unknown(Unknown::new(Reason::VMNotFound, message))
                 }
             },
             (None, NextSearch::Later(unknown) | NextSearch::Waiting(unknown)) => {
                 Outcome::Unknown(tracked.lost.as_ref().map_or_else(|| unknown.clone(), |lost| lost.unknown(unknown)))
             }
             (None, NextSearch::Now | NextSearch::None) => {
-                Outcome::Unknown(Unknown::passing("LookupPending", "the virtual machine is being looked for"))
+                Outcome::Unknown(Unknown::passing(Reason::LookupPending, "the virtual machine is being looked for"))
             }
         };
         let view = View { uid: tracked.facts.uid.clone(), outcome, location: tracked.location.clone() };
@@ -91,7 +91,7 @@ impl Tracker {
     fn bind(&self, tracked: &mut Tracked) -> NextSearch {
         if tracked.facts.has_provider_id && tracked.facts.provider_id.is_none() {
             let message = "spec.providerID is not vsphere:// followed by a UUID".to_string();
-            return NextSearch::Waiting(Unknown::new("MalformedProviderID", message));
+            return NextSearch::Waiting(Unknown::new(Reason::MalformedProviderID, message));
         }
         let waited = tracked.first_match.map_or(Duration::ZERO, |at| at.elapsed());
         let decision = self.decide(tracked, waited);
@@ -149,7 +149,7 @@ impl Tracker {
             "vCenter found a match and does not report it ({}); check that the account may read it (System.Read)",
             unknown.message
         );
-        NextSearch::Later(Unknown::new("VMNotReadable", message))
+        NextSearch::Later(Unknown::new(Reason::VMNotReadable, message))
     }
 
     fn decide(&self, tracked: &Tracked, waited: Duration) -> Decision {
@@ -194,7 +194,7 @@ impl Tracker {
             vcenter: vm.vcenter,
             uuid: record.bios_uuid.clone(),
             metadata: describe(facts, snapshot, vm, record, &self.rules),
-            is_shut_down: is_shut_down(snapshot, record),
+            power: power(snapshot, record),
         })
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::NodeAddress;
 
 use super::slots::Slot;
-use crate::cloud::Unknown;
+use crate::cloud::{Reason, Unknown};
 use crate::providers::vsphere::inventory::scope;
 use crate::providers::vsphere::inventory::snapshot::{Freshness, PowerState, Snapshot, VmRecord};
 use crate::providers::vsphere::location::Location;
@@ -221,7 +221,7 @@ pub fn resolve(question: &Question<'_>) -> Decision {
                     continue;
                 }
                 let message = format!("reading {id} on {}", asked.server);
-                return Decision::Reading(Unknown::passing("LookupPending", message));
+                return Decision::Reading(Unknown::passing(Reason::LookupPending, message));
             };
             if let Some(why) = why_not(question.node, asked, record, by) {
                 set_aside.push(format!("{} ({id} on {}) {why}", record.name, asked.server));
@@ -286,12 +286,12 @@ fn choose(question: &Question<'_>, candidates: Vec<Candidate<'_>>) -> Decision {
     }
     match left.as_slice() {
         [] => Decision::Unresolved(Unknown::new(
-            "VMNotFound",
+            Reason::VMNotFound,
             format!("only templates match: {}; the node's own virtual machine was not found", all.join(", ")),
         )),
         [only] => take(question, only, &all),
         _ => Decision::Unresolved(Unknown::new(
-            "VMAmbiguous",
+            Reason::SeveralVMsMatch,
             format!(
                 "several virtual machines match: {}; give each its own BIOS UUID (uuid.bios), or power off the ones \
                  that are not this node",
@@ -325,7 +325,7 @@ fn take(question: &Question<'_>, candidate: &Candidate<'_>, all: &[String]) -> D
         return Decision::Bind { vm: candidate.key.clone(), others };
     }
     Decision::Wait(Unknown::new(
-        "VCenterUnavailable",
+        Reason::VCenterUnavailable,
         format!(
             "{} matches by UUID, but {} has not answered and may have a twin",
             candidate.describe(),
@@ -353,7 +353,7 @@ fn refusal(question: &Question<'_>, candidates: &[Candidate<'_>]) -> Option<Unkn
             return None;
         };
         Some(Unknown::new(
-            "NameMatchRefused",
+            Reason::NameMatchRefused,
             format!(
                 "no virtual machine has the node's UUID; {} has its name but {why}; --allow-name-match takes it anyway",
                 candidate.describe()
@@ -388,7 +388,10 @@ fn silent(question: &Question<'_>) -> Vec<String> {
 fn nothing_found(question: &Question<'_>, mut set_aside: Vec<String>) -> Decision {
     if question.vcenters.is_empty() {
         // A standby without sessions: nobody was asked, so nothing was found out.
-        return Decision::Unresolved(Unknown::passing("LookupPending", "no vCenter is asked by this process now"));
+        return Decision::Unresolved(Unknown::passing(
+            Reason::LookupPending,
+            "no vCenter is asked by this process now",
+        ));
     }
     let silent = silent(question);
     let node = question.node;
@@ -397,7 +400,7 @@ fn nothing_found(question: &Question<'_>, mut set_aside: Vec<String>) -> Decisio
             "not found in the vCenters that may tell; {}; give the account the role Read-only there",
             silent.join(", ")
         );
-        return Decision::Unresolved(Unknown::new("NoPermission", message));
+        return Decision::Unresolved(Unknown::new(Reason::NoPermission, message));
     }
     if !silent.is_empty() {
         // The first connection of a process takes moments, or fails and says why.
@@ -410,8 +413,8 @@ fn nothing_found(question: &Question<'_>, mut set_aside: Vec<String>) -> Decisio
             is_under_way && !question.vcenters.iter().any(|asked| matches!(asked.answer, Answer::Silent { .. }));
         let message = format!("not found in the vCenters that answered; no answer from {}", silent.join(", "));
         return Decision::Unresolved(match only_waiting {
-            true => Unknown::passing("LookupPending", message),
-            false => Unknown::new("VCenterUnavailable", message),
+            true => Unknown::passing(Reason::LookupPending, message),
+            false => Unknown::new(Reason::VCenterUnavailable, message),
         });
     }
     if !question.asked_by_name && !node.has_provider_id && set_aside.is_empty() {
@@ -430,7 +433,7 @@ fn nothing_found(question: &Question<'_>, mut set_aside: Vec<String>) -> Decisio
     set_aside.extend(gone);
     let aside = if set_aside.is_empty() { String::new() } else { format!("; {}", set_aside.join(", ")) };
     Decision::Unresolved(Unknown::new(
-        "VMNotFound",
+        Reason::VMNotFound,
         format!(
             "no virtual machine with {looked_for} in {}{aside}; check that the machine exists there, that the account \
              may read it, and that `datacenters` covers it",

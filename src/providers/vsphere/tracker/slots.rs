@@ -10,7 +10,8 @@ use tracing::{debug, warn};
 
 use super::Tracker;
 use super::describe::Rules;
-use super::tracked::{Lost, Tracked, VCENTER_NOT_CONFIGURED};
+use super::tracked::{Lost, Tracked};
+use crate::cloud::Reason;
 use crate::providers::vsphere::inventory::snapshot::Snapshot;
 use crate::providers::vsphere::inventory::{Vcenter, scope};
 
@@ -127,11 +128,11 @@ impl Tracker {
         if lost_nodes == 0 || is_standby {
             debug!(vcenter = server, "not asked any more");
         } else {
-            let reason = VCENTER_NOT_CONFIGURED;
+            let reason = Reason::VCenterNotConfigured;
             warn!(
                 vcenter = server,
                 nodes = lost_nodes,
-                reason,
+                %reason,
                 "{file} does not name this vCenter any more: nothing is known of its nodes, and they stay as they are"
             );
         }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::resolve::{Answer, NodeFacts, SILENT_VCENTER_WAIT, VmKey};
 use super::slots::Slot;
-use crate::cloud::Unknown;
+use crate::cloud::{Reason, Unknown};
 use crate::providers::vsphere::location::Location;
 use crate::providers::vsphere::provider_id::BiosUuid;
 
@@ -39,9 +39,6 @@ pub(super) struct Tracked {
     pub(super) location: Option<Location>,
 }
 
-/// The reason of a node whose machine is at a vCenter that is not configured any more.
-pub(super) const VCENTER_NOT_CONFIGURED: &str = "VCenterNotConfigured";
-
 /// A machine at a vCenter that is not configured any more.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Lost {
@@ -59,7 +56,7 @@ impl Lost {
             "the node's virtual machine {vm} is on vCenter {server}, which {file} does not name any more; elsewhere: {}",
             elsewhere.message
         );
-        Unknown::new(VCENTER_NOT_CONFIGURED, message)
+        Unknown::new(Reason::VCenterNotConfigured, message)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::clients::vim::GuestNic;
-use crate::providers::vsphere::inventory::snapshot::{Entity, Tags};
+use crate::providers::vsphere::inventory::snapshot::{Entity, PowerState as VmPower, Tags};
 use crate::providers::vsphere::zones::Tag;
 
 const UUID: &str = "422e4956-ad22-1139-6d72-59cc8f26bc90";
@@ -16,7 +16,7 @@ fn machine(addresses: &[&str]) -> VmRecord {
         bios_uuid: Some(UUID.parse().unwrap()),
         parent: Some(MoRef::new("Folder", "group-v3")),
         host: Some(MoRef::new("HostSystem", "host-1")),
-        power_state: Some(PowerState::PoweredOn),
+        power_state: Some(VmPower::PoweredOn),
         connection_state: Some("connected".into()),
         cpus: Some(2),
         memory_mib: Some(4096),
@@ -168,7 +168,7 @@ fn w51_a_walk_over_a_circle_or_a_missing_ancestor_ends() {
         let mut snapshot = snapshot;
         Arc::make_mut(&mut snapshot.tags).of.extend([of_vm]);
         let metadata = described(&NodeFacts::default(), &snapshot, &record, &zoned());
-        let pending = metadata.pending.map(|unknown| unknown.reason);
+        let pending = metadata.pending.map(|unknown| unknown.reason.as_str());
         assert_eq!(pending, Some("ZoneUnknown"), "{case}: no other way up is taken");
         assert_eq!(metadata.zone, "", "{case}");
     }
@@ -206,7 +206,7 @@ fn b41_a_machine_without_config_has_its_addresses() {
     let nothing = VmRecord { bios_uuid: None, ..record };
     let vm = VmKey { vcenter: 0, id: "vm-1".into() };
     let unknown = describe(&NodeFacts::default(), &snapshot(true, &[]), &vm, &nothing, &rules()).unwrap_err();
-    assert_eq!(unknown.reason, "GuestInfoMissing", "neither has one: nothing is concluded");
+    assert_eq!(unknown.reason, "ToolsNotRunning", "neither has one: nothing is concluded");
 }
 
 #[test]
@@ -216,19 +216,19 @@ fn what_the_guest_or_the_account_lacks_is_named() {
         (
             "no host name",
             VmRecord { host_name: String::new(), ..machine(&["10.0.0.1"]) },
-            "GuestInfoMissing",
+            "ToolsNotRunning",
             vec!["guest.hostName", "VMware Tools"],
         ),
         (
             "an orphaned machine",
             VmRecord { host_name: String::new(), connection_state: Some("orphaned".into()), ..machine(&["10.0.0.1"]) },
-            "GuestInfoMissing",
+            "ToolsNotRunning",
             vec!["orphaned"],
         ),
         (
             "no right",
             VmRecord { bios_uuid: None, unreadable: vec!["config.uuid".into()], ..machine(&["10.0.0.1"]) },
-            "GuestInfoMissing",
+            "ToolsNotRunning",
             vec!["BIOS UUID", "config.uuid", "System.Read"],
         ),
         ("no address", machine(&[]), "NoUsableAddress", vec!["vm-1"]),
@@ -252,7 +252,7 @@ fn a_zone_is_waited_for_quietly_only_while_its_tags_are_being_read() {
     ] {
         let metadata =
             described(&NodeFacts::default(), &snapshot(has_cluster, &tags), &machine(&["10.0.0.1"]), &zoned());
-        let pending = metadata.pending.as_ref().map(|unknown| (unknown.reason, unknown.is_passing));
+        let pending = metadata.pending.as_ref().map(|unknown| (unknown.reason.as_str(), unknown.is_passing));
         assert_eq!(pending, expected, "{case}");
         assert_eq!(metadata.zone, if expected.is_none() { "z" } else { "" }, "{case}");
     }
@@ -260,18 +260,18 @@ fn a_zone_is_waited_for_quietly_only_while_its_tags_are_being_read() {
 
 #[test]
 fn only_a_fresh_and_connected_machine_is_shut_down() {
-    let off = VmRecord { power_state: Some(PowerState::PoweredOff), ..machine(&[]) };
-    let suspended = VmRecord { power_state: Some(PowerState::Suspended), ..machine(&[]) };
+    let off = VmRecord { power_state: Some(VmPower::PoweredOff), ..machine(&[]) };
+    let suspended = VmRecord { power_state: Some(VmPower::Suspended), ..machine(&[]) };
     let unheard = VmRecord { connection_state: Some("disconnected".into()), ..off.clone() };
     let live = snapshot(true, &[]);
     let stale = Snapshot { freshness: Freshness::Unreachable { reason: "down".into() }, ..live.clone() };
     for (case, snapshot, record, expected) in [
-        ("on", &live, &machine(&[]), Some(false)),
-        ("off", &live, &off, Some(true)),
-        ("suspended", &live, &suspended, Some(true)),
+        ("on", &live, &machine(&[]), Some(PowerState::On)),
+        ("off", &live, &off, Some(PowerState::Off)),
+        ("suspended", &live, &suspended, Some(PowerState::Suspended)),
         ("its host is not heard from", &live, &unheard, None),
         ("vCenter does not answer", &stale, &off, None),
     ] {
-        assert_eq!(is_shut_down(snapshot, record), expected, "{case}");
+        assert_eq!(power(snapshot, record), expected, "{case}");
     }
 }

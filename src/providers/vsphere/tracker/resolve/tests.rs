@@ -191,13 +191,13 @@ fn a_match_by_uuid_is_taken_by_the_rules() {
             "both on, both called like the node",
             vec![Vc::with(vec![("vm-1", machine("a")), ("vm-2", machine("b"))])],
             extra(),
-            "VMAmbiguous",
+            "SeveralVMsMatch",
         ),
         (
             "both off, none called like the node",
             vec![Vc::with(vec![("vm-1", off("a")), ("vm-2", off("b"))])],
             extra(),
-            "VMAmbiguous",
+            "SeveralVMsMatch",
         ),
         (
             "the same vCenter configured twice",

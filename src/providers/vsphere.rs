@@ -18,6 +18,7 @@ pub mod inventory;
 pub mod location;
 pub mod provider_id;
 pub mod report;
+pub mod topology;
 pub mod tracker;
 mod yaml;
 pub mod zones;
@@ -35,6 +36,7 @@ use self::credentials::Offers;
 use self::instances::Instances;
 use self::inventory::session::Timeouts;
 use self::inventory::{Names, Session, Settings, Vcenter};
+use self::topology::TopologyLabels;
 use self::tracker::Tracker;
 use self::tracker::board::Board;
 use self::tracker::describe::Rules;
@@ -54,6 +56,8 @@ pub struct Options {
     pub allow_name_match: bool,
     /// Whether a machine that this program never saw, and that its node does not record, may be called absent.
     pub trusts_unseen: bool,
+    /// Which labels say where a node's machine is.
+    pub topology: TopologyLabels,
     /// How long vCenter may take to answer.
     pub timeouts: Timeouts,
 }

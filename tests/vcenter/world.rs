@@ -10,6 +10,7 @@ use ccm::kubernetes::login_ledger::Ledger;
 use ccm::providers::vsphere::config::Credentials;
 use ccm::providers::vsphere::credentials::{Credential, Login, Offer, Offers, Origin};
 use ccm::providers::vsphere::inventory::session::Timeouts;
+use ccm::providers::vsphere::topology::TopologyLabels;
 use ccm::providers::vsphere::{Connect, Options, Provider, config};
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
@@ -119,8 +120,14 @@ impl Running {
     /// Starts the provider with this `vsphere.conf`.
     pub fn start_with(text: &str, tag_poll: Duration) -> Self {
         let timeouts = Timeouts::default();
-        let file = "vsphere.conf".to_owned();
-        let options = Options { file, tag_poll, allow_name_match: false, trusts_unseen: false, timeouts };
+        let options = Options {
+            file: "vsphere.conf".to_owned(),
+            tag_poll,
+            allow_name_match: false,
+            trusts_unseen: false,
+            topology: TopologyLabels::default(),
+            timeouts,
+        };
         Self::start_through(Arc::new(Files), text, options)
     }
 

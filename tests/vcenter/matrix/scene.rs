@@ -16,6 +16,7 @@ use ccm::providers::vsphere::credentials::{Credential, Login, Offer, Offers, Ori
 use ccm::providers::vsphere::inventory::Vcenter as Inventory;
 use ccm::providers::vsphere::inventory::session::Timeouts;
 use ccm::providers::vsphere::inventory::snapshot::{Freshness, Snapshot};
+use ccm::providers::vsphere::topology::TopologyLabels;
 use ccm::providers::vsphere::{Connect, Options};
 use k8s_openapi::api::core::v1::{Node, NodeSpec};
 use secrecy::SecretString;
@@ -151,6 +152,7 @@ fn options(tag_poll: Duration) -> Options {
         tag_poll,
         allow_name_match: false,
         trusts_unseen: false,
+        topology: TopologyLabels::default(),
         timeouts: Timeouts { soap, rest },
     }
 }

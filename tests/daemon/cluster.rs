@@ -68,6 +68,11 @@ impl Cluster {
         }
     }
 
+    /// A folder that lives as long as the API server.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// The name of the node with this number, and of its machine.
     pub fn name(&self, number: usize) -> String {
         format!("{}-{number}", self.pool)

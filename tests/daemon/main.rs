@@ -10,7 +10,9 @@
 mod addresses;
 mod admin;
 mod cluster;
+mod crash;
 mod credentials;
+mod front;
 mod join;
 mod mistakes;
 mod proxy;

@@ -1,0 +1,180 @@
+//! The daemon, or the API server, dies in the middle of an initialisation, and others write to the Node meanwhile.
+
+use std::ops::Range;
+
+use futures::future::join_all;
+use http::StatusCode;
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use support::nodes::NodeView;
+use support::{ApiServer, Vcenter, eventually};
+
+use crate::cluster::{Cluster, LIMIT};
+use crate::front::{Front, Side, Write};
+
+/// The moments at which the daemon is killed: before and after each of the two writes.
+const MOMENTS: [(Write, Side); 4] = [
+    (Write::Status, Side::Request),
+    (Write::Status, Side::Answer),
+    (Write::Node, Side::Request),
+    (Write::Node, Side::Answer),
+];
+/// Nodes at each moment; fewer than are worked on at the same time.
+const NODES: usize = 6;
+/// An address that no machine has at first.
+const NEW_IP: &str = "10.9.9.9";
+
+/// What the dead daemon had sent arrives after the next one has finished the work: it is refused.
+#[tokio::test]
+async fn a_daemon_killed_before_or_after_either_write_leaves_nodes_that_the_next_one_finishes() {
+    let cluster = Cluster::new().await;
+    let vcenter = Vcenter::start(&cluster.scenario(0..NODES * MOMENTS.len())).await;
+    let front = Front::start(&cluster).await;
+    for (index, (write, side)) in MOMENTS.into_iter().enumerate() {
+        let numbers = index * NODES..(index + 1) * NODES;
+        let mut killed = cluster.start_for(&vcenter, &[&front.flag()]).await;
+        let hold = front.hold(write, side);
+        cluster.register(numbers.clone()).await;
+        hold.wait_for(NODES).await;
+        killed.kill().await;
+        front.open();
+        let views = cluster.views().await;
+        for view in numbers.clone().map(|number| &views[&cluster.name(number)]) {
+            let has_addresses = (write, side) != (Write::Status, Side::Request);
+            let is_initialised = (write, side) == (Write::Node, Side::Answer);
+            assert_eq!(!view.addresses.is_empty(), has_addresses, "{write:?}, {side:?}: {view:?}");
+            assert_eq!(view.provider_id.is_some(), is_initialised, "{write:?}, {side:?}: {view:?}");
+            assert_eq!(!view.uninitialized, is_initialised, "{write:?}, {side:?}: {view:?}");
+        }
+
+        // What was written to the first of them, or was about to be, is true no longer.
+        let moved = numbers.start;
+        vcenter.set_ip(&cluster.name(moved), NEW_IP).await;
+        let mut next = cluster.start_for(&vcenter, &[]).await;
+        cluster.wait_until_initialised(moved + 1..numbers.end, &next).await;
+        eventually("the first node has the address of now", LIMIT, async || {
+            let view = &cluster.views().await[&cluster.name(moved)];
+            let has_both =
+                ["InternalIP", "ExternalIP"].iter().all(|kind| view.addresses.contains(&format!("{kind}={NEW_IP}")));
+            if has_both && !view.uninitialized { Ok(()) } else { Err(format!("{view:?}\n{}", next.output().tail(20))) }
+        })
+        .await;
+        let before = cluster.nodes().await;
+        let late = hold.release().await;
+        let expected = if side == Side::Request { StatusCode::CONFLICT } else { StatusCode::OK };
+        assert!(late.iter().all(|held| held.status == Some(expected)), "{write:?}, {side:?}: {late:?}");
+        assert_eq!(cluster.nodes().await, before, "{write:?}, {side:?}: a late write changed something");
+        next.kill().await;
+    }
+}
+
+/// The list of taints is written whole: a write that was planned before another taint was there would drop that.
+#[tokio::test]
+async fn taints_that_others_add_between_the_plan_and_either_write_survive() {
+    let cluster = Cluster::new().await;
+    let vcenter = Vcenter::start(&cluster.scenario(0..NODES)).await;
+    let front = Front::start(&cluster).await;
+    let daemon = cluster.start_for(&vcenter, &[&front.flag()]).await;
+    let first = front.hold(Write::Status, Side::Request);
+    cluster.register(0..NODES).await;
+    first.wait_for(NODES).await;
+    add_taints(&cluster, 0..NODES, "test.example/before-the-first").await;
+    let second = front.hold(Write::Node, Side::Request);
+    let refused = first.release().await;
+    assert!(refused.iter().all(|held| held.status == Some(StatusCode::CONFLICT)), "{refused:?}");
+    second.wait_for(NODES).await;
+    add_taints(&cluster, 0..NODES, "test.example/before-the-second").await;
+    front.open();
+    let refused = second.release().await;
+    assert!(refused.iter().all(|held| held.status == Some(StatusCode::CONFLICT)), "{refused:?}");
+    cluster.wait_until_initialised(0..NODES, &daemon).await;
+    for (name, node) in cluster.nodes().await {
+        let expected = ["test.example/before-the-first", "test.example/before-the-second"];
+        assert_eq!(taint_keys(&node), expected, "{name}");
+    }
+}
+
+/// The taints are added while the nodes join; those that were added stay, whoever is restarted.
+#[tokio::test]
+async fn an_api_server_restarted_in_the_middle_of_a_join_of_200_delays_it_and_loses_no_taint() {
+    const NODES: usize = 200;
+    const BEFORE: usize = 50;
+    let mut server = ApiServer::start().await;
+    let cluster = Cluster::on(&server).await;
+    let vcenter = Vcenter::start(&cluster.scenario(0..NODES)).await;
+    // Slow enough that the join is under way when the API server goes.
+    let mut daemon =
+        cluster.start_for(&vcenter, &["--leader-elect=true", "--kube-api-qps=100", "--kube-api-burst=1"]).await;
+    cluster.register(0..NODES).await;
+    let meddlers = join_all((0..NODES).map(|number| meddle(&cluster, cluster.name(number))));
+    let join = async {
+        eventually("the join is under way", LIMIT, async || match initialised(&cluster).await {
+            count if count >= BEFORE => Ok(()),
+            count => Err(format!("{count}\n{}", daemon.output().tail(20))),
+        })
+        .await;
+        server.kill().await;
+        server.restart().await;
+        let left = NODES - initialised(&cluster).await;
+        println!("{left} of {NODES} nodes were left to initialise when the API server was back");
+        assert!(left > 0, "the join had ended before the API server went");
+        cluster.wait_until_initialised(0..NODES, &daemon).await;
+        assert!(daemon.ended().is_none());
+    };
+    let (added, ()) = tokio::join!(meddlers, join);
+    let nodes = cluster.nodes().await;
+    for added in added {
+        let node = &nodes[&added.node];
+        assert_eq!(taint_keys(node), added.taints, "{}", added.node);
+    }
+    server.kill().await;
+}
+
+async fn initialised(cluster: &Cluster) -> usize {
+    cluster.views().await.values().filter(|view| !view.uninitialized).count()
+}
+
+/// What a meddler did to a node.
+struct Meddled {
+    node: String,
+    taints: Vec<String>,
+}
+
+/// Adds one taint after the other to a node until it is initialised, and one more.
+async fn meddle(cluster: &Cluster, node: String) -> Meddled {
+    let nodes = Api::<Node>::all(cluster.client.clone());
+    let mut taints = Vec::new();
+    loop {
+        let key = format!("test.example/added-{}", taints.len());
+        let written = eventually("a taint is added", LIMIT, async || add_taint(&nodes, &node, &key).await).await;
+        taints.push(key);
+        if !NodeView::of(&written).uninitialized {
+            return Meddled { node, taints };
+        }
+    }
+}
+
+async fn add_taints(cluster: &Cluster, numbers: Range<usize>, key: &str) {
+    let nodes = Api::<Node>::all(cluster.client.clone());
+    join_all(numbers.map(async |number| add_taint(&nodes, &cluster.name(number), key).await.unwrap())).await;
+}
+
+/// Adds a taint at the end if it is not there, whatever else was changed meanwhile.
+async fn add_taint(nodes: &Api<Node>, name: &str, key: &str) -> Result<Node, kube::Error> {
+    let node = nodes.get(name).await?;
+    let taint = json!({ "key": key, "effect": "NoSchedule" });
+    let operation = match taint_keys(&node) {
+        present if present.iter().any(|present| present == key) => return Ok(node),
+        present if present.is_empty() => json!({ "op": "add", "path": "/spec/taints", "value": [taint] }),
+        _ => json!({ "op": "add", "path": "/spec/taints/-", "value": taint }),
+    };
+    let patch = Patch::<()>::Json(serde_json::from_value(json!([operation])).unwrap());
+    nodes.patch(name, &PatchParams::default(), &patch).await
+}
+
+fn taint_keys(node: &Node) -> Vec<String> {
+    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
+    taints.iter().map(|taint| taint.key.clone()).collect()
+}

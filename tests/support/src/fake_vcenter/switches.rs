@@ -1,10 +1,23 @@
-//! More verbs: tags, the tree, the certificate, the cookie.
+//! More verbs: tags, the tree, hosts and connections, the certificate, the cookie.
+//!
+//! The states a machine can be in while it runs on, or may run on, and where its verb is:
+//!
+//! | state | verb |
+//! |---|---|
+//! | its host does not answer vCenter | [`FakeVcenter::disconnect_host`] |
+//! | its host was taken out of the inventory, the machine with it | [`FakeVcenter::remove_host`] |
+//! | disconnected, orphaned, invalid | [`FakeVcenter::set_connection`] |
+//! | inaccessible | [`FakeVcenter::set_inaccessible`] |
+//! | a template | [`FakeVcenter::change_vm`] with `Machine::set_template` |
+//! | registered again, migrated, moved | [`FakeVcenter::reregister_vm`], `migrate_vm`, `move_vm` |
+//! | may not be read | [`FakeVcenter::set_readable`], `set_tree_readable`, `set_path_readable` |
 
 use std::sync::PoisonError;
 
 use tokio_rustls::TlsAcceptor;
 
-use super::{FakeVcenter, http, inventory};
+use super::inventory::{Inventory, Ref, Val};
+use super::{FakeVcenter, http, soap};
 
 /// What a fake shows of itself in a handshake.
 #[derive(Clone)]
@@ -34,7 +47,66 @@ impl FakeVcenter {
         self.change(|world| {
             let object = world.inventory.named(kind, name);
             let parent = world.inventory.named(parent.0, parent.1);
-            world.inventory.change(&object).properties.insert("parent".into(), inventory::Val::Ref(parent));
+            world.inventory.change(&object).properties.insert("parent".into(), Val::Ref(parent));
+        });
+    }
+
+    /// Sets `runtime.connectionState` of a machine: `connected`, `disconnected`, `orphaned`, `inaccessible`, `invalid`.
+    pub fn set_connection(&self, name: &str, state: &str) {
+        self.change(|world| {
+            let vm = world.inventory.named("VirtualMachine", name);
+            set_machine_connection(&mut world.inventory, &vm, state);
+        });
+    }
+
+    /// The files of a machine cannot be reached: its configuration is unset, as vCenter does it.
+    pub fn set_inaccessible(&self, name: &str) {
+        self.change(|world| {
+            let vm = world.inventory.named("VirtualMachine", name);
+            set_machine_connection(&mut world.inventory, &vm, "inaccessible");
+            let properties = &mut world.inventory.change(&vm).properties;
+            properties.retain(|path, _| !path.starts_with("config."));
+        });
+    }
+
+    /// Sets `runtime.connectionState` of a host alone: `connected`, `notResponding`, `disconnected`.
+    pub fn set_host_connection(&self, host: &str, state: &str) {
+        self.change(|world| {
+            let host = world.inventory.named("HostSystem", host);
+            set_host_connection(&mut world.inventory, &host, state);
+        });
+    }
+
+    /// A host stops answering vCenter, and all machines on it are disconnected. They may run on.
+    pub fn disconnect_host(&self, host: &str) {
+        self.change(|world| {
+            let host = world.inventory.named("HostSystem", host);
+            set_host_connection(&mut world.inventory, &host, "notResponding");
+            for vm in machines_on(&world.inventory, &host) {
+                set_machine_connection(&mut world.inventory, &vm, "disconnected");
+            }
+        });
+    }
+
+    /// A host answers vCenter again, with all machines on it.
+    pub fn reconnect_host(&self, host: &str) {
+        self.change(|world| {
+            let host = world.inventory.named("HostSystem", host);
+            set_host_connection(&mut world.inventory, &host, "connected");
+            for vm in machines_on(&world.inventory, &host) {
+                set_machine_connection(&mut world.inventory, &vm, "connected");
+            }
+        });
+    }
+
+    /// Takes a host out of the inventory, and with it every machine on it, as vCenter does. They run on there.
+    pub fn remove_host(&self, host: &str) {
+        self.change(|world| {
+            let host = world.inventory.named("HostSystem", host);
+            for vm in machines_on(&world.inventory, &host) {
+                soap::remove(world, &vm);
+            }
+            soap::remove(world, &host)
         });
     }
 
@@ -66,4 +138,19 @@ impl FakeVcenter {
     pub fn set_cookie_quoted(&self, is_quoted: bool) {
         self.change(|world| world.is_cookie_bare = !is_quoted);
     }
+}
+
+fn machines_on(inventory: &Inventory, host: &Ref) -> Vec<Ref> {
+    let is_there = |vm: &&Ref| inventory.property(vm, "runtime.host").is_some_and(|at| at.refs().contains(host));
+    inventory.objects.keys().filter(|object| object.kind == "VirtualMachine").filter(is_there).cloned().collect()
+}
+
+fn set_machine_connection(inventory: &mut Inventory, vm: &Ref, state: &str) {
+    let state = Val::Scalar("VirtualMachineConnectionState", state.to_owned());
+    inventory.change(vm).properties.insert("runtime.connectionState".to_owned(), state);
+}
+
+fn set_host_connection(inventory: &mut Inventory, host: &Ref, state: &str) {
+    let state = Val::Scalar("HostSystemConnectionState", state.to_owned());
+    inventory.change(host).properties.insert("runtime.connectionState".to_owned(), state);
 }

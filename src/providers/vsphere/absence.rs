@@ -7,6 +7,7 @@
 use k8s_openapi::api::core::v1::Node;
 
 use super::inventory::reads::{Denial, ObjectRead, Read, SearchRead, VmRead};
+use super::inventory::snapshot::Trouble;
 use super::location::Location;
 use super::provider_id::{self, BiosUuid};
 use crate::clients::vim::MoRef;
@@ -161,7 +162,7 @@ fn prove_gone(testimony: &Testimony, location: &Location) -> Result<Vec<String>,
         Read::Gone => {}
         Read::Found(_) => return Err(unread()),
         Read::Denied(denial) => return Err(denied(&format!("reading {} on {server}", location.vm), denial)),
-        Read::Silent { reason } => return Err(unanswered(&format!("reading {} on {server}", location.vm), reason)),
+        Read::Silent(trouble) => return Err(silent(&format!("reading {} on {server}", location.vm), trouble)),
     }
     let host = prove_host(server, location, place)?;
     let folder = (location.folder.as_ref(), place.folder.as_ref());
@@ -228,7 +229,7 @@ fn need_answer<T>(read: Option<&Read<T>>, doing: impl Fn() -> String) -> Result<
     match read {
         Some(Read::Found(_)) => Ok(()),
         Some(Read::Denied(denial)) => Err(denied(&doing(), denial)),
-        Some(Read::Silent { reason }) => Err(unanswered(&doing(), reason)),
+        Some(Read::Silent(trouble)) => Err(silent(&doing(), trouble)),
         Some(Read::Gone) => Err(unanswered(&doing(), "what was asked is gone")),
         None => Err(unanswered(&doing(), "it was not asked")),
     }
@@ -236,6 +237,10 @@ fn need_answer<T>(read: Option<&Read<T>>, doing: impl Fn() -> String) -> Result<
 
 fn denied(doing: &str, denial: &Denial) -> Unknown {
     Unknown::new(Reason::NoPermission, format!("{doing}: {denial}; give the account the role Read-only there"))
+}
+
+fn silent(doing: &str, trouble: &Trouble) -> Unknown {
+    Unknown::new(trouble.reason, format!("{doing}: {trouble}"))
 }
 
 fn unanswered(doing: &str, reason: &str) -> Unknown {

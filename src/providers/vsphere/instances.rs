@@ -93,10 +93,18 @@ impl Instances {
 }
 
 impl Instances {
-    /// Whether what the board says of a machine at this vCenter is true now.
-    fn is_live(&self, vcenter: Slot) -> bool {
-        let setup = self.setup.borrow();
-        setup.sources.get(&vcenter).is_some_and(|source| source.vcenter.snapshot().freshness == Freshness::Live)
+    /// Whether what the board says of a machine at this vCenter is true now, else why nobody knows.
+    fn check_live(&self, vcenter: Slot) -> Result<(), Unknown> {
+        let source = self.setup.borrow().sources.get(&vcenter).cloned();
+        let Some(source) = source else {
+            let message = "the vCenter of the node's machine is not configured any more";
+            return Err(Unknown::new(Reason::VCenterNotConfigured, message));
+        };
+        source.vcenter.snapshot().freshness.check().map_err(|trouble| {
+            let message =
+                format!("{}, where the node's machine is, does not answer: {trouble}", source.vcenter.server());
+            Unknown::new(trouble.reason, message)
+        })
     }
 
     /// Gathers the evidence and judges it.
@@ -163,8 +171,10 @@ impl InstancesV2 for Instances {
     /// absent only if that is proved. No answer is kept for the next question.
     async fn instance_exists(&self, node: &Node) -> Presence {
         let unknown = match self.find(node) {
-            Ok(found) if self.is_live(found.vcenter) => return Presence::Exists(()),
-            Ok(_) => Unknown::new(Reason::VCenterUnavailable, "the vCenter of the node's machine does not answer"),
+            Ok(found) => match self.check_live(found.vcenter) {
+                Ok(()) => return Presence::Exists(()),
+                Err(unknown) => unknown,
+            },
             Err(unknown) => unknown,
         };
         let uuids = match absence::uuids(node) {

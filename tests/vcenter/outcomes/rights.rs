@@ -71,3 +71,17 @@ async fn an_account_without_any_role_makes_unknown_with_object_and_privilege_als
     scene.found(&node).await;
     scene.running.stop().await;
 }
+
+#[tokio::test]
+async fn a_login_that_is_refused_is_the_reason_for_known_and_for_new_nodes() {
+    let scene = Scene::start(vec![one()]).await;
+    let node = scene.initialised("n").await;
+    scene.fake().set_password("another one");
+    scene.fake().kill_soap_sessions(Fault::not_authenticated());
+    let message = scene.told(&node, "CredentialsRejected").await;
+    assert!(message.contains("InvalidLogin") && message.contains("ccm@vsphere.local"), "{message}");
+    let fresh = crate::world::node("fresh", super::OTHER);
+    scene.running.cluster.put(fresh.clone());
+    scene.unknown(&fresh, "CredentialsRejected").await;
+    assert_eq!(scene.fake().counts().soap_refusals, 1, "asking tries nothing");
+}

@@ -33,7 +33,7 @@ fn place() -> Place {
 }
 
 fn silent<T>() -> Read<T> {
-    Read::Silent { reason: "connection refused".into() }
+    Read::Silent(Trouble::unavailable("connection refused"))
 }
 
 fn refused<T>() -> Read<T> {

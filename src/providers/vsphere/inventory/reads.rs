@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
+use super::snapshot::Trouble;
 use super::vcenter::Vcenter;
 use crate::clients::vim::{self, Fault, FaultKind, FilterSpec, MoRef, ObjectContent, Value, decode_name};
 use crate::cloud::error::chain;
@@ -31,10 +32,7 @@ pub enum Read<T> {
     /// The account may not read it. That proves nothing.
     Denied(Denial),
     /// Nothing can be concluded: no answer, or another fault.
-    Silent {
-        /// Why, in words.
-        reason: String,
-    },
+    Silent(Trouble),
 }
 
 /// What the account may not read, and which privilege is missing.
@@ -83,7 +81,7 @@ impl Vcenter {
             Read::Found(content) => Read::Found(identity(&content)),
             Read::Gone => Read::Gone,
             Read::Denied(denial) => Read::Denied(denial),
-            Read::Silent { reason } => Read::Silent { reason },
+            Read::Silent(trouble) => Read::Silent(trouble),
         }
     }
 
@@ -93,7 +91,7 @@ impl Vcenter {
             Read::Found(_) => Read::Found(()),
             Read::Gone => Read::Gone,
             Read::Denied(denial) => Read::Denied(denial),
-            Read::Silent { reason } => Read::Silent { reason },
+            Read::Silent(trouble) => Read::Silent(trouble),
         }
     }
 
@@ -116,28 +114,27 @@ impl Vcenter {
     /// Asks within the limit, and only a vCenter that answers and is whom it was before.
     async fn ask<T>(&self, call: impl Future<Output = Result<T, vim::Error>>) -> Result<T, Refusal> {
         let before = self.snapshot();
-        if let Some(trouble) = before.freshness.trouble() {
-            return Err(Refusal::Silent(trouble.to_string()));
-        }
+        before.freshness.check().map_err(Refusal::Silent)?;
         let answer = match timeout(READ_LIMIT, call).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(error)) => return Err(Refusal::Failed(error)),
-            Err(_) => return Err(Refusal::Silent(format!("no answer within {} s", READ_LIMIT.as_secs()))),
+            Err(_) => {
+                let why = format!("no answer within {} s", READ_LIMIT.as_secs());
+                return Err(Refusal::Silent(Trouble::unavailable(why)));
+            }
         };
         let after = self.snapshot();
-        match after.freshness.trouble() {
-            Some(trouble) => Err(Refusal::Silent(trouble.to_string())),
-            None if after.instance_uuid != before.instance_uuid => {
-                Err(Refusal::Silent("another vCenter answers at its address by now".to_string()))
-            }
-            None => Ok(answer),
+        after.freshness.check().map_err(Refusal::Silent)?;
+        if after.instance_uuid != before.instance_uuid {
+            return Err(Refusal::Silent(Trouble::unavailable("another vCenter answers at its address by now")));
         }
+        Ok(answer)
     }
 }
 
 /// Why there is no answer.
 enum Refusal {
-    Silent(String),
+    Silent(Trouble),
     Failed(vim::Error),
 }
 
@@ -153,10 +150,10 @@ impl Refusal {
     /// What it means where no object was asked for by its id.
     fn without_object<T>(self) -> Read<T> {
         match self {
-            Refusal::Silent(reason) => Read::Silent { reason },
+            Refusal::Silent(trouble) => Read::Silent(trouble),
             Refusal::Failed(error) => match error.fault().and_then(|fault| denial(fault, None)) {
                 Some(denial) => Read::Denied(denial),
-                None => Read::Silent { reason: chain(&error) },
+                None => Read::Silent(Trouble::unavailable(chain(&error))),
             },
         }
     }
@@ -189,8 +186,8 @@ fn judge_content(object: &MoRef, objects: Vec<ObjectContent>) -> Read<ObjectCont
         None => Read::Denied(untold()),
         Some(missing) => {
             let denied = content.missing.iter().find_map(|missing| denial(&missing.fault, Some(object)));
-            let reason = || format!("the answer to a read of {object} holds no property: {}", missing.fault);
-            denied.map_or_else(|| Read::Silent { reason: reason() }, Read::Denied)
+            let why = || format!("the answer to a read of {object} holds no property: {}", missing.fault);
+            denied.map_or_else(|| Read::Silent(Trouble::unavailable(why())), Read::Denied)
         }
     }
 }
@@ -247,7 +244,7 @@ mod tests {
             ("NoPermission", failed(fault(FaultKind::NoPermission, Some(vm()), &[])), false),
             ("NotAuthenticated", failed(fault(FaultKind::NotAuthenticated, Some(vm()), &[])), false),
             ("SystemError", failed(fault(FaultKind::SystemError, Some(vm()), &[])), false),
-            ("no answer", Refusal::Silent("down".into()), false),
+            ("no answer", Refusal::Silent(Trouble::unavailable("down")), false),
         ] {
             let read: ObjectRead = refusal.of_object(&vm());
             assert_eq!(read == Read::Gone, is_gone, "{case}: {read:?}");
@@ -310,7 +307,7 @@ mod tests {
                 Read::Gone => "gone",
                 Read::Denied(denial) if denial.is_told => "denied",
                 Read::Denied(_) => "untold",
-                Read::Silent { .. } => "silent",
+                Read::Silent(_) => "silent",
             };
             assert_eq!(is, expected, "{case}: {read:?}");
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::clients::vim::{GuestNic, MoRef};
+use crate::cloud::Reason;
 use crate::providers::vsphere::provider_id::BiosUuid;
 use crate::providers::vsphere::zones::ObjectTags;
 
@@ -39,7 +40,7 @@ pub enum Freshness {
     /// No connection was made yet, and this is why.
     Unreachable {
         /// The last failure.
-        reason: String,
+        trouble: Trouble,
     },
     /// Changes arrive as they happen.
     Live,
@@ -48,8 +49,30 @@ pub enum Freshness {
         /// The last moment it was known to be true.
         since: Instant,
         /// The failure since then.
-        reason: String,
+        trouble: Trouble,
     },
+}
+
+/// Why a vCenter does not answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// [`Reason::CredentialsRejected`] where it refuses the login, else [`Reason::VCenterUnavailable`].
+    pub reason: Reason,
+    /// The failure, in words.
+    pub why: String,
+}
+
+impl Trouble {
+    /// No answer, and not because the login is refused.
+    pub fn unavailable(why: impl Into<String>) -> Self {
+        Self { reason: Reason::VCenterUnavailable, why: why.into() }
+    }
+}
+
+impl std::fmt::Display for Trouble {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.why)
+    }
 }
 
 impl Freshness {
@@ -58,8 +81,25 @@ impl Freshness {
         match self {
             Freshness::Live => None,
             Freshness::Never => Some("not connected yet"),
-            Freshness::Unreachable { reason } | Freshness::Stale { reason, .. } => Some(reason),
+            Freshness::Unreachable { trouble } | Freshness::Stale { trouble, .. } => Some(&trouble.why),
         }
+    }
+
+    /// The same with its reason, or nothing where vCenter answers.
+    ///
+    /// # Errors
+    /// Why vCenter does not answer.
+    pub fn check(&self) -> Result<(), Trouble> {
+        match self {
+            Freshness::Live => Ok(()),
+            Freshness::Never => Err(Trouble::unavailable("not connected yet")),
+            Freshness::Unreachable { trouble } | Freshness::Stale { trouble, .. } => Err(trouble.clone()),
+        }
+    }
+
+    /// Whether vCenter refuses the login.
+    pub fn is_refused(&self) -> bool {
+        self.check().is_err_and(|trouble| trouble.reason == Reason::CredentialsRejected)
     }
 }
 

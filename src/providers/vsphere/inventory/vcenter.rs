@@ -14,9 +14,10 @@ use tracing::{error, info, warn};
 use super::mirror::Mirror;
 use super::retry::{Kind, Retry};
 use super::session::{Failure, Pause, Rotation, Session};
-use super::snapshot::{Freshness, Snapshot, Tags, VmRecord};
+use super::snapshot::{Freshness, Snapshot, Tags, Trouble, VmRecord};
 use super::watch::{Prepared, Watch};
 use crate::clients::vim;
+use crate::cloud::Reason;
 use crate::cloud::error::chain;
 use crate::providers::vsphere::zones::ZoneCategories;
 
@@ -394,14 +395,14 @@ impl Vcenter {
     }
 
     /// vCenter does not answer: what is known stays, and is stale. Logged when the reason changes.
-    pub(super) fn mark_stale(&self, reason: String) {
+    pub(super) fn mark_stale(&self, trouble: Trouble) {
         self.publish(|state| {
             state.freshness = match &state.freshness {
                 Freshness::Live => {
-                    Freshness::Stale { since: state.answered.unwrap_or_else(Instant::now), reason: reason.clone() }
+                    Freshness::Stale { since: state.answered.unwrap_or_else(Instant::now), trouble: trouble.clone() }
                 }
-                Freshness::Stale { since, .. } => Freshness::Stale { since: *since, reason: reason.clone() },
-                Freshness::Never | Freshness::Unreachable { .. } => Freshness::Unreachable { reason: reason.clone() },
+                Freshness::Stale { since, .. } => Freshness::Stale { since: *since, trouble: trouble.clone() },
+                Freshness::Never | Freshness::Unreachable { .. } => Freshness::Unreachable { trouble: trouble.clone() },
             };
         });
     }
@@ -417,6 +418,7 @@ impl Vcenter {
         } else {
             warn!(vcenter, reason, next_try = ?pause, "vCenter does not answer; what is known is kept");
         }
-        self.mark_stale(reason);
+        let kind = if failure.source.is_refusal() { Reason::CredentialsRejected } else { Reason::VCenterUnavailable };
+        self.mark_stale(Trouble { reason: kind, why: reason });
     }
 }

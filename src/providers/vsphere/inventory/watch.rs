@@ -11,6 +11,7 @@ use tracing::debug;
 use super::mirror::{Mirror, Touched};
 use super::retry::{Kind, Retry};
 use super::session::{Failure, Link, Use, failed};
+use super::snapshot::Trouble;
 use super::vcenter::{Change, State, Vcenter};
 use crate::clients::vim::{self, FilterSpec, MoRef, UpdateSet};
 use crate::cloud::error::chain;
@@ -136,7 +137,7 @@ impl Vcenter {
                 // The last complete version may be sent again: the server then reports everything since.
                 Err(error) if error.is_transient() && !is_truncated && is_complete && failed_in_row < PATIENCE => {
                     failed_in_row += 1;
-                    self.mark_stale(chain(&error));
+                    self.mark_stale(Trouble::unavailable(chain(&error)));
                     tokio::time::sleep(failures.after(Kind::Passing, fastrand::f64())).await;
                     self.cancel(watch).await;
                     continue;

@@ -64,7 +64,7 @@ pub(super) fn changes(before: &Snapshot, after: &Snapshot) -> Changes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::providers::vsphere::inventory::snapshot::{Entity, Freshness, Tags};
+    use crate::providers::vsphere::inventory::snapshot::{Entity, Freshness, Tags, Trouble};
     use crate::providers::vsphere::zones::{ObjectTags, Tag};
     use std::collections::HashMap;
 
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn what_every_node_depends_on_concerns_all() {
-        let stale = Freshness::Unreachable { reason: "down".into() };
+        let stale = Freshness::Unreachable { trouble: Trouble::unavailable("down") };
         let cases: Vec<(&str, Change)> = vec![
             ("stale", Box::new(|after| after.freshness = stale)),
             ("another vCenter", Box::new(|after| after.instance_uuid = "u".into())),

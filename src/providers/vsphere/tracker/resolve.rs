@@ -325,7 +325,7 @@ fn take(question: &Question<'_>, candidate: &Candidate<'_>, all: &[String]) -> D
         return Decision::Bind { vm: candidate.key.clone(), others };
     }
     Decision::Wait(Unknown::new(
-        Reason::VCenterUnavailable,
+        why_silent(question),
         format!(
             "{} matches by UUID, but {} has not answered and may have a twin",
             candidate.describe(),
@@ -385,6 +385,12 @@ fn silent(question: &Question<'_>) -> Vec<String> {
         .collect()
 }
 
+/// The reason for which vCenters that did not answer are silent: a login that is refused is what can be mended.
+fn why_silent(question: &Question<'_>) -> Reason {
+    let is_refused = |asked: &Asked<'_>| !asked.answer.is_answered() && asked.snapshot.freshness.is_refused();
+    if question.vcenters.iter().any(is_refused) { Reason::CredentialsRejected } else { Reason::VCenterUnavailable }
+}
+
 fn nothing_found(question: &Question<'_>, mut set_aside: Vec<String>) -> Decision {
     if question.vcenters.is_empty() {
         // A standby without sessions: nobody was asked, so nothing was found out.
@@ -414,7 +420,7 @@ fn nothing_found(question: &Question<'_>, mut set_aside: Vec<String>) -> Decisio
         let message = format!("not found in the vCenters that answered; no answer from {}", silent.join(", "));
         return Decision::Unresolved(match only_waiting {
             true => Unknown::passing(Reason::LookupPending, message),
-            false => Unknown::new(Reason::VCenterUnavailable, message),
+            false => Unknown::new(why_silent(question), message),
         });
     }
     if !question.asked_by_name && !node.has_provider_id && set_aside.is_empty() {

@@ -192,7 +192,7 @@ fn answer_to_search(read: SearchRead) -> Answer {
     match read {
         Read::Found(ids) => Answer::Matches { by: By::Uuid, ids },
         Read::Denied(denial) => Answer::Denied { what: format!("searching by BIOS UUID: {denial}") },
-        Read::Silent { reason } => Answer::Silent { reason },
+        Read::Silent(trouble) => Answer::Silent { reason: trouble.why },
         Read::Gone => Answer::Silent { reason: "the search says that what was asked is gone".to_string() },
     }
 }
@@ -202,7 +202,7 @@ fn answer_to_read(id: &str, wanted: Option<&BiosUuid>, read: VmRead) -> Answer {
     match read {
         Read::Gone => Answer::Gone { id: id.to_string() },
         Read::Denied(denial) => Answer::Denied { what: format!("reading {id}, which the node had: {denial}") },
-        Read::Silent { reason } => Answer::Silent { reason },
+        Read::Silent(trouble) => Answer::Silent { reason: trouble.why },
         Read::Found(identity) => match (identity.bios_uuid, wanted) {
             (Some(own), Some(wanted)) if own != *wanted && own != wanted.byte_swapped() => {
                 Answer::Changed { id: id.to_string(), uuid: own }
@@ -217,6 +217,7 @@ fn answer_to_read(id: &str, wanted: Option<&BiosUuid>, read: VmRead) -> Answer {
 mod tests {
     use super::*;
     use crate::providers::vsphere::inventory::reads::{Denial, VmIdentity};
+    use crate::providers::vsphere::inventory::snapshot::Trouble;
 
     #[test]
     fn the_read_of_a_recorded_machine_tells_what_a_search_cannot() {
@@ -230,7 +231,7 @@ mod tests {
         for (case, read, expected) in [
             ("gone", Read::Gone, Answer::Gone { id: "vm-3".into() }),
             ("denied", Read::Denied(denial), Answer::Denied { what: denied.into() }),
-            ("silent", Read::Silent { reason: "down".into() }, Answer::Silent { reason: "down".into() }),
+            ("silent", Read::Silent(Trouble::unavailable("down")), Answer::Silent { reason: "down".into() }),
             ("the same UUID", found(Some(&uuid)), matched()),
             ("the same UUID in the other order", found(Some(&uuid.byte_swapped())), matched()),
             ("a UUID that may not be read", found(None), matched()),

@@ -39,7 +39,8 @@ impl Session {
             Ok(claim) => claim,
             Err(held) => {
                 let pause = held.until.saturating_sub(self.began.elapsed());
-                return failed(Cause::Other(held.why), Pause::For(pause));
+                let was_rejected = self.state().pairs.was_rejected(credential, Interface::Soap);
+                return failed(Cause::Held { why: held.why, was_rejected }, Pause::For(pause));
             }
         };
         match self.present(&link.soap, &credential.login).await {
@@ -186,7 +187,7 @@ fn outcome(cause: &Cause) -> Outcome {
         Cause::Soap(_) => Outcome::Unanswered,
         Cause::Token(error) => token_outcome(error),
         Cause::Ticket(_) => Outcome::Harmless,
-        Cause::Other(_) => Outcome::Harmless,
+        Cause::Held { .. } | Cause::Other(_) => Outcome::Harmless,
     }
 }
 

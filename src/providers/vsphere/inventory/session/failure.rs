@@ -16,6 +16,13 @@ pub(in super::super) enum Cause {
     /// There is no ticket for a shared session.
     #[error(transparent)]
     Ticket(#[from] session_manager::Error),
+    /// The login has to wait.
+    #[error("{why}")]
+    Held {
+        why: String,
+        /// Whether the server refused these credentials when they were tried last.
+        was_rejected: bool,
+    },
     /// Something that is no answer of this server.
     #[error("{0}")]
     Other(String),
@@ -28,8 +35,13 @@ impl Cause {
             Cause::Soap(error) => error.is_invalid_login(),
             Cause::Token(error) => error.is_invalid_login(),
             Cause::Ticket(error) => error.is_invalid_login(),
-            Cause::Other(_) => false,
+            Cause::Held { .. } | Cause::Other(_) => false,
         }
+    }
+
+    /// The server refuses the credentials, now or when they were tried last.
+    pub(in super::super) fn is_refusal(&self) -> bool {
+        matches!(self, Cause::Held { was_rejected: true, .. }) || self.is_invalid_login()
     }
 
     /// The session is gone.

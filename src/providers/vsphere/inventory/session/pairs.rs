@@ -102,6 +102,14 @@ impl Pairs {
         schedule.held.clone().filter(|held| held.until > at)
     }
 
+    /// Whether the server refused this login when it was tried last.
+    pub(super) fn was_rejected(&self, credential: &Credential, interface: Interface) -> bool {
+        self.find(credential).is_some_and(|standing| match interface {
+            Interface::Soap => standing.soap.retry.was_rejected(),
+            Interface::Rest => standing.rest.retry.was_rejected(),
+        })
+    }
+
     /// What the ledger is told of a login with this credential.
     pub(super) fn attempt(&self, credential: &Credential, server: &str) -> Attempt {
         let standing = self.find(credential);

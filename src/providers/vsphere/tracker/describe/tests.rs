@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::clients::vim::GuestNic;
-use crate::providers::vsphere::inventory::snapshot::{Entity, PowerState as VmPower, Tags};
+use crate::providers::vsphere::inventory::snapshot::{Entity, PowerState as VmPower, Tags, Trouble};
 use crate::providers::vsphere::zones::Tag;
 
 const UUID: &str = "422e4956-ad22-1139-6d72-59cc8f26bc90";
@@ -264,7 +264,8 @@ fn only_a_fresh_and_connected_machine_is_shut_down() {
     let suspended = VmRecord { power_state: Some(VmPower::Suspended), ..machine(&[]) };
     let unheard = VmRecord { connection_state: Some("disconnected".into()), ..off.clone() };
     let live = snapshot(true, &[]);
-    let stale = Snapshot { freshness: Freshness::Unreachable { reason: "down".into() }, ..live.clone() };
+    let stale =
+        Snapshot { freshness: Freshness::Unreachable { trouble: Trouble::unavailable("down") }, ..live.clone() };
     for (case, snapshot, record, expected) in [
         ("on", &live, &machine(&[]), Some(PowerState::On)),
         ("off", &live, &off, Some(PowerState::Off)),

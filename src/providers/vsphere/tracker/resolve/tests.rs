@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::clients::vim::{GuestNic, MoRef};
-use crate::providers::vsphere::inventory::snapshot::{Entity, Freshness};
+use crate::providers::vsphere::inventory::snapshot::{Entity, Freshness, Trouble};
 
 const UUID: &str = "422e4956-ad22-1139-6d72-59cc8f26bc90";
 const OTHER_UUID: &str = "11111111-2222-3333-4444-555555555555";
@@ -64,7 +64,14 @@ impl Vc {
 
     fn silent() -> Self {
         let answer = Answer::Silent { reason: "connection refused".into() };
-        Self { answer, freshness: Freshness::Unreachable { reason: "connection refused".into() }, ..Self::none() }
+        let trouble = Trouble::unavailable("connection refused");
+        Self { answer, freshness: Freshness::Unreachable { trouble }, ..Self::none() }
+    }
+
+    /// One that refuses the login.
+    fn refused() -> Self {
+        let trouble = Trouble { reason: Reason::CredentialsRejected, why: "InvalidLogin".into() };
+        Self { freshness: Freshness::Unreachable { trouble }, ..Self::asked() }
     }
 
     fn asked() -> Self {
@@ -273,7 +280,7 @@ fn a_match_that_was_not_read_yet_is_waited_for() {
 
     let mut lost = Vc::with(vec![("vm-1", machine("a"))]);
     lost.vms.clear();
-    lost.freshness = Freshness::Unreachable { reason: "gone".into() };
+    lost.freshness = Freshness::Unreachable { trouble: Trouble::unavailable("gone") };
     assert_eq!(told(&decide(&[lost], &Extra::default())), "VCenterUnavailable", "a vCenter that is lost meanwhile");
 
     let mut refused = Vc::with(vec![("vm-1", machine("a"))]);
@@ -314,6 +321,8 @@ fn the_name_is_asked_for_only_when_every_vcenter_said_none() {
     for (name, vcenters, extra, expected) in [
         ("all said none", vec![Vc::none(), Vc::none()], extra(), "by name"),
         ("one is silent", vec![Vc::none(), Vc::silent()], extra(), "VCenterUnavailable"),
+        ("one refuses the login", vec![Vc::none(), Vc::refused()], extra(), "CredentialsRejected"),
+        ("one is silent, one refuses the login", vec![Vc::silent(), Vc::refused()], extra(), "CredentialsRejected"),
         ("one is asked", vec![Vc::none(), Vc::asked()], extra(), "LookupPending"),
         (
             "one is being connected to",

@@ -7,6 +7,8 @@
     reason = "a failure of a test's own step is a failed test"
 )]
 
+#[path = "architecture/reasons.rs"]
+mod reasons;
 #[path = "architecture/rules.rs"]
 mod rules;
 #[path = "architecture/source.rs"]

@@ -38,6 +38,27 @@ impl Source {
         &self.tokens
     }
 
+    /// The texts in the code, as they are written between the quotes; those of tests are marked.
+    pub fn literals(&self) -> Vec<Token> {
+        let chars: Vec<char> = self.text.chars().collect();
+        let (mut found, mut at, mut line) = (Vec::new(), 0, 1);
+        while at < chars.len() {
+            let end = end_of(&chars, at);
+            let piece: String = chars[at..end].iter().collect();
+            let quoted = piece.trim_start_matches(['b', 'c', 'r']).trim_matches('#');
+            if quoted.starts_with('"') && quoted.len() > 1 {
+                let text = quoted.trim_matches('"').to_owned();
+                // A text is test code where the line before it is.
+                let before = self.tokens.partition_point(|token| token.line < line).checked_sub(1);
+                let is_test = before.is_some_and(|before| self.tokens[before].is_test);
+                found.push(Token { text, line, modules: Vec::new(), is_test });
+            }
+            line += chars[at..end].iter().filter(|&&char| char == '\n').count();
+            at = end;
+        }
+        found
+    }
+
     /// The module this file is: `["app", "options"]` for `src/app/options.rs`, nothing for `src/lib.rs`.
     pub fn module(&self) -> Vec<String> {
         let inner = self.path.strip_prefix("src/").unwrap_or(&self.path);

@@ -70,7 +70,7 @@ fn part_problems(text: &str) -> Vec<String> {
         if *part == "Check" && !["govc ", "kubectl "].iter().any(|tool| said.contains(&format!("`{tool}"))) {
             problems.push("the check has no line of govc or kubectl".to_owned());
         }
-        rest = text.split_once(said).map_or("", |(_, rest)| rest);
+        rest = after;
     }
     problems
 }

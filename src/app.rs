@@ -6,6 +6,7 @@ mod credentials;
 pub mod files;
 pub mod go_duration;
 mod node_controller;
+mod node_lifecycle_controller;
 pub mod options;
 mod parts;
 pub mod registry;

@@ -5,7 +5,7 @@ use super::parts::Parts;
 use super::settings::Settings;
 use super::stages::{Stage, Stages};
 use crate::app::registry::NODE;
-use crate::cloud::CloudProvider;
+use crate::cloud::{CloudProvider, node};
 use crate::controllers::node::NodeController;
 use std::sync::Arc;
 
@@ -16,7 +16,18 @@ pub fn start(
     provider: Arc<dyn CloudProvider>,
     stages: &mut Stages,
 ) -> Result<(), Error> {
-    let controller = NodeController::new(parts.context(provider), settings.nodes.clone())?;
+    let mut settings = settings.nodes.clone();
+    // Said once; the Go program says it of every node.
+    settings.policy.node_labels.retain(|key, _| {
+        let is_reserved = node::is_reserved_label(key);
+        if is_reserved {
+            tracing::warn!(
+                "--node-labels: {key} is not set on any node, because its prefix is reserved for Kubernetes"
+            );
+        }
+        !is_reserved
+    });
+    let controller = NodeController::new(parts.context(provider), settings)?;
     controller.register(parts.metrics.registry())?;
     stages.spawn(Stage::Controllers, NODE, controller.run(stages.stop_signal(Stage::Controllers)));
     Ok(())

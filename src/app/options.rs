@@ -84,6 +84,10 @@ pub struct Options {
     #[arg(long, help_heading = NODES, value_name = "NUMBER", default_value = "16", allow_hyphen_values = true)]
     pub concurrent_node_syncs: String,
 
+    /// Labels that a node gets when it is initialised, key=value,...; one that it has already stays as it is
+    #[arg(long, help_heading = NODES, value_name = "LABELS", action = ArgAction::Append, allow_hyphen_values = true)]
+    pub node_labels: Vec<String>,
+
     /// Address that the secure port listens on
     #[arg(long, help_heading = SERVING, value_name = "IP", default_value = "0.0.0.0", allow_hyphen_values = true)]
     pub bind_address: String,
@@ -100,17 +104,57 @@ pub struct Options {
     #[arg(long, help_heading = MISC, value_name = "URL", allow_hyphen_values = true)]
     pub master: Option<String>,
 
+    /// Pause between two looks at every node that is not ready, beside the events
+    #[arg(long, help_heading = MISC, value_name = "DURATION", default_value = "5s", allow_hyphen_values = true)]
+    pub node_monitor_period: String,
+
     /// Pause between two looks at every node, beside the events
     #[arg(long, help_heading = MISC, value_name = "DURATION", default_value = "5m0s", allow_hyphen_values = true)]
     pub node_status_update_frequency: String,
+
+    /// Initialise also nodes without provider ID and without the taint, by their systemUUID alone
+    #[arg(long, help_heading = OURS, value_name = "BOOL", env = "CCM_ADOPT_UNTAINTED_NODES", hide_env_values = true, default_value = "false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub adopt_untainted_nodes: String,
 
     /// Take a VM that was found by its name alone even if its UUID contradicts the node's or it backs another node
     #[arg(long, help_heading = OURS, value_name = "BOOL", env = "CCM_ALLOW_NAME_MATCH", hide_env_values = true, default_value = "false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub allow_name_match: String,
 
+    /// An address that several machines have, or the API server, is a node's only if it has no other
+    #[arg(long, help_heading = OURS, value_name = "BOOL", env = "CCM_DEMOTE_VIRTUAL_IPS", hide_env_values = true, default_value = "true", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub demote_virtual_ips: String,
+
+    /// Whether the instance type stays as it was at initialisation (init) or follows the machine (follow)
+    #[arg(long, help_heading = OURS, value_name = "WORD", env = "CCM_INSTANCE_TYPE", hide_env_values = true, default_value = "init", allow_hyphen_values = true)]
+    pub instance_type: String,
+
+    /// Whether Nodes whose machine is proved to be gone are deleted (enforce), only told (dry-run) or neither (off)
+    #[arg(long, help_heading = OURS, value_name = "WORD", env = "CCM_NODE_DELETION", hide_env_values = true, default_value = "enforce", allow_hyphen_values = true)]
+    pub node_deletion: String,
+
+    /// How long a node has to be not ready and its machine proved to be gone before its Node is deleted
+    #[arg(long, help_heading = OURS, value_name = "DURATION", env = "CCM_NODE_DELETION_GRACE", hide_env_values = true, default_value = "30s", allow_hyphen_values = true)]
+    pub node_deletion_grace: String,
+
+    /// How many Nodes may be deleted: the larger of a number and a share of all nodes, within a time
+    #[arg(long, help_heading = OURS, value_name = "LIMIT", env = "CCM_NODE_DELETION_LIMIT", hide_env_values = true, default_value = "5,10%,10m", allow_hyphen_values = true)]
+    pub node_deletion_limit: String,
+
+    /// How long no Node is deleted after many machines have gone at once
+    #[arg(long, help_heading = OURS, value_name = "DURATION", env = "CCM_NODE_DELETION_MASS_HOLD", hide_env_values = true, default_value = "15m", allow_hyphen_values = true)]
+    pub node_deletion_mass_hold: String,
+
+    /// Whether a Node whose machine was never seen stays (hold) or is deleted like others (enforce)
+    #[arg(long, help_heading = OURS, value_name = "WORD", env = "CCM_NODE_DELETION_UNSEEN", hide_env_values = true, default_value = "hold", allow_hyphen_values = true)]
+    pub node_deletion_unseen: String,
+
     /// Label selector of the nodes to look after; empty is all
     #[arg(long, help_heading = OURS, value_name = "SELECTOR", env = "CCM_NODE_SELECTOR", hide_env_values = true, allow_hyphen_values = true)]
     pub node_selector: Option<String>,
+
+    /// Taint a node that is not ready as out of service once its machine has been off for this long; without it, or with 0, never
+    #[arg(long, help_heading = OURS, value_name = "DURATION", env = "CCM_OUT_OF_SERVICE_AFTER", hide_env_values = true, allow_hyphen_values = true)]
+    pub out_of_service_after: Option<String>,
 
     /// Whether a process that does not lead keeps its vCenter sessions and inventory (warm) or has none (cold)
     #[arg(long, help_heading = OURS, value_name = "WORD", env = "CCM_STANDBY", hide_env_values = true, default_value = "warm", allow_hyphen_values = true)]
@@ -119,6 +163,18 @@ pub struct Options {
     /// Pause between two looks at the tags of vCenter
     #[arg(long, help_heading = OURS, value_name = "DURATION", env = "CCM_TAG_POLL_INTERVAL", hide_env_values = true, default_value = "60s", allow_hyphen_values = true)]
     pub tag_poll_interval: String,
+
+    /// What the names of the labels of --topology-labels begin with
+    #[arg(long, help_heading = OURS, value_name = "PREFIX", env = "CCM_TOPOLOGY_LABEL_PREFIX", hide_env_values = true, default_value = "topology.vsphere-ccm.dev/", allow_hyphen_values = true)]
+    pub topology_label_prefix: String,
+
+    /// Labels that say where a node's machine is and follow it, comma separated: vcenter, datacenter, cluster, esxi-host, resource-pool, folder, datastore
+    #[arg(long, help_heading = OURS, value_name = "NAMES", env = "CCM_TOPOLOGY_LABELS", hide_env_values = true, value_delimiter = ',', action = ArgAction::Append, allow_hyphen_values = true)]
+    pub topology_labels: Vec<String>,
+
+    /// Whether zone and region stay as they were at initialisation (init) or follow the machine (follow)
+    #[arg(long, help_heading = OURS, value_name = "WORD", env = "CCM_ZONE_LABELS", hide_env_values = true, default_value = "init", allow_hyphen_values = true)]
+    pub zone_labels: String,
 
     /// How much to log: from 0 the life of the process and the changes it makes, from 4 its decisions, from 6 data
     #[arg(short = 'v', long = "v", help_heading = GLOBAL, value_name = "LEVEL", default_value = "0", allow_hyphen_values = true)]

@@ -3,7 +3,7 @@
 use super::parts::Parts;
 use super::settings::Settings;
 use super::stages::Stages;
-use super::{Error, node_controller, vsphere};
+use super::{Error, node_controller, node_lifecycle_controller, vsphere};
 use crate::cloud::CloudProvider;
 use std::fmt;
 use std::sync::Arc;
@@ -29,14 +29,17 @@ pub struct Controller {
 /// The node controller's name.
 pub const NODE: &str = "cloud-node-controller";
 
+/// The node-lifecycle controller's name.
+pub const NODE_LIFECYCLE: &str = "cloud-node-lifecycle-controller";
+
 /// All controllers that can be asked for; names as in the Go program.
 pub const CONTROLLERS: &[Controller] = &[
     Controller { name: NODE, alias: "cloud-node", is_on_by_default: true, start: Some(node_controller::start) },
     Controller {
-        name: "cloud-node-lifecycle-controller",
+        name: NODE_LIFECYCLE,
         alias: "cloud-node-lifecycle",
         is_on_by_default: true,
-        start: None,
+        start: Some(node_lifecycle_controller::start),
     },
     Controller { name: "node-route-controller", alias: "route", is_on_by_default: true, start: None },
     Controller { name: "service-lb-controller", alias: "service", is_on_by_default: true, start: None },

@@ -1,18 +1,22 @@
 //! Flags joined, defaulted and checked, with the files they name. All mistakes are reported at once.
 
 pub mod cloud_config;
+mod label_names;
 mod label_selector;
 mod mistakes;
+mod node_labels;
+mod nodes;
 
 use super::files::{Files, Noting};
 use super::go_duration;
 use super::options::Options;
 use super::registry::{self, Controller, Provider};
-use crate::controllers::node;
+use crate::controllers::{node, node_lifecycle};
 use crate::kubernetes::client;
 use crate::providers::vsphere::config::Environment;
 pub use cloud_config::{Sources, Vsphere};
 pub use mistakes::{Mistake, Mistakes};
+pub use nodes::NodeRules;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -33,6 +37,10 @@ pub struct Settings {
     pub controllers: Vec<&'static Controller>,
     /// The node controller.
     pub nodes: node::Settings,
+    /// The node-lifecycle controller.
+    pub node_lifecycle: node_lifecycle::Settings,
+    /// What the provider goes by when it says something about a node.
+    pub node_rules: NodeRules,
     /// Where to serve health and metrics; `None` is nowhere.
     pub admin_address: Option<SocketAddr>,
     /// The vSphere provider.
@@ -103,6 +111,8 @@ impl Check<'_> {
         let node_selector = self.node_selector();
         let election = self.election();
         let nodes = self.nodes();
+        let node_lifecycle = self.node_lifecycle();
+        let node_rules = self.node_rules();
         let admin_address = self.admin_address();
         let standby = self.standby();
         self.number::<i32>("-v", &self.options.v, "a whole number such as 2");
@@ -113,6 +123,8 @@ impl Check<'_> {
             election: election?,
             controllers: controllers?,
             nodes: nodes?,
+            node_lifecycle: node_lifecycle?,
+            node_rules: node_rules?,
             admin_address: admin_address?,
             vsphere: Arc::new(vsphere?),
             sources: Arc::new(Sources { options: self.options.clone(), environment: self.environment.clone() }),
@@ -228,13 +240,6 @@ impl Check<'_> {
                 format!("expected more than 1.2 times --leader-elect-retry-period ({})", spelled(retry_period));
             self.wrong::<()>("--leader-elect-renew-deadline", &spelled(renew_deadline), expected);
         }
-    }
-
-    fn nodes(&mut self) -> Option<node::Settings> {
-        let workers = "a whole number above 0, such as 16";
-        let workers = self.number("--concurrent-node-syncs", &self.options.concurrent_node_syncs, workers);
-        let period = self.pause("--node-status-update-frequency", &self.options.node_status_update_frequency);
-        Some(node::Settings { workers: workers?, period: period?, policy: node::Policy::default() })
     }
 
     fn admin_address(&mut self) -> Option<Option<SocketAddr>> {

@@ -20,7 +20,6 @@ use crate::providers::vsphere::config::Vcenter;
 use crate::providers::vsphere::credentials::Offers;
 use crate::providers::vsphere::inventory::session::Timeouts;
 use crate::providers::vsphere::report::Report;
-use crate::providers::vsphere::topology::TopologyLabels;
 use crate::providers::vsphere::{Connect, Options, Provider};
 use crate::runtime::admin::{Checks, Health};
 use crate::runtime::logging;
@@ -52,8 +51,8 @@ pub fn build(settings: &Settings, parts: &Parts, stages: &mut Stages) -> Result<
         file: vsphere.path.display().to_string(),
         tag_poll: vsphere.tag_poll_interval,
         allow_name_match: vsphere.allows_name_match,
-        trusts_unseen: false,
-        topology: TopologyLabels::default(),
+        trusts_unseen: settings.node_rules.trusts_unseen,
+        topology: settings.node_rules.topology.clone(),
         timeouts: Timeouts::default(),
     };
     let cluster = Arc::new(Cluster::new(parts.nodes.clone()));

@@ -1,5 +1,7 @@
 //! Pure: whether a text is a label selector, so that a mistake is told at start and not by a watch that never fills.
 
+use super::label_names::{is_key, is_value};
+
 /// Checks the syntax that the API server takes: `a=b,c!=d,e in (f,g),h notin (i),j,!k`.
 ///
 /// # Errors
@@ -40,25 +42,6 @@ fn is_requirement(text: &str) -> bool {
         Some((key, value)) => is_key(key.trim()) && is_value(value.trim()),
         None => is_key(text),
     }
-}
-
-/// A qualified name: a DNS name and a slash may stand before it.
-fn is_key(key: &str) -> bool {
-    let (prefix, name) = key.rsplit_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
-    let is_dns = |prefix: &str| {
-        let allowed = |char: char| char.is_ascii_lowercase() || char.is_ascii_digit() || "-.".contains(char);
-        !prefix.is_empty() && prefix.len() <= 253 && prefix.chars().all(allowed)
-    };
-    !name.is_empty() && is_value(name) && prefix.is_none_or(is_dns)
-}
-
-/// A label value: at most 63 letters, digits, `-`, `_` and `.`, the first and last a letter or digit; or nothing.
-fn is_value(value: &str) -> bool {
-    let is_end = |char: Option<char>| char.is_none_or(|char| char.is_ascii_alphanumeric());
-    value.len() <= 63
-        && value.chars().all(|char| char.is_ascii_alphanumeric() || "-_.".contains(char))
-        && is_end(value.chars().next())
-        && is_end(value.chars().last())
 }
 
 #[cfg(test)]

@@ -40,10 +40,16 @@ fn every_vcenter_is_checked_although_another_is_wrong() {
     assert!(text.contains("/etc/two.conf: vCenter \"b\": ") && text.contains("/etc/kubeconfig"), "{text}");
 }
 
-fn settled(arguments: &[&str]) -> Result<Settings, Mistakes> {
+pub(super) fn settled(arguments: &[&str]) -> Result<Settings, Mistakes> {
+    settled_in(&[], arguments)
+}
+
+/// With these variables of the environment; those of our flags are the process's own.
+pub(super) fn settled_in(variables: &[(&str, &str)], arguments: &[&str]) -> Result<Settings, Mistakes> {
     let all = [PROGRAM, "--cloud-config=/etc/vsphere.conf"].into_iter().chain(arguments.iter().copied());
+    let variables = variables.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
     match options::parse(all.map(OsString::from)) {
-        Ok(Asked::Run(options)) => settle(&options, &MadeUp, &Environment::default()),
+        Ok(Asked::Run(options)) => settle(&options, &MadeUp, &Environment::new(variables)),
         other => panic!("{arguments:?}: {other:?}"),
     }
 }

@@ -1,0 +1,69 @@
+//! Pure: what the API server takes for the name of a label, for its value and for the name before the slash.
+
+/// A label's name, a *qualified name*: at most 63 letters, digits, `-`, `_` and `.`, the first and last a letter or
+/// digit; a DNS name and a slash may stand before it.
+pub fn is_key(key: &str) -> bool {
+    let (prefix, name) = key.rsplit_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
+    !name.is_empty() && is_value(name) && prefix.is_none_or(is_dns_name)
+}
+
+/// A label's value: as a name without prefix; or nothing.
+pub fn is_value(value: &str) -> bool {
+    let is_end = |char: Option<char>| char.is_none_or(|char| char.is_ascii_alphanumeric());
+    value.len() <= 63
+        && value.chars().all(|char| char.is_ascii_alphanumeric() || "-_.".contains(char))
+        && is_end(value.chars().next())
+        && is_end(value.chars().last())
+}
+
+/// A DNS name in lower case, at most 253 characters.
+pub fn is_dns_name(text: &str) -> bool {
+    let is_part = |part: &str| {
+        let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        !part.is_empty() && part.bytes().all(is_inner) && !part.starts_with('-') && !part.ends_with('-')
+    };
+    text.len() <= 253 && text.split('.').all(is_part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_told_from_other_texts() {
+        let long = format!("{}/a", "a".repeat(254));
+        let cases = [
+            ("a", true),
+            ("A-b_c.d", true),
+            ("example.com/A", true),
+            ("e/a", true),
+            ("", false),
+            ("/a", false),
+            ("example.com/", false),
+            ("a/b/c", false),
+            ("Example.com/a", false),
+            ("a..b/c", false),
+            ("-a/b", false),
+            ("a_b/c", false),
+            ("a b", false),
+            ("-a", false),
+            ("a.", false),
+            ("\u{e4}", false),
+            (long.as_str(), false),
+        ];
+        for (key, expected) in cases {
+            assert_eq!(is_key(key), expected, "{key:?}");
+        }
+        assert!(is_key(&"a".repeat(63)) && !is_key(&"a".repeat(64)));
+    }
+
+    #[test]
+    fn values_are_told_from_other_texts() {
+        for (value, expected) in
+            [("", true), ("a", true), ("a_B.9", true), ("a b", false), ("_a", false), ("a,b", false)]
+        {
+            assert_eq!(is_value(value), expected, "{value:?}");
+        }
+        assert!(is_value(&"a".repeat(63)) && !is_value(&"a".repeat(64)));
+    }
+}

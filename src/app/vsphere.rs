@@ -53,6 +53,8 @@ pub fn build(settings: &Settings, parts: &Parts, stages: &mut Stages) -> Result<
         allow_name_match: vsphere.allows_name_match,
         trusts_unseen: settings.node_rules.trusts_unseen,
         topology: settings.node_rules.topology.clone(),
+        demotes_virtual_ips: settings.node_rules.demotes_virtual_ips,
+        api_server: Vec::new(),
         timeouts: Timeouts::default(),
     };
     let cluster = Arc::new(Cluster::new(parts.nodes.clone()));

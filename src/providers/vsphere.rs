@@ -24,6 +24,7 @@ mod yaml;
 pub mod zones;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -58,6 +59,11 @@ pub struct Options {
     pub trusts_unseen: bool,
     /// Which labels say where a node's machine is.
     pub topology: TopologyLabels,
+    /// Whether an address that several running machines behind nodes report, or that is the API server's, gives way to
+    /// others of its machine.
+    pub demotes_virtual_ips: bool,
+    /// The addresses of the API server.
+    pub api_server: Vec<IpAddr>,
     /// How long vCenter may take to answer.
     pub timeouts: Timeouts,
 }
@@ -190,6 +196,8 @@ impl Provider {
             families: entries.iter().map(|(slot, entry)| (*slot, entry.config.ip_families.clone())).collect(),
             categories: config.labels.clone(),
             allow_name_match: self.options.allow_name_match,
+            demotes_virtual_ips: self.options.demotes_virtual_ips,
+            api_server: self.options.api_server.clone(),
         };
         let sources = entries.iter().map(|(slot, entry)| (*slot, source(entry))).collect();
         Setup { sources, rules, file: self.options.file.clone() }

@@ -126,6 +126,8 @@ impl Running {
             allow_name_match: false,
             trusts_unseen: false,
             topology: TopologyLabels::default(),
+            demotes_virtual_ips: true,
+            api_server: Vec::new(),
             timeouts,
         };
         Self::start_through(Arc::new(Files), text, options)

@@ -2,7 +2,9 @@
 //!
 //! Mirrors `nodemanager.go:DiscoverNode`, `:discoverIPs` and `:sortStaticallyConfiguredAddressesFirst`.
 
-use std::collections::HashMap;
+mod refusals;
+
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -10,8 +12,10 @@ use std::str::FromStr;
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::NodeAddress;
 
+use self::refusals::{Refusals, unusable};
 use crate::clients::vim::types::GuestNic;
 use crate::cloud::Reason;
+use crate::cloud::node::addresses::{EXTERNAL_IP, INTERNAL_IP};
 
 /// A family of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -20,6 +24,11 @@ pub enum IpFamily {
     V4,
     /// IPv6.
     V6,
+}
+
+impl IpFamily {
+    /// Both.
+    const ALL: [Self; 2] = [Self::V4, Self::V6];
 }
 
 /// The text names no family of addresses.
@@ -69,7 +78,7 @@ pub struct AddressRules {
     pub external: AddressRule,
 }
 
-/// Why a node gets no addresses. The messages say what was looked at.
+/// Why a node gets no addresses. The messages name every candidate and what refused it, up to a bound.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// The guest reports no interface: VMware Tools are not running, or have not reported yet.
@@ -85,7 +94,7 @@ pub enum AddressError {
         internal: String,
         /// The configured name for external addresses.
         external: String,
-        /// What the guest reports.
+        /// What the guest reports, and what refused it.
         seen: String,
     },
     /// Nothing is left after invalid, unspecified, loopback, link-local, multicast and broadcast addresses were dropped.
@@ -93,22 +102,18 @@ pub enum AddressError {
         "unable to find suitable IP address for node after filtering out localhost IPs: no usable address among {seen}"
     )]
     NoUsableAddress {
-        /// What the guest reports.
+        /// What the guest reports, and what refused it.
         seen: String,
     },
     /// A family of the configuration has no address that the rules allow.
     #[error(
-        "unable to find suitable IP address for node with IP family {family}: no address of that family outside the \
-         excluded networks (internal: {excluded_internal}; external: {excluded_external}) among {seen}"
+        "unable to find suitable IP address for node with IP family {family}: no address of that family that the \
+         rules allow among {seen}"
     )]
     NoAddressOfFamily {
         /// The family without an address.
         family: IpFamily,
-        /// The networks that internal addresses may not be in.
-        excluded_internal: String,
-        /// The networks that external addresses may not be in.
-        excluded_external: String,
-        /// What the guest reports.
+        /// What the guest reports, and what refused it.
         seen: String,
     },
 }
@@ -151,17 +156,22 @@ impl Candidate<'_> {
 /// What is preferred among the addresses that the rules allow.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Preferences {
+    /// What the kubelet was told to use. The first of a family is the node's, whatever else is preferred and whatever
+    /// the rules choose from, while the guest reports it and it is not excluded: as `InternalIP`, unless it is chosen
+    /// as `ExternalIP` anyway.
+    pub provided: Vec<IpAddr>,
     /// What the node has now, as `InternalIP` or `ExternalIP`: preferred before all others for its type.
     pub held: Vec<NodeAddress>,
+    /// Addresses that may be virtual: what is not held gives way to the others that the rules allow.
+    pub demoted: HashSet<IpAddr>,
     /// Preferred next, for both types, in this order.
     pub listed: Vec<IpAddr>,
 }
 
 impl Preferences {
-    /// The place of each address that is preferred for a type; lower is better.
-    fn ranks(&self, type_: &str) -> HashMap<IpAddr, usize> {
-        let held = self.held.iter().filter(|address| address.type_ == type_);
-        let held = held.filter_map(|address| parse_ip(&address.address));
+    /// The place of each address that is preferred for either type; lower is better.
+    fn ranks(&self) -> HashMap<IpAddr, usize> {
+        let held = self.held.iter().filter_map(|address| parse_ip(&address.address));
         let mut ranks = HashMap::new();
         for ip in held.chain(self.listed.iter().map(IpAddr::to_canonical)) {
             let next = ranks.len();
@@ -179,10 +189,14 @@ pub struct Chosen {
     /// The families of the configuration of which the guest has no address that the rules allow. The node goes on
     /// without them, or with what it has of them.
     pub missing: Vec<IpFamily>,
+    /// The addresses that were not chosen for the sole reason that they are demoted.
+    pub passed_over: Vec<IpAddr>,
+    /// The provided addresses that the guest reports and that are not taken all the same, each with the reason.
+    pub refused_provided: Vec<(IpAddr, String)>,
 }
 
 /// The addresses of a node: its host name, then per family of `families`, in that order, the internal and the external
-/// address. Without families there is only the host name.
+/// address. Without families there is only the host name, and what is provided.
 ///
 /// A family of which the guest reports nothing at all costs that family, not the node, and what the node has of it
 /// stays: known addresses are never replaced by none.
@@ -199,25 +213,34 @@ pub fn build_addresses(
     if nics.is_empty() {
         return Err(AddressError::NoGuestNics);
     }
-    // Interfaces without a virtual NIC are the guest's own, for example those of a CNI plugin.
-    let real: Vec<&GuestNic> = nics.iter().filter(|nic| nic.device_config_id != -1).collect();
-    let names = check_network_names(&real, nics, rules);
-    let candidates = find_candidates(&real);
+    let refusals = Refusals { families, rules };
+    let names = check_network_names(nics, rules, &refusals);
+    let candidates: Vec<Candidate<'_>> = candidates(nics).collect();
     if candidates.is_empty() {
         names?;
-        return Err(AddressError::NoUsableAddress { seen: describe(nics) });
+        return Err(AddressError::NoUsableAddress { seen: refusals.describe(nics) });
     }
 
-    let mut chosen = Chosen { addresses: vec![node_address("Hostname", host_name)], missing: Vec::new() };
+    let ranks = preferences.ranks();
+    let mut chosen = Chosen { addresses: vec![node_address("Hostname", host_name)], ..Chosen::default() };
     let mut is_any_picked = false;
-    for &family in families {
-        let picks = pick_pair(&candidates, family, preferences, rules, names.is_ok());
-        let mut found: Vec<NodeAddress> = [("InternalIP", picks.0), ("ExternalIP", picks.1)]
+    let asked = IpFamily::ALL.into_iter().filter(|family| !families.contains(family));
+    let provided_only = asked.filter(|family| preferences.provided.iter().any(|ip| is_of(*ip, *family)));
+    for family in families.iter().copied().chain(provided_only) {
+        let picker = Picker { candidates: &candidates, family, preferences, ranks: &ranks };
+        let mut picks = Picks::default();
+        if families.contains(&family) {
+            picks = picker.pick_pair(rules, names.is_ok(), &mut chosen.passed_over);
+        }
+        if let Some((ip, refusal)) = picker.take_provided(&mut picks, rules, nics) {
+            chosen.refused_provided.push((ip, refusal));
+        }
+        let mut found: Vec<NodeAddress> = [(INTERNAL_IP, picks.internal), (EXTERNAL_IP, picks.external)]
             .into_iter()
             .filter_map(|(type_, pick)| pick.map(|pick| node_address(type_, pick.text)))
             .collect();
         is_any_picked |= !found.is_empty();
-        if found.is_empty() {
+        if found.is_empty() && families.contains(&family) {
             chosen.missing.push(family);
             if !candidates.iter().any(|candidate| candidate.is_of(family)) {
                 found = held_of(family, preferences, rules);
@@ -232,36 +255,45 @@ pub fn build_addresses(
     if !is_any_picked {
         names?;
         if let Some(family) = chosen.missing.first() {
-            return Err(no_address_of(*family, rules, nics));
+            return Err(AddressError::NoAddressOfFamily { family: *family, seen: refusals.describe(nics) });
         }
     }
     Ok(chosen)
 }
 
+/// The addresses that a guest with these interfaces may give its node, whatever the rules are.
+pub fn candidate_ips(nics: &[GuestNic]) -> impl Iterator<Item = IpAddr> {
+    candidates(nics).map(|candidate| candidate.ip)
+}
+
 /// Whether the configured network names leave a choice: only when both are configured and no interface is on either,
 /// they do not. CIDRs are tried all the same; nothing is guessed then, because any guess could put the node on a wrong
 /// network.
-fn check_network_names(real: &[&GuestNic], nics: &[GuestNic], rules: &AddressRules) -> Result<(), AddressError> {
+fn check_network_names(nics: &[GuestNic], rules: &AddressRules, refusals: &Refusals<'_>) -> Result<(), AddressError> {
     let (Some(internal), Some(external)) = (&rules.internal.network_name, &rules.external.network_name) else {
         return Ok(());
     };
-    let matches = real
+    let matches = nics
         .iter()
+        .filter(|nic| has_virtual_nic(nic))
         .filter_map(|nic| nic.network.as_deref())
         .any(|network| equal_fold(network, internal) || equal_fold(network, external));
     if matches {
         return Ok(());
     }
-    Err(AddressError::NoNetworkMatches { internal: internal.clone(), external: external.clone(), seen: describe(nics) })
+    let seen = refusals.describe(nics);
+    Err(AddressError::NoNetworkMatches { internal: internal.clone(), external: external.clone(), seen })
 }
 
 /// What the node has of a family and the rules do not exclude, internal before external.
 fn held_of(family: IpFamily, preferences: &Preferences, rules: &AddressRules) -> Vec<NodeAddress> {
-    [("InternalIP", &rules.internal), ("ExternalIP", &rules.external)]
+    [(INTERNAL_IP, &rules.internal), (EXTERNAL_IP, &rules.external)]
         .into_iter()
         .flat_map(|(type_, rule)| {
             let is_allowed = |ip: IpAddr| {
-                is_of(ip, family) && is_usable(ip) && !rule.excluded.iter().any(|network| network.contains(&ip))
+                is_of(ip, family)
+                    && unusable(ip).is_none()
+                    && !rule.excluded.iter().any(|network| network.contains(&ip))
             };
             let of_type = preferences.held.iter().filter(move |address| address.type_ == type_);
             of_type.filter(move |address| parse_ip(&address.address).is_some_and(is_allowed)).cloned()
@@ -269,57 +301,127 @@ fn held_of(family: IpFamily, preferences: &Preferences, rules: &AddressRules) ->
         .collect()
 }
 
-fn find_candidates<'a>(nics: &[&'a GuestNic]) -> Vec<Candidate<'a>> {
+/// Interfaces without a virtual NIC are the guest's own, for example those of a CNI plugin.
+fn has_virtual_nic(nic: &GuestNic) -> bool {
+    nic.device_config_id != -1
+}
+
+fn candidates(nics: &[GuestNic]) -> impl Iterator<Item = Candidate<'_>> {
     nics.iter()
+        .filter(|nic| has_virtual_nic(nic))
         .flat_map(|nic| nic.ip_addresses.iter().map(|text| (text.as_str(), nic.network.as_deref())))
         .filter_map(|(text, network)| {
             let ip = parse_ip(text)?;
-            is_usable(ip).then_some(Candidate { text, ip, network })
+            unusable(ip).is_none().then_some(Candidate { text, ip, network })
         })
-        .collect()
 }
 
-/// Both picks for one family; the default (the first address) only where neither was found by a rule, and only if it
-/// `may_guess`.
-fn pick_pair<'a>(
-    candidates: &[Candidate<'a>],
+/// What is chosen of one family.
+#[derive(Clone, Copy, Default)]
+struct Picks<'a> {
+    internal: Option<Candidate<'a>>,
+    external: Option<Candidate<'a>>,
+}
+
+/// Chooses the addresses of one family.
+struct Picker<'a, 'b> {
+    candidates: &'b [Candidate<'a>],
     family: IpFamily,
-    preferences: &Preferences,
-    rules: &AddressRules,
-    may_guess: bool,
-) -> (Option<Candidate<'a>>, Option<Candidate<'a>>) {
-    let allowed = |rule: &AddressRule, type_: &str| -> Vec<Candidate<'a>> {
-        let mut allowed: Vec<_> =
-            candidates.iter().filter(|c| c.is_of(family) && !c.is_in(&rule.excluded)).copied().collect();
-        let ranks = preferences.ranks(type_);
-        allowed.sort_by_key(|candidate| ranks.get(&candidate.ip).copied().unwrap_or(usize::MAX));
-        allowed
-    };
-    let (internal, external) = (allowed(&rules.internal, "InternalIP"), allowed(&rules.external, "ExternalIP"));
-    let picks = (pick_by_rule(&internal, &rules.internal), pick_by_rule(&external, &rules.external));
-    match picks {
-        (None, None) if may_guess => (internal.first().copied(), external.first().copied()),
-        picks => picks,
+    preferences: &'b Preferences,
+    /// The places of what is preferred for either type.
+    ranks: &'b HashMap<IpAddr, usize>,
+}
+
+impl<'a> Picker<'a, '_> {
+    /// Both picks. What the rules name goes first, networks before the network's name; the default is anything that is
+    /// not excluded, only where the rules name nothing for either type, and only if it `may_guess`.
+    fn pick_pair(&self, rules: &AddressRules, may_guess: bool, passed_over: &mut Vec<IpAddr>) -> Picks<'a> {
+        let (internal, external) = (self.allowed(&rules.internal), self.allowed(&rules.external));
+        let mut pools = (named_by(&rules.internal, &internal), named_by(&rules.external, &external));
+        if may_guess && pools.0.is_empty() && pools.1.is_empty() {
+            pools = (internal, external);
+        }
+        Picks {
+            internal: self.pick(&pools.0, INTERNAL_IP, &rules.internal, passed_over),
+            external: self.pick(&pools.1, EXTERNAL_IP, &rules.external, passed_over),
+        }
+    }
+
+    fn allowed(&self, rule: &AddressRule) -> Vec<Candidate<'a>> {
+        self.candidates.iter().filter(|c| c.is_of(self.family) && !c.is_in(&rule.excluded)).copied().collect()
+    }
+
+    /// The best of `pool`: what the node has for this type, then what is not demoted, then by the order of the networks,
+    /// then by what is preferred for either type, then by the order of the guest.
+    fn pick(
+        &self,
+        pool: &[Candidate<'a>],
+        type_: &str,
+        rule: &AddressRule,
+        passed_over: &mut Vec<IpAddr>,
+    ) -> Option<Candidate<'a>> {
+        let held: Vec<(Option<IpAddr>, &str)> = self
+            .preferences
+            .held
+            .iter()
+            .filter(|address| address.type_ == type_)
+            .map(|address| (parse_ip(&address.address), address.address.as_str()))
+            .collect();
+        let best = |demoted: &HashSet<IpAddr>| {
+            pool.iter().min_by_key(|candidate| {
+                let held_at = held.iter().position(|(ip, _)| *ip == Some(candidate.ip)).unwrap_or(usize::MAX);
+                // Of one address in two spellings, the node's stays.
+                let is_respelled = !held.iter().any(|(_, text)| *text == candidate.text);
+                let network = rule.networks.iter().position(|network| network.contains(&candidate.ip));
+                let rank = self.ranks.get(&candidate.ip).copied().unwrap_or(usize::MAX);
+                (held_at, is_respelled, demoted.contains(&candidate.ip), network.unwrap_or(usize::MAX), rank)
+            })
+        };
+        let chosen = best(&self.preferences.demoted)?;
+        let first = best(&HashSet::new())?;
+        if first.ip != chosen.ip && !passed_over.contains(&first.ip) {
+            passed_over.push(first.ip);
+        }
+        Some(*chosen)
+    }
+
+    /// Takes the provided address of this family where it is not picked anyway. If it cannot be taken although the guest
+    /// reports it, the answer is why.
+    fn take_provided(
+        &self,
+        picks: &mut Picks<'a>,
+        rules: &AddressRules,
+        nics: &[GuestNic],
+    ) -> Option<(IpAddr, String)> {
+        let provided = self.preferences.provided.iter().copied().find(|ip| is_of(*ip, self.family))?;
+        if [picks.internal, picks.external].into_iter().flatten().any(|pick| pick.ip == provided) {
+            return None;
+        }
+        match self.candidates.iter().find(|candidate| candidate.ip == provided) {
+            Some(candidate) => match rules.internal.excluded.iter().find(|network| network.contains(&provided)) {
+                Some(network) => Some((provided, format!("{network} is excluded for InternalIP"))),
+                None => {
+                    picks.internal = Some(*candidate);
+                    None
+                }
+            },
+            None => {
+                let is_reported = |nic: &GuestNic| nic.ip_addresses.iter().any(|text| parse_ip(text) == Some(provided));
+                let nic = nics.iter().find(|nic| is_reported(nic))?;
+                let no_nic =
+                    || format!("its interface ({:?}) has no virtual NIC", nic.network.as_deref().unwrap_or_default());
+                Some((provided, unusable(provided).map_or_else(no_nic, |what| format!("it is {what}"))))
+            }
+        }
     }
 }
 
-/// The order of the networks beats the order of the addresses, and any network beats the name.
-fn pick_by_rule<'a>(allowed: &[Candidate<'a>], rule: &AddressRule) -> Option<Candidate<'a>> {
-    let by_network = rule.networks.iter().find_map(|network| allowed.iter().find(|c| network.contains(&c.ip)));
-    let by_name = || rule.network_name.as_ref().and_then(|name| allowed.iter().find(|c| c.is_on(name)));
-    by_network.or_else(by_name).copied()
-}
-
-fn no_address_of(family: IpFamily, rules: &AddressRules, nics: &[GuestNic]) -> AddressError {
-    let list = |networks: &[IpNet]| match networks {
-        [] => "none".to_owned(),
-        networks => networks.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
-    };
-    AddressError::NoAddressOfFamily {
-        family,
-        excluded_internal: list(&rules.internal.excluded),
-        excluded_external: list(&rules.external.excluded),
-        seen: describe(nics),
+/// What the rule names: what is in its networks, or, if nothing is, what is on the network of its name.
+fn named_by<'a>(rule: &AddressRule, allowed: &[Candidate<'a>]) -> Vec<Candidate<'a>> {
+    let in_networks: Vec<_> = allowed.iter().filter(|c| c.is_in(&rule.networks)).copied().collect();
+    match &rule.network_name {
+        Some(name) if in_networks.is_empty() => allowed.iter().filter(|c| c.is_on(name)).copied().collect(),
+        _ => in_networks,
     }
 }
 
@@ -331,15 +433,6 @@ pub fn parse_ip(text: &str) -> Option<IpAddr> {
 
 fn is_of(ip: IpAddr, family: IpFamily) -> bool {
     ip.is_ipv4() == (family == IpFamily::V4)
-}
-
-/// Whether the address is one machine's and can be reached from others: no multicast, no broadcast.
-fn is_usable(ip: IpAddr) -> bool {
-    let is_local = match ip {
-        IpAddr::V4(ip) => ip.is_link_local() || ip.is_broadcast(),
-        IpAddr::V6(ip) => ip.is_unicast_link_local(),
-    };
-    !(ip.is_unspecified() || ip.is_loopback() || ip.is_multicast() || is_local)
 }
 
 /// Compares without case, character by character, as Go's `strings.EqualFold`: `ß` is not `SS`.
@@ -355,22 +448,6 @@ fn fold(c: char) -> char {
 fn single(mut chars: impl Iterator<Item = char>) -> Option<char> {
     let first = chars.next();
     if chars.next().is_none() { first } else { None }
-}
-
-/// How many interfaces and how many addresses of each an error message names; a guest may report hundreds.
-const MAX_DESCRIBED: usize = 8;
-
-/// The interfaces and their addresses, for messages.
-fn describe(nics: &[GuestNic]) -> String {
-    let more = |rest: usize| if rest > 0 { format!(" and {rest} more") } else { String::new() };
-    let nic_text = |nic: &GuestNic| {
-        let network = nic.network.as_deref().unwrap_or_default();
-        let ignored = if nic.device_config_id == -1 { " (ignored: no virtual NIC)" } else { "" };
-        let shown = nic.ip_addresses.iter().take(MAX_DESCRIBED).map(String::as_str).collect::<Vec<_>>().join(", ");
-        format!("{network:?}{ignored} [{shown}{}]", more(nic.ip_addresses.len().saturating_sub(MAX_DESCRIBED)))
-    };
-    let shown = nics.iter().take(MAX_DESCRIBED).map(nic_text).collect::<Vec<_>>().join(", ");
-    format!("{shown}{}", more(nics.len().saturating_sub(MAX_DESCRIBED)))
 }
 
 fn node_address(type_: &str, address: &str) -> NodeAddress {

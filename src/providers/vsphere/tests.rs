@@ -116,7 +116,7 @@ fn rules(families: &[IpFamily]) -> Rules {
 fn described(mirror: &Mirror, families: &[IpFamily]) -> Result<InstanceMetadata, Unknown> {
     let snapshot = snapshot(mirror);
     let vm = VmKey { vcenter: 0, id: "vm-1".into() };
-    describe(&NodeFacts::default(), &snapshot, &vm, &snapshot.vms["vm-1"], &rules(families))
+    describe(&NodeFacts::default(), &snapshot, &vm, &snapshot.vms["vm-1"], &rules(families), &[])
 }
 
 /// 8.5, what becomes of it: every order and kind of update leaves the copy as the server has it.
@@ -365,7 +365,7 @@ proptest! {
         let snapshot = snapshot(&mirror);
         for (id, record) in &mirror.vms {
             let vm = VmKey { vcenter: 0, id: id.clone() };
-            let _ = describe(&NodeFacts::default(), &snapshot, &vm, record, &rules(&[IpFamily::V4, IpFamily::V6]));
+            let _ = describe(&NodeFacts::default(), &snapshot, &vm, record, &rules(&[IpFamily::V4, IpFamily::V6]), &[]);
             prop_assert!(record.power_state != Some(PowerState::PoweredOff), "no seed has a machine that is off");
             prop_assert!(decode_name(&record.name).len() <= record.name.len());
         }

@@ -12,10 +12,12 @@ pub mod facts;
 mod nodes;
 pub mod resolve;
 mod search;
+mod shared_addresses;
 pub mod slots;
 mod tracked;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use futures::StreamExt;
@@ -32,9 +34,11 @@ use self::facts::facts_of;
 use self::nodes::Nodes;
 use self::resolve::{Answer, NodeFacts, VmKey};
 use self::search::{Answered, Searches, Wanted};
+use self::shared_addresses::SharedAddresses;
 use self::slots::{Held, Setup, Slot};
 use self::tracked::Tracked;
-use super::inventory::snapshot::{Freshness, Snapshot};
+use super::addresses::candidate_ips;
+use super::inventory::snapshot::{Freshness, PowerState, Snapshot, VmRecord};
 use super::location::Location;
 use crate::cloud::{ClusterReads, NodeChange};
 
@@ -49,6 +53,9 @@ pub struct Tracker {
     snapshots: SelectAll<BoxStream<'static, Slot>>,
     nodes: Nodes,
     searches: Searches,
+    shared: SharedAddresses,
+    /// Nodes to be evaluated once more, because of what the machines of others report.
+    concerned: BTreeSet<Arc<str>>,
 }
 
 impl Tracker {
@@ -63,6 +70,8 @@ impl Tracker {
             snapshots: SelectAll::new(),
             nodes: Nodes::default(),
             searches: Searches::default(),
+            shared: SharedAddresses::default(),
+            concerned: BTreeSet::new(),
         }
     }
 
@@ -79,6 +88,9 @@ impl Tracker {
                 Some(slot) = self.snapshots.next() => self.take_snapshot(slot),
                 answered = self.searches.next() => self.take_answer(answered),
                 () = until(deadline) => self.take_time(Instant::now()),
+            }
+            while let Some(name) = self.concerned.pop_first() {
+                self.evaluate(&name);
             }
         }
     }
@@ -151,6 +163,21 @@ impl Tracker {
         let unneeded = self.nodes.forget(name);
         self.unwant(unneeded);
         self.board.remove(name);
+        self.concerned.extend(self.shared.set(name, std::iter::empty()));
+    }
+
+    /// Enters what the node's machine reports, if it runs, among what the others report.
+    fn note_addresses(&mut self, name: &str, tracked: &Tracked) {
+        let record = tracked.bound.as_ref().and_then(|vm| self.slots.get(&vm.vcenter)?.seen.vms.get(&vm.id));
+        let is_running = |record: &&Arc<VmRecord>| record.power_state == Some(PowerState::PoweredOn);
+        let running = record.filter(is_running).filter(|_| self.rules.demotes_virtual_ips).cloned();
+        let nics = running.as_ref().map(|record| record.nics.as_slice()).unwrap_or_default();
+        self.concerned.extend(self.shared.set(name, candidate_ips(nics)));
+    }
+
+    /// The addresses of the node's machine that other machines have, too.
+    fn shared_of(&self, name: &str) -> Vec<IpAddr> {
+        self.shared.of(name).collect()
     }
 
     /// Puts a node back that was taken out. What no node needs any more is not watched any more.

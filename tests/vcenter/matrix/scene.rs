@@ -153,6 +153,8 @@ fn options(tag_poll: Duration) -> Options {
         allow_name_match: false,
         trusts_unseen: false,
         topology: TopologyLabels::default(),
+        demotes_virtual_ips: true,
+        api_server: Vec::new(),
         timeouts: Timeouts { soap, rest },
     }
 }

@@ -10,6 +10,8 @@ use serde::Deserialize;
 use super::super::guest_metadata::{MetadataError, parse_static_order};
 use super::*;
 
+mod preferences;
+
 const HOST: &str = "node-1";
 
 /// One line of the file of vectors.
@@ -112,7 +114,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 fn in_order(order: Vec<IpAddr>) -> Preferences {
-    Preferences { held: Vec::new(), listed: order }
+    Preferences { listed: order, ..Preferences::default() }
 }
 
 /// What is chosen, without the host name; or the error's text.
@@ -307,7 +309,9 @@ fn w48_names_that_match_nothing_leave_what_cidrs_find_and_no_guess() {
         assert_eq!(outcome(&dual, families, set), want, "{case}");
     }
     let error = choose(&dual, &Preferences::default(), &[V4], &names.rules()).unwrap_err();
-    for part in ["\"zzz\" or \"yyy\"", "\"n1\" [10.0.0.1, fd00::1]"] {
+    for part in
+        ["\"zzz\" or \"yyy\"", "\"n1\" [10.0.0.1 (in no configured CIDR), fd00::1 (of a family that is not asked for)]"]
+    {
         assert!(error.contains(part), "{part} in {error}");
     }
 }
@@ -317,7 +321,7 @@ fn w48_a_family_that_is_missing_costs_that_family_and_none_that_is_known() {
     use IpFamily::{V4, V6};
     let held = |pairs: &[(&str, &str)]| Preferences {
         held: pairs.iter().map(|(type_, address)| node_address(type_, address)).collect(),
-        listed: Vec::new(),
+        ..Preferences::default()
     };
     let on_node = held(&[("InternalIP", "10.0.0.1"), ("InternalIP", "fd00::7"), ("ExternalIP", "fd00::8")]);
     let rules = AddressRules::default();
@@ -349,7 +353,8 @@ fn w48_a_family_that_is_missing_costs_that_family_and_none_that_is_known() {
 fn an_address_stays_for_its_type() {
     let held =
         [("InternalIP", "10.0.0.2"), ("ExternalIP", "10.0.0.3")].map(|(type_, address)| node_address(type_, address));
-    let preferences = Preferences { held: held.to_vec(), listed: vec!["10.0.0.2".parse().unwrap()] };
+    let listed = vec!["10.0.0.2".parse().unwrap()];
+    let preferences = Preferences { held: held.to_vec(), listed, ..Preferences::default() };
     let nics = [nic("n1", &["10.0.0.1", "10.0.0.2", "10.0.0.3"])];
     let got = choose(&nics, &preferences, &[IpFamily::V4], &AddressRules::default()).unwrap();
     let want = held.map(|address| (address.type_, address.address));
@@ -385,10 +390,10 @@ fn h2_the_order_of_cidrs_beats_that_of_addresses() {
 fn h3_local_addresses_are_filtered_out() {
     let local = ["garbage", "0.0.0.0", "::", "224.0.0.1", "ff02::1", "169.254.0.1", "fe80::1", "127.0.0.1", "::1"];
     for text in local {
-        assert!(!parse_ip(text).is_some_and(is_usable), "{text}");
+        assert!(parse_ip(text).is_none_or(|ip| unusable(ip).is_some()), "{text}");
     }
     for text in ["192.168.1.1", "fd00:100:64::1"] {
-        assert!(parse_ip(text).is_some_and(is_usable), "{text}");
+        assert!(parse_ip(text).is_some_and(|ip| unusable(ip).is_none()), "{text}");
     }
 }
 
@@ -408,8 +413,11 @@ fn errors_say_what_was_looked_at() {
     let nics = [nic("n1", &["10.0.0.1", "fe80::1"]), GuestNic { device_config_id: -1, ..nic("cni0", &["10.244.0.1"]) }];
     let set = Set { excl_int: "10.0.0.0/8", excl_ext: "10.0.0.0/8", ..Set::default() };
     let error = choose(&nics, &Preferences::default(), &[IpFamily::V4], &set.rules()).unwrap_err();
-    for part in ["ipv4", "10.0.0.0/8", "\"n1\" [10.0.0.1, fe80::1]", "\"cni0\" (ignored: no virtual NIC) [10.244.0.1]"]
-    {
+    for part in [
+        "ipv4",
+        "\"n1\" [10.0.0.1 (excluded by 10.0.0.0/8), fe80::1 (link-local)]",
+        "\"cni0\" (ignored: no virtual NIC) [10.244.0.1]",
+    ] {
         assert!(error.contains(part), "{part} in {error}");
     }
     let many: Vec<_> = (0..100).map(|index| nic(&format!("n{index}"), &["127.0.0.1"; 50])).collect();
@@ -469,6 +477,8 @@ proptest! {
         let preferences = Preferences {
             held: vec![node_address("InternalIP", &bridge)],
             listed: vec![bridge.parse().unwrap()],
+            provided: vec![bridge.parse().unwrap()],
+            ..Preferences::default()
         };
         if let Ok(pairs) = choose(&nics, &preferences, &[IpFamily::V4], &rules) {
             for (_, address) in pairs {

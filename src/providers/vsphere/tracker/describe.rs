@@ -1,6 +1,7 @@
 //! Pure: what a virtual machine means for the node it backs.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use crate::clients::vim::MoRef;
 use crate::cloud::error::chain;
@@ -28,6 +29,10 @@ pub struct Rules {
     pub categories: Option<ZoneCategories>,
     /// Whether a match by name is taken as the Go program takes it.
     pub allow_name_match: bool,
+    /// Whether addresses that may be virtual give way to others.
+    pub demotes_virtual_ips: bool,
+    /// The addresses of the API server, as this program reaches it.
+    pub api_server: Vec<IpAddr>,
 }
 
 /// Whether the machine runs; none where that is not proven: a stale snapshot, or a machine whose host vCenter does not
@@ -43,7 +48,8 @@ pub fn power(snapshot: &Snapshot, record: &VmRecord) -> Option<PowerState> {
     })
 }
 
-/// What the node is told of its machine. Mirrors `pkg/cloudprovider/vsphere/nodemanager.go:DiscoverNode`.
+/// What the node is told of its machine, some of whose addresses are `shared` with other running machines behind nodes.
+/// Mirrors `pkg/cloudprovider/vsphere/nodemanager.go:DiscoverNode`.
 ///
 /// # Errors
 /// When the guest has not said enough: nothing is concluded then, and the node keeps what it has.
@@ -53,6 +59,7 @@ pub fn describe(
     vm: &VmKey,
     record: &VmRecord,
     rules: &Rules,
+    shared: &[IpAddr],
 ) -> Result<InstanceMetadata, Unknown> {
     let Some(uuid) = &record.bios_uuid else {
         return Err(missing(record, vm, "no BIOS UUID (summary.config.uuid)"));
@@ -62,9 +69,12 @@ pub fn describe(
     }
     let about = |what: &dyn std::fmt::Display| format!("{} ({}): {what}", record.name, vm.id);
     let mut notes = Vec::new();
-    // An address that is on the node stays while the guest has it and the rules allow it. After these come the
-    // addresses of the guest metadata; metadata that cannot be read costs its order, not the node.
-    let mut preferences = Preferences { held: facts.held.clone(), listed: facts.addresses.clone() };
+    let mut preferences =
+        Preferences { provided: facts.provided.clone(), held: facts.held.clone(), ..Preferences::default() };
+    if rules.demotes_virtual_ips {
+        preferences.demoted.extend(shared.iter().chain(&rules.api_server).map(IpAddr::to_canonical));
+    }
+    // Metadata that cannot be read costs its order, not the node.
     match parse_static_order(set(&record.metadata), set(&record.metadata_encoding)) {
         Ok(order) => preferences.listed.extend(order),
         Err(error) => notes.push(about(&format!(
@@ -82,6 +92,14 @@ pub fn describe(
         ))
     };
     notes.extend(chosen.missing.into_iter().map(note));
+    let refused = |(ip, why): &(IpAddr, String)| about(&format!("the provided node IP {ip} is not taken: {why}"));
+    notes.extend(chosen.refused_provided.iter().map(refused));
+    let passed_over = |ip: &IpAddr| {
+        let is_endpoint = rules.api_server.iter().any(|endpoint| endpoint.to_canonical() == *ip);
+        let why = if is_endpoint { "the API server is reached there" } else { "other machines behind nodes have it" };
+        about(&format!("{ip} gives way to another address, because {why} (--demote-virtual-ips)"))
+    };
+    notes.extend(chosen.passed_over.iter().map(passed_over));
     let (zone, region, pending) = zone(snapshot, vm, record, rules);
     Ok(InstanceMetadata {
         provider_id: uuid.provider_id(),

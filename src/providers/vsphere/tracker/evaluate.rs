@@ -44,6 +44,7 @@ impl Tracker {
         {
             tracked.location = Some(Location::of(&held.seen, &vm.id, record));
         }
+        self.note_addresses(name, &tracked);
         let outcome = match (&tracked.bound, &mut next_search) {
             (Some(vm), _) => match self.outcome(&tracked.facts, vm, tracked.bound_uuid.as_ref()) {
                 Some(found) => Outcome::Found(Arc::new(found)),
@@ -51,6 +52,7 @@ impl Tracker {
                     let message = format!("virtual machine {} left the inventory; it is being looked for again", vm.id);
                     debug!(node = name, message, "look-up starts anew");
                     tracked = tracked.anew();
+                    self.note_addresses(name, &tracked);
                     next_search = NextSearch::Now;
                     Outcome::Unknown(Unknown::new(Reason::VMNotFound, message))
                 }
@@ -193,7 +195,7 @@ impl Tracker {
         Some(Found {
             vcenter: vm.vcenter,
             uuid: record.bios_uuid.clone(),
-            metadata: describe(facts, snapshot, vm, record, &self.rules),
+            metadata: describe(facts, snapshot, vm, record, &self.rules, &self.shared_of(&facts.name)),
             power: power(snapshot, record),
         })
     }

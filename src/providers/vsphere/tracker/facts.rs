@@ -28,7 +28,8 @@ pub fn facts_of(node: &Node) -> Option<NodeFacts> {
         provider_id: provider_id::parse_provider_id(provider_id).ok(),
         has_provider_id: !provider_id.is_empty(),
         system_uuid: node::system_uuid(node).parse().ok(),
-        addresses: provided.into_iter().chain(current).collect(),
+        addresses: provided.iter().copied().chain(current).collect(),
+        provided,
         held,
         recorded: node::annotation(node, ANNOTATION_VM).and_then(Location::parse),
     })
@@ -63,6 +64,7 @@ mod tests {
         assert_eq!(addresses, ["10.0.0.7", "10.0.0.5"]);
         let held: Vec<_> = facts.held.iter().map(|held| (held.type_.as_str(), held.address.as_str())).collect();
         assert_eq!(held, [("InternalIP", "10.0.0.5")]);
+        assert_eq!(facts.provided, ["10.0.0.7".parse::<IpAddr>().unwrap()]);
         assert!(facts.recorded.unwrap().is("vc", "vm-3"));
     }
 

@@ -42,6 +42,8 @@ pub struct NodeFacts {
     pub system_uuid: Option<BiosUuid>,
     /// The node's addresses and the provided node IPs.
     pub addresses: Vec<IpAddr>,
+    /// What the kubelet was told to use (`alpha.kubernetes.io/provided-node-ip`): at most one of each family.
+    pub provided: Vec<IpAddr>,
     /// The node's addresses as they are on it, without the host name.
     pub held: Vec<NodeAddress>,
     /// The record on the node of where its machine is, if there is one.

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::NodeAddress;
+
 use super::*;
 use crate::clients::vim::GuestNic;
 use crate::providers::vsphere::inventory::snapshot::{Entity, PowerState as VmPower, Tags, Trouble};
@@ -70,7 +72,11 @@ fn snapshot(has_cluster: bool, tags: &[Tagged<'_>]) -> Snapshot {
 }
 
 fn described(node: &NodeFacts, snapshot: &Snapshot, record: &VmRecord, rules: &Rules) -> InstanceMetadata {
-    describe(node, snapshot, &VmKey { vcenter: 0, id: "vm-1".into() }, record, rules).unwrap()
+    describe(node, snapshot, &VmKey { vcenter: 0, id: "vm-1".into() }, record, rules, &[]).unwrap()
+}
+
+fn internal_ip(address: &str) -> NodeAddress {
+    NodeAddress { type_: "InternalIP".into(), address: address.into() }
 }
 
 fn internal(metadata: &InstanceMetadata) -> &str {
@@ -91,7 +97,7 @@ fn a_machine_gives_provider_id_type_addresses_and_its_record() {
 
 #[test]
 fn an_address_on_the_node_stays_while_the_guest_has_it() {
-    let node = |address: &str| NodeFacts { addresses: vec![address.parse().unwrap()], ..NodeFacts::default() };
+    let node = |address: &str| NodeFacts { held: vec![internal_ip(address)], ..NodeFacts::default() };
     let record = machine(&["10.0.0.1", "10.0.0.2"]);
     for (on_the_node, expected) in [("10.0.0.2", "10.0.0.2"), ("10.0.0.9", "10.0.0.1")] {
         let metadata = described(&node(on_the_node), &snapshot(true, &[]), &record, &rules());
@@ -126,8 +132,7 @@ fn what_a_node_goes_on_without_is_noted() {
 #[test]
 fn w48_a_family_that_the_guest_drops_stays_on_the_node() {
     let dual = Rules { families: [(0, vec![IpFamily::V4, IpFamily::V6])].into(), ..rules() };
-    let held = ["10.0.0.1", "fd00::1"]
-        .map(|address| k8s_openapi::api::core::v1::NodeAddress { type_: "InternalIP".into(), address: address.into() });
+    let held = ["10.0.0.1", "fd00::1"].map(internal_ip);
     let node = NodeFacts { held: held.to_vec(), ..NodeFacts::default() };
     let metadata = described(&node, &snapshot(true, &[]), &machine(&["10.0.0.1"]), &dual);
     assert!(metadata.node_addresses.contains(&held[1]), "{:?}", metadata.node_addresses);
@@ -205,7 +210,7 @@ fn b41_a_machine_without_config_has_its_addresses() {
     assert_eq!(metadata.provider_id, format!("vsphere://{UUID}"));
     let nothing = VmRecord { bios_uuid: None, ..record };
     let vm = VmKey { vcenter: 0, id: "vm-1".into() };
-    let unknown = describe(&NodeFacts::default(), &snapshot(true, &[]), &vm, &nothing, &rules()).unwrap_err();
+    let unknown = describe(&NodeFacts::default(), &snapshot(true, &[]), &vm, &nothing, &rules(), &[]).unwrap_err();
     assert_eq!(unknown.reason, "ToolsNotRunning", "neither has one: nothing is concluded");
 }
 
@@ -233,7 +238,7 @@ fn what_the_guest_or_the_account_lacks_is_named() {
         ),
         ("no address", machine(&[]), "NoUsableAddress", vec!["vm-1"]),
     ] {
-        let unknown = describe(&NodeFacts::default(), &snapshot(true, &[]), &vm, &record, &rules()).unwrap_err();
+        let unknown = describe(&NodeFacts::default(), &snapshot(true, &[]), &vm, &record, &rules(), &[]).unwrap_err();
         assert_eq!(unknown.reason, reason, "{case}");
         for part in parts {
             assert!(unknown.message.contains(part), "{case}: {part:?} is missing in {:?}", unknown.message);

@@ -1,0 +1,92 @@
+//! Pure: why the addresses that a guest reports were not chosen, for messages.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use super::{AddressRules, IpFamily, has_virtual_nic, is_of, parse_ip};
+use crate::clients::vim::types::GuestNic;
+
+/// How many interfaces and how many addresses of each a message names; a guest may report hundreds.
+const MAX_DESCRIBED: usize = 8;
+
+/// How many characters of a text of the guest a message has: no address is longer, and no name of a network.
+const MAX_TEXT: usize = 80;
+
+/// What makes an address unfit for any node, if something does: only an address that is one machine's and that can be
+/// reached from others is fit.
+pub(super) fn unusable(ip: IpAddr) -> Option<&'static str> {
+    let (is_link_local, is_broadcast) = match ip {
+        IpAddr::V4(ip) => (ip.is_link_local(), ip.is_broadcast()),
+        IpAddr::V6(ip) => (ip.is_unicast_link_local(), false),
+    };
+    let rows = [
+        (ip.is_unspecified(), "unspecified"),
+        (ip.is_loopback(), "loopback"),
+        (ip.is_multicast(), "multicast"),
+        (is_broadcast, "broadcast"),
+        (is_link_local, "link-local"),
+    ];
+    rows.into_iter().find_map(|(is_so, word)| is_so.then_some(word))
+}
+
+/// What refuses addresses.
+pub(super) struct Refusals<'a> {
+    /// The families that are asked for.
+    pub(super) families: &'a [IpFamily],
+    /// What may be chosen.
+    pub(super) rules: &'a AddressRules,
+}
+
+impl Refusals<'_> {
+    /// The interfaces and their addresses, each with what refuses it.
+    pub(super) fn describe(&self, nics: &[GuestNic]) -> String {
+        let nic_text = |nic: &GuestNic| {
+            let network = clip(nic.network.as_deref().unwrap_or_default());
+            let ignored = if has_virtual_nic(nic) { "" } else { " (ignored: no virtual NIC)" };
+            let address = |text: &String| {
+                let text = clip(text);
+                let refusal = if has_virtual_nic(nic) { self.refusal(&text) } else { String::new() };
+                if refusal.is_empty() { text } else { format!("{text} ({refusal})") }
+            };
+            format!("{network:?}{ignored} [{}]", listed(&nic.ip_addresses, address))
+        };
+        listed(nics, nic_text)
+    }
+
+    fn refusal(&self, text: &str) -> String {
+        let Some(ip) = parse_ip(text) else { return "not an address".to_owned() };
+        if let Some(what) = unusable(ip) {
+            return what.to_owned();
+        }
+        if !self.families.iter().any(|family| is_of(ip, *family)) {
+            return "of a family that is not asked for".to_owned();
+        }
+        let excluding = |excluded: &[IpNet]| excluded.iter().find(|network| network.contains(&ip)).copied();
+        match (excluding(&self.rules.internal.excluded), excluding(&self.rules.external.excluded)) {
+            (Some(internal), Some(external)) if internal == external => format!("excluded by {internal}"),
+            (Some(internal), Some(external)) => {
+                format!("excluded by {internal} as InternalIP and by {external} as ExternalIP")
+            }
+            // What is left was not excluded for both, and is refused only where nothing may be guessed.
+            (Some(internal), None) => format!("excluded by {internal} as InternalIP, not named for ExternalIP"),
+            (None, Some(external)) => format!("excluded by {external} as ExternalIP, not named for InternalIP"),
+            (None, None) => "in no configured CIDR".to_owned(),
+        }
+    }
+}
+
+/// The first of `items` and how many more there are.
+fn listed<T>(items: &[T], text: impl Fn(&T) -> String) -> String {
+    let shown: Vec<String> = items.iter().take(MAX_DESCRIBED).map(text).collect();
+    let more = match items.len().saturating_sub(MAX_DESCRIBED) {
+        0 => String::new(),
+        rest => format!(" and {rest} more"),
+    };
+    format!("{}{more}", shown.join(", "))
+}
+
+fn clip(text: &str) -> String {
+    let clipped: String = text.chars().take(MAX_TEXT).collect();
+    if clipped.len() < text.len() { format!("{clipped}…") } else { clipped }
+}

@@ -346,7 +346,9 @@ async fn nothing_is_written_when_nothing_changes() {
         let name = unique("n");
         let provider_id = format!("memory://{name}");
         cloud.put(instance(&name, InstanceMetadata { provider_id: provider_id.clone(), ..metadata }));
-        created.push((case, run.register(&Form { name, provider_id, taints: vec!["X".into()], ..form }).await));
+        run.register(&Form { name: name.clone(), provider_id, taints: vec!["X".into()], ..form }).await;
+        let is_recorded = |node: &Node| ccm::cloud::node::annotation(node, ANNOTATION_VM) == Some("vm-1");
+        created.push((case, run.wait("the machine is recorded", &name, is_recorded).await));
     }
     let name = unique("n");
     let metadata = InstanceMetadata {

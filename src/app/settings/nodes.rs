@@ -37,6 +37,7 @@ impl Check<'_> {
             zone_labels: zone_labels?,
             instance_type: instance_type?,
             adopts_untainted_nodes: adopts?,
+            ..node::Policy::default()
         };
         Some(node::Settings { workers: workers?, period: period?, policy })
     }

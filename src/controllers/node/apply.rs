@@ -2,7 +2,7 @@
 //!
 //! Addresses go first and into the status; everything else follows in one patch together with the removal of the taint.
 //! So no pod lands on a node without addresses, and a process that dies in between leaves a node that is still tainted
-//! and is simply planned again. Every patch carries UID and resourceVersion, the second one that which the first
+//! and is simply planned again. What a node says of itself comes last. Every patch carries UID and resourceVersion, each that which the one before
 //! returned: the list of taints is written whole, and would otherwise drop what others added meanwhile.
 
 use k8s_openapi::api::core::v1::Node;
@@ -10,79 +10,100 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Map, Value, json};
 
-use super::plan::{Action, Initialise, other_taints};
+use super::plan::{Action, Initialise, Metadata, other_taints};
 use crate::cloud::node;
 use crate::controllers::FIELD_MANAGER;
 use crate::kubernetes::client::{CALL_LIMIT, CallError, limited};
 
-/// Performs `actions` on `node` and gives the node as the API server has it afterwards. Stops at the first refusal; a
-/// conflict means that the plan was made for another state.
-pub async fn apply(nodes: &Api<Node>, node: &Node, actions: &[Action]) -> Result<Node, CallError> {
-    let mut current = node.clone();
+/// How far the actions came.
+#[derive(Debug)]
+pub struct Applied {
+    /// The node as the API server has it afterwards.
+    pub node: Node,
+    /// How many of the actions are done.
+    pub done: usize,
+    /// What refused the next one; a conflict means that the plan was made for another state.
+    pub refused: Option<CallError>,
+}
+
+/// Performs `actions` on `node`, up to the first that is refused.
+pub async fn apply(nodes: &Api<Node>, node: &Node, actions: &[Action]) -> Applied {
+    let mut applied = Applied { node: node.clone(), done: 0, refused: None };
     for action in actions {
-        current = write(nodes, &current, action).await?;
+        match write(nodes, &applied.node, action).await {
+            Ok(node) => applied = Applied { node, done: applied.done + 1, refused: None },
+            Err(error) => return Applied { refused: Some(error), ..applied },
+        }
     }
-    Ok(current)
+    applied
 }
 
 async fn write(nodes: &Api<Node>, current: &Node, action: &Action) -> Result<Node, CallError> {
     let name = node::name(current);
     let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let patch = Patch::Strategic(body(current, action));
+    let status = async |what: &str| {
+        limited(&format!("{what} node {name}"), CALL_LIMIT, nodes.patch_status(name, &parameters, &patch)).await
+    };
+    let rest = async |what: &str| {
+        limited(&format!("{what} node {name}"), CALL_LIMIT, nodes.patch(name, &parameters, &patch)).await
+    };
     match action {
-        Action::WriteAddresses(_) => {
-            let what = format!("write the addresses of node {name}");
-            limited(&what, CALL_LIMIT, nodes.patch_status(name, &parameters, &patch)).await
-        }
-        Action::Initialise(_) => {
-            let what = format!("initialise node {name}");
-            limited(&what, CALL_LIMIT, nodes.patch(name, &parameters, &patch)).await
-        }
-        Action::SetLabels(_) => {
-            let what = format!("set labels of node {name}");
-            limited(&what, CALL_LIMIT, nodes.patch(name, &parameters, &patch)).await
-        }
+        Action::WriteAddresses(_) => status("write the addresses of").await,
+        Action::SetCondition(_) => status("write the condition of").await,
+        Action::Initialise(_) => rest("initialise").await,
+        Action::SetMetadata(_) => rest("set labels and annotations of").await,
     }
 }
 
 /// The strategic merge patch that does `action` to `current` and to nothing else.
 fn body(current: &Node, action: &Action) -> Value {
-    let mut metadata = Map::new();
-    metadata.insert("uid".into(), json!(current.metadata.uid));
-    metadata.insert("resourceVersion".into(), json!(current.metadata.resource_version));
     match action {
         Action::WriteAddresses(addresses) => {
             // The field merges by type: without the directive, two addresses of one type become one.
             let mut list: Vec<Value> = addresses.iter().map(|address| json!(address)).collect();
             list.push(json!({"$patch": "replace"}));
-            json!({"metadata": metadata, "status": {"addresses": list}})
+            json!({"metadata": metadata(current, None), "status": {"addresses": list}})
         }
-        Action::Initialise(Initialise { provider_id, labels, annotations }) => {
-            if !labels.is_empty() {
-                metadata.insert("labels".into(), json!(labels));
-            }
-            if !annotations.is_empty() {
-                metadata.insert("annotations".into(), json!(annotations));
-            }
-            let taints = other_taints(current);
+        Action::SetCondition(condition) => {
+            json!({"metadata": metadata(current, None), "status": {"conditions": [condition]}})
+        }
+        Action::Initialise(Initialise { provider_id, metadata: changes }) => {
             let mut spec = Map::new();
-            spec.insert("taints".into(), if taints.is_empty() { Value::Null } else { json!(taints) });
+            if node::is_uninitialized(current) {
+                let taints = other_taints(current);
+                spec.insert("taints".into(), if taints.is_empty() { Value::Null } else { json!(taints) });
+            }
             if let Some(provider_id) = provider_id {
                 spec.insert("providerID".into(), json!(provider_id));
             }
-            json!({"metadata": metadata, "spec": spec})
+            json!({"metadata": metadata(current, Some(changes)), "spec": spec})
         }
-        Action::SetLabels(labels) => {
+        Action::SetMetadata(changes) => json!({"metadata": metadata(current, Some(changes))}),
+    }
+}
+
+/// The preconditions, and what is to change. A label that is to go is null.
+fn metadata(current: &Node, changes: Option<&Metadata>) -> Map<String, Value> {
+    let mut metadata = Map::new();
+    metadata.insert("uid".into(), json!(current.metadata.uid));
+    metadata.insert("resourceVersion".into(), json!(current.metadata.resource_version));
+    if let Some(Metadata { labels, annotations }) = changes {
+        if !labels.is_empty() {
             metadata.insert("labels".into(), json!(labels));
-            json!({"metadata": metadata})
+        }
+        if !annotations.is_empty() {
+            metadata.insert("annotations".into(), json!(annotations));
         }
     }
+    metadata
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cloud::node::TAINT_UNINITIALIZED;
+    use k8s_openapi::api::core::v1::NodeCondition;
     use std::collections::BTreeMap;
 
     fn node_with_taints(keys: &[&str]) -> Node {
@@ -95,13 +116,12 @@ mod tests {
 
     #[test]
     fn patches_have_the_wire_format_of_the_go_program_and_preconditions() {
-        let labels = BTreeMap::from([("a".to_owned(), "b".to_owned())]);
+        let labels = BTreeMap::from([("a".to_owned(), Some("b".to_owned())), ("c".to_owned(), None)]);
+        let annotations = BTreeMap::from([("vm".to_owned(), "1".to_owned())]);
+        let metadata = Metadata { labels, annotations };
         let address = serde_json::from_value(json!({"type": "InternalIP", "address": "10.0.0.1"})).unwrap();
-        let full = Initialise {
-            provider_id: Some("fake://1".into()),
-            labels: labels.clone(),
-            annotations: BTreeMap::from([("vm".to_owned(), "1".to_owned())]),
-        };
+        let condition = NodeCondition { type_: "T".into(), status: "True".into(), ..NodeCondition::default() };
+        let full = Initialise { provider_id: Some("fake://1".into()), metadata: metadata.clone() };
         let cases = [
             (
                 "addresses",
@@ -116,20 +136,40 @@ mod tests {
                 Action::Initialise(full),
                 json!({
                     "metadata": {
-                        "uid": "u", "resourceVersion": "7", "labels": {"a": "b"}, "annotations": {"vm": "1"},
+                        "uid": "u", "resourceVersion": "7", "labels": {"a": "b", "c": null}, "annotations": {"vm": "1"},
                     },
                     "spec": {"providerID": "fake://1", "taints": [{"key": "other", "effect": "NoSchedule"}]},
                 }),
             ),
             (
-                "labels",
-                Action::SetLabels(labels),
-                json!({"metadata": {"uid": "u", "resourceVersion": "7", "labels": {"a": "b"}}}),
+                "labels and annotations",
+                Action::SetMetadata(metadata),
+                json!({
+                    "metadata": {
+                        "uid": "u", "resourceVersion": "7", "labels": {"a": "b", "c": null}, "annotations": {"vm": "1"},
+                    },
+                }),
+            ),
+            (
+                "condition",
+                Action::SetCondition(condition),
+                json!({
+                    "metadata": {"uid": "u", "resourceVersion": "7"},
+                    "status": {"conditions": [{"type": "T", "status": "True"}]},
+                }),
             ),
         ];
         for (case, action, expected) in cases {
             assert_eq!(body(&node_with_taints(&[TAINT_UNINITIALIZED, "other"]), &action), expected, "{case}");
         }
+    }
+
+    #[test]
+    fn taints_of_a_node_that_is_adopted_are_not_written() {
+        let adopt = Initialise { provider_id: Some("fake://1".into()), ..Initialise::default() };
+        let body = body(&node_with_taints(&["other"]), &Action::Initialise(adopt));
+        let metadata = json!({"uid": "u", "resourceVersion": "7"});
+        assert_eq!(body, json!({"metadata": metadata, "spec": {"providerID": "fake://1"}}));
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub struct Metrics {
     initial_sync_delay: Histogram,
     syncs: IntCounterVec,
     held: IntGaugeVec,
+    differing: IntGaugeVec,
     panics: IntCounter,
 }
 
@@ -47,6 +48,11 @@ impl Metrics {
                 &["reason"],
             )
             .expect("name and label are valid constants"),
+            differing: IntGaugeVec::new(
+                options("node_labels_differing", "Nodes with a label that stays although the cloud says otherwise."),
+                &["label"],
+            )
+            .expect("name and label are valid constants"),
             panics: IntCounter::with_opts(options("node_sync_panics_total", "Panics while a node was looked at."))
                 .expect("the name is a valid constant"),
         }
@@ -58,6 +64,7 @@ impl Metrics {
         registry.register(Box::new(self.initial_sync_delay.clone()))?;
         registry.register(Box::new(self.syncs.clone()))?;
         registry.register(Box::new(self.held.clone()))?;
+        registry.register(Box::new(self.differing.clone()))?;
         registry.register(Box::new(self.panics.clone()))
     }
 
@@ -75,6 +82,11 @@ impl Metrics {
     /// Looking at a node panicked.
     pub(super) fn panicked(&self) {
         self.panics.inc();
+    }
+
+    /// On how many nodes each label stays although the cloud says otherwise.
+    pub(super) fn differing(&self) -> IntGaugeVec {
+        self.differing.clone()
     }
 
     /// How many nodes each reason holds up.

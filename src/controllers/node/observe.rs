@@ -1,5 +1,6 @@
 //! Reads: the node from the cache, and what the provider knows of its machine.
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,16 +18,29 @@ pub enum Observed {
     /// Its provider ID belongs to another provider.
     Foreign,
     /// It is ours to look after.
-    Ours {
-        /// The node.
-        node: Arc<Node>,
-        /// What is known of its machine.
-        instance: Box<Presence<InstanceMetadata>>,
-    },
+    Ours(Ours),
 }
 
-/// Gathers what is known about `node`. Never waits longer than the provider's time limit.
-pub async fn observe(node: Option<Arc<Node>>, provider: &dyn CloudProvider, instances: &dyn InstancesV2) -> Observed {
+/// A node that is ours to look after.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ours {
+    /// The node.
+    pub node: Arc<Node>,
+    /// What is known of its machine.
+    pub instance: Box<Presence<InstanceMetadata>>,
+    /// When this was so, by the clock that others read, too.
+    pub at: Timestamp,
+    /// For how long this process knows that the node waits to be initialised; zero for one that does not.
+    pub waited: Duration,
+}
+
+/// Gathers what is known about `node`, which waited for so long. Never takes longer than the provider's time limit.
+pub async fn observe(
+    node: Option<Arc<Node>>,
+    waited: Duration,
+    provider: &dyn CloudProvider,
+    instances: &dyn InstancesV2,
+) -> Observed {
     let Some(node) = node else { return Observed::Missing };
     let provider_id = node::provider_id(&node);
     if !provider_id.is_empty() && !provider.owns_provider_id(provider_id) {
@@ -39,5 +53,5 @@ pub async fn observe(node: Option<Arc<Node>>, provider: &dyn CloudProvider, inst
             format!("the cloud provider gave no answer within {} s", PROVIDER_LIMIT.as_secs()),
         )),
     };
-    Observed::Ours { node, instance: Box::new(instance) }
+    Observed::Ours(Ours { node, instance: Box::new(instance), at: Timestamp::now(), waited })
 }

@@ -4,20 +4,25 @@
 //! `controllers/node/node_controller.go`, as one decision instead of three loops.
 
 mod action;
+mod condition;
+mod labels;
 
 #[cfg(test)]
 mod tests;
 
 use k8s_openapi::api::core::v1::{Node, NodeAddress};
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub(super) use action::other_taints;
-pub use action::{Action, Initialise};
+pub use action::{Action, Initialise, Metadata};
+pub use condition::CONDITION;
+pub use labels::{Changes, Difference};
 
-use super::observe::Observed;
-use crate::cloud::node::{self, ANNOTATION_VM, INSTANCE_TYPE, LabelPair, REGION, ZONE, addresses};
-use crate::cloud::{InstanceMetadata, Presence, Reason, Unknown};
+use super::Policy;
+use super::observe::{Observed, Ours};
+use crate::cloud::node::addresses::ProvidedNodeIpError;
+use crate::cloud::node::{self, ANNOTATION_PROVIDED_NODE_IP, ANNOTATION_VM, Readiness, addresses};
+use crate::cloud::{FoundBy, InstanceMetadata, Presence, Reason, Unknown};
 
 /// What to do about one node.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +31,10 @@ pub struct Plan {
     pub actions: Vec<Action>,
     /// What comes after the actions.
     pub outcome: Outcome,
+    /// The reason that the node carries once the actions are done, if it carried another one before.
+    pub told: Option<(Reason, String)>,
+    /// The labels that stay although the cloud says otherwise; none while the cloud says nothing.
+    pub differences: Option<Vec<Difference>>,
     /// What people should hear once the actions are done.
     pub notes: Vec<String>,
 }
@@ -48,6 +57,8 @@ pub struct Held {
     pub message: String,
     /// When to look again.
     pub retry: Retry,
+    /// Also then, because there may be something to tell.
+    pub tell_after: Option<Duration>,
     /// Nobody has to hear it: the node works, and the provider tells its own troubles.
     pub is_quiet: bool,
 }
@@ -65,43 +76,83 @@ pub enum Retry {
 
 impl Plan {
     fn nothing() -> Self {
-        Self { actions: Vec::new(), outcome: Outcome::Settled, notes: Vec::new() }
+        Self { actions: Vec::new(), outcome: Outcome::Settled, told: None, differences: None, notes: Vec::new() }
     }
 
-    fn held(held: Held) -> Self {
-        Self { outcome: Outcome::Held(held), ..Self::nothing() }
+    /// Whether this plan does nothing but say why the node is held.
+    pub fn only_tells(&self) -> bool {
+        matches!(self.outcome, Outcome::Held(_)) && matches!(self.actions.as_slice(), [Action::SetCondition(_)])
     }
 
-    /// Whether this plan ends with the node being initialised.
-    pub fn initialises(&self) -> bool {
-        self.actions.iter().any(|action| matches!(action, Action::Initialise(_)))
+    /// This plan, and that `held` is in the way, which the node says of itself once it is time to.
+    fn held(mut self, mut held: Held, ours: &Ours, policy: &Policy) -> Self {
+        let telling = condition::tell(&ours.node, &held, ours.at, ours.waited, policy.condition_after);
+        held.tell_after = telling.again_after;
+        self.told = telling.is_news.then(|| (held.reason, held.message.clone()));
+        self.actions.extend(telling.write.map(Action::SetCondition));
+        self.outcome = Outcome::Held(held);
+        self
     }
 }
 
 impl Held {
-    fn new(reason: Reason, message: String, retry: Retry) -> Self {
-        Self { reason, message, retry, is_quiet: false }
+    /// Something to be heard of.
+    pub(super) fn new(reason: Reason, message: String, retry: Retry) -> Self {
+        Self { reason, message, retry, tell_after: None, is_quiet: false }
     }
 
     fn by(unknown: &Unknown, otherwise: Retry) -> Self {
         let retry = unknown.retry_after.map_or(otherwise, Retry::After);
         Self { is_quiet: unknown.is_passing, ..Self::new(unknown.reason, unknown.message.clone(), retry) }
     }
-}
 
-/// Decides.
-pub fn plan(observed: &Observed) -> Plan {
-    match observed {
-        Observed::Missing | Observed::Foreign => Plan::nothing(),
-        Observed::Ours { node, instance } if node::is_uninitialized(node) => {
-            plan_initialisation(node, instance).unwrap_or_else(Plan::held)
-        }
-        Observed::Ours { node, instance } => plan_refresh(node, instance),
+    fn quiet(self) -> Self {
+        Self { is_quiet: true, ..self }
     }
 }
 
-fn plan_initialisation(node: &Node, instance: &Presence<InstanceMetadata>) -> Result<Plan, Held> {
-    let metadata = match instance {
+/// Decides.
+pub fn plan(observed: &Observed, policy: &Policy) -> Plan {
+    let Observed::Ours(ours) = observed else { return Plan::nothing() };
+    if !is_to_be_initialised(ours, policy) {
+        return plan_refresh(ours, policy);
+    }
+    plan_initialisation(ours, policy).unwrap_or_else(|held| {
+        // A node without the taint is in use, and is kept up to date until it can be adopted.
+        let is_tainted = node::is_uninitialized(&ours.node);
+        let plan = if is_tainted { Plan::nothing() } else { plan_refresh(ours, policy) };
+        plan.held(held, ours, policy)
+    })
+}
+
+/// What to do when `held` came in the way of a plan that is given up.
+pub fn tell(ours: &Ours, held: Held, policy: &Policy) -> Plan {
+    let nothing = Plan::nothing();
+    if is_to_be_initialised(ours, policy) {
+        return nothing.held(held, ours, policy);
+    }
+    Plan { outcome: Outcome::Held(held), ..nothing }
+}
+
+/// Whether `node` waits for a cloud controller: it has the taint that says so, or is one of those that are adopted.
+pub fn waits(node: &Node, policy: &Policy) -> bool {
+    node::is_uninitialized(node) || is_without_taint_and_provider_id(node) && policy.adopts_untainted_nodes
+}
+
+fn is_without_taint_and_provider_id(node: &Node) -> bool {
+    !node::is_uninitialized(node) && node::provider_id(node).is_empty()
+}
+
+/// Whether the node waits, and is ours to initialise: without the taint, only the UUID of the firmware proves that.
+fn is_to_be_initialised(ours: &Ours, policy: &Policy) -> bool {
+    node::is_uninitialized(&ours.node)
+        || waits(&ours.node, policy)
+            && matches!(&*ours.instance, Presence::Exists(found) if found.found_by == FoundBy::SystemUuid)
+}
+
+fn plan_initialisation(ours: &Ours, policy: &Policy) -> Result<Plan, Held> {
+    let node = &*ours.node;
+    let metadata = match &*ours.instance {
         Presence::Exists(metadata) => metadata,
         Presence::Absent(proof) => return Err(Held::new(Reason::InstanceAbsent, proof.to_string(), Retry::Backoff)),
         Presence::Unknown(unknown) => return Err(Held::by(unknown, Retry::Backoff)),
@@ -114,25 +165,31 @@ fn plan_initialisation(node: &Node, instance: &Presence<InstanceMetadata>) -> Re
         return Err(Held::new(Reason::NoProviderID, message, Retry::Backoff));
     }
     let addresses = merged_addresses(node, metadata, Retry::Backoff)?;
-    let (labels, notes) = labels_at_initialisation(node, metadata);
-    let record = Some(&metadata.record)
-        .filter(|record| !record.is_empty() && node::annotation(node, ANNOTATION_VM) != Some(record.as_str()));
-    let initialise = Initialise {
-        provider_id: node::provider_id(node).is_empty().then(|| metadata.provider_id.clone()),
-        labels,
-        annotations: record.map(|record| (ANNOTATION_VM.to_owned(), record.clone())).into_iter().collect(),
-    };
+    let (labels, notes) = labels::at_initialisation(node, metadata, policy);
+    let record = Some(&metadata.record).filter(|record| !record.is_empty() && !says(node, record));
+    let annotations = record.map(|record| (ANNOTATION_VM.to_owned(), record.clone())).into_iter().collect();
     let mut actions: Vec<_> = addresses.map(Action::WriteAddresses).into_iter().collect();
-    actions.push(Action::Initialise(initialise));
-    Ok(Plan { actions, outcome: Outcome::Settled, notes })
+    actions.push(Action::Initialise(Initialise {
+        // What is there is never overwritten, also when the cloud says otherwise.
+        provider_id: node::provider_id(node).is_empty().then(|| metadata.provider_id.clone()),
+        metadata: Metadata { labels, annotations },
+    }));
+    actions.extend(takes_back(ours));
+    Ok(Plan { actions, notes, differences: Some(Vec::new()), ..Plan::nothing() })
 }
 
-fn plan_refresh(node: &Node, instance: &Presence<InstanceMetadata>) -> Plan {
+fn plan_refresh(ours: &Ours, policy: &Policy) -> Plan {
+    let node = &*ours.node;
     let mut plan = Plan::nothing();
-    let mut wanted = labels_of(node);
-    match instance {
+    let mut changes = Metadata::default();
+    match &*ours.instance {
         Presence::Exists(metadata) => {
-            wanted.extend(missing_topology(node, metadata));
+            let (labels, differences) = labels::on_refresh(node, metadata, policy);
+            plan.differences = Some(differences);
+            changes.labels = labels;
+            if is_to_be_recorded(node, metadata) {
+                changes.annotations.insert(ANNOTATION_VM.to_owned(), metadata.record.clone());
+            }
             // None at all is nothing new: the node keeps what it has.
             if !metadata.node_addresses.is_empty() {
                 match merged_addresses(node, metadata, Retry::Period) {
@@ -142,16 +199,62 @@ fn plan_refresh(node: &Node, instance: &Presence<InstanceMetadata>) -> Plan {
             }
         }
         // What follows from an absent machine is the node-lifecycle controller's to decide.
-        Presence::Absent(_) => {}
+        Presence::Absent(_) => changes.labels = labels::without_cloud(node),
         Presence::Unknown(unknown) => {
-            plan.outcome = Outcome::Held(Held { is_quiet: true, ..Held::by(unknown, Retry::Period) });
+            changes.labels = labels::without_cloud(node);
+            plan.outcome = Outcome::Held(Held::by(unknown, Retry::Period).quiet());
         }
     }
-    let labels = changed_labels(node, with_current_forms(wanted));
-    if !labels.is_empty() {
-        plan.actions.push(Action::SetLabels(labels));
+    if !changes.is_empty() {
+        plan.actions.push(Action::SetMetadata(changes));
+    }
+    if !node::provider_id(node).is_empty() {
+        plan.actions.extend(takes_back(ours));
+    } else if plan.outcome == Outcome::Settled && policy.adopts_untainted_nodes {
+        plan.outcome = why_not_adopted(&ours.instance).map_or(Outcome::Settled, Outcome::Held);
     }
     plan
+}
+
+/// The condition that says that a node is not initialised ends with the initialisation, whoever died in between.
+fn takes_back(ours: &Ours) -> Option<Action> {
+    condition::stands_false(&ours.node).then(|| Action::SetCondition(condition::done(ours.at)))
+}
+
+/// Why a node without taint and provider ID stays as it is.
+fn why_not_adopted(instance: &Presence<InstanceMetadata>) -> Option<Held> {
+    let held = |reason, message: String| Some(Held::new(reason, message, Retry::Period).quiet());
+    match instance {
+        Presence::Exists(metadata) => {
+            let (reason, why) = match metadata.found_by {
+                FoundBy::Name | FoundBy::ProviderId => (Reason::NameMatchRefused, "only the node's name speaks for it"),
+                FoundBy::SystemUuidAmongSeveral => (Reason::SeveralVMsMatch, "other machines have its UUID, too"),
+                FoundBy::SystemUuid => return None,
+            };
+            held(reason, format!("the node is not adopted for machine {}: {why}", metadata.provider_id))
+        }
+        Presence::Absent(proof) => held(Reason::InstanceAbsent, proof.to_string()),
+        // It is quiet, and says its own reason.
+        Presence::Unknown(_) => None,
+    }
+}
+
+/// Whether the node says this of its machine.
+fn says(node: &Node, record: &str) -> bool {
+    node::annotation(node, ANNOTATION_VM) == Some(record)
+}
+
+/// Whether an initialised node is to say anew which machine it is and where. A move alone is no reason: it would write
+/// to a Node at each vMotion. Once nobody hears from the kubelet, the last place matters: it is part of the proof that
+/// the machine is gone.
+fn is_to_be_recorded(node: &Node, metadata: &InstanceMetadata) -> bool {
+    if metadata.record.is_empty() || node::provider_id(node).is_empty() || says(node, &metadata.record) {
+        return false;
+    }
+    let is_live = metadata.age.is_zero();
+    node::annotation(node, ANNOTATION_VM).is_none()
+        || !metadata.is_recorded
+        || is_live && node::readiness(node) != Readiness::True
 }
 
 /// The addresses to write, or none if they are as they should be. A node never ends up without an address that others
@@ -161,70 +264,33 @@ fn merged_addresses(node: &Node, metadata: &InstanceMetadata, retry: Retry) -> R
         let message = format!("the cloud reports no InternalIP or ExternalIP of {}", described(node, metadata));
         return Err(Held::new(Reason::NoAddresses, message, retry));
     }
-    let merged = addresses::merge(node, &metadata.node_addresses).map_err(|error| {
-        let message = format!("provided node ip for node {:?} is not valid: {error}", node::name(node));
-        Held::new(Reason::ProvidedNodeIPNotValid, message, retry)
-    })?;
+    let merged = addresses::merge(node, &metadata.node_addresses)
+        .map_err(|error| refused_node_ip(node, metadata, &error, retry))?;
     Ok((merged != addresses::of(node)).then_some(merged))
+}
+
+/// The kubelet's `--node-ip` cannot be followed.
+fn refused_node_ip(node: &Node, metadata: &InstanceMetadata, error: &ProvidedNodeIpError, retry: Retry) -> Held {
+    let reason = match error {
+        ProvidedNodeIpError::NotReported { .. } => Reason::ProvidedNodeIPNotOnVM,
+        ProvidedNodeIpError::Unparsable { .. }
+        | ProvidedNodeIpError::NotADualStackPair
+        | ProvidedNodeIpError::Unspecified => Reason::ProvidedNodeIPNotValid,
+    };
+    let provided = node::annotation(node, ANNOTATION_PROVIDED_NODE_IP).unwrap_or_default();
+    let reported: Vec<_> =
+        metadata.node_addresses.iter().map(|address| format!("{} {}", address.type_, address.address)).collect();
+    let message = format!(
+        "provided node ip for node {:?} is not valid: {error}; annotation {ANNOTATION_PROVIDED_NODE_IP} is {provided:?}, \
+         and the cloud reports {} of {}",
+        node::name(node),
+        reported.join(", "),
+        described(node, metadata),
+    );
+    Held::new(reason, message, retry)
 }
 
 fn described(node: &Node, metadata: &InstanceMetadata) -> String {
     let id = Some(node::provider_id(node)).filter(|id| !id.is_empty()).unwrap_or(&metadata.provider_id);
     format!("instance {id}")
-}
-
-type Labels = BTreeMap<String, String>;
-
-fn labels_of(node: &Node) -> Labels {
-    node.metadata.labels.clone().unwrap_or_default()
-}
-
-/// The labels of `wanted` that `node` does not have in that form.
-fn changed_labels(node: &Node, wanted: Labels) -> Labels {
-    wanted.into_iter().filter(|(key, value)| node::label(node, key) != Some(value.as_str())).collect()
-}
-
-/// Where the older form of a label exists, the current one follows it; never the other way round.
-fn with_current_forms(mut labels: Labels) -> Labels {
-    for LabelPair { current, legacy } in [ZONE, REGION, INSTANCE_TYPE] {
-        if let Some(value) = labels.get(legacy).cloned() {
-            labels.insert(current.to_owned(), value);
-        }
-    }
-    labels
-}
-
-/// Both forms of zone and region, where the node has neither and the cloud knows the value. What it has stays: volumes
-/// are pinned to zones.
-fn missing_topology(node: &Node, metadata: &InstanceMetadata) -> Labels {
-    [(ZONE, &metadata.zone), (REGION, &metadata.region)]
-        .into_iter()
-        .filter(|(LabelPair { current, legacy }, value)| {
-            !value.is_empty() && node::label(node, current).is_none() && node::label(node, legacy).is_none()
-        })
-        .flat_map(|(pair, value)| [pair.current, pair.legacy].map(|key| (key.to_owned(), value.clone())))
-        .collect()
-}
-
-/// The labels to change, and what to say about those of the provider that are not set.
-fn labels_at_initialisation(node: &Node, metadata: &InstanceMetadata) -> (Labels, Vec<String>) {
-    let mut wanted = labels_of(node);
-    let mut notes = Vec::new();
-    for (pair, value) in [(INSTANCE_TYPE, &metadata.instance_type), (ZONE, &metadata.zone), (REGION, &metadata.region)]
-    {
-        if !value.is_empty() {
-            wanted.insert(pair.current.to_owned(), value.clone());
-            wanted.insert(pair.legacy.to_owned(), value.clone());
-        }
-    }
-    for (key, value) in &metadata.additional_labels {
-        if node::is_reserved_label(key) {
-            notes.push(format!("label {key} is not set, because its prefix is reserved for Kubernetes"));
-        } else if let Some(present) = wanted.get(key).filter(|present| *present != value) {
-            notes.push(format!("label {key} stays {present:?} and does not become {value:?}"));
-        } else {
-            wanted.insert(key.clone(), value.clone());
-        }
-    }
-    (changed_labels(node, with_current_forms(wanted)), notes)
 }

@@ -56,6 +56,7 @@ fn flags_reach_the_settings() {
             zone_labels: LabelMode::Follow,
             instance_type: LabelMode::Follow,
             adopts_untainted_nodes: true,
+            ..node::Policy::default()
         }
     );
     assert_eq!(

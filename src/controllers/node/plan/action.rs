@@ -1,8 +1,9 @@
 //! Pure: one change of a node, and what the node is like after it.
 
-use k8s_openapi::api::core::v1::{Node, NodeAddress, NodeSpec, NodeStatus, Taint};
+use k8s_openapi::api::core::v1::{Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, Taint};
 use std::collections::BTreeMap;
 
+use super::labels::Changes;
 use crate::cloud::node::{self, TAINT_UNINITIALIZED};
 
 /// One write.
@@ -12,19 +13,48 @@ pub enum Action {
     WriteAddresses(Vec<NodeAddress>),
     /// Everything else that makes a node initialised, in one write.
     Initialise(Initialise),
-    /// Sets these labels on an initialised node.
-    SetLabels(BTreeMap<String, String>),
+    /// Changes these labels and annotations of an initialised node.
+    SetMetadata(Metadata),
+    /// Sets this condition in the status.
+    SetCondition(NodeCondition),
 }
 
-/// Provider ID, labels and annotations, and the removal of the taint that says they are missing.
+/// Provider ID, labels and annotations; with it goes the taint that says they are missing, where the node has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Initialise {
     /// The provider ID, if the node has none.
     pub provider_id: Option<String>,
-    /// The labels that are missing or different.
-    pub labels: BTreeMap<String, String>,
-    /// The annotations that are missing or different.
+    /// What is missing or different.
+    pub metadata: Metadata,
+}
+
+/// Labels and annotations that are missing or different.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Metadata {
+    /// The labels; `None` for one that is to go.
+    pub labels: Changes,
+    /// The annotations.
     pub annotations: BTreeMap<String, String>,
+}
+
+impl Metadata {
+    /// Nothing is to change.
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty() && self.annotations.is_empty()
+    }
+
+    fn apply_to(&self, node: &mut Node) {
+        for (key, value) in &self.labels {
+            let labels = node.metadata.labels.get_or_insert_default();
+            match value {
+                Some(value) => labels.insert(key.clone(), value.clone()),
+                None => labels.remove(key),
+            };
+        }
+        if !self.annotations.is_empty() {
+            node.metadata.annotations.get_or_insert_default().extend(self.annotations.clone());
+        }
+    }
 }
 
 impl Action {
@@ -37,8 +67,12 @@ impl Action {
                 format!("addresses [{}]", all.join(", "))
             }
             Action::Initialise(_) => "initialised".to_owned(),
-            Action::SetLabels(labels) => {
-                format!("labels [{}]", labels.keys().map(String::as_str).collect::<Vec<_>>().join(", "))
+            Action::SetMetadata(Metadata { labels, annotations }) => {
+                let keys: Vec<_> = labels.keys().chain(annotations.keys()).map(String::as_str).collect();
+                format!("metadata [{}]", keys.join(", "))
+            }
+            Action::SetCondition(NodeCondition { type_, status, reason, .. }) => {
+                format!("condition {type_}={status} ({})", reason.as_deref().unwrap_or_default())
             }
         }
     }
@@ -50,17 +84,23 @@ impl Action {
                 let status = node.status.get_or_insert_with(NodeStatus::default);
                 status.addresses = Some(addresses.clone());
             }
-            Action::Initialise(Initialise { provider_id, labels, annotations }) => {
+            Action::Initialise(Initialise { provider_id, metadata }) => {
                 let taints = other_taints(node);
                 let spec = node.spec.get_or_insert_with(NodeSpec::default);
                 spec.taints = Some(taints).filter(|taints| !taints.is_empty());
                 if let Some(provider_id) = provider_id {
                     spec.provider_id = Some(provider_id.clone());
                 }
-                extend(&mut node.metadata.labels, labels);
-                extend(&mut node.metadata.annotations, annotations);
+                metadata.apply_to(node);
             }
-            Action::SetLabels(labels) => extend(&mut node.metadata.labels, labels),
+            Action::SetMetadata(metadata) => metadata.apply_to(node),
+            Action::SetCondition(condition) => {
+                let conditions = node.status.get_or_insert_default().conditions.get_or_insert_default();
+                match conditions.iter_mut().find(|present| present.type_ == condition.type_) {
+                    Some(present) => present.clone_from(condition),
+                    None => conditions.push(condition.clone()),
+                }
+            }
         }
     }
 }
@@ -68,10 +108,4 @@ impl Action {
 /// The taints that stay when a node is initialised, in their order.
 pub(in crate::controllers::node) fn other_taints(node: &Node) -> Vec<Taint> {
     node::taints(node).iter().filter(|taint| taint.key != TAINT_UNINITIALIZED).cloned().collect()
-}
-
-fn extend(present: &mut Option<BTreeMap<String, String>>, more: &BTreeMap<String, String>) {
-    if !more.is_empty() {
-        present.get_or_insert_default().extend(more.clone());
-    }
 }

@@ -1,11 +1,18 @@
 //! The upstream vectors by id as far as they are decisions, then what is ours, then the laws.
 
+mod adoption;
+mod labels;
+mod laws;
+mod record;
+mod telling;
+
 use super::*;
 use crate::cloud::AbsenceProof;
-use crate::cloud::node::{ANNOTATION_PROVIDED_NODE_IP, TAINT_UNINITIALIZED};
-use k8s_openapi::api::core::v1::{NodeSpec, NodeStatus, Taint};
+use crate::cloud::node::TAINT_UNINITIALIZED;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{NodeCondition, NodeSpec, NodeStatus, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use proptest::prelude::*;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 fn list(text: &str) -> Vec<NodeAddress> {
@@ -80,15 +87,27 @@ fn zoned(metadata: InstanceMetadata) -> InstanceMetadata {
     InstanceMetadata { zone: "us-west-1a".into(), region: "us-west".into(), ..metadata }
 }
 
-fn observed(node: Node, instance: Presence<InstanceMetadata>) -> Observed {
-    Observed::Ours { node: Arc::new(node), instance: Box::new(instance) }
+/// A node that has just been seen, at the beginning of 2026.
+fn ours(node: Node, instance: Presence<InstanceMetadata>) -> Ours {
+    let at = Timestamp::from_second(1_767_225_600).unwrap();
+    Ours { node: Arc::new(node), instance: Box::new(instance), at, waited: Duration::ZERO }
 }
 
 fn run(form: &Form, instance: Presence<InstanceMetadata>) -> (Plan, Node) {
-    let mut node = form.node();
-    let plan = plan(&observed(node.clone(), instance));
+    run_on(form.node(), instance, &Policy::default())
+}
+
+fn run_on(mut node: Node, instance: Presence<InstanceMetadata>, policy: &Policy) -> (Plan, Node) {
+    let plan = plan(&Observed::Ours(ours(node.clone(), instance)), policy);
     plan.actions.iter().for_each(|action| action.apply_to(&mut node));
     (plan, node)
+}
+
+fn held(plan: &Plan) -> Option<&Held> {
+    match &plan.outcome {
+        Outcome::Held(held) => Some(held),
+        Outcome::Settled => None,
+    }
 }
 
 fn tainted(taints: &'static str, provider_id: &'static str, addresses: &'static str) -> Form {
@@ -151,8 +170,8 @@ fn nodes_are_initialised_as_upstream() {
             tainted("XU", "test-provider-id", ""),
             tainted("X", "test-provider-id", A3),
         ),
-        ("N-13", metadata("", A3), tainted("U", fake, ""), tainted("", fake, A3)),
-        ("N-15", zoned(metadata(fake, A3)), tainted("U", "", ""), with(map(ZONES), tainted("", fake, A3))),
+        ("N-13, N-65", metadata("", A3), tainted("U", fake, ""), tainted("", fake, A3)),
+        ("N-15, N-63", zoned(metadata(fake, A3)), tainted("U", "", ""), with(map(ZONES), tainted("", fake, A3))),
         ("N-16", metadata(fake, A3), tainted("XU", "", ""), tainted("X", fake, A3)),
         ("N-17", metadata("", A2), n08("10.0.0.1"), n08_after()),
         ("N-18", extra(&custom), n18_node(), with(and(&custom), n18_after())),
@@ -184,31 +203,40 @@ fn nodes_are_left_alone_with_a_reason() {
     let cases = [
         ("N-07: nothing known is no error there", Presence::Unknown(unknown()), n08("10.0.0.1"), Reason::VMNotFound),
         ("N-09", exists(metadata("", A2)), n08("invalid-ip"), Reason::ProvidedNodeIPNotValid),
-        ("N-10", exists(metadata("", A2)), n08("10.0.0.2"), Reason::ProvidedNodeIPNotValid),
+        ("N-10", exists(metadata("", A2)), n08("10.0.0.2"), Reason::ProvidedNodeIPNotOnVM),
         ("N-12 differs: untainted there", exists(metadata("", "")), u(), Reason::NoProviderID),
         ("no addresses", exists(metadata("fake://1", "")), u(), Reason::NoAddresses),
         ("names only", exists(metadata("fake://1", H)), u(), Reason::NoAddresses),
-        ("N-21", exists(metadata("", A3)), u(), Reason::NoProviderID),
+        ("N-21, N-64", exists(metadata("", A3)), u(), Reason::NoProviderID),
         ("N-22", Presence::Unknown(unknown()), u(), Reason::VMNotFound),
-        ("pending", exists(pending), u(), Reason::VMNotFound),
+        ("N-50, N-51: addresses come with the initialisation", exists(pending), u(), Reason::VMNotFound),
         ("absent", gone, u(), Reason::InstanceAbsent),
     ];
     for (id, instance, before, reason) in cases {
         let (plan, after) = run(&before, instance);
         assert_eq!(after, before.node(), "{id}");
-        let Outcome::Held(held) = plan.outcome else { panic!("{id} is not held") };
+        let held = held(&plan).expect(id);
         assert_eq!((held.reason, held.retry), (reason, Retry::Backoff), "{id}");
         assert!(plan.actions.is_empty() && !held.message.is_empty(), "{id}");
     }
     let (plan, _) = run(&u(), Presence::Unknown(soon));
-    let Outcome::Held(held) = plan.outcome else { panic!("not held") };
-    assert_eq!(held.retry, Retry::After(Duration::from_secs(7)));
+    assert_eq!(held(&plan).map(|held| held.retry), Some(Retry::After(Duration::from_secs(7))));
+}
+
+#[test]
+fn a_node_ip_that_the_machine_lacks_is_told_with_both_sides() {
+    let (plan, _) = run(&n08("10.0.0.2"), Presence::Exists(metadata("", A2)));
+    let message = &held(&plan).unwrap().message;
+    for part in ["10.0.0.2", "InternalIP 10.0.0.1", "ExternalIP 132.143.154.163", "node0.aws.12345", "provided-node-ip"]
+    {
+        assert!(message.contains(part), "{part} is missing: {message}");
+    }
 }
 
 #[test]
 fn what_is_not_ours_is_never_touched() {
-    assert_eq!(plan(&Observed::Missing), Plan::nothing());
-    assert_eq!(plan(&Observed::Foreign), Plan::nothing());
+    assert_eq!(plan(&Observed::Missing, &Policy::default()), Plan::nothing());
+    assert_eq!(plan(&Observed::Foreign, &Policy::default()), Plan::nothing());
 }
 
 const BETAS: [(&str, &str); 3] = [
@@ -250,7 +278,6 @@ fn labels_of_initialised_nodes_follow_their_older_form() {
 fn only_addresses_of_initialised_nodes_follow_the_cloud() {
     let everything = InstanceMetadata {
         instance_type: "t".into(),
-        record: "vm".into(),
         additional_labels: map(&[("a/b", "c")]),
         ..metadata("other", A3)
     };
@@ -273,106 +300,9 @@ fn only_addresses_of_initialised_nodes_follow_the_cloud() {
 }
 
 #[test]
-fn zone_and_region_are_written_to_an_initialised_node_that_has_neither_form() {
-    let zone_only = map(&[("topology.kubernetes.io/zone", "mine")]);
-    let mut region_added = zone_only.clone();
-    region_added.extend(map(&ZONES[2..]));
-    for (id, before, expected) in [
-        ("neither", map(&[]), map(ZONES)),
-        ("zone is there", zone_only, region_added),
-        ("both are there and differ", map(&CURRENT[..2]), map(&CURRENT[..2])),
-    ] {
-        let form = Form { labels: before, ..tainted("", "fake://1", A3) };
-        let (_, after) = run(&form, Presence::Exists(zoned(metadata("fake://1", A3))));
-        assert_eq!(after.metadata.labels.unwrap_or_default(), expected, "{id}");
-    }
-}
-
-#[test]
 fn addresses_are_written_before_the_taint_goes() {
     let (plan, _) = run(&tainted("U", "", ""), Presence::Exists(metadata("fake://1", A3)));
     assert!(matches!(plan.actions.as_slice(), [Action::WriteAddresses(_), Action::Initialise(_)]), "{plan:?}");
     let (plan, _) = run(&tainted("U", "", A3), Presence::Exists(metadata("fake://1", A3)));
     assert!(matches!(plan.actions.as_slice(), [Action::Initialise(_)]), "{plan:?}");
-}
-
-#[test]
-fn the_instance_is_recorded_at_initialisation() {
-    let recorded = InstanceMetadata { record: "vm-1".into(), ..metadata("fake://1", A3) };
-    let (_, after) = run(&tainted("U", "", ""), Presence::Exists(recorded));
-    assert_eq!(node::annotation(&after, ANNOTATION_VM), Some("vm-1"));
-}
-
-#[test]
-fn labels_that_are_not_set_are_told() {
-    let refused = map(&[("k8s.io/a", "b"), ("mine/a", "b"), ("same/a", "b")]);
-    let metadata = InstanceMetadata { additional_labels: refused, ..metadata("fake://1", A3) };
-    let form = Form { labels: map(&[("mine/a", "c"), ("same/a", "b")]), ..tainted("U", "", "") };
-    let (plan, _) = run(&form, Presence::Exists(metadata));
-    assert_eq!(plan.notes.len(), 2, "{:?}", plan.notes);
-}
-
-fn any_addresses() -> impl Strategy<Value = &'static str> {
-    prop::sample::select(vec!["", H, K, A2, A3, A2H, "InternalIP fc01::1, InternalIP 10.0.0.1, InternalIP 10.0.0.2"])
-}
-
-fn any_labels() -> impl Strategy<Value = BTreeMap<String, String>> {
-    let keys: Vec<_> = BETAS.iter().chain(&CURRENT).map(|(key, _)| *key).chain(["mine/a", "k8s.io/a"]).collect();
-    prop::collection::btree_map(prop::sample::select(keys).prop_map(str::to_owned), "[ab]", 0..6)
-}
-
-fn any_form() -> impl Strategy<Value = Form> {
-    let taints = prop::sample::select(vec!["", "U", "XU", "X", "UXU"]);
-    let ips = prop::sample::select(vec![None, Some("10.0.0.1"), Some("10.0.0.2"), Some("10.0.0.2,fc01::1"), Some("x")]);
-    let provider_id = prop::sample::select(vec!["", "fake://1"]);
-    (taints, provider_id, ips, any_addresses(), any_labels()).prop_map(
-        |(taints, provider_id, provided_node_ip, addresses, labels)| Form {
-            taints,
-            provider_id,
-            provided_node_ip,
-            addresses,
-            labels,
-        },
-    )
-}
-
-fn any_instance() -> impl Strategy<Value = Presence<InstanceMetadata>> {
-    let parts = (any_addresses(), "[zy]?", "[rs]?", "[tu]?", "(vm)?", any_labels(), any::<bool>());
-    let exists = parts.prop_map(|(addresses, zone, region, instance_type, record, additional_labels, id)| {
-        Presence::Exists(InstanceMetadata {
-            zone,
-            region,
-            instance_type,
-            record,
-            additional_labels,
-            ..metadata(if id { "fake://2" } else { "" }, addresses)
-        })
-    });
-    prop_oneof![
-        4 => exists,
-        1 => Just(Presence::Unknown(Unknown::new(Reason::CloudError, "of this"))),
-        1 => Just(Presence::Absent(AbsenceProof::new("gone", []))),
-    ]
-}
-
-proptest! {
-    #[test]
-    fn planning_again_on_what_was_asked_for_changes_nothing(form in any_form(), instance in any_instance()) {
-        let (_, after) = run(&form, instance.clone());
-        let again = plan(&observed(after, instance));
-        prop_assert!(again.actions.is_empty(), "{:?}", again);
-    }
-
-    #[test]
-    fn a_node_loses_the_taint_only_with_provider_id_and_address(form in any_form(), instance in any_instance()) {
-        let before = form.node();
-        let (_, after) = run(&form, instance);
-        if node::is_uninitialized(&before) && !node::is_uninitialized(&after) {
-            prop_assert!(!node::provider_id(&after).is_empty());
-            prop_assert!(addresses::include_an_ip(addresses::of(&after)));
-        }
-        let had_ip = addresses::include_an_ip(addresses::of(&before));
-        prop_assert!(!had_ip || addresses::include_an_ip(addresses::of(&after)), "addresses are never replaced by none");
-        prop_assert!(node::provider_id(&before).is_empty() || node::provider_id(&before) == node::provider_id(&after));
-    }
 }

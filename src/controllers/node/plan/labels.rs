@@ -1,0 +1,155 @@
+//! Pure: which labels a node is to have, and which it keeps although the cloud says otherwise.
+
+use k8s_openapi::api::core::v1::Node;
+use std::collections::BTreeMap;
+
+use crate::cloud::node::{self, INSTANCE_TYPE, LabelPair, REGION, ZONE};
+use crate::cloud::{InstanceMetadata, Reason};
+use crate::controllers::node::{LabelMode, Policy};
+
+/// Labels to change: the new value, or `None` for one that is to go.
+pub type Changes = BTreeMap<String, Option<String>>;
+
+type Labels = BTreeMap<String, String>;
+
+/// A label that stays although the cloud says otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The label, by the name in use today.
+    pub label: &'static str,
+    /// The word for it.
+    pub reason: Reason,
+    /// What the node has.
+    pub present: String,
+    /// What the cloud says.
+    pub cloud: String,
+}
+
+impl Difference {
+    /// For people, with the flag that would let the label follow.
+    pub fn describe(&self) -> String {
+        let Self { label, reason, present, cloud } = self;
+        let flag = if *reason == Reason::ZoneLabelsDiffer { "--zone-labels" } else { "--instance-type" };
+        format!("label {label} stays {present:?} though the cloud says {cloud:?}; {flag}=follow would change it")
+    }
+}
+
+/// The labels to change on a node that is being initialised, and what to say about those that are not set.
+///
+/// What the cloud says of type, zone and region overwrites; of the provider's further labels and of `--node-labels`
+/// those count whose key does not exist.
+pub fn at_initialisation(node: &Node, metadata: &InstanceMetadata, policy: &Policy) -> (Changes, Vec<String>) {
+    let mut wanted = labels_of(node);
+    for Said { pair, value, .. } in said(metadata, policy) {
+        if !value.is_empty() {
+            set(&mut wanted, pair, value);
+        }
+    }
+    place(&mut wanted, metadata);
+    let mut notes = Vec::new();
+    for (key, value) in metadata.additional_labels.iter().chain(&policy.node_labels) {
+        if node::is_reserved_label(key) {
+            notes.push(format!("label {key} is not set, because its prefix is reserved for Kubernetes"));
+        } else if metadata.topology_labels.contains_key(key) {
+            notes.push(format!("label {key} does not become {value:?}, because it says where the machine is"));
+        } else if let Some(present) = wanted.get(key).filter(|present| *present != value) {
+            notes.push(format!("label {key} stays {present:?} and does not become {value:?}"));
+        } else {
+            wanted.insert(key.clone(), value.clone());
+        }
+    }
+    (changes(node, wanted), notes)
+}
+
+/// The labels to change on a node that is initialised, and those that stay although the cloud says otherwise.
+pub fn on_refresh(node: &Node, metadata: &InstanceMetadata, policy: &Policy) -> (Changes, Vec<Difference>) {
+    let mut wanted = labels_of(node);
+    let mut differences = Vec::new();
+    for Said { pair, value, mode, is_needed, reason } in said(metadata, policy) {
+        if value.is_empty() {
+            continue;
+        }
+        // Where both forms exist, the older one counts.
+        let present = node::label(node, pair.legacy).or_else(|| node::label(node, pair.current));
+        match present {
+            _ if mode == LabelMode::Follow => set(&mut wanted, pair, value),
+            None if is_needed => set(&mut wanted, pair, value),
+            None => {}
+            Some(present) if present == value => {}
+            // Volumes are pinned to zones.
+            Some(present) => differences.push(Difference {
+                label: pair.current,
+                reason,
+                present: present.to_owned(),
+                cloud: value.to_owned(),
+            }),
+        }
+    }
+    place(&mut wanted, metadata);
+    (changes(node, wanted), differences)
+}
+
+/// The labels to change while nothing is known of the machine.
+pub fn without_cloud(node: &Node) -> Changes {
+    changes(node, labels_of(node))
+}
+
+/// What the cloud says about one pair of labels.
+struct Said<'a> {
+    pair: LabelPair,
+    value: &'a str,
+    mode: LabelMode,
+    /// An initialised node that has neither form gets both.
+    is_needed: bool,
+    reason: Reason,
+}
+
+fn said<'a>(metadata: &'a InstanceMetadata, policy: &Policy) -> [Said<'a>; 3] {
+    let topology =
+        |pair, value| Said { pair, value, mode: policy.zone_labels, is_needed: true, reason: Reason::ZoneLabelsDiffer };
+    [
+        Said {
+            pair: INSTANCE_TYPE,
+            value: &metadata.instance_type,
+            mode: policy.instance_type,
+            is_needed: false,
+            reason: Reason::InstanceTypeDiffers,
+        },
+        topology(ZONE, &metadata.zone),
+        topology(REGION, &metadata.region),
+    ]
+}
+
+fn labels_of(node: &Node) -> Labels {
+    node.metadata.labels.clone().unwrap_or_default()
+}
+
+/// Both forms are always written together.
+fn set(wanted: &mut Labels, pair: LabelPair, value: &str) {
+    wanted.insert(pair.current.to_owned(), value.to_owned());
+    wanted.insert(pair.legacy.to_owned(), value.to_owned());
+}
+
+/// The labels that say where the machine is.
+fn place(wanted: &mut Labels, metadata: &InstanceMetadata) {
+    for (key, value) in &metadata.topology_labels {
+        match value {
+            Some(value) => wanted.insert(key.clone(), value.clone()),
+            None => wanted.remove(key),
+        };
+    }
+}
+
+/// What to change so that `node` has `wanted`. Where the older form of a label exists, the current one follows it;
+/// never the other way round.
+fn changes(node: &Node, mut wanted: Labels) -> Changes {
+    for LabelPair { current, legacy } in [ZONE, REGION, INSTANCE_TYPE] {
+        if let Some(value) = wanted.get(legacy).cloned() {
+            wanted.insert(current.to_owned(), value);
+        }
+    }
+    let gone = node.metadata.labels.iter().flatten().filter(|(key, _)| !wanted.contains_key(*key));
+    let gone: Vec<_> = gone.map(|(key, _)| (key.clone(), None)).collect();
+    let new = wanted.into_iter().filter(|(key, value)| node::label(node, key) != Some(value.as_str()));
+    new.map(|(key, value)| (key, Some(value))).chain(gone).collect()
+}

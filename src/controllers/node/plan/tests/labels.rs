@@ -1,0 +1,181 @@
+//! Who owns which label.
+
+use super::*;
+use crate::cloud::node::{INSTANCE_TYPE, LabelPair, REGION, ZONE};
+use crate::controllers::node::LabelMode;
+
+fn pairs(pair: LabelPair, value: &str) -> BTreeMap<String, String> {
+    map(&[(pair.current, value), (pair.legacy, value)])
+}
+
+fn all(parts: &[BTreeMap<String, String>]) -> BTreeMap<String, String> {
+    parts.iter().flatten().map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+fn machine(zone: &str, region: &str, instance_type: &str) -> InstanceMetadata {
+    InstanceMetadata {
+        zone: zone.into(),
+        region: region.into(),
+        instance_type: instance_type.into(),
+        ..metadata("fake://1", A3)
+    }
+}
+
+fn after(
+    labels: BTreeMap<String, String>,
+    machine: InstanceMetadata,
+    policy: &Policy,
+) -> (Plan, BTreeMap<String, String>) {
+    let form = Form { labels, ..tainted("", "fake://1", A3) };
+    let (plan, after) = run_on(form.node(), Presence::Exists(machine), policy);
+    (plan, after.metadata.labels.unwrap_or_default())
+}
+
+#[test]
+fn zone_and_region_are_written_to_an_initialised_node_that_has_neither_form() {
+    let zone_only = map(&[("topology.kubernetes.io/zone", "mine")]);
+    let mut region_added = zone_only.clone();
+    region_added.extend(map(&ZONES[2..]));
+    for (id, before, expected) in [
+        ("neither", map(&[]), map(ZONES)),
+        ("zone is there", zone_only, region_added),
+        ("both are there and differ", map(&CURRENT[..2]), map(&CURRENT[..2])),
+    ] {
+        let form = Form { labels: before, ..tainted("", "fake://1", A3) };
+        let (_, after) = run(&form, Presence::Exists(zoned(metadata("fake://1", A3))));
+        assert_eq!(after.metadata.labels.unwrap_or_default(), expected, "{id}");
+    }
+}
+
+#[test]
+fn labels_of_an_initialised_node_follow_the_cloud_where_they_are_asked_to() {
+    let init = Policy::default();
+    let zones = Policy { zone_labels: LabelMode::Follow, ..Policy::default() };
+    let types = Policy { instance_type: LabelMode::Follow, ..Policy::default() };
+    let old = || all(&[pairs(ZONE, "a"), pairs(REGION, "r"), pairs(INSTANCE_TYPE, "small")]);
+    let moved = || machine("b", "s", "large");
+    let only_current = || map(&[(ZONE.current, "a"), (INSTANCE_TYPE.current, "small")]);
+    for (case, policy, before, machine, expected) in [
+        ("init: volumes are pinned to zones", &init, old(), moved(), old()),
+        (
+            "zones follow",
+            &zones,
+            old(),
+            moved(),
+            all(&[pairs(ZONE, "b"), pairs(REGION, "s"), pairs(INSTANCE_TYPE, "small")]),
+        ),
+        (
+            "types follow",
+            &types,
+            old(),
+            moved(),
+            all(&[pairs(ZONE, "a"), pairs(REGION, "r"), pairs(INSTANCE_TYPE, "large")]),
+        ),
+        ("no value removes nothing", &zones, old(), machine("", "", ""), old()),
+        ("no value removes no type", &types, old(), machine("", "", ""), old()),
+        ("init: no type is added", &init, map(&[]), machine("", "", "large"), map(&[])),
+        ("following adds the type", &types, map(&[]), machine("", "", "large"), pairs(INSTANCE_TYPE, "large")),
+        ("init: the older form is not added", &init, only_current(), machine("a", "", "small"), only_current()),
+        (
+            "following writes both forms",
+            &zones,
+            only_current(),
+            machine("a", "", "small"),
+            all(&[pairs(ZONE, "a"), map(&[(INSTANCE_TYPE.current, "small")])]),
+        ),
+    ] {
+        assert_eq!(after(before, machine, policy).1, expected, "{case}");
+    }
+}
+
+#[test]
+fn a_label_that_stays_is_told_with_both_values() {
+    let old = || all(&[pairs(ZONE, "a"), pairs(REGION, "r"), pairs(INSTANCE_TYPE, "small")]);
+    let init = Policy::default();
+    let follow = Policy { zone_labels: LabelMode::Follow, instance_type: LabelMode::Follow, ..Policy::default() };
+    let told = |labels, machine, policy: &Policy| -> Vec<String> {
+        let (plan, _) = after(labels, machine, policy);
+        let differences = plan.differences.unwrap();
+        differences
+            .iter()
+            .map(|one| format!("{} {}: {} not {}", one.reason, one.label, one.present, one.cloud))
+            .collect()
+    };
+    let type_differs = "InstanceTypeDiffers node.kubernetes.io/instance-type: small not large";
+    let zone_differs = "ZoneLabelsDiffer topology.kubernetes.io/zone: a not b";
+    let region_differs = "ZoneLabelsDiffer topology.kubernetes.io/region: r not s";
+    let mixed = all(&[pairs(ZONE, "a"), map(&[(ZONE.current, "b")])]);
+    for (case, labels, machine, policy, expected) in [
+        ("all", old(), machine("b", "s", "large"), &init, vec![type_differs, zone_differs, region_differs]),
+        ("equal", old(), machine("a", "r", "small"), &init, vec![]),
+        ("no value says nothing", old(), machine("", "", ""), &init, vec![]),
+        ("no label", map(&[]), machine("b", "s", "large"), &init, vec![]),
+        ("the older form counts", mixed, machine("b", "", ""), &init, vec![zone_differs]),
+        ("followed", old(), machine("b", "s", "large"), &follow, vec![]),
+    ] {
+        assert_eq!(told(labels, machine, policy), expected, "{case}");
+    }
+    let (plan, _) = after(old(), machine("b", "r", "large"), &init);
+    let texts: Vec<_> = plan.differences.iter().flatten().map(Difference::describe).collect();
+    assert!(texts.iter().any(|text| text.contains("--zone-labels=follow")), "{texts:?}");
+    assert!(texts.iter().any(|text| text.contains("--instance-type=follow")), "{texts:?}");
+    let form = Form { labels: old(), ..tainted("", "fake://1", A3) };
+    let (plan, _) = run(&form, Presence::Unknown(Unknown::new(Reason::CloudError, "away")));
+    assert_eq!(plan.differences, None, "what was told stays so while the cloud says nothing");
+}
+
+#[test]
+fn at_initialisation_the_cloud_overwrites_and_the_flag_adds() {
+    let policy = Policy {
+        node_labels: map(&[
+            ("team", "storage"),
+            ("mine/kept", "flag"),
+            ("cloud/also", "flag"),
+            ("k8s.io/reserved", "flag"),
+            ("node-role.kubernetes.io/worker", ""),
+        ]),
+        ..Policy::default()
+    };
+    let machine = InstanceMetadata { additional_labels: map(&[("cloud/also", "cloud")]), ..machine("b", "", "large") };
+    let before = all(&[pairs(ZONE, "a"), map(&[("mine/kept", "user"), (INSTANCE_TYPE.legacy, "small")])]);
+    let form = Form { labels: before, ..tainted("U", "", "") };
+    let (plan, after) = run_on(form.node(), Presence::Exists(machine), &policy);
+    let own = map(&[("team", "storage"), ("mine/kept", "user"), ("cloud/also", "cloud")]);
+    assert_eq!(after.metadata.labels, Some(all(&[pairs(ZONE, "b"), pairs(INSTANCE_TYPE, "large"), own])));
+    for key in ["mine/kept", "cloud/also", "k8s.io/reserved", "node-role.kubernetes.io/worker"] {
+        assert!(plan.notes.iter().any(|note| note.contains(key)), "{key} is not told: {:?}", plan.notes);
+    }
+    assert_eq!(plan.notes.len(), 4, "{:?}", plan.notes);
+}
+
+#[test]
+fn node_labels_are_for_nodes_that_are_being_initialised() {
+    let policy = Policy { node_labels: map(&[("team", "storage")]), ..Policy::default() };
+    let (plan, labels) = after(map(&[]), machine("", "", ""), &policy);
+    assert_eq!((plan.actions, labels), (vec![], map(&[])));
+}
+
+#[test]
+fn labels_that_say_where_the_machine_is_are_always_so() {
+    let key = |name: &str| format!("topology.vsphere-ccm.dev/{name}");
+    let place = || BTreeMap::from([(key("esxi-host"), Some("host-2".to_owned())), (key("cluster"), None)]);
+    let machine = || InstanceMetadata { topology_labels: place(), ..machine("", "", "") };
+    let before = map(&[(&key("esxi-host"), "host-1"), (&key("cluster"), "c"), (&key("folder"), "not asked for")]);
+    let expected = map(&[(&key("esxi-host"), "host-2"), (&key("folder"), "not asked for")]);
+    let policy = Policy { node_labels: map(&[(&key("cluster"), "by flag")]), ..Policy::default() };
+    for taints in ["", "U"] {
+        let form = Form { labels: before.clone(), ..tainted(taints, "fake://1", A3) };
+        let (plan, after) = run_on(form.node(), Presence::Exists(machine()), &policy);
+        assert_eq!(after.metadata.labels.as_ref(), Some(&expected), "{taints:?}");
+        assert_eq!(plan.actions.len(), 1, "one write: {:?}", plan.actions);
+    }
+}
+
+#[test]
+fn labels_that_are_not_set_are_told() {
+    let refused = map(&[("k8s.io/a", "b"), ("mine/a", "b"), ("same/a", "b")]);
+    let metadata = InstanceMetadata { additional_labels: refused, ..metadata("fake://1", A3) };
+    let form = Form { labels: map(&[("mine/a", "c"), ("same/a", "b")]), ..tainted("U", "", "") };
+    let (plan, _) = run(&form, Presence::Exists(metadata));
+    assert_eq!(plan.notes.len(), 2, "{:?}", plan.notes);
+}

@@ -1,0 +1,73 @@
+//! What a node says about which machine it is, and where.
+
+use super::*;
+
+fn machine(record: &str, is_recorded: bool) -> InstanceMetadata {
+    InstanceMetadata { record: record.into(), is_recorded, ..metadata("fake://1", A3) }
+}
+
+fn node_with(taints: &'static str, provider_id: &'static str, record: Option<&str>, ready: Option<&str>) -> Node {
+    let mut node = tainted(taints, provider_id, A3).node();
+    node.metadata.annotations = record.map(|record| map(&[(ANNOTATION_VM, record)]));
+    let condition =
+        |status: &str| NodeCondition { type_: "Ready".into(), status: status.into(), ..NodeCondition::default() };
+    node.status.get_or_insert_default().conditions = ready.map(|status| vec![condition(status)]);
+    node
+}
+
+#[test]
+fn the_record_is_written_when_it_is_needed_and_not_at_every_move() {
+    let stale = InstanceMetadata { age: Duration::from_secs(1), ..machine("vm-1 b", true) };
+    let id = "fake://1";
+    let (yes, no) = (Some("True"), Some("False"));
+    for (case, node, machine, expected) in [
+        ("at initialisation", node_with("U", "", None, no), machine("vm-1 a", false), Some("vm-1 a")),
+        (
+            "at initialisation, another is there",
+            node_with("U", "", Some("x"), no),
+            machine("vm-1 a", true),
+            Some("vm-1 a"),
+        ),
+        ("at first sight", node_with("", id, None, yes), machine("vm-1 a", false), Some("vm-1 a")),
+        ("at first sight, without provider ID", node_with("", "", None, yes), machine("vm-1 a", false), None),
+        ("equal", node_with("", id, Some("vm-1 a"), no), machine("vm-1 a", true), Some("vm-1 a")),
+        ("another machine", node_with("", id, Some("vm-1 a"), yes), machine("vm-2 a", false), Some("vm-2 a")),
+        ("moved while Ready", node_with("", id, Some("vm-1 a"), yes), machine("vm-1 b", true), Some("vm-1 a")),
+        ("moved while not Ready", node_with("", id, Some("vm-1 a"), no), machine("vm-1 b", true), Some("vm-1 b")),
+        (
+            "moved, nobody heard from it",
+            node_with("", id, Some("vm-1 a"), Some("Unknown")),
+            machine("vm-1 b", true),
+            Some("vm-1 b"),
+        ),
+        ("moved, never reported", node_with("", id, Some("vm-1 a"), None), machine("vm-1 b", true), Some("vm-1 b")),
+        ("an old view while not Ready", node_with("", id, Some("vm-1 a"), no), stale, Some("vm-1 a")),
+        ("nothing to record", node_with("", id, None, no), machine("", false), None),
+        ("nothing to record any more", node_with("", id, Some("vm-1 a"), no), machine("", false), Some("vm-1 a")),
+    ] {
+        let (plan, after) = run_on(node.clone(), Presence::Exists(machine), &Policy::default());
+        assert_eq!(node::annotation(&after, ANNOTATION_VM), expected, "{case}");
+        let is_written = node::annotation(&node, ANNOTATION_VM) != expected;
+        let is_initialised = node::is_uninitialized(&node);
+        assert_eq!(plan.actions.len(), usize::from(is_written || is_initialised), "{case}: {:?}", plan.actions);
+    }
+}
+
+#[test]
+fn labels_and_the_record_are_one_write() {
+    let machine = zoned(machine("vm-1 a", false));
+    let (plan, _) =
+        run_on(node_with("", "fake://1", None, Some("True")), Presence::Exists(machine), &Policy::default());
+    assert!(matches!(plan.actions.as_slice(), [Action::SetMetadata(_)]), "{:?}", plan.actions);
+}
+
+#[test]
+fn a_machine_that_is_unknown_or_gone_leaves_the_record() {
+    for instance in [
+        Presence::Absent(AbsenceProof::new("gone", [])),
+        Presence::Unknown(Unknown::new(Reason::VCenterUnavailable, "away")),
+    ] {
+        let (plan, _) = run_on(node_with("", "fake://1", Some("vm-1 a"), None), instance, &Policy::default());
+        assert_eq!(plan.actions, []);
+    }
+}

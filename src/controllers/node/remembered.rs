@@ -1,0 +1,154 @@
+//! What this process remembers of nodes between two looks: since when they wait, and which labels it told to differ.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+use prometheus::IntGaugeVec;
+use tokio::time::Instant;
+
+use super::plan::Difference;
+use crate::cloud::node;
+
+/// The memory, by node name; what there is nothing to remember of has no entry.
+pub(super) struct Remembered {
+    /// On how many nodes each label differs.
+    differing: IntGaugeVec,
+    nodes: Mutex<HashMap<String, Entry>>,
+}
+
+#[derive(Default)]
+struct Entry {
+    /// Since when the node of this UID waits to be initialised.
+    waiting: Option<(Option<String>, Instant)>,
+    differences: Vec<Difference>,
+}
+
+impl Remembered {
+    pub(super) fn new(differing: IntGaugeVec) -> Self {
+        Self { differing, nodes: Mutex::default() }
+    }
+
+    /// For how long `node` is known to wait, by the monotonic clock; `waits` says whether it does now.
+    pub(super) fn waited(&self, node: &Node, waits: bool) -> Duration {
+        let mut nodes = self.lock();
+        let name = node::name(node);
+        if !waits {
+            if let Some(entry) = nodes.get_mut(name) {
+                entry.waiting = None;
+            }
+            drop_if_empty(&mut nodes, name);
+            return Duration::ZERO;
+        }
+        let entry = nodes.entry(name.to_owned()).or_default();
+        // A node that was made anew under the same name waits anew.
+        let is_known = entry.waiting.as_ref().is_some_and(|(uid, _)| *uid == node.metadata.uid);
+        if !is_known {
+            entry.waiting = None;
+        }
+        entry.waiting.get_or_insert_with(|| (node.metadata.uid.clone(), Instant::now())).1.elapsed()
+    }
+
+    /// These labels differ now. Gives those of which that is news.
+    pub(super) fn differ(&self, name: &str, differences: &[Difference]) -> Vec<Difference> {
+        let mut nodes = self.lock();
+        let entry = nodes.entry(name.to_owned()).or_default();
+        let old = std::mem::replace(&mut entry.differences, differences.to_vec());
+        self.count(&old, -1);
+        self.count(differences, 1);
+        drop_if_empty(&mut nodes, name);
+        differences.iter().filter(|difference| !old.contains(difference)).cloned().collect()
+    }
+
+    /// There is no such node any more.
+    pub(super) fn forget(&self, name: &str) {
+        if let Some(entry) = self.lock().remove(name) {
+            self.count(&entry.differences, -1);
+        }
+    }
+
+    /// Another process looks after the nodes.
+    pub(super) fn forget_all(&self) {
+        for (_, entry) in self.lock().drain() {
+            self.count(&entry.differences, -1);
+        }
+    }
+
+    fn count(&self, differences: &[Difference], by: i64) {
+        for difference in differences {
+            self.differing.with_label_values(&[difference.label]).add(by);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Entry>> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn drop_if_empty(nodes: &mut HashMap<String, Entry>, name: &str) {
+    if nodes.get(name).is_some_and(|entry| entry.waiting.is_none() && entry.differences.is_empty()) {
+        nodes.remove(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cloud::Reason;
+    use crate::cloud::node::ZONE;
+    use prometheus::Opts;
+
+    fn remembered() -> (Remembered, IntGaugeVec) {
+        let differing = IntGaugeVec::new(Opts::new("differing", "nodes"), &["label"]).unwrap();
+        (Remembered::new(differing.clone()), differing)
+    }
+
+    fn node(uid: &str) -> Node {
+        let mut node = Node::default();
+        node.metadata.name = Some("a".into());
+        node.metadata.uid = Some(uid.into());
+        node
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_waits_from_the_first_look_on_and_anew_when_it_is_made_anew() {
+        let (remembered, _) = remembered();
+        let second = Duration::from_secs(1);
+        let mut seen = Vec::new();
+        for (uid, waits) in [("1", true), ("1", true), ("2", true), ("2", true), ("2", false), ("2", true)] {
+            seen.push(remembered.waited(&node(uid), waits).as_secs());
+            tokio::time::advance(second).await;
+        }
+        assert_eq!(seen, [0, 1, 0, 1, 0, 0]);
+        remembered.waited(&node("2"), false);
+        assert!(remembered.lock().is_empty());
+    }
+
+    #[test]
+    fn a_difference_is_news_once_until_it_changes_and_is_counted_while_it_lasts() {
+        let (remembered, differing) = remembered();
+        let zone = |cloud: &str| Difference {
+            label: ZONE.current,
+            reason: Reason::ZoneLabelsDiffer,
+            present: "a".into(),
+            cloud: cloud.into(),
+        };
+        let count = || differing.with_label_values(&[ZONE.current]).get();
+        for (differences, news, counted) in [
+            (vec![zone("b")], 1, 1),
+            (vec![zone("b")], 0, 1),
+            (vec![zone("c")], 1, 1),
+            (vec![], 0, 0),
+            (vec![zone("c")], 1, 1),
+        ] {
+            assert_eq!((remembered.differ("n", &differences).len(), count()), (news, counted));
+        }
+        remembered.forget("n");
+        assert_eq!(count(), 0);
+        remembered.differ("n", &[zone("b")]);
+        remembered.forget_all();
+        assert_eq!(count(), 0);
+        assert!(remembered.lock().is_empty());
+    }
+}

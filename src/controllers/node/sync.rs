@@ -1,0 +1,168 @@
+//! One look at one node: reads, plans, writes, and says what came of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+
+use super::Policy;
+use super::apply::{Applied, apply};
+use super::metrics::Metrics;
+use super::observe::{Observed, Ours, observe};
+use super::plan::{self, Action, Held, Outcome, Plan, Retry, plan};
+use super::remembered::Remembered;
+use crate::cloud::{CloudProvider, InstancesV2, Presence, Reason, Unknown, node};
+use crate::controllers::reasons::Reasons;
+use crate::controllers::{reason_of, reference};
+use crate::kubernetes::client::{CALL_LIMIT, CallError, limited};
+use crate::kubernetes::events::{EventType, Recorder};
+use crate::kubernetes::stores::Nodes;
+use crate::runtime::logging::chain;
+
+/// How often a node is planned anew because somebody else changed it meanwhile, before it goes back into the queue.
+const ATTEMPTS: u32 = 5;
+
+/// The shortest pause before such an attempt; the longest is twice that.
+const CONFLICT_PAUSE: Duration = Duration::from_millis(50);
+
+/// What one look at a node needs.
+pub(super) struct Sync {
+    pub(super) store: Nodes,
+    pub(super) api: Api<Node>,
+    pub(super) recorder: Recorder,
+    pub(super) provider: Arc<dyn CloudProvider>,
+    pub(super) instances: Arc<dyn InstancesV2>,
+    pub(super) policy: Policy,
+    pub(super) metrics: Metrics,
+    pub(super) reasons: Reasons,
+    pub(super) remembered: Remembered,
+}
+
+impl Sync {
+    /// Looks at one node and makes it what it should be. The error says that this process leads no more.
+    pub(super) async fn sync(&self, name: &str) -> Result<Outcome, CallError> {
+        let mut observed = self.observe(self.store.get(name)).await;
+        let mut attempt = 1;
+        loop {
+            let plan = plan(&observed, &self.policy);
+            let Observed::Ours(ours) = observed else {
+                self.remembered.forget(name);
+                return Ok(plan.outcome);
+            };
+            let applied = apply(&self.api, &ours.node, &plan.actions).await;
+            self.report(&ours.node, &applied, &plan);
+            let Some(error) = applied.refused else { return Ok(plan.outcome) };
+            let now = Ours { node: Arc::new(applied.node), ..ours };
+            if !error.is_conflict() || attempt == ATTEMPTS {
+                return self.refused(&now, plan, error).await;
+            }
+            tracing::debug!(node = name, attempt, "{}", chain(&error));
+            attempt += 1;
+            tokio::time::sleep(CONFLICT_PAUSE.mul_f64(1.0 + fastrand::f64())).await;
+            observed = match self.read_live(name).await {
+                Ok(node) => self.observe(node).await,
+                Err(error) => return self.refused(&now, plan, error).await,
+            };
+        }
+    }
+
+    /// Looking at the node panicked. What it says of itself needs nothing but the node.
+    pub(super) async fn panicked(&self, name: &str, panic: String) -> Result<Outcome, CallError> {
+        let held = Held::new(Reason::Panic, panic, Retry::Backoff);
+        let Some(node) = self.store.get(name) else { return Ok(Outcome::Held(held)) };
+        let instance = Presence::Unknown(Unknown::new(Reason::Panic, ""));
+        let waited = self.waited(&node);
+        let ours = Ours { node, instance: Box::new(instance), at: jiff::Timestamp::now(), waited };
+        self.tell(&ours, held).await
+    }
+
+    async fn observe(&self, node: Option<Arc<Node>>) -> Observed {
+        let waited = node.as_ref().map(|node| self.waited(node)).unwrap_or_default();
+        observe(node, waited, &*self.provider, &*self.instances).await
+    }
+
+    fn waited(&self, node: &Node) -> Duration {
+        self.remembered.waited(node, plan::waits(node, &self.policy))
+    }
+
+    /// The node as the API server has it now; the cache may be what caused the conflict.
+    async fn read_live(&self, name: &str) -> Result<Option<Arc<Node>>, CallError> {
+        let node = limited(&format!("get node {name}"), CALL_LIMIT, self.api.get_opt(name)).await?;
+        Ok(node.map(Arc::new))
+    }
+
+    /// The API server did not take what was planned for the node, which is as `ours` says now.
+    async fn refused(&self, ours: &Ours, plan: Plan, error: CallError) -> Result<Outcome, CallError> {
+        if error.is_not_leader() {
+            return Err(error);
+        }
+        if error.is_not_found() {
+            return Ok(Outcome::Settled);
+        }
+        if plan.only_tells() {
+            // What holds the node is still that; the telling is tried again with it.
+            tracing::warn!(node = node::name(&ours.node), "{}", chain(&error));
+            return Ok(plan.outcome);
+        }
+        self.tell(ours, Held::new(reason_of(&error), chain(&error), Retry::Backoff)).await
+    }
+
+    /// Says on the node that `held` is in the way, when it is time to. That this fails is no other reason than `held`.
+    async fn tell(&self, ours: &Ours, held: Held) -> Result<Outcome, CallError> {
+        let plan = plan::tell(ours, held, &self.policy);
+        let applied = apply(&self.api, &ours.node, &plan.actions).await;
+        self.report(&ours.node, &applied, &plan);
+        match applied.refused {
+            Some(error) if error.is_not_leader() => Err(error),
+            Some(error) => {
+                tracing::warn!(node = node::name(&ours.node), "{}", chain(&error));
+                Ok(plan.outcome)
+            }
+            None => Ok(plan.outcome),
+        }
+    }
+
+    /// Says what was done of `plan`, which was made for `before`.
+    fn report(&self, before: &Node, applied: &Applied, plan: &Plan) {
+        let name = node::name(before);
+        let done: Vec<_> = plan.actions.iter().take(applied.done).collect();
+        if done.iter().any(|action| matches!(action, Action::Initialise(_))) {
+            self.report_initialised(before, &applied.node);
+            for note in &plan.notes {
+                tracing::warn!(node = name, "{note}");
+            }
+        } else if !done.is_empty() {
+            let all: Vec<_> = done.iter().map(|action| action.describe()).collect();
+            tracing::info!(node = name, "node updated: {}", all.join(", "));
+        }
+        if applied.refused.is_some() {
+            return;
+        }
+        if let Some((reason, message)) = &plan.told {
+            self.recorder.event(&reference(before), EventType::Warning, reason.as_str(), message);
+        }
+        if let Some(differences) = &plan.differences {
+            for difference in self.remembered.differ(name, differences) {
+                let text = difference.describe();
+                tracing::warn!(node = name, reason = %difference.reason, "{text}");
+                self.recorder.event(&reference(before), EventType::Warning, difference.reason.as_str(), &text);
+            }
+        }
+    }
+
+    fn report_initialised(&self, before: &Node, node: &Node) {
+        let name = node::name(node);
+        let age = node
+            .metadata
+            .creation_timestamp
+            .as_ref()
+            .map_or(0.0, |created| jiff::Timestamp::now().duration_since(created.0).as_secs_f64().max(0.0));
+        // The age of a node that is adopted says nothing about delays.
+        if node::is_uninitialized(before) {
+            self.metrics.initialised(age);
+        }
+        self.recorder.event(&reference(node), EventType::Normal, "Synced", "Node synced successfully");
+        tracing::info!(node = name, provider_id = node::provider_id(node), age_seconds = age, "node initialised");
+    }
+}

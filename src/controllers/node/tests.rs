@@ -1,0 +1,123 @@
+//! The driver over a server in memory. Ids are those of the upstream vectors.
+
+use super::*;
+use crate::cloud::{CloudProvider, InstanceMetadata, InstancesV2, Power, PowerState, Presence};
+use crate::kubernetes::events::recorder;
+use crate::kubernetes::stores::watch_nodes;
+use async_trait::async_trait;
+use http::{Request, Response};
+use k8s_openapi::api::core::v1::Node;
+use kube::Client;
+use kube::client::Body;
+use std::sync::Mutex;
+use tower::BoxError as TowerError;
+
+const LATENCY: Duration = Duration::from_millis(10);
+const NODES: usize = 100;
+
+/// A cloud that takes its time for every answer, and notes when it was asked and when it answered.
+#[derive(Clone, Default)]
+struct Timed {
+    asked: Arc<Mutex<Vec<Instant>>>,
+    answered: Arc<Mutex<Vec<Instant>>>,
+}
+
+fn mark(times: &Mutex<Vec<Instant>>) {
+    times.lock().unwrap().push(Instant::now());
+}
+
+impl CloudProvider for Timed {
+    fn provider_name(&self) -> &'static str {
+        "timed"
+    }
+
+    fn owns_provider_id(&self, _: &str) -> bool {
+        true
+    }
+
+    fn instances_v2(&self) -> Option<Arc<dyn InstancesV2>> {
+        Some(Arc::new(self.clone()))
+    }
+}
+
+#[async_trait]
+impl InstancesV2 for Timed {
+    async fn instance_exists(&self, _: &Node) -> Presence {
+        unreachable!("the node controller leaves that to the node-lifecycle controller")
+    }
+
+    async fn instance_power(&self, _: &Node) -> Presence<Power> {
+        unreachable!("the node controller leaves that to the node-lifecycle controller")
+    }
+
+    async fn read_instance_power(&self, _: &Node) -> Presence<PowerState> {
+        unreachable!("the node controller leaves that to the node-lifecycle controller")
+    }
+
+    async fn instance_metadata(&self, node: &Node) -> Presence<InstanceMetadata> {
+        mark(&self.asked);
+        let _ = tokio::time::timeout(LATENCY, std::future::pending::<()>()).await;
+        mark(&self.answered);
+        let provider_id = node::provider_id(node).to_owned();
+        Presence::Exists(InstanceMetadata { provider_id, ..InstanceMetadata::default() })
+    }
+}
+
+fn id(number: usize) -> String {
+    format!("memory://{number}")
+}
+
+/// The nodes as a watch gives them that begins with what is there.
+fn initial_events() -> String {
+    let nodes = (0..NODES).map(|number| {
+        serde_json::json!({"type": "ADDED", "object": {
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": format!("n{number}"), "uid": number.to_string(), "resourceVersion": "1"},
+            "spec": {"providerID": id(number)},
+        }})
+    });
+    let end = serde_json::json!({"type": "BOOKMARK", "object": {
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"resourceVersion": "1", "annotations": {"k8s.io/initial-events-end": "true"}},
+    }});
+    nodes.chain([end]).map(|event| format!("{event}\n")).collect()
+}
+
+/// An API server that has the nodes, and nothing further to say. It takes no write.
+fn server() -> Client {
+    let service = tower::service_fn(|request: Request<Body>| async move {
+        let query = request.uri().query().unwrap_or_default();
+        if !query.contains("sendInitialEvents=true") {
+            std::future::pending::<()>().await;
+        }
+        Ok::<_, TowerError>(Response::new(Body::from(initial_events().into_bytes())))
+    });
+    Client::new(service, "default")
+}
+
+#[tokio::test(start_paused = true)]
+async fn as_many_workers_as_there_are_ask_the_cloud_once_for_each_node() {
+    for (vector, workers, expected) in [("N-70", 1, 1000), ("N-71", 5, 200), ("N-72", 10, 100), ("N-73", 30, 40)] {
+        let cloud = Timed::default();
+        let provider = Arc::new(cloud.clone());
+        let client = server();
+        let (nodes, watch) = watch_nodes(client.clone(), None);
+        let (recorder, _writer) = recorder(client.clone(), "test");
+        let leadership = Leadership::always();
+        let context = Context { nodes, write: client, recorder, provider, leadership };
+        let workers = NonZeroUsize::new(workers).unwrap();
+        let settings = Settings { workers, period: Duration::from_secs(3600), policy: Policy::default() };
+        let controller = NodeController::new(context, settings).unwrap();
+        let run = async { tokio::join!(watch, controller.run(CancellationToken::new())) };
+        let ended = tokio::time::timeout(Duration::from_secs(60), run).await;
+        assert!(ended.is_err(), "{vector}: nothing of this ends by itself");
+
+        let (asked, answered) = (cloud.asked.lock().unwrap(), cloud.answered.lock().unwrap());
+        assert_eq!((asked.len(), answered.len()), (NODES, NODES), "{vector}: one call for each node");
+        let took = answered.iter().max().unwrap().duration_since(*asked.iter().min().unwrap());
+        // The timer of the runtime has a grain of one millisecond.
+        let grain = NODES.div_ceil(workers.get()) as u128;
+        let took = took.as_millis();
+        assert!((expected..=expected + grain).contains(&took), "{vector}: {took} ms, expected {expected} ms");
+    }
+}

@@ -72,7 +72,8 @@ async fn a_node_finds_its_machine_by_its_uuid_in_either_byte_order() {
     let (_vcenter, running) = one(Scenario::small().vm(Vm::new("n", UUID).ip("10.0.0.1").size(4, 8192)), "").await;
     for (name, uuid) in [("as-it-is", UUID), ("swapped", SWAPPED), ("upper", &UUID.to_uppercase())] {
         let node = node(name, uuid);
-        running.cluster.put(node.clone());
+        // One after the other: a machine backs one node.
+        running.cluster.put_all(vec![node.clone()]);
         let metadata = found(&running, &node).await;
         assert_eq!(metadata.provider_id, format!("vsphere://{UUID}"), "{name}");
         assert_eq!(metadata.instance_type, "vsphere-vm.cpu-4.mem-8gb.os-ubuntu", "{name}");

@@ -2,6 +2,7 @@
 //! outcome each. Asked is what the node is told, and whether its machine exists.
 
 mod absence;
+mod claims;
 mod neighbours;
 mod rights;
 
@@ -276,8 +277,10 @@ async fn a_machine_with_another_uuid_under_its_old_id_exists_and_is_told() {
     let node = scene.initialised("n").await;
     scene.fake().change_vm("n", |vm| vm.text("config.uuid", OTHER).text("summary.config.uuid", OTHER));
     for _ in 0..2 {
-        let message = scene.unknown(&node, "VMNotFound").await;
-        assert!(message.contains("left the inventory") || message.contains(OTHER), "{message}");
+        let message = scene.unknown(&node, "ProviderIDMismatch").await;
+        for part in [UUID, OTHER, "vm-1 on", "which the node had"] {
+            assert!(message.contains(part), "{part:?} is missing in {message}");
+        }
         scene.told(&node, "exists").await;
         scene.restart(&node).await;
     }

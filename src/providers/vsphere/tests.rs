@@ -277,7 +277,7 @@ fn checklist_8_9_one_uuid_in_every_spelling_and_on_two_machines() {
                 answer: &Answer::Matches { by: By::Uuid, ids },
             }],
             waited: Duration::ZERO,
-            backs: &|_| None,
+            taken: &|_| None,
             allow_name_match: false,
         });
         match decision {

@@ -160,10 +160,13 @@ impl Tracker {
     }
 
     fn forget(&mut self, name: &str) {
+        let waiting = self.nodes.waiting_for(name);
         let unneeded = self.nodes.forget(name);
         self.unwant(unneeded);
         self.board.remove(name);
         self.concerned.extend(self.shared.set(name, std::iter::empty()));
+        // Its machine may back another node now.
+        self.concerned.extend(waiting.into_iter().map(Arc::from));
     }
 
     /// Enters what the node's machine reports, if it runs, among what the others report.
@@ -219,6 +222,7 @@ impl Tracker {
             uuid: facts.search_uuid().cloned(),
             is_provider_id: facts.has_provider_id,
             recorded: tracked.last_known().filter(is_there).map(|at| at.vm.clone()),
+            contradicting: facts.contradicting_uuid().cloned(),
             by_name: tracked.asked_by_name,
         };
         self.searches.start(slot, wanted);

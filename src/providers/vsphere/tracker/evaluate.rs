@@ -166,18 +166,30 @@ impl Tracker {
                 answer: tracked.answer_at(*slot),
             })
             .collect();
-        let backs = |vm: &VmKey| {
-            let is_bound = |name: &String| self.nodes.get(name).is_some_and(|other| other.bound.as_ref() == Some(vm));
-            self.nodes.needing(vm).find(|name| is_bound(name)).cloned()
-        };
+        let taken = |vm: &VmKey| self.taken(vm, &tracked.facts.name);
         resolve(&Question {
             node: &tracked.facts,
             asked_by_name: tracked.asked_by_name,
             vcenters: &asked,
             waited,
-            backs: &backs,
+            taken: &taken,
             allow_name_match: self.rules.allow_name_match,
         })
+    }
+
+    /// How this machine is another node's than `name`, if it is. What a provider ID says is the same after a restart;
+    /// which of several nodes without one came first is not.
+    fn taken(&self, vm: &VmKey, name: &str) -> Option<String> {
+        let bound = |other: &String| self.nodes.get(other).and_then(|other| other.bound.as_ref());
+        let uuid = self.record(vm).and_then(|record| record.bios_uuid.as_ref());
+        if let Some(other) = uuid.and_then(|uuid| self.nodes.claiming(uuid).find(|other| *other != name)) {
+            return Some(match bound(other) {
+                Some(own) if own != vm => format!("has the BIOS UUID of node {other}, whose machine is {}", own.id),
+                _ => format!("already backs node {other}"),
+            });
+        }
+        let other = self.nodes.needing(vm).find(|other| *other != name && bound(other) == Some(vm))?;
+        Some(format!("already backs node {other}"))
     }
 
     pub(super) fn record(&self, vm: &VmKey) -> Option<&VmRecord> {

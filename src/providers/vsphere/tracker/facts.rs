@@ -22,10 +22,12 @@ pub fn facts_of(node: &Node) -> Option<NodeFacts> {
     let provided = node::annotation(node, ANNOTATION_PROVIDED_NODE_IP)
         .and_then(|text| addresses::parse_provided_node_ips(text).ok())
         .unwrap_or_default();
+    let parsed = provider_id::parse_provider_id(provider_id).ok();
     Some(NodeFacts {
+        is_initialized: parsed.is_some() && !node::is_uninitialized(node),
         name: node::name(node).to_string(),
         uid: node.metadata.uid.clone().unwrap_or_default(),
-        provider_id: provider_id::parse_provider_id(provider_id).ok(),
+        provider_id: parsed,
         has_provider_id: !provider_id.is_empty(),
         system_uuid: node::system_uuid(node).parse().ok(),
         addresses: provided.iter().copied().chain(current).collect(),
@@ -66,6 +68,43 @@ mod tests {
         assert_eq!(held, [("InternalIP", "10.0.0.5")]);
         assert_eq!(facts.provided, ["10.0.0.7".parse::<IpAddr>().unwrap()]);
         assert!(facts.recorded.unwrap().is("vc", "vm-3"));
+        assert!(facts.is_initialized);
+    }
+
+    #[test]
+    fn a_node_is_initialised_with_a_provider_id_and_without_the_taint() {
+        let taint = json!([{"key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule"}]);
+        let id = "vsphere://422e4956-ad22-1139-6d72-59cc8f26bc90";
+        for (spec, expected) in [
+            (json!({}), false),
+            (json!({"providerID": id}), true),
+            (json!({"providerID": id, "taints": taint}), false),
+            (json!({"taints": taint}), false),
+            (json!({"providerID": "vsphere://not-a-uuid"}), false),
+        ] {
+            let facts = facts(json!({"metadata": {"name": "n"}, "spec": spec})).unwrap();
+            assert_eq!(facts.is_initialized, expected, "{facts:?}");
+        }
+    }
+
+    #[test]
+    fn a_system_uuid_contradicts_when_it_is_the_provider_ids_in_no_byte_order() {
+        let own = "422e4956-ad22-1139-6d72-59cc8f26bc90";
+        for (provider_id, system_uuid, expected) in [
+            (own, own, None),
+            (own, "56492e42-22ad-3911-6d72-59cc8f26bc90", None),
+            (own, "11111111-2222-3333-4444-555555555555", Some("11111111-2222-3333-4444-555555555555")),
+            (own, "", None),
+            ("", own, None),
+        ] {
+            let facts = NodeFacts {
+                provider_id: provider_id.parse().ok(),
+                system_uuid: system_uuid.parse().ok(),
+                ..NodeFacts::default()
+            };
+            let found = facts.contradicting_uuid().map(ToString::to_string);
+            assert_eq!(found.as_deref(), expected, "{provider_id} {system_uuid}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::resolve::VmKey;
 use super::tracked::Tracked;
+use crate::providers::vsphere::provider_id::BiosUuid;
 
 /// See the file's header. A node is taken out to be changed and put back afterwards; only then does the rest follow.
 #[derive(Default)]
@@ -14,6 +15,8 @@ pub(super) struct Nodes {
     places: HashMap<String, Place>,
     /// The nodes that need a machine: it backs them, or it may.
     needing: HashMap<VmKey, BTreeSet<String>>,
+    /// The initialised nodes by the UUID of their provider ID.
+    claiming: HashMap<BiosUuid, BTreeSet<String>>,
     due: BTreeSet<(Instant, String)>,
 }
 
@@ -22,6 +25,7 @@ pub(super) struct Nodes {
 struct Place {
     needs: Vec<VmKey>,
     due: Option<Instant>,
+    claim: Option<BiosUuid>,
 }
 
 impl Nodes {
@@ -42,6 +46,20 @@ impl Nodes {
         self.needing.get(vm).into_iter().flatten()
     }
 
+    /// The initialised nodes whose provider ID names a machine with this UUID.
+    pub(super) fn claiming(&self, uuid: &BiosUuid) -> impl Iterator<Item = &String> {
+        let swapped = uuid.byte_swapped();
+        self.claiming.get(uuid).into_iter().chain(self.claiming.get(&swapped)).flatten()
+    }
+
+    /// The nodes without a machine that may have one of this node's when it is gone.
+    pub(super) fn waiting_for(&self, name: &str) -> Vec<String> {
+        let needs = self.places.get(name).map(|place| place.needs.as_slice()).unwrap_or_default();
+        let others: BTreeSet<&String> = needs.iter().flat_map(|vm| self.needing(vm)).collect();
+        let is_waiting = |other: &&String| *other != name && self.get(other).is_some_and(|other| other.bound.is_none());
+        others.into_iter().filter(is_waiting).cloned().collect()
+    }
+
     /// Takes a node out, to be changed and put back, or to be forgotten.
     pub(super) fn take(&mut self, name: &str) -> Option<Tracked> {
         self.tracked.remove(name)
@@ -51,6 +69,7 @@ impl Nodes {
     pub(super) fn put(&mut self, name: &str, tracked: Tracked) -> Vec<VmKey> {
         let due = [tracked.search_at, tracked.decide_at].into_iter().flatten().min();
         let needs = tracked.needs();
+        self.claim(name, tracked.facts.provider_id.clone().filter(|_| tracked.facts.is_initialized));
         self.tracked.insert(name.to_owned(), tracked);
         self.enter(name, needs, due)
     }
@@ -58,6 +77,7 @@ impl Nodes {
     /// Forgets a node. Gives back the machines that no node needs any more.
     pub(super) fn forget(&mut self, name: &str) -> Vec<VmKey> {
         self.tracked.remove(name);
+        self.claim(name, None);
         let unneeded = self.enter(name, Vec::new(), None);
         self.places.remove(name);
         unneeded
@@ -71,6 +91,24 @@ impl Nodes {
     /// The nodes that are due at `now`. They stay due until they were changed.
     pub(super) fn due(&self, now: Instant) -> Vec<String> {
         self.due.iter().take_while(|(at, _)| *at <= now).map(|(_, name)| name.clone()).collect()
+    }
+
+    fn claim(&mut self, name: &str, uuid: Option<BiosUuid>) {
+        let place = self.places.entry(name.to_owned()).or_default();
+        if place.claim == uuid {
+            return;
+        }
+        if let Some(before) = std::mem::replace(&mut place.claim, uuid.clone())
+            && let Some(nodes) = self.claiming.get_mut(&before)
+        {
+            nodes.remove(name);
+            if nodes.is_empty() {
+                self.claiming.remove(&before);
+            }
+        }
+        if let Some(uuid) = uuid {
+            self.claiming.entry(uuid).or_default().insert(name.to_owned());
+        }
     }
 
     fn enter(&mut self, name: &str, needs: Vec<VmKey>, due: Option<Instant>) -> Vec<VmKey> {
@@ -135,6 +173,38 @@ mod tests {
         assert_eq!(nodes.forget("b"), [vm("vm-2")]);
         assert_eq!(nodes.forget("a"), [vm("vm-3")]);
         assert!(nodes.needing.is_empty() && nodes.places.is_empty() && nodes.due.is_empty());
+    }
+
+    #[test]
+    fn a_node_claims_the_machine_of_its_provider_id_while_it_is_initialised() {
+        let uuid: BiosUuid = "422e4956-ad22-1139-6d72-59cc8f26bc90".parse().unwrap();
+        let claims = |is_initialized: bool| {
+            let facts = NodeFacts { provider_id: Some(uuid.clone()), is_initialized, ..NodeFacts::default() };
+            Tracked::new(Arc::new(Node::default()), facts)
+        };
+        let mut nodes = Nodes::default();
+        let claiming = |nodes: &Nodes, uuid: &BiosUuid| nodes.claiming(uuid).cloned().collect::<Vec<_>>();
+        nodes.put("a", claims(true));
+        nodes.put("b", claims(false));
+        assert_eq!(claiming(&nodes, &uuid), ["a"]);
+        assert_eq!(claiming(&nodes, &uuid.byte_swapped()), ["a"], "in the other byte order");
+        nodes.put("b", claims(true));
+        assert_eq!(claiming(&nodes, &uuid), ["a", "b"]);
+        nodes.put("a", claims(false));
+        nodes.forget("b");
+        assert_eq!(claiming(&nodes, &uuid), [""; 0]);
+        assert!(nodes.claiming.is_empty());
+    }
+
+    #[test]
+    fn nodes_that_wait_for_a_machine_are_found_by_the_node_that_has_it() {
+        let mut nodes = Nodes::default();
+        nodes.put("waits", node(&["vm-1"]));
+        nodes.put("else", node(&["vm-2"]));
+        nodes.put("has", Tracked { bound: Some(vm("vm-1")), ..node(&[]) });
+        nodes.put("has-too", Tracked { bound: Some(vm("vm-1")), ..node(&[]) });
+        assert_eq!(nodes.waiting_for("has"), ["waits"]);
+        assert_eq!(nodes.waiting_for("nobody"), [""; 0]);
     }
 
     #[test]

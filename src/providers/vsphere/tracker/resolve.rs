@@ -3,15 +3,18 @@
 //! The rules are those of `docs/ARCHITECTURE.md` ("How a node finds its VM"). They differ from the Go program's
 //! (`pkg/common/connectionmanager/search.go`), which takes whatever answers first; see `docs/compatibility.md`.
 
+mod unfound;
+
 use std::net::IpAddr;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::NodeAddress;
 
+use self::unfound::{listed, nothing_found, silent, why_silent};
 use super::slots::Slot;
 use crate::cloud::{Reason, Unknown};
 use crate::providers::vsphere::inventory::scope;
-use crate::providers::vsphere::inventory::snapshot::{Freshness, PowerState, Snapshot, VmRecord};
+use crate::providers::vsphere::inventory::snapshot::{PowerState, Snapshot, VmRecord};
 use crate::providers::vsphere::location::Location;
 use crate::providers::vsphere::provider_id::BiosUuid;
 
@@ -38,6 +41,8 @@ pub struct NodeFacts {
     pub provider_id: Option<BiosUuid>,
     /// Whether `spec.providerID` is set to anything.
     pub has_provider_id: bool,
+    /// Whether the node has its provider ID and does not wait to be initialised: its machine is its own.
+    pub is_initialized: bool,
     /// `status.nodeInfo.systemUUID`, if well-formed.
     pub system_uuid: Option<BiosUuid>,
     /// The node's addresses and the provided node IPs.
@@ -54,6 +59,12 @@ impl NodeFacts {
     /// The UUID to search by: the provider ID's, else the system UUID.
     pub fn search_uuid(&self) -> Option<&BiosUuid> {
         if self.has_provider_id { self.provider_id.as_ref() } else { self.system_uuid.as_ref() }
+    }
+
+    /// The system UUID, where it is another one than that of the provider ID in either byte order.
+    pub fn contradicting_uuid(&self) -> Option<&BiosUuid> {
+        let (provider_id, system_uuid) = (self.provider_id.as_ref()?, self.system_uuid.as_ref()?);
+        (provider_id != system_uuid && *provider_id != system_uuid.byte_swapped()).then_some(system_uuid)
     }
 
     /// Whether `host_name` is this node's: its name, or the name's first label.
@@ -92,6 +103,11 @@ pub enum Answer {
         /// Its BIOS UUID now.
         uuid: BiosUuid,
     },
+    /// No match, and there are machines with the node's system UUID, which is not that of its provider ID.
+    Elsewhere {
+        /// Their ids.
+        ids: Vec<String>,
+    },
     /// The ids of the matches; none is an answer too.
     Matches {
         /// What they match by.
@@ -105,7 +121,7 @@ impl Answer {
     /// Whether the vCenter said all that it knows.
     pub fn is_answered(&self) -> bool {
         match self {
-            Answer::Gone { .. } | Answer::Changed { .. } | Answer::Matches { .. } => true,
+            Answer::Gone { .. } | Answer::Changed { .. } | Answer::Elsewhere { .. } | Answer::Matches { .. } => true,
             Answer::Pending | Answer::Silent { .. } | Answer::Denied { .. } => false,
         }
     }
@@ -145,8 +161,8 @@ pub struct Question<'a> {
     pub vcenters: &'a [Asked<'a>],
     /// How long ago the first match was found.
     pub waited: Duration,
-    /// The other node that a VM already backs, if any.
-    pub backs: &'a dyn Fn(&VmKey) -> Option<String>,
+    /// How a VM is another node's, if it is: a clause such as `already backs node n`.
+    pub taken: &'a dyn Fn(&VmKey) -> Option<String>,
     /// Whether a name match is taken as the Go program takes it.
     pub allow_name_match: bool,
 }
@@ -289,7 +305,7 @@ fn choose(question: &Question<'_>, candidates: Vec<Candidate<'_>>) -> Decision {
     match left.as_slice() {
         [] => Decision::Unresolved(Unknown::new(
             Reason::VMNotFound,
-            format!("only templates match: {}; the node's own virtual machine was not found", all.join(", ")),
+            format!("only templates match: {}; the node's own virtual machine was not found", listed(&all)),
         )),
         [only] => take(question, only, &all),
         _ => Decision::Unresolved(Unknown::new(
@@ -297,7 +313,7 @@ fn choose(question: &Question<'_>, candidates: Vec<Candidate<'_>>) -> Decision {
             format!(
                 "several virtual machines match: {}; give each its own BIOS UUID (uuid.bios), or power off the ones \
                  that are not this node",
-                all.join(", ")
+                listed(&all)
             ),
         )),
     }
@@ -306,6 +322,9 @@ fn choose(question: &Question<'_>, candidates: Vec<Candidate<'_>>) -> Decision {
 /// The one match is taken when every vCenter answered, when something besides the UUID speaks for it, or when the
 /// silent ones were waited for long enough.
 fn take(question: &Question<'_>, candidate: &Candidate<'_>, all: &[String]) -> Decision {
+    if let Some(unknown) = taken_already(question, candidate) {
+        return Decision::Unresolved(unknown);
+    }
     let silent = silent(question);
     let node = question.node;
     let record = candidate.record;
@@ -320,7 +339,7 @@ fn take(question: &Question<'_>, candidate: &Candidate<'_>, all: &[String]) -> D
         candidate.is_recorded(node) || (is_plain && (node.is_called(&record.host_name) || has_its_address));
     if silent.is_empty() || is_vouched_for || (is_plain && question.waited >= SILENT_VCENTER_WAIT) {
         let others = if all.len() > 1 {
-            vec![format!("taken: {}; all matches: {}", candidate.describe(), all.join(", "))]
+            vec![format!("taken: {}; all matches: {}", candidate.describe(), listed(all))]
         } else {
             Vec::new()
         };
@@ -331,7 +350,24 @@ fn take(question: &Question<'_>, candidate: &Candidate<'_>, all: &[String]) -> D
         format!(
             "{} matches by UUID, but {} has not answered and may have a twin",
             candidate.describe(),
-            silent.join(", ")
+            listed(&silent)
+        ),
+    ))
+}
+
+/// A machine backs one node. A node that is initialised keeps its own, whatever others say; one that is not waits until
+/// the other one is gone.
+fn taken_already(question: &Question<'_>, candidate: &Candidate<'_>) -> Option<Unknown> {
+    if question.node.is_initialized {
+        return None;
+    }
+    let taken = (question.taken)(&candidate.key)?;
+    Some(Unknown::new(
+        Reason::VMBacksAnotherNode,
+        format!(
+            "{} {taken}; if that Node is an earlier name of this machine, delete it; if it has a machine of its own, give \
+             each its own BIOS UUID (uuid.bios)",
+            candidate.describe()
         ),
     ))
 }
@@ -349,10 +385,8 @@ fn refusal(question: &Question<'_>, candidates: &[Candidate<'_>]) -> Option<Unkn
         };
         let why = if contradicts {
             "has another BIOS UUID than the node's systemUUID".to_string()
-        } else if let Some(other) = (question.backs)(&candidate.key) {
-            format!("already backs node {other}")
         } else {
-            return None;
+            (question.taken)(&candidate.key)?
         };
         Some(Unknown::new(
             Reason::NameMatchRefused,
@@ -362,92 +396,6 @@ fn refusal(question: &Question<'_>, candidates: &[Candidate<'_>]) -> Option<Unkn
             ),
         ))
     })
-}
-
-fn silent(question: &Question<'_>) -> Vec<String> {
-    question
-        .vcenters
-        .iter()
-        .filter_map(|asked| match asked.answer {
-            Answer::Pending => Some(match asked.snapshot.freshness.trouble() {
-                Some(reason) => format!("{} ({reason})", asked.server),
-                None => format!("{} (asked)", asked.server),
-            }),
-            Answer::Silent { reason } | Answer::Denied { what: reason } => Some(format!("{} ({reason})", asked.server)),
-            Answer::Gone { .. } | Answer::Changed { .. } => None,
-            Answer::Matches { ids, .. } => asked
-                .snapshot
-                .freshness
-                .trouble()
-                .filter(|_| {
-                    ids.iter().any(|id| !asked.snapshot.vms.contains_key(id) && !asked.snapshot.unresolved.contains(id))
-                })
-                .map(|reason| format!("{} ({reason})", asked.server)),
-        })
-        .collect()
-}
-
-/// The reason for which vCenters that did not answer are silent: a login that is refused is what can be mended.
-fn why_silent(question: &Question<'_>) -> Reason {
-    let is_refused = |asked: &Asked<'_>| !asked.answer.is_answered() && asked.snapshot.freshness.is_refused();
-    if question.vcenters.iter().any(is_refused) { Reason::CredentialsRejected } else { Reason::VCenterUnavailable }
-}
-
-fn nothing_found(question: &Question<'_>, mut set_aside: Vec<String>) -> Decision {
-    if question.vcenters.is_empty() {
-        // A standby without sessions: nobody was asked, so nothing was found out.
-        return Decision::Unresolved(Unknown::passing(
-            Reason::LookupPending,
-            "no vCenter is asked by this process now",
-        ));
-    }
-    let silent = silent(question);
-    let node = question.node;
-    if question.vcenters.iter().any(|asked| matches!(asked.answer, Answer::Denied { .. })) {
-        let message = format!(
-            "not found in the vCenters that may tell; {}; give the account the role Read-only there",
-            silent.join(", ")
-        );
-        return Decision::Unresolved(Unknown::new(Reason::NoPermission, message));
-    }
-    if !silent.is_empty() {
-        // The first connection of a process takes moments, or fails and says why.
-        let will_tell = |freshness: &Freshness| matches!(freshness, Freshness::Live | Freshness::Never);
-        let is_under_way = question
-            .vcenters
-            .iter()
-            .any(|asked| *asked.answer == Answer::Pending && will_tell(&asked.snapshot.freshness));
-        let only_waiting =
-            is_under_way && !question.vcenters.iter().any(|asked| matches!(asked.answer, Answer::Silent { .. }));
-        let message = format!("not found in the vCenters that answered; no answer from {}", silent.join(", "));
-        return Decision::Unresolved(match only_waiting {
-            true => Unknown::passing(Reason::LookupPending, message),
-            false => Unknown::new(why_silent(question), message),
-        });
-    }
-    if !question.asked_by_name && !node.has_provider_id && set_aside.is_empty() {
-        return Decision::SearchByName;
-    }
-    let servers: Vec<&str> = question.vcenters.iter().map(|asked| asked.server).collect();
-    let looked_for = match (node.search_uuid(), question.asked_by_name) {
-        (Some(uuid), false) => format!("BIOS UUID {uuid} or {}", uuid.byte_swapped()),
-        (Some(uuid), true) => format!("BIOS UUID {uuid} or {} or guest host name {}", uuid.byte_swapped(), node.name),
-        (None, _) => format!("guest host name {}", node.name),
-    };
-    let gone = question.vcenters.iter().filter_map(|asked| match asked.answer {
-        Answer::Gone { id } => Some(format!("{id}, which the node had, does not exist on {} any more", asked.server)),
-        _ => None,
-    });
-    set_aside.extend(gone);
-    let aside = if set_aside.is_empty() { String::new() } else { format!("; {}", set_aside.join(", ")) };
-    Decision::Unresolved(Unknown::new(
-        Reason::VMNotFound,
-        format!(
-            "no virtual machine with {looked_for} in {}{aside}; check that the machine exists there, that the account \
-             may read it, and that `datacenters` covers it",
-            servers.join(", ")
-        ),
-    ))
 }
 
 #[cfg(test)]

@@ -30,6 +30,8 @@ pub(super) struct Wanted {
     /// The machine that was last known to be the node's, if it was at this vCenter. Its id is read where the UUID gives
     /// nothing: a machine that may not be seen any more is not found, and that is no proof.
     pub(super) recorded: Option<String>,
+    /// A system UUID that contradicts the provider ID. It is asked for where that is found nowhere, to say so.
+    pub(super) contradicting: Option<BiosUuid>,
     /// Whether to ask by name where both give nothing.
     pub(super) by_name: bool,
 }
@@ -157,7 +159,7 @@ async fn ask(slot: Slot, vcenter: Arc<Vcenter>, wanted: Wanted, swapped_first: b
     Answered { node: wanted.node, uid: wanted.uid, uuid: wanted.uuid, vcenter: slot, answer, hit_swapped }
 }
 
-/// By UUID, then by the id that is recorded, then by name.
+/// By UUID, then by the id that is recorded, then by a UUID that contradicts, or by name.
 async fn search(vcenter: &Vcenter, wanted: &Wanted, swapped_first: bool) -> (Answer, Option<bool>) {
     if let Some(uuid) = &wanted.uuid {
         let first_is_swapped = swapped_first && !wanted.is_provider_id;
@@ -179,6 +181,16 @@ async fn search(vcenter: &Vcenter, wanted: &Wanted, swapped_first: bool) -> (Ans
     }
     let is_nowhere =
         matches!(&answer, Answer::Gone { .. }) || matches!(&answer, Answer::Matches { ids, .. } if ids.is_empty());
+    if let Some(uuid) = wanted.contradicting.as_ref().filter(|_| is_nowhere) {
+        for asked in [uuid.clone(), uuid.byte_swapped()] {
+            // What fails here says nothing about the provider ID's machine.
+            if let Read::Found(ids) = vcenter.search_by_uuid(&asked).await
+                && !ids.is_empty()
+            {
+                return (Answer::Elsewhere { ids }, None);
+            }
+        }
+    }
     if is_nowhere && wanted.by_name {
         answer = match vcenter.find_all_by_name(&wanted.node).await {
             Ok(ids) => Answer::Matches { by: By::Name, ids },
@@ -243,7 +255,15 @@ mod tests {
     }
 
     fn wanted(node: &str, uid: &str) -> Wanted {
-        Wanted { node: node.into(), uid: uid.into(), uuid: None, recorded: None, is_provider_id: false, by_name: false }
+        Wanted {
+            node: node.into(),
+            uid: uid.into(),
+            uuid: None,
+            recorded: None,
+            is_provider_id: false,
+            contradicting: None,
+            by_name: false,
+        }
     }
 
     #[test]

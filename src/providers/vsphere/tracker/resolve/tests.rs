@@ -134,7 +134,7 @@ fn decide(vcenters: &[Vc], extra: &Extra) -> Decision {
         asked_by_name: extra.asked_by_name,
         vcenters: &asked,
         waited: Duration::from_secs(extra.waited),
-        backs: &|_| extra.taken.then(|| "node-7".to_string()),
+        taken: &|_| extra.taken.then(|| "already backs node node-7".to_string()),
         allow_name_match: extra.allow_name_match,
     })
 }
@@ -370,7 +370,7 @@ fn what_was_read_of_the_machine_the_node_had_says_more_than_a_search_that_finds_
         ),
         ("gone, one silent", vec![gone(), Vc::silent()], known(), "VCenterUnavailable", "connection refused"),
         ("gone, without a provider ID", vec![gone()], Extra::default(), "by name", ""),
-        ("another UUID under the same id", vec![changed()], known(), "VMNotFound", OTHER_UUID),
+        ("another UUID under the same id", vec![changed()], known(), "ProviderIDMismatch", OTHER_UUID),
         ("a changed machine is no reason to ask by name", vec![changed()], Extra::default(), "VMNotFound", OTHER_UUID),
         ("a match elsewhere", vec![matches(machine("a")), gone()], known(), "bind vm-1 at 0", ""),
         ("a named match beside a denial", vec![matches(machine("a")), denied()], known(), "bind vm-1 at 0", ""),
@@ -419,12 +419,157 @@ fn the_other_byte_order_does_not_contradict_a_name() {
 }
 
 #[test]
+fn a_machine_backs_one_node_and_an_initialised_node_keeps_its_own() {
+    let provider_id = || NodeFacts { has_provider_id: true, provider_id: Some(UUID.parse().unwrap()), ..node() };
+    let initialised = || NodeFacts { is_initialized: true, ..provider_id() };
+    let recorded = || NodeFacts {
+        recorded: Some(Location { vcenter: "vc".into(), vm: "vm-1".into(), ..Location::default() }),
+        ..node()
+    };
+    let one = || vec![Vc::with(vec![("vm-1", machine("a"))])];
+    let extra = |node: NodeFacts, taken: bool| Extra { node: Some(node), taken, ..Extra::default() };
+    for (name, vcenters, extra, expected) in [
+        ("nobody's", one(), extra(node(), false), "bind vm-1 at 0"),
+        ("another's", one(), extra(node(), true), "VMBacksAnotherNode"),
+        ("another's, though recorded here", one(), extra(recorded(), true), "VMBacksAnotherNode"),
+        ("another's, with a provider ID of the kubelet", one(), extra(provider_id(), true), "VMBacksAnotherNode"),
+        ("another's, and this node is initialised", one(), extra(initialised(), true), "bind vm-1 at 0"),
+        (
+            "another's, beside a silent vCenter",
+            vec![one().remove(0), Vc::silent()],
+            extra(node(), true),
+            "VMBacksAnotherNode",
+        ),
+        (
+            "another's, however names are matched",
+            one(),
+            Extra { allow_name_match: true, ..extra(node(), true) },
+            "VMBacksAnotherNode",
+        ),
+        (
+            "several, of which one is left",
+            vec![Vc::with(vec![("vm-1", machine("a")), ("vm-2", stranger("b"))])],
+            extra(node(), true),
+            "VMBacksAnotherNode",
+        ),
+    ] {
+        let decision = decide(&vcenters, &extra);
+        assert_eq!(told(&decision), expected, "{name}");
+        if expected == "VMBacksAnotherNode" {
+            let message = format!("{decision:?}");
+            for part in ["a (vm-1 on vc.example, powered on) already backs node node-7", "delete it", "uuid.bios"] {
+                assert!(message.contains(part), "{name}: {part:?} is missing in {message}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_provider_id_that_names_no_machine_is_told_with_the_nodes_own_machine_and_the_repair() {
+    let facts = || NodeFacts {
+        has_provider_id: true,
+        provider_id: Some(UUID.parse().unwrap()),
+        system_uuid: Some(OTHER_UUID.parse().unwrap()),
+        is_initialized: true,
+        ..node()
+    };
+    let answers = |answer: Answer| Vc { answer, ..Vc::none() };
+    let changed = || answers(Answer::Changed { id: "vm-3".into(), uuid: OTHER_UUID.parse().unwrap() });
+    let elsewhere = || answers(Answer::Elsewhere { ids: vec!["vm-7".into()] });
+    let extra = || Extra { node: Some(facts()), ..Extra::default() };
+    let repair = format!("delete the Node and restart its kubelet, or set uuid.bios of the machine back to {UUID}");
+    for (name, vcenters, extra, expected, parts) in [
+        (
+            "the machine it had has another UUID",
+            vec![changed()],
+            extra(),
+            "ProviderIDMismatch",
+            vec![UUID, "vm-3 on vc.example, which the node had", OTHER_UUID, repair.as_str()],
+        ),
+        (
+            "another machine has its system UUID",
+            vec![Vc::none(), elsewhere()],
+            extra(),
+            "ProviderIDMismatch",
+            vec![UUID, "vm-7 on vc.example has the node's systemUUID", OTHER_UUID, repair.as_str()],
+        ),
+        (
+            "the provider ID's machine is found",
+            vec![elsewhere(), Vc::with(vec![("vm-1", machine("a"))])],
+            extra(),
+            "bind vm-1 at 1",
+            vec![],
+        ),
+        (
+            "a vCenter is silent",
+            vec![elsewhere(), Vc::silent()],
+            extra(),
+            "VCenterUnavailable",
+            vec!["connection refused"],
+        ),
+        (
+            "a vCenter may not tell",
+            vec![elsewhere(), answers(Answer::Denied { what: "NoPermission on Folder:group-v3".into() })],
+            extra(),
+            "NoPermission",
+            vec!["Folder:group-v3"],
+        ),
+        ("neither is there", vec![Vc::none()], extra(), "VMNotFound", vec![UUID]),
+    ] {
+        let decision = decide(&vcenters, &extra);
+        assert_eq!(told(&decision), expected, "{name}");
+        for part in parts {
+            assert!(format!("{decision:?}").contains(part), "{name}: {part:?} is missing in {decision:?}");
+        }
+    }
+}
+
+/// The message of a node that has no machine.
+fn message(decision: Decision) -> String {
+    match decision {
+        Decision::Unresolved(unknown) => unknown.message,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_message_names_every_match_and_every_place_but_no_more_than_ten_of_a_kind() {
+    let ids: [&'static str; 12] =
+        ["vm-1", "vm-2", "vm-3", "vm-4", "vm-5", "vm-6", "vm-7", "vm-8", "vm-9", "vm-10", "vm-11", "vm-12"];
+    let matches = |count: usize| vec![Vc::with(ids.iter().take(count).map(|id| (*id, machine("twin"))).collect())];
+    let few = message(decide(&matches(10), &Extra::default()));
+    for id in ids.iter().take(10) {
+        assert!(few.contains(&format!("twin ({id} on vc.example, powered on)")), "{id} is missing in {few}");
+    }
+    let many = message(decide(&matches(12), &Extra::default()));
+    assert_eq!(many.matches("twin (").count(), 10, "{many}");
+    assert!(many.contains(" and 2 more; give each its own BIOS UUID"), "{many}");
+
+    let asked_by_name = || Extra { asked_by_name: true, ..Extra::default() };
+    let listed = Vc { datacenters: vec!["dc-1".into(), "dc-2".into()], ..Vc::none() };
+    let told = message(decide(&[Vc::none(), listed], &asked_by_name()));
+    assert!(told.contains("vc.example (every datacenter), vc.example (datacenters dc-1, dc-2)"), "{told}");
+    let crowd: Vec<Vc> = std::iter::repeat_with(Vc::none).take(1_000).collect();
+    let told = message(decide(&crowd, &asked_by_name()));
+    assert!(told.contains(" and 990 more; check that") && told.len() < 1_024, "{told}");
+    let silent: Vec<Vc> = std::iter::repeat_with(Vc::silent).take(1_000).collect();
+    let told = message(decide(&silent, &Extra::default()));
+    assert!(told.contains(" and 990 more") && told.len() < 1_024, "{told}");
+}
+
+#[test]
 fn w47_a_reason_names_what_was_looked_at_and_what_helps() {
     let Decision::Unresolved(unknown) = decide(&[Vc::none()], &Extra { asked_by_name: true, ..Extra::default() })
     else {
         panic!("unresolved")
     };
-    for part in [UUID, "56492e42-22ad-3911-6d72-59cc8f26bc90", "node-1", "vc.example", "datacenters"] {
+    for part in [
+        UUID,
+        "in the other byte order, 56492e42-22ad-3911-6d72-59cc8f26bc90",
+        "guest host name node-1",
+        "vc.example (every datacenter)",
+        "`datacenters` covers it",
+    ] {
         assert!(unknown.message.contains(part), "{part:?} is missing in {:?}", unknown.message);
     }
 }

@@ -1,0 +1,153 @@
+//! Pure: what is told when no machine was found: what was searched for, where, what came near, and what helps.
+
+use super::{Answer, Asked, Decision, NodeFacts, Question};
+use crate::cloud::{Reason, Unknown};
+use crate::providers::vsphere::inventory::snapshot::Freshness;
+
+/// How many things of a kind a message names; the number of the others follows.
+const MOST_NAMED: usize = 10;
+
+/// Names joined by commas, of many only the first.
+pub(super) fn listed(names: &[String]) -> String {
+    match names.get(MOST_NAMED..) {
+        None | Some([]) => names.join(", "),
+        Some(others) => {
+            format!("{} and {} more", names.get(..MOST_NAMED).unwrap_or_default().join(", "), others.len())
+        }
+    }
+}
+
+/// The vCenters that did not answer, each with why.
+pub(super) fn silent(question: &Question<'_>) -> Vec<String> {
+    question
+        .vcenters
+        .iter()
+        .filter_map(|asked| match asked.answer {
+            Answer::Pending => Some(match asked.snapshot.freshness.trouble() {
+                Some(reason) => format!("{} ({reason})", asked.server),
+                None => format!("{} (asked)", asked.server),
+            }),
+            Answer::Silent { reason } | Answer::Denied { what: reason } => Some(format!("{} ({reason})", asked.server)),
+            Answer::Gone { .. } | Answer::Changed { .. } | Answer::Elsewhere { .. } => None,
+            Answer::Matches { ids, .. } => asked
+                .snapshot
+                .freshness
+                .trouble()
+                .filter(|_| {
+                    ids.iter().any(|id| !asked.snapshot.vms.contains_key(id) && !asked.snapshot.unresolved.contains(id))
+                })
+                .map(|reason| format!("{} ({reason})", asked.server)),
+        })
+        .collect()
+}
+
+/// The reason for which vCenters that did not answer are silent: a login that is refused is what can be mended.
+pub(super) fn why_silent(question: &Question<'_>) -> Reason {
+    let is_refused = |asked: &Asked<'_>| !asked.answer.is_answered() && asked.snapshot.freshness.is_refused();
+    if question.vcenters.iter().any(is_refused) { Reason::CredentialsRejected } else { Reason::VCenterUnavailable }
+}
+
+/// No match may be taken. `set_aside` are those that do not count, with why.
+pub(super) fn nothing_found(question: &Question<'_>, mut set_aside: Vec<String>) -> Decision {
+    if question.vcenters.is_empty() {
+        // A standby without sessions: nobody was asked, so nothing was found out.
+        return Decision::Unresolved(Unknown::passing(
+            Reason::LookupPending,
+            "no vCenter is asked by this process now",
+        ));
+    }
+    let silent = silent(question);
+    let node = question.node;
+    if question.vcenters.iter().any(|asked| matches!(asked.answer, Answer::Denied { .. })) {
+        let message = format!(
+            "not found in the vCenters that may tell; {}; give the account the role Read-only there",
+            listed(&silent)
+        );
+        return Decision::Unresolved(Unknown::new(Reason::NoPermission, message));
+    }
+    if !silent.is_empty() {
+        return Decision::Unresolved(unanswered(question, &silent));
+    }
+    if let Some(mismatch) = mismatch(question) {
+        return Decision::Unresolved(mismatch);
+    }
+    if !question.asked_by_name && !node.has_provider_id && set_aside.is_empty() {
+        return Decision::SearchByName;
+    }
+    let gone = question.vcenters.iter().filter_map(|asked| match asked.answer {
+        Answer::Gone { id } => Some(format!("{id}, which the node had, does not exist on {} any more", asked.server)),
+        _ => None,
+    });
+    set_aside.extend(gone);
+    let aside = if set_aside.is_empty() { String::new() } else { format!("; {}", listed(&set_aside)) };
+    let places: Vec<String> = question.vcenters.iter().map(place).collect();
+    Decision::Unresolved(Unknown::new(
+        Reason::VMNotFound,
+        format!(
+            "no virtual machine with {} in {}{aside}; check that the machine exists there, that the account may read \
+             it, and that `datacenters` covers it",
+            looked_for(node, question.asked_by_name),
+            listed(&places)
+        ),
+    ))
+}
+
+/// Some vCenters did not answer.
+fn unanswered(question: &Question<'_>, silent: &[String]) -> Unknown {
+    // The first connection of a process takes moments, or fails and says why.
+    let will_tell = |freshness: &Freshness| matches!(freshness, Freshness::Live | Freshness::Never);
+    let is_under_way =
+        question.vcenters.iter().any(|asked| *asked.answer == Answer::Pending && will_tell(&asked.snapshot.freshness));
+    let only_waiting =
+        is_under_way && !question.vcenters.iter().any(|asked| matches!(asked.answer, Answer::Silent { .. }));
+    let message = format!("not found in the vCenters that answered; no answer from {}", listed(silent));
+    match only_waiting {
+        true => Unknown::passing(Reason::LookupPending, message),
+        false => Unknown::new(why_silent(question), message),
+    }
+}
+
+/// The provider ID names no machine any more, and the node's own machine is there with another UUID.
+fn mismatch(question: &Question<'_>) -> Option<Unknown> {
+    let own = question.node.provider_id.as_ref()?;
+    let found: Vec<String> = question
+        .vcenters
+        .iter()
+        .filter_map(|asked| match asked.answer {
+            Answer::Changed { id, uuid } => {
+                Some(format!("{id} on {}, which the node had, has BIOS UUID {uuid} by now", asked.server))
+            }
+            Answer::Elsewhere { ids } => {
+                let system_uuid = question.node.system_uuid.as_ref().map(ToString::to_string).unwrap_or_default();
+                Some(format!("{} on {} has the node's systemUUID {system_uuid}", listed(ids), asked.server))
+            }
+            _ => None,
+        })
+        .collect();
+    if found.is_empty() {
+        return None;
+    }
+    Some(Unknown::new(
+        Reason::ProviderIDMismatch,
+        format!(
+            "no virtual machine has the BIOS UUID of the provider ID, {own}; {}; delete the Node and restart its kubelet, \
+             or set uuid.bios of the machine back to {own} while it is off",
+            listed(&found)
+        ),
+    ))
+}
+
+/// What a machine was searched by.
+fn looked_for(node: &NodeFacts, asked_by_name: bool) -> String {
+    let Some(uuid) = node.search_uuid() else { return format!("guest host name {}", node.name) };
+    let by_name = if asked_by_name { format!(" or guest host name {}", node.name) } else { String::new() };
+    format!("BIOS UUID {uuid} or, in the other byte order, {}{by_name}", uuid.byte_swapped())
+}
+
+/// Where a machine was searched for: the vCenter, and what of it counts.
+fn place(asked: &Asked<'_>) -> String {
+    match asked.datacenters {
+        [] => format!("{} (every datacenter)", asked.server),
+        datacenters => format!("{} (datacenters {})", asked.server, listed(datacenters)),
+    }
+}

@@ -4,6 +4,7 @@
 mod absence;
 mod claims;
 mod neighbours;
+mod replaced;
 mod rights;
 
 use std::sync::Arc;

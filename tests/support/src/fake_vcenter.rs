@@ -382,6 +382,12 @@ impl FakeVcenter {
         self.change(|world| world.rules.push(rule));
     }
 
+    /// Troubles every call of this operation after `skip` more calls of it, until [`FakeVcenter::clear`].
+    pub fn every_after(&self, operation: &str, skip: u32, trouble: Trouble) {
+        let rule = Rule { operation: operation.to_owned(), trouble, skip, times: None };
+        self.change(|world| world.rules.push(rule));
+    }
+
     /// Ends all troubles; calls that hang keep hanging.
     pub fn clear(&self) {
         self.change(|world| world.rules.clear());
@@ -435,6 +441,25 @@ impl FakeVcenter {
             world.sessions.clear();
             world.rest_sessions.clear();
             world.renumber();
+            world.interrupts += 1;
+            world.interrupt = Some(Trouble::Drop);
+        });
+        self.resume_listening().await;
+    }
+}
+
+impl FakeVcenter {
+    /// Another vCenter takes its place, under the same address and with the same account: it has an instance UUID of its
+    /// own, what `model` holds, and nobody's session.
+    pub async fn replace(&self, model: Model) {
+        self.stop_listening().await;
+        self.change(|world| {
+            world.instance_uuid = uuid::Uuid::new_v4().to_string();
+            world.machines = model.inventory.objects.keys().filter(|one| one.kind == "VirtualMachine").count();
+            world.inventory = model.inventory;
+            world.tagging = model.tagging;
+            world.sessions.clear();
+            world.rest_sessions.clear();
             world.interrupts += 1;
             world.interrupt = Some(Trouble::Drop);
         });

@@ -107,6 +107,14 @@ impl State {
         }
     }
 
+    /// Another vCenter has taken the place of the one that was known, under the same address. Ids mean something else
+    /// there: what is held beside its instance UUID would say that its machines are those of the old one.
+    pub(super) fn forget_contents(&mut self) {
+        self.mirror = Mirror::default();
+        self.entities = Arc::default();
+        self.tags = Arc::default();
+    }
+
     /// The virtual machines that are watched and known. The mirror may hold more: what was taken out of the view stays
     /// there until the server says that it left, since the server may never have noticed.
     pub(super) fn vms(&self) -> impl Iterator<Item = (&String, &Arc<VmRecord>)> {

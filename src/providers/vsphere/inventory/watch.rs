@@ -101,6 +101,9 @@ impl Vcenter {
     pub(super) fn begin(&self, prepared: Prepared) -> Watch {
         let Prepared { watch, members, unresolved, instance_uuid, link: _ } = prepared;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.instance_uuid != instance_uuid {
+            state.forget_contents();
+        }
         state.instance_uuid = instance_uuid;
         state.members.clear();
         state.in_view.clear();

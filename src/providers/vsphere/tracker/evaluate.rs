@@ -10,13 +10,12 @@ use tracing::{debug, warn};
 use super::Tracker;
 use super::board::{Found, Outcome, View};
 use super::describe::{describe, power};
-use super::resolve::{Answer, Asked, By, Decision, NodeFacts, Question, VmKey, resolve};
+use super::resolve::{Answer, Asked, By, Decision, Question, VmKey, resolve};
 use super::slots::{Held, Slot};
 use super::tracked::{Lost, NextSearch, Tracked};
 use crate::cloud::{Reason, Unknown};
-use crate::providers::vsphere::inventory::snapshot::VmRecord;
+use crate::providers::vsphere::inventory::snapshot::{Snapshot, VmRecord};
 use crate::providers::vsphere::location::Location;
-use crate::providers::vsphere::provider_id::BiosUuid;
 
 /// How long a match may take to be reported once it is watched.
 const READING_LIMIT: Duration = Duration::from_secs(10);
@@ -39,14 +38,12 @@ impl Tracker {
                 self.searches.put_last(name);
             }
         }
-        if let Some((vm, record)) = tracked.bound.as_ref().and_then(|vm| Some((vm, self.record(vm)?)))
-            && let Some(held) = self.slots.get(&vm.vcenter)
-        {
-            tracked.location = Some(Location::of(&held.seen, &vm.id, record));
+        if let Some((vm, seen, record)) = self.bound_machine(&tracked) {
+            tracked.location = Some(Location::of(seen, &vm.id, record));
         }
         self.note_addresses(name, &tracked);
         let outcome = match (&tracked.bound, &mut next_search) {
-            (Some(vm), _) => match self.outcome(&tracked.facts, vm, tracked.bound_uuid.as_ref()) {
+            (Some(vm), _) => match self.outcome(&tracked) {
                 Some(found) => Outcome::Found(Arc::new(found)),
                 None => {
                     let message = format!("virtual machine {} left the inventory; it is being looked for again", vm.id);
@@ -109,6 +106,7 @@ impl Tracker {
                 tracked.answers.clear();
                 tracked.lost = None;
                 tracked.bound_uuid = self.record(&vm).and_then(|record| record.bios_uuid.clone());
+                tracked.bound_at = self.slots.get(&vm.vcenter).map(|held| held.seen.instance_uuid.clone());
                 tracked.bound = Some(vm);
                 tracked.decide_at = None;
                 tracked.pauses = 0;
@@ -196,14 +194,22 @@ impl Tracker {
         self.slots.get(&vm.vcenter)?.seen.vms.get(&vm.id).map(Arc::as_ref)
     }
 
-    /// What a bound machine means for the node; none when it is not in the inventory any more, or is another one under
-    /// the same id.
-    fn outcome(&self, facts: &NodeFacts, vm: &VmKey, bound_uuid: Option<&BiosUuid>) -> Option<Found> {
-        let snapshot = &self.slots.get(&vm.vcenter)?.seen;
-        let record = snapshot.vms.get(&vm.id)?;
-        if bound_uuid.is_some() && record.bios_uuid.is_some() && bound_uuid != record.bios_uuid.as_ref() {
-            return None;
-        }
+    /// The machine that is bound; none when it is not in the inventory any more, or is another one under the same id.
+    /// An id means something in one vCenter only, which may have given its address to another one.
+    fn bound_machine<'a>(&'a self, tracked: &'a Tracked) -> Option<(&'a VmKey, &'a Snapshot, &'a VmRecord)> {
+        let vm = tracked.bound.as_ref()?;
+        let seen = &self.slots.get(&vm.vcenter)?.seen;
+        let record = seen.vms.get(&vm.id)?;
+        let is_same_vcenter = tracked.bound_at.as_ref() == Some(&seen.instance_uuid);
+        let (bound, now) = (tracked.bound_uuid.as_ref(), record.bios_uuid.as_ref());
+        let is_same_uuid = bound.is_none() || now.is_none() || bound == now;
+        (is_same_vcenter && is_same_uuid).then_some((vm, seen, record))
+    }
+
+    /// What the machine that is bound means for the node.
+    fn outcome(&self, tracked: &Tracked) -> Option<Found> {
+        let (vm, snapshot, record) = self.bound_machine(tracked)?;
+        let facts = &tracked.facts;
         Some(Found {
             vcenter: vm.vcenter,
             uuid: record.bios_uuid.clone(),

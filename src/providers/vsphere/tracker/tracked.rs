@@ -25,6 +25,8 @@ pub(super) struct Tracked {
     pub(super) bound: Option<VmKey>,
     /// The BIOS UUID of the machine when it was bound.
     pub(super) bound_uuid: Option<BiosUuid>,
+    /// The instance UUID of its vCenter then.
+    pub(super) bound_at: Option<String>,
     pub(super) pauses: u32,
     pub(super) search_at: Option<Instant>,
     pub(super) decide_at: Option<Instant>,
@@ -72,6 +74,7 @@ impl Tracked {
             reading_since: None,
             bound: None,
             bound_uuid: None,
+            bound_at: None,
             pauses: 0,
             search_at: None,
             decide_at: None,

@@ -104,6 +104,97 @@ async fn recording_never_waits_and_counts_what_it_drops() {
     assert_eq!(registry.gather().len(), 1);
 }
 
+fn reference_to(name: &str) -> ObjectReference {
+    ObjectReference { kind: Some("Node".into()), name: Some(name.into()), ..ObjectReference::default() }
+}
+
+/// Object and reason of the requests so far.
+type Arrivals = Arc<Mutex<Vec<(String, String)>>>;
+
+/// Answers each request after this time; the names of the objects and the reasons, in the order of their arrival.
+fn slow_server(time: Duration) -> (Client, Arrivals) {
+    let seen = Arrivals::default();
+    let log = seen.clone();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let log = log.clone();
+        async move {
+            let object: Value = serde_json::from_slice(&request.into_body().collect_bytes().await?)?;
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            log.lock().unwrap().push((text(&object["involvedObject"]["name"]), text(&object["reason"])));
+            tokio::time::sleep(time).await;
+            let answer = serde_json::json!({"metadata": {}, "involvedObject": {}}).to_string();
+            Ok::<_, BoxError>(Response::new(Body::from(answer.into_bytes())))
+        }
+    });
+    (Client::new(service, "default"), seen)
+}
+
+/// As when 5,000 nodes join at once, faster than the API server takes their Events.
+#[tokio::test(start_paused = true)]
+async fn of_an_ordinary_storm_none_is_lost_and_several_are_on_the_wire_at_once() {
+    const OBJECTS: usize = 5_000;
+    let (client, seen) = slow_server(Duration::from_millis(100));
+    let (recorder, writer) = recorder(client, "c");
+    for index in 0..OBJECTS {
+        recorder.event(&reference_to(&format!("node-{index}")), EventType::Normal, "Synced", "text");
+    }
+    let stop = CancellationToken::new();
+    let began = Instant::now();
+    let task = tokio::spawn(writer.run(stop.clone()));
+    while seen.lock().unwrap().len() < OBJECTS {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    // One after the other it would be 500 s.
+    assert!(began.elapsed() < Duration::from_secs(100), "{:?}", began.elapsed());
+    stop.cancel();
+    task.await.unwrap().unwrap();
+    let mut names: Vec<_> = seen.lock().unwrap().iter().map(|(name, _)| name.clone()).collect();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), OBJECTS);
+    assert_eq!(recorder.dropped.with_label_values(&["QueueFull"]).get(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_about_one_object_stay_in_order_while_others_pass_by() {
+    const REASONS: [&str; 4] = ["A", "B", "C", "D"];
+    let (client, seen) = slow_server(Duration::from_secs(1));
+    let (recorder, writer) = recorder(client, "c");
+    let names: Vec<_> = (0..40).map(|index| format!("node-{index}")).collect();
+    for reason in REASONS {
+        recorder.event(&reference_to("first"), EventType::Normal, reason, "text");
+    }
+    for name in &names {
+        for reason in REASONS {
+            recorder.event(&reference_to(name), EventType::Normal, reason, "text");
+        }
+    }
+    write_all(writer).await;
+    let seen = seen.lock().unwrap();
+    for name in names.iter().map(String::as_str).chain(["first"]) {
+        let reasons: Vec<_> = seen.iter().filter(|(object, _)| object == name).map(|(_, reason)| reason).collect();
+        assert_eq!(reasons, REASONS, "{name}");
+    }
+    let last_of_first = seen.iter().rposition(|(name, _)| name == "first").unwrap();
+    assert!(seen[..last_of_first].iter().any(|(name, _)| name != "first"), "none passed by");
+}
+
+/// What waits is written after the signal to stop, as long as there is time.
+#[tokio::test(start_paused = true)]
+async fn what_is_waiting_at_the_end_is_written_within_two_seconds() {
+    let (client, seen) = slow_server(Duration::from_millis(100));
+    let (recorder, writer) = recorder(client, "c");
+    for index in 0..1_000 {
+        recorder.event(&reference_to(&format!("node-{index}")), EventType::Normal, "Synced", "text");
+    }
+    let (stop, began) = (CancellationToken::new(), Instant::now());
+    stop.cancel();
+    writer.run(stop).await.unwrap();
+    assert_eq!(began.elapsed(), LAST_WORDS);
+    let written = seen.lock().unwrap().len();
+    assert!((100..=LANES * 21).contains(&written), "{written}");
+}
+
 #[test]
 fn long_messages_are_cut_at_a_character() {
     let long = "ä".repeat(1000);

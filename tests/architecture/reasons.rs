@@ -11,9 +11,6 @@ const PARTS: [&str; 3] = ["Means", "Check", "Mend"];
 
 /// Words of the list that no code tells yet.
 const NOT_TOLD_YET: &[&str] = &[
-    "ProvidedNodeIPNotOnVM",
-    "ZoneLabelsDiffer",
-    "InstanceTypeDiffers",
     "DeletionGracePeriod",
     "DeletionLimitReached",
     "DeletionMassHold",

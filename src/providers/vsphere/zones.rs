@@ -11,6 +11,9 @@ use crate::cloud::Reason;
 /// Why an object's tags are not known when nobody has asked for them yet.
 pub const NOT_READ_YET: &str = "not read yet";
 
+/// How many tags of one object a message names.
+const MOST_TAGS: usize = 5;
+
 /// The tag categories that hold the zone and the region; never empty text. Compared with case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneCategories {
@@ -31,6 +34,16 @@ impl ZoneCategories {
     fn regions<'a>(&self, tags: &'a [Tag]) -> impl Iterator<Item = &'a str> + use<'a> {
         let tags = if self.region == self.zone { &[] } else { tags };
         names_of(&self.region, tags)
+    }
+
+    /// The tags of either category, each once, by name.
+    fn among(&self, tags: &[Tag]) -> Vec<Tag> {
+        let of = |category: &String| {
+            let tag = |name: &str| Tag { name: name.to_owned(), category: category.clone() };
+            names_of(category, tags).map(tag).collect::<Vec<_>>()
+        };
+        let regions = if self.region == self.zone { Vec::new() } else { of(&self.region) };
+        of(&self.zone).into_iter().chain(regions).collect()
     }
 
     /// What is wrong with the tags of one object: several of one category, of which only the first by name counts.
@@ -143,6 +156,17 @@ pub enum ZoneProblem {
 }
 
 impl ZoneProblem {
+    /// The same with the names of the objects that were looked at.
+    #[must_use]
+    pub fn named(mut self, find_name: impl Fn(&MoRef) -> String) -> Self {
+        if let Self::NoTags { chains } = &mut self {
+            for looked in chains.iter_mut().flat_map(|chain| &mut chain.objects) {
+                looked.name = find_name(&looked.object);
+            }
+        }
+        self
+    }
+
     /// The word for metrics, Events and conditions.
     pub fn reason(&self) -> Reason {
         match self {
@@ -157,9 +181,32 @@ impl ZoneProblem {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingTags {
     /// The objects that were looked at, the lowest first.
-    pub objects: Vec<MoRef>,
+    pub objects: Vec<LookedAt>,
     /// The categories of which no tag is there.
     pub categories: Vec<String>,
+}
+
+/// An object whose tags were looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LookedAt {
+    /// The object.
+    pub object: MoRef,
+    /// Its name; empty where it is not known.
+    pub name: String,
+    /// What is there of the categories.
+    pub tags: Vec<Tag>,
+}
+
+impl fmt::Display for LookedAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name.as_str() {
+            "" => write!(f, "{}", self.object)?,
+            name => write!(f, "{name} ({})", self.object)?,
+        }
+        let tags: Vec<String> =
+            self.tags.iter().map(|tag| format!("{:?} of {:?}", tag.name, tag.category)).take(MOST_TAGS).collect();
+        if tags.is_empty() { Ok(()) } else { write!(f, " [{}]", tags.join(", ")) }
+    }
 }
 
 impl fmt::Display for MissingTags {
@@ -238,8 +285,15 @@ fn walk_up<'a>(
         }
     }
     let lacking = [(&categories.region, region.is_none()), (&categories.zone, zone.is_none())];
-    let categories = lacking.into_iter().filter(|(_, lacks)| *lacks).map(|(name, _)| name.clone()).collect();
-    Walk::Missing(MissingTags { objects: objects.to_vec(), categories })
+    let missing = lacking.into_iter().filter(|(_, lacks)| *lacks).map(|(name, _)| name.clone()).collect();
+    let looked_at = |object: &MoRef| {
+        let tags = match find_tags(object) {
+            Some(ObjectTags::Read(tags)) => categories.among(tags),
+            _ => Vec::new(),
+        };
+        LookedAt { object: object.clone(), name: String::new(), tags }
+    };
+    Walk::Missing(MissingTags { objects: objects.iter().map(looked_at).collect(), categories: missing })
 }
 
 fn unknown(what: String, why: &str) -> ZoneOutcome {

@@ -165,6 +165,11 @@ fn zone(snapshot: &Snapshot, vm: &VmKey, record: &VmRecord, rules: &Rules) -> (S
         ZoneOutcome::Found { zone, region } => (zone, region, None),
         ZoneOutcome::NotConfigured => (String::new(), String::new(), None),
         ZoneOutcome::Unresolved(problem) => {
+            let problem = problem.named(|object| match snapshot.entities.get(object) {
+                Some(entity) => entity.name.clone(),
+                None if object.kind == "VirtualMachine" => record.name.clone(),
+                None => String::new(),
+            });
             let trouble = snapshot.tags.trouble.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
             // Tags of an object that just came are read within moments, unless tags cannot be read at all.
             let is_passing = matches!(&problem, ZoneProblem::Unknown { why, .. } if why == NOT_READ_YET)

@@ -149,12 +149,22 @@ fn problems_say_what_was_looked_at() {
     };
     let missing = text(&["host: zone=A"]);
     for part in [
-        "none of category \"region\" on Object:host, Object:cluster, Object:datacenter",
+        "none of category \"region\" on Object:host [\"A\" of \"zone\"], Object:cluster, Object:datacenter",
         "none of category \"region\" and \"zone\" on Object:pool",
         "Object:vm, Object:folder",
     ] {
         assert!(missing.contains(part), "{part} in {missing}");
     }
+    let many: Vec<String> = (0..9).map(|number| format!("zone=A{number}")).collect();
+    let crowded = text(&[&format!("host: other=x {}", many.join(" "))]);
+    assert!(crowded.contains("\"A4\" of \"zone\"], Object:cluster") && !crowded.contains("\"x\""), "{crowded}");
+    assert_eq!(text(&["host: zone=B zone=A"]), text(&["host: zone=A zone=B"]), "the order of tags has no meaning");
+    let ZoneOutcome::Unresolved(problem) = resolve(Some(("zone", "region")), &["host: zone=A"]) else {
+        panic!("there is no region");
+    };
+    let name = |object: &MoRef| if object.id == "host" { "host-1".to_owned() } else { String::new() };
+    let named = problem.named(name).to_string();
+    assert!(named.contains("on host-1 (Object:host) [\"A\" of \"zone\"], Object:cluster"), "{named}");
     assert_eq!(
         text(&["cluster: !"]),
         "zone and region are unknown: the tags of Object:cluster could not be read: permission denied"

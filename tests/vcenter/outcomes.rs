@@ -6,6 +6,7 @@ mod claims;
 mod neighbours;
 mod replaced;
 mod rights;
+mod virtual_ips;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -119,17 +119,22 @@ impl Running {
 
     /// Starts the provider with this `vsphere.conf`.
     pub fn start_with(text: &str, tag_poll: Duration) -> Self {
-        let timeouts = Timeouts::default();
-        let options = Options {
+        Self::start_changed(text, |options| options.tag_poll = tag_poll)
+    }
+
+    /// Starts the provider with this `vsphere.conf`, and with what is changed in the options.
+    pub fn start_changed(text: &str, change: impl FnOnce(&mut Options)) -> Self {
+        let mut options = Options {
             file: "vsphere.conf".to_owned(),
-            tag_poll,
+            tag_poll: Duration::from_secs(60),
             allow_name_match: false,
             trusts_unseen: false,
             topology: TopologyLabels::default(),
             demotes_virtual_ips: true,
             api_server: Vec::new(),
-            timeouts,
+            timeouts: Timeouts::default(),
         };
+        change(&mut options);
         Self::start_through(Arc::new(Files), text, options)
     }
 

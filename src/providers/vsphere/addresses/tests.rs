@@ -425,6 +425,46 @@ fn errors_say_what_was_looked_at() {
     assert!(error.contains("and 92 more") && error.len() < 2000, "{error}");
 }
 
+#[test]
+fn each_candidate_is_named_with_what_refused_it() {
+    use IpFamily::{V4, V6};
+    let told = |addresses: &[&str], families: &[IpFamily], set: Set| {
+        choose(&[nic("n1", addresses)], &Preferences::default(), families, &set.rules()).unwrap_err()
+    };
+    let names = Set { int_net: "zzz", ext_net: "yyy", ..Set::default() };
+    let both = Set { excl_int: "10.0.0.0/8", excl_ext: "10.0.0.0/16", ..Set::default() };
+    for (address, families, set, refusal) in [
+        ("10.0.0.1%eth0", [V4].as_slice(), Set::default(), "not an address"),
+        ("0.0.0.0", &[V4], Set::default(), "unspecified"),
+        ("127.0.0.1", &[V4], Set::default(), "loopback"),
+        ("ff05::1", &[V6], Set::default(), "multicast"),
+        ("255.255.255.255", &[V4], Set::default(), "broadcast"),
+        ("fe80::1", &[V6], Set::default(), "link-local"),
+        ("fd00::1", &[V4], Set::default(), "of a family that is not asked for"),
+        ("10.0.0.1", &[V4], both, "excluded by 10.0.0.0/8 as InternalIP and by 10.0.0.0/16 as ExternalIP"),
+        ("10.0.0.1", &[V4, V6], Set { excl_ext: "10.0.0.0/8", ..both }, "excluded by 10.0.0.0/8"),
+        ("10.0.0.1", &[V4], names, "in no configured CIDR"),
+        (
+            "10.0.0.1",
+            &[V4],
+            Set { excl_int: "10.0.0.0/8", ..names },
+            "excluded by 10.0.0.0/8 as InternalIP, not named for ExternalIP",
+        ),
+        (
+            "10.0.0.1",
+            &[V4],
+            Set { excl_ext: "10.0.0.0/8", ..names },
+            "excluded by 10.0.0.0/8 as ExternalIP, not named for InternalIP",
+        ),
+    ] {
+        let error = told(&[address], families, set);
+        assert!(error.ends_with(&format!("\"n1\" [{address} ({refusal})]")), "{error}");
+    }
+    let long = "x".repeat(10_000);
+    let error = told(&[long.as_str(); 100], &[V4], Set::default());
+    assert!(error.contains("… (not an address)") && error.contains("and 92 more") && error.len() < 1_500, "{error}");
+}
+
 proptest! {
     #[test]
     fn only_reported_addresses_outside_the_exclusions_are_chosen(

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use k8s_openapi::api::core::v1::NodeAddress;
+
 use crate::clients::vim::MoRef;
 use crate::cloud::error::chain;
 use crate::cloud::{InstanceMetadata, PowerState, Reason, Unknown};
-use crate::providers::vsphere::addresses::{AddressRules, IpFamily, Preferences, build_addresses};
+use crate::providers::vsphere::addresses::{AddressError, AddressRules, IpFamily, Preferences, build_addresses};
 use crate::providers::vsphere::guest_metadata::parse_static_order;
 use crate::providers::vsphere::instance_type::build_instance_type;
 use crate::providers::vsphere::inventory::snapshot::{self, Freshness, Snapshot, VmRecord};
@@ -68,6 +70,36 @@ pub fn describe(
         return Err(missing(record, vm, "no guest host name (guest.hostName)"));
     }
     let about = |what: &dyn std::fmt::Display| format!("{} ({}): {what}", record.name, vm.id);
+    let (node_addresses, notes) = addresses(facts, record, families_at(rules, vm), rules, shared)
+        .map_err(|error| Unknown::new(error.reason(), about(&error)))?;
+    let (zone, region, pending) = zone(snapshot, vm, record, rules);
+    Ok(InstanceMetadata {
+        provider_id: uuid.provider_id(),
+        instance_type: build_instance_type(number(record.cpus), number(record.memory_mib), &record.guest_id),
+        node_addresses,
+        zone,
+        region,
+        record: Location::of(snapshot, &vm.id, record).to_record(),
+        is_recorded: facts.recorded.as_ref().is_some_and(|recorded| recorded.is(&snapshot.instance_uuid, &vm.id)),
+        pending: pending
+            .map(|unknown| Unknown { message: format!("node {}: {}", facts.name, unknown.message), ..unknown }),
+        notes: notes.iter().map(|note| about(note)).collect(),
+        ..InstanceMetadata::default()
+    })
+}
+
+fn families_at<'a>(rules: &'a Rules, vm: &VmKey) -> &'a [IpFamily] {
+    rules.families.get(&vm.vcenter).map(Vec::as_slice).unwrap_or_default()
+}
+
+/// The node's addresses, and what people should know of them.
+fn addresses(
+    facts: &NodeFacts,
+    record: &VmRecord,
+    families: &[IpFamily],
+    rules: &Rules,
+    shared: &[IpAddr],
+) -> Result<(Vec<NodeAddress>, Vec<String>), AddressError> {
     let mut notes = Vec::new();
     let mut preferences =
         Preferences { provided: facts.provided.clone(), held: facts.held.clone(), ..Preferences::default() };
@@ -76,44 +108,28 @@ pub fn describe(
     }
     // Metadata that cannot be read costs its order, not the node.
     match parse_static_order(set(&record.metadata), set(&record.metadata_encoding)) {
-        Ok(order) => preferences.listed.extend(order),
-        Err(error) => notes.push(about(&format!(
+        Ok(order) => preferences.listed = order,
+        Err(error) => notes.push(format!(
             "the order of its addresses is the guest's, because the guest metadata cannot be read: {}",
             chain(&error)
-        ))),
+        )),
     }
-    let families = rules.families.get(&vm.vcenter).map(Vec::as_slice).unwrap_or_default();
-    let chosen = build_addresses(&record.host_name, &record.nics, &preferences, families, &rules.addresses)
-        .map_err(|error| Unknown::new(error.reason(), about(&error)))?;
+    let chosen = build_addresses(&record.host_name, &record.nics, &preferences, families, &rules.addresses)?;
     // Nothing that the guest changes often may stand in a note: it is logged whenever it changes.
-    let note = |family| {
-        about(&format!(
+    notes.extend(chosen.missing.iter().map(|family| {
+        format!(
             "no {family} address that the rules allow, though ip-family asks for it; the node goes on with its others"
-        ))
-    };
-    notes.extend(chosen.missing.into_iter().map(note));
-    let refused = |(ip, why): &(IpAddr, String)| about(&format!("the provided node IP {ip} is not taken: {why}"));
-    notes.extend(chosen.refused_provided.iter().map(refused));
-    let passed_over = |ip: &IpAddr| {
-        let is_endpoint = rules.api_server.iter().any(|endpoint| endpoint.to_canonical() == *ip);
-        let why = if is_endpoint { "the API server is reached there" } else { "other machines behind nodes have it" };
-        about(&format!("{ip} gives way to another address, because {why} (--demote-virtual-ips)"))
-    };
-    notes.extend(chosen.passed_over.iter().map(passed_over));
-    let (zone, region, pending) = zone(snapshot, vm, record, rules);
-    Ok(InstanceMetadata {
-        provider_id: uuid.provider_id(),
-        instance_type: build_instance_type(number(record.cpus), number(record.memory_mib), &record.guest_id),
-        node_addresses: chosen.addresses,
-        zone,
-        region,
-        record: Location::of(snapshot, &vm.id, record).to_record(),
-        is_recorded: facts.recorded.as_ref().is_some_and(|recorded| recorded.is(&snapshot.instance_uuid, &vm.id)),
-        pending: pending
-            .map(|unknown| Unknown { message: format!("node {}: {}", facts.name, unknown.message), ..unknown }),
-        notes,
-        ..InstanceMetadata::default()
-    })
+        )
+    }));
+    notes.extend(
+        chosen.refused_provided.iter().map(|(ip, why)| format!("the provided node IP {ip} is not taken: {why}")),
+    );
+    let is_endpoint = |ip: &IpAddr| rules.api_server.iter().any(|endpoint| endpoint.to_canonical() == *ip);
+    notes.extend(chosen.passed_over.iter().map(|ip| {
+        let why = if is_endpoint(ip) { "the API server is reached there" } else { "other nodes' machines have it" };
+        format!("{ip} gives way to another address, because {why} (--demote-virtual-ips)")
+    }));
+    Ok((chosen.addresses, notes))
 }
 
 fn number(value: Option<i64>) -> i32 {

@@ -52,7 +52,13 @@ impl Machine {
     /// One interface with one address.
     #[must_use]
     pub fn ip(self, address: &str) -> Self {
-        self.set("guest.net", Val::Nics(vec![vec![address.to_owned()]]))
+        self.ips(&[address])
+    }
+
+    /// One interface with these addresses.
+    #[must_use]
+    pub fn ips(self, addresses: &[&str]) -> Self {
+        self.set("guest.net", Val::Nics(vec![addresses.iter().map(ToString::to_string).collect()]))
     }
 
     /// `config.extraConfig["guestinfo.metadata"]`.

@@ -130,6 +130,45 @@ fn what_a_node_goes_on_without_is_noted() {
 }
 
 #[test]
+fn a_virtual_address_is_passed_over_with_a_note() {
+    let record = machine(&["10.0.0.100", "10.0.0.1"]);
+    let virtual_ip: IpAddr = "10.0.0.100".parse().unwrap();
+    let mapped: IpAddr = "::ffff:10.0.0.100".parse().unwrap();
+    let with = |demotes_virtual_ips, api_server: &[IpAddr]| Rules {
+        demotes_virtual_ips,
+        api_server: api_server.to_vec(),
+        ..rules()
+    };
+    for (case, rules, shared, expected, told) in [
+        ("nobody else has it", with(true, &[]), None, "10.0.0.100", None),
+        ("others have it", with(true, &[]), Some(virtual_ip), "10.0.0.1", Some("other nodes' machines")),
+        ("the API server's", with(true, &[mapped]), None, "10.0.0.1", Some("API server")),
+        ("not asked for", with(false, &[virtual_ip]), Some(virtual_ip), "10.0.0.100", None),
+    ] {
+        let vm = VmKey { vcenter: 0, id: "vm-1".into() };
+        let facts = NodeFacts::default();
+        let shared: Vec<IpAddr> = shared.into_iter().collect();
+        let metadata = describe(&facts, &snapshot(true, &[]), &vm, &record, &rules, &shared).unwrap();
+        assert_eq!(internal(&metadata), expected, "{case}");
+        assert_eq!(metadata.notes.len(), usize::from(told.is_some()), "{case}: {:?}", metadata.notes);
+        assert!(told.is_none_or(|part| metadata.notes[0].contains(part)), "{case}: {:?}", metadata.notes);
+    }
+}
+
+#[test]
+fn a_provided_node_ip_that_is_excluded_is_noted() {
+    let provided = NodeFacts { provided: vec!["10.0.0.2".parse().unwrap()], ..NodeFacts::default() };
+    let record = machine(&["10.0.0.1", "10.0.0.2"]);
+    let mut rules = rules();
+    let metadata = described(&provided, &snapshot(true, &[]), &record, &rules);
+    assert_eq!((internal(&metadata), metadata.notes.as_slice()), ("10.0.0.2", [].as_slice()));
+    rules.addresses.internal.excluded = vec!["10.0.0.2/32".parse().unwrap()];
+    let metadata = described(&provided, &snapshot(true, &[]), &record, &rules);
+    assert_eq!(internal(&metadata), "10.0.0.1");
+    assert!(metadata.notes[0].contains("10.0.0.2/32 is excluded for InternalIP"), "{:?}", metadata.notes);
+}
+
+#[test]
 fn w48_a_family_that_the_guest_drops_stays_on_the_node() {
     let dual = Rules { families: [(0, vec![IpFamily::V4, IpFamily::V6])].into(), ..rules() };
     let held = ["10.0.0.1", "fd00::1"].map(internal_ip);

@@ -1,6 +1,7 @@
 //! The composition root: builds everything, starts it, waits, stops it. The only module that sees all others.
 
 mod admin;
+mod api_server;
 mod background;
 mod credentials;
 pub mod files;

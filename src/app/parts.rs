@@ -1,9 +1,9 @@
 //! What controllers and providers are given: clients, leadership, the shared cache of Nodes, events, metrics.
 
-use super::Error;
 use super::options::PROGRAM;
 use super::settings::{Election, Settings};
 use super::stages::{Stage, Stages};
+use super::{Error, api_server};
 use crate::cloud::CloudProvider;
 use crate::controllers::Context;
 use crate::kubernetes::client::{self, Clients};
@@ -12,6 +12,7 @@ use crate::kubernetes::leader_election::{LeaderElector, Leadership, LeaseConfig,
 use crate::kubernetes::stores::{self, Nodes};
 use crate::runtime::admin::{Checks, Health};
 use crate::runtime::metrics::Metrics;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// The component in Events about the Lease, as in the Go program.
@@ -21,6 +22,8 @@ const ELECTION: &str = "cloud-controller-manager";
 pub struct Parts {
     /// The API server, one client for each purpose.
     pub clients: Clients,
+    /// The addresses of the API server, if somebody wants to know them.
+    pub api_server: Vec<IpAddr>,
     /// Whether this process may write.
     pub leadership: Leadership,
     /// The Nodes this process looks after.
@@ -34,10 +37,14 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Builds them and starts their background work. Waits for no answer of the API server.
+    /// Builds them and starts their background work. Waits for no answer of the API server, at most for its name.
     pub async fn prepare(settings: &Settings, stages: &mut Stages) -> Result<Self, Error> {
         let config = client::read_config(&settings.kubernetes).await?;
         tracing::info!(server = %config.cluster_url, "API server");
+        let api_server = match settings.node_rules.demotes_virtual_ips {
+            true => api_server::addresses(&config.cluster_url).await,
+            false => Vec::new(),
+        };
         let metrics = Metrics::new()?;
         let (elector, leadership) = match &settings.election {
             None => (None, Leadership::always()),
@@ -54,7 +61,7 @@ impl Parts {
             stages.spawn(Stage::Election, "leader-election", elector.run(stages.stop_signal(Stage::Election)));
         }
         let checks = checks(nodes.clone());
-        Ok(Self { clients, leadership, nodes, events, metrics, checks })
+        Ok(Self { clients, api_server, leadership, nodes, events, metrics, checks })
     }
 
     /// What a controller is handed.

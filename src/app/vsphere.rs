@@ -54,7 +54,7 @@ pub fn build(settings: &Settings, parts: &Parts, stages: &mut Stages) -> Result<
         trusts_unseen: settings.node_rules.trusts_unseen,
         topology: settings.node_rules.topology.clone(),
         demotes_virtual_ips: settings.node_rules.demotes_virtual_ips,
-        api_server: Vec::new(),
+        api_server: parts.api_server.clone(),
         timeouts: Timeouts::default(),
     };
     let cluster = Arc::new(Cluster::new(parts.nodes.clone()));

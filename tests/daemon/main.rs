@@ -9,11 +9,13 @@
 
 mod addresses;
 mod admin;
+mod adoption;
 mod cluster;
 mod crash;
 mod credentials;
 mod front;
 mod join;
+mod labels;
 mod mistakes;
 mod proxy;
 mod reload;
@@ -24,3 +26,4 @@ mod secrets;
 mod start;
 mod upgrade;
 mod vcenters;
+mod writes;

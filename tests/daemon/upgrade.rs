@@ -12,22 +12,32 @@ use crate::admin::{Admin, token};
 use crate::cluster::{Cluster, LIMIT, ip, labels, swapped, uuid};
 
 /// A node of the Go program. What differs between the cases is given; the rest is its usual outcome.
-struct Fixture {
-    case: &'static str,
-    number: usize,
-    provider_id: String,
-    system_uuid: String,
-    addresses: Vec<(&'static str, String)>,
-    labels: BTreeMap<String, String>,
-    taints: Vec<Taint>,
-    provided_ip: Option<String>,
+pub struct Fixture {
+    /// What is special about it.
+    pub case: &'static str,
+    /// Its number, and its machine's.
+    pub number: usize,
+    /// `spec.providerID`.
+    pub provider_id: String,
+    /// As the kubelet reports it.
+    pub system_uuid: String,
+    /// In the order on the Node.
+    pub addresses: Vec<(&'static str, String)>,
+    /// Besides those of the kubelet.
+    pub labels: BTreeMap<String, String>,
+    /// All of them.
+    pub taints: Vec<Taint>,
+    /// The kubelet's `--node-ip`.
+    pub provided_ip: Option<String>,
     /// How the machine differs from what it was when the node was initialised; none: it is gone.
-    vm: Option<VmChange>,
+    pub vm: Option<VmChange>,
+    /// What the kubelet says of itself.
+    pub is_ready: bool,
 }
 
 impl Fixture {
-    /// `NodeManager.DiscoverNode`: the host name first, then the address as both types.
-    fn new(case: &'static str, number: usize, cluster: &Cluster) -> Self {
+    /// A usual one. `NodeManager.DiscoverNode`: the host name first, then the address as both types.
+    pub fn new(case: &'static str, number: usize, cluster: &Cluster) -> Self {
         Self {
             case,
             number,
@@ -38,16 +48,20 @@ impl Fixture {
             taints: Vec::new(),
             provided_ip: None,
             vm: Some(Vm::change()),
+            is_ready: true,
         }
     }
 
-    fn labelled(mut self, labels: impl IntoIterator<Item = (&'static str, &'static str)>) -> Self {
+    /// With these labels, too.
+    pub fn labelled(mut self, labels: impl IntoIterator<Item = (&'static str, &'static str)>) -> Self {
         self.labels.extend(labels.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())));
         self
     }
 
-    fn build(&self, cluster: &Cluster) -> Node {
-        let kubelet = cluster.marked(KubeletNode::new(&cluster.name(self.number), &self.system_uuid)).ready();
+    /// The object.
+    pub fn build(&self, cluster: &Cluster) -> Node {
+        let kubelet = cluster.marked(KubeletNode::new(&cluster.name(self.number), &self.system_uuid));
+        let kubelet = if self.is_ready { kubelet.ready() } else { kubelet };
         let kubelet = match &self.provided_ip {
             Some(ip) => kubelet.provided_ip(ip),
             None => kubelet,
@@ -77,7 +91,8 @@ fn instance_type_labels() -> impl Iterator<Item = (&'static str, &'static str)> 
     labels("").into_iter().filter(|(key, _)| key.ends_with("instance-type"))
 }
 
-fn fixtures(cluster: &Cluster, zones: bool) -> Vec<Fixture> {
+/// Nodes of every kind, initialised with zones or without.
+pub fn fixtures(cluster: &Cluster, zones: bool) -> Vec<Fixture> {
     let usual = |case, number| {
         let fixture = Fixture::new(case, number, cluster);
         if zones { fixture.labelled(zone_labels(number)) } else { fixture.labelled(instance_type_labels()) }
@@ -121,6 +136,7 @@ fn fixtures(cluster: &Cluster, zones: bool) -> Vec<Fixture> {
                 taint("node.cloudprovider.kubernetes.io/shutdown", "NoSchedule"),
             ],
             vm: Some(Vm::change().powered_off()),
+            is_ready: false,
             ..usual("switched off, with the taints of others", 7)
         },
         Fixture {

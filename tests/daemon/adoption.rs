@@ -1,0 +1,243 @@
+//! Adoption: a Node that the Go program initialised gets one annotation, in one write, and stays as it is otherwise; a Node
+//! that nobody initialised is taken on only where the flag asks for it.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{ListParams, PostParams, WatchEvent, WatchParams};
+use kube::{Api, ResourceExt};
+use support::nodes::NodeView;
+use support::{ApiServer, Daemon, KubeletNode, Nic, Vcenter, Vm, eventually};
+
+use crate::cluster::{Cluster, LIMIT, ip, labels, swapped, until_passed, uuid};
+use crate::upgrade::{Fixture, fixtures};
+
+const RECORD: &str = "vsphere-ccm.dev/vm";
+
+/// The machine is there and says nothing of its addresses.
+const SILENT: &str = "VMware Tools does not report, and addresses are known";
+
+/// Some passes over all nodes.
+const QUIET: Duration = Duration::from_secs(6);
+
+#[tokio::test]
+async fn a_node_of_the_go_program_with_zones_gets_one_annotation_and_nothing_else() {
+    let server = ApiServer::start().await;
+    let cluster = Cluster::on(&server).await;
+    let fixtures = with_more(&cluster, fixtures(&cluster, true), |number| labels(ZONES[number % 3]).to_vec());
+    adopt(&cluster, &fixtures, |section| Cluster::zoned(&[section])).await;
+}
+
+#[tokio::test]
+async fn a_node_of_the_go_program_without_zones_gets_one_annotation_and_nothing_else() {
+    let server = ApiServer::start().await;
+    let cluster = Cluster::on(&server).await;
+    let instance_type = |_| labels("").into_iter().filter(|(key, _)| key.ends_with("instance-type")).collect();
+    let fixtures = with_more(&cluster, fixtures(&cluster, false), instance_type);
+    adopt(&cluster, &fixtures, |section| section).await;
+}
+
+#[tokio::test]
+async fn a_dual_stack_node_of_the_go_program_gets_one_annotation_and_nothing_else() {
+    let server = ApiServer::start().await;
+    let cluster = Cluster::on(&server).await;
+    let fixture = |case, number| {
+        let v6 = format!("fd00:1::{number}");
+        let usual = Fixture::new(case, number, &cluster).labelled(labels(ZONES[number % 3]));
+        let mut addresses = usual.addresses.clone();
+        addresses.extend([("InternalIP", v6.clone()), ("ExternalIP", v6.clone())]);
+        let nic = Nic::new("VM Network", &[&ip(number), &v6, "fe80::1"]);
+        Fixture { addresses, vm: Some(Vm::change().nic(nic)), ..usual }
+    };
+    let fixtures = [
+        fixture("UUID in the guest's byte order", 0),
+        Fixture { system_uuid: uuid(1), ..fixture("UUID in vCenter's byte order", 1) },
+        Fixture { provider_id: uuid(2), ..fixture("provider ID that is a bare UUID", 2) },
+        Fixture { is_ready: false, ..fixture("not ready, its machine runs", 3) },
+    ];
+    adopt(&cluster, &fixtures, |section| Cluster::zoned(&[section + "ip-family = ipv4,ipv6\n"])).await;
+}
+
+const ZONES: [&str; 3] = ["zone-a", "zone-b", "zone-c"];
+
+/// What the other tests of nodes of the Go program do not have.
+fn with_more(
+    cluster: &Cluster,
+    mut fixtures: Vec<Fixture>,
+    of_cloud: impl Fn(usize) -> Vec<(&'static str, &'static str)>,
+) -> Vec<Fixture> {
+    let first = fixtures.len();
+    let usual = |case, number| Fixture::new(case, number, cluster).labelled(of_cloud(number));
+    fixtures.push(Fixture { provider_id: uuid(first), ..usual("provider ID that is a bare UUID", first) });
+    fixtures.push(Fixture {
+        provider_id: swapped(&uuid(first + 1)),
+        ..usual("bare UUID in the guest's byte order", first + 1)
+    });
+    fixtures.push(Fixture { is_ready: false, ..usual("not ready, its machine runs", first + 2) });
+    fixtures
+}
+
+/// Starts the daemon on these nodes, waits until it has recorded all machines, and compares whole objects.
+async fn adopt(cluster: &Cluster, fixtures: &[Fixture], config: impl Fn(String) -> String) {
+    let vcenter = Vcenter::start(&cluster.scenario(0..fixtures.len())).await;
+    let nodes = Api::<Node>::all(cluster.client.clone());
+    for fixture in fixtures {
+        match &fixture.vm {
+            Some(change) => vcenter.change_vm(&uuid(fixture.number), change).await,
+            None => vcenter.destroy_vm(&uuid(fixture.number)).await,
+        }
+        let mut node = fixture.build(cluster);
+        node.annotations_mut().insert("example.com/others".to_owned(), "stays".to_owned());
+        nodes.create(&PostParams::default(), &node).await.unwrap();
+    }
+    let version = nodes.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
+    let before = cluster.nodes().await;
+    let flags = ["--node-status-update-frequency=1s", "--node-monitor-period=1s", "--tag-poll-interval=1s"];
+    // What a machine is recorded with follows from what it says of itself.
+    let is_recorded = |fixture: &Fixture| fixture.vm.is_some() && fixture.case != SILENT;
+    let daemon = cluster.start(&config(vcenter.ini_section("vc-1", "dc-1")), &flags);
+    eventually("every machine that is there is recorded", LIMIT, async || {
+        let nodes = cluster.nodes().await;
+        let lacks = |fixture: &&Fixture| {
+            is_recorded(fixture) && !nodes[&cluster.name(fixture.number)].annotations().contains_key(RECORD)
+        };
+        match fixtures.iter().filter(lacks).map(|fixture| fixture.case).collect::<Vec<_>>() {
+            lacking if lacking.is_empty() => Ok(()),
+            lacking => Err(format!("{lacking:?}\n{}", daemon.output().tail(20))),
+        }
+    })
+    .await;
+    until_passed(Instant::now(), QUIET).await;
+    let after = cluster.nodes().await;
+    let writes = writes_since(cluster, &version, &after).await;
+    for fixture in fixtures {
+        let name = cluster.name(fixture.number);
+        let case = format!("{}: {name}\n{}", fixture.case, daemon.output().tail(30));
+        let writes = writes.get(&name).copied().unwrap_or_default();
+        assert!(writes == 1 || writes == 0 && !is_recorded(fixture), "{writes} writes: {case}");
+        assert_eq!(after[&name].annotations().contains_key(RECORD), writes == 1, "{case}");
+        assert_eq!(without_record(&after[&name]), without_record(&before[&name]), "{case}");
+    }
+    println!("{} nodes, {} writes", fixtures.len(), writes.values().sum::<usize>());
+}
+
+/// The whole object, apart from the annotation and from what the API server changes with every write.
+fn without_record(node: &Node) -> Node {
+    let mut node = node.clone();
+    node.annotations_mut().remove(RECORD);
+    node.metadata.resource_version = None;
+    node.metadata.managed_fields = None;
+    node
+}
+
+/// How often each node was written since this version, up to what it is now.
+async fn writes_since(cluster: &Cluster, version: &str, now: &BTreeMap<String, Node>) -> BTreeMap<String, usize> {
+    let nodes = Api::<Node>::all(cluster.client.clone());
+    let number = |version: Option<String>| version.unwrap_or_default().parse::<u64>().unwrap();
+    let last = now.values().map(|node| number(node.resource_version())).max().unwrap_or_default();
+    let mut writes = BTreeMap::new();
+    if last <= version.parse().unwrap() {
+        return writes;
+    }
+    let mut events = nodes.watch(&WatchParams::default(), version).await.unwrap().boxed();
+    loop {
+        let event = tokio::time::timeout(LIMIT, events.try_next()).await.unwrap().unwrap();
+        match event {
+            Some(WatchEvent::Modified(node)) => {
+                *writes.entry(node.name_any()).or_default() += 1;
+                if number(node.resource_version()) >= last {
+                    return writes;
+                }
+            }
+            other => panic!("nodes are only modified here: {other:?}"),
+        }
+    }
+}
+
+/// Nodes that registered without the taint, and what else must hold for one to be adopted.
+struct Untainted {
+    cluster: Cluster,
+    vcenter: Vcenter,
+}
+
+impl Untainted {
+    const ALONE: usize = 0;
+    const TWIN: usize = 1;
+    const NAMED: usize = 2;
+    const FOREIGN: usize = 3;
+    const FOREIGN_TAINTED: usize = 4;
+    /// Joins as usual, after the others: when it is initialised, they have been looked at.
+    const LAST: usize = 5;
+
+    async fn new() -> Self {
+        let cluster = Cluster::new().await;
+        let vcenter = Vcenter::start(&cluster.scenario(0..6)).await;
+        let twin = Vm::new(&format!("{}-twin", cluster.name(Self::TWIN)), &uuid(Self::TWIN)).ip("10.1.9.9");
+        vcenter.create_vm(&twin).await;
+        Self { cluster, vcenter }
+    }
+
+    async fn register(&self) {
+        let Self { cluster, .. } = self;
+        let node = |number, system_uuid: &str, provider_id: &str, is_tainted: bool| {
+            let mut node = cluster.marked(KubeletNode::new(&cluster.name(number), system_uuid)).ready().build();
+            let spec = node.spec.get_or_insert_default();
+            spec.provider_id = Some(provider_id.to_owned()).filter(|id| !id.is_empty());
+            if !is_tainted {
+                spec.taints = None;
+            }
+            node
+        };
+        let nodes = Api::<Node>::all(cluster.client.clone());
+        for node in [
+            node(Self::ALONE, &swapped(&uuid(Self::ALONE)), "", false),
+            node(Self::TWIN, &swapped(&uuid(Self::TWIN)), "", false),
+            // No machine has this UUID; one has the node's name.
+            node(Self::NAMED, &uuid(999), "", false),
+            node(Self::FOREIGN, &swapped(&uuid(Self::FOREIGN)), "k3s://foreign", false),
+            node(Self::FOREIGN_TAINTED, &swapped(&uuid(Self::FOREIGN_TAINTED)), "k3s://tainted", true),
+        ] {
+            nodes.create(&PostParams::default(), &node).await.unwrap();
+        }
+    }
+
+    /// It has nothing that only initialisation gives. Addresses and zone follow its machine as on any node without taint.
+    fn check_not_initialised(&self, node: &Node) {
+        let view = NodeView::of(node);
+        assert_eq!(view.provider_id, None, "{view:?}");
+        assert!(!node.annotations().contains_key(RECORD), "{:?}", node.annotations());
+        assert_eq!(view.label("node.kubernetes.io/instance-type"), "", "{view:?}");
+    }
+
+    /// Nodes of another provider are not written at all.
+    fn check_foreign(&self, before: &BTreeMap<String, Node>, after: &BTreeMap<String, Node>) {
+        for number in [Self::FOREIGN, Self::FOREIGN_TAINTED] {
+            let name = self.cluster.name(number);
+            assert_eq!(after[&name], before[&name], "{name}");
+        }
+    }
+
+    /// Waits until all were looked at, several times.
+    async fn settle(&self, daemon: &Daemon) {
+        self.cluster.register(Self::LAST..Self::LAST + 1).await;
+        self.cluster.wait_until_initialised(Self::LAST..Self::LAST + 1, daemon).await;
+        until_passed(Instant::now(), QUIET).await;
+    }
+}
+
+#[tokio::test]
+async fn without_the_flag_no_node_without_taint_is_initialised() {
+    let untainted = Untainted::new().await;
+    let Untainted { cluster, vcenter } = &untainted;
+    untainted.register().await;
+    let before = cluster.nodes().await;
+    let daemon = cluster.start_for(vcenter, &["--node-status-update-frequency=1s"]).await;
+    untainted.settle(&daemon).await;
+    let after = cluster.nodes().await;
+    for number in [Untainted::ALONE, Untainted::TWIN, Untainted::NAMED] {
+        untainted.check_not_initialised(&after[&cluster.name(number)]);
+    }
+    untainted.check_foreign(&before, &after);
+}

@@ -1,0 +1,93 @@
+//! Labels that stay true: after a migration or a resize they follow where a flag says so, and are told of where not.
+
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::Event;
+use kube::api::ListParams;
+use kube::{Api, ResourceExt};
+use support::nodes::NodeView;
+use support::{Vcenter, Vm, eventually};
+
+use crate::cluster::{Cluster, LIMIT, labels, until_passed, uuid};
+
+/// A change is there within a second; this leaves room for a machine that also compiles.
+const SOON: Duration = Duration::from_secs(10);
+
+const GROWN: &str = "vsphere-vm.cpu-8.mem-16gb.os-ubuntu";
+
+fn is_instance_type(key: &str) -> bool {
+    key.ends_with("instance-type")
+}
+
+#[tokio::test]
+async fn zone_and_instance_type_follow_by_event_where_they_are_to() {
+    let cluster = Cluster::new().await;
+    let vcenter = Vcenter::start(&cluster.scenario(0..2)).await;
+    // The periods are far longer than the test.
+    let daemon = cluster.start_for(&vcenter, &["--zone-labels=follow", "--instance-type=follow"]).await;
+    cluster.register(0..2).await;
+    cluster.wait_until_initialised(0..2, &daemon).await;
+    let view = async |number: usize| NodeView::of(&cluster.nodes().await[&cluster.name(number)]);
+    let other = cluster.nodes().await.remove(&cluster.name(1)).unwrap();
+
+    let before = Instant::now();
+    vcenter.change_vm(&uuid(0), &Vm::change().host("host-3")).await;
+    eventually("the zone follows the machine", LIMIT, async || {
+        let view = view(0).await;
+        let has_moved = labels("zone-c").iter().all(|(key, value)| view.label(key) == *value);
+        if has_moved { Ok(()) } else { Err(format!("{view:?}\n{}", daemon.output().tail(10))) }
+    })
+    .await;
+    println!("a migration was on the Node after {:?}", before.elapsed());
+    assert!(before.elapsed() < SOON, "{:?}", before.elapsed());
+
+    let before = Instant::now();
+    vcenter.change_vm(&uuid(0), &Vm::change().size(8, 16_384)).await;
+    eventually("the instance type follows the machine", LIMIT, async || {
+        let view = view(0).await;
+        let keys = labels("zone-c").map(|(key, _)| key).into_iter().filter(|key| is_instance_type(key));
+        let has_grown = keys.map(|key| view.label(key)).all(|value| value == GROWN);
+        if has_grown { Ok(()) } else { Err(format!("{view:?}\n{}", daemon.output().tail(10))) }
+    })
+    .await;
+    println!("a resize was on the Node after {:?}", before.elapsed());
+    assert!(before.elapsed() < SOON, "{:?}", before.elapsed());
+    assert_eq!(cluster.nodes().await[&cluster.name(1)], other, "the other node was not written");
+}
+
+#[tokio::test]
+async fn labels_that_do_not_follow_stay_and_it_is_told_once() {
+    let cluster = Cluster::new().await;
+    let vcenter = Vcenter::start(&cluster.scenario(0..1)).await;
+    let daemon = cluster.start_for(&vcenter, &["--node-status-update-frequency=1s"]).await;
+    cluster.register(0..1).await;
+    cluster.wait_until_initialised(0..1, &daemon).await;
+    let name = cluster.name(0);
+    let before = NodeView::of(&cluster.nodes().await[&name]);
+    vcenter.change_vm(&uuid(0), &Vm::change().host("host-2").size(8, 16_384)).await;
+    let events = Api::<Event>::all(cluster.client.clone());
+    let told = async |reason: &str| {
+        let fields = ListParams::default().fields(&format!("involvedObject.name={name},reason={reason}"));
+        let found = events.list(&fields).await.unwrap().items;
+        found
+            .into_iter()
+            .map(|event| (event.count.unwrap_or_default(), event.message.unwrap_or_default()))
+            .collect::<Vec<_>>()
+    };
+    for (reason, value) in [("ZoneLabelsDiffer", "zone-b"), ("InstanceTypeDiffers", GROWN)] {
+        eventually(&format!("there is an Event {reason}"), LIMIT, async || match told(reason).await.as_slice() {
+            [(1, message)] if message.contains(value) => Ok(()),
+            other => Err(format!("{other:?}\n{}", daemon.output().tail(10))),
+        })
+        .await;
+    }
+    let version = cluster.nodes().await[&name].resource_version();
+    until_passed(Instant::now(), Duration::from_secs(4)).await;
+    let after = cluster.nodes().await;
+    assert_eq!(NodeView::of(&after[&name]), before);
+    assert_eq!(after[&name].resource_version(), version, "nothing was written");
+    for reason in ["ZoneLabelsDiffer", "InstanceTypeDiffers"] {
+        let told = told(reason).await;
+        assert!(matches!(told.as_slice(), [(1, _)]), "{reason}: {told:?}");
+    }
+}

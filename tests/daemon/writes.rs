@@ -1,0 +1,97 @@
+//! How often the API server is written to, counted by itself: twice for a node that joins, and while nothing changes
+//! only the Lease.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{Api, Client, ResourceExt};
+use support::{ApiServer, Vcenter, eventually};
+
+use crate::cluster::{Cluster, LIMIT, until_passed};
+
+const NODES: usize = 10;
+
+/// Many looks at everything fall into this time.
+const QUIET: Duration = Duration::from_secs(20);
+
+#[tokio::test]
+async fn a_join_takes_two_writes_and_a_quiet_time_none_but_the_leases() {
+    let server = ApiServer::start().await;
+    let cluster = Cluster::on(&server).await;
+    let vcenter = Vcenter::start(&cluster.scenario(0..NODES)).await;
+    let lease = cluster.pool().to_owned();
+    let flags = [
+        "--leader-elect=true",
+        &format!("--leader-elect-resource-name={lease}"),
+        "--node-status-update-frequency=2s",
+        "--node-monitor-period=1s",
+        "--tag-poll-interval=1s",
+        "--topology-labels=esxi-host,cluster,datacenter",
+    ];
+    let daemon = cluster.start_for(&vcenter, &flags).await;
+    let before = writes(&cluster.client).await;
+    cluster.register(0..NODES).await;
+    cluster.wait_until_initialised(0..NODES, &daemon).await;
+    eventually("every node's Event is written", LIMIT, async || {
+        let written = difference(&before, &writes(&cluster.client).await);
+        let events: u64 = written.iter().filter(|(what, _)| what.contains("events")).map(|(_, count)| count).sum();
+        if events >= NODES as u64 { Ok(()) } else { Err(format!("{written:?}")) }
+    })
+    .await;
+    let joined = writes(&cluster.client).await;
+    let written = difference(&before, &joined);
+    println!("{NODES} nodes joined: {written:?}");
+    let each = NODES as u64;
+    let mut of_nodes: BTreeMap<_, _> = written.into_iter().filter(|(what, _)| what.contains(" nodes")).collect();
+    // A look at the cache between the two writes, whose change is refused because the Node has gone on.
+    let refused = of_nodes.remove("PATCH nodes 409").unwrap_or_default();
+    assert!(refused <= each, "{refused}");
+    let expected = [("POST nodes", each), ("PATCH nodes/status", each), ("PATCH nodes", each)];
+    let expected = expected.map(|(what, count)| (what.to_owned(), count)).into();
+    assert_eq!(of_nodes, expected, "{}", daemon.output().tail(60));
+
+    let leases = Api::<Lease>::namespaced(cluster.client.clone(), "kube-system");
+    let renewed = async || leases.get(&lease).await.unwrap().resource_version();
+    let (versions, held) = (versions(&cluster).await, renewed().await);
+    until_passed(Instant::now(), QUIET).await;
+    let written = difference(&joined, &writes(&cluster.client).await);
+    assert!(written.is_empty(), "{written:?}\n{}", daemon.output().tail(20));
+    assert_eq!(self::versions(&cluster).await, versions);
+    assert_ne!(renewed().await, held, "it led all the time");
+}
+
+async fn versions(cluster: &Cluster) -> BTreeMap<String, Option<String>> {
+    let nodes = cluster.nodes().await;
+    nodes.into_iter().map(|(name, node)| (name, node.metadata.resource_version)).collect()
+}
+
+/// Writes so far of objects of the core group, as `VERB resource/subresource`; behind those that were refused stands the
+/// status code. Leases are in another group, and the daemon has rights in no third one.
+async fn writes(client: &Client) -> BTreeMap<String, u64> {
+    const VERBS: [&str; 6] = ["POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"];
+    let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
+    let text = client.request_text(request).await.unwrap();
+    let mut writes = BTreeMap::new();
+    for line in text.lines().filter(|line| line.starts_with("apiserver_request_total{")) {
+        let label = |name: &str| {
+            let (_, rest) = line.split_once(&format!("{name}=\"")).unwrap_or_default();
+            rest.split('"').next().unwrap_or_default().to_owned()
+        };
+        let (verb, resource, subresource) = (label("verb"), label(",resource"), label("subresource"));
+        if !VERBS.contains(&verb.as_str()) || !label("group").is_empty() || resource.is_empty() {
+            continue;
+        }
+        let separator = if subresource.is_empty() { "" } else { "/" };
+        let count: f64 = line.rsplit(' ').next().unwrap().parse().unwrap();
+        let code = label("code");
+        let refused = if code.starts_with('2') { String::new() } else { format!(" {code}") };
+        *writes.entry(format!("{verb} {resource}{separator}{subresource}{refused}")).or_default() += count as u64;
+    }
+    writes
+}
+
+fn difference(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+    let more = |(what, count): (&String, &u64)| (what.clone(), count - before.get(what).copied().unwrap_or_default());
+    after.iter().map(more).filter(|(_, count)| *count > 0).collect()
+}

@@ -1,4 +1,4 @@
-//! The rights that the Go program's manifests give are enough.
+//! The rights that the Go program's manifests give are enough, and so are the fewer ones that our page names.
 
 use k8s_openapi::api::core::v1::{Event, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
@@ -25,6 +25,25 @@ fn rules() -> Value {
         rule("", &["secrets"], &["get", "list", "watch"]),
         rule("coordination.k8s.io", &["leases"], &["create", "get", "list", "watch", "update"]),
     ])
+}
+
+/// The rules of the page about configuration.
+fn fewest() -> Value {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/configuration.md")).unwrap();
+    let (_, section) = page.split_once("## Rights in Kubernetes").unwrap();
+    let mut rules: Vec<Value> = Vec::new();
+    // `- apiGroups: [""]`, then `resources: [nodes]` and `verbs: [get]`.
+    for line in section.split("```").nth(1).unwrap().lines() {
+        let Some((key, list)) = line.split_once(": [") else { continue };
+        let items = list.split_once(']').unwrap().0.split(", ").map(|item| item.trim_matches('"'));
+        let items: Value = items.collect::<Vec<_>>().into();
+        match key.strip_prefix("- ") {
+            Some(key) => rules.push(json!({ key: items })),
+            None => rules.last_mut().unwrap()[key.trim()] = items,
+        }
+    }
+    assert!(rules.len() > 3, "{rules:?}");
+    Value::Array(rules)
 }
 
 /// A service account with these rights; the flag with its kubeconfig.
@@ -95,6 +114,34 @@ async fn the_rights_and_the_yaml_file_of_the_go_programs_manifest_are_enough() {
         })
         .await;
     }
+    assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
+    let refused: Vec<_> =
+        daemon.output().lines().into_iter().filter(|line| line.to_lowercase().contains("forbidden")).collect();
+    assert!(refused.is_empty(), "{refused:#?}");
+}
+
+/// A Node is deleted with them, too.
+#[tokio::test]
+async fn the_rights_that_the_page_names_are_enough() {
+    let cluster = Cluster::new().await;
+    let vcenter = Vcenter::start(&cluster.scenario(0..4)).await;
+    let config = Cluster::zoned(&[vcenter.ini_section("vc-1", "dc-1")]);
+    let lease = format!("--leader-elect-resource-name={}", cluster.pool());
+    let kubeconfig = account_with(&cluster, fewest()).await;
+    let flags =
+        ["-v=6", "--leader-elect=true", &lease, &kubeconfig, "--node-deletion-grace=1s", "--node-monitor-period=1s"];
+    let mut daemon = cluster.start(&config, &flags);
+    daemon.wait_for_line(ANSWERS, LIMIT).await;
+    cluster.register(0..4).await;
+    cluster.wait_until_initialised(0..4, &daemon).await;
+    vcenter.destroy_vm(&cluster.name(3)).await;
+    eventually("the Node of the machine that is gone is deleted", LIMIT, async || {
+        let nodes = cluster.nodes().await;
+        let are_left = (0..3).all(|number| nodes.contains_key(&cluster.name(number)));
+        assert!(are_left, "{:?}", nodes.keys());
+        if nodes.len() == 3 { Ok(()) } else { Err(daemon.output().tail(20)) }
+    })
+    .await;
     assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
     let refused: Vec<_> =
         daemon.output().lines().into_iter().filter(|line| line.to_lowercase().contains("forbidden")).collect();

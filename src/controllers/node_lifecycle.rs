@@ -1,12 +1,50 @@
 //! The node-lifecycle controller (`cloud-node-lifecycle-controller`): removes Nodes whose machine is proved to be gone,
 //! and says on the others that their machine is shut down.
+//!
+//! The driver. Changes of Nodes, changes of instances and a period become names in a queue; workers take them while
+//! this process leads. A Ready node without a taint of ours costs nothing: a kubelet that reports is the best proof.
 
+pub mod answers;
+pub mod apply;
+mod deletion;
+pub mod guard;
+mod look;
+pub mod metrics;
+pub mod observe;
+pub mod plan;
+
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt as _;
+use futures::future::join_all;
+use futures::stream::BoxStream;
+use kube::Api;
+use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use crate::controllers::{Context, Unsupported};
-use crate::runtime::tasks::BoxError;
+use crate::cloud::{InstanceEvent, Reason, adapter};
+use crate::controllers::reasons::Reasons;
+use crate::controllers::{Context, Unsupported, reference};
+use crate::kubernetes::client::CallError;
+use crate::kubernetes::leader_election::Leadership;
+use crate::kubernetes::stores::NodeEvent;
+use crate::runtime::queue::{Backoff, Queue, Work};
+use crate::runtime::tasks::{BoxError, contain};
+use look::{Held, Looks, Next, Outcome, Term};
+use metrics::Metrics;
+
+/// The component in Events.
+const COMPONENT: &str = "cloud-node-lifecycle-controller";
+
+/// Nodes looked at at the same time.
+const WORKERS: usize = 8;
+
+/// A node that fails is looked at again after this, twice this, and so on up to a minute.
+const BACKOFF: Backoff = Backoff { base: Duration::from_millis(500), max: Duration::from_secs(60) };
+
+/// A shorter period would leave no time for anything else.
+const SHORTEST_PERIOD: Duration = Duration::from_millis(100);
 
 /// What the flags say about this controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,25 +90,175 @@ pub struct Limit {
 
 /// The controller. [`NodeLifecycleController::run`] is its task.
 pub struct NodeLifecycleController {
-    context: Context,
-    settings: Settings,
+    leadership: Leadership,
+    looks: Arc<Looks>,
+    reasons: Reasons,
 }
 
 impl NodeLifecycleController {
     /// Fails when the provider has no instances.
     pub fn new(context: Context, settings: Settings) -> Result<Self, Unsupported> {
-        Ok(Self { context, settings })
+        let provider = context.provider;
+        let instances = adapter::instances_v2_of(&*provider)
+            .ok_or_else(|| Unsupported { provider: provider.provider_name(), capability: "instances" })?;
+        let metrics = Metrics::new();
+        let reasons = Reasons::new(metrics.held());
+        let looks = Looks {
+            store: context.nodes,
+            api: Api::all(context.write),
+            recorder: context.recorder.for_component(COMPONENT),
+            provider,
+            instances,
+            settings,
+            metrics,
+        };
+        Ok(Self { leadership: context.leadership, looks: Arc::new(looks), reasons })
     }
 
     /// Adds this controller's series to `registry`.
-    pub fn register(&self, _registry: &prometheus::Registry) -> Result<(), prometheus::Error> {
-        Ok(())
+    pub fn register(&self, registry: &prometheus::Registry) -> Result<(), prometheus::Error> {
+        self.looks.metrics.register(registry)
     }
 
     /// Works whenever this process leads, until `stop`.
     pub async fn run(self, stop: CancellationToken) -> Result<(), BoxError> {
-        tracing::debug!(period = ?self.settings.period, leads = self.context.leadership.is_leader(), "not built yet");
-        stop.cancelled().await;
-        Ok(())
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return Ok(()),
+                () = self.leadership.wait_until_leader() => {}
+            }
+            if let Deletion::Off { because } = self.looks.settings.deletion {
+                tracing::info!("no Node is deleted, whatever becomes of its machine: {because}");
+            }
+            tokio::select! {
+                // What waits or runs is dropped with this future, and with it all that was known.
+                () = self.leadership.wait_until_lost() => {
+                    self.reasons.forget_all();
+                    self.looks.metrics.guard(None);
+                }
+                () = self.lead(&stop) => return Ok(()),
+            }
+        }
+    }
+
+    /// Works until `stop`, then finishes what is in hand.
+    async fn lead(&self, stop: &CancellationToken) {
+        let queue = Queue::new(BACKOFF);
+        let term = Arc::new(Term::new(&self.looks.settings));
+        let workers = (0..WORKERS).map(|_| self.work(&queue, &term));
+        let feed = async {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = self.feed(&queue, &term) => {}
+            }
+            queue.close();
+        };
+        tokio::join!(feed, join_all(workers));
+    }
+
+    /// Turns events and the period into names. Never ends.
+    async fn feed(&self, queue: &Queue<String>, term: &Term) {
+        let looks = &self.looks;
+        let mut node_events = looks.store.subscribe();
+        let mut instance_events: BoxStream<'static, InstanceEvent> = match looks.provider.instance_events() {
+            Some(events) => events.subscribe().chain(futures::stream::pending()).boxed(),
+            None => futures::stream::pending().boxed(),
+        };
+        let length = looks.settings.period.max(SHORTEST_PERIOD);
+        let mut period = interval(length);
+        period.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                Some(event) = node_events.next() => match event {
+                    NodeEvent::Applied(name) | NodeEvent::Deleted(name) => {
+                        // At once: whoever decides about another node has to know of this one.
+                        looks.note(term, &name);
+                        queue.add(name);
+                    }
+                    NodeEvent::All => looks.note_all(term).into_iter().for_each(|name| queue.add(name)),
+                },
+                Some(event) = instance_events.next() => match event {
+                    InstanceEvent::Node(name) => {
+                        term.lock().answers.forget(&name);
+                        queue.add(name);
+                    }
+                    InstanceEvent::All => {
+                        term.lock().answers.forget_all();
+                        looks.note_all(term).into_iter().for_each(|name| queue.add(name));
+                    }
+                },
+                _ = period.tick() => {
+                    spread(queue, looks.note_all(term), length);
+                    looks.show(term);
+                }
+            }
+        }
+    }
+
+    async fn work(&self, queue: &Queue<String>, term: &Arc<Term>) {
+        while let Some(name) = queue.next().await {
+            let (looks, term, owned) = (Arc::clone(&self.looks), Arc::clone(term), name.clone());
+            let outcome = contain(async move {
+                let outcome = looks.look(&term, &owned).await;
+                looks.show(&term);
+                outcome
+            })
+            .await;
+            match outcome {
+                Ok(result) => self.conclude(queue, &name, result),
+                Err(panic) => {
+                    self.looks.metrics.panicked();
+                    if self.reasons.set(&name, Reason::Panic) {
+                        tracing::error!(node = %*name, "looking at the node's machine failed: {panic}");
+                    }
+                    queue.retry(name.clone());
+                }
+            }
+        }
+    }
+
+    /// What comes next for a node: the one place that decides between waiting, retrying and being done.
+    fn conclude(&self, queue: &Queue<String>, name: &Work<String>, result: Result<Outcome, CallError>) {
+        let outcome = match result {
+            Ok(outcome) => outcome,
+            // The end of the term ends this worker.
+            Err(error) if error.is_not_leader() => return,
+            Err(error) => Outcome::failed(&error),
+        };
+        match &outcome.held {
+            None => drop(self.reasons.clear(name)),
+            Some(held) => {
+                if self.reasons.set(name, held.reason) && !held.is_quiet {
+                    self.tell(name, held);
+                }
+            }
+        }
+        match outcome.next {
+            Next::Backoff => drop(queue.retry((*name).clone())),
+            Next::After(delay) => {
+                queue.forget(name);
+                queue.add_after((*name).clone(), delay);
+            }
+            Next::Period => queue.forget(name),
+        }
+    }
+
+    /// Says once why the Node is not deleted.
+    fn tell(&self, name: &str, held: &Held) {
+        if let Some(node) = self.looks.store.get(name) {
+            let message = format!("Node not deleted: {}", held.message);
+            self.looks.recorder.event(&reference(&node), held.event_type(), held.reason.as_str(), &message);
+        }
+        tracing::info!(node = name, reason = %held.reason, "node not deleted: {}", held.message);
+    }
+}
+
+/// Every node once within `period`, evenly, so that the provider is not asked about all of them at once.
+fn spread(queue: &Queue<String>, names: Vec<String>, period: Duration) {
+    let step = period.div_f64(names.len().max(1) as f64);
+    let mut delay = Duration::ZERO;
+    for name in names {
+        queue.add_after(name, delay);
+        delay += step;
     }
 }

@@ -10,6 +10,7 @@
 mod admin;
 mod events;
 mod leader_election;
+mod lifecycle;
 mod login_ledger;
 mod node;
 mod secrets;

@@ -1,0 +1,93 @@
+//! Writes: taints, and the deletion of a Node. Each carries UID and resourceVersion of what it was decided on.
+
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use serde_json::{Value, json};
+
+use super::plan::{ANNOTATION_OUT_OF_SERVICE, Change, taints_after};
+use crate::cloud::node;
+use crate::controllers::FIELD_MANAGER;
+use crate::kubernetes::client::{CALL_LIMIT, CallError, limited};
+
+/// Performs `changes`, in one patch. `time` (RFC 3339) is what the annotation of an out-of-service taint says.
+pub async fn write_taints(nodes: &Api<Node>, node: &Node, changes: &[Change], time: &str) -> Result<(), CallError> {
+    let name = node::name(node);
+    let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let patch = Patch::Strategic(body(node, changes, time));
+    let what = format!("write the taints of node {name}");
+    limited(&what, CALL_LIMIT, nodes.patch(name, &parameters, &patch)).await.map(drop)
+}
+
+/// Deletes this very Node as it is here, and no other.
+pub async fn delete(nodes: &Api<Node>, node: &Node) -> Result<(), CallError> {
+    let name = node::name(node);
+    let preconditions =
+        Preconditions { uid: node.metadata.uid.clone(), resource_version: node.metadata.resource_version.clone() };
+    let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+    limited(&format!("delete node {name}"), CALL_LIMIT, nodes.delete(name, &parameters)).await.map(drop)
+}
+
+/// The node as the API server has it now.
+pub async fn read_live(nodes: &Api<Node>, name: &str) -> Result<Option<Node>, CallError> {
+    limited(&format!("get node {name}"), CALL_LIMIT, nodes.get_opt(name)).await
+}
+
+/// The strategic merge patch. The list of taints is atomic and therefore whole.
+fn body(node: &Node, changes: &[Change], time: &str) -> Value {
+    let mut metadata = json!({"uid": node.metadata.uid, "resourceVersion": node.metadata.resource_version});
+    let annotation = changes.iter().find_map(|change| match change {
+        Change::AddOutOfService => Some(json!(time)),
+        Change::RemoveOutOfService => Some(Value::Null),
+        Change::AddShutdown | Change::RemoveShutdown => None,
+    });
+    if let (Some(value), Some(metadata)) = (annotation, metadata.as_object_mut()) {
+        metadata.insert("annotations".into(), json!({ANNOTATION_OUT_OF_SERVICE: value}));
+    }
+    let taints = taints_after(node, changes);
+    let taints = if taints.is_empty() { Value::Null } else { json!(taints) };
+    json!({"metadata": metadata, "spec": {"taints": taints}})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controllers::node_lifecycle::plan::{TAINT_OUT_OF_SERVICE, TAINT_SHUTDOWN};
+
+    #[test]
+    fn patches_carry_the_whole_list_and_preconditions() {
+        let other = json!({"key": "other", "effect": "NoExecute"});
+        let shutdown = json!({"key": TAINT_SHUTDOWN, "effect": "NoSchedule"});
+        let out = json!({"key": TAINT_OUT_OF_SERVICE, "effect": "NoExecute", "value": "nodeshutdown"});
+        let cases: [(&str, &[Change], Value, Value, Value); 4] = [
+            ("add", &[Change::AddShutdown], json!([other]), json!([other, shutdown]), json!(null)),
+            ("remove the last", &[Change::RemoveShutdown], json!([shutdown]), json!(null), json!(null)),
+            (
+                "both",
+                &[Change::AddShutdown, Change::AddOutOfService],
+                json!([]),
+                json!([shutdown, out]),
+                json!({ANNOTATION_OUT_OF_SERVICE: "2026-01-01T00:00:00Z"}),
+            ),
+            (
+                "none of them",
+                &[Change::RemoveShutdown, Change::RemoveOutOfService],
+                json!([other, out, shutdown]),
+                json!([other]),
+                json!({ANNOTATION_OUT_OF_SERVICE: null}),
+            ),
+        ];
+        for (case, changes, before, after, annotations) in cases {
+            let node: Node = serde_json::from_value(json!({
+                "metadata": {"name": "a", "uid": "u", "resourceVersion": "7"}, "spec": {"taints": before},
+            }))
+            .unwrap();
+            let mut metadata = json!({"uid": "u", "resourceVersion": "7"});
+            if !annotations.is_null() {
+                metadata["annotations"] = annotations;
+            }
+            let expected = json!({"metadata": metadata, "spec": {"taints": after}});
+            assert_eq!(body(&node, changes, "2026-01-01T00:00:00Z"), expected, "{case}");
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! Pure: which Nodes of machines that are gone may be deleted, and when.
+//!
+//! It is told of every Node and of every answer of the provider, and is asked before each deletion. It counts before
+//! it permits: a machine that is gone with many others looks like one alone until the others were asked about.
+//! Everything is forgotten with the leadership, so that a new leader begins anew.
+
+mod allowance;
+mod facts;
+mod hold;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::time::{Duration, Instant};
+
+use super::{Deletion, Limit, Settings};
+use crate::cloud::Presence;
+use allowance::{Allowance, Bounds};
+pub use facts::Facts;
+pub use hold::Hold;
+
+/// As many machines may be gone at once without more ado, if that is more than the share.
+const MASS_NODES: usize = 5;
+/// The share of all nodes, in percent.
+const MASS_PERCENT: usize = 20;
+
+/// A deletion that the API server refused is tried again after this, twice this, and so on.
+const REFUSED_PAUSE: Duration = Duration::from_secs(5);
+/// But at least this often.
+const LONGEST_REFUSED_PAUSE: Duration = Duration::from_secs(60);
+
+/// See the file's header.
+#[derive(Debug)]
+pub struct Guard {
+    rules: Rules,
+    nodes: BTreeMap<String, Known>,
+    allowance: Allowance,
+    mass: Option<Mass>,
+    gone: Vec<Gone>,
+    permits: u64,
+}
+
+#[derive(Debug)]
+struct Rules {
+    deletion: Deletion,
+    grace: Duration,
+    limit: Limit,
+    mass_hold: Duration,
+}
+
+#[derive(Debug)]
+struct Known {
+    facts: Facts,
+    answer: Answer,
+    /// `--node-deletion=dry-run` has said it. It counts as deleted.
+    is_told: bool,
+    refusals: u32,
+    refused_until: Option<Instant>,
+}
+
+/// What the provider said last about a node that is not Ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    NotAsked,
+    Exists { at: Instant },
+    Unknown,
+    Absent { since: Instant },
+}
+
+/// Many machines are gone at once.
+#[derive(Clone, Copy, Debug)]
+struct Mass {
+    until: Instant,
+}
+
+/// A Node that was deleted lately, or is being deleted.
+#[derive(Debug)]
+struct Gone {
+    permit: u64,
+    name: String,
+    uid: String,
+    is_control_plane: bool,
+    at: Instant,
+}
+
+/// What is to be done with a node that is not Ready.
+#[derive(Debug)]
+#[must_use]
+pub enum Verdict {
+    /// Its machine is not proved to be gone.
+    NotSuspected,
+    /// It is not deleted now.
+    Held(Hold),
+    /// It may be deleted now; what it takes from the allowance is taken.
+    Permitted(Permit),
+}
+
+/// Leave to write once. One that is lost counts as used.
+#[derive(Debug)]
+#[must_use]
+pub struct Permit {
+    number: u64,
+    name: String,
+    by_hand: bool,
+    since: Instant,
+    is_first: bool,
+}
+
+impl Permit {
+    /// Whether it rests on somebody's word.
+    pub fn is_by_hand(&self) -> bool {
+        self.by_hand
+    }
+
+    /// Whether the API server has not refused this deletion before.
+    pub fn is_first(&self) -> bool {
+        self.is_first
+    }
+}
+
+/// What came of a permit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Used {
+    /// The Node was deleted, or nobody knows.
+    Yes,
+    /// It was only said.
+    Told,
+    /// Nothing was written.
+    No,
+    /// The API server refused.
+    Refused,
+}
+
+/// How many there are, for metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
+    /// Nodes that may be deleted now by the limit.
+    pub allowance: usize,
+    /// Whether deletions wait because many machines are gone.
+    pub is_mass_held: bool,
+}
+
+impl Guard {
+    /// That of a leader whose term begins at `at`.
+    pub fn new(settings: &Settings, at: Instant) -> Self {
+        let rules = Rules {
+            deletion: settings.deletion.clone(),
+            grace: settings.grace,
+            limit: settings.limit,
+            mass_hold: settings.mass_hold,
+        };
+        Self { rules, nodes: BTreeMap::new(), allowance: Allowance::new(at), mass: None, gone: Vec::new(), permits: 0 }
+    }
+
+    /// A Node is like this now, or is there no more.
+    pub fn saw(&mut self, name: &str, facts: Option<Facts>, at: Instant) {
+        match facts {
+            Some(facts) => self.note(name, facts),
+            None => drop(self.nodes.remove(name)),
+        }
+        self.count_mass(at);
+    }
+
+    /// These are all Nodes there are. Gives the names of those that are there no more.
+    pub fn saw_all(&mut self, all: Vec<(String, Facts)>, at: Instant) -> Vec<String> {
+        let names: HashSet<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
+        let vanished: Vec<String> = self.nodes.keys().filter(|name| !names.contains(name.as_str())).cloned().collect();
+        for name in &vanished {
+            self.nodes.remove(name);
+        }
+        for (name, facts) in all {
+            self.note(&name, facts);
+        }
+        self.count_mass(at);
+        vanished
+    }
+
+    fn note(&mut self, name: &str, facts: Facts) {
+        match self.nodes.get_mut(name) {
+            Some(known) if known.facts.is_same_suspect(&facts) => known.facts = facts,
+            _ => drop(self.nodes.insert(name.to_owned(), Known::new(facts))),
+        }
+    }
+
+    /// The provider's answer about the Node with this UID, received at `at`.
+    pub fn answered(&mut self, name: &str, uid: &str, presence: &Presence, at: Instant) {
+        let Some(known) = self.nodes.get_mut(name) else { return };
+        if known.facts.uid != uid || !known.facts.may_be_suspected {
+            return;
+        }
+        known.answer = match (presence, known.answer) {
+            (Presence::Absent(_), Answer::Absent { since }) => Answer::Absent { since },
+            (Presence::Absent(_), _) => Answer::Absent { since: at },
+            (Presence::Exists(()), _) => Answer::Exists { at },
+            (Presence::Unknown(_), _) => Answer::Unknown,
+        };
+        if known.suspected_since().is_none() {
+            (known.is_told, known.refusals, known.refused_until) = (false, 0, None);
+        }
+        self.count_mass(at);
+    }
+
+    /// Whether this Node may be deleted at `at`. `by_hand` is somebody's word that grace, limit and mass do not count.
+    pub fn judge(&mut self, name: &str, by_hand: bool, at: Instant) -> Verdict {
+        self.count_mass(at);
+        let Some(known) = self.nodes.get(name) else { return Verdict::NotSuspected };
+        let Some(since) = known.suspected_since() else { return Verdict::NotSuspected };
+        let (is_told, refused_until, is_first) = (known.is_told, known.refused_until, known.refusals == 0);
+        let (uid, is_control_plane) = (known.facts.uid.clone(), known.facts.is_control_plane);
+        if let Deletion::Off { because } = self.rules.deletion {
+            return Verdict::Held(Hold::Off { because });
+        }
+        if is_told {
+            return Verdict::Held(Hold::Told);
+        }
+        if let Some(until) = refused_until.filter(|until| *until > at) {
+            return Verdict::Held(Hold::Refused { until });
+        }
+        if let Err(hold) = self.check(known, by_hand, since, at) {
+            return Verdict::Held(hold);
+        }
+        let taken = self.take(at);
+        if let (Err(hold), false) = (&taken, by_hand) {
+            return Verdict::Held(hold.clone());
+        }
+        let number = taken.unwrap_or_else(|_| self.next_number());
+        self.gone.push(Gone { permit: number, name: name.to_owned(), uid, is_control_plane, at });
+        Verdict::Permitted(Permit { number, name: name.to_owned(), by_hand, since, is_first })
+    }
+
+    /// Whether what was permitted still is: a mass may have shown itself meanwhile, or the kubelet.
+    pub fn is_still_permitted(&self, permit: &Permit, at: Instant) -> bool {
+        let Some(known) = self.nodes.get(&permit.name) else { return false };
+        known.suspected_since() == Some(permit.since) && self.check(known, permit.by_hand, permit.since, at).is_ok()
+    }
+
+    /// Leave to write what has a deletion's consequences, under the same limit.
+    pub fn reserve(&mut self, at: Instant) -> Result<Permit, Hold> {
+        self.take(at).map(|number| Permit { number, name: String::new(), by_hand: false, since: at, is_first: true })
+    }
+
+    /// Ends a permit.
+    pub fn settle(&mut self, permit: Permit, used: Used, at: Instant) {
+        if matches!(used, Used::No | Used::Refused) {
+            self.allowance.give_back(permit.number);
+            self.gone.retain(|gone| gone.permit != permit.number);
+        }
+        match (used, self.nodes.get_mut(&permit.name)) {
+            (Used::Yes, Some(_)) => drop(self.nodes.remove(&permit.name)),
+            (Used::Told, Some(known)) => known.is_told = true,
+            (Used::Refused, Some(known)) => known.refuse(at),
+            (Used::No, _) | (_, None) => {}
+        }
+        self.count_mass(at);
+    }
+
+    /// For metrics.
+    pub fn counts(&self, at: Instant) -> Counts {
+        let is_mass_held = self.mass.is_some_and(|mass| at < mass.until);
+        Counts { allowance: self.allowance.available(self.bounds(), at), is_mass_held }
+    }
+
+    /// The rules beside the limit, in the order in which they are told.
+    fn check(&self, known: &Known, by_hand: bool, since: Instant, at: Instant) -> Result<(), Hold> {
+        let until = since + self.rules.grace;
+        if !by_hand && at < until {
+            return Err(Hold::Grace { until });
+        }
+        if known.facts.is_control_plane {
+            let (lost, all) = self.control_plane(at);
+            if lost * 2 > all {
+                return Err(Hold::ControlPlane { lost, all });
+            }
+        }
+        if by_hand {
+            return Ok(());
+        }
+        let (absent, nodes) = (self.absent(), self.own());
+        if let Some(mass) = self.mass {
+            // What it waits for has passed: the limit alone counts.
+            return if at < mass.until { Err(Hold::Mass { absent, nodes, until: mass.until }) } else { Ok(()) };
+        }
+        let unanswered = self.unanswered(since);
+        if absent + unanswered > threshold(nodes) {
+            return Err(Hold::Counting { unanswered });
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, at: Instant) -> Result<u64, Hold> {
+        let bounds = self.bounds();
+        if self.allowance.available(bounds, at) == 0 {
+            let Bounds { capacity, window } = bounds;
+            return Err(Hold::Limit { capacity, window, until: self.allowance.next(bounds, at) });
+        }
+        let number = self.next_number();
+        self.allowance.take(number, bounds, at);
+        Ok(number)
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.permits = self.permits.wrapping_add(1);
+        self.permits
+    }
+
+    fn bounds(&self) -> Bounds {
+        let Limit { nodes, percent, window } = self.rules.limit;
+        // With those that were deleted lately: the limit does not shrink while it is used up.
+        let share = (self.own() + self.deleted()).saturating_mul(percent as usize) / 100;
+        Bounds { capacity: share.max(nodes as usize), window }
+    }
+
+    /// The nodes of this provider.
+    fn own(&self) -> usize {
+        self.nodes.values().filter(|known| known.facts.is_own && !known.is_told).count()
+    }
+
+    /// The Nodes that were deleted lately and are there no more.
+    fn deleted(&self) -> usize {
+        let is_there =
+            |gone: &Gone| self.nodes.get(&gone.name).is_some_and(|known| known.facts.uid == gone.uid && !known.is_told);
+        self.gone.iter().filter(|gone| !is_there(gone)).count()
+    }
+
+    /// The nodes whose machines are gone.
+    fn absent(&self) -> usize {
+        self.nodes.values().filter(|known| known.suspected_since().is_some() && !known.is_told).count()
+    }
+
+    /// The nodes whose machines may have gone together with one that is gone since `since`.
+    fn unanswered(&self, since: Instant) -> usize {
+        let is_unanswered = |known: &&Known| match known.answer {
+            Answer::NotAsked => known.facts.may_be_suspected,
+            Answer::Exists { at } => at < since,
+            Answer::Unknown | Answer::Absent { .. } => false,
+        };
+        self.nodes.values().filter(is_unanswered).count()
+    }
+
+    /// How many nodes of the control plane are gone or were deleted lately, and how many there are with those.
+    fn control_plane(&self, at: Instant) -> (usize, usize) {
+        let lately = self
+            .gone
+            .iter()
+            .filter(|gone| gone.is_control_plane && at.saturating_duration_since(gone.at) < self.rules.limit.window);
+        let mut lost: BTreeSet<&str> = lately.map(|gone| gone.uid.as_str()).collect();
+        let mut all = lost.clone();
+        for known in self.nodes.values().filter(|known| known.facts.is_control_plane) {
+            // What was only said to be deleted counts as long as a deleted one would.
+            if known.is_told {
+                continue;
+            }
+            all.insert(&known.facts.uid);
+            if known.suspected_since().is_some() {
+                lost.insert(&known.facts.uid);
+            }
+        }
+        (lost.len(), all.len())
+    }
+
+    /// Begins and ends the pause for many machines that are gone at once.
+    fn count_mass(&mut self, at: Instant) {
+        let window = self.rules.limit.window;
+        self.gone.retain(|gone| at.saturating_duration_since(gone.at) < window);
+        let is_many = self.absent() > threshold(self.own());
+        match self.mass {
+            None if is_many => self.mass = Some(Mass { until: at + self.rules.mass_hold }),
+            // A pause that has begun lasts, also when some machines are found again: whatever took them may take more.
+            Some(mass) if !is_many && at >= mass.until => self.mass = None,
+            None | Some(_) => {}
+        }
+    }
+}
+
+/// How many of `nodes` may be gone at once without more ado.
+fn threshold(nodes: usize) -> usize {
+    (nodes.saturating_mul(MASS_PERCENT) / 100).max(MASS_NODES)
+}
+
+impl Known {
+    fn new(facts: Facts) -> Self {
+        Self { facts, answer: Answer::NotAsked, is_told: false, refusals: 0, refused_until: None }
+    }
+
+    /// Since when the node is both not Ready and proved absent.
+    fn suspected_since(&self) -> Option<Instant> {
+        match self.answer {
+            Answer::Absent { since } if self.facts.may_be_suspected => Some(since),
+            _ => None,
+        }
+    }
+
+    fn refuse(&mut self, at: Instant) {
+        let pause = REFUSED_PAUSE.saturating_mul(1 << self.refusals.min(8)).min(LONGEST_REFUSED_PAUSE);
+        self.refusals = self.refusals.saturating_add(1);
+        self.refused_until = Some(at + pause);
+    }
+}

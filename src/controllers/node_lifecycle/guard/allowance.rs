@@ -1,0 +1,137 @@
+//! Pure: how many Nodes may still be taken, counted within a sliding window.
+//!
+//! What is taken comes back one window later, so that no window ever sees more than the capacity. A new leader does not
+//! know what its predecessor took: it starts with one and reaches the capacity after a whole window.
+
+use std::time::{Duration, Instant};
+
+/// What was taken lately.
+#[derive(Clone, Debug)]
+pub struct Allowance {
+    began: Instant,
+    /// In the order of time. Never more than the capacity was.
+    taken: Vec<(u64, Instant)>,
+}
+
+/// How much may be taken within which time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Within any one window.
+    pub capacity: usize,
+    /// Its length.
+    pub window: Duration,
+}
+
+impl Allowance {
+    /// That of a leader whose term begins at `at`.
+    pub fn new(at: Instant) -> Self {
+        Self { began: at, taken: Vec::new() }
+    }
+
+    /// How much may be taken at `at`.
+    pub fn available(&self, bounds: Bounds, at: Instant) -> usize {
+        self.reached(bounds, at).saturating_sub(self.counted(bounds.window, at))
+    }
+
+    /// When there is something to take again, if nothing else is taken or given back; nothing with a capacity of zero.
+    pub fn next(&self, bounds: Bounds, at: Instant) -> Option<Instant> {
+        let counted: Vec<Instant> = self.times(bounds.window, at).collect();
+        let back = |index: usize| counted.get(index).map(|taken| *taken + bounds.window);
+        // After the first `returned` have come back, one more than the rest has to be reached.
+        (0..=counted.len())
+            .filter_map(|returned| {
+                let reached_at = self.reaches(bounds, counted.len() - returned + 1)?;
+                let returned_at = returned.checked_sub(1).map_or(Some(at), back)?;
+                Some(reached_at.max(returned_at).max(at))
+            })
+            .min()
+    }
+
+    /// Takes one, under a number by which it can be given back.
+    pub fn take(&mut self, number: u64, bounds: Bounds, at: Instant) {
+        self.taken.retain(|(_, taken)| is_counted(*taken, bounds.window, at));
+        self.taken.push((number, at));
+    }
+
+    /// Nothing came of it.
+    pub fn give_back(&mut self, number: u64) {
+        self.taken.retain(|(other, _)| *other != number);
+    }
+
+    fn times(&self, window: Duration, at: Instant) -> impl Iterator<Item = Instant> + '_ {
+        self.taken.iter().map(|(_, taken)| *taken).filter(move |taken| is_counted(*taken, window, at))
+    }
+
+    fn counted(&self, window: Duration, at: Instant) -> usize {
+        self.times(window, at).count()
+    }
+
+    /// The part of the capacity that this leader has reached.
+    fn reached(&self, bounds: Bounds, at: Instant) -> usize {
+        let passed = at.saturating_duration_since(self.began);
+        if passed >= bounds.window {
+            return bounds.capacity;
+        }
+        let more = bounds.capacity.saturating_sub(1) as u128 * passed.as_nanos() / bounds.window.as_nanos();
+        bounds.capacity.min(usize::try_from(more).unwrap_or(usize::MAX).saturating_add(1))
+    }
+
+    /// When `amount` of the capacity is reached; nothing if it is more than that.
+    fn reaches(&self, bounds: Bounds, amount: usize) -> Option<Instant> {
+        if amount > bounds.capacity {
+            return None;
+        }
+        let (steps, all) = (amount.saturating_sub(1), bounds.capacity.saturating_sub(1));
+        if steps == 0 {
+            return Some(self.began);
+        }
+        // Rounded up: a moment too early would find nothing.
+        let nanos = (bounds.window.as_nanos() * steps as u128).div_ceil(all as u128);
+        Some(self.began + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
+    }
+}
+
+fn is_counted(taken: Instant, window: Duration, at: Instant) -> bool {
+    at.saturating_duration_since(taken) < window
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds { capacity: 5, window: Duration::from_secs(600) };
+
+    #[test]
+    fn a_new_leader_has_one_and_reaches_the_capacity_after_a_window() {
+        let start = Instant::now();
+        let allowance = Allowance::new(start);
+        let table = [(0, 1), (149, 1), (150, 2), (300, 3), (450, 4), (599, 4), (600, 5), (10_000, 5)];
+        for (second, expected) in table {
+            let at = start + Duration::from_secs(second);
+            assert_eq!(allowance.available(BOUNDS, at), expected, "after {second} s");
+        }
+        let none = Bounds { capacity: 0, ..BOUNDS };
+        assert_eq!((allowance.available(none, start), allowance.next(none, start)), (0, None));
+        let unbounded = Bounds { window: Duration::ZERO, ..BOUNDS };
+        assert_eq!(allowance.available(unbounded, start), 5);
+    }
+
+    #[test]
+    fn what_is_taken_comes_back_one_window_later() {
+        let start = Instant::now();
+        let second = |second: u64| start + Duration::from_secs(second);
+        let mut allowance = Allowance::new(start);
+        allowance.take(1, BOUNDS, start);
+        assert_eq!(allowance.available(BOUNDS, second(149)), 0);
+        assert_eq!(allowance.next(BOUNDS, second(1)), Some(second(150)));
+        for number in 2..=6 {
+            allowance.take(number, BOUNDS, second(700 + number));
+        }
+        assert_eq!(allowance.available(BOUNDS, second(710)), 0);
+        assert_eq!(allowance.next(BOUNDS, second(710)), Some(second(1302)));
+        assert_eq!(allowance.available(BOUNDS, second(1302)), 1);
+        allowance.give_back(6);
+        assert_eq!(allowance.available(BOUNDS, second(710)), 1);
+        assert_eq!(allowance.next(BOUNDS, second(710)), Some(second(710)));
+    }
+}

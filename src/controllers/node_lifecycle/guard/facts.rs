@@ -1,0 +1,60 @@
+//! Pure: what the guard needs to know of a Node.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
+
+use crate::cloud::node::{self, Readiness};
+
+/// See the file's header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Its UID.
+    pub uid: String,
+    /// Its provider ID.
+    pub provider_id: String,
+    /// Whether it is this provider's: not one whose provider ID is another's.
+    pub is_own: bool,
+    /// Whether it belongs to the control plane.
+    pub is_control_plane: bool,
+    /// Whether its machine may be gone: own, not Ready, initialised, and with a provider ID.
+    pub may_be_suspected: bool,
+    /// What `Ready` says.
+    pub readiness: Readiness,
+    /// Since when, as the Node has it.
+    pub transition: Option<Timestamp>,
+}
+
+impl Facts {
+    /// Reads them from the Node.
+    pub fn of(node: &Node, is_own: bool) -> Self {
+        let readiness = node::readiness(node);
+        let is_candidate = !node::is_uninitialized(node) && !node::provider_id(node).is_empty();
+        Self {
+            uid: node.metadata.uid.clone().unwrap_or_default(),
+            provider_id: node::provider_id(node).to_owned(),
+            is_own,
+            is_control_plane: node::is_control_plane(node),
+            may_be_suspected: is_own && readiness != Readiness::True && is_candidate,
+            readiness,
+            transition: transition(node),
+        }
+    }
+
+    /// Whether what is known of `self` is still true of `later`, as far as a suspicion goes: the same Node, the same
+    /// machine, and not Ready in between.
+    pub fn is_same_suspect(&self, later: &Self) -> bool {
+        // The same status since another time: it was another one meanwhile, which nobody saw.
+        let was_ready = self.readiness == later.readiness && self.transition != later.transition;
+        self.uid == later.uid
+            && self.provider_id == later.provider_id
+            && self.may_be_suspected
+            && later.may_be_suspected
+            && !was_ready
+    }
+}
+
+fn transition(node: &Node) -> Option<Timestamp> {
+    let conditions = node.status.as_ref()?.conditions.as_deref()?;
+    let ready = conditions.iter().find(|condition| condition.type_ == "Ready")?;
+    ready.last_transition_time.as_ref().map(|time| time.0)
+}

@@ -1,0 +1,577 @@
+//! Tables of the rules, and a law over random histories of many nodes.
+
+use super::*;
+use crate::cloud::node::Readiness;
+use crate::cloud::{AbsenceProof, Reason, Unknown};
+use proptest::prelude::*;
+
+const GRACE: Duration = Duration::from_secs(30);
+const WINDOW: Duration = Duration::from_secs(600);
+const HOLD: Duration = Duration::from_secs(900);
+
+fn settings() -> Settings {
+    Settings {
+        period: Duration::from_secs(5),
+        deletion: Deletion::Enforce,
+        grace: GRACE,
+        limit: Limit { nodes: 5, percent: 10, window: WINDOW },
+        mass_hold: HOLD,
+        out_of_service_after: None,
+    }
+}
+
+fn facts(name: &str, readiness: Readiness) -> Facts {
+    Facts {
+        uid: format!("uid-{name}"),
+        provider_id: format!("p://{name}"),
+        is_own: true,
+        is_control_plane: name.starts_with("control"),
+        may_be_suspected: readiness != Readiness::True,
+        readiness,
+        transition: None,
+    }
+}
+
+fn gone() -> Presence {
+    Presence::Absent(AbsenceProof::new("gone", []))
+}
+
+/// A guard and its clock.
+struct Case {
+    guard: Guard,
+    start: Instant,
+    at: Instant,
+}
+
+impl Case {
+    fn new(settings: &Settings) -> Self {
+        let start = Instant::now();
+        Self { guard: Guard::new(settings, start), start, at: start }
+    }
+
+    /// With a leader that has reached the whole limit.
+    fn settled(settings: &Settings) -> Self {
+        let mut case = Self::new(settings);
+        case.pass(WINDOW);
+        case
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.at += time;
+    }
+
+    fn ready(&mut self, name: &str) {
+        self.guard.saw(name, Some(facts(name, Readiness::True)), self.at);
+    }
+
+    fn ready_many(&mut self, prefix: &str, count: usize) {
+        (0..count).for_each(|number| self.ready(&format!("{prefix}-{number}")));
+    }
+
+    fn not_ready(&mut self, name: &str) {
+        self.guard.saw(name, Some(facts(name, Readiness::Unknown)), self.at);
+    }
+
+    fn answer(&mut self, name: &str, presence: &Presence) {
+        self.guard.answered(name, &format!("uid-{name}"), presence, self.at);
+    }
+
+    /// Not Ready, and its machine is gone.
+    fn lose(&mut self, name: &str) {
+        self.not_ready(name);
+        self.answer(name, &gone());
+    }
+
+    fn lose_many(&mut self, prefix: &str, count: usize) {
+        (0..count).for_each(|number| self.lose(&format!("{prefix}-{number}")));
+    }
+
+    /// The reason that holds it, or `deleted`; what is permitted is done.
+    fn judge(&mut self, name: &str) -> String {
+        self.judge_as(name, false, Used::Yes)
+    }
+
+    fn judge_as(&mut self, name: &str, by_hand: bool, used: Used) -> String {
+        match self.guard.judge(name, by_hand, self.at) {
+            Verdict::NotSuspected => "not suspected".into(),
+            Verdict::Held(hold) => hold.reason().to_string(),
+            Verdict::Permitted(permit) => {
+                assert!(self.guard.is_still_permitted(&permit, self.at));
+                self.guard.settle(permit, used, self.at);
+                "deleted".into()
+            }
+        }
+    }
+
+    fn judge_many(&mut self, prefix: &str, count: usize) -> usize {
+        (0..count).filter(|number| self.judge(&format!("{prefix}-{number}")) == "deleted").count()
+    }
+}
+
+#[test]
+fn the_grace_period_starts_when_both_hold_and_anew_after_any_sign_of_life() {
+    type Between = fn(&mut Case);
+    let unknown = |case: &mut Case| {
+        case.answer("a", &Presence::Unknown(Unknown::new(Reason::VCenterUnavailable, "down")));
+    };
+    let recreated = |case: &mut Case| {
+        let facts = Facts { uid: "uid-other".into(), ..facts("a", Readiness::Unknown) };
+        case.guard.saw("a", Some(facts), case.at);
+    };
+    let unseen = |case: &mut Case| {
+        let transition = Some("2026-01-01T00:00:00Z".parse().unwrap());
+        case.guard.saw("a", Some(Facts { transition, ..facts("a", Readiness::Unknown) }), case.at);
+    };
+    let other_machine = |case: &mut Case| {
+        let facts = Facts { provider_id: "p://b".into(), ..facts("a", Readiness::Unknown) };
+        case.guard.saw("a", Some(facts), case.at);
+    };
+    let from_unknown_to_false = |case: &mut Case| {
+        case.guard.saw("a", Some(facts("a", Readiness::False)), case.at);
+    };
+    let table: [(&str, Between, bool); 9] = [
+        ("nothing", |_| {}, false),
+        ("absent again", |case| case.answer("a", &gone()), false),
+        ("from Unknown to False", from_unknown_to_false, false),
+        ("Ready", |case| case.ready("a"), true),
+        ("exists", |case| case.answer("a", &Presence::Exists(())), true),
+        ("unknown", unknown, true),
+        ("recreated", recreated, true),
+        ("Ready for a moment that nobody saw", unseen, true),
+        ("another provider ID", other_machine, true),
+    ];
+    for (name, between, starts_anew) in table {
+        let mut case = Case::settled(&settings());
+        case.ready_many("other", 20);
+        case.lose("a");
+        case.pass(GRACE - Duration::from_secs(1));
+        assert_eq!(case.judge("a"), "DeletionGracePeriod", "{name}");
+        between(&mut case);
+        if starts_anew {
+            assert_eq!(case.judge("a"), "not suspected", "{name}");
+        }
+        let uid = case.guard.nodes["a"].facts.uid.clone();
+        case.guard.saw("a", Some(Facts { uid: uid.clone(), ..case.guard.nodes["a"].facts.clone() }), case.at);
+        if name == "Ready" {
+            case.not_ready("a");
+        }
+        case.guard.answered("a", &uid, &gone(), case.at);
+        case.pass(Duration::from_secs(1));
+        assert_eq!(case.judge("a"), if starts_anew { "DeletionGracePeriod" } else { "deleted" }, "{name}");
+        case.pass(GRACE);
+        assert_eq!(case.judge("a"), if starts_anew { "deleted" } else { "not suspected" }, "{name}");
+    }
+}
+
+#[test]
+fn nodes_that_may_not_be_gone_are_not_suspected() {
+    let base = facts("a", Readiness::False);
+    for (name, facts) in [
+        ("Ready", facts("a", Readiness::True)),
+        ("another provider's, or not initialised, or without provider ID", Facts { may_be_suspected: false, ..base }),
+    ] {
+        let mut case = Case::settled(&settings());
+        case.guard.saw("a", Some(facts), case.at);
+        case.answer("a", &gone());
+        case.pass(GRACE * 2);
+        assert_eq!(case.judge("a"), "not suspected", "{name}");
+        assert_eq!(case.judge_as("a", true, Used::Yes), "not suspected", "{name}, by hand");
+    }
+}
+
+#[test]
+fn facts_are_read_from_the_node() {
+    use serde_json::json;
+    let node = |pid: &str, status: &str, taint: &str| -> k8s_openapi::api::core::v1::Node {
+        let taints = if taint.is_empty() { json!([]) } else { json!([{"key": taint, "effect": "NoSchedule"}]) };
+        serde_json::from_value(json!({
+            "metadata": {"name": "n", "uid": "u", "labels": {"node-role.kubernetes.io/control-plane": ""}},
+            "spec": {"providerID": pid, "taints": taints},
+            "status": {"conditions": [
+                {"type": "Ready", "status": status, "lastTransitionTime": "2026-01-01T00:00:00Z"},
+            ]},
+        }))
+        .unwrap()
+    };
+    let initialising = crate::cloud::node::TAINT_UNINITIALIZED;
+    for (case, pid, status, taint, is_own, expected) in [
+        ("not Ready", "p://1", "False", "", true, true),
+        ("Unknown", "p://1", "Unknown", "", true, true),
+        ("Ready", "p://1", "True", "", true, false),
+        ("another provider's", "p://1", "False", "", false, false),
+        ("without provider ID", "", "False", "", true, false),
+        ("not initialised", "p://1", "False", initialising, true, false),
+    ] {
+        let facts = Facts::of(&node(pid, status, taint), is_own);
+        assert_eq!(facts.may_be_suspected, expected, "{case}");
+        assert!(facts.is_control_plane && facts.transition.is_some() && facts.uid == "u", "{case}");
+    }
+}
+
+#[test]
+fn the_limit_is_the_larger_of_nodes_and_share_within_the_window() {
+    for (ready, absent, deleted) in [(16, 4, 4), (15, 5, 5), (40, 7, 5), (90, 10, 10), (100, 13, 11)] {
+        let mut case = Case::settled(&settings());
+        case.ready_many("other", ready);
+        case.lose_many("a", absent);
+        case.pass(GRACE);
+        assert_eq!(case.judge_many("a", absent), deleted, "{ready} ready, {absent} absent");
+        if deleted < absent {
+            assert_eq!(case.judge(&format!("a-{}", absent - 1)), "DeletionLimitReached");
+            case.pass(WINDOW - Duration::from_secs(1));
+            assert_eq!(case.judge(&format!("a-{}", absent - 1)), "DeletionLimitReached");
+            case.pass(Duration::from_secs(1));
+            assert_eq!(case.judge(&format!("a-{}", absent - 1)), "deleted");
+        }
+    }
+}
+
+#[test]
+fn a_new_leader_starts_with_an_allowance_of_one() {
+    let mut case = Case::new(&settings());
+    case.ready_many("other", 20);
+    case.lose_many("a", 3);
+    case.pass(GRACE);
+    assert_eq!(case.judge_many("a", 3), 1);
+    case.pass(WINDOW / 4 - GRACE);
+    assert_eq!(case.judge_many("a", 3), 1);
+    assert_eq!(case.judge("a-2"), "DeletionLimitReached");
+    case.pass(WINDOW / 4);
+    assert_eq!(case.judge("a-2"), "deleted");
+}
+
+#[test]
+fn what_was_not_deleted_is_given_back_and_what_was_refused_waits() {
+    let mut case = Case::new(&settings());
+    case.ready_many("other", 20);
+    case.lose("a");
+    case.pass(GRACE);
+    assert_eq!(case.judge_as("a", false, Used::No), "deleted");
+    assert_eq!(case.judge_as("a", false, Used::Refused), "deleted");
+    assert_eq!(case.guard.counts(case.at).allowance, 1);
+    for pause in [5, 10, 20, 40, 60, 60] {
+        assert_eq!(case.judge("a"), "DeletionRefused");
+        case.pass(Duration::from_secs(pause) - Duration::from_millis(1));
+        assert_eq!(case.judge("a"), "DeletionRefused", "{pause}");
+        case.pass(Duration::from_millis(1));
+        assert_eq!(case.judge_as("a", false, Used::Refused), "deleted", "{pause}");
+    }
+}
+
+#[test]
+fn many_at_once_pause_and_then_go_under_the_limit() {
+    let mut case = Case::settled(&settings());
+    case.ready_many("other", 80);
+    case.lose_many("a", 20);
+    case.pass(GRACE);
+    assert_eq!(case.judge_many("a", 20), 10, "20 of 100 are not more than the threshold");
+
+    let mut case = Case::settled(&settings());
+    case.ready_many("other", 79);
+    case.lose_many("a", 21);
+    assert!(case.guard.counts(case.at).is_mass_held);
+    case.pass(GRACE);
+    assert_eq!(case.judge("a-0"), "DeletionMassHold");
+    // Some are found again: what took them may take more.
+    for number in 15..21 {
+        case.ready(&format!("a-{number}"));
+    }
+    case.pass(HOLD - GRACE - Duration::from_secs(1));
+    assert_eq!(case.judge("a-0"), "DeletionMassHold", "the pause lasts");
+    for number in 15..21 {
+        case.lose(&format!("a-{number}"));
+    }
+    case.pass(Duration::from_secs(1) + GRACE);
+    assert!(!case.guard.counts(case.at).is_mass_held);
+    assert_eq!(case.judge_many("a", 21), 10, "the limit alone");
+    case.pass(WINDOW);
+    // Eleven of ninety: no longer many. With twenty more, it is another mass.
+    case.ready("other-0");
+    case.lose_many("b", 10);
+    assert!(case.guard.counts(case.at).is_mass_held);
+    assert_eq!(case.judge("a-20"), "DeletionMassHold");
+}
+
+#[test]
+fn nothing_is_deleted_before_it_is_known_whether_there_are_many() {
+    let mut case = Case::settled(&Settings { grace: Duration::ZERO, ..settings() });
+    case.ready_many("other", 10);
+    for number in 0..6 {
+        case.not_ready(&format!("a-{number}"));
+    }
+    case.answer("a-0", &gone());
+    assert_eq!(case.judge("a-0"), "DeletionGracePeriod", "five others may be gone, too");
+    case.answer("a-1", &Presence::Exists(()));
+    case.answer("a-2", &Presence::Exists(()));
+    assert_eq!(case.judge("a-0"), "deleted", "and two are there");
+
+    let mut case = Case::settled(&Settings { grace: Duration::ZERO, ..settings() });
+    case.ready_many("other", 10);
+    for number in 1..6 {
+        case.not_ready(&format!("a-{number}"));
+        case.answer(&format!("a-{number}"), &Presence::Exists(()));
+    }
+    case.pass(Duration::from_secs(5));
+    case.lose("a-0");
+    assert_eq!(case.judge("a-0"), "DeletionGracePeriod", "what they were before says nothing of this moment");
+}
+
+#[test]
+fn a_mass_that_shows_itself_withdraws_what_was_permitted() {
+    let mut case = Case::settled(&settings());
+    case.ready_many("other", 20);
+    case.lose("a");
+    case.pass(GRACE);
+    let Verdict::Permitted(permit) = case.guard.judge("a", false, case.at) else { panic!("not permitted") };
+    assert!(case.guard.is_still_permitted(&permit, case.at));
+    case.lose_many("other", 6);
+    assert!(!case.guard.is_still_permitted(&permit, case.at));
+    case.guard.settle(permit, Used::No, case.at);
+    assert_eq!(case.judge("a"), "DeletionMassHold");
+
+    let mut case = Case::settled(&settings());
+    case.lose("a");
+    case.pass(GRACE);
+    let Verdict::Permitted(permit) = case.guard.judge("a", false, case.at) else { panic!("not permitted") };
+    case.ready("a");
+    assert!(!case.guard.is_still_permitted(&permit, case.at));
+}
+
+#[test]
+fn a_majority_of_the_control_plane_is_never_deleted() {
+    for (all, absent, deleted) in [(1, 1, 0), (2, 1, 1), (2, 2, 0), (3, 1, 1), (3, 2, 0), (5, 2, 2), (5, 3, 0)] {
+        let mut case = Case::settled(&settings());
+        case.ready_many("other", 30);
+        case.ready_many("control", all);
+        case.lose_many("control", absent);
+        case.pass(GRACE);
+        assert_eq!(case.judge_many("control", absent), deleted, "{absent} of {all}");
+        if deleted < absent {
+            assert_eq!(case.judge("control-0"), "DeletionControlPlaneMajority");
+            assert_eq!(case.judge_as("control-0", true, Used::Yes), "DeletionControlPlaneMajority", "by hand");
+        }
+    }
+    // Those that were deleted within the window are still counted.
+    let mut case = Case::settled(&settings());
+    case.ready_many("control", 3);
+    case.lose("control-0");
+    case.pass(GRACE);
+    assert_eq!(case.judge("control-0"), "deleted");
+    case.lose("control-1");
+    case.pass(GRACE);
+    assert_eq!(case.judge("control-1"), "DeletionControlPlaneMajority");
+    case.pass(WINDOW);
+    assert_eq!(case.judge("control-1"), "deleted", "one of the two that are left");
+}
+
+#[test]
+fn a_human_may_let_one_go_at_once() {
+    let mut case = Case::new(&settings());
+    case.ready_many("other", 20);
+    case.lose_many("a", 8);
+    assert_eq!(case.judge("a-0"), "DeletionGracePeriod");
+    assert_eq!(case.judge_as("a-0", true, Used::Yes), "deleted", "within grace and mass hold");
+    assert_eq!(case.guard.counts(case.at).allowance, 0, "it takes what there is");
+    assert_eq!(case.judge_as("a-1", true, Used::Yes), "deleted", "and more than there is");
+    case.not_ready("b");
+    assert_eq!(case.judge_as("b", true, Used::Yes), "not suspected", "without a proof");
+    for (deletion, expected) in [(Deletion::Off { because: "the test" }, "DeletionOff"), (Deletion::DryRun, "deleted")]
+    {
+        let mut case = Case::new(&Settings { deletion, ..settings() });
+        case.lose("a");
+        assert_eq!(case.judge_as("a", true, Used::Told), expected);
+    }
+}
+
+#[test]
+fn a_dry_run_goes_by_the_same_rules() {
+    let mut case = Case::settled(&Settings { deletion: Deletion::DryRun, ..settings() });
+    case.ready_many("other", 40);
+    case.lose_many("a", 7);
+    case.pass(GRACE);
+    let judged: Vec<_> = (0..7).map(|number| case.judge_as(&format!("a-{number}"), false, Used::Told)).collect();
+    assert_eq!(judged.iter().filter(|word| *word == "deleted").count(), 5);
+    assert_eq!(judged[6], "DeletionLimitReached");
+    assert_eq!(case.judge("a-0"), "DeletionDryRun", "it is said once");
+    case.pass(WINDOW);
+    assert_eq!(case.judge_as("a-6", false, Used::Told), "deleted");
+    case.answer("a-0", &Presence::Exists(()));
+    assert_eq!(case.judge("a-0"), "not suspected");
+    case.answer("a-0", &gone());
+    assert_eq!(case.judge("a-0"), "DeletionGracePeriod", "and from the beginning");
+
+    let mut case = Case::settled(&Settings { deletion: Deletion::Off { because: "the test" }, ..settings() });
+    case.lose("a");
+    assert_eq!(case.judge("a"), "DeletionOff");
+}
+
+#[test]
+fn holds_say_until_when() {
+    let mut case = Case::new(&settings());
+    case.ready_many("other", 20);
+    case.lose_many("a", 2);
+    let until = |case: &mut Case, name: &str| match case.guard.judge(name, false, case.at) {
+        Verdict::Held(hold) => hold.until().map(|until| until.duration_since(case.start).as_secs()),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(until(&mut case, "a-0"), Some(30));
+    case.pass(GRACE);
+    assert_eq!(case.judge("a-0"), "deleted");
+    assert_eq!(until(&mut case, "a-1"), Some(150));
+    case.lose_many("b", 6);
+    assert_eq!(until(&mut case, "a-1"), Some(30 + 900));
+}
+
+#[test]
+fn vanished_nodes_are_told_and_forgotten() {
+    let mut case = Case::new(&settings());
+    case.lose_many("a", 2);
+    let vanished = case.guard.saw_all(vec![("a-1".into(), facts("a-1", Readiness::Unknown))], case.at);
+    assert_eq!(vanished, ["a-0"]);
+    assert_eq!(case.judge("a-0"), "not suspected");
+    assert_eq!(case.judge("a-1"), "DeletionGracePeriod");
+}
+
+/// One thing that happens.
+#[derive(Clone, Debug)]
+enum Step {
+    Ready(usize),
+    NotReady(usize),
+    Absent(usize),
+    Exists(usize),
+    Unknown(usize),
+    Judge(usize, bool),
+    Pass(u64),
+    /// A part of all is gone.
+    Mass(usize),
+}
+
+const NODES: usize = 40;
+
+fn step() -> impl Strategy<Value = Step> {
+    let node = 0..NODES;
+    prop_oneof![
+        2 => node.clone().prop_map(Step::Ready),
+        3 => node.clone().prop_map(Step::NotReady),
+        6 => node.clone().prop_map(Step::Absent),
+        1 => node.clone().prop_map(Step::Exists),
+        1 => node.clone().prop_map(Step::Unknown),
+        12 => (node, prop::bool::weighted(0.05)).prop_map(|(node, by_hand)| Step::Judge(node, by_hand)),
+        6 => (0..90_u64).prop_map(Step::Pass),
+        1 => (1..NODES).prop_map(Step::Mass),
+    ]
+}
+
+/// What a careful observer knows, by other means than the guard.
+struct Observer {
+    ready: Vec<bool>,
+    absent_since: Vec<Option<Instant>>,
+    there: Vec<bool>,
+    deletions: Vec<(usize, Instant, bool)>,
+    mass_began: Option<Instant>,
+}
+
+impl Observer {
+    fn own(&self) -> usize {
+        self.there.iter().filter(|there| **there).count()
+    }
+
+    fn absent(&self) -> usize {
+        self.absent_since.iter().filter(|since| since.is_some()).count()
+    }
+
+    fn note_mass(&mut self, at: Instant) {
+        let is_many = self.absent() > (self.own() / 5).max(5);
+        match self.mass_began {
+            None if is_many => self.mass_began = Some(at),
+            Some(began) if !is_many && at >= began + HOLD => self.mass_began = None,
+            _ => {}
+        }
+    }
+}
+
+fn name(number: usize) -> String {
+    if number < 5 { format!("control-{number}") } else { format!("n-{number}") }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_happens_no_rule_is_broken(steps in prop::collection::vec(step(), 1..400)) {
+        let mut case = Case::new(&settings());
+        let mut observer = Observer {
+            ready: vec![true; NODES], absent_since: vec![None; NODES], there: vec![true; NODES],
+            deletions: Vec::new(), mass_began: None,
+        };
+        (0..NODES).for_each(|number| case.ready(&name(number)));
+        for step in steps {
+            let absent = |case: &mut Case, observer: &mut Observer, number: usize| {
+                if observer.there[number] && !observer.ready[number] {
+                    case.answer(&name(number), &gone());
+                    observer.absent_since[number].get_or_insert(case.at);
+                    observer.note_mass(case.at);
+                }
+            };
+            match step {
+                Step::Pass(seconds) => case.pass(Duration::from_secs(seconds)),
+                Step::Ready(number) if observer.there[number] => {
+                    case.ready(&name(number));
+                    (observer.ready[number], observer.absent_since[number]) = (true, None);
+                }
+                Step::NotReady(number) if observer.there[number] => {
+                    case.not_ready(&name(number));
+                    observer.ready[number] = false;
+                }
+                Step::Absent(number) => absent(&mut case, &mut observer, number),
+                Step::Mass(count) => (0..count).for_each(|number| {
+                    if observer.there[number] {
+                        case.not_ready(&name(number));
+                        observer.ready[number] = false;
+                        absent(&mut case, &mut observer, number);
+                    }
+                }),
+                Step::Exists(number) if observer.there[number] => {
+                    case.answer(&name(number), &Presence::Exists(()));
+                    observer.absent_since[number] = None;
+                }
+                Step::Unknown(number) if observer.there[number] => {
+                    let unknown = Unknown::new(Reason::VCenterUnavailable, "down");
+                    case.answer(&name(number), &Presence::Unknown(unknown));
+                    observer.absent_since[number] = None;
+                }
+                Step::Judge(number, by_hand) => {
+                    observer.note_mass(case.at);
+                    let own = observer.own();
+                    if case.judge_as(&name(number), by_hand, Used::Yes) == "deleted" {
+                        let at = case.at;
+                        prop_assert!(!observer.ready[number], "a Ready one");
+                        let since = observer.absent_since[number];
+                        prop_assert!(since.is_some(), "without a proof");
+                        let lately: Vec<_> = observer.deletions.iter()
+                            .filter(|(_, then, _)| at.duration_since(*then) < WINDOW).collect();
+                        if !by_hand {
+                            prop_assert!(since.unwrap() + GRACE <= at, "within the grace period");
+                            let is_paused = observer.mass_began.is_some_and(|began| at < began + HOLD);
+                            prop_assert!(!is_paused, "during the mass hold");
+                            let counted = lately.iter().filter(|(_, _, by_hand)| !by_hand).count();
+                            prop_assert!(counted < ((own + lately.len()) / 10).max(5), "more than the limit");
+                            let first = at.duration_since(case.start) < WINDOW / 4;
+                            prop_assert!(!first || counted == 0, "more than a new leader may");
+                        }
+                        if number < 5 {
+                            let before = lately.iter().filter(|(number, ..)| *number < 5).count();
+                            let absent = (0..5).filter(|number| observer.absent_since[*number].is_some()).count();
+                            let there = (0..5).filter(|number| observer.there[*number]).count();
+                            prop_assert!((before + absent) * 2 <= there + before, "a majority of the control plane");
+                        }
+                        observer.deletions.push((number, at, by_hand));
+                        (observer.there[number], observer.absent_since[number]) = (false, None);
+                    }
+                }
+                Step::Ready(_) | Step::NotReady(_) | Step::Exists(_) | Step::Unknown(_) => {}
+            }
+            observer.note_mass(case.at);
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! One look at one node: what is known of its machine, whether the Node is deleted, and which taints it is to have.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+
+use super::answers::{Answers, Subject};
+use super::guard::{Facts, Guard, Hold, Permit, Used, Verdict};
+use super::metrics::Metrics;
+use super::plan::{self, Change, plan};
+use super::{Deletion, Settings, apply, observe};
+use crate::cloud::node::{self, Readiness};
+use crate::cloud::{AbsenceProof, CloudProvider, InstancesV2, PowerState, Presence, Reason};
+use crate::kubernetes::client::CallError;
+use crate::kubernetes::events::{EventType, Recorder};
+use crate::kubernetes::stores::Nodes;
+use crate::runtime::logging::chain;
+
+/// How often taints are planned anew because somebody else changed the Node meanwhile. As upstream.
+const ATTEMPTS: u32 = 5;
+/// The shortest pause before such an attempt; the longest is twice that. As upstream.
+const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
+/// When a node is asked about that was Ready meanwhile.
+const ASK_ANEW: Duration = Duration::from_millis(100);
+/// When answers about other nodes are waited for.
+const COUNTING_PAUSE: Duration = Duration::from_secs(1);
+
+/// What looks at nodes need.
+pub(super) struct Looks {
+    pub(super) store: Nodes,
+    pub(super) api: Api<Node>,
+    pub(super) recorder: Recorder,
+    pub(super) provider: Arc<dyn CloudProvider>,
+    pub(super) instances: Arc<dyn InstancesV2>,
+    pub(super) settings: Settings,
+    pub(super) metrics: Metrics,
+}
+
+/// What one leader knows. It ends with the leadership.
+pub(super) struct Term {
+    state: Mutex<State>,
+}
+
+pub(super) struct State {
+    pub(super) guard: Guard,
+    pub(super) answers: Answers,
+}
+
+impl Term {
+    pub(super) fn new(settings: &Settings) -> Self {
+        let state = State { guard: Guard::new(settings, now()), answers: Answers::default() };
+        Self { state: Mutex::new(state) }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The monotonic clock, also in tests that hold it.
+pub(super) fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+/// What came of a look.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    /// Why the Node is not deleted, if its machine may be gone.
+    pub(super) held: Option<Held>,
+    pub(super) next: Next,
+}
+
+/// What keeps a Node from being deleted.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) reason: Reason,
+    pub(super) message: String,
+    /// Nobody has to hear of it.
+    pub(super) is_quiet: bool,
+}
+
+/// When the node is looked at again, beside events and the period.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Next {
+    #[default]
+    Period,
+    After(Duration),
+    Backoff,
+}
+
+impl Outcome {
+    fn held(reason: Reason, message: impl Into<String>, is_quiet: bool) -> Self {
+        Self { held: Some(Held { reason, message: message.into(), is_quiet }), next: Next::Period }
+    }
+
+    pub(super) fn after(delay: Duration) -> Self {
+        Self { held: None, next: Next::After(delay) }
+    }
+
+    pub(super) fn failed(error: &CallError) -> Self {
+        let held = Held { reason: crate::controllers::reason_of(error), message: chain(error), is_quiet: false };
+        Self { held: Some(held), next: Next::Backoff }
+    }
+
+    /// The API server refused. The guard says for how long that holds.
+    pub(super) fn refused(error: &CallError) -> Self {
+        Self { next: Next::After(Duration::ZERO), ..Self::held(Reason::DeletionRefused, chain(error), false) }
+    }
+
+    pub(super) fn told(proof: &AbsenceProof) -> Self {
+        Self::held(Reason::DeletionDryRun, format!("{}: {proof}", Hold::Told), false)
+    }
+
+    fn by(hold: &Hold) -> Self {
+        let left = hold.until().map(|until| until.saturating_duration_since(now()));
+        let until = left.map(|left| format!(", until {}", wall_clock_in(left))).unwrap_or_default();
+        let next = match (hold, left) {
+            (Hold::Counting { .. }, _) => Next::After(COUNTING_PAUSE),
+            (_, Some(left)) => Next::After(left),
+            (_, None) => Next::Period,
+        };
+        // Others are still being asked about: the grace period is only a little longer.
+        let is_quiet = matches!(hold, Hold::Counting { .. });
+        let held = Held { reason: hold.reason(), message: format!("{hold}{until}"), is_quiet };
+        Self { held: Some(held), next }
+    }
+}
+
+/// The time of day after `left`, in whole seconds.
+fn wall_clock_in(left: Duration) -> String {
+    let time = jiff::Timestamp::now() + left;
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+impl Looks {
+    /// Whether the Node is this provider's.
+    fn is_own(&self, node: &Node) -> bool {
+        let provider_id = node::provider_id(node);
+        provider_id.is_empty() || self.provider.owns_provider_id(provider_id)
+    }
+
+    /// Tells the guard of the Node as it is, before anybody works on it.
+    pub(super) fn note(&self, term: &Term, name: &str) -> Option<Arc<Node>> {
+        let node = self.store.get(name);
+        let facts = node.as_deref().map(|node| Facts::of(node, self.is_own(node)));
+        let mut state = term.lock();
+        if facts.is_none() {
+            state.answers.forget(name);
+        }
+        state.guard.saw(name, facts, now());
+        node
+    }
+
+    /// The same for all. Gives the names that have to be looked at: of Nodes with something to do, and of those that
+    /// are gone.
+    pub(super) fn note_all(&self, term: &Term) -> Vec<String> {
+        let nodes = self.store.list();
+        let facts =
+            nodes.iter().map(|node| (node::name(node).to_owned(), Facts::of(node, self.is_own(node)))).collect();
+        let vanished = term.lock().guard.saw_all(facts, now());
+        let busy = nodes.iter().filter(|node| plan::needs_a_look(node)).map(|node| node::name(node).to_owned());
+        busy.chain(vanished).collect()
+    }
+
+    /// Looks at one node, and does what is to be done.
+    pub(super) async fn look(&self, term: &Term, name: &str) -> Result<Outcome, CallError> {
+        let Some(node) = self.note(term, name) else { return Ok(Outcome::default()) };
+        if !self.is_own(&node) || !plan::needs_a_look(&node) {
+            return Ok(Outcome::default());
+        }
+        let mut outcome = Outcome::default();
+        if node::readiness(&node) != Readiness::True {
+            outcome = self.look_for_deletion(term, &node).await?;
+            if self.store.get(name).is_none() {
+                return Ok(outcome);
+            }
+        }
+        self.keep_taints(term, &node, outcome).await
+    }
+
+    /// The last answer about the machine where that counts, else a new one.
+    async fn presence(&self, term: &Term, node: &Node) -> Presence {
+        let kept = term.lock().answers.kept(node::name(node), &Subject::of(node), now());
+        match kept {
+            Some(presence) => presence,
+            None => self.ask(term, node).await,
+        }
+    }
+
+    /// Asks the provider, and tells the guard.
+    pub(super) async fn ask(&self, term: &Term, node: &Node) -> Presence {
+        let name = node::name(node);
+        term.lock().answers.ask(name);
+        let presence = observe::presence(&*self.instances, node).await;
+        let uid = node.metadata.uid.as_deref().unwrap_or_default();
+        let mut state = term.lock();
+        state.answers.keep(name, Subject::of(node), &presence, now(), fastrand::f64());
+        state.guard.answered(name, uid, &presence, now());
+        presence
+    }
+
+    async fn look_for_deletion(&self, term: &Term, node: &Node) -> Result<Outcome, CallError> {
+        let presence = self.presence(term, node).await;
+        let is_off = matches!(self.settings.deletion, Deletion::Off { .. });
+        let is_absent = matches!(presence, Presence::Absent(_));
+        if presence == Presence::Exists(()) {
+            return Ok(Outcome::default());
+        }
+        if node::is_uninitialized(node) {
+            // The node controller tells why, where that takes longer than it should.
+            let message = "it waits to be initialised, and its machine is never taken for gone before that";
+            return Ok(Outcome::held(Reason::Uninitialized, message, !is_absent));
+        }
+        match presence {
+            Presence::Unknown(_) if is_off => Ok(Outcome::default()),
+            Presence::Unknown(unknown) => Ok(Outcome::held(unknown.reason, unknown.message, unknown.is_passing)),
+            Presence::Absent(_) if node::provider_id(node).is_empty() => {
+                let message = "it has no provider ID, so nobody knows which machine would have to be gone";
+                Ok(Outcome::held(Reason::NoProviderID, message, false))
+            }
+            Presence::Absent(_) | Presence::Exists(()) => {
+                let by_hand = plan::is_allowed_by_hand(node);
+                let verdict = term.lock().guard.judge(node::name(node), by_hand, now());
+                match verdict {
+                    Verdict::NotSuspected => {
+                        // The answer is older than what it would be about: the node was Ready in between.
+                        term.lock().answers.forget(node::name(node));
+                        Ok(Outcome::after(ASK_ANEW))
+                    }
+                    Verdict::Held(hold) => Ok(Outcome::by(&hold)),
+                    Verdict::Permitted(permit) => self.delete(term, node, permit).await,
+                }
+            }
+        }
+    }
+
+    /// Makes our taints what they should be. `outcome` is what the deletion came to.
+    async fn keep_taints(&self, term: &Term, node: &Node, mut outcome: Outcome) -> Result<Outcome, CallError> {
+        let mut current = node.clone();
+        for attempt in 1..=ATTEMPTS {
+            let power = match plan::needs_power(&current) {
+                true => observe::power(&*self.instances, &current).await,
+                false => None,
+            };
+            let mut plan = plan(&current, power, self.settings.out_of_service_after);
+            if let Some(delay) = plan.look_again {
+                outcome.next = sooner(outcome.next, delay);
+            }
+            let mut permit = None;
+            if plan.changes.contains(&Change::AddOutOfService) {
+                match self.permit_out_of_service(term, &current).await {
+                    Ok(given) => permit = given,
+                    Err(hold) if outcome.held.is_none() => outcome = Outcome::by(&hold).about_out_of_service(),
+                    Err(_) => {}
+                }
+                if permit.is_none() {
+                    plan.changes.retain(|change| *change != Change::AddOutOfService);
+                }
+            }
+            if plan.changes.is_empty() {
+                return Ok(outcome);
+            }
+            let time = wall_clock_in(Duration::ZERO);
+            let written = apply::write_taints(&self.api, &current, &plan.changes, &time).await;
+            self.settle(term, permit, &written);
+            match written {
+                Ok(()) => {
+                    tracing::info!(node = node::name(node), "taints changed: {:?}", plan.changes);
+                    return Ok(outcome);
+                }
+                Err(error) if error.is_not_found() => return Ok(outcome),
+                Err(error) if error.is_conflict() && attempt < ATTEMPTS => {}
+                Err(error) if error.is_not_leader() => return Err(error),
+                Err(error) => {
+                    tracing::warn!(node = node::name(node), "{}", chain(&error));
+                    outcome.next = Next::Backoff;
+                    return Ok(outcome);
+                }
+            }
+            tokio::time::sleep(CONFLICT_PAUSE.mul_f64(1.0 + fastrand::f64())).await;
+            match apply::read_live(&self.api, node::name(node)).await? {
+                Some(live) if live.metadata.uid == node.metadata.uid && self.is_own(&live) => current = live,
+                // Another Node of this name: its own event looks at it.
+                _ => return Ok(outcome),
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// A machine is taken out of service only if it is off at this very moment, and under the limit for deletions.
+    async fn permit_out_of_service(&self, term: &Term, node: &Node) -> Result<Option<Permit>, Hold> {
+        let permit = term.lock().guard.reserve(now())?;
+        if observe::fresh_power(&*self.instances, node).await == Some(PowerState::Off) {
+            return Ok(Some(permit));
+        }
+        term.lock().guard.settle(permit, Used::No, now());
+        Ok(None)
+    }
+
+    fn settle(&self, term: &Term, permit: Option<Permit>, written: &Result<(), CallError>) {
+        let Some(permit) = permit else { return };
+        // Without an answer the write may have happened.
+        let is_refused = written.as_ref().is_err_and(|error| error.code().is_some());
+        if written.is_ok() {
+            self.metrics.taken_out_of_service();
+        }
+        term.lock().guard.settle(permit, if is_refused { Used::No } else { Used::Yes }, now());
+    }
+
+    /// What the guard counts, as metrics.
+    pub(super) fn show(&self, term: &Term) {
+        self.metrics.guard(Some(term.lock().guard.counts(now())));
+    }
+}
+
+impl Outcome {
+    fn about_out_of_service(mut self) -> Self {
+        if let Some(held) = &mut self.held {
+            held.message = format!("the taint {} waits: {}", plan::TAINT_OUT_OF_SERVICE, held.message);
+        }
+        self
+    }
+}
+
+impl Held {
+    /// News where it is as it should be, else trouble.
+    pub(super) fn event_type(&self) -> EventType {
+        if self.reason == Reason::DeletionGracePeriod { EventType::Normal } else { EventType::Warning }
+    }
+}
+
+fn sooner(next: Next, delay: Duration) -> Next {
+    match next {
+        Next::After(other) => Next::After(other.min(delay)),
+        Next::Period => Next::After(delay),
+        Next::Backoff => Next::Backoff,
+    }
+}

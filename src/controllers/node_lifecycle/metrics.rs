@@ -1,0 +1,94 @@
+//! The node-lifecycle controller's series.
+
+use prometheus::{IntCounter, IntGauge, IntGaugeVec, Opts, Registry};
+
+use super::guard::Counts;
+
+/// The series. Clones share them.
+#[derive(Clone)]
+pub struct Metrics {
+    held: IntGaugeVec,
+    deletions: IntCounter,
+    dry_run_deletions: IntCounter,
+    refusals: IntCounter,
+    mass_hold: IntGauge,
+    allowance: IntGauge,
+    out_of_service: IntCounter,
+    panics: IntCounter,
+}
+
+impl Metrics {
+    /// All at zero, registered nowhere.
+    pub fn new() -> Self {
+        let options = |name, help| Opts::new(name, help).namespace("vsphere_ccm");
+        let counter = |name, help| IntCounter::with_opts(options(name, help)).expect("the name is a valid constant");
+        let gauge = |name, help| IntGauge::with_opts(options(name, help)).expect("the name is a valid constant");
+        Self {
+            held: IntGaugeVec::new(
+                options("node_deletions_held", "Nodes that are not Ready and not deleted, by reason."),
+                &["reason"],
+            )
+            .expect("name and label are valid constants"),
+            deletions: counter("node_deletions_total", "Nodes deleted because their machines are gone."),
+            dry_run_deletions: counter(
+                "node_deletions_dry_run_total",
+                "Nodes that would have been deleted, with --node-deletion=dry-run.",
+            ),
+            refusals: counter("node_deletions_failed_total", "Deletions that the API server did not perform."),
+            mass_hold: gauge(
+                "node_deletion_mass_hold",
+                "1 while no Node is deleted because the machines of many are gone at once.",
+            ),
+            allowance: gauge("node_deletion_allowance", "Nodes that --node-deletion-limit allows to delete now."),
+            out_of_service: counter("node_out_of_service_taints_total", "Nodes given the out-of-service taint."),
+            panics: counter("node_lifecycle_panics_total", "Panics while a node's machine was looked at."),
+        }
+    }
+
+    /// Adds the series to `registry`. Fails if one of these names is taken.
+    pub fn register(&self, registry: &Registry) -> Result<(), prometheus::Error> {
+        registry.register(Box::new(self.held.clone()))?;
+        for counter in [&self.deletions, &self.dry_run_deletions, &self.refusals, &self.out_of_service, &self.panics] {
+            registry.register(Box::new(counter.clone()))?;
+        }
+        registry.register(Box::new(self.mass_hold.clone()))?;
+        registry.register(Box::new(self.allowance.clone()))
+    }
+
+    /// How many nodes each reason keeps from being deleted.
+    pub(super) fn held(&self) -> IntGaugeVec {
+        self.held.clone()
+    }
+
+    pub(super) fn deleted(&self) {
+        self.deletions.inc();
+    }
+
+    pub(super) fn would_delete(&self) {
+        self.dry_run_deletions.inc();
+    }
+
+    pub(super) fn failed(&self) {
+        self.refusals.inc();
+    }
+
+    pub(super) fn taken_out_of_service(&self) {
+        self.out_of_service.inc();
+    }
+
+    pub(super) fn panicked(&self) {
+        self.panics.inc();
+    }
+
+    /// What the guard counts; nothing while this process does not lead.
+    pub(super) fn guard(&self, counts: Option<Counts>) {
+        self.mass_hold.set(i64::from(counts.is_some_and(|counts| counts.is_mass_held)));
+        self.allowance.set(counts.map_or(0, |counts| i64::try_from(counts.allowance).unwrap_or(i64::MAX)));
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}

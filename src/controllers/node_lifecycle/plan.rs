@@ -1,0 +1,175 @@
+//! Pure: a node and the proven power state of its machine → which of our taints it is to have.
+//!
+//! Mirrors `AddOrUpdateTaintOnNode` and `RemoveTaintOffNode` of `node/helpers/taints.go` and `MonitorNodes` of
+//! `controllers/nodelifecycle/node_lifecycle_controller.go`. What is not proven changes nothing.
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, Taint};
+
+use crate::cloud::node::{self, Readiness};
+use crate::cloud::{Power, PowerState};
+
+/// The machine does not run; with the effect `NoSchedule`.
+pub const TAINT_SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
+/// The machine will not run before somebody sees to it: kube-controller-manager frees its volumes. Effect `NoExecute`.
+pub const TAINT_OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+/// The value of that taint when a machine is switched off.
+pub const OUT_OF_SERVICE_VALUE: &str = "nodeshutdown";
+/// Says that the taint of that name is ours, and when it was set (RFC 3339).
+pub const ANNOTATION_OUT_OF_SERVICE: &str = "vsphere-ccm.dev/out-of-service";
+/// Somebody says `true` in it: this Node may be deleted without grace period, limit and pause.
+pub const ANNOTATION_ALLOW_DELETION: &str = "vsphere-ccm.dev/allow-deletion";
+
+const NO_SCHEDULE: &str = "NoSchedule";
+const NO_EXECUTE: &str = "NoExecute";
+
+/// A change of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Add the shutdown taint, or make it what it should be.
+    AddShutdown,
+    /// Remove every taint of that key and effect.
+    RemoveShutdown,
+    /// Add the out-of-service taint and the annotation that says it is ours.
+    AddOutOfService,
+    /// Remove both, or the annotation if the taint is gone.
+    RemoveOutOfService,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// In one patch. Empty when the node is as it should be.
+    pub changes: Vec<Change>,
+    /// When the node has to be looked at again although nothing happens.
+    pub look_again: Option<Duration>,
+}
+
+/// Whether the machine's power state is needed to plan: a Ready node without a taint of ours asks for nothing.
+pub fn needs_power(node: &Node) -> bool {
+    node::readiness(node) != Readiness::True || node::annotation(node, ANNOTATION_OUT_OF_SERVICE).is_some()
+}
+
+/// Whether there can be anything to do for this node, be it a deletion.
+pub fn needs_a_look(node: &Node) -> bool {
+    needs_power(node) || has_taint(node, TAINT_SHUTDOWN, NO_SCHEDULE)
+}
+
+/// Whether somebody allowed the deletion of this Node.
+pub fn is_allowed_by_hand(node: &Node) -> bool {
+    node::annotation(node, ANNOTATION_ALLOW_DELETION) == Some("true")
+}
+
+/// Decides. `power` is what is proven, if anything is.
+pub fn plan(node: &Node, power: Option<Power>, out_of_service_after: Option<Duration>) -> Plan {
+    let mut plan = Plan::default();
+    plan.changes.extend(plan_shutdown(node, power));
+    match plan_out_of_service(node, power, out_of_service_after) {
+        Step::Change(change) => plan.changes.push(change),
+        Step::Wait(delay) => plan.look_again = Some(delay),
+        Step::Nothing => {}
+    }
+    plan
+}
+
+fn plan_shutdown(node: &Node, power: Option<Power>) -> Option<Change> {
+    let is_on = power.map(|power| power.state == PowerState::On);
+    let is_wanted = match (node::readiness(node), is_on) {
+        (Readiness::True, _) | (_, Some(true)) => false,
+        (_, Some(false)) => true,
+        (_, None) => return None,
+    };
+    let present: Vec<&Taint> = matching(node, TAINT_SHUTDOWN, NO_SCHEDULE).collect();
+    match (is_wanted, present.as_slice()) {
+        (true, [taint]) if is_plain(taint) => None,
+        (true, _) => Some(Change::AddShutdown),
+        (false, []) => None,
+        (false, _) => Some(Change::RemoveShutdown),
+    }
+}
+
+enum Step {
+    Nothing,
+    Change(Change),
+    Wait(Duration),
+}
+
+fn plan_out_of_service(node: &Node, power: Option<Power>, after: Option<Duration>) -> Step {
+    let Some(power) = power else { return Step::Nothing };
+    let is_ours = node::annotation(node, ANNOTATION_OUT_OF_SERVICE).is_some();
+    if is_ours {
+        // The annotation without the taint: somebody took it off, and it is not put back while the machine is off.
+        return if power.state == PowerState::On { Step::Change(Change::RemoveOutOfService) } else { Step::Nothing };
+    }
+    let is_theirs = node::has_taint(node, TAINT_OUT_OF_SERVICE);
+    let is_candidate = node::readiness(node) != Readiness::True && !node::is_uninitialized(node) && !is_theirs;
+    match after {
+        // A suspended machine may go on at any moment with its volumes mounted.
+        Some(after) if is_candidate && power.state == PowerState::Off => match after.checked_sub(power.lasting) {
+            None | Some(Duration::ZERO) => Step::Change(Change::AddOutOfService),
+            Some(rest) => Step::Wait(rest),
+        },
+        _ => Step::Nothing,
+    }
+}
+
+/// The node's taints after `changes`, in the order in which they stand.
+pub fn taints_after(node: &Node, changes: &[Change]) -> Vec<Taint> {
+    let mut taints = node::taints(node).to_vec();
+    for change in changes {
+        match change {
+            Change::AddShutdown => put(&mut taints, shutdown_taint()),
+            Change::RemoveShutdown => taints.retain(|taint| !is(taint, TAINT_SHUTDOWN, NO_SCHEDULE)),
+            Change::AddOutOfService => put(&mut taints, out_of_service_taint()),
+            Change::RemoveOutOfService => taints.retain(|taint| !is_out_of_service(taint)),
+        }
+    }
+    taints
+}
+
+/// Replaces the first taint of the same key and effect, as `AddOrUpdateTaint` does, or appends.
+fn put(taints: &mut Vec<Taint>, taint: Taint) {
+    match taints.iter_mut().find(|other| is(other, &taint.key, &taint.effect)) {
+        Some(other) => *other = taint,
+        None => taints.push(taint),
+    }
+}
+
+fn shutdown_taint() -> Taint {
+    Taint { key: TAINT_SHUTDOWN.to_owned(), effect: NO_SCHEDULE.to_owned(), ..Taint::default() }
+}
+
+fn out_of_service_taint() -> Taint {
+    Taint {
+        key: TAINT_OUT_OF_SERVICE.to_owned(),
+        value: Some(OUT_OF_SERVICE_VALUE.to_owned()),
+        effect: NO_EXECUTE.to_owned(),
+        ..Taint::default()
+    }
+}
+
+/// Without value and time, as upstream compares it.
+fn is_plain(taint: &Taint) -> bool {
+    taint.value.as_deref().unwrap_or_default().is_empty() && taint.time_added.is_none()
+}
+
+/// The one we set; one with another value or effect is somebody else's.
+fn is_out_of_service(taint: &Taint) -> bool {
+    is(taint, TAINT_OUT_OF_SERVICE, NO_EXECUTE) && taint.value.as_deref() == Some(OUT_OF_SERVICE_VALUE)
+}
+
+fn is(taint: &Taint, key: &str, effect: &str) -> bool {
+    taint.key == key && taint.effect == effect
+}
+
+fn matching<'a>(node: &'a Node, key: &'a str, effect: &'a str) -> impl Iterator<Item = &'a Taint> {
+    node::taints(node).iter().filter(move |taint| is(taint, key, effect))
+}
+
+fn has_taint(node: &Node, key: &str, effect: &str) -> bool {
+    matching(node, key, effect).next().is_some()
+}

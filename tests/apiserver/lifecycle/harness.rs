@@ -1,0 +1,249 @@
+//! A running node-lifecycle controller with nodes of its own.
+
+use ccm::cloud::{CloudProvider, InstanceMetadata};
+use ccm::controllers::Context;
+use ccm::controllers::node_lifecycle::{Deletion, Limit, NodeLifecycleController, Settings};
+use ccm::kubernetes::client::{self, Clients};
+use ccm::kubernetes::events::recorder;
+use ccm::kubernetes::leader_election::Leadership;
+use ccm::kubernetes::stores::watch_nodes;
+use ccm::providers::memory::{Instance, Memory};
+use ccm::runtime::metrics::Metrics;
+use ccm::runtime::tasks::Tasks;
+use k8s_openapi::api::core::v1::{Event, Node};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use support::{ApiServer, eventually, unique};
+use tokio_util::sync::CancellationToken;
+
+/// The label that keeps the nodes of tests apart.
+const GROUP: &str = "test.ccm/group";
+pub const LIMIT: Duration = Duration::from_secs(60);
+
+/// Short periods, and limits that are not in the way.
+pub fn settings() -> Settings {
+    Settings {
+        period: Duration::from_millis(200),
+        deletion: Deletion::Enforce,
+        grace: Duration::from_millis(300),
+        limit: Limit { nodes: 1000, percent: 100, window: Duration::from_millis(100) },
+        mass_hold: Duration::ZERO,
+        out_of_service_after: None,
+    }
+}
+
+/// A node as a vector says it.
+#[derive(Clone, Debug, Default)]
+pub struct Form {
+    pub name: String,
+    /// Empty: the condition is absent.
+    pub ready: String,
+    pub provider_id: String,
+    /// `key:effect` each.
+    pub taints: Vec<String>,
+    pub annotations: Vec<(String, String)>,
+    pub is_control_plane: bool,
+}
+
+impl Form {
+    pub fn new(ready: &str) -> Self {
+        let name = unique("n");
+        Self { provider_id: format!("memory://{name}"), name, ready: ready.into(), ..Self::default() }
+    }
+
+    fn node(&self, group: &str) -> Node {
+        let taints: Vec<Value> = self.taints.iter().map(|text| taint(text)).collect();
+        let annotations: serde_json::Map<_, _> =
+            self.annotations.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
+        let mut labels = json!({GROUP: group});
+        if self.is_control_plane {
+            labels["node-role.kubernetes.io/control-plane"] = json!("");
+        }
+        let mut spec = json!({"taints": taints});
+        if !self.provider_id.is_empty() {
+            spec["providerID"] = json!(self.provider_id);
+        }
+        serde_json::from_value(json!({
+            "metadata": {"name": self.name, "labels": labels, "annotations": annotations},
+            "spec": spec, "status": {"conditions": conditions(&self.ready)},
+        }))
+        .unwrap()
+    }
+}
+
+fn taint(text: &str) -> Value {
+    let (key, effect) = text.split_once(':').unwrap();
+    json!({"key": key, "effect": effect})
+}
+
+fn conditions(ready: &str) -> Value {
+    let now = k8s_openapi::jiff::Timestamp::now().to_string();
+    match ready {
+        "" => json!([]),
+        _ => json!([{"type": "Ready", "status": ready, "reason": "Test", "message": "",
+            "lastTransitionTime": now, "lastHeartbeatTime": now}]),
+    }
+}
+
+/// The taints as `key=value:effect`.
+pub fn taints(node: &Node) -> Vec<String> {
+    ccm::cloud::node::taints(node)
+        .iter()
+        .map(|taint| match &taint.value {
+            Some(value) => format!("{}={value}:{}", taint.key, taint.effect),
+            None => format!("{}:{}", taint.key, taint.effect),
+        })
+        .collect()
+}
+
+pub fn instance(form: &Form, provider_id: &str) -> Instance {
+    let metadata = InstanceMetadata { provider_id: provider_id.into(), ..InstanceMetadata::default() };
+    Instance { node_name: form.name.clone(), metadata, ..Instance::default() }
+}
+
+/// A controller at work. Dropping it ends its tasks.
+pub struct Run {
+    /// An administrator's.
+    pub client: Client,
+    pub group: String,
+    metrics: Metrics,
+    _tasks: Tasks,
+}
+
+/// What a run is started with.
+pub struct Start {
+    pub provider: Arc<dyn CloudProvider>,
+    pub settings: Settings,
+    pub leadership: Leadership,
+    /// Another's nodes.
+    pub group: Option<String>,
+    /// With which the controller works; an administrator's without.
+    pub kubeconfig: Option<PathBuf>,
+}
+
+impl Start {
+    pub fn of(provider: impl CloudProvider + 'static, settings: Settings) -> Self {
+        Self { provider: Arc::new(provider), settings, leadership: Leadership::always(), group: None, kubeconfig: None }
+    }
+}
+
+impl Run {
+    pub async fn start(cloud: &Memory, settings: Settings) -> Self {
+        Self::with(ApiServer::shared().await, Start::of(cloud.clone(), settings)).await
+    }
+
+    pub async fn with(server: &ApiServer, start: Start) -> Self {
+        let kubeconfig = start.kubeconfig.unwrap_or_else(|| server.kubeconfig());
+        let access = client::Settings { kubeconfig: Some(kubeconfig), ..client::Settings::default() };
+        let clients = Clients::build(&access, start.leadership.clone()).await.unwrap();
+        let group = start.group.unwrap_or_else(|| unique("group"));
+        let (nodes, watch) = watch_nodes(clients.watch.clone(), Some(format!("{GROUP}={group}")));
+        let (recorder, writer) = recorder(clients.auxiliary.clone(), "test");
+        let context = Context {
+            nodes,
+            write: clients.write.clone(),
+            recorder,
+            provider: start.provider,
+            leadership: start.leadership,
+        };
+        let controller = NodeLifecycleController::new(context, start.settings).unwrap();
+        let metrics = Metrics::new().unwrap();
+        controller.register(metrics.registry()).unwrap();
+        let mut tasks = Tasks::new();
+        tasks.spawn("watch", watch);
+        tasks.spawn("events", writer.run(CancellationToken::new()));
+        tasks.spawn("lifecycle", controller.run(CancellationToken::new()));
+        Self { client: server.client().await, group, metrics, _tasks: tasks }
+    }
+
+    pub fn api(&self) -> Api<Node> {
+        Api::all(self.client.clone())
+    }
+
+    pub async fn register(&self, form: &Form) -> Node {
+        self.api().create(&PostParams::default(), &form.node(&self.group)).await.unwrap()
+    }
+
+    /// As kube-controller-manager or the kubelet would.
+    pub async fn set_ready(&self, name: &str, ready: &str) {
+        let patch = json!({"status": {"conditions": conditions(ready)}});
+        self.api().patch_status(name, &PatchParams::default(), &Patch::Strategic(patch)).await.unwrap();
+    }
+
+    pub async fn annotate(&self, name: &str, key: &str, value: Option<&str>) {
+        let patch = json!({"metadata": {"annotations": {key: value}}});
+        self.api().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+
+    /// Waits for the node to be as `is_expected` says.
+    pub async fn wait(&self, what: &str, name: &str, is_expected: impl Fn(&Node) -> bool) -> Node {
+        eventually(what, LIMIT, async || {
+            let node = self.api().get(name).await.map_err(|error| error.to_string())?;
+            if is_expected(&node) { Ok(node) } else { Err(format!("{:?} {:?}", taints(&node), node.metadata)) }
+        })
+        .await
+    }
+
+    pub async fn wait_for_deletion(&self, what: &str, name: &str) {
+        eventually(what, LIMIT, async || match self.api().get_opt(name).await {
+            Ok(None) => Ok(()),
+            Ok(Some(node)) => Err(format!("it is there: {:?}; {}", taints(&node), self.text())),
+            Err(error) => Err(error.to_string()),
+        })
+        .await;
+    }
+
+    /// How many of the group's nodes there are.
+    pub async fn count(&self) -> usize {
+        let chosen = ListParams::default().labels(&format!("{GROUP}={}", self.group));
+        self.api().list_metadata(&chosen).await.unwrap().items.len()
+    }
+
+    pub fn text(&self) -> String {
+        self.metrics.encode().unwrap()
+    }
+
+    /// The value of a series; zero if it is not there.
+    pub fn metric(&self, series: &str) -> u64 {
+        let text = self.text();
+        let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        line.map_or(0, |value| value.parse().unwrap())
+    }
+
+    pub fn held(&self, reason: &str) -> u64 {
+        self.metric(&format!("vsphere_ccm_node_deletions_held{{reason=\"{reason}\"}}"))
+    }
+
+    pub async fn wait_for_metric(&self, what: &str, series: &str, value: u64) {
+        eventually(what, LIMIT, async || {
+            let is = self.metric(series);
+            if is == value { Ok(()) } else { Err(format!("{series} is {is}\n{}", self.text())) }
+        })
+        .await;
+    }
+
+    pub async fn wait_for_held(&self, what: &str, reason: &str, count: u64) {
+        self.wait_for_metric(what, &format!("vsphere_ccm_node_deletions_held{{reason=\"{reason}\"}}"), count).await;
+    }
+
+    /// The Events about a node, by the order of their reasons.
+    pub async fn events(&self, name: &str) -> Vec<Event> {
+        let events: Api<Event> = Api::default_namespaced(self.client.clone());
+        let about = ListParams::default().fields(&format!("involvedObject.name={name}"));
+        events.list(&about).await.unwrap().items
+    }
+
+    pub async fn wait_for_event(&self, name: &str, reason: &str) -> Event {
+        eventually(&format!("Event {reason}"), LIMIT, async || {
+            let events = self.events(name).await;
+            let reasons: Vec<_> = events.iter().map(|event| event.reason.clone().unwrap_or_default()).collect();
+            let found = events.into_iter().find(|event| event.reason.as_deref() == Some(reason));
+            found.ok_or_else(|| format!("{reasons:?}"))
+        })
+        .await
+    }
+}

@@ -1,10 +1,14 @@
 //! The node controller with the memory provider against a real API server. Ids are those of the upstream vectors.
 
+mod adoption;
+mod condition;
 mod harness;
+mod labels;
+mod writes;
 
 use ccm::cloud::node::{ANNOTATION_VM, TAINT_UNINITIALIZED};
 use ccm::cloud::{InstanceMetadata, Reason, Unknown};
-use ccm::kubernetes::leader_election::{LeaderElector, Leadership, LeaseConfig};
+use ccm::kubernetes::leader_election::{LeaderElector, LeaseConfig};
 use ccm::providers::memory::{Contract, Memory};
 use k8s_openapi::api::core::v1::{Event, Node};
 use kube::Api;
@@ -15,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use support::{ApiServer, eventually, unique};
 
-use harness::{Form, Meddling, Panicking, Run, addresses, instance, labels, lines};
+use harness::{Form, Meddling, Panicking, Run, Start, addresses, instance, labels, lines, waiting};
 
 const A3: &[&str] = &["Hostname node0.cloud.internal", "InternalIP 10.0.0.1", "ExternalIP 132.143.154.163"];
 const A2: &[&str] = &["InternalIP 10.0.0.1", "ExternalIP 132.143.154.163"];
@@ -30,8 +34,6 @@ const ZONES: [(&str, &str); 4] = [
     ("failure-domain.beta.kubernetes.io/region", "us-west"),
 ];
 
-/// Long enough that no test sees it: what happens is due to events.
-const NEVER: Duration = Duration::from_secs(3600);
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn metadata(provider_id: &str, list: &[&str]) -> InstanceMetadata {
@@ -54,7 +56,7 @@ async fn expect_initialised(run: &Run, id: &str, before: &Form, expected: &Form)
 async fn nodes_are_initialised_as_upstream() {
     for (provider, contract) in [("fake", Contract::Older), ("aws", Contract::Older), ("fake", Contract::Current)] {
         let cloud = Memory::new(provider, contract);
-        let run = Run::start(&cloud, NEVER, Leadership::always()).await;
+        let run = Start::on(&cloud).run().await;
         for (id, metadata, before, expected) in vectors(provider, contract) {
             let name = unique("n");
             cloud.put(instance(&name, metadata));
@@ -157,31 +159,65 @@ fn vectors(provider: &str, contract: Contract) -> Vec<Vector> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_that_cannot_be_initialised_are_left_alone_and_counted_by_reason() {
-    let cloud = Memory::default();
-    let run = Run::start(&cloud, NEVER, Leadership::always()).await;
-    for (id, metadata, provided_node_ip, unknown, reason) in [
-        ("N-07, N-22", metadata("memory://22", A3), "", true, "CloudError"),
-        ("N-09", metadata("memory://9", A2), "invalid-ip", false, "ProvidedNodeIPNotValid"),
-        ("N-12, N-21", metadata("", A3), "", false, "NoProviderID"),
-        ("no address", metadata("memory://0", H), "", false, "NoAddresses"),
-    ] {
-        let form = Form {
-            name: unique("n"),
-            taints: vec![TAINT_UNINITIALIZED.into()],
-            provided_node_ip: provided_node_ip.into(),
-            ..Form::default()
+    for contract in [Contract::Older, Contract::Current] {
+        let cloud = Memory::new("memory", contract);
+        let run = Start::on(&cloud).run().await;
+        let vectors: &[(&str, InstanceMetadata, &str, bool, &str)] = match contract {
+            Contract::Older => &[
+                ("N-09", metadata("memory://9", A2), "invalid-ip", false, "ProvidedNodeIPNotValid"),
+                ("N-10", metadata("memory://10", A2), "10.0.0.2", false, "ProvidedNodeIPNotOnVM"),
+                ("no address", metadata("memory://0", H), "", false, "NoAddresses"),
+            ],
+            Contract::Current => &[
+                ("N-07, N-22", metadata("memory://22", A3), "", true, "CloudError"),
+                ("N-21", metadata("", A3), "", false, "NoProviderID"),
+                ("no address", metadata("memory://0", H), "", false, "NoAddresses"),
+            ],
         };
-        if unknown {
-            cloud.set_unknown(&metadata.provider_id, Some(Unknown::new(Reason::CloudError, "the test says so")));
+        for (id, metadata, provided_node_ip, is_unknown, reason) in vectors {
+            let form = Form { provided_node_ip: (*provided_node_ip).into(), ..waiting(&unique("n")) };
+            if *is_unknown {
+                let unknown = Unknown::new(Reason::CloudError, "the test says so");
+                cloud.set_unknown(&metadata.provider_id, Some(unknown));
+            }
+            cloud.put(instance(&form.name, metadata.clone()));
+            let created = run.register(&form).await;
+            run.wait_for_metric(id, &format!("vsphere_ccm_nodes_held{{reason=\"{reason}\"}} 1")).await;
+            let after = run.get(&form.name).await;
+            assert_eq!(after.metadata.resource_version, created.metadata.resource_version, "{id}: nothing is written");
         }
-        cloud.put(instance(&form.name, metadata));
-        let created = run.register(&form).await;
-        run.wait_for_metric(id, &format!("vsphere_ccm_nodes_held{{reason=\"{reason}\"}} 1")).await;
-        let after = run.get(&form.name).await;
-        assert_eq!(after.metadata.resource_version, created.metadata.resource_version, "{id}: nothing is written");
+        if contract == Contract::Current {
+            cloud.set_unknown("memory://22", None);
+            run.wait_for_metric("it is known", "vsphere_ccm_nodes_held{reason=\"CloudError\"} 0").await;
+        }
     }
-    cloud.set_unknown("memory://22", None);
-    run.wait_for_metric("the unknown one is known", "vsphere_ccm_nodes_held{reason=\"CloudError\"} 0").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cloud_without_ids_leaves_the_taint() {
+    let cloud = Memory::new("memory", Contract::Older);
+    cloud.set_without_instance_ids();
+    let run = Start::on(&cloud).run().await;
+    let name = unique("n");
+    cloud.put(instance(&name, metadata("memory://12", &[])));
+    let created = run.register(&waiting(&name)).await;
+    let line = "vsphere_ccm_nodes_held{reason=\"NoProviderID\"} 1";
+    run.wait_for_metric("N-12 differs: untainted there", line).await;
+    assert_eq!(run.get(&name).await.metadata.resource_version, created.metadata.resource_version);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_without_the_taint_that_are_as_the_cloud_says_are_left_alone() {
+    for (id, contract) in [("N-04", Contract::Older), ("N-14", Contract::Current)] {
+        let cloud = Memory::new("memory", contract);
+        let run = Start::on(&cloud).restless().run().await;
+        let name = unique("n");
+        cloud.put(instance(&name, metadata("memory://1", A3)));
+        let form = Form { name: name.clone(), addresses: lines(A3), ..Form::default() };
+        let created = run.register(&form).await;
+        run.wait_for_looks("Settled", 5).await;
+        assert_eq!(run.get(&name).await.metadata.resource_version, created.metadata.resource_version, "{id}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -197,7 +233,7 @@ async fn labels_of_initialised_nodes_follow_their_older_form() {
         ("node.kubernetes.io/instance-type", "the-best-type"),
     ];
     let wrong = current.map(|(key, _)| (key, "wrong"));
-    let run = Run::start(&Memory::default(), NEVER, Leadership::always()).await;
+    let run = Start::on(&Memory::default()).run().await;
     for (id, more, is_written) in [("N-30", &[][..], true), ("N-31", &current[..], false), ("N-32", &wrong[..], true)] {
         let mut before = labels(&betas);
         before.extend(labels(more));
@@ -213,7 +249,7 @@ async fn labels_of_initialised_nodes_follow_their_older_form() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_initialised_node_follows_its_address_by_event_and_has_one_event() {
     let cloud = Memory::default();
-    let run = Run::start(&cloud, NEVER, Leadership::always()).await;
+    let run = Start::on(&cloud).run().await;
     let name = unique("n");
     let metadata = InstanceMetadata {
         provider_id: format!("memory://{name}"),
@@ -222,7 +258,7 @@ async fn an_initialised_node_follows_its_address_by_event_and_has_one_event() {
         ..InstanceMetadata::default()
     };
     cloud.put(instance(&name, metadata));
-    run.register(&Form { name: name.clone(), taints: vec![TAINT_UNINITIALIZED.into()], ..Form::default() }).await;
+    run.register(&waiting(&name)).await;
     let node = run.wait("initialised", &name, |node| !harness::is_tainted(node)).await;
     assert_eq!(Form::of(&node).addresses, ["InternalIP 10.0.0.1", "InternalIP fc01::1"]);
     assert_eq!(ccm::cloud::node::annotation(&node, ANNOTATION_VM), Some("vm-7"));
@@ -256,8 +292,8 @@ async fn taints_that_others_add_meanwhile_survive() {
     cloud.put(instance(&name, metadata("memory://taints", A3)));
     let add = |node: &mut Node, turn: usize| harness::add_taint(node, &format!("other-{turn}"));
     let provider = Meddling::new(cloud, 3, add).await;
-    let run = Run::with_provider(Arc::new(provider), NEVER, Leadership::always()).await;
-    run.register(&Form { name: name.clone(), taints: vec![TAINT_UNINITIALIZED.into()], ..Form::default() }).await;
+    let run = Run::with_provider(Arc::new(provider)).await;
+    run.register(&waiting(&name)).await;
     let node = run.wait("initialised", &name, |node| !harness::is_tainted(node)).await;
     assert_eq!(Form::of(&node).taints, ["other-0", "other-1", "other-2"]);
 }
@@ -273,8 +309,8 @@ async fn a_node_that_another_initialises_meanwhile_is_left_to_it() {
         spec.provider_id = Some("memory://by-another".into());
     };
     let provider = Meddling::new(cloud, 1, initialise).await;
-    let run = Run::with_provider(Arc::new(provider), NEVER, Leadership::always()).await;
-    run.register(&Form { name: name.clone(), taints: vec![TAINT_UNINITIALIZED.into()], ..Form::default() }).await;
+    let run = Run::with_provider(Arc::new(provider)).await;
+    run.register(&waiting(&name)).await;
     run.wait_for_metric("looked at again", "vsphere_ccm_nodes_held{reason=\"InstanceNotFound\"} 1").await;
     let node = run.get(&name).await;
     let expected = Form { name, provider_id: "memory://by-another".into(), ..Form::default() };
@@ -284,7 +320,7 @@ async fn a_node_that_another_initialises_meanwhile_is_left_to_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_control_plane_is_looked_at_first_when_many_wait() {
-    let idle = Run::start(&Memory::default(), NEVER, Leadership::always()).await;
+    let idle = Start::on(&Memory::default()).run().await;
     let tainted = Form { taints: vec![TAINT_UNINITIALIZED.into()], ..Form::default() };
     for _ in 0..10 {
         idle.register(&Form { name: unique("a-worker"), ..tainted.clone() }).await;
@@ -296,80 +332,6 @@ async fn the_control_plane_is_looked_at_first_when_many_wait() {
     let busy = Run::beside(&idle, Arc::new(Meddling::new(Memory::default(), 1, mark).await)).await;
     let first = busy.wait("looked at", &name, |node| Form::of(node).taints.len() > 1).await;
     assert_eq!(Form::of(&first).taints, [TAINT_UNINITIALIZED, "turn-0"]);
-}
-
-/// Nodes as the Go program leaves them, with what the cloud says about their machines.
-fn left_by_the_go_program() -> Vec<(&'static str, Form, InstanceMetadata)> {
-    let types = [
-        ("beta.kubernetes.io/instance-type", "vsphere-vm.cpu-2.mem-4gb.os-linux"),
-        ("node.kubernetes.io/instance-type", "vsphere-vm.cpu-2.mem-4gb.os-linux"),
-    ];
-    let typed =
-        InstanceMetadata { instance_type: types[0].1.into(), record: "vm-1".into(), ..InstanceMetadata::default() };
-    let with_zones: Vec<_> = ZONES.into_iter().chain(types).collect();
-    let dual = ["InternalIP 10.0.0.1", "InternalIP fc01::1", "Hostname h"];
-    vec![
-        (
-            "IPv4",
-            Form { addresses: lines(A3), labels: labels(&types), ..Form::default() },
-            InstanceMetadata { node_addresses: addresses(A3), ..typed.clone() },
-        ),
-        (
-            "the order the kubelet registered with",
-            Form { addresses: lines(A2H), labels: labels(&types), ..Form::default() },
-            InstanceMetadata { node_addresses: addresses(A3), ..typed.clone() },
-        ),
-        (
-            "zones",
-            Form { addresses: lines(A2K), labels: labels(&with_zones), ..Form::default() },
-            zoned(InstanceMetadata { node_addresses: addresses(A2), ..typed.clone() }),
-        ),
-        (
-            "dual stack",
-            Form { addresses: lines(&dual), labels: labels(&types), ..Form::default() },
-            InstanceMetadata { node_addresses: addresses(&dual[..2]), ..typed.clone() },
-        ),
-        (
-            "another zone now",
-            Form { addresses: lines(A3), labels: labels(&with_zones), ..Form::default() },
-            InstanceMetadata { zone: "other".into(), region: "other".into(), node_addresses: addresses(A3), ..typed },
-        ),
-    ]
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_written_when_nothing_changes() {
-    let cloud = Memory::default();
-    let run = Run::start(&cloud, Duration::from_millis(200), Leadership::always()).await;
-    let mut created = Vec::new();
-    for (case, form, metadata) in left_by_the_go_program() {
-        let name = unique("n");
-        let provider_id = format!("memory://{name}");
-        cloud.put(instance(&name, InstanceMetadata { provider_id: provider_id.clone(), ..metadata }));
-        run.register(&Form { name: name.clone(), provider_id, taints: vec!["X".into()], ..form }).await;
-        let is_recorded = |node: &Node| ccm::cloud::node::annotation(node, ANNOTATION_VM) == Some("vm-1");
-        created.push((case, run.wait("the machine is recorded", &name, is_recorded).await));
-    }
-    let name = unique("n");
-    let metadata = InstanceMetadata {
-        provider_id: format!("memory://{name}"),
-        node_addresses: addresses(A3),
-        ..InstanceMetadata::default()
-    };
-    cloud.put(instance(&name, metadata));
-    run.register(&Form { name: name.clone(), taints: vec![TAINT_UNINITIALIZED.into()], ..Form::default() }).await;
-    created.push(("just initialised", run.wait("initialised", &name, |node| !harness::is_tainted(node)).await));
-
-    let asked = cloud.calls();
-    eventually("several periodic passes", LIMIT, async || {
-        let passes = (cloud.calls() - asked) / created.len();
-        if passes > 5 { Ok(()) } else { Err(format!("{passes} passes")) }
-    })
-    .await;
-    for (case, node) in created {
-        let after = run.get(node.metadata.name.as_deref().unwrap()).await;
-        assert_eq!(after.metadata.resource_version, node.metadata.resource_version, "{case}");
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -387,7 +349,6 @@ async fn a_former_leader_writes_nothing() {
     let elected = tokio::spawn(elector.run(tokio_util::sync::CancellationToken::new()));
     let cloud = Memory::default();
     let first = Run::start(&cloud, Duration::from_millis(200), leadership.clone()).await;
-    let form = |name: &str| Form { name: name.into(), taints: vec![TAINT_UNINITIALIZED.into()], ..Form::default() };
     let put = |cloud: &Memory, name: &str, provider_id: &str| {
         let provider_id = provider_id.to_owned();
         let node_addresses = addresses(A3);
@@ -395,14 +356,14 @@ async fn a_former_leader_writes_nothing() {
     };
     let (before, after) = (unique("n"), unique("n"));
     put(&cloud, &before, "memory://before");
-    first.register(&form(&before)).await;
+    first.register(&waiting(&before)).await;
     first.wait("the leader works", &before, |node| !harness::is_tainted(node)).await;
 
     elected.abort();
     leadership.wait_until_lost().await;
     let asked = cloud.calls();
     put(&cloud, &after, "memory://by-the-former-leader");
-    first.register(&form(&after)).await;
+    first.register(&waiting(&after)).await;
     first.wait_for_cache(&after).await;
 
     let other_cloud = Memory::default();
@@ -425,8 +386,8 @@ async fn a_panic_in_the_provider_is_counted_and_tried_again() {
     cloud.put(instance(&name, metadata));
     let provider = Panicking { cloud, is_armed: Arc::new(AtomicBool::new(true)) };
     let is_armed = provider.is_armed.clone();
-    let run = Run::with_provider(Arc::new(provider), NEVER, Leadership::always()).await;
-    run.register(&Form { name: name.clone(), taints: vec![TAINT_UNINITIALIZED.into()], ..Form::default() }).await;
+    let run = Run::with_provider(Arc::new(provider)).await;
+    run.register(&waiting(&name)).await;
     run.wait_for_metric("it panicked", "vsphere_ccm_nodes_held{reason=\"Panic\"} 1").await;
     is_armed.store(false, Ordering::SeqCst);
     run.wait("initialised all the same", &name, |node| !harness::is_tainted(node)).await;
@@ -436,7 +397,7 @@ async fn a_panic_in_the_provider_is_counted_and_tried_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_of_another_provider_is_never_touched() {
     let cloud = Memory::default();
-    let run = Run::with_provider(Arc::new(harness::OwnsNothing(cloud.clone())), NEVER, Leadership::always()).await;
+    let run = Run::with_provider(Arc::new(harness::OwnsNothing(cloud.clone()))).await;
     let (foreign, ours) = (unique("n"), unique("n"));
     for name in [&foreign, &ours] {
         let metadata = InstanceMetadata {

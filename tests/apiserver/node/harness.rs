@@ -1,8 +1,9 @@
 //! A running node controller with nodes of its own, and nodes as short values.
 
-use async_trait::async_trait;
+mod clouds;
+
 use ccm::cloud::node::{ANNOTATION_PROVIDED_NODE_IP, TAINT_UNINITIALIZED};
-use ccm::cloud::{CloudProvider, InstanceEvents, InstanceMetadata, InstancesV2, Power, PowerState, Presence};
+use ccm::cloud::{CloudProvider, InstanceMetadata, Reason, Unknown};
 use ccm::controllers::Context;
 use ccm::controllers::node::{NodeController, Policy, Settings};
 use ccm::kubernetes::client::{self, Clients};
@@ -11,19 +12,28 @@ use ccm::kubernetes::leader_election::Leadership;
 use ccm::kubernetes::stores::{Nodes, watch_nodes};
 use ccm::providers::memory::{Instance, Memory};
 use ccm::runtime::metrics::Metrics;
-use ccm::runtime::tasks::Tasks;
-use k8s_openapi::api::core::v1::{Node, NodeAddress, NodeSpec, NodeStatus, Taint};
+use ccm::runtime::tasks::{BoxError, Tasks};
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::{
+    Event, Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, NodeSystemInfo, Taint,
+};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::PostParams;
+use kube::api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::{Api, Client};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use support::{ApiServer, eventually, unique};
 use tokio_util::sync::CancellationToken;
 
+pub use clouds::{Meddling, OwnsNothing, Panicking};
+
+/// The condition that says why a node is not initialised.
+const CONDITION: &str = "VSphereInitialized";
 /// The label that keeps the nodes of tests apart.
 const GROUP: &str = "test.ccm/group";
 const LIMIT: Duration = Duration::from_secs(60);
@@ -39,6 +49,7 @@ pub struct Form {
     /// `Type address` each.
     pub addresses: Vec<String>,
     pub labels: BTreeMap<String, String>,
+    pub system_uuid: String,
 }
 
 impl Form {
@@ -57,6 +68,7 @@ impl Form {
                 .map(|address| format!("{} {}", address.type_, address.address))
                 .collect(),
             labels,
+            system_uuid: ccm::cloud::node::system_uuid(node).to_owned(),
         }
     }
 
@@ -77,7 +89,12 @@ impl Form {
                 taints: Some(self.taints.iter().map(|key| taint(key)).collect()),
                 ..NodeSpec::default()
             }),
-            status: Some(NodeStatus { addresses: Some(addresses(&lines)), ..NodeStatus::default() }),
+            status: Some(NodeStatus {
+                addresses: Some(addresses(&lines)),
+                node_info: (!self.system_uuid.is_empty())
+                    .then(|| NodeSystemInfo { system_uuid: self.system_uuid.clone(), ..NodeSystemInfo::default() }),
+                ..NodeStatus::default()
+            }),
         }
     }
 }
@@ -110,8 +127,143 @@ pub fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
+/// A name for a node that waits to be initialised, and nothing else about it.
+pub fn waiting(name: &str) -> Form {
+    Form { name: name.into(), taints: vec![TAINT_UNINITIALIZED.into()], ..Form::default() }
+}
+
+/// The condition that says why the node is not initialised.
+pub fn condition(node: &Node) -> Option<&NodeCondition> {
+    let conditions = node.status.as_ref()?.conditions.as_ref()?;
+    conditions.iter().find(|condition| condition.type_ == CONDITION)
+}
+
+/// Whether the condition says this.
+pub fn says(node: &Node, status: &str, reason: &str) -> bool {
+    condition(node).is_some_and(|found| found.status == status && found.reason.as_deref() == Some(reason))
+}
+
+pub fn unknown(reason: Reason, message: &str) -> Option<Unknown> {
+    Some(Unknown::new(reason, message))
+}
+
+/// A kubeconfig of a user with these rights: resources of the core group, and verbs.
+pub async fn user_with(rights: &[(&[&str], &[&str])]) -> PathBuf {
+    let server = ApiServer::shared().await;
+    let client = server.client().await;
+    let name = unique("user");
+    let rules: Vec<Value> = rights
+        .iter()
+        .map(|(resources, verbs)| json!({"apiGroups": [""], "resources": resources, "verbs": verbs}))
+        .collect();
+    let role: ClusterRole = serde_json::from_value(json!({"metadata": {"name": name}, "rules": rules})).unwrap();
+    let binding: ClusterRoleBinding = serde_json::from_value(json!({
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}],
+    }))
+    .unwrap();
+    Api::<ClusterRole>::all(client.clone()).create(&PostParams::default(), &role).await.unwrap();
+    Api::<ClusterRoleBinding>::all(client).create(&PostParams::default(), &binding).await.unwrap();
+    server.kubeconfig_of(&name)
+}
+
 pub fn instance(node_name: &str, metadata: InstanceMetadata) -> Instance {
     Instance { node_name: node_name.into(), metadata, ..Instance::default() }
+}
+
+/// A controller about to work: with 16 workers, only events to go by, and nobody beside it.
+pub struct Start {
+    group: String,
+    provider: Arc<dyn CloudProvider>,
+    workers: usize,
+    period: Duration,
+    policy: Policy,
+    leadership: Leadership,
+    kubeconfig: Option<PathBuf>,
+}
+
+impl Start {
+    pub fn with(provider: Arc<dyn CloudProvider>) -> Self {
+        Self {
+            group: unique("group"),
+            provider,
+            workers: 16,
+            period: Duration::from_secs(3600),
+            policy: Policy::default(),
+            leadership: Leadership::always(),
+            kubeconfig: None,
+        }
+    }
+
+    /// With a cloud in memory.
+    pub fn on(cloud: &Memory) -> Self {
+        Self::with(Arc::new(cloud.clone()))
+    }
+
+    /// For the same nodes as another.
+    pub fn beside(self, other: &Run) -> Self {
+        Self { group: other.group.clone(), ..self }
+    }
+
+    /// A period of 100 ms.
+    pub fn restless(self) -> Self {
+        Self { period: Duration::from_millis(100), ..self }
+    }
+
+    pub fn policy(self, policy: Policy) -> Self {
+        Self { policy, ..self }
+    }
+
+    pub fn kubeconfig(self, kubeconfig: PathBuf) -> Self {
+        Self { kubeconfig: Some(kubeconfig), ..self }
+    }
+
+    pub async fn run(self) -> Run {
+        let server = ApiServer::shared().await;
+        let client = server.client().await;
+        let mut tasks = Tasks::new();
+        let history = History::default();
+        tasks.spawn("history", history.clone().follow(Api::all(client.clone()), &self.group).await);
+        let kubeconfig = self.kubeconfig.unwrap_or_else(|| server.kubeconfig());
+        let settings = client::Settings { kubeconfig: Some(kubeconfig), ..client::Settings::default() };
+        let clients = Clients::build(&settings, self.leadership.clone()).await.unwrap();
+        let (nodes, watch) = watch_nodes(clients.watch.clone(), Some(format!("{GROUP}={}", self.group)));
+        let (recorder, writer) = recorder(clients.auxiliary.clone(), "test");
+        let (provider, leadership) = (self.provider, self.leadership);
+        let context = Context { nodes: nodes.clone(), write: clients.write.clone(), recorder, provider, leadership };
+        let workers = NonZeroUsize::new(self.workers).unwrap();
+        let settings = Settings { workers, period: self.period, policy: self.policy };
+        let controller = NodeController::new(context, settings).unwrap();
+        let metrics = Metrics::new().unwrap();
+        controller.register(metrics.registry()).unwrap();
+        tasks.spawn("watch", watch);
+        tasks.spawn("events", writer.run(CancellationToken::new()));
+        tasks.spawn("nodes", controller.run(CancellationToken::new()));
+        Run { client, group: self.group, nodes, metrics, history, _tasks: tasks }
+    }
+}
+
+/// Every state that the nodes of a group had after they were registered.
+#[derive(Clone, Default)]
+struct History(Arc<Mutex<BTreeMap<String, Vec<Node>>>>);
+
+impl History {
+    /// Begins now; the future goes on.
+    async fn follow(self, api: Api<Node>, group: &str) -> impl Future<Output = Result<(), BoxError>> + use<> {
+        let labels = format!("{GROUP}={group}");
+        let start = api.list(&ListParams::default().labels(&labels)).await.unwrap().metadata.resource_version.unwrap();
+        async move {
+            let mut events = api.watch(&WatchParams::default().labels(&labels).timeout(290), &start).await?.boxed();
+            while let Some(event) = events.next().await {
+                if let WatchEvent::Modified(node) = event? {
+                    let name = ccm::cloud::node::name(&node).to_owned();
+                    self.0.lock().unwrap().entry(name).or_default().push(node);
+                }
+            }
+            Err("the watch ended".into())
+        }
+    }
 }
 
 /// A controller at work. Dropping it ends its tasks.
@@ -121,46 +273,22 @@ pub struct Run {
     group: String,
     nodes: Nodes,
     metrics: Metrics,
+    history: History,
     _tasks: Tasks,
 }
 
 impl Run {
     pub async fn start(cloud: &Memory, period: Duration, leadership: Leadership) -> Self {
-        Self::with_provider(Arc::new(cloud.clone()), period, leadership).await
+        Start { period, leadership, ..Start::on(cloud) }.run().await
     }
 
-    pub async fn with_provider(provider: Arc<dyn CloudProvider>, period: Duration, leadership: Leadership) -> Self {
-        Self::in_group(unique("group"), provider, 16, period, leadership).await
+    pub async fn with_provider(provider: Arc<dyn CloudProvider>) -> Self {
+        Start::with(provider).run().await
     }
 
     /// Another replica for the same nodes, with a single worker and only events to go by.
     pub async fn beside(other: &Self, provider: Arc<dyn CloudProvider>) -> Self {
-        let never = Duration::from_secs(3600);
-        Self::in_group(other.group.clone(), provider, 1, never, Leadership::always()).await
-    }
-
-    async fn in_group(
-        group: String,
-        provider: Arc<dyn CloudProvider>,
-        workers: usize,
-        period: Duration,
-        leadership: Leadership,
-    ) -> Self {
-        let server = ApiServer::shared().await;
-        let settings = client::Settings { kubeconfig: Some(server.kubeconfig()), ..client::Settings::default() };
-        let clients = Clients::build(&settings, leadership.clone()).await.unwrap();
-        let (nodes, watch) = watch_nodes(clients.watch.clone(), Some(format!("{GROUP}={group}")));
-        let (recorder, writer) = recorder(clients.auxiliary.clone(), "test");
-        let context = Context { nodes: nodes.clone(), write: clients.write.clone(), recorder, provider, leadership };
-        let settings = Settings { workers: NonZeroUsize::new(workers).unwrap(), period, policy: Policy::default() };
-        let controller = NodeController::new(context, settings).unwrap();
-        let metrics = Metrics::new().unwrap();
-        controller.register(metrics.registry()).unwrap();
-        let mut tasks = Tasks::new();
-        tasks.spawn("watch", watch);
-        tasks.spawn("events", writer.run(CancellationToken::new()));
-        tasks.spawn("nodes", controller.run(CancellationToken::new()));
-        Self { client: server.client().await, group, nodes, metrics, _tasks: tasks }
+        Start { workers: 1, ..Start::with(provider).beside(other) }.run().await
     }
 
     fn api(&self) -> Api<Node> {
@@ -184,6 +312,61 @@ impl Run {
         .await
     }
 
+    /// The states of the node after its registration, up to now: as many as there were writes.
+    pub async fn writes(&self, name: &str) -> Vec<Node> {
+        let version = self.get(name).await.metadata.resource_version;
+        eventually("the history is complete", LIMIT, async || {
+            let seen = self.history.0.lock().unwrap().get(name).cloned().unwrap_or_default();
+            let is_complete = seen.last().is_none_or(|last| last.metadata.resource_version == version);
+            if is_complete { Ok(seen) } else { Err(format!("{} writes, the last one is missing", seen.len())) }
+        })
+        .await
+    }
+
+    /// Writes into the status, as somebody else.
+    pub async fn patch_status(&self, name: &str, status: Value) -> Node {
+        let patch = Patch::Strategic(json!({"status": status}));
+        self.api().patch_status(name, &PatchParams::default(), &patch).await.unwrap()
+    }
+
+    /// The Events about the node, once there are that many: type, reason and count.
+    pub async fn wait_for_events(&self, name: &str, expected: &[(&str, &str, i32)]) {
+        let events: Api<Event> = Api::default_namespaced(self.client.clone());
+        let about = ListParams::default().fields(&format!("involvedObject.name={name}"));
+        eventually("the Events", LIMIT, async || {
+            let list = events.list(&about).await.map_err(|error| error.to_string())?;
+            let text = |text: Option<String>| text.unwrap_or_default();
+            let mut seen: Vec<(String, String, i32)> = list
+                .items
+                .into_iter()
+                .map(|event| (text(event.type_), text(event.reason), event.count.unwrap_or_default()))
+                .collect();
+            seen.sort();
+            let mut wanted: Vec<_> = expected.iter().map(|(t, r, n)| ((*t).to_owned(), (*r).to_owned(), *n)).collect();
+            wanted.sort();
+            if seen == wanted { Ok(()) } else { Err(format!("{seen:?}")) }
+        })
+        .await;
+    }
+
+    /// The value of a series, zero before it exists.
+    pub fn metric(&self, series: &str) -> u64 {
+        let text = self.metrics.encode().unwrap();
+        let value = text.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok());
+        value.unwrap_or_default()
+    }
+
+    /// Waits until nodes were looked at so many times more with this result.
+    pub async fn wait_for_looks(&self, result: &str, more: u64) {
+        let series = format!("vsphere_ccm_node_syncs_total{{result=\"{result}\"}}");
+        let before = self.metric(&series);
+        eventually("further looks", LIMIT, async || {
+            let seen = self.metric(&series) - before;
+            if seen >= more { Ok(()) } else { Err(format!("{seen} of {more}, {result}")) }
+        })
+        .await;
+    }
+
     /// Waits until the cache knows the node.
     pub async fn wait_for_cache(&self, name: &str) {
         eventually("the cache", LIMIT, async || self.nodes.get(name).map(drop).ok_or("not in the cache")).await;
@@ -196,127 +379,5 @@ impl Run {
             if text.lines().any(|other| other == line) { Ok(()) } else { Err(text) }
         })
         .await;
-    }
-}
-
-/// A provider that panics while it is armed.
-pub struct Panicking {
-    pub cloud: Memory,
-    pub is_armed: Arc<AtomicBool>,
-}
-
-impl CloudProvider for Panicking {
-    fn provider_name(&self) -> &'static str {
-        "panicking"
-    }
-
-    fn owns_provider_id(&self, _: &str) -> bool {
-        true
-    }
-
-    fn instances_v2(&self) -> Option<Arc<dyn InstancesV2>> {
-        Some(Arc::new(Self { cloud: self.cloud.clone(), is_armed: self.is_armed.clone() }))
-    }
-}
-
-#[async_trait]
-impl InstancesV2 for Panicking {
-    async fn instance_exists(&self, node: &Node) -> Presence {
-        self.cloud.instance_exists(node).await
-    }
-
-    async fn instance_power(&self, node: &Node) -> Presence<Power> {
-        self.cloud.instance_power(node).await
-    }
-
-    async fn read_instance_power(&self, node: &Node) -> Presence<PowerState> {
-        self.cloud.read_instance_power(node).await
-    }
-
-    async fn instance_metadata(&self, node: &Node) -> Presence<InstanceMetadata> {
-        assert!(!self.is_armed.load(Ordering::SeqCst), "on purpose");
-        self.cloud.instance_metadata(node).await
-    }
-}
-
-/// A provider to which no provider ID belongs.
-pub struct OwnsNothing(pub Memory);
-
-impl CloudProvider for OwnsNothing {
-    fn provider_name(&self) -> &'static str {
-        self.0.provider_name()
-    }
-
-    fn owns_provider_id(&self, _: &str) -> bool {
-        false
-    }
-
-    fn instances_v2(&self) -> Option<Arc<dyn InstancesV2>> {
-        self.0.instances_v2()
-    }
-
-    fn instance_events(&self) -> Option<Arc<dyn InstanceEvents>> {
-        self.0.instance_events()
-    }
-}
-
-/// A provider during whose answers, the first few times, somebody else edits the node that is asked about: after it was
-/// read, and before it is written.
-pub struct Meddling {
-    cloud: Memory,
-    client: Client,
-    turns: usize,
-    turn: Arc<AtomicUsize>,
-    edit: Edit,
-}
-
-/// Edits a node in the turn of this number.
-type Edit = fn(&mut Node, usize);
-
-impl Meddling {
-    pub async fn new(cloud: Memory, turns: usize, edit: Edit) -> Self {
-        let client = ApiServer::shared().await.client().await;
-        Self { cloud, client, turns, turn: Arc::default(), edit }
-    }
-}
-
-impl CloudProvider for Meddling {
-    fn provider_name(&self) -> &'static str {
-        "meddling"
-    }
-
-    fn owns_provider_id(&self, _: &str) -> bool {
-        true
-    }
-
-    fn instances_v2(&self) -> Option<Arc<dyn InstancesV2>> {
-        let (cloud, client, turn) = (self.cloud.clone(), self.client.clone(), self.turn.clone());
-        Some(Arc::new(Self { cloud, client, turns: self.turns, turn, edit: self.edit }))
-    }
-}
-
-#[async_trait]
-impl InstancesV2 for Meddling {
-    async fn instance_exists(&self, node: &Node) -> Presence {
-        self.cloud.instance_exists(node).await
-    }
-
-    async fn instance_power(&self, node: &Node) -> Presence<Power> {
-        self.cloud.instance_power(node).await
-    }
-
-    async fn read_instance_power(&self, node: &Node) -> Presence<PowerState> {
-        self.cloud.read_instance_power(node).await
-    }
-
-    async fn instance_metadata(&self, node: &Node) -> Presence<InstanceMetadata> {
-        let turn = self.turn.fetch_add(1, Ordering::SeqCst);
-        if turn < self.turns {
-            let api: Api<Node> = Api::all(self.client.clone());
-            let mut live = api.get(node.metadata.name.as_deref().unwrap()).await.unwrap();
-            (self.edit)(&mut live, turn);
-            api.replace(node.metadata.name.as_deref().unwrap(), &PostParams::default(), &live).await.unwrap();
-        }
-        self.cloud.instance_metadata(node).await
     }
 }

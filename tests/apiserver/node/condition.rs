@@ -1,0 +1,150 @@
+//! The condition that says why a node is not initialised, and the Events that go with it.
+
+use super::harness::{Run, Start, condition, instance, is_tainted, says, unknown, user_with, waiting};
+use super::{A3, metadata};
+use ccm::cloud::{Reason, Unknown};
+use ccm::controllers::node::Policy;
+use ccm::providers::memory::Memory;
+use k8s_openapi::api::core::v1::Node;
+use serde_json::json;
+use std::time::Duration;
+use support::unique;
+
+/// Long enough that a node that is initialised at once is not told of.
+const AFTER: Duration = Duration::from_secs(1);
+
+fn soon() -> Policy {
+    Policy { condition_after: AFTER, ..Policy::default() }
+}
+
+/// A cloud that knows the machine of this node, and says this instead of it.
+fn cloud_that_says(name: &str, said: Option<Unknown>) -> Memory {
+    let cloud = Memory::default();
+    cloud.put(instance(name, metadata(&id(name), A3)));
+    cloud.set_unknown(&id(name), said);
+    cloud
+}
+
+fn id(name: &str) -> String {
+    format!("memory://{name}")
+}
+
+/// Waits for many looks, during which nothing is written.
+async fn expect_quiet(run: &Run, name: &str, result: &str) {
+    let before = run.get(name).await.metadata.resource_version;
+    run.wait_for_looks(result, 20).await;
+    assert_eq!(run.get(name).await.metadata.resource_version, before, "nothing changed, and something was written");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_waits_says_why_once_for_each_reason_and_that_it_is_over() {
+    let name = unique("n");
+    let cloud = cloud_that_says(&name, unknown(Reason::VMNotFound, "looked everywhere"));
+    let run = Start::on(&cloud).restless().policy(soon()).run().await;
+    run.register(&waiting(&name)).await;
+    let first = run.wait("it says why", &name, |node| says(node, "False", "VMNotFound")).await;
+    let first = condition(&first).unwrap().clone();
+    assert_eq!(first.message.as_deref(), Some("looked everywhere"));
+    assert_eq!(first.last_heartbeat_time, first.last_transition_time);
+    expect_quiet(&run, &name, "VMNotFound").await;
+
+    cloud.set_unknown(&id(&name), unknown(Reason::CloudError, "another trouble"));
+    let second = run.wait("another reason", &name, |node| says(node, "False", "CloudError")).await;
+    assert_eq!(condition(&second).unwrap().last_transition_time, first.last_transition_time, "it was False all along");
+    run.wait_for_events(&name, &[("Warning", "VMNotFound", 1), ("Warning", "CloudError", 1)]).await;
+
+    cloud.set_unknown(&id(&name), unknown(Reason::CloudError, "the same in other words"));
+    expect_quiet(&run, &name, "CloudError").await;
+    let written = jiff::Timestamp::now() - Duration::from_secs(61);
+    let condition_of_old = json!([{"type": "VSphereInitialized", "lastHeartbeatTime": format!("{written:.0}")}]);
+    run.patch_status(&name, json!({"conditions": condition_of_old})).await;
+    let in_other_words =
+        |node: &Node| condition(node).is_some_and(|one| one.message.as_deref() == Some("the same in other words"));
+    run.wait("a new message after a minute", &name, in_other_words).await;
+
+    cloud.set_unknown(&id(&name), None);
+    let done = run.wait("it is over", &name, |node| says(node, "True", "Initialized")).await;
+    assert!(!is_tainted(&done));
+    expect_quiet(&run, &name, "Settled").await;
+    let events = [("Warning", "VMNotFound", 1), ("Warning", "CloudError", 1), ("Normal", "Synced", 1)];
+    run.wait_for_events(&name, &events).await;
+    // Two reasons, the test's own write, the other words, addresses, the rest, and that it is over.
+    assert_eq!(run.writes(&name).await.len(), 7);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reason_that_passes_is_not_told() {
+    let (passing, lasting) = (unique("n"), unique("n"));
+    let cloud = cloud_that_says(&passing, Some(Unknown::passing(Reason::LookupPending, "soon")));
+    cloud.put(instance(&lasting, metadata(&id(&lasting), A3)));
+    cloud.set_unknown(&id(&lasting), unknown(Reason::VMNotFound, "nowhere"));
+    let run = Start::on(&cloud).restless().policy(soon()).run().await;
+    let created = run.register(&waiting(&passing)).await;
+    run.register(&waiting(&lasting)).await;
+    run.wait("the one says why", &lasting, |node| says(node, "False", "VMNotFound")).await;
+    run.wait_for_looks("LookupPending", 10).await;
+    assert_eq!(run.get(&passing).await.metadata.resource_version, created.metadata.resource_version);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_process_goes_on_where_the_first_one_ended() {
+    let name = unique("n");
+    let said = || unknown(Reason::VMNotFound, "looked everywhere");
+    let first = Start::on(&cloud_that_says(&name, said())).restless().policy(soon()).run().await;
+    first.register(&waiting(&name)).await;
+    first.wait("the first says why", &name, |node| says(node, "False", "VMNotFound")).await;
+    first.wait_for_events(&name, &[("Warning", "VMNotFound", 1)]).await;
+
+    let cloud = cloud_that_says(&name, said());
+    let second = Start::on(&cloud).beside(&first).restless().policy(soon()).run().await;
+    drop(first);
+    // Twice as many looks as there are in the time after which it would say so itself.
+    second.wait_for_looks("VMNotFound", 20).await;
+    assert_eq!(second.writes(&name).await.len(), 0, "it is said already");
+    cloud.set_unknown(&id(&name), None);
+    second.wait("the second initialises", &name, |node| says(node, "True", "Initialized")).await;
+    second.wait_for_events(&name, &[("Warning", "VMNotFound", 1), ("Normal", "Synced", 1)]).await;
+    assert_eq!(second.writes(&name).await.len(), 3, "addresses, the rest, and that it is over");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_process_said_before_it_died_is_taken_back_from_an_initialised_node() {
+    let name = unique("n");
+    let run = Start::on(&cloud_that_says(&name, None)).policy(soon()).run().await;
+    run.register(&waiting(&name)).await;
+    run.wait("initialised", &name, |node| !is_tainted(node)).await;
+    let left = json!([{"type": "VSphereInitialized", "status": "False", "reason": "VMNotFound"}]);
+    run.patch_status(&name, json!({"conditions": left})).await;
+    run.wait("taken back", &name, |node| says(node, "True", "Initialized")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_api_server_refuses_is_said_and_finished_by_the_next_process() {
+    let name = unique("n");
+    let cloud = cloud_that_says(&name, None);
+    // The second write of an initialisation is not allowed, so that this process ends between the two.
+    let rights: &[(&[&str], &[&str])] = &[
+        (&["nodes"], &["get", "list", "watch"]),
+        (&["nodes/status"], &["patch"]),
+        (&["events"], &["create", "patch"]),
+    ];
+    let kubeconfig = user_with(rights).await;
+    let first = Start::on(&cloud).restless().policy(soon()).kubeconfig(kubeconfig).run().await;
+    first.register(&waiting(&name)).await;
+    let refused = first.wait("it says so", &name, |node| says(node, "False", "WriteRefused")).await;
+    assert!(is_tainted(&refused));
+    let message = condition(&refused).unwrap().message.clone().unwrap();
+    assert!(message.contains("forbidden") && message.contains(&name), "{message}");
+    expect_quiet(&first, &name, "WriteRefused").await;
+    first.wait_for_events(&name, &[("Warning", "WriteRefused", 1)]).await;
+    let writes = first.writes(&name).await;
+    assert_eq!(writes.len(), 2, "addresses, and why there is no more");
+    assert_eq!(ccm::cloud::node::addresses::of(&writes[0]).len(), A3.len());
+
+    let second = Start::on(&cloud).beside(&first).policy(soon()).run().await;
+    drop(first);
+    let done = second.wait("the next one finishes", &name, |node| says(node, "True", "Initialized")).await;
+    assert!(!is_tainted(&done));
+    assert_eq!(ccm::cloud::node::provider_id(&done), id(&name));
+    assert_eq!(second.writes(&name).await.len(), 2, "the rest, and that it is over");
+}

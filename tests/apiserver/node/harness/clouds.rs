@@ -1,0 +1,129 @@
+//! Providers that do as no cloud should.
+
+use super::*;
+use async_trait::async_trait;
+use ccm::cloud::{InstanceEvents, InstanceMetadata, InstancesV2, Power, PowerState, Presence};
+use ccm::providers::memory::Memory;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// A provider that panics while it is armed.
+pub struct Panicking {
+    pub cloud: Memory,
+    pub is_armed: Arc<AtomicBool>,
+}
+
+impl CloudProvider for Panicking {
+    fn provider_name(&self) -> &'static str {
+        "panicking"
+    }
+
+    fn owns_provider_id(&self, _: &str) -> bool {
+        true
+    }
+
+    fn instances_v2(&self) -> Option<Arc<dyn InstancesV2>> {
+        Some(Arc::new(Self { cloud: self.cloud.clone(), is_armed: self.is_armed.clone() }))
+    }
+}
+
+#[async_trait]
+impl InstancesV2 for Panicking {
+    async fn instance_exists(&self, node: &Node) -> Presence {
+        self.cloud.instance_exists(node).await
+    }
+
+    async fn instance_power(&self, node: &Node) -> Presence<Power> {
+        self.cloud.instance_power(node).await
+    }
+
+    async fn read_instance_power(&self, node: &Node) -> Presence<PowerState> {
+        self.cloud.read_instance_power(node).await
+    }
+
+    async fn instance_metadata(&self, node: &Node) -> Presence<InstanceMetadata> {
+        assert!(!self.is_armed.load(Ordering::SeqCst), "on purpose");
+        self.cloud.instance_metadata(node).await
+    }
+}
+
+/// A provider to which no provider ID belongs.
+pub struct OwnsNothing(pub Memory);
+
+impl CloudProvider for OwnsNothing {
+    fn provider_name(&self) -> &'static str {
+        self.0.provider_name()
+    }
+
+    fn owns_provider_id(&self, _: &str) -> bool {
+        false
+    }
+
+    fn instances_v2(&self) -> Option<Arc<dyn InstancesV2>> {
+        self.0.instances_v2()
+    }
+
+    fn instance_events(&self) -> Option<Arc<dyn InstanceEvents>> {
+        self.0.instance_events()
+    }
+}
+
+/// A provider during whose answers, the first few times, somebody else edits the node that is asked about: after it was
+/// read, and before it is written.
+pub struct Meddling {
+    cloud: Memory,
+    client: Client,
+    turns: usize,
+    turn: Arc<AtomicUsize>,
+    edit: Edit,
+}
+
+/// Edits a node in the turn of this number.
+type Edit = fn(&mut Node, usize);
+
+impl Meddling {
+    pub async fn new(cloud: Memory, turns: usize, edit: Edit) -> Self {
+        let client = ApiServer::shared().await.client().await;
+        Self { cloud, client, turns, turn: Arc::default(), edit }
+    }
+}
+
+impl CloudProvider for Meddling {
+    fn provider_name(&self) -> &'static str {
+        "meddling"
+    }
+
+    fn owns_provider_id(&self, _: &str) -> bool {
+        true
+    }
+
+    fn instances_v2(&self) -> Option<Arc<dyn InstancesV2>> {
+        let (cloud, client, turn) = (self.cloud.clone(), self.client.clone(), self.turn.clone());
+        Some(Arc::new(Self { cloud, client, turns: self.turns, turn, edit: self.edit }))
+    }
+}
+
+#[async_trait]
+impl InstancesV2 for Meddling {
+    async fn instance_exists(&self, node: &Node) -> Presence {
+        self.cloud.instance_exists(node).await
+    }
+
+    async fn instance_power(&self, node: &Node) -> Presence<Power> {
+        self.cloud.instance_power(node).await
+    }
+
+    async fn read_instance_power(&self, node: &Node) -> Presence<PowerState> {
+        self.cloud.read_instance_power(node).await
+    }
+
+    async fn instance_metadata(&self, node: &Node) -> Presence<InstanceMetadata> {
+        let turn = self.turn.fetch_add(1, Ordering::SeqCst);
+        if turn < self.turns {
+            let api: Api<Node> = Api::all(self.client.clone());
+            let mut live = api.get(node.metadata.name.as_deref().unwrap()).await.unwrap();
+            (self.edit)(&mut live, turn);
+            api.replace(node.metadata.name.as_deref().unwrap(), &PostParams::default(), &live).await.unwrap();
+        }
+        self.cloud.instance_metadata(node).await
+    }
+}

@@ -76,6 +76,12 @@ pub fn has_taint(node: &Node, key: &str) -> bool {
     taints(node).iter().any(|taint| taint.key == key)
 }
 
+/// The taints but for those of this key and, if one is given, this effect; in the node's order.
+pub fn taints_without(node: &Node, key: &str, effect: Option<&str>) -> Vec<Taint> {
+    let goes = |taint: &Taint| taint.key == key && effect.is_none_or(|effect| taint.effect == effect);
+    taints(node).iter().filter(|taint| !goes(taint)).cloned().collect()
+}
+
 /// Whether a cloud controller still has to initialise the node.
 pub fn is_uninitialized(node: &Node) -> bool {
     has_taint(node, TAINT_UNINITIALIZED)

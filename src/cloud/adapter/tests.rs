@@ -118,10 +118,12 @@ fn node0(provider_id: &str) -> Node {
 #[tokio::test]
 async fn metadata_is_gathered_from_both_older_traits() {
     let without_ids = Old { id: Answer::NotImplemented, ..good() };
+    let not_there = Old { id: Answer::InstanceNotFound, exists: Answer::Ok(false), ..good() };
     for (id, old, node, expected) in [
         ("N-60", good(), node0(""), "fake://12345"),
         ("N-61", without_ids.clone(), node0(""), ""),
         ("N-62", without_ids, node0("fake://asdasd"), "fake://asdasd"),
+        ("N-11: whether it exists is not asked", not_there, node0("test-provider-id"), "test-provider-id"),
     ] {
         let metadata = adapt(old, true).instance_metadata(&node).await.found().expect(id);
         assert_eq!((metadata.provider_id.as_str(), &metadata.node_addresses), (expected, &a3()), "{id}");

@@ -225,6 +225,38 @@ fn addresses_on_the_node_stay_while_the_cloud_reports_them() {
 }
 
 #[test]
+fn taints_are_told_apart_by_key_and_effect() {
+    let node = |taints: &[(&str, &str)]| {
+        let taint = |(key, effect): &(&str, &str)| Taint {
+            key: (*key).into(),
+            value: Some("bar".into()),
+            effect: (*effect).into(),
+            ..Taint::default()
+        };
+        let taints = Some(taints.iter().map(taint).collect());
+        Node { spec: Some(NodeSpec { taints, ..NodeSpec::default() }), ..Node::default() }
+    };
+    let two: &[(&str, &str)] = &[("foo_1", "NoExecute"), ("foo_2", "NoSchedule")];
+    let one: &[(&str, &str)] = &[("foo", "NoSchedule")];
+    for (id, taints, key, effect, left) in [
+        ("H-40: it is there", two, "foo_1", Some("NoExecute"), &two[1..]),
+        ("H-41: no such key", two, "no_such_key", Some("NoExecute"), two),
+        ("H-41: another effect", two, "foo_1", Some("NoSchedule"), two),
+        ("H-42", one, "foo_1", None, one),
+        ("H-43", one, "foo", Some("NoSchedule"), &[]),
+        ("H-44", &[], "foo", None, &[]),
+        ("H-45", one, "foo", Some("NoExecute"), one),
+        ("every effect", &[("foo", "NoSchedule"), ("foo", "NoExecute")], "foo", None, &[]),
+    ] {
+        let before = node(taints);
+        let after = taints_without(&before, key, effect);
+        assert_eq!(after, super::taints(&node(left)), "{id}");
+        let is_by_key = taints.iter().any(|(other, _)| *other == key);
+        assert_eq!(has_taint(&before, key), is_by_key, "{id}");
+    }
+}
+
+#[test]
 fn reserved_label_domains_are_recognised() {
     for (key, expected) in [
         ("topology.kubernetes.io/region", true),

@@ -107,5 +107,5 @@ impl Action {
 
 /// The taints that stay when a node is initialised, in their order.
 pub(in crate::controllers::node) fn other_taints(node: &Node) -> Vec<Taint> {
-    node::taints(node).iter().filter(|taint| taint.key != TAINT_UNINITIALIZED).cloned().collect()
+    node::taints_without(node, TAINT_UNINITIALIZED, None)
 }

@@ -194,6 +194,13 @@ impl Looks {
         let name = node::name(node);
         term.lock().answers.ask(name);
         let presence = observe::presence(&*self.instances, node).await;
+        match &presence {
+            Presence::Exists(()) => tracing::debug!(node = name, "asked whether the machine exists: it does"),
+            Presence::Absent(proof) => {
+                tracing::debug!(node = name, "asked whether the machine exists: absent, {proof}")
+            }
+            Presence::Unknown(unknown) => tracing::debug!(node = name, "asked whether the machine exists: {unknown}"),
+        }
         let uid = node.metadata.uid.as_deref().unwrap_or_default();
         let mut state = term.lock();
         state.answers.keep(name, Subject::of(node), &presence, now(), fastrand::f64());

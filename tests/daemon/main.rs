@@ -13,6 +13,7 @@ mod adoption;
 mod cluster;
 mod crash;
 mod credentials;
+mod deletion;
 mod front;
 mod join;
 mod labels;

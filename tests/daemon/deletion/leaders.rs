@@ -1,0 +1,109 @@
+//! The leader changes in the middle of a grace period.
+
+use std::time::{Duration, Instant};
+
+use support::{ApiServer, Daemon, Machine, Model, eventually};
+
+use super::world::{PROMPT, Role, SHORT, World};
+use crate::cluster::{LIMIT, ip, until_passed, uuid};
+
+const GRACE: Duration = Duration::from_secs(6);
+/// An allowance of two in ten seconds is one more every five.
+const REFILL: Duration = Duration::from_secs(5);
+
+async fn world(server: &ApiServer, more: &[&str]) -> World {
+    let election = [
+        "--leader-elect=true",
+        "--leader-elect-lease-duration=3s",
+        "--leader-elect-renew-deadline=2s",
+        "--leader-elect-retry-period=500ms",
+        "--node-deletion-grace=6s",
+    ];
+    let flags = [&SHORT[..], &election, more].concat();
+    let mut world = World::start_on(server, vec![Model::small()], [0; 4], &flags).await;
+    world.grace = GRACE;
+    world.daemon().wait_for_line("became leader", LIMIT).await;
+    world
+}
+
+/// Starts a second replica, which is the world's from now on, and gives the first.
+async fn with_second(world: &mut World) -> Daemon {
+    let first = world.take_daemon();
+    world.start_daemon();
+    world.daemon().wait_for_line("standing by", LIMIT).await;
+    first
+}
+
+#[tokio::test]
+async fn a_new_leader_begins_the_grace_period_anew_with_an_allowance_of_one() {
+    let server = ApiServer::start().await;
+    let mut world = world(&server, &["--node-deletion-limit=2,0%,10s"]).await;
+    let mut first = with_second(&mut world).await;
+    let gone = [Role::Kept, Role::Doomed, Role::Beside].map(Role::number);
+    for role in [Role::Kept, Role::Doomed, Role::Beside, Role::Live] {
+        world.destroy(role);
+    }
+    world.turn_not_ready().await;
+    for number in gone {
+        world.until_held(number, &["DeletionGracePeriod"]).await;
+    }
+    first.kill().await;
+    world.daemon().wait_for_line("became leader", LIMIT).await;
+    let leads = Instant::now();
+    let mut deleted = Vec::new();
+    for count in 1..=gone.len() {
+        eventually(&format!("{count} nodes are deleted"), LIMIT, async || {
+            let mut left = 0;
+            for number in gone {
+                left += usize::from(world.is_there(number).await);
+            }
+            if gone.len() - left >= count { Ok(()) } else { Err(format!("{left} are left")) }
+        })
+        .await;
+        deleted.push(leads.elapsed());
+    }
+    println!("a new leader deleted three Nodes after {deleted:?}");
+    // The line may be read some time after it was written.
+    let early = Duration::from_secs(1);
+    assert!(deleted[0] + early >= GRACE && deleted[0] <= GRACE + PROMPT, "{deleted:?}");
+    assert!(deleted[2] + early >= 2 * REFILL, "one, and one more every {REFILL:?}: {deleted:?}");
+    world.stay(&[], &[Role::Live.number()]).await;
+}
+
+/// As when a virtual machine is suspended: it wakes up in the belief that it leads and that the grace period is over.
+#[tokio::test]
+async fn a_leader_that_was_frozen_in_the_grace_period_deletes_nothing() {
+    let server = ApiServer::start().await;
+    let mut world = world(&server, &[]).await;
+    // The second one deletes nothing at all: whatever is deleted is the first one's doing.
+    world.flags.push("--node-deletion=off".to_owned());
+    let mut first = with_second(&mut world).await;
+    let (back, gone) = (Role::Kept.number(), Role::Doomed.number());
+    for role in [Role::Kept, Role::Doomed] {
+        world.destroy(role);
+    }
+    let since = Instant::now();
+    world.turn_not_ready().await;
+    for number in [back, gone] {
+        world.until_held(number, &["DeletionGracePeriod"]).await;
+    }
+    first.signal("STOP").await;
+    world.daemon().wait_for_line("became leader", LIMIT).await;
+    // One machine is there again meanwhile.
+    let name = world.name(Role::Kept);
+    world.fakes[0].create_vm(Machine::new(&name, &uuid(back)).ip(&ip(back)));
+    until_passed(since, GRACE + Duration::from_secs(1)).await;
+    first.signal("CONT").await;
+    first.wait_for_line("this process stands by", LIMIT).await;
+    world.stay(&[back, Role::Beside.number()], &[gone, Role::Live.number()]).await;
+
+    // It leads again, and begins anew.
+    assert_eq!(world.take_daemon().stop(LIMIT).await.code(), Some(0));
+    let leads = Instant::now();
+    let took = world.until_deleted(gone, leads).await;
+    println!("a leader that leads again deleted a Node after {took:?}");
+    assert!(took >= GRACE, "{took:?}");
+    for number in [back, Role::Beside.number(), Role::Live.number()] {
+        assert!(world.is_there(number).await, "{}", world.story(number).await);
+    }
+}

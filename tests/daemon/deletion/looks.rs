@@ -1,0 +1,31 @@
+//! What the daemon was told of each node's machine: what makes "not deleted" more than "not deleted yet".
+
+use std::time::Duration;
+
+use support::{Daemon, eventually};
+
+/// What the daemon writes, at the level of its decisions, about each answer of its provider.
+const ANSWER: &str = "asked whether the machine exists";
+/// An answer that says nothing is asked for again after a pause that doubles, and may itself take 25 s.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// The answers about the machine of the node with this name so far, each as a line of the log.
+pub fn answers(daemon: &Daemon, name: &str) -> Vec<String> {
+    let node = format!("node=\"{name}\"");
+    let is_about = |line: &String| line.contains(ANSWER) && line.contains(&node);
+    daemon.output().lines().into_iter().filter(is_about).collect()
+}
+
+/// Waits until there are so many more answers about each of these nodes.
+pub async fn until_asked(daemon: &Daemon, names: &[String], more: usize) {
+    let before: Vec<usize> = names.iter().map(|name| answers(daemon, name).len()).collect();
+    for (name, before) in names.iter().zip(before) {
+        eventually(&format!("it is asked about {name} {more} times more"), LIMIT, async || {
+            match answers(daemon, name).len() - before {
+                asked if asked >= more => Ok(()),
+                asked => Err(format!("{asked} times\n{}", daemon.output().tail(40))),
+            }
+        })
+        .await;
+    }
+}

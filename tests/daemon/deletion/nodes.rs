@@ -1,0 +1,124 @@
+//! What happens to the Node itself: recreated, ready again, never initialised, with a provider ID that says nothing.
+
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::Node;
+use support::{ApiServer, KubeletNode, Machine, Model};
+
+use super::world::{GRACE, PROMPT, Role, SHORT, World};
+use crate::cluster::{swapped, uuid};
+
+/// Long enough that something can be done in the middle of it.
+const LONG_GRACE: Duration = Duration::from_secs(6);
+
+async fn patient_world() -> World {
+    let flags = [&SHORT[..], &["--node-deletion-grace=6s"]].concat();
+    let mut world = World::start_on(ApiServer::shared().await, vec![Model::small()], [0; 4], &flags).await;
+    world.grace = LONG_GRACE;
+    world
+}
+
+#[tokio::test]
+async fn a_node_recreated_under_the_same_name_is_not_deleted_for_the_old_one() {
+    let mut world = patient_world().await;
+    // The second one stands for a machine that is destroyed and whose Node nobody recreates.
+    let (again, tainted, gone) = (Role::Kept.number(), Role::Beside.number(), Role::Doomed.number());
+    for role in [Role::Kept, Role::Doomed, Role::Beside] {
+        world.destroy(role);
+    }
+    let since = Instant::now();
+    world.turn_not_ready().await;
+    for number in [again, tainted, gone] {
+        world.until_held(number, &["DeletionGracePeriod"]).await;
+    }
+    // One comes back with a machine of its own, one is registered by a kubelet whose machine nobody knows.
+    let fresh = uuid(70);
+    let name = world.name(Role::Kept);
+    world.fakes[0].create_vm(Machine::new(&name, &fresh).ip("10.1.9.9"));
+    let node = world.cluster.marked(KubeletNode::new(&name, &swapped(&fresh)));
+    world.recreate(again, node).await;
+    let node = world.cluster.kubelet(tainted);
+    world.recreate(tainted, node).await;
+    world.until_initialised(again).await;
+    let took = world.until_deleted(gone, since).await;
+    assert!(took >= LONG_GRACE && took <= LONG_GRACE + PROMPT, "{took:?}");
+    world.stay(&[again, tainted], &[Role::Live.number()]).await;
+}
+
+#[tokio::test]
+async fn a_node_that_is_ready_again_during_the_grace_period_begins_it_anew() {
+    let world = patient_world().await;
+    let (flaps, gone) = (Role::Kept.number(), Role::Doomed.number());
+    for role in [Role::Kept, Role::Doomed] {
+        world.destroy(role);
+    }
+    let since = Instant::now();
+    world.turn_not_ready().await;
+    world.until_held(flaps, &["DeletionGracePeriod"]).await;
+    world.set_ready(flaps, "True").await;
+    world.until_deleted(gone, since).await;
+    world.stay(&[Role::Beside.number()], &[flaps, Role::Live.number()]).await;
+    let since = Instant::now();
+    world.set_ready(flaps, "False").await;
+    let took = world.until_deleted(flaps, since).await;
+    assert!(took >= LONG_GRACE && took <= LONG_GRACE + PROMPT, "it is not ready again for {took:?}");
+}
+
+#[tokio::test]
+async fn a_node_whose_provider_id_names_no_machine_of_ours_is_never_deleted() {
+    let mut world = World::start(vec![Model::small()], [0; 4]).await;
+    // Without the taint: somebody else initialised them.
+    let ids = [
+        ("vsphere://not-a-uuid", Some("MalformedProviderID")),
+        ("vsphere://", Some("MalformedProviderID")),
+        ("vsphere:///dc-1/vm/node-1", Some("MalformedProviderID")),
+        ("", None),
+        ("aws:///eu-central-1a/i-0a1b2c3d4e5f", None),
+    ];
+    let mut added = Vec::new();
+    for (id, word) in ids {
+        let kubelet = |name: String| world.cluster.marked(KubeletNode::new(&name, &uuid(71))).build();
+        let number = world.uids.len();
+        let node = with_provider_id(kubelet(world.cluster.name(number)), id);
+        added.push((world.add(node).await, word));
+    }
+    world.destroy(Role::Doomed);
+    let since = Instant::now();
+    world.turn_not_ready().await;
+    for (number, word) in &added {
+        if let Some(word) = word {
+            world.until_held(*number, &[word]).await;
+        }
+    }
+    let took = world.until_deleted(Role::Doomed.number(), since).await;
+    assert!(took <= GRACE + PROMPT, "{took:?}");
+    // Nobody is asked about a machine of another provider.
+    let foreign = added.pop().unwrap().0;
+    let asked = added.iter().map(|(number, _)| *number).chain([Role::Kept.number()]);
+    world.stay(&asked.collect::<Vec<_>>(), &[foreign, Role::Live.number()]).await;
+}
+
+/// A node that is not waiting to be initialised.
+fn with_provider_id(mut node: Node, id: &str) -> Node {
+    let spec = node.spec.get_or_insert_default();
+    spec.taints = None;
+    spec.provider_id = (!id.is_empty()).then(|| id.to_owned());
+    node
+}
+
+/// With everything as it is by default, as in a cluster.
+#[tokio::test]
+async fn a_destroyed_machine_is_told_within_the_default_grace_period_and_ten_seconds() {
+    const DEFAULT_GRACE: Duration = Duration::from_secs(30);
+    let mut world = World::start_on(ApiServer::shared().await, vec![Model::small()], [0; 4], &[]).await;
+    world.grace = DEFAULT_GRACE;
+    for role in [Role::Doomed, Role::Live] {
+        world.destroy(role);
+    }
+    let since = Instant::now();
+    world.turn_not_ready().await;
+    let took = world.until_deleted(Role::Doomed.number(), since).await;
+    println!("by default, the Node of a destroyed machine is deleted {took:?} after it is not ready");
+    assert!(took >= DEFAULT_GRACE && took <= DEFAULT_GRACE + PROMPT, "{took:?}");
+    world.stay(&[Role::Kept.number(), Role::Beside.number()], &[Role::Live.number()]).await;
+}

@@ -1,0 +1,299 @@
+//! One cluster with its vCenters and its daemon, in which something goes wrong.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use k8s_openapi::api::core::v1::{Event, Node};
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use serde_json::json;
+use support::nodes::NodeView;
+use support::{ApiServer, Daemon, FakeVcenter, KubeletNode, Machine, Model, eventually};
+
+use super::looks;
+use crate::cluster::{Cluster, LIMIT, ip, until_passed, uuid};
+
+/// How long a node of these tests has to be not ready and proved absent.
+pub const GRACE: Duration = Duration::from_secs(2);
+/// What a deletion that nothing holds may take beyond the grace period.
+pub const PROMPT: Duration = Duration::from_secs(10);
+/// The flags that shorten what takes minutes in a cluster.
+pub const SHORT: [&str; 4] = [
+    "--node-monitor-period=1s",
+    "--node-deletion-grace=2s",
+    "--node-deletion-limit=5,10%,5s",
+    "--node-deletion-mass-hold=5s",
+];
+/// Answers about the machine of a node that are waited for, once its grace period is over, before it counts as not
+/// deleted.
+const ROUNDS: usize = 2;
+
+/// The nodes of every world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Its machine is there all along; it is the one that goes wrong.
+    Kept,
+    /// Its machine is destroyed.
+    Doomed,
+    /// Its machine is there all along, beside the one that goes wrong.
+    Beside,
+    /// Its machine is destroyed, and its kubelet says that it is ready.
+    Live,
+}
+
+/// Those that are made not ready.
+pub const NOT_READY: [Role; 3] = [Role::Kept, Role::Doomed, Role::Beside];
+const ALL: [Role; 4] = [Role::Kept, Role::Doomed, Role::Beside, Role::Live];
+
+impl Role {
+    pub fn number(self) -> usize {
+        self as usize
+    }
+}
+
+/// See the file's header.
+pub struct World {
+    pub cluster: Cluster,
+    pub fakes: Vec<FakeVcenter>,
+    /// The flags of its daemons.
+    pub flags: Vec<String>,
+    /// At which vCenter the machine of each role is.
+    homes: [usize; 4],
+    folder: PathBuf,
+    /// The `vsphere.conf`.
+    config: PathBuf,
+    daemon: Option<Daemon>,
+    /// The nodes as they were registered, by number.
+    pub uids: Vec<String>,
+    /// What the flags say about it.
+    pub grace: Duration,
+}
+
+impl World {
+    /// One of the shared API server. All its nodes are initialised and ready.
+    pub async fn start(models: Vec<Model>, homes: [usize; 4]) -> Self {
+        Self::start_on(ApiServer::shared().await, models, homes, &SHORT).await
+    }
+
+    /// On this API server, with these flags.
+    pub async fn start_on(server: &ApiServer, models: Vec<Model>, homes: [usize; 4], flags: &[&str]) -> Self {
+        let cluster = Cluster::on(server).await;
+        let machine = |role: Role| Machine::new(&cluster.name(role.number()), &uuid(role.number()));
+        let place = |(at, model): (usize, Model)| {
+            let here = ALL.into_iter().filter(|role| homes[role.number()] == at);
+            here.fold(model, |model, role| model.vm(machine(role).ip(&ip(role.number()))))
+        };
+        let fakes = join_all(models.into_iter().enumerate().map(place).map(FakeVcenter::start)).await;
+        let (folder, flags) = (server.folder().to_owned(), flags.iter().map(|flag| (*flag).to_owned()).collect());
+        let config = folder.join(format!("{}.conf", cluster.pool()));
+        let uids = Vec::new();
+        let mut world = Self { cluster, fakes, flags, homes, folder, config, daemon: None, uids, grace: GRACE };
+        world.configure(&(0..world.fakes.len()).collect::<Vec<_>>());
+        world.uids = join_all(ALL.map(async |role| world.register(role).await)).await;
+        world.start_daemon();
+        join_all(ALL.map(|role| world.until_initialised(role.number()))).await;
+        world
+    }
+
+    async fn register(&self, role: Role) -> String {
+        let node = self.cluster.kubelet(role.number()).ready().register(&self.cluster.client).await;
+        node.metadata.uid.unwrap()
+    }
+
+    /// Registers a node that is as the caller says, with the name of the number `uids.len()`, which is given back.
+    pub async fn add(&mut self, node: Node) -> usize {
+        let number = self.uids.len();
+        let node = self.nodes().create(&PostParams::default(), &node).await.unwrap();
+        self.uids.push(node.metadata.uid.unwrap());
+        number
+    }
+
+    /// Deletes a Node as an administrator does, and registers another one under its name.
+    pub async fn recreate(&mut self, number: usize, node: KubeletNode) {
+        self.nodes().delete(&self.cluster.name(number), &DeleteParams::default()).await.unwrap();
+        self.uids[number] = node.register(&self.cluster.client).await.metadata.uid.unwrap();
+    }
+
+    /// Writes a `vsphere.conf` with these vCenters, in one step as `kubectl edit` and the kubelet do.
+    pub fn configure(&self, fakes: &[usize]) {
+        let section = |at: &usize| self.fakes[*at].ini_section(&format!("vc-{at}"), "dc-1", &self.folder);
+        self.write_config(&fakes.iter().map(section).collect::<String>());
+    }
+
+    pub fn write_config(&self, text: &str) {
+        let fresh = self.config.with_extension("fresh");
+        std::fs::write(&fresh, text).unwrap();
+        std::fs::rename(fresh, &self.config).unwrap();
+    }
+
+    /// Starts a daemon, and leaves alone one that runs already and was taken.
+    pub fn start_daemon(&mut self) {
+        let flags: Vec<&str> = self.flags.iter().map(String::as_str).collect();
+        self.daemon = Some(self.cluster.start_on(&self.config, &flags));
+    }
+
+    /// As a crash would.
+    pub async fn kill_daemon(&mut self) {
+        if let Some(mut daemon) = self.daemon.take() {
+            daemon.kill().await;
+        }
+    }
+
+    /// The daemon, for one who starts another beside it.
+    pub fn take_daemon(&mut self) -> Daemon {
+        self.daemon.take().unwrap()
+    }
+
+    pub fn is_running(&self) -> bool {
+        self.daemon.is_some()
+    }
+
+    pub fn daemon(&mut self) -> &mut Daemon {
+        self.daemon.as_mut().unwrap()
+    }
+
+    /// Waits until the daemon works by the file as it is now.
+    pub async fn until_configured(&mut self) {
+        self.daemon().wait_for_line("was read again and is in force", LIMIT).await;
+    }
+
+    fn tail(&self) -> String {
+        self.daemon.as_ref().map_or_else(String::new, |daemon| daemon.output().tail(60))
+    }
+
+    /// The vCenter of this role's machine.
+    pub fn home(&self, role: Role) -> &FakeVcenter {
+        &self.fakes[self.homes[role.number()]]
+    }
+
+    pub fn name(&self, role: Role) -> String {
+        self.cluster.name(role.number())
+    }
+
+    /// The virtual machine is destroyed, as vCenter tells it.
+    pub fn destroy(&self, role: Role) {
+        self.home(role).destroy_vm(&self.name(role));
+    }
+
+    pub fn nodes(&self) -> Api<Node> {
+        Api::all(self.cluster.client.clone())
+    }
+
+    pub async fn until_initialised(&self, number: usize) {
+        let name = self.cluster.name(number);
+        eventually(&format!("{name} is initialised"), LIMIT, async || {
+            let node = self.nodes().get(&name).await.map_err(|error| error.to_string())?;
+            let view = NodeView::of(&node);
+            let is_recorded = node.metadata.annotations.is_some_and(|all| all.contains_key("vsphere-ccm.dev/vm"));
+            let is_done = view.provider_id.is_some() && !view.uninitialized && is_recorded;
+            if is_done { Ok(()) } else { Err(format!("{view:?}\n{}", self.tail())) }
+        })
+        .await;
+    }
+
+    /// Writes the condition as the kubelet (`True`, `False`) or the kube-controller-manager (`Unknown`) does.
+    pub async fn set_ready(&self, number: usize, status: &str) {
+        let now = k8s_openapi::jiff::Timestamp::now().to_string();
+        let reason = if status == "Unknown" { "NodeStatusUnknown" } else { "Kubelet" };
+        let condition = json!({"type": "Ready", "status": status, "reason": reason, "lastTransitionTime": now});
+        let patch = Patch::Strategic(json!({"status": {"conditions": [condition]}}));
+        self.nodes().patch_status(&self.cluster.name(number), &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    /// All but the one that stays ready turn not ready, some as `False`, some as `Unknown`.
+    pub async fn turn_not_ready(&self) {
+        join_all(NOT_READY.map(|role| {
+            let status = if role.number() % 2 == 0 { "Unknown" } else { "False" };
+            self.set_ready(role.number(), status)
+        }))
+        .await;
+    }
+
+    /// Whether the Node that was registered under this number is there.
+    pub async fn is_there(&self, number: usize) -> bool {
+        let node = self.nodes().get_opt(&self.cluster.name(number)).await.unwrap();
+        node.is_some_and(|node| node.metadata.uid.as_ref() == self.uids.get(number))
+    }
+
+    /// Waits until the Node is deleted; how long that was from `since`.
+    pub async fn until_deleted(&self, number: usize, since: Instant) -> Duration {
+        let name = self.cluster.name(number);
+        eventually(&format!("{name} is deleted"), LIMIT, async || match self.is_there(number).await {
+            false => Ok(()),
+            true => Err(format!("{}\n{}", self.story(number).await, self.tail())),
+        })
+        .await;
+        let took = since.elapsed();
+        let story = self.until_event(number, "DeletingNode").await;
+        assert!(story.contains("vm-") && story.contains(&uuid(number)), "{name} is deleted with the proof: {story}");
+        took
+    }
+
+    /// The Events about the Node that was registered under this number, the newest last.
+    pub async fn events(&self, number: usize) -> Vec<Event> {
+        let events = Api::<Event>::namespaced(self.cluster.client.clone(), "default");
+        let about = format!("involvedObject.kind=Node,involvedObject.name={}", self.cluster.name(number));
+        let mut events = events.list(&ListParams::default().fields(&about)).await.unwrap().items;
+        events.retain(|event| event.involved_object.uid.as_ref() == self.uids.get(number));
+        events.sort_by_key(|event| event.metadata.resource_version.as_ref().and_then(|text| text.parse::<u64>().ok()));
+        events
+    }
+
+    async fn until_event(&self, number: usize, reason: &str) -> String {
+        eventually(&format!("Event {reason} about {}", self.cluster.name(number)), LIMIT, async || {
+            let events = self.events(number).await;
+            let found = events.iter().rfind(|event| event.reason.as_deref() == Some(reason));
+            match found {
+                Some(event) => Ok(event.message.clone().unwrap_or_default()),
+                None => Err(format!("{}\n{}", self.story(number).await, self.tail())),
+            }
+        })
+        .await
+    }
+
+    /// The Events about a Node, for failure messages.
+    pub async fn story(&self, number: usize) -> String {
+        let events = self.events(number).await;
+        events.iter().fold(String::new(), |mut story, event| {
+            let (reason, message) = (event.reason.as_deref(), event.message.as_deref());
+            writeln!(story, "{}: {}", reason.unwrap_or_default(), message.unwrap_or_default()).unwrap();
+            story
+        })
+    }
+
+    /// Waits until one of these words is what the Node is held by, and gives the Event's message.
+    pub async fn until_held(&self, number: usize, words: &[&str]) -> String {
+        let what = format!("{} is held by one of {words:?}", self.cluster.name(number));
+        eventually(&what, LIMIT, async || {
+            let events = self.events(number).await;
+            let is_held = |event: &&Event| event.message.as_ref().is_some_and(|text| text.contains("Node not deleted"));
+            let last = events.iter().rfind(is_held);
+            match last.filter(|event| event.reason.as_deref().is_some_and(|reason| words.contains(&reason))) {
+                Some(event) => Ok(event.message.clone().unwrap_or_default()),
+                None => Err(format!("{}\n{}", self.story(number).await, self.tail())),
+            }
+        })
+        .await
+    }
+
+    /// What the daemon that runs was told of this node's machine so far.
+    pub fn answers(&self, number: usize) -> Vec<String> {
+        looks::answers(self.daemon.as_ref().unwrap(), &self.cluster.name(number))
+    }
+
+    /// The grace period passes, and the daemon asks about the machine of each of `asked` again and again: these nodes and
+    /// those that are `ready` stay.
+    pub async fn stay(&self, asked: &[usize], ready: &[usize]) {
+        until_passed(Instant::now(), self.grace).await;
+        let names: Vec<String> = asked.iter().map(|number| self.cluster.name(*number)).collect();
+        looks::until_asked(self.daemon.as_ref().unwrap(), &names, ROUNDS).await;
+        for &number in asked.iter().chain(ready) {
+            let story = self.story(number).await;
+            let name = self.cluster.name(number);
+            assert!(self.is_there(number).await, "{name} is deleted:\n{story}\n{}", self.tail());
+            assert!(!story.contains("DeletingNode"), "{name} was about to be deleted:\n{story}\n{}", self.tail());
+        }
+    }
+}

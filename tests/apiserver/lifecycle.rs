@@ -1,6 +1,8 @@
 //! The node-lifecycle controller with the memory provider against a real API server. Ids are those of the upstream
 //! vectors.
 
+mod changes;
 mod guarded;
 mod harness;
+mod out_of_service;
 mod vectors;

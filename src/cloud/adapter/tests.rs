@@ -199,3 +199,18 @@ async fn two_failures_name_both_causes() {
         assert!(unknown.message.contains(part), "{part} is missing: {}", unknown.message);
     }
 }
+
+#[tokio::test]
+async fn the_provider_id_is_the_nodes_else_made_of_the_instances_id() {
+    let failing = |id: Answer<String>| Old { id, ..good() };
+    for (id, old, present, expected) in [
+        ("L-40", good(), "fake://12345", Ok("fake://12345")),
+        ("L-40", failing(Answer::Failed("not asked")), "fake://12345", Ok("fake://12345")),
+        ("L-42", good(), "", Ok("fake://12345")),
+        ("L-45", failing(Answer::InstanceNotFound), "", Err("instance not found")),
+        ("L-46 differs: without a prefix", failing(Answer::Failed("unknown error")), "", Err("unknown error")),
+    ] {
+        let given = adapt(old, true).provider_id(&node0(present)).await.map_err(|error| error.to_string());
+        assert_eq!(given.as_deref().map_err(String::as_str), expected, "{id}");
+    }
+}

@@ -48,3 +48,17 @@ fn only_the_chosen_contract_is_offered() {
     let current = Memory::default();
     assert!(current.instances_v2().is_some() && current.instances().is_none() && current.zones().is_none());
 }
+
+#[tokio::test]
+async fn the_provider_id_of_a_node_without_one_is_its_instances() {
+    for (id, present, instances) in
+        [("L-41", "fake://12345", "fake://12345"), ("L-43", "", "fake://12345"), ("L-44", "", "")]
+    {
+        let cloud = Memory::new("fake", Contract::Current);
+        cloud.put(instance(instances, "aa"));
+        let mut node = node_with_uuid("aa");
+        node.spec.get_or_insert_default().provider_id = Some(present.to_owned()).filter(|id| !id.is_empty());
+        let metadata = cloud.instance_metadata(&node).await.found().expect(id);
+        assert_eq!(metadata.provider_id, instances, "{id}");
+    }
+}

@@ -1,0 +1,379 @@
+//! What happens in the middle: signs of life during the grace period, other leaders, refusals, conflicts, a thousand
+//! machines gone.
+
+use async_trait::async_trait;
+use ccm::cloud::{CloudProvider, InstanceMetadata, InstancesV2, Power, PowerState, Presence};
+use ccm::controllers::node_lifecycle::plan::TAINT_SHUTDOWN;
+use ccm::controllers::node_lifecycle::{Limit, Settings};
+use ccm::kubernetes::leader_election::{LeaderElector, LeaseConfig};
+use ccm::providers::memory::{Instance, Memory};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use support::{ApiServer, eventually, unique};
+use tokio_util::sync::CancellationToken;
+
+use super::harness::{Form, LIMIT, Run, Start, instance, settings, taints};
+
+/// Long enough that no test sees its end.
+const NEVER: Duration = Duration::from_secs(3600);
+
+/// A provider that counts proofs and does something while it answers.
+#[derive(Clone)]
+struct Wrapped {
+    cloud: Memory,
+    proofs: Arc<AtomicUsize>,
+    /// From this proof on the machine exists, and nobody is told.
+    exists_from: usize,
+    /// Panics while it is set.
+    panics: Arc<AtomicBool>,
+    /// Who edits the node that is asked about, between its look and its write, and how often.
+    meddler: Option<Api<Node>>,
+    turns: Arc<AtomicUsize>,
+    is_own: bool,
+}
+
+impl Wrapped {
+    fn new(cloud: &Memory) -> Self {
+        Self {
+            cloud: cloud.clone(),
+            proofs: Arc::default(),
+            exists_from: usize::MAX,
+            panics: Arc::default(),
+            meddler: None,
+            turns: Arc::default(),
+            is_own: true,
+        }
+    }
+}
+
+impl CloudProvider for Wrapped {
+    fn provider_name(&self) -> &'static str {
+        "wrapped"
+    }
+
+    fn owns_provider_id(&self, _: &str) -> bool {
+        self.is_own
+    }
+
+    fn instances_v2(&self) -> Option<Arc<dyn InstancesV2>> {
+        Some(Arc::new(self.clone()))
+    }
+}
+
+#[async_trait]
+impl InstancesV2 for Wrapped {
+    async fn instance_exists(&self, node: &Node) -> Presence {
+        assert!(!self.panics.load(Ordering::SeqCst), "on purpose");
+        let proof = self.proofs.fetch_add(1, Ordering::SeqCst) + 1;
+        if proof >= self.exists_from { Presence::Exists(()) } else { self.cloud.instance_exists(node).await }
+    }
+
+    async fn instance_power(&self, node: &Node) -> Presence<Power> {
+        let turn = self.turns.fetch_add(1, Ordering::SeqCst);
+        if let (Some(nodes), true) = (&self.meddler, turn < 3) {
+            let name = node.metadata.name.as_deref().unwrap();
+            let mut live = nodes.get(name).await.unwrap();
+            let taint = json!({"key": format!("other-{turn}"), "effect": "NoSchedule"});
+            let spec = live.spec.get_or_insert_default();
+            spec.taints.get_or_insert_default().push(serde_json::from_value(taint).unwrap());
+            nodes.replace(name, &PostParams::default(), &live).await.unwrap();
+        }
+        self.cloud.instance_power(node).await
+    }
+
+    async fn read_instance_power(&self, node: &Node) -> Presence<PowerState> {
+        self.cloud.read_instance_power(node).await
+    }
+
+    async fn instance_metadata(&self, node: &Node) -> Presence<InstanceMetadata> {
+        self.cloud.instance_metadata(node).await
+    }
+}
+
+fn lose(cloud: &Memory, form: &Form) {
+    cloud.put(instance(form, &form.provider_id));
+    assert!(cloud.remove(&form.provider_id));
+}
+
+async fn several_passes(cloud: &Memory) {
+    let asked = cloud.calls();
+    eventually("several passes", LIMIT, async || {
+        if cloud.calls() > asked + 20 { Ok(()) } else { Err(cloud.calls().to_string()) }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_was_ready_during_the_grace_period_has_a_new_one() {
+    let cloud = Memory::default();
+    let grace = Duration::from_secs(6);
+    let run = Run::start(&cloud, Settings { grace, ..settings() }).await;
+    let form = Form::new("Unknown");
+    lose(&cloud, &form);
+    run.register(&form).await;
+    run.wait_for_held("the grace period runs", "DeletionGracePeriod", 1).await;
+    run.set_ready(&form.name, "True").await;
+    run.wait_for_held("it is Ready", "DeletionGracePeriod", 0).await;
+    let began = Instant::now();
+    run.set_ready(&form.name, "Unknown").await;
+    run.wait_for_deletion("it is not Ready for long enough", &form.name).await;
+    assert!(began.elapsed() >= grace, "{:?}", began.elapsed());
+    assert!(began.elapsed() < grace + Duration::from_secs(10), "{:?}", began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_recreated_during_the_grace_period_is_another_one() {
+    let cloud = Memory::default();
+    let grace = Duration::from_secs(5);
+    let run = Run::start(&cloud, Settings { grace, ..settings() }).await;
+    let form = Form::new("Unknown");
+    lose(&cloud, &form);
+    let old = run.register(&form).await;
+    run.wait_for_held("the grace period runs", "DeletionGracePeriod", 1).await;
+    run.api().delete(&form.name, &DeleteParams::default()).await.unwrap();
+    // The machine that the new Node is on was made under another id.
+    let other = Form { provider_id: format!("{}-new", form.provider_id), ..form.clone() };
+    cloud.put(instance(&other, &other.provider_id));
+    let new = run.register(&other).await;
+    assert_ne!(old.metadata.uid, new.metadata.uid);
+    run.wait_for_held("nothing is held", "DeletionGracePeriod", 0).await;
+    let began = Instant::now();
+    eventually(
+        "the old one's time passes",
+        LIMIT,
+        async || {
+            if began.elapsed() > grace { Ok(()) } else { Err("not yet") }
+        },
+    )
+    .await;
+    several_passes(&cloud).await;
+    let after = run.api().get(&form.name).await.unwrap();
+    assert_eq!(after.metadata.resource_version, new.metadata.resource_version, "nothing is written");
+    assert_eq!(run.metric("vsphere_ccm_node_deletions_total"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_proof_is_made_once_more_before_the_deletion_and_not_more_often() {
+    let cloud = Memory::default();
+    let provider = Wrapped { exists_from: 2, ..Wrapped::new(&cloud) };
+    let run = Run::with(ApiServer::shared().await, Start::of(provider.clone(), settings())).await;
+    let form = Form::new("Unknown");
+    lose(&cloud, &form);
+    run.register(&form).await;
+    eventually("it is found again", LIMIT, async || {
+        let proofs = provider.proofs.load(Ordering::SeqCst);
+        if proofs > 2 { Ok(()) } else { Err(format!("{proofs} proofs")) }
+    })
+    .await;
+    several_passes(&cloud).await;
+    assert_eq!(run.count().await, 1);
+    assert_eq!(run.metric("vsphere_ccm_node_deletions_total"), 0);
+
+    // While it is held, passes cost no proof.
+    let cloud = Memory::default();
+    let provider = Wrapped::new(&cloud);
+    let run =
+        Run::with(ApiServer::shared().await, Start::of(provider.clone(), Settings { grace: NEVER, ..settings() }))
+            .await;
+    let form = Form::new("Unknown");
+    lose(&cloud, &form);
+    run.register(&form).await;
+    run.wait_for_held("the grace period runs", "DeletionGracePeriod", 1).await;
+    let proofs = provider.proofs.load(Ordering::SeqCst);
+    several_passes(&cloud).await;
+    assert_eq!(provider.proofs.load(Ordering::SeqCst), proofs);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_leader_begins_anew_and_a_former_one_deletes_nothing() {
+    let server = ApiServer::shared().await;
+    let config = LeaseConfig {
+        namespace: "kube-system".into(),
+        name: unique("lease"),
+        identity: "first".into(),
+        lease_duration: Duration::from_secs(15),
+        renew_deadline: Duration::from_secs(10),
+        retry_period: Duration::from_secs(2),
+    };
+    let (elector, leadership) = LeaderElector::new(server.client().await, config).unwrap();
+    let elected = tokio::spawn(elector.run(CancellationToken::new()));
+    let cloud = Memory::default();
+    let grace = Duration::from_secs(5);
+    let limit = Limit { nodes: 5, percent: 10, window: NEVER };
+    let own = Settings { grace, limit, ..settings() };
+    let start = Start { leadership: leadership.clone(), ..Start::of(cloud.clone(), own.clone()) };
+    let first = Run::with(server, start).await;
+    let forms: Vec<Form> = (0..3).map(|_| Form::new("Unknown")).collect();
+    for form in &forms {
+        lose(&cloud, form);
+        first.register(form).await;
+    }
+    first.wait_for_held("the grace period runs", "DeletionGracePeriod", 3).await;
+    elected.abort();
+    leadership.wait_until_lost().await;
+    first.wait_for_held("all is forgotten", "DeletionGracePeriod", 0).await;
+
+    let began = Instant::now();
+    let start = Start { group: Some(first.group.clone()), ..Start::of(cloud.clone(), own) };
+    let second = Run::with(server, start).await;
+    second.wait_for_metric("one goes", "vsphere_ccm_node_deletions_total", 1).await;
+    assert!(began.elapsed() >= grace, "{:?}", began.elapsed());
+    second.wait_for_held("a new leader has no more", "DeletionLimitReached", 2).await;
+    several_passes(&cloud).await;
+    assert_eq!(second.count().await, 2);
+    assert_eq!(first.metric("vsphere_ccm_node_deletions_total"), 0);
+    assert_eq!(first.metric("vsphere_ccm_node_deletion_allowance"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_deletion_is_told_and_tried_again() {
+    let server = ApiServer::shared().await;
+    let client = server.client().await;
+    let user = unique("careful");
+    let role = |verbs: &[&str]| -> ClusterRole {
+        serde_json::from_value(json!({
+            "metadata": {"name": user},
+            "rules": [
+                {"apiGroups": [""], "resources": ["nodes"], "verbs": verbs},
+                {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
+            ],
+        }))
+        .unwrap()
+    };
+    let reads = ["get", "list", "watch", "patch"];
+    let roles: Api<ClusterRole> = Api::all(client.clone());
+    roles.create(&PostParams::default(), &role(&reads)).await.unwrap();
+    let binding: ClusterRoleBinding = serde_json::from_value(json!({
+        "metadata": {"name": user},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": user},
+        "subjects": [{"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}],
+    }))
+    .unwrap();
+    Api::<ClusterRoleBinding>::all(client).create(&PostParams::default(), &binding).await.unwrap();
+
+    let cloud = Memory::default();
+    let start = Start { kubeconfig: Some(server.kubeconfig_of(&user)), ..Start::of(cloud.clone(), settings()) };
+    let run = Run::with(server, start).await;
+    let form = Form::new("False");
+    lose(&cloud, &form);
+    run.register(&form).await;
+    let event = run.wait_for_event(&form.name, "DeletingNodeFailed").await;
+    assert_eq!(event.type_.as_deref(), Some("Warning"));
+    assert!(event.message.unwrap().contains("cannot delete resource"), "it says what is missing");
+    run.wait_for_event(&form.name, "DeletionRefused").await;
+    run.wait_for_held("and it is held", "DeletionRefused", 1).await;
+
+    let more = json!({"rules": role(&["get", "list", "watch", "patch", "delete"]).rules});
+    roles.patch(&user, &PatchParams::default(), &Patch::Merge(more)).await.unwrap();
+    run.wait_for_deletion("it is allowed now", &form.name).await;
+    let events = run.events(&form.name).await;
+    let told = |reason: &str| {
+        let of = events.iter().filter(|event| event.reason.as_deref() == Some(reason));
+        of.map(|event| event.count.unwrap_or(1)).sum::<i32>()
+    };
+    assert_eq!((told("DeletingNode"), told("DeletionRefused")), (1, 1), "each is told once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_of_another_provider_and_one_that_is_not_initialised_are_kept() {
+    let cloud = Memory::default();
+    let foreign = Wrapped { is_own: false, ..Wrapped::new(&cloud) };
+    let run = Run::with(ApiServer::shared().await, Start::of(foreign.clone(), settings())).await;
+    let theirs = Form { taints: vec![format!("{TAINT_SHUTDOWN}:NoSchedule")], ..Form::new("False") };
+    let without = Form { provider_id: String::new(), ..Form::new("False") };
+    lose(&cloud, &theirs);
+    let created = run.register(&theirs).await;
+    run.register(&without).await;
+    several_passes(&cloud).await;
+    let after = run.api().get(&theirs.name).await.unwrap();
+    assert_eq!(after.metadata.resource_version, created.metadata.resource_version, "it is not even tainted");
+
+    let run = Run::start(&cloud, settings()).await;
+    let joining =
+        Form { taints: vec!["node.cloudprovider.kubernetes.io/uninitialized:NoSchedule".into()], ..Form::new("False") };
+    lose(&cloud, &joining);
+    run.register(&joining).await;
+    run.wait_for_event(&joining.name, "Uninitialized").await;
+    several_passes(&cloud).await;
+    assert_eq!(run.count().await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn taints_that_others_add_meanwhile_survive() {
+    let cloud = Memory::default();
+    let form = Form::new("False");
+    cloud.put(Instance { power: PowerState::Off, ..instance(&form, &form.provider_id) });
+    let server = ApiServer::shared().await;
+    let provider = Wrapped { meddler: Some(Api::all(server.client().await)), ..Wrapped::new(&cloud) };
+    let run = Run::with(server, Start::of(provider, settings())).await;
+    run.register(&form).await;
+    let shutdown = format!("{TAINT_SHUTDOWN}:NoSchedule");
+    let node = run.wait("it is shut down", &form.name, |node| taints(node).contains(&shutdown)).await;
+    assert_eq!(taints(&node), ["other-0:NoSchedule", "other-1:NoSchedule", "other-2:NoSchedule", &shutdown]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_in_the_provider_is_counted_and_tried_again() {
+    let cloud = Memory::default();
+    let provider = Wrapped::new(&cloud);
+    provider.panics.store(true, Ordering::SeqCst);
+    let run = Run::with(ApiServer::shared().await, Start::of(provider.clone(), settings())).await;
+    let form = Form::new("False");
+    lose(&cloud, &form);
+    run.register(&form).await;
+    run.wait_for_held("it panicked", "Panic", 1).await;
+    assert!(run.metric("vsphere_ccm_node_lifecycle_panics_total") > 0);
+    provider.panics.store(false, Ordering::SeqCst);
+    run.wait_for_deletion("it works again", &form.name).await;
+    run.wait_for_held("it is over", "Panic", 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_machines_gone_at_once_pause_and_then_go_under_the_limit() {
+    const NODES: usize = 1000;
+    let server = ApiServer::start().await;
+    let cloud = Memory::default();
+    let limit = Limit { nodes: 5, percent: 10, window: Duration::from_secs(4) };
+    let own = Settings { period: Duration::from_secs(1), limit, grace: Duration::from_secs(2), ..settings() };
+    let run =
+        Run::with(&server, Start::of(cloud.clone(), Settings { mass_hold: Duration::from_secs(20), ..own })).await;
+    let forms: Vec<Form> = (0..NODES).map(|_| Form::new("True")).collect();
+    for some in forms.chunks(50) {
+        futures::future::join_all(some.iter().map(|form| run.register(form))).await;
+    }
+    forms.iter().for_each(|form| lose(&cloud, form));
+    let began = Instant::now();
+    for some in forms.chunks(50) {
+        futures::future::join_all(some.iter().map(|form| run.set_ready(&form.name, "Unknown"))).await;
+    }
+    run.wait_for_metric("the pause", "vsphere_ccm_node_deletion_mass_hold", 1).await;
+    eventually("all are held", LIMIT, async || {
+        let held = run.held("DeletionMassHold");
+        let deleted = run.metric("vsphere_ccm_node_deletions_total");
+        if held + deleted == NODES as u64 { Ok(()) } else { Err(format!("{held} held, {deleted} deleted")) }
+    })
+    .await;
+    let before = run.metric("vsphere_ccm_node_deletions_total");
+    assert!(before <= 100, "{before} were deleted before a fifth of all was gone");
+    let paused = began.elapsed();
+    run.wait_for_metric("the pause is over", "vsphere_ccm_node_deletion_mass_hold", 0).await;
+    let resumed = Instant::now();
+    eventually("some go, under the limit", LIMIT, async || {
+        let deleted = run.metric("vsphere_ccm_node_deletions_total");
+        let windows = resumed.elapsed().as_secs() / 4 + 2;
+        assert!(deleted - before <= windows * 100, "{deleted} in {windows} windows");
+        if deleted - before >= 250 { Ok(()) } else { Err(format!("{deleted} deleted, paused after {paused:?}")) }
+    })
+    .await;
+    // What is counted is what is gone, while it goes on.
+    let counted = run.metric("vsphere_ccm_node_deletions_total");
+    let gone = NODES as u64 - run.count().await as u64;
+    let later = run.metric("vsphere_ccm_node_deletions_total");
+    assert!((counted..=later + 8).contains(&gone), "{counted}, {gone}, {later}");
+}

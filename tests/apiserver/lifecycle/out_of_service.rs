@@ -1,0 +1,108 @@
+//! The out-of-service taint, which is opt-in.
+
+use ccm::cloud::PowerState;
+use ccm::controllers::node_lifecycle::plan::{ANNOTATION_OUT_OF_SERVICE, TAINT_OUT_OF_SERVICE};
+use ccm::controllers::node_lifecycle::{Limit, Settings};
+use ccm::providers::memory::{Instance, Memory};
+use k8s_openapi::api::core::v1::Node;
+use std::time::Duration;
+use support::eventually;
+
+use super::harness::{Form, LIMIT, Run, instance, settings, taints};
+
+fn is_out(node: &Node) -> bool {
+    taints(node).contains(&format!("{TAINT_OUT_OF_SERVICE}=nodeshutdown:NoExecute"))
+}
+
+fn mark(node: &Node) -> Option<&str> {
+    ccm::cloud::node::annotation(node, ANNOTATION_OUT_OF_SERVICE)
+}
+
+fn put(cloud: &Memory, form: &Form, power: PowerState) {
+    cloud.put(Instance { power, ..instance(form, &form.provider_id) });
+}
+
+async fn several_passes(cloud: &Memory) {
+    let asked = cloud.calls();
+    eventually("several passes", LIMIT, async || {
+        if cloud.calls() > asked + 20 { Ok(()) } else { Err(cloud.calls().to_string()) }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_that_stays_off_is_taken_out_of_service_and_put_back() {
+    let cloud = Memory::default();
+    let after = Some(Duration::from_secs(2));
+    let run = Run::start(&cloud, Settings { out_of_service_after: after, ..settings() }).await;
+    let [off, suspended, ready] = [Form::new("Unknown"), Form::new("Unknown"), Form::new("True")];
+    put(&cloud, &suspended, PowerState::Suspended);
+    put(&cloud, &ready, PowerState::Off);
+    put(&cloud, &off, PowerState::Off);
+    for form in [&off, &suspended, &ready] {
+        run.register(form).await;
+    }
+    let node = run.wait("it is out of service", &off.name, is_out).await;
+    let since: k8s_openapi::jiff::Timestamp = mark(&node).unwrap().parse().unwrap();
+    assert!(since <= k8s_openapi::jiff::Timestamp::now());
+    assert_eq!(taints(&node).len(), 2, "beside the shutdown taint");
+    several_passes(&cloud).await;
+    for form in [&suspended, &ready] {
+        assert!(!is_out(&run.api().get(&form.name).await.unwrap()));
+    }
+
+    // Somebody takes it off: it is not put back while the machine is off.
+    let mut live = run.api().get(&off.name).await.unwrap();
+    live.spec.as_mut().unwrap().taints = None;
+    run.api().replace(&off.name, &kube::api::PostParams::default(), &live).await.unwrap();
+    run.wait("the shutdown taint is back", &off.name, |node| taints(node).len() == 1).await;
+    several_passes(&cloud).await;
+    assert!(!is_out(&run.api().get(&off.name).await.unwrap()));
+
+    // It runs: the mark goes, and the next time counts from the beginning.
+    cloud.update(&off.provider_id, |instance| instance.power = PowerState::On);
+    run.wait("the mark goes", &off.name, |node| mark(node).is_none() && taints(node).is_empty()).await;
+    cloud.update(&off.provider_id, |instance| instance.power = PowerState::Off);
+    run.wait("it is out of service again", &off.name, is_out).await;
+    assert_eq!(run.metric("vsphere_ccm_node_out_of_service_taints_total"), 2);
+
+    // Also a controller without the flag takes off what is ours, once the machine runs.
+    drop(run);
+    let run = Run::start(&cloud, settings()).await;
+    let ours = Form {
+        annotations: vec![(ANNOTATION_OUT_OF_SERVICE.into(), "2026-01-01T00:00:00Z".into())],
+        ..Form::new("True")
+    };
+    put(&cloud, &ours, PowerState::Off);
+    let mut created = run.register(&ours).await;
+    let taint = serde_json::json!({"key": TAINT_OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"});
+    created.spec.as_mut().unwrap().taints = Some(vec![serde_json::from_value(taint).unwrap()]);
+    run.api().replace(&ours.name, &kube::api::PostParams::default(), &created).await.unwrap();
+    several_passes(&cloud).await;
+    assert!(is_out(&run.api().get(&ours.name).await.unwrap()), "it does not run");
+    cloud.update(&ours.provider_id, |instance| instance.power = PowerState::On);
+    run.wait("it runs", &ours.name, |node| mark(node).is_none() && taints(node).is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_limit_for_deletions_holds_it_and_what_others_set_stays() {
+    let cloud = Memory::default();
+    let limit = Limit { nodes: 5, percent: 10, window: Duration::from_secs(3600) };
+    let out_of_service_after = Some(Duration::ZERO);
+    let run = Run::start(&cloud, Settings { limit, out_of_service_after, ..settings() }).await;
+    let theirs = Form { taints: vec![format!("{TAINT_OUT_OF_SERVICE}:NoExecute")], ..Form::new("Unknown") };
+    put(&cloud, &theirs, PowerState::Off);
+    run.register(&theirs).await;
+    let forms = [Form::new("Unknown"), Form::new("False"), Form::new("Unknown")];
+    for form in &forms {
+        put(&cloud, form, PowerState::Off);
+        run.register(form).await;
+    }
+    run.wait_for_held("two wait", "DeletionLimitReached", 2).await;
+    assert_eq!(run.metric("vsphere_ccm_node_out_of_service_taints_total"), 1);
+    several_passes(&cloud).await;
+    assert_eq!(run.metric("vsphere_ccm_node_out_of_service_taints_total"), 1);
+    cloud.update(&theirs.provider_id, |instance| instance.power = PowerState::On);
+    let node = run.wait("the shutdown taint goes", &theirs.name, |node| taints(node).len() == 1).await;
+    assert_eq!(taints(&node), theirs.taints);
+}

@@ -34,6 +34,7 @@ type Front struct {
 	identity *Identity
 	tokens   *Tokens
 	sessions *Sessions
+	leaves   *Leaves
 	delay    atomic.Int64
 
 	mu     sync.Mutex
@@ -42,7 +43,7 @@ type Front struct {
 
 // NewFront opens the server on a loopback port of its own choosing.
 func NewFront(vcenter *Vcenter, identity *Identity, tokens *Tokens) (*Front, error) {
-	f := &Front{vcenter: vcenter, identity: identity, tokens: tokens, sessions: NewSessions(vcenter)}
+	f := &Front{vcenter: vcenter, identity: identity, tokens: tokens, sessions: NewSessions(vcenter), leaves: NewLeaves(vcenter)}
 	f.Counts.Reset()
 	var err error
 	// Below the range from which the system hands out ports, so that nobody else is given this one while
@@ -281,6 +282,9 @@ func (f *Front) record(r *http.Request, operation string, body []byte) *httptest
 	f.vcenter.Handler.ServeHTTP(answer, inner)
 	if answer.Code == http.StatusOK {
 		switch operation {
+		case "WaitForUpdatesEx":
+			answer.Body = bytes.NewBuffer(f.leaves.Complete(body, answer.Body.Bytes()))
+			answer.Header().Del("Content-Length")
 		case "Login", "LoginByToken":
 			f.Counts.SOAPLogin()
 		case "REST:session-login":

@@ -18,6 +18,11 @@ check: ## Format, lints, unit and architecture tests, documentation; starts no c
 test: testenv ## Everything: also against kube-apiserver, etcd and the vCenter simulator
 	$(CARGO) test --workspace --locked
 
+.PHONY: soak
+soak: testenv ## The race suite for ten minutes, or SOAK_SECONDS=3600; SOAK_SEED=7 repeats the actions of a run
+	SOAK_SECONDS=$(or $(SOAK_SECONDS),600) SOAK_SEED=$(SOAK_SEED) \
+		$(CARGO) test --locked --test daemon race::whatever_happens -- --nocapture
+
 .PHONY: release
 release: ## The binary as it is shipped: target/release/vsphere-cloud-controller-manager
 	$(CARGO) build --locked --release --bin vsphere-cloud-controller-manager

@@ -134,8 +134,13 @@ impl Cluster {
         self.nodes().await.iter().map(|(name, node)| (name.clone(), NodeView::of(node))).collect()
     }
 
+    /// The label selector of this test's nodes.
+    pub fn labels(&self) -> String {
+        format!("test.example/pool={}", self.pool)
+    }
+
     fn selected(&self) -> ListParams {
-        ListParams::default().labels(&format!("test.example/pool={}", self.pool))
+        ListParams::default().labels(&self.labels())
     }
 
     /// A `vsphere.conf` with these sections, and zones.
@@ -162,7 +167,7 @@ impl Cluster {
         let flags = [
             format!("--cloud-config={}", config.display()),
             format!("--kubeconfig={}", self.kubeconfig.display()),
-            format!("--node-selector=test.example/pool={}", self.pool),
+            format!("--node-selector={}", self.labels()),
             "--leader-elect=false".to_owned(),
             "--bind-address=127.0.0.1".to_owned(),
             "--secure-port=0".to_owned(),

@@ -19,6 +19,7 @@ mod join;
 mod labels;
 mod mistakes;
 mod proxy;
+mod race;
 mod reload;
 mod replicas;
 mod restart;

@@ -66,6 +66,12 @@ impl KubeletNode {
         self.condition("True", "KubeletReady")
     }
 
+    /// Nobody has heard from the kubelet for a while: its Ready condition is Unknown.
+    #[must_use]
+    pub fn unheard(self) -> Self {
+        self.condition("Unknown", "NodeStatusUnknown")
+    }
+
     /// The kubelet was started with `--node-ip`: it says so in the annotation, and until the cloud controller
     /// manager has written addresses it uses that one and its host name.
     #[must_use]

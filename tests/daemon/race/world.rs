@@ -1,0 +1,487 @@
+//! Makes actions happen: to the simulator, to Nodes as kubelets, operators and other controllers do, to the daemon.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::{Node, NodeCondition};
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use serde_json::{Value, json};
+use support::nodes::{PROVIDED_NODE_IP, UNINITIALIZED_TAINT};
+use support::supervisor::Output;
+use support::{Daemon, KubeletNode, Nic, Object, Rule, Vcenter, Vm};
+
+use super::action::{Action, NodeIp, Power, Trouble};
+use super::machine::Machine;
+use super::rules::{Rules, has_taint, ready, taints};
+use super::versions::Versions;
+use crate::cluster::{ANSWERS, Cluster, ip, uuid};
+
+/// Actions and processes that a failed run tells of.
+const TOLD: usize = 60;
+const PROCESSES: usize = 4;
+/// Actions after each of which it is told what happened so far.
+const REPORTED: usize = 250;
+/// A process that is told to stop has so long.
+const STOP: Duration = Duration::from_secs(30);
+const ZONES: [&str; 3] = ["zone-a", "zone-b", "zone-c"];
+
+/// See the file's header. When it is dropped by a failure, it tells the last actions.
+pub struct World<'a> {
+    /// The nodes' part of the API server.
+    pub cluster: &'a Cluster,
+    /// The simulator.
+    pub vcenter: Vcenter,
+    /// The machines, by number.
+    pub machines: Vec<Machine>,
+    /// What versions are held to.
+    pub rules: Rules,
+    /// When the last version came.
+    pub last_version: Instant,
+    versions: Versions,
+    nodes: Api<Node>,
+    start: Box<dyn Fn() -> Daemon + 'a>,
+    replicas: Vec<Daemon>,
+    /// They were told to stop.
+    ending: Vec<Daemon>,
+    /// Of the last processes.
+    outputs: VecDeque<Output>,
+    began: Instant,
+    count: usize,
+    recent: VecDeque<String>,
+}
+
+impl<'a> World<'a> {
+    /// All machines are there, and no node. `start` starts a replica.
+    pub fn new(
+        cluster: &'a Cluster,
+        vcenter: Vcenter,
+        versions: Versions,
+        rules: Rules,
+        start: impl Fn() -> Daemon + 'a,
+    ) -> Self {
+        let mut world = Self {
+            cluster,
+            vcenter,
+            machines: Vec::new(),
+            rules,
+            last_version: Instant::now(),
+            versions,
+            nodes: Api::all(cluster.client.clone()),
+            start: Box::new(start),
+            replicas: Vec::new(),
+            ending: Vec::new(),
+            outputs: VecDeque::new(),
+            began: Instant::now(),
+            count: 0,
+            recent: VecDeque::new(),
+        };
+        world.replicas = vec![world.start(), world.start()];
+        world
+    }
+
+    /// Does it, and then holds all versions that have come to the rules.
+    pub async fn act(&mut self, action: Action) {
+        self.count += 1;
+        let applied = self.perform(&action).await;
+        let outcome = if applied { "" } else { " (nothing to do)" };
+        self.recent.push_back(format!(
+            "{:>7.2} s  #{} {action:?}{outcome}",
+            self.began.elapsed().as_secs_f32(),
+            self.count
+        ));
+        self.recent.drain(..self.recent.len().saturating_sub(TOLD));
+        self.check();
+        if self.count.is_multiple_of(REPORTED) {
+            println!("{:.0?}: {} actions; the daemon: {:?}", self.began.elapsed(), self.count, self.rules.seen);
+        }
+    }
+
+    /// Holds the versions that have come to the rules.
+    pub fn check(&mut self) {
+        for version in self.versions.take() {
+            self.last_version = version.at;
+            let number = self.number(&version.node);
+            if let Err(broken) = self.rules.take(version, &self.machines[number]) {
+                panic!("node {number}: {broken}");
+            }
+        }
+    }
+
+    /// The number of a node.
+    pub fn number(&self, node: &Node) -> usize {
+        let name = node.metadata.name.as_deref().unwrap();
+        name.rsplit('-').next().unwrap().parse().unwrap()
+    }
+
+    /// The last lines of the last processes.
+    fn output(&self) -> String {
+        self.outputs.iter().map(|output| output.tail(30)).collect::<Vec<_>>().join("\n--- the next\n")
+    }
+
+    /// Starts a replica.
+    fn start(&mut self) -> Daemon {
+        let replica = (self.start)();
+        self.outputs.push_back(replica.output().clone());
+        self.outputs.drain(..self.outputs.len().saturating_sub(PROCESSES));
+        replica
+    }
+
+    /// Stops both in order. All that were told to stop have ended without an error.
+    pub async fn stop(&mut self) {
+        for replica in self.replicas.drain(..).collect::<Vec<_>>() {
+            self.end(replica).await;
+        }
+        for mut daemon in self.ending.drain(..) {
+            let status = daemon.wait(STOP).await;
+            assert_eq!(status.code(), Some(0), "{}", daemon.output().tail(40));
+        }
+    }
+
+    async fn end(&mut self, mut replica: Daemon) {
+        assert!(replica.ended().is_none(), "a replica ended by itself:\n{}", replica.output().tail(40));
+        replica.signal("CONT").await;
+        replica.signal("TERM").await;
+        self.ending.push(replica);
+        self.ending.retain_mut(|daemon| daemon.ended().is_none_or(|status| status.code() != Some(0)));
+    }
+
+    async fn perform(&mut self, action: &Action) -> bool {
+        match action {
+            Action::Kill(_) | Action::Restart(_) | Action::Freeze(_) | Action::Thaw => self.daemon(action).await,
+            Action::EndSessions | Action::Break(..) | Action::Delay(_) | Action::Down | Action::Up => {
+                self.trouble(action).await;
+                true
+            }
+            Action::Create(number) if !self.machines[*number].is_there => {
+                self.create(*number).await;
+                true
+            }
+            Action::Twin(number, runs) if !self.machines[*number].has_twin => {
+                self.create_twin(*number, *runs).await;
+                true
+            }
+            Action::RemoveTwin(number) if self.machines[*number].has_twin => {
+                self.remove_twin(*number).await;
+                true
+            }
+            Action::Create(_) | Action::Twin(..) | Action::RemoveTwin(_) => false,
+            // A machine is in one zone, or which one is nobody's to say.
+            Action::Tag(number, _) if !self.machines[*number].zones.is_empty() => false,
+            Action::Untag(number, zone) if !self.machines[*number].zones.contains(zone) => false,
+            Action::Destroy(number)
+            | Action::Reregister(number)
+            | Action::Power(number, _)
+            | Action::Address(number, _)
+            | Action::TwoAddresses(number, _)
+            | Action::NoAddress(number)
+            | Action::HostName(number, _)
+            | Action::Move(number, _)
+            | Action::Resize(number, _)
+            | Action::Connection(number, _)
+            | Action::Tag(number, _)
+            | Action::Untag(number, _) => {
+                let is_there = self.machines[*number].is_there;
+                if is_there {
+                    self.machine(*number, action).await;
+                }
+                is_there
+            }
+            Action::Register(number) => self.register(*number).await,
+            Action::DeleteNode(number) => self.delete_node(*number).await,
+            Action::Recreate(number) => self.delete_node(*number).await && self.register(*number).await,
+            Action::Ready(number, _)
+            | Action::Taint(number, _)
+            | Action::Untaint(number, _)
+            | Action::Label(number, ..)
+            | Action::Unlabel(number, _)
+            | Action::NodeIp(number, _)
+            | Action::Cordon(number, _) => self.node(*number, action).await,
+        }
+    }
+
+    async fn daemon(&mut self, action: &Action) -> bool {
+        match action {
+            // A login that is lost with its process would keep the next one waiting, by intent.
+            Action::Kill(replica) if self.replicas[*replica].output().find(ANSWERS).is_some() => {
+                self.replicas[*replica].kill().await;
+                self.replicas[*replica] = self.start();
+            }
+            Action::Restart(replica) => {
+                let next = self.start();
+                let last = std::mem::replace(&mut self.replicas[*replica], next);
+                self.end(last).await;
+            }
+            Action::Freeze(replica) => {
+                self.replicas[1 - replica].signal("CONT").await;
+                self.replicas[*replica].signal("STOP").await;
+            }
+            Action::Thaw => {
+                self.replicas[0].signal("CONT").await;
+                self.replicas[1].signal("CONT").await;
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    async fn trouble(&self, action: &Action) {
+        let vcenter = &self.vcenter;
+        match action {
+            Action::EndSessions => {
+                vcenter.kill_soap_sessions().await;
+                vcenter.kill_rest_sessions().await;
+            }
+            Action::Break(operation, trouble, times) => {
+                let rule = match trouble {
+                    Trouble::Fault(kind) => Rule::fault(operation, kind),
+                    Trouble::Drop => Rule::drop(operation),
+                    Trouble::Cut => Rule::cut(operation),
+                    Trouble::Unavailable => Rule::status(operation, 503, "<html>no healthy upstream</html>"),
+                };
+                // One that was not met yet would add to this one.
+                vcenter.clear_rules_of(operation).await;
+                vcenter.add_rule(&rule.times(*times)).await;
+            }
+            Action::Delay(milliseconds) => vcenter.delay_calls(Duration::from_millis(*milliseconds)).await,
+            Action::Down => vcenter.stop_listening().await,
+            _ => vcenter.resume_listening().await,
+        }
+    }
+
+    async fn create(&mut self, number: usize) {
+        self.vcenter.create_vm(&self.cluster.vm(number)).await;
+        self.appeared(number);
+    }
+
+    /// What [`World::create`] and the scenario make is known from now on.
+    pub fn appeared(&mut self, number: usize) {
+        if self.machines.len() <= number {
+            self.machines.resize_with(number + 1, Machine::default);
+        }
+        let machine = &mut self.machines[number];
+        machine.is_there = true;
+        machine.power = Some(Power::On);
+        machine.address = Some(ip(number));
+        machine.zones.clear();
+        machine.note();
+    }
+
+    async fn create_twin(&mut self, number: usize, runs: bool) {
+        let twin = Vm::new(&self.twin(number), &uuid(number)).guest_host_name("clone").ip("10.4.0.1");
+        let twin = if runs { twin } else { twin.powered_off() };
+        self.machines[number].has_twin = true;
+        self.vcenter.create_vm(&twin).await;
+        self.machines[number].note();
+    }
+
+    async fn remove_twin(&mut self, number: usize) {
+        self.machines[number].has_twin = false;
+        self.machines[number].note();
+        self.vcenter.destroy_vm(&self.twin(number)).await;
+        self.machines[number].note();
+    }
+
+    fn twin(&self, number: usize) -> String {
+        format!("clone-of-{}", self.cluster.name(number))
+    }
+
+    async fn machine(&mut self, number: usize, action: &Action) {
+        let name = self.cluster.name(number);
+        let vcenter = &self.vcenter;
+        let machine = &mut self.machines[number];
+        let change = match action {
+            Action::Destroy(_) | Action::Reregister(_) => {
+                (machine.is_there, machine.power) = (false, None);
+                machine.note();
+                vcenter.destroy_vm(&name).await;
+                if matches!(action, Action::Reregister(_)) {
+                    self.create(number).await;
+                }
+                return;
+            }
+            Action::Power(_, power) => {
+                machine.power = Some(*power).filter(|power| *power != Power::On);
+                machine.note();
+                let change = match power {
+                    Power::On => Vm::change().powered_on(),
+                    Power::Off => Vm::change().powered_off(),
+                    Power::Suspended => Vm::change().suspended(),
+                };
+                vcenter.change_vm(&name, &change).await;
+                machine.power = Some(*power);
+                machine.note();
+                return;
+            }
+            Action::Tag(_, zone) => {
+                vcenter.attach_tag("k8s-zone", ZONES[*zone], &Object::vm(&name)).await;
+                machine.zones.push(*zone);
+                return;
+            }
+            Action::Untag(_, zone) => {
+                vcenter.detach_tag("k8s-zone", ZONES[*zone], &Object::vm(&name)).await;
+                machine.zones.retain(|attached| attached != zone);
+                return;
+            }
+            Action::Address(_, last) => {
+                let address = format!("10.2.{number}.{last}");
+                machine.address = Some(address.clone());
+                Vm::change().ip(&address)
+            }
+            Action::TwoAddresses(_, last) => {
+                let addresses = [format!("10.2.{number}.{last}"), format!("10.3.{number}.{last}")];
+                machine.address = Some(addresses[0].clone());
+                Vm::change().nic(Nic::new("VM Network", &addresses.each_ref().map(String::as_str)))
+            }
+            Action::NoAddress(_) => {
+                machine.address = None;
+                Vm::change().without_nics()
+            }
+            Action::HostName(_, is_long) => {
+                Vm::change().guest_host_name(&if *is_long { format!("{name}.example.com") } else { name.clone() })
+            }
+            Action::Move(_, host) => Vm::change().host(&format!("host-{host}")),
+            Action::Resize(_, cpus) => Vm::change().size(*cpus, 4096),
+            Action::Connection(_, connected) => {
+                Vm::change().connection_state(if *connected { "connected" } else { "disconnected" })
+            }
+            other => panic!("{other:?} changes no machine"),
+        };
+        vcenter.change_vm(&name, &change).await;
+    }
+
+    async fn register(&mut self, number: usize) -> bool {
+        self.register_as(self.cluster.kubelet(number)).await
+    }
+
+    /// Registers this node, if there is none of its name.
+    pub async fn register_as(&mut self, kubelet: KubeletNode) -> bool {
+        match self.nodes.create(&PostParams::default(), &kubelet.build()).await {
+            Ok(node) => self.rules.wrote(&node),
+            Err(kube::Error::Api(status)) if status.code == 409 => return false,
+            Err(error) => panic!("a node could not be registered: {error}"),
+        }
+        true
+    }
+
+    /// Deletes a Node, if there is one.
+    pub async fn delete_node(&mut self, number: usize) -> bool {
+        let name = self.cluster.name(number);
+        let Some(node) = self.nodes.get_opt(&name).await.unwrap() else { return false };
+        self.rules.will_delete(&node);
+        let preconditions = Some(Preconditions { uid: node.metadata.uid, resource_version: None });
+        match self.nodes.delete(&name, &DeleteParams { preconditions, ..DeleteParams::default() }).await {
+            Ok(_) => true,
+            Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => false,
+            Err(error) => panic!("node {name} could not be deleted: {error}"),
+        }
+    }
+
+    /// A change by somebody else. Each changes something, so that the version it makes is told from others.
+    async fn node(&mut self, number: usize, action: &Action) -> bool {
+        let name = self.cluster.name(number);
+        let step = self.count.to_string();
+        let mut patch = json!({ "metadata": { "annotations": { "test.example/step": step } } });
+        match action {
+            Action::Ready(_, status) => {
+                let condition = NodeCondition {
+                    type_: "Ready".to_owned(),
+                    status: (*status).to_owned(),
+                    message: Some(step),
+                    ..NodeCondition::default()
+                };
+                let patch = Patch::Strategic(json!({ "status": { "conditions": [condition] } }));
+                let written = self.nodes.patch_status(&name, &PatchParams::default(), &patch).await;
+                return self.written(written);
+            }
+            Action::Taint(_, key) | Action::Untaint(_, key) => {
+                return self.change_taint(&name, key, matches!(action, Action::Taint(..))).await;
+            }
+            Action::Label(_, key, value) => patch["metadata"]["labels"] = json!({ *key: value }),
+            Action::Unlabel(_, key) => patch["metadata"]["labels"] = json!({ *key: Value::Null }),
+            Action::NodeIp(_, wanted) => {
+                let ip = match wanted {
+                    NodeIp::Its => json!(self.machines[number].address),
+                    NodeIp::Foreign => json!("10.250.0.1"),
+                    NodeIp::None => Value::Null,
+                };
+                patch["metadata"]["annotations"][PROVIDED_NODE_IP] = ip;
+            }
+            Action::Cordon(_, cordoned) => patch["spec"] = json!({ "unschedulable": cordoned }),
+            other => panic!("{other:?} changes no Node"),
+        }
+        let written = self.nodes.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        self.written(written)
+    }
+
+    /// As the taint controllers do: the whole list, if nobody wrote meanwhile. Losing that race is nothing to do.
+    async fn change_taint(&mut self, name: &str, key: &str, is_wanted: bool) -> bool {
+        let Some(node) = self.nodes.get_opt(name).await.unwrap() else { return false };
+        if has_taint(&node, key) == is_wanted {
+            return false;
+        }
+        let mut list = serde_json::to_value(taints(&node)).unwrap();
+        let list = list.as_array_mut().unwrap();
+        list.retain(|taint| taint["key"] != key);
+        if is_wanted {
+            list.push(json!({ "key": key, "effect": "NoSchedule" }));
+        }
+        let version = node.metadata.resource_version;
+        let patch = json!({ "metadata": { "resourceVersion": version }, "spec": { "taints": list } });
+        let written = self.nodes.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        self.written(written)
+    }
+
+    fn written(&mut self, written: Result<Node, kube::Error>) -> bool {
+        match written {
+            Ok(node) => self.rules.wrote(&node),
+            Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => return false,
+            Err(error) => panic!("a Node could not be changed: {error}"),
+        }
+        true
+    }
+
+    /// Ends all trouble, and makes every machine and Node one of which it is clear what they should be: a machine that
+    /// is there runs and has one address, its node is there and ready; other nodes are not ready, or not there where the
+    /// daemon would keep them.
+    pub async fn repair(&mut self) {
+        self.act(Action::Thaw).await;
+        self.act(Action::Up).await;
+        self.act(Action::Delay(0)).await;
+        self.vcenter.clear_rules().await;
+        for number in 0..self.machines.len() {
+            self.act(Action::RemoveTwin(number)).await;
+            self.act(Action::Connection(number, true)).await;
+            self.act(Action::Power(number, Power::On)).await;
+            self.act(Action::Address(number, 1)).await;
+            if self.machines[number].is_there {
+                self.act(Action::Register(number)).await;
+            }
+            // A node that was never initialised is never deleted by the daemon: its machine may still come.
+            if !self.machines[number].is_there && self.is_uninitialised(number).await {
+                self.act(Action::DeleteNode(number)).await;
+            }
+            self.act(Action::NodeIp(number, NodeIp::None)).await;
+            self.act(Action::Ready(number, if self.machines[number].is_there { "True" } else { "False" })).await;
+        }
+    }
+
+    async fn is_uninitialised(&self, number: usize) -> bool {
+        let node = self.nodes.get_opt(&self.cluster.name(number)).await.unwrap();
+        node.is_some_and(|node| has_taint(&node, UNINITIALIZED_TAINT))
+    }
+
+    /// The nodes by number, and what each says about being ready.
+    pub async fn readiness(&self) -> Vec<(usize, String)> {
+        self.cluster.nodes().await.values().map(|node| (self.number(node), ready(node).to_owned())).collect()
+    }
+}
+
+impl Drop for World<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("the last actions:\n{}", self.recent.make_contiguous().join("\n"));
+            println!("the last lines of the last processes:\n{}", self.output());
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! What every provider owes the controllers, as plain functions over `dyn CloudProvider`.
 
 use async_trait::async_trait;
-use ccm::cloud::{CloudProvider, InstanceEvent, InstanceMetadata, InstancesV2, Presence, adapter};
+use ccm::cloud::{CloudProvider, InstanceEvent, InstanceMetadata, InstancesV2, Power, PowerState, Presence, adapter};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::{Node, NodeSpec, NodeStatus, NodeSystemInfo};
@@ -70,6 +70,7 @@ pub async fn all(world: &dyn World) {
     metadata_is_found_by_uuid_and_by_provider_id_and_is_stable(world).await;
     a_change_of_address_is_announced_and_visible(world).await;
     a_machine_that_is_off_exists_and_is_shut_down(world).await;
+    a_power_state_is_proven_and_lasts_until_it_changes(world).await;
     exists_unknown_and_absent_are_different(world).await;
     strange_provider_ids_are_never_absent(world).await;
     a_machine_nobody_has_seen_is_unknown(world).await;
@@ -146,7 +147,8 @@ async fn metadata_is_found_by_uuid_and_by_provider_id_and_is_stable(world: &dyn 
 
     let by_id = node("found", &first.provider_id, &uuid);
     for ask in [by_id.clone(), by_id, node("found", "", &uuid)] {
-        let again = InstanceMetadata { age: first.age, ..known(world, &ask).await };
+        // A provider may say what spoke for it at the time, or what speaks for it now.
+        let again = InstanceMetadata { age: first.age, found_by: first.found_by, ..known(world, &ask).await };
         assert_eq!(again, first, "the same question has the same answer");
     }
     let uuid = world.add("other", "10.11.0.2").await;
@@ -186,6 +188,29 @@ async fn a_machine_that_is_off_exists_and_is_shut_down(world: &dyn World) {
         drop(eventually(world, "shut down", || instances.instance_shutdown(&ask), is_expected).await);
         assert_eq!(quickly(instances.instance_exists(&ask)).await, Presence::Exists(()), "switched on: {on}");
     }
+}
+
+async fn a_power_state_is_proven_and_lasts_until_it_changes(world: &dyn World) {
+    let uuid = world.add("switched", "10.16.0.1").await;
+    let id = known(world, &node("switched", "", &uuid)).await.provider_id;
+    let ask = node("switched", &id, &uuid);
+    let instances = instances(world);
+    for on in [true, false] {
+        let switched = Instant::now();
+        world.set_power("switched", on).await;
+        let is_expected = |answer: &Presence<Power>| matches!(answer, Presence::Exists(power) if (power.state == PowerState::On) == on);
+        let power = eventually(world, "power", || instances.instance_power(&ask), is_expected).await.found().unwrap();
+        assert!(on || power.lasting <= switched.elapsed(), "a state lasts no longer than it is: {power:?}");
+        let read = quickly(instances.read_instance_power(&ask)).await;
+        assert_eq!(read, Presence::Exists(power.state), "what is read anew is what was announced");
+    }
+    world.set_unreachable("switched", true).await;
+    let is_unknown =
+        |answer: &Presence<PowerState>| matches!(answer, Presence::Unknown(unknown) if !unknown.message.is_empty());
+    drop(eventually(world, "no power", || instances.read_instance_power(&ask), is_unknown).await);
+    world.set_unreachable("switched", false).await;
+    let is_off = |answer: &Presence<PowerState>| matches!(answer, Presence::Exists(state) if *state != PowerState::On);
+    drop(eventually(world, "power again", || instances.read_instance_power(&ask), is_off).await);
 }
 
 async fn exists_unknown_and_absent_are_different(world: &dyn World) {

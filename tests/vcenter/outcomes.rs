@@ -4,6 +4,7 @@
 mod absence;
 mod claims;
 mod neighbours;
+mod power;
 mod replaced;
 mod rights;
 mod virtual_ips;

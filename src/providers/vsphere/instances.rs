@@ -1,7 +1,8 @@
 //! `InstancesV2` and the stream of changes, answered from the board without waiting for vCenter.
 //!
-//! Mirrors `pkg/cloudprovider/vsphere/instances_v2.go`. One question alone calls vCenter: whether a machine that is not
-//! on the board is gone. What is needed for the proof is read anew for each such question; [`super::absence`] judges it.
+//! Mirrors `pkg/cloudprovider/vsphere/instances_v2.go`. Two questions alone call vCenter: whether a machine that is not
+//! on the board is gone, and a power state that must not rest on the board. What is needed for the proof of absence is
+//! read anew for each such question; [`super::absence`] judges it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,13 +11,13 @@ use async_trait::async_trait;
 use futures::future::join_all;
 use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::Node;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::time::timeout;
 
 use super::absence::{self, Case, Place, Testimony};
 use super::inventory::Vcenter;
 use super::inventory::reads::Read;
-use super::inventory::snapshot::Freshness;
+use super::inventory::snapshot::{Freshness, Proven};
 use super::location::Location;
 use super::provider_id::{self, BiosUuid};
 use super::tracker::board::{Board, Found, Outcome, View};
@@ -26,10 +27,10 @@ use crate::cloud::{
     InstanceEvent, InstanceEvents, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Reason, Unknown,
 };
 
-/// Proofs that are gathered at a time. Each has at most a handful of calls under way at a vCenter.
-const PROOFS: usize = 4;
-/// How long a proof may take, the wait for its turn included. The callers wait for 30 s.
-const PROOF_LIMIT: Duration = Duration::from_secs(25);
+/// Questions that are asked of vCenter at a time. Each has at most a handful of calls under way at a vCenter.
+const TURNS: usize = 4;
+/// How long a question may take, the wait for its turn included. The callers wait for 30 s.
+const ASK_LIMIT: Duration = Duration::from_secs(25);
 
 /// The contract over the board.
 pub struct Instances {
@@ -37,13 +38,14 @@ pub struct Instances {
     setup: watch::Receiver<Arc<Setup>>,
     /// Whether a machine that was never seen may be absent, too.
     trusts_unseen: bool,
-    proofs: Semaphore,
+    /// Who may ask vCenter.
+    turns: Semaphore,
 }
 
 impl Instances {
     /// Reads `board`, and for proofs of absence the vCenters of `setup`.
     pub fn new(board: Arc<Board>, setup: watch::Receiver<Arc<Setup>>, trusts_unseen: bool) -> Self {
-        Self { board, setup, trusts_unseen, proofs: Semaphore::new(PROOFS) }
+        Self { board, setup, trusts_unseen, turns: Semaphore::new(TURNS) }
     }
 
     /// What the board says of this very node.
@@ -93,24 +95,36 @@ impl Instances {
 }
 
 impl Instances {
-    /// Whether what the board says of a machine at this vCenter is true now, else why nobody knows.
-    fn check_live(&self, vcenter: Slot) -> Result<(), Unknown> {
-        let source = self.setup.borrow().sources.get(&vcenter).cloned();
-        let Some(source) = source else {
+    /// The vCenter of this number.
+    fn vcenter(&self, slot: Slot) -> Result<Arc<Vcenter>, Unknown> {
+        let setup = self.setup.borrow();
+        setup.sources.get(&slot).map(|source| Arc::clone(&source.vcenter)).ok_or_else(|| {
             let message = "the vCenter of the node's machine is not configured any more";
-            return Err(Unknown::new(Reason::VCenterNotConfigured, message));
-        };
-        source.vcenter.snapshot().freshness.check().map_err(|trouble| {
-            let message =
-                format!("{}, where the node's machine is, does not answer: {trouble}", source.vcenter.server());
+            Unknown::new(Reason::VCenterNotConfigured, message)
+        })
+    }
+
+    /// Whether what the board says of a machine at this vCenter is true now, else why nobody knows.
+    fn check_live(&self, slot: Slot) -> Result<(), Unknown> {
+        let vcenter = self.vcenter(slot)?;
+        vcenter.snapshot().freshness.check().map_err(|trouble| {
+            let server = vcenter.server();
+            let message = format!("{server}, where the node's machine is, does not answer: {trouble}");
             Unknown::new(trouble.reason, message)
         })
     }
 
+    /// Waits until vCenter may be asked once more.
+    async fn take_turn(&self) -> Result<SemaphorePermit<'_>, Unknown> {
+        let stopping = |_| Unknown::new(Reason::VCenterUnavailable, "the provider is stopping");
+        self.turns.acquire().await.map_err(stopping)
+    }
+
     /// Gathers the evidence and judges it.
     async fn prove(&self, node: &Node, uuids: &[BiosUuid]) -> Presence {
-        let Ok(_turn) = self.proofs.acquire().await else {
-            return Presence::Unknown(Unknown::new(Reason::VCenterUnavailable, "the provider is stopping"));
+        let _turn = match self.take_turn().await {
+            Ok(turn) => turn,
+            Err(unknown) => return Presence::Unknown(unknown),
         };
         let setup = Arc::clone(&self.setup.borrow());
         let seen = self.view(node).and_then(|view| view.location.clone());
@@ -127,6 +141,11 @@ impl Instances {
             Case { uuids, location: location.as_ref(), trusts_unseen: self.trusts_unseen, testimonies: &testimonies };
         absence::judge(&case)
     }
+}
+
+fn late() -> Unknown {
+    let message = format!("vCenter did not say within {} s", ASK_LIMIT.as_secs());
+    Unknown::new(Reason::VCenterUnavailable, message)
 }
 
 /// Everything that one vCenter has to say. Its calls follow one another, and end with the first that has no answer.
@@ -182,29 +201,42 @@ impl InstancesV2 for Instances {
             // It can never be absent; what is known of the look-up says more than that.
             Err(_) => return Presence::Unknown(unknown),
         };
-        match timeout(PROOF_LIMIT, self.prove(node, &uuids)).await {
-            Ok(presence) => presence,
-            Err(_) => {
-                let message = format!("vCenter did not say within {} s", PROOF_LIMIT.as_secs());
-                Presence::Unknown(Unknown::new(Reason::VCenterUnavailable, message))
+        timeout(ASK_LIMIT, self.prove(node, &uuids)).await.unwrap_or_else(|_| Presence::Unknown(late()))
+    }
+
+    async fn instance_power(&self, node: &Node) -> Presence<Power> {
+        let found = match self.find(node) {
+            Ok(found) => found,
+            Err(unknown) => return Presence::Unknown(unknown),
+        };
+        // The board may be a moment behind.
+        match (self.check_live(found.vcenter), found.power) {
+            (Err(unknown), _) => Presence::Unknown(unknown),
+            (Ok(()), Some(Proven { state, since })) => {
+                let lasting = Instant::now().saturating_duration_since(since);
+                Presence::Exists(Power { state: state.into(), lasting })
+            }
+            (Ok(()), None) => {
+                let message = format!("vCenter does not hear from {} or from its host, or may not say", found.vm);
+                Presence::Unknown(Unknown::new(Reason::PowerStateUnknown, message))
             }
         }
     }
 
-    async fn instance_power(&self, node: &Node) -> Presence<Power> {
-        self.read_instance_power(node).await.map(|state| Power { state, lasting: Duration::ZERO })
-    }
-
     async fn read_instance_power(&self, node: &Node) -> Presence<PowerState> {
-        match self.find(node) {
-            Ok(found) => match found.power {
-                Some(state) => Presence::Exists(state),
-                None => Presence::Unknown(Unknown::new(
-                    Reason::PowerStateUnknown,
-                    "the power state is not proven: vCenter does not answer, or does not hear from the machine's host",
-                )),
-            },
-            Err(unknown) => Presence::Unknown(unknown),
+        let found = match self.find(node) {
+            Ok(found) => found,
+            Err(unknown) => return Presence::Unknown(unknown),
+        };
+        let reading = async {
+            let vcenter = self.vcenter(found.vcenter)?;
+            let _turn = self.take_turn().await?;
+            vcenter.read_power(&found.vm).await
+        };
+        match timeout(ASK_LIMIT, reading).await {
+            Ok(Ok(state)) => Presence::Exists(state.into()),
+            Ok(Err(unknown)) => Presence::Unknown(unknown),
+            Err(_) => Presence::Unknown(late()),
         }
     }
 

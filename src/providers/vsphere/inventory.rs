@@ -5,6 +5,7 @@
 //! publishes. Nothing here knows nodes.
 
 pub mod mirror;
+mod power;
 pub mod reads;
 pub mod retry;
 pub mod scope;

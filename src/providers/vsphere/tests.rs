@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::inventory::mirror::{Mirror, Touched};
 use super::inventory::snapshot::{Freshness, PowerState, Snapshot, Tags};
-use super::tracker::describe::{Rules, describe, power};
+use super::tracker::describe::{Rules, describe};
 use super::tracker::resolve::{Answer, Asked, By, Decision, NodeFacts, Question, VmKey, resolve};
 use super::zones::{ObjectTags, Tag, ZoneCategories};
 use crate::clients::vim::tests::{mutated, read_updates, updates};
@@ -82,7 +82,11 @@ fn ancestors() -> String {
     .into_iter()
     .map(|(kind, id, parent)| {
         let parent = parent.map(|(kind, id)| link("parent", kind, id)).unwrap_or_default();
-        object("enter", kind, id, &[change("name", id), parent])
+        let connection = match kind {
+            "HostSystem" => change("runtime.connectionState", "connected"),
+            _ => String::new(),
+        };
+        object("enter", kind, id, &[change("name", id), parent, connection])
     })
     .collect()
 }
@@ -176,7 +180,7 @@ fn checklist_8_8_odd_machines_and_inventories_have_a_decided_outcome() {
         ("in good order", machine(), String::new(), None, Some(false)),
         ("an ancestor that is missing", machine(), lost, Some("ZoneUnknown"), Some(false)),
         ("a circle of ancestors", machine(), circle, Some("ZoneUnknown"), Some(false)),
-        ("without host", machine_but(&["runtime.host"], &[]), String::new(), None, Some(false)),
+        ("without host", machine_but(&["runtime.host"], &[]), String::new(), None, None),
         ("without config", machine_but(&no_config, &[]), String::new(), None, Some(false)),
         (
             "without any UUID",
@@ -247,7 +251,7 @@ fn checklist_8_8_odd_machines_and_inventories_have_a_decided_outcome() {
             assert_eq!(metadata.provider_id, format!("vsphere://{UUID}"), "{case}");
         }
         let snapshot = snapshot(&mirror);
-        let is_off_now = power(&snapshot, &snapshot.vms["vm-1"]).map(|state| state != crate::cloud::PowerState::On);
+        let is_off_now = snapshot.proves(&snapshot.vms["vm-1"]).map(|state| state != PowerState::PoweredOn);
         assert_eq!(is_off_now, is_off, "{case}");
     }
 }

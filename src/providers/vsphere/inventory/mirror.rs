@@ -72,6 +72,12 @@ impl Mirror {
             assign_vm(&mut record, change);
         }
         for missing in &update.missing {
+            // What may not be read any more stays as it was last, but for what must be true now.
+            match missing.path.as_str() {
+                "runtime.powerState" => record.power_state = None,
+                "runtime.connectionState" => record.connection_state = None,
+                _ => {}
+            }
             if record.unreadable.len() < MAX_UNREADABLE && !record.unreadable.contains(&missing.path) {
                 record.unreadable.push(missing.path.clone());
             }
@@ -97,10 +103,14 @@ impl Mirror {
             match change.name.as_str() {
                 "name" => entity.name = text(change).map(decode_name).unwrap_or_default(),
                 "parent" => entity.parent = reference(change),
+                "runtime.connectionState" => entity.connection_state = text(change).map(String::from),
                 // A vApp that lies directly in another vApp has no folder; its pool is its parent.
                 "parentFolder" if entity.parent.is_none() => entity.parent = reference(change),
                 _ => {}
             }
+        }
+        if update.missing.iter().any(|missing| missing.path == "runtime.connectionState") {
+            entity.connection_state = None;
         }
         if known != Some(&entity) {
             self.entities.insert(update.object.clone(), entity);
@@ -126,12 +136,7 @@ fn assign_vm(record: &mut VmRecord, change: &PropertyChange) {
         "resourcePool" => record.resource_pool = reference(change),
         "runtime.host" => record.host = reference(change),
         "runtime.powerState" => {
-            record.power_state = match text(change) {
-                Some("poweredOn") => Some(PowerState::PoweredOn),
-                Some("poweredOff") => Some(PowerState::PoweredOff),
-                Some("suspended") => Some(PowerState::Suspended),
-                _ => None,
-            }
+            record.power_state = text(change).and_then(PowerState::parse);
         }
         "runtime.connectionState" => record.connection_state = text(change).map(String::from),
         "summary.config.template" => record.is_template = text(change) == Some("true"),

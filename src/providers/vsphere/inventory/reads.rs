@@ -103,7 +103,7 @@ impl Vcenter {
         }
     }
 
-    async fn read(&self, object: &MoRef, paths: &[&str]) -> Read<ObjectContent> {
+    pub(super) async fn read(&self, object: &MoRef, paths: &[&str]) -> Read<ObjectContent> {
         let spec = FilterSpec::of_object(object, paths);
         match self.ask(self.session.soap().retrieve_properties(&spec)).await {
             Ok(objects) => judge_content(object, objects),
@@ -160,7 +160,7 @@ impl Refusal {
 }
 
 /// What a permission fault names; none if it is another fault.
-fn denial(fault: &Fault, asked: Option<&MoRef>) -> Option<Denial> {
+pub(super) fn denial(fault: &Fault, asked: Option<&MoRef>) -> Option<Denial> {
     if fault.kind != FaultKind::NoPermission {
         return None;
     }

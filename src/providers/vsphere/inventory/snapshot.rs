@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::clients::vim::{GuestNic, MoRef};
-use crate::cloud::Reason;
+use crate::cloud::{self, Reason};
 use crate::providers::vsphere::provider_id::BiosUuid;
 use crate::providers::vsphere::zones::ObjectTags;
 
 /// The longest way from an object to the root folder that is followed. Real inventories stay below 20.
 const MAX_DEPTH: usize = 64;
+
+/// The connection state, of a machine or a host, in which what vCenter says of it is current.
+pub const CONNECTED: &str = "connected";
 
 /// The inventory of one vCenter, as far as it concerns this cluster: the VMs that back nodes, and their ancestors.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +32,17 @@ pub struct Snapshot {
     pub entities: Arc<HashMap<MoRef, Entity>>,
     /// Tags of zones and regions.
     pub tags: Arc<Tags>,
+    /// The power states that are proven, by machine; see [`Snapshot::prove_power`].
+    pub power: Arc<HashMap<String, Proven>>,
+}
+
+/// A power state that is proven: see [`Snapshot::proves`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Proven {
+    /// The state.
+    pub state: PowerState,
+    /// From when on every moment proved it.
+    pub since: Instant,
 }
 
 /// Whether a [`Snapshot`] is true now.
@@ -114,6 +128,28 @@ pub enum PowerState {
     Suspended,
 }
 
+impl PowerState {
+    /// Reads vCenter's word; none for one of the future.
+    pub fn parse(word: &str) -> Option<Self> {
+        match word {
+            "poweredOn" => Some(PowerState::PoweredOn),
+            "poweredOff" => Some(PowerState::PoweredOff),
+            "suspended" => Some(PowerState::Suspended),
+            _ => None,
+        }
+    }
+}
+
+impl From<PowerState> for cloud::PowerState {
+    fn from(state: PowerState) -> Self {
+        match state {
+            PowerState::PoweredOn => cloud::PowerState::On,
+            PowerState::PoweredOff => cloud::PowerState::Off,
+            PowerState::Suspended => cloud::PowerState::Suspended,
+        }
+    }
+}
+
 /// The watched properties of one virtual machine. Everything may be unset.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct VmRecord {
@@ -156,7 +192,7 @@ pub struct VmRecord {
 impl VmRecord {
     /// Whether vCenter's view of the machine is current.
     pub fn is_connected(&self) -> bool {
-        self.connection_state.as_deref() == Some("connected")
+        self.connection_state.as_deref() == Some(CONNECTED)
     }
 }
 
@@ -167,6 +203,8 @@ pub struct Entity {
     pub name: String,
     /// The object above.
     pub parent: Option<MoRef>,
+    /// Of hosts: `runtime.connectionState`, as vCenter spells it.
+    pub connection_state: Option<String>,
 }
 
 /// What is known of tags.
@@ -179,6 +217,32 @@ pub struct Tags {
 }
 
 impl Snapshot {
+    /// The power state of this machine, where it is proven: changes arrive as they happen, and vCenter hears from the
+    /// machine and from the host it is on. A host that may not be read proves nothing.
+    pub fn proves(&self, record: &VmRecord) -> Option<PowerState> {
+        let host = record.host.as_ref().and_then(|host| self.entities.get(host));
+        let is_host_connected = host.is_some_and(|host| host.connection_state.as_deref() == Some(CONNECTED));
+        let is_proven = self.freshness == Freshness::Live && record.is_connected() && is_host_connected;
+        record.power_state.filter(|_| is_proven)
+    }
+
+    /// Takes down what is proven at this moment. What the snapshot before proved, and this one proves, too, goes on; so no
+    /// snapshot may be left out.
+    pub fn prove_power(&mut self, moment: Instant) {
+        let mut proven = Vec::with_capacity(self.power.len());
+        for (id, record) in &self.vms {
+            let Some(state) = self.proves(record) else { continue };
+            let before = self.power.get(id).filter(|before| before.state == state);
+            proven.push((id, before.copied().unwrap_or(Proven { state, since: moment })));
+        }
+        // The same states stay the same allocation: most changes are of something else.
+        let is_same =
+            proven.len() == self.power.len() && proven.iter().all(|(id, one)| self.power.get(*id) == Some(one));
+        if !is_same {
+            self.power = Arc::new(proven.into_iter().map(|(id, one)| (id.clone(), one)).collect());
+        }
+    }
+
     /// The objects from `start` up to the root folder, `start` first. It ends early where an ancestor is not readable.
     pub fn chain(&self, start: &MoRef) -> Vec<MoRef> {
         let mut chain = vec![start.clone()];
@@ -241,3 +305,6 @@ pub struct Datacenter {
     /// Folder names from below the root folder, then the datacenter's own name.
     pub path: Vec<String>,
 }
+
+#[cfg(test)]
+mod tests;

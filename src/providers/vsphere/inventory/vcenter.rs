@@ -1,6 +1,6 @@
 //! One vCenter: its session, its snapshot, and the searches others ask for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +14,7 @@ use tracing::{error, info, warn};
 use super::mirror::Mirror;
 use super::retry::{Kind, Retry};
 use super::session::{Failure, Pause, Rotation, Session};
-use super::snapshot::{Freshness, Snapshot, Tags, Trouble, VmRecord};
+use super::snapshot::{Entity, Freshness, Proven, Snapshot, Tags, Trouble, VmRecord};
 use super::watch::{Prepared, Watch};
 use crate::clients::vim;
 use crate::cloud::Reason;
@@ -59,7 +59,7 @@ pub(super) struct State {
     pub(super) instance_uuid: String,
     pub(super) offer_trouble: Option<String>,
     pub(super) mirror: Mirror,
-    pub(super) entities: Arc<std::collections::HashMap<vim::MoRef, super::snapshot::Entity>>,
+    pub(super) entities: Arc<HashMap<vim::MoRef, Entity>>,
     pub(super) unresolved: Arc<Vec<String>>,
     /// What the view on the server holds, as far as calls have told.
     pub(super) in_view: BTreeSet<String>,
@@ -68,6 +68,8 @@ pub(super) struct State {
     /// Those that have to be taken out of the view, and put in again if they are still wanted.
     pub(super) renew: BTreeSet<String>,
     pub(super) tags: Arc<Tags>,
+    /// The power states that the last snapshot proved.
+    pub(super) power: Arc<HashMap<String, Proven>>,
     /// The failures in a row of reading tags, and when it may be tried again.
     pub(super) tags_retry: Retry,
     pub(super) tags_not_before: Option<tokio::time::Instant>,
@@ -374,7 +376,7 @@ impl Vcenter {
     pub(super) fn publish(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut state);
-        let snapshot = Snapshot {
+        let mut snapshot = Snapshot {
             freshness: state.freshness.clone(),
             instance_uuid: state.instance_uuid.clone(),
             offer_trouble: state.offer_trouble.clone(),
@@ -382,9 +384,13 @@ impl Vcenter {
             unresolved: state.unresolved.clone(),
             entities: state.entities.clone(),
             tags: state.tags.clone(),
+            power: state.power.clone(),
         };
-        drop(state);
+        snapshot.prove_power(Instant::now());
+        state.power = Arc::clone(&snapshot.power);
+        // Still under the lock, so that nobody sees them in another order.
         self.snapshot.send_replace(Arc::new(snapshot));
+        drop(state);
     }
 
     /// vCenter answers: what is known is true.

@@ -197,10 +197,14 @@ impl Vcenter {
         let wanted = self.wanted();
         let (touched, is_reported_by_itself) = {
             let mut guard = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            let State { mirror, entities, members, renew, unresolved, .. } = &mut *guard;
+            let State { mirror, entities, members, renew, unresolved, power, .. } = &mut *guard;
             let mut touched = Touched::default();
             for page in pages {
                 touched.add(mirror.apply(page));
+            }
+            // Also one that came back: nobody knows what its power state was in between.
+            if touched.left.iter().any(|id| power.contains_key(id)) {
+                Arc::make_mut(power).retain(|id, _| !touched.left.contains(id));
             }
             // What left, and did not come back in the same answer, is no member any more: it is taken out of the
             // view, and if somebody still wants it put in anew, so that the server says whether it knows it.

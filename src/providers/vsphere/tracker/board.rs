@@ -9,7 +9,8 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tracing::warn;
 
 use super::slots::Slot;
-use crate::cloud::{InstanceEvent, InstanceMetadata, PowerState, Unknown};
+use crate::cloud::{InstanceEvent, InstanceMetadata, Unknown};
+use crate::providers::vsphere::inventory::snapshot::Proven;
 use crate::providers::vsphere::location::Location;
 use crate::providers::vsphere::provider_id::BiosUuid;
 
@@ -59,12 +60,14 @@ pub enum Outcome {
 pub struct Found {
     /// Its vCenter.
     pub vcenter: Slot,
+    /// Its id there.
+    pub vm: String,
     /// Its BIOS UUID in vCenter's byte order.
     pub uuid: Option<BiosUuid>,
     /// What the node is told, or why it cannot be told yet. The age is set when it is read.
     pub metadata: Result<InstanceMetadata, Unknown>,
-    /// None where its power state is not proven.
-    pub power: Option<PowerState>,
+    /// Its power state, and since when it is proven; none where it is not.
+    pub power: Option<Proven>,
 }
 
 impl Found {
@@ -156,7 +159,7 @@ mod tests {
                 zone: address.into(),
                 ..InstanceMetadata::default()
             };
-            let found = Found { vcenter: 0, uuid: None, metadata: Ok(metadata), power: None };
+            let found = Found { vcenter: 0, vm: "vm-1".into(), uuid: None, metadata: Ok(metadata), power: None };
             View { outcome: Outcome::Found(Arc::new(found)), ..view(Reason::VMNotFound) }
         };
         let before = noted(&["a"], "1");

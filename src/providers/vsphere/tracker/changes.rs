@@ -73,7 +73,7 @@ mod tests {
     }
 
     fn entity(name: &str, parent: Option<MoRef>) -> Entity {
-        Entity { name: name.into(), parent }
+        Entity { name: name.into(), parent, ..Entity::default() }
     }
 
     fn record(host: &str) -> Arc<VmRecord> {

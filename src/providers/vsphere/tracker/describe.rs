@@ -7,11 +7,11 @@ use k8s_openapi::api::core::v1::NodeAddress;
 
 use crate::clients::vim::MoRef;
 use crate::cloud::error::chain;
-use crate::cloud::{InstanceMetadata, PowerState, Reason, Unknown};
+use crate::cloud::{InstanceMetadata, Reason, Unknown};
 use crate::providers::vsphere::addresses::{AddressError, AddressRules, IpFamily, Preferences, build_addresses};
 use crate::providers::vsphere::guest_metadata::parse_static_order;
 use crate::providers::vsphere::instance_type::build_instance_type;
-use crate::providers::vsphere::inventory::snapshot::{self, Freshness, Snapshot, VmRecord};
+use crate::providers::vsphere::inventory::snapshot::{Snapshot, VmRecord};
 use crate::providers::vsphere::zones::{
     Chain, Chains, NOT_READ_YET, ObjectTags, ZoneCategories, ZoneOutcome, ZoneProblem, resolve_zone,
 };
@@ -35,19 +35,6 @@ pub struct Rules {
     pub demotes_virtual_ips: bool,
     /// The addresses of the API server, as this program reaches it.
     pub api_server: Vec<IpAddr>,
-}
-
-/// Whether the machine runs; none where that is not proven: a stale snapshot, or a machine whose host vCenter does not
-/// hear from.
-pub fn power(snapshot: &Snapshot, record: &VmRecord) -> Option<PowerState> {
-    if snapshot.freshness != Freshness::Live || !record.is_connected() {
-        return None;
-    }
-    record.power_state.map(|state| match state {
-        snapshot::PowerState::PoweredOn => PowerState::On,
-        snapshot::PowerState::PoweredOff => PowerState::Off,
-        snapshot::PowerState::Suspended => PowerState::Suspended,
-    })
 }
 
 /// What the node is told of its machine, some of whose addresses are `shared` with other running machines behind nodes.

@@ -9,7 +9,7 @@ use tracing::{debug, warn};
 
 use super::Tracker;
 use super::board::{Found, Outcome, View};
-use super::describe::{describe, power};
+use super::describe::describe;
 use super::resolve::{Answer, Asked, By, Decision, Question, VmKey, resolve};
 use super::slots::{Held, Slot};
 use super::tracked::{Lost, NextSearch, Tracked};
@@ -212,9 +212,10 @@ impl Tracker {
         let facts = &tracked.facts;
         Some(Found {
             vcenter: vm.vcenter,
+            vm: vm.id.clone(),
             uuid: record.bios_uuid.clone(),
             metadata: describe(facts, snapshot, vm, record, &self.rules, &self.shared_of(&facts.name)),
-            power: power(snapshot, record),
+            power: snapshot.power.get(&vm.id).copied(),
         })
     }
 

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::NodeAddress;
 
 use super::*;
 use crate::clients::vim::GuestNic;
-use crate::providers::vsphere::inventory::snapshot::{Entity, PowerState as VmPower, Tags, Trouble};
+use crate::providers::vsphere::inventory::snapshot::{Entity, Freshness, PowerState as VmPower, Tags};
 use crate::providers::vsphere::zones::Tag;
 
 const UUID: &str = "422e4956-ad22-1139-6d72-59cc8f26bc90";
@@ -47,7 +47,7 @@ type Tagged<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)]);
 
 /// A host below a cluster below the root; of the cluster only what is asked for is known.
 fn snapshot(has_cluster: bool, tags: &[Tagged<'_>]) -> Snapshot {
-    let entity = |parent: Option<MoRef>| Entity { name: "x".into(), parent };
+    let entity = |parent: Option<MoRef>| Entity { name: "x".into(), parent, ..Entity::default() };
     let cluster = MoRef::new("ClusterComputeResource", "domain-c1");
     let root = MoRef::new("Folder", "group-d1");
     let mut entities = HashMap::from([
@@ -191,7 +191,8 @@ fn w51_a_walk_over_a_circle_or_a_missing_ancestor_ends() {
         let mut snapshot = snapshot(true, &bare);
         let entities = Arc::make_mut(&mut snapshot.entities);
         for (object, parent) in links {
-            entities.insert((*object).clone(), Entity { name: "x".into(), parent: parent.cloned() });
+            entities
+                .insert((*object).clone(), Entity { name: "x".into(), parent: parent.cloned(), ..Entity::default() });
         }
         snapshot
     };
@@ -299,24 +300,5 @@ fn a_zone_is_waited_for_quietly_only_while_its_tags_are_being_read() {
         let pending = metadata.pending.as_ref().map(|unknown| (unknown.reason.as_str(), unknown.is_passing));
         assert_eq!(pending, expected, "{case}");
         assert_eq!(metadata.zone, if expected.is_none() { "z" } else { "" }, "{case}");
-    }
-}
-
-#[test]
-fn only_a_fresh_and_connected_machine_is_shut_down() {
-    let off = VmRecord { power_state: Some(VmPower::PoweredOff), ..machine(&[]) };
-    let suspended = VmRecord { power_state: Some(VmPower::Suspended), ..machine(&[]) };
-    let unheard = VmRecord { connection_state: Some("disconnected".into()), ..off.clone() };
-    let live = snapshot(true, &[]);
-    let stale =
-        Snapshot { freshness: Freshness::Unreachable { trouble: Trouble::unavailable("down") }, ..live.clone() };
-    for (case, snapshot, record, expected) in [
-        ("on", &live, &machine(&[]), Some(PowerState::On)),
-        ("off", &live, &off, Some(PowerState::Off)),
-        ("suspended", &live, &suspended, Some(PowerState::Suspended)),
-        ("its host is not heard from", &live, &unheard, None),
-        ("vCenter does not answer", &stale, &off, None),
-    ] {
-        assert_eq!(power(snapshot, record), expected, "{case}");
     }
 }

@@ -89,6 +89,7 @@ impl Vc {
         let entity = |name: &str, parent: Option<(&str, &str)>| Entity {
             name: name.into(),
             parent: parent.map(|(kind, id)| MoRef::new(kind, id)),
+            ..Entity::default()
         };
         Snapshot {
             freshness: self.freshness.clone(),

@@ -1,0 +1,104 @@
+//! Which power states are proven, and since when.
+
+use std::time::Duration;
+
+use super::*;
+
+fn host() -> MoRef {
+    MoRef::new("HostSystem", "host-1")
+}
+
+fn machine(state: PowerState) -> VmRecord {
+    VmRecord {
+        host: Some(host()),
+        power_state: Some(state),
+        connection_state: Some(CONNECTED.into()),
+        ..VmRecord::default()
+    }
+}
+
+fn snapshot(host_state: Option<&str>) -> Snapshot {
+    let entity = Entity { connection_state: host_state.map(String::from), ..Entity::default() };
+    Snapshot {
+        freshness: Freshness::Live,
+        entities: Arc::new(HashMap::from([(host(), entity)])),
+        ..Snapshot::default()
+    }
+}
+
+#[test]
+fn a_power_state_is_proven_by_a_live_snapshot_and_a_connected_machine_and_host() {
+    let off = || machine(PowerState::PoweredOff);
+    let live = || snapshot(Some(CONNECTED));
+    let trouble = || Trouble::unavailable("down");
+    let stale = Freshness::Stale { since: Instant::now(), trouble: trouble() };
+    for (case, snapshot, record, expected) in [
+        ("on", live(), machine(PowerState::PoweredOn), Some(PowerState::PoweredOn)),
+        ("off", live(), off(), Some(PowerState::PoweredOff)),
+        ("suspended", live(), machine(PowerState::Suspended), Some(PowerState::Suspended)),
+        ("no state", live(), VmRecord { power_state: None, ..off() }, None),
+        ("disconnected", live(), VmRecord { connection_state: Some("disconnected".into()), ..off() }, None),
+        ("no connection state", live(), VmRecord { connection_state: None, ..off() }, None),
+        ("on no host", live(), VmRecord { host: None, ..off() }, None),
+        ("its host does not respond", snapshot(Some("notResponding")), off(), None),
+        ("its host is disconnected", snapshot(Some("disconnected")), off(), None),
+        ("its host's connection may not be read", snapshot(None), off(), None),
+        ("its host may not be read", Snapshot { entities: Arc::default(), ..live() }, off(), None),
+        ("stale", Snapshot { freshness: stale, ..live() }, off(), None),
+        ("unreachable", Snapshot { freshness: Freshness::Unreachable { trouble: trouble() }, ..live() }, off(), None),
+        ("nothing was read", Snapshot { freshness: Freshness::Never, ..live() }, off(), None),
+    ] {
+        assert_eq!(snapshot.proves(&record), expected, "{case}");
+    }
+}
+
+/// What a snapshot is made to say.
+type Step = fn(&mut Snapshot);
+
+fn put(snapshot: &mut Snapshot, record: VmRecord) {
+    snapshot.vms.insert("vm-1".into(), Arc::new(record));
+}
+
+#[test]
+fn a_proven_state_lasts_until_anything_breaks_the_proof() {
+    let off: Step = |snapshot| put(snapshot, machine(PowerState::PoweredOff));
+    let changes_that_break: [(&str, Step, Step); 5] = [
+        ("another state", |snapshot| put(snapshot, machine(PowerState::PoweredOn)), off),
+        (
+            "the machine is disconnected",
+            |snapshot| put(snapshot, VmRecord { connection_state: None, ..machine(PowerState::PoweredOff) }),
+            off,
+        ),
+        (
+            "the host is disconnected",
+            |snapshot| snapshot.entities = super::tests::snapshot(Some("disconnected")).entities,
+            |snapshot| snapshot.entities = super::tests::snapshot(Some(CONNECTED)).entities,
+        ),
+        (
+            "the snapshot is stale",
+            |snapshot| snapshot.freshness = Freshness::Unreachable { trouble: Trouble::unavailable("down") },
+            |snapshot| snapshot.freshness = Freshness::Live,
+        ),
+        ("the machine left", |snapshot| drop(snapshot.vms.remove("vm-1")), off),
+    ];
+    for (case, breaks, mends) in changes_that_break {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut snapshot = snapshot(Some(CONNECTED));
+        let since = |snapshot: &Snapshot| snapshot.power.get("vm-1").map(|proven| (proven.state, proven.since));
+        off(&mut snapshot);
+        snapshot.prove_power(at(1));
+        assert_eq!(since(&snapshot), Some((PowerState::PoweredOff, at(1))), "{case}");
+        // Another property, another host that is connected: nothing that counts.
+        put(&mut snapshot, VmRecord { name: "renamed".into(), ..machine(PowerState::PoweredOff) });
+        let before = Arc::clone(&snapshot.power);
+        snapshot.prove_power(at(2));
+        assert!(Arc::ptr_eq(&before, &snapshot.power), "{case}: the same states are the same allocation");
+        breaks(&mut snapshot);
+        snapshot.prove_power(at(3));
+        assert_ne!(since(&snapshot).map(|(state, _)| state), Some(PowerState::PoweredOff), "{case}");
+        mends(&mut snapshot);
+        snapshot.prove_power(at(4));
+        assert_eq!(since(&snapshot), Some((PowerState::PoweredOff, at(4))), "{case}");
+    }
+}

@@ -1,0 +1,195 @@
+//! Which power states are proven, for how long, and what a fresh read of one says.
+
+use std::time::Duration;
+
+use ccm::cloud::{Power, PowerState, Presence};
+use futures::future::join_all;
+use k8s_openapi::api::core::v1::Node;
+use support::{Denial, Fault, Model, Trouble, eventually};
+
+use super::{Scene, one};
+use crate::world::SOON;
+
+impl Scene {
+    /// Waits for this power state, or for none that is proven, and gives what is known then.
+    async fn power(&self, node: &Node, expected: Option<PowerState>) -> Option<Power> {
+        let instances = self.instances();
+        eventually("the power state", SOON, async || match instances.instance_power(node).await {
+            Presence::Exists(power) if expected == Some(power.state) => Ok(Some(power)),
+            Presence::Unknown(_) if expected.is_none() => Ok(None),
+            other => Err(format!("{other:?}, not {expected:?}")),
+        })
+        .await
+    }
+
+    async fn read_power(&self, node: &Node) -> Result<PowerState, (String, String)> {
+        match self.instances().read_instance_power(node).await {
+            Presence::Exists(state) => Ok(state),
+            Presence::Unknown(unknown) => Err((unknown.reason.to_string(), unknown.message)),
+            Presence::Absent(proof) => panic!("a read of power proves no absence: {proof}"),
+        }
+    }
+}
+
+/// A change of the fake, and one that takes it back.
+type Change = fn(&Scene);
+
+/// What hides the power state of `n` from everybody, which may go on running, and what shows it again.
+const HIDDEN: [(&str, Change, Change); 7] = [
+    (
+        "the machine is disconnected",
+        |scene| scene.fake().set_connection("n", "disconnected"),
+        |scene| scene.fake().set_connection("n", "connected"),
+    ),
+    (
+        "the machine is orphaned",
+        |scene| scene.fake().set_connection("n", "orphaned"),
+        |scene| scene.fake().set_connection("n", "connected"),
+    ),
+    (
+        "its host does not respond, and vCenter has not said so of the machine",
+        |scene| scene.fake().set_host_connection("host-2", "notResponding"),
+        |scene| scene.fake().set_host_connection("host-2", "connected"),
+    ),
+    (
+        "its host is disconnected with all on it",
+        |scene| scene.fake().disconnect_host("host-2"),
+        |scene| scene.fake().reconnect_host("host-2"),
+    ),
+    (
+        "its host may not be read",
+        |scene| scene.fake().set_readable("HostSystem", "host-2", false),
+        |scene| scene.fake().set_readable("HostSystem", "host-2", true),
+    ),
+    (
+        "its host's connection may not be read",
+        |scene| scene.fake().set_path_readable("HostSystem", "host-2", "runtime.connectionState", false),
+        |scene| scene.fake().set_path_readable("HostSystem", "host-2", "runtime.connectionState", true),
+    ),
+    (
+        "its power state may not be read",
+        |scene| scene.fake().set_path_readable("VirtualMachine", "n", "runtime.powerState", false),
+        |scene| scene.fake().set_path_readable("VirtualMachine", "n", "runtime.powerState", true),
+    ),
+];
+
+#[tokio::test]
+async fn a_power_state_is_proven_only_while_machine_and_host_are_connected_and_begins_anew_after_a_break() {
+    join_all(HIDDEN.map(|(case, hide, show)| async move {
+        let scene = Scene::start(vec![one()]).await;
+        let node = scene.initialised("n").await;
+        scene.fake().change_vm("n", |vm| vm.power("poweredOff"));
+        scene.power(&node, Some(PowerState::Off)).await;
+        assert_eq!(scene.read_power(&node).await, Ok(PowerState::Off), "{case}");
+        let began = std::time::Instant::now();
+        hide(&scene);
+        scene.power(&node, None).await;
+        scene.read_power(&node).await.expect_err(case);
+        show(&scene);
+        let shown = std::time::Instant::now();
+        let power = scene.power(&node, Some(PowerState::Off)).await.unwrap();
+        assert!(power.lasting <= shown.elapsed() && shown > began, "{case}: {power:?}");
+        assert_eq!(scene.read_power(&node).await, Ok(PowerState::Off), "{case}");
+        scene.running.stop().await;
+    }))
+    .await;
+}
+
+#[tokio::test]
+async fn a_power_state_lasts_through_changes_of_other_things_and_through_a_move_to_another_host() {
+    let scene = Scene::start(vec![one()]).await;
+    let node = scene.initialised("n").await;
+    scene.fake().change_vm("n", |vm| vm.power("poweredOff"));
+    scene.power(&node, Some(PowerState::Off)).await;
+    let known = std::time::Instant::now();
+    scene.fake().migrate_vm("n", "host-3");
+    scene.found_with(&node, |metadata| metadata.record.contains("host-3")).await;
+    // The node gets another object, as when its provider ID is written.
+    scene.running.cluster.put(node.clone());
+    scene.fake().change_vm("n", |vm| vm.ip("10.0.0.7"));
+    scene.found_with(&node, |metadata| super::address(metadata) == "10.0.0.7").await;
+    let power = scene.power(&node, Some(PowerState::Off)).await.unwrap();
+    assert!(power.lasting >= known.elapsed() / 2 && power.lasting >= Duration::from_millis(50), "{power:?}");
+    // Another state in between is a break, also where it comes back.
+    scene.fake().change_vm("n", |vm| vm.power("suspended"));
+    scene.power(&node, Some(PowerState::Suspended)).await;
+    let back = std::time::Instant::now();
+    scene.fake().change_vm("n", |vm| vm.power("poweredOff"));
+    let power = scene.power(&node, Some(PowerState::Off)).await.unwrap();
+    assert!(power.lasting <= back.elapsed(), "{power:?}");
+    scene.running.stop().await;
+}
+
+#[tokio::test]
+async fn a_silent_vcenter_breaks_what_was_proven() {
+    let scene = Scene::start(vec![one()]).await;
+    let node = scene.initialised("n").await;
+    scene.fake().change_vm("n", |vm| vm.power("poweredOff"));
+    scene.power(&node, Some(PowerState::Off)).await;
+    scene.fake().stop_listening().await;
+    scene.power(&node, None).await;
+    let (reason, message) = scene.read_power(&node).await.unwrap_err();
+    assert_eq!(reason, "VCenterUnavailable", "{message}");
+    let back = std::time::Instant::now();
+    scene.fake().resume_listening().await;
+    let power = scene.power(&node, Some(PowerState::Off)).await.unwrap();
+    assert!(power.lasting <= back.elapsed(), "{power:?}");
+    scene.running.stop().await;
+}
+
+#[tokio::test]
+async fn a_fresh_read_says_why_it_proves_nothing() {
+    let gone = || Trouble::Fault(Fault::managed_object_not_found("VirtualMachine", "vm-1"));
+    let troubles: [(&str, Trouble, &str); 4] = [
+        ("busy", Trouble::unavailable(), "VCenterUnavailable"),
+        ("a fault", Trouble::Fault(Fault::new("SystemError")), "VCenterUnavailable"),
+        ("no right", Trouble::Fault(Fault::no_permission("VirtualMachine", "vm-1")), "NoPermission"),
+        ("gone", gone(), "PowerStateUnknown"),
+    ];
+    let scene = Scene::start(vec![one()]).await;
+    let node = scene.initialised("n").await;
+    for (case, trouble, expected) in troubles {
+        scene.fake().every("RetrievePropertiesEx", trouble);
+        let (reason, message) = scene.read_power(&node).await.unwrap_err();
+        assert_eq!(reason, expected, "{case}: {message}");
+        scene.fake().clear();
+        assert_eq!(scene.read_power(&node).await, Ok(PowerState::On), "{case}");
+    }
+    // The second call, which is that for the host.
+    scene.fake().next_after("RetrievePropertiesEx", 1, Trouble::Fault(Fault::new("SystemError")));
+    let (reason, message) = scene.read_power(&node).await.unwrap_err();
+    assert!(reason == "VCenterUnavailable" && message.contains("HostSystem:host-2"), "{message}");
+    scene.running.stop().await;
+}
+
+#[tokio::test]
+async fn a_fresh_read_needs_no_change_to_be_told_and_names_object_and_privilege() {
+    for denial in [Denial::LeftOut, Denial::MissingSet, Denial::Fault, Denial::FaultOf8] {
+        let scene = Scene::start(vec![one().denial(denial)]).await;
+        let node = scene.initialised("n").await;
+        scene.fake().set_readable("HostSystem", "host-2", false);
+        let (reason, message) = scene.read_power(&node).await.unwrap_err();
+        let names_it = message.contains("HostSystem:host-2") && message.contains("System.Read");
+        assert!(reason == "NoPermission" && names_it, "{denial:?}: {reason}: {message}");
+        scene.running.stop().await;
+    }
+    // What vCenter knows counts, and not what it has told so far.
+    let scene = Scene::start(vec![one()]).await;
+    let node = scene.initialised("n").await;
+    scene.fake().every("WaitForUpdatesEx", Trouble::Hang);
+    scene.fake().change_vm("n", |vm| vm.power("poweredOff"));
+    assert_eq!(scene.read_power(&node).await, Ok(PowerState::Off));
+}
+
+#[tokio::test]
+async fn reads_that_hang_are_few_at_a_time_and_end() {
+    let scene = Scene::start(vec![one(), Model::small()]).await;
+    let node = scene.initialised("n").await;
+    scene.fake().every("RetrievePropertiesEx", Trouble::Hang);
+    let reads = join_all((0..6).map(|_| scene.read_power(&node)));
+    let all = tokio::time::timeout(Duration::from_secs(30), reads).await.expect("the caller waits for 30 s");
+    for read in all {
+        let (reason, message) = read.unwrap_err();
+        assert_eq!(reason, "VCenterUnavailable", "{message}");
+    }
+}

@@ -195,6 +195,8 @@ impl Provider {
             addresses: config.addresses.clone(),
             families: entries.iter().map(|(slot, entry)| (*slot, entry.config.ip_families.clone())).collect(),
             categories: config.labels.clone(),
+            servers: entries.iter().map(|(slot, entry)| (*slot, entry.config.server.clone())).collect(),
+            topology: self.options.topology.clone(),
             allow_name_match: self.options.allow_name_match,
             demotes_virtual_ips: self.options.demotes_virtual_ips,
             api_server: self.options.api_server.clone(),

@@ -3,6 +3,7 @@
 
 mod absence;
 mod claims;
+mod looks;
 mod neighbours;
 mod power;
 mod replaced;

@@ -4,7 +4,7 @@ use super::envelope::Body;
 use super::types::MoRef;
 
 /// The paths read of every virtual machine. Only the two keys of `extraConfig` that are needed: the whole is 8 to 20 KB.
-pub const VIRTUAL_MACHINE_PATHS: [&str; 19] = [
+pub const VIRTUAL_MACHINE_PATHS: [&str; 21] = [
     "name",
     "parent",
     "parentVApp",
@@ -20,8 +20,10 @@ pub const VIRTUAL_MACHINE_PATHS: [&str; 19] = [
     "summary.config.numCpu",
     "summary.config.memorySizeMB",
     "summary.config.guestId",
+    "summary.config.vmPathName",
     "guest.hostName",
     "guest.net",
+    "guest.toolsRunningStatus",
     METADATA_PATH,
     METADATA_ENCODING_PATH,
 ];

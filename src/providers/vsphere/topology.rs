@@ -1,5 +1,7 @@
 //! Pure: which places of a virtual machine its node shows as labels, and how those labels are called.
 
+pub mod labels;
+
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;

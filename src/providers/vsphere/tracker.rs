@@ -141,13 +141,17 @@ impl Tracker {
         };
         let has_changed = tracked.facts != facts;
         // The provider ID that we wrote ourselves is the bound machine's, and no reason to look again.
-        let still_fits = tracked.facts.search_uuid() == facts.search_uuid()
-            || tracked.bound.as_ref().is_some_and(|vm| {
-                let uuid = self.record(vm).and_then(|record| record.bios_uuid.clone());
-                uuid.is_some() && uuid == facts.provider_id
-            });
+        let is_of_bound = tracked.bound.as_ref().is_some_and(|vm| {
+            let uuid = self.record(vm).and_then(|record| record.bios_uuid.clone());
+            uuid.is_some() && uuid == facts.provider_id
+        });
+        // A node that can be adopted by now was perhaps looked for in one byte order only.
+        let is_asked_enough = tracked.facts.is_adoptable || !facts.is_adoptable;
+        let still_fits = is_of_bound || is_asked_enough && tracked.facts.search_uuid() == facts.search_uuid();
+        let is_not_ready_now = facts.is_not_ready && !tracked.facts.is_not_ready;
         tracked.object = object;
         tracked.facts = facts;
+        tracked.plan_look(Instant::now(), is_not_ready_now);
         if still_fits {
             self.put(name, tracked);
         } else {
@@ -221,6 +225,8 @@ impl Tracker {
             uid: facts.uid.clone(),
             uuid: facts.search_uuid().cloned(),
             is_provider_id: facts.has_provider_id,
+            // A machine that is known is looked for to see whether it is there, and alone.
+            in_both_orders: facts.is_adoptable || tracked.bound.is_some(),
             recorded: tracked.last_known().filter(is_there).map(|at| at.vm.clone()),
             contradicting: facts.contradicting_uuid().cloned(),
             by_name: tracked.asked_by_name,
@@ -235,8 +241,10 @@ impl Tracker {
             // The answer to an earlier question.
             self.put(&node, tracked);
         } else if tracked.bound.is_some() {
+            self.heal(&tracked, vcenter, &answer);
             self.tell_of_twin(&mut tracked, vcenter, &answer);
             self.put(&node, tracked);
+            self.evaluate(&node);
         } else {
             self.note_answer(&mut tracked, vcenter, answer);
             self.put(&node, tracked);
@@ -324,8 +332,12 @@ impl Tracker {
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         for name in self.nodes.due(now) {
             let Some(mut tracked) = self.nodes.take(&name) else { continue };
-            let is_search = is_due(tracked.search_at);
-            if is_search {
+            let is_look = is_due(tracked.look_at);
+            let is_search = is_due(tracked.search_at) || is_look;
+            if is_look {
+                (tracked.look_at, tracked.looked) = (None, Some(now));
+                tracked.plan_look(now, false);
+            } else if is_search {
                 tracked.search_at = None;
             } else {
                 tracked.decide_at = None;

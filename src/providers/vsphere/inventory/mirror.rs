@@ -143,7 +143,9 @@ fn assign_vm(record: &mut VmRecord, change: &PropertyChange) {
         "summary.config.numCpu" => record.cpus = number(),
         "summary.config.memorySizeMB" => record.memory_mib = number(),
         "summary.config.guestId" => record.guest_id = string(),
+        "summary.config.vmPathName" => record.path = string(),
         "guest.hostName" => record.host_name = string(),
+        "guest.toolsRunningStatus" => record.tools = string(),
         "guest.net" => {
             record.nics = match change.new_value() {
                 Some(Value::Nics(nics)) => nics.clone(),

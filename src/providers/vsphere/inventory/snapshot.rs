@@ -177,8 +177,12 @@ pub struct VmRecord {
     pub memory_mib: Option<i64>,
     /// `summary.config.guestId`
     pub guest_id: String,
+    /// `summary.config.vmPathName`: the datastore in brackets, and the path there of the configuration file.
+    pub path: String,
     /// `guest.hostName`
     pub host_name: String,
+    /// `guest.toolsRunningStatus`, as vCenter spells it.
+    pub tools: String,
     /// `guest.net`
     pub nics: Vec<GuestNic>,
     /// `guestinfo.metadata`

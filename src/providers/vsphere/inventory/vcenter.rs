@@ -198,7 +198,8 @@ impl Vcenter {
         }
     }
 
-    /// Puts virtual machines into the view once more that are in it and were never reported.
+    /// Puts virtual machines into the view once more that are in it, and were never reported, or may be gone without a
+    /// word: vCenter says whether it knows them.
     pub fn rewatch(&self, ids: &[String]) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).renew.extend(ids.iter().cloned());
         self.wanted_changed.notify_one();

@@ -12,6 +12,7 @@ use crate::providers::vsphere::addresses::{AddressError, AddressRules, IpFamily,
 use crate::providers::vsphere::guest_metadata::parse_static_order;
 use crate::providers::vsphere::instance_type::build_instance_type;
 use crate::providers::vsphere::inventory::snapshot::{Snapshot, VmRecord};
+use crate::providers::vsphere::topology::TopologyLabels;
 use crate::providers::vsphere::zones::{
     Chain, Chains, NOT_READ_YET, ObjectTags, ZoneCategories, ZoneOutcome, ZoneProblem, resolve_zone,
 };
@@ -29,6 +30,10 @@ pub struct Rules {
     pub families: BTreeMap<Slot, Vec<IpFamily>>,
     /// Where zone and region come from; none where zones are off.
     pub categories: Option<ZoneCategories>,
+    /// The host of each vCenter, as it is configured.
+    pub servers: BTreeMap<Slot, String>,
+    /// Which places of machines are labels of their nodes.
+    pub topology: TopologyLabels,
     /// Whether a match by name is taken as the Go program takes it.
     pub allow_name_match: bool,
     /// Whether addresses that may be virtual give way to others.
@@ -128,6 +133,10 @@ fn missing(record: &VmRecord, vm: &VmKey, what: &str) -> Unknown {
         Some("connected") | None => String::new(),
         Some(state) => format!("; its connection state is {state}"),
     };
+    let tools = match record.tools.as_str() {
+        "" => String::new(),
+        state => format!("; vCenter says {state} of VMware Tools"),
+    };
     let unreadable = match record.unreadable.as_slice() {
         [] => String::new(),
         paths => format!("; the account may not read {} (System.Read is needed)", paths.join(", ")),
@@ -135,7 +144,7 @@ fn missing(record: &VmRecord, vm: &VmKey, what: &str) -> Unknown {
     Unknown::new(
         Reason::ToolsNotRunning,
         format!(
-            "{} ({}) reports {what}; check that VMware Tools is running in the guest{connection}{unreadable}",
+            "{} ({}) reports {what}{tools}; check that VMware Tools is running in the guest{connection}{unreadable}",
             record.name, vm.id
         ),
     )

@@ -13,9 +13,11 @@ use super::describe::describe;
 use super::resolve::{Answer, Asked, By, Decision, Question, VmKey, resolve};
 use super::slots::{Held, Slot};
 use super::tracked::{Lost, NextSearch, Tracked};
-use crate::cloud::{Reason, Unknown};
+use crate::cloud::{FoundBy, InstanceMetadata, Reason, Unknown};
 use crate::providers::vsphere::inventory::snapshot::{Snapshot, VmRecord};
 use crate::providers::vsphere::location::Location;
+use crate::providers::vsphere::provider_id::BiosUuid;
+use crate::providers::vsphere::topology::labels::labels;
 
 /// How long a match may take to be reported once it is watched.
 const READING_LIMIT: Duration = Duration::from_secs(10);
@@ -72,6 +74,7 @@ impl Tracker {
             NextSearch::Later(_) | NextSearch::Waiting(_) | NextSearch::Now => {}
             NextSearch::None => tracked.search_at = None,
         }
+        tracked.plan_look(Instant::now(), false);
         self.put(name, tracked);
         if next_search == NextSearch::Now {
             self.search_everywhere(name);
@@ -103,6 +106,7 @@ impl Tracker {
                 debug!(node = tracked.facts.name, vm = vm.id, "the node's virtual machine was found");
                 let is_open = |slot: &Slot| !tracked.answer_at(*slot).is_answered();
                 tracked.unasked = self.slots.keys().filter(|slot| is_open(slot)).copied().collect();
+                tracked.found_by = self.found_by(tracked, &vm);
                 tracked.answers.clear();
                 tracked.lost = None;
                 tracked.bound_uuid = self.record(&vm).and_then(|record| record.bios_uuid.clone());
@@ -209,14 +213,61 @@ impl Tracker {
     /// What the machine that is bound means for the node.
     fn outcome(&self, tracked: &Tracked) -> Option<Found> {
         let (vm, snapshot, record) = self.bound_machine(tracked)?;
-        let facts = &tracked.facts;
+        let found_by = tracked.found_by();
+        let server = self.rules.servers.get(&vm.vcenter).map(String::as_str).unwrap_or_default();
+        let topology_labels = labels(&self.rules.topology, server, snapshot, record);
         Some(Found {
             vcenter: vm.vcenter,
             vm: vm.id.clone(),
             uuid: record.bios_uuid.clone(),
-            metadata: describe(facts, snapshot, vm, record, &self.rules, &self.shared_of(&facts.name)),
+            metadata: describe(&tracked.facts, snapshot, vm, record, &self.rules, &self.shared_of(&tracked.facts.name))
+                .map(|metadata| InstanceMetadata { found_by, topology_labels, ..metadata }),
             power: snapshot.power.get(&vm.id).copied(),
         })
+    }
+
+    /// What speaks for the machine that is being bound. Its UUID is its own where every match that was reported is this
+    /// one machine; a match by the id on record is none by UUID unless the machine says it.
+    fn found_by(&self, tracked: &Tracked, vm: &VmKey) -> FoundBy {
+        if tracked.facts.has_provider_id {
+            return FoundBy::ProviderId;
+        }
+        if matches!(tracked.answer_at(vm.vcenter), Answer::Matches { by: By::Name, .. }) {
+            return FoundBy::Name;
+        }
+        let is_own = |uuid: &BiosUuid| {
+            let asked = tracked.facts.system_uuid.as_ref();
+            asked.is_some_and(|asked| asked == uuid || asked.byte_swapped() == *uuid)
+        };
+        let has_uuid = self.record(vm).and_then(|record| record.bios_uuid.as_ref()).is_some_and(is_own);
+        let is_alone = tracked.needs().iter().all(|other| self.is_same(other, vm));
+        if has_uuid && is_alone { FoundBy::SystemUuid } else { FoundBy::SystemUuidAmongSeveral }
+    }
+
+    /// Whether both are one machine: the same vCenter may be configured twice.
+    fn is_same(&self, one: &VmKey, other: &VmKey) -> bool {
+        let instance_uuid = |vm: &VmKey| self.slots.get(&vm.vcenter).map(|held| held.seen.instance_uuid.as_str());
+        let (here, there) = (instance_uuid(one), instance_uuid(other));
+        let is_same_vcenter =
+            one.vcenter == other.vcenter || here == there && here.is_some_and(|uuid| !uuid.is_empty());
+        one.id == other.id && is_same_vcenter
+    }
+
+    /// The machine is in the inventory, and a search does not know it: vCenter may have kept to itself that it is gone.
+    /// It is put into the view anew, so that vCenter says whether it knows it. While a machine is there, nothing but
+    /// a search that is late makes this happen.
+    pub(super) fn heal(&self, tracked: &Tracked, vcenter: Slot, answer: &Answer) {
+        let Some(bound) = tracked.bound.as_ref().filter(|bound| bound.vcenter == vcenter) else { return };
+        let is_missed = match answer {
+            Answer::Gone { id } => *id == bound.id,
+            Answer::Elsewhere { .. } => true,
+            Answer::Matches { ids, .. } => !ids.contains(&bound.id),
+            Answer::Pending | Answer::Silent { .. } | Answer::Denied { .. } | Answer::Changed { .. } => false,
+        };
+        if let Some(held) = self.slots.get(&vcenter).filter(|_| is_missed) {
+            debug!(node = tracked.facts.name, vm = bound.id, "a search does not know the node's machine");
+            held.source.vcenter.rewatch(std::slice::from_ref(&bound.id));
+        }
     }
 
     /// A vCenter that was silent when the machine was bound has another one with the node's UUID.
@@ -225,15 +276,15 @@ impl Tracker {
         let source = &held.source.vcenter;
         tracked.unasked.retain(|unasked| *unasked != vcenter || !answer.is_answered());
         let Answer::Matches { by: By::Uuid, ids } = answer else { return };
-        let is_same_vcenter = self.slots.get(&bound.vcenter).is_some_and(|there| {
-            !held.seen.instance_uuid.is_empty() && held.seen.instance_uuid == there.seen.instance_uuid
-        });
-        let is_bound = |id: &String| *id == bound.id && (vcenter == bound.vcenter || is_same_vcenter);
+        let is_bound = |id: &String| self.is_same(&VmKey { vcenter, id: id.clone() }, bound);
         let twins: Vec<String> = ids
             .iter()
             .filter(|id| !is_bound(id))
             .map(|id| format!("{id} on {} has the node's UUID, too; {} is taken", source.server(), bound.id))
             .collect();
+        if !twins.is_empty() && tracked.found_by == FoundBy::SystemUuid {
+            tracked.found_by = FoundBy::SystemUuidAmongSeveral;
+        }
         self.tell_twins(tracked, twins);
     }
 

@@ -29,12 +29,19 @@ pub fn facts_of(node: &Node) -> Option<NodeFacts> {
         uid: node.metadata.uid.clone().unwrap_or_default(),
         provider_id: parsed,
         has_provider_id: !provider_id.is_empty(),
+        is_not_ready: is_not_ready(node),
+        is_adoptable: provider_id.is_empty() && !node::is_uninitialized(node),
         system_uuid: node::system_uuid(node).parse().ok(),
         addresses: provided.iter().copied().chain(current).collect(),
         provided,
         held,
         recorded: node::annotation(node, ANNOTATION_VM).and_then(Location::parse),
     })
+}
+
+fn is_not_ready(node: &Node) -> bool {
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status != "True")
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ impl Nodes {
 
     /// Puts a node back, or in. Gives back the machines that no node needs any more.
     pub(super) fn put(&mut self, name: &str, tracked: Tracked) -> Vec<VmKey> {
-        let due = [tracked.search_at, tracked.decide_at].into_iter().flatten().min();
+        let due = [tracked.search_at, tracked.decide_at, tracked.look_at].into_iter().flatten().min();
         let needs = tracked.needs();
         self.claim(name, tracked.facts.provider_id.clone().filter(|_| tracked.facts.is_initialized));
         self.tracked.insert(name.to_owned(), tracked);

@@ -43,6 +43,12 @@ pub struct NodeFacts {
     pub has_provider_id: bool,
     /// Whether the node has its provider ID and does not wait to be initialised: its machine is its own.
     pub is_initialized: bool,
+    /// Whether the kubelet, or whoever misses it, says that the node is not ready. A node that says nothing yet is not
+    /// looked after for it.
+    pub is_not_ready: bool,
+    /// Whether the node could be adopted: it waits for nobody and has no provider ID. Its UUID has to be its machine's
+    /// alone then.
+    pub is_adoptable: bool,
     /// `status.nodeInfo.systemUUID`, if well-formed.
     pub system_uuid: Option<BiosUuid>,
     /// The node's addresses and the provided node IPs.

@@ -27,6 +27,8 @@ pub(super) struct Wanted {
     pub(super) uuid: Option<BiosUuid>,
     /// Whether the UUID comes from the provider ID, which is in vCenter's byte order.
     pub(super) is_provider_id: bool,
+    /// Whether both byte orders are asked, also where the first one hits.
+    pub(super) in_both_orders: bool,
     /// The machine that was last known to be the node's, if it was at this vCenter. Its id is read where the UUID gives
     /// nothing: a machine that may not be seen any more is not found, and that is no proof.
     pub(super) recorded: Option<String>,
@@ -163,16 +165,26 @@ async fn ask(slot: Slot, vcenter: Arc<Vcenter>, wanted: Wanted, swapped_first: b
 async fn search(vcenter: &Vcenter, wanted: &Wanted, swapped_first: bool) -> (Answer, Option<bool>) {
     if let Some(uuid) = &wanted.uuid {
         let first_is_swapped = swapped_first && !wanted.is_provider_id;
+        let (mut all, mut hit) = (Vec::new(), None);
         for swapped in [first_is_swapped, !first_is_swapped] {
             let asked = if swapped { uuid.byte_swapped() } else { uuid.clone() };
             match answer_to_search(vcenter.search_by_uuid(&asked).await) {
-                Answer::Matches { ids, .. } if ids.is_empty() => {}
-                Answer::Matches { by, ids } => {
-                    let hit = (!wanted.is_provider_id).then_some(swapped);
-                    return (Answer::Matches { by, ids }, hit);
+                Answer::Matches { ids, .. } => {
+                    if !ids.is_empty() && hit.is_none() && !wanted.is_provider_id {
+                        hit = Some(swapped);
+                    }
+                    all.extend(ids);
                 }
                 other => return (other, None),
             }
+            if !all.is_empty() && !wanted.in_both_orders {
+                break;
+            }
+        }
+        if !all.is_empty() {
+            all.sort();
+            all.dedup();
+            return (Answer::Matches { by: By::Uuid, ids: all }, hit);
         }
     }
     let mut answer = Answer::Matches { by: By::Uuid, ids: Vec::new() };
@@ -262,6 +274,7 @@ mod tests {
             recorded: None,
             is_provider_id: false,
             contradicting: None,
+            in_both_orders: false,
             by_name: false,
         }
     }

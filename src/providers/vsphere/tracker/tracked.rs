@@ -2,15 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use tokio::time::Instant;
 
 use super::resolve::{Answer, NodeFacts, SILENT_VCENTER_WAIT, VmKey};
 use super::slots::Slot;
-use crate::cloud::{Reason, Unknown};
+use crate::cloud::{FoundBy, Reason, Unknown};
 use crate::providers::vsphere::location::Location;
 use crate::providers::vsphere::provider_id::BiosUuid;
+
+/// How often the machine of a node that is not ready is looked for while it is known.
+const LOOK_PERIOD: Duration = Duration::from_secs(60);
+/// How soon it may be looked for again when the node was ready in between.
+const NEXT_LOOK: Duration = Duration::from_secs(10);
 
 /// What is known of one node.
 pub(super) struct Tracked {
@@ -27,9 +33,14 @@ pub(super) struct Tracked {
     pub(super) bound_uuid: Option<BiosUuid>,
     /// The instance UUID of its vCenter then.
     pub(super) bound_at: Option<String>,
+    /// What spoke for the machine when it was bound.
+    pub(super) found_by: FoundBy,
     pub(super) pauses: u32,
     pub(super) search_at: Option<Instant>,
     pub(super) decide_at: Option<Instant>,
+    /// When the machine of a node that is not ready is looked at again, and when it was last.
+    pub(super) look_at: Option<Instant>,
+    pub(super) looked: Option<Instant>,
     /// The twins that were told of last.
     pub(super) twins: Vec<String>,
     /// The vCenters that had not answered when the machine was bound. They are asked when they come back, so that a
@@ -75,9 +86,12 @@ impl Tracked {
             bound: None,
             bound_uuid: None,
             bound_at: None,
+            found_by: FoundBy::default(),
             pauses: 0,
             search_at: None,
             decide_at: None,
+            look_at: None,
+            looked: None,
             twins: Vec::new(),
             unasked: Vec::new(),
             lost: None,
@@ -93,6 +107,15 @@ impl Tracked {
     /// Where the machine was last known to be: what this process saw, else what the node records.
     pub(super) fn last_known(&self) -> Option<&Location> {
         self.location.as_ref().or(self.facts.recorded.as_ref())
+    }
+
+    /// What spoke for the bound machine, as far as it is known by now. Where a vCenter has not answered yet, another
+    /// machine may have the UUID, too.
+    pub(super) fn found_by(&self) -> FoundBy {
+        match self.found_by {
+            FoundBy::SystemUuid if !self.unasked.is_empty() => FoundBy::SystemUuidAmongSeveral,
+            known => known,
+        }
     }
 
     /// What this vCenter answered.
@@ -123,6 +146,17 @@ impl Tracked {
         needs
     }
 
+    /// The machine of a node that is not ready is looked for again, now and then: another one may run in its place, and
+    /// vCenter may have kept to itself that it is gone. `now` is when the node may just have ceased to be ready.
+    pub(super) fn plan_look(&mut self, now: Instant, has_changed: bool) {
+        self.look_at = match (self.bound.is_some() && self.facts.is_not_ready, self.look_at) {
+            (false, _) => None,
+            (true, None) if has_changed => Some(self.looked.map_or(now, |looked| now.max(looked + NEXT_LOOK))),
+            (true, None) => Some(now + LOOK_PERIOD),
+            (true, planned) => planned,
+        };
+    }
+
     /// When the wait for silent vCenters is over and a decision is due. None once it was: then only a change, or the
     /// next search, can bring another one.
     pub(super) fn end_of_silent_wait(&self, now: Instant) -> Option<Instant> {
@@ -146,6 +180,30 @@ pub(super) enum NextSearch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_machine_of_a_node_that_ceases_to_be_ready_is_looked_at_soon_and_then_once_a_minute() {
+        let mut tracked = Tracked::new(Arc::new(Node::default()), NodeFacts::default());
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        tracked.facts.is_not_ready = true;
+        tracked.plan_look(start, true);
+        assert_eq!(tracked.look_at, None, "no machine is known");
+        tracked.bound = Some(VmKey { vcenter: 0, id: "vm-1".into() });
+        tracked.plan_look(start, false);
+        assert_eq!(tracked.look_at, Some(at(60)), "it was found just now");
+        tracked.facts.is_not_ready = false;
+        tracked.plan_look(at(1), true);
+        assert_eq!(tracked.look_at, None, "a ready node is not looked after");
+        tracked.facts.is_not_ready = true;
+        tracked.plan_look(at(2), true);
+        assert_eq!(tracked.look_at, Some(at(2)), "at once");
+        tracked.plan_look(at(2), false);
+        assert_eq!(tracked.look_at, Some(at(2)), "a plan stays");
+        (tracked.look_at, tracked.looked) = (None, Some(at(3)));
+        tracked.plan_look(at(4), true);
+        assert_eq!(tracked.look_at, Some(at(13)), "a node that flaps is looked after less often");
+    }
 
     #[test]
     fn a_wait_that_is_over_is_not_waited_for_again() {

@@ -90,6 +90,14 @@ impl Collector {
         if updates.is_empty() { Ok(None) } else { Ok(Some(self.page(updates, target, page_size))) }
     }
 
+    /// Takes an object out of what was told, so that nobody hears of its end.
+    pub(super) fn forget(&mut self, reference: &Ref) {
+        self.base.1.remove(reference);
+        if let Some((_, sent)) = &mut self.sent {
+            sent.remove(reference);
+        }
+    }
+
     fn differences(&self, target: &Selected, spec: &Spec) -> VecDeque<Update> {
         let before = &self.base.1;
         let mut updates = VecDeque::new();

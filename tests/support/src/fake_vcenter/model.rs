@@ -19,6 +19,7 @@ impl Machine {
         let new = Self { properties: BTreeMap::new() };
         let new = new.text("name", name).text("config.uuid", uuid).text("summary.config.uuid", uuid);
         let new = new.text("summary.config.guestId", "ubuntu64Guest").text("guest.hostName", name);
+        let new = new.text("summary.config.vmPathName", &format!("[datastore1] {name}/{name}.vmx"));
         let new = new.set("summary.config.template", Val::Scalar("xsd:boolean", "false".to_owned()));
         let new = new.set("summary.config.numCpu", Val::Scalar("xsd:int", "2".to_owned()));
         let new = new.set("summary.config.memorySizeMB", Val::Scalar("xsd:int", "4096".to_owned()));

@@ -37,7 +37,7 @@ struct Traversal {
 }
 
 /// The paths of virtual machines that this fake knows.
-const MACHINE_PATHS: [&str; 17] = [
+const MACHINE_PATHS: [&str; 19] = [
     "name",
     "parent",
     "parentVApp",
@@ -53,8 +53,10 @@ const MACHINE_PATHS: [&str; 17] = [
     "summary.config.numCpu",
     "summary.config.memorySizeMB",
     "summary.config.guestId",
+    "summary.config.vmPathName",
     "guest.hostName",
     "guest.net",
+    "guest.toolsRunningStatus",
 ];
 
 fn is_known(class: &str, path: &str) -> bool {

@@ -51,6 +51,17 @@ impl FakeVcenter {
         });
     }
 
+    /// Destroys a machine, and no wait tells it, as the simulator does where the view is changed at the same moment.
+    pub fn destroy_vm_unnoticed(&self, name: &str) {
+        self.change(|world| {
+            let vm = world.inventory.named("VirtualMachine", name);
+            soap::remove(world, &vm);
+            for session in world.sessions.values_mut() {
+                session.collectors.values_mut().for_each(|collector| collector.forget(&vm));
+            }
+        });
+    }
+
     /// Sets `runtime.connectionState` of a machine: `connected`, `disconnected`, `orphaned`, `inaccessible`, `invalid`.
     pub fn set_connection(&self, name: &str, state: &str) {
         self.change(|world| {

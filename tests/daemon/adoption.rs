@@ -228,6 +228,36 @@ impl Untainted {
 }
 
 #[tokio::test]
+async fn a_node_without_taint_is_adopted_if_one_machine_has_its_uuid_and_no_other_is() {
+    let untainted = Untainted::new().await;
+    let Untainted { cluster, vcenter } = &untainted;
+    untainted.register().await;
+    let before = cluster.nodes().await;
+    let flags = ["--adopt-untainted-nodes", "--node-status-update-frequency=1s"];
+    let daemon = cluster.start_for(vcenter, &flags).await;
+    let name = cluster.name(Untainted::ALONE);
+    eventually("the node with a machine of its own is adopted", LIMIT, async || {
+        let view = NodeView::of(&cluster.nodes().await[&name]);
+        if view.provider_id.is_some() { Ok(()) } else { Err(format!("{view:?}\n{}", daemon.output().tail(20))) }
+    })
+    .await;
+    untainted.settle(&daemon).await;
+    let after = cluster.nodes().await;
+    let view = NodeView::of(&after[&name]);
+    assert_eq!(view.provider_id, Some(format!("vsphere://{}", uuid(Untainted::ALONE))));
+    let address = ip(Untainted::ALONE);
+    let addresses = [format!("Hostname={name}"), format!("InternalIP={address}"), format!("ExternalIP={address}")];
+    assert_eq!(view.addresses, addresses);
+    for (key, value) in labels("zone-a") {
+        assert_eq!(view.label(key), value, "{key}");
+    }
+    for number in [Untainted::TWIN, Untainted::NAMED] {
+        untainted.check_not_initialised(&after[&cluster.name(number)]);
+    }
+    untainted.check_foreign(&before, &after);
+}
+
+#[tokio::test]
 async fn without_the_flag_no_node_without_taint_is_initialised() {
     let untainted = Untainted::new().await;
     let Untainted { cluster, vcenter } = &untainted;

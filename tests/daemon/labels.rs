@@ -91,3 +91,33 @@ async fn labels_that_do_not_follow_stay_and_it_is_told_once() {
         assert!(matches!(told.as_slice(), [(1, _)]), "{reason}: {told:?}");
     }
 }
+
+#[tokio::test]
+async fn labels_of_places_follow_by_event_and_no_other_label_does() {
+    let cluster = Cluster::new().await;
+    let vcenter = Vcenter::start(&cluster.scenario(0..2)).await;
+    let flags = ["--topology-labels=esxi-host,cluster,datacenter", "--topology-label-prefix=place.example.com/"];
+    let daemon = cluster.start_for(&vcenter, &flags).await;
+    cluster.register(0..2).await;
+    cluster.wait_until_initialised(0..2, &daemon).await;
+    let places = async |number: usize| {
+        let view = NodeView::of(&cluster.nodes().await[&cluster.name(number)]);
+        ["esxi-host", "cluster", "datacenter"].map(|place| view.label(&format!("place.example.com/{place}")).to_owned())
+    };
+    assert_eq!(places(0).await, ["host-1", "cluster-1", "dc-1"]);
+    assert_eq!(places(1).await, ["host-2", "cluster-1", "dc-1"]);
+    let before = Instant::now();
+    vcenter.change_vm(&uuid(0), &Vm::change().host("host-3")).await;
+    eventually("the host follows the machine", LIMIT, async || match places(0).await {
+        there if there == ["host-3", "cluster-1", "dc-1"] => Ok(()),
+        other => Err(format!("{other:?}\n{}", daemon.output().tail(10))),
+    })
+    .await;
+    println!("a migration was on the Node after {:?}", before.elapsed());
+    assert!(before.elapsed() < SOON, "{:?}", before.elapsed());
+    let view = NodeView::of(&cluster.nodes().await[&cluster.name(0)]);
+    for (key, value) in labels("zone-a") {
+        assert_eq!(view.label(key), value, "{key} stays");
+    }
+    assert_eq!(places(1).await, ["host-2", "cluster-1", "dc-1"]);
+}

@@ -115,6 +115,8 @@ impl State {
         self.mirror = Mirror::default();
         self.entities = Arc::default();
         self.tags = Arc::default();
+        // An id of the new one may be another machine's: how long it has been off is not known.
+        self.power = Arc::default();
     }
 
     /// The virtual machines that are watched and known. The mirror may hold more: what was taken out of the view stays

@@ -414,7 +414,9 @@ async fn a_node_of_another_provider_is_never_touched() {
         labels: labels(&[("beta.kubernetes.io/instance-type", "theirs")]),
         ..tainted.clone()
     };
-    let created = run.register(&form).await;
+    run.register(&form).await;
+    let left = serde_json::json!([{"type": "VSphereInitialized", "status": "False", "reason": "VMNotFound"}]);
+    let created = run.patch_status(&foreign, serde_json::json!({"conditions": left})).await;
     run.register(&Form { name: ours.clone(), ..tainted }).await;
     run.wait("ours is initialised", &ours, |node| !harness::is_tainted(node)).await;
     let api: Api<Node> = Api::all(run.client.clone());

@@ -71,6 +71,11 @@ impl Sync {
     pub(super) async fn panicked(&self, name: &str, panic: String) -> Result<Outcome, CallError> {
         let held = Held::new(Reason::Panic, panic, Retry::Backoff);
         let Some(node) = self.store.get(name) else { return Ok(Outcome::Held(held)) };
+        // A node that may be another provider's is left alone also then.
+        let provider_id = node::provider_id(&node);
+        if !provider_id.is_empty() && !self.provider.owns_provider_id(provider_id) {
+            return Ok(Outcome::Held(held));
+        }
         let instance = Presence::Unknown(Unknown::new(Reason::Panic, ""));
         let waited = self.waited(&node);
         let ours = Ours { node, instance: Box::new(instance), at: jiff::Timestamp::now(), waited };
@@ -115,6 +120,8 @@ impl Sync {
         self.report(&ours.node, &applied, &plan);
         match applied.refused {
             Some(error) if error.is_not_leader() => Err(error),
+            // Whoever changed the node has queued it.
+            Some(error) if error.is_conflict() => Ok(plan.outcome),
             Some(error) => {
                 tracing::warn!(node = node::name(&ours.node), "{}", chain(&error));
                 Ok(plan.outcome)

@@ -99,7 +99,7 @@ async fn the_limit_for_deletions_holds_it_and_what_others_set_stays() {
         run.register(form).await;
     }
     run.wait_for_held("two wait", "DeletionLimitReached", 2).await;
-    assert_eq!(run.metric("vsphere_ccm_node_out_of_service_taints_total"), 1);
+    run.wait_for_metric("one does not", "vsphere_ccm_node_out_of_service_taints_total", 1).await;
     several_passes(&cloud).await;
     assert_eq!(run.metric("vsphere_ccm_node_out_of_service_taints_total"), 1);
     cloud.update(&theirs.provider_id, |instance| instance.power = PowerState::On);

@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use ccm::cloud::{CloudProvider as _, Presence};
+use k8s_openapi::api::core::v1::{Node, Taint};
 use support::api_server::install_crypto;
 use support::fake_vcenter::FakeCounts;
 use support::{FakeVcenter, Model, eventually};
@@ -43,10 +44,18 @@ fn as_the_guest_says(number: usize) -> String {
     format!("56492e42-22ad-3911-6d72-{number:012x}")
 }
 
+/// The node of this machine as its kubelet registers it, waiting to be initialised.
+fn joining(number: usize) -> Node {
+    let mut node = node(&format!("n-{number}"), &as_the_guest_says(number));
+    let taint = Taint { key: "node.cloudprovider.kubernetes.io/uninitialized".into(), ..Taint::default() };
+    node.spec.get_or_insert_default().taints = Some(vec![taint]);
+    node
+}
+
 /// Nodes of these machines, all at once; waits until the provider knows the metadata of each.
 async fn join(running: &Running, numbers: std::ops::RangeInclusive<usize>) -> Duration {
     let begun = Instant::now();
-    let nodes: Vec<_> = numbers.map(|number| node(&format!("n-{number}"), &as_the_guest_says(number))).collect();
+    let nodes: Vec<_> = numbers.map(joining).collect();
     running.cluster.put_all(nodes.clone());
     let instances = running.provider.instances_v2().unwrap();
     let mut known = 0;
@@ -91,7 +100,7 @@ async fn five_thousand_nodes_cost_a_search_each_and_a_change_costs_one_machine()
     let begun = Instant::now();
     fake.change_vm("n-4321", |machine| machine.ip("10.9.9.9"));
     let instances = running.provider.instances_v2().unwrap();
-    let changed = node("n-4321", &as_the_guest_says(4_321));
+    let changed = joining(4_321);
     eventually("the address of one machine", LIMIT, async || match instances.instance_metadata(&changed).await {
         Presence::Exists(metadata) if metadata.node_addresses.iter().any(|one| one.address == "10.9.9.9") => Ok(()),
         other => Err(format!("{other:?}")),
@@ -115,7 +124,7 @@ async fn cost_of_twenty(machines: usize) -> FakeCounts {
     }
     let instances = running.provider.instances_v2().unwrap();
     for number in 1..=20 {
-        let changed = node(&format!("n-{number}"), &as_the_guest_says(number));
+        let changed = joining(number);
         let wanted = format!("10.9.9.{number}");
         eventually("the new address", LIMIT, async || match instances.instance_metadata(&changed).await {
             Presence::Exists(metadata) if metadata.node_addresses.iter().any(|one| one.address == wanted) => Ok(()),

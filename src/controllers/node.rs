@@ -252,7 +252,7 @@ impl NodeController {
                 return queue.forget(name);
             }
             // The end of the term ends this worker.
-            Err(_) => return,
+            Err(_) | Ok(Outcome::Superseded) => return,
             Ok(Outcome::Held(held)) => held,
         };
         self.sync.metrics.synced(Some(held.reason));

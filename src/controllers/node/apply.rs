@@ -2,8 +2,9 @@
 //!
 //! Addresses go first and into the status; everything else follows in one patch together with the removal of the taint.
 //! So no pod lands on a node without addresses, and a process that dies in between leaves a node that is still tainted
-//! and is simply planned again. What a node says of itself comes last. Every patch carries UID and resourceVersion, each that which the one before
-//! returned: the list of taints is written whole, and would otherwise drop what others added meanwhile.
+//! and is simply planned again. What a node says of itself comes last. Every patch carries UID and
+//! resourceVersion, each that which the one before returned: the list of taints is written whole, and would otherwise
+//! drop what others added meanwhile.
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
@@ -20,6 +21,8 @@ use crate::kubernetes::client::{CALL_LIMIT, CallError, limited};
 pub struct Applied {
     /// The node as the API server has it afterwards.
     pub node: Node,
+    /// The resourceVersions that the writes replaced.
+    pub replaced: Vec<String>,
     /// How many of the actions are done.
     pub done: usize,
     /// What refused the next one; a conflict means that the plan was made for another state.
@@ -28,10 +31,17 @@ pub struct Applied {
 
 /// Performs `actions` on `node`, up to the first that is refused.
 pub async fn apply(nodes: &Api<Node>, node: &Node, actions: &[Action]) -> Applied {
-    let mut applied = Applied { node: node.clone(), done: 0, refused: None };
+    let mut applied = Applied { node: node.clone(), replaced: Vec::new(), done: 0, refused: None };
     for action in actions {
         match write(nodes, &applied.node, action).await {
-            Ok(node) => applied = Applied { node, done: applied.done + 1, refused: None },
+            Ok(node) => {
+                let before = std::mem::replace(&mut applied.node, node).metadata.resource_version;
+                // A write that changes nothing makes no new version.
+                if before != applied.node.metadata.resource_version {
+                    applied.replaced.extend(before);
+                }
+                applied.done += 1;
+            }
             Err(error) => return Applied { refused: Some(error), ..applied },
         }
     }

@@ -46,6 +46,8 @@ pub enum Outcome {
     Settled,
     /// Something is in the way.
     Held(Held),
+    /// The cache is behind what this process wrote to the node; the change that is on its way is looked at instead.
+    Superseded,
 }
 
 /// Why a node is not as it should be.

@@ -1,4 +1,5 @@
-//! What this process remembers of nodes between two looks: since when they wait, and which labels it told to differ.
+//! What this process remembers of nodes between two looks: since when they wait, which labels it told to differ, and
+//! which of their versions it replaced.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,6 +24,8 @@ struct Entry {
     /// Since when the node of this UID waits to be initialised.
     waiting: Option<(Option<String>, Instant)>,
     differences: Vec<Difference>,
+    /// The resourceVersions that this process replaced last. The cache may still have one of them.
+    replaced: Vec<String>,
 }
 
 impl Remembered {
@@ -48,6 +51,28 @@ impl Remembered {
             entry.waiting = None;
         }
         entry.waiting.get_or_insert_with(|| (node.metadata.uid.clone(), Instant::now())).1.elapsed()
+    }
+
+    /// This process wrote to the node, whose versions `replaced` are history with that.
+    pub(super) fn wrote(&self, name: &str, replaced: Vec<String>) {
+        if !replaced.is_empty() {
+            self.lock().entry(name.to_owned()).or_default().replaced = replaced;
+        }
+    }
+
+    /// Whether `node` is as it was before this process wrote to it. Its present state is on its way to the cache, and is
+    /// looked at when it comes.
+    pub(super) fn is_replaced(&self, node: &Node) -> bool {
+        let mut nodes = self.lock();
+        let name = node::name(node);
+        let Some(entry) = nodes.get_mut(name) else { return false };
+        let version = node.metadata.resource_version.as_ref();
+        if version.is_some_and(|version| entry.replaced.contains(version)) {
+            return true;
+        }
+        entry.replaced.clear();
+        drop_if_empty(&mut nodes, name);
+        false
     }
 
     /// These labels differ now. Gives those of which that is news.
@@ -87,7 +112,8 @@ impl Remembered {
 }
 
 fn drop_if_empty(nodes: &mut HashMap<String, Entry>, name: &str) {
-    if nodes.get(name).is_some_and(|entry| entry.waiting.is_none() && entry.differences.is_empty()) {
+    let is_empty = |entry: &Entry| entry.waiting.is_none() && entry.differences.is_empty() && entry.replaced.is_empty();
+    if nodes.get(name).is_some_and(is_empty) {
         nodes.remove(name);
     }
 }
@@ -123,6 +149,21 @@ mod tests {
         assert_eq!(seen, [0, 1, 0, 1, 0, 0]);
         remembered.waited(&node("2"), false);
         assert!(remembered.lock().is_empty());
+    }
+
+    #[test]
+    fn a_version_that_was_written_over_is_history_until_the_cache_has_another() {
+        let (remembered, _) = remembered();
+        let at = |version: &str| {
+            let mut node = node("1");
+            node.metadata.resource_version = Some(version.into());
+            node
+        };
+        assert!(!remembered.is_replaced(&at("7")));
+        remembered.wrote("a", vec!["7".into(), "8".into()]);
+        assert!(remembered.is_replaced(&at("7")) && remembered.is_replaced(&at("8")));
+        assert!(!remembered.is_replaced(&at("9")), "what was written");
+        assert!(!remembered.is_replaced(&at("8")) && remembered.lock().is_empty(), "nothing is kept");
     }
 
     #[test]

@@ -42,7 +42,11 @@ pub(super) struct Sync {
 impl Sync {
     /// Looks at one node and makes it what it should be. The error says that this process leads no more.
     pub(super) async fn sync(&self, name: &str) -> Result<Outcome, CallError> {
-        let mut observed = self.observe(self.store.get(name)).await;
+        let cached = self.store.get(name);
+        if cached.as_ref().is_some_and(|node| self.remembered.is_replaced(node)) {
+            return Ok(Outcome::Superseded);
+        }
+        let mut observed = self.observe(cached).await;
         let mut attempt = 1;
         loop {
             let plan = plan(&observed, &self.policy);
@@ -133,6 +137,7 @@ impl Sync {
     /// Says what was done of `plan`, which was made for `before`.
     fn report(&self, before: &Node, applied: &Applied, plan: &Plan) {
         let name = node::name(before);
+        self.remembered.wrote(name, applied.replaced.clone());
         let done: Vec<_> = plan.actions.iter().take(applied.done).collect();
         if done.iter().any(|action| matches!(action, Action::Initialise(_))) {
             self.report_initialised(before, &applied.node);

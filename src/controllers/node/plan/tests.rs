@@ -106,7 +106,7 @@ fn run_on(mut node: Node, instance: Presence<InstanceMetadata>, policy: &Policy)
 fn held(plan: &Plan) -> Option<&Held> {
     match &plan.outcome {
         Outcome::Held(held) => Some(held),
-        Outcome::Settled => None,
+        Outcome::Settled | Outcome::Superseded => None,
     }
 }
 

@@ -75,7 +75,7 @@ impl Scene {
 
     async fn found(&self, node: &Node) -> InstanceMetadata {
         self.running.cluster.put(node.clone());
-        self.found_with(node, |_| true).await
+        self.found_with(node, |metadata| metadata.pending.is_none()).await
     }
 
     /// The node after its machine was found and it was initialised.
@@ -86,11 +86,16 @@ impl Scene {
         node
     }
 
-    /// Waits until nothing is known for this reason, and gives the message. Absence on the way is a failure.
+    /// Waits until nothing is known of the guest for this reason, and gives the message. Absence on the way is a failure.
     async fn unknown(&self, node: &Node, reason: &str) -> String {
         let instances = self.instances();
         eventually(reason, SOON, async || match instances.instance_metadata(node).await {
             Presence::Unknown(unknown) if unknown.reason == reason => Ok(unknown.message),
+            Presence::Exists(InstanceMetadata { node_addresses, pending: Some(pending), .. })
+                if node_addresses.is_empty() && pending.reason == reason =>
+            {
+                Ok(pending.message)
+            }
             other => Err(format!("{other:?}")),
         })
         .await

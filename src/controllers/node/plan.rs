@@ -198,6 +198,8 @@ fn plan_refresh(ours: &Ours, policy: &Policy) -> Plan {
                     Ok(addresses) => plan.actions.extend(addresses.map(Action::WriteAddresses)),
                     Err(held) => plan.outcome = Outcome::Held(held),
                 }
+            } else if let Some(pending) = &metadata.pending {
+                plan.outcome = Outcome::Held(Held::by(pending, Retry::Period).quiet());
             }
         }
         // What follows from an absent machine is the node-lifecycle controller's to decide.

@@ -45,8 +45,11 @@ pub struct Rules {
 /// What the node is told of its machine, some of whose addresses are `shared` with other running machines behind nodes.
 /// Mirrors `pkg/cloudprovider/vsphere/nodemanager.go:DiscoverNode`.
 ///
+/// A guest that has not said enough gives no addresses, so that the node keeps those it has; a node that is not
+/// initialised waits.
+///
 /// # Errors
-/// When the guest has not said enough: nothing is concluded then, and the node keeps what it has.
+/// A machine without a readable BIOS UUID: nothing is concluded, and the node keeps what it has.
 pub fn describe(
     facts: &NodeFacts,
     snapshot: &Snapshot,
@@ -58,13 +61,20 @@ pub fn describe(
     let Some(uuid) = &record.bios_uuid else {
         return Err(missing(record, vm, "no BIOS UUID (summary.config.uuid)"));
     };
-    if record.host_name.is_empty() {
-        return Err(missing(record, vm, "no guest host name (guest.hostName)"));
-    }
     let about = |what: &dyn std::fmt::Display| format!("{} ({}): {what}", record.name, vm.id);
-    let (node_addresses, notes) = addresses(facts, record, families_at(rules, vm), rules, shared)
-        .map_err(|error| Unknown::new(error.reason(), about(&error)))?;
-    let (zone, region, pending) = zone(snapshot, vm, record, rules);
+    let of_guest = if record.host_name.is_empty() {
+        Err(missing(record, vm, "no guest host name (guest.hostName)"))
+    } else {
+        addresses(facts, record, families_at(rules, vm), rules, shared)
+            .map_err(|error| Unknown::new(error.reason(), about(&error)))
+    };
+    let (node_addresses, notes, silent) = match of_guest {
+        Ok((addresses, notes)) => (addresses, notes, None),
+        Err(unknown) => (Vec::new(), Vec::new(), Some(unknown)),
+    };
+    let (zone, region, zone_pending) = zone(snapshot, vm, record, rules);
+    let of_node =
+        |unknown: Unknown| Unknown { message: format!("node {}: {}", facts.name, unknown.message), ..unknown };
     Ok(InstanceMetadata {
         provider_id: uuid.provider_id(),
         instance_type: build_instance_type(number(record.cpus), number(record.memory_mib), &record.guest_id),
@@ -73,8 +83,7 @@ pub fn describe(
         region,
         record: Location::of(snapshot, &vm.id, record).to_record(),
         is_recorded: facts.recorded.as_ref().is_some_and(|recorded| recorded.is(&snapshot.instance_uuid, &vm.id)),
-        pending: pending
-            .map(|unknown| Unknown { message: format!("node {}: {}", facts.name, unknown.message), ..unknown }),
+        pending: silent.or(zone_pending.map(of_node)),
         notes: notes.iter().map(|note| about(note)).collect(),
         ..InstanceMetadata::default()
     })

@@ -153,6 +153,11 @@ impl CallError {
         self.code() == Some(403)
     }
 
+    /// The API server refused, and nothing was done (4xx). One that failed (5xx) may have done it all the same.
+    pub fn is_refusal(&self) -> bool {
+        self.code().is_some_and(|code| code < 500)
+    }
+
     /// The write was refused because this process does not lead.
     pub fn is_not_leader(&self) -> bool {
         matches!(self, CallError::NotLeader { .. })

@@ -4,5 +4,6 @@
 mod changes;
 mod guarded;
 mod harness;
+mod late;
 mod out_of_service;
 mod vectors;

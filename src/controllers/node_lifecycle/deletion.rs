@@ -3,11 +3,12 @@
 
 use k8s_openapi::api::core::v1::Node;
 
-use super::guard::{Permit, Used};
+use super::answers::Subject;
+use super::guard::{Facts, Permit, Used};
 use super::look::{Looks, Outcome, Term, now};
 use super::plan;
 use super::{Deletion, apply};
-use crate::cloud::node::{self, Readiness};
+use crate::cloud::node;
 use crate::cloud::{AbsenceProof, Presence};
 use crate::controllers::reference;
 use crate::kubernetes::client::CallError;
@@ -85,10 +86,14 @@ impl Looks {
             Ok(None) => return Attempt::Vanished,
             Err(error) => return Attempt::Unread(error),
         };
-        if !is_still(&live, node, permit) {
+        if !is_still(&live, node, permit.is_by_hand()) {
             return Attempt::Changed;
         }
         let Presence::Absent(proof) = self.ask(term, &live).await else { return Attempt::Changed };
+        if term.lock().answers.kept(node::name(&live), &Subject::of(&live), now()).is_none() {
+            // Something happened to the machine while it was asked about: the proof is late.
+            return Attempt::Changed;
+        }
         if !term.lock().guard.is_still_permitted(permit, now()) {
             return Attempt::Changed;
         }
@@ -105,7 +110,11 @@ impl Looks {
             Ok(()) => Attempt::Deleted(proof),
             Err(error) if error.is_not_found() => Attempt::Vanished,
             Err(error) if error.is_conflict() => Attempt::Changed,
-            Err(error) if error.code().is_some() => Attempt::Refused(error),
+            Err(error) if error.is_refusal() => Attempt::Refused(error),
+            Err(error) if error.code().is_some() => {
+                let after = apply::read_live(&self.api, node::name(node)).await;
+                after_failure(after, &live, proof, error)
+            }
             Err(error) => Attempt::Unanswered(error),
         }
     }
@@ -118,11 +127,120 @@ impl Looks {
     }
 }
 
-/// Whether the Node is, live, what the deletion was permitted for.
-fn is_still(live: &Node, node: &Node, permit: &Permit) -> bool {
-    live.metadata.uid == node.metadata.uid
-        && node::provider_id(live) == node::provider_id(node)
-        && node::readiness(live) != Readiness::True
-        && !node::is_uninitialized(live)
-        && (!permit.is_by_hand() || plan::is_allowed_by_hand(live))
+/// Whether the Node is, live, what the deletion was permitted for. The cache may be late: a Node that was Ready in
+/// between begins anew, as it would with the cache.
+fn is_still(live: &Node, node: &Node, is_by_hand: bool) -> bool {
+    let [before, after] = [node, live].map(|node| Facts::of(node, true));
+    before.is_same_suspect(&after)
+        && before.is_control_plane == after.is_control_plane
+        && (!is_by_hand || plan::is_allowed_by_hand(live))
+}
+
+/// The API server failed while it deleted `live`, perhaps after it was done. `after` is what it has now.
+fn after_failure(
+    after: Result<Option<Node>, CallError>,
+    live: &Node,
+    proof: AbsenceProof,
+    error: CallError,
+) -> Attempt {
+    match after {
+        Ok(Some(now)) if now.metadata.uid == live.metadata.uid && now.metadata.deletion_timestamp.is_none() => {
+            Attempt::Refused(error)
+        }
+        Ok(_) => Attempt::Deleted(proof),
+        Err(_) => Attempt::Unanswered(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kubernetes::client::CALL_LIMIT;
+    use kube::core::Status;
+    use serde_json::{Value, json};
+
+    fn node(change: &Value) -> Node {
+        let mut node = json!({
+            "metadata": {"name": "n", "uid": "u", "resourceVersion": "1"},
+            "spec": {"providerID": "p://1"},
+            "status": {"conditions": [
+                {"type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+            ]},
+        });
+        json_patch(&mut node, change);
+        serde_json::from_value(node).unwrap()
+    }
+
+    /// Objects are merged, all else is replaced.
+    fn json_patch(target: &mut Value, change: &Value) {
+        match (target, change) {
+            (Value::Object(target), Value::Object(change)) => {
+                for (key, value) in change {
+                    json_patch(target.entry(key).or_insert(Value::Null), value);
+                }
+            }
+            (target, change) => *target = change.clone(),
+        }
+    }
+
+    fn ready(status: &str, since: &str) -> Value {
+        json!({"status": {"conditions": [{"type": "Ready", "status": status, "lastTransitionTime": since}]}})
+    }
+
+    #[test]
+    fn a_live_read_that_shows_anything_new_stops_the_deletion() {
+        let began = "2026-01-01T00:00:00Z";
+        let control_plane = json!({"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}});
+        let initialising = json!({"spec": {"taints": [
+            {"key": node::TAINT_UNINITIALIZED, "effect": "NoSchedule"},
+        ]}});
+        let allowed = json!({"metadata": {"annotations": {plan::ANNOTATION_ALLOW_DELETION: "true"}}});
+        let leaving = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:01:00Z"}});
+        let cases = [
+            ("nothing", json!({}), false, true),
+            ("a newer version", json!({"metadata": {"resourceVersion": "2"}}), false, true),
+            ("from Unknown to False", ready("False", "2026-01-01T00:05:00Z"), false, true),
+            ("another Node of the name", json!({"metadata": {"uid": "v"}}), false, false),
+            ("another machine", json!({"spec": {"providerID": "p://2"}}), false, false),
+            ("Ready", ready("True", began), false, false),
+            ("Ready in between", ready("Unknown", "2026-01-01T00:05:00Z"), false, false),
+            ("it waits to be initialised", initialising, false, false),
+            ("it joined the control plane", control_plane, false, false),
+            ("it is deleted already", leaving, false, false),
+            ("the word is taken back", json!({}), true, false),
+            ("the word stands", allowed, true, true),
+        ];
+        for (case, change, is_by_hand, expected) in cases {
+            assert_eq!(is_still(&node(&change), &node(&json!({})), is_by_hand), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_deletion_at_which_the_api_server_failed_counts_if_the_node_is_gone() {
+        let proof = || AbsenceProof::new("gone", []);
+        let failure = || CallError::Failed {
+            what: "delete node n".into(),
+            source: Box::new(kube::Error::Api(Status::failure("timeout", "Timeout").with_code(504).boxed())),
+        };
+        assert!(!failure().is_refusal());
+        let live = node(&json!({}));
+        let silent = CallError::TimedOut { what: "get node n".into(), limit: CALL_LIMIT };
+        let leaving = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:01:00Z"}});
+        let cases = [
+            ("it is gone", Ok(None), "deleted"),
+            ("it is another one", Ok(Some(node(&json!({"metadata": {"uid": "v"}})))), "deleted"),
+            ("it waits for its finalizers", Ok(Some(node(&leaving))), "deleted"),
+            ("it is there", Ok(Some(live.clone())), "refused"),
+            ("nobody knows", Err(silent), "unanswered"),
+        ];
+        for (case, after, expected) in cases {
+            let word = match after_failure(after, &live, proof(), failure()) {
+                Attempt::Deleted(_) => "deleted",
+                Attempt::Refused(_) => "refused",
+                Attempt::Unanswered(_) => "unanswered",
+                _ => "something else",
+            };
+            assert_eq!(word, expected, "{case}");
+        }
+    }
 }

@@ -352,7 +352,7 @@ impl Guard {
                 continue;
             }
             all.insert(&known.facts.uid);
-            if known.suspected_since().is_some() {
+            if known.facts.is_leaving || known.suspected_since().is_some() {
                 lost.insert(&known.facts.uid);
             }
         }

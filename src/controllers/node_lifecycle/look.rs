@@ -209,25 +209,27 @@ impl Looks {
     }
 
     async fn look_for_deletion(&self, term: &Term, node: &Node) -> Result<Outcome, CallError> {
+        if node.metadata.deletion_timestamp.is_some() {
+            // Whoever set a finalizer is waited for. To delete it again would only use up the limit.
+            return Ok(Outcome::default());
+        }
         let presence = self.presence(term, node).await;
         let is_off = matches!(self.settings.deletion, Deletion::Off { .. });
         let is_absent = matches!(presence, Presence::Absent(_));
-        if presence == Presence::Exists(()) {
-            return Ok(Outcome::default());
-        }
-        if node::is_uninitialized(node) {
+        if presence != Presence::Exists(()) && node::is_uninitialized(node) {
             // The node controller tells why, where that takes longer than it should.
             let message = "it waits to be initialised, and its machine is never taken for gone before that";
             return Ok(Outcome::held(Reason::Uninitialized, message, !is_absent));
         }
         match presence {
+            Presence::Exists(()) => Ok(Outcome::default()),
             Presence::Unknown(_) if is_off => Ok(Outcome::default()),
             Presence::Unknown(unknown) => Ok(Outcome::held(unknown.reason, unknown.message, unknown.is_passing)),
             Presence::Absent(_) if node::provider_id(node).is_empty() => {
                 let message = "it has no provider ID, so nobody knows which machine would have to be gone";
                 Ok(Outcome::held(Reason::NoProviderID, message, false))
             }
-            Presence::Absent(_) | Presence::Exists(()) => {
+            Presence::Absent(_) => {
                 let by_hand = plan::is_allowed_by_hand(node);
                 let verdict = term.lock().guard.judge(node::name(node), by_hand, now());
                 match verdict {
@@ -308,8 +310,8 @@ impl Looks {
 
     fn settle(&self, term: &Term, permit: Option<Permit>, written: &Result<(), CallError>) {
         let Some(permit) = permit else { return };
-        // Without an answer the write may have happened.
-        let is_refused = written.as_ref().is_err_and(|error| error.code().is_some());
+        // Without an answer the write may have happened, and so it may where the API server failed at it.
+        let is_refused = written.as_ref().is_err_and(CallError::is_refusal);
         if written.is_ok() {
             self.metrics.taken_out_of_service();
         }

@@ -16,7 +16,9 @@ pub struct Facts {
     pub is_own: bool,
     /// Whether it belongs to the control plane.
     pub is_control_plane: bool,
-    /// Whether its machine may be gone: own, not Ready, initialised, and with a provider ID.
+    /// Whether it is deleted already and only waits for its finalizers.
+    pub is_leaving: bool,
+    /// Whether its machine may be gone: own, not Ready, initialised, with a provider ID, and not deleted already.
     pub may_be_suspected: bool,
     /// What `Ready` says.
     pub readiness: Readiness,
@@ -28,12 +30,14 @@ impl Facts {
     /// Reads them from the Node.
     pub fn of(node: &Node, is_own: bool) -> Self {
         let readiness = node::readiness(node);
-        let is_candidate = !node::is_uninitialized(node) && !node::provider_id(node).is_empty();
+        let is_leaving = node.metadata.deletion_timestamp.is_some();
+        let is_candidate = !is_leaving && !node::is_uninitialized(node) && !node::provider_id(node).is_empty();
         Self {
             uid: node.metadata.uid.clone().unwrap_or_default(),
             provider_id: node::provider_id(node).to_owned(),
             is_own,
             is_control_plane: node::is_control_plane(node),
+            is_leaving,
             may_be_suspected: is_own && readiness != Readiness::True && is_candidate,
             readiness,
             transition: transition(node),

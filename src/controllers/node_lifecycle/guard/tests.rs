@@ -26,6 +26,7 @@ fn facts(name: &str, readiness: Readiness) -> Facts {
         provider_id: format!("p://{name}"),
         is_own: true,
         is_control_plane: name.starts_with("control"),
+        is_leaving: false,
         may_be_suspected: readiness != Readiness::True,
         readiness,
         transition: None,
@@ -203,9 +204,14 @@ fn facts_are_read_from_the_node() {
         ("not initialised", "p://1", "False", initialising, true, false),
     ] {
         let facts = Facts::of(&node(pid, status, taint), is_own);
-        assert_eq!(facts.may_be_suspected, expected, "{case}");
+        assert_eq!((facts.may_be_suspected, facts.is_leaving), (expected, false), "{case}");
         assert!(facts.is_control_plane && facts.transition.is_some() && facts.uid == "u", "{case}");
     }
+    let mut deleted = node("p://1", "False", "");
+    let now = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(k8s_openapi::jiff::Timestamp::UNIX_EPOCH);
+    deleted.metadata.deletion_timestamp = Some(now);
+    let facts = Facts::of(&deleted, true);
+    assert!(facts.is_leaving && !facts.may_be_suspected, "it waits for its finalizers");
 }
 
 #[test]
@@ -351,6 +357,14 @@ fn a_majority_of_the_control_plane_is_never_deleted() {
             assert_eq!(case.judge_as("control-0", true, Used::Yes), "DeletionControlPlaneMajority", "by hand");
         }
     }
+    // One that waits for its finalizers is as good as deleted, whoever deleted it.
+    let mut case = Case::settled(&settings());
+    case.ready_many("control", 3);
+    let leaving = Facts { is_leaving: true, may_be_suspected: false, ..facts("control-0", Readiness::Unknown) };
+    case.guard.saw("control-0", Some(leaving), case.at);
+    case.lose("control-1");
+    case.pass(GRACE);
+    assert_eq!(case.judge("control-1"), "DeletionControlPlaneMajority");
     // Those that were deleted within the window are still counted.
     let mut case = Case::settled(&settings());
     case.ready_many("control", 3);

@@ -229,7 +229,7 @@ impl Looks {
                 let message = "it has no provider ID, so nobody knows which machine would have to be gone";
                 Ok(Outcome::held(Reason::NoProviderID, message, false))
             }
-            Presence::Absent(_) => {
+            Presence::Absent(proof) => {
                 let by_hand = plan::is_allowed_by_hand(node);
                 let verdict = term.lock().guard.judge(node::name(node), by_hand, now());
                 match verdict {
@@ -238,7 +238,7 @@ impl Looks {
                         term.lock().answers.forget(node::name(node));
                         Ok(Outcome::after(ASK_ANEW))
                     }
-                    Verdict::Held(hold) => Ok(Outcome::by(&hold)),
+                    Verdict::Held(hold) => Ok(Outcome::by(&hold).with(&proof)),
                     Verdict::Permitted(permit) => self.delete(term, node, permit).await,
                 }
             }
@@ -325,6 +325,13 @@ impl Looks {
 }
 
 impl Outcome {
+    fn with(mut self, proof: &AbsenceProof) -> Self {
+        if let Some(held) = &mut self.held {
+            held.message = format!("{}; its machine is gone: {proof}", held.message);
+        }
+        self
+    }
+
     fn about_out_of_service(mut self) -> Self {
         if let Some(held) = &mut self.held {
             held.message = format!("the taint {} waits: {}", plan::TAINT_OUT_OF_SERVICE, held.message);

@@ -88,6 +88,7 @@ async fn many_at_once_are_held_told_and_then_deleted() {
     let message = event.message.unwrap();
     assert_eq!(event.type_.as_deref(), Some("Warning"));
     assert!(message.contains("of 12 nodes are gone at once, until 20"), "{message}");
+    assert!(message.contains("was removed"), "with the proof: {message}");
     for name in &names {
         run.wait_for_deletion("the pause is over", name).await;
     }

@@ -123,9 +123,10 @@ pub fn differ(old: &[NodeAddress], new: &[NodeAddress]) -> bool {
 
 /// The addresses `node` is to have when the cloud reports `cloud`.
 ///
-/// An empty report changes nothing, and an address that is reported twice counts once. Of the addresses of one type and family those that are on the node already stay
-/// in front, in the node's order. Hostnames of the node stay when the cloud reports none. The annotation with the
-/// kubelet's `--node-ip` decides last. The answer is the node's own list when the two do not [`differ`].
+/// An empty report changes nothing, and an address that is reported twice counts once. Of the addresses of one type and
+/// family those that are on the node already stay in front, in the node's order. Hostnames of the node stay when the
+/// cloud reports none. The annotation with the kubelet's `--node-ip` decides last. The answer is the node's own list
+/// when the two do not [`differ`].
 pub fn merge(node: &Node, cloud: &[NodeAddress]) -> Result<Vec<NodeAddress>, ProvidedNodeIpError> {
     let present = of(node);
     let provided = annotation(node, ANNOTATION_PROVIDED_NODE_IP).map(parse_provided_node_ips).transpose()?;

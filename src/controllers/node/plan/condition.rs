@@ -22,6 +22,9 @@ const LONGEST_MESSAGE: usize = 2048;
 /// A message that changes while the reason stays is written this often at most.
 const MESSAGE_PAUSE: Duration = Duration::from_secs(60);
 
+/// A reason that passes by itself, as one that waits for an answer, is told once it did not pass for this long.
+const PASSING: Duration = Duration::from_secs(60);
+
 /// What to do about the condition of a node that waits.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Telling {
@@ -46,9 +49,12 @@ pub fn stands_false(node: &Node) -> bool {
 
 /// What to write on a node that `held` holds, that waits for `waited`, and is to say so from `after` on.
 pub fn tell(node: &Node, held: &Held, at: Timestamp, waited: Duration, after: Duration) -> Telling {
-    if held.is_quiet {
-        return Telling::default();
-    }
+    let after = match held.is_quiet {
+        // What stands there says more than that something is on its way.
+        true if stands_false(node) => return Telling::default(),
+        true => after.max(PASSING),
+        false => after,
+    };
     if waited < after {
         return Telling { again_after: Some(after - waited), ..Telling::default() };
     }

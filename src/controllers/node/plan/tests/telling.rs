@@ -40,6 +40,8 @@ fn a_node_that_waits_says_why_after_a_while_and_not_again() {
     let stands = |reason, message, written| Some(condition("False", reason, message, written, 10));
     let fresh = |written| Some(condition("False", "VMNotFound", "no machine", written, written));
     let same = || stands("VMNotFound", "no machine", 20);
+    let pending = Some(condition("False", "LookupPending", "soon", 100, 100));
+    let said = Some(condition("False", "LookupPending", "for long", 20, 10));
     let after = |seconds| Some(Duration::from_secs(seconds));
     let truth = Some(condition("True", "Initialized", "", 20, 20));
     let updated = |written| stands("VMNotFound", "no machine", written);
@@ -70,7 +72,9 @@ fn a_node_that_waits_says_why_after_a_while_and_not_again() {
         ),
         ("by another process", 3, unknown(), stands("NoAddresses", "none", 20), None, false, after(27)),
         ("it was initialised once", 30, unknown(), truth, fresh(100), true, None),
-        ("it passes", 500, passing.clone(), None, None, false, None),
+        ("it may pass yet", 59, passing.clone(), None, None, false, after(1)),
+        ("it does not pass", 60, passing.clone(), None, pending, true, None),
+        ("it does not pass, and that is said", 500, passing.clone(), said, None, false, None),
         ("it passes, and something stands there", 500, passing, same(), None, false, None),
     ] {
         let plan = told(waited, unknown, standing);

@@ -201,6 +201,11 @@ impl NodeController {
         for node in self.sync.store.list() {
             self.enqueue(queue, node::name(&node).to_owned());
         }
+        // Nobody may have heard that a node is gone; the look at it forgets it.
+        let known = self.sync.reasons.nodes().into_iter().chain(self.sync.remembered.nodes());
+        for name in known.filter(|name| self.sync.store.get(name).is_none()) {
+            queue.add(name);
+        }
     }
 
     /// Every node once within `period`, evenly, so that the provider is not asked about all of them at once.

@@ -37,6 +37,11 @@ impl Reasons {
         is_news
     }
 
+    /// The nodes that something holds.
+    pub(in crate::controllers) fn nodes(&self) -> Vec<String> {
+        self.by_node.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
+    }
+
     /// The reason of one node changed.
     fn changed(&self, old: Option<Reason>, new: Option<Reason>) {
         if let Some(old) = old {

@@ -93,6 +93,11 @@ impl Remembered {
         }
     }
 
+    /// The nodes of which there is something to remember.
+    pub(super) fn nodes(&self) -> Vec<String> {
+        self.lock().keys().cloned().collect()
+    }
+
     /// Another process looks after the nodes.
     pub(super) fn forget_all(&self) {
         for (_, entry) in self.lock().drain() {

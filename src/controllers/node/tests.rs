@@ -95,19 +95,41 @@ fn server() -> Client {
     Client::new(service, "default")
 }
 
+/// A controller, and the task that fills its cache.
+fn controller(cloud: Timed, workers: usize) -> (NodeController, impl Future<Output = Result<(), BoxError>>) {
+    let provider = Arc::new(cloud);
+    let client = server();
+    let (nodes, watch) = watch_nodes(client.clone(), None);
+    let (recorder, _) = recorder(client.clone(), "test");
+    let leadership = Leadership::always();
+    let context = Context { nodes, write: client, recorder, provider, leadership };
+    let workers = NonZeroUsize::new(workers).unwrap();
+    let settings = Settings { workers, period: Duration::from_secs(3600), policy: Policy::default() };
+    (NodeController::new(context, settings).unwrap(), watch)
+}
+
+#[tokio::test]
+async fn a_node_whose_end_nobody_heard_of_is_forgotten_with_the_next_look_at_all() {
+    let (controller, _watch) = controller(Timed::default(), 1);
+    let (reasons, remembered) = (&controller.sync.reasons, &controller.sync.remembered);
+    assert!(reasons.set("held", Reason::VMNotFound));
+    remembered.wrote("written", vec!["7".into()]);
+    let queue = Queue::new(BACKOFF);
+    controller.enqueue_all(&queue);
+    assert_eq!(queue.len(), 2);
+    while !queue.is_empty() {
+        let name = queue.next().await.unwrap();
+        let result = controller.look(&name).await;
+        controller.conclude(&queue, &name, result);
+    }
+    assert_eq!((reasons.nodes(), remembered.nodes()), (vec![], vec![]));
+}
+
 #[tokio::test(start_paused = true)]
 async fn as_many_workers_as_there_are_ask_the_cloud_once_for_each_node() {
     for (vector, workers, expected) in [("N-70", 1, 1000), ("N-71", 5, 200), ("N-72", 10, 100), ("N-73", 30, 40)] {
         let cloud = Timed::default();
-        let provider = Arc::new(cloud.clone());
-        let client = server();
-        let (nodes, watch) = watch_nodes(client.clone(), None);
-        let (recorder, _writer) = recorder(client.clone(), "test");
-        let leadership = Leadership::always();
-        let context = Context { nodes, write: client, recorder, provider, leadership };
-        let workers = NonZeroUsize::new(workers).unwrap();
-        let settings = Settings { workers, period: Duration::from_secs(3600), policy: Policy::default() };
-        let controller = NodeController::new(context, settings).unwrap();
+        let (controller, watch) = controller(cloud.clone(), workers);
         let run = async { tokio::join!(watch, controller.run(CancellationToken::new())) };
         let ended = tokio::time::timeout(Duration::from_secs(60), run).await;
         assert!(ended.is_err(), "{vector}: nothing of this ends by itself");
@@ -116,7 +138,7 @@ async fn as_many_workers_as_there_are_ask_the_cloud_once_for_each_node() {
         assert_eq!((asked.len(), answered.len()), (NODES, NODES), "{vector}: one call for each node");
         let took = answered.iter().max().unwrap().duration_since(*asked.iter().min().unwrap());
         // The timer of the runtime has a grain of one millisecond.
-        let grain = NODES.div_ceil(workers.get()) as u128;
+        let grain = NODES.div_ceil(workers) as u128;
         let took = took.as_millis();
         assert!((expected..=expected + grain).contains(&took), "{vector}: {took} ms, expected {expected} ms");
     }

@@ -197,13 +197,10 @@ impl NodeLifecycleController {
 
     async fn work(&self, queue: &Queue<String>, term: &Arc<Term>) {
         while let Some(name) = queue.next().await {
-            let (looks, term, owned) = (Arc::clone(&self.looks), Arc::clone(term), name.clone());
-            let outcome = contain(async move {
-                let outcome = looks.look(&term, &owned).await;
-                looks.show(&term);
-                outcome
-            })
-            .await;
+            let (looks, known, owned) = (Arc::clone(&self.looks), Arc::clone(term), name.clone());
+            let outcome = contain(async move { looks.look(&known, &owned).await }).await;
+            // Not in the task of the look: a task that is stopped may run on for a moment, when the term is over.
+            self.looks.show(term);
             match outcome {
                 Ok(result) => self.conclude(queue, &name, result),
                 Err(panic) => {
@@ -243,13 +240,13 @@ impl NodeLifecycleController {
         }
     }
 
-    /// Says once why the Node is not deleted.
+    /// Says once why something is not done.
     fn tell(&self, name: &str, held: &Held) {
+        let message = format!("{}: {}", held.what, held.message);
         if let Some(node) = self.looks.store.get(name) {
-            let message = format!("Node not deleted: {}", held.message);
             self.looks.recorder.event(&reference(&node), held.event_type(), held.reason.as_str(), &message);
         }
-        tracing::info!(node = name, reason = %held.reason, "node not deleted: {}", held.message);
+        tracing::info!(node = name, reason = %held.reason, "{message}");
     }
 }
 

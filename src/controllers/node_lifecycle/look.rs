@@ -27,6 +27,9 @@ const ASK_ANEW: Duration = Duration::from_millis(100);
 /// When answers about other nodes are waited for.
 const COUNTING_PAUSE: Duration = Duration::from_secs(1);
 
+/// What all holds but one are about.
+const NOT_DELETED: &str = "Node not deleted";
+
 /// What looks at nodes need.
 pub(super) struct Looks {
     pub(super) store: Nodes,
@@ -72,9 +75,11 @@ pub(super) struct Outcome {
     pub(super) next: Next,
 }
 
-/// What keeps a Node from being deleted.
+/// What keeps a Node from being deleted, or its machine from being taken out of service.
 #[derive(Debug)]
 pub(super) struct Held {
+    /// What is not done, in words.
+    pub(super) what: &'static str,
     pub(super) reason: Reason,
     pub(super) message: String,
     /// Nobody has to hear of it.
@@ -92,7 +97,7 @@ pub(super) enum Next {
 
 impl Outcome {
     fn held(reason: Reason, message: impl Into<String>, is_quiet: bool) -> Self {
-        Self { held: Some(Held { reason, message: message.into(), is_quiet }), next: Next::Period }
+        Self { held: Some(Held { what: NOT_DELETED, reason, message: message.into(), is_quiet }), next: Next::Period }
     }
 
     pub(super) fn after(delay: Duration) -> Self {
@@ -100,8 +105,8 @@ impl Outcome {
     }
 
     pub(super) fn failed(error: &CallError) -> Self {
-        let held = Held { reason: crate::controllers::reason_of(error), message: chain(error), is_quiet: false };
-        Self { held: Some(held), next: Next::Backoff }
+        let reason = crate::controllers::reason_of(error);
+        Self { next: Next::Backoff, ..Self::held(reason, chain(error), false) }
     }
 
     /// The API server refused. The guard says for how long that holds.
@@ -123,8 +128,7 @@ impl Outcome {
         };
         // Others are still being asked about: the grace period is only a little longer.
         let is_quiet = matches!(hold, Hold::Counting { .. });
-        let held = Held { reason: hold.reason(), message: format!("{hold}{until}"), is_quiet };
-        Self { held: Some(held), next }
+        Self { next, ..Self::held(hold.reason(), format!("{hold}{until}"), is_quiet) }
     }
 }
 
@@ -289,10 +293,15 @@ impl Looks {
                 }
             }
             tokio::time::sleep(CONFLICT_PAUSE.mul_f64(1.0 + fastrand::f64())).await;
-            match apply::read_live(&self.api, node::name(node)).await? {
-                Some(live) if live.metadata.uid == node.metadata.uid && self.is_own(&live) => current = live,
+            match apply::read_live(&self.api, node::name(node)).await {
+                Ok(Some(live)) if live.metadata.uid == node.metadata.uid && self.is_own(&live) => current = live,
                 // Another Node of this name: its own event looks at it.
-                _ => return Ok(outcome),
+                Ok(_) => return Ok(outcome),
+                Err(error) => {
+                    tracing::warn!(node = node::name(node), "{}", chain(&error));
+                    outcome.next = Next::Backoff;
+                    return Ok(outcome);
+                }
             }
         }
         Ok(outcome)
@@ -334,7 +343,7 @@ impl Outcome {
 
     fn about_out_of_service(mut self) -> Self {
         if let Some(held) = &mut self.held {
-            held.message = format!("the taint {} waits: {}", plan::TAINT_OUT_OF_SERVICE, held.message);
+            held.what = "Machine not taken out of service";
         }
         self
     }

@@ -100,6 +100,14 @@ async fn the_limit_for_deletions_holds_it_and_what_others_set_stays() {
     }
     run.wait_for_held("two wait", "DeletionLimitReached", 2).await;
     run.wait_for_metric("one does not", "vsphere_ccm_node_out_of_service_taints_total", 1).await;
+    for form in &forms {
+        if !is_out(&run.api().get(&form.name).await.unwrap()) {
+            // It exists: nobody is to think that its Node was to be deleted.
+            let message = run.wait_for_event(&form.name, "DeletionLimitReached").await.message.unwrap();
+            let expected = "Machine not taken out of service: 5 nodes may be deleted within 3600 s";
+            assert!(message.starts_with(expected), "{message}");
+        }
+    }
     several_passes(&cloud).await;
     assert_eq!(run.metric("vsphere_ccm_node_out_of_service_taints_total"), 1);
     cloud.update(&theirs.provider_id, |instance| instance.power = PowerState::On);

@@ -165,7 +165,7 @@ async fn testimony(vcenter: &Vcenter, uuids: &[BiosUuid], location: Option<&Loca
         Some(location) => Some(place(vcenter, location).await),
         None => None,
     };
-    Testimony { server, instance_uuid, searches, place }
+    Testimony { server, instance_uuid, searches, place }.if_still(&vcenter.snapshot().instance_uuid)
 }
 
 /// Reads the machine and, if that is gone, what it lay in.

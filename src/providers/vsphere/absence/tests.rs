@@ -68,6 +68,19 @@ fn word(presence: &Presence) -> &str {
 }
 
 #[test]
+fn what_two_vcenters_have_said_in_turn_under_one_address_proves_nothing() {
+    for ((one, two), expected) in [
+        (("vc-1", "vc-2"), "absent"),
+        (("vc-9", "vc-2"), "VCenterUnavailable"),
+        (("vc-1", "vc-9"), "VCenterUnavailable"),
+    ] {
+        let mut testimonies = proved().into_iter();
+        let now = [one, two].map(|uuid| testimonies.next().unwrap().if_still(uuid));
+        assert_eq!(word(&judged(&now, Some(&location()), false)), expected, "{one}, {two}");
+    }
+}
+
+#[test]
 fn a_whole_proof_says_what_was_looked_at() {
     let Presence::Absent(proof) = judged(&proved(), Some(&location()), false) else { panic!("a whole proof") };
     assert_eq!(

@@ -102,7 +102,7 @@ impl Tracker {
         }
         match decision {
             Decision::Bind { vm, others } => {
-                self.tell_twins(tracked, others);
+                self.tell_twins(tracked, vm.vcenter, &others);
                 debug!(node = tracked.facts.name, vm = vm.id, "the node's virtual machine was found");
                 let is_open = |slot: &Slot| !tracked.answer_at(*slot).is_answered();
                 tracked.unasked = self.slots.keys().filter(|slot| is_open(slot)).copied().collect();
@@ -285,17 +285,15 @@ impl Tracker {
         if !twins.is_empty() && tracked.found_by == FoundBy::SystemUuid {
             tracked.found_by = FoundBy::SystemUuidAmongSeveral;
         }
-        self.tell_twins(tracked, twins);
+        self.tell_twins(tracked, vcenter, &twins);
     }
 
     /// Told once, not at every look.
-    fn tell_twins(&self, tracked: &mut Tracked, twins: Vec<String>) {
-        if twins.is_empty() || twins == tracked.twins {
-            return;
+    fn tell_twins(&self, tracked: &mut Tracked, vcenter: Slot, twins: &[String]) {
+        if tracked.note_twins(vcenter, twins) {
+            for message in twins {
+                warn!(node = tracked.facts.name, message, "several virtual machines have the node's UUID");
+            }
         }
-        for message in &twins {
-            warn!(node = tracked.facts.name, message, "several virtual machines have the node's UUID");
-        }
-        tracked.twins = twins;
     }
 }

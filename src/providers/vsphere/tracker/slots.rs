@@ -106,6 +106,7 @@ impl Tracker {
         for name in self.nodes.names() {
             let Some(mut tracked) = self.nodes.take(&name) else { continue };
             tracked.answers.remove(&slot);
+            tracked.twins.remove(&slot);
             tracked.unasked.retain(|unasked| *unasked != slot);
             match tracked.bound.take_if(|vm| vm.vcenter == slot) {
                 Some(vm) => {

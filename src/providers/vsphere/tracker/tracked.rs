@@ -41,8 +41,8 @@ pub(super) struct Tracked {
     /// When the machine of a node that is not ready is looked at again, and when it was last.
     pub(super) look_at: Option<Instant>,
     pub(super) looked: Option<Instant>,
-    /// The twins that were told of last.
-    pub(super) twins: Vec<String>,
+    /// The twins that were told of last, by the vCenter that has them.
+    pub(super) twins: BTreeMap<Slot, Vec<String>>,
     /// The vCenters that had not answered when the machine was bound. They are asked when they come back, so that a
     /// twin there is told of.
     pub(super) unasked: Vec<Slot>,
@@ -92,7 +92,7 @@ impl Tracked {
             decide_at: None,
             look_at: None,
             looked: None,
-            twins: Vec::new(),
+            twins: BTreeMap::new(),
             unasked: Vec::new(),
             lost: None,
             location: None,
@@ -121,6 +121,15 @@ impl Tracked {
     /// What this vCenter answered.
     pub(super) fn answer_at(&self, vcenter: Slot) -> &Answer {
         self.answers.get(&vcenter).unwrap_or(&Answer::Pending)
+    }
+
+    /// Takes down what is told of the twins at this vCenter. True if that is news: each vCenter has its own.
+    pub(super) fn note_twins(&mut self, vcenter: Slot, twins: &[String]) -> bool {
+        let is_news = !twins.is_empty() && self.twins.get(&vcenter).is_none_or(|told| told != twins);
+        if is_news {
+            self.twins.insert(vcenter, twins.to_vec());
+        }
+        is_news
     }
 
     /// The machines that answers name, or that is bound, at this vCenter.
@@ -203,6 +212,18 @@ mod tests {
         (tracked.look_at, tracked.looked) = (None, Some(at(3)));
         tracked.plan_look(at(4), true);
         assert_eq!(tracked.look_at, Some(at(13)), "a node that flaps is looked after less often");
+    }
+
+    #[test]
+    fn the_twins_at_each_vcenter_are_told_of_once() {
+        let mut tracked = Tracked::new(Arc::new(Node::default()), NodeFacts::default());
+        let mut is_news = |vcenter: Slot, twins: &[&str]| {
+            let twins: Vec<String> = twins.iter().map(ToString::to_string).collect();
+            tracked.note_twins(vcenter, &twins)
+        };
+        assert_eq!([is_news(0, &["a"]), is_news(1, &["b"])], [true, true]);
+        assert_eq!([is_news(0, &["a"]), is_news(1, &["b"])], [false, false], "at the next look");
+        assert_eq!([is_news(0, &[]), is_news(0, &["a", "c"])], [false, true]);
     }
 
     #[test]

@@ -151,7 +151,7 @@ impl Tracker {
         let is_not_ready_now = facts.is_not_ready && !tracked.facts.is_not_ready;
         tracked.object = object;
         tracked.facts = facts;
-        tracked.plan_look(Instant::now(), is_not_ready_now);
+        tracked.plan_look(Instant::now(), is_not_ready_now, || self.nodes.looked_for());
         if still_fits {
             self.put(name, tracked);
         } else {
@@ -336,7 +336,7 @@ impl Tracker {
             let is_search = is_due(tracked.search_at) || is_look;
             if is_look {
                 (tracked.look_at, tracked.looked) = (None, Some(now));
-                tracked.plan_look(now, false);
+                tracked.plan_look(now, false, || self.nodes.looked_for());
             } else if is_search {
                 tracked.search_at = None;
             } else {

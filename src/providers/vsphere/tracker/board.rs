@@ -10,7 +10,7 @@ use tracing::warn;
 
 use super::slots::Slot;
 use crate::cloud::{InstanceEvent, InstanceMetadata, Unknown};
-use crate::providers::vsphere::inventory::snapshot::Proven;
+use crate::providers::vsphere::inventory::snapshot::{PowerState, Proven};
 use crate::providers::vsphere::location::Location;
 use crate::providers::vsphere::provider_id::BiosUuid;
 
@@ -71,6 +71,11 @@ pub struct Found {
 }
 
 impl Found {
+    /// Whether the machine is known to run.
+    pub fn is_running(&self) -> bool {
+        self.power.is_some_and(|proven| proven.state == PowerState::PoweredOn)
+    }
+
     /// Whether `uuid` is the machine's, in either byte order.
     pub fn has_uuid(&self, uuid: &BiosUuid) -> bool {
         self.uuid.as_ref().is_some_and(|own| own == uuid || *own == uuid.byte_swapped())

@@ -63,6 +63,7 @@ impl Tracker {
                 Outcome::Unknown(Unknown::passing(Reason::LookupPending, "the virtual machine is being looked for"))
             }
         };
+        let is_running = matches!(&outcome, Outcome::Found(found) if found.is_running());
         let view = View { uid: tracked.facts.uid.clone(), outcome, location: tracked.location.clone() };
         self.board.set(name, view);
         match next_search {
@@ -74,7 +75,8 @@ impl Tracker {
             NextSearch::Later(_) | NextSearch::Waiting(_) | NextSearch::Now => {}
             NextSearch::None => tracked.search_at = None,
         }
-        tracked.plan_look(Instant::now(), false);
+        tracked.is_running = is_running;
+        tracked.plan_look(Instant::now(), false, || self.nodes.looked_for());
         self.put(name, tracked);
         if next_search == NextSearch::Now {
             self.search_everywhere(name);

@@ -37,6 +37,12 @@ impl Nodes {
         self.tracked.iter()
     }
 
+    /// How many nodes' machines are looked for again although they are known. Looks at every node.
+    pub(super) fn looked_for(&self) -> u32 {
+        let count = self.tracked.values().filter(|tracked| tracked.look_at.is_some()).count();
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
     pub(super) fn names(&self) -> Vec<String> {
         self.tracked.keys().cloned().collect()
     }

@@ -13,8 +13,12 @@ use crate::cloud::{FoundBy, Reason, Unknown};
 use crate::providers::vsphere::location::Location;
 use crate::providers::vsphere::provider_id::BiosUuid;
 
-/// How often the machine of a node that is not ready is looked for while it is known.
+/// How often the machine of a node that is not ready is looked for while it is known, and not known to run.
 const LOOK_PERIOD: Duration = Duration::from_secs(60);
+/// While it is known to run, vCenter would have to lose two announcements: that it stopped, and that it went.
+const RUNNING_LOOK_PERIOD: Duration = Duration::from_secs(600);
+/// What a look adds to the period of all, so that many nodes that are not ready together cost two looks a second.
+const LOOK_SHARE: Duration = Duration::from_millis(500);
 /// How soon it may be looked for again when the node was ready in between.
 const NEXT_LOOK: Duration = Duration::from_secs(10);
 
@@ -43,6 +47,8 @@ pub(super) struct Tracked {
     pub(super) looked: Option<Instant>,
     /// The twins that were told of last, by the vCenter that has them.
     pub(super) twins: BTreeMap<Slot, Vec<String>>,
+    /// Whether the bound machine is known to run.
+    pub(super) is_running: bool,
     /// The vCenters that had not answered when the machine was bound. They are asked when they come back, so that a
     /// twin there is told of.
     pub(super) unasked: Vec<Slot>,
@@ -93,6 +99,7 @@ impl Tracked {
             look_at: None,
             looked: None,
             twins: BTreeMap::new(),
+            is_running: false,
             unasked: Vec::new(),
             lost: None,
             location: None,
@@ -156,12 +163,16 @@ impl Tracked {
     }
 
     /// The machine of a node that is not ready is looked for again, now and then: another one may run in its place, and
-    /// vCenter may have kept to itself that it is gone. `now` is when the node may just have ceased to be ready.
-    pub(super) fn plan_look(&mut self, now: Instant, has_changed: bool) {
+    /// vCenter may have kept to itself that it is gone. `now` is when the node may just have ceased to be ready; `others`
+    /// are looked for as well.
+    pub(super) fn plan_look(&mut self, now: Instant, has_changed: bool, others: impl FnOnce() -> u32) {
         self.look_at = match (self.bound.is_some() && self.facts.is_not_ready, self.look_at) {
             (false, _) => None,
             (true, None) if has_changed => Some(self.looked.map_or(now, |looked| now.max(looked + NEXT_LOOK))),
-            (true, None) => Some(now + LOOK_PERIOD),
+            (true, None) => {
+                let period = if self.is_running { RUNNING_LOOK_PERIOD } else { LOOK_PERIOD };
+                Some(now + period.max(LOOK_SHARE.saturating_mul(others())))
+            }
             (true, planned) => planned,
         };
     }
@@ -196,22 +207,29 @@ mod tests {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         tracked.facts.is_not_ready = true;
-        tracked.plan_look(start, true);
+        tracked.plan_look(start, true, || 0);
         assert_eq!(tracked.look_at, None, "no machine is known");
         tracked.bound = Some(VmKey { vcenter: 0, id: "vm-1".into() });
-        tracked.plan_look(start, false);
+        tracked.plan_look(start, false, || 0);
         assert_eq!(tracked.look_at, Some(at(60)), "it was found just now");
         tracked.facts.is_not_ready = false;
-        tracked.plan_look(at(1), true);
+        tracked.plan_look(at(1), true, || 0);
         assert_eq!(tracked.look_at, None, "a ready node is not looked after");
         tracked.facts.is_not_ready = true;
-        tracked.plan_look(at(2), true);
+        tracked.plan_look(at(2), true, || 0);
         assert_eq!(tracked.look_at, Some(at(2)), "at once");
-        tracked.plan_look(at(2), false);
+        tracked.plan_look(at(2), false, || 0);
         assert_eq!(tracked.look_at, Some(at(2)), "a plan stays");
         (tracked.look_at, tracked.looked) = (None, Some(at(3)));
-        tracked.plan_look(at(4), true);
+        tracked.plan_look(at(4), true, || 0);
         assert_eq!(tracked.look_at, Some(at(13)), "a node that flaps is looked after less often");
+        for (is_running, others, expected) in
+            [(false, 119, 60), (false, 1_000, 500), (true, 0, 600), (true, 5_000, 2_500)]
+        {
+            (tracked.look_at, tracked.is_running) = (None, is_running);
+            tracked.plan_look(start, false, || others);
+            assert_eq!(tracked.look_at, Some(at(expected)), "running {is_running}, {others} others");
+        }
     }
 
     #[test]

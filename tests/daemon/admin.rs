@@ -1,5 +1,7 @@
 //! The daemon's secure port, from outside.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use support::{ApiServer, Daemon, unique};
 
 use crate::cluster::Cluster;
@@ -8,6 +10,8 @@ use crate::cluster::Cluster;
 pub struct Admin {
     port: u16,
     http: reqwest::Client,
+    /// Whether the daemon was seen to listen: its line may be dropped later.
+    is_served: AtomicBool,
 }
 
 impl Admin {
@@ -17,7 +21,7 @@ impl Admin {
         let builder = reqwest::Client::builder().no_proxy().timeout(super::cluster::LIMIT);
         // The certificate is made by the daemon at its start.
         let http = builder.tls_danger_accept_invalid_certs(true).build().unwrap();
-        Self { port: support::api_server::free_port(), http }
+        Self { port: support::api_server::free_port(), http, is_served: AtomicBool::new(false) }
     }
 
     /// Puts the daemon on this port.
@@ -27,7 +31,10 @@ impl Admin {
 
     /// Status and body, once the daemon listens.
     pub async fn get(&self, path: &str, token: Option<&str>, daemon: &mut Daemon) -> (u16, String) {
-        daemon.wait_for_line("serving probes and metrics", super::cluster::LIMIT).await;
+        if !self.is_served.load(Ordering::Relaxed) {
+            daemon.wait_for_line("serving probes and metrics", super::cluster::LIMIT).await;
+            self.is_served.store(true, Ordering::Relaxed);
+        }
         let mut request = self.http.get(format!("https://127.0.0.1:{}{path}", self.port));
         if let Some(token) = token {
             request = request.bearer_auth(token);

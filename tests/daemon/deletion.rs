@@ -10,6 +10,7 @@ mod leaders;
 mod looks;
 mod nodes;
 mod rows;
+mod thousand;
 mod world;
 
 use std::panic::AssertUnwindSafe;

@@ -2,7 +2,13 @@
 
 use std::time::Duration;
 
-use support::{Daemon, eventually};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::Api;
+use kube::api::PostParams;
+use secrecy::ExposeSecret as _;
+use support::{ApiServer, Daemon, eventually, unique};
+
+use crate::admin::Admin;
 
 /// What the daemon writes, at the level of its decisions, about each answer of its provider.
 const ANSWER: &str = "asked whether the machine exists";
@@ -27,5 +33,35 @@ pub async fn until_asked(daemon: &Daemon, names: &[String], more: usize) {
             }
         })
         .await;
+    }
+}
+
+/// Reads the metrics of a daemon.
+pub struct Metrics {
+    admin: Admin,
+    token: String,
+}
+
+impl Metrics {
+    pub async fn new(server: &ApiServer) -> Self {
+        let name = unique("account");
+        let mut account = ServiceAccount::default();
+        account.metadata.name = Some(name.clone());
+        let accounts = Api::namespaced(server.client().await, "default");
+        accounts.create(&PostParams::default(), &account).await.unwrap();
+        let path = server.kubeconfig_of_service_account("default", &name).await;
+        let kubeconfig = kube::config::Kubeconfig::read_from(path).unwrap();
+        let token = kubeconfig.auth_infos[0].auth_info.as_ref().unwrap().token.as_ref().unwrap();
+        Self { admin: Admin::new(), token: token.expose_secret().to_owned() }
+    }
+
+    /// The flag for the daemon that is asked.
+    pub fn flag(&self) -> String {
+        self.admin.flag()
+    }
+
+    /// The sum of a series, named with or without labels as `/metrics` writes them.
+    pub async fn sum(&self, series: &str, daemon: &mut Daemon) -> f64 {
+        self.admin.sum(series, &self.token, daemon).await
     }
 }

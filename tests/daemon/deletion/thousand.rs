@@ -1,0 +1,163 @@
+//! A thousand machines are gone at once: deletion pauses and says so, then goes on under the limit, and ends when the
+//! machines are there again.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::{Event, Node};
+use kube::Api;
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use serde_json::json;
+use support::{ApiServer, Daemon, FakeVcenter, KubeletNode, Machine, Model, eventually};
+
+use super::looks::{Metrics, until_asked};
+use crate::cluster::{Cluster, until_passed};
+
+const NODES: usize = 1_000;
+/// Their machines are there all along.
+const WELL: usize = 20;
+/// Their machines are gone, and they are ready.
+const READY: usize = 20;
+/// Two percent of all nodes, every five seconds.
+const ALLOWANCE: usize = 20;
+const WINDOW: Duration = Duration::from_secs(5);
+const HOLD: Duration = Duration::from_secs(30);
+const FLAGS: [&str; 4] = [
+    "--node-monitor-period=1s",
+    "--node-deletion-grace=2s",
+    "--node-deletion-limit=5,2%,5s",
+    "--node-deletion-mass-hold=30s",
+];
+/// How many nodes are not deleted, and why.
+const HELD: &str = "vsphere_ccm_node_deletions_held";
+const LIMIT: Duration = Duration::from_secs(120);
+/// Requests to the API server at a time.
+const AT_ONCE: usize = 32;
+
+fn name(number: usize) -> String {
+    format!("n-{number}")
+}
+
+fn address(number: usize) -> String {
+    format!("10.0.{}.{}", number / 250, number % 250 + 1)
+}
+
+fn machine(number: usize) -> Machine {
+    Machine::new(&name(number), &Model::uuid(number)).ip(&address(number))
+}
+
+/// A Node as this program leaves it, so that nothing is to be initialised.
+fn node(cluster: &Cluster, fake: &FakeVcenter, number: usize) -> Node {
+    let mut node = cluster.marked(KubeletNode::new(&name(number), &Model::uuid(number)).ready()).build();
+    let record = json!({
+        "vcenter": fake.instance_uuid(),
+        "vm": fake.id("VirtualMachine", &name(number)),
+        "host": format!("host-{}", number % 3 + 1),
+        "folder": "group-v1",
+        "pool": "resgroup-1",
+        "datacenter": "datacenter-1",
+    });
+    let annotations = node.metadata.annotations.get_or_insert_default();
+    annotations.insert("vsphere-ccm.dev/vm".to_owned(), record.to_string());
+    let spec = node.spec.get_or_insert_default();
+    spec.taints = None;
+    spec.provider_id = Some(format!("vsphere://{}", Model::uuid(number)));
+    node
+}
+
+/// The cluster's nodes, as a list says.
+async fn names(nodes: &Api<Node>) -> BTreeSet<String> {
+    let all = nodes.list_metadata(&ListParams::default()).await.unwrap();
+    all.items.into_iter().filter_map(|node| node.metadata.name).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_machines_gone_at_once_pause_deletion_and_then_it_goes_on_under_the_limit() {
+    let server = ApiServer::start().await;
+    let cluster = Cluster::on(&server).await;
+    let fake = FakeVcenter::start(Model::small().vms(NODES)).await;
+    let nodes = Api::<Node>::all(cluster.client.clone());
+    each(1..=NODES, async |number| {
+        nodes.create(&PostParams::default(), &node(&cluster, &fake, number)).await.unwrap();
+    })
+    .await;
+    let metrics = Metrics::new(&server).await;
+    let config = fake.ini_section("vc-1", "dc-1", server.folder());
+    let mut daemon = cluster.start(&config, &[&FLAGS[..], &[&metrics.flag()]].concat());
+    let gone = WELL + 1..=NODES;
+    // The kubelets of the first are cut off, those of the last still report.
+    each(1..=NODES - READY, async |number| {
+        let patch = json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}});
+        nodes.patch_status(&name(number), &PatchParams::default(), &Patch::Strategic(patch)).await.unwrap();
+    })
+    .await;
+    until_asked(&daemon, &gone.clone().take(NODES - READY - WELL).map(name).collect::<Vec<_>>(), 1).await;
+    assert_eq!(names(&nodes).await.len(), NODES, "their machines are there");
+
+    for number in gone.clone() {
+        fake.destroy_vm(&name(number));
+    }
+    let begun = until_at_least(&metrics, &mut daemon, "vsphere_ccm_node_deletion_mass_hold", 1.0).await;
+    let told = until_at_least(&metrics, &mut daemon, &format!("{HELD}{{reason=\"DeletionMassHold\"}}"), 1.0).await;
+    assert_eq!(names(&nodes).await.len(), NODES, "nothing was deleted before the pause");
+    let event = event(&cluster, "DeletionMassHold", &daemon).await;
+    println!("the pause is told {:?} after it began: {event}", told.duration_since(begun));
+
+    let (first, deleted_at_first) = deleted(&nodes, 1).await;
+    let paused = first.duration_since(begun);
+    assert!(paused + Duration::from_secs(1) >= HOLD, "deletion paused for {paused:?}");
+    let (last, deleted_at_last) = deleted(&nodes, 3 * ALLOWANCE).await;
+    let time = last.duration_since(first);
+    println!("{deleted_at_first} to {deleted_at_last} Nodes were deleted in {time:?}");
+    let allowed = ALLOWANCE as f64 * (1.0 + time.as_secs_f64() / WINDOW.as_secs_f64()) + 1.0;
+    assert!(deleted_at_last as f64 <= allowed, "{deleted_at_last} of {allowed} in {time:?}");
+
+    // It was a mistake, and is mended: the machines are registered again.
+    for number in gone {
+        fake.create_vm(machine(number));
+    }
+    let left = names(&nodes).await.len();
+    // At the pace of before, twice the allowance would be gone by then.
+    until_passed(Instant::now(), 2 * WINDOW).await;
+    let after = names(&nodes).await;
+    assert!(left - after.len() <= ALLOWANCE / 2, "{left} and then {}: only what was proved before", after.len());
+    for number in (1..=WELL).chain(NODES - READY + 1..=NODES) {
+        assert!(after.contains(&name(number)), "{}", name(number));
+    }
+}
+
+async fn each(numbers: impl IntoIterator<Item = usize>, act: impl AsyncFn(usize)) {
+    futures::stream::iter(numbers).for_each_concurrent(AT_ONCE, async |number| act(number).await).await;
+}
+
+/// Waits until a series has this value, and gives the moment.
+async fn until_at_least(metrics: &Metrics, daemon: &mut Daemon, series: &str, wanted: f64) -> Instant {
+    eventually(&format!("{series} is {wanted}"), LIMIT, async || match metrics.sum(series, daemon).await {
+        value if value >= wanted => Ok(Instant::now()),
+        value => Err(format!("{value}\n{}", daemon.output().tail(20))),
+    })
+    .await
+}
+
+/// Waits until so many Nodes are deleted; when that was seen, and how many there were.
+async fn deleted(nodes: &Api<Node>, count: usize) -> (Instant, usize) {
+    eventually(&format!("{count} Nodes are deleted"), LIMIT, async || match NODES - names(nodes).await.len() {
+        deleted if deleted >= count => Ok((Instant::now(), deleted)),
+        deleted => Err(format!("{deleted}")),
+    })
+    .await
+}
+
+async fn event(cluster: &Cluster, word: &str, daemon: &Daemon) -> String {
+    let events = Api::<Event>::all(cluster.client.clone());
+    eventually(&format!("an Event says {word}"), LIMIT, async || {
+        let all = events.list(&ListParams::default()).await.unwrap().items;
+        let texts = all.iter().map(|event| {
+            let (reason, message) = (event.reason.as_deref(), event.message.as_deref());
+            format!("{}: {}", reason.unwrap_or_default(), message.unwrap_or_default())
+        });
+        texts.into_iter().find(|text| text.contains(word)).ok_or_else(|| daemon.output().tail(20))
+    })
+    .await
+}

@@ -14,9 +14,12 @@ use crate::cloud::{Presence, Unknown};
 
 /// An answer that says nothing is asked for again after this, twice this, and so on.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// No answer is kept for longer. By how much it is shorter is left to chance, so that nodes which were asked about
-/// together are not asked about together again.
+/// No answer is kept for longer, unless there are many. By how much it is shorter is left to chance, so that nodes which
+/// were asked about together are not asked about together again.
 const LONGEST: Duration = Duration::from_secs(60);
+/// What each answer that may cost a search adds to the time of all, so that many of them cost one question a second. A
+/// deletion rests on none of them: it asks anew.
+const SHARE: Duration = Duration::from_secs(1);
 
 /// See the file's header.
 #[derive(Debug, Default)]
@@ -77,11 +80,15 @@ impl Answers {
         }
         let before = self.by_node.get(name).filter(|kept| kept.subject == subject).map_or(0, |kept| kept.failures);
         let shortened = 1.0 - chance.clamp(0.0, 1.0) / 4.0;
+        let costly = self.by_node.values().filter(|kept| kept.presence != Presence::Exists(())).count();
+        let longest = LONGEST.max(SHARE.saturating_mul(u32::try_from(costly).unwrap_or(u32::MAX)));
         let (failures, pause) = match presence {
             // It comes from what the provider sees anyway.
             Presence::Exists(()) => (0, Duration::ZERO),
-            Presence::Absent(_) => (0, LONGEST.mul_f64(shortened)),
-            Presence::Unknown(unknown) => (before.saturating_add(1), pause(unknown, before).mul_f64(shortened)),
+            Presence::Absent(_) => (0, longest.mul_f64(shortened)),
+            Presence::Unknown(unknown) => {
+                (before.saturating_add(1), pause(unknown, before, longest).mul_f64(shortened))
+            }
         };
         self.by_node.insert(name.to_owned(), Kept { subject, presence: presence.clone(), due: at + pause, failures });
     }
@@ -99,9 +106,9 @@ impl Answers {
     }
 }
 
-fn pause(unknown: &Unknown, failures: u32) -> Duration {
+fn pause(unknown: &Unknown, failures: u32, longest: Duration) -> Duration {
     let doubled = FIRST_PAUSE.saturating_mul(1 << failures.min(16));
-    unknown.retry_after.unwrap_or(doubled).clamp(FIRST_PAUSE, LONGEST)
+    unknown.retry_after.unwrap_or(doubled).clamp(FIRST_PAUSE, longest)
 }
 
 #[cfg(test)]
@@ -116,6 +123,20 @@ mod tests {
 
     fn subject() -> Subject {
         Subject { uid: "u".into(), provider_id: "p".into(), readiness: Readiness::False, by_hand: false }
+    }
+
+    #[test]
+    fn many_answers_count_for_longer_so_that_all_together_cost_one_question_a_second() {
+        let start = Instant::now();
+        let mut answers = Answers::default();
+        for number in 0..1_000 {
+            let name = format!("n{number}");
+            answers.ask(&name);
+            answers.keep(&name, subject(), &Presence::Absent(AbsenceProof::new("gone", [])), start, 0.0);
+        }
+        let kept_at = |seconds| answers.kept("n999", &subject(), start + Duration::from_secs(seconds)).is_some();
+        assert!(kept_at(998) && !kept_at(1_000));
+        assert!(answers.kept("n0", &subject(), start + Duration::from_secs(60)).is_none(), "alone it was a minute");
     }
 
     #[test]

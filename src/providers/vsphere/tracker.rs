@@ -40,6 +40,7 @@ use self::tracked::Tracked;
 use super::addresses::candidate_ips;
 use super::inventory::snapshot::{Freshness, PowerState, Snapshot, VmRecord};
 use super::location::Location;
+use crate::cloud::node::is_control_plane;
 use crate::cloud::{ClusterReads, NodeChange};
 
 /// The task's state. Built by [`Tracker::new`], consumed by [`Tracker::run`].
@@ -230,6 +231,7 @@ impl Tracker {
             recorded: tracked.last_known().filter(is_there).map(|at| at.vm.clone()),
             contradicting: facts.contradicting_uuid().cloned(),
             by_name: tracked.asked_by_name,
+            is_first: tracked.bound.is_none() && is_control_plane(&tracked.object),
         };
         self.searches.start(slot, wanted);
     }

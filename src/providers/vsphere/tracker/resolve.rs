@@ -1,6 +1,6 @@
 //! Pure: which virtual machine backs a node, given what every vCenter answered.
 //!
-//! The rules are those of `docs/ARCHITECTURE.md` ("How a node finds its VM"). They differ from the Go program's
+//! The rules are those of `docs/look-up.md`. They differ from the Go program's
 //! (`pkg/common/connectionmanager/search.go`), which takes whatever answers first; see `docs/compatibility.md`.
 
 mod unfound;

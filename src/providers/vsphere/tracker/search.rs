@@ -36,6 +36,8 @@ pub(super) struct Wanted {
     pub(super) contradicting: Option<BiosUuid>,
     /// Whether to ask by name where both give nothing.
     pub(super) by_name: bool,
+    /// Whether others wait for this one, as for a node of the control plane.
+    pub(super) is_first: bool,
 }
 
 /// One vCenter's answer.
@@ -65,24 +67,28 @@ struct Queue {
     in_flight: usize,
 }
 
-/// What waits to be asked, at most once per node, first come, first served.
+/// What waits to be asked, at most once per node: the control plane, then first come, first served.
 #[derive(Default)]
 struct Waiting {
     /// By place in the queue.
-    wanted: BTreeMap<u64, Wanted>,
+    wanted: BTreeMap<Place, Wanted>,
     /// The place of each node.
-    places: HashMap<String, u64>,
+    places: HashMap<String, Place>,
     last: u64,
 }
 
+/// Whether others go first, and the number.
+type Place = (bool, u64);
+
 impl Waiting {
-    /// Puts a search last, in place of an earlier one for the same node.
+    /// Puts a search last among its like, in place of an earlier one for the same node.
     fn push(&mut self, wanted: Wanted) {
         self.last = self.last.wrapping_add(1);
-        if let Some(before) = self.places.insert(wanted.node.clone(), self.last) {
+        let place = (!wanted.is_first, self.last);
+        if let Some(before) = self.places.insert(wanted.node.clone(), place) {
             self.wanted.remove(&before);
         }
-        self.wanted.insert(self.last, wanted);
+        self.wanted.insert(place, wanted);
     }
 
     fn remove(&mut self, node: &str) -> Option<Wanted> {
@@ -125,7 +131,7 @@ impl Searches {
     pub(super) fn put_last(&mut self, node: &str) {
         for Queue { waiting, .. } in self.queues.values_mut() {
             if let Some(wanted) = waiting.remove(node) {
-                waiting.push(wanted);
+                waiting.push(Wanted { is_first: false, ..wanted });
             }
         }
     }
@@ -276,7 +282,18 @@ mod tests {
             contradicting: None,
             in_both_orders: false,
             by_name: false,
+            is_first: false,
         }
+    }
+
+    #[test]
+    fn nodes_of_the_control_plane_are_looked_for_first() {
+        let mut waiting = Waiting::default();
+        for node in ["a", "cp-1", "b", "cp-2"] {
+            waiting.push(Wanted { is_first: node.starts_with("cp"), ..wanted(node, "1") });
+        }
+        let order: Vec<String> = std::iter::from_fn(|| waiting.pop()).map(|wanted| wanted.node).collect();
+        assert_eq!(order, ["cp-1", "cp-2", "a", "b"]);
     }
 
     #[test]

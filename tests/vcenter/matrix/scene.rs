@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use ccm::clients::http::{self, TlsSettings, TlsTrust};
 use ccm::clients::{vapi, vim};
-use ccm::cloud::{CloudProvider as _, InstanceMetadata, InstancesV2, Presence};
+use ccm::cloud::{CloudProvider as _, FoundBy, InstanceMetadata, InstancesV2, Presence};
 use ccm::providers::vsphere::config::{self, Credentials};
 use ccm::providers::vsphere::credentials::{Credential, Login, Offer, Offers, Origin};
 use ccm::providers::vsphere::inventory::Vcenter as Inventory;
@@ -416,7 +416,7 @@ impl Scene {
         format!("{:?}; machines {vms:?}; unresolved {:?}; tags {trouble:?}", now.freshness, now.unresolved)
     }
 
-    /// What is known of the troubled vCenter is what a provider finds that has just started.
+    /// What is known of the troubled vCenter is what a provider finds that has just started, by the provider IDs.
     pub async fn equals_one_built_from_scratch(&self) {
         let ca = self.ca.lock().unwrap().clone();
         let text = text(&self.troubled, &self.other, &self.folder, ca);
@@ -440,8 +440,9 @@ impl Scene {
             }
             for name in &names {
                 let node = self.node(name);
-                let own = self.instances.instance_metadata(&node).await;
-                let other = instances.instance_metadata(&node).await;
+                let found = |metadata| InstanceMetadata { found_by: FoundBy::ProviderId, ..metadata };
+                let own = self.instances.instance_metadata(&node).await.map(found);
+                let other = instances.instance_metadata(&node).await.map(found);
                 if own != other || !matches!(own, Presence::Exists(_)) {
                     return Err(format!("{name}: {own:?} and {other:?}"));
                 }

@@ -194,6 +194,8 @@ impl InstancesV2 for Instances {
                 Ok(()) => return Presence::Exists(()),
                 Err(unknown) => unknown,
             },
+            // The look-up is under way, and is announced when it is done: a second search beside it tells nothing more.
+            Err(unknown) if unknown.is_passing => return Presence::Unknown(unknown),
             Err(unknown) => unknown,
         };
         let uuids = match absence::uuids(node) {

@@ -77,7 +77,8 @@ async fn a_hundred_nodes_in_both_byte_orders_join_a_daemon_that_starts_and_start
     .await;
     let counts = vcenter.counts().await;
     println!("a restart cost {} calls: {:?}", counts.total, counts.operations);
-    assert!(counts.total as usize <= 2 * NODES + 40, "{counts:?}");
+    // None is searched for twice, though none of them is ready.
+    assert!(counts.total as usize <= 3 * NODES / 2 + 40, "{counts:?}");
     assert_eq!(versions(&cluster).await, before, "no Node was written");
 }
 

@@ -186,8 +186,8 @@ async fn place(vcenter: &Vcenter, location: &Location) -> Place {
 
 #[async_trait]
 impl InstancesV2 for Instances {
-    /// A machine on the board exists, while its vCenter answers. Otherwise it is looked for anew, everywhere, and is
-    /// absent only if that is proved. No answer is kept for the next question.
+    /// A machine on the board exists, while its vCenter answers. While its look-up is under way it is unknown. Otherwise
+    /// it is looked for anew, everywhere, and is absent only if that is proved. No answer is kept for the next question.
     async fn instance_exists(&self, node: &Node) -> Presence {
         let unknown = match self.find(node) {
             Ok(found) => match self.check_live(found.vcenter) {

@@ -225,7 +225,7 @@ pub fn registry_hosts(path: &str, text: &str) -> Vec<String> {
     found.map(|host| format!("{path}: names {host}")).collect()
 }
 
-/// The code map of `docs/ARCHITECTURE.md`: a line `src/folder/` followed by indented lines that start with a file.
+/// The code map, `docs/code-map.md`: a line `src/folder/` followed by indented lines that start with a file.
 pub fn mapped_files(document: &str) -> Vec<String> {
     let (mut folder, mut files) = ("", Vec::new());
     for line in document.lines() {

@@ -1,14 +1,17 @@
 //! The composition root: builds everything, starts it, waits, stops it. The only module that sees all others.
 
+mod access;
 mod admin;
 mod api_server;
 mod background;
 mod credentials;
+mod election;
 pub mod files;
 pub mod go_duration;
 mod node_controller;
 mod node_lifecycle_controller;
 pub mod options;
+mod pages;
 mod parts;
 pub mod registry;
 mod reload;
@@ -23,6 +26,7 @@ use crate::kubernetes::leader_election::InvalidLease;
 use crate::providers::vsphere::BuildError;
 use crate::providers::vsphere::config::Environment;
 use crate::runtime::admin::CertificateError;
+use crate::runtime::logging::Verbosity;
 use crate::runtime::shutdown::{self, SecondSignal};
 use crate::runtime::tasks::TaskEnded;
 use files::SystemFiles;
@@ -93,33 +97,33 @@ pub enum Error {
 /// # Errors
 /// Wrong settings, or anything else that keeps it from running on. An unreachable vCenter or API server is no such
 /// thing.
-pub fn run(options: &Options) -> Result<(), Error> {
+pub fn run(options: &Options, verbosity: Verbosity) -> Result<(), Error> {
     let settings = settings::settle(options, &SystemFiles, &Environment::new(std::env::vars_os()))?;
     // Only fails when there is one already, which is this one then.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut threads = tokio::runtime::Builder::new_multi_thread();
     let threads = threads.worker_threads(THREADS).enable_all().build().map_err(Error::Threads)?;
-    let outcome = threads.block_on(until_told(settings));
+    let outcome = threads.block_on(until_told(settings, verbosity));
     threads.shutdown_background();
     outcome
 }
 
 /// The first signal stops in order, the second one leaves at once.
-async fn until_told(settings: Settings) -> Result<(), Error> {
+async fn until_told(settings: Settings, verbosity: Verbosity) -> Result<(), Error> {
     let stop = CancellationToken::new();
     let second_signal = shutdown::watch_signals(stop.clone()).map_err(Error::Signals)?;
     tokio::select! {
-        outcome = serve(settings, stop) => outcome,
+        outcome = serve(settings, verbosity, stop) => outcome,
         signal = second_signal => Err(signal.into()),
     }
 }
 
 /// The start-up story, and the end.
-async fn serve(settings: Settings, stop: CancellationToken) -> Result<(), Error> {
+async fn serve(settings: Settings, verbosity: Verbosity, stop: CancellationToken) -> Result<(), Error> {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "{PROGRAM} starts");
     tracing::debug!(?settings, "settings");
     let mut stages = Stages::default();
-    start(&settings, &mut stages).await?;
+    start(&settings, verbosity, &mut stages).await?;
     tracing::info!("started");
     tokio::select! {
         () = stop.cancelled() => {
@@ -134,10 +138,10 @@ async fn serve(settings: Settings, stop: CancellationToken) -> Result<(), Error>
     }
 }
 
-async fn start(settings: &Settings, stages: &mut Stages) -> Result<(), Error> {
+async fn start(settings: &Settings, verbosity: Verbosity, stages: &mut Stages) -> Result<(), Error> {
     let parts = Parts::prepare(settings, stages).await?;
-    if let Some(address) = settings.admin_address {
-        admin::start(address, &parts, stages).await?;
+    if let Some(serving) = &settings.serving {
+        admin::start(serving, settings, &parts, verbosity, stages).await?;
     }
     let build = settings.provider.build.ok_or(Error::NotBuilt(settings.provider.name))?;
     let provider = build(settings, &parts, stages)?;

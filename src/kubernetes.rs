@@ -1,5 +1,6 @@
 //! Everything that talks to the API server and is not a controller.
 
+pub mod access;
 pub mod client;
 pub mod cluster;
 pub mod events;

@@ -17,10 +17,11 @@ fn main() -> ExitCode {
         Asked::Print(text) => return printed(&text),
         Asked::Run(options) => options,
     };
-    if let Err(error) = logging::start(settings::verbosity(&options)) {
-        return failed(&error);
-    }
-    match app::run(&options) {
+    let verbosity = match logging::start(&settings::of_the_log(&options)) {
+        Ok(verbosity) => verbosity,
+        Err(error) => return failed(&error),
+    };
+    match app::run(&options, verbosity) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failed(&error),
     }

@@ -27,7 +27,7 @@ pub fn start(
         }
         !is_reserved
     });
-    let controller = NodeController::new(parts.context(provider), settings)?;
+    let controller = NodeController::new(parts.context(NODE, provider), settings)?;
     controller.register(parts.metrics.registry())?;
     stages.spawn(Stage::Controllers, NODE, controller.run(stages.stop_signal(Stage::Controllers)));
     Ok(())

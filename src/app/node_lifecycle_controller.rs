@@ -22,7 +22,7 @@ pub fn start(
         Deletion::DryRun => tracing::info!("no Node is deleted, it is only told: --node-deletion=dry-run"),
         Deletion::Off { because } => tracing::info!("no Node is deleted: {because}"),
     }
-    let controller = NodeLifecycleController::new(parts.context(provider), settings)?;
+    let controller = NodeLifecycleController::new(parts.context(NODE_LIFECYCLE, provider), settings)?;
     controller.register(parts.metrics.registry())?;
     stages.spawn(Stage::Controllers, NODE_LIFECYCLE, controller.run(stages.stop_signal(Stage::Controllers)));
     Ok(())

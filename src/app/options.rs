@@ -1,10 +1,31 @@
 //! Flags exactly as typed. Needs no file, no network and no other flag: what they mean together is `settings`.
 
+mod authentication;
+mod authorization;
+mod debugging;
+mod generic;
+mod leader_migration;
+mod logging;
+mod node_workers;
+mod services;
+mod serving;
 mod spelling;
+mod webhook;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser};
 use std::ffi::OsString;
+
+pub use authentication::Authentication;
+pub use authorization::Authorization;
+pub use debugging::Debugging;
+pub use generic::Generic;
+pub use leader_migration::LeaderMigration;
+pub use logging::Logging;
+pub use node_workers::NodeWorkers;
+pub use services::Services;
+pub use serving::Serving;
+pub use webhook::Webhook;
 
 /// The name of the program, as `--version` prints it.
 pub const PROGRAM: &str = "vsphere-cloud-controller-manager";
@@ -12,7 +33,6 @@ pub const PROGRAM: &str = "vsphere-cloud-controller-manager";
 const ELECTION: &str = "Leader election flags";
 const GENERIC: &str = "Generic flags";
 const NODES: &str = "Cloud-node-controller flags";
-const SERVING: &str = "Secure serving flags";
 const MISC: &str = "Misc flags";
 const GLOBAL: &str = "Global flags";
 const OURS: &str = "Flags the Go program does not have (each also an environment variable, which it ignores)";
@@ -31,6 +51,46 @@ const OURS: &str = "Flags the Go program does not have (each also an environment
     color = clap::ColorChoice::Never
 )]
 pub struct Options {
+    /// See [`Debugging`].
+    #[command(flatten)]
+    pub debugging: Debugging,
+
+    /// See [`LeaderMigration`].
+    #[command(flatten)]
+    pub leader_migration: LeaderMigration,
+
+    /// See [`Generic`].
+    #[command(flatten)]
+    pub generic: Generic,
+
+    /// See [`NodeWorkers`].
+    #[command(flatten)]
+    pub node_workers: NodeWorkers,
+
+    /// See [`Services`].
+    #[command(flatten)]
+    pub services: Services,
+
+    /// See [`Webhook`].
+    #[command(flatten)]
+    pub webhook: Webhook,
+
+    /// See [`Serving`].
+    #[command(flatten)]
+    pub serving: Serving,
+
+    /// See [`Authentication`].
+    #[command(flatten)]
+    pub authentication: Authentication,
+
+    /// See [`Authorization`].
+    #[command(flatten)]
+    pub authorization: Authorization,
+
+    /// See [`Logging`].
+    #[command(flatten)]
+    pub logging: Logging,
+
     /// Path of vsphere.conf, INI or YAML
     #[arg(long, help_heading = GENERIC, value_name = "PATH", allow_hyphen_values = true)]
     pub cloud_config: Option<String>,
@@ -87,14 +147,6 @@ pub struct Options {
     /// Labels that a node gets when it is initialised, key=value,...; one that it has already stays as it is
     #[arg(long, help_heading = NODES, value_name = "LABELS", action = ArgAction::Append, allow_hyphen_values = true)]
     pub node_labels: Vec<String>,
-
-    /// Address that the secure port listens on
-    #[arg(long, help_heading = SERVING, value_name = "IP", default_value = "0.0.0.0", allow_hyphen_values = true)]
-    pub bind_address: String,
-
-    /// Port of /healthz and /metrics, with TLS; 0 turns it off
-    #[arg(long, help_heading = SERVING, value_name = "PORT", default_value = "10258", allow_hyphen_values = true)]
-    pub secure_port: String,
 
     /// Path of a kubeconfig; without it and --master the service account of the pod is used
     #[arg(long, help_heading = MISC, value_name = "PATH", allow_hyphen_values = true)]
@@ -175,10 +227,6 @@ pub struct Options {
     /// Whether zone and region stay as they were at initialisation (init) or follow the machine (follow)
     #[arg(long, help_heading = OURS, value_name = "WORD", env = "CCM_ZONE_LABELS", hide_env_values = true, default_value = "init", allow_hyphen_values = true)]
     pub zone_labels: String,
-
-    /// How much to log: from 0 the life of the process and the changes it makes, from 4 its decisions, from 6 data
-    #[arg(short = 'v', long = "v", help_heading = GLOBAL, value_name = "LEVEL", default_value = "0", allow_hyphen_values = true)]
-    pub v: String,
 
     /// Print the version and exit
     #[arg(long, help_heading = GLOBAL, value_name = "FORM", default_value = "false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]

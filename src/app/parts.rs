@@ -1,14 +1,14 @@
 //! What controllers and providers are given: clients, leadership, the shared cache of Nodes, events, metrics.
 
 use super::options::PROGRAM;
-use super::settings::{Election, Settings};
+use super::settings::Settings;
 use super::stages::{Stage, Stages};
-use super::{Error, api_server};
+use super::{Error, api_server, election};
 use crate::cloud::CloudProvider;
 use crate::controllers::Context;
 use crate::kubernetes::client::{self, Clients};
 use crate::kubernetes::events::{self, Recorder};
-use crate::kubernetes::leader_election::{LeaderElector, Leadership, LeaseConfig, identity};
+use crate::kubernetes::leader_election::Leadership;
 use crate::kubernetes::stores::{self, Nodes};
 use crate::runtime::admin::{Checks, Health};
 use crate::runtime::metrics::Metrics;
@@ -48,7 +48,10 @@ impl Parts {
         let metrics = Metrics::new()?;
         let (elector, leadership) = match &settings.election {
             None => (None, Leadership::always()),
-            Some(election) => candidate(election, &config, &metrics).map(|(elector, token)| (Some(elector), token))?,
+            Some(settings) => {
+                let (elector, token) = election::candidate(settings, &config, &metrics)?;
+                (Some(elector), token)
+            }
         };
         let clients = Clients::from_config(&config, settings.kubernetes.rate, leadership.clone())?;
         let (nodes, watch) = stores::watch_nodes(clients.watch.clone(), settings.node_selector.clone());
@@ -64,8 +67,8 @@ impl Parts {
         Ok(Self { clients, api_server, leadership, nodes, events, metrics, checks })
     }
 
-    /// What a controller is handed.
-    pub fn context(&self, provider: Arc<dyn CloudProvider>) -> Context {
+    /// What the controller of this name is handed.
+    pub fn context(&self, _controller: &'static str, provider: Arc<dyn CloudProvider>) -> Context {
         Context {
             nodes: self.nodes.clone(),
             write: self.clients.write.clone(),
@@ -76,26 +79,6 @@ impl Parts {
     }
 }
 
-/// A candidate that does not compete yet, and the token that will say whether it leads.
-fn candidate(
-    election: &Election,
-    config: &kube::Config,
-    metrics: &Metrics,
-) -> Result<(LeaderElector, Leadership), Error> {
-    let lease = LeaseConfig {
-        namespace: election.namespace.clone(),
-        name: election.name.clone(),
-        identity: identity(&hostname()),
-        lease_duration: election.lease_duration,
-        renew_deadline: election.renew_deadline,
-        retry_period: election.retry_period,
-    };
-    // The candidate writes its Lease before there is a leadership to check.
-    let (elector, leadership) = LeaderElector::new(client::unguarded(config)?, lease)?;
-    elector.register(metrics.registry())?;
-    Ok((elector, leadership))
-}
-
 /// Ready means that the caches are filled. The provider adds the state of its vCenters, which fails nothing.
 fn checks(nodes: Nodes) -> Checks {
     let checks = Checks::default();
@@ -104,11 +87,4 @@ fn checks(nodes: Nodes) -> Checks {
         false => Health::Failed("the nodes have not been listed yet".to_owned()),
     });
     checks
-}
-
-/// The name of this machine, or of the pod.
-fn hostname() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let name = name.trim();
-    if name.is_empty() { "unknown-host".to_owned() } else { name.to_owned() }
 }

@@ -1,23 +1,27 @@
 //! Flags joined, defaulted and checked, with the files they name. All mistakes are reported at once.
 
+mod access;
 pub mod cloud_config;
 mod label_names;
 mod label_selector;
+mod log;
 mod mistakes;
 mod node_labels;
 mod nodes;
+mod serving;
 
 use super::files::{Files, Noting};
 use super::go_duration;
 use super::options::Options;
 use super::registry::{self, Controller, Provider};
 use crate::controllers::{node, node_lifecycle};
+use crate::kubernetes::access::{Authentication, Authorization};
 use crate::kubernetes::client;
 use crate::providers::vsphere::config::Environment;
+use crate::runtime::{admin, logging};
 pub use cloud_config::{Sources, Vsphere};
 pub use mistakes::{Mistake, Mistakes};
 pub use nodes::NodeRules;
-use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,8 +45,14 @@ pub struct Settings {
     pub node_lifecycle: node_lifecycle::Settings,
     /// What the provider goes by when it says something about a node.
     pub node_rules: NodeRules,
-    /// Where to serve health and metrics; `None` is nowhere.
-    pub admin_address: Option<SocketAddr>,
+    /// How to serve probes, metrics and the other pages; `None` is not at all.
+    pub serving: Option<admin::Settings>,
+    /// Who asks at the secure port.
+    pub authentication: Authentication,
+    /// What they may.
+    pub authorization: Authorization,
+    /// The log.
+    pub logging: logging::Settings,
     /// The vSphere provider.
     pub vsphere: Arc<Vsphere>,
     /// What its part is read from again while the process runs.
@@ -87,10 +97,10 @@ pub fn settle(options: &Options, files: &dyn Files, environment: &Environment) -
     }
 }
 
-/// How loud the log is, `-v`; known before the other settings, since those are logged. Anything else than a number
-/// is told by [`settle`].
-pub fn verbosity(options: &Options) -> u32 {
-    options.v.parse::<i32>().map_or(0, |level| level.max(0).unsigned_abs())
+/// The log alone; known before the other settings, since those are logged. A mistake in its flags is told by
+/// [`settle`], and the log is the default one until then.
+pub fn of_the_log(options: &Options) -> logging::Settings {
+    log::settle(&options.logging).unwrap_or_default()
 }
 
 /// The flags, and what has been found wrong so far.
@@ -113,9 +123,11 @@ impl Check<'_> {
         let nodes = self.nodes();
         let node_lifecycle = self.node_lifecycle();
         let node_rules = self.node_rules();
-        let admin_address = self.admin_address();
+        let serving = self.serving();
+        let authentication = self.authentication();
+        let authorization = self.authorization();
+        let logging = self.logging();
         let standby = self.standby();
-        self.number::<i32>("-v", &self.options.v, "a whole number such as 2");
         Some(Settings {
             provider: provider?,
             kubernetes: kubernetes?,
@@ -125,7 +137,10 @@ impl Check<'_> {
             nodes: nodes?,
             node_lifecycle: node_lifecycle?,
             node_rules: node_rules?,
-            admin_address: admin_address?,
+            serving: serving?,
+            authentication: authentication?,
+            authorization: authorization?,
+            logging: logging?,
             vsphere: Arc::new(vsphere?),
             sources: Arc::new(Sources { options: self.options.clone(), environment: self.environment.clone() }),
             standby: standby?,
@@ -240,15 +255,6 @@ impl Check<'_> {
                 format!("expected more than 1.2 times --leader-elect-retry-period ({})", spelled(retry_period));
             self.wrong::<()>("--leader-elect-renew-deadline", &spelled(renew_deadline), expected);
         }
-    }
-
-    fn admin_address(&mut self) -> Option<Option<SocketAddr>> {
-        let port =
-            self.number::<u16>("--secure-port", &self.options.secure_port, "a port from 1 to 65535, or 0 for none");
-        let expected = "an IP address such as 0.0.0.0 or ::";
-        let address = self.number::<IpAddr>("--bind-address", &self.options.bind_address, expected);
-        let (port, address) = (port?, address?);
-        Some((port != 0).then(|| SocketAddr::new(address, port)))
     }
 
     fn standby(&mut self) -> Option<Standby> {

@@ -5,6 +5,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
 use kube::api::PostParams;
 use kube::{Api, Client};
@@ -13,11 +15,14 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::client::limited;
-use crate::runtime::admin::Authenticator;
+use crate::runtime::admin::access::{Authenticator, Authorizer, NotAuthenticated, Shown, User};
 use crate::runtime::tasks::BoxError;
 
 /// How long an answer is believed.
 const BELIEVED: Duration = Duration::from_secs(10);
+
+/// Bearer tokens are a few kilobytes.
+const LONGEST_TOKEN: usize = 32 * 1024;
 
 /// Answers remembered.
 const REMEMBERED: usize = 256;
@@ -79,7 +84,42 @@ impl TokenReviews {
 
 #[async_trait]
 impl Authenticator for TokenReviews {
-    async fn authenticate(&self, token: &str) -> Result<Option<String>, BoxError> {
+    async fn authenticate(&self, shown: Shown<'_>) -> Result<Option<User>, NotAuthenticated> {
+        let Some(token) = bearer_token(shown.headers) else { return Ok(None) };
+        if token.is_empty() || token.len() > LONGEST_TOKEN {
+            return Err(NotAuthenticated::Invalid);
+        }
+        match self.user_of(token).await {
+            Ok(Some(name)) => Ok(Some(User { name, ..User::default() })),
+            Ok(None) => Err(NotAuthenticated::Invalid),
+            Err(error) => Err(NotAuthenticated::Unknown(error)),
+        }
+    }
+}
+
+/// Everybody who is known may see everything.
+pub struct AnyUser;
+
+#[async_trait]
+impl Authorizer for AnyUser {
+    fn is_open(&self, _: &str) -> bool {
+        false
+    }
+
+    async fn may(&self, user: &User, _: &str, _: &str) -> Result<bool, BoxError> {
+        Ok(*user != User::anonymous())
+    }
+}
+
+/// The token; nothing when there are no credentials of that kind.
+fn bearer_token(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.trim().split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+impl TokenReviews {
+    /// The name of the user the token belongs to; nothing when it is not valid.
+    pub async fn user_of(&self, token: &str) -> Result<Option<String>, BoxError> {
         let digest = Sha256::digest(token.as_bytes()).into();
         if let Some(user) = self.find(&digest) {
             return Ok(user);
@@ -128,13 +168,13 @@ mod tests {
     async fn answers_are_believed_for_ten_seconds_and_failures_not_at_all() {
         let (reviews, count) = reviews();
         for round in 1..=2 {
-            assert_eq!(reviews.authenticate("good").await.unwrap().as_deref(), Some("prometheus"));
-            assert_eq!(reviews.authenticate("bad").await.unwrap(), None);
-            assert!(reviews.authenticate("broken").await.is_err());
+            assert_eq!(reviews.user_of("good").await.unwrap().as_deref(), Some("prometheus"));
+            assert_eq!(reviews.user_of("bad").await.unwrap(), None);
+            assert!(reviews.user_of("broken").await.is_err());
             assert_eq!(count.load(Ordering::SeqCst), 2 + round, "round {round}");
         }
         tokio::time::advance(BELIEVED).await;
-        assert_eq!(reviews.authenticate("good").await.unwrap().as_deref(), Some("prometheus"));
+        assert_eq!(reviews.user_of("good").await.unwrap().as_deref(), Some("prometheus"));
         assert_eq!(count.load(Ordering::SeqCst), 5);
     }
 
@@ -142,7 +182,7 @@ mod tests {
     async fn the_memory_of_answers_is_bounded_and_holds_no_token() {
         let (reviews, _) = reviews();
         for index in 0..REMEMBERED + 10 {
-            reviews.authenticate(&format!("token{index}")).await.unwrap();
+            reviews.user_of(&format!("token{index}")).await.unwrap();
         }
         assert_eq!(reviews.answers.lock().unwrap().len(), REMEMBERED);
     }

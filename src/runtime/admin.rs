@@ -1,13 +1,15 @@
 //! The HTTPS server for probes and metrics. Probes are open, everything else asks for a valid bearer token.
 
+pub mod access;
 mod certificate;
 mod health;
+mod page;
 mod routes;
+mod settings;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use hyper::service::service_fn;
@@ -17,10 +19,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+use super::logging::Verbosity;
 use super::metrics::Metrics;
 use super::tasks::BoxError;
+use access::{Authenticator, Authorizer};
 pub use certificate::{CertificateError, given_certificate, self_made_certificate};
 pub use health::{Checks, Health};
+pub use page::Page;
+pub use settings::{CertificateSource, NamedPair, PairFiles, Settings, TlsRules};
 
 /// Connections at once; further ones wait to be accepted.
 const MOST_CONNECTIONS: usize = 100;
@@ -46,21 +52,20 @@ const MOST_HEADER: usize = 64 * 1024;
 /// After a failure to accept, which is one of the machine (no file descriptors left).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
-/// Says whom a bearer token belongs to.
-#[async_trait]
-pub trait Authenticator: Send + Sync {
-    /// The user; nothing when the token is not valid. An error when that could not be found out.
-    async fn authenticate(&self, token: &str) -> Result<Option<String>, BoxError>;
-}
-
-/// What the server serves.
+/// What the server serves, and to whom.
 pub struct Admin {
     /// What the probes ask.
     pub checks: Checks,
     /// `/metrics`.
     pub metrics: Metrics,
-    /// Who may see more than the probes; nobody when absent.
-    pub authenticator: Option<Arc<dyn Authenticator>>,
+    /// Further pages.
+    pub pages: Vec<Page>,
+    /// `/debug/flags/v`; not served when absent.
+    pub verbosity: Option<Verbosity>,
+    /// Says who asks.
+    pub authenticator: Arc<dyn Authenticator>,
+    /// Says who may see what.
+    pub authorizer: Arc<dyn Authorizer>,
 }
 
 /// Serves on `listener` until `stop`, then lets answers under way finish for two seconds.

@@ -6,14 +6,51 @@ use tracing::Level;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
+use tracing_subscriber::{Registry, reload};
 
-/// Starts the log at klog's `verbosity` (the flag `-v`): 0 to 3 inform, 4 and 5 give decisions, from 6 on everything
-/// of this program. Fails when the process has a log already.
-pub fn start(verbosity: u32) -> Result<(), TryInitError> {
+/// What the log is to be like.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Settings {
+    /// klog's verbosity, `-v`: 0 to 3 inform, 4 and 5 give decisions, from 6 on everything of this program.
+    pub verbosity: u32,
+    /// `--vmodule`: other verbosities of files whose names match a pattern.
+    pub modules: Vec<(String, u32)>,
+    /// `--logging-format`.
+    pub format: Format,
+}
+
+/// The form of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Format {
+    /// klog's header, message, key-values.
+    #[default]
+    Text,
+    /// One JSON object, with klog's keys.
+    Json,
+}
+
+/// How loud the log is, from now on. Cheap to clone; all clones are one.
+#[derive(Clone)]
+pub struct Verbosity {
+    filter: reload::Handle<Targets, Registry>,
+}
+
+impl Verbosity {
+    /// Changes it.
+    pub fn set(&self, verbosity: u32) {
+        // Only fails when the log is gone, and then nobody reads it.
+        let _ = self.filter.reload(filter(verbosity));
+    }
+}
+
+/// Starts the log. Fails when the process has one already.
+pub fn start(settings: &Settings) -> Result<Verbosity, TryInitError> {
+    let (filter, handle) = reload::Layer::new(filter(settings.verbosity));
     tracing_subscriber::registry()
-        .with(filter(verbosity))
+        .with(filter)
         .with(tracing_subscriber::fmt::layer().with_ansi(false).with_writer(std::io::stderr))
-        .try_init()
+        .try_init()?;
+    Ok(Verbosity { filter: handle })
 }
 
 /// Which messages pass at `verbosity`. The libraries stay quieter than this program.

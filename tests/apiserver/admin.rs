@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ccm::runtime::admin::{Admin, Authenticator, Checks, Health, given_certificate, serve};
+use ccm::runtime::admin::access::{Authenticator, Authorizer, NotAuthenticated, Shown, User};
+use ccm::runtime::admin::{Admin, Checks, Health, given_certificate, serve};
 use ccm::runtime::metrics::Metrics;
 use ccm::runtime::tasks::BoxError;
 use http_body_util::{BodyExt, Empty};
@@ -20,12 +21,25 @@ struct OneUser;
 
 #[async_trait]
 impl Authenticator for OneUser {
-    async fn authenticate(&self, token: &str) -> Result<Option<String>, BoxError> {
-        match token {
-            "good" => Ok(Some("prometheus".to_owned())),
-            "unknown" => Err("the API server is away".into()),
-            _ => Ok(None),
+    async fn authenticate(&self, shown: Shown<'_>) -> Result<Option<User>, NotAuthenticated> {
+        let authorization = shown.headers.get("authorization").map(|value| value.to_str().unwrap());
+        match authorization.and_then(|value| value.to_ascii_lowercase().strip_prefix("bearer ").map(str::to_owned)) {
+            None => Ok(None),
+            Some(token) if token == "good" => Ok(Some(User { name: "prometheus".to_owned(), ..User::default() })),
+            Some(token) if token == "unknown" => Err(NotAuthenticated::Unknown("the API server is away".into())),
+            Some(_) => Err(NotAuthenticated::Invalid),
         }
+    }
+}
+
+#[async_trait]
+impl Authorizer for OneUser {
+    fn is_open(&self, _: &str) -> bool {
+        false
+    }
+
+    async fn may(&self, user: &User, _: &str, _: &str) -> Result<bool, BoxError> {
+        Ok(user.name == "prometheus")
     }
 }
 
@@ -42,7 +56,14 @@ async fn served() -> Served {
     let address = listener.local_addr().unwrap();
     let checks = Checks::default();
     let metrics = Metrics::new().unwrap();
-    let admin = Admin { checks: checks.clone(), metrics, authenticator: Some(Arc::new(OneUser)) };
+    let admin = Admin {
+        checks: checks.clone(),
+        metrics,
+        authenticator: Arc::new(OneUser),
+        authorizer: Arc::new(OneUser),
+        pages: Vec::new(),
+        verbosity: None,
+    };
     let stop = CancellationToken::new();
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
     let certificate = made.cert.pem().into_bytes();
@@ -157,7 +178,7 @@ async fn the_api_server_says_whose_token_it_is() {
     let token = secrecy::ExposeSecret::expose_secret(token);
 
     let reviews = ccm::kubernetes::token_review::TokenReviews::new(kubernetes);
-    let user = reviews.authenticate(token).await.unwrap();
+    let user = reviews.user_of(token).await.unwrap();
     assert_eq!(user, Some(format!("system:serviceaccount:default:{name}")));
-    assert_eq!(reviews.authenticate(&format!("{token}x")).await.unwrap(), None);
+    assert_eq!(reviews.user_of(&format!("{token}x")).await.unwrap(), None);
 }

@@ -35,7 +35,7 @@ fn booleans_stand_alone_or_take_a_value_behind_an_equals_sign() {
 #[test]
 fn verbosity_takes_every_form() {
     for form in [&["-v", "2"][..], &["-v=2"], &["-v2"], &["--v=2"], &["--v", "2"]] {
-        assert_eq!(options(form).v, "2", "{form:?}");
+        assert_eq!(options(form).logging.v, "2", "{form:?}");
     }
 }
 
@@ -65,7 +65,7 @@ fn what_is_no_flag_is_refused() {
     let cases: &[(&[&str], Misspelled)] = &[
         (&["--contollers=*"], unknown("--contollers", Some("--controllers"))),
         (&["--kube-config=/x"], unknown("--kube-config", Some("--kubeconfig"))),
-        (&["--webhook-cert-dir=/x"], unknown("--webhook-cert-dir", None)),
+        (&["--no-such-thing=/x"], unknown("--no-such-thing", None)),
         (&["serve"], Misspelled::Argument("serve".to_owned())),
         (&["--v=2", "--", "x"], Misspelled::Argument("x".to_owned())),
         (&["--cloud-config"], Misspelled::NoValue("--cloud-config".to_owned())),

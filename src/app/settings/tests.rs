@@ -86,7 +86,7 @@ fn defaults_are_the_go_programs_where_no_difference_is_intended() {
             policy: node::Policy::default()
         }
     );
-    assert_eq!(settings.admin_address, Some("0.0.0.0:10258".parse().unwrap()));
+    assert_eq!(settings.serving.map(|serving| serving.address), Some("0.0.0.0:10258".parse().unwrap()));
     assert_eq!(settings.controllers.len(), 4);
     assert_eq!(settings.kubernetes.rate, None);
     assert_eq!(settings.node_selector, None);
@@ -110,7 +110,7 @@ fn flags_reach_the_settings() {
     ])
     .unwrap();
     assert_eq!(settings.election, None);
-    assert_eq!(settings.admin_address, None);
+    assert_eq!(settings.serving, None);
     assert_eq!(settings.controllers.iter().map(|controller| controller.name).collect::<Vec<_>>(), [registry::NODE]);
     assert_eq!(settings.kubernetes.rate, Some(client::Rate { qps: 0.5, burst: 30 }));
     assert_eq!(settings.kubernetes.kubeconfig.as_deref(), Some(Path::new("/etc/kubeconfig")));

@@ -4,20 +4,18 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 
 use super::Admin;
+use super::access::{NotAuthenticated, Shown, User};
 use super::health::Probe;
 use crate::runtime::{logging, metrics};
 
-/// How long finding out whose token it is may take, whatever the authenticator does.
-const AUTHENTICATION_LIMIT: Duration = Duration::from_secs(15);
-
-/// Bearer tokens are a few kilobytes.
-const LONGEST_TOKEN: usize = 32 * 1024;
+/// How long finding out who asks and what they may do may take, whoever is asked for it.
+const ACCESS_LIMIT: Duration = Duration::from_secs(15);
 
 type Answer = Response<Full<Bytes>>;
 
@@ -28,13 +26,13 @@ pub(super) async fn answer(admin: Arc<Admin>, request: Request<Incoming>) -> Res
     let mut answer = match probe(path) {
         Some(_) if !is_read(&parts.method) => text(StatusCode::METHOD_NOT_ALLOWED, "method not allowed"),
         Some(probe) => probed(&admin, probe, parts.uri.query().unwrap_or_default()),
-        None => match authenticated(&admin, &parts.headers, &parts.method, path).await {
+        None => match allowed(&admin, &parts.headers, &parts.method, path).await {
             Err(refusal) => refusal,
-            Ok(_) if path == "/metrics" && !is_read(&parts.method) => {
+            Ok(()) if path == "/metrics" && !is_read(&parts.method) => {
                 text(StatusCode::METHOD_NOT_ALLOWED, "method not allowed")
             }
-            Ok(_) if path == "/metrics" => exposed(&admin),
-            Ok(_) => text(StatusCode::NOT_FOUND, "404 page not found"),
+            Ok(()) if path == "/metrics" => exposed(&admin),
+            Ok(()) => text(StatusCode::NOT_FOUND, "404 page not found"),
         },
     };
     let headers = answer.headers_mut();
@@ -70,34 +68,38 @@ fn probed(admin: &Admin, probe: Probe, query: &str) -> Answer {
     text(if passes { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR }, body)
 }
 
-/// The user, or the refusal.
-async fn authenticated(admin: &Admin, headers: &HeaderMap, method: &Method, path: &str) -> Result<String, Answer> {
-    let forbidden = || {
-        let verb = method.as_str().to_ascii_lowercase();
-        let message = format!("forbidden: User \"system:anonymous\" cannot {verb} path {path:?}");
-        text(StatusCode::FORBIDDEN, message)
-    };
-    let (Some(authenticator), Some(token)) = (&admin.authenticator, bearer_token(headers)) else {
-        return Err(forbidden());
-    };
-    if token.is_empty() || token.len() > LONGEST_TOKEN {
-        return Err(text(StatusCode::UNAUTHORIZED, "Unauthorized"));
+/// Nothing, or the refusal.
+async fn allowed(admin: &Admin, headers: &HeaderMap, method: &Method, path: &str) -> Result<(), Answer> {
+    if admin.authorizer.is_open(path) {
+        return Ok(());
     }
-    match tokio::time::timeout(AUTHENTICATION_LIMIT, authenticator.authenticate(token)).await {
-        Ok(Ok(Some(user))) => Ok(user),
-        Ok(Ok(None)) => Err(text(StatusCode::UNAUTHORIZED, "Unauthorized")),
-        Ok(Err(error)) => {
-            tracing::warn!("cannot tell whose token it is: {}", logging::chain(&*error));
-            Err(text(StatusCode::SERVICE_UNAVAILABLE, "authentication is not possible now"))
+    let verb = method.as_str().to_ascii_lowercase();
+    let asked = async {
+        let shown = Shown { headers, certificates: &[] };
+        let user = match admin.authenticator.authenticate(shown).await {
+            Ok(user) => user.unwrap_or_else(User::anonymous),
+            Err(NotAuthenticated::Invalid) => return Err(text(StatusCode::UNAUTHORIZED, "Unauthorized")),
+            Err(NotAuthenticated::Unknown(error)) => {
+                tracing::warn!("cannot tell who asks: {}", logging::chain(&*error));
+                return Err(text(StatusCode::SERVICE_UNAVAILABLE, "authentication is not possible now"));
+            }
+        };
+        match admin.authorizer.may(&user, &verb, path).await {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                let message = format!("forbidden: User {:?} cannot {verb} path {path:?}", user.name);
+                Err(text(StatusCode::FORBIDDEN, message))
+            }
+            Err(error) => {
+                tracing::warn!("cannot tell what {} may do: {}", user.name, logging::chain(&*error));
+                Err(text(StatusCode::INTERNAL_SERVER_ERROR, "authorization is not possible now"))
+            }
         }
-        Err(_) => Err(text(StatusCode::SERVICE_UNAVAILABLE, "authentication takes too long")),
+    };
+    match tokio::time::timeout(ACCESS_LIMIT, asked).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(text(StatusCode::SERVICE_UNAVAILABLE, "finding out who may ask takes too long")),
     }
-}
-
-/// The token; nothing when there are no credentials of that kind.
-fn bearer_token(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.trim().split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
 fn exposed(admin: &Admin) -> Answer {

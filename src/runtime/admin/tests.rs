@@ -3,11 +3,38 @@
 use super::*;
 use tokio::io::AsyncReadExt;
 
+struct Nobody;
+
+#[async_trait::async_trait]
+impl access::Authenticator for Nobody {
+    async fn authenticate(&self, _: access::Shown<'_>) -> Result<Option<access::User>, access::NotAuthenticated> {
+        Ok(None)
+    }
+}
+
+#[async_trait::async_trait]
+impl access::Authorizer for Nobody {
+    fn is_open(&self, _: &str) -> bool {
+        false
+    }
+
+    async fn may(&self, _: &access::User, _: &str, _: &str) -> Result<bool, BoxError> {
+        Ok(false)
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_client_that_says_nothing_is_cut_off() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let admin = Admin { checks: Checks::default(), metrics: Metrics::new().unwrap(), authenticator: None };
+    let admin = Admin {
+        checks: Checks::default(),
+        metrics: Metrics::new().unwrap(),
+        pages: Vec::new(),
+        verbosity: None,
+        authenticator: Arc::new(Nobody),
+        authorizer: Arc::new(Nobody),
+    };
     let stop = CancellationToken::new();
     let tls = self_made_certificate(&[]).unwrap();
     let task = tokio::spawn(serve(listener, tls, Arc::new(admin), stop.clone()));

@@ -23,9 +23,17 @@ soak: testenv ## The race suite for ten minutes, or SOAK_SECONDS=3600; SOAK_SEED
 	SOAK_SECONDS=$(or $(SOAK_SECONDS),600) SOAK_SEED=$(SOAK_SEED) \
 		$(CARGO) test --locked --test daemon race::whatever_happens -- --nocapture
 
+# Cargo's folder, and what the binary as it is shipped is built for: this machine, or another one with a linker for it.
+TARGET ?= $(or $(CARGO_TARGET_DIR),target)
+RELEASE_TARGET ?= $(shell rustc -vV | sed -n 's/^host: //p')
+RELEASE_BINARY = $(TARGET)/$(RELEASE_TARGET)/release/vsphere-cloud-controller-manager
+
+# Linked statically, so that it needs no file of the system it runs on. The variable reaches this target's code only:
+# neither build scripts and macros, which --target keeps apart, nor any other build.
 .PHONY: release
-release: ## The binary as it is shipped: target/release/vsphere-cloud-controller-manager
-	$(CARGO) build --locked --release --bin vsphere-cloud-controller-manager
+release: ## The binary as it is shipped, static: target/<this machine>/release/vsphere-cloud-controller-manager
+	CARGO_TARGET_$(shell echo $(RELEASE_TARGET) | tr a-z- A-Z_)_RUSTFLAGS="-C target-feature=+crt-static" \
+		$(CARGO) build --locked --release --target $(RELEASE_TARGET) --bin vsphere-cloud-controller-manager
 
 # cargo-deny takes minutes to build, so nothing here installs it. Its settings are in .cargo/deny.toml.
 .PHONY: cargo-deny
@@ -45,19 +53,12 @@ advisories: cargo-deny ## Known vulnerabilities of all dependencies (needs cargo
 testenv: ## Build kube-apiserver, etcd, kubectl and the vCenter simulator, if they are missing (needs Go)
 	@tests/testenv/build.sh
 
-# Cargo's folder; the demo and the measurement are told where the daemon is.
-TARGET ?= $(or $(CARGO_TARGET_DIR),target)
-
 .PHONY: demo
-demo: testenv ## A cluster on this machine whose nodes get initialised; ONCE=1 ends by itself, NODES=200 is a larger one
-	@echo "building the daemon (release; some minutes the first time) and the demo"
-	@$(CARGO) build --locked --quiet --release --bin vsphere-cloud-controller-manager
+demo: testenv release ## A cluster on this machine whose nodes get initialised; ONCE=1 ends by itself, NODES=200 is a larger one
 	@$(CARGO) build --locked --quiet --package ccm-test-support --bin demo
-	@ONCE=$(ONCE) NODES=$(NODES) $(TARGET)/debug/demo $(TARGET)/release/vsphere-cloud-controller-manager
+	@ONCE=$(ONCE) NODES=$(NODES) $(TARGET)/debug/demo $(RELEASE_BINARY)
 
 .PHONY: measure
-measure: testenv ## Time, calls and memory with 5000 nodes of real size, some minutes; NODES=500 is a smaller cluster
-	@echo "building the daemon (release; some minutes the first time) and the measurement"
-	@$(CARGO) build --locked --quiet --release --bin vsphere-cloud-controller-manager
+measure: testenv release ## Time, calls and memory with 5000 nodes of real size, some minutes; NODES=500 is a smaller cluster
 	@$(CARGO) build --locked --quiet --package ccm-test-support --bin measure
-	@NODES=$(NODES) $(TARGET)/debug/measure $(TARGET)/release/vsphere-cloud-controller-manager
+	@NODES=$(NODES) $(TARGET)/debug/measure $(RELEASE_BINARY)

@@ -11,6 +11,7 @@ use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::leader_election::LeaseObject;
 use crate::providers::vsphere::config::Config;
 use crate::providers::vsphere::{BuildError, Provider};
+use crate::runtime::metrics::Registry;
 use crate::runtime::tasks::BoxError;
 use differences::differences;
 use prometheus::{Gauge, IntCounterVec, Opts};
@@ -148,7 +149,7 @@ impl ReloadMetrics {
     ///
     /// # Errors
     /// When they are registered already.
-    pub fn register(registry: &prometheus::Registry) -> Result<Self, prometheus::Error> {
+    pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
         let reloads = IntCounterVec::new(
             Opts::new(
                 "vsphere_ccm_config_reloads_total",

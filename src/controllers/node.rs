@@ -31,6 +31,7 @@ use crate::controllers::{Context, Unsupported};
 use crate::kubernetes::client::CallError;
 use crate::kubernetes::leader_election::Leadership;
 use crate::kubernetes::stores::NodeEvent;
+use crate::runtime::metrics::Registry;
 use crate::runtime::queue::{Backoff, Priority, Queue, Work};
 use crate::runtime::tasks::{BoxError, contain};
 use metrics::Metrics;
@@ -127,7 +128,7 @@ impl NodeController {
     }
 
     /// Adds this controller's series to `registry`.
-    pub fn register(&self, registry: &prometheus::Registry) -> Result<(), prometheus::Error> {
+    pub fn register(&self, registry: &Registry) -> Result<(), prometheus::Error> {
         self.sync.metrics.register(registry)
     }
 

@@ -29,6 +29,7 @@ use crate::controllers::{Context, Unsupported, reference};
 use crate::kubernetes::client::CallError;
 use crate::kubernetes::leader_election::Leadership;
 use crate::kubernetes::stores::NodeEvent;
+use crate::runtime::metrics::Registry;
 use crate::runtime::queue::{Backoff, Queue, Work};
 use crate::runtime::tasks::{BoxError, contain};
 use look::{Held, Looks, Next, Outcome, Term};
@@ -116,7 +117,7 @@ impl NodeLifecycleController {
     }
 
     /// Adds this controller's series to `registry`.
-    pub fn register(&self, registry: &prometheus::Registry) -> Result<(), prometheus::Error> {
+    pub fn register(&self, registry: &Registry) -> Result<(), prometheus::Error> {
         self.looks.metrics.register(registry)
     }
 

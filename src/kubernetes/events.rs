@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::client::{CallError, limited};
 use crate::runtime::logging::chain;
+use crate::runtime::metrics::Registry;
 use crate::runtime::tasks::BoxError;
 use correlator::{Correlator, Fact, Write};
 
@@ -103,7 +104,7 @@ impl Recorder {
     }
 
     /// Registers the counter of dropped Events.
-    pub fn register(&self, registry: &prometheus::Registry) -> Result<(), prometheus::Error> {
+    pub fn register(&self, registry: &Registry) -> Result<(), prometheus::Error> {
         registry.register(Box::new(self.dropped.clone()))
     }
 

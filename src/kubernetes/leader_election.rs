@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::client::{CallError, limited};
 use super::events::{EventType, Recorder};
+use crate::runtime::metrics::Registry;
 use crate::runtime::tasks::BoxError;
 pub(in crate::kubernetes) use leadership::{Holder, Sent};
 pub use leadership::{Leadership, NotLeader};
@@ -161,7 +162,7 @@ impl LeaderElector {
     }
 
     /// Registers `leader_election_master_status` and `leader_election_slowpath_total`.
-    pub fn register(&self, registry: &prometheus::Registry) -> Result<(), prometheus::Error> {
+    pub fn register(&self, registry: &Registry) -> Result<(), prometheus::Error> {
         self.metrics.register(registry)
     }
 

@@ -25,7 +25,7 @@ struct Candidate {
     identity: String,
     leadership: Leadership,
     write: Client,
-    metrics: prometheus::Registry,
+    metrics: ccm::runtime::metrics::Registry,
     stop: CancellationToken,
     task: tokio::task::JoinHandle<Result<(), BoxError>>,
 }
@@ -57,7 +57,7 @@ async fn compete(server: &ApiServer, user: &std::path::Path, lease: &str, times:
     let unguarded = Clients::from_config(&config_from(user).await, None, Leadership::always()).unwrap();
     let (recorder, writer) = events::recorder(unguarded.auxiliary.clone(), "cloud-controller-manager");
     let (elector, leadership) = LeaderElector::new(unguarded.lease, lease).unwrap();
-    let metrics = prometheus::Registry::new();
+    let metrics = ccm::runtime::metrics::Registry::default();
     elector.register(&metrics).unwrap();
     let admin = config_from(&server.kubeconfig()).await;
     let write = Clients::from_config(&admin, None, leadership.clone()).unwrap().write;

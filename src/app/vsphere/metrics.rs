@@ -1,9 +1,10 @@
 //! The series about vCenter that its HTTP clients know: calls, and until when certificates are valid.
 
 use crate::clients::http::{CallObserver, CertificateSource, Client};
+use crate::runtime::metrics::Registry;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
-use prometheus::{GaugeVec, HistogramOpts, HistogramVec, Opts, Registry};
+use prometheus::{GaugeVec, HistogramOpts, HistogramVec, Opts};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -103,7 +104,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_certificate_is_shown_from_its_first_handshake_until_its_client_is_gone() {
-        let registry = Registry::new();
+        let registry = Registry::default();
         let certificates = Certificates::register(&registry).unwrap();
         let server = TestServer::start(|_| Reply::json(200, "{}")).await;
         let client = server.client();
@@ -122,7 +123,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_that_takes_the_place_of_another_is_shown_in_its_place() {
-        let registry = Registry::new();
+        let registry = Registry::default();
         let certificates = Certificates::register(&registry).unwrap();
         let server = TestServer::start(|_| Reply::json(200, "{}")).await;
         let (first, second) = (server.client(), server.client());

@@ -1,9 +1,10 @@
 //! The series about vCenter that the provider knows: its sessions, its logins, the age and size of its inventory.
 
 use crate::providers::vsphere::report::Report;
+use crate::runtime::metrics::Registry;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
-use prometheus::{Gauge, GaugeVec, IntCounterVec, Opts, Registry};
+use prometheus::{Gauge, GaugeVec, IntCounterVec, Opts};
 
 /// Collected when somebody asks, so that no value drifts from what it shows.
 pub struct Sessions<R> {
@@ -195,7 +196,7 @@ mod tests {
 
     #[test]
     fn two_of_one_name_are_refused() {
-        let registry = Registry::new();
+        let registry = Registry::default();
         Sessions::register(&registry, Vec::new).unwrap();
         assert!(Sessions::register(&registry, Vec::new).is_err());
     }

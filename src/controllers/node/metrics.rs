@@ -1,8 +1,9 @@
 //! The node controller's series. The two histograms have the Go program's names and buckets.
 
-use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry};
+use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGaugeVec, Opts};
 
 use crate::cloud::Reason;
+use crate::runtime::metrics::Registry;
 
 /// Seconds; exponential from one, as upstream.
 const DELAY_BUCKETS: [f64; 6] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0];

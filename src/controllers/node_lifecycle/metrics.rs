@@ -1,8 +1,9 @@
 //! The node-lifecycle controller's series.
 
-use prometheus::{IntCounter, IntGauge, IntGaugeVec, Opts, Registry};
+use prometheus::{IntCounter, IntGauge, IntGaugeVec, Opts};
 
 use super::guard::Counts;
+use crate::runtime::metrics::Registry;
 
 /// The series. Clones share them.
 #[derive(Clone)]

@@ -99,7 +99,7 @@ async fn recording_never_waits_and_counts_what_it_drops() {
         recorder.event(&node_reference(), EventType::Normal, "A", "text");
     }
     assert_eq!(recorder.dropped.with_label_values(&["QueueFull"]).get(), 7);
-    let registry = prometheus::Registry::new();
+    let registry = crate::runtime::metrics::Registry::default();
     recorder.register(&registry).unwrap();
     assert_eq!(registry.gather().len(), 1);
 }

@@ -1,6 +1,8 @@
 //! The series of the election, under the Go program's names.
 
-use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry};
+use prometheus::{IntCounterVec, IntGaugeVec, Opts};
+
+use crate::runtime::metrics::Registry;
 
 /// What an elector shows of itself.
 pub(super) struct Metrics {

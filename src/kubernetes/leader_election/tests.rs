@@ -91,14 +91,14 @@ fn config(identity: &str) -> LeaseConfig {
 
 struct Candidate {
     leadership: Leadership,
-    metrics: prometheus::Registry,
+    metrics: crate::runtime::metrics::Registry,
     stop: CancellationToken,
     task: tokio::task::JoinHandle<Result<(), BoxError>>,
 }
 
 fn candidate(identity: &str, server: &Shared) -> Candidate {
     let (elector, leadership) = LeaderElector::new(client(server), config(identity)).unwrap();
-    let metrics = prometheus::Registry::new();
+    let metrics = crate::runtime::metrics::Registry::default();
     elector.register(&metrics).unwrap();
     let stop = CancellationToken::new();
     Candidate { leadership, metrics, stop: stop.clone(), task: tokio::spawn(elector.run(stop)) }

@@ -17,7 +17,8 @@ pub const LIMIT: Duration = Duration::from_secs(60);
 /// The line of a vCenter whose inventory is known.
 pub const ANSWERS: &str = "vCenter answers, its inventory is known";
 
-const BINARY: &str = env!("CARGO_BIN_EXE_vsphere-cloud-controller-manager");
+/// The daemon.
+pub const BINARY: &str = env!("CARGO_BIN_EXE_vsphere-cloud-controller-manager");
 const ZONES: [&str; 3] = ["zone-a", "zone-b", "zone-c"];
 
 /// The BIOS UUID of the machine with this number, as vCenter writes it.

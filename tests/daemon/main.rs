@@ -17,6 +17,7 @@ mod deletion;
 mod front;
 mod join;
 mod labels;
+mod manifests;
 mod mistakes;
 mod proxy;
 mod race;

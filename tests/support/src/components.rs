@@ -1,7 +1,7 @@
 //! Where the binaries of the test environment are.
 //!
-//! The one who knows is `tests/testenv/build.sh`: it builds into folders named by a hash of what they are built
-//! from, and says which folders those are.
+//! Those who know are `tests/testenv/build.sh` and `tests/testenv/helm/build.sh`: they build into folders named by a hash
+//! of what they are built from, and say which folders those are.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,6 +20,8 @@ pub enum Component {
     Vcsim,
     /// Ends what it runs when its standard input is closed.
     Supervise,
+    /// Renders the Helm chart.
+    Chart,
 }
 
 impl Component {
@@ -30,6 +32,7 @@ impl Component {
             Self::Kubectl => "kubectl",
             Self::Vcsim => "vcsim",
             Self::Supervise => "supervise",
+            Self::Chart => "chart",
         }
     }
 
@@ -44,6 +47,7 @@ impl Component {
         let folder = match self {
             Self::KubeApiserver | Self::Etcd | Self::Kubectl => &folders.kubernetes,
             Self::Vcsim | Self::Supervise => &folders.tools,
+            Self::Chart => &folders.charts,
         };
         let path = folder.join(self.name());
         assert!(path.is_file(), "{} is missing ({}): build it with `make testenv`", self.name(), path.display());
@@ -51,28 +55,31 @@ impl Component {
     }
 }
 
-/// Folders as `build.sh --where` prints them.
+/// Folders as the scripts print them with `--where`.
 struct Folders {
     kubernetes: PathBuf,
     tools: PathBuf,
+    charts: PathBuf,
 }
 
 fn folders() -> &'static Folders {
     static FOLDERS: OnceLock<Folders> = OnceLock::new();
     FOLDERS.get_or_init(|| {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testenv/build.sh");
-        let output = Command::new("sh")
-            .arg(&script)
-            .arg("--where")
-            .output()
-            .unwrap_or_else(|error| panic!("failed to run {}: {error}", script.display()));
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let told = told_by("../testenv/build.sh") + &told_by("../testenv/helm/build.sh");
         let folder = |name: &str| {
-            text.lines()
+            told.lines()
                 .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
                 .map(PathBuf::from)
-                .unwrap_or_else(|| panic!("{} --where gave no {name} folder: {text}", script.display()))
+                .unwrap_or_else(|| panic!("no {name} folder is told: {told}"))
         };
-        Folders { kubernetes: folder("kubernetes"), tools: folder("tools") }
+        Folders { kubernetes: folder("kubernetes"), tools: folder("tools"), charts: folder("charts") }
     })
+}
+
+/// What the script at this path answers to `--where`.
+fn told_by(script: &str) -> String {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(script);
+    let output = Command::new("sh").arg(&script).arg("--where").output();
+    let output = output.unwrap_or_else(|error| panic!("failed to run {}: {error}", script.display()));
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }

@@ -1,0 +1,122 @@
+//! What `manifests/` gives: every form of it is applied to a real API server, and its pods are as confined as they say.
+
+pub mod kustomize;
+mod pods;
+
+use kube::api::{ApiResource, DynamicObject, PostParams};
+use kube::core::GroupVersionKind;
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use support::{ApiServer, eventually};
+
+use crate::cluster::LIMIT;
+use kustomize::{Tree, forms, kubectl, objects};
+
+/// Kinds that others bring with them.
+const FOREIGN: [(&str, &str); 3] =
+    [("PrometheusRule", "prometheusrules"), ("ServiceMonitor", "servicemonitors"), ("PodMonitor", "podmonitors")];
+
+/// Files that no kustomization names: hints for those who set up the nodes, which no API server knows.
+const HINTS: [&str; 4] = [
+    "overlays/k3s/config.yaml",
+    "overlays/kubeadm/kubeadm.yaml",
+    "overlays/rke2/config.yaml",
+    "overlays/talos/machine-config.yaml",
+];
+
+/// A definition that takes anything, for kinds that are not ours.
+async fn define_foreign_kinds(client: &Client) {
+    let kind = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+    let definitions = Api::<DynamicObject>::all_with(client.clone(), &ApiResource::from_gvk(&kind));
+    for (kind, plural) in FOREIGN {
+        let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        let version = json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
+        let definition = json!({
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{plural}.monitoring.coreos.com")},
+            "spec": {
+                "group": "monitoring.coreos.com",
+                "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase()},
+                "scope": "Namespaced",
+                "versions": [version],
+            },
+        });
+        definitions.create(&PostParams::default(), &serde_json::from_value(definition).unwrap()).await.unwrap();
+        eventually(&format!("{plural} are served"), LIMIT, async || {
+            let path = format!("/apis/monitoring.coreos.com/v1/{plural}");
+            let request = http::Request::get(path).body(Vec::new()).unwrap();
+            client.request_text(request).await.map(drop).map_err(|error| error.to_string())
+        })
+        .await;
+    }
+}
+
+/// Applies it for nothing, then in earnest. Fields that the API server does not know are refused.
+pub async fn apply(server: &ApiServer, name: &str, manifest: &str) {
+    for mode in [&["--dry-run=server"][..], &[]] {
+        let flags = [&["apply", "--validate=strict", "-f", "-"][..], mode].concat();
+        let told = kubectl(Some(server), &flags, manifest).await;
+        let told = told.unwrap_or_else(|error| panic!("{name}, {mode:?}: {error}"));
+        let applied = told.lines().filter(|line| !line.is_empty()).count();
+        assert_eq!(applied, objects(manifest).await.len(), "{name}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn every_form_is_applied_to_a_real_api_server() {
+    let server = ApiServer::shared().await;
+    define_foreign_kinds(&server.client().await).await;
+    for form in forms().await {
+        apply(server, &form.name, &form.manifest).await;
+        if form.name.ends_with("-with-no-node-deletion") {
+            let is_off = !form.manifest.contains("- delete\n") && form.manifest.contains("CCM_NODE_DELETION");
+            assert!(is_off, "{}: {}", form.name, form.manifest);
+        }
+    }
+}
+
+/// So that there is no file that the API server has never seen.
+#[test]
+fn every_file_is_part_of_a_form_or_known_to_be_none() {
+    let tree = Tree::copy();
+    let named = tree.named();
+    for file in tree.files() {
+        let is_other = ["helm/", "monitoring/"].iter().any(|folder| file.starts_with(folder)) || file.ends_with(".md");
+        let is_named = file.ends_with("kustomization.yaml") || named.contains(&file);
+        assert!(is_other || is_named || HINTS.contains(&file.as_str()), "{file} is in no kustomization");
+    }
+    for hint in HINTS {
+        assert!(tree.files().iter().any(|file| file == hint), "{hint} is not there");
+    }
+}
+
+#[tokio::test]
+async fn hints_for_nodes_are_well_formed() {
+    let tree = Tree::copy();
+    for hint in HINTS {
+        let documents = objects(&tree.read(hint)).await;
+        assert!(!documents.is_empty() && documents.iter().all(Value::is_object), "{hint}: {documents:?}");
+    }
+}
+
+#[tokio::test]
+async fn there_is_one_image_and_its_version_is_the_programs() {
+    let expected = format!("registry.example.com/vsphere-cloud-controller-manager:v{}", env!("CARGO_PKG_VERSION"));
+    for form in forms().await {
+        for object in &form.objects {
+            for container in pods::containers(object) {
+                assert_eq!(container["image"], json!(expected), "{}", form.name);
+            }
+        }
+    }
+}
+
+/// An apply of an overlay must not put a sample over what an operator wrote.
+#[tokio::test]
+async fn no_form_but_the_sample_has_configuration_or_secrets() {
+    for form in forms().await.iter().filter(|form| !form.name.starts_with("monitoring")) {
+        let is_one = |object: &Value| object["kind"] == "Secret" || object["kind"] == "ConfigMap";
+        assert_eq!(form.objects.iter().any(is_one), form.name == "config", "{}", form.name);
+    }
+}

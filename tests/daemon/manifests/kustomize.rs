@@ -1,0 +1,175 @@
+//! The tree below `manifests/`, built as `kubectl apply -k` builds it.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use serde_json::Value;
+use support::ApiServer;
+use support::components::Component;
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+use tokio::sync::OnceCell;
+
+use crate::cluster::LIMIT;
+
+/// Everything that can be applied with `kubectl apply -k`.
+pub struct Form {
+    /// Its folder below `manifests/`.
+    pub name: String,
+    /// What `kubectl kustomize` makes of it.
+    pub manifest: String,
+    /// The same as objects.
+    pub objects: Vec<Value>,
+}
+
+/// All of them, built once.
+pub async fn forms() -> &'static [Form] {
+    static FORMS: OnceCell<Vec<Form>> = OnceCell::const_new();
+    FORMS
+        .get_or_init(async || {
+            let tree = Tree::copy();
+            let mut forms = Vec::new();
+            for name in tree.forms() {
+                let manifest = tree.built(&name).await;
+                let objects = objects(&manifest).await;
+                forms.push(Form { name, manifest, objects });
+            }
+            assert!(forms.len() > 12, "{:?}", tree.forms());
+            forms
+        })
+        .await
+}
+
+/// A copy of `manifests/`, with a folder of its own for each component beside each workload.
+pub struct Tree {
+    folder: tempfile::TempDir,
+}
+
+impl Tree {
+    /// Copies it.
+    pub fn copy() -> Self {
+        let tree = Self { folder: tempfile::tempdir().unwrap() };
+        copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests"), tree.folder.path());
+        for component in std::fs::read_dir(tree.folder.path().join("components")).unwrap() {
+            let component = component.unwrap().file_name().into_string().unwrap();
+            for workload in ["base", "deployment"] {
+                let folder = tree.folder.path().join(format!("{workload}-with-{component}"));
+                std::fs::create_dir(&folder).unwrap();
+                let text = format!(
+                    "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n\
+                     resources: [../{workload}]\ncomponents: [../components/{component}]\n"
+                );
+                std::fs::write(folder.join("kustomization.yaml"), text).unwrap();
+            }
+        }
+        tree
+    }
+
+    /// The folders that can be applied, by their paths below `manifests/`.
+    fn forms(&self) -> Vec<String> {
+        let files = self.files().into_iter().filter(|file| !file.starts_with("helm/"));
+        let folders = files.filter_map(|file| {
+            let is_form = self.read(&file).contains("\nkind: Kustomization\n");
+            is_form.then(|| file.strip_suffix("/kustomization.yaml").map(str::to_owned)).flatten()
+        });
+        folders.collect()
+    }
+
+    /// The files in it, sorted.
+    pub fn files(&self) -> Vec<String> {
+        let mut files = Vec::new();
+        below(self.folder.path(), self.folder.path(), &mut files);
+        files.sort();
+        files
+    }
+
+    /// The files that kustomizations name among their resources.
+    pub fn named(&self) -> Vec<String> {
+        let mut named = Vec::new();
+        for file in self.files().iter().filter(|file| file.ends_with("/kustomization.yaml")) {
+            let folder = file.strip_suffix("kustomization.yaml").unwrap();
+            let text = self.read(file);
+            let resources =
+                text.lines().filter_map(|line| line.strip_prefix("- ")).filter(|line| line.ends_with(".yaml"));
+            named.extend(resources.map(|resource| format!("{folder}{resource}")));
+        }
+        named
+    }
+
+    /// The text of a file.
+    pub fn read(&self, file: &str) -> String {
+        std::fs::read_to_string(self.folder.path().join(file)).unwrap()
+    }
+
+    /// What `kubectl kustomize` makes of this folder.
+    async fn built(&self, form: &str) -> String {
+        let folder = self.folder.path().join(form);
+        let built = kubectl(None, &["kustomize", folder.to_str().unwrap()], "").await;
+        built.unwrap_or_else(|error| panic!("{form}: {error}"))
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let (entry, to) = (entry.unwrap(), to.to_owned());
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            std::fs::create_dir(&to).unwrap();
+            copy(&entry.path(), &to);
+        } else {
+            std::fs::copy(entry.path(), &to).unwrap();
+        }
+    }
+}
+
+fn below(root: &Path, folder: &Path, files: &mut Vec<String>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => below(root, &path, files),
+            false => files.push(path.strip_prefix(root).unwrap().to_str().unwrap().to_owned()),
+        }
+    }
+}
+
+/// Runs kubectl, as an administrator of this server if one is given; what it printed, or its complaint.
+pub async fn kubectl(server: Option<&ApiServer>, arguments: &[&str], input: &str) -> Result<String, String> {
+    let mut flags: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+    if let Some(server) = server {
+        flags.push(format!("--kubeconfig={}", server.kubeconfig().display()));
+        flags.push(format!("--cache-dir={}", server.folder().join("kubectl").display()));
+    }
+    piped(&Component::Kubectl.path(), &flags, input).await
+}
+
+/// The documents of a YAML text, as the API server would read them; a key that stands twice is a mistake.
+pub async fn objects(manifest: &str) -> Vec<Value> {
+    let told = piped(&Component::Chart.path(), &["objects".to_owned()], manifest).await;
+    let objects: Vec<Value> = serde_json::from_str(&told.unwrap_or_else(|error| panic!("{error}"))).unwrap();
+    let is_list = |object: &Value| object["kind"] == "List";
+    objects
+        .into_iter()
+        .flat_map(|object| if is_list(&object) { object["items"].as_array().unwrap().clone() } else { vec![object] })
+        .collect()
+}
+
+/// Runs a program with this input; what it printed, or its complaint.
+pub async fn piped(program: &PathBuf, arguments: &[String], input: &str) -> Result<String, String> {
+    let mut command = Command::new(program);
+    command.args(arguments).kill_on_drop(true);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let written = async move {
+        // A program that does not read is told by its exit code.
+        let _ = stdin.write_all(input.as_bytes()).await;
+    };
+    let (output, ()) = tokio::time::timeout(LIMIT, async { tokio::join!(child.wait_with_output(), written) })
+        .await
+        .unwrap_or_else(|_| panic!("{} {arguments:?} takes too long", program.display()));
+    let output = output.unwrap();
+    match output.status.success() {
+        true => Ok(String::from_utf8(output.stdout).unwrap()),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    }
+}

@@ -4,6 +4,7 @@ mod access;
 mod admin;
 mod api_server;
 mod background;
+mod controllers;
 mod credentials;
 mod election;
 pub mod files;
@@ -15,6 +16,7 @@ mod pages;
 mod parts;
 pub mod registry;
 mod reload;
+mod selection;
 pub mod settings;
 mod stages;
 mod vsphere;
@@ -34,7 +36,6 @@ use options::{Options, PROGRAM};
 use parts::Parts;
 use settings::Settings;
 use stages::Stages;
-use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 /// Threads that run all tasks: most of the time there is nothing to do, and never much to compute.
@@ -145,11 +146,5 @@ async fn start(settings: &Settings, verbosity: Verbosity, stages: &mut Stages) -
     }
     let build = settings.provider.build.ok_or(Error::NotBuilt(settings.provider.name))?;
     let provider = build(settings, &parts, stages)?;
-    for controller in &settings.controllers {
-        match controller.start {
-            Some(start) => start(settings, &parts, Arc::clone(&provider), stages)?,
-            None => tracing::warn!("{} is not built yet and does not run", controller.name),
-        }
-    }
-    Ok(())
+    controllers::start(settings, &parts, &provider, stages)
 }

@@ -1,21 +1,22 @@
-//! Starts the node controller.
+//! Builds the node controller.
 
 use super::Error;
 use super::parts::Parts;
 use super::settings::Settings;
-use super::stages::{Stage, Stages};
-use crate::app::registry::NODE;
+use crate::app::registry::{NODE, Work};
 use crate::cloud::{CloudProvider, node};
 use crate::controllers::node::NodeController;
+use futures::FutureExt as _;
 use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
 
 /// Nothing is written before this process leads.
-pub fn start(
+pub fn build(
     settings: &Settings,
     parts: &Parts,
     provider: Arc<dyn CloudProvider>,
-    stages: &mut Stages,
-) -> Result<(), Error> {
+    stop: CancellationToken,
+) -> Result<Work, Error> {
     let mut settings = settings.nodes.clone();
     // Said once; the Go program says it of every node.
     settings.policy.node_labels.retain(|key, _| {
@@ -29,6 +30,5 @@ pub fn start(
     });
     let controller = NodeController::new(parts.context(NODE, provider), settings)?;
     controller.register(parts.metrics.registry())?;
-    stages.spawn(Stage::Controllers, NODE, controller.run(stages.stop_signal(Stage::Controllers)));
-    Ok(())
+    Ok(controller.run(stop).boxed())
 }

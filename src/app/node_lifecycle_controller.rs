@@ -1,21 +1,22 @@
-//! Starts the node-lifecycle controller.
+//! Builds the node-lifecycle controller.
 
 use super::Error;
 use super::parts::Parts;
 use super::settings::Settings;
-use super::stages::{Stage, Stages};
-use crate::app::registry::NODE_LIFECYCLE;
+use crate::app::registry::{NODE_LIFECYCLE, Work};
 use crate::cloud::CloudProvider;
 use crate::controllers::node_lifecycle::{Deletion, NodeLifecycleController};
+use futures::FutureExt as _;
 use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
 
 /// Nothing is written before this process leads.
-pub fn start(
+pub fn build(
     settings: &Settings,
     parts: &Parts,
     provider: Arc<dyn CloudProvider>,
-    stages: &mut Stages,
-) -> Result<(), Error> {
+    stop: CancellationToken,
+) -> Result<Work, Error> {
     let settings = settings.node_lifecycle.clone();
     match &settings.deletion {
         Deletion::Enforce => {}
@@ -24,6 +25,5 @@ pub fn start(
     }
     let controller = NodeLifecycleController::new(parts.context(NODE_LIFECYCLE, provider), settings)?;
     controller.register(parts.metrics.registry())?;
-    stages.spawn(Stage::Controllers, NODE_LIFECYCLE, controller.run(stages.stop_signal(Stage::Controllers)));
-    Ok(())
+    Ok(controller.run(stop).boxed())
 }

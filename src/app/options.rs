@@ -10,6 +10,7 @@ mod node_workers;
 mod services;
 mod serving;
 mod spelling;
+pub mod values;
 mod webhook;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -25,6 +26,7 @@ pub use logging::Logging;
 pub use node_workers::NodeWorkers;
 pub use services::Services;
 pub use serving::Serving;
+pub use values::{Origin, Value};
 pub use webhook::Webhook;
 
 /// The name of the program, as `--version` prints it.
@@ -232,6 +234,10 @@ pub struct Options {
     #[arg(long, help_heading = GLOBAL, value_name = "FORM", default_value = "false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub version: String,
 
+    /// Every flag with its value and where that is from, by name.
+    #[arg(skip)]
+    pub values: Vec<Value>,
+
     /// Print this text and exit
     #[arg(short = 'h', long, help_heading = GLOBAL, action = ArgAction::Help)]
     help: Option<bool>,
@@ -278,7 +284,9 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Asked, Mis
     let arguments = spelling::as_dashes(arguments);
     match command.try_get_matches_from_mut(arguments) {
         Ok(matches) => {
-            let options = Options::from_arg_matches(&matches).map_err(|error| Misspelled::Other(first_line(&error)))?;
+            let mut options =
+                Options::from_arg_matches(&matches).map_err(|error| Misspelled::Other(first_line(&error)))?;
+            options.values = values::of(&command, &matches);
             Ok(match options.version.as_str() {
                 "false" => Asked::Run(Box::new(options)),
                 _ => Asked::Print(format!("{PROGRAM} {}\n", env!("CARGO_PKG_VERSION"))),

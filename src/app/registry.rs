@@ -3,13 +3,20 @@
 use super::parts::Parts;
 use super::settings::Settings;
 use super::stages::Stages;
-use super::{Error, node_controller, node_lifecycle_controller, vsphere};
+use super::{Error, node_controller, node_lifecycle_controller, selection, vsphere};
 use crate::cloud::CloudProvider;
+use crate::runtime::tasks::BoxError;
+use futures::future::BoxFuture;
 use std::fmt;
 use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
 
-/// Starts a controller's tasks.
-pub(super) type StartController = fn(&Settings, &Parts, Arc<dyn CloudProvider>, &mut Stages) -> Result<(), Error>;
+/// A controller at work, until its signal to stop.
+pub(super) type Work = BoxFuture<'static, Result<(), BoxError>>;
+
+/// Builds a controller, which works as long as the given signal to stop has not come.
+pub(super) type BuildController =
+    fn(&Settings, &Parts, Arc<dyn CloudProvider>, CancellationToken) -> Result<Work, Error>;
 
 /// Builds a cloud provider and starts its background work.
 pub(super) type BuildProvider = fn(&Settings, &Parts, &mut Stages) -> Result<Arc<dyn CloudProvider>, Error>;
@@ -18,12 +25,16 @@ pub(super) type BuildProvider = fn(&Settings, &Parts, &mut Stages) -> Result<Arc
 pub struct Controller {
     /// The name in `--controllers`, in logs and in metrics.
     pub name: &'static str,
-    /// The older name, accepted in `--controllers` as well.
+    /// The older name, accepted in `--controllers` as well; the label in `running_managed_controllers`.
     pub alias: &'static str,
     /// Whether `*` includes it.
     pub is_on_by_default: bool,
+    /// The service account it has with `--use-service-account-credentials`, and its part of the user agent.
+    pub client_name: &'static str,
+    /// The component in its Events.
+    pub event_component: &'static str,
     /// Nothing while this program only knows the Go program's name for it.
-    pub(super) start: Option<StartController>,
+    pub(super) build: Option<BuildController>,
 }
 
 /// The node controller's name.
@@ -34,15 +45,38 @@ pub const NODE_LIFECYCLE: &str = "cloud-node-lifecycle-controller";
 
 /// All controllers that can be asked for; names as in the Go program.
 pub const CONTROLLERS: &[Controller] = &[
-    Controller { name: NODE, alias: "cloud-node", is_on_by_default: true, start: Some(node_controller::start) },
+    Controller {
+        name: NODE,
+        alias: "cloud-node",
+        is_on_by_default: true,
+        client_name: "node-controller",
+        event_component: "cloud-node-controller",
+        build: Some(node_controller::build),
+    },
     Controller {
         name: NODE_LIFECYCLE,
         alias: "cloud-node-lifecycle",
         is_on_by_default: true,
-        start: Some(node_lifecycle_controller::start),
+        client_name: "node-controller",
+        event_component: "cloud-node-lifecycle-controller",
+        build: Some(node_lifecycle_controller::build),
     },
-    Controller { name: "node-route-controller", alias: "route", is_on_by_default: true, start: None },
-    Controller { name: "service-lb-controller", alias: "service", is_on_by_default: true, start: None },
+    Controller {
+        name: "node-route-controller",
+        alias: "route",
+        is_on_by_default: true,
+        client_name: "route-controller",
+        event_component: "route_controller",
+        build: None,
+    },
+    Controller {
+        name: "service-lb-controller",
+        alias: "service",
+        is_on_by_default: true,
+        client_name: "service-controller",
+        event_component: "service-controller",
+        build: None,
+    },
 ];
 
 /// A cloud provider of the table.
@@ -64,16 +98,15 @@ pub const PROVIDERS: &[Provider] =
 /// # Errors
 /// The names, as typed without `-`, that no controller has.
 pub fn chosen_controllers(list: &[String]) -> Result<Vec<&'static Controller>, Vec<String>> {
-    let names = list.iter().map(|item| item.trim()).filter(|item| !item.is_empty());
-    let wrong: Vec<_> = names
-        .map(|item| item.strip_prefix('-').unwrap_or(item))
-        .filter(|name| *name != "*" && !CONTROLLERS.iter().any(|controller| controller.is_called(name)))
-        .map(str::to_owned)
-        .collect();
-    if !wrong.is_empty() {
-        return Err(wrong);
+    let aliases: Vec<_> = CONTROLLERS.iter().map(|controller| (controller.alias, controller.name)).collect();
+    let known: Vec<_> = CONTROLLERS.iter().map(|controller| controller.name).collect();
+    let list = selection::resolved(list, &aliases);
+    let unknown = selection::unknown(&list, &known);
+    if !unknown.is_empty() {
+        return Err(unknown.into_iter().map(str::to_owned).collect());
     }
-    Ok(CONTROLLERS.iter().filter(|controller| controller.is_chosen(list)).collect())
+    let is_on = |controller: &&Controller| selection::is_selected(controller.name, &list, controller.is_on_by_default);
+    Ok(CONTROLLERS.iter().filter(is_on).collect())
 }
 
 /// By its name.
@@ -87,20 +120,6 @@ impl fmt::Debug for Provider {
 impl fmt::Debug for Controller {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.name)
-    }
-}
-
-impl Controller {
-    fn is_called(&self, name: &str) -> bool {
-        self.name == name || self.alias == name
-    }
-
-    fn is_chosen(&self, list: &[String]) -> bool {
-        let first_mention = list.iter().map(|item| item.trim()).find_map(|item| match item.strip_prefix('-') {
-            Some(name) => self.is_called(name).then_some(false),
-            None => self.is_called(item).then_some(true),
-        });
-        first_mention.unwrap_or(self.is_on_by_default && list.iter().any(|item| item.trim() == "*"))
     }
 }
 
@@ -134,9 +153,18 @@ mod tests {
     }
 
     #[test]
-    fn names_are_unique_and_well_formed() {
+    fn o_27_names_are_unique_and_well_formed() {
+        let is_letter = |char: char| char.is_ascii_lowercase();
+        let is_word = |name: &str| {
+            name.starts_with(is_letter)
+                && name.ends_with(is_letter)
+                && name.chars().all(|char| is_letter(char) || char == '-')
+        };
+        for controller in CONTROLLERS {
+            assert!(is_word(controller.name) && controller.name.ends_with("-controller"), "{controller:?}");
+            assert!(is_word(controller.alias) && is_word(controller.client_name), "{controller:?}");
+        }
         let mut names: Vec<_> = CONTROLLERS.iter().flat_map(|controller| [controller.name, controller.alias]).collect();
-        assert!(CONTROLLERS.iter().all(|controller| controller.name.ends_with("-controller")));
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), 2 * CONTROLLERS.len());

@@ -2,6 +2,8 @@
 
 mod access;
 pub mod cloud_config;
+mod gates;
+mod generic;
 mod label_names;
 mod label_selector;
 mod log;
@@ -12,7 +14,7 @@ mod serving;
 
 use super::files::{Files, Noting};
 use super::go_duration;
-use super::options::Options;
+use super::options::{Options, Origin};
 use super::registry::{self, Controller, Provider};
 use crate::controllers::{node, node_lifecycle};
 use crate::kubernetes::access::{Authentication, Authorization};
@@ -20,6 +22,8 @@ use crate::kubernetes::client;
 use crate::providers::vsphere::config::Environment;
 use crate::runtime::{admin, logging};
 pub use cloud_config::{Sources, Vsphere};
+pub use gates::FeatureGates;
+pub use generic::Generic;
 pub use mistakes::{Mistake, Mistakes};
 pub use nodes::NodeRules;
 use std::path::PathBuf;
@@ -45,6 +49,8 @@ pub struct Settings {
     pub node_lifecycle: node_lifecycle::Settings,
     /// What the provider goes by when it says something about a node.
     pub node_rules: NodeRules,
+    /// The flags that belong to no single part.
+    pub generic: Generic,
     /// How to serve probes, metrics and the other pages; `None` is not at all.
     pub serving: Option<admin::Settings>,
     /// Who asks at the secure port.
@@ -123,6 +129,7 @@ impl Check<'_> {
         let nodes = self.nodes();
         let node_lifecycle = self.node_lifecycle();
         let node_rules = self.node_rules();
+        let generic = self.generic();
         let serving = self.serving();
         let authentication = self.authentication();
         let authorization = self.authorization();
@@ -137,6 +144,7 @@ impl Check<'_> {
             nodes: nodes?,
             node_lifecycle: node_lifecycle?,
             node_rules: node_rules?,
+            generic: generic?,
             serving: serving?,
             authentication: authentication?,
             authorization: authorization?,
@@ -149,12 +157,15 @@ impl Check<'_> {
 
     fn provider(&mut self) -> Option<&'static Provider> {
         let name = self.options.cloud_provider.as_str();
-        let what = match registry::PROVIDERS.iter().find(|provider| provider.name == name) {
+        let why = match registry::PROVIDERS.iter().find(|provider| provider.name == name) {
             Some(provider) if provider.build.is_some() => return Some(provider),
-            Some(_) => "this provider is not built yet",
-            None => "there is no such provider",
+            Some(_) => "this provider is not built yet; expected vsphere".to_owned(),
+            None if name.is_empty() => "--cloud-provider cannot be empty; expected vsphere".to_owned(),
+            None => {
+                format!("unknown cloud provider {name}, only 'vsphere' and 'vsphere-paravirtual' are supported")
+            }
         };
-        self.wrong("--cloud-provider", name, format!("{what}; expected vsphere"))
+        self.wrong("--cloud-provider", name, why)
     }
 
     fn controllers(&mut self) -> Option<Vec<&'static Controller>> {
@@ -166,7 +177,7 @@ impl Check<'_> {
                     self.wrong::<()>(
                         "--controllers",
                         &name,
-                        format!("no controller has this name; expected *, or of {known}"),
+                        format!("{name:?} is not in the list of known controllers; expected *, or of {known}"),
                     );
                 }
             })
@@ -222,7 +233,7 @@ impl Check<'_> {
         }
         if self.options.leader_elect_resource_lock != "leases" {
             let lock = self.options.leader_elect_resource_lock.clone();
-            self.wrong::<()>("--leader-elect-resource-lock", &lock, "expected leases");
+            self.wrong::<()>("--leader-elect-resource-lock", &lock, "resourceLock value must be \"leases\"");
         }
         for (flag, value) in [("--leader-elect-resource-name", name), ("--leader-elect-resource-namespace", namespace)]
         {
@@ -266,11 +277,7 @@ impl Check<'_> {
     }
 
     fn boolean(&mut self, flag: &str, value: &str) -> Option<bool> {
-        match value {
-            "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
-            "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
-            _ => self.wrong(flag, value, "expected true or false"),
-        }
+        boolean(value).or_else(|| self.wrong(flag, value, "expected true or false"))
     }
 
     fn duration(&mut self, flag: &str, value: &str) -> Option<Duration> {
@@ -292,10 +299,26 @@ impl Check<'_> {
         value.parse().map_or_else(|_| self.wrong(flag, value, format!("expected {expected}")), Some)
     }
 
-    /// Notes a mistake; there is no value then.
+    /// Notes a mistake; there is no value then. Who gave a variable and no flag looks for the variable.
     fn wrong<T>(&mut self, flag: &str, value: &str, why: impl Into<String>) -> Option<T> {
-        self.mistakes.push(Mistake { place: format!("{flag}={value}"), why: why.into() });
+        let given = self.options.values.iter().find(|given| given.flag() == flag);
+        let variable =
+            given.filter(|given| given.origin == Origin::Environment).and_then(|given| given.variable.as_ref());
+        let place = match variable {
+            Some(variable) => format!("environment variable {variable}={value}"),
+            None => format!("{flag}={value}"),
+        };
+        self.mistakes.push(Mistake { place, why: why.into() });
         None
+    }
+}
+
+/// As Go's `strconv.ParseBool`.
+fn boolean(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
     }
 }
 

@@ -25,8 +25,7 @@ pub struct NodeRules {
 
 impl Check<'_> {
     pub(super) fn nodes(&mut self) -> Option<node::Settings> {
-        let workers = "a whole number above 0, such as 16";
-        let workers = self.number("--concurrent-node-syncs", &self.options.concurrent_node_syncs, workers);
+        let workers = self.workers("--concurrent-node-syncs", &self.options.concurrent_node_syncs);
         let period = self.pause("--node-status-update-frequency", &self.options.node_status_update_frequency);
         let node_labels = self.node_labels();
         let zone_labels = self.label_mode("--zone-labels", &self.options.zone_labels);

@@ -128,14 +128,20 @@ fn each_wrong_flag_is_told_with_its_value_and_what_is_expected() {
         (&["--cloud-config="], "--cloud-config: it is needed; expected the path of vsphere.conf"),
         (&["--cloud-config=/gone"], "--cloud-config=/gone: cannot be read: entity not found"),
         (&["--cloud-config=/etc/empty.conf"], "--cloud-config=/etc/empty.conf: the file is empty"),
-        (&["--cloud-provider=aws"], "--cloud-provider=aws: there is no such provider; expected vsphere"),
+        (
+            &["--cloud-provider=aws"],
+            "--cloud-provider=aws: unknown cloud provider aws, only 'vsphere' and 'vsphere-paravirtual' are supported",
+        ),
+        (&["--cloud-provider="], "--cloud-provider=: --cloud-provider cannot be empty; expected vsphere"),
         (
             &["--cloud-provider=vsphere-paravirtual"],
             "--cloud-provider=vsphere-paravirtual: this provider is not built yet; expected vsphere",
         ),
-        (&["--controllers=*,-nodes"], "--controllers=nodes: no controller has this name; expected *, or of "),
-        (&["--concurrent-node-syncs=0"], "--concurrent-node-syncs=0: expected a whole number above 0"),
-        (&["--concurrent-node-syncs=-1"], "--concurrent-node-syncs=-1: expected a whole number above 0"),
+        (
+            &["--controllers=*,-nodes"],
+            "--controllers=nodes: \"nodes\" is not in the list of known controllers; expected *, or of ",
+        ),
+        (&["--concurrent-node-syncs=many"], "--concurrent-node-syncs=many: expected a whole number above 0"),
         (
             &["--node-status-update-frequency=5"],
             "--node-status-update-frequency=5: it is not a duration such as 1h2m3s",
@@ -155,7 +161,15 @@ fn each_wrong_flag_is_told_with_its_value_and_what_is_expected() {
             "--leader-elect-renew-deadline=10s: expected more than 1.2 times --leader-elect-retry-period (9s)",
         ),
         (&["--leader-elect-retry-period=0"], "--leader-elect-retry-period=0s: expected more than 0s"),
-        (&["--leader-elect-resource-lock=endpoints"], "--leader-elect-resource-lock=endpoints: expected leases"),
+        (
+            &["--leader-elect-resource-lock=endpoints"],
+            "--leader-elect-resource-lock=endpoints: resourceLock value must be \"leases\"",
+        ),
+        // O-43
+        (
+            &["--leader-elect-resource-lock=configmapsleases"],
+            "--leader-elect-resource-lock=configmapsleases: resourceLock value must be \"leases\"",
+        ),
         (&["--leader-elect-resource-name=A_b"], "--leader-elect-resource-name=A_b: expected a name of lower-case"),
         (&["--secure-port=65536"], "--secure-port=65536: expected a port from 1 to 65535, or 0 for none"),
         (&["--bind-address=localhost"], "--bind-address=localhost: expected an IP address such as 0.0.0.0 or ::"),

@@ -1,0 +1,87 @@
+//! Starts the controllers that are turned on, one after the other.
+
+use super::Error;
+use super::parts::Parts;
+use super::registry::Work;
+use super::settings::Settings;
+use super::stages::{Stage, Stages};
+use crate::cloud::CloudProvider;
+use crate::kubernetes::leader_election::Leadership;
+use crate::runtime::tasks::BoxError;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// Builds and starts them. Nothing is written before this process leads.
+pub fn start(
+    settings: &Settings,
+    parts: &Parts,
+    provider: &Arc<dyn CloudProvider>,
+    stages: &mut Stages,
+) -> Result<(), Error> {
+    let mut delay = Duration::ZERO;
+    for controller in &settings.controllers {
+        let Some(build) = controller.build else {
+            tracing::warn!("{} is not built yet and does not run", controller.name);
+            continue;
+        };
+        let stop = stages.stop_signal(Stage::Controllers);
+        let work = build(settings, parts, Arc::clone(provider), stop.clone())?;
+        let leadership = parts.context(controller.name, Arc::clone(provider)).leadership;
+        stages.spawn(Stage::Controllers, controller.name, delayed(work, delay, leadership, stop));
+        delay += pause(settings.generic.controller_start_interval, fastrand::f64());
+    }
+    Ok(())
+}
+
+/// Between the starts of two controllers: from the interval on up to twice of it, as `chance` goes from 0 to 1.
+fn pause(interval: Duration, chance: f64) -> Duration {
+    interval.mul_f64(1.0 + chance)
+}
+
+/// Begins the work when this process has led for `delay`. Without a delay the work waits for its leadership by itself; in
+/// later terms all controllers begin at once.
+async fn delayed(work: Work, delay: Duration, leadership: Leadership, stop: CancellationToken) -> Result<(), BoxError> {
+    if !delay.is_zero() {
+        let wait = async {
+            leadership.wait_until_leader().await;
+            tokio::time::sleep(delay).await;
+        };
+        if stop.run_until_cancelled(wait).await.is_none() {
+            return Ok(());
+        }
+    }
+    work.await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt as _;
+    use tokio::time::Instant;
+
+    #[test]
+    fn the_pause_is_from_one_interval_up_to_two() {
+        let interval = Duration::from_secs(10);
+        for (chance, expected) in [(0.0, 10), (0.5, 15), (0.999_999_999_99, 20)] {
+            assert_eq!(pause(interval, chance).as_secs_f64().round() as u64, expected, "{chance}");
+        }
+        assert_eq!(pause(Duration::ZERO, 0.7), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_begins_after_its_delay_and_not_at_all_after_the_end() {
+        let begun = Instant::now();
+        let work = || async move { Ok::<_, BoxError>(()) }.boxed();
+        let delay = Duration::from_secs(7);
+        delayed(work(), delay, Leadership::always(), CancellationToken::new()).await.unwrap();
+        assert_eq!(begun.elapsed(), delay);
+        delayed(work(), Duration::ZERO, Leadership::always(), CancellationToken::new()).await.unwrap();
+        assert_eq!(begun.elapsed(), delay);
+        let stopped = CancellationToken::new();
+        stopped.cancel();
+        let never = async { panic!("it has begun") }.boxed();
+        delayed(never, delay, Leadership::always(), stopped).await.unwrap();
+        assert_eq!(begun.elapsed(), delay);
+    }
+}

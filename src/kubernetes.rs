@@ -8,4 +8,3 @@ pub mod leader_election;
 pub mod login_ledger;
 pub mod secrets;
 pub mod stores;
-pub mod token_review;

@@ -4,7 +4,7 @@ use super::Error;
 use super::parts::Parts;
 use super::settings::Settings;
 use super::stages::Stages;
-use crate::kubernetes::token_review::{AnyUser, TokenReviews};
+use crate::kubernetes::access::{Delegated, Metrics, Permissions, TokenReviews};
 use crate::runtime::admin::access::{Authenticator, Authorizer};
 use std::sync::Arc;
 
@@ -12,6 +12,11 @@ use std::sync::Arc;
 pub type Access = (Arc<dyn Authenticator>, Arc<dyn Authorizer>);
 
 /// Builds both, and starts what keeps them up to date.
-pub async fn prepare(_settings: &Settings, parts: &Parts, _stages: &mut Stages) -> Result<Access, Error> {
-    Ok((Arc::new(TokenReviews::new(parts.clients.auxiliary.clone())), Arc::new(AnyUser)))
+pub async fn prepare(settings: &Settings, parts: &Parts, _stages: &mut Stages) -> Result<Access, Error> {
+    let metrics = Metrics::default();
+    metrics.register(parts.metrics.registry())?;
+    let client = || parts.clients.auxiliary.clone();
+    let tokens = TokenReviews::new(client(), settings.authentication.cache, &metrics);
+    let permissions = Permissions::new(client(), &settings.authorization, metrics.clone());
+    Ok((Arc::new(Delegated::new(tokens, metrics)), Arc::new(permissions)))
 }

@@ -1,7 +1,23 @@
 //! Delegated authentication and authorisation: the API server says who asks at the secure port, and what they may.
 
+mod authenticator;
+mod metrics;
+mod open_paths;
+mod permissions;
+mod questions;
+mod remembered;
+#[cfg(test)]
+mod scripted;
+mod token_reviews;
+
 use std::path::PathBuf;
 use std::time::Duration;
+
+pub use authenticator::Delegated;
+pub use metrics::Metrics;
+pub use open_paths::{BadPattern, OpenPaths};
+pub use permissions::Permissions;
+pub use token_reviews::TokenReviews;
 
 /// Who asks: the flags of the Go program's `DelegatingAuthenticationOptions`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,8 +58,8 @@ pub struct RequestHeaderFiles {
 pub struct Authorization {
     /// The API server that is asked; without it that of the pod, or nobody.
     pub kubeconfig: Option<PathBuf>,
-    /// Paths that are open to everybody; checked.
-    pub always_allow: Vec<String>,
+    /// Paths that are open to everybody.
+    pub always_allow: OpenPaths,
     /// How long a permission is believed.
     pub allowed_cache: Duration,
     /// How long a refusal is believed.

@@ -2,6 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::json;
 use support::{ApiServer, Daemon, unique};
 
 use crate::cluster::Cluster;
@@ -52,14 +57,27 @@ impl Admin {
     }
 }
 
-/// The token of a new service account without any rights.
-pub async fn token(cluster: &Cluster) -> String {
-    let name = unique("account");
-    let mut account = k8s_openapi::api::core::v1::ServiceAccount::default();
-    account.metadata.name = Some(name.clone());
-    let accounts = kube::Api::namespaced(cluster.client.clone(), "default");
-    accounts.create(&kube::api::PostParams::default(), &account).await.unwrap();
-    let path = ApiServer::shared().await.kubeconfig_of_service_account("default", &name).await;
+/// The token of a new service account that may read metrics and nothing else.
+pub async fn token(_: &Cluster) -> String {
+    token_of(ApiServer::shared().await).await
+}
+
+/// The same on an API server of the test's own.
+pub async fn token_of(server: &ApiServer) -> String {
+    let (client, name, parameters) = (server.client().await, unique("account"), PostParams::default());
+    let account = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
+    Api::<ServiceAccount>::namespaced(client.clone(), "default").create(&parameters, &account).await.unwrap();
+    let rules = json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]);
+    let role = serde_json::from_value(json!({"metadata": {"name": name}, "rules": rules})).unwrap();
+    Api::<ClusterRole>::all(client.clone()).create(&parameters, &role).await.unwrap();
+    let binding = json!({
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "default"}],
+    });
+    let binding = serde_json::from_value(binding).unwrap();
+    Api::<ClusterRoleBinding>::all(client).create(&parameters, &binding).await.unwrap();
+    let path = server.kubeconfig_of_service_account("default", &name).await;
     let kubeconfig = kube::config::Kubeconfig::read_from(path).unwrap();
     let token = kubeconfig.auth_infos[0].auth_info.as_ref().unwrap().token.as_ref().unwrap();
     secrecy::ExposeSecret::expose_secret(token).to_owned()

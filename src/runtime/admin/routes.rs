@@ -10,7 +10,7 @@ use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 
 use super::Admin;
-use super::access::{NotAuthenticated, Shown, User};
+use super::access::{Shown, User};
 use super::health::Probe;
 use crate::runtime::{logging, metrics};
 
@@ -78,10 +78,10 @@ async fn allowed(admin: &Admin, headers: &HeaderMap, method: &Method, path: &str
         let shown = Shown { headers, certificates: &[] };
         let user = match admin.authenticator.authenticate(shown).await {
             Ok(user) => user.unwrap_or_else(User::anonymous),
-            Err(NotAuthenticated::Invalid) => return Err(text(StatusCode::UNAUTHORIZED, "Unauthorized")),
-            Err(NotAuthenticated::Unknown(error)) => {
-                tracing::warn!("cannot tell who asks: {}", logging::chain(&*error));
-                return Err(text(StatusCode::SERVICE_UNAVAILABLE, "authentication is not possible now"));
+            Err(error) => {
+                // Whoever cannot be asked is told of there, once.
+                tracing::debug!("{}", logging::chain(&error));
+                return Err(text(StatusCode::UNAUTHORIZED, "Unauthorized"));
             }
         };
         match admin.authorizer.may(&user, &verb, path).await {
@@ -91,7 +91,7 @@ async fn allowed(admin: &Admin, headers: &HeaderMap, method: &Method, path: &str
                 Err(text(StatusCode::FORBIDDEN, message))
             }
             Err(error) => {
-                tracing::warn!("cannot tell what {} may do: {}", user.name, logging::chain(&*error));
+                tracing::debug!("cannot tell what {} may do: {}", user.name, logging::chain(&*error));
                 Err(text(StatusCode::INTERNAL_SERVER_ERROR, "authorization is not possible now"))
             }
         }

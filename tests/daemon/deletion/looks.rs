@@ -2,13 +2,9 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::ServiceAccount;
-use kube::Api;
-use kube::api::PostParams;
-use secrecy::ExposeSecret as _;
-use support::{ApiServer, Daemon, eventually, unique};
+use support::{ApiServer, Daemon, eventually};
 
-use crate::admin::Admin;
+use crate::admin::{Admin, token_of};
 
 /// What the daemon writes, at the level of its decisions, about each answer of its provider.
 const ANSWER: &str = "asked whether the machine exists";
@@ -44,15 +40,7 @@ pub struct Metrics {
 
 impl Metrics {
     pub async fn new(server: &ApiServer) -> Self {
-        let name = unique("account");
-        let mut account = ServiceAccount::default();
-        account.metadata.name = Some(name.clone());
-        let accounts = Api::namespaced(server.client().await, "default");
-        accounts.create(&PostParams::default(), &account).await.unwrap();
-        let path = server.kubeconfig_of_service_account("default", &name).await;
-        let kubeconfig = kube::config::Kubeconfig::read_from(path).unwrap();
-        let token = kubeconfig.auth_infos[0].auth_info.as_ref().unwrap().token.as_ref().unwrap();
-        Self { admin: Admin::new(), token: token.expose_secret().to_owned() }
+        Self { admin: Admin::new(), token: token_of(server).await }
     }
 
     /// The flag for the daemon that is asked.

@@ -1,0 +1,92 @@
+//! Pure: the paths that are open to everybody, as `pkg/authorization/path` of `kubernetes/apiserver` reads them.
+
+use std::collections::BTreeSet;
+
+/// Paths that are open to everybody.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OpenPaths {
+    /// Without the slash they begin with.
+    exact: BTreeSet<String>,
+    /// Likewise, and without the star they end with.
+    prefixes: Vec<String>,
+}
+
+/// A star stands where only the end of a path may have one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} has a * before its end; only the last character may be one")]
+pub struct BadPattern(pub String);
+
+impl OpenPaths {
+    /// Reads `/path` and `/beginning*`. The slash at the beginning may be missing.
+    ///
+    /// # Errors
+    /// The first pattern with a star before its end.
+    pub fn parse(patterns: &[String]) -> Result<Self, BadPattern> {
+        let mut open = Self::default();
+        for pattern in patterns {
+            let rest = without_slash(pattern);
+            match rest.strip_suffix('*').unwrap_or(rest) {
+                beginning if beginning.contains('*') => return Err(BadPattern(pattern.clone())),
+                beginning if beginning.len() < rest.len() => open.prefixes.push(beginning.to_owned()),
+                path => drop(open.exact.insert(path.to_owned())),
+            }
+        }
+        Ok(open)
+    }
+
+    /// Whether everybody may ask for this path.
+    pub fn contains(&self, path: &str) -> bool {
+        let rest = without_slash(path);
+        self.exact.contains(rest) || self.prefixes.iter().any(|prefix| rest.starts_with(prefix.as_str()))
+    }
+}
+
+/// One slash only: `//foo` is another path than `/foo`.
+fn without_slash(path: &str) -> &str {
+    path.strip_prefix('/').unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Name, patterns, what is open by them, and what is not.
+    type Case<'a> = (&'a str, &'a [&'a str], &'a [&'a str], &'a [&'a str]);
+
+    fn parsed(patterns: &[&str]) -> Result<OpenPaths, BadPattern> {
+        OpenPaths::parse(&patterns.iter().map(|&pattern| pattern.to_owned()).collect::<Vec<_>>())
+    }
+
+    /// O-80.
+    #[test]
+    fn o_80_a_star_is_the_last_character_or_none() {
+        for pattern in ["/foo*bar", "/foo**", "*foo", "**", "/*/foo"] {
+            let error = parsed(&["/healthz", pattern]).unwrap_err();
+            assert_eq!(error, BadPattern(pattern.to_owned()), "O-80 {pattern}");
+        }
+    }
+
+    #[test]
+    fn o_81_to_o_87_paths_are_open_as_in_the_go_program() {
+        let cases: [Case<'_>; 9] = [
+            ("O-81 none", &[], &[], &["/", "", "/foo"]),
+            ("O-82 the root", &["/"], &["/"], &["/foo", "//"]),
+            ("O-83 a path", &["/foo"], &["/foo", "foo"], &["/", "", "/bar", "/foo/", "/fooooo", "//foo"]),
+            ("O-84 with a slash at its end", &["/foo/"], &["/foo/"], &["/foo", "/"]),
+            ("O-85 all below", &["/foo/*"], &["/foo/", "/foo/bar/bla"], &["/foo", "/"]),
+            ("O-86 a beginning", &["/foo*"], &["/foo", "/foooo"], &["/fo", "/bar"]),
+            ("O-87 all", &["/*"], &["/", "", "/foo", "//", "/foo/bar"], &[]),
+            ("without a slash", &["foo"], &["/foo"], &["/bar"]),
+            ("a star alone", &["*"], &["/", "/foo"], &[]),
+        ];
+        for (name, patterns, open, closed) in cases {
+            let paths = parsed(patterns).unwrap();
+            for path in open {
+                assert!(paths.contains(path), "{name}: {path:?} is open");
+            }
+            for path in closed {
+                assert!(!paths.contains(path), "{name}: {path:?} is not open");
+            }
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Questions to the API server: how many at once, for how long, how often again, and what is told of their failures.
+
+use std::fmt::Debug;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use kube::api::PostParams;
+use kube::{Api, Client, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::Instant;
+
+use super::metrics::Requests;
+use crate::kubernetes::client::{CallError, limited};
+use crate::runtime::logging::chain;
+
+/// How long one question may take, with all its attempts and the wait for its turn.
+pub(super) const LIMIT: Duration = Duration::from_secs(10);
+
+/// Questions of one kind on the wire at once; further ones wait.
+const MOST_AT_ONCE: usize = 8;
+
+/// How often a question is asked, and the pauses in between; as the Go program's `DefaultAuthWebhookRetryBackoff`.
+const ATTEMPTS: u32 = 5;
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const PAUSE_GROWTH: f64 = 1.5;
+const PAUSE_JITTER: f64 = 0.2;
+
+/// Asks one kind of question.
+pub(super) struct Questions {
+    client: Client,
+    kind: Kind,
+    requests: Requests,
+    turns: Semaphore,
+    trouble: Mutex<Trouble>,
+}
+
+/// What is asked, in words.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Kind {
+    /// The object.
+    pub(super) name: &'static str,
+    /// What happens at the secure port while there are no answers.
+    pub(super) effect: &'static str,
+}
+
+/// Whether the last question failed, so that a failure is told when it begins and not at every scrape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trouble {
+    None,
+    Forbidden,
+    Other,
+}
+
+impl Questions {
+    /// Asks by `client`, which must not be guarded by leadership and must not retry.
+    pub(super) fn new(client: Client, kind: Kind, requests: Requests) -> Self {
+        let (turns, trouble) = (Semaphore::new(MOST_AT_ONCE), Mutex::new(Trouble::None));
+        Self { client, kind, requests, turns, trouble }
+    }
+
+    /// Runs what asks with the time limit, and tells of its failure.
+    pub(super) async fn within_limit<T>(&self, asking: impl Future<Output = kube::Result<T>>) -> Result<T, CallError> {
+        let outcome = limited(&format!("create a {}", self.kind.name), LIMIT, asking).await;
+        self.note(outcome.as_ref().err());
+        outcome
+    }
+
+    /// Waits until one more may ask.
+    pub(super) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        // Fails only when it is closed, which nobody does.
+        self.turns.acquire().await.ok()
+    }
+
+    /// Asks, again where that may help.
+    pub(super) async fn ask<K>(&self, review: &K) -> kube::Result<K>
+    where
+        K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug,
+    {
+        let mut pause = FIRST_PAUSE;
+        for _ in 1..ATTEMPTS {
+            match self.attempt(review).await {
+                Err(error) if is_transient(&error) => {
+                    tokio::time::sleep(pause.mul_f64(1.0 + PAUSE_JITTER * fastrand::f64())).await;
+                    pause = pause.mul_f64(PAUSE_GROWTH);
+                }
+                outcome => return outcome,
+            }
+        }
+        self.attempt(review).await
+    }
+
+    async fn attempt<K>(&self, review: &K) -> kube::Result<K>
+    where
+        K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug,
+    {
+        let begin = Instant::now();
+        let outcome = Api::all(self.client.clone()).create(&PostParams::default(), review).await;
+        let code = match &outcome {
+            // What is made is answered with this status; the library shows none.
+            Ok(_) => "201".to_owned(),
+            Err(kube::Error::Api(status)) => status.code.to_string(),
+            Err(_) => "<error>".to_owned(),
+        };
+        self.requests.count(&code, begin.elapsed());
+        outcome
+    }
+
+    fn note(&self, error: Option<&CallError>) {
+        let Kind { name, effect } = self.kind;
+        let now = match error {
+            None => Trouble::None,
+            Some(error) if error.is_forbidden() => Trouble::Forbidden,
+            Some(_) => Trouble::Other,
+        };
+        let known = std::mem::replace(&mut *self.trouble.lock().unwrap_or_else(PoisonError::into_inner), now);
+        match error {
+            None if known == Trouble::None => {}
+            None => tracing::info!("the API server answers {name}s again"),
+            Some(error) if known == now => tracing::debug!("{}", chain(error)),
+            Some(error) if now == Trouble::Forbidden => tracing::warn!(
+                "this process may not create {name}s, so {effect}; to allow it, bind its user to the ClusterRole \
+                 system:auth-delegator. Told once: {}",
+                chain(error)
+            ),
+            Some(error) => tracing::warn!("the API server does not answer {name}s, so {effect}: {}", chain(error)),
+        }
+    }
+}
+
+/// Whether asking again may help, as `DefaultShouldRetry` in `pkg/util/webhook/webhook.go`.
+fn is_transient(error: &kube::Error) -> bool {
+    if let kube::Error::Api(status) = error {
+        let asks_for_delay = status.details.as_ref().is_some_and(|details| details.retry_after_seconds > 0);
+        return matches!(status.code, 429 | 500 | 504) || asks_for_delay;
+    }
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        use std::io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+        let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+        let is_cut = error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_incomplete_message);
+        if is_cut || matches!(kind, Some(BrokenPipe | ConnectionReset | UnexpectedEof)) {
+            return true;
+        }
+        source = error.source();
+    }
+    false
+}

@@ -1,7 +1,9 @@
 //! What `manifests/` gives: every form of it is applied to a real API server, and its pods are as confined as they say.
 
+mod chart;
 pub mod kustomize;
 mod pods;
+pub mod rules;
 
 use kube::api::{ApiResource, DynamicObject, PostParams};
 use kube::core::GroupVersionKind;

@@ -1,6 +1,6 @@
 //! The tree below `manifests/`, built as `kubectl apply -k` builds it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 
 use serde_json::Value;
@@ -38,6 +38,11 @@ pub async fn forms() -> &'static [Form] {
             forms
         })
         .await
+}
+
+/// The form of this name.
+pub async fn form(name: &str) -> &'static Form {
+    forms().await.iter().find(|form| form.name == name).unwrap_or_else(|| panic!("{name} cannot be applied"))
 }
 
 /// A copy of `manifests/`, with a folder of its own for each component beside each workload.
@@ -154,7 +159,7 @@ pub async fn objects(manifest: &str) -> Vec<Value> {
 }
 
 /// Runs a program with this input; what it printed, or its complaint.
-pub async fn piped(program: &PathBuf, arguments: &[String], input: &str) -> Result<String, String> {
+pub async fn piped(program: &Path, arguments: &[String], input: &str) -> Result<String, String> {
     let mut command = Command::new(program);
     command.args(arguments).kill_on_drop(true);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

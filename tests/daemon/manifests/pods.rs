@@ -123,7 +123,7 @@ async fn pods_are_scheduled_to_a_control_plane_that_is_not_ready_yet() {
 /// What is new is a variable, for the Go program exits on a flag that it does not know.
 #[tokio::test]
 async fn every_flag_is_one_that_the_go_program_has_too() {
-    let help = piped(&BINARY.into(), &["--help".to_owned()], "").await.unwrap();
+    let help = piped(std::path::Path::new(BINARY), &["--help".to_owned()], "").await.unwrap();
     for (form, object) in pods().await {
         for container in containers(object) {
             for argument in container["args"].as_array().unwrap() {

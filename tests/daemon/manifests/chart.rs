@@ -1,0 +1,355 @@
+//! The Helm chart: the Go program's values with the Go program's meaning, and mistakes in them told by name.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use support::ApiServer;
+use support::components::Component;
+
+use super::kustomize::{form, objects, piped};
+use super::rules::rules;
+use super::{apply, pods};
+use crate::cluster::BINARY;
+
+/// The values of the Go program's chart 1.36.0 with their defaults, but for image and tag.
+const GO_VALUES: &str = include_str!("../../golden/go-program/chart-values.yaml");
+
+/// A release.
+struct Rendered {
+    objects: Vec<Value>,
+    notes: String,
+}
+
+impl Rendered {
+    /// The only object of this kind.
+    fn one(&self, kind: &str) -> &Value {
+        let found: Vec<&Value> = self.objects.iter().filter(|object| object["kind"] == kind).collect();
+        assert_eq!(found.len(), 1, "{kind}: {found:?}");
+        found[0]
+    }
+
+    fn kinds(&self) -> BTreeMap<&str, usize> {
+        let mut kinds = BTreeMap::new();
+        for object in &self.objects {
+            *kinds.entry(object["kind"].as_str().unwrap()).or_default() += 1;
+        }
+        kinds
+    }
+
+    fn pod(&self) -> &Value {
+        pods::pod(self.one("DaemonSet")).unwrap()
+    }
+
+    fn container(&self) -> &Value {
+        &self.pod()["containers"][0]
+    }
+
+    /// `vsphere.conf`, which the daemon accepts.
+    async fn config(&self) -> Value {
+        let text = self.one("ConfigMap")["data"]["vsphere.conf"].as_str().unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        let flags = [format!("--cloud-config={}", file.path().display()), "--kubeconfig=/none".to_owned()];
+        // All mistakes are told at once, and this is the only one.
+        let refused = piped(Path::new(BINARY), &flags, "").await.unwrap_err();
+        assert!(refused.contains("a mistake in the settings: --kubeconfig=/none: "), "{text}: {refused}");
+        objects(text).await.remove(0)
+    }
+}
+
+async fn render_with(values: &str, flags: &[&str]) -> Result<Rendered, String> {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), values).unwrap();
+    let chart = concat!(env!("CARGO_MANIFEST_DIR"), "/manifests/helm/vsphere-cpi");
+    let values = file.path().to_str().unwrap();
+    let flags = [&["render", chart, "--values", values], flags].concat().into_iter().map(str::to_owned);
+    let told = piped(&Component::Chart.path(), &flags.collect::<Vec<_>>(), "").await?;
+    let mut told: Value = serde_json::from_str(&told).unwrap();
+    let notes = told["notes"].as_str().unwrap().to_owned();
+    Ok(Rendered { objects: serde_json::from_value(told["objects"].take()).unwrap(), notes })
+}
+
+async fn render(values: &str) -> Rendered {
+    render_with(values, &[]).await.unwrap_or_else(|error| panic!("{values}: {error}"))
+}
+
+/// Every value once, with another one than its default.
+const ALL: &str = r#"
+config:
+  enabled: true
+  name: other-config
+  vcenter: 10.0.0.1
+  username: "ccm@vsphere.local"
+  password: 'a"b: #'
+  datacenter: "dc-1, dc-2"
+  region: ""
+  zone: ""
+  thumbprint: "AA:BB:CC:DD:EE:FF:00:11:22:33:44:55:66:77:88:99:AA:BB:CC:DD"
+  nodes:
+    internalNetworkSubnetCidr: 10.0.0.0/16
+    externalNetworkSubnetCidr: 10.1.0.0/16
+    internalVmNetworkName: "007"
+    externalVmNetworkName: "yes"
+    excludeInternalNetworkSubnetCidr: 10.0.1.0/24
+    excludeExternalNetworkSubnetCidr: 10.1.1.0/24
+  secret: {create: true, name: other-secret}
+global:
+  config: {datacenter: dc-3}
+podSecurityPolicy: {enabled: true, annotations: {a: b}}
+securityContext: {enabled: true, runAsUser: 2000, fsGroup: 3000}
+rbac:
+  create: true
+  nodeDeletion: false
+  secrets: [{name: tenant-2, namespace: default}]
+serviceAccount: {create: true, name: other-account}
+daemonset:
+  annotations: {set: annotated}
+  image: elsewhere/ccm
+  tag: "1.10"
+  pullPolicy: Always
+  dnsPolicy: ClusterFirstWithHostNet
+  cmdline:
+    logging: 4
+    cloudConfig: {dir: /etc/other, file: other.conf}
+    additionalParams: {leader-elect: false, concurrent-node-syncs: 1000000, controllers: ["*", "-route"], profiling: "", kube-api-qps: 0}
+  env: [{name: CCM_NODE_DELETION, value: dry-run}]
+  replicaCount: 3
+  resources: {limits: {cpu: 1}}
+  podAnnotations: {pod: annotated}
+  podLabels: {pod: labelled, app: not-mine}
+  nodeSelector: {disk: fast}
+  tolerations: [{key: mine, operator: Exists}]
+  affinity: {nodeAffinity: {}}
+  extraVolumes: [{name: a, emptyDir: {}}, {name: b, emptyDir: {}}]
+  extraVolumeMounts: [{name: a, mountPath: /a, readOnly: true}]
+  extraVolumesMounts: [{name: b, mountPath: /b, readOnly: true}]
+  hostAliases: [{ip: 10.0.0.9, hostnames: [vcenter]}]
+nameOverride: other-name
+service: {enabled: true}
+"#;
+
+#[tokio::test]
+async fn releases_are_applied_to_a_real_api_server() {
+    let server = ApiServer::shared().await;
+    for (name, values) in [
+        ("defaults", ""),
+        ("the Go program's values", GO_VALUES),
+        ("config", "config: {enabled: true}"),
+        ("all values", ALL),
+    ] {
+        let rendered = render(values).await;
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": rendered.objects});
+        apply(server, name, &list.to_string()).await;
+        assert_eq!(rendered.one("DaemonSet")["metadata"]["namespace"], "kube-system");
+        assert!(rendered.notes.contains("rollout status"), "{}", rendered.notes);
+    }
+}
+
+/// A selector and the names of roles that are bound cannot be changed by an upgrade.
+#[tokio::test]
+async fn an_upgrade_from_the_go_programs_chart_finds_its_objects() {
+    let rendered = render(GO_VALUES).await;
+    let set = rendered.one("DaemonSet");
+    assert_eq!(set["metadata"]["name"], "vsphere-cpi");
+    assert_eq!(set["spec"]["selector"], json!({"matchLabels": {"app": "vsphere-cpi"}}));
+    let account = "cloud-controller-manager";
+    assert_eq!(rendered.one("ServiceAccount")["metadata"]["name"], account);
+    let bound = rendered.objects.iter().find(|object| object["kind"] == "ClusterRoleBinding");
+    let bound = bound.filter(|object| object["metadata"]["name"] == account).unwrap();
+    assert_eq!(bound["roleRef"]["name"], account);
+    let volume = json!({"name": "vsphere-config-volume", "configMap": {"name": "cloud-config"}});
+    assert_eq!(rendered.pod()["volumes"], json!([volume]));
+    let expected = json!(["--cloud-provider=vsphere", "--v=2", "--cloud-config=/etc/cloud/vsphere.conf"]);
+    assert_eq!(rendered.container()["args"], expected);
+    assert_eq!(pods::gaps(set), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn the_defaults_are_those_of_the_go_programs_chart() {
+    fn leaves(path: &str, value: &Value, found: &mut BTreeMap<String, Value>) {
+        match value.as_object().filter(|object| !object.is_empty()) {
+            Some(object) => object.iter().for_each(|(key, value)| leaves(&format!("{path}.{key}"), value, found)),
+            None => drop(found.insert(path.to_owned(), value.clone())),
+        }
+    }
+    let ours = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/manifests/helm/vsphere-cpi/values.yaml"));
+    let (mut before, mut now) = (BTreeMap::new(), BTreeMap::new());
+    leaves("", &objects(GO_VALUES).await[0], &mut before);
+    leaves("", &objects(&ours.unwrap()).await[0], &mut now);
+    assert_eq!(before.len(), 42, "{:?}", before.keys());
+    for (path, value) in &before {
+        match path.as_str() {
+            ".daemonset.resources" => assert_eq!(now[".daemonset.resources.requests.memory"], "64Mi"),
+            path => assert_eq!(now.get(path), Some(value), "{path}"),
+        }
+    }
+    let new: Vec<&str> = now.keys().filter(|path| !before.contains_key(*path)).map(String::as_str).collect();
+    let known = [".daemonset.env", ".daemonset.extraVolumeMounts", ".daemonset.image", ".daemonset.nodeSelector"];
+    let sizes = [
+        ".daemonset.resources.limits.memory",
+        ".daemonset.resources.requests.cpu",
+        ".daemonset.resources.requests.memory",
+    ];
+    let rest = [".daemonset.tag", ".global", ".rbac.nodeDeletion", ".rbac.secrets"];
+    assert_eq!(new, [&known[..], &sizes, &rest].concat());
+}
+
+/// W54: `caFile` counts, both spellings of `extraVolumeMounts`, false and zero are values, and texts stay texts.
+#[tokio::test]
+async fn w54_every_value_has_its_effect() {
+    let rendered = render(ALL).await;
+    let (pod, container) = (rendered.pod(), rendered.container());
+    let set = rendered.one("DaemonSet");
+    assert_eq!(set["metadata"]["name"], "other-name");
+    assert_eq!(set["metadata"]["annotations"], json!({"set": "annotated"}));
+    let labels = &set["spec"]["template"]["metadata"]["labels"];
+    assert_eq!((&labels["pod"], &labels["app"]), (&json!("labelled"), &json!("other-name")));
+    assert_eq!(set["spec"]["template"]["metadata"]["annotations"], json!({"pod": "annotated"}));
+    assert_eq!((&container["image"], &container["imagePullPolicy"]), (&json!("elsewhere/ccm:1.10"), &json!("Always")));
+    let expected = json!([
+        "--cloud-provider=vsphere",
+        "--v=4",
+        "--cloud-config=/etc/other/other.conf",
+        "--concurrent-node-syncs=1000000",
+        "--controllers=*,-route",
+        "--kube-api-qps=0",
+        "--leader-elect=false",
+        "--profiling",
+    ]);
+    assert_eq!(container["args"], expected);
+    assert_eq!(container["env"], json!([{"name": "CCM_NODE_DELETION", "value": "dry-run"}]));
+    // Maps are merged.
+    assert_eq!(container["resources"]["limits"], json!({"cpu": 1, "memory": "512Mi"}));
+    let mounts: Vec<&Value> =
+        container["volumeMounts"].as_array().unwrap().iter().map(|mount| &mount["mountPath"]).collect();
+    assert_eq!(mounts, ["/etc/other", "/a", "/b"]);
+    assert_eq!(pod["volumes"].as_array().unwrap().len(), 3);
+    assert_eq!(pod["dnsPolicy"], "ClusterFirstWithHostNet");
+    assert_eq!(
+        (&pod["securityContext"]["runAsUser"], &pod["securityContext"]["fsGroup"]),
+        (&json!(2000), &json!(3000))
+    );
+    assert_eq!((&pod["nodeSelector"], &pod["tolerations"][0]["key"]), (&json!({"disk": "fast"}), &json!("mine")));
+    assert_eq!(pod["hostAliases"][0]["ip"], "10.0.0.9");
+    assert_eq!(pod["serviceAccountName"], "other-account");
+
+    let secret = rendered.one("Secret");
+    assert_eq!(secret["metadata"]["name"], "other-secret");
+    let pair = json!({"10.0.0.1.username": "ccm@vsphere.local", "10.0.0.1.password": "a\"b: #"});
+    assert_eq!(secret["stringData"], pair);
+    let config = objects(rendered.one("ConfigMap")["data"]["other.conf"].as_str().unwrap()).await.remove(0);
+    let thumbprint = "AA:BB:CC:DD:EE:FF:00:11:22:33:44:55:66:77:88:99:AA:BB:CC:DD";
+    let expected = json!({
+        "global": {"port": 443, "thumbprint": thumbprint, "secretName": "other-secret", "secretNamespace": "kube-system"},
+        "vcenter": {"10.0.0.1": {"server": "10.0.0.1", "datacenters": ["dc-3"]}},
+        "labels": {"region": "", "zone": ""},
+        "nodes": {
+            "internalNetworkSubnetCidr": "10.0.0.0/16",
+            "externalNetworkSubnetCidr": "10.1.0.0/16",
+            "internalVmNetworkName": "007",
+            "externalVmNetworkName": "yes",
+            "excludeInternalNetworkSubnetCidr": "10.0.1.0/24",
+            "excludeExternalNetworkSubnetCidr": "10.1.1.0/24",
+        },
+    });
+    assert_eq!(config, expected);
+    assert_eq!(rendered.one("ConfigMap")["metadata"]["name"], "other-config");
+    for part in ["podSecurityPolicy.enabled", "daemonset.replicaCount", "service.enabled"] {
+        assert!(rendered.notes.contains(&format!("{part} has no effect")), "{part}: {}", rendered.notes);
+    }
+    let all = rules(&rendered.objects);
+    assert!(!all.iter().any(|right| right.verb == "delete"), "rbac.nodeDeletion is false");
+    for (namespace, name) in [("kube-system", "other-secret"), ("default", "tenant-2")] {
+        let read = |right: &&super::rules::Right| right.name.as_deref() == Some(name);
+        let found = all.iter().find(read).unwrap();
+        assert_eq!((found.resource.as_str(), found.namespace.as_deref()), ("secrets", Some(namespace)));
+    }
+}
+
+#[tokio::test]
+async fn w54_trust_is_what_the_values_say() {
+    let trust = async |values: &str| {
+        let rendered = render(&format!("config: {{enabled: true, {values}}}")).await;
+        let config = rendered.config().await;
+        let warned = rendered.notes.contains("WARNING: vCenter's certificate is not checked");
+        assert_eq!(warned, config["global"]["insecureFlag"] == json!(true), "{}", rendered.notes);
+        config["global"].clone()
+    };
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vcenter/certificates/ca.pem");
+    let found = trust(&format!("caFile: {file}")).await;
+    assert_eq!((&found["caFile"], &found["insecureFlag"]), (&json!(file), &Value::Null));
+    assert_eq!(trust("").await["insecureFlag"], json!(true));
+}
+
+#[tokio::test]
+async fn w54_an_ipv6_address_is_a_server_with_credentials() {
+    let rendered = render("config: {enabled: true, vcenter: 'fd00::1'}").await;
+    assert_eq!(rendered.config().await["vcenter"]["fd00::1"]["server"], "fd00::1");
+    let pair = json!({"server_0": "fd00::1", "username_0": "user", "password_0": "pass"});
+    assert_eq!(rendered.one("Secret")["stringData"], pair);
+}
+
+/// W54: `helm upgrade --reuse-values` gives the chart nothing but what an older release had.
+#[tokio::test]
+async fn w54_values_of_an_older_release_are_enough() {
+    for old in [
+        "{}",
+        "config: {enabled: true}",
+        "config: {enabled: true, vcenter: v, datacenter: d}\ndaemonset: {cmdline: {}}\nrbac: {create: true}",
+    ] {
+        let rendered = render_with(old, &["--reused"]).await.unwrap_or_else(|error| panic!("{old}: {error}"));
+        assert_eq!(rendered.container()["image"], render("").await.container()["image"], "{old}");
+        assert_eq!(rendered.kinds().contains_key("Secret"), old != "{}", "{old}");
+    }
+}
+
+#[tokio::test]
+async fn parts_can_be_left_out() {
+    for (values, kind) in [
+        ("rbac: {create: false}", "ClusterRole"),
+        ("serviceAccount: {create: false}", "ServiceAccount"),
+        ("config: {enabled: true, secret: {create: false}}", "Secret"),
+    ] {
+        assert!(!render(values).await.kinds().contains_key(kind), "{values}");
+    }
+    let rendered = render("securityContext: {enabled: false}").await;
+    let context = &rendered.pod()["securityContext"];
+    assert_eq!(*context, json!({"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}}));
+    let rendered = render("daemonset: {cmdline: {additionalParams: {secure-port: 0}}}").await;
+    assert_eq!((&rendered.container()["livenessProbe"], &rendered.container()["ports"]), (&Value::Null, &Value::Null));
+}
+
+#[tokio::test]
+async fn mistakes_are_told_by_name() {
+    for (values, expected) in [
+        ("config: {vcentre: x}", "at '/config': additional properties 'vcentre' not allowed"),
+        ("config: {vcenter: 'https://x/sdk'}", "at '/config/vcenter'"),
+        ("config: {enabled: 'yes'}", "at '/config/enabled': got string, want boolean"),
+        ("config: {nodes: {internalCidr: x}}", "at '/config/nodes': additional properties 'internalCidr' not allowed"),
+        ("global: {config: {usename: x}}", "at '/global/config': additional properties 'usename' not allowed"),
+        ("daemonset: {tag: 1.10}", "at '/daemonset/tag': got number, want string"),
+        ("daemonset: {pullPolicy: Sometimes}", "at '/daemonset/pullPolicy': value must be one of"),
+        ("daemonset: {cmdline: {logging: loud}}", "at '/daemonset/cmdline/logging'"),
+        ("daemonset: {cmdline: {additionalParams: {--v: 2}}}", "invalid propertyName '--v'"),
+        ("daemonset: {cmdline: {additionalParams: {a: {b: c}}}}", "at '/daemonset/cmdline/additionalParams/a'"),
+        (
+            "daemonset: {extraVolumesMount: []}",
+            "at '/daemonset': additional properties 'extraVolumesMount' not allowed",
+        ),
+        ("rbac: {secrets: [{namespace: x}]}", "at '/rbac/secrets/0': missing property 'name'"),
+        ("replicas: 2", "additional properties 'replicas' not allowed"),
+    ] {
+        let told = render_with(values, &[]).await.err().unwrap_or_else(|| panic!("{values} is accepted"));
+        assert!(told.contains(expected), "{values}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn the_chart_gives_the_rights_of_the_manifests() {
+    let mut of_chart = rules(&render("").await.objects);
+    let mut of_manifests = rules(&form("rbac").await.objects);
+    of_chart.sort();
+    of_manifests.sort();
+    assert_eq!(of_chart, of_manifests);
+}

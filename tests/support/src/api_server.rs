@@ -1,5 +1,6 @@
 //! etcd and kube-apiserver.
 
+mod audit;
 mod identity;
 
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use tokio::sync::OnceCell;
 use crate::components::Component;
 use crate::process::Usage;
 use crate::supervisor::{Supervised, TemporaryFolder};
+pub use audit::AuditEvent;
 use identity::Authority;
 
 /// Starting takes 3 to 6 s on a quiet machine; tests share it with compilers.
@@ -25,6 +27,8 @@ pub struct ApiServer {
     port: u16,
     etcd_port: u16,
     authority: Authority,
+    /// More flags of kube-apiserver.
+    flags: Vec<String>,
     apiserver: Option<Supervised>,
     etcd: Option<Supervised>,
     // Last: it is removed after the programs have ended.
@@ -44,13 +48,27 @@ impl ApiServer {
     ///
     /// When it is not ready in time, with its last state and log lines.
     pub async fn start() -> Self {
+        Self::start_with(|_| Vec::new()).await
+    }
+
+    /// A server of one's own that keeps an audit log, for [`ApiServer::audit`].
+    ///
+    /// # Panics
+    ///
+    /// As [`ApiServer::start`].
+    pub async fn audited() -> Self {
+        Self::start_with(|folder| audit::flags(folder).into()).await
+    }
+
+    async fn start_with(flags: impl Fn(&Path) -> Vec<String>) -> Self {
         install_crypto();
         let mut trouble = String::new();
         for _ in 0..ATTEMPTS {
             let folder = TemporaryFolder::create();
             let authority = Authority::write_to(folder.path());
-            let mut server =
-                Self { port: free_port(), etcd_port: free_port(), authority, apiserver: None, etcd: None, folder };
+            let flags = flags(folder.path());
+            let (port, etcd_port) = (free_port(), free_port());
+            let mut server = Self { port, etcd_port, authority, flags, apiserver: None, etcd: None, folder };
             match server.run().await {
                 Ok(()) => return server,
                 Err(Trouble::Port(text)) => trouble = text,
@@ -157,6 +175,17 @@ impl ApiServer {
         programs.into_iter().filter_map(usage).collect()
     }
 
+    /// All requests so far that are over, in the order of their ends; of a server that was started as
+    /// [`ApiServer::audited`].
+    ///
+    /// # Panics
+    ///
+    /// Without an audit log.
+    #[must_use]
+    pub fn audit(&self) -> Vec<AuditEvent> {
+        audit::read(self.folder.path())
+    }
+
     /// A folder that lives as long as this.
     #[must_use]
     pub fn folder(&self) -> &Path {
@@ -216,7 +245,7 @@ impl ApiServer {
 
     fn start_apiserver(&self) -> Supervised {
         let file = |name: &str| self.folder.path().join(name).display().to_string();
-        let arguments = [
+        let mut arguments = vec![
             format!("--etcd-servers=http://127.0.0.1:{}", self.etcd_port),
             format!("--secure-port={}", self.port),
             "--bind-address=127.0.0.1".to_owned(),
@@ -234,6 +263,7 @@ impl ApiServer {
             "--max-requests-inflight=2000".to_owned(),
             "--max-mutating-requests-inflight=1000".to_owned(),
         ];
+        arguments.extend_from_slice(&self.flags);
         Supervised::start("kube-apiserver", &Component::KubeApiserver.path(), &arguments, self.folder.path())
     }
 }

@@ -22,7 +22,7 @@ pub mod process;
 pub mod supervisor;
 pub mod vcenter;
 
-pub use api_server::ApiServer;
+pub use api_server::{ApiServer, AuditEvent};
 pub use daemon::Daemon;
 pub use eventually::{eventually, unique};
 pub use fake_vcenter::{Denial, FakeVcenter, Fault, Machine, Model, Trouble, Unreadable};

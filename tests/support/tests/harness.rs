@@ -329,3 +329,24 @@ async fn nodes_register_at_a_real_api_server_which_survives_a_restart() {
     let refused = Api::<Node>::all(stranger).get("node-1").await.unwrap_err();
     assert!(matches!(&refused, kube::Error::Api(status) if status.code == 403), "{refused}");
 }
+
+#[tokio::test]
+async fn an_audited_api_server_tells_who_asked_for_what_and_when() {
+    let server = ApiServer::audited().await;
+    let client = server.client().await;
+    KubeletNode::new("node-1", UUID).register(&client).await;
+    let refused = Api::<Node>::all(server.client_of("jane").await).get("node-1").await;
+    assert!(matches!(refused, Err(kube::Error::Api(status)) if status.code == 403));
+    let events = server.audit();
+    let of =
+        |user: &str| events.iter().find(|event| event.user.username == user && event.object_ref.resource == "nodes");
+    let (created, read) = (of("admin").unwrap(), of("jane").unwrap());
+    assert_eq!(
+        (created.verb.as_str(), created.is_write(), created.is_accepted()),
+        ("create", true, true),
+        "{created:?}"
+    );
+    assert_eq!((read.verb.as_str(), read.is_write(), read.response_status.code), ("get", false, 403), "{read:?}");
+    assert_eq!(read.object_ref.name, "node-1");
+    assert!(created.received <= created.answered && created.answered <= read.received, "{created:?}, {read:?}");
+}

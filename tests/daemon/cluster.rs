@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{DeleteParams, ListParams};
 use kube::{Api, Client};
 use support::nodes::NodeView;
-use support::{ApiServer, Daemon, KubeletNode, Object, Scenario, Vcenter, Vm, eventually, unique};
+use support::{ApiServer, Daemon, KubeletNode, Machine, Model, Object, Scenario, Vcenter, Vm, eventually, unique};
 
 /// Far more than anything here takes, on a machine that also compiles.
 pub const LIMIT: Duration = Duration::from_secs(60);
@@ -96,6 +96,16 @@ impl Cluster {
         });
         let tagged = zoned.tag("k8s-region", "region-1", [Object::datacenter("dc-1")]);
         numbers.fold(tagged, |scenario, number| scenario.vm(self.vm(number)))
+    }
+
+    /// The same as a fake vCenter's model. That places its machines on hosts in turn, from `host-2` on.
+    pub fn model(&self, numbers: Range<usize>) -> Model {
+        let zoned = ZONES.iter().enumerate().fold(Model::small(), |model, (index, zone)| {
+            model.tag("k8s-zone", zone, &[("HostSystem", &format!("host-{}", (index + 1) % 3 + 1))])
+        });
+        let tagged = zoned.tag("k8s-region", "region-1", &[("Datacenter", "dc-1")]);
+        let machine = |number| Machine::new(&self.name(number), &uuid(number)).ip(&ip(number));
+        numbers.fold(tagged, |model, number| model.vm(machine(number)))
     }
 
     /// A joining node that only this test's daemon looks after. Its systemUUID is in the guests' byte order.

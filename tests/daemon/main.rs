@@ -15,6 +15,7 @@ mod crash;
 mod credentials;
 mod deletion;
 mod front;
+mod handover;
 mod join;
 mod labels;
 mod manifests;

@@ -1,0 +1,72 @@
+//! Three replicas, and the leader is told to stop, killed and frozen while nodes join: every node is initialised, and
+//! by the audit log nobody writes to a Node beside another leader.
+//!
+//! `SOAK_HITS` is how often the leader is hit: six times unless given.
+
+mod audit;
+mod world;
+
+use std::time::Instant;
+
+use k8s_openapi::jiff::SignedDuration;
+use support::{ApiServer, AuditEvent};
+
+use audit::{Term, breaches, node_writes, terms};
+use world::{Hit, World};
+
+/// In turn.
+const HITS: [Hit; 3] = [Hit::Terminate, Hit::Kill, Hit::Freeze];
+/// Nodes in all, and at least so many for each hit.
+const NODES: usize = 200;
+const NODES_PER_HIT: usize = 33;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn however_leaders_end_all_nodes_are_initialised_and_nobody_writes_beside_the_next_one() {
+    let hits = std::env::var("SOAK_HITS").ok().filter(|text| !text.is_empty());
+    let hits = hits.map_or(6, |text| text.parse::<usize>().unwrap_or_else(|error| panic!("SOAK_HITS={text}: {error}")));
+    let nodes = NODES.max(hits * NODES_PER_HIT);
+    let server = ApiServer::audited().await;
+    let mut world = World::start(&server, nodes).await;
+    let began = Instant::now();
+    for (index, hit) in HITS.into_iter().cycle().take(hits).enumerate() {
+        // The last wave has what is left.
+        let until = if index + 1 == hits { nodes } else { (index + 1) * nodes / hits };
+        world.hit(hit, until).await;
+    }
+    world.until_all_are_initialised().await;
+    println!("{hits} hits, {nodes} nodes, {:.1?} from the first hit to the last node", began.elapsed());
+    world.stop().await;
+
+    let log = server.audit();
+    let (lease, users) = (world.lease(), world.users());
+    let terms = terms(&log, lease);
+    let writes: Vec<&AuditEvent> = node_writes(&log, users).collect();
+    println!("{} terms, {} accepted writes to Nodes", terms.len(), writes.len());
+    assert!(terms.len() > hits, "{terms:?}");
+    assert!(writes.len() >= 2 * nodes, "each node takes two: {}", writes.len());
+    assert_eq!(breaches(&log, lease, users), []);
+    // Whoever is hit has written, and so has the one after it.
+    let working = terms.iter().filter(|term| writes.iter().any(|write| is_in(write, term, &terms))).count();
+    assert!(working > hits, "{working} of {} terms had a write: {terms:?}", terms.len());
+    let late = late_writes(writes[0], &terms);
+    assert!(late.len() >= hits, "{terms:?}");
+    assert_eq!(breaches(&[&log[..], &late].concat(), lease, users).len(), late.len(), "the check sees breaches");
+}
+
+/// Whether a write came in this term.
+fn is_in(write: &AuditEvent, term: &Term, terms: &[Term]) -> bool {
+    let next = terms.iter().map(|term| term.began).find(|began| *began > term.began);
+    write.received > term.began && next.is_none_or(|next| write.received <= next)
+}
+
+/// What must not be: writes by who led before, each a microsecond after the next one became the leader.
+fn late_writes(model: &AuditEvent, terms: &[Term]) -> Vec<AuditEvent> {
+    let pairs = terms.iter().zip(terms.iter().skip(1)).filter(|(before, after)| before.user != after.user);
+    let late = |(before, after): (&Term, &Term)| {
+        let mut write = model.clone();
+        before.user.clone_into(&mut write.user.username);
+        write.received = after.began + SignedDuration::from_micros(1);
+        write
+    };
+    pairs.map(late).collect()
+}

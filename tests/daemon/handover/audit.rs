@@ -1,0 +1,206 @@
+//! What an audit log says about leaders: who led when, and which writes to Nodes nobody should have made. Pure: the
+//! log comes as values.
+
+use k8s_openapi::jiff::Timestamp;
+use support::AuditEvent;
+
+/// A time in which one replica held the Lease.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Term {
+    /// The replica's user.
+    pub user: String,
+    /// When the update that made it the holder was answered.
+    pub began: Timestamp,
+    /// When the update that gave the Lease up was answered, if that is how it ended.
+    pub given_up: Option<Timestamp>,
+}
+
+/// A write to a Node that was accepted though its writer did not lead when it came.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Breach {
+    pub user: String,
+    pub node: String,
+    pub received: Timestamp,
+    /// The last term that had begun by then.
+    pub term: Option<Term>,
+}
+
+/// The terms of a Lease, first to last.
+pub fn terms(log: &[AuditEvent], lease: &str) -> Vec<Term> {
+    let is_ours = |event: &&AuditEvent| {
+        let about = &event.object_ref;
+        let is_lease = about.api_group == "coordination.k8s.io" && about.resource == "leases";
+        // The name is not in the path when it is created.
+        let name = event.request_object["metadata"]["name"].as_str().unwrap_or(&about.name);
+        is_lease && name == lease && event.is_write() && event.is_accepted()
+    };
+    let mut written: Vec<&AuditEvent> = log.iter().filter(is_ours).collect();
+    // The order of the writes, which that of the answers need not be: each names the version that it replaces.
+    written.sort_by_key(|event| replaced(event));
+    let mut terms: Vec<Term> = Vec::new();
+    let mut before = String::new();
+    for event in written {
+        let holder = event.request_object["spec"]["holderIdentity"].as_str().unwrap_or_default();
+        match terms.last_mut() {
+            Some(term) if holder.is_empty() && !before.is_empty() => term.given_up = Some(event.answered),
+            _ if holder.is_empty() || holder == before => {}
+            _ => terms.push(Term { user: event.user.username.clone(), began: event.answered, given_up: None }),
+        }
+        holder.clone_into(&mut before);
+    }
+    terms
+}
+
+/// The version that a write replaces; zero when it creates.
+fn replaced(event: &AuditEvent) -> u64 {
+    event.request_object["metadata"]["resourceVersion"].as_str().map_or(0, |version| version.parse().unwrap())
+}
+
+/// The accepted writes to Nodes by one of these users.
+pub fn node_writes<'a>(log: &'a [AuditEvent], users: &'a [String]) -> impl Iterator<Item = &'a AuditEvent> {
+    log.iter().filter(|event| {
+        let about = &event.object_ref;
+        let is_node = about.api_group.is_empty() && about.resource == "nodes";
+        is_node && event.is_write() && event.is_accepted() && users.contains(&event.user.username)
+    })
+}
+
+/// The accepted writes to Nodes by one of these users that came after another one had become the leader, before the
+/// writer ever was one, or after it had given the Lease up. What came before and was answered later is none.
+pub fn breaches(log: &[AuditEvent], lease: &str, users: &[String]) -> Vec<Breach> {
+    let terms = terms(log, lease);
+    let breach = |event: &AuditEvent| {
+        let term = terms.iter().rev().find(|term| term.began < event.received);
+        let holds = |term: &Term| {
+            term.user == event.user.username && term.given_up.is_none_or(|given_up| event.received <= given_up)
+        };
+        let found = Breach {
+            user: event.user.username.clone(),
+            node: event.object_ref.name.clone(),
+            received: event.received,
+            term: term.cloned(),
+        };
+        if term.is_some_and(holds) { None } else { Some(found) }
+    };
+    node_writes(log, users).filter_map(breach).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const LEASE: &str = "pool";
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_000_000 + second).unwrap()
+    }
+
+    /// A request that came at the first second and was answered at the second one.
+    fn request(user: &str, verb: &str, times: (i64, i64), code: u16, about: &Value, sent: &Value) -> AuditEvent {
+        serde_json::from_value(json!({
+            "verb": verb,
+            "requestURI": "/",
+            "user": { "username": user },
+            "objectRef": about,
+            "requestObject": sent,
+            "responseStatus": { "code": code },
+            "requestReceivedTimestamp": at(times.0),
+            "stageTimestamp": at(times.1),
+        }))
+        .unwrap()
+    }
+
+    /// The n-th write of a Lease, answered at that second.
+    fn lease(user: &str, version: u64, holder: &str, second: i64) -> AuditEvent {
+        lease_named(LEASE, user, version, holder, (second, 200))
+    }
+
+    fn lease_named(name: &str, user: &str, version: u64, holder: &str, (second, code): (i64, u16)) -> AuditEvent {
+        let about = json!({ "apiGroup": "coordination.k8s.io", "resource": "leases", "name": name });
+        let version = if version == 0 { Value::Null } else { version.to_string().into() };
+        let sent =
+            json!({ "metadata": { "name": name, "resourceVersion": version }, "spec": { "holderIdentity": holder } });
+        request(user, if version.is_null() { "create" } else { "update" }, (second, second), code, &about, &sent)
+    }
+
+    /// A write to a Node that came at the first second and was answered at the second one.
+    fn node(user: &str, times: (i64, i64)) -> AuditEvent {
+        node_with(user, "patch", times, 200)
+    }
+
+    fn node_with(user: &str, verb: &str, times: (i64, i64), code: u16) -> AuditEvent {
+        let about = json!({ "resource": "nodes", "subresource": "status", "name": "n-1" });
+        request(user, verb, times, code, &about, &Value::Null)
+    }
+
+    /// A leads from second 10 on, B from second 20 on.
+    fn hand_over() -> Vec<AuditEvent> {
+        vec![lease("a", 0, "id-a", 10), lease("a", 1, "id-a", 12), lease("b", 2, "id-b", 20), lease("b", 3, "id-b", 22)]
+    }
+
+    /// The same, and A gives the Lease up at second 15.
+    fn clean_hand_over() -> Vec<AuditEvent> {
+        vec![lease("a", 0, "id-a", 10), lease("a", 1, "", 15), lease("b", 2, "id-b", 20)]
+    }
+
+    #[test]
+    fn a_breach_is_a_write_that_is_accepted_and_came_when_its_writer_did_not_lead() {
+        let a_again = [hand_over(), vec![lease("a", 4, "id-a", 30)]].concat();
+        let renewed_late = vec![lease("a", 0, "id-a", 10), lease("b", 2, "id-b", 20), lease("a", 1, "id-a", 21)];
+        let of_another = [hand_over(), vec![lease_named("other", "a", 4, "id-a", (25, 200))]].concat();
+        let refused = [hand_over(), vec![lease_named(LEASE, "a", 3, "id-a", (25, 409))]].concat();
+        let cases = [
+            ("the leader", hand_over(), node("a", (11, 11)), 0),
+            ("the next leader", hand_over(), node("b", (21, 21)), 0),
+            ("came before, answered after", hand_over(), node("a", (19, 25)), 0),
+            ("came at the same moment", hand_over(), node("a", (20, 25)), 0),
+            ("the one before", hand_over(), node("a", (21, 21)), 1),
+            ("the one before, much later", hand_over(), node("a", (100, 101)), 1),
+            ("deletes", hand_over(), node_with("a", "delete", (21, 21), 200), 1),
+            ("creates", hand_over(), node_with("a", "create", (21, 21), 201), 1),
+            ("is refused", hand_over(), node_with("a", "patch", (21, 21), 409), 0),
+            ("reads", hand_over(), node_with("a", "get", (21, 21), 200), 0),
+            ("watches", hand_over(), node_with("a", "watch", (21, 21), 200), 0),
+            ("somebody else", hand_over(), node("admin", (21, 21)), 0),
+            ("before it led", hand_over(), node("b", (15, 15)), 1),
+            ("before anybody led", hand_over(), node("a", (5, 5)), 1),
+            ("never led", hand_over(), node("c", (21, 21)), 1),
+            ("leads again", a_again.clone(), node("a", (31, 31)), 0),
+            ("while the other led", a_again.clone(), node("a", (29, 29)), 1),
+            ("the other, when it led again", a_again, node("b", (31, 31)), 1),
+            ("the renewal was answered late", renewed_late.clone(), node("a", (22, 22)), 1),
+            ("the renewal was answered late, the leader", renewed_late, node("b", (22, 22)), 0),
+            ("holds another Lease", of_another, node("a", (26, 26)), 1),
+            ("did not get it", refused.clone(), node("a", (26, 26)), 1),
+            ("did not lose it", refused, node("b", (26, 26)), 0),
+            ("before it gave up", clean_hand_over(), node("a", (14, 16)), 0),
+            ("after it gave up", clean_hand_over(), node("a", (16, 16)), 1),
+            ("after it was given up", clean_hand_over(), node("b", (21, 21)), 0),
+        ];
+        let users = ["a", "b", "c"].map(str::to_owned);
+        for (case, mut log, write, expected) in cases {
+            log.push(write);
+            assert_eq!(breaches(&log, LEASE, &users).len(), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_breach_names_the_write_and_the_term() {
+        let log = [hand_over(), vec![node("a", (21, 21))]].concat();
+        let term = Term { user: "b".to_owned(), began: at(20), given_up: None };
+        let expected = Breach { user: "a".to_owned(), node: "n-1".to_owned(), received: at(21), term: Some(term) };
+        assert_eq!(breaches(&log, LEASE, &["a".to_owned()]), [expected]);
+    }
+
+    #[test]
+    fn terms_begin_when_the_holder_changes_and_are_given_up_or_taken() {
+        let log =
+            [clean_hand_over(), vec![lease("b", 3, "id-b", 25), lease("b", 4, "", 28), lease("b", 5, "id-b2", 29)]];
+        let found: Vec<_> =
+            terms(&log.concat(), LEASE).into_iter().map(|term| (term.user, term.began, term.given_up)).collect();
+        let term = |user: &str, began, given_up: Option<i64>| (user.to_owned(), at(began), given_up.map(at));
+        assert_eq!(found, [term("a", 10, Some(15)), term("b", 20, Some(28)), term("b", 29, None)]);
+    }
+}

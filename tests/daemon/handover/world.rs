@@ -1,0 +1,304 @@
+//! Three replicas with a user each, a vCenter, nodes that join, and what is done to the leader.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use kube::Api;
+use kube::api::{ListParams, PostParams};
+use serde_json::json;
+use support::nodes::NodeView;
+use support::{ApiServer, Daemon, FakeVcenter, eventually, unique};
+
+use crate::cluster::{ANSWERS, Cluster, ip};
+
+/// How long anything here may take, on a machine that also compiles.
+const LIMIT: Duration = Duration::from_secs(120);
+/// Kubernetes kills a pod after 30 s.
+const GRACE: Duration = Duration::from_secs(30);
+const REPLICAS: usize = 3;
+/// The Lease is short, so that much happens in a minute, and is given up early enough that a busy machine does not make
+/// two leaders: a write may be on its way for the difference. Writes are few, so that some are under way at every hit.
+const FLAGS: [&str; 6] = [
+    "--leader-elect=true",
+    "--leader-elect-lease-duration=5s",
+    "--leader-elect-renew-deadline=3s",
+    "--leader-elect-retry-period=500ms",
+    "--kube-api-qps=15",
+    "--kube-api-burst=1",
+];
+/// Of each wave of nodes, these parts of it (in sixths) join before the hit, after it, and when who was hit comes back.
+const BEFORE: usize = 2;
+const AFTER: usize = 4;
+const PARTS: usize = 6;
+/// The label that tells waves apart.
+const WAVE: &str = "test.example/wave";
+/// What a replica logs that finds that it has lost the Lease.
+const STANDS_BY: &str = "this process stands by";
+
+/// What is done to the leader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hit {
+    /// SIGTERM: it gives the Lease up.
+    Terminate,
+    /// SIGKILL: the Lease runs out.
+    Kill,
+    /// SIGSTOP until another leads and has written: it wakes up as a leader of before.
+    Freeze,
+}
+
+struct Replica {
+    user: String,
+    kubeconfig: String,
+    daemon: Daemon,
+}
+
+/// See the file's header.
+pub struct World {
+    cluster: Cluster,
+    fake: FakeVcenter,
+    config: String,
+    lease_flag: String,
+    replicas: Vec<Replica>,
+    users: Vec<String>,
+    /// Nodes that have joined.
+    joined: usize,
+    /// Replicas that could not log out.
+    killed: usize,
+}
+
+impl World {
+    /// All replicas stand by or lead, and know the vCenter with this many machines.
+    pub async fn start(server: &ApiServer, machines: usize) -> Self {
+        let cluster = Cluster::on(server).await;
+        let fake = FakeVcenter::start(cluster.model(0..machines)).await;
+        let config = Cluster::zoned(&[fake.ini_section("vc-1", "dc-1", server.folder())]);
+        let users: Vec<String> = (1..=REPLICAS).map(|number| unique(&format!("replica-{number}"))).collect();
+        grant(&cluster, &users).await;
+        let lease_flag = format!("--leader-elect-resource-name={}", cluster.pool());
+        let mut world = Self { cluster, fake, config, lease_flag, replicas: Vec::new(), users, joined: 0, killed: 0 };
+        for user in world.users.clone() {
+            let kubeconfig = format!("--kubeconfig={}", server.kubeconfig_of(&user).display());
+            let daemon = world.start_daemon(&kubeconfig);
+            world.replicas.push(Replica { user, kubeconfig, daemon });
+        }
+        for replica in &mut world.replicas {
+            replica.daemon.wait_for_line(ANSWERS, LIMIT).await;
+        }
+        world
+    }
+
+    /// The name of the Lease.
+    pub fn lease(&self) -> &str {
+        self.cluster.pool()
+    }
+
+    /// Those of the replicas.
+    pub fn users(&self) -> &[String] {
+        &self.users
+    }
+
+    fn start_daemon(&self, kubeconfig: &str) -> Daemon {
+        self.cluster.start(&self.config, &[&FLAGS[..], &[&self.lease_flag, kubeconfig]].concat())
+    }
+
+    /// Hits the leader in the middle of a join and waits until another one has finished it. Nodes join all the time, up to
+    /// the one before this number; the last of them still do at the end.
+    pub async fn hit(&mut self, hit: Hit, until: usize) {
+        let first = self.joined;
+        let part = |sixths: usize| first + (until - first) * sixths / PARTS;
+        let wave = Wave { cluster: &self.cluster, number: first };
+        let leader = self.leader_but(None).await;
+        wave.join(first..part(BEFORE)).await;
+        wave.until_begun(&self.replicas[leader].daemon).await;
+        // On a busy machine it may be another one by now.
+        let leader = self.leader_but(None).await;
+        let waiting = wave.waiting().await.len();
+        let told = Instant::now();
+        self.replicas[leader].daemon.signal(hit.signal()).await;
+        let next = self.leader_but(Some(leader));
+        let ((), next) = tokio::join!(wave.join(part(BEFORE)..part(AFTER)), next);
+        let (taken_over, left) = (told.elapsed(), wave.waiting().await.len());
+        wave.until_initialised(&self.replicas[next].daemon).await;
+        println!(
+            "{hit:?}: replica {} was hit with {waiting} of {} nodes waiting; replica {} led {taken_over:.1?} later, with {left} \
+             of {} waiting, and {:.1?} after the hit there were none",
+            leader,
+            part(BEFORE) - first,
+            next,
+            part(AFTER) - first,
+            told.elapsed()
+        );
+        wave.join(part(AFTER)..until).await;
+        self.joined = until;
+        self.killed += usize::from(hit == Hit::Kill);
+        self.bring_back(hit, leader, first..part(AFTER)).await;
+    }
+
+    /// Who was hit stands by again. What it had begun before can no longer be written, since another one has written to
+    /// those Nodes. Who was frozen finds plenty to write: nodes that wait, and new addresses of machines that it knows.
+    async fn bring_back(&mut self, hit: Hit, replica: usize, known: Range<usize>) {
+        let kubeconfig = self.replicas[replica].kubeconfig.clone();
+        let daemon = &mut self.replicas[replica].daemon;
+        match hit {
+            Hit::Freeze => {
+                let before = count(daemon, STANDS_BY);
+                let change = |number: usize, ip: &str| self.fake.change_vm(&self.cluster.name(number), |vm| vm.ip(ip));
+                known.clone().for_each(|number| change(number, &format!("10.7.{}.{}", number / 200, number % 200 + 1)));
+                daemon.signal("CONT").await;
+                eventually("who was frozen finds that it leads no more", LIMIT, async || {
+                    match count(daemon, STANDS_BY) {
+                        now if now > before => Ok(()),
+                        _ => Err(daemon.output().tail(20)),
+                    }
+                })
+                .await;
+                assert!(daemon.ended().is_none(), "it goes on: {}", daemon.output().tail(20));
+                known.for_each(|number| change(number, &ip(number)));
+            }
+            Hit::Terminate | Hit::Kill => {
+                let status = daemon.wait(GRACE).await;
+                assert_eq!(status.code(), Some(hit.status()), "{}", daemon.output().tail(40));
+                let daemon = self.start_daemon(&kubeconfig);
+                self.replicas[replica].daemon = daemon;
+                self.replicas[replica].daemon.wait_for_line(ANSWERS, LIMIT).await;
+            }
+        }
+    }
+
+    /// Who holds the Lease, once it is another one than this.
+    async fn leader_but(&self, before: Option<usize>) -> usize {
+        let leases = Api::<Lease>::namespaced(self.cluster.client.clone(), "kube-system");
+        eventually("one of the replicas holds the Lease", LIMIT, async || {
+            let lease = leases.get(self.lease()).await.map_err(|error| error.to_string())?;
+            let holder = lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
+            let leads = |line: &String| line.contains("became leader") && line.contains(&holder);
+            let is_it = |replica: &Replica| replica.daemon.output().lines().iter().any(leads);
+            match self.replicas.iter().position(is_it) {
+                Some(replica) if !holder.is_empty() && before != Some(replica) => Ok(replica),
+                _ => Err(format!("{holder:?}, before {before:?}")),
+            }
+        })
+        .await
+    }
+
+    /// Waits until all that joined are initialised, each as its machine is.
+    pub async fn until_all_are_initialised(&self) {
+        let leader = self.leader_but(None).await;
+        let daemon = &self.replicas[leader].daemon;
+        eventually("all nodes are initialised", LIMIT, async || match self.cluster.views().await {
+            views if views.len() == self.joined && (0..self.joined).all(|number| self.is_done(number, &views)) => {
+                Ok(())
+            }
+            views => Err(format!("of {}: {views:?}\n{}", self.joined, daemon.output().tail(20))),
+        })
+        .await;
+        self.cluster.wait_until_initialised(0..self.joined, daemon).await;
+    }
+
+    /// Whether a node is initialised and has the address of its machine.
+    fn is_done(&self, number: usize, views: &BTreeMap<String, NodeView>) -> bool {
+        let is_its = |view: &NodeView| view.addresses.contains(&format!("InternalIP={}", ip(number)));
+        views.get(&self.cluster.name(number)).is_some_and(|view| !view.uninitialized && is_its(view))
+    }
+
+    /// All replicas end in order.
+    pub async fn stop(&mut self) {
+        for replica in &mut self.replicas {
+            let status = replica.daemon.stop(GRACE).await;
+            assert_eq!(status.code(), Some(0), "{}: {}", replica.user, replica.daemon.output().tail(40));
+        }
+        let counts = self.fake.counts();
+        assert_eq!(
+            counts.soap_sessions, self.killed,
+            "one session is left of each replica that was killed: {counts:?}"
+        );
+    }
+}
+
+/// The nodes that join around one hit.
+struct Wave<'a> {
+    cluster: &'a Cluster,
+    /// That of the first of them.
+    number: usize,
+}
+
+impl Wave<'_> {
+    async fn join(&self, numbers: Range<usize>) {
+        let node = |number| self.cluster.kubelet(number).label(WAVE, &self.number.to_string());
+        join_all(numbers.map(async |number| node(number).register(&self.cluster.client).await)).await;
+    }
+
+    async fn views(&self) -> Vec<NodeView> {
+        let parameters = ListParams::default().labels(&format!("{},{WAVE}={}", self.cluster.labels(), self.number));
+        let nodes = Api::<Node>::all(self.cluster.client.clone()).list(&parameters).await.unwrap();
+        nodes.items.iter().map(NodeView::of).collect()
+    }
+
+    /// Those that are not initialised.
+    async fn waiting(&self) -> Vec<NodeView> {
+        self.views().await.into_iter().filter(|view| view.uninitialized).collect()
+    }
+
+    async fn until_begun(&self, daemon: &Daemon) {
+        eventually("the leader has begun", LIMIT, async || match self.views().await {
+            views if views.iter().any(|view| !view.addresses.is_empty()) => Ok(()),
+            views => Err(format!("{views:?}\n{}", daemon.output().tail(20))),
+        })
+        .await;
+    }
+
+    async fn until_initialised(&self, daemon: &Daemon) {
+        eventually("all that joined are initialised", LIMIT, async || match self.waiting().await {
+            waiting if waiting.is_empty() => Ok(()),
+            waiting => Err(format!("{waiting:?}\n{}", daemon.output().tail(20))),
+        })
+        .await;
+    }
+}
+
+impl Hit {
+    fn signal(self) -> &'static str {
+        match self {
+            Hit::Terminate => "TERM",
+            Hit::Kill => "KILL",
+            Hit::Freeze => "STOP",
+        }
+    }
+
+    /// The exit status it leads to.
+    fn status(self) -> i32 {
+        if self == Hit::Kill { 128 + 9 } else { 0 }
+    }
+}
+
+fn count(daemon: &Daemon, text: &str) -> usize {
+    daemon.output().lines().iter().filter(|line| line.contains(text)).count()
+}
+
+/// The rights that a replica uses, to each of these users.
+async fn grant(cluster: &Cluster, users: &[String]) {
+    let (client, name) = (cluster.client.clone(), cluster.pool());
+    let rule = |group: &str, resources: &[&str], verbs: &[&str]| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
+    let role = json!({"metadata": {"name": name}, "rules": [
+        rule("", &["nodes"], &["get", "list", "watch", "patch"]),
+        rule("", &["nodes/status"], &["patch"]),
+        rule("", &["events"], &["create", "patch", "update"]),
+        rule("coordination.k8s.io", &["leases"], &["create", "get", "list", "watch", "update"]),
+    ]});
+    let subject = |user: &String| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user});
+    let binding = json!({
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+        "subjects": users.iter().map(subject).collect::<Vec<_>>(),
+    });
+    let parameters = PostParams::default();
+    let roles = Api::<ClusterRole>::all(client.clone());
+    roles.create(&parameters, &serde_json::from_value(role).unwrap()).await.unwrap();
+    let bindings = Api::<ClusterRoleBinding>::all(client);
+    bindings.create(&parameters, &serde_json::from_value(binding).unwrap()).await.unwrap();
+}

@@ -111,6 +111,12 @@ impl ApiServer {
         self.write_kubeconfig(&self.authority.kubeconfig(&self.url(), "admin", Some("system:masters")))
     }
 
+    /// A file with the kubeconfig of this user, an administrator as well (group `system:masters`).
+    #[must_use]
+    pub fn kubeconfig_of_administrator(&self, user: &str) -> PathBuf {
+        self.write_kubeconfig(&self.authority.kubeconfig(&self.url(), user, Some("system:masters")))
+    }
+
     /// A file with the kubeconfig of this user, who is in no group: what it may do is up to RBAC.
     #[must_use]
     pub fn kubeconfig_of(&self, user: &str) -> PathBuf {

@@ -19,6 +19,7 @@ pub mod fake_vcenter;
 pub mod measure;
 pub mod nodes;
 pub mod process;
+pub mod report;
 pub mod supervisor;
 pub mod vcenter;
 

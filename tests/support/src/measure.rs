@@ -3,7 +3,7 @@
 //! The cluster is a real kube-apiserver with Nodes of real size, without kubelets. vCenter is [`FakeVcenter`], part of
 //! this process, with some time added to each call.
 
-mod kubelet;
+pub mod kubelet;
 mod writes;
 
 use std::collections::BTreeMap;
@@ -129,7 +129,8 @@ pub async fn run(plan: Plan) -> Result<(), String> {
 }
 
 /// A vCenter with this many machines, on tagged hosts.
-fn model(machines: usize) -> Model {
+#[must_use]
+pub fn model(machines: usize) -> Model {
     let hosts = [("HostSystem", "host-1"), ("HostSystem", "host-2"), ("HostSystem", "host-3")];
     Model::small().vms(machines).tag("k8s-zone", "zone-a", &hosts).tag(
         "k8s-region",

@@ -16,7 +16,11 @@ const AT_ONCE: usize = 32;
 
 /// Creates the nodes of the machines `n-1` to `n-<count>`: first the Node, then its status, as a kubelet does, so that
 /// both have an entry in `managedFields`. Gives the size of one as JSON.
-pub(super) async fn register(client: &Client, count: usize) -> Result<usize, String> {
+///
+/// # Errors
+///
+/// A sentence, when the API server refuses one.
+pub async fn register(client: &Client, count: usize) -> Result<usize, String> {
     let nodes = Api::<Node>::all(client.clone());
     let create = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
     let update = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };

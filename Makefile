@@ -19,7 +19,8 @@ test: testenv ## Everything: also against kube-apiserver, etcd and the vCenter s
 	$(CARGO) test --workspace --locked
 
 .PHONY: soak
-soak: testenv ## The race suite for ten minutes, or SOAK_SECONDS=3600; SOAK_SEED=7 repeats the actions of a run
+soak: testenv ## Twenty hits on leaders (SOAK_HITS=50), then ten minutes of races (SOAK_SECONDS=3600, SOAK_SEED=7)
+	SOAK_HITS=$(or $(SOAK_HITS),20) $(CARGO) test --locked --test daemon handover::however -- --nocapture
 	SOAK_SECONDS=$(or $(SOAK_SECONDS),600) SOAK_SEED=$(SOAK_SEED) \
 		$(CARGO) test --locked --test daemon race::whatever_happens -- --nocapture
 
@@ -63,3 +64,9 @@ demo: testenv release ## A cluster on this machine whose nodes get initialised; 
 measure: testenv release ## Time, calls and memory with 5000 nodes of real size, some minutes; NODES=500 is a smaller cluster
 	@$(CARGO) build --locked --quiet --package ccm-test-support --bin measure
 	@NODES=$(NODES) $(TARGET)/debug/measure $(RELEASE_BINARY)
+
+# The benchmark itself is no optimised build; what it measures is.
+.PHONY: bench
+bench: testenv release ## What is promised in numbers, measured; CHAPTERS="idle size" measures less; writes target/bench/report.json
+	@BENCH_JSON=$(abspath $(TARGET))/bench/report.json \
+		$(CARGO) bench --locked --quiet --profile dev --bench bench -- $(abspath $(RELEASE_BINARY)) $(CHAPTERS)

@@ -6,6 +6,7 @@ mod api_server;
 mod background;
 mod controllers;
 mod credentials;
+mod csv;
 mod election;
 pub mod files;
 pub mod go_duration;

@@ -17,6 +17,10 @@ fn main() -> ExitCode {
         Asked::Print(text) => return printed(&text),
         Asked::Run(options) => options,
     };
+    for told in options.deprecations() {
+        // With standard error closed there is nobody left to tell.
+        let _ = writeln!(std::io::stderr(), "{told}");
+    }
     let verbosity = match logging::start(&settings::of_the_log(&options)) {
         Ok(verbosity) => verbosity,
         Err(error) => return failed(&error),

@@ -7,6 +7,9 @@
     reason = "a failure of a test's own step is a failed test"
 )]
 
+#[path = "cli/flags_page.rs"]
+mod flags_page;
+
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -40,42 +43,67 @@ fn refusal(config: &str, arguments: &[&str]) -> String {
     told.replace(folder.path().to_str().unwrap(), "")
 }
 
+/// A text that others read, held against the file it is kept in.
+fn assert_golden(path: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, text).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(text, expected, "if this is meant, UPDATE_GOLDEN=1 cargo test --test cli writes {}", path.display());
+}
+
 #[test]
 fn help_is_the_golden_text() {
     let output = run(&["--help"]);
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/help.txt");
-    let help = text(&output.stdout);
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        std::fs::write(&golden, &help).unwrap();
-    }
-    let expected = std::fs::read_to_string(&golden).unwrap();
-    assert_eq!(help, expected, "if this is meant, UPDATE_GOLDEN=1 cargo test --test cli writes {}", golden.display());
+    assert_golden("tests/golden/help.txt", &text(&output.stdout));
+    let with_an_empty_variable = program().arg("-h").env("CCM_STANDBY", "").output().unwrap();
+    assert_eq!(text(&with_an_empty_variable.stdout), text(&output.stdout));
 }
 
 #[test]
-fn the_page_of_flags_names_every_flag_and_no_other() {
-    let flags = |text: &str| {
-        let words = text.split(|char: char| !char.is_ascii_alphanumeric() && char != '-');
-        let mut flags: Vec<_> =
-            words.filter(|word| word.len() > 3 && word.starts_with("--")).map(str::to_owned).collect();
-        flags.sort();
-        flags.dedup();
-        flags
-    };
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let page = std::fs::read_to_string(root.join("docs/flags.md")).unwrap();
-    let rows: Vec<_> = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
+fn help_has_the_groups_of_the_go_program_and_ours_at_the_end() {
     let help = text(&run(&["--help"]).stdout);
-    let definitions: Vec<_> = help.lines().map(str::trim).filter(|line| line.starts_with('-')).collect();
-    assert_eq!(flags(&rows.join(" ")), flags(&definitions.join(" ")));
+    let groups: Vec<_> = help.lines().filter(|line| !line.starts_with(' ') && line.ends_with(':')).collect();
+    let expected = [
+        "Debugging flags:",
+        "Leader-migration flags:",
+        "Generic flags:",
+        "Cloud-node-controller flags:",
+        "Service-lb-controller flags:",
+        "Webhook flags:",
+        "Webhook serving flags:",
+        "Secure serving flags:",
+        "Authentication flags:",
+        "Authorization flags:",
+        "Misc flags:",
+        "Global flags:",
+        "Flags the Go program does not have (each also an environment variable, which it ignores):",
+    ];
+    assert_eq!(groups, expected);
+    for group in help.split("\n\n").filter(|group| group.contains(" flags:\n") || group.starts_with("Flags")) {
+        let name = |line: &str| {
+            line.trim_start().split("--").nth(1).unwrap_or("?").split([' ', '[']).next().unwrap().to_owned()
+        };
+        let names: Vec<_> = group.lines().filter(|line| line.trim_start().starts_with('-')).map(name).collect();
+        assert!(names.is_sorted(), "{names:?}");
+    }
+}
+
+#[test]
+fn the_page_of_flags_is_as_it_is_written_from_their_definitions() {
+    assert_golden("docs/flags.md", &flags_page::page());
 }
 
 #[test]
 fn version_names_the_program_and_its_version() {
-    for form in ["--version", "--version=raw", "--version=true"] {
+    let own = env!("CARGO_PKG_VERSION");
+    for (form, version) in
+        [("--version", own), ("--version=raw", own), ("--version=true", own), ("--version=v9.8.7", "v9.8.7")]
+    {
         let output = run(&[form]);
-        let expected = format!("vsphere-cloud-controller-manager {}\n", env!("CARGO_PKG_VERSION"));
+        let expected = format!("vsphere-cloud-controller-manager {version}\n");
         assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), expected), "{form}");
     }
 }
@@ -112,10 +140,67 @@ fn wrong_values_are_told_all_at_once() {
         "--controllers=nodes: ",
         "--leader-elect-lease-duration=15s: expected more than --leader-elect-renew-deadline (1m0s)",
         "--secure-port=70000: ",
-        "--tag-poll-interval=often: ",
+        "environment variable CCM_TAG_POLL_INTERVAL=often: ",
     ] {
         assert!(told.contains(part), "{part} is missing in {told}");
     }
+}
+
+#[test]
+fn the_command_line_goes_before_a_variable_and_an_empty_variable_counts_as_none() {
+    let told = |value: &str, arguments: &[&str]| {
+        let output = program().args(arguments).env("CCM_TAG_POLL_INTERVAL", value).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        text(&output.stderr)
+    };
+    // Only the file is missing.
+    for (value, arguments) in [("", &[][..]), ("2m", &[]), ("often", &["--tag-poll-interval=2m"])] {
+        let told = told(value, arguments);
+        assert!(told.starts_with("error: a mistake in the settings: --cloud-config: it is needed"), "{told}");
+    }
+    let told = told("2m", &["--tag-poll-interval=often"]);
+    assert!(told.contains("  --tag-poll-interval=often: ") && !told.contains("CCM_"), "{told}");
+}
+
+#[test]
+#[cfg(unix)]
+fn what_is_no_text_is_told_in_one_sentence() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+    let wrong = OsStr::from_bytes(b"/etc/\xff");
+    let argument = program().args(["-v=2", "--cloud-config"]).arg(wrong).output().unwrap();
+    assert!(text(&argument.stderr).starts_with("error: argument 3 is not text in UTF-8: "), "{argument:?}");
+    let variable = program().env("CCM_NODE_SELECTOR", wrong).output().unwrap();
+    let expected = "error: the environment variable CCM_NODE_SELECTOR is not text in UTF-8\n";
+    assert!(text(&variable.stderr).starts_with(expected), "{variable:?}");
+    assert_eq!((argument.status.code(), variable.status.code()), (Some(1), Some(1)));
+}
+
+#[test]
+fn a_deprecated_flag_is_told_on_standard_error() {
+    let told = text(&run(&["--node_sync_period=1s"]).stderr);
+    assert!(told.starts_with("Flag --node-sync-period has been deprecated, This flag is currently no-op"), "{told}");
+}
+
+/// The script is given to a real bash, which completes as if somebody pressed the tabulator.
+#[test]
+fn bash_completes_flags() {
+    let script = text(&run(&["completion", "bash"]).stdout);
+    let completed = |words: &str, at: usize| {
+        let ask = format!(
+            "{script}\nCOMP_WORDS=({words}); COMP_CWORD={at}; _vsphere_cloud_controller_manager; echo \"${{COMPREPLY[*]}}\""
+        );
+        let output = Command::new("bash").args(["--norc", "-c", &ask]).output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+        text(&output.stdout).trim().to_owned()
+    };
+    assert_eq!(completed("ccm --cloud-", 1), "--cloud-config --cloud-provider");
+    assert_eq!(completed("ccm -v 2 --topology-labels", 3), "--topology-labels");
+    assert_eq!(completed("ccm com", 1), "completion");
+    assert_eq!(completed("ccm completion f", 2), "fish");
+    assert_eq!(completed("ccm --cloud-config /e", 2), "");
+    let registered = format!("{script}\ncomplete -p vsphere-cloud-controller-manager");
+    assert!(Command::new("bash").args(["--norc", "-c", &registered]).output().unwrap().status.success());
 }
 
 #[test]

@@ -2,20 +2,24 @@
 
 mod authentication;
 mod authorization;
+mod completion;
 mod debugging;
 mod generic;
 mod leader_migration;
 mod logging;
 mod node_workers;
+pub mod notes;
 mod services;
 mod serving;
 mod spelling;
 pub mod values;
 mod webhook;
 
+use super::csv;
+use clap::builder::Resettable;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{ArgAction, CommandFactory, FromArgMatches, Parser};
-use std::ffi::OsString;
+use clap::{ArgAction, Command, CommandFactory, FromArgMatches, Parser};
+use std::ffi::{OsStr, OsString};
 
 pub use authentication::Authentication;
 pub use authorization::Authorization;
@@ -32,7 +36,6 @@ pub use webhook::Webhook;
 /// The name of the program, as `--version` prints it.
 pub const PROGRAM: &str = "vsphere-cloud-controller-manager";
 
-const ELECTION: &str = "Leader election flags";
 const GENERIC: &str = "Generic flags";
 const NODES: &str = "Cloud-node-controller flags";
 const MISC: &str = "Misc flags";
@@ -65,9 +68,66 @@ pub struct Options {
     #[command(flatten)]
     pub generic: Generic,
 
+    /// Path of vsphere.conf, INI or YAML
+    #[arg(long, help_heading = GENERIC, value_name = "PATH", allow_hyphen_values = true)]
+    pub cloud_config: Option<String>,
+
+    /// The cloud provider
+    #[arg(long, help_heading = GENERIC, value_name = "NAME", default_value = "vsphere", allow_hyphen_values = true)]
+    pub cloud_provider: String,
+
+    /// Controllers to run, comma separated: * is all that are on by default, foo turns foo on, -foo turns it off; the
+    /// first mention of a name wins
+    #[arg(long, help_heading = GENERIC, value_name = "NAMES", default_value = "*", action = ArgAction::Append, allow_hyphen_values = true)]
+    pub controllers: Vec<String>,
+
+    /// Writes per second to the API server; without this flag and the next there is no limit on this side
+    #[arg(long, help_heading = GENERIC, value_name = "NUMBER", allow_hyphen_values = true)]
+    pub kube_api_qps: Option<String>,
+
+    /// Writes to the API server that may follow each other at once after a pause
+    #[arg(long, help_heading = GENERIC, value_name = "NUMBER", allow_hyphen_values = true)]
+    pub kube_api_burst: Option<String>,
+
+    /// Work only while holding the Lease; turn it off for a single process only
+    #[arg(long, help_heading = GENERIC, value_name = "BOOL", default_value = "true", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub leader_elect: String,
+
+    /// How long others wait after the last renewal they saw before they take over
+    #[arg(long, help_heading = GENERIC, value_name = "DURATION", default_value = "15s", allow_hyphen_values = true)]
+    pub leader_elect_lease_duration: String,
+
+    /// How long a leader tries to renew before it stops; shorter than the lease duration
+    #[arg(long, help_heading = GENERIC, value_name = "DURATION", default_value = "10s", allow_hyphen_values = true)]
+    pub leader_elect_renew_deadline: String,
+
+    /// Pause between attempts to get or renew the Lease
+    #[arg(long, help_heading = GENERIC, value_name = "DURATION", default_value = "2s", allow_hyphen_values = true)]
+    pub leader_elect_retry_period: String,
+
+    /// Kind of the lock; leases is the only one
+    #[arg(long, help_heading = GENERIC, value_name = "KIND", default_value = "leases", allow_hyphen_values = true)]
+    pub leader_elect_resource_lock: String,
+
+    /// Name of the Lease
+    #[arg(long, help_heading = GENERIC, value_name = "NAME", default_value = "cloud-controller-manager", allow_hyphen_values = true)]
+    pub leader_elect_resource_name: String,
+
+    /// Namespace of the Lease
+    #[arg(long, help_heading = GENERIC, value_name = "NAME", default_value = "kube-system", allow_hyphen_values = true)]
+    pub leader_elect_resource_namespace: String,
+
     /// See [`NodeWorkers`].
     #[command(flatten)]
     pub node_workers: NodeWorkers,
+
+    /// Nodes that are worked on at the same time
+    #[arg(long, help_heading = NODES, value_name = "NUMBER", default_value = "16", allow_hyphen_values = true)]
+    pub concurrent_node_syncs: String,
+
+    /// Labels that a node gets when it is initialised, key=value,...; one that it has already stays as it is
+    #[arg(long, help_heading = NODES, value_name = "LABELS", action = ArgAction::Append, allow_hyphen_values = true)]
+    pub node_labels: Vec<String>,
 
     /// See [`Services`].
     #[command(flatten)]
@@ -89,67 +149,6 @@ pub struct Options {
     #[command(flatten)]
     pub authorization: Authorization,
 
-    /// See [`Logging`].
-    #[command(flatten)]
-    pub logging: Logging,
-
-    /// Path of vsphere.conf, INI or YAML
-    #[arg(long, help_heading = GENERIC, value_name = "PATH", allow_hyphen_values = true)]
-    pub cloud_config: Option<String>,
-
-    /// The cloud provider
-    #[arg(long, help_heading = GENERIC, value_name = "NAME", default_value = "vsphere", allow_hyphen_values = true)]
-    pub cloud_provider: String,
-
-    /// Controllers to run, comma separated: * is all that are on by default, foo turns foo on, -foo turns it off; the
-    /// first mention of a name wins
-    #[arg(long, help_heading = GENERIC, value_name = "NAMES", value_delimiter = ',', default_value = "*", action = ArgAction::Append, allow_hyphen_values = true)]
-    pub controllers: Vec<String>,
-
-    /// Writes per second to the API server; without this flag and the next there is no limit on this side
-    #[arg(long, help_heading = GENERIC, value_name = "NUMBER", allow_hyphen_values = true)]
-    pub kube_api_qps: Option<String>,
-
-    /// Writes to the API server that may follow each other at once after a pause
-    #[arg(long, help_heading = GENERIC, value_name = "NUMBER", allow_hyphen_values = true)]
-    pub kube_api_burst: Option<String>,
-
-    /// Work only while holding the Lease; turn it off for a single process only
-    #[arg(long, help_heading = ELECTION, value_name = "BOOL", default_value = "true", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    pub leader_elect: String,
-
-    /// How long others wait after the last renewal they saw before they take over
-    #[arg(long, help_heading = ELECTION, value_name = "DURATION", default_value = "15s", allow_hyphen_values = true)]
-    pub leader_elect_lease_duration: String,
-
-    /// How long a leader tries to renew before it stops; shorter than the lease duration
-    #[arg(long, help_heading = ELECTION, value_name = "DURATION", default_value = "10s", allow_hyphen_values = true)]
-    pub leader_elect_renew_deadline: String,
-
-    /// Pause between attempts to get or renew the Lease
-    #[arg(long, help_heading = ELECTION, value_name = "DURATION", default_value = "2s", allow_hyphen_values = true)]
-    pub leader_elect_retry_period: String,
-
-    /// Kind of the lock; leases is the only one
-    #[arg(long, help_heading = ELECTION, value_name = "KIND", default_value = "leases", allow_hyphen_values = true)]
-    pub leader_elect_resource_lock: String,
-
-    /// Name of the Lease
-    #[arg(long, help_heading = ELECTION, value_name = "NAME", default_value = "cloud-controller-manager", allow_hyphen_values = true)]
-    pub leader_elect_resource_name: String,
-
-    /// Namespace of the Lease
-    #[arg(long, help_heading = ELECTION, value_name = "NAME", default_value = "kube-system", allow_hyphen_values = true)]
-    pub leader_elect_resource_namespace: String,
-
-    /// Nodes that are worked on at the same time
-    #[arg(long, help_heading = NODES, value_name = "NUMBER", default_value = "16", allow_hyphen_values = true)]
-    pub concurrent_node_syncs: String,
-
-    /// Labels that a node gets when it is initialised, key=value,...; one that it has already stays as it is
-    #[arg(long, help_heading = NODES, value_name = "LABELS", action = ArgAction::Append, allow_hyphen_values = true)]
-    pub node_labels: Vec<String>,
-
     /// Path of a kubeconfig; without it and --master the service account of the pod is used
     #[arg(long, help_heading = MISC, value_name = "PATH", allow_hyphen_values = true)]
     pub kubeconfig: Option<String>,
@@ -159,12 +158,24 @@ pub struct Options {
     pub master: Option<String>,
 
     /// Pause between two looks at every node that is not ready, beside the events
-    #[arg(long, help_heading = MISC, value_name = "DURATION", default_value = "5s", allow_hyphen_values = true)]
+    #[arg(long, help_heading = GENERIC, value_name = "DURATION", default_value = "5s", allow_hyphen_values = true)]
     pub node_monitor_period: String,
 
     /// Pause between two looks at every node, beside the events
     #[arg(long, help_heading = MISC, value_name = "DURATION", default_value = "5m0s", allow_hyphen_values = true)]
     pub node_status_update_frequency: String,
+
+    /// See [`Logging`].
+    #[command(flatten)]
+    pub logging: Logging,
+
+    /// Print the version and exit; vX.Y.Z is printed instead of it
+    #[arg(long, help_heading = GLOBAL, value_name = "FORM", default_value = "false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub version: String,
+
+    /// Print this text and exit
+    #[arg(short = 'h', long, help_heading = GLOBAL, action = ArgAction::Help)]
+    help: Option<bool>,
 
     /// Initialise also nodes without provider ID and without the taint, by their systemUUID alone
     #[arg(long, help_heading = OURS, value_name = "BOOL", env = "CCM_ADOPT_UNTAINTED_NODES", hide_env_values = true, default_value = "false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
@@ -223,24 +234,16 @@ pub struct Options {
     pub topology_label_prefix: String,
 
     /// Labels that say where a node's machine is and follow it, comma separated: vcenter, datacenter, cluster, esxi-host, resource-pool, folder, datastore
-    #[arg(long, help_heading = OURS, value_name = "NAMES", env = "CCM_TOPOLOGY_LABELS", hide_env_values = true, value_delimiter = ',', action = ArgAction::Append, allow_hyphen_values = true)]
+    #[arg(long, help_heading = OURS, value_name = "NAMES", env = "CCM_TOPOLOGY_LABELS", hide_env_values = true, action = ArgAction::Append, allow_hyphen_values = true)]
     pub topology_labels: Vec<String>,
 
     /// Whether zone and region stay as they were at initialisation (init) or follow the machine (follow)
     #[arg(long, help_heading = OURS, value_name = "WORD", env = "CCM_ZONE_LABELS", hide_env_values = true, default_value = "init", allow_hyphen_values = true)]
     pub zone_labels: String,
 
-    /// Print the version and exit
-    #[arg(long, help_heading = GLOBAL, value_name = "FORM", default_value = "false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    pub version: String,
-
     /// Every flag with its value and where that is from, by name.
     #[arg(skip)]
     pub values: Vec<Value>,
-
-    /// Print this text and exit
-    #[arg(short = 'h', long, help_heading = GLOBAL, action = ArgAction::Help)]
-    help: Option<bool>,
 }
 
 /// What the command line asks for.
@@ -274,26 +277,130 @@ pub enum Misspelled {
     Other(String),
 }
 
-/// Reads a command line, the program's name first, and the environment variables of our own flags.
+/// The flags by group, in the order of the Go program: groups as it has them, flags by name.
+pub fn command() -> Command {
+    let command = Options::command();
+    let mut names: Vec<_> = command.get_arguments().map(|flag| flag.get_id().clone()).collect();
+    names.sort();
+    command.mut_args(|flag| {
+        let place = names.iter().position(|name| name == flag.get_id()).unwrap_or_default();
+        let defaults = flag.get_default_values();
+        let has_empty_default = !defaults.is_empty() && defaults.iter().all(|value| value.is_empty());
+        flag.display_order(place).hide_default_value(has_empty_default)
+    })
+}
+
+/// Reads a command line, the program's name first, and the environment variables of our own flags; an empty one counts
+/// as none. What is deprecated is told by [`Options::deprecations`].
 ///
 /// # Errors
 /// A command line that is not only known flags. Values are not looked at.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Asked, Misspelled> {
-    let mut command = Options::command();
-    let names: Vec<String> = command.get_arguments().filter_map(|flag| flag.get_long()).map(str::to_owned).collect();
     let arguments = spelling::as_dashes(arguments);
+    if let Some((place, argument)) = arguments.iter().enumerate().find(|(_, argument)| argument.to_str().is_none()) {
+        return Err(Misspelled::Other(format!(
+            "argument {place} is not text in UTF-8: {:?}",
+            argument.to_string_lossy()
+        )));
+    }
+    if let Some(shell) = completion::asked_for(&arguments)? {
+        return Ok(Asked::Print(completion::script(shell, &command())));
+    }
+    let mut command = without_empty_variables(command())?;
+    let names: Vec<String> = command.get_arguments().filter_map(|flag| flag.get_long()).map(str::to_owned).collect();
     match command.try_get_matches_from_mut(arguments) {
         Ok(matches) => {
             let mut options =
                 Options::from_arg_matches(&matches).map_err(|error| Misspelled::Other(first_line(&error)))?;
             options.values = values::of(&command, &matches);
-            Ok(match options.version.as_str() {
-                "false" => Asked::Run(Box::new(options)),
-                _ => Asked::Print(format!("{PROGRAM} {}\n", env!("CARGO_PKG_VERSION"))),
+            options.split_lists();
+            Ok(match printed_version(&options.version)? {
+                None => Asked::Run(Box::new(options)),
+                Some(version) => Asked::Print(format!("{PROGRAM} {version}\n")),
             })
         }
-        Err(error) if error.kind() == ErrorKind::DisplayHelp => Ok(Asked::Print(error.render().to_string())),
+        Err(error) if error.kind() == ErrorKind::DisplayHelp => {
+            Ok(Asked::Print(self::command().render_help().to_string()))
+        }
         Err(error) => Err(misspelled(&error, &names)),
+    }
+}
+
+/// A manifest may name every variable and leave some empty.
+fn without_empty_variables(command: Command) -> Result<Command, Misspelled> {
+    let mut wrong = None;
+    let command = command.mut_args(|flag| {
+        let variable = flag.get_env().map(OsStr::to_owned);
+        match variable.as_ref().and_then(std::env::var_os) {
+            Some(value) if value.is_empty() => flag.env(Resettable::Reset),
+            Some(value) if value.to_str().is_none() => {
+                wrong = variable;
+                flag
+            }
+            _ => flag,
+        }
+    });
+    match wrong {
+        Some(variable) => {
+            let name = variable.to_string_lossy();
+            Err(Misspelled::Other(format!("the environment variable {name} is not text in UTF-8")))
+        }
+        None => Ok(command),
+    }
+}
+
+/// What `--version` prints, if it asks for that: the version of this program, or the one it is told to report.
+fn printed_version(asked: &str) -> Result<Option<&str>, Misspelled> {
+    match asked {
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(None),
+        "1" | "t" | "T" | "true" | "TRUE" | "True" | "raw" => Ok(Some(env!("CARGO_PKG_VERSION"))),
+        _ if asked.strip_prefix('v').is_some_and(|rest| rest.starts_with(|char: char| char.is_ascii_digit())) => {
+            Ok(Some(asked))
+        }
+        _ => {
+            Err(Misspelled::Other(format!("--version={asked}: expected true, false, raw or a version such as v1.2.3")))
+        }
+    }
+}
+
+impl Options {
+    /// The flags that are read as Go reads its string slices: one value is a line of comma separated values. An empty
+    /// item is dropped, so that `--flag=` clears the default.
+    fn split_lists(&mut self) {
+        let Self { controllers, topology_labels, webhook, serving, authentication, authorization, .. } = self;
+        let lists = [
+            controllers,
+            topology_labels,
+            &mut webhook.webhooks,
+            &mut webhook.webhook_tls_cipher_suites,
+            &mut webhook.webhook_tls_curve_preferences,
+            &mut serving.tls_cipher_suites,
+            &mut serving.tls_curve_preferences,
+            &mut authentication.requestheader_allowed_names,
+            &mut authentication.requestheader_username_headers,
+            &mut authentication.requestheader_group_headers,
+            &mut authentication.requestheader_extra_headers_prefix,
+            &mut authentication.requestheader_uid_headers,
+            &mut authorization.authorization_always_allow_paths,
+        ];
+        for list in lists {
+            *list = list.iter().flat_map(|line| csv::fields(line)).filter(|item| !item.is_empty()).collect();
+        }
+    }
+
+    /// What is told on standard error about flags that will go, as Go's flag package tells it.
+    pub fn deprecations(&self) -> Vec<String> {
+        let hint = |name: &str| notes::DEPRECATED.iter().find(|(flag, _)| *flag == name).map(|(_, hint)| *hint);
+        let given = self.values.iter().filter(|value| value.origin == Origin::CommandLine);
+        let told = given
+            .filter_map(|value| Some(format!("Flag --{} has been deprecated, {}", value.name, hint(&value.name)?)));
+        told.collect()
+    }
+
+    /// The flags that somebody set to something else than their default although they change nothing, and why not.
+    pub fn without_effect(&self) -> Vec<(String, &'static str)> {
+        let changed = self.values.iter().filter(|value| value.is_changed());
+        changed.filter_map(|value| Some((value.flag(), notes::without_effect(&value.name)?))).collect()
     }
 }
 

@@ -28,7 +28,7 @@ pub struct Authentication {
     pub client_ca_file: String,
 
     /// Common names of the proxies whose headers are believed; empty is any that the CA knows
-    #[arg(long, help_heading = HEADING, value_name = "NAMES", value_delimiter = ',', action = ArgAction::Append, allow_hyphen_values = true)]
+    #[arg(long, help_heading = HEADING, value_name = "NAMES", action = ArgAction::Append, allow_hyphen_values = true)]
     pub requestheader_allowed_names: Vec<String>,
 
     /// CAs of the proxies whose headers are believed, instead of the cluster's
@@ -36,18 +36,18 @@ pub struct Authentication {
     pub requestheader_client_ca_file: String,
 
     /// Headers with the name of the user
-    #[arg(long, help_heading = HEADING, value_name = "NAMES", value_delimiter = ',', default_value = "x-remote-user", action = ArgAction::Append, allow_hyphen_values = true)]
+    #[arg(long, help_heading = HEADING, value_name = "NAMES", default_value = "x-remote-user", action = ArgAction::Append, allow_hyphen_values = true)]
     pub requestheader_username_headers: Vec<String>,
 
     /// Headers with a group of the user
-    #[arg(long, help_heading = HEADING, value_name = "NAMES", value_delimiter = ',', default_value = "x-remote-group", action = ArgAction::Append, allow_hyphen_values = true)]
+    #[arg(long, help_heading = HEADING, value_name = "NAMES", default_value = "x-remote-group", action = ArgAction::Append, allow_hyphen_values = true)]
     pub requestheader_group_headers: Vec<String>,
 
     /// Beginnings of headers with further facts about the user
-    #[arg(long, help_heading = HEADING, value_name = "PREFIXES", value_delimiter = ',', default_value = "x-remote-extra-", action = ArgAction::Append, allow_hyphen_values = true)]
+    #[arg(long, help_heading = HEADING, value_name = "PREFIXES", default_value = "x-remote-extra-", action = ArgAction::Append, allow_hyphen_values = true)]
     pub requestheader_extra_headers_prefix: Vec<String>,
 
     /// Headers with the UID of the user
-    #[arg(long, help_heading = HEADING, value_name = "NAMES", value_delimiter = ',', action = ArgAction::Append, allow_hyphen_values = true)]
+    #[arg(long, help_heading = HEADING, value_name = "NAMES", action = ArgAction::Append, allow_hyphen_values = true)]
     pub requestheader_uid_headers: Vec<String>,
 }

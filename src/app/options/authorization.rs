@@ -12,7 +12,7 @@ pub struct Authorization {
     pub authorization_kubeconfig: String,
 
     /// Paths that are open to everybody; a * at the end is any rest
-    #[arg(long, help_heading = HEADING, value_name = "PATHS", value_delimiter = ',', default_value = "/healthz,/readyz,/livez", action = ArgAction::Append, allow_hyphen_values = true)]
+    #[arg(long, help_heading = HEADING, value_name = "PATHS", default_value = "/healthz,/readyz,/livez", action = ArgAction::Append, allow_hyphen_values = true)]
     pub authorization_always_allow_paths: Vec<String>,
 
     /// How long a permission is believed

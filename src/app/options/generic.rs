@@ -12,7 +12,7 @@ pub struct Generic {
     pub allocate_node_cidrs: String,
 
     /// Run with a cloud that has no cluster ID
-    #[arg(long, help_heading = HEADING, value_name = "BOOL", default_value = "false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(long, hide = true, help_heading = HEADING, value_name = "BOOL", default_value = "false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub allow_untagged_cloud: String,
 
     /// How pod CIDRs are chosen; no controller here does that
@@ -52,7 +52,7 @@ pub struct Generic {
     pub min_resync_period: String,
 
     /// Has no meaning
-    #[arg(long, help_heading = HEADING, value_name = "DURATION", default_value = "0s", allow_hyphen_values = true)]
+    #[arg(long, hide = true, help_heading = HEADING, value_name = "DURATION", default_value = "0s", allow_hyphen_values = true)]
     pub node_sync_period: String,
 
     /// Pause between two looks at all routes

@@ -28,7 +28,7 @@ pub struct Serving {
     pub tls_private_key_file: String,
 
     /// Cipher suites of the secure port, by their IANA names
-    #[arg(long, help_heading = HEADING, value_name = "NAMES", value_delimiter = ',', action = ArgAction::Append, allow_hyphen_values = true)]
+    #[arg(long, help_heading = HEADING, value_name = "NAMES", action = ArgAction::Append, allow_hyphen_values = true)]
     pub tls_cipher_suites: Vec<String>,
 
     /// Key exchange groups of the secure port, by their numbers

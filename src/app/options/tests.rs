@@ -48,12 +48,123 @@ fn the_last_value_of_a_repeated_flag_counts_and_lists_grow() {
 }
 
 #[test]
+fn o_10_to_o_12_lists_are_lines_of_comma_separated_values() {
+    let paths = |arguments: &[&str]| options(arguments).authorization.authorization_always_allow_paths;
+    assert_eq!(paths(&[]), ["/healthz", "/readyz", "/livez"]);
+    assert!(paths(&["--authorization-always-allow-paths="]).is_empty(), "O-10");
+    assert_eq!(options(&["--controllers=foo,bar"]).controllers, ["foo", "bar"], "O-11");
+    assert_eq!(options(&["--webhooks=foo,bar,-baz"]).webhook.webhooks, ["foo", "bar", "-baz"], "O-12");
+    let cases: [(&[&str], &[&str]); 5] = [
+        (&["--authorization-always-allow-paths=/a", "--authorization-always-allow-paths=/b,/c"], &["/a", "/b", "/c"]),
+        (&["--authorization-always-allow-paths=", "--authorization-always-allow-paths=/b"], &["/b"]),
+        (&["--authorization-always-allow-paths", "\"/a,/b\",/c"], &["/a,/b", "/c"]),
+        (&["--authorization-always-allow-paths=\"*\""], &["*"]),
+        (&["--authorization-always-allow-paths=/a b,,/c"], &["/a b", "/c"]),
+    ];
+    for (arguments, expected) in cases {
+        assert_eq!(paths(arguments), expected, "{arguments:?}");
+    }
+}
+
+#[test]
+fn o_13_o_15_o_16_flags_of_the_ports_are_taken_over() {
+    let flags = options(&[
+        "--bind-address=192.168.4.21",
+        "--secure-port=10001",
+        "--cert-dir=/a/b/c",
+        "--http2-max-streams-per-connection=47",
+        "--webhook-tls-sni-cert-key=example.crt,example.key:example.com",
+        "--webhook-tls-cipher-suites=TLS_RSA_WITH_AES_128_CBC_SHA,TLS_RSA_WITH_AES_256_CBC_SHA",
+        "--webhook-tls-min-version=VersionTLS13",
+        "--webhook-disable-http2-serving=true",
+    ]);
+    let Options { serving, webhook, .. } = flags;
+    assert_eq!((serving.bind_address.as_str(), serving.secure_port.as_str()), ("192.168.4.21", "10001"), "O-13");
+    assert_eq!(
+        (serving.cert_dir.as_str(), serving.http2_max_streams_per_connection.as_str()),
+        ("/a/b/c", "47"),
+        "O-13"
+    );
+    assert_eq!(webhook.webhook_tls_sni_cert_key, ["example.crt,example.key:example.com"], "O-15");
+    let suites = ["TLS_RSA_WITH_AES_128_CBC_SHA", "TLS_RSA_WITH_AES_256_CBC_SHA"];
+    assert_eq!(webhook.webhook_tls_cipher_suites, suites, "O-16");
+    assert_eq!(webhook.webhook_tls_min_version, "VersionTLS13", "O-16");
+    assert_eq!(webhook.webhook_disable_http2_serving, "true", "O-16");
+}
+
+#[test]
+fn deprecated_flags_are_told_with_the_hint_of_the_go_program_and_are_not_in_the_help() {
+    assert_eq!(options(&["-v=2"]).deprecations(), Vec::<String>::new());
+    assert_eq!(
+        options(&["--node_sync_period=1s", "--allow-untagged-cloud", "--node-sync-period=2s"]).deprecations(),
+        [
+            "Flag --allow-untagged-cloud has been deprecated, This flag is deprecated and will be removed in a future \
+             release. A cluster-id will be required on cloud instances.",
+            "Flag --node-sync-period has been deprecated, This flag is currently no-op and will be deleted.",
+        ]
+    );
+    let Ok(Asked::Print(help)) = asked(&["--help"]) else { panic!("no help") };
+    for (name, _) in notes::DEPRECATED {
+        assert!(!help.contains(&format!("--{name}")), "{name}");
+    }
+}
+
+#[test]
+fn every_flag_that_is_spoken_of_exists() {
+    let names: Vec<_> =
+        Options::command().get_arguments().filter_map(|flag| flag.get_long().map(str::to_owned)).collect();
+    for (name, _) in notes::DEPRECATED.iter().chain(notes::WITHOUT_EFFECT) {
+        assert!(names.iter().any(|flag| flag == name), "{name}");
+    }
+}
+
+/// Whatever is typed is understood or refused with a sentence.
+#[test]
+fn no_command_line_breaks_the_reader() {
+    use proptest::prelude::*;
+    let words = proptest::collection::vec(
+        prop_oneof![
+            "\\PC{0,12}",
+            "--?[a-z_-]{0,12}(=\\PC{0,8})?",
+            Just("--controllers=\"a".to_owned()),
+            Just("--version=v".to_owned()),
+            Just("--".to_owned()),
+        ],
+        0..5,
+    );
+    proptest!(|(words in words)| {
+        let words: Vec<_> = words.iter().map(String::as_str).collect();
+        if let Err(told) = asked(&words) {
+            prop_assert!(told.to_string().contains("for all flags: "));
+        }
+    });
+}
+
+#[test]
+#[cfg(unix)]
+fn an_argument_that_is_no_text_is_told_with_its_place() {
+    use std::os::unix::ffi::OsStringExt as _;
+    let wrong = OsString::from_vec(b"--cloud-config=/etc/\xff".to_vec());
+    let told = parse([PROGRAM.into(), "-v=2".into(), wrong]).unwrap_err().to_string();
+    assert!(told.starts_with("argument 2 is not text in UTF-8: "), "{told}");
+}
+
+#[test]
 fn version_is_printed_for_every_form_but_false() {
     let expected = format!("{PROGRAM} {}\n", env!("CARGO_PKG_VERSION"));
-    for form in ["--version", "--version=true", "--version=raw"] {
+    for form in ["--version", "--version=true", "--version=raw", "--version=1"] {
         assert!(matches!(asked(&[form]), Ok(Asked::Print(text)) if text == expected), "{form}");
     }
-    assert_eq!(options(&["--version=false"]).version, "false");
+    assert!(
+        matches!(asked(&["--version=v1.36.0+x"]), Ok(Asked::Print(text)) if text == format!("{PROGRAM} v1.36.0+x\n"))
+    );
+    for form in ["--version=false", "--version=0"] {
+        assert!(matches!(asked(&[form]), Ok(Asked::Run(_))), "{form}");
+    }
+    for form in ["--version=very", "--version=no", "--version="] {
+        let told = asked(&[form]).unwrap_err().to_string();
+        assert!(told.starts_with(&format!("{form}: expected true, false, raw or a version")), "{told}");
+    }
 }
 
 #[test]

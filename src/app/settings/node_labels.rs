@@ -1,5 +1,7 @@
 //! Pure: the value of `--node-labels`, as the flag package of Go programs reads a map.
 
+use crate::app::csv::fields;
+
 /// A part that is no pair.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no pair; expected key=value, several of them separated by commas")]
@@ -22,24 +24,6 @@ pub fn pairs(text: &str) -> Result<Vec<(String, String)>, NoPair> {
         None => Err(NoPair(part)),
     };
     parts.into_iter().map(pair).collect()
-}
-
-/// One record of comma separated values.
-fn fields(line: &str) -> Vec<String> {
-    let mut fields = vec![String::new()];
-    let mut is_quoted = false;
-    let mut characters = line.chars().peekable();
-    while let Some(character) = characters.next() {
-        let Some(field) = fields.last_mut() else { break };
-        match character {
-            '"' if is_quoted && characters.peek() == Some(&'"') => field.extend(characters.next()),
-            '"' if is_quoted => is_quoted = false,
-            '"' if field.is_empty() => is_quoted = true,
-            ',' if !is_quoted => fields.push(String::new()),
-            _ => field.push(character),
-        }
-    }
-    fields
 }
 
 #[cfg(test)]

@@ -1,0 +1,40 @@
+//! Pure: one line of comma separated values, as Go's flag package reads lists.
+
+/// The fields of a line. A field may stand in double quotes, in which commas mean nothing and `""` is a quote.
+pub fn fields(line: &str) -> Vec<String> {
+    let mut fields = vec![String::new()];
+    let mut is_quoted = false;
+    let mut characters = line.chars().peekable();
+    while let Some(character) = characters.next() {
+        let Some(field) = fields.last_mut() else { break };
+        match character {
+            '"' if is_quoted && characters.peek() == Some(&'"') => field.extend(characters.next()),
+            '"' if is_quoted => is_quoted = false,
+            '"' if field.is_empty() => is_quoted = true,
+            ',' if !is_quoted => fields.push(String::new()),
+            _ => field.push(character),
+        }
+    }
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_keep_commas_together_and_are_not_part_of_the_field() {
+        let cases: [(&str, &[&str]); 7] = [
+            ("", &[""]),
+            ("a,b", &["a", "b"]),
+            ("a,,b", &["a", "", "b"]),
+            ("\"a,b\",c", &["a,b", "c"]),
+            ("\"*\"", &["*"]),
+            ("\"a\"\"b\"", &["a\"b"]),
+            ("a b, c", &["a b", " c"]),
+        ];
+        for (line, expected) in cases {
+            assert_eq!(fields(line), expected, "{line}");
+        }
+    }
+}

@@ -2,6 +2,7 @@
 
 mod access;
 mod admin;
+mod announcement;
 mod api_server;
 mod background;
 mod controllers;
@@ -123,6 +124,7 @@ async fn until_told(settings: Settings, verbosity: Verbosity) -> Result<(), Erro
 /// The start-up story, and the end.
 async fn serve(settings: Settings, verbosity: Verbosity, stop: CancellationToken) -> Result<(), Error> {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "{PROGRAM} starts");
+    announcement::announce(&settings);
     tracing::debug!(?settings, "settings");
     let mut stages = Stages::default();
     start(&settings, verbosity, &mut stages).await?;

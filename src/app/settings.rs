@@ -336,4 +336,4 @@ fn is_object_name(text: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+pub(in crate::app) mod tests;

@@ -40,12 +40,12 @@ fn every_vcenter_is_checked_although_another_is_wrong() {
     assert!(text.contains("/etc/two.conf: vCenter \"b\": ") && text.contains("/etc/kubeconfig"), "{text}");
 }
 
-pub(super) fn settled(arguments: &[&str]) -> Result<Settings, Mistakes> {
+pub(in crate::app) fn settled(arguments: &[&str]) -> Result<Settings, Mistakes> {
     settled_in(&[], arguments)
 }
 
 /// With these variables of the environment; those of our flags are the process's own.
-pub(super) fn settled_in(variables: &[(&str, &str)], arguments: &[&str]) -> Result<Settings, Mistakes> {
+pub(in crate::app) fn settled_in(variables: &[(&str, &str)], arguments: &[&str]) -> Result<Settings, Mistakes> {
     let all = [PROGRAM, "--cloud-config=/etc/vsphere.conf"].into_iter().chain(arguments.iter().copied());
     let variables = variables.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
     match options::parse(all.map(OsString::from)) {

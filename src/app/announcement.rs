@@ -1,0 +1,80 @@
+//! What the log is told about the flags at the start: their values, and those that were given in vain.
+
+use super::options::Options;
+use super::settings::Settings;
+
+/// From this verbosity on every flag is told with its value, as in the Go program.
+const VALUES_FROM: u32 = 1;
+
+/// Tells it, once.
+pub fn announce(settings: &Settings) {
+    let options = &settings.sources.options;
+    if settings.logging.verbosity >= VALUES_FROM {
+        for line in values(options) {
+            tracing::info!("{line}");
+        }
+    }
+    for line in in_vain(options, settings) {
+        tracing::warn!("{line}");
+    }
+}
+
+/// `FLAG: --name="value"` for each.
+fn values(options: &Options) -> Vec<String> {
+    options.values.iter().map(|value| format!("FLAG: --{}={:?}", value.name, value.printed())).collect()
+}
+
+/// Flags that were set to something else than their default although they change nothing here.
+fn in_vain(options: &Options, settings: &Settings) -> Vec<String> {
+    let flags = options.without_effect();
+    let flags = flags.into_iter().map(|(flag, why)| format!("{flag} is accepted and has no effect: {why}"));
+    let gates = settings.generic.gates.without_effect();
+    flags.chain(gates.into_iter().map(gate_in_vain)).collect()
+}
+
+fn gate_in_vain(gate: &str) -> String {
+    format!("--feature-gates: {gate} is accepted and has no effect: what it turns on or off is not in this program")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::settings::tests::settled;
+
+    fn told(arguments: &[&str]) -> Vec<String> {
+        let settings = settled(arguments).unwrap();
+        in_vain(&settings.sources.options, &settings)
+    }
+
+    #[test]
+    fn what_was_given_in_vain_is_told_once_and_a_default_is_not() {
+        assert_eq!(told(&[]), Vec::<String>::new());
+        assert_eq!(told(&["--cluster-name=kubernetes", "--min-resync-period=12h0m0s", "--v=2"]), Vec::<String>::new());
+        assert_eq!(
+            told(&["--cluster-name=a", "--cluster-name=b", "--webhooks=*", "--feature-gates=WatchList=false"]),
+            [
+                "--cluster-name is accepted and has no effect: only load balancers and routes bear it, and their \
+                 controllers are not built yet",
+                "--webhooks is accepted and has no effect: there are no webhooks here",
+                "--feature-gates: WatchList is accepted and has no effect: what it turns on or off is not in this program",
+            ]
+        );
+    }
+
+    #[test]
+    fn every_flag_is_told_with_its_value_as_the_go_program_does() {
+        let settings = settled(&["--controllers=cloud-node,-service", "--leader-elect=false", "-v=2"]).unwrap();
+        let lines = values(&settings.sources.options);
+        for line in [
+            "FLAG: --cloud-config=\"/etc/vsphere.conf\"",
+            "FLAG: --controllers=\"[cloud-node,-service]\"",
+            "FLAG: --leader-elect=\"false\"",
+            "FLAG: --requestheader-group-headers=\"[x-remote-group]\"",
+            "FLAG: --node-sync-period=\"0s\"",
+            "FLAG: --zone-labels=\"init\"",
+            "FLAG: --v=\"2\"",
+        ] {
+            assert_eq!(lines.iter().filter(|told| *told == line).count(), 1, "{line} in {lines:#?}");
+        }
+    }
+}

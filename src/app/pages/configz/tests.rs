@@ -1,0 +1,98 @@
+//! The page as a whole, since others read it: its golden form is the shape of the Go program's.
+
+use super::*;
+use crate::app::settings::tests::settled;
+use serde_json::{Value, json};
+
+fn page(arguments: &[&str]) -> Value {
+    let page: Value = serde_json::from_str(&text(&settled(arguments).unwrap())).unwrap();
+    page[KEY].clone()
+}
+
+/// O-01, but for the number of nodes initialised at the same time and the rate of requests, which differ on purpose, and
+/// the file, which this program needs.
+#[test]
+fn o_01_defaults_are_the_go_programs() {
+    let expected = json!({
+        "kind": "CloudControllerManagerConfiguration",
+        "apiVersion": "cloudcontrollermanager.config.k8s.io/v1alpha1",
+        "Generic": {
+            "Port": 0,
+            "Address": "0.0.0.0",
+            "MinResyncPeriod": "12h0m0s",
+            "ClientConnection": {
+                "kubeconfig": "",
+                "acceptContentTypes": "",
+                "contentType": "application/vnd.kubernetes.protobuf",
+                "qps": -1.0,
+                "burst": 0
+            },
+            "ControllerStartInterval": "0s",
+            "LeaderElection": {
+                "leaderElect": true,
+                "leaseDuration": "15s",
+                "renewDeadline": "10s",
+                "retryPeriod": "2s",
+                "resourceLock": "leases",
+                "resourceName": "cloud-controller-manager",
+                "resourceNamespace": "kube-system"
+            },
+            "Controllers": ["*"],
+            "Debugging": { "enableProfiling": true, "enableContentionProfiling": false },
+            "LeaderMigrationEnabled": false,
+            "LeaderMigration": { "leaderName": "", "resourceLock": "", "controllerLeaders": null }
+        },
+        "KubeCloudShared": {
+            "CloudProvider": { "Name": "vsphere", "CloudConfigFile": "/etc/vsphere.conf" },
+            "ExternalCloudVolumePlugin": "",
+            "UseServiceAccountCredentials": false,
+            "AllowUntaggedCloud": false,
+            "RouteReconciliationPeriod": "10s",
+            "NodeMonitorPeriod": "5s",
+            "ClusterName": "kubernetes",
+            "ClusterCIDR": "",
+            "AllocateNodeCIDRs": false,
+            "CIDRAllocatorType": "RangeAllocator",
+            "ConfigureCloudRoutes": true,
+            "NodeSyncPeriod": "0s"
+        },
+        "NodeController": { "ConcurrentNodeSyncs": 16, "ConcurrentNodeStatusUpdates": 16 },
+        "ServiceController": { "ConcurrentServiceSyncs": 1 },
+        "NodeStatusUpdateFrequency": "5m0s",
+        "Webhook": { "Webhooks": [] }
+    });
+    assert_eq!(page(&[]), expected);
+}
+
+#[test]
+fn o_17_flags_reach_the_page() {
+    let page = page(&[
+        "--node-status-update-frequency=10m",
+        "--master=192.168.4.20",
+        "--kubeconfig=/etc/kubeconfig",
+        "--cluster-cidr=1.2.3.4/24",
+        "--leader-elect=false",
+        "--leader-elect-lease-duration=60s",
+        "--kube-api-qps=50.5",
+        "--controllers=cloud-node,-service",
+        "--webhooks=*",
+    ]);
+    assert_eq!(page["NodeStatusUpdateFrequency"], "10m0s");
+    assert_eq!(page["KubeCloudShared"]["ClusterCIDR"], "1.2.3.4/24");
+    let generic = &page["Generic"];
+    assert_eq!(generic["ClientConnection"]["kubeconfig"], "/etc/kubeconfig");
+    assert_eq!(generic["ClientConnection"]["qps"], 50.5);
+    assert_eq!(generic["ClientConnection"]["burst"], 30);
+    assert_eq!(generic["LeaderElection"]["leaderElect"], false);
+    assert_eq!(generic["LeaderElection"]["leaseDuration"], "1m0s");
+    assert_eq!(generic["Controllers"], json!(["cloud-node", "-service"]));
+    assert_eq!(page["Webhook"]["Webhooks"], json!(["*"]));
+}
+
+#[test]
+fn o_26_the_page_survives_being_read_and_written_again() {
+    let settings = settled(&["--kube-api-qps=0.1"]).unwrap();
+    let read: BTreeMap<String, Configuration> = serde_json::from_str(&text(&settings)).unwrap();
+    assert_eq!(read[KEY], of(&settings));
+    assert_eq!(serde_json::to_string(&read).unwrap(), text(&settings));
+}

@@ -128,7 +128,7 @@ async fn serve(settings: Settings, verbosity: Verbosity, stop: CancellationToken
     tracing::debug!(?settings, "settings");
     let mut stages = Stages::default();
     start(&settings, verbosity, &mut stages).await?;
-    tracing::info!("started");
+    tracing::info!("{PROGRAM} has started");
     tokio::select! {
         () = stop.cancelled() => {
             stages.stop().await;

@@ -21,13 +21,21 @@ fn main() -> ExitCode {
         // With standard error closed there is nobody left to tell.
         let _ = writeln!(std::io::stderr(), "{told}");
     }
-    let verbosity = match logging::start(&settings::of_the_log(&options)) {
-        Ok(verbosity) => verbosity,
+    let (verbosity, written) = match logging::start(&settings::of_the_log(&options)) {
+        Ok(started) => started,
         Err(error) => return failed(&error),
     };
-    match app::run(&options, verbosity) {
+    let outcome = app::run(&options, verbosity);
+    match &outcome {
+        Ok(()) | Err(app::Error::Settings(_)) => {}
+        Err(error) => tracing::error!("{}", logging::chain(error)),
+    }
+    drop(written);
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => failed(&error),
+        // For whoever typed it, in words and lines of its own.
+        Err(error @ app::Error::Settings(_)) => failed(&error),
+        Err(_) => ExitCode::FAILURE,
     }
 }
 

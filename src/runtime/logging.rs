@@ -1,22 +1,39 @@
-//! The log on standard error, and the one printer of error chains.
+//! The log, in klog's forms, and the one printer of error chains.
+
+mod glob;
+mod layer;
+mod levels;
+mod line;
+mod output;
 
 use std::error::Error;
+use std::panic::PanicHookInfo;
+use std::sync::Arc;
 
+use jiff::Timestamp;
 use tracing::Level;
-use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 use tracing_subscriber::{Registry, reload};
+
+use layer::{Form, Lines};
+use levels::Levels;
+pub use levels::Module;
+use line::{Record, Said};
+use output::Queue;
+pub use output::Written;
 
 /// What the log is to be like.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Settings {
     /// klog's verbosity, `-v`: 0 to 3 inform, 4 and 5 give decisions, from 6 on everything of this program.
     pub verbosity: u32,
-    /// `--vmodule`: other verbosities of files whose names match a pattern.
-    pub modules: Vec<(String, u32)>,
+    /// `--vmodule`: more from files whose names match a pattern.
+    pub modules: Vec<Module>,
     /// `--logging-format`.
     pub format: Format,
+    /// Whether errors alone go to standard error, and the rest to standard output.
+    pub split: bool,
 }
 
 /// The form of a line.
@@ -32,52 +49,58 @@ pub enum Format {
 /// How loud the log is, from now on. Cheap to clone; all clones are one.
 #[derive(Clone)]
 pub struct Verbosity {
-    filter: reload::Handle<Targets, Registry>,
+    levels: reload::Handle<Levels, Registry>,
 }
 
 impl Verbosity {
-    /// Changes it.
+    /// Changes it; `--vmodule` stays.
     pub fn set(&self, verbosity: u32) {
         // Only fails when the log is gone, and then nobody reads it.
-        let _ = self.filter.reload(filter(verbosity));
+        let _ = self.levels.modify(|levels| levels.set(verbosity));
     }
 }
 
-/// Starts the log. Fails when the process has one already.
-pub fn start(settings: &Settings) -> Result<Verbosity, TryInitError> {
-    let (filter, handle) = reload::Layer::new(filter(settings.verbosity));
-    tracing_subscriber::registry()
-        .with(filter)
-        .with(tracing_subscriber::fmt::layer().with_ansi(false).with_writer(std::io::stderr))
-        .try_init()?;
-    Ok(Verbosity { filter: handle })
+/// Why there is no log.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The operating system gives no thread.
+    #[error("cannot start the thread of the log")]
+    Thread(#[from] std::io::Error),
+    /// The process has one already.
+    #[error("cannot start the log")]
+    Twice(#[from] TryInitError),
 }
 
-/// Which messages pass at `verbosity`. The libraries stay quieter than this program.
-fn filter(verbosity: u32) -> Targets {
-    let own = match verbosity {
-        0..=3 => Level::INFO,
-        4..=5 => Level::DEBUG,
-        _ => Level::TRACE,
-    };
-    let libraries = match verbosity {
-        0..=3 => LevelFilter::WARN,
-        4..=7 => LevelFilter::INFO,
-        _ => LevelFilter::DEBUG,
-    };
-    Targets::new()
-        .with_default(libraries)
-        .with_target("ccm", own)
-        .with_target("vsphere_cloud_controller_manager", own)
-        // It writes whole response bodies at WARN when they do not decode, Secrets among them.
-        .with_target("kube_client::client", LevelFilter::ERROR)
-        // It writes a line at ERROR for every answer of the 500s, which the caller handles and tells.
-        .with_target("kube_client::client::builder", LevelFilter::OFF)
-        .with_target("h2", LevelFilter::WARN)
-        .with_target("hyper", LevelFilter::WARN)
-        .with_target("hyper_util", LevelFilter::WARN)
-        .with_target("reqwest", LevelFilter::WARN)
-        .with_target("rustls", LevelFilter::ERROR)
+/// Starts the log, panics among it. The last lines are written when [`Written`] is dropped.
+///
+/// # Errors
+/// No thread is to be had, or the process has a log already.
+pub fn start(settings: &Settings) -> Result<(Verbosity, Written), StartError> {
+    let (levels, handle) = reload::Layer::new(Levels::new(settings.verbosity, settings.modules.clone()));
+    let form = Form { format: settings.format, split: settings.split };
+    let (queue, written) = Queue::start(output::to_process, move |count| lost(form, count))?;
+    let lines = Arc::new(Lines { form, queue: queue.clone() });
+    tracing_subscriber::registry().with(levels).with(Lines { form, queue }).try_init()?;
+    std::panic::set_hook(Box::new(move |panic| tell(&lines, panic)));
+    Ok((Verbosity { levels: handle }, written))
+}
+
+fn lost(form: Form, count: u64) -> String {
+    let said = Said { message: format!("{count} messages are lost: nobody read the log"), values: Vec::new() };
+    form.line(&Record {
+        time: Timestamp::now(),
+        level: Level::WARN,
+        place: (file!(), line!()),
+        task: None,
+        said: &said,
+    })
+}
+
+/// The place of a panic; its message is the error of the task that ends by it, and told with that.
+fn tell(lines: &Lines, panic: &PanicHookInfo<'_>) {
+    let place = panic.location().map_or(("unknown", 0), |at| (at.file(), at.line()));
+    let message = panic.payload_as_str().unwrap_or("without a message");
+    lines.write(Level::ERROR, place, None, &Said { message: format!("panic: {message}"), values: Vec::new() });
 }
 
 /// The error and its sources in one line, outermost first. A source that a message repeats at its end (several
@@ -121,23 +144,6 @@ mod tests {
         ];
         for (case, texts, expected) in cases {
             assert_eq!(chain(&layers(texts)), expected, "{case}");
-        }
-    }
-
-    #[test]
-    fn verbosity_opens_our_messages_and_never_response_bodies() {
-        let cases = [
-            (0, "ccm::app", Level::INFO, true),
-            (2, "ccm::app", Level::DEBUG, false),
-            (4, "ccm::app", Level::DEBUG, true),
-            (4, "ccm::app", Level::TRACE, false),
-            (6, "ccm::app", Level::TRACE, true),
-            (2, "kube_runtime::watcher", Level::INFO, false),
-            (10, "kube_client::client", Level::WARN, false),
-            (10, "hyper::proto", Level::DEBUG, false),
-        ];
-        for (verbosity, target, level, passes) in cases {
-            assert_eq!(filter(verbosity).would_enable(target, &level), passes, "-v={verbosity} {target} {level}");
         }
     }
 }

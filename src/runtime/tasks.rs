@@ -164,6 +164,15 @@ pub async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'st
     })
 }
 
+/// A thread beside the runtime, for what must go on when all of the runtime's are busy: the log's lines are written by
+/// one. It ends by itself when nobody can give it work any more.
+///
+/// # Errors
+/// The operating system gives no thread.
+pub fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(work).map(drop)
+}
+
 struct AbortOnDrop(AbortHandle);
 
 impl Drop for AbortOnDrop {

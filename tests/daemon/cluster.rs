@@ -243,6 +243,17 @@ pub fn labels(zone: &'static str) -> [(&'static str, &'static str); 6] {
     ]
 }
 
+/// Waits until the daemon says that it knows the inventory of the vCenter at this address.
+pub async fn until_it_answers(daemon: &Daemon, address: &str) {
+    let vcenter = format!(" vcenter=\"{address}\"");
+    eventually(&format!("{address} answers"), LIMIT, async || {
+        let lines = daemon.output().lines();
+        let is_told = lines.iter().any(|line| line.contains(ANSWERS) && line.contains(&vcenter));
+        is_told.then_some(()).ok_or_else(|| daemon.output().tail(40))
+    })
+    .await;
+}
+
 /// Waits until this much time has passed since `start`: for what must not happen in a while.
 pub async fn until_passed(start: std::time::Instant, time: Duration) {
     eventually(&format!("{time:?} have passed"), time + LIMIT, async || match start.elapsed() {

@@ -87,7 +87,7 @@ async fn a_secret_that_is_created_later_is_enough_and_nothing_is_tried_before_it
     daemon.wait_for_line(ANSWERS, LIMIT).await;
     cluster.wait_until_initialised(0..1, &daemon).await;
     let odd = daemon.output().find("is not known; expected <server>.username").unwrap();
-    assert!(odd.contains("\"odd\""), "{odd}");
+    assert!(odd.contains("\\\"odd\\\""), "{odd}");
     assert_one_login_and_no_word_of_it(&vcenter, &daemon).await;
     let refused: Vec<_> =
         daemon.output().lines().into_iter().filter(|line| line.to_lowercase().contains("forbidden")).collect();

@@ -18,6 +18,7 @@ mod front;
 mod handover;
 mod join;
 mod labels;
+mod logging;
 mod manifests;
 mod mistakes;
 mod proxy;

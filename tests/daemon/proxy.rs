@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::admin::{Admin, token};
-use crate::cluster::{ANSWERS, Cluster, LIMIT};
+use crate::cluster::{Cluster, LIMIT, until_it_answers};
 
 /// Connects whoever asks by CONNECT to one port of this machine, and remembers what was asked for.
 struct Proxy {
@@ -59,7 +59,7 @@ async fn vcenter_is_reached_through_the_proxy_of_the_environment_and_the_api_ser
     let admin = Admin::new();
     let config = Cluster::zoned(&[section]);
     let mut daemon = cluster.start_in(&[("HTTPS_PROXY", &url)], &config, &[&admin.flag()]);
-    daemon.wait_for_line(&format!("{ANSWERS} vcenter=\"vcenter.test:443\""), LIMIT).await;
+    until_it_answers(&daemon, "vcenter.test:443").await;
     cluster.register(0..2).await;
     cluster.wait_until_initialised(0..2, &daemon).await;
     let asked = proxy.asked.lock().unwrap().clone();

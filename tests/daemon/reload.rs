@@ -78,7 +78,7 @@ async fn a_changed_configuration_is_in_force_without_dropping_what_is_known() {
     cluster.wait_until_initialised(SECOND, &daemon).await;
     println!("the nodes of an added vCenter were initialised {:?} after the file changed", changed.elapsed());
     let told = daemon.wait_for_line(IN_FORCE, LIMIT).await;
-    assert!(told.contains("vCenter \"vc-2\"") && told.contains("added"), "{told}");
+    assert!(told.contains("vCenter \\\"vc-2\\\"") && told.contains("added"), "{told}");
     assert!(!told.contains(second.password()), "{told}");
     follows(&cluster, &first, &daemon, "10.1.0.101").await;
     one_login(&first, "a vCenter was added").await;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use support::nodes::NodeView;
 use support::{Daemon, Rule, Vcenter, eventually};
 
-use crate::cluster::{ANSWERS, Cluster, LIMIT, swapped, uuid};
+use crate::cluster::{Cluster, LIMIT, swapped, until_it_answers, uuid};
 
 /// Nodes of the vCenter that answers.
 const FIRST: std::ops::Range<usize> = 0..20;
@@ -41,7 +41,7 @@ async fn a_vcenter_that_begins_to_hang_delays_no_node_of_another() {
     let both = Cluster::zoned(&[first.ini_section("vc-1", "dc-1"), second.ini_section("vc-2", "dc-1")]);
     let mut daemon = cluster.start(&both, &[]);
     for vcenter in [&first, &second] {
-        daemon.wait_for_line(&format!("{ANSWERS} vcenter=\"127.0.0.1:{}\"", vcenter.port()), LIMIT).await;
+        until_it_answers(&daemon, &format!("127.0.0.1:{}", vcenter.port())).await;
     }
     second.add_rule(&Rule::hang("*")).await;
     let joined = Instant::now();

@@ -1,0 +1,184 @@
+//! Pure: which messages pass, by verbosity, by file, and by what their author may say.
+
+use tracing::{Level, Metadata};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+
+use super::glob;
+
+/// klog's verbosity of a debug message: a decision.
+const DEBUG: u32 = 4;
+/// klog's verbosity of a trace message: data.
+const TRACE: u32 = 6;
+
+/// A pattern of `--vmodule` and its verbosity.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Module {
+    /// A file's name without folder and `.rs`, or with a `/` in it, its path below `src/`; see [`glob::matches`].
+    pub pattern: String,
+    /// What passes in such a file, if that is more than elsewhere.
+    pub verbosity: u32,
+}
+
+impl Module {
+    fn is_about(&self, file: &str) -> bool {
+        let path = file.strip_suffix(".rs").unwrap_or(file);
+        let path = path.strip_prefix("src/").unwrap_or(path);
+        let name = path.rsplit('/').next().unwrap_or(path);
+        glob::matches(&self.pattern, if self.pattern.contains('/') { path } else { name })
+    }
+}
+
+/// How loud the log is.
+#[derive(Debug, Clone)]
+pub struct Levels {
+    verbosity: u32,
+    modules: Vec<Module>,
+    others: Targets,
+}
+
+impl Levels {
+    /// Everything passes at `verbosity`, and of the files that a module's pattern matches also at its.
+    pub fn new(verbosity: u32, modules: Vec<Module>) -> Self {
+        Self { verbosity, modules, others: libraries(verbosity) }
+    }
+
+    /// Another verbosity; the modules stay.
+    pub fn set(&mut self, verbosity: u32) {
+        self.verbosity = verbosity;
+        self.others = libraries(verbosity);
+    }
+
+    /// Whether the messages of a place in the code pass.
+    pub fn pass(&self, place: &Metadata<'_>) -> bool {
+        self.passes(place.target(), *place.level(), place.file().unwrap_or_default())
+    }
+
+    fn passes(&self, target: &str, level: Level, file: &str) -> bool {
+        if !is_ours(target) {
+            return self.others.would_enable(target, &level);
+        }
+        let needed = verbosity_of(level);
+        // As in klog the first pattern that matches counts, and never silences.
+        needed <= self.verbosity
+            || self.modules.iter().find(|module| module.is_about(file)).is_some_and(|found| needed <= found.verbosity)
+    }
+
+    /// The most detailed level of which anything passes; what is below costs nothing then.
+    pub fn most(&self) -> LevelFilter {
+        let modules = self.modules.iter().map(|module| module.verbosity);
+        let own = match modules.fold(self.verbosity, u32::max) {
+            0..DEBUG => LevelFilter::INFO,
+            DEBUG..TRACE => LevelFilter::DEBUG,
+            TRACE.. => LevelFilter::TRACE,
+        };
+        own.max(of_libraries(self.verbosity))
+    }
+}
+
+/// klog's verbosity of a level; errors and warnings always pass.
+pub fn verbosity_of(level: Level) -> u32 {
+    match level {
+        Level::ERROR | Level::WARN | Level::INFO => 0,
+        Level::DEBUG => DEBUG,
+        Level::TRACE => TRACE,
+    }
+}
+
+/// Whether this program says it, and not a library: `--vmodule` opens nothing of theirs, of which some is not for logs.
+pub fn is_ours(target: &str) -> bool {
+    let krate = target.split("::").next().unwrap_or_default();
+    matches!(krate, "ccm" | "vsphere_cloud_controller_manager")
+}
+
+/// The libraries stay quieter than this program.
+fn of_libraries(verbosity: u32) -> LevelFilter {
+    match verbosity {
+        0..=3 => LevelFilter::WARN,
+        4..=7 => LevelFilter::INFO,
+        _ => LevelFilter::DEBUG,
+    }
+}
+
+fn libraries(verbosity: u32) -> Targets {
+    Targets::new()
+        .with_default(of_libraries(verbosity))
+        // It writes whole response bodies at WARN when they do not decode, Secrets among them.
+        .with_target("kube_client::client", LevelFilter::ERROR)
+        // It writes a line at ERROR for every answer of the 500s, which the caller handles and tells.
+        .with_target("kube_client::client::builder", LevelFilter::OFF)
+        .with_target("h2", LevelFilter::WARN)
+        .with_target("hyper", LevelFilter::WARN)
+        .with_target("hyper_util", LevelFilter::WARN)
+        .with_target("reqwest", LevelFilter::WARN)
+        .with_target("rustls", LevelFilter::ERROR)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn levels(verbosity: u32, modules: &[(&str, u32)]) -> Levels {
+        let module = |(pattern, verbosity): &(&str, u32)| Module { pattern: (*pattern).into(), verbosity: *verbosity };
+        Levels::new(verbosity, modules.iter().map(module).collect())
+    }
+
+    #[test]
+    fn verbosity_opens_our_messages_and_never_response_bodies() {
+        let cases = [
+            (0, "ccm::app", Level::INFO, true),
+            (2, "ccm::app", Level::DEBUG, false),
+            (4, "ccm::app", Level::DEBUG, true),
+            (4, "ccm::app", Level::TRACE, false),
+            (6, "ccm::app", Level::TRACE, true),
+            (2, "ccmx::app", Level::INFO, false),
+            (2, "kube_runtime::watcher", Level::INFO, false),
+            (10, "kube_client::client", Level::WARN, false),
+            (10, "kube_client::client::builder", Level::ERROR, false),
+            (10, "hyper::proto", Level::DEBUG, false),
+        ];
+        for (verbosity, target, level, passes) in cases {
+            let case = format!("-v={verbosity} {target} {level}");
+            assert_eq!(levels(verbosity, &[]).passes(target, level, "src/app.rs"), passes, "{case}");
+        }
+    }
+
+    #[test]
+    fn vmodule_opens_single_files_of_ours_and_silences_none() {
+        const NODE: &str = "src/controllers/node.rs";
+        const SYNC: &str = "src/controllers/node/sync.rs";
+        type Modules = &'static [(&'static str, u32)];
+        let cases: [(Modules, &str, &str, Level, bool); 12] = [
+            (&[("node", 4)], "ccm::controllers", NODE, Level::DEBUG, true),
+            (&[("node", 4)], "ccm::controllers", NODE, Level::TRACE, false),
+            (&[("node", 6)], "ccm::controllers", NODE, Level::TRACE, true),
+            (&[("node", 4)], "ccm::controllers", SYNC, Level::DEBUG, false),
+            (&[("s*", 4)], "ccm::controllers", SYNC, Level::DEBUG, true),
+            (&[("controllers/node/*", 4)], "ccm::controllers", SYNC, Level::DEBUG, true),
+            (&[("controllers/node/*", 4)], "ccm::controllers", NODE, Level::DEBUG, false),
+            (&[("node", 0)], "ccm::controllers", NODE, Level::INFO, true),
+            // The first that matches.
+            (&[("n*", 4), ("node", 6)], "ccm::controllers", NODE, Level::TRACE, false),
+            (&[("x", 4), ("node", 6)], "ccm::controllers", NODE, Level::TRACE, true),
+            // What libraries say is never opened by a file's name: bodies with Secrets are among it.
+            (&[("*", 9), ("mod", 9)], "kube_client::client", "/x/kube-client-5/src/client/mod.rs", Level::WARN, false),
+            (&[("*", 9)], "hyper::proto", "/x/hyper/src/proto.rs", Level::TRACE, false),
+        ];
+        for (modules, target, file, level, passes) in cases {
+            assert_eq!(levels(0, modules).passes(target, level, file), passes, "{modules:?} {file} {level}");
+        }
+    }
+
+    #[test]
+    fn another_verbosity_keeps_the_modules_and_what_is_off_costs_nothing() {
+        let mut levels = levels(0, &[("node", 4)]);
+        assert_eq!(levels.most(), LevelFilter::DEBUG);
+        levels.set(6);
+        assert_eq!(levels.most(), LevelFilter::TRACE);
+        assert!(levels.passes("ccm::x", Level::TRACE, "src/x.rs"));
+        levels.set(0);
+        assert!(!levels.passes("ccm::x", Level::DEBUG, "src/x.rs"));
+        assert!(levels.passes("ccm::x", Level::DEBUG, "src/node.rs"));
+        assert_eq!(Levels::new(3, Vec::new()).most(), LevelFilter::INFO);
+        assert_eq!(Levels::new(8, Vec::new()).most(), LevelFilter::TRACE);
+    }
+}

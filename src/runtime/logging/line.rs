@@ -1,0 +1,205 @@
+//! Pure: a message as one line, in klog's text form or as one JSON object with klog's keys.
+//!
+//! A line is one line, whatever is in the message and its values: a line break in a value cannot forge another message.
+
+use std::fmt::Write;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use tracing::Level;
+
+use super::levels::verbosity_of;
+
+/// The key of an error, in both forms.
+const ERROR: &str = "err";
+
+/// A message.
+#[derive(Debug)]
+pub struct Record<'a> {
+    /// When.
+    pub time: Timestamp,
+    /// What it asks of its reader, and klog's verbosity.
+    pub level: Level,
+    /// Where in the code: the path of the file, and the line in it.
+    pub place: (&'a str, u32),
+    /// The task that says it.
+    pub task: Option<&'a str>,
+    /// The message itself, and its values.
+    pub said: &'a Said,
+}
+
+/// What is said.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct Said {
+    /// The message.
+    pub message: String,
+    /// Its values by key, in their order. `error` is written `err`, as in klog.
+    pub values: Vec<(&'static str, Value)>,
+}
+
+/// A value of a message.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// Written bare.
+    Bool(bool),
+    /// Written bare.
+    Signed(i128),
+    /// Written bare.
+    Unsigned(u128),
+    /// Written bare, if it is a number.
+    Float(f64),
+    /// Written in quotes.
+    Text(String),
+}
+
+impl Said {
+    fn errors(&self) -> impl Iterator<Item = &Value> {
+        self.values.iter().filter(|(key, _)| is_error(key)).map(|(_, value)| value)
+    }
+
+    fn others(&self) -> impl Iterator<Item = &(&'static str, Value)> {
+        self.values.iter().filter(|(key, _)| !is_error(key))
+    }
+}
+
+fn is_error(key: &str) -> bool {
+    matches!(key, "error" | ERROR)
+}
+
+/// `Lmmdd hh:mm:ss.uuuuuu threadid file:line] "message" err="…" key="value" …`, in UTC. As in klog the thread is the
+/// process.
+pub fn text(record: &Record<'_>, process: u32) -> String {
+    let severity = match record.level {
+        Level::ERROR => 'E',
+        Level::WARN => 'W',
+        _ => 'I',
+    };
+    let time = record.time.to_zoned(TimeZone::UTC);
+    let (path, number) = record.place;
+    let file = path.rsplit('/').next().unwrap_or(path);
+    let mut line = format!(
+        "{severity}{:02}{:02} {:02}:{:02}:{:02}.{:06} {process:>7} {file}:{number}] ",
+        time.month(),
+        time.day(),
+        time.hour(),
+        time.minute(),
+        time.second(),
+        time.subsec_nanosecond() / 1000,
+    );
+    quote(&mut line, &record.said.message);
+    for value in record.said.errors() {
+        pair(&mut line, ERROR, value);
+    }
+    if let Some(task) = record.task {
+        line.push_str(" logger=");
+        quote(&mut line, task);
+    }
+    for (key, value) in record.said.others() {
+        pair(&mut line, key, value);
+    }
+    line.push('\n');
+    line
+}
+
+fn pair(line: &mut String, key: &str, value: &Value) {
+    line.push(' ');
+    line.push_str(key);
+    line.push('=');
+    match value {
+        Value::Text(text) => quote(line, text),
+        bare => bare_or_quoted(line, bare),
+    }
+}
+
+/// As Go's `strconv.Quote`: what does not print, line breaks among it, is escaped.
+fn quote(line: &mut String, text: &str) {
+    line.push('"');
+    for char in text.chars() {
+        match char {
+            '"' => line.push_str("\\\""),
+            '\\' => line.push_str("\\\\"),
+            '\x07' => line.push_str("\\a"),
+            '\x08' => line.push_str("\\b"),
+            '\x0c' => line.push_str("\\f"),
+            '\n' => line.push_str("\\n"),
+            '\r' => line.push_str("\\r"),
+            '\t' => line.push_str("\\t"),
+            '\x0b' => line.push_str("\\v"),
+            ' '..='~' => line.push(char),
+            // A quote and a backslash, the only others that this escapes, are dealt with above.
+            prints if !prints.is_ascii() && prints.escape_debug().len() == 1 => line.push(prints),
+            '\0'..='\x7f' => escaped(line, format_args!("\\x{:02x}", u32::from(char))),
+            '\u{80}'..='\u{ffff}' => escaped(line, format_args!("\\u{:04x}", u32::from(char))),
+            _ => escaped(line, format_args!("\\U{:08x}", u32::from(char))),
+        }
+    }
+    line.push('"');
+}
+
+fn escaped(line: &mut String, form: std::fmt::Arguments<'_>) {
+    // Writing to a `String` cannot fail.
+    let _ = line.write_fmt(form);
+}
+
+/// One JSON object: `ts` in milliseconds since 1970, `logger`, `caller`, `msg`, `v`, the values, `err`. An error has no
+/// `v`; a warning is a message of verbosity 0, since klog has no key for it.
+pub fn json(record: &Record<'_>) -> String {
+    // A double has 53 bits: microseconds of a time of our days are exact enough in it, as in the Go program.
+    #[allow(clippy::cast_precision_loss, reason = "see above")]
+    let milliseconds = record.time.as_nanosecond() as f64 / 1e6;
+    let (path, number) = record.place;
+    let mut line = format!("{{\"ts\":{milliseconds}");
+    if let Some(task) = record.task {
+        member(&mut line, "logger", &Value::Text(task.to_owned()));
+    }
+    member(&mut line, "caller", &Value::Text(format!("{}:{number}", with_folder(path))));
+    member(&mut line, "msg", &Value::Text(record.said.message.clone()));
+    if record.level != Level::ERROR {
+        member(&mut line, "v", &Value::Unsigned(verbosity_of(record.level).into()));
+    }
+    for (key, value) in record.said.others() {
+        // A key twice is an object that readers read differently.
+        let is_taken = matches!(*key, "ts" | "logger" | "caller" | "msg" | "v");
+        if is_taken { member(&mut line, &format!("{key}_"), value) } else { member(&mut line, key, value) }
+    }
+    for value in record.said.errors().take(1) {
+        member(&mut line, ERROR, value);
+    }
+    line.push_str("}\n");
+    line
+}
+
+/// The file and the folder it is in.
+fn with_folder(path: &str) -> &str {
+    let cut = path.rmatch_indices('/').nth(1);
+    cut.and_then(|(at, _)| path.get(at + 1..)).unwrap_or(path)
+}
+
+fn member(line: &mut String, key: &str, value: &Value) {
+    line.push(',');
+    json_string(line, key);
+    line.push(':');
+    match value {
+        Value::Text(text) => json_string(line, text),
+        bare => bare_or_quoted(line, bare),
+    }
+}
+
+fn json_string(line: &mut String, text: &str) {
+    line.push_str(&serde_json::Value::from(text).to_string());
+}
+
+fn bare_or_quoted(line: &mut String, value: &Value) {
+    match value {
+        Value::Bool(value) => escaped(line, format_args!("{value}")),
+        Value::Signed(value) => escaped(line, format_args!("{value}")),
+        Value::Unsigned(value) => escaped(line, format_args!("{value}")),
+        Value::Float(value) if value.is_finite() => escaped(line, format_args!("{value}")),
+        // JSON has no form for them.
+        Value::Float(value) => escaped(line, format_args!("\"{value}\"")),
+        Value::Text(text) => json_string(line, text),
+    }
+}
+
+#[cfg(test)]
+mod tests;

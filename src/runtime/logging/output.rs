@@ -1,0 +1,159 @@
+//! Where lines go: a bounded queue, emptied by a thread of its own.
+//!
+//! Whoever says something never waits for the one who reads. klog writes while it holds a lock, so that a full pipe
+//! stops the whole process; here lines are dropped while the queue is full, and counted.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::time::Duration;
+
+use crate::runtime::tasks;
+
+/// Bytes of lines that wait to be written. A line that does not fit is dropped.
+const MOST_WAITING: usize = 1 << 20;
+/// What a waiting line takes beside its text, roughly.
+const OVERHEAD: usize = 64;
+/// How long the end of the process waits for the last lines.
+const LAST_LINES: Duration = Duration::from_secs(1);
+
+/// A stream of the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output.
+    Output,
+    /// Standard error.
+    Error,
+}
+
+enum Work {
+    Line(Stream, String),
+    Flush(SyncSender<()>),
+}
+
+/// Takes lines. Cheap to clone; all clones are one.
+#[derive(Clone)]
+pub struct Queue {
+    work: Sender<Work>,
+    state: Arc<State>,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: AtomicUsize,
+    dropped: AtomicU64,
+}
+
+/// Waits for the lines that are on their way when it is dropped, for a second at most.
+#[must_use = "the last lines are lost when it is not held until the end"]
+pub struct Written(Queue);
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        let (done, is_done) = sync_channel(1);
+        if self.0.work.send(Work::Flush(done)).is_ok() {
+            // A reader who does not read has had its second.
+            let _ = is_done.recv_timeout(LAST_LINES);
+        }
+    }
+}
+
+impl Queue {
+    /// Starts the thread. `lost` words the line that says how many lines were dropped.
+    ///
+    /// # Errors
+    /// The operating system gives no thread.
+    pub fn start(
+        write: impl FnMut(Stream, &str) + Send + 'static,
+        lost: impl Fn(u64) -> String + Send + 'static,
+    ) -> std::io::Result<(Self, Written)> {
+        let (work, todo) = channel();
+        let state = Arc::new(State::default());
+        let queue = Self { work, state: Arc::clone(&state) };
+        tasks::thread("log", move || write_all(&todo, &state, write, lost))?;
+        Ok((queue.clone(), Written(queue)))
+    }
+
+    /// Takes a line, with its line break, unless too much waits already.
+    pub fn push(&self, stream: Stream, line: String) {
+        let size = line.len() + OVERHEAD;
+        let is_room = |waiting: usize| waiting.checked_add(size).filter(|waiting| *waiting <= MOST_WAITING);
+        let taken = self.state.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_room);
+        if taken.is_err() || self.work.send(Work::Line(stream, line)).is_err() {
+            self.state.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn write_all(todo: &Receiver<Work>, state: &State, mut write: impl FnMut(Stream, &str), lost: impl Fn(u64) -> String) {
+    while let Ok(work) = todo.recv() {
+        match work {
+            Work::Line(stream, line) => {
+                write(stream, &line);
+                state.waiting.fetch_sub(line.len() + OVERHEAD, Ordering::Relaxed);
+            }
+            // Whoever asked has perhaps stopped waiting.
+            Work::Flush(done) => drop(done.try_send(())),
+        }
+        match state.dropped.swap(0, Ordering::Relaxed) {
+            0 => {}
+            count => write(Stream::Error, &lost(count)),
+        }
+    }
+}
+
+/// Writes to the process's own streams, a line at a time. With a stream closed there is nobody left to tell.
+pub fn to_process(stream: Stream, line: &str) {
+    let _ = match stream {
+        Stream::Output => std::io::stdout().lock().write_all(line.as_bytes()).and_then(|()| std::io::stdout().flush()),
+        Stream::Error => std::io::stderr().lock().write_all(line.as_bytes()),
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn nobody_waits_for_a_reader_and_what_is_lost_is_counted() {
+        let (permit, wait) = mpsc::channel::<()>();
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&written);
+        let write = move |stream, line: &str| {
+            // Nobody reads until the test says so, and from the end of `permit` on everything is read.
+            let _ = wait.recv();
+            seen.lock().unwrap().push((stream, line.to_owned()));
+        };
+        let (queue, last) = Queue::start(write, |count| format!("lost {count}\n")).unwrap();
+        let line = |number: usize| format!("{number:>1000}\n");
+        let fits = MOST_WAITING / (line(0).len() + OVERHEAD);
+        for number in 0..fits + 7 {
+            queue.push(Stream::Output, line(number));
+        }
+        drop(permit);
+        drop(last);
+        let written = written.lock().unwrap();
+        assert_eq!(written[0], (Stream::Output, line(0)));
+        let lost: Vec<_> = written.iter().filter(|(_, line)| line.starts_with("lost")).collect();
+        assert_eq!(lost, [&(Stream::Error, "lost 7\n".to_owned())]);
+        assert_eq!(written.len(), fits + 1);
+    }
+
+    #[test]
+    fn what_was_pushed_is_written_when_the_end_has_been_waited_for() {
+        let written = Arc::new(Mutex::new(String::new()));
+        let seen = Arc::clone(&written);
+        let (queue, last) =
+            Queue::start(move |_, line| seen.lock().unwrap().push_str(line), |_| String::new()).unwrap();
+        for number in 0..100 {
+            queue.push(Stream::Error, format!("{number}\n"));
+        }
+        drop(last);
+        let expected: String = (0..100).map(|number| format!("{number}\n")).collect();
+        assert_eq!(*written.lock().unwrap(), expected);
+    }
+}

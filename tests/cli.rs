@@ -272,7 +272,13 @@ fn a_signal_stops_the_process_in_order_with_code_0() {
     std::fs::write(&config, text).unwrap();
     let mut daemon = program()
         .arg(format!("--cloud-config={}", config.display()))
-        .args(["--master=http://127.0.0.1:1", "--secure-port=0", "-v=10"])
+        .args([
+            "--master=http://127.0.0.1:1",
+            "--secure-port=0",
+            "-v=10",
+            "--cluster-name=x",
+            "--webhook-secure-port=10260",
+        ])
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
@@ -285,5 +291,8 @@ fn a_signal_stops_the_process_in_order_with_code_0() {
     assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
     log.read_to_string(&mut told).unwrap();
     assert_eq!(daemon.wait().unwrap().code(), Some(0), "{told}");
+    assert_eq!(told.matches("--cluster-name is accepted and has no effect").count(), 1, "{told}");
+    assert!(!told.contains("--webhook-secure-port is accepted"), "it has its default: {told}");
+    assert!(told.contains("FLAG: --secure-port="), "{told}");
     assert!(told.contains("stopping") && !told.contains(SECRET) && !told.contains("still at work"), "{told}");
 }

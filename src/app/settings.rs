@@ -14,6 +14,7 @@ mod serving;
 
 use super::files::{Files, Noting};
 use super::go_duration;
+use super::options::values::without_credentials;
 use super::options::{Options, Origin};
 use super::registry::{self, Controller, Provider};
 use crate::controllers::{node, node_lifecycle};
@@ -186,10 +187,14 @@ impl Check<'_> {
 
     fn kubernetes(&mut self) -> Option<client::Settings> {
         let master = self.options.master.clone().filter(|master| !master.is_empty());
-        if let Some(master) = &master
-            && !is_server_url(master)
-        {
-            self.wrong::<()>("--master", master, "expected a URL such as https://10.0.0.1:6443");
+        if let Some(master) = &master {
+            let shown = without_credentials(master);
+            if shown != *master {
+                let why = "expected a URL without a user; credentials come from a kubeconfig or a service account";
+                self.wrong::<()>("--master", &shown, why);
+            } else if !is_server_url(master) {
+                self.wrong::<()>("--master", master, "expected a URL such as https://10.0.0.1:6443");
+            }
         }
         let kubeconfig = self.options.kubeconfig.as_ref().filter(|path| !path.is_empty()).map(PathBuf::from);
         if let Some(path) = &kubeconfig

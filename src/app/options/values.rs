@@ -77,7 +77,7 @@ fn value(flag: &Arg, matches: &ArgMatches) -> Option<Value> {
 }
 
 /// A URL may name a user with a password, which nobody else is to read.
-fn without_credentials(text: &str) -> String {
+pub fn without_credentials(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
     let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     match authority.rsplit_once('@') {

@@ -165,16 +165,15 @@ fn each_wrong_flag_is_told_with_its_value_and_what_is_expected() {
             &["--leader-elect-resource-lock=endpoints"],
             "--leader-elect-resource-lock=endpoints: resourceLock value must be \"leases\"",
         ),
-        // O-43
-        (
-            &["--leader-elect-resource-lock=configmapsleases"],
-            "--leader-elect-resource-lock=configmapsleases: resourceLock value must be \"leases\"",
-        ),
         (&["--leader-elect-resource-name=A_b"], "--leader-elect-resource-name=A_b: expected a name of lower-case"),
         (&["--secure-port=65536"], "--secure-port=65536: expected a port from 1 to 65535, or 0 for none"),
         (&["--bind-address=localhost"], "--bind-address=localhost: expected an IP address such as 0.0.0.0 or ::"),
         (&["--kubeconfig=/gone"], "--kubeconfig=/gone: cannot be read: entity not found"),
         (&["--master=https://"], "--master=https://: expected a URL such as https://10.0.0.1:6443"),
+        (
+            &["--master=https://me:hunter2@10.0.0.1"],
+            "--master=https://[redacted]@10.0.0.1: expected a URL without a user",
+        ),
         (
             &["--node-selector=a in b"],
             "--node-selector=a in b: \"a in b\" is no requirement; expected a label selector",
@@ -188,6 +187,15 @@ fn each_wrong_flag_is_told_with_its_value_and_what_is_expected() {
         let text = mistakes.to_string();
         assert!(text.starts_with(&format!("a mistake in the settings: {expected}")), "{arguments:?}: {text}");
     }
+}
+
+/// It is no matter without an election.
+#[test]
+fn o_43_nothing_but_leases_is_a_lock() {
+    let lock = "--leader-elect-resource-lock=configmapsleases";
+    let told = settled(&["--leader-elect=true", lock]).unwrap_err().to_string();
+    assert!(told.contains("resourceLock value must be \"leases\""), "{told}");
+    assert!(settled(&["--leader-elect=false", lock]).is_ok());
 }
 
 #[test]

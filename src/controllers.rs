@@ -7,6 +7,7 @@
 pub mod node;
 pub mod node_lifecycle;
 mod reasons;
+mod running;
 
 use std::sync::Arc;
 

@@ -152,7 +152,8 @@ impl NodeController {
 
     /// Works until `stop`, then finishes what is in hand.
     async fn lead(&self, stop: &CancellationToken) {
-        let queue = Queue::new(BACKOFF);
+        let _running = self.sync.metrics.running().begin();
+        let queue = Queue::shown(BACKOFF, self.sync.metrics.queue());
         let workers = (0..self.settings.workers.get()).map(|_| self.work(&queue));
         let feed = async {
             tokio::select! {

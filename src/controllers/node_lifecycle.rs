@@ -144,7 +144,8 @@ impl NodeLifecycleController {
 
     /// Works until `stop`, then finishes what is in hand.
     async fn lead(&self, stop: &CancellationToken) {
-        let queue = Queue::new(BACKOFF);
+        let _running = self.looks.metrics.running().begin();
+        let queue = Queue::shown(BACKOFF, self.looks.metrics.queue());
         let term = Arc::new(Term::new(&self.looks.settings));
         let workers = (0..WORKERS).map(|_| self.work(&queue, &term));
         let feed = async {

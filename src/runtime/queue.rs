@@ -3,6 +3,8 @@
 //! It holds keys, never objects: a key that is added while it waits is merged with what waits, and one that is added
 //! while it is worked on is handed out again afterwards. So its size is bounded by the number of distinct keys.
 
+mod metrics;
+
 #[cfg(test)]
 mod tests;
 
@@ -12,8 +14,12 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use prometheus::IntCounter;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
+
+pub use metrics::QueueMetrics;
+use metrics::{Content, Look};
 
 /// Which of several waiting keys goes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,6 +63,7 @@ impl<K> Clone for Queue<K> {
 
 struct Shared<K> {
     backoff: Backoff,
+    metrics: Option<QueueMetrics>,
     state: Mutex<State<K>>,
     changed: Notify,
 }
@@ -68,6 +75,8 @@ struct State<K> {
     /// Orders keys of the same priority or the same due time.
     sequence: u64,
     closed: bool,
+    /// Counts what becomes ready.
+    adds: Option<IntCounter>,
 }
 
 #[derive(Default)]
@@ -75,7 +84,10 @@ struct Entry {
     priority: Priority,
     ready: Option<(Priority, u64)>,
     due: Option<(Instant, u64)>,
-    running: bool,
+    /// Since when it is to be handed out.
+    waits_since: Option<Instant>,
+    /// Since when it is worked on.
+    runs_since: Option<Instant>,
     /// Added while it was running: to be handed out again.
     again: bool,
     failures: u32,
@@ -83,31 +95,49 @@ struct Entry {
 
 impl Entry {
     fn is_idle(&self) -> bool {
-        self.ready.is_none() && self.due.is_none() && !self.running && self.failures == 0
+        self.ready.is_none() && self.due.is_none() && self.runs_since.is_none() && self.failures == 0
     }
 }
 
 impl<K: Clone + Eq + Hash> Queue<K> {
-    /// An empty queue.
+    /// An empty queue that counts nothing.
     pub fn new(backoff: Backoff) -> Self {
+        Self::with(backoff, None)
+    }
+
+    /// An empty queue that is shown by `metrics`, instead of the one they showed before.
+    pub fn shown(backoff: Backoff, metrics: &QueueMetrics) -> Self
+    where
+        K: Send + 'static,
+    {
+        let queue = Self::with(backoff, Some(metrics.clone()));
+        let shared: Arc<dyn Look> = Arc::clone(&queue.shared) as Arc<dyn Look>;
+        metrics.show(Arc::downgrade(&shared));
+        queue
+    }
+
+    fn with(backoff: Backoff, metrics: Option<QueueMetrics>) -> Self {
         let state = State {
             entries: HashMap::new(),
             ready: BTreeMap::new(),
             delayed: BTreeMap::new(),
             sequence: 0,
             closed: false,
+            adds: metrics.as_ref().map(|metrics| metrics.adds().clone()),
         };
-        Self { shared: Arc::new(Shared { backoff, state: Mutex::new(state), changed: Notify::new() }) }
+        Self { shared: Arc::new(Shared { backoff, metrics, state: Mutex::new(state), changed: Notify::new() }) }
     }
 
     /// Queues `key` with its last priority.
     pub fn add(&self, key: K) {
-        self.change(|state| state.make_ready(key, None));
+        let now = Instant::now();
+        self.change(|state| state.make_ready(key, None, now));
     }
 
     /// Queues `key`; a key that already waits moves forward, never back.
     pub fn add_with_priority(&self, key: K, priority: Priority) {
-        self.change(|state| state.make_ready(key, Some(priority)));
+        let now = Instant::now();
+        self.change(|state| state.make_ready(key, Some(priority), now));
     }
 
     /// Queues `key` once `delay` has passed. Of several delays of one key the earliest counts.
@@ -125,6 +155,9 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             delay = self.shared.backoff.delay(*failures, fastrand::f64());
             state.delay_until(key, Instant::now() + delay);
         });
+        if let Some(metrics) = &self.shared.metrics {
+            metrics.retried();
+        }
         delay
     }
 
@@ -148,8 +181,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         state.ready.clear();
         state.delayed.clear();
         state.entries.retain(|_, entry| {
-            *entry = Entry { running: entry.running, priority: entry.priority, ..Entry::default() };
-            entry.running
+            *entry = Entry { runs_since: entry.runs_since, priority: entry.priority, ..Entry::default() };
+            entry.runs_since.is_some()
         });
     }
 
@@ -194,25 +227,37 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     }
 
     fn take(&self) -> Taken<K> {
+        let now = Instant::now();
+        let (taken, since) = self.take_at(now);
+        if let (Some(since), Some(metrics)) = (since, &self.shared.metrics) {
+            metrics.handed_out(now.saturating_duration_since(since));
+        }
+        taken
+    }
+
+    /// Also says since when the key waited.
+    fn take_at(&self, now: Instant) -> (Taken<K>, Option<Instant>) {
         let mut state = self.lock();
         if state.closed {
             // The next waiter has to see it too.
             self.shared.changed.notify_one();
-            return Taken::Closed;
+            return (Taken::Closed, None);
         }
-        state.promote_due(Instant::now());
+        state.promote_due(now);
         let Some((_, key)) = state.ready.pop_first() else {
-            return Taken::Nothing { next_due: state.delayed.first_key_value().map(|((due, _), _)| *due) };
+            return (Taken::Nothing { next_due: state.delayed.first_key_value().map(|((due, _), _)| *due) }, None);
         };
+        let mut since = None;
         if let Some(entry) = state.entries.get_mut(&key) {
             entry.ready = None;
-            entry.running = true;
+            entry.runs_since = Some(now);
+            since = entry.waits_since.take();
         }
         if !state.ready.is_empty() || !state.delayed.is_empty() {
             // This worker was the one that watched the earliest due time; another one takes over.
             self.shared.changed.notify_one();
         }
-        Taken::Work(Work { key, queue: self.clone() })
+        (Taken::Work(Work { key, queue: self.clone() }), since)
     }
 
     fn change(&self, change: impl FnOnce(&mut State<K>)) {
@@ -224,14 +269,22 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     }
 
     fn done(&self, key: &K) {
+        let now = Instant::now();
+        let began = self.give_back(key);
+        if let (Some(began), Some(metrics)) = (began, &self.shared.metrics) {
+            metrics.done(now.saturating_duration_since(began));
+        }
+    }
+
+    /// Says since when the key was worked on.
+    fn give_back(&self, key: &K) -> Option<Instant> {
         let mut state = self.lock();
-        let Some(entry) = state.entries.get_mut(key) else { return };
-        entry.running = false;
-        if std::mem::take(&mut entry.again) {
-            state.make_ready(key.clone(), None);
+        let began = state.entries.get_mut(key)?.runs_since.take();
+        if state.hand_out_again(key) {
             self.shared.changed.notify_one();
         }
         state.drop_if_idle(key);
+        began
     }
 }
 
@@ -239,6 +292,23 @@ impl<K> Queue<K> {
     fn lock(&self) -> MutexGuard<'_, State<K>> {
         // No code of others runs under the lock, so a poisoned state is still consistent.
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K: Clone + Eq + Hash + Send> Look for Shared<K> {
+    fn look(&self, now: Instant) -> Content {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.promote_due(now);
+        let mut content = Content::default();
+        for entry in state.entries.values() {
+            content.waiting += usize::from(entry.waits_since.is_some());
+            if let Some(began) = entry.runs_since {
+                let runs = now.saturating_duration_since(began);
+                content.unfinished += runs;
+                content.longest = content.longest.max(runs);
+            }
+        }
+        content
     }
 }
 
@@ -254,8 +324,8 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.sequence
     }
 
-    /// Queues `key` now; that fulfils a delayed addition as well.
-    fn make_ready(&mut self, key: K, priority: Option<Priority>) {
+    /// Queues `key`, which waits since `since`; that fulfils a delayed addition as well.
+    fn make_ready(&mut self, key: K, priority: Option<Priority>, since: Instant) {
         let sequence = self.next_sequence();
         let entry = self.entries.entry(key.clone()).or_default();
         if let Some(priority) = priority {
@@ -264,7 +334,13 @@ impl<K: Clone + Eq + Hash> State<K> {
         if let Some(due) = entry.due.take() {
             self.delayed.remove(&due);
         }
-        if entry.running {
+        if entry.waits_since.is_none() {
+            entry.waits_since = Some(since);
+            if let Some(adds) = &self.adds {
+                adds.inc();
+            }
+        }
+        if entry.runs_since.is_some() {
             entry.again = true;
             return;
         }
@@ -277,6 +353,18 @@ impl<K: Clone + Eq + Hash> State<K> {
         let place = (entry.priority, sequence);
         entry.ready = Some(place);
         self.ready.insert(place, key);
+    }
+
+    /// Queues `key`, which is not worked on any more, if it was added meanwhile.
+    fn hand_out_again(&mut self, key: &K) -> bool {
+        let Some(entry) = self.entries.get_mut(key) else { return false };
+        if !std::mem::take(&mut entry.again) {
+            return false;
+        }
+        if let Some(since) = entry.waits_since {
+            self.make_ready(key.clone(), None, since);
+        }
+        true
     }
 
     fn delay_until(&mut self, key: K, due: Instant) {
@@ -293,14 +381,15 @@ impl<K: Clone + Eq + Hash> State<K> {
 
     fn promote_due(&mut self, now: Instant) {
         while let Some(first) = self.delayed.first_entry() {
-            if first.key().0 > now {
+            let due = first.key().0;
+            if due > now {
                 return;
             }
             let key = first.remove();
             if let Some(entry) = self.entries.get_mut(&key) {
                 entry.due = None;
             }
-            self.make_ready(key, None);
+            self.make_ready(key, None, due);
         }
     }
 

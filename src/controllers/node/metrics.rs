@@ -3,7 +3,15 @@
 use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGaugeVec, Opts};
 
 use crate::cloud::Reason;
+use crate::controllers::running::Running;
 use crate::runtime::metrics::Registry;
+use crate::runtime::queue::QueueMetrics;
+
+/// The name of the Go program's queue.
+const QUEUE: &str = "Nodes";
+
+/// What the Go program calls this controller here; elsewhere it has a longer name.
+const CONTROLLER: &str = "cloud-node";
 
 /// Seconds; exponential from one, as upstream.
 const DELAY_BUCKETS: [f64; 6] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0];
@@ -14,6 +22,8 @@ const SETTLED: &str = "Settled";
 /// The series. Clones share them.
 #[derive(Clone)]
 pub struct Metrics {
+    queue: QueueMetrics,
+    running: Running,
     taint_removal_delay: Histogram,
     initial_sync_delay: Histogram,
     syncs: IntCounterVec,
@@ -31,6 +41,8 @@ impl Metrics {
         };
         let options = |name, help| Opts::new(name, help).namespace("vsphere_ccm");
         Self {
+            queue: QueueMetrics::new(QUEUE),
+            running: Running::new(CONTROLLER),
             taint_removal_delay: histogram(
                 "cloud_provider_taint_removal_delay_seconds",
                 "Number of seconds after node creation when NodeController removed the cloud-provider taint of a single node.",
@@ -61,12 +73,24 @@ impl Metrics {
 
     /// Adds the series to `registry`. Fails if one of these names is taken.
     pub fn register(&self, registry: &Registry) -> Result<(), prometheus::Error> {
+        registry.register(Box::new(self.queue.clone()))?;
+        self.running.register(registry)?;
         registry.register(Box::new(self.taint_removal_delay.clone()))?;
         registry.register(Box::new(self.initial_sync_delay.clone()))?;
         registry.register(Box::new(self.syncs.clone()))?;
         registry.register(Box::new(self.held.clone()))?;
         registry.register(Box::new(self.differing.clone()))?;
         registry.register(Box::new(self.panics.clone()))
+    }
+
+    /// Those of the queue.
+    pub(super) fn queue(&self) -> &QueueMetrics {
+        &self.queue
+    }
+
+    /// Whether the controller works.
+    pub(super) fn running(&self) -> &Running {
+        &self.running
     }
 
     /// A node was initialised this many seconds after its creation.

@@ -3,11 +3,21 @@
 use prometheus::{IntCounter, IntGauge, IntGaugeVec, Opts};
 
 use super::guard::Counts;
+use crate::controllers::running::Running;
 use crate::runtime::metrics::Registry;
+use crate::runtime::queue::QueueMetrics;
+
+/// The queue's name. The Go program's controller has no queue.
+const QUEUE: &str = "NodeLifecycle";
+
+/// What the Go program calls this controller here; elsewhere it has a longer name.
+const CONTROLLER: &str = "cloud-node-lifecycle";
 
 /// The series. Clones share them.
 #[derive(Clone)]
 pub struct Metrics {
+    queue: QueueMetrics,
+    running: Running,
     held: IntGaugeVec,
     deletions: IntCounter,
     dry_run_deletions: IntCounter,
@@ -25,6 +35,8 @@ impl Metrics {
         let counter = |name, help| IntCounter::with_opts(options(name, help)).expect("the name is a valid constant");
         let gauge = |name, help| IntGauge::with_opts(options(name, help)).expect("the name is a valid constant");
         Self {
+            queue: QueueMetrics::new(QUEUE),
+            running: Running::new(CONTROLLER),
             held: IntGaugeVec::new(
                 options("node_deletions_held", "Nodes that are not Ready and not deleted, by reason."),
                 &["reason"],
@@ -48,12 +60,24 @@ impl Metrics {
 
     /// Adds the series to `registry`. Fails if one of these names is taken.
     pub fn register(&self, registry: &Registry) -> Result<(), prometheus::Error> {
+        registry.register(Box::new(self.queue.clone()))?;
+        self.running.register(registry)?;
         registry.register(Box::new(self.held.clone()))?;
         for counter in [&self.deletions, &self.dry_run_deletions, &self.refusals, &self.out_of_service, &self.panics] {
             registry.register(Box::new(counter.clone()))?;
         }
         registry.register(Box::new(self.mass_hold.clone()))?;
         registry.register(Box::new(self.allowance.clone()))
+    }
+
+    /// Those of the queue.
+    pub(super) fn queue(&self) -> &QueueMetrics {
+        &self.queue
+    }
+
+    /// Whether the controller works.
+    pub(super) fn running(&self) -> &Running {
+        &self.running
     }
 
     /// How many nodes each reason keeps from being deleted.

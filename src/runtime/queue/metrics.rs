@@ -1,0 +1,240 @@
+//! The series of a work queue, under client-go's names. What changes with time alone is computed when somebody asks.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
+use prometheus::{Gauge, Histogram, HistogramOpts, IntCounter, IntGauge, Opts};
+use tokio::time::Instant;
+
+/// Seconds, from ten nanoseconds to ten seconds, as in client-go: its sums of rounding errors are part of the labels.
+const BUCKETS: [f64; 10] =
+    [1e-8, 1e-7, 1e-6, 9.999_999_999_999_999e-6, 9.999_999_999_999_999e-5, 1e-3, 1e-2, 1e-1, 1.0, 10.0];
+
+/// The series of one queue by its name. They outlive the queue: each term has a new one. Clones share them.
+#[derive(Clone)]
+pub struct QueueMetrics {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    depth: IntGauge,
+    adds: IntCounter,
+    retries: IntCounter,
+    waited: Histogram,
+    worked: Histogram,
+    unfinished: Gauge,
+    longest: Gauge,
+    /// The queue in use.
+    queue: Mutex<Option<Weak<dyn Look>>>,
+}
+
+/// A queue that can say what is in it.
+pub(super) trait Look: Send + Sync {
+    /// What is so at the moment.
+    fn look(&self, now: Instant) -> Content;
+}
+
+/// What is in a queue.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Content {
+    /// Keys that are to be handed out.
+    pub(super) waiting: usize,
+    /// For how long those that are worked on have been, together.
+    pub(super) unfinished: Duration,
+    /// The longest of these times.
+    pub(super) longest: Duration,
+}
+
+impl QueueMetrics {
+    /// All at zero, registered nowhere. `name` is the label's value: one for each queue of the process.
+    pub fn new(name: &'static str) -> Self {
+        let options =
+            |series: &str, help: &str| Opts::new(series, help).subsystem("workqueue").const_label("name", name);
+        let valid = "names and labels are valid constants";
+        let counter = |series, help| IntCounter::with_opts(options(series, help)).expect(valid);
+        let gauge = |series, help| Gauge::with_opts(options(series, help)).expect(valid);
+        let histogram = |series, help| {
+            let options = HistogramOpts::from(options(series, help)).buckets(BUCKETS.to_vec());
+            Histogram::with_opts(options).expect(valid)
+        };
+        let shared = Shared {
+            depth: IntGauge::with_opts(options("depth", "Keys that wait in the work queue.")).expect(valid),
+            adds: counter(
+                "adds_total",
+                "Keys that were added to the work queue; one that waits already is not counted.",
+            ),
+            retries: counter("retries_total", "Keys that were added again because working on them failed."),
+            waited: histogram(
+                "queue_duration_seconds",
+                "How long a key waited in the work queue until it was handed out.",
+            ),
+            worked: histogram("work_duration_seconds", "How long a key of the work queue was worked on."),
+            unfinished: gauge(
+                "unfinished_work_seconds",
+                "For how long the keys that are worked on now have been, together; what grows without end is stuck.",
+            ),
+            longest: gauge(
+                "longest_running_processor_seconds",
+                "For how long the key has been worked on that has been for the longest time.",
+            ),
+            queue: Mutex::new(None),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Shows this queue from now on instead of an earlier one.
+    pub(super) fn show(&self, queue: Weak<dyn Look>) {
+        *self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner) = Some(queue);
+    }
+
+    /// Counts the additions.
+    pub(super) fn adds(&self) -> &IntCounter {
+        &self.shared.adds
+    }
+
+    pub(super) fn retried(&self) {
+        self.shared.retries.inc();
+    }
+
+    pub(super) fn handed_out(&self, waited: Duration) {
+        self.shared.waited.observe(waited.as_secs_f64());
+    }
+
+    pub(super) fn done(&self, worked: Duration) {
+        self.shared.worked.observe(worked.as_secs_f64());
+    }
+
+    fn collectors(&self) -> [&dyn Collector; 7] {
+        let Shared { depth, adds, retries, waited, worked, unfinished, longest, queue: _ } = &*self.shared;
+        [depth, adds, retries, waited, worked, unfinished, longest]
+    }
+}
+
+impl Collector for QueueMetrics {
+    fn desc(&self) -> Vec<&Desc> {
+        self.collectors().into_iter().flat_map(Collector::desc).collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let queue = self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(Weak::upgrade);
+        let content = queue.map(|queue| queue.look(Instant::now())).unwrap_or_default();
+        self.shared.depth.set(i64::try_from(content.waiting).unwrap_or(i64::MAX));
+        self.shared.unfinished.set(content.unfinished.as_secs_f64());
+        self.shared.longest.set(content.longest.as_secs_f64());
+        self.collectors().into_iter().flat_map(Collector::collect).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Backoff, Queue, Work};
+    use super::*;
+    use crate::runtime::metrics::Metrics;
+    use futures::FutureExt as _;
+
+    const BACKOFF: Backoff = Backoff { base: Duration::from_secs(1), max: Duration::from_secs(60) };
+
+    fn next(queue: &Queue<&'static str>) -> Work<&'static str> {
+        queue.next().now_or_never().flatten().expect("a key waits")
+    }
+
+    /// The lines of a registry with one queue, `Nodes`.
+    struct Shown(Metrics);
+
+    impl Shown {
+        fn of(queue: &QueueMetrics) -> Self {
+            let metrics = Metrics::new().unwrap();
+            metrics.registry().register(Box::new(queue.clone())).unwrap();
+            Self(metrics)
+        }
+
+        #[track_caller]
+        fn says(&self, expected: &[(&str, &str)]) {
+            let text = self.0.encode().unwrap();
+            for (series, value) in expected {
+                let line = format!("workqueue_{series}{{name=\"Nodes\"}} {value}");
+                assert!(text.lines().any(|have| have == line), "{line} in {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_buckets_are_those_of_the_go_program() {
+        let mut bound = 10e-9;
+        for bucket in BUCKETS {
+            assert_eq!(bucket.to_bits(), f64::to_bits(bound));
+            bound *= 10.0;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn keys_are_counted_while_they_wait_are_worked_on_and_fail() {
+        let metrics = QueueMetrics::new("Nodes");
+        let shown = Shown::of(&metrics);
+        shown.says(&[("depth", "0"), ("adds_total", "0"), ("unfinished_work_seconds", "0")]);
+        let queue = Queue::shown(BACKOFF, &metrics);
+        for key in ["a", "b", "a", "c"] {
+            queue.add(key);
+        }
+        queue.add_after("d", Duration::from_secs(100));
+        shown.says(&[("depth", "3"), ("adds_total", "3"), ("retries_total", "0")]);
+        tokio::time::advance(Duration::from_secs(2)).await;
+        let first = next(&queue);
+        tokio::time::advance(Duration::from_secs(3)).await;
+        let second = next(&queue);
+        tokio::time::advance(Duration::from_secs(4)).await;
+        queue.add("a");
+        shown.says(&[
+            ("depth", "2"),
+            ("adds_total", "4"),
+            ("queue_duration_seconds_count", "2"),
+            ("queue_duration_seconds_sum", "7"),
+            ("work_duration_seconds_count", "0"),
+            ("unfinished_work_seconds", "11"),
+            ("longest_running_processor_seconds", "7"),
+        ]);
+        queue.retry(*second);
+        drop(first);
+        drop(second);
+        shown.says(&[
+            ("depth", "2"),
+            ("retries_total", "1"),
+            ("work_duration_seconds_count", "2"),
+            ("work_duration_seconds_sum", "11"),
+            ("unfinished_work_seconds", "0"),
+            ("longest_running_processor_seconds", "0"),
+        ]);
+        // What became due is shown though no worker was there to notice.
+        tokio::time::advance(Duration::from_secs(100)).await;
+        shown.says(&[("depth", "4"), ("adds_total", "6")]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_that_is_due_waits_from_then_on() {
+        let metrics = QueueMetrics::new("Nodes");
+        let shown = Shown::of(&metrics);
+        let queue = Queue::shown(BACKOFF, &metrics);
+        queue.add_after("a", Duration::from_secs(10));
+        tokio::time::advance(Duration::from_secs(15)).await;
+        drop(next(&queue));
+        shown.says(&[("queue_duration_seconds_sum", "5")]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_series_go_on_with_the_next_queue_and_a_queue_that_is_gone_holds_nothing() {
+        let metrics = QueueMetrics::new("Nodes");
+        let shown = Shown::of(&metrics);
+        let queue = Queue::shown(BACKOFF, &metrics);
+        queue.add("a");
+        drop(queue);
+        shown.says(&[("depth", "0"), ("adds_total", "1")]);
+        let queue = Queue::shown(BACKOFF, &metrics);
+        queue.add("b");
+        queue.add("c");
+        shown.says(&[("depth", "2"), ("adds_total", "3")]);
+        queue.close();
+        shown.says(&[("depth", "0")]);
+    }
+}

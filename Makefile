@@ -54,6 +54,7 @@ advisories: cargo-deny ## Known vulnerabilities of all dependencies (needs cargo
 testenv: ## Build kube-apiserver, etcd, kubectl and the vCenter simulator, if they are missing (needs Go)
 	@tests/testenv/build.sh
 	@tests/testenv/helm/build.sh
+	@tests/testenv/metrics/build.sh
 
 .PHONY: demo
 demo: testenv release ## A cluster on this machine whose nodes get initialised; ONCE=1 ends by itself, NODES=200 is a larger one

@@ -22,6 +22,8 @@ pub enum Component {
     Supervise,
     /// Renders the Helm chart.
     Chart,
+    /// Prometheus's own readers of metrics, alerts and expressions.
+    Metrics,
 }
 
 impl Component {
@@ -33,6 +35,7 @@ impl Component {
             Self::Vcsim => "vcsim",
             Self::Supervise => "supervise",
             Self::Chart => "chart",
+            Self::Metrics => "metrics",
         }
     }
 
@@ -48,6 +51,7 @@ impl Component {
             Self::KubeApiserver | Self::Etcd | Self::Kubectl => &folders.kubernetes,
             Self::Vcsim | Self::Supervise => &folders.tools,
             Self::Chart => &folders.charts,
+            Self::Metrics => &folders.metrics,
         };
         let path = folder.join(self.name());
         assert!(path.is_file(), "{} is missing ({}): build it with `make testenv`", self.name(), path.display());
@@ -60,19 +64,22 @@ struct Folders {
     kubernetes: PathBuf,
     tools: PathBuf,
     charts: PathBuf,
+    metrics: PathBuf,
 }
 
 fn folders() -> &'static Folders {
     static FOLDERS: OnceLock<Folders> = OnceLock::new();
     FOLDERS.get_or_init(|| {
-        let told = told_by("../testenv/build.sh") + &told_by("../testenv/helm/build.sh");
+        let scripts = ["../testenv/build.sh", "../testenv/helm/build.sh", "../testenv/metrics/build.sh"];
+        let told: String = scripts.map(told_by).concat();
         let folder = |name: &str| {
             told.lines()
                 .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
                 .map(PathBuf::from)
                 .unwrap_or_else(|| panic!("no {name} folder is told: {told}"))
         };
-        Folders { kubernetes: folder("kubernetes"), tools: folder("tools"), charts: folder("charts") }
+        let [kubernetes, tools, charts, metrics] = ["kubernetes", "tools", "charts", "metrics"].map(folder);
+        Folders { kubernetes, tools, charts, metrics }
     })
 }
 

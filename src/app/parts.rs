@@ -46,6 +46,7 @@ impl Parts {
             false => Vec::new(),
         };
         let metrics = Metrics::new()?;
+        client::metrics::register(metrics.registry())?;
         let (elector, leadership) = match &settings.election {
             None => (None, Leadership::always()),
             Some(settings) => {

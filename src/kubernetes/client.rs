@@ -2,6 +2,7 @@
 
 mod guard;
 mod limits;
+pub mod metrics;
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use super::leader_election::{Leadership, NotLeader};
 use guard::GuardLayer;
 pub use limits::Rate;
 use limits::{Limits, LimitsLayer};
+use metrics::{MeasureLayer, Measured};
 
 /// How long establishing a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -214,7 +216,7 @@ impl Clients {
         // What is added last is outermost: a write waits for its turn first and is checked last.
         let write = single(config)?
             .with_layer(&GuardLayer::new(leadership))
-            .with_layer(&LimitsLayer::new(Limits::new(WRITES_IN_FLIGHT, rate)))
+            .with_layer(&LimitsLayer::new(Limits::new(WRITES_IN_FLIGHT, rate).shown_for(host(config))))
             .build();
         Ok(Self {
             lease: unguarded(config)?,
@@ -230,7 +232,7 @@ pub fn unguarded(config: &Config) -> Result<Client, SettingsError> {
     Ok(single(config)?.build())
 }
 
-fn single(config: &Config) -> Result<ClientBuilder<Service>, SettingsError> {
+fn single(config: &Config) -> Result<ClientBuilder<Measured<Service>>, SettingsError> {
     let mut config = prepared(config);
     config.default_retry = false;
     builder(config)
@@ -238,9 +240,17 @@ fn single(config: &Config) -> Result<ClientBuilder<Service>, SettingsError> {
 
 type Service = BoxService<http::Request<Body>, http::Response<Box<DynBody>>, BoxError>;
 
-fn builder(config: Config) -> Result<ClientBuilder<Service>, SettingsError> {
+fn builder(config: Config) -> Result<ClientBuilder<Measured<Service>>, SettingsError> {
     let server = config.cluster_url.clone();
-    ClientBuilder::try_from(config).map_err(|source| SettingsError::Client { server, source: Box::new(source) })
+    let measure = MeasureLayer::new(host(&config));
+    let builder = ClientBuilder::try_from(config);
+    let builder = builder.map_err(|source| SettingsError::Client { server, source: Box::new(source) })?;
+    Ok(builder.with_layer(&measure))
+}
+
+/// The API server as its series name it.
+fn host(config: &Config) -> &str {
+    config.cluster_url.authority().map_or("", |authority| authority.as_str())
 }
 
 fn prepared(config: &Config) -> Config {

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
 
 use super::guard::is_write;
+use super::metrics;
 
 /// A rate as the flags `--kube-api-qps` and `--kube-api-burst` give it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -26,12 +27,19 @@ pub struct Rate {
 pub(super) struct Limits {
     in_flight: Arc<Semaphore>,
     bucket: Option<Arc<Bucket>>,
+    /// Whose series shows the waiting.
+    host: Arc<str>,
 }
 
 impl Limits {
     pub(super) fn new(in_flight: usize, rate: Option<Rate>) -> Self {
         let bucket = rate.filter(|rate| rate.qps > 0.0).map(|rate| Arc::new(Bucket::new(rate)));
-        Self { in_flight: Arc::new(Semaphore::new(in_flight)), bucket }
+        Self { in_flight: Arc::new(Semaphore::new(in_flight)), bucket, host: "".into() }
+    }
+
+    /// The waiting is shown in the series of the API server at `host`.
+    pub(super) fn shown_for(self, host: &str) -> Self {
+        Self { host: host.into(), ..self }
     }
 }
 
@@ -125,12 +133,15 @@ where
             return self.inner.call(request).boxed();
         }
         let limits = self.limits.clone();
+        let method = request.method().clone();
         let answer = self.inner.call(request);
         async move {
+            let began = Instant::now();
             if let Some(bucket) = &limits.bucket {
                 bucket.take().await;
             }
             let _slot = limits.in_flight.acquire_owned().await?;
+            metrics::waited(&method, &limits.host, began);
             answer.await
         }
         .boxed()

@@ -1,0 +1,328 @@
+//! The series of the client, under client-go's names: calls to the API server, by how they ended and how long they took.
+
+use std::borrow::Cow;
+use std::pin::Pin;
+use std::sync::{Arc, LazyLock};
+use std::task::{Context, Poll, ready};
+
+use futures::future::{BoxFuture, FutureExt};
+use http::{Method, Request, Response};
+use hyper::body::{Body, Frame, SizeHint};
+use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts};
+use tokio::time::Instant;
+use tower::{BoxError, Layer, Service};
+
+use crate::runtime::metrics::Registry;
+
+/// Seconds, as in client-go.
+const SECONDS: [f64; 12] = [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
+
+/// Bytes, as in client-go.
+const BYTES: [f64; 11] =
+    [64.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0, 65536.0, 262_144.0, 1_048_576.0, 4_194_304.0, 16_777_216.0];
+
+/// In place of a status when there was no answer, as in client-go.
+const NO_ANSWER: &str = "<error>";
+
+/// One for the process, like the Go program's: clients are made in several places, and all of them are counted.
+static SERIES: LazyLock<Series> = LazyLock::new(Series::new);
+
+struct Series {
+    requests: IntCounterVec,
+    duration: HistogramVec,
+    request_size: HistogramVec,
+    response_size: HistogramVec,
+    limiter: HistogramVec,
+}
+
+impl Series {
+    fn new() -> Self {
+        let histogram = |name, help, buckets: &[f64]| {
+            let options = HistogramOpts::new(name, help).subsystem("rest_client").buckets(buckets.to_vec());
+            HistogramVec::new(options, &["verb", "host"]).expect("names and labels are valid constants")
+        };
+        let requests = Opts::new("requests_total", "Requests to the API server, by the status of the answer.");
+        Self {
+            requests: IntCounterVec::new(requests.subsystem("rest_client"), &["code", "method", "host"])
+                .expect("name and labels are valid constants"),
+            duration: histogram(
+                "request_duration_seconds",
+                "How long requests to the API server took, until the answer was read; without watches.",
+                &SECONDS,
+            ),
+            request_size: histogram("request_size_bytes", "Size of the bodies sent to the API server.", &BYTES),
+            response_size: histogram(
+                "response_size_bytes",
+                "Size of the bodies that the API server answered; without watches.",
+                &BYTES,
+            ),
+            limiter: histogram(
+                "rate_limiter_duration_seconds",
+                "How long writes waited here for their turn before they were sent.",
+                &SECONDS,
+            ),
+        }
+    }
+}
+
+/// Adds the series of all clients of the process to `registry`. Fails if one of these names is taken.
+pub fn register(registry: &Registry) -> Result<(), prometheus::Error> {
+    let Series { requests, duration, request_size, response_size, limiter } = &*SERIES;
+    registry.register(Box::new(requests.clone()))?;
+    for histogram in [duration, request_size, response_size, limiter] {
+        registry.register(Box::new(histogram.clone()))?;
+    }
+    Ok(())
+}
+
+/// A write waited since `began` and is sent now.
+pub(super) fn waited(method: &Method, host: &str, began: Instant) {
+    SERIES.limiter.with_label_values(&[verb(method).as_ref(), host]).observe(began.elapsed().as_secs_f64());
+}
+
+/// The methods there are; nothing that a caller makes up becomes a label.
+fn verb(method: &Method) -> Cow<'static, str> {
+    match *method {
+        Method::GET => "GET".into(),
+        Method::POST => "POST".into(),
+        Method::PUT => "PUT".into(),
+        Method::PATCH => "PATCH".into(),
+        Method::DELETE => "DELETE".into(),
+        _ => "OTHER".into(),
+    }
+}
+
+/// Whether the answer is a stream that ends when it likes.
+fn is_watch<B>(request: &Request<B>) -> bool {
+    let query = request.uri().query().unwrap_or_default();
+    query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1"))
+}
+
+/// Counts what passes. Next to the wire, so that what is not sent is not counted.
+pub(super) struct MeasureLayer {
+    host: Arc<str>,
+}
+
+/// See [`MeasureLayer`].
+pub(super) struct Measured<S> {
+    inner: S,
+    host: Arc<str>,
+}
+
+impl MeasureLayer {
+    /// `host` is the API server's, with its port, as its URL names it.
+    pub(super) fn new(host: &str) -> Self {
+        Self { host: host.into() }
+    }
+}
+
+impl<S> Layer<S> for MeasureLayer {
+    type Service = Measured<S>;
+
+    fn layer(&self, inner: S) -> Measured<S> {
+        Measured { inner, host: Arc::clone(&self.host) }
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for Measured<S>
+where
+    S: Service<Request<B>, Response = Response<R>, Error = BoxError>,
+    S::Future: Send + 'static,
+    B: Body,
+    R: 'static,
+{
+    type Response = Response<Counted<R>>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response<Counted<R>>, BoxError>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let verb = verb(request.method());
+        let host = Arc::clone(&self.host);
+        let is_watch = is_watch(&request);
+        let size = request.body().size_hint().exact().filter(|size| *size > 0);
+        let answer = self.inner.call(request);
+        async move {
+            // From the first poll on, which is when it is sent.
+            let mut call = Call { verb, host, is_watch, began: Instant::now(), is_answered: false };
+            if let Some(size) = size {
+                // Far below what a float holds exactly.
+                call.observe(&SERIES.request_size, size as f64);
+            }
+            let answer = answer.await?;
+            call.answered(answer.status().as_str());
+            Ok(answer.map(|body| Counted { body, size: 0, call: Some(call) }))
+        }
+        .boxed()
+    }
+}
+
+/// A request that was sent. Dropping it ends it.
+struct Call {
+    verb: Cow<'static, str>,
+    host: Arc<str>,
+    is_watch: bool,
+    began: Instant,
+    is_answered: bool,
+}
+
+impl Call {
+    fn observe(&self, histogram: &HistogramVec, value: f64) {
+        histogram.with_label_values(&[self.verb.as_ref(), &self.host]).observe(value);
+    }
+
+    fn answered(&mut self, code: &str) {
+        self.is_answered = true;
+        SERIES.requests.with_label_values(&[code, self.verb.as_ref(), &self.host]).inc();
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            // Refused, cut off, or given up by the one who asked.
+            self.answered(NO_ANSWER);
+        }
+        if !self.is_watch {
+            self.observe(&SERIES.duration, self.began.elapsed().as_secs_f64());
+        }
+    }
+}
+
+/// The body of an answer, whose bytes are counted.
+pub(super) struct Counted<B> {
+    body: B,
+    size: usize,
+    call: Option<Call>,
+}
+
+impl<B: Body + Unpin> Body for Counted<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        use hyper::body::Buf as _;
+        let this = self.get_mut();
+        let frame = ready!(Pin::new(&mut this.body).poll_frame(context));
+        match &frame {
+            Some(Ok(frame)) => this.size += frame.data_ref().map_or(0, |data| data.remaining()),
+            Some(Err(_)) => drop(this.call.take()),
+            None => {
+                if let Some(call) = this.call.take().filter(|call| !call.is_watch) {
+                    call.observe(&SERIES.response_size, this.size as f64);
+                }
+            }
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        // Only what was read to its end is counted.
+        self.call.is_none() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kubernetes::client::limited;
+    use crate::kubernetes::leader_election::{Holder, Leadership, Sent};
+    use crate::runtime::metrics::Metrics;
+    use futures::TryStreamExt as _;
+    use k8s_openapi::api::core::v1::Node;
+    use kube::Api;
+    use kube::api::{DeleteParams, PostParams, WatchParams};
+    use kube::client::{Body as KubeBody, ClientBuilder};
+    use std::time::Duration;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A server of this name that answers after a second: 409 to creations, nothing to deletions.
+    fn client(host: &str, leadership: Leadership) -> kube::Client {
+        let service = tower::service_fn(|request: Request<KubeBody>| async move {
+            tokio::time::sleep(SECOND).await;
+            let node = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"a"}}"#;
+            let (status, body) = match *request.method() {
+                Method::POST => {
+                    (409, r#"{"kind":"Status","status":"Failure","reason":"Conflict","code":409}"#.to_owned())
+                }
+                Method::DELETE => return Err("cut off".into()),
+                _ if is_watch(&request) => (200, format!(r#"{{"type":"ADDED","object":{node}}}"#)),
+                _ => (200, node.to_owned()),
+            };
+            let response = Response::builder().status(status).body(KubeBody::from(body.into_bytes()));
+            Ok::<_, BoxError>(response.unwrap())
+        });
+        ClientBuilder::new(service, "default")
+            .with_layer(&MeasureLayer::new(host))
+            .with_layer(&super::super::GuardLayer::new(leadership))
+            .with_layer(&super::super::LimitsLayer::new(super::super::Limits::new(1, None).shown_for(host)))
+            .build()
+    }
+
+    /// The lines about this server, without its label.
+    fn lines(host: &str) -> Vec<String> {
+        let metrics = Metrics::new().unwrap();
+        register(metrics.registry()).unwrap();
+        let label = format!("host=\"{host}\",");
+        let text = metrics.encode().unwrap();
+        let ours = text.lines().filter(|line| line.contains(&label) && !line.contains("_bucket"));
+        ours.map(|line| line.replace(&label, "").replace("rest_client_", "")).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_are_counted_by_their_answer_and_watches_once_when_they_are_opened() {
+        let nodes: Api<Node> = Api::all(client("counted:6443", Leadership::always()));
+        limited("get", 60 * SECOND, nodes.get("a")).await.unwrap();
+        limited("get", SECOND / 2, nodes.get("a")).await.unwrap_err();
+        let node = Node { metadata: kube::api::ObjectMeta::default(), ..Node::default() };
+        limited("create", 60 * SECOND, nodes.create(&PostParams::default(), &node)).await.unwrap_err();
+        limited("delete", 60 * SECOND, nodes.delete("a", &DeleteParams::default())).await.unwrap_err();
+        let watch = nodes.watch(&WatchParams::default(), "0").await.unwrap();
+        assert_eq!(watch.try_collect::<Vec<_>>().await.unwrap().len(), 1);
+        let lines = lines("counted:6443");
+        for expected in [
+            "requests_total{code=\"200\",method=\"GET\"} 2",
+            "requests_total{code=\"<error>\",method=\"GET\"} 1",
+            "requests_total{code=\"409\",method=\"POST\"} 1",
+            "requests_total{code=\"<error>\",method=\"DELETE\"} 1",
+            "request_duration_seconds_count{verb=\"GET\"} 2",
+            "request_duration_seconds_sum{verb=\"GET\"} 1.5",
+            "request_duration_seconds_count{verb=\"POST\"} 1",
+            "request_duration_seconds_sum{verb=\"DELETE\"} 1",
+            "response_size_bytes_count{verb=\"GET\"} 1",
+            "response_size_bytes_sum{verb=\"GET\"} 57",
+            "response_size_bytes_sum{verb=\"POST\"} 67",
+            "request_size_bytes_count{verb=\"POST\"} 1",
+            "rate_limiter_duration_seconds_count{verb=\"POST\"} 1",
+            "rate_limiter_duration_seconds_sum{verb=\"POST\"} 0",
+        ] {
+            assert!(lines.iter().any(|line| line == expected), "{expected} is not among {lines:#?}");
+        }
+        assert!(!lines.iter().any(|line| line.starts_with("request_size_bytes_count{verb=\"GET\"")), "{lines:#?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_that_is_not_sent_is_no_request_and_one_that_waits_is_shown_to_have_waited() {
+        let (mut holder, leadership) = Holder::new();
+        let nodes: Api<Node> = Api::all(client("unsent:6443", leadership));
+        limited("delete", SECOND, nodes.delete("a", &DeleteParams::default())).await.unwrap_err();
+        let before = lines("unsent:6443");
+        assert!(!before.iter().any(|line| line.starts_with("requests_total")), "{before:#?}");
+        holder.begin(Sent::now(), 60 * SECOND);
+        let post = PostParams::default();
+        let (one, other) = (Node::default(), Node::default());
+        let create = |node| limited("create", 60 * SECOND, nodes.create(&post, node));
+        let _ = tokio::join!(create(&one), create(&other));
+        let lines = lines("unsent:6443");
+        let expected = "rate_limiter_duration_seconds_sum{verb=\"POST\"} 1".to_owned();
+        assert!(lines.contains(&expected), "{lines:#?}");
+    }
+}

@@ -151,3 +151,6 @@ async fn start(settings: &Settings, verbosity: Verbosity, stages: &mut Stages) -
     let provider = build(settings, &parts, stages)?;
     controllers::start(settings, &parts, &provider, stages)
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,7 @@
 //! this process leads. A standby holds no queue: whoever becomes the leader looks at every node.
 
 pub mod apply;
+mod census;
 pub mod metrics;
 pub mod observe;
 pub mod plan;
@@ -34,6 +35,7 @@ use crate::kubernetes::stores::NodeEvent;
 use crate::runtime::metrics::Registry;
 use crate::runtime::queue::{Backoff, Priority, Queue, Work};
 use crate::runtime::tasks::{BoxError, contain};
+use census::Census;
 use metrics::Metrics;
 use plan::{Held, Outcome, Retry};
 use remembered::Remembered;
@@ -129,6 +131,7 @@ impl NodeController {
 
     /// Adds this controller's series to `registry`.
     pub fn register(&self, registry: &Registry) -> Result<(), prometheus::Error> {
+        registry.register(Box::new(Census::new(self.sync.store.clone())))?;
         self.sync.metrics.register(registry)
     }
 

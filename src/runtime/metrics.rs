@@ -2,6 +2,9 @@
 //!
 //! Whoever moves a metric owns its handle and registers it here; names are those of the Go program where it has them.
 
+mod build_info;
+mod text;
+
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +12,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use prometheus::core::Collector;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::proto::MetricType;
-use prometheus::{Encoder, TextEncoder};
 
 /// The content type of [`Metrics::encode`].
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -21,10 +23,11 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// A registry that holds the process's own series (`process_*`) and nothing else yet.
+    /// A registry that holds what every process has (`process_*`, `kubernetes_build_info`) and nothing else yet.
     pub fn new() -> Result<Self, prometheus::Error> {
         let registry = Registry::default();
         registry.register(Box::new(ProcessCollector::for_self()))?;
+        registry.register(Box::new(build_info::build_info()?))?;
         Ok(Self { registry })
     }
 
@@ -35,9 +38,7 @@ impl Metrics {
 
     /// Everything, in the text format.
     pub fn encode(&self) -> Result<String, prometheus::Error> {
-        let mut bytes = Vec::new();
-        TextEncoder::new().encode(&self.registry.gather(), &mut bytes)?;
-        String::from_utf8(bytes).map_err(|error| prometheus::Error::Msg(error.to_string()))
+        text::encode(&self.registry.gather())
     }
 }
 

@@ -130,9 +130,20 @@ async fn as_many_workers_as_there_are_ask_the_cloud_once_for_each_node() {
     for (vector, workers, expected) in [("N-70", 1, 1000), ("N-71", 5, 200), ("N-72", 10, 100), ("N-73", 30, 40)] {
         let cloud = Timed::default();
         let (controller, watch) = controller(cloud.clone(), workers);
+        let metrics = crate::runtime::metrics::Metrics::new().unwrap();
+        controller.register(metrics.registry()).unwrap();
         let run = async { tokio::join!(watch, controller.run(CancellationToken::new())) };
         let ended = tokio::time::timeout(Duration::from_secs(60), run).await;
         assert!(ended.is_err(), "{vector}: nothing of this ends by itself");
+        let text = metrics.encode().unwrap();
+        for line in [
+            "vsphere_ccm_nodes 100",
+            "workqueue_adds_total{name=\"Nodes\"} 100",
+            "workqueue_depth{name=\"Nodes\"} 0",
+            "running_managed_controllers{manager=\"cloud-controller-manager\",name=\"cloud-node\"} 0",
+        ] {
+            assert!(text.lines().any(|have| have == line), "{vector}: {line} in {text}");
+        }
 
         let (asked, answered) = (cloud.asked.lock().unwrap(), cloud.answered.lock().unwrap());
         assert_eq!((asked.len(), answered.len()), (NODES, NODES), "{vector}: one call for each node");

@@ -1,0 +1,43 @@
+//! How many Nodes there are and how many wait to be initialised, counted when somebody asks; on standbys as well.
+
+use prometheus::IntGauge;
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
+
+use crate::cloud::node;
+use crate::kubernetes::stores::Nodes;
+
+/// The two series.
+pub(super) struct Census {
+    nodes: Nodes,
+    all: IntGauge,
+    uninitialized: IntGauge,
+}
+
+impl Census {
+    pub(super) fn new(nodes: Nodes) -> Self {
+        let gauge = |name, help| IntGauge::new(name, help).expect("the name is a valid constant");
+        Self {
+            nodes,
+            all: gauge("vsphere_ccm_nodes", "Nodes this process looks after."),
+            uninitialized: gauge(
+                "vsphere_ccm_nodes_uninitialized",
+                "Nodes with the taint node.cloudprovider.kubernetes.io/uninitialized.",
+            ),
+        }
+    }
+}
+
+impl Collector for Census {
+    fn desc(&self) -> Vec<&Desc> {
+        [&self.all, &self.uninitialized].into_iter().flat_map(Collector::desc).collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let nodes = self.nodes.list();
+        let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        self.all.set(count(nodes.len()));
+        self.uninitialized.set(count(nodes.iter().filter(|node| node::is_uninitialized(node)).count()));
+        [&self.all, &self.uninitialized].into_iter().flat_map(Collector::collect).collect()
+    }
+}

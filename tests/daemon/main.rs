@@ -20,6 +20,7 @@ mod join;
 mod labels;
 mod logging;
 mod manifests;
+mod metrics;
 mod mistakes;
 mod proxy;
 mod race;

@@ -113,23 +113,6 @@ fn the_delay_doubles_is_capped_and_is_at_most_halved_by_jitter() {
     }
 }
 
-/// E-20 and E-22 of the Go program's queue. Its jitter is added here, so the full delay is the one without chance.
-#[tokio::test(start_paused = true)]
-async fn e_20_delays_double_for_each_key_alone_and_e_22_none_is_above_the_maximum() {
-    let backoff = Backoff { base: Duration::from_millis(1), max: Duration::from_secs(1) };
-    let delays: Vec<_> = (1..=5).map(|failures| backoff.delay(failures, 0.0).as_millis()).collect();
-    assert_eq!(delays, [1, 2, 4, 8, 16]);
-    assert_eq!(backoff.delay(11, 0.0), Duration::from_secs(1));
-    let queue = Queue::new(backoff);
-    for _ in 0..5 {
-        queue.retry("one");
-    }
-    queue.retry("two");
-    assert_eq!((queue.failures(&"one"), queue.failures(&"two")), (5, 1));
-    queue.forget(&"one");
-    assert_eq!((queue.failures(&"one"), queue.failures(&"two")), (0, 1));
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_panics_gives_its_key_back() {
     let queue = queue();

@@ -1,0 +1,222 @@
+//! What the daemon exposes, and what is asked of it, read by Prometheus's own parsers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use serde_json::{Value, json};
+use support::Vcenter;
+use support::components::Component;
+
+use crate::admin::{Admin, token};
+use crate::cluster::{Cluster, LIMIT};
+use crate::manifests::kustomize::piped;
+
+/// Labels that Prometheus adds to what it reads.
+const OF_THE_TARGET: &[&str] = &["job", "instance", "namespace", "pod"];
+
+/// What promlint finds in names that are not ours to choose.
+const AS_IN_GO: &[&str] = &["authenticated_user_requests: ", "authentication_attempts: "];
+
+/// What the tool for Prometheus's readers makes of this.
+async fn read(what: &str, input: &str) -> Value {
+    let answer = piped(&Component::Metrics.path(), &[what.to_owned()], input).await;
+    serde_json::from_str(&answer.unwrap_or_else(|error| panic!("{what}: {error}"))).unwrap()
+}
+
+fn page(name: &str) -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
+}
+
+/// Type and labels of a series.
+#[derive(Debug, PartialEq, Eq)]
+struct Series {
+    kind: String,
+    labels: BTreeSet<String>,
+}
+
+/// What `docs/metrics.md` says there is; another test compares it with what is registered.
+fn documented() -> BTreeMap<String, Series> {
+    let page = page("docs/metrics.md");
+    let rows = page.lines().filter_map(|line| {
+        let cells: Vec<&str> = line.strip_prefix("| `")?.split(" | ").collect();
+        let [name, kind, labels, _] = cells.as_slice() else { return None };
+        let labels = labels.split(", ").map(|label| label.trim_matches([' ', '`'])).filter(|label| !label.is_empty());
+        let series = Series { kind: (*kind).to_owned(), labels: labels.map(str::to_owned).collect() };
+        ["counter", "gauge", "histogram"].contains(kind).then(|| (name.trim_matches('`').to_owned(), series))
+    });
+    rows.collect()
+}
+
+fn texts(value: &Value) -> BTreeSet<String> {
+    value.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn everything_exposed_is_well_formed_documented_and_as_in_the_go_program() {
+    let cluster = Cluster::new().await;
+    let vcenter = Vcenter::start(&cluster.scenario(0..3)).await;
+    let admin = Admin::new();
+    let lease = format!("--leader-elect-resource-name={}", cluster.pool());
+    let mut daemon = cluster.start_for(&vcenter, &[&admin.flag(), "--leader-elect=true", &lease]).await;
+    cluster.register(0..3).await;
+    cluster.wait_until_initialised(0..3, &daemon).await;
+    let token = token(&cluster).await;
+    // The answers to the first request are counted in the second.
+    admin.get("/metrics", Some(&token), &mut daemon).await;
+    let (status, text) = admin.get("/metrics", Some(&token), &mut daemon).await;
+    assert_eq!(status, 200, "{text}");
+
+    let exposition = read("exposition", &text).await;
+    let problems = texts(&exposition["problems"]);
+    let ours: Vec<_> =
+        problems.iter().filter(|problem| !AS_IN_GO.iter().any(|known| problem.starts_with(known))).collect();
+    assert!(ours.is_empty(), "{ours:#?}");
+    let documented = documented();
+    let families = exposition["families"].as_array().unwrap();
+    for family in families {
+        let name = family["name"].as_str().unwrap();
+        let series = Series { kind: family["type"].as_str().unwrap().to_owned(), labels: texts(&family["labels"]) };
+        assert_eq!(documented.get(name), Some(&series), "{name}");
+    }
+
+    let bounds = |name: &str| -> Vec<f64> {
+        let family =
+            families.iter().find(|family| family["name"] == name).unwrap_or_else(|| panic!("{name} in {text}"));
+        family["bounds"].as_array().unwrap().iter().map(|bound| bound.as_f64().unwrap()).collect()
+    };
+    let seconds = [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
+    let work: Vec<f64> = std::iter::successors(Some(10e-9), |bound| Some(bound * 10.0)).take(10).collect();
+    for (name, expected) in [
+        ("workqueue_queue_duration_seconds", work.as_slice()),
+        ("workqueue_work_duration_seconds", &work),
+        ("rest_client_request_duration_seconds", &seconds),
+        ("rest_client_rate_limiter_duration_seconds", &seconds),
+        ("node_controller_initial_node_sync_delay_seconds", &[1.0, 4.0, 16.0, 64.0, 256.0, 1024.0]),
+        ("node_controller_cloud_provider_taint_removal_delay_seconds", &[1.0, 4.0, 16.0, 64.0, 256.0, 1024.0]),
+    ] {
+        assert_eq!(bounds(name), expected, "{name}");
+    }
+    for line in [
+        "running_managed_controllers{manager=\"cloud-controller-manager\",name=\"cloud-node\"} 1",
+        "running_managed_controllers{manager=\"cloud-controller-manager\",name=\"cloud-node-lifecycle\"} 1",
+        "workqueue_unfinished_work_seconds{name=\"Nodes\"} 0",
+        "workqueue_depth{name=\"NodeLifecycle\"} 0",
+        "node_controller_initial_node_sync_delay_seconds_count 3",
+        "vsphere_ccm_nodes_uninitialized 0",
+        "vsphere_ccm_nodes 3",
+        &format!("leader_election_master_status{{name=\"{}\"}} 1", cluster.pool()),
+    ] {
+        assert!(text.lines().any(|have| have == line), "{line} in {text}");
+    }
+    for begin in [
+        "workqueue_adds_total{name=\"Nodes\"} ",
+        "workqueue_queue_duration_seconds_bucket{name=\"Nodes\",le=\"9.999999999999999e-06\"} ",
+        "rest_client_requests_total{code=\"200\",host=\"127.0.0.1:",
+        "kubernetes_build_info{",
+        "process_start_time_seconds ",
+    ] {
+        assert!(text.lines().any(|have| have.starts_with(begin)), "{begin} in {text}");
+    }
+    assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
+}
+
+/// A series of this name, or of the histogram that it belongs to.
+fn find<'a>(documented: &'a BTreeMap<String, Series>, name: &str) -> Option<(&'a Series, bool)> {
+    if let Some(series) = documented.get(name) {
+        return (series.kind != "histogram").then_some((series, false));
+    }
+    let (suffix, base) =
+        ["_bucket", "_sum", "_count"].iter().find_map(|suffix| Some((*suffix, name.strip_suffix(suffix)?)))?;
+    let series = documented.get(base).filter(|series| series.kind == "histogram")?;
+    Some((series, suffix == "_bucket"))
+}
+
+/// What expressions ask for and nobody shows.
+async fn unknown(expressions: &[&str]) -> Vec<String> {
+    let documented = documented();
+    assert!(documented.len() > 40, "{documented:?}");
+    let mut wrong = Vec::new();
+    for expression in read("expressions", &json!(expressions).to_string()).await.as_array().unwrap() {
+        let text = &expression["expression"];
+        for selector in expression["selectors"].as_array().unwrap() {
+            let name = selector["series"].as_str().unwrap();
+            let Some((series, is_bucket)) = find(&documented, name) else {
+                wrong.push(format!("{text}: no series {name}"));
+                continue;
+            };
+            for label in texts(&selector["labels"]) {
+                let is_there = series.labels.contains(&label)
+                    || OF_THE_TARGET.contains(&label.as_str())
+                    || (is_bucket && label == "le");
+                if !is_there {
+                    wrong.push(format!("{text}: {name} has no label {label}"));
+                }
+            }
+        }
+    }
+    wrong
+}
+
+#[tokio::test]
+async fn alerts_ask_for_series_that_exist_and_say_what_to_do() {
+    let rules = read("rules", &page("manifests/monitoring/alerts.yaml")).await;
+    let rules = rules.as_array().unwrap();
+    assert!(rules.len() > 15, "{rules:?}");
+    let expressions: Vec<&str> = rules.iter().map(|rule| rule["expression"].as_str().unwrap()).collect();
+    assert_eq!(unknown(&expressions).await, Vec::<String>::new());
+    let runbook = page("docs/alerts.md");
+    for rule in rules {
+        let name = rule["alert"].as_str().unwrap();
+        let annotation = |key: &str| rule["annotations"][key].as_str().unwrap_or_else(|| panic!("{name} has no {key}"));
+        assert!(!annotation("summary").is_empty() && annotation("description").ends_with('.'), "{rule}");
+        assert_eq!(annotation("runbook_url"), format!("docs/alerts.md#{}", name.to_lowercase()));
+        assert!(runbook.lines().any(|line| line == format!("## {name}")), "{name} is not in docs/alerts.md");
+        assert!(["critical", "warning", "info"].contains(&rule["labels"]["severity"].as_str().unwrap()), "{rule}");
+    }
+    let told = runbook.lines().filter_map(|line| line.strip_prefix("## "));
+    for name in told {
+        assert!(rules.iter().any(|rule| rule["alert"] == name), "{name} is no alert");
+    }
+}
+
+#[tokio::test]
+async fn the_dashboard_asks_for_series_that_exist() {
+    let dashboard: Value = serde_json::from_str(&page("manifests/monitoring/dashboard.json")).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let mut expressions = Vec::new();
+    let mut ids = BTreeSet::new();
+    for panel in panels {
+        assert!(ids.insert(panel["id"].as_u64().unwrap()), "two panels of one number: {panel}");
+        if panel["type"] == "row" {
+            continue;
+        }
+        let targets = panel["targets"].as_array().unwrap();
+        assert!(!targets.is_empty(), "{panel}");
+        expressions.extend(targets.iter().map(|target| target["expr"].as_str().unwrap()));
+    }
+    assert!(expressions.len() > 30, "{expressions:?}");
+    assert_eq!(unknown(&expressions).await, Vec::<String>::new());
+}
+
+/// The check itself.
+#[tokio::test]
+async fn what_does_not_exist_is_noticed() {
+    let wrong = unknown(&[
+        "rate(vsphere_ccm_nothing_total[5m])",
+        "sum by (colour) (workqueue_depth)",
+        "workqueue_depth{job=\"a\",le=\"1\"}",
+        "workqueue_work_duration_seconds",
+        "histogram_quantile(0.9, sum by (name, le) (rate(workqueue_work_duration_seconds_bucket[5m])))",
+    ])
+    .await;
+    assert_eq!(wrong.len(), 4, "{wrong:#?}");
+    let rules = piped(
+        &Component::Metrics.path(),
+        &["rules".to_owned()],
+        "spec:\n  groups:\n  - name: a\n    rules:\n    - alert: A\n      expr: 'rate('\n",
+    )
+    .await;
+    assert!(rules.is_err(), "{rules:?}");
+    let text = piped(&Component::Metrics.path(), &["exposition".to_owned()], "a{b=c} 1\n").await;
+    assert!(text.is_err(), "{text:?}");
+}

@@ -15,7 +15,7 @@ check: ## Format, lints, unit and architecture tests, documentation; starts no c
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --locked --no-deps --document-private-items
 
 .PHONY: test
-test: testenv ## Everything: also against kube-apiserver, etcd and the vCenter simulator
+test: testenv release ## Everything: also against kube-apiserver, etcd and the vCenter simulator, and the binary as it is shipped
 	$(CARGO) test --workspace --locked
 
 .PHONY: soak
@@ -35,6 +35,20 @@ RELEASE_BINARY = $(TARGET)/$(RELEASE_TARGET)/release/vsphere-cloud-controller-ma
 release: ## The binary as it is shipped, static: target/<this machine>/release/vsphere-cloud-controller-manager
 	CARGO_TARGET_$(shell echo $(RELEASE_TARGET) | tr a-z- A-Z_)_RUSTFLAGS="-C target-feature=+crt-static" \
 		$(CARGO) build --locked --release --target $(RELEASE_TARGET) --bin vsphere-cloud-controller-manager
+
+# The C library that is linked in is this machine's.
+.PHONY: sbom
+sbom: ## What the binary is made of, as CycloneDX JSON: target/vsphere-cloud-controller-manager.cdx.json
+	@$(CARGO) build --locked --quiet --package ccm-test-support --bin sbom
+	@$(TARGET)/debug/sbom $(RELEASE_TARGET) "$$(getconf GNU_LIBC_VERSION)" >$(TARGET)/vsphere-cloud-controller-manager.cdx.json
+	@echo "written to $(TARGET)/vsphere-cloud-controller-manager.cdx.json"
+
+CONTAINER ?= docker
+IMAGE ?= vsphere-cloud-controller-manager
+
+.PHONY: image
+image: ## The container image, with CONTAINER=docker or podman; IMAGE is its name
+	$(CONTAINER) build --tag $(IMAGE) --build-arg REVISION=$$(git rev-parse HEAD) .
 
 # cargo-deny takes minutes to build, so nothing here installs it. Its settings are in .cargo/deny.toml.
 .PHONY: cargo-deny

@@ -16,6 +16,7 @@ mod credentials;
 mod deletion;
 mod front;
 mod handover;
+mod image;
 mod join;
 mod labels;
 mod logging;

@@ -20,6 +20,7 @@ pub mod measure;
 pub mod nodes;
 pub mod process;
 pub mod report;
+pub mod sbom;
 pub mod supervisor;
 pub mod vcenter;
 

@@ -2,9 +2,10 @@
 //!
 //! There need be no container engine for this: what the last stage of the `Dockerfile` copies is copied here, and the
 //! binary runs in that directory as the image's user, who may write nowhere and has no capability. That is less than a
-//! container has, which also gets `/proc`, `/dev` and the host's name servers.
+//! container has, which also gets `/proc`, all of `/dev` and the host's name servers.
 
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -69,6 +70,13 @@ impl Image {
             let place = inside(root, path);
             fs::create_dir_all(place.parent().unwrap()).unwrap();
             fs::write(&place, text).unwrap();
+        }
+        // Each container has these devices. Files stand for them, since only root may make devices: no test reads so far.
+        fs::create_dir_all(inside(root, "/dev")).unwrap();
+        let mut random = vec![0; 1 << 20];
+        fs::File::open("/dev/urandom").and_then(|mut device| device.read_exact(&mut random)).unwrap();
+        for device in ["/dev/random", "/dev/urandom"] {
+            fs::write(inside(root, device), &random).unwrap();
         }
         lock(root);
     }

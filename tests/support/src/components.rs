@@ -1,7 +1,7 @@
 //! Where the binaries of the test environment are.
 //!
-//! Those who know are `tests/testenv/build.sh` and `tests/testenv/helm/build.sh`: they build into folders named by a hash
-//! of what they are built from, and say which folders those are.
+//! Those who know are `tests/testenv/build.sh` and the scripts of that name in folders beside it: they build into folders
+//! named by a hash of what they are built from, and say which folders those are.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -6,6 +6,7 @@ mod health;
 mod page;
 mod routes;
 mod settings;
+mod slis;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -38,7 +38,12 @@ impl Metrics {
 
     /// Everything, in the text format.
     pub fn encode(&self) -> Result<String, prometheus::Error> {
-        text::encode(&self.registry.gather())
+        Self::encode_of(&self.registry)
+    }
+
+    /// What another registry holds, in the same format.
+    pub(super) fn encode_of(registry: &prometheus::Registry) -> Result<String, prometheus::Error> {
+        text::encode(&registry.gather())
     }
 }
 

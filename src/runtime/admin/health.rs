@@ -1,6 +1,9 @@
 //! Named checks and the text of a probe's answer, as the Go program's `healthz` gives it.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use super::slis::Slis;
 
 /// What a check found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,15 +12,26 @@ pub enum Health {
     Ok,
     /// Worth showing, and no reason to fail: a vCenter that is away must not block a rollout.
     Note(&'static str),
-    /// The probe fails. The reason is logged and not shown, since probes are open to everybody.
+    /// The probe fails. The reason is logged, and shown by the path of the single check only, since probes are open to
+    /// everybody.
     Failed(String),
 }
 
 /// The checks behind the probes. Cheap to clone; all clones are one. Checks can be added at any time.
+///
+/// | added with | `/healthz` | `/livez` | `/readyz` | for |
+/// |---|---|---|---|---|
+/// | [`Checks::add_liveness`] | yes | yes | yes | the process itself |
+/// | [`Checks::add_health`] | yes | no | no | what the Go program has in `/healthz`: the election, the controllers |
+/// | [`Checks::add_readiness`], [`Checks::add_readiness_group`] | no | no | yes | what the process needs before it is of use |
+///
+/// A probe without any check of its own has the check `ping`, which passes.
 #[derive(Clone, Default)]
 pub struct Checks {
     named: Arc<RwLock<Vec<Named>>>,
     groups: Arc<RwLock<Vec<Group>>>,
+    failing: Arc<Mutex<BTreeMap<(Probe, String), String>>>,
+    slis: Slis,
 }
 
 /// Checks whose number changes, with what they found.
@@ -26,28 +40,45 @@ type Group = Arc<dyn Fn() -> Vec<(String, Health)> + Send + Sync>;
 #[derive(Clone)]
 struct Named {
     name: String,
-    is_readiness: bool,
+    scope: Scope,
     check: Arc<dyn Fn() -> Health + Send + Sync>,
 }
 
-/// Which probe asks.
+/// Which probes ask a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    Process,
+    Health,
+    Readiness,
+}
+
+/// Which probe asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Probe {
-    /// `/healthz` and `/livez`: the process alone.
-    Live(&'static str),
+    /// `/healthz`: the process, the election and the controllers.
+    Health,
+    /// `/livez`: the process alone.
+    Live,
     /// `/readyz`: the process and its caches.
     Ready,
 }
 
 impl Checks {
-    /// Adds a check of the process itself; when it fails, the kubelet restarts the container. It must not block.
+    /// Adds a check of the process itself, for all three probes; when it fails, the kubelet restarts the container. It
+    /// must not block.
     pub fn add_liveness(&self, name: impl Into<String>, check: impl Fn() -> Health + Send + Sync + 'static) {
-        self.add(Named { name: name.into(), is_readiness: false, check: Arc::new(check) });
+        self.add(Named { name: name.into(), scope: Scope::Process, check: Arc::new(check) });
+    }
+
+    /// Adds a check to `/healthz` alone, as the Go program has one of the election and one of each controller that was
+    /// started. Manifests may use that probe for restarts: it is to fail only where a restart helps. It must not block.
+    pub fn add_health(&self, name: impl Into<String>, check: impl Fn() -> Health + Send + Sync + 'static) {
+        self.add(Named { name: name.into(), scope: Scope::Health, check: Arc::new(check) });
     }
 
     /// Adds a check of what the process needs before it is of use. It must not block.
     pub fn add_readiness(&self, name: impl Into<String>, check: impl Fn() -> Health + Send + Sync + 'static) {
-        self.add(Named { name: name.into(), is_readiness: true, check: Arc::new(check) });
+        self.add(Named { name: name.into(), scope: Scope::Readiness, check: Arc::new(check) });
     }
 
     /// Adds checks like those of [`Checks::add_readiness`] that come and go: what is there at the moment is asked for
@@ -60,30 +91,25 @@ impl Checks {
         self.named.write().unwrap_or_else(PoisonError::into_inner).push(named);
     }
 
-    /// Whether the probe passes, and its text. Checks run without a lock, so that probes do not wait for each other.
+    /// What the probes found so far, as series.
+    pub(super) fn slis(&self) -> &Slis {
+        &self.slis
+    }
+
+    /// Whether the probe passes, and its text.
     pub(super) fn answer(&self, probe: Probe, is_verbose: bool, excluded: &[String]) -> (bool, String) {
-        let mut named = self.named.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let groups = self.groups.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let found = groups.iter().flat_map(|group| group());
-        named.extend(found.map(|(name, health)| {
-            let check = Arc::new(move || health.clone());
-            Named { name, is_readiness: true, check }
-        }));
-        named.retain(|named| probe == Probe::Ready || !named.is_readiness);
-        if named.is_empty() {
-            named.push(Named { name: "ping".into(), is_readiness: false, check: Arc::new(|| Health::Ok) });
-        }
+        let checks = self.of(probe);
         let mut text = String::new();
         let mut passes = true;
-        for Named { name, check, .. } in &named {
+        for named in &checks {
+            let name = &named.name;
             let line = if excluded.contains(name) {
                 format!("[+]{name} excluded: ok\n")
             } else {
-                match check() {
+                match self.look(probe, named) {
                     Health::Ok => format!("[+]{name} ok\n"),
                     Health::Note(note) => format!("[+]{name} {note}\n"),
-                    Health::Failed(reason) => {
-                        tracing::warn!(check = name, reason, "a health check failed");
+                    Health::Failed(_) => {
                         passes = false;
                         format!("[-]{name} failed: reason withheld\n")
                     }
@@ -91,8 +117,14 @@ impl Checks {
             };
             text.push_str(&line);
         }
-        for name in excluded.iter().filter(|name| named.iter().all(|named| named.name != **name)) {
-            text.push_str(&format!("warn: some health checks cannot be excluded: no matches for {name:?}\n"));
+        let mut unknown: Vec<_> =
+            excluded.iter().filter(|name| checks.iter().all(|named| named.name != **name)).collect();
+        if !unknown.is_empty() {
+            unknown.sort();
+            unknown.dedup();
+            let unknown: Vec<_> = unknown.iter().map(|name| format!("{name:?}")).collect();
+            let line = format!("warn: some health checks cannot be excluded: no matches for {}\n", unknown.join(","));
+            text.push_str(&line);
         }
         let what = probe.name();
         match (passes, is_verbose) {
@@ -101,13 +133,77 @@ impl Checks {
             (false, _) => (false, format!("{text}{what} check failed\n")),
         }
     }
+
+    /// Whether the check of this name passes, and its text; nothing when the probe has none of that name.
+    pub(super) fn single(&self, probe: Probe, name: &str) -> Option<(bool, String)> {
+        let checks = self.of(probe);
+        let named = checks.iter().find(|named| named.name == name)?;
+        Some(match self.look(probe, named) {
+            Health::Ok => (true, "ok".to_owned()),
+            Health::Note(note) => (true, note.to_owned()),
+            Health::Failed(reason) => (false, format!("internal server error: {reason}\n")),
+        })
+    }
+
+    /// The checks of a probe as they are now, so that they run without a lock: probes do not wait for each other.
+    fn of(&self, probe: Probe) -> Vec<Named> {
+        let mut checks = self.named.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if probe == Probe::Ready {
+            let groups = self.groups.read().unwrap_or_else(PoisonError::into_inner).clone();
+            let found = groups.iter().flat_map(|group| group());
+            checks.extend(found.map(|(name, health)| {
+                let check = Arc::new(move || health.clone());
+                Named { name, scope: Scope::Readiness, check }
+            }));
+        }
+        checks.retain(|named| probe.asks(named.scope));
+        if checks.is_empty() {
+            checks.push(Named { name: "ping".into(), scope: Scope::Process, check: Arc::new(|| Health::Ok) });
+        }
+        checks
+    }
+
+    /// Runs a check. What it found is counted; a failure is logged when it is new, since anybody may ask at any rate.
+    fn look(&self, probe: Probe, named: &Named) -> Health {
+        let Named { name, check, .. } = named;
+        let health = check();
+        let key = (probe, name.clone());
+        let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
+        let was = match &health {
+            Health::Failed(reason) => failing.insert(key, reason.clone()),
+            _ => failing.remove(&key),
+        };
+        drop(failing);
+        let probe = probe.name();
+        match &health {
+            Health::Failed(reason) if was.as_ref() != Some(reason) => {
+                tracing::warn!(probe, check = name, reason, "a health check failed");
+            }
+            Health::Ok | Health::Note(_) if was.is_some() => {
+                tracing::info!(probe, check = name, "a health check passes again");
+            }
+            _ => {}
+        }
+        self.slis.observe(name, probe, !matches!(health, Health::Failed(_)));
+        health
+    }
 }
 
 impl Probe {
+    /// The last word of its answer, and the label `type` of its series.
     fn name(self) -> &'static str {
         match self {
-            Probe::Live(name) => name,
+            Probe::Health => "healthz",
+            Probe::Live => "livez",
             Probe::Ready => "readyz",
+        }
+    }
+
+    fn asks(self, scope: Scope) -> bool {
+        match scope {
+            Scope::Process => true,
+            Scope::Health => self == Probe::Health,
+            Scope::Readiness => self == Probe::Ready,
         }
     }
 }
@@ -116,7 +212,7 @@ impl Probe {
 mod tests {
     use super::*;
 
-    const HEALTHZ: Probe = Probe::Live("healthz");
+    const HEALTHZ: Probe = Probe::Health;
 
     fn checks(names: &[&str]) -> Checks {
         let checks = Checks::default();
@@ -148,8 +244,10 @@ mod tests {
         let excluded = "[+]good ok\n[+]bad excluded: ok\nhealthz check passed\n";
         let unknown = "[+]good ok\nwarn: some health checks cannot be excluded: no matches for \"x\"\n\
                        healthz check passed\n";
+        let two_unknown = "[+]good excluded: ok\nwarn: some health checks cannot be excluded: no matches for \"a\",\"x\"\n\
+                           healthz check passed\n";
         type Case = (&'static str, &'static [&'static str], bool, &'static [&'static str], (bool, &'static str));
-        let cases: [Case; 7] = [
+        let cases: [Case; 8] = [
             ("O-70", &[], false, &[], (true, "ok")),
             ("O-70 verbose", &[], true, &[], (true, "[+]ping ok\nhealthz check passed\n")),
             ("O-71", &["good"], false, &[], (true, "ok")),
@@ -157,6 +255,7 @@ mod tests {
             ("O-73", &["good", "bad"], false, &[], (false, failed)),
             ("excluded", &["good", "bad"], true, &["bad"], (true, excluded)),
             ("unknown", &["good"], true, &["x"], (true, unknown)),
+            ("two unknown", &["good"], true, &["x", "good", "a"], (true, two_unknown)),
         ];
         for (id, names, is_verbose, excluded, (passes, text)) in cases {
             let excluded: Vec<_> = excluded.iter().map(|name| (*name).to_owned()).collect();
@@ -193,10 +292,59 @@ mod tests {
         let checks = checks(&["good"]);
         checks.add_readiness("caches", || Health::Failed("empty".into()));
         checks.add_readiness("vcenter", || Health::Note("unavailable"));
-        assert!(checks.answer(Probe::Live("livez"), false, &[]).0);
+        assert!(checks.answer(Probe::Live, false, &[]).0);
         let (passes, text) = checks.answer(Probe::Ready, false, &[]);
         assert!(!passes);
         assert!(text.contains("[-]caches failed") && text.contains("[+]vcenter unavailable\n"), "{text}");
         assert!(checks.answer(Probe::Ready, false, &["caches".to_owned()]).0);
+    }
+
+    #[test]
+    fn health_has_what_neither_liveness_nor_readiness_asks() {
+        let checks = checks(&["process"]);
+        checks.add_health("leaderElection", || Health::Failed("failed election to renew leadership".into()));
+        assert!(!checks.answer(Probe::Health, false, &[]).0);
+        assert_eq!(checks.answer(Probe::Live, true, &[]).1, "[+]process ok\nlivez check passed\n");
+        assert_eq!(checks.answer(Probe::Ready, true, &[]).1, "[+]process ok\nreadyz check passed\n");
+    }
+
+    #[test]
+    fn o_75_a_single_check_is_answered_with_its_reason() {
+        let checks = checks(&["good", "bad"]);
+        checks.add_readiness("vcenter a.example", || Health::Note("unavailable"));
+        let cases = [
+            ("O-75", Probe::Health, "good", Some((true, "ok"))),
+            ("failed", Probe::Health, "bad", Some((false, "internal server error: secret\n"))),
+            ("note", Probe::Ready, "vcenter a.example", Some((true, "unavailable"))),
+            ("of another probe", Probe::Health, "vcenter a.example", None),
+            ("unknown", Probe::Live, "other", None),
+            ("no ping beside checks", Probe::Live, "ping", None),
+        ];
+        for (case, probe, name, expected) in cases {
+            let expected = expected.map(|(passes, text)| (passes, text.to_owned()));
+            assert_eq!(checks.single(probe, name), expected, "{case}");
+        }
+        assert_eq!(Checks::default().single(Probe::Live, "ping"), Some((true, "ok".to_owned())));
+    }
+
+    #[test]
+    fn what_probes_find_becomes_series() {
+        let checks = checks(&["good", "bad"]);
+        for _ in 0..2 {
+            checks.answer(Probe::Health, false, &[]);
+        }
+        checks.answer(Probe::Live, false, &["bad".to_owned()]);
+        let text = checks.slis().encode().unwrap();
+        for line in [
+            "kubernetes_healthcheck{name=\"good\",type=\"healthz\"} 1",
+            "kubernetes_healthcheck{name=\"bad\",type=\"healthz\"} 0",
+            "kubernetes_healthchecks_total{name=\"bad\",status=\"error\",type=\"healthz\"} 2",
+            "kubernetes_healthchecks_total{name=\"good\",status=\"success\",type=\"livez\"} 1",
+        ] {
+            assert!(text.lines().any(|other| other == line), "{line} in {text}");
+        }
+        assert!(!text.contains("name=\"bad\",type=\"livez\""), "excluded: {text}");
+        checks.slis().reset();
+        assert!(!checks.slis().encode().unwrap().contains("name="), "reset");
     }
 }

@@ -28,11 +28,7 @@ pub(super) async fn answer(admin: Arc<Admin>, request: Request<Incoming>) -> Res
         Some(probe) => probed(&admin, probe, parts.uri.query().unwrap_or_default()),
         None => match allowed(&admin, &parts.headers, &parts.method, path).await {
             Err(refusal) => refusal,
-            Ok(()) if path == "/metrics" && !is_read(&parts.method) => {
-                text(StatusCode::METHOD_NOT_ALLOWED, "method not allowed")
-            }
-            Ok(()) if path == "/metrics" => exposed(&admin),
-            Ok(()) => text(StatusCode::NOT_FOUND, "404 page not found"),
+            Ok(()) => routed(&admin, &parts.method, path),
         },
     };
     let headers = answer.headers_mut();
@@ -43,8 +39,8 @@ pub(super) async fn answer(admin: Arc<Admin>, request: Request<Incoming>) -> Res
 
 fn probe(path: &str) -> Option<Probe> {
     match path {
-        "/healthz" => Some(Probe::Live("healthz")),
-        "/livez" => Some(Probe::Live("livez")),
+        "/healthz" => Some(Probe::Health),
+        "/livez" => Some(Probe::Live),
         "/readyz" => Some(Probe::Ready),
         _ => None,
     }
@@ -57,10 +53,10 @@ fn is_read(method: &Method) -> bool {
 fn probed(admin: &Admin, probe: Probe, query: &str) -> Answer {
     let mut is_verbose = false;
     let mut excluded = Vec::new();
-    for (key, value) in query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, ""))) {
-        match key {
+    for (key, value) in url::form_urlencoded::parse(query.as_bytes()) {
+        match &*key {
             "verbose" => is_verbose = true,
-            "exclude" => excluded.push(value.to_owned()),
+            "exclude" => excluded.push(value.into_owned()),
             _ => {}
         }
     }
@@ -102,8 +98,35 @@ async fn allowed(admin: &Admin, headers: &HeaderMap, method: &Method, path: &str
     }
 }
 
-fn exposed(admin: &Admin) -> Answer {
-    match admin.metrics.encode() {
+fn routed(admin: &Admin, method: &Method, path: &str) -> Answer {
+    match path {
+        "/metrics/slis" if *method == Method::DELETE => {
+            admin.checks.slis().reset();
+            text(StatusCode::OK, "metrics reset\n")
+        }
+        _ if !is_read(method) => text(StatusCode::METHOD_NOT_ALLOWED, "method not allowed"),
+        "/metrics" => exposed(admin.metrics.encode()),
+        "/metrics/slis" => exposed(admin.checks.slis().encode()),
+        _ => match single_check(admin, path) {
+            Some((true, body)) => text(StatusCode::OK, body),
+            Some((false, body)) => text(StatusCode::INTERNAL_SERVER_ERROR, body),
+            None => text(StatusCode::NOT_FOUND, "404 page not found"),
+        },
+    }
+}
+
+/// The check that a path such as `/readyz/nodes` names.
+fn single_check(admin: &Admin, path: &str) -> Option<(bool, String)> {
+    let (first, name) = path.strip_prefix('/')?.split_once('/')?;
+    let probe = probe(&format!("/{first}"))?;
+    // A plus sign stands for itself in a path.
+    let name = name.replace('+', "%2B");
+    let name = url::form_urlencoded::parse(name.as_bytes()).map(|(name, _)| name).next()?;
+    admin.checks.single(probe, &name)
+}
+
+fn exposed(series: Result<String, prometheus::Error>) -> Answer {
+    match series {
         Ok(body) => {
             let mut answer = text(StatusCode::OK, body);
             answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(metrics::CONTENT_TYPE));

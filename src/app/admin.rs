@@ -1,13 +1,14 @@
 //! Starts the server of the secure port.
 
+mod version;
+
 use super::parts::Parts;
 use super::settings::Settings;
 use super::stages::{Stage, Stages};
 use super::{Error, access, pages};
-use crate::runtime::admin::{self, Admin, self_made_certificate, serve};
+use crate::runtime::admin::{self, Admin, Certificates, KeyKind, listen, serve_with, server_config};
 use crate::runtime::logging::Verbosity;
 use std::sync::Arc;
-use tokio::net::TcpListener;
 
 /// Listens, on standbys as well. A port that is taken ends the process with that as its reason.
 pub async fn start(
@@ -17,22 +18,54 @@ pub async fn start(
     verbosity: Verbosity,
     stages: &mut Stages,
 ) -> Result<(), Error> {
-    let address = serving.address;
-    let listener = TcpListener::bind(address).await.map_err(|source| Error::Listen { address, source })?;
-    if let Ok(address) = listener.local_addr() {
-        tracing::info!(%address, "serving probes and metrics");
+    for remark in &serving.remarks {
+        tracing::warn!("{remark}");
     }
-    let tls = self_made_certificate(&[address.ip().to_string()])?;
+    let address = serving.address;
+    let listener = listen(address, serving.shares_port).map_err(|source| Error::Listen { address, source })?;
+    let (certificates, keeper) = Certificates::load(&serving.certificate, &serving.by_name, &names(serving))?;
+    warn_of_suites(serving, certificates.key_kind());
+    let tls = server_config(&serving.tls, serving.http2, certificates).map_err(admin::CertificateError::from)?;
     let (authenticator, authorizer) = access::prepare(settings, parts, stages).await?;
+    let mut pages = pages::all(settings);
+    pages.extend(version::pages());
     let admin = Admin {
         checks: parts.checks.clone(),
         metrics: parts.metrics.clone(),
-        pages: pages::all(settings),
+        pages,
         verbosity: serving.debug.then_some(verbosity),
         authenticator,
         authorizer,
     };
+    if let Ok(address) = listener.local_addr() {
+        tracing::info!(%address, "serving probes and metrics");
+    }
+    stages.spawn(Stage::Services, "certificates", keeper.run(stages.stop_signal(Stage::Services)));
     let stop = stages.stop_signal(Stage::Services);
-    stages.spawn(Stage::Services, "admin-server", serve(listener, tls, Arc::new(admin), stop));
+    let served = serve_with(listener, tls, Arc::new(admin), serving.streams, stop);
+    stages.spawn(Stage::Services, "admin-server", served);
     Ok(())
+}
+
+/// The names of a certificate that is made here: the address, if it is one.
+fn names(serving: &admin::Settings) -> Vec<String> {
+    let address = serving.address.ip();
+    if address.is_unspecified() { Vec::new() } else { vec![address.to_string()] }
+}
+
+/// Suites of TLS 1.2 are for one kind of key each.
+fn warn_of_suites(serving: &admin::Settings, kind: KeyKind) {
+    let suites = &serving.tls.cipher_suites;
+    let word = match kind {
+        KeyKind::Rsa => "_RSA_",
+        KeyKind::Ecdsa => "_ECDSA_",
+    };
+    let is_usable = suites.iter().any(|suite| suite.as_str().is_some_and(|name| name.contains(word)));
+    if !suites.is_empty() && !is_usable && !serving.tls.only_13 {
+        tracing::warn!(
+            "--tls-cipher-suites has no suite with {} in its name, which is the kind of key of the certificate: \
+             only clients that speak TLS 1.3 can connect",
+            word.trim_matches('_')
+        );
+    }
 }

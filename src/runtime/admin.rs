@@ -1,54 +1,60 @@
-//! The HTTPS server for probes and metrics. Probes are open, everything else asks for a valid bearer token.
+//! The HTTPS server for probes, metrics and what else can be looked at. Paths that are open to everybody are answered by
+//! this process alone; for the others the authenticator and the authorizer are asked.
+//!
+//! Whoever reaches the port may send anything: connections, requests, headers, bodies and times are bounded, and whoever
+//! has the most makes room for the others.
 
 pub mod access;
 mod certificate;
+mod connection;
+mod connections;
+mod debug;
+mod gate;
 mod health;
+mod listen;
 mod page;
 mod routes;
 mod settings;
 mod slis;
+mod tls;
+mod watched;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
-use tokio::net::{TcpListener, TcpStream};
-use tokio_rustls::TlsAcceptor;
+use rustls::ServerConfig;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::logging::Verbosity;
 use super::metrics::Metrics;
-use super::tasks::BoxError;
+use super::tasks::{BoxError, Panicked, contain};
 use access::{Authenticator, Authorizer};
-pub use certificate::{CertificateError, given_certificate, self_made_certificate};
+pub use certificate::{
+    CertificateError, Certificates, Keeper, KeyKind, SERVED_CERTIFICATE, SERVED_KEY, given_certificate,
+    self_made_certificate,
+};
+use connections::Connections;
 pub use health::{Checks, Health};
+pub use listen::listen;
 pub use page::Page;
 pub use settings::{CertificateSource, NamedPair, PairFiles, Settings, TlsRules};
+pub use tls::server_config;
 
-/// Connections at once; further ones wait to be accepted.
-const MOST_CONNECTIONS: usize = 100;
+/// Connections at once; for a further one another has to make room.
+const MOST_CONNECTIONS: usize = 256;
 
-/// How long a TLS handshake may take.
-const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
+/// Connections that were told to make room and are not gone yet; then no more are accepted for a moment.
+const MOST_ENDING: usize = 64;
 
-/// How long the header of a request may take, and how long a connection may idle between two.
-const HEADER_LIMIT: Duration = Duration::from_secs(32);
+/// Requests at once that need to be decided about by others than this process.
+const MOST_ASKED: usize = 128;
 
-/// How often an HTTP/2 connection is asked whether it is alive.
-const PING_INTERVAL: Duration = Duration::from_secs(30);
-
-/// How long one connection may live; clients connect anew.
-const CONNECTION_LIMIT: Duration = Duration::from_secs(900);
-
-/// How long the answers under way may take once the server is told to stop.
-const GRACE: Duration = Duration::from_secs(2);
-
-/// Header sizes, in bytes.
-const MOST_HEADER: usize = 64 * 1024;
+/// Requests of one HTTP/2 connection at the same time, as in the Go program.
+const STREAMS: u32 = 100;
 
 /// After a failure to accept, which is one of the machine (no file descriptors left).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
@@ -61,7 +67,7 @@ pub struct Admin {
     pub metrics: Metrics,
     /// Further pages.
     pub pages: Vec<Page>,
-    /// `/debug/flags/v`; not served when absent.
+    /// `/debug/flags/v`; what begins with `/debug` is not served when absent.
     pub verbosity: Option<Verbosity>,
     /// Says who asks.
     pub authenticator: Arc<dyn Authenticator>,
@@ -69,65 +75,70 @@ pub struct Admin {
     pub authorizer: Arc<dyn Authorizer>,
 }
 
-/// Serves on `listener` until `stop`, then lets answers under way finish for two seconds.
+/// What all connections share.
+struct Server {
+    admin: Arc<Admin>,
+    tls: Arc<ServerConfig>,
+    streams: u32,
+    asked: Semaphore,
+    stop: CancellationToken,
+}
+
+/// As [`serve_with`], with 100 requests of one HTTP/2 connection at the same time.
 pub async fn serve(
     listener: TcpListener,
-    tls: Arc<rustls::ServerConfig>,
+    tls: Arc<ServerConfig>,
     admin: Arc<Admin>,
     stop: CancellationToken,
 ) -> Result<(), BoxError> {
-    let acceptor = TlsAcceptor::from(tls);
+    serve_with(listener, tls, admin, STREAMS, stop).await
+}
+
+/// Serves on `listener` until `stop`, then lets answers under way finish for two seconds. `streams` is the number of
+/// requests of one HTTP/2 connection at the same time.
+pub async fn serve_with(
+    listener: TcpListener,
+    tls: Arc<ServerConfig>,
+    admin: Arc<Admin>,
+    streams: u32,
+    stop: CancellationToken,
+) -> Result<(), BoxError> {
+    let asked = Semaphore::new(MOST_ASKED);
+    let server = Arc::new(Server { admin, tls, streams, asked, stop: stop.clone() });
+    let places = Connections::new(MOST_CONNECTIONS);
     let mut connections = FuturesUnordered::new();
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
-            accepted = listener.accept(), if connections.len() < MOST_CONNECTIONS => match accepted {
-                Ok((tcp, _)) => connections.push(connection(tcp, acceptor.clone(), admin.clone(), stop.clone())),
+            accepted = listener.accept(), if connections.len() < MOST_CONNECTIONS + MOST_ENDING => match accepted {
+                Ok((tcp, address)) => {
+                    let place = places.admit(address.ip());
+                    connections.push(contain(connection::serve(Arc::clone(&server), tcp, address, place)));
+                }
                 Err(error) => {
                     tracing::warn!("cannot accept a connection: {error}");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             },
-            Some(()) = connections.next(), if !connections.is_empty() => {}
+            Some(ended) = connections.next(), if !connections.is_empty() => told(ended),
         }
     }
     drop(listener);
-    let rest = async { while connections.next().await.is_some() {} };
-    if tokio::time::timeout(GRACE, rest).await.is_err() {
+    let rest = async {
+        while let Some(ended) = connections.next().await {
+            told(ended);
+        }
+    };
+    // The connections count the same time themselves.
+    if tokio::time::timeout(connection::GRACE * 2, rest).await.is_err() {
         tracing::debug!("some connections were cut off");
     }
     Ok(())
 }
 
-async fn connection(tcp: TcpStream, acceptor: TlsAcceptor, admin: Arc<Admin>, stop: CancellationToken) {
-    let tls = match tokio::time::timeout(HANDSHAKE_LIMIT, acceptor.accept(tcp)).await {
-        Ok(Ok(tls)) => tls,
-        Ok(Err(error)) => return tracing::debug!("a TLS handshake failed: {error}"),
-        Err(_) => return tracing::debug!("a TLS handshake took too long"),
-    };
-    // By the agreed protocol and not by the first bytes: waiting for those would have no time limit.
-    let is_http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
-    let builder = Builder::new(TokioExecutor::new());
-    let mut builder = if is_http2 { builder.http2_only() } else { builder.http1_only() };
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_LIMIT).max_buf_size(MOST_HEADER);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .keep_alive_interval(PING_INTERVAL)
-        .max_concurrent_streams(16)
-        .max_header_list_size(MOST_HEADER.try_into().unwrap_or(u32::MAX));
-    let service = service_fn(move |request| routes::answer(admin.clone(), request));
-    let connection = builder.serve_connection(TokioIo::new(tls), service);
-    tokio::pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = async { tokio::select! { () = stop.cancelled() => {}, () = tokio::time::sleep(CONNECTION_LIMIT) => {} } } => {
-            connection.as_mut().graceful_shutdown();
-            tokio::time::timeout(GRACE, connection).await.unwrap_or(Ok(()))
-        }
-    };
-    if let Err(error) = ended {
-        tracing::debug!("a connection broke: {error}");
+fn told(ended: Result<(), Panicked>) {
+    if let Err(panicked) = ended {
+        tracing::error!("a connection to the secure port was dropped: {panicked}");
     }
 }
 

@@ -34,8 +34,8 @@ impl Authenticator for OneUser {
 
 #[async_trait]
 impl Authorizer for OneUser {
-    fn is_open(&self, _: &str) -> bool {
-        false
+    fn is_open(&self, path: &str) -> bool {
+        ["/healthz", "/livez", "/readyz"].contains(&path)
     }
 
     async fn may(&self, user: &User, _: &str, _: &str) -> Result<bool, BoxError> {

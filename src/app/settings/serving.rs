@@ -1,8 +1,16 @@
 //! The flags of the secure port.
 
+mod ciphers;
+
 use super::Check;
-use crate::runtime::admin::{CertificateSource, Settings, TlsRules};
+use crate::runtime::admin::{CertificateSource, NamedPair, PairFiles, Settings, TlsRules};
+use ciphers::Known;
+use rustls::{CipherSuite, NamedGroup};
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+/// Requests of one HTTP/2 connection at the same time, unless a flag says otherwise.
+const STREAMS: u32 = 100;
 
 impl Check<'_> {
     /// `Some(None)` is no secure port.
@@ -11,18 +19,169 @@ impl Check<'_> {
         let port = self.number::<u16>("--secure-port", &options.secure_port, "a port from 1 to 65535, or 0 for none");
         let expected = "an IP address such as 0.0.0.0 or ::";
         let address = self.number::<IpAddr>("--bind-address", &options.bind_address, expected);
-        let (port, address) = (port?, address?);
+        let mut remarks = Vec::new();
+        let certificate = self.certificate();
+        let by_name = self.named_pairs();
+        let tls = self.tls_rules(&mut remarks);
+        let http1 = self.boolean("--disable-http2-serving", &options.disable_http2_serving);
+        let streams = &options.http2_max_streams_per_connection;
+        let streams = self.number::<u32>("--http2-max-streams-per-connection", streams, "a whole number such as 100");
+        let shares_address = self.boolean("--permit-address-sharing", &options.permit_address_sharing);
+        let shares_port = self.boolean("--permit-port-sharing", &options.permit_port_sharing);
+        let debug = self.boolean("--profiling", &self.options.debugging.profiling);
+        let port = port?;
         let serving = Settings {
-            address: SocketAddr::new(address, port),
-            certificate: CertificateSource::Memory,
-            by_name: Vec::new(),
-            tls: TlsRules::default(),
-            http2: true,
-            streams: 100,
-            shares_address: false,
-            shares_port: false,
-            debug: true,
+            address: SocketAddr::new(address?, port),
+            certificate: certificate?,
+            by_name: by_name?,
+            tls: tls?,
+            http2: !http1?,
+            streams: if streams? == 0 { STREAMS } else { streams? },
+            shares_address: shares_address?,
+            shares_port: shares_port?,
+            debug: debug?,
+            remarks,
         };
         Some((port != 0).then_some(serving))
     }
+
+    /// Files go before a folder, as in the Go program.
+    fn certificate(&mut self) -> Option<CertificateSource> {
+        let options = &self.options.serving;
+        let (certificate, key) = (options.tls_cert_file.as_str(), options.tls_private_key_file.as_str());
+        match (certificate, key, options.cert_dir.as_str()) {
+            ("", "", "") => Some(CertificateSource::Memory),
+            ("", "", folder) => Some(CertificateSource::Folder(PathBuf::from(folder))),
+            ("", key, _) => self.wrong("--tls-private-key-file", key, "--tls-cert-file has to be given as well"),
+            (certificate, "", _) => {
+                self.wrong("--tls-cert-file", certificate, "--tls-private-key-file has to be given as well")
+            }
+            (certificate, key, _) => Some(CertificateSource::Files(files(certificate, key))),
+        }
+    }
+
+    fn named_pairs(&mut self) -> Option<Vec<NamedPair>> {
+        let all: Vec<_> = self.options.serving.tls_sni_cert_key.iter().filter(|text| !text.is_empty()).collect();
+        let read = all.into_iter().map(|text| match named_pair(text) {
+            Ok(pair) => Some(pair),
+            Err(why) => self.wrong("--tls-sni-cert-key", text, format!("{why}; expected certificate,key[:names]")),
+        });
+        // Every mistake is told, not the first alone.
+        read.collect::<Vec<_>>().into_iter().collect()
+    }
+
+    fn tls_rules(&mut self, remarks: &mut Vec<String>) -> Option<TlsRules> {
+        let only_13 = self.least_version(remarks);
+        let cipher_suites = self.cipher_suites(only_13 == Some(true), remarks);
+        let groups = self.groups(remarks);
+        Some(TlsRules { only_13: only_13?, cipher_suites: cipher_suites?, groups: groups? })
+    }
+
+    /// Whether TLS 1.3 is the least.
+    fn least_version(&mut self, remarks: &mut Vec<String>) -> Option<bool> {
+        match self.options.serving.tls_min_version.as_str() {
+            "VersionTLS13" => Some(true),
+            "" | "VersionTLS12" => Some(false),
+            older @ ("VersionTLS10" | "VersionTLS11") => {
+                remarks.push(format!("--tls-min-version={older}: TLS 1.2 is the oldest version that is spoken"));
+                Some(false)
+            }
+            other => self.wrong("--tls-min-version", other, "expected VersionTLS12 or VersionTLS13"),
+        }
+    }
+
+    fn cipher_suites(&mut self, is_without_effect: bool, remarks: &mut Vec<String>) -> Option<Vec<CipherSuite>> {
+        let names = trimmed(&self.options.serving.tls_cipher_suites);
+        let (mut chosen, mut missing, mut is_wrong, mut has_newer) = (Vec::new(), Vec::new(), false, false);
+        for name in &names {
+            match ciphers::suite(name) {
+                Some(Known::Here(suite)) => chosen.push(suite),
+                Some(Known::Always) => has_newer = true,
+                Some(Known::Missing) => missing.push(*name),
+                None => {
+                    is_wrong = true;
+                    let expected = format!("there is no such cipher suite; expected of {}", ciphers::suites_here());
+                    self.wrong::<()>("--tls-cipher-suites", name, expected);
+                }
+            }
+        }
+        if is_wrong {
+            return None;
+        }
+        if !missing.is_empty() && chosen.is_empty() && !has_newer && !is_without_effect {
+            let why = format!("none of these cipher suites can be used; expected of {}", ciphers::suites_here());
+            return self.wrong("--tls-cipher-suites", &names.join(","), why);
+        }
+        if !missing.is_empty() {
+            let missing = missing.join(", ");
+            remarks.push(format!("--tls-cipher-suites: not offered, because there are none of them: {missing}"));
+        }
+        if chosen.is_empty() && has_newer {
+            // In Go such a list leaves nothing for TLS 1.2 either; an empty one here would be all of them.
+            chosen.push(CipherSuite::TLS13_AES_128_GCM_SHA256);
+        }
+        Some(chosen)
+    }
+
+    fn groups(&mut self, remarks: &mut Vec<String>) -> Option<Vec<NamedGroup>> {
+        let numbers = trimmed(&self.options.serving.tls_curve_preferences);
+        let (mut chosen, mut missing, mut is_wrong) = (Vec::new(), Vec::new(), false);
+        for number in &numbers {
+            match number.parse().ok().and_then(ciphers::group) {
+                Some(Known::Here(group)) => chosen.push(group),
+                Some(Known::Always | Known::Missing) => missing.push(*number),
+                None => {
+                    is_wrong = true;
+                    let expected = "expected a number of a group: 23 (P-256), 24 (P-384) or 29 (X25519)";
+                    self.wrong::<()>("--tls-curve-preferences", number, expected);
+                }
+            }
+        }
+        if is_wrong {
+            return None;
+        }
+        if !missing.is_empty() && chosen.is_empty() {
+            let why = "none of these groups can be used; expected of 23 (P-256), 24 (P-384) and 29 (X25519)";
+            return self.wrong("--tls-curve-preferences", &numbers.join(","), why);
+        }
+        if !missing.is_empty() {
+            let missing = missing.join(", ");
+            remarks.push(format!("--tls-curve-preferences: not offered, because there are none of them: {missing}"));
+        }
+        Some(chosen)
+    }
 }
+
+fn trimmed(list: &[String]) -> Vec<&str> {
+    list.iter().map(|item| item.trim()).filter(|item| !item.is_empty()).collect()
+}
+
+fn files(certificate: &str, key: &str) -> PairFiles {
+    PairFiles { certificate: PathBuf::from(certificate), key: PathBuf::from(key) }
+}
+
+/// `certificate,key` or `certificate,key:name,name`, as component-base's `NamedCertKey`.
+fn named_pair(text: &str) -> Result<NamedPair, &'static str> {
+    let (pair, names) = match text.split_once(':') {
+        None => (text, None),
+        Some((pair, names)) => (pair, Some(names.trim())),
+    };
+    let names = match names {
+        None => Vec::new(),
+        Some("") => return Err("the list of names is empty"),
+        Some(names) => names.split(',').map(|name| name.trim().to_owned()).collect(),
+    };
+    if names.iter().any(String::is_empty) {
+        return Err("a name is empty");
+    }
+    let paths: Vec<_> = pair.split(',').map(str::trim).collect();
+    match paths.as_slice() {
+        [certificate, key] if !certificate.is_empty() && !key.is_empty() => {
+            Ok(NamedPair { files: files(certificate, key), names })
+        }
+        _ => Err("there are no two paths"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,10 +1,30 @@
-//! The server's certificate: made by itself, or given.
+//! The server's certificates: made by itself, or given; several, for several names; exchanged while they are served.
 
-use std::sync::Arc;
+mod made;
+mod origin;
+mod pair;
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, SystemTime};
 
 use rustls::ServerConfig;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use tokio_util::sync::CancellationToken;
+
+use super::settings::{CertificateSource, NamedPair, TlsRules};
+use super::tls;
+use crate::runtime::tasks::{BoxError, off_thread};
+use origin::Origin;
+pub use origin::{SERVED_CERTIFICATE, SERVED_KEY};
+pub use pair::KeyKind;
+use pair::Pair;
+
+/// Pause between two looks at the files. The kubelet needs up to a minute to bring a changed Secret.
+const PAUSE: Duration = Duration::from_secs(3);
 
 /// The server cannot have its certificate.
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +37,30 @@ pub enum CertificateError {
         /// What is wrong.
         source: rcgen::Error,
     },
+    /// A file cannot be read.
+    #[error("cannot read {}", .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system says.
+        source: std::io::Error,
+    },
+    /// A file cannot be written.
+    #[error("cannot write {}", .path.display())]
+    Write {
+        /// The file, or its folder.
+        path: PathBuf,
+        /// What the operating system says.
+        source: std::io::Error,
+    },
+    /// A folder has one file of a pair and not the other.
+    #[error("{} is there, and its counterpart {} is not", .there.display(), .missing.display())]
+    Half {
+        /// The file that is there.
+        there: PathBuf,
+        /// The file that is not.
+        missing: PathBuf,
+    },
     /// The given files are no certificate chain or no key.
     #[error("the {what} is not in PEM form")]
     Pem {
@@ -28,63 +72,156 @@ pub enum CertificateError {
     /// The certificate and the key do not belong together, or cannot be used.
     #[error("the certificate cannot be used")]
     Unusable(#[from] rustls::Error),
+    /// The given pair cannot be used.
+    #[error("cannot use the pair of {} and {}", .certificate.display(), .key.display())]
+    Pair {
+        /// The certificate's file.
+        certificate: PathBuf,
+        /// The key's file.
+        key: PathBuf,
+        /// What is wrong.
+        source: Box<CertificateError>,
+    },
 }
 
-/// TLS with a new self-signed certificate for `names` (host names and addresses) and the loopback ones. Nobody can
-/// verify it; the kubelet's probes do not ask.
-pub fn self_made_certificate(names: &[String]) -> Result<Arc<ServerConfig>, CertificateError> {
-    let mut all: Vec<_> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
-    all.extend(names.iter().filter(|name| !name.is_empty()).cloned());
-    all.sort();
-    all.dedup();
-    let listed = all.join(", ");
-    let made =
-        rcgen::generate_simple_self_signed(all).map_err(|source| CertificateError::Make { names: listed, source })?;
-    let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
-    server_config(vec![made.cert.der().clone()], key)
+/// The certificates that are served at the moment.
+#[derive(Debug)]
+pub struct Certificates {
+    served: RwLock<Arc<Served>>,
 }
 
-/// TLS with the certificate chain (leaf first) and the private key of `--tls-cert-file` and `--tls-private-key-file`,
-/// both in PEM form.
-pub fn given_certificate(chain: &[u8], key: &[u8]) -> Result<Arc<ServerConfig>, CertificateError> {
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
-    let chain = chain.map_err(|source| CertificateError::Pem { what: "certificate", source })?;
-    let key =
-        PrivateKeyDer::from_pem_slice(key).map_err(|source| CertificateError::Pem { what: "private key", source })?;
-    server_config(chain, key)
+/// Which certificate answers which name.
+#[derive(Debug)]
+struct Served {
+    default: Arc<CertifiedKey>,
+    /// Lower case, a `*` label at the beginning allowed.
+    by_name: HashMap<String, Arc<CertifiedKey>>,
 }
 
-fn server_config(
-    chain: Vec<CertificateDer<'static>>,
-    key: PrivateKeyDer<'static>,
-) -> Result<Arc<ServerConfig>, CertificateError> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
-        .with_single_cert(chain, key)?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(Arc::new(config))
+/// Where the certificates are from, and what was seen there last. [`Keeper::run`] is its task.
+pub struct Keeper {
+    certificates: Arc<Certificates>,
+    default: Origin,
+    by_name: Vec<(Vec<String>, Origin)>,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+impl Certificates {
+    /// Reads or makes all certificates. `names` are those of a certificate that is made, beside those of loopback.
+    /// Waits for the file system.
+    ///
+    /// # Errors
+    /// A pair cannot be read, written, made or used.
+    pub fn load(
+        source: &CertificateSource,
+        by_name: &[NamedPair],
+        names: &[String],
+    ) -> Result<(Arc<Self>, Keeper), CertificateError> {
+        let now = SystemTime::now();
+        let default = match source {
+            CertificateSource::Files(files) => Origin::files(files.clone()),
+            CertificateSource::Folder(folder) => Origin::folder(folder, names, now),
+            CertificateSource::Memory => Origin::memory(names, now),
+        }?;
+        let by_name = by_name.iter().map(|named| {
+            let names = named.names.iter().map(|name| name.to_ascii_lowercase()).collect();
+            Origin::files(named.files.clone()).map(|origin| (names, origin))
+        });
+        let by_name = by_name.collect::<Result<Vec<(Vec<String>, _)>, _>>()?;
+        let certificates = Arc::new(Self { served: RwLock::new(Arc::new(served(&default, &by_name))) });
+        Ok((Arc::clone(&certificates), Keeper { certificates, default, by_name }))
+    }
 
-    #[test]
-    fn a_given_pair_is_used_and_a_wrong_one_says_what_is_wrong() {
-        let made = rcgen::generate_simple_self_signed(vec!["a".to_owned()]).unwrap();
-        let other = rcgen::generate_simple_self_signed(vec!["a".to_owned()]).unwrap();
-        let (chain, key) = (made.cert.pem(), made.signing_key.serialize_pem());
-        assert!(given_certificate(chain.as_bytes(), key.as_bytes()).is_ok());
-        let cases = [
-            ("no certificate", "", key.as_str(), "the certificate cannot be used"),
-            ("no key", chain.as_str(), "", "the private key is not in PEM form"),
-            ("another's key", chain.as_str(), &other.signing_key.serialize_pem(), "the certificate cannot be used"),
-        ];
-        for (case, chain, key, expected) in cases {
-            let error = given_certificate(chain.as_bytes(), key.as_bytes()).unwrap_err();
-            assert_eq!(error.to_string(), expected, "{case}");
+    /// The kind of key that answers whoever asks for no name.
+    pub fn key_kind(&self) -> KeyKind {
+        KeyKind::of(&self.served().default)
+    }
+
+    fn served(&self) -> Arc<Served> {
+        Arc::clone(&self.served.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl ResolvesServerCert for Certificates {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.served().choose(hello.server_name(), tls::local_address()))
+    }
+}
+
+impl Served {
+    /// As Go's `crypto/tls`: the name, then with a star for its first label; without a name the address that was asked
+    /// (`dynamiccertificates`).
+    fn choose(&self, name: Option<&str>, address: Option<IpAddr>) -> Arc<CertifiedKey> {
+        let found = match name {
+            None => address.and_then(|address| self.by_name.get(&address.to_string())),
+            Some(name) => self.by_name.get(name).or_else(|| {
+                let (_, rest) = name.split_once('.')?;
+                self.by_name.get(&format!("*.{rest}"))
+            }),
+        };
+        Arc::clone(found.unwrap_or(&self.default))
+    }
+}
+
+/// Earlier pairs go first, and names that were given before those that certificates have.
+fn served(default: &Origin, by_name: &[(Vec<String>, Origin)]) -> Served {
+    let given = by_name.iter().flat_map(|(names, origin)| names.iter().map(move |name| (name, origin.pair())));
+    let unnamed = by_name.iter().filter(|(names, _)| names.is_empty());
+    let own = unnamed.flat_map(|(_, origin)| origin.pair().names.iter().map(move |name| (name, origin.pair())));
+    let mut names = HashMap::new();
+    for (name, pair) in given.chain(own) {
+        names.entry(name.clone()).or_insert_with(|| Arc::clone(&pair.key));
+    }
+    Served { default: Arc::clone(&default.pair().key), by_name: names }
+}
+
+impl Keeper {
+    /// Looks at the files every 3 s, by content, and at the end of what was made here. A pair that cannot be used leaves
+    /// the one before in place, and is told once.
+    pub async fn run(mut self, stop: CancellationToken) -> Result<(), BoxError> {
+        loop {
+            if stop.run_until_cancelled(tokio::time::sleep(PAUSE)).await.is_none() {
+                return Ok(());
+            }
+            self = off_thread(move || {
+                self.look(SystemTime::now());
+                self
+            })
+            .await?;
+        }
+    }
+
+    /// One look at everything.
+    fn look(&mut self, now: SystemTime) {
+        let mut is_new = self.default.look(now);
+        for (_, origin) in &mut self.by_name {
+            is_new |= origin.look(now);
+        }
+        if is_new {
+            let served = Arc::new(served(&self.default, &self.by_name));
+            *self.certificates.served.write().unwrap_or_else(PoisonError::into_inner) = served;
         }
     }
 }
+
+/// TLS with a new self-made certificate for `names` (host names and addresses) and the loopback ones, which is never
+/// renewed. Nobody can verify it; the kubelet's probes do not ask.
+///
+/// # Errors
+/// It cannot be made.
+pub fn self_made_certificate(names: &[String]) -> Result<Arc<ServerConfig>, CertificateError> {
+    let (certificates, _) = Certificates::load(&CertificateSource::Memory, &[], names)?;
+    Ok(tls::server_config(&TlsRules::default(), true, certificates)?)
+}
+
+/// TLS with the certificate chain (leaf first) and its private key, both in PEM form; never read again.
+///
+/// # Errors
+/// They cannot be used.
+pub fn given_certificate(chain: &[u8], key: &[u8]) -> Result<Arc<ServerConfig>, CertificateError> {
+    let default = Pair::parse(chain, key)?.key;
+    let certificates = Certificates { served: RwLock::new(Arc::new(Served { default, by_name: HashMap::new() })) };
+    Ok(tls::server_config(&TlsRules::default(), true, Arc::new(certificates))?)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,53 +1,119 @@
-//! Which path answers what, and who may ask.
+//! Which path answers what.
 
 use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
 
+use futures::FutureExt;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode, Version, request};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
+use tokio::time::Instant;
 
-use super::Admin;
-use super::access::{Shown, User};
+use super::access::User;
+use super::connection::Peer;
 use super::health::Probe;
-use crate::runtime::{logging, metrics};
+use super::{Admin, Server, debug, gate};
+use crate::runtime::metrics;
 
-/// How long finding out who asks and what they may do may take, whoever is asked for it.
-const ACCESS_LIMIT: Duration = Duration::from_secs(15);
+pub(super) type Answer = Response<Full<Bytes>>;
 
-type Answer = Response<Full<Bytes>>;
-
-/// Answers one request. Never fails.
-pub(super) async fn answer(admin: Arc<Admin>, request: Request<Incoming>) -> Result<Answer, Infallible> {
-    let (parts, _) = request.into_parts();
-    let path = parts.uri.path();
-    let mut answer = match probe(path) {
-        Some(_) if !is_read(&parts.method) => text(StatusCode::METHOD_NOT_ALLOWED, "method not allowed"),
-        Some(probe) => probed(&admin, probe, parts.uri.query().unwrap_or_default()),
-        None => match allowed(&admin, &parts.headers, &parts.method, path).await {
-            Err(refusal) => refusal,
-            Ok(()) => routed(&admin, &parts.method, path),
-        },
-    };
+/// Answers one request. Never fails, and a panic is an answer, too.
+pub(super) async fn answer(
+    server: Arc<Server>,
+    peer: Arc<Peer>,
+    request: Request<Incoming>,
+) -> Result<Answer, Infallible> {
+    let _under_way = peer.activity.begin();
+    let start = Instant::now();
+    let (parts, body) = request.into_parts();
+    let handled = AssertUnwindSafe(handled(&server, &peer, &parts, body)).catch_unwind().await;
+    let (user, mut answer) = handled.unwrap_or_else(|_| {
+        // What it said is in the log already, by the hook for panics.
+        tracing::error!(path = parts.uri.path(), "a request panicked");
+        (None, text(StatusCode::INTERNAL_SERVER_ERROR, "This request caused a panic. Look in the logs for details."))
+    });
     let headers = answer.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     headers.insert(HeaderName::from_static("x-content-type-options"), HeaderValue::from_static("nosniff"));
+    let is_known = user.as_ref().is_some_and(|user| *user != User::anonymous());
+    if parts.version == Version::HTTP_2 && !is_known {
+        // As Go's gate UnauthenticatedHTTP2DOSMitigation: many requests on one connection are for those we know.
+        peer.enough.cancel();
+    }
+    tracing::debug!(
+        verb = %parts.method,
+        // Without the query: it is not ours to know what somebody writes there.
+        path = parts.uri.path(),
+        status = answer.status().as_u16(),
+        latency = ?start.elapsed(),
+        user = user.as_ref().map_or("-", |user| &user.name),
+        peer = %peer.address,
+        "HTTP"
+    );
     Ok(answer)
 }
 
-fn probe(path: &str) -> Option<Probe> {
+async fn handled(server: &Server, peer: &Peer, parts: &request::Parts, body: Incoming) -> (Option<User>, Answer) {
+    let user = match gate::admitted(server, peer, parts).await {
+        Ok(user) => user,
+        Err(refusal) => return (refusal.user, refusal.answer),
+    };
+    let (admin, path) = (&server.admin, parts.uri.path());
+    let answer = match &admin.verbosity {
+        Some(verbosity) if path.starts_with("/debug/") => debug::answer(verbosity, &parts.method, path, body).await,
+        _ => routed(admin, parts),
+    };
+    (user, answer)
+}
+
+fn routed(admin: &Admin, parts: &request::Parts) -> Answer {
+    let path = parts.uri.path();
+    let page = admin.pages.iter().find(|page| page.path == path);
+    let check = named_check(path);
+    let is_known = page.is_some() || check.is_some() || matches!(path, "/metrics" | "/metrics/slis");
     match path {
-        "/healthz" => Some(Probe::Health),
-        "/livez" => Some(Probe::Live),
-        "/readyz" => Some(Probe::Ready),
-        _ => None,
+        _ if !is_known => not_found(),
+        "/metrics/slis" if parts.method == Method::DELETE => {
+            admin.checks.slis().reset();
+            text(StatusCode::OK, "metrics reset\n")
+        }
+        _ if !matches!(parts.method, Method::GET | Method::HEAD) => {
+            text(StatusCode::METHOD_NOT_ALLOWED, "method not allowed")
+        }
+        "/metrics" => exposed(admin.metrics.encode()),
+        "/metrics/slis" => exposed(admin.checks.slis().encode()),
+        _ => match (page, check) {
+            (Some(page), _) => typed(text(StatusCode::OK, (page.write)()), page.content_type),
+            (None, Some((probe, None))) => probed(admin, probe, parts.uri.query().unwrap_or_default()),
+            (None, Some((probe, Some(name)))) => match admin.checks.single(probe, &name) {
+                Some((true, body)) => text(StatusCode::OK, body),
+                Some((false, body)) => text(StatusCode::INTERNAL_SERVER_ERROR, body),
+                None => not_found(),
+            },
+            (None, None) => not_found(),
+        },
     }
 }
 
-fn is_read(method: &Method) -> bool {
-    matches!(*method, Method::GET | Method::HEAD)
+/// The probe of a path, and the check that a path such as `/readyz/nodes` names.
+fn named_check(path: &str) -> Option<(Probe, Option<String>)> {
+    let path = path.strip_prefix('/')?;
+    let (probe, name) = path.split_once('/').map_or((path, None), |(probe, name)| (probe, Some(name)));
+    let probe = match probe {
+        "healthz" => Probe::Health,
+        "livez" => Probe::Live,
+        "readyz" => Probe::Ready,
+        _ => return None,
+    };
+    // Escapes as in a form, but for the plus sign, which stands for itself in a path, and what ends a name there.
+    let escaped = |name: &str| name.replace('+', "%2B").replace('&', "%26").replace('=', "%3D");
+    let decoded = |name: &str| {
+        let name = escaped(name);
+        url::form_urlencoded::parse(name.as_bytes()).map(|(name, _)| name.into_owned()).next().unwrap_or_default()
+    };
+    Some((probe, name.map(decoded)))
 }
 
 fn probed(admin: &Admin, probe: Probe, query: &str) -> Answer {
@@ -64,74 +130,9 @@ fn probed(admin: &Admin, probe: Probe, query: &str) -> Answer {
     text(if passes { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR }, body)
 }
 
-/// Nothing, or the refusal.
-async fn allowed(admin: &Admin, headers: &HeaderMap, method: &Method, path: &str) -> Result<(), Answer> {
-    if admin.authorizer.is_open(path) {
-        return Ok(());
-    }
-    let verb = method.as_str().to_ascii_lowercase();
-    let asked = async {
-        let shown = Shown { headers, certificates: &[] };
-        let user = match admin.authenticator.authenticate(shown).await {
-            Ok(user) => user.unwrap_or_else(User::anonymous),
-            Err(error) => {
-                // Whoever cannot be asked is told of there, once.
-                tracing::debug!("{}", logging::chain(&error));
-                return Err(text(StatusCode::UNAUTHORIZED, "Unauthorized"));
-            }
-        };
-        match admin.authorizer.may(&user, &verb, path).await {
-            Ok(true) => Ok(()),
-            Ok(false) => {
-                let message = format!("forbidden: User {:?} cannot {verb} path {path:?}", user.name);
-                Err(text(StatusCode::FORBIDDEN, message))
-            }
-            Err(error) => {
-                tracing::debug!("cannot tell what {} may do: {}", user.name, logging::chain(&*error));
-                Err(text(StatusCode::INTERNAL_SERVER_ERROR, "authorization is not possible now"))
-            }
-        }
-    };
-    match tokio::time::timeout(ACCESS_LIMIT, asked).await {
-        Ok(outcome) => outcome,
-        Err(_) => Err(text(StatusCode::SERVICE_UNAVAILABLE, "finding out who may ask takes too long")),
-    }
-}
-
-fn routed(admin: &Admin, method: &Method, path: &str) -> Answer {
-    match path {
-        "/metrics/slis" if *method == Method::DELETE => {
-            admin.checks.slis().reset();
-            text(StatusCode::OK, "metrics reset\n")
-        }
-        _ if !is_read(method) => text(StatusCode::METHOD_NOT_ALLOWED, "method not allowed"),
-        "/metrics" => exposed(admin.metrics.encode()),
-        "/metrics/slis" => exposed(admin.checks.slis().encode()),
-        _ => match single_check(admin, path) {
-            Some((true, body)) => text(StatusCode::OK, body),
-            Some((false, body)) => text(StatusCode::INTERNAL_SERVER_ERROR, body),
-            None => text(StatusCode::NOT_FOUND, "404 page not found"),
-        },
-    }
-}
-
-/// The check that a path such as `/readyz/nodes` names.
-fn single_check(admin: &Admin, path: &str) -> Option<(bool, String)> {
-    let (first, name) = path.strip_prefix('/')?.split_once('/')?;
-    let probe = probe(&format!("/{first}"))?;
-    // A plus sign stands for itself in a path.
-    let name = name.replace('+', "%2B");
-    let name = url::form_urlencoded::parse(name.as_bytes()).map(|(name, _)| name).next()?;
-    admin.checks.single(probe, &name)
-}
-
 fn exposed(series: Result<String, prometheus::Error>) -> Answer {
     match series {
-        Ok(body) => {
-            let mut answer = text(StatusCode::OK, body);
-            answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(metrics::CONTENT_TYPE));
-            answer
-        }
+        Ok(body) => typed(text(StatusCode::OK, body), metrics::CONTENT_TYPE),
         Err(error) => {
             tracing::error!("cannot write the metrics: {error}");
             text(StatusCode::INTERNAL_SERVER_ERROR, "the metrics cannot be written")
@@ -139,9 +140,40 @@ fn exposed(series: Result<String, prometheus::Error>) -> Answer {
     }
 }
 
-fn text(status: StatusCode, body: impl Into<String>) -> Answer {
+fn typed(mut answer: Answer, content_type: &'static str) -> Answer {
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    answer
+}
+
+pub(super) fn not_found() -> Answer {
+    text(StatusCode::NOT_FOUND, "404 page not found")
+}
+
+pub(super) fn text(status: StatusCode, body: impl Into<String>) -> Answer {
     let mut answer = Response::new(Full::new(Bytes::from(body.into())));
     *answer.status_mut() = status;
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    answer
+    typed(answer, "text/plain; charset=utf-8")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_of_checks_are_read_from_paths() {
+        let cases = [
+            ("/healthz", Some((Probe::Health, None))),
+            ("/livez/ping", Some((Probe::Live, Some("ping")))),
+            ("/readyz/vcenter%20a+b.example", Some((Probe::Ready, Some("vcenter a+b.example")))),
+            ("/readyz/a&b=c%2Fd/e", Some((Probe::Ready, Some("a&b=c/d/e")))),
+            ("/readyz/", Some((Probe::Ready, Some("")))),
+            ("/healthzz", None),
+            ("/", None),
+            ("*", None),
+        ];
+        for (path, expected) in cases {
+            let expected = expected.map(|(probe, name): (_, Option<&str>)| (probe, name.map(str::to_owned)));
+            assert_eq!(named_check(path), expected, "{path}");
+        }
+    }
 }

@@ -18,12 +18,14 @@ pub struct Settings {
     pub http2: bool,
     /// Requests of one HTTP/2 connection at the same time.
     pub streams: u32,
-    /// `SO_REUSEADDR`.
+    /// `SO_REUSEADDR` was asked for; it is always set.
     pub shares_address: bool,
     /// `SO_REUSEPORT`.
     pub shares_port: bool,
     /// Whether the pages that change the process are served (`/debug/flags/v`).
     pub debug: bool,
+    /// What was asked for and is not to be had, to be told once.
+    pub remarks: Vec<String>,
 }
 
 /// Where the certificate is from.

@@ -39,10 +39,10 @@ async fn a_client_that_says_nothing_is_cut_off() {
     let tls = self_made_certificate(&[]).unwrap();
     let task = tokio::spawn(serve(listener, tls, Arc::new(admin), stop.clone()));
 
-    let mut silent = TcpStream::connect(address).await.unwrap();
+    let mut silent = tokio::net::TcpStream::connect(address).await.unwrap();
     let start = tokio::time::Instant::now();
     assert_eq!(silent.read_to_end(&mut Vec::new()).await.unwrap(), 0, "closed without a word");
-    assert!(start.elapsed() <= HANDSHAKE_LIMIT + Duration::from_secs(1), "{:?}", start.elapsed());
+    assert!(start.elapsed() <= connection::HANDSHAKE_LIMIT + Duration::from_secs(1), "{:?}", start.elapsed());
     stop.cancel();
     task.await.unwrap().unwrap();
 }

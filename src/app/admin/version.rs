@@ -1,0 +1,89 @@
+//! The pages that say what this program is: `/version` and `/statusz`.
+
+use crate::app::options::PROGRAM;
+use crate::runtime::admin::Page;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Both pages. The process counts as started now.
+pub fn pages() -> [Page; 2] {
+    let (started, since) = (jiff::Timestamp::now(), Instant::now());
+    [
+        Page { path: "/version", content_type: "application/json", write: Arc::new(version) },
+        Page {
+            path: "/statusz",
+            content_type: "text/plain; charset=utf-8",
+            write: Arc::new(move || statusz(started, since.elapsed())),
+        },
+    ]
+}
+
+/// The fields of apimachinery's `version.Info`. This program is not Go's: `goVersion` is empty, `compiler` is `rustc`.
+fn version() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    let mut parts = version.split('.');
+    let info = serde_json::json!({
+        "major": parts.next().unwrap_or_default(),
+        "minor": parts.next().unwrap_or_default(),
+        "gitVersion": format!("v{version}"),
+        "gitCommit": option_env!("CCM_COMMIT").unwrap_or_default(),
+        "gitTreeState": "",
+        "buildDate": "",
+        "goVersion": "",
+        "compiler": "rustc",
+        "platform": format!("{}/{}", std::env::consts::OS, architecture()),
+    });
+    format!("{info:#}")
+}
+
+/// In Go's words.
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+/// As component-base's `zpages/statusz` writes it, with the delimiter always the same.
+fn statusz(started: jiff::Timestamp, up: Duration) -> String {
+    let second = up.as_secs();
+    let (hours, minutes, seconds) = (second / 3600, second / 60 % 60, second % 60);
+    let started = started.strftime("%a %b %e %H:%M:%S UTC %Y");
+    format!(
+        "\n{PROGRAM} statusz\nWarning: This endpoint is not meant to be machine parseable, has no formatting \
+         compatibility guarantees and is for debugging purposes only.\n\nStarted: {started}\n\
+         Up: {hours} hr {minutes:02} min {seconds:02} sec\nBinary version: {}\n",
+        env!("CARGO_PKG_VERSION"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_has_the_fields_of_the_go_program() {
+        let info: serde_json::Value = serde_json::from_str(&version()).unwrap();
+        let fields: Vec<_> = info.as_object().unwrap().keys().map(String::as_str).collect();
+        let expected = [
+            "buildDate",
+            "compiler",
+            "gitCommit",
+            "gitTreeState",
+            "gitVersion",
+            "goVersion",
+            "major",
+            "minor",
+            "platform",
+        ];
+        assert_eq!(fields, expected);
+        assert_eq!(info["gitVersion"], concat!("v", env!("CARGO_PKG_VERSION")));
+    }
+
+    #[test]
+    fn the_status_says_since_when() {
+        let text = statusz("2026-02-03T04:05:06Z".parse().unwrap(), Duration::from_secs(3 * 3600 + 62));
+        assert!(text.contains("\nStarted: Tue Feb  3 04:05:06 UTC 2026\nUp: 3 hr 01 min 02 sec\n"), "{text}");
+    }
+}

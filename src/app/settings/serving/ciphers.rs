@@ -1,0 +1,105 @@
+//! Pure: cipher suites, groups and versions of TLS in the words of the Go program, and what there is of them here.
+
+use rustls::crypto::ring::{ALL_CIPHER_SUITES, ALL_KX_GROUPS};
+use rustls::{CipherSuite, NamedGroup};
+
+/// Suites that Go's `crypto/tls` knows and rustls does not have: older key exchanges, CBC, RC4, 3DES.
+const MISSING_SUITES: &[&str] = &[
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA",
+    "TLS_ECDHE_ECDSA_WITH_RC4_128_SHA",
+    "TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_RC4_128_SHA",
+    "TLS_RSA_WITH_3DES_EDE_CBC_SHA",
+    "TLS_RSA_WITH_AES_128_CBC_SHA",
+    "TLS_RSA_WITH_AES_128_CBC_SHA256",
+    "TLS_RSA_WITH_AES_128_GCM_SHA256",
+    "TLS_RSA_WITH_AES_256_CBC_SHA",
+    "TLS_RSA_WITH_AES_256_GCM_SHA384",
+    "TLS_RSA_WITH_RC4_128_SHA",
+];
+
+/// Groups that Go knows by number and rustls does not have here: P-521 and the hybrids with ML-KEM.
+const MISSING_GROUPS: &[u16] = &[25, 4587, 4588, 4589];
+
+/// What a name or a number of a list stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Known<T> {
+    /// There is one of it here.
+    Here(T),
+    /// Always on, and never chosen: a suite of TLS 1.3.
+    Always,
+    /// The Go program has it.
+    Missing,
+}
+
+/// The suite of an IANA name, or of the older names of those with CHACHA20, as component-base's `cli/flag` has them.
+pub(super) fn suite(name: &str) -> Option<Known<CipherSuite>> {
+    let name = match name {
+        "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305" => "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+        "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305" => "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+        "TLS_AES_128_GCM_SHA256" | "TLS_AES_256_GCM_SHA384" | "TLS_CHACHA20_POLY1305_SHA256" => {
+            return Some(Known::Always);
+        }
+        name => name,
+    };
+    let older = ALL_CIPHER_SUITES.iter().filter(|suite| suite.tls13().is_none()).map(|suite| suite.suite());
+    match older.into_iter().find(|suite| suite.as_str() == Some(name)) {
+        Some(suite) => Some(Known::Here(suite)),
+        None => MISSING_SUITES.contains(&name).then_some(Known::Missing),
+    }
+}
+
+/// The group of a number.
+pub(super) fn group(number: u16) -> Option<Known<NamedGroup>> {
+    let found = ALL_KX_GROUPS.iter().map(|group| group.name()).find(|group| u16::from(*group) == number);
+    match found {
+        Some(group) => Some(Known::Here(group)),
+        None => MISSING_GROUPS.contains(&number).then_some(Known::Missing),
+    }
+}
+
+/// Names that are accepted, for a message.
+pub(super) fn suites_here() -> String {
+    let older = ALL_CIPHER_SUITES.iter().filter(|suite| suite.tls13().is_none());
+    older.filter_map(|suite| suite.suite().as_str()).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_go() {
+        let cases = [
+            (
+                "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+                Some(Known::Here(CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256)),
+            ),
+            (
+                "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305",
+                Some(Known::Here(CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256)),
+            ),
+            (
+                "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+                Some(Known::Here(CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256)),
+            ),
+            ("TLS_AES_128_GCM_SHA256", Some(Known::Always)),
+            ("TLS_RSA_WITH_RC4_128_SHA", Some(Known::Missing)),
+            ("TLS13_AES_128_GCM_SHA256", None),
+            ("tls_rsa_with_rc4_128_sha", None),
+            ("", None),
+        ];
+        for (name, expected) in cases {
+            assert_eq!(suite(name), expected, "{name}");
+        }
+        assert_eq!(suites_here().split(", ").count(), 6, "{}", suites_here());
+        assert_eq!(group(29), Some(Known::Here(NamedGroup::X25519)));
+        assert_eq!(group(23), Some(Known::Here(NamedGroup::secp256r1)));
+        assert_eq!((group(25), group(4588), group(1)), (Some(Known::Missing), Some(Known::Missing), None));
+    }
+}

@@ -1,0 +1,217 @@
+//! Where one pair is from: files, which are read again, or this program, which makes it anew before it ends.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use sha2::{Digest, Sha256};
+use zeroize::Zeroizing;
+
+use super::CertificateError;
+use super::made::{self, LIFETIME};
+use super::pair::Pair;
+use crate::runtime::admin::settings::PairFiles;
+use crate::runtime::logging;
+
+/// The certificate's file in the folder of `--cert-dir`, as in the Go program.
+pub const SERVED_CERTIFICATE: &str = "cloud-controller-manager.crt";
+
+/// The key's file in the folder of `--cert-dir`.
+pub const SERVED_KEY: &str = "cloud-controller-manager.key";
+
+/// What was made here is made anew this long before it ends: a fifth of its life.
+const MARGIN: Duration = Duration::from_secs(LIFETIME.as_secs() / 5);
+
+/// The largest file that is read. A ConfigMap or a Secret holds no more either.
+const LARGEST: u64 = 1 << 20;
+
+/// Where a pair is from, and what was found there last.
+pub(super) struct Origin {
+    kind: Kind,
+    pair: Pair,
+    seen: Digests,
+    refused: Option<Refused>,
+}
+
+enum Kind {
+    /// Files that somebody else keeps up to date.
+    Files(PairFiles),
+    /// Files that are made anew when they are self-made and end.
+    Folder(PairFiles, Vec<String>),
+    /// Nowhere.
+    Memory(Vec<String>),
+}
+
+/// Contents, to be compared.
+type Digests = [[u8; 32]; 2];
+
+/// What could not be used.
+struct Refused {
+    why: String,
+    is_told: bool,
+}
+
+impl Origin {
+    pub(super) fn files(files: PairFiles) -> Result<Self, CertificateError> {
+        let (pair, seen) = read(&files)?;
+        Ok(Self { kind: Kind::Files(files), pair, seen, refused: None })
+    }
+
+    /// A pair that is there is used, also when it has ended, unless it is self-made.
+    pub(super) fn folder(folder: &Path, names: &[String], now: SystemTime) -> Result<Self, CertificateError> {
+        let files = PairFiles { certificate: folder.join(SERVED_CERTIFICATE), key: folder.join(SERVED_KEY) };
+        match (is_there(&files.certificate)?, is_there(&files.key)?) {
+            (true, true) => {}
+            (false, false) => write_new(&files, names, now)?,
+            (true, false) => return Err(CertificateError::Half { there: files.certificate, missing: files.key }),
+            (false, true) => return Err(CertificateError::Half { there: files.key, missing: files.certificate }),
+        }
+        let (pair, seen) = read(&files)?;
+        let mut origin = Self { kind: Kind::Folder(files, names.to_vec()), pair, seen, refused: None };
+        origin.look(now);
+        Ok(origin)
+    }
+
+    pub(super) fn memory(names: &[String], now: SystemTime) -> Result<Self, CertificateError> {
+        let pair = make(names, now)?;
+        Ok(Self { kind: Kind::Memory(names.to_vec()), pair, seen: Digests::default(), refused: None })
+    }
+
+    /// What is served.
+    pub(super) fn pair(&self) -> &Pair {
+        &self.pair
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_refusal_told(&self) -> bool {
+        self.refused.as_ref().is_some_and(|refused| refused.is_told)
+    }
+
+    /// Whether there is another pair now. What cannot be used is told when it is the same at two looks: whoever writes
+    /// two files may not be done.
+    pub(super) fn look(&mut self, now: SystemTime) -> bool {
+        match self.changed(now) {
+            Ok(is_new) => {
+                self.refused = None;
+                is_new
+            }
+            Err(error) => {
+                let why = logging::chain(&error);
+                let is_same = self.refused.as_ref().is_some_and(|refused| refused.why == why);
+                let is_told = is_same && self.refused.as_ref().is_some_and(|refused| refused.is_told);
+                if is_same && !is_told {
+                    tracing::warn!("the certificate of the secure port stays as it is: {why}");
+                }
+                self.refused = Some(Refused { why, is_told: is_same });
+                false
+            }
+        }
+    }
+
+    fn changed(&mut self, now: SystemTime) -> Result<bool, CertificateError> {
+        let is_due = self.pair.is_self_made && now + MARGIN >= self.pair.ends;
+        match &self.kind {
+            Kind::Memory(_) if !is_due => return Ok(false),
+            Kind::Memory(names) => {
+                self.pair = make(names, now)?;
+                tracing::info!("made a new certificate for the secure port, since the one before ends");
+                return Ok(true);
+            }
+            Kind::Folder(files, names) if is_due => {
+                write_new(files, names, now)?;
+                tracing::info!("made a new certificate for the secure port, since the one before ends");
+            }
+            Kind::Folder(..) | Kind::Files(_) => {}
+        }
+        let (Kind::Files(files) | Kind::Folder(files, _)) = &self.kind else { return Ok(false) };
+        let (chain, key) = contents(files)?;
+        let seen = digests(&chain, &key);
+        if seen == self.seen {
+            return Ok(false);
+        }
+        self.pair = parse(files, &chain, &key)?;
+        self.seen = seen;
+        tracing::info!(file = %files.certificate.display(), "the certificate of the secure port was exchanged");
+        Ok(true)
+    }
+}
+
+fn make(names: &[String], now: SystemTime) -> Result<Pair, CertificateError> {
+    let made = made::make(names, now)?;
+    Pair::parse(made.chain.as_bytes(), made.key.as_bytes())
+}
+
+fn read(files: &PairFiles) -> Result<(Pair, Digests), CertificateError> {
+    let (chain, key) = contents(files)?;
+    Ok((parse(files, &chain, &key)?, digests(&chain, &key)))
+}
+
+fn parse(files: &PairFiles, chain: &[u8], key: &[u8]) -> Result<Pair, CertificateError> {
+    Pair::parse(chain, key).map_err(|source| CertificateError::Pair {
+        certificate: files.certificate.clone(),
+        key: files.key.clone(),
+        source: Box::new(source),
+    })
+}
+
+fn digests(chain: &[u8], key: &[u8]) -> Digests {
+    [Sha256::digest(chain).into(), Sha256::digest(key).into()]
+}
+
+type Contents = (Zeroizing<Vec<u8>>, Zeroizing<Vec<u8>>);
+
+fn contents(files: &PairFiles) -> Result<Contents, CertificateError> {
+    let read = |path: &PathBuf| content(path).map_err(|source| CertificateError::Read { path: path.clone(), source });
+    Ok((read(&files.certificate)?, read(&files.key)?))
+}
+
+fn content(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
+    let file = File::open(path)?;
+    // Room for all of it from the start: a buffer that grows leaves copies behind.
+    let length = file.metadata()?.len().min(LARGEST);
+    let mut content = Zeroizing::new(Vec::with_capacity(usize::try_from(length).unwrap_or_default() + 1));
+    file.take(LARGEST + 1).read_to_end(&mut content)?;
+    if u64::try_from(content.len()).unwrap_or(u64::MAX) > LARGEST {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("the file is larger than {LARGEST} bytes")));
+    }
+    Ok(content)
+}
+
+fn is_there(path: &Path) -> Result<bool, CertificateError> {
+    path.try_exists().map_err(|source| CertificateError::Read { path: path.to_owned(), source })
+}
+
+/// Makes a pair and writes it, the key first.
+fn write_new(files: &PairFiles, names: &[String], now: SystemTime) -> Result<(), CertificateError> {
+    let made = made::make(names, now)?;
+    let written = |path: &Path, content: &[u8]| {
+        replace(path, content).map_err(|source| CertificateError::Write { path: path.to_owned(), source })
+    };
+    if let Some(folder) = files.key.parent() {
+        std::fs::create_dir_all(folder)
+            .map_err(|source| CertificateError::Write { path: folder.to_owned(), source })?;
+    }
+    written(&files.key, made.key.as_bytes())?;
+    written(&files.certificate, made.chain.as_bytes())
+}
+
+/// Writes a file that nobody ever sees half, readable by its owner only.
+fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    let new = PathBuf::from(name);
+    // What a crash left behind.
+    match std::fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+    let written = file.write_all(content).and_then(|()| file.sync_all()).and_then(|()| std::fs::rename(&new, path));
+    if written.is_err() {
+        // It may hold a key.
+        let _ = std::fs::remove_file(&new);
+    }
+    written
+}

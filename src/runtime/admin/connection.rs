@@ -1,0 +1,147 @@
+//! One connection, from its first byte to its end.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use rustls::pki_types::CertificateDer;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_util::sync::CancellationToken;
+
+use super::connections::{Phase, Place};
+use super::watched::{Activity, Watched};
+use super::{Server, routes, tls};
+
+/// How long a TLS handshake may take, from the acceptance of the connection on.
+pub(super) const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
+
+/// How often an HTTP/2 connection is asked whether it is alive.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+
+/// How long one connection may live; clients connect anew.
+const LIFE_LIMIT: Duration = Duration::from_secs(900);
+
+/// How long the answers under way may take once a connection is told to end.
+pub(super) const GRACE: Duration = Duration::from_secs(2);
+
+/// The largest header of a request, in bytes.
+pub(super) const LARGEST_HEADER: usize = 32 * 1024;
+
+/// The largest header of an HTTP/2 request: there may be many of them on one connection.
+const LARGEST_HTTP2_HEADER: u32 = 16 * 1024;
+
+/// What a client may send of bodies before somebody reads it, per HTTP/2 connection and per request. No less is legal
+/// for the connection.
+const WINDOWS: (u32, u32) = (65_535, 8 * 1024);
+
+/// What waits to be sent, per HTTP/2 request, and per connection in TLS; in bytes.
+const SEND_BUFFER: usize = 32 * 1024;
+
+/// Requests that an HTTP/2 client took back before they were looked at; from then on the connection is ended.
+const MOST_RESETS: usize = 20;
+
+/// Requests of an HTTP/2 client that were wrong.
+const MOST_WRONG: usize = 50;
+
+/// What a request can know of the connection it came on.
+pub(super) struct Peer {
+    /// Who is on the other side.
+    pub(super) address: SocketAddr,
+    /// The chain that the client showed, leaf first.
+    pub(super) certificates: Vec<CertificateDer<'static>>,
+    /// Ends the connection once what is under way is answered.
+    pub(super) enough: CancellationToken,
+    /// What the connection is doing.
+    pub(super) activity: Activity,
+}
+
+/// How long what is under way may take once a connection is to end, while the server goes on.
+const LAST_ANSWERS: Duration = Duration::from_secs(20);
+
+/// Serves one connection until it ends, is too slow or has to make room.
+pub(super) async fn serve(server: Arc<Server>, tcp: TcpStream, address: SocketAddr, place: Place) {
+    let handshake = tokio::time::timeout(HANDSHAKE_LIMIT, secured(&server, tcp, &place));
+    let stream = tokio::select! {
+        outcome = handshake => outcome,
+        () = place.closed() => return,
+        () = server.stop.cancelled() => return,
+    };
+    let stream = match stream {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return tracing::debug!(peer = %address, "a TLS handshake failed: {error}"),
+        Err(_) => return tracing::debug!(peer = %address, "a TLS handshake took too long"),
+    };
+    let session = stream.get_ref().1;
+    // By the agreed protocol and not by the first bytes: waiting for those would have no time limit.
+    let is_http2 = session.alpn_protocol() == Some(b"h2");
+    let certificates = session.peer_certificates().unwrap_or_default().to_vec();
+    let activity = Activity::new(place, !is_http2);
+    let peer = Arc::new(Peer { address, certificates, enough: CancellationToken::new(), activity });
+    spoken(&server, Watched::new(stream, peer.activity.clone()), is_http2, peer).await;
+}
+
+async fn secured(server: &Server, tcp: TcpStream, place: &Place) -> std::io::Result<TlsStream<TcpStream>> {
+    // Until something is heard, a connection costs its socket and no more.
+    tcp.readable().await?;
+    place.reached(Phase::Handshake);
+    let local = tcp.local_addr()?.ip();
+    let acceptor = TlsAcceptor::from(Arc::clone(&server.tls));
+    let accept = acceptor.accept_with(tcp, |session| session.set_buffer_limit(Some(SEND_BUFFER)));
+    tls::at_address(local, accept).await
+}
+
+/// HTTP on a stream that is set up.
+async fn spoken(server: &Arc<Server>, stream: Watched<TlsStream<TcpStream>>, is_http2: bool, peer: Arc<Peer>) {
+    let builder = builder(is_http2, server.streams);
+    let (serving, asked) = (Arc::clone(server), Arc::clone(&peer));
+    let service = service_fn(move |request| routes::answer(Arc::clone(&serving), Arc::clone(&asked), request));
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(connection);
+    let told_to_end = async {
+        tokio::select! {
+            () = peer.enough.cancelled() => LAST_ANSWERS,
+            () = tokio::time::sleep(LIFE_LIMIT) => LAST_ANSWERS,
+            () = peer.activity.waited_too_long() => GRACE,
+            () = server.stop.cancelled() => GRACE,
+        }
+    };
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = peer.activity.closed() => Ok(()),
+        grace = told_to_end => {
+            connection.as_mut().graceful_shutdown();
+            tokio::select! {
+                ended = connection.as_mut() => ended,
+                () = peer.activity.closed() => Ok(()),
+                () = tokio::time::sleep(grace) => Ok(()),
+            }
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(peer = %peer.address, "a connection broke: {error}");
+    }
+}
+
+fn builder(is_http2: bool, streams: u32) -> Builder<TokioExecutor> {
+    let builder = Builder::new(TokioExecutor::new());
+    let mut builder = if is_http2 { builder.http2_only() } else { builder.http1_only() };
+    // The time that a header takes is counted in `watched`, apart from the time between two requests.
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(LARGEST_HEADER);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING_INTERVAL)
+        .max_concurrent_streams(streams)
+        .max_header_list_size(LARGEST_HTTP2_HEADER)
+        .max_pending_accept_reset_streams(MOST_RESETS)
+        .max_local_error_reset_streams(MOST_WRONG)
+        .initial_connection_window_size(WINDOWS.0)
+        .initial_stream_window_size(WINDOWS.1)
+        .max_send_buf_size(SEND_BUFFER);
+    builder
+}

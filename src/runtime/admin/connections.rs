@@ -1,0 +1,182 @@
+//! The connections at the moment, and which one has to make room when there are too many.
+//!
+//! Nobody may keep the probes out: a new connection is always taken, and if that is one too many, one of whoever has
+//! the most is closed, and of those one that has shown the least.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// A connection that is younger than this is closed only when there are no older ones of the same peer: it must have
+/// the time to ask.
+const YOUNG: Duration = Duration::from_millis(500);
+
+/// Who is on the other side: an address, or what one customer has of IPv6.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Peer(IpAddr);
+
+/// How far a connection has come, least first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Phase {
+    /// Nothing was heard.
+    Silent,
+    /// TLS is being set up.
+    Handshake,
+    /// There was no request yet.
+    Unused,
+    /// There was a request, and it was answered.
+    Idle,
+    /// A request is under way.
+    Busy,
+}
+
+/// The connections at the moment. Cheap to clone; all clones are one.
+#[derive(Clone)]
+pub(super) struct Connections {
+    entries: Arc<Mutex<HashMap<u64, Entry>>>,
+    most: usize,
+    next: Arc<AtomicU64>,
+}
+
+struct Entry {
+    peer: Peer,
+    phase: Phase,
+    since: Instant,
+    closed: CancellationToken,
+}
+
+/// One connection's place. It is free again when this is dropped.
+pub(super) struct Place {
+    connections: Connections,
+    id: u64,
+    closed: CancellationToken,
+}
+
+impl Peer {
+    fn of(address: IpAddr) -> Self {
+        Self(match address.to_canonical() {
+            IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from(u128::from(address) >> 64 << 64)),
+            address => address,
+        })
+    }
+}
+
+impl Connections {
+    /// At most so many at once.
+    pub(super) fn new(most: usize) -> Self {
+        Self { entries: Arc::default(), most, next: Arc::default() }
+    }
+
+    /// A place for a new connection; another one may be closed for it.
+    pub(super) fn admit(&self, address: IpAddr) -> Place {
+        let (peer, now) = (Peer::of(address), Instant::now());
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let closed = CancellationToken::new();
+        let mut entries = self.entries();
+        while entries.len() >= self.most.max(1) {
+            let Some(victim) = victim(&entries, peer, now) else { break };
+            if let Some(entry) = entries.remove(&victim) {
+                tracing::debug!(peer = %entry.peer.0, phase = ?entry.phase, "a connection makes room for another");
+                entry.closed.cancel();
+            }
+        }
+        entries.insert(id, Entry { peer, phase: Phase::Silent, since: now, closed: closed.clone() });
+        Place { connections: self.clone(), id, closed }
+    }
+
+    fn entries(&self) -> MutexGuard<'_, HashMap<u64, Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Of the peer with the most connections, the one that asks included: first those that had their time, of those the one
+/// that came least far, of those the oldest.
+fn victim(entries: &HashMap<u64, Entry>, newcomer: Peer, now: Instant) -> Option<u64> {
+    let mut counts = HashMap::from([(newcomer, 1_usize)]);
+    for entry in entries.values() {
+        *counts.entry(entry.peer).or_default() += 1;
+    }
+    let count = |entry: &Entry| counts.get(&entry.peer).copied().unwrap_or_default();
+    let most = entries.values().map(count).max()?;
+    let candidates = entries.iter().filter(|(_, entry)| count(entry) == most);
+    let order = |entry: &Entry| (now.duration_since(entry.since) < YOUNG, entry.phase, entry.since);
+    candidates.min_by_key(|(id, entry)| (order(entry), **id)).map(|(id, _)| *id)
+}
+
+impl Place {
+    /// Completes when the connection has to make room.
+    pub(super) async fn closed(&self) {
+        self.closed.cancelled().await;
+    }
+
+    /// Notes how far the connection has come.
+    pub(super) fn reached(&self, phase: Phase) {
+        if let Some(entry) = self.connections.entries().get_mut(&self.id)
+            && entry.phase != phase
+        {
+            entry.phase = phase;
+            entry.since = Instant::now();
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.connections.entries().remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_has_the_most_makes_room_with_what_came_least_far() {
+        let connections = Connections::new(4);
+        let quiet = connections.admit(address("192.0.2.1"));
+        let loud: Vec<_> = (0..3).map(|_| connections.admit(address("192.0.2.9"))).collect();
+        loud[0].reached(Phase::Busy);
+        loud[1].reached(Phase::Handshake);
+        loud[2].reached(Phase::Unused);
+        tokio::time::advance(YOUNG).await;
+        let probe = connections.admit(address("192.0.2.1"));
+        let closed = |place: &Place| place.closed.is_cancelled();
+        assert!(closed(&loud[1]), "what came least far");
+        assert!(!closed(&loud[0]) && !closed(&loud[2]) && !closed(&quiet) && !closed(&probe));
+        assert_eq!(connections.entries().len(), 4);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_young_connection_has_the_time_to_ask() {
+        let connections = Connections::new(2);
+        let idle = connections.admit(address("192.0.2.9"));
+        idle.reached(Phase::Idle);
+        tokio::time::advance(YOUNG).await;
+        let young = connections.admit(address("192.0.2.9"));
+        let third = connections.admit(address("192.0.2.9"));
+        assert!(idle.closed.is_cancelled() && !young.closed.is_cancelled());
+        let fourth = connections.admit(address("192.0.2.9"));
+        assert!(young.closed.is_cancelled(), "all are young: the oldest");
+        drop((third, fourth));
+        assert_eq!(connections.entries().len(), 0, "places are given back, also those that were taken");
+    }
+
+    #[test]
+    fn peers_are_addresses_and_networks() {
+        let same = [("::ffff:192.0.2.1", "192.0.2.1"), ("2001:db8::1", "2001:db8::ffff:1")];
+        for (one, other) in same {
+            assert_eq!(Peer::of(address(one)), Peer::of(address(other)), "{one} {other}");
+        }
+        assert_ne!(Peer::of(address("2001:db8:0:1::1")), Peer::of(address("2001:db8::1")));
+        assert_ne!(Peer::of(address("192.0.2.1")), Peer::of(address("192.0.2.2")));
+    }
+}

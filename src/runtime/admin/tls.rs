@@ -1,0 +1,124 @@
+//! TLS as the secure port speaks it: which versions, suites and groups, and what is asked of clients.
+
+use std::future::Future;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{NoServerSessionStorage, ResolvesServerCert};
+use rustls::{DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme};
+
+use super::settings::TlsRules;
+
+/// The largest certificate chain a client may show, in bytes: it is kept as long as the connection lives.
+const LARGEST_CHAIN: usize = 16 * 1024;
+
+tokio::task_local! {
+    /// The address that the connection of this task came to.
+    static LOCAL_ADDRESS: IpAddr;
+}
+
+/// Runs a handshake that came to this address of ours: who asks for no name may get a certificate by it.
+pub(super) async fn at_address<T>(address: IpAddr, handshake: impl Future<Output = T>) -> T {
+    LOCAL_ADDRESS.scope(address.to_canonical(), handshake).await
+}
+
+/// The address that the handshake under way came to.
+pub(super) fn local_address() -> Option<IpAddr> {
+    LOCAL_ADDRESS.try_with(|address| *address).ok()
+}
+
+/// The configuration of all connections.
+///
+/// Sessions are not resumed: what a client's certificate is worth is then asked of every connection, and nothing of
+/// clients that are gone is kept.
+///
+/// # Errors
+/// The rules leave nothing to speak.
+pub fn server_config(
+    rules: &TlsRules,
+    http2: bool,
+    certificates: Arc<dyn ResolvesServerCert>,
+) -> Result<Arc<ServerConfig>, rustls::Error> {
+    let provider = Arc::new(provider(rules));
+    let verifier = Arc::new(AnyHolder { provider: Arc::clone(&provider) });
+    let versions: &[_] = if rules.only_13 { &[&rustls::version::TLS13] } else { rustls::DEFAULT_VERSIONS };
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(versions)?
+        .with_client_cert_verifier(verifier)
+        .with_cert_resolver(certificates);
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    config.alpn_protocols = match http2 {
+        true => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+        false => vec![b"http/1.1".to_vec()],
+    };
+    Ok(Arc::new(config))
+}
+
+/// As in Go the suites of TLS 1.3 cannot be chosen.
+fn provider(rules: &TlsRules) -> CryptoProvider {
+    let mut provider = ring::default_provider();
+    if !rules.cipher_suites.is_empty() {
+        provider.cipher_suites.retain(|suite| suite.tls13().is_some() || rules.cipher_suites.contains(&suite.suite()));
+    }
+    if !rules.groups.is_empty() {
+        provider.kx_groups.retain(|group| rules.groups.contains(&group.name()));
+    }
+    provider
+}
+
+/// Asks for a client's certificate and takes any, or none. Who it belongs to and whether that is to be believed is
+/// decided by whoever authenticates; that its holder has the key is proved here.
+#[derive(Debug)]
+struct AnyHolder {
+    provider: Arc<CryptoProvider>,
+}
+
+impl ClientCertVerifier for AnyHolder {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        let size = end_entity.len() + intermediates.iter().map(|certificate| certificate.len()).sum::<usize>();
+        match size <= LARGEST_CHAIN {
+            true => Ok(ClientCertVerified::assertion()),
+            false => Err(rustls::Error::General(format!("the client's certificates have {size} bytes"))),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -3,6 +3,7 @@
 pub mod admin;
 pub mod logging;
 pub mod metrics;
+pub mod pulse;
 pub mod queue;
 pub mod shutdown;
 pub mod tasks;

@@ -1,12 +1,17 @@
 //! The admin server over real connections.
 
+mod certificates;
+mod hardening;
+mod pages;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm::runtime::admin::access::{Authenticator, Authorizer, NotAuthenticated, Shown, User};
-use ccm::runtime::admin::{Admin, Checks, Health, given_certificate, serve};
+use ccm::runtime::admin::{Admin, Checks, Health, Page, given_certificate, serve};
+use ccm::runtime::logging::Verbosity;
 use ccm::runtime::metrics::Metrics;
 use ccm::runtime::tasks::BoxError;
 use http_body_util::{BodyExt, Empty};
@@ -16,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// Knows one token, and one that it cannot judge.
+/// Knows one token, one that it cannot judge, one that makes it panic, and every holder of a certificate.
 struct OneUser;
 
 #[async_trait]
@@ -24,7 +29,11 @@ impl Authenticator for OneUser {
     async fn authenticate(&self, shown: Shown<'_>) -> Result<Option<User>, NotAuthenticated> {
         let authorization = shown.headers.get("authorization").map(|value| value.to_str().unwrap());
         match authorization.and_then(|value| value.to_ascii_lowercase().strip_prefix("bearer ").map(str::to_owned)) {
+            None if !shown.certificates.is_empty() => {
+                Ok(Some(User { name: format!("holder of {}", shown.certificates.len()), ..User::default() }))
+            }
             None => Ok(None),
+            Some(token) if token == "panic" => panic!("a mistake of the program"),
             Some(token) if token == "good" => Ok(Some(User { name: "prometheus".to_owned(), ..User::default() })),
             Some(token) if token == "unknown" => Err(NotAuthenticated::Unknown("the API server is away".into())),
             Some(_) => Err(NotAuthenticated::Invalid),
@@ -39,7 +48,7 @@ impl Authorizer for OneUser {
     }
 
     async fn may(&self, user: &User, _: &str, _: &str) -> Result<bool, BoxError> {
-        Ok(user.name == "prometheus")
+        Ok(user.name == "prometheus" || user.name == "holder of 2")
     }
 }
 
@@ -52,6 +61,10 @@ struct Served {
 }
 
 async fn served() -> Served {
+    served_with(Vec::new(), None).await
+}
+
+async fn served_with(pages: Vec<Page>, verbosity: Option<Verbosity>) -> Served {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let checks = Checks::default();
@@ -61,8 +74,8 @@ async fn served() -> Served {
         metrics,
         authenticator: Arc::new(OneUser),
         authorizer: Arc::new(OneUser),
-        pages: Vec::new(),
-        verbosity: None,
+        pages,
+        verbosity,
     };
     let stop = CancellationToken::new();
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
@@ -78,10 +91,26 @@ fn client(server: &Served) -> reqwest::Client {
     reqwest::Client::builder().tls_certs_only([root]).timeout(LONG).build().unwrap()
 }
 
+/// TLS on this stream, with this protocol.
+async fn over_tls(
+    server: &Served,
+    tcp: TcpStream,
+    protocol: &[u8],
+) -> std::io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
+    use rustls::pki_types::pem::PemObject;
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(rustls::pki_types::CertificateDer::from_pem_slice(&server.certificate).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let mut config = config.with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = vec![protocol.to_vec()];
+    tokio_rustls::TlsConnector::from(Arc::new(config)).connect("localhost".try_into().unwrap(), tcp).await
+}
+
 #[tokio::test]
 async fn probes_are_open_and_everything_else_needs_a_valid_token() {
     let server = served().await;
-    let cases: [(&str, &str, Option<&str>, u16, &str); 12] = [
+    let cases: [(&str, &str, Option<&str>, u16, &str); 16] = [
         ("GET", "/healthz", None, 200, "ok"),
         ("GET", "/livez?verbose", None, 200, "[+]ping ok\nlivez check passed\n"),
         ("GET", "/readyz", Some("Bearer bad"), 200, "ok"),
@@ -93,6 +122,10 @@ async fn probes_are_open_and_everything_else_needs_a_valid_token() {
         ("GET", "/metrics", Some("Bearer unknown"), 401, "Unauthorized"),
         ("GET", "/metrics", Some("bearer good"), 200, "# HELP process_"),
         ("DELETE", "/metrics", Some("Bearer good"), 405, "method not allowed"),
+        ("GET", "/healthz/ping", Some("Bearer good"), 200, "ok"),
+        ("GET", "/healthz/other", Some("Bearer good"), 404, "404 page not found"),
+        ("GET", "/metrics", Some("Bearer panic"), 500, "This request caused a panic."),
+        ("PATCH", "/other", Some("Bearer good"), 404, "404 page not found"),
         ("GET", "/other", Some("Bearer good"), 404, "404 page not found"),
     ];
     let client = client(&server);
@@ -139,16 +172,8 @@ async fn stopping_does_not_wait_for_idle_or_silent_connections() {
 #[tokio::test]
 async fn http2_is_served_to_whoever_asks_for_it() {
     let server = served().await;
-    let mut roots = rustls::RootCertStore::empty();
-    use rustls::pki_types::pem::PemObject;
-    roots.add(rustls::pki_types::CertificateDer::from_pem_slice(&server.certificate).unwrap()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    let mut config = config.with_root_certificates(roots).with_no_client_auth();
-    config.alpn_protocols = vec![b"h2".to_vec()];
     let tcp = TcpStream::connect(server.address).await.unwrap();
-    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
-    let tls = connector.connect("localhost".try_into().unwrap(), tcp).await.unwrap();
+    let tls = over_tls(&server, tcp, b"h2").await.unwrap();
     assert_eq!(tls.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
     let (mut sender, connection) =
         hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(tls)).await.unwrap();

@@ -34,6 +34,11 @@ impl Admin {
         format!("--secure-port={}", self.port)
     }
 
+    /// That port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// Status and body, once the daemon listens.
     pub async fn get(&self, path: &str, token: Option<&str>, daemon: &mut Daemon) -> (u16, String) {
         if !self.is_served.load(Ordering::Relaxed) {

@@ -30,6 +30,7 @@ mod replicas;
 mod restart;
 mod rights;
 mod secrets;
+mod secure_port;
 mod start;
 mod upgrade;
 mod vcenters;

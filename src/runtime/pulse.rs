@@ -1,0 +1,60 @@
+//! Whether a task is still given its turn: one that never waits, or that blocks its thread, has no pulse.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+/// Pause between two beats.
+const BEAT: Duration = Duration::from_secs(5);
+
+/// The pulse of one task. Cheap to clone; all clones are one.
+#[derive(Clone, Default)]
+pub struct Pulse {
+    last: Arc<Mutex<Option<Instant>>>,
+}
+
+impl Pulse {
+    /// Does the work, with a beat every 5 s in the same task: whoever keeps the task from being polled keeps it from
+    /// beating.
+    pub async fn beating<T>(&self, work: impl Future<Output = T>) -> T {
+        tokio::pin!(work);
+        let mut beats = interval(BEAT);
+        beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                done = work.as_mut() => return done,
+                _ = beats.tick() => self.beat(),
+            }
+        }
+    }
+
+    /// How long ago the last beat was; nothing before the first one.
+    pub fn silence(&self) -> Option<Duration> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).map(|last| last.elapsed())
+    }
+
+    fn beat(&self) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_waits_beats_and_one_that_is_not_polled_does_not() {
+        let pulse = Pulse::default();
+        assert_eq!(pulse.silence(), None);
+        let work = pulse.beating(std::future::pending::<()>());
+        tokio::pin!(work);
+        assert!(tokio::time::timeout(BEAT * 20, work.as_mut()).await.is_err());
+        assert!(pulse.silence().unwrap() <= BEAT, "{:?}", pulse.silence());
+        // Nobody polls it now.
+        tokio::time::advance(BEAT * 20).await;
+        assert!(pulse.silence().unwrap() >= BEAT * 20);
+        assert_eq!(pulse.beating(async { 7 }).await, 7);
+    }
+}

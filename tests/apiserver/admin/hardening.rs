@@ -1,0 +1,230 @@
+//! Whoever reaches the secure port may send anything: it is bounded, and the probes are answered meanwhile.
+
+use std::time::Instant;
+
+use hyper::body::Bytes;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_rustls::client::TlsStream;
+
+use super::*;
+
+/// TLS to the server, with this protocol.
+async fn tls(server: &Served, protocol: &[u8]) -> TlsStream<TcpStream> {
+    let tcp = TcpStream::connect(server.address).await.unwrap();
+    over_tls(server, tcp, protocol).await.unwrap()
+}
+
+/// What the server says until it closes.
+async fn rest(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
+    let mut bytes = Vec::new();
+    // A connection that is cut off says nothing more either.
+    let _ = tokio::time::timeout(LONG, stream.read_to_end(&mut bytes)).await.expect("the server closes");
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+async fn assert_healthy(server: &Served, after: &str) {
+    let answer = client(server).get(format!("https://{}/healthz", server.address)).send().await;
+    assert_eq!(answer.unwrap_or_else(|error| panic!("{after}: {error:?}")).status().as_u16(), 200, "{after}");
+}
+
+#[tokio::test]
+async fn what_is_no_tls_is_turned_away() {
+    let server = served().await;
+    // A hello of TLS 1.1: versions 3.1 outside and 3.2 inside, a random, no session, AES-CBC, no compression.
+    let mut old_hello = vec![0x16, 3, 1, 0, 45, 1, 0, 0, 41, 3, 2];
+    old_hello.extend([7; 32]);
+    old_hello.extend([0, 0, 2, 0, 0x2f, 1, 0]);
+    let cases: [(&str, Vec<u8>); 5] = [
+        ("plain HTTP", b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n".to_vec()),
+        ("noise", (0..=255).cycle().take(70_000).collect()),
+        ("a record that claims more than there may be", vec![0x16, 3, 1, 0xff, 0xff, 1, 2, 3]),
+        ("TLS 1.1", old_hello),
+        ("half a record, then the end", vec![0x16, 3, 1, 0, 45, 1]),
+    ];
+    for (case, bytes) in cases {
+        let mut tcp = TcpStream::connect(server.address).await.unwrap();
+        // It may be closed while it is being written to.
+        let _ = tcp.write_all(&bytes).await;
+        let _ = tcp.shutdown().await;
+        let said = rest(&mut tcp).await;
+        assert!(said.len() < 100 && !said.contains("HTTP/1.1 200"), "{case}: {said:?}");
+        assert_healthy(&server, case).await;
+    }
+}
+
+#[tokio::test]
+async fn requests_that_are_too_large_are_refused() {
+    let server = served().await;
+    let large = "x".repeat(1 << 20);
+    let cases = [
+        ("a header of 1 MiB", format!("GET /healthz HTTP/1.1\r\nHost: a\r\nX: {large}\r\n\r\n")),
+        ("a path of 1 MiB", format!("GET /{large} HTTP/1.1\r\nHost: a\r\n\r\n")),
+        ("many headers", format!("GET /healthz HTTP/1.1\r\n{}\r\n", "X: y\r\n".repeat(5_000))),
+    ];
+    for (case, request) in cases {
+        let mut stream = tls(&server, b"http/1.1").await;
+        let _ = stream.write_all(request.as_bytes()).await;
+        let said = rest(&mut stream).await;
+        let refused = ["HTTP/1.1 431 ", "HTTP/1.1 414 ", "HTTP/1.1 400 "];
+        assert!(said.is_empty() || refused.iter().any(|status| said.starts_with(status)), "{case}: {said}");
+        assert_healthy(&server, case).await;
+    }
+}
+
+#[tokio::test]
+async fn a_body_is_not_waited_for() {
+    let server = served().await;
+    let mut stream = tls(&server, b"http/1.1").await;
+    let head = b"POST /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\nbegin";
+    stream.write_all(head).await.unwrap();
+    let start = Instant::now();
+    let said = rest(&mut stream).await;
+    assert!(said.starts_with("HTTP/1.1 405 "), "{said}");
+    assert!(start.elapsed() < LONG, "{:?}", start.elapsed());
+}
+
+/// Old clients and proxies cannot lead one request into another.
+#[tokio::test]
+async fn lengths_that_contradict_each_other_are_refused() {
+    let server = served().await;
+    let mut stream = tls(&server, b"http/1.1").await;
+    let both = "POST /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabc";
+    stream.write_all(both.as_bytes()).await.unwrap();
+    let said = rest(&mut stream).await;
+    assert!(said.starts_with("HTTP/1.1 400 "), "{said}");
+}
+
+/// More than two thousand connections that say nothing, half something, or have spoken TLS and ask nothing; all from
+/// the address that the probe comes from, too.
+#[tokio::test]
+async fn thousands_of_connections_keep_nobody_out() {
+    let server = served().await;
+    let probe = client(&server);
+    let (mut silent, mut half, mut unused) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut asked, mut slowest) = (0, Duration::ZERO);
+    for number in 0..2_100 {
+        let mut tcp = TcpStream::connect(server.address).await.unwrap();
+        match number % 7 {
+            0 => {
+                tcp.write_all(&[0x16, 3, 1, 0, 45, 1]).await.unwrap();
+                half.push(tcp);
+            }
+            // It may have had to make room before it was ready.
+            1 => unused.extend(over_tls(&server, tcp, b"http/1.1").await.ok()),
+            _ => silent.push(tcp),
+        }
+        if number % 100 == 99 {
+            let start = Instant::now();
+            // A new connection each time, as the kubelet's.
+            let answer = client(&server).get(format!("https://{}/healthz", server.address)).send().await;
+            assert_eq!(answer.unwrap_or_else(|error| panic!("after {number}: {error:?}")).status().as_u16(), 200);
+            (asked, slowest) = (asked + 1, slowest.max(start.elapsed()));
+        }
+    }
+    println!(
+        "{asked} probes amid {} connections, the slowest took {slowest:?}",
+        silent.len() + half.len() + unused.len()
+    );
+    let answer = probe.get(format!("https://{}/readyz", server.address)).send().await.unwrap();
+    assert_eq!(answer.status().as_u16(), 200);
+}
+
+type Http2 = hyper::client::conn::http2::SendRequest<Empty<Bytes>>;
+
+async fn http2(server: &Served) -> (Http2, tokio::task::JoinHandle<hyper::Result<()>>) {
+    let stream = TokioIo::new(tls(server, b"h2").await);
+    let (sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+    (sender, tokio::spawn(connection))
+}
+
+fn request(path: &str, token: Option<&str>) -> http::Request<Empty<Bytes>> {
+    let mut request = http::Request::get(format!("https://localhost{path}"));
+    if let Some(token) = token {
+        request = request.header("authorization", format!("Bearer {token}"));
+    }
+    request.body(Empty::new()).unwrap()
+}
+
+#[tokio::test]
+async fn nobody_known_has_a_second_request_on_one_http2_connection() {
+    let server = served().await;
+    let (mut sender, connection) = http2(&server).await;
+    assert_eq!(sender.send_request(request("/metrics", None)).await.unwrap().status().as_u16(), 403);
+    tokio::time::timeout(LONG, connection).await.expect("the server ends the connection").unwrap().unwrap();
+
+    let (mut sender, connection) = http2(&server).await;
+    for _ in 0..3 {
+        sender.ready().await.unwrap();
+        assert_eq!(sender.send_request(request("/metrics", Some("good"))).await.unwrap().status().as_u16(), 200);
+    }
+    assert!(!connection.is_finished(), "whoever is known goes on");
+}
+
+/// Rapid reset (CVE-2023-44487): requests that are taken back as soon as they are sent.
+#[tokio::test]
+async fn requests_that_are_taken_back_at_once_end_the_connection() {
+    let server = served().await;
+    let mut stream = tls(&server, b"h2").await;
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+    stream.write_all(&frame(4, 0, 0, &[])).await.unwrap();
+    // `:method GET`, `:scheme https`, `:path /`, and an authority of one letter.
+    let headers = [0x82, 0x87, 0x84, 0x41, 0x01, b'a'];
+    let (mut sent, mut received) = (0, Vec::new());
+    let mut buffer = [0; 4096];
+    let flood = async {
+        for stream_id in (1_u32..).step_by(2) {
+            let mut pair = frame(1, 5, stream_id, &headers);
+            pair.extend(frame(3, 0, stream_id, &8_u32.to_be_bytes()));
+            if stream.write_all(&pair).await.is_err() {
+                break;
+            }
+            sent += 1;
+            while let Ok(read) = tokio::time::timeout(Duration::from_micros(10), stream.read(&mut buffer)).await {
+                match read {
+                    Ok(0) | Err(_) => return,
+                    Ok(length) => received.extend_from_slice(&buffer[..length]),
+                }
+            }
+        }
+    };
+    tokio::time::timeout(LONG, flood).await.expect("the server ends it");
+    println!("{sent} requests were taken back before the server ended the connection");
+    assert!(received.windows(2).any(|bytes| bytes[1] == 7), "a GOAWAY frame in {received:?}");
+    assert_healthy(&server, "rapid reset").await;
+}
+
+/// An HTTP/2 frame.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    let mut frame = length[1..].to_vec();
+    frame.extend([kind, flags]);
+    frame.extend(stream.to_be_bytes());
+    frame.extend(payload);
+    frame
+}
+
+/// A header that goes on in further frames for ever (CVE-2024-27316).
+#[tokio::test]
+async fn a_header_without_an_end_ends_the_http2_connection() {
+    let server = served().await;
+    let mut stream = tls(&server, b"h2").await;
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+    stream.write_all(&frame(4, 0, 0, &[])).await.unwrap();
+    stream.write_all(&frame(1, 0, 1, &[0x82, 0x87, 0x84])).await.unwrap();
+    // A literal header without indexing: name `x`, value of 100 letters.
+    let mut header = vec![0, 1, b'x', 100];
+    header.extend([b'y'; 100]);
+    let block: Vec<u8> = header.iter().copied().cycle().take(header.len() * 150).collect();
+    let mut sent = 0;
+    let flood = async {
+        while stream.write_all(&frame(9, 0, 1, &block)).await.is_ok() {
+            sent += block.len();
+            if sent > 1 << 30 {
+                panic!("a header of a GiB was taken");
+            }
+        }
+    };
+    tokio::time::timeout(LONG, flood).await.expect("the server ends it");
+    println!("{sent} bytes of one header were sent before the server ended the connection");
+    assert_healthy(&server, "endless header").await;
+}

@@ -5,6 +5,7 @@ mod admin;
 mod announcement;
 mod api_server;
 mod background;
+mod controller_health;
 mod controllers;
 mod credentials;
 mod csv;

@@ -1,13 +1,14 @@
 //! Starts the controllers that are turned on, one after the other.
 
-use super::Error;
 use super::parts::Parts;
 use super::registry::Work;
 use super::settings::Settings;
 use super::stages::{Stage, Stages};
+use super::{Error, controller_health};
 use crate::cloud::CloudProvider;
 use crate::kubernetes::leader_election::Leadership;
 use crate::runtime::tasks::BoxError;
+use futures::FutureExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -28,6 +29,8 @@ pub fn start(
         let stop = stages.stop_signal(Stage::Controllers);
         let work = build(settings, parts, Arc::clone(provider), stop.clone())?;
         let leadership = parts.context(controller.name, Arc::clone(provider)).leadership;
+        let pulse = controller_health::watch(&parts.checks, controller.name, &parts.nodes);
+        let work = async move { pulse.beating(work).await }.boxed();
         stages.spawn(Stage::Controllers, controller.name, delayed(work, delay, leadership, stop));
         delay += pause(settings.generic.controller_start_interval, fastrand::f64());
     }
@@ -57,7 +60,6 @@ async fn delayed(work: Work, delay: Duration, leadership: Leadership, stop: Canc
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futures::FutureExt as _;
     use tokio::time::Instant;
 
     #[test]

@@ -213,9 +213,12 @@ impl Check<'_> {
         }
         let qps = kube_api_qps.as_deref().unwrap_or("20");
         let burst = kube_api_burst.as_deref().unwrap_or("30");
-        let qps = self.number::<f32>("--kube-api-qps", qps, "a number such as 20 or 0.5");
+        let qps = match qps.parse::<f32>() {
+            Ok(number) if number.is_finite() => Some(number),
+            _ => self.wrong("--kube-api-qps", qps, "expected a number such as 20 or 0.5"),
+        };
         let burst = self.number::<u32>("--kube-api-burst", burst, "a whole number such as 30");
-        Some(client::Rate { qps: qps.filter(|qps| qps.is_finite())?, burst: burst? })
+        Some(client::Rate { qps: qps?, burst: burst? })
     }
 
     fn node_selector(&mut self) -> Option<String> {

@@ -27,8 +27,9 @@ const WITHOUT_EFFECT: &str = "
 ## Accepted without effect
 
 These are checked and change nothing. Whoever sets one to something else than its default is told so once, at the start. Feature gates are those of
-the Go program; an unknown one is refused. `LoggingAlphaOptions` unlocks the `--log-*-split-stream` and `--log-*-info-buffer-size` flags, `AllAlpha`
-and `AllBeta` set all gates of their stage, and the others change nothing here.
+the Go program; an unknown one is refused. `LoggingAlphaOptions` unlocks the `--log-*-split-stream` and `--log-*-info-buffer-size` flags, without
+`RemoteRequestHeaderUID` `--requestheader-uid-headers` is refused, `AllAlpha` and `AllBeta` set all gates of their stage, and the others change nothing
+here.
 
 | flag | why |
 |---|---|
@@ -68,7 +69,7 @@ const MORE: &[(&str, &str)] = &[
         "how long others wait after the last renewal they saw; at least 1s and more than the renew deadline",
     ),
     ("leader-elect-renew-deadline", "how long a leader tries to renew; more than 1.2 retry periods"),
-    ("concurrent-node-syncs", "nodes worked on at the same time; at least 1"),
+    ("concurrent-node-syncs", "nodes worked on at the same time; at least 1, at most 4096"),
     (
         "node-labels",
         "labels that a node gets when it is initialised, `key=value,…`; of a repeated flag all count, the last value of a key wins. \

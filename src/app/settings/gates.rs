@@ -104,6 +104,9 @@ impl FeatureGates {
     /// Unlocks flags of the log.
     pub const LOGGING_ALPHA: &'static str = "LoggingAlphaOptions";
 
+    /// Unlocks `--requestheader-uid-headers`.
+    pub const REMOTE_UID: &'static str = "RemoteRequestHeaderUID";
+
     /// Reads `Name=true` and the like; the last mention of a name counts.
     ///
     /// # Errors
@@ -133,7 +136,7 @@ impl FeatureGates {
     pub fn without_effect(&self) -> Vec<&str> {
         let differs = |(name, is_on): &(&String, &bool)| find(name).is_some_and(|gate| gate.is_on != **is_on);
         let set = self.set.iter().filter(differs).map(|(name, _)| name.as_str());
-        set.filter(|name| *name != Self::LOGGING_ALPHA).collect()
+        set.filter(|name| ![Self::LOGGING_ALPHA, Self::REMOTE_UID].contains(name)).collect()
     }
 }
 

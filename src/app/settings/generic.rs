@@ -8,6 +8,9 @@ use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
+/// Workers of a controller at most: each has its place in memory, and no API server serves more.
+const MOST_WORKERS: i32 = 4096;
+
 /// What these flags say. What no part reads yet, or ever, is shown by `/configz`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Generic {
@@ -93,6 +96,11 @@ impl Check<'_> {
                 return None;
             }
         };
+        let uid_headers = &self.options.authentication.requestheader_uid_headers;
+        if !gates.is_on(FeatureGates::REMOTE_UID) && !uid_headers.is_empty() {
+            let why = "the feature gate RemoteRequestHeaderUID has to be on";
+            self.wrong::<()>("--requestheader-uid-headers", &uid_headers.join(","), why);
+        }
         if !gates.is_on(FeatureGates::LOGGING_ALPHA) {
             let given = self.options.values.iter();
             let locked = given.filter(|value| value.is_changed() && LOCKED_LOG_FLAGS.contains(&value.flag().as_str()));
@@ -107,6 +115,7 @@ impl Check<'_> {
     /// A number of workers; the text of the mistake is the Go program's, which has it and never says it.
     pub(super) fn workers(&mut self, flag: &str, value: &str) -> Option<NonZeroUsize> {
         match value.parse::<i32>() {
+            Ok(number) if number > MOST_WORKERS => self.wrong(flag, value, format!("expected at most {MOST_WORKERS}")),
             Ok(number) => match NonZeroUsize::new(usize::try_from(number).unwrap_or_default()) {
                 Some(workers) => Some(workers),
                 None => self.wrong(flag, value, format!("{} must be a positive number", flag.trim_start_matches('-'))),

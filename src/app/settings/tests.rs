@@ -150,6 +150,12 @@ fn each_wrong_flag_is_told_with_its_value_and_what_is_expected() {
         (&["--node-status-update-frequency=10ms"], "--node-status-update-frequency=10ms: expected at least 1s"),
         (&["--tag-poll-interval=0"], "--tag-poll-interval=0: expected at least 1s"),
         (&["--kube-api-qps=fast"], "--kube-api-qps=fast: expected a number such as 20 or 0.5"),
+        (&["--kube-api-qps=NaN"], "--kube-api-qps=NaN: expected a number such as 20 or 0.5"),
+        (&["--concurrent-node-syncs=2147483647"], "--concurrent-node-syncs=2147483647: expected at most 4096"),
+        (
+            &["--concurrent-service-syncs=0"],
+            "--concurrent-service-syncs=0: concurrent-service-syncs must be a positive number",
+        ),
         (&["--kube-api-burst=-3"], "--kube-api-burst=-3: expected a whole number such as 30"),
         (&["--leader-elect=yes"], "--leader-elect=yes: expected true or false"),
         (

@@ -322,7 +322,7 @@ impl Check<'_> {
 }
 
 /// As Go's `strconv.ParseBool`.
-fn boolean(text: &str) -> Option<bool> {
+pub(in crate::app) fn boolean(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),

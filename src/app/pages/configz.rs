@@ -1,7 +1,7 @@
 //! Pure: `/configz`, the settings in the form of the Go program's `CloudControllerManagerConfiguration`.
 
 use crate::app::go_duration::{parse_duration, spelled};
-use crate::app::settings::Settings;
+use crate::app::settings::{Settings, boolean};
 #[cfg(test)]
 use serde::Deserialize;
 use serde::Serialize;
@@ -206,7 +206,7 @@ fn generic(settings: &Settings) -> Generic {
             enable_profiling: settings.generic.profiling,
             enable_contention_profiling: settings.generic.contention_profiling,
         },
-        leader_migration_enabled: false,
+        leader_migration_enabled: boolean(&options.leader_migration.enable_leader_migration) == Some(true),
         leader_migration: LeaderMigration::default(),
     }
 }

@@ -2,7 +2,7 @@
 
 mod chart;
 pub mod kustomize;
-mod pods;
+pub mod pods;
 pub mod rules;
 
 use kube::api::{ApiResource, DynamicObject, PostParams};

@@ -1,64 +1,35 @@
-//! The rights that the Go program's manifests give are enough, and so are the fewer ones that our page names.
+//! The rights that the Go program's manifests give are enough, and those of ours are exactly the ones that are used.
 
-use k8s_openapi::api::core::v1::{Event, ServiceAccount};
+mod site;
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::Api;
-use kube::api::{ListParams, PostParams};
+use kube::api::PostParams;
 use serde_json::{Value, json};
-use support::{ApiServer, Vcenter, eventually};
+use support::{ApiServer, AuditEvent};
 
-use crate::cluster::{ANSWERS, Cluster, LIMIT};
+use crate::cluster::Cluster;
+use crate::manifests::kustomize::{form, objects};
+use crate::manifests::rules::{Right, rules};
+use site::Site;
 
-/// The rules of ClusterRole `system:cloud-controller-manager` in the Go program's release manifest.
-fn rules() -> Value {
-    let rule = |group: &str, resources: &[&str], verbs: &[&str]| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
-    json!([
-        rule("", &["events"], &["create", "patch", "update"]),
-        rule("", &["nodes"], &["*"]),
-        rule("", &["nodes/status"], &["patch"]),
-        rule("", &["services"], &["list", "patch", "update", "watch"]),
-        rule("", &["services/status"], &["patch"]),
-        rule("", &["serviceaccounts"], &["create", "get", "list", "watch", "update"]),
-        rule("", &["persistentvolumes"], &["get", "list", "update", "watch"]),
-        rule("", &["endpoints"], &["create", "get", "list", "watch", "update"]),
-        rule("discovery.k8s.io", &["endpointslices"], &["get", "list", "watch"]),
-        rule("", &["secrets"], &["get", "list", "watch"]),
-        rule("coordination.k8s.io", &["leases"], &["create", "get", "list", "watch", "update"]),
-    ])
+/// What the Go program's release manifest sets up.
+pub const GO_RELEASE: &str = include_str!("../golden/go-program/release.yaml");
+
+/// The rules of its ClusterRole.
+async fn go_rules() -> Value {
+    let objects = objects(GO_RELEASE).await;
+    objects.iter().find(|object| object["kind"] == "ClusterRole").unwrap()["rules"].clone()
 }
 
-/// The rules of the page about configuration.
-fn fewest() -> Value {
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/configuration.md")).unwrap();
-    let (_, section) = page.split_once("## Rights in Kubernetes").unwrap();
-    let mut rules: Vec<Value> = Vec::new();
-    // `- apiGroups: [""]`, then `resources: [nodes]` and `verbs: [get]`.
-    for line in section.split("```").nth(1).unwrap().lines() {
-        let Some((key, list)) = line.split_once(": [") else { continue };
-        let items = list.split_once(']').unwrap().0.split(", ").map(|item| item.trim_matches('"'));
-        let items: Value = items.collect::<Vec<_>>().into();
-        match key.strip_prefix("- ") {
-            Some(key) => rules.push(json!({ key: items })),
-            None => rules.last_mut().unwrap()[key.trim()] = items,
-        }
-    }
-    assert!(rules.len() > 3, "{rules:?}");
-    Value::Array(rules)
-}
-
-/// A service account with these rights; the flag with its kubeconfig.
-async fn account(cluster: &Cluster) -> String {
-    account_with(cluster, rules()).await
-}
-
-/// The same without any right to Secrets.
+/// A service account with the rights of the Go program's release manifest, but for those to Secrets; the flag with its
+/// kubeconfig.
 pub async fn account_without_secrets(cluster: &Cluster) -> String {
-    let Value::Array(mut rules) = rules() else { panic!("rules are a list") };
+    let Value::Array(mut rules) = go_rules().await else { panic!("rules are a list") };
     rules.retain(|rule| rule["resources"] != json!(["secrets"]));
-    account_with(cluster, Value::Array(rules)).await
-}
-
-async fn account_with(cluster: &Cluster, rules: Value) -> String {
     let (client, name) = (cluster.client.clone(), cluster.pool());
     let account = json!({"metadata": {"name": name}});
     let role = json!({"metadata": {"name": name}, "rules": rules});
@@ -78,72 +49,103 @@ async fn account_with(cluster: &Cluster, rules: Value) -> String {
     format!("--kubeconfig={}", kubeconfig.display())
 }
 
-#[tokio::test]
-async fn the_rights_and_the_yaml_file_of_the_go_programs_manifest_are_enough() {
-    let cluster = Cluster::new().await;
-    let vcenter = Vcenter::start(&cluster.scenario(0..3)).await;
-    let config = format!(
-        "global:\n  port: {}\n  caFile: {}\nvcenter:\n  vc-1:\n    server: 127.0.0.1\n    user: {}\n    password: {}\n    \
-         datacenters:\n    - dc-1\nlabels:\n  region: k8s-region\n  zone: k8s-zone\n",
-        vcenter.port(),
-        vcenter.ca_file().display(),
-        vcenter.user(),
-        vcenter.password()
-    );
-    let lease = format!("--leader-elect-resource-name={}", cluster.pool());
-    let kubeconfig = account(&cluster).await;
-    let mut daemon = cluster.start(&config, &["-v=6", "--leader-elect=true", &lease, &kubeconfig]);
-    daemon.wait_for_line(ANSWERS, LIMIT).await;
-    cluster.register(0..3).await;
-    cluster.wait_until_initialised(0..3, &daemon).await;
-    let name = cluster.name(0);
-    vcenter.set_ip(&name, "10.9.9.9").await;
-    eventually("the new address is on the Node", LIMIT, async || {
-        let view = &cluster.views().await[&name];
-        if view.addresses[1] == "InternalIP=10.9.9.9" { Ok(()) } else { Err(format!("{view:?}")) }
-    })
-    .await;
-    let events = Api::<Event>::all(cluster.client.clone());
-    for (about, reason) in [(name.as_str(), "Synced"), (cluster.pool(), "LeaderElection")] {
-        let fields = ListParams::default().fields(&format!("involvedObject.name={about},reason={reason}"));
-        eventually(&format!("there is an Event {reason}"), LIMIT, async || {
-            match events.list(&fields).await.unwrap().items {
-                found if found.len() == 1 => Ok(()),
-                found => Err(format!("{found:?}\n{}", daemon.output().tail(20))),
-            }
-        })
-        .await;
-    }
-    assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
-    let refused: Vec<_> =
-        daemon.output().lines().into_iter().filter(|line| line.to_lowercase().contains("forbidden")).collect();
-    assert!(refused.is_empty(), "{refused:#?}");
+/// What the daemon's account asked for.
+fn asked(server: &ApiServer) -> Vec<AuditEvent> {
+    let events = server.audit();
+    let own = |event: &AuditEvent| event.user.username == "system:serviceaccount:kube-system:cloud-controller-manager";
+    let asked: Vec<AuditEvent> = events.into_iter().filter(own).collect();
+    assert!(asked.len() > 30, "{asked:#?}");
+    asked
 }
 
-/// A Node is deleted with them, too.
+/// What of it was refused for want of a right, by resource.
+fn refused(asked: &[AuditEvent]) -> BTreeSet<String> {
+    let refused = asked.iter().filter(|event| event.response_status.code == 403);
+    refused.map(|event| Right::used_by(event).map_or_else(|| event.uri.clone(), |right| right.resource)).collect()
+}
+
+/// Its arguments and its variables are unchanged; where its files are, and which ports are free, differs in a test.
 #[tokio::test]
-async fn the_rights_that_the_page_names_are_enough() {
-    let cluster = Cluster::new().await;
-    let vcenter = Vcenter::start(&cluster.scenario(0..4)).await;
-    let config = Cluster::zoned(&[vcenter.ini_section("vc-1", "dc-1")]);
-    let lease = format!("--leader-elect-resource-name={}", cluster.pool());
-    let kubeconfig = account_with(&cluster, fewest()).await;
-    let flags =
-        ["-v=6", "--leader-elect=true", &lease, &kubeconfig, "--node-deletion-grace=1s", "--node-monitor-period=1s"];
-    let mut daemon = cluster.start(&config, &flags);
-    daemon.wait_for_line(ANSWERS, LIMIT).await;
-    cluster.register(0..4).await;
-    cluster.wait_until_initialised(0..4, &daemon).await;
-    vcenter.destroy_vm(&cluster.name(3)).await;
-    eventually("the Node of the machine that is gone is deleted", LIMIT, async || {
-        let nodes = cluster.nodes().await;
-        let are_left = (0..3).all(|number| nodes.contains_key(&cluster.name(number)));
-        assert!(are_left, "{:?}", nodes.keys());
-        if nodes.len() == 3 { Ok(()) } else { Err(daemon.output().tail(20)) }
-    })
-    .await;
-    assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
-    let refused: Vec<_> =
-        daemon.output().lines().into_iter().filter(|line| line.to_lowercase().contains("forbidden")).collect();
-    assert!(refused.is_empty(), "{refused:#?}");
+async fn a_cluster_set_up_for_the_go_program_needs_no_change() {
+    let site = Site::of_the_go_program().await;
+    let (metrics, lines) = site.live().await;
+    let refused = refused(&asked(&site.server));
+    let allowed = BTreeSet::from(["tokenreviews".to_owned(), "subjectaccessreviews".to_owned()]);
+    assert!(refused.is_subset(&allowed), "{refused:?}");
+    assert!(refused.contains("tokenreviews"), "{refused:?}");
+    assert_ne!(metrics, 200, "who asks cannot be found out");
+    // Asked thrice, told once by each of the two replicas.
+    let told: Vec<&String> = lines.iter().filter(|line| line.to_lowercase().contains("forbidden")).collect();
+    assert!(!told.is_empty() && told.len() <= 2, "{told:#?}");
+    assert!(told.iter().all(|line| line.contains("tokenreviews")), "{told:#?}");
+}
+
+/// Nothing is granted that is of no use, nothing is used that is not granted.
+#[tokio::test]
+async fn the_rights_of_our_manifests_are_exactly_the_ones_that_are_used() {
+    let site = Site::ours().await;
+    let (metrics, lines) = site.live().await;
+    assert_eq!(metrics, 200, "{lines:#?}");
+    let told: Vec<&String> = lines.iter().filter(|line| line.to_lowercase().contains("forbidden")).collect();
+    assert!(told.is_empty(), "{told:#?}");
+    let asked = asked(&site.server);
+    assert_eq!(refused(&asked), BTreeSet::new());
+    let used: BTreeSet<Right> = asked.iter().filter_map(Right::used_by).collect();
+
+    // Those that come with Kubernetes are as they are.
+    let mut granted = form("rbac").await.objects.clone();
+    let ours = rules(&granted).len();
+    for path in
+        ["clusterroles/system:auth-delegator", "namespaces/kube-system/roles/extension-apiserver-authentication-reader"]
+    {
+        let kind = if path.starts_with("cluster") { "ClusterRole" } else { "Role" };
+        granted.push(site.read(&format!("/apis/rbac.authorization.k8s.io/v1/{path}"), kind).await);
+    }
+    let granted = rules(&granted);
+    assert!(granted.len() > ours && granted.iter().all(|right| right.verb != "bind"), "{granted:#?}");
+
+    let missing: Vec<&Right> = used.iter().filter(|used| !granted.iter().any(|right| right.covers(used))).collect();
+    assert!(missing.is_empty(), "used and not granted: {missing:#?}");
+    let is_used = |right: &&Right| used.iter().any(|used| right.covers(used));
+    // Of the role that comes with Kubernetes one verb is enough.
+    let (shared, own): (Vec<&Right>, Vec<&Right>) = granted.iter().partition(|right| right.resource == "configmaps");
+    let idle: Vec<&&Right> = own.iter().filter(|right| !is_used(right)).collect();
+    assert!(idle.is_empty(), "granted and not used: {idle:#?}\nused: {used:#?}");
+    assert!(shared.iter().any(is_used), "the CAs of clients are not read: {used:#?}");
+
+    // What holds for every name is used for several.
+    for right in own.iter().filter(|right| right.namespace.is_some() && right.name.is_none() && right.verb != "create")
+    {
+        let names: BTreeSet<_> = used.iter().filter(|used| right.covers(used)).map(|used| &used.name).collect();
+        assert!(names.len() > 1, "{right:?} could be limited to {names:?}");
+    }
+}
+
+/// Whoever goes back by the image alone has all that the Go program's role gives.
+#[tokio::test]
+async fn the_way_back_keeps_the_rights_of_the_go_program() {
+    let form = form("base-with-way-back").await;
+    let role = |name: &str| {
+        form.objects.iter().find(|object| object["kind"] == "ClusterRole" && object["metadata"]["name"] == name)
+    };
+    assert_eq!(role("system:cloud-controller-manager:way-back").unwrap()["rules"], go_rules().await);
+    let set = form.objects.iter().find(|object| object["kind"] == "DaemonSet").unwrap();
+    let go = objects(GO_RELEASE).await;
+    let go = go.iter().find(|object| object["kind"] == "DaemonSet").unwrap();
+    for same in [
+        "/metadata/name",
+        "/spec/selector",
+        "/spec/template/metadata/labels",
+        "/spec/template/spec/serviceAccountName",
+        "/spec/template/spec/volumes",
+    ] {
+        assert_eq!(set.pointer(same), go.pointer(same), "{same}");
+    }
+    let container = |set: &Value| set["spec"]["template"]["spec"]["containers"][0].clone();
+    let (ours, theirs) = (container(set), container(go));
+    assert_eq!((&ours["name"], &ours["args"]), (&theirs["name"], &theirs["args"]));
+    // The only probe that it answers.
+    for probe in ["livenessProbe", "readinessProbe"] {
+        assert_eq!(ours[probe]["httpGet"]["path"], "/healthz");
+    }
 }

@@ -1,6 +1,7 @@
-//! Rights, one by one: those that roles and bindings give, and those that requests need.
+//! Rights, one by one: those that roles and bindings give, and those that an audit log shows to have been used.
 
 use serde_json::Value;
+use support::AuditEvent;
 
 /// One verb on one resource: given by a rule, or used by a request.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,6 +26,20 @@ impl Right {
             && (&self.group, &self.resource) == (&used.group, &used.resource)
             && within(&self.namespace, &used.namespace)
             && within(&self.name, &used.name)
+    }
+
+    /// What this request, which is about a resource, needs.
+    pub fn used_by(event: &AuditEvent) -> Option<Self> {
+        let about = &event.object_ref;
+        let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let resource = match about.subresource.as_str() {
+            "" => about.resource.clone(),
+            subresource => format!("{}/{subresource}", about.resource),
+        };
+        // The name of what is created is not known to those who decide.
+        let name = some(&about.name).filter(|_| event.verb != "create");
+        let (namespace, group, verb) = (some(&about.namespace), about.api_group.clone(), event.verb.clone());
+        (!resource.is_empty()).then_some(Self { namespace, group, resource, name, verb })
     }
 }
 

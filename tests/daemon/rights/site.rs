@@ -1,0 +1,236 @@
+//! A cluster that manifests set up, and the daemon as they start it, through a day that needs every right.
+
+use std::path::PathBuf;
+
+use k8s_openapi::api::core::v1::Event;
+use kube::Api;
+use kube::api::ListParams;
+use serde_json::{Value, json};
+use support::{ApiServer, Daemon, Vcenter, Vm, eventually};
+
+use super::GO_RELEASE;
+use crate::admin::{Admin, token_of};
+use crate::cluster::{ANSWERS, BINARY, Cluster, LIMIT};
+use crate::manifests::apply;
+use crate::manifests::kustomize::{form, kubectl, objects};
+use crate::manifests::pods::containers;
+
+/// See the file's header.
+pub struct Site {
+    /// With an audit log.
+    pub server: ApiServer,
+    cluster: Cluster,
+    vcenter: Vcenter,
+    /// The arguments of the manifests, but for the places of files.
+    arguments: Vec<String>,
+    /// `vsphere.conf`.
+    config: PathBuf,
+    kubeconfig: PathBuf,
+    /// The paths that the manifests probe.
+    probes: Vec<String>,
+}
+
+impl Site {
+    /// Set up by our manifests: the base, and the sample of its configuration with the addresses of a simulator.
+    pub async fn ours() -> Self {
+        let sample = &form("config").await.objects;
+        let find = |kind: &str| sample.iter().find(|object| object["kind"] == kind).unwrap().clone();
+        let config = find("ConfigMap")["data"]["vsphere.conf"].as_str().unwrap().to_owned();
+        let zoned =
+            config.replace("# labels:", "labels:").replace("#   region", "  region").replace("#   zone", "  zone");
+        let write = |vcenter: &Vcenter| {
+            let trust = format!("port: {}\n  caFile: {}", vcenter.port(), vcenter.ca_file().display());
+            zoned.replace("vcenter.example.com", vcenter.host()).replace("port: 443", &trust)
+        };
+        Self::set_up(&form("base").await.objects, find("Secret"), write).await
+    }
+
+    /// Set up by the Go program's release manifest, with the address of a simulator.
+    pub async fn of_the_go_program() -> Self {
+        let release = objects(GO_RELEASE).await;
+        let find = |kind: &str| release.iter().find(|object| object["kind"] == kind).unwrap().clone();
+        let config = find("ConfigMap")["data"]["vsphere.conf"].as_str().unwrap().to_owned();
+        let write = |vcenter: &Vcenter| {
+            // The entry with a user and a password of its own gives way to the one with a Secret of its own.
+            let (before, entries) = config.split_once("  your-vcenter-name-here").unwrap();
+            let (_, second) = entries.split_once("  could-be-a-").unwrap();
+            let one = format!("{before}  could-be-a-{second}");
+            let named = one.replace("1.2.3.4", vcenter.host()).replace("mytenantdc", "dc-1");
+            named.replace("port: 443", &format!("port: {}", vcenter.port()))
+        };
+        let mut secret = find("Secret");
+        secret["metadata"]["name"] = json!("cpi-engineering-secret");
+        Self::set_up(&release, secret, write).await
+    }
+
+    async fn set_up(manifests: &[Value], mut secret: Value, config: impl Fn(&Vcenter) -> String) -> Self {
+        let server = ApiServer::audited().await;
+        let cluster = Cluster::on(&server).await;
+        let vcenter = Vcenter::start(&cluster.scenario(0..6)).await;
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": manifests});
+        apply(&server, "the manifests", &list.to_string()).await;
+        secret["stringData"] = json!({
+            format!("{}.username", vcenter.host()): vcenter.user(),
+            format!("{}.password", vcenter.host()): vcenter.password(),
+        });
+        kubectl(Some(&server), &["apply", "-f", "-"], &secret.to_string()).await.unwrap();
+        let file = server.folder().join("vsphere.conf");
+        std::fs::write(&file, config(&vcenter)).unwrap();
+        let set = manifests.iter().find(|object| object["kind"] == "DaemonSet").unwrap();
+        let container = containers(set)[0];
+        let place =
+            |argument: &Value| argument.as_str().unwrap().replace("/etc/cloud/vsphere.conf", file.to_str().unwrap());
+        let arguments = container["args"].as_array().unwrap().iter().map(place).collect();
+        let probes = ["livenessProbe", "readinessProbe"].map(|probe| &container[probe]["httpGet"]["path"]);
+        let probes = probes.into_iter().filter_map(|path| path.as_str().map(str::to_owned)).collect();
+        let kubeconfig = server.kubeconfig_of_service_account("kube-system", "cloud-controller-manager").await;
+        Self { server, cluster, vcenter, arguments, config: file, kubeconfig, probes }
+    }
+
+    /// A replica, as the pod of the manifests starts it.
+    async fn start(&self, admin: &Admin) -> Daemon {
+        let kubeconfig = self.kubeconfig.display();
+        // In a pod the first three are where Kubernetes puts them; the others are a test's ports.
+        let places = [
+            format!("--kubeconfig={kubeconfig}"),
+            format!("--authentication-kubeconfig={kubeconfig}"),
+            format!("--authorization-kubeconfig={kubeconfig}"),
+            "--bind-address=127.0.0.1".to_owned(),
+            admin.flag(),
+        ];
+        let variables = [("CCM_NODE_DELETION_GRACE", "1s")];
+        let mut daemon = Daemon::start_with(BINARY, self.arguments.iter().chain(&places), &variables);
+        daemon.wait_for_line(ANSWERS, LIMIT).await;
+        daemon
+    }
+
+    /// An object that comes with Kubernetes.
+    pub async fn read(&self, path: &str, kind: &str) -> Value {
+        let request = http::Request::get(path).body(Vec::new()).unwrap();
+        let mut object: Value = self.cluster.client.request(request).await.unwrap();
+        object["kind"] = json!(kind);
+        object
+    }
+
+    /// Everything that needs a right, once. The status of a question for metrics, and what both replicas logged.
+    pub async fn live(&self) -> (u16, Vec<String>) {
+        let cluster = &self.cluster;
+        let (port, other_port) = (Admin::new(), Admin::new());
+        let mut first = self.start(&port).await;
+        first.wait_for_line("became leader", LIMIT).await;
+        cluster.register(0..4).await;
+        cluster.wait_until_initialised(0..4, &first).await;
+        self.change_an_address(&first).await;
+        self.resize_a_machine().await;
+        self.break_the_configuration(&first).await;
+
+        let mut second = self.start(&other_port).await;
+        second.wait_for_line("standing by", LIMIT).await;
+        self.wait_for_the_watch_of_the_lease().await;
+        assert_eq!(first.stop(LIMIT).await.code(), Some(0), "{}", first.output().tail(20));
+        second.wait_for_line("became leader", LIMIT).await;
+        cluster.register(4..6).await;
+        cluster.wait_until_initialised(4..6, &second).await;
+        self.destroy_a_machine(&second).await;
+        let status = self.ask_for_metrics(&other_port, &mut second).await;
+        assert_eq!(second.stop(LIMIT).await.code(), Some(0), "{}", second.output().tail(20));
+        (status, [first.output().lines(), second.output().lines()].concat())
+    }
+
+    async fn change_an_address(&self, daemon: &Daemon) {
+        let name = self.cluster.name(0);
+        self.vcenter.set_ip(&name, "10.9.9.9").await;
+        eventually("the new address is on the Node", LIMIT, async || {
+            let view = &self.cluster.views().await[&name];
+            let is_there = view.addresses.iter().any(|address| address == "InternalIP=10.9.9.9");
+            if is_there { Ok(()) } else { Err(format!("{view:?}\n{}", daemon.output().tail(20))) }
+        })
+        .await;
+    }
+
+    /// There and back and there again: what is told a second time raises the count of an Event.
+    async fn resize_a_machine(&self) {
+        let name = self.cluster.name(1);
+        for (cpus, count) in [(4, 1), (8, 1), (4, 2)] {
+            self.vcenter.change_vm(&name, &Vm::change().size(cpus, 4096)).await;
+            self.wait_for_event(&name, "InstanceTypeDiffers", &format!("cpu-{cpus}."), count).await;
+        }
+    }
+
+    /// Twice with the same mistake.
+    async fn break_the_configuration(&self, daemon: &Daemon) {
+        let sound = std::fs::read_to_string(&self.config).unwrap();
+        let replace = |text: &str| {
+            let fresh = self.config.with_extension("fresh");
+            std::fs::write(&fresh, text).unwrap();
+            std::fs::rename(fresh, &self.config).unwrap();
+        };
+        for count in [1, 2] {
+            replace(&sound.replace("datacenters:", "datacenters: {}\n    x:"));
+            self.wait_for_event("cloud-controller-manager", "InvalidCloudConfig", "", count).await;
+            replace(&sound);
+            eventually("the mended file is read", LIMIT, async || {
+                let lines = daemon.output().lines();
+                let read =
+                    lines.iter().filter(|line| line.contains("was read again and means what is in force")).count();
+                if read == usize::try_from(count).unwrap() { Ok(()) } else { Err(daemon.output().tail(10)) }
+            })
+            .await;
+        }
+    }
+
+    async fn wait_for_event(&self, about: &str, reason: &str, text: &str, count: i32) {
+        let events = Api::<Event>::all(self.cluster.client.clone());
+        let fields = ListParams::default().fields(&format!("involvedObject.name={about},reason={reason}"));
+        eventually(&format!("there is an Event {reason} {text} {count} times"), LIMIT, async || {
+            let found = events.list(&fields).await.unwrap().items;
+            let is_it = |event: &&Event| event.message.as_ref().is_some_and(|message| message.contains(text));
+            match found.iter().filter(is_it).any(|event| event.count == Some(count)) {
+                true => Ok(()),
+                false => {
+                    Err(format!("{:?}", found.iter().map(|event| (&event.message, event.count)).collect::<Vec<_>>()))
+                }
+            }
+        })
+        .await;
+    }
+
+    /// The API server counts what is open; the audit log shows it when it is over.
+    async fn wait_for_the_watch_of_the_lease(&self) {
+        let labels = ["resource=\"leases\"", "scope=\"resource\"", "verb=\"WATCH\""];
+        eventually("the standby watches the Lease", LIMIT, async || {
+            let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
+            let text = self.cluster.client.request_text(request).await.unwrap();
+            let mut open = text.lines().filter(|line| line.starts_with("apiserver_longrunning_requests{"));
+            let is_it = |line: &str| labels.iter().all(|label| line.contains(label)) && !line.ends_with(" 0");
+            if open.clone().any(is_it) { Ok(()) } else { Err(open.by_ref().collect::<Vec<_>>().join("\n")) }
+        })
+        .await;
+    }
+
+    async fn destroy_a_machine(&self, daemon: &Daemon) {
+        let name = self.cluster.name(3);
+        self.vcenter.destroy_vm(&name).await;
+        eventually("the Node of the machine that is gone is deleted", LIMIT, async || {
+            match self.cluster.nodes().await.contains_key(&name) {
+                false => Ok(()),
+                true => Err(daemon.output().tail(20)),
+            }
+        })
+        .await;
+    }
+
+    /// Probes need nothing; metrics need a token and a right.
+    async fn ask_for_metrics(&self, port: &Admin, daemon: &mut Daemon) -> u16 {
+        for path in &self.probes {
+            assert_eq!(port.get(path, None, daemon).await.0, 200, "{path}");
+        }
+        assert_eq!(port.get("/metrics", None, daemon).await.0, 403);
+        let token = token_of(&self.server).await;
+        let mut status = 0;
+        for _ in 0..3 {
+            status = port.get("/metrics", Some(&token), daemon).await.0;
+        }
+        status
+    }
+}

@@ -125,7 +125,6 @@ impl Site {
         self.break_the_configuration(&first).await;
 
         let mut second = self.start(&other_port).await;
-        second.wait_for_line("standing by", LIMIT).await;
         self.wait_for_the_watch_of_the_lease().await;
         assert_eq!(first.stop(LIMIT).await.code(), Some(0), "{}", first.output().tail(20));
         second.wait_for_line("became leader", LIMIT).await;

@@ -68,24 +68,24 @@ fn refused(asked: &[AuditEvent]) -> BTreeSet<String> {
 #[tokio::test]
 async fn a_cluster_set_up_for_the_go_program_needs_no_change() {
     let site = Site::of_the_go_program().await;
-    let (metrics, lines) = site.live().await;
+    let (statuses, lines) = site.live().await;
     let refused = refused(&asked(&site.server));
     let allowed = BTreeSet::from(["tokenreviews".to_owned(), "subjectaccessreviews".to_owned()]);
     assert!(refused.is_subset(&allowed), "{refused:?}");
-    assert!(refused.contains("tokenreviews"), "{refused:?}");
-    assert_ne!(metrics, 200, "who asks cannot be found out");
-    // Asked thrice, told once by each of the two replicas.
+    assert_eq!(refused, allowed);
+    // Nobody can be let in, with a token or without: as with the Go program, who cannot be judged is no one's fault.
+    assert!(statuses.iter().all(|status| *status != 200 && *status != 403), "{statuses:?}");
+    // Asked several times, told once for each of the two.
     let told: Vec<&String> = lines.iter().filter(|line| line.to_lowercase().contains("forbidden")).collect();
-    assert!(!told.is_empty() && told.len() <= 2, "{told:#?}");
-    assert!(told.iter().all(|line| line.contains("tokenreviews")), "{told:#?}");
+    assert!((1..=2).contains(&told.len()), "{told:#?}");
 }
 
 /// Nothing is granted that is of no use, nothing is used that is not granted.
 #[tokio::test]
 async fn the_rights_of_our_manifests_are_exactly_the_ones_that_are_used() {
     let site = Site::ours().await;
-    let (metrics, lines) = site.live().await;
-    assert_eq!(metrics, 200, "{lines:#?}");
+    let (statuses, lines) = site.live().await;
+    assert_eq!(statuses, [403, 200, 200, 200], "without a token, and with one: {lines:#?}");
     let told: Vec<&String> = lines.iter().filter(|line| line.to_lowercase().contains("forbidden")).collect();
     assert!(told.is_empty(), "{told:#?}");
     let asked = asked(&site.server);
@@ -107,15 +107,16 @@ async fn the_rights_of_our_manifests_are_exactly_the_ones_that_are_used() {
     let missing: Vec<&Right> = used.iter().filter(|used| !granted.iter().any(|right| right.covers(used))).collect();
     assert!(missing.is_empty(), "used and not granted: {missing:#?}");
     let is_used = |right: &&Right| used.iter().any(|used| right.covers(used));
-    // Of the role that comes with Kubernetes one verb is enough.
-    let (shared, own): (Vec<&Right>, Vec<&Right>) = granted.iter().partition(|right| right.resource == "configmaps");
-    let idle: Vec<&&Right> = own.iter().filter(|right| !is_used(right)).collect();
+    // The Role of the ConfigMap with the CAs of clients comes with Kubernetes, and its verbs are as they are.
+    let own: Vec<&Right> = granted.iter().filter(|right| right.resource != "configmaps").collect();
+    // From 1.34 on a watch begins with what is there; an API server without that is asked for a list.
+    let is_for_older_servers = |right: &Right| (right.resource.as_str(), right.verb.as_str()) == ("nodes", "list");
+    let idle: Vec<&&Right> = own.iter().filter(|right| !is_used(right) && !is_for_older_servers(right)).collect();
     assert!(idle.is_empty(), "granted and not used: {idle:#?}\nused: {used:#?}");
-    assert!(shared.iter().any(is_used), "the CAs of clients are not read: {used:#?}");
 
-    // What holds for every name is used for several.
-    for right in own.iter().filter(|right| right.namespace.is_some() && right.name.is_none() && right.verb != "create")
-    {
+    // What holds for every name is used for several; names of Events are never the same.
+    let is_wide = |right: &Right| right.namespace.is_some() && right.name.is_none() && right.verb != "create";
+    for right in own.iter().filter(|right| is_wide(right) && right.resource != "events") {
         let names: BTreeSet<_> = used.iter().filter(|used| right.covers(used)).map(|used| &used.name).collect();
         assert!(names.len() > 1, "{right:?} could be limited to {names:?}");
     }

@@ -112,8 +112,9 @@ impl Site {
         object
     }
 
-    /// Everything that needs a right, once. The status of a question for metrics, and what both replicas logged.
-    pub async fn live(&self) -> (u16, Vec<String>) {
+    /// Everything that needs a right, once. The statuses of questions for metrics, without a token and with one, and what
+    /// both replicas logged.
+    pub async fn live(&self) -> ([u16; 4], Vec<String>) {
         let cluster = &self.cluster;
         let (port, other_port) = (Admin::new(), Admin::new());
         let mut first = self.start(&port).await;
@@ -131,9 +132,9 @@ impl Site {
         cluster.register(4..6).await;
         cluster.wait_until_initialised(4..6, &second).await;
         self.destroy_a_machine(&second).await;
-        let status = self.ask_for_metrics(&other_port, &mut second).await;
+        let statuses = self.ask_for_metrics(&other_port, &mut second).await;
         assert_eq!(second.stop(LIMIT).await.code(), Some(0), "{}", second.output().tail(20));
-        (status, [first.output().lines(), second.output().lines()].concat())
+        (statuses, [first.output().lines(), second.output().lines()].concat())
     }
 
     async fn change_an_address(&self, daemon: &Daemon) {
@@ -220,16 +221,15 @@ impl Site {
     }
 
     /// Probes need nothing; metrics need a token and a right.
-    async fn ask_for_metrics(&self, port: &Admin, daemon: &mut Daemon) -> u16 {
+    async fn ask_for_metrics(&self, port: &Admin, daemon: &mut Daemon) -> [u16; 4] {
         for path in &self.probes {
             assert_eq!(port.get(path, None, daemon).await.0, 200, "{path}");
         }
-        assert_eq!(port.get("/metrics", None, daemon).await.0, 403);
         let token = token_of(&self.server).await;
-        let mut status = 0;
-        for _ in 0..3 {
-            status = port.get("/metrics", Some(&token), daemon).await.0;
+        let mut statuses = [0; 4];
+        for (status, token) in statuses.iter_mut().zip([None, Some(&*token), Some(&*token), Some(&*token)]) {
+            *status = port.get("/metrics", token, daemon).await.0;
         }
-        status
+        statuses
     }
 }

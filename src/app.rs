@@ -76,6 +76,9 @@ pub enum Error {
     /// The table of providers knows only its name.
     #[error("cloud provider {0} is not built yet")]
     NotBuilt(&'static str),
+    /// The API server lets this process not read whom to believe.
+    #[error("cannot tell who asks at the secure port")]
+    Access(#[from] access::LookupForbidden),
     /// Entries of `vsphere.conf` that cannot be used.
     #[error("cannot use the vCenters of the cloud config: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Vcenters(Vec<BuildError>),

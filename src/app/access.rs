@@ -1,22 +1,83 @@
 //! Who asks at the secure port and what they may: built from the settings.
 
+mod bundle;
+
 use super::Error;
 use super::parts::Parts;
 use super::settings::Settings;
-use super::stages::Stages;
-use crate::kubernetes::access::{Delegated, Metrics, Permissions, TokenReviews};
+use super::stages::{Stage, Stages};
+use crate::kubernetes::access::{
+    Authentication, Delegated, Look, Metrics, Permissions, TokenReviews, Trust, Wanted, follow_published,
+};
+use crate::kubernetes::client::{self, CallError};
 use crate::runtime::admin::access::{Authenticator, Authorizer};
+use bundle::Bundle;
+use kube::Client;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Who says who asks, and who says what they may.
 pub type Access = (Arc<dyn Authenticator>, Arc<dyn Authorizer>);
 
+/// How long the start waits for the API server to say that its ConfigMap may not be read. One that does not answer must
+/// not keep the process from starting.
+const FIRST_LOOK: Duration = Duration::from_secs(3);
+
+/// The process may not read which client certificates the API server believes.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "client certificates at the secure port cannot be checked. Bind the user of this process to the Role \
+     extension-apiserver-authentication-reader in kube-system (kubectl create rolebinding --namespace=kube-system NAME \
+     --role=extension-apiserver-authentication-reader --serviceaccount=NAMESPACE:NAME), or set \
+     --authentication-tolerate-lookup-failure to start without, or --authentication-skip-lookup"
+)]
+pub struct LookupForbidden(#[source] Arc<CallError>);
+
 /// Builds both, and starts what keeps them up to date.
-pub async fn prepare(settings: &Settings, parts: &Parts, _stages: &mut Stages) -> Result<Access, Error> {
+pub async fn prepare(settings: &Settings, parts: &Parts, stages: &mut Stages) -> Result<Access, Error> {
     let metrics = Metrics::default();
     metrics.register(parts.metrics.registry())?;
-    let client = || parts.clients.auxiliary.clone();
-    let tokens = TokenReviews::new(client(), settings.authentication.cache, &metrics);
-    let permissions = Permissions::new(client(), &settings.authorization, metrics.clone());
-    Ok((Arc::new(Delegated::new(tokens, metrics)), Arc::new(permissions)))
+    let asked = client_of(settings.authentication.kubeconfig.as_ref(), parts).await?;
+    let trust = Trust::default();
+    believe(&settings.authentication, &trust, asked.clone(), stages).await?;
+    let tokens = TokenReviews::new(asked, settings.authentication.cache, &metrics);
+    let asked = client_of(settings.authorization.kubeconfig.as_ref(), parts).await?;
+    let permissions = Permissions::new(asked, &settings.authorization, metrics.clone());
+    Ok((Arc::new(Delegated::new(trust, tokens, metrics)), Arc::new(permissions)))
+}
+
+/// Without a kubeconfig of its own, the API server of the process.
+async fn client_of(kubeconfig: Option<&PathBuf>, parts: &Parts) -> Result<Client, Error> {
+    let Some(path) = kubeconfig else { return Ok(parts.clients.auxiliary.clone()) };
+    let settings = client::Settings { kubeconfig: Some(path.clone()), ..client::Settings::default() };
+    Ok(client::unguarded(&client::read_config(&settings).await?)?)
+}
+
+/// Takes CAs and proxies from the files that flags name, and from the API server where they name none.
+async fn believe(settings: &Authentication, trust: &Trust, client: Client, stages: &mut Stages) -> Result<(), Error> {
+    if let Some(path) = &settings.client_ca {
+        let trust = trust.clone();
+        let bundle = Bundle::read("--client-ca-file", path, move |pem| trust.believe_clients(pem)).await;
+        stages.spawn_until_stop(Stage::Services, "client-ca-file", bundle.follow());
+    }
+    if let Some(files) = &settings.request_header {
+        let (trust, proxies) = (trust.clone(), files.proxies.clone());
+        let take = move |pem: &[u8]| trust.believe_proxies(pem, proxies.clone());
+        let bundle = Bundle::read("--requestheader-client-ca-file", &files.ca, take).await;
+        stages.spawn_until_stop(Stage::Services, "requestheader-client-ca-file", bundle.follow());
+    }
+    let wanted = Wanted { clients: settings.client_ca.is_none(), proxies: settings.request_header.is_none() };
+    if settings.skips_lookup || !(wanted.clients || wanted.proxies) {
+        return Ok(());
+    }
+    let (mut looks, following) = follow_published(client, trust.clone(), wanted);
+    stages.spawn_until_stop(Stage::Services, "client-ca-lookup", async move { match following.await {} });
+    let first = tokio::time::timeout(FIRST_LOOK, looks.wait_for(|look| !matches!(look, Look::Pending))).await;
+    match first.ok().and_then(Result::ok).as_deref() {
+        Some(Look::Forbidden(error)) if !settings.tolerates_lookup_failure => {
+            Err(LookupForbidden(Arc::clone(error)).into())
+        }
+        _ => Ok(()),
+    }
 }

@@ -1,28 +1,39 @@
 //! Delegated authentication and authorisation: the API server says who asks at the secure port, and what they may.
 
 mod authenticator;
+#[cfg(test)]
+mod authority;
+mod certificates;
+mod lookup;
 mod metrics;
 mod open_paths;
 mod permissions;
+mod published;
 mod questions;
 mod remembered;
+mod request_headers;
 #[cfg(test)]
 mod scripted;
 mod token_reviews;
+mod trust;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 pub use authenticator::Delegated;
+pub use certificates::{BadBundle, check_bundle};
+pub use lookup::{Look, Wanted, follow_published};
 pub use metrics::Metrics;
 pub use open_paths::{BadPattern, OpenPaths};
 pub use permissions::Permissions;
+pub use request_headers::RequestHeaders;
 pub use token_reviews::TokenReviews;
+pub use trust::{ProxySettings, Trust};
 
 /// Who asks: the flags of the Go program's `DelegatingAuthenticationOptions`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authentication {
-    /// The API server that is asked; without it that of the pod, or nobody.
+    /// The API server that is asked; without it that of the process itself.
     pub kubeconfig: Option<PathBuf>,
     /// Whether the ConfigMap `kube-system/extension-apiserver-authentication` is left alone.
     pub skips_lookup: bool,
@@ -41,22 +52,14 @@ pub struct Authentication {
 pub struct RequestHeaderFiles {
     /// The CAs of their certificates.
     pub ca: PathBuf,
-    /// Common names of their certificates; empty is any.
-    pub allowed_names: Vec<String>,
-    /// Headers with the user's name.
-    pub username_headers: Vec<String>,
-    /// Headers with the user's UID.
-    pub uid_headers: Vec<String>,
-    /// Headers with a group of the user.
-    pub group_headers: Vec<String>,
-    /// Beginnings of headers with further facts.
-    pub extra_prefixes: Vec<String>,
+    /// Which of them are believed, and how they say it.
+    pub proxies: ProxySettings,
 }
 
 /// Who may do what: the flags of the Go program's `DelegatingAuthorizationOptions`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authorization {
-    /// The API server that is asked; without it that of the pod, or nobody.
+    /// The API server that is asked; without it that of the process itself.
     pub kubeconfig: Option<PathBuf>,
     /// Paths that are open to everybody.
     pub always_allow: OpenPaths,

@@ -8,6 +8,7 @@
     reason = "a failure of a test's own step is a failed test; what was measured is printed"
 )]
 
+mod access;
 mod admin;
 mod events;
 mod leader_election;

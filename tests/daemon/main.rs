@@ -7,6 +7,7 @@
     reason = "a failure of a test's own step is a failed test; what was measured is printed"
 )]
 
+mod access;
 mod addresses;
 mod admin;
 mod adoption;

@@ -2,7 +2,10 @@
 
 use super::Check;
 use crate::app::files::Files;
-use crate::kubernetes::access::{Authentication, Authorization, OpenPaths, RequestHeaderFiles};
+use crate::kubernetes::access::{
+    Authentication, Authorization, OpenPaths, ProxySettings, RequestHeaderFiles, RequestHeaders, check_bundle,
+};
+use crate::runtime::logging::chain;
 use std::path::PathBuf;
 
 impl Check<'_> {
@@ -62,14 +65,9 @@ impl Check<'_> {
             return None;
         };
         let (extra_prefixes, allowed_names) = (extra_prefixes?, allowed_names?);
-        Some(ca?.map(|ca| RequestHeaderFiles {
-            ca,
-            allowed_names,
-            username_headers,
-            uid_headers,
-            group_headers,
-            extra_prefixes,
-        }))
+        let headers =
+            RequestHeaders { username: username_headers, uid: uid_headers, group: group_headers, extra_prefixes };
+        Some(ca?.map(|ca| RequestHeaderFiles { ca, proxies: ProxySettings { allowed_names, headers } }))
     }
 
     /// The items of a list, of which none may be blank.
@@ -94,7 +92,18 @@ impl Check<'_> {
 
     /// The path of a file with certificates; `Some(None)` is no file.
     fn ca(&mut self, flag: &str, path: &str) -> Option<Option<PathBuf>> {
-        self.kubeconfig_of(flag, path)
+        if path.is_empty() {
+            return Some(None);
+        }
+        let file = PathBuf::from(path);
+        let why = match self.files.read(&file) {
+            Ok(pem) => match check_bundle(&pem) {
+                Ok(()) => return Some(Some(file)),
+                Err(error) => chain(&error),
+            },
+            Err(error) => format!("cannot be read: {error}"),
+        };
+        self.wrong(flag, path, why)
     }
 }
 
@@ -105,3 +114,6 @@ fn list(typed: &[String]) -> &[String] {
         items => items,
     }
 }
+
+#[cfg(test)]
+mod tests;

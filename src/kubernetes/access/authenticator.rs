@@ -1,11 +1,15 @@
 //! Who asks: one way of showing it after the other, in the Go program's order.
 
 use async_trait::async_trait;
+use rustls::pki_types::UnixTime;
 use tokio::time::Instant;
 
+use super::certificates::Refusal;
 use super::metrics::{Authenticated, Metrics};
 use super::token_reviews::TokenReviews;
+use super::trust::Trust;
 use crate::runtime::admin::access::{Authenticator, NotAuthenticated, Shown, User};
+use crate::runtime::logging::chain;
 
 /// The group of everybody who is known.
 const KNOWN: &str = "system:authenticated";
@@ -15,14 +19,33 @@ const UNKNOWN: &str = "system:unauthenticated";
 
 /// An [`Authenticator`] that looks at all that a request shows.
 pub struct Delegated {
+    trust: Trust,
     tokens: TokenReviews,
     metrics: Metrics,
 }
 
 impl Delegated {
-    /// Asks `tokens` whose bearer tokens are.
-    pub fn new(tokens: TokenReviews, metrics: Metrics) -> Self {
-        Self { tokens, metrics }
+    /// Believes the certificates and proxies of `trust`, and asks `tokens` whose bearer tokens are.
+    pub fn new(trust: Trust, tokens: TokenReviews, metrics: Metrics) -> Self {
+        Self { trust, tokens, metrics }
+    }
+
+    /// A proxy's word, a client certificate, a token: the first that names somebody. Something that is wrong counts
+    /// only when nothing else names anybody: a certificate may be shown for another purpose.
+    async fn user(&self, shown: Shown<'_>) -> Result<Option<User>, NotAuthenticated> {
+        let now = UnixTime::now();
+        let mut is_wrong = false;
+        for found in [self.trust.user_of_proxy(shown, now), self.trust.user_of_certificate(shown, now)] {
+            match found {
+                Ok(Some(user)) => return Ok(Some(user)),
+                Ok(None) => {}
+                Err(refusal) => is_wrong |= told(&refusal),
+            }
+        }
+        match self.tokens.user_of_request(shown.headers).await? {
+            None if is_wrong => Err(NotAuthenticated::Invalid),
+            found => Ok(found),
+        }
     }
 }
 
@@ -30,7 +53,7 @@ impl Delegated {
 impl Authenticator for Delegated {
     async fn authenticate(&self, shown: Shown<'_>) -> Result<Option<User>, NotAuthenticated> {
         let begin = Instant::now();
-        let found = self.tokens.user_of_request(shown.headers).await.map(|user| user.map(known));
+        let found = self.user(shown).await.map(|user| user.map(known));
         let outcome = match &found {
             Ok(Some(user)) => Authenticated::User(&user.name),
             // The Go program counts the anonymous user as one that is known.
@@ -42,6 +65,11 @@ impl Authenticator for Delegated {
     }
 }
 
+fn told(refusal: &Refusal) -> bool {
+    tracing::debug!("{}", chain(refusal));
+    true
+}
+
 /// Adds the group of those who are known, as `group.AuthenticatedGroupAdder` of `kubernetes/apiserver`.
 fn known(mut user: User) -> User {
     let is_told = user.groups.iter().any(|group| group == KNOWN || group == UNKNOWN);
@@ -50,3 +78,6 @@ fn known(mut user: User) -> User {
     }
     user
 }
+
+#[cfg(test)]
+mod tests;

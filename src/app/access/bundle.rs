@@ -1,0 +1,99 @@
+//! A file with CAs, read again when it is replaced.
+
+use crate::app::files::{Files, SystemFiles};
+use crate::kubernetes::access::BadBundle;
+use crate::runtime::logging::chain;
+use crate::runtime::tasks::{BoxError, off_thread};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Pause between two looks. By content: a ConfigMap is updated by exchanging a symbolic link.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// A file and who takes its content.
+pub struct Bundle<F> {
+    flag: &'static str,
+    path: PathBuf,
+    take: F,
+    /// What was read last, good or bad.
+    known: Result<Vec<u8>, String>,
+}
+
+impl<F: Fn(&[u8]) -> Result<(), BadBundle> + Send> Bundle<F> {
+    /// Reads the file and hands its content over. A mistake is told, and may be mended while the process runs.
+    pub async fn read(flag: &'static str, path: &Path, take: F) -> Self {
+        let mut bundle = Self { flag, path: path.to_owned(), take, known: Err(String::new()) };
+        bundle.look().await;
+        bundle
+    }
+
+    /// Looks again and again, for ever.
+    pub async fn follow(mut self) -> Result<(), BoxError> {
+        loop {
+            tokio::time::sleep(PAUSE).await;
+            self.look().await;
+        }
+    }
+
+    /// A look that hangs, on a file system over a network, is waited for, so that looks do not pile up.
+    async fn look(&mut self) {
+        let path = self.path.clone();
+        let read = match off_thread(move || SystemFiles.read(&path)).await {
+            Ok(Ok(content)) => Ok(content.to_vec()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(panicked) => Err(panicked.to_string()),
+        };
+        if read == self.known {
+            return;
+        }
+        let (flag, path) = (self.flag, self.path.display());
+        match &read {
+            Ok(pem) => match (self.take)(pem) {
+                Ok(()) => tracing::info!("{flag}: the certificates of {path} are in force"),
+                Err(error) => tracing::warn!("{flag}: {path}: {}; those known before stay", chain(&error)),
+            },
+            Err(error) => tracing::warn!("{flag}: {path} cannot be read: {error}; the certificates known before stay"),
+        }
+        self.known = read;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kubernetes::access::check_bundle;
+    use std::sync::{Arc, Mutex};
+
+    #[tokio::test]
+    async fn a_file_is_taken_over_when_its_content_changes_and_is_good() {
+        let certificate = |name: &str| rcgen::generate_simple_self_signed([name.to_owned()]).unwrap().cert.pem();
+        let (one, two) = (certificate("one"), certificate("two"));
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("ca.pem");
+        std::fs::write(&file, &one).unwrap();
+        let taken = Arc::new(Mutex::new(Vec::new()));
+        let taker = taken.clone();
+        let take = move |pem: &[u8]| {
+            check_bundle(pem)?;
+            taker.lock().unwrap().push(String::from_utf8_lossy(pem).into_owned());
+            Ok(())
+        };
+        let mut bundle = Bundle::read("--client-ca-file", &file, take).await;
+        let mut expected = vec![one.clone()];
+        for (name, content, is_news) in [
+            ("the same", Some(one.as_str()), false),
+            ("half written", Some(two.split("-----END").next().unwrap()), false),
+            ("written", Some(two.as_str()), true),
+            ("gone", None, false),
+            ("back", Some(two.as_str()), true),
+        ] {
+            match content {
+                Some(content) => std::fs::write(&file, content).unwrap(),
+                None => std::fs::remove_file(&file).unwrap(),
+            }
+            bundle.look().await;
+            expected.extend(content.filter(|_| is_news).map(str::to_owned));
+            assert_eq!(*taken.lock().unwrap(), expected, "{name}");
+        }
+    }
+}

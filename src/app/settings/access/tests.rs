@@ -1,0 +1,138 @@
+//! The flags of authentication and authorisation, as typed → what they are taken for.
+
+use super::*;
+use crate::app::files::Noting;
+use crate::app::options::{self, Asked, PROGRAM};
+use crate::app::settings::Mistake;
+use crate::providers::vsphere::config::Environment;
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
+use zeroize::Zeroizing;
+
+/// One good bundle, one file that is none, one kubeconfig.
+struct MadeUp(String);
+
+impl Files for MadeUp {
+    fn read(&self, path: &Path) -> std::io::Result<Zeroizing<Vec<u8>>> {
+        let content = match path.to_str() {
+            Some("/etc/ca.pem") => self.0.as_str(),
+            Some("/etc/no-ca.pem") => "hello",
+            Some("/etc/kubeconfig") => "",
+            _ => return Err(std::io::ErrorKind::NotFound.into()),
+        };
+        Ok(Zeroizing::new(content.as_bytes().to_vec()))
+    }
+
+    fn is_directory(&self, _: &Path) -> bool {
+        false
+    }
+}
+
+fn settled(flags: &[&str]) -> Result<(Authentication, Authorization), Vec<Mistake>> {
+    let all = [PROGRAM, "--cloud-config=/etc/vsphere.conf"].iter().chain(flags).map(OsString::from);
+    let Ok(Asked::Run(options)) = options::parse(all) else { panic!("{flags:?}") };
+    let files = MadeUp(rcgen::generate_simple_self_signed(["ca".to_owned()]).unwrap().cert.pem());
+    let noting = Noting::new(&files);
+    let environment = Environment::new(std::iter::empty::<(OsString, OsString)>());
+    let mut check = Check { options: &options, files: &noting, environment: &environment, mistakes: Vec::new() };
+    match (check.authentication(), check.authorization()) {
+        (Some(authentication), Some(authorization)) if check.mistakes.is_empty() => Ok((authentication, authorization)),
+        _ => Err(check.mistakes),
+    }
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|&word| word.to_owned()).collect()
+}
+
+#[test]
+fn the_defaults_are_those_of_the_go_program() {
+    let (authentication, authorization) = settled(&[]).unwrap();
+    let ten = Duration::from_secs(10);
+    let expected = Authentication {
+        kubeconfig: None,
+        skips_lookup: false,
+        tolerates_lookup_failure: false,
+        cache: ten,
+        client_ca: None,
+        request_header: None,
+    };
+    assert_eq!(authentication, expected);
+    let open = OpenPaths::parse(&words(&["/healthz", "/readyz", "/livez"])).unwrap();
+    let expected = Authorization { kubeconfig: None, always_allow: open, allowed_cache: ten, refused_cache: ten };
+    assert_eq!(authorization, expected);
+}
+
+#[test]
+fn flags_are_taken_over() {
+    let (authentication, authorization) = settled(&[
+        "--authentication-kubeconfig=/etc/kubeconfig",
+        "--authorization-kubeconfig=/etc/kubeconfig",
+        "--authentication-skip-lookup",
+        "--authentication-tolerate-lookup-failure=true",
+        "--authentication-token-webhook-cache-ttl=1m",
+        "--authorization-webhook-cache-authorized-ttl=2m",
+        "--authorization-webhook-cache-unauthorized-ttl=3m",
+        // O-10: nothing after the = is an empty list.
+        "--authorization-always-allow-paths=",
+        "--client-ca-file=/etc/ca.pem",
+        "--requestheader-client-ca-file=/etc/ca.pem",
+        "--requestheader-allowed-names=front,back",
+        "--requestheader-uid-headers=x-remote-uid",
+        "--requestheader-group-headers=",
+    ])
+    .unwrap();
+    let minutes = |number: u64| Duration::from_secs(60 * number);
+    let kubeconfig = Some(PathBuf::from("/etc/kubeconfig"));
+    let headers = RequestHeaders {
+        username: words(&["x-remote-user"]),
+        uid: words(&["x-remote-uid"]),
+        group: Vec::new(),
+        extra_prefixes: words(&["x-remote-extra-"]),
+    };
+    let proxies = ProxySettings { allowed_names: words(&["front", "back"]), headers };
+    let expected = Authentication {
+        kubeconfig: kubeconfig.clone(),
+        skips_lookup: true,
+        tolerates_lookup_failure: true,
+        cache: minutes(1),
+        client_ca: Some(PathBuf::from("/etc/ca.pem")),
+        request_header: Some(RequestHeaderFiles { ca: PathBuf::from("/etc/ca.pem"), proxies }),
+    };
+    assert_eq!(authentication, expected);
+    let always_allow = OpenPaths::default();
+    let expected = Authorization { kubeconfig, always_allow, allowed_cache: minutes(2), refused_cache: minutes(3) };
+    assert_eq!(authorization, expected);
+}
+
+#[test]
+fn flags_about_proxies_count_only_with_their_authorities() {
+    let (authentication, _) = settled(&["--requestheader-allowed-names=front"]).unwrap();
+    assert_eq!(authentication.request_header, None);
+}
+
+#[test]
+fn each_mistake_is_told_with_its_flag_and_what_is_wrong() {
+    for (flag, why) in [
+        ("--authentication-kubeconfig=/gone", "cannot be read: entity not found"),
+        ("--authorization-kubeconfig=/gone", "cannot be read: entity not found"),
+        ("--client-ca-file=/gone", "cannot be read: entity not found"),
+        ("--client-ca-file=/etc/no-ca.pem", "there is no certificate in PEM form"),
+        ("--requestheader-client-ca-file=/etc/no-ca.pem", "there is no certificate in PEM form"),
+        ("--authentication-skip-lookup=maybe", "expected true or false"),
+        ("--authentication-tolerate-lookup-failure=maybe", "expected true or false"),
+        ("--authentication-token-webhook-cache-ttl=soon", ""),
+        ("--authorization-webhook-cache-authorized-ttl=soon", ""),
+        ("--authorization-webhook-cache-unauthorized-ttl=soon", ""),
+        ("--authorization-always-allow-paths=/foo*bar", "has a * before its end"),
+        ("--requestheader-username-headers=a,,b", "none of them empty"),
+        ("--requestheader-allowed-names=a, ", "none of them empty"),
+    ] {
+        let mistakes = settled(&[flag]).unwrap_err();
+        let told: Vec<_> = mistakes.iter().map(|mistake| (mistake.place.as_str(), mistake.why.as_str())).collect();
+        let [(place, text)] = told.as_slice() else { panic!("{flag}: {told:?}") };
+        assert_eq!(*place, flag, "{text}");
+        assert!(text.contains(why), "{flag}: {text}");
+    }
+}

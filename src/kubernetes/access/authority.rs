@@ -1,0 +1,61 @@
+//! Certificate authorities for tests.
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+};
+use rustls::pki_types::CertificateDer;
+
+/// Signs certificates of clients.
+pub(super) struct Authority {
+    /// Its own certificate.
+    pub(super) pem: String,
+    /// The same.
+    pub(super) certificate: CertificateDer<'static>,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    pub(super) fn new(name: &str) -> Self {
+        let (parameters, key) = (authority(name), KeyPair::generate().unwrap());
+        let certificate = parameters.self_signed(&key).unwrap();
+        Self { pem: certificate.pem(), certificate: certificate.into(), issuer: Issuer::new(parameters, key) }
+    }
+
+    pub(super) fn intermediate(&self, name: &str) -> Self {
+        let (parameters, key) = (authority(name), KeyPair::generate().unwrap());
+        let certificate = parameters.signed_by(&key, &self.issuer).unwrap();
+        Self { pem: certificate.pem(), certificate: certificate.into(), issuer: Issuer::new(parameters, key) }
+    }
+
+    pub(super) fn sign(&self, parameters: &CertificateParams) -> CertificateDer<'static> {
+        parameters.signed_by(&KeyPair::generate().unwrap(), &self.issuer).unwrap().into()
+    }
+}
+
+fn authority(name: &str) -> CertificateParams {
+    let mut parameters = named(name);
+    parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+    parameters
+}
+
+/// The certificate of a client in these organisations, at most two; without a common name where that is empty.
+pub(super) fn client(name: &str, organisations: &[&str]) -> CertificateParams {
+    let mut parameters = named(name);
+    // A kind that is there is replaced, so the second one is named by its number.
+    let kinds = [DnType::OrganizationName, DnType::CustomDnType(vec![2, 5, 4, 10])];
+    for (kind, organisation) in kinds.into_iter().zip(organisations) {
+        parameters.distinguished_name.push(kind, *organisation);
+    }
+    parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    parameters
+}
+
+fn named(name: &str) -> CertificateParams {
+    let mut parameters = CertificateParams::new(Vec::new()).unwrap();
+    parameters.distinguished_name = rcgen::DistinguishedName::new();
+    if !name.is_empty() {
+        parameters.distinguished_name.push(DnType::CommonName, name);
+    }
+    parameters
+}

@@ -1,0 +1,136 @@
+//! Client certificates: whether an authority vouches for one, and whom it names.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use rustls::RootCertStore;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use sha2::{Digest, Sha256};
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use crate::runtime::admin::access::User;
+
+/// Where Kubernetes puts a user's UID into a subject.
+const UID: &str = "1.3.6.1.4.1.57683.2";
+
+/// Where Kubernetes notes by which credentials somebody is known.
+const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
+
+/// The authorities of a bundle.
+#[derive(Debug)]
+pub(super) struct Authorities(Arc<dyn ClientCertVerifier>);
+
+/// A text is no bundle of certificates.
+#[derive(Debug, thiserror::Error)]
+pub enum BadBundle {
+    /// There is none in it.
+    #[error("there is no certificate in PEM form")]
+    Empty,
+    /// The PEM form is broken.
+    #[error("the PEM form is broken: {0}")]
+    Pem(rustls::pki_types::pem::Error),
+    /// One of them cannot be an authority's.
+    #[error("the certificate with number {number} cannot be used")]
+    Certificate {
+        /// From 1 on.
+        number: usize,
+        /// What is wrong.
+        source: rustls::Error,
+    },
+    /// Together they cannot be used.
+    #[error("the certificates cannot be used")]
+    Together(#[source] rustls::server::VerifierBuilderError),
+}
+
+/// A certificate does not say who shows it.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Refusal {
+    #[error("no authority vouches for the client certificate")]
+    Unverified(#[source] rustls::Error),
+    #[error("the client certificate cannot be read")]
+    Unreadable,
+    #[error("the client certificate names several UIDs")]
+    ManyUids,
+    #[error("the client certificate is for {0:?}, which is no proxy's name")]
+    NoProxy(String),
+}
+
+/// Checks that a text is a bundle of CAs.
+///
+/// # Errors
+/// It is not.
+pub fn check_bundle(pem: &[u8]) -> Result<(), BadBundle> {
+    Authorities::parse(pem).map(drop)
+}
+
+impl Authorities {
+    pub(super) fn parse(pem: &[u8]) -> Result<Self, BadBundle> {
+        let mut roots = RootCertStore::empty();
+        for (index, certificate) in CertificateDer::pem_slice_iter(pem).enumerate() {
+            let certificate = certificate.map_err(BadBundle::Pem)?;
+            roots.add(certificate).map_err(|source| BadBundle::Certificate { number: index + 1, source })?;
+        }
+        if roots.is_empty() {
+            return Err(BadBundle::Empty);
+        }
+        let provider = Arc::new(ring::default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+        Ok(Self(verifier.build().map_err(BadBundle::Together)?))
+    }
+
+    /// Whether one of them vouches for a chain, leaf first, as a client's and at this time.
+    pub(super) fn verify(
+        &self,
+        leaf: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<(), Refusal> {
+        self.0.verify_client_cert(leaf, others, now).map(drop).map_err(Refusal::Unverified)
+    }
+}
+
+/// The common name; empty without one.
+pub(super) fn common_name(leaf: &CertificateDer<'_>) -> Result<String, Refusal> {
+    Ok(parsed(leaf)?
+        .subject()
+        .iter_common_name()
+        .filter_map(|name| name.as_str().ok())
+        .last()
+        .unwrap_or_default()
+        .into())
+}
+
+/// The user a verified certificate is for: the common name, in the groups that are its organisations. Nobody without a
+/// common name. As `x509.CommonNameUserConversion` of `kubernetes/apiserver`.
+pub(super) fn user(leaf: &CertificateDer<'_>) -> Result<Option<User>, Refusal> {
+    let name = common_name(leaf)?;
+    if name.is_empty() {
+        return Ok(None);
+    }
+    let certificate = parsed(leaf)?;
+    let subject = certificate.subject();
+    let groups = subject.iter_organization().filter_map(|group| group.as_str().ok()).map(str::to_owned).collect();
+    let mut uids = subject.iter_attributes().filter(|attribute| attribute.attr_type().to_id_string() == UID);
+    let uid = uids.next().map(|uid| uid.as_str().map_err(|_| Refusal::Unreadable)).transpose()?.unwrap_or_default();
+    if uids.next().is_some() {
+        return Err(Refusal::ManyUids);
+    }
+    let mut credential = "X509SHA256=".to_owned();
+    for byte in Sha256::digest(leaf) {
+        let _ = write!(credential, "{byte:02x}");
+    }
+    let extra = BTreeMap::from([(CREDENTIAL.to_owned(), vec![credential])]);
+    Ok(Some(User { name, uid: uid.to_owned(), groups, extra }))
+}
+
+fn parsed<'a>(leaf: &'a CertificateDer<'_>) -> Result<X509Certificate<'a>, Refusal> {
+    X509Certificate::from_der(leaf).map(|(_, certificate)| certificate).map_err(|_| Refusal::Unreadable)
+}
+
+#[cfg(test)]
+mod tests;

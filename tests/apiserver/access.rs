@@ -1,0 +1,244 @@
+//! Who asks and what they may, as a real API server says it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ccm::kubernetes::access::{
+    Authorization, Delegated, Look, Metrics, OpenPaths, Permissions, TokenReviews, Trust, Wanted, follow_published,
+};
+use ccm::runtime::admin::access::{Authenticator, Authorizer, NotAuthenticated, Shown, User};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, RoleBinding};
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::config::Kubeconfig;
+use kube::{Api, Client};
+use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use serde_json::json;
+use support::{ApiServer, eventually, unique};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Asks this API server, and remembers nothing.
+fn access(client: &Client, trust: &Trust) -> (Delegated, Permissions) {
+    let metrics = Metrics::default();
+    let tokens = TokenReviews::new(client.clone(), Duration::ZERO, &metrics);
+    let (allowed_cache, refused_cache) = (Duration::ZERO, Duration::ZERO);
+    let settings = Authorization { kubeconfig: None, always_allow: OpenPaths::default(), allowed_cache, refused_cache };
+    (Delegated::new(trust.clone(), tokens, metrics.clone()), Permissions::new(client.clone(), &settings, metrics))
+}
+
+async fn who(
+    delegated: &Delegated,
+    certificates: &[CertificateDer<'static>],
+    headers: &[(&'static str, &str)],
+) -> Result<Option<User>, NotAuthenticated> {
+    let parse =
+        |(name, value): &(&'static str, &str)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap());
+    let headers: HeaderMap = headers.iter().map(parse).collect();
+    delegated.authenticate(Shown { headers: &headers, certificates }).await
+}
+
+/// Who sends this token.
+async fn whose(delegated: &Delegated, token: &str) -> Result<Option<User>, NotAuthenticated> {
+    who(delegated, &[], &[("authorization", &format!("Bearer {token}"))]).await
+}
+
+/// A new service account's name and token.
+async fn service_account(server: &ApiServer) -> (String, String) {
+    let name = unique("prometheus");
+    let account = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
+    let accounts = Api::<ServiceAccount>::namespaced(server.client().await, "default");
+    accounts.create(&PostParams::default(), &account).await.unwrap();
+    let path = server.kubeconfig_of_service_account("default", &name).await;
+    let kubeconfig = Kubeconfig::read_from(path).unwrap();
+    let token = kubeconfig.auth_infos[0].auth_info.as_ref().unwrap().token.as_ref().unwrap();
+    (name, secrecy::ExposeSecret::expose_secret(token).to_owned())
+}
+
+#[tokio::test]
+async fn tokens_are_known_with_their_groups_and_may_what_rbac_says() {
+    let server = ApiServer::shared().await;
+    let client = server.client().await;
+    let (delegated, permissions) = access(&client, &Trust::default());
+    let (name, token) = service_account(server).await;
+
+    let user = whose(&delegated, &token).await.unwrap().unwrap();
+    assert_eq!(user.name, format!("system:serviceaccount:default:{name}"));
+    let groups = ["system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"];
+    assert_eq!(user.groups, groups);
+    assert!(!user.uid.is_empty() && user.extra.contains_key("authentication.kubernetes.io/credential-id"), "{user:?}");
+    let tampered = whose(&delegated, &format!("{token}x")).await;
+    assert!(matches!(tampered, Err(NotAuthenticated::Invalid)), "{tampered:?}");
+    assert_eq!(who(&delegated, &[], &[]).await.unwrap(), None);
+
+    let nobody = User::anonymous();
+    let mut admin = User { name: "jane".to_owned(), ..User::default() };
+    for (user, verb, path, expected) in [
+        (&user, "get", "/metrics", false),
+        (&nobody, "get", "/metrics", false),
+        // ClusterRole system:public-info-viewer is for everybody.
+        (&nobody, "get", "/version", true),
+        (&nobody, "post", "/version", false),
+        (&admin, "get", "/metrics", false),
+    ] {
+        assert_eq!(permissions.may(user, verb, path).await.unwrap(), expected, "{} {verb} {path}", user.name);
+    }
+    admin.groups.push("system:masters".to_owned());
+    assert!(permissions.may(&admin, "delete", "/metrics").await.unwrap());
+
+    // By the group, which only counts when it is passed on.
+    let rules = json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]);
+    let role = serde_json::from_value(json!({"metadata": {"name": name}, "rules": rules})).unwrap();
+    Api::<ClusterRole>::all(client.clone()).create(&PostParams::default(), &role).await.unwrap();
+    let binding = json!({
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": name}],
+    });
+    let binding = serde_json::from_value(binding).unwrap();
+    Api::<ClusterRoleBinding>::all(client.clone()).create(&PostParams::default(), &binding).await.unwrap();
+    let member = User { groups: vec![name.clone()], ..user.clone() };
+    eventually("the role counts", LIMIT, async || match permissions.may(&member, "get", "/metrics").await {
+        Ok(true) => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await;
+    assert!(!permissions.may(&user, "get", "/metrics").await.unwrap(), "without the group");
+    assert!(!permissions.may(&member, "put", "/metrics").await.unwrap(), "another verb");
+}
+
+#[tokio::test]
+async fn who_may_not_ask_is_told_so() {
+    let server = ApiServer::shared().await;
+    let client = server.client_of(&unique("nobody")).await;
+    let (delegated, permissions) = access(&client, &Trust::default());
+    let (_, token) = service_account(server).await;
+    let error = whose(&delegated, &token).await.unwrap_err();
+    let NotAuthenticated::Unknown(error) = error else { panic!("{error:?}") };
+    assert_eq!(error.to_string(), "create a TokenReview");
+    let user = User { name: "jane".to_owned(), ..User::default() };
+    let error = permissions.may(&user, "get", "/metrics").await.unwrap_err();
+    assert_eq!(error.to_string(), "create a SubjectAccessReview");
+    let wanted = Wanted { clients: true, proxies: true };
+    let (mut looks, following) = follow_published(client, Trust::default(), wanted);
+    let following = tokio::spawn(following);
+    let look = tokio::time::timeout(LIMIT, looks.wait_for(|look| !matches!(look, Look::Pending)));
+    let look = look.await.unwrap().unwrap().clone();
+    assert!(matches!(&look, Look::Forbidden(error) if error.is_forbidden()), "{look:?}");
+    following.abort();
+}
+
+/// A certificate authority that is not the cluster's.
+struct Other {
+    issuer: Issuer<'static, KeyPair>,
+    pem: String,
+}
+
+impl Other {
+    fn new() -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut parameters = CertificateParams::new(Vec::new()).unwrap();
+        parameters.distinguished_name.push(DnType::CommonName, "another CA");
+        parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let pem = parameters.self_signed(&key).unwrap().pem();
+        Self { issuer: Issuer::new(parameters, key), pem }
+    }
+
+    fn sign(&self, name: &str) -> Vec<CertificateDer<'static>> {
+        let mut parameters = CertificateParams::new(Vec::new()).unwrap();
+        parameters.distinguished_name.push(DnType::CommonName, name);
+        parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        vec![parameters.signed_by(&KeyPair::generate().unwrap(), &self.issuer).unwrap().der().clone()]
+    }
+}
+
+/// The client certificate in a kubeconfig.
+fn certificate_in(path: &std::path::Path) -> Vec<CertificateDer<'static>> {
+    let kubeconfig = Kubeconfig::read_from(path).unwrap();
+    let data = kubeconfig.auth_infos[0].auth_info.as_ref().unwrap().client_certificate_data.clone().unwrap();
+    let pem = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, data).unwrap();
+    CertificateDer::pem_slice_iter(&pem).collect::<Result<_, _>>().unwrap()
+}
+
+/// Waits until this certificate with these headers is what is expected.
+async fn until(
+    what: &str,
+    delegated: &Delegated,
+    certificates: &[CertificateDer<'static>],
+    headers: &[(&'static str, &str)],
+    expected: &str,
+) {
+    eventually(what, LIMIT, async || match who(delegated, certificates, headers).await {
+        Ok(Some(user)) if format!("{} in {}", user.name, user.groups.join(",")) == expected => Ok(()),
+        Err(NotAuthenticated::Invalid) if expected == "wrong" => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await;
+}
+
+/// On an API server of its own: all that asks it believes what the ConfigMap says.
+#[tokio::test]
+async fn certificates_and_proxies_are_believed_as_the_config_map_says_while_it_changes() {
+    let server = ApiServer::start().await;
+    let admin = server.client().await;
+    let name = unique("ccm");
+    let binding = json!({
+        "metadata": {"name": name},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "extension-apiserver-authentication-reader",
+        },
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}],
+    });
+    let binding = serde_json::from_value(binding).unwrap();
+    let bindings = Api::<RoleBinding>::namespaced(admin.clone(), "kube-system");
+    bindings.create(&PostParams::default(), &binding).await.unwrap();
+
+    // The Role that comes with Kubernetes is enough for the look and for the watch.
+    let trust = Trust::default();
+    let (delegated, _) = access(&admin, &trust);
+    let wanted = Wanted { clients: true, proxies: true };
+    let (_looks, following) = follow_published(server.client_of(&name).await, trust, wanted);
+    let following = tokio::spawn(following);
+
+    let (jane, root) = (certificate_in(&server.kubeconfig_of("jane")), certificate_in(&server.kubeconfig()));
+    until("jane is known", &delegated, &jane, &[], "jane in system:authenticated").await;
+    until("so is an administrator", &delegated, &root, &[], "admin in system:masters,system:authenticated").await;
+    let other = Other::new();
+    let john = other.sign("john");
+    until("john is a stranger", &delegated, &john, &[], "wrong").await;
+
+    let maps = Api::<ConfigMap>::namespaced(admin, "kube-system");
+    let cluster_ca =
+        maps.get("extension-apiserver-authentication").await.unwrap().data.unwrap()["client-ca-file"].clone();
+    let patch = async |data: &BTreeMap<&str, String>| {
+        let patch = Patch::Merge(json!({"data": data}));
+        maps.patch("extension-apiserver-authentication", &PatchParams::default(), &patch).await.unwrap();
+    };
+    patch(&BTreeMap::from([("client-ca-file", format!("{cluster_ca}{}", other.pem))])).await;
+    until("john's authority is believed", &delegated, &john, &[], "john in system:authenticated").await;
+    until("jane is still known", &delegated, &jane, &[], "jane in system:authenticated").await;
+
+    let (proxies, says) = (Other::new(), [("x-remote-user", "ann"), ("x-remote-group", "team")]);
+    let list = |item: &str| json!([item]).to_string();
+    patch(&BTreeMap::from([
+        ("requestheader-client-ca-file", proxies.pem.clone()),
+        ("requestheader-allowed-names", list("front-proxy-client")),
+        ("requestheader-username-headers", list("X-Remote-User")),
+        ("requestheader-group-headers", list("X-Remote-Group")),
+        ("requestheader-extra-headers-prefix", list("X-Remote-Extra-")),
+    ]))
+    .await;
+    let (front, back) = (proxies.sign("front-proxy-client"), proxies.sign("another"));
+    until("the proxy is believed", &delegated, &front, &says, "ann in team,system:authenticated").await;
+    until("another client of its authority is not", &delegated, &back, &says, "wrong").await;
+    until("jane is no proxy", &delegated, &jane, &says, "jane in system:authenticated").await;
+
+    // What is broken changes nothing: the next good version does.
+    patch(&BTreeMap::from([("requestheader-allowed-names", "front-proxy-client".to_owned())])).await;
+    patch(&BTreeMap::from([("requestheader-allowed-names", list("another"))])).await;
+    until("the other name is a proxy's now", &delegated, &back, &says, "ann in team,system:authenticated").await;
+    following.abort();
+}

@@ -126,7 +126,7 @@ fn each_mistake_is_told_with_its_flag_and_what_is_wrong() {
         ("--authorization-webhook-cache-authorized-ttl=soon", ""),
         ("--authorization-webhook-cache-unauthorized-ttl=soon", ""),
         ("--authorization-always-allow-paths=/foo*bar", "has a * before its end"),
-        ("--requestheader-username-headers=a,,b", "none of them empty"),
+        ("--requestheader-username-headers=a, ,b", "none of them empty"),
         ("--requestheader-allowed-names=a, ", "none of them empty"),
     ] {
         let mistakes = settled(&[flag]).unwrap_err();

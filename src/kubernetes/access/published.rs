@@ -1,4 +1,4 @@
-//! Pure: what ConfigMap `kube-system/extension-apiserver-authentication` says: the CAs of clients and of proxies.
+//! What ConfigMap `kube-system/extension-apiserver-authentication` says: the CAs of clients and of proxies.
 
 use std::collections::BTreeMap;
 

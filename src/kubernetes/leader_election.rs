@@ -28,7 +28,7 @@ pub use leadership::{Leadership, NotLeader};
 use metrics::Metrics;
 pub use object::LeaseObject;
 use record::{Decision, Observation};
-use standby::ReleaseWatch;
+use standby::{Heard, ReleaseWatch};
 
 /// The random part of the pause between two attempts to acquire, in retry periods; client-go's `JitterFactor`.
 const ACQUIRE_JITTER: f64 = 1.2;
@@ -213,13 +213,35 @@ impl LeaderElector {
                 }
                 Err(error) => self.tell_failure(&error),
             }
-            let version = self.last.as_ref().and_then(|lease| lease.metadata.resource_version.clone());
-            tokio::select! {
-                () = stop.cancelled() => return None,
-                () = tokio::time::sleep_until(next) => {}
-                () = release.next(version) => tracing::debug!("the lease was given up"),
+            if !self.pause(next, release, stop).await {
+                return None;
             }
         }
+    }
+
+    /// Waits for the next attempt to acquire: until then, or until the Lease is given up. False when told to stop.
+    async fn pause(&mut self, next: Instant, release: &mut ReleaseWatch, stop: &CancellationToken) -> bool {
+        loop {
+            let version = self.last.as_ref().and_then(|lease| lease.metadata.resource_version.clone());
+            tokio::select! {
+                () = stop.cancelled() => return false,
+                () = tokio::time::sleep_until(next) => return true,
+                heard = release.next(version) => match heard {
+                    // Its duration counts from now, not from the next attempt, which would see it only then.
+                    Heard::Written(lease) => self.observe(lease),
+                    Heard::GivenUp => {
+                        tracing::debug!("the lease was given up");
+                        return true;
+                    }
+                },
+            }
+        }
+    }
+
+    fn observe(&mut self, lease: Lease) {
+        let spec = lease.spec.clone().unwrap_or_default();
+        self.observed = Some(record::observe(self.observed.take(), &spec, self.began.elapsed()));
+        self.last = Some(lease);
     }
 
     /// Renews until the term is over.

@@ -1,4 +1,5 @@
-//! A standby's watch on the one Lease: a leader that gives it up is followed at once.
+//! A standby's watch on the one Lease: a leader that gives it up is followed at once, and one that dies is followed as
+//! soon as the Lease has stood still for its duration.
 
 use std::time::Duration;
 
@@ -25,7 +26,15 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// The same where the credentials do not allow it; the elector's own polling does until then.
 const PAUSE_FORBIDDEN: Duration = Duration::from_secs(300);
 
-/// Waits for the Lease to be given up. Opens its watch when first asked and keeps it between questions.
+/// What a standby hears of the Lease.
+pub(super) enum Heard {
+    /// It was given up or deleted.
+    GivenUp,
+    /// It was written by its holder.
+    Written(Lease),
+}
+
+/// Hears of the Lease as it is written. Opens its watch when first asked and keeps it between questions.
 pub(super) struct ReleaseWatch {
     api: Api<Lease>,
     parameters: WatchParams,
@@ -44,9 +53,9 @@ impl ReleaseWatch {
         self.stream = None;
     }
 
-    /// Completes when the Lease was given up or deleted after `version`, the resourceVersion last read. Never completes
+    /// Completes when the Lease was written or deleted after `version`, the resourceVersion last read. Never completes
     /// without a version. Safe to cancel.
-    pub(super) async fn next(&mut self, version: Option<String>) {
+    pub(super) async fn next(&mut self, version: Option<String>) -> Heard {
         let Some(version) = version else { return std::future::pending().await };
         loop {
             let Some(stream) = &mut self.stream else {
@@ -54,11 +63,12 @@ impl ReleaseWatch {
                 continue;
             };
             match tokio::time::timeout(WATCH_IDLE, stream.next()).await {
-                Ok(Some(Ok(WatchEvent::Deleted(_)))) => return,
+                Ok(Some(Ok(WatchEvent::Deleted(_)))) => return Heard::GivenUp,
                 Ok(Some(Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease)))) => {
-                    if lease.spec.as_ref().and_then(record::holder).is_none() {
-                        return;
-                    }
+                    return match lease.spec.as_ref().and_then(record::holder) {
+                        None => Heard::GivenUp,
+                        Some(_) => Heard::Written(lease),
+                    };
                 }
                 Ok(Some(Ok(WatchEvent::Bookmark(_)))) => {}
                 Ok(Some(Ok(WatchEvent::Error(_)) | Err(_)) | None) | Err(_) => self.stream = None,
@@ -77,5 +87,80 @@ impl ReleaseWatch {
             }
             Err(error) => tracing::debug!("{}", crate::runtime::logging::chain(&error)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use http::{Method, Request, Response};
+    use kube::client::Body;
+    use serde_json::{Value, json};
+    use tokio_util::sync::CancellationToken;
+    use tower::BoxError;
+
+    use super::super::{LeaderElector, LeaseConfig};
+    use super::*;
+
+    const LEASE_DURATION: Duration = Duration::from_secs(15);
+
+    fn lease(version: u64) -> Value {
+        json!({
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": { "name": "a", "namespace": "b", "resourceVersion": version.to_string() },
+            "spec": {
+                "holderIdentity": "other",
+                "leaseDurationSeconds": LEASE_DURATION.as_secs(),
+                "renewTime": format!("2026-01-01T00:00:{version:02}.000000Z"),
+            },
+        })
+    }
+
+    /// A server with this one Lease, which takes every write.
+    fn client(lease: &Arc<Mutex<Value>>) -> kube::Client {
+        let lease = lease.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let lease = lease.clone();
+            async move {
+                let (parts, body) = request.into_parts();
+                let sent = body.collect_bytes().await?;
+                let mut lease = lease.lock().unwrap();
+                if parts.method == Method::PUT {
+                    *lease = serde_json::from_slice(&sent)?;
+                }
+                Ok::<_, BoxError>(Response::new(Body::from(serde_json::to_vec(&*lease)?)))
+            }
+        });
+        kube::Client::new(service, "default")
+    }
+
+    /// Without that, up to 2.2 retry periods pass before the standby sees the last renewal, and its wait begins then.
+    #[tokio::test(start_paused = true)]
+    async fn the_lease_of_a_dead_leader_is_taken_its_duration_after_the_last_renewal_was_heard_of() {
+        let stored = Arc::new(Mutex::new(lease(1)));
+        let config = LeaseConfig {
+            namespace: "b".to_owned(),
+            name: "a".to_owned(),
+            identity: "me".to_owned(),
+            lease_duration: LEASE_DURATION,
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
+        };
+        let (mut elector, _) = LeaderElector::new(client(&stored), config).unwrap();
+        let renewal = stored.clone();
+        let last_words = async move {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            *renewal.lock().unwrap() = lease(2);
+            Ok(WatchEvent::Modified(serde_json::from_value(lease(2)).unwrap()))
+        };
+        let mut release = ReleaseWatch::new(elector.api.clone(), "a");
+        release.stream = Some(futures::stream::once(last_words).chain(futures::stream::pending()).boxed());
+        let began = Instant::now();
+        assert!(elector.acquire(&mut release, &CancellationToken::new()).await.is_some());
+        let taken = began.elapsed();
+        assert!((Duration::from_secs(16)..Duration::from_millis(16_100)).contains(&taken), "{taken:?}");
+        assert_eq!(stored.lock().unwrap()["spec"]["holderIdentity"], "me");
     }
 }

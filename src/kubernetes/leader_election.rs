@@ -228,7 +228,7 @@ impl LeaderElector {
                 () = tokio::time::sleep_until(next) => return true,
                 heard = release.next(version) => match heard {
                     // Its duration counts from now, not from the next attempt, which would see it only then.
-                    Heard::Written(lease) => self.observe(lease),
+                    Heard::Written(lease) => self.observe(*lease),
                     Heard::GivenUp => {
                         tracing::debug!("the lease was given up");
                         return true;

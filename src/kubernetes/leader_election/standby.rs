@@ -31,7 +31,7 @@ pub(super) enum Heard {
     /// It was given up or deleted.
     GivenUp,
     /// It was written by its holder.
-    Written(Lease),
+    Written(Box<Lease>),
 }
 
 /// Hears of the Lease as it is written. Opens its watch when first asked and keeps it between questions.
@@ -67,7 +67,7 @@ impl ReleaseWatch {
                 Ok(Some(Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease)))) => {
                     return match lease.spec.as_ref().and_then(record::holder) {
                         None => Heard::GivenUp,
-                        Some(_) => Heard::Written(lease),
+                        Some(_) => Heard::Written(Box::new(lease)),
                     };
                 }
                 Ok(Some(Ok(WatchEvent::Bookmark(_)))) => {}

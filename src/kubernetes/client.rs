@@ -227,6 +227,19 @@ impl Clients {
     }
 }
 
+/// A client over any service whose writes pass only under this leadership: for tests of both together.
+#[cfg(test)]
+pub(in crate::kubernetes) fn guarded<S>(service: S, leadership: Leadership) -> Client
+where
+    S: tower::Service<http::Request<Body>, Response = http::Response<Body>, Error = BoxError> + Send + 'static,
+    S::Future: Send + 'static,
+{
+    ClientBuilder::new(service, "default")
+        .with_layer(&GuardLayer::new(leadership))
+        .with_layer(&LimitsLayer::new(Limits::new(WRITES_IN_FLIGHT, None)))
+        .build()
+}
+
 /// A client that neither retries nor asks whether this process leads: for what exists before there is a leadership.
 pub fn unguarded(config: &Config) -> Result<Client, SettingsError> {
     Ok(single(config)?.build())

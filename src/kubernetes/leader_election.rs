@@ -3,11 +3,13 @@
 //! Differs from client-go in what happens around it: leadership ends at the renew deadline counted from before the last
 //! successful renewal was sent, a process that lost it becomes a standby again, and a stopping one gives the Lease up.
 
+mod health;
 mod leadership;
 mod metrics;
 mod object;
 mod record;
 mod standby;
+mod wall_clock;
 
 use std::time::Duration;
 
@@ -23,12 +25,14 @@ use super::client::{CallError, limited};
 use super::events::{EventType, Recorder};
 use crate::runtime::metrics::Registry;
 use crate::runtime::tasks::BoxError;
+pub use health::{NotRenewed, RenewalCheck};
 pub(in crate::kubernetes) use leadership::{Holder, Sent};
 pub use leadership::{Leadership, NotLeader};
 use metrics::Metrics;
 pub use object::LeaseObject;
 use record::{Decision, Observation};
 use standby::{Heard, ReleaseWatch};
+use wall_clock::WallClock;
 
 /// The random part of the pause between two attempts to acquire, in retry periods; client-go's `JitterFactor`.
 const ACQUIRE_JITTER: f64 = 1.2;
@@ -135,8 +139,16 @@ impl LeaderElector {
     /// A candidate for the Lease of `config`, which must be valid, and the token that says whether it leads.
     /// `client` must not retry by itself.
     pub fn new(client: Client, config: LeaseConfig) -> Result<(Self, Leadership), InvalidLease> {
+        Self::by_clock(client, config, WallClock::default())
+    }
+
+    fn by_clock(
+        client: Client,
+        config: LeaseConfig,
+        wall_clock: WallClock,
+    ) -> Result<(Self, Leadership), InvalidLease> {
         config.validate()?;
-        let (holder, leadership) = Holder::new();
+        let (holder, leadership) = Holder::with_clock(wall_clock);
         let api = Api::namespaced(client, &config.namespace);
         let metrics = Metrics::new(&config.name);
         let elector = Self {
@@ -161,6 +173,13 @@ impl LeaderElector {
         self
     }
 
+    /// Counts into the series of the candidate for another Lease, which has registered them or will.
+    #[must_use]
+    pub fn counted_with(mut self, other: &Self) -> Self {
+        self.metrics = other.metrics.for_lease(&self.config.name);
+        self
+    }
+
     /// Registers `leader_election_master_status` and `leader_election_slowpath_total`.
     pub fn register(&self, registry: &Registry) -> Result<(), prometheus::Error> {
         self.metrics.register(registry)
@@ -169,23 +188,53 @@ impl LeaderElector {
     /// Competes, leads, competes again; on `stop` ends a term and gives the Lease up. The caller stops what works under
     /// the leadership before. Ends only after `stop`.
     pub async fn run(mut self, stop: CancellationToken) -> Result<(), BoxError> {
+        self.compete(&stop).await;
+        Ok(())
+    }
+
+    /// As [`LeaderElector::run`], but competes only while this process holds `main` too. When that is lost the term here
+    /// ends as well and its Lease is given up, so that whoever leads next gets both.
+    pub async fn run_under(mut self, main: Leadership, stop: CancellationToken) -> Result<(), BoxError> {
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return Ok(()),
+                () = main.wait_until_leader() => {}
+            }
+            let over = stop.child_token();
+            let watch = async {
+                tokio::select! {
+                    () = main.wait_until_lost() => over.cancel(),
+                    () = over.cancelled() => {}
+                }
+            };
+            tokio::join!(self.compete(&over), watch);
+        }
+    }
+
+    /// Ends only after `stop`.
+    async fn compete(&mut self, stop: &CancellationToken) {
         let mut release = ReleaseWatch::new(self.api.clone(), &self.config.name);
-        while let Some(sent) = self.acquire(&mut release, &stop).await {
+        while let Some(sent) = self.acquire(&mut release, stop).await {
             release.close();
             self.holder.begin(sent, self.config.renew_deadline);
             self.metrics.show(true);
             self.tell("became leader");
-            let end = self.lead(&stop).await;
+            let end = self.lead(stop).await;
             self.holder.end();
             self.metrics.show(false);
             match end {
                 End::Stopped => {
                     self.release().await;
                     self.tell("stopped leading");
-                    return Ok(());
+                    return;
                 }
-                End::Taken(holder) => tracing::error!(%holder, "another took the lease; this process stands by"),
-                End::Deadline => tracing::error!("the lease could not be renewed in time; this process stands by"),
+                End::Taken(holder) => {
+                    tracing::error!(lease = self.config.name, %holder, "another took the lease; this process stands by");
+                }
+                End::Deadline => {
+                    let lease = &self.config.name;
+                    tracing::error!(lease, "the lease could not be renewed in time; this process stands by");
+                }
             }
             self.tell("stopped leading");
         }
@@ -193,7 +242,6 @@ impl LeaderElector {
         if self.may_hold {
             self.release().await;
         }
-        Ok(())
     }
 
     /// Tries until the Lease is ours, or nothing when told to stop. An attempt under way is not broken off, since it
@@ -208,7 +256,7 @@ impl LeaderElector {
                 Ok(Attempt::Ours(sent)) if sent.elapsed() < self.config.renew_deadline => return Some(sent),
                 Ok(Attempt::Ours(_)) => continue,
                 Ok(Attempt::HeldBy { holder, until }) => {
-                    tracing::debug!(%holder, "standing by");
+                    tracing::debug!(lease = self.config.name, %holder, "standing by");
                     next = next.min(until);
                 }
                 Err(error) => self.tell_failure(&error),
@@ -340,7 +388,7 @@ impl LeaderElector {
 
     fn about_to_write(&mut self) -> Sent {
         self.may_hold = true;
-        Sent::now()
+        self.holder.sends_now()
     }
 
     fn written(&mut self, answer: Result<Lease, CallError>) -> Result<(), CallError> {
@@ -389,10 +437,11 @@ impl LeaderElector {
             self.replace(lease, spec, deadline).await.map(|_| true)
         };
         match outcome.await {
-            Ok(true) => tracing::info!("the lease is given up"),
+            Ok(true) => tracing::info!(lease = self.config.name, "the lease is given up"),
             Ok(false) => tracing::debug!("there is no lease to give up"),
-            Err(error) => tracing::warn!("{}", crate::runtime::logging::chain(&error)),
+            Err(error) => return tracing::warn!("{}", crate::runtime::logging::chain(&error)),
         }
+        self.may_hold = false;
     }
 
     fn is_ours(&self, lease: &Lease) -> bool {

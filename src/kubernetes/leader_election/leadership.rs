@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::time::{Duration, SystemTime};
 
+use super::wall_clock::WallClock;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -22,12 +23,15 @@ pub struct NotLeader;
 pub struct Leadership {
     term: Option<watch::Receiver<Option<Term>>>,
     flag: watch::Receiver<bool>,
+    wall_clock: WallClock,
 }
 
 /// One uninterrupted time of leading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Term {
     number: u64,
+    /// Before the last successful renewal was sent.
+    renewed: Instant,
     ends: Instant,
     ends_by_wall_clock: SystemTime,
 }
@@ -38,6 +42,7 @@ pub(in crate::kubernetes) struct Holder {
     term: watch::Sender<Option<Term>>,
     flag: watch::Sender<bool>,
     terms: u64,
+    wall_clock: WallClock,
 }
 
 impl Term {
@@ -51,7 +56,12 @@ impl Leadership {
     /// The leadership of a process that has no rivals (`--leader-elect=false`).
     pub fn always() -> Self {
         let (_, flag) = watch::channel(true);
-        Self { term: None, flag }
+        Self { term: None, flag, wall_clock: WallClock::default() }
+    }
+
+    /// The leadership of whoever must not work at all.
+    pub fn never() -> Self {
+        Holder::new().1
     }
 
     /// Until when this process leads at least. Renewals move it.
@@ -94,6 +104,13 @@ impl Leadership {
         self.flag.clone()
     }
 
+    /// For how long the Lease was not renewed that this process believes to hold; nothing when it does not believe so.
+    /// A term that is over and that nobody has ended yet counts, unlike in [`Leadership::check`].
+    pub(super) fn unrenewed_for(&self) -> Option<Duration> {
+        let term = *self.term.as_ref()?.borrow();
+        term.map(|term| term.renewed.elapsed())
+    }
+
     /// The end of the term that runs when this is called, renewals included. Completes at once without one.
     pub(crate) fn end_of_term(&self) -> impl Future<Output = ()> + Send + 'static {
         let leadership = self.clone();
@@ -113,16 +130,27 @@ impl Leadership {
 
     fn current(&self) -> Option<Term> {
         let term = *self.term.as_ref()?.borrow();
-        term.filter(|term| !term.is_over(Instant::now(), SystemTime::now()))
+        term.filter(|term| !term.is_over(Instant::now(), self.wall_clock.now()))
     }
 }
 
 impl Holder {
     /// A leadership nobody holds yet.
     pub(in crate::kubernetes) fn new() -> (Self, Leadership) {
+        Self::with_clock(WallClock::default())
+    }
+
+    /// The same by this wall clock.
+    pub(super) fn with_clock(wall_clock: WallClock) -> (Self, Leadership) {
         let (term, term_receiver) = watch::channel(None);
         let (flag, flag_receiver) = watch::channel(false);
-        (Self { term, flag, terms: 0 }, Leadership { term: Some(term_receiver), flag: flag_receiver })
+        let leadership = Leadership { term: Some(term_receiver), flag: flag_receiver, wall_clock: wall_clock.clone() };
+        (Self { term, flag, terms: 0, wall_clock }, leadership)
+    }
+
+    /// The moment before something is sent, by the clocks that decide about the term.
+    pub(super) fn sends_now(&self) -> Sent {
+        Sent { monotonic: Instant::now(), wall_clock: self.wall_clock.now() }
     }
 
     /// A term begins.
@@ -156,7 +184,7 @@ impl Holder {
     /// When the running term ends unless it is renewed.
     pub(in crate::kubernetes) fn ends(&self) -> Option<Instant> {
         let term = *self.term.borrow();
-        term.filter(|term| !term.is_over(Instant::now(), SystemTime::now())).map(|term| term.ends)
+        term.filter(|term| !term.is_over(Instant::now(), self.wall_clock.now())).map(|term| term.ends)
     }
 }
 
@@ -174,7 +202,8 @@ pub(in crate::kubernetes) struct Sent {
 }
 
 impl Sent {
-    /// Now.
+    /// Now, by the machine's clocks.
+    #[cfg(test)]
     pub(in crate::kubernetes) fn now() -> Self {
         Self { monotonic: Instant::now(), wall_clock: SystemTime::now() }
     }
@@ -187,7 +216,8 @@ impl Sent {
 
 impl Term {
     fn starting(number: u64, sent: Sent, lasts: Duration) -> Self {
-        Self { number, ends: sent.monotonic + lasts, ends_by_wall_clock: sent.wall_clock + lasts }
+        let (ends, ends_by_wall_clock) = (sent.monotonic + lasts, sent.wall_clock + lasts);
+        Self { number, renewed: sent.monotonic, ends, ends_by_wall_clock }
     }
 }
 

@@ -33,6 +33,14 @@ impl Metrics {
         metrics
     }
 
+    /// The same series with the label of another Lease.
+    pub(super) fn for_lease(&self, lease: &str) -> Self {
+        let (status, slow_path) = (self.status.clone(), self.slow_path.clone());
+        let metrics = Self { lease: lease.to_owned(), status, slow_path };
+        metrics.show(false);
+        metrics
+    }
+
     pub(super) fn register(&self, registry: &Registry) -> Result<(), prometheus::Error> {
         registry.register(Box::new(self.status.clone()))?;
         registry.register(Box::new(self.slow_path.clone()))

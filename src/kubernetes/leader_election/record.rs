@@ -162,9 +162,9 @@ mod tests {
         assert_eq!(observe(Some(again), &renewed, later).seen, later);
     }
 
-    /// E-01, and what is written when the Lease is given up.
+    /// And what is written when the Lease is given up.
     #[test]
-    fn the_first_record_counts_no_transition_and_a_released_one_has_no_holder() {
+    fn e_01_the_first_record_counts_no_transition_and_a_released_one_has_no_holder() {
         let now = Timestamp::UNIX_EPOCH;
         let first = first_record("baz", LASTS, now);
         assert_eq!((first.lease_transitions, holder(&first)), (Some(0), Some("baz")));
@@ -172,5 +172,16 @@ mod tests {
         assert_eq!(holder(&released), None);
         assert_eq!(released.holder_identity.as_deref(), Some(""));
         assert_eq!((released.lease_duration_seconds, released.lease_transitions), (Some(1), Some(4)));
+    }
+    /// Word for word what client-go writes, with the microseconds it wants to read.
+    #[test]
+    fn the_record_is_written_as_candidates_in_go_read_it() {
+        let spec = first_record("host_1", Duration::from_secs(15), Timestamp::from_second(1_700_000_000).unwrap());
+        let at = "2023-11-14T22:13:20.000000Z";
+        let expected = serde_json::json!({
+            "holderIdentity": "host_1", "leaseDurationSeconds": 15, "acquireTime": at, "renewTime": at,
+            "leaseTransitions": 0,
+        });
+        assert_eq!(serde_json::to_value(spec).unwrap(), expected);
     }
 }

@@ -1,87 +1,17 @@
 //! Tests of the elector against a scripted API server, on a paused clock.
 
+mod schedules;
+mod seam;
+mod server;
+mod two_leases;
+
 use super::*;
-use http::{Method, Request, Response, StatusCode};
-use kube::client::Body;
-use std::sync::{Arc, Mutex};
-use tower::BoxError;
-
-/// One Lease as the API server keeps it, and what is wrong with the server.
-#[derive(Default)]
-struct Server {
-    lease: Option<serde_json::Value>,
-    version: u64,
-    is_silent: bool,
-    verbs: Vec<String>,
-}
-
-type Shared = Arc<Mutex<Server>>;
-
-fn status(code: u16, reason: &str) -> Response<Body> {
-    let body = serde_json::json!({"kind":"Status","apiVersion":"v1","status":"Failure","code":code,"reason":reason,"message":reason});
-    let mut response = Response::new(Body::from(serde_json::to_vec(&body).unwrap()));
-    *response.status_mut() = StatusCode::from_u16(code).unwrap();
-    response
-}
-
-impl Server {
-    fn answer(&mut self, method: &Method, query: &str, body: &[u8]) -> Response<Body> {
-        if query.contains("watch=") {
-            return status(403, "Forbidden");
-        }
-        self.verbs.push(method.to_string());
-        let object = || serde_json::from_slice::<serde_json::Value>(body).unwrap();
-        match (method.as_str(), &self.lease) {
-            ("GET", None) => return status(404, "NotFound"),
-            ("POST", None) => self.store(object()),
-            ("PUT", Some(lease)) => {
-                if object()["metadata"]["resourceVersion"] != lease["metadata"]["resourceVersion"] {
-                    return status(409, "Conflict");
-                }
-                self.store(object());
-            }
-            ("GET", Some(_)) => {}
-            other => panic!("unexpected {other:?}"),
-        }
-        Response::new(Body::from(serde_json::to_vec(self.lease.as_ref().unwrap()).unwrap()))
-    }
-
-    fn store(&mut self, mut lease: serde_json::Value) {
-        self.version += 1;
-        lease["metadata"]["resourceVersion"] = self.version.to_string().into();
-        self.lease = Some(lease);
-    }
-
-    fn holder(&self) -> String {
-        self.lease.as_ref().unwrap()["spec"]["holderIdentity"].as_str().unwrap().to_owned()
-    }
-}
-
-fn client(server: &Shared) -> Client {
-    let server = server.clone();
-    let service = tower::service_fn(move |request: Request<Body>| {
-        let server = server.clone();
-        async move {
-            let (parts, body) = request.into_parts();
-            let bytes = body.collect_bytes().await?;
-            let answer = {
-                let mut server = server.lock().unwrap();
-                let query = parts.uri.query().unwrap_or_default();
-                (!server.is_silent).then(|| server.answer(&parts.method, query, &bytes))
-            };
-            match answer {
-                Some(answer) => Ok::<_, BoxError>(answer),
-                None => std::future::pending().await,
-            }
-        }
-    });
-    Client::new(service, "default")
-}
+use server::{LEASE, Server, Shared, Trouble, client, node_writer};
 
 fn config(identity: &str) -> LeaseConfig {
     LeaseConfig {
         namespace: "kube-system".into(),
-        name: "cloud-controller-manager".into(),
+        name: LEASE.into(),
         identity: identity.into(),
         lease_duration: Duration::from_secs(15),
         renew_deadline: Duration::from_secs(10),
@@ -92,16 +22,18 @@ fn config(identity: &str) -> LeaseConfig {
 struct Candidate {
     leadership: Leadership,
     metrics: crate::runtime::metrics::Registry,
+    wall_clock: WallClock,
     stop: CancellationToken,
     task: tokio::task::JoinHandle<Result<(), BoxError>>,
 }
 
 fn candidate(identity: &str, server: &Shared) -> Candidate {
-    let (elector, leadership) = LeaderElector::new(client(server), config(identity)).unwrap();
+    let wall_clock = WallClock::default();
+    let (elector, leadership) = LeaderElector::by_clock(client(server), config(identity), wall_clock.clone()).unwrap();
     let metrics = crate::runtime::metrics::Registry::default();
     elector.register(&metrics).unwrap();
     let stop = CancellationToken::new();
-    Candidate { leadership, metrics, stop: stop.clone(), task: tokio::spawn(elector.run(stop)) }
+    Candidate { leadership, metrics, wall_clock, stop: stop.clone(), task: tokio::spawn(elector.run(stop)) }
 }
 
 async fn soon(what: &str, future: impl Future<Output = ()>) -> Duration {
@@ -114,7 +46,7 @@ async fn soon(what: &str, future: impl Future<Output = ()>) -> Duration {
 
 #[tokio::test(start_paused = true)]
 async fn one_works_and_a_clean_stop_hands_over() {
-    let server = Shared::default();
+    let server = Server::shared();
     let first = candidate("a_1", &server);
     soon("the first leads", first.leadership.wait_until_leader()).await;
     let second = candidate("b_2", &server);
@@ -125,7 +57,7 @@ async fn one_works_and_a_clean_stop_hands_over() {
         let server = server.lock().unwrap();
         let puts = server.verbs.iter().filter(|verb| *verb == "PUT").count();
         assert!((48..=51).contains(&puts), "renewed every two seconds: {puts}");
-        assert_eq!(server.lease.as_ref().unwrap()["spec"]["leaseTransitions"], 0);
+        assert_eq!(server.spec(LEASE)["leaseTransitions"], 0);
     }
 
     first.stop.cancel();
@@ -133,29 +65,29 @@ async fn one_works_and_a_clean_stop_hands_over() {
     assert!(!first.leadership.is_leader());
     let took = soon("the second leads", second.leadership.wait_until_leader()).await;
     assert!(took <= Duration::from_millis(4400), "polling alone takes one jittered period: {took:?}");
-    assert_eq!(server.lock().unwrap().holder(), "b_2");
-    assert_eq!(server.lock().unwrap().lease.as_ref().unwrap()["spec"]["leaseTransitions"], 1);
+    assert_eq!(server.lock().unwrap().holder(LEASE), "b_2");
+    assert_eq!(server.lock().unwrap().spec(LEASE)["leaseTransitions"], 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_server_ends_the_term_at_the_deadline_and_the_process_stands_by() {
-    let server = Shared::default();
+    let server = Server::shared();
     let first = candidate("a_1", &server);
     soon("it leads", first.leadership.wait_until_leader()).await;
     tokio::time::sleep(Duration::from_millis(8500)).await;
-    server.lock().unwrap().is_silent = true;
+    server.lock().unwrap().trouble = Trouble::Silent;
     let lasted = soon("it stops", first.leadership.wait_until_lost()).await;
     // The last renewal was sent half a second before the silence.
     assert!(lasted > Duration::from_secs(9) && lasted < Duration::from_secs(10), "{lasted:?}");
     assert!(!first.task.is_finished(), "it competes on");
 
-    server.lock().unwrap().is_silent = false;
+    server.lock().unwrap().trouble = Trouble::None;
     soon("it leads again", first.leadership.wait_until_leader()).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_vanished_leader_is_followed_after_its_lease_duration_and_not_earlier() {
-    let server = Shared::default();
+    let server = Server::shared();
     let first = candidate("a_1", &server);
     soon("the first leads", first.leadership.wait_until_leader()).await;
     let second = candidate("b_2", &server);
@@ -167,23 +99,18 @@ async fn a_vanished_leader_is_followed_after_its_lease_duration_and_not_earlier(
 
 #[tokio::test(start_paused = true)]
 async fn a_leader_whose_lease_was_taken_stops_at_once() {
-    let server = Shared::default();
+    let server = Server::shared();
     let first = candidate("a_1", &server);
     soon("it leads", first.leadership.wait_until_leader()).await;
-    {
-        let mut server = server.lock().unwrap();
-        let mut lease = server.lease.clone().unwrap();
-        lease["spec"]["holderIdentity"] = "thief".into();
-        server.store(lease);
-    }
+    server.lock().unwrap().give_to(LEASE, "thief");
     let took = soon("it stops", first.leadership.wait_until_lost()).await;
     assert!(took <= Duration::from_secs(2), "{took:?}");
-    assert_eq!(server.lock().unwrap().holder(), "thief");
+    assert_eq!(server.lock().unwrap().holder(LEASE), "thief");
     let slow = first.metrics.gather().into_iter().find(|family| family.name() == "leader_election_slowpath_total");
     assert_eq!(slow.unwrap().get_metric()[0].get_counter().get_value(), 1.0, "the record in memory was out of date");
     first.stop.cancel();
     first.task.await.unwrap().unwrap();
-    assert_eq!(server.lock().unwrap().holder(), "thief", "nothing of ours to give up");
+    assert_eq!(server.lock().unwrap().holder(LEASE), "thief", "nothing of ours to give up");
 }
 
 #[test]

@@ -113,6 +113,30 @@ fn the_delay_doubles_is_capped_and_is_at_most_halved_by_jitter() {
     }
 }
 
+/// client-go's exponential limiter and its limit on waits, without jitter. Of its overall bucket there is none here.
+#[tokio::test(start_paused = true)]
+async fn vectors_of_the_rate_limiters() {
+    let milliseconds = Duration::from_millis;
+    let backoff = Backoff { base: milliseconds(1), max: milliseconds(1000) };
+    let delays: Vec<_> = (1..=5).map(|failures| backoff.delay(failures, 0.0)).collect();
+    assert_eq!(delays, [1, 2, 4, 8, 16].map(milliseconds), "E-20");
+    assert_eq!(backoff.delay(100, 0.0), milliseconds(1000), "E-22");
+
+    let queue = Queue::new(Backoff { base: milliseconds(16), max: milliseconds(1000) });
+    for _ in 0..4 {
+        queue.add(0);
+        let work = now(&queue).unwrap();
+        queue.retry(*work);
+    }
+    let is_within = |wait: Duration, full: u64| (milliseconds(full / 2)..=milliseconds(full)).contains(&wait);
+    assert!(is_within(queue.retry(0), 256), "E-20: the fifth failure");
+    assert!(is_within(queue.retry(1), 16), "E-20: counted for each key");
+    queue.forget(&0);
+    assert!(is_within(queue.retry(0), 16), "E-20: forgotten");
+    let longest = (2..1000).map(|key| queue.retry(key)).max().unwrap();
+    assert!(longest <= milliseconds(16), "E-21 differs: no bucket holds up keys that fail for the first time");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_panics_gives_its_key_back() {
     let queue = queue();

@@ -1,0 +1,86 @@
+//! The check `leaderElection` of `/healthz`: a process that believes it leads has renewed its Lease.
+//!
+//! Here a term ends by itself at the renew deadline, and no write passes afterwards, so that nothing is at risk when this
+//! fails. It fails when the elector did not even notice the end: its task hangs, or the process gets no time to run.
+
+use std::time::Duration;
+
+use super::{Leadership, LeaseConfig};
+
+/// What is forgiven beyond the lease duration; as in the Go program.
+const TOLERANCE: Duration = Duration::from_secs(20);
+
+/// The Lease was not renewed for too long, and this process believes to hold it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("failed election to renew leadership on lease {lease}")]
+pub struct NotRenewed {
+    lease: String,
+}
+
+/// The check of one Lease.
+#[derive(Debug, Clone)]
+pub struct RenewalCheck {
+    lease: String,
+    lease_duration: Duration,
+    leadership: Leadership,
+}
+
+impl RenewalCheck {
+    /// For the candidate that competes for this Lease.
+    pub fn new(config: &LeaseConfig, leadership: Leadership) -> Self {
+        Self { lease: config.name.clone(), lease_duration: config.lease_duration, leadership }
+    }
+
+    /// Fails when this process believes it leads and has not renewed for longer than the lease duration and 20 s.
+    pub fn check(&self) -> Result<(), NotRenewed> {
+        match is_overdue(self.leadership.unrenewed_for(), self.lease_duration, TOLERANCE) {
+            false => Ok(()),
+            true => Err(NotRenewed { lease: self.lease.clone() }),
+        }
+    }
+}
+
+/// Mirrors `Check` of client-go's `tools/leaderelection/leaderelection.go`. `unrenewed` is nothing for a process that
+/// does not believe it leads.
+fn is_overdue(unrenewed: Option<Duration>, lease_duration: Duration, tolerance: Duration) -> bool {
+    unrenewed.is_some_and(|unrenewed| unrenewed > lease_duration + tolerance)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::leadership::{Holder, Sent};
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    #[tokio::test(start_paused = true)]
+    async fn e_10_to_e_14_only_a_believed_leadership_that_was_not_renewed_fails() {
+        let lease_duration = Duration::from_secs(15);
+        // What became of the election, how long ago the last renewal was, and whether the check passes.
+        type Case = (&'static str, Option<bool>, Duration, bool);
+        let cases: [Case; 7] = [
+            ("E-10 no election yet", None, HOUR, true),
+            ("E-11 ours, expired an hour ago", Some(true), lease_duration + HOUR, false),
+            ("E-12 expired, and another's", Some(false), lease_duration + HOUR, true),
+            ("E-13 not expired", Some(true), Duration::from_secs(14), true),
+            ("E-14 expired for a second, 20 are forgiven", Some(true), Duration::from_secs(16), true),
+            ("the last moment", Some(true), Duration::from_secs(35), true),
+            ("a moment later", Some(true), Duration::from_millis(35_001), false),
+        ];
+        for (case, is_ours, ago, passes) in cases {
+            let (mut holder, leadership) = Holder::new();
+            if let Some(is_ours) = is_ours {
+                holder.begin(Sent::now(), Duration::from_secs(10));
+                if !is_ours {
+                    holder.end();
+                }
+            }
+            tokio::time::advance(ago).await;
+            let check = RenewalCheck { lease: "foo".to_owned(), lease_duration, leadership };
+            let expected = if passes { Ok(()) } else { Err(NotRenewed { lease: "foo".to_owned() }) };
+            assert_eq!(check.check(), expected, "{case}");
+        }
+        let text = NotRenewed { lease: "foo".to_owned() }.to_string();
+        assert_eq!(text, "failed election to renew leadership on lease foo", "E-11");
+    }
+}

@@ -1,0 +1,159 @@
+//! A suspended machine, a cut connection, a slow API server: never two leaders, no write after the term, and somebody
+//! leads again.
+
+use super::*;
+
+/// Two candidates that both write whenever they may.
+struct Pair {
+    server: Shared,
+    candidates: [Candidate; 2],
+    writers: [tokio::task::JoinHandle<()>; 2],
+}
+
+impl Pair {
+    /// The first one leads.
+    async fn start() -> Self {
+        let server = Server::shared();
+        let start = |identity: &str| {
+            let candidate = candidate(identity, &server);
+            let writer = node_writer(server.clone(), identity.to_owned(), candidate.leadership.clone());
+            (candidate, tokio::spawn(writer))
+        };
+        let (first, first_writer) = start("a_1");
+        soon("the first leads", first.leadership.wait_until_leader()).await;
+        let (second, second_writer) = start("b_2");
+        Self { server, candidates: [first, second], writers: [first_writer, second_writer] }
+    }
+
+    fn leaders(&self) -> usize {
+        self.candidates.iter().filter(|candidate| candidate.leadership.is_leader()).count()
+    }
+
+    /// For so long, looked at ten times a second: never two.
+    async fn watch(&self, time: Duration) -> Vec<usize> {
+        let mut seen = Vec::new();
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            seen.push(self.leaders());
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        assert!(seen.iter().all(|leaders| *leaders < 2), "{seen:?}");
+        seen
+    }
+
+    fn is_shown_to_be_safe(self) {
+        for writer in self.writers {
+            assert!(!writer.is_finished());
+            writer.abort();
+        }
+        let server = self.server.lock().unwrap();
+        assert_eq!(server.intruders.first(), None, "{} in all", server.intruders.len());
+        assert!(server.node_writes > 10, "somebody wrote: {}", server.node_writes);
+    }
+
+    fn writes(&self) -> u32 {
+        self.server.lock().unwrap().node_writes
+    }
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// What a process sees that wakes up: its own clock has stood still, the wall clock has not.
+#[tokio::test(start_paused = true)]
+async fn a_suspended_machine_wakes_up_as_a_standby_although_its_own_clock_stood_still() {
+    let pair = Pair::start().await;
+    let [first, second] = &pair.candidates;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let before = pair.writes();
+    let lost = first.leadership.end_of_term();
+    // While it was away another took over.
+    first.wall_clock.jump(HOUR);
+    pair.server.lock().unwrap().give_to(LEASE, "b_2");
+    assert!(!first.leadership.is_leader(), "at once, before any task ran");
+    soon("a write in hand is given up", lost).await;
+    soon("the other leads", second.leadership.wait_until_leader()).await;
+    assert!(!first.leadership.is_leader());
+    pair.watch(Duration::from_secs(60)).await;
+    assert!(pair.writes() > before, "the other works");
+    pair.is_shown_to_be_safe();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_suspended_machine_that_nobody_followed_leads_again_in_a_new_term() {
+    let pair = Pair::start().await;
+    let first = &pair.candidates[0];
+    let lost = first.leadership.end_of_term();
+    first.wall_clock.jump(HOUR);
+    assert!(!first.leadership.is_leader());
+    let took = soon("it leads again", first.leadership.wait_until_leader()).await;
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    soon("what was in hand stays given up", lost).await;
+    pair.watch(Duration::from_secs(30)).await;
+    pair.is_shown_to_be_safe();
+}
+
+/// Renewals take effect and their answers are lost: the Lease looks held, and its holder does not know.
+#[tokio::test(start_paused = true)]
+async fn a_cut_connection_ends_the_term_in_time_and_leadership_is_regained() {
+    let pair = Pair::start().await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    pair.server.lock().unwrap().trouble = Trouble::LosesAnswers;
+    let cut = Instant::now();
+    soon("the term ends", pair.candidates[0].leadership.wait_until_lost()).await;
+    assert!(cut.elapsed() <= Duration::from_secs(10), "{:?}", cut.elapsed());
+    let during = pair.watch(Duration::from_secs(60)).await;
+    assert!(during.iter().all(|leaders| *leaders == 0), "nobody knows that he leads");
+    pair.server.lock().unwrap().trouble = Trouble::None;
+    let after = pair.watch(Duration::from_secs(60)).await;
+    assert_eq!(after.last(), Some(&1));
+    pair.is_shown_to_be_safe();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_answer_to_the_first_write_may_be_lost() {
+    let server = Server::shared();
+    server.lock().unwrap().trouble = Trouble::LosesAnswers;
+    let only = candidate("a_1", &server);
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert!(!only.leadership.is_leader());
+    server.lock().unwrap().trouble = Trouble::None;
+    soon("it finds its own name", only.leadership.wait_until_leader()).await;
+    assert_eq!(server.lock().unwrap().spec(LEASE)["leaseTransitions"], 0);
+}
+
+/// A process that stops while it does not know whether it holds the Lease gives it up all the same.
+#[tokio::test(start_paused = true)]
+async fn what_may_be_held_is_given_up() {
+    let server = Server::shared();
+    let only = candidate("a_1", &server);
+    soon("it leads", only.leadership.wait_until_leader()).await;
+    server.lock().unwrap().trouble = Trouble::LosesAnswers;
+    soon("the term ends", only.leadership.wait_until_lost()).await;
+    server.lock().unwrap().trouble = Trouble::None;
+    only.stop.cancel();
+    soon("it stops", async { only.task.await.unwrap().unwrap() }).await;
+    assert_eq!(server.lock().unwrap().holder(LEASE), "");
+}
+
+/// Every answer comes later than a request may take.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_too_slow_has_no_leader_and_no_two() {
+    let pair = Pair::start().await;
+    pair.server.lock().unwrap().trouble = Trouble::Slow(Duration::from_millis(5_500));
+    let slow = pair.watch(Duration::from_secs(120)).await;
+    assert_eq!(slow.last(), Some(&0));
+    pair.server.lock().unwrap().trouble = Trouble::None;
+    let after = pair.watch(Duration::from_secs(60)).await;
+    assert_eq!(after.last(), Some(&1));
+    pair.is_shown_to_be_safe();
+}
+
+/// Slow, and in time: each renewal counts from before it was sent.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_slow_and_in_time_keeps_its_leader() {
+    let pair = Pair::start().await;
+    pair.server.lock().unwrap().trouble = Trouble::Slow(Duration::from_secs(4));
+    let seen = pair.watch(Duration::from_secs(120)).await;
+    assert!(seen.iter().all(|leaders| *leaders == 1) && pair.candidates[0].leadership.is_leader());
+    pair.is_shown_to_be_safe();
+}

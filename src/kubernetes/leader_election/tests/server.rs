@@ -1,0 +1,193 @@
+//! Leases as the API server keeps them, what is wrong with the server, and what was written to Nodes.
+
+use super::*;
+use crate::kubernetes::client::guarded;
+use http::{Method, Request, Response, StatusCode};
+use kube::client::Body;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use tokio::sync::oneshot;
+use tower::BoxError;
+
+/// The Lease of most tests.
+pub const LEASE: &str = "cloud-controller-manager";
+
+/// See the file's header.
+#[derive(Default)]
+pub struct Server {
+    leases: HashMap<String, Value>,
+    version: u64,
+    /// What happens to every request.
+    pub trouble: Trouble,
+    /// What was asked for about Leases, watches apart.
+    pub verbs: Vec<String>,
+    /// Who wrote to a Node while the Lease [`LEASE`] named somebody else.
+    pub intruders: Vec<String>,
+    /// Writes to Nodes.
+    pub node_writes: u32,
+    requests: usize,
+}
+
+pub type Shared = Arc<Mutex<Server>>;
+
+/// What is wrong.
+#[derive(Clone, Debug, Default)]
+pub enum Trouble {
+    #[default]
+    None,
+    /// Nothing arrives.
+    Silent,
+    /// Everything is done, and no answer arrives.
+    LosesAnswers,
+    /// Everything is done, and the answer takes so long.
+    Slow(Duration),
+    /// One after the other, over and over.
+    Fates(Vec<Fate>),
+}
+
+/// What becomes of one request.
+#[derive(Clone, Copy, Debug)]
+pub struct Fate {
+    /// How long it is on its way.
+    pub there: Duration,
+    /// Whether it arrives at all.
+    pub arrives: bool,
+    /// How long the answer is on its way, if it is not lost.
+    pub back: Option<Duration>,
+}
+
+impl Fate {
+    const GOOD: Self = Self { there: Duration::ZERO, arrives: true, back: Some(Duration::ZERO) };
+}
+
+impl Server {
+    pub fn shared() -> Shared {
+        Shared::default()
+    }
+
+    fn fate(&mut self) -> Fate {
+        self.requests += 1;
+        match &self.trouble {
+            Trouble::None => Fate::GOOD,
+            Trouble::Silent => Fate { arrives: false, ..Fate::GOOD },
+            Trouble::LosesAnswers => Fate { back: None, ..Fate::GOOD },
+            Trouble::Slow(late) => Fate { back: Some(*late), ..Fate::GOOD },
+            Trouble::Fates(fates) => fates[self.requests % fates.len()],
+        }
+    }
+
+    fn answer(&mut self, method: &Method, uri: &http::Uri, body: &[u8]) -> Response<Body> {
+        if uri.query().unwrap_or_default().contains("watch=") {
+            return status(403, "Forbidden");
+        }
+        self.verbs.push(method.to_string());
+        let object = || serde_json::from_slice::<Value>(body).unwrap();
+        let name = match method.as_str() {
+            "POST" => object()["metadata"]["name"].as_str().unwrap().to_owned(),
+            _ => uri.path().rsplit('/').next().unwrap().to_owned(),
+        };
+        match (method.as_str(), self.leases.get(&name)) {
+            ("GET", None) => return status(404, "NotFound"),
+            ("POST", Some(_)) => return status(409, "AlreadyExists"),
+            ("POST", None) => self.store(&name, object()),
+            ("PUT", Some(lease)) => {
+                if object()["metadata"]["resourceVersion"] != lease["metadata"]["resourceVersion"] {
+                    return status(409, "Conflict");
+                }
+                self.store(&name, object());
+            }
+            ("GET", Some(_)) => {}
+            // Never patched, never deleted.
+            other => panic!("unexpected {other:?}"),
+        }
+        Response::new(Body::from(serde_json::to_vec(&self.leases[&name]).unwrap()))
+    }
+
+    fn store(&mut self, name: &str, mut lease: Value) {
+        self.version += 1;
+        lease["metadata"]["resourceVersion"] = self.version.to_string().into();
+        self.leases.insert(name.to_owned(), lease);
+    }
+
+    /// Another has taken it.
+    pub fn give_to(&mut self, name: &str, identity: &str) {
+        let mut lease = self.leases[name].clone();
+        lease["spec"]["holderIdentity"] = identity.into();
+        self.store(name, lease);
+    }
+
+    pub fn spec(&self, name: &str) -> Value {
+        self.leases[name]["spec"].clone()
+    }
+
+    /// Nobody when it does not exist.
+    pub fn holder(&self, name: &str) -> String {
+        let holder = self.leases.get(name).and_then(|lease| lease["spec"]["holderIdentity"].as_str());
+        holder.unwrap_or_default().to_owned()
+    }
+}
+
+fn status(code: u16, reason: &str) -> Response<Body> {
+    let body =
+        json!({"kind":"Status","apiVersion":"v1","status":"Failure","code":code,"reason":reason,"message":reason});
+    let mut response = Response::new(Body::from(serde_json::to_vec(&body).unwrap()));
+    *response.status_mut() = StatusCode::from_u16(code).unwrap();
+    response
+}
+
+/// A candidate's client. What it has sent goes on although it waits no longer.
+pub fn client(server: &Shared) -> Client {
+    let server = server.clone();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let server = server.clone();
+        async move {
+            let (parts, body) = request.into_parts();
+            let bytes = body.collect_bytes().await?;
+            let (tell, told) = oneshot::channel();
+            let fate = server.lock().unwrap().fate();
+            tokio::spawn(async move {
+                tokio::time::sleep(fate.there).await;
+                if fate.arrives {
+                    let answer = server.lock().unwrap().answer(&parts.method, &parts.uri, &bytes);
+                    if let Some(back) = fate.back {
+                        tokio::time::sleep(back).await;
+                        drop(tell.send(answer));
+                        return;
+                    }
+                }
+                std::future::pending::<()>().await;
+                drop(tell);
+            });
+            told.await.map_err(BoxError::from)
+        }
+    });
+    Client::new(service, "default")
+}
+
+/// Writes to a Node again and again, as a controller that asks nobody: only the guard is in its way. What reaches the
+/// wire is held against the Lease at that moment.
+pub async fn node_writer(server: Shared, identity: String, leadership: Leadership) {
+    use k8s_openapi::api::core::v1::Node;
+    use kube::api::{Patch, PatchParams};
+    let service = tower::service_fn(move |_: Request<Body>| {
+        let (server, identity) = (server.clone(), identity.clone());
+        // Sent when it is first polled, as by the real client.
+        async move {
+            let mut server = server.lock().unwrap();
+            server.node_writes += 1;
+            if server.holder(LEASE) != identity {
+                let holder = server.holder(LEASE);
+                server.intruders.push(format!("{identity} while {holder:?} held it"));
+            }
+            let node = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"a"}}"#;
+            Ok::<_, BoxError>(Response::new(Body::from(node.as_bytes().to_vec())))
+        }
+    });
+    let nodes: Api<Node> = Api::all(guarded(service, leadership));
+    let patch = Patch::Strategic(json!({}));
+    loop {
+        let _ = limited("patch", Duration::from_secs(1), nodes.patch("a", &PatchParams::default(), &patch)).await;
+        tokio::time::sleep(Duration::from_millis(250)).await;
+    }
+}

@@ -41,7 +41,7 @@ impl Pair {
         seen
     }
 
-    fn is_shown_to_be_safe(self) {
+    fn assert_safe(self) {
         for writer in self.writers {
             assert!(!writer.is_finished());
             writer.abort();
@@ -75,7 +75,7 @@ async fn a_suspended_machine_wakes_up_as_a_standby_although_its_own_clock_stood_
     assert!(!first.leadership.is_leader());
     pair.watch(Duration::from_secs(60)).await;
     assert!(pair.writes() > before, "the other works");
-    pair.is_shown_to_be_safe();
+    pair.assert_safe();
 }
 
 #[tokio::test(start_paused = true)]
@@ -89,7 +89,7 @@ async fn a_suspended_machine_that_nobody_followed_leads_again_in_a_new_term() {
     assert!(took < Duration::from_secs(5), "{took:?}");
     soon("what was in hand stays given up", lost).await;
     pair.watch(Duration::from_secs(30)).await;
-    pair.is_shown_to_be_safe();
+    pair.assert_safe();
 }
 
 /// Renewals take effect and their answers are lost: the Lease looks held, and its holder does not know.
@@ -106,7 +106,7 @@ async fn a_cut_connection_ends_the_term_in_time_and_leadership_is_regained() {
     pair.server.lock().unwrap().trouble = Trouble::None;
     let after = pair.watch(Duration::from_secs(60)).await;
     assert_eq!(after.last(), Some(&1));
-    pair.is_shown_to_be_safe();
+    pair.assert_safe();
 }
 
 #[tokio::test(start_paused = true)]
@@ -145,7 +145,7 @@ async fn a_server_that_is_too_slow_has_no_leader_and_no_two() {
     pair.server.lock().unwrap().trouble = Trouble::None;
     let after = pair.watch(Duration::from_secs(60)).await;
     assert_eq!(after.last(), Some(&1));
-    pair.is_shown_to_be_safe();
+    pair.assert_safe();
 }
 
 /// Slow, and in time: each renewal counts from before it was sent.
@@ -155,5 +155,5 @@ async fn a_server_that_is_slow_and_in_time_keeps_its_leader() {
     pair.server.lock().unwrap().trouble = Trouble::Slow(Duration::from_secs(4));
     let seen = pair.watch(Duration::from_secs(120)).await;
     assert!(seen.iter().all(|leaders| *leaders == 1) && pair.candidates[0].leadership.is_leader());
-    pair.is_shown_to_be_safe();
+    pair.assert_safe();
 }

@@ -52,9 +52,11 @@ fn reason_of(error: &CallError) -> Reason {
     match error {
         CallError::Failed { .. } if error.is_conflict() => Reason::WriteConflict,
         CallError::Failed { source, .. } if matches!(**source, kube::Error::Api(_)) => Reason::WriteRefused,
-        CallError::Failed { .. } | CallError::TimedOut { .. } | CallError::NotLeader { .. } => {
-            Reason::APIServerUnavailable
-        }
+        CallError::NoToken { source, .. } if source.is_refused() => Reason::WriteRefused,
+        CallError::Failed { .. }
+        | CallError::TimedOut { .. }
+        | CallError::NotLeader { .. }
+        | CallError::NoToken { .. } => Reason::APIServerUnavailable,
     }
 }
 

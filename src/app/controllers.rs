@@ -26,9 +26,12 @@ pub fn start(
             tracing::warn!("{} is not built yet and does not run", controller.name);
             continue;
         };
+        let Some(leadership) = parts.elections.leadership_of(controller.name).cloned() else {
+            tracing::info!("{} does not run here: the leader migration gives it to another program", controller.name);
+            continue;
+        };
         let stop = stages.stop_signal(Stage::Controllers);
         let work = build(settings, parts, Arc::clone(provider), stop.clone())?;
-        let leadership = parts.context(controller.name, Arc::clone(provider)).leadership;
         let pulse = controller_health::watch(&parts.checks, controller.name, &parts.nodes);
         let work = async move { pulse.beating(work).await }.boxed();
         stages.spawn(Stage::Controllers, controller.name, delayed(work, delay, leadership, stop));

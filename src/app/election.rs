@@ -1,17 +1,56 @@
-//! This process as a candidate in the leader election.
+//! This process as a candidate: for the Lease of the leader election, and for the second one of a leader migration.
 
 use super::Error;
+use super::registry::{CONTROLLERS, Controller};
 use super::settings::Election;
-use crate::kubernetes::client;
-use crate::kubernetes::leader_election::{LeaderElector, Leadership, LeaseConfig, identity};
+use super::settings::leader_migration::{LeaderMigration, Placement};
+use super::stages::{Stage, Stages};
+use crate::kubernetes::client::{self, purpose};
+use crate::kubernetes::events::Recorder;
+use crate::kubernetes::leader_election::{LeaderElector, Leadership, LeaseConfig, RenewalCheck, identity};
+use crate::runtime::admin::{Checks, Health};
 use crate::runtime::metrics::Metrics;
 
-/// A candidate that does not compete yet, and the token that will say whether it leads.
-pub fn candidate(
-    election: &Election,
+/// Who leads, for each controller.
+pub struct Elections {
+    main: Leadership,
+    second: Option<(LeaderMigration, Leadership)>,
+}
+
+/// What competes. It does not do so before [`Candidates::start`].
+pub struct Candidates {
+    main: LeaderElector,
+    second: Option<LeaderElector>,
+    leadership: Leadership,
+    checks: Vec<RenewalCheck>,
+}
+
+impl Elections {
+    /// The leadership of the process: that of the main Lease.
+    pub fn main(&self) -> &Leadership {
+        &self.main
+    }
+
+    /// The leadership under which a controller works; `None` when it is another program that runs it.
+    pub fn leadership_of(&self, controller: &str) -> Option<&Leadership> {
+        let Some((migration, second)) = &self.second else { return Some(&self.main) };
+        match migration.placement(controller) {
+            Placement::Main => Some(&self.main),
+            Placement::Migrated => Some(second),
+            Placement::Unowned => None,
+        }
+    }
+}
+
+/// The candidates, if there is an election, and the tokens that say who leads.
+pub fn prepare(
+    election: Option<&Election>,
     config: &kube::Config,
     metrics: &Metrics,
-) -> Result<(LeaderElector, Leadership), Error> {
+) -> Result<(Option<Candidates>, Elections), Error> {
+    let Some(election) = election else {
+        return Ok((None, Elections { main: Leadership::always(), second: None }));
+    };
     let lease = LeaseConfig {
         namespace: election.namespace.clone(),
         name: election.name.clone(),
@@ -20,10 +59,66 @@ pub fn candidate(
         renew_deadline: election.renew_deadline,
         retry_period: election.retry_period,
     };
-    // The candidate writes its Lease before there is a leadership to check.
-    let (elector, leadership) = LeaderElector::new(client::unguarded(config)?, lease)?;
-    elector.register(metrics.registry())?;
-    Ok((elector, leadership))
+    // Candidates write their Leases before there is a leadership to check.
+    let client = client::unguarded(config, purpose::LEADER_ELECTION)?;
+    let (main, leadership) = LeaderElector::new(client.clone(), lease.clone())?;
+    main.register(metrics.registry())?;
+    let mut checks = vec![RenewalCheck::new(&lease, leadership.clone())];
+    let (mut second, mut elections) = (None, Elections { main: leadership.clone(), second: None });
+    if let Some(migration) = &election.migration {
+        tell(migration, &election.name);
+        let lease = LeaseConfig { name: migration.leader_name.clone(), ..lease };
+        let (elector, leadership) = LeaderElector::new(client, lease.clone())?;
+        checks.push(RenewalCheck::new(&lease, leadership.clone()));
+        second = Some(elector.counted_with(&main));
+        elections.second = Some((migration.clone(), leadership));
+    }
+    Ok((Some(Candidates { main, second, leadership, checks }), elections))
+}
+
+impl Candidates {
+    /// Competes until the stage of the election stops; both Leases are given up then.
+    pub fn start(self, recorder: &Recorder, checks: &Checks, stages: &mut Stages) {
+        let renewals = self.checks;
+        checks.add_liveness("leaderElection", move || match renewals.iter().find_map(|check| check.check().err()) {
+            None => Health::Ok,
+            Some(overdue) => Health::Failed(overdue.to_string()),
+        });
+        let stop = stages.stop_signal(Stage::Election);
+        if let Some(second) = self.second {
+            let second = second.with_recorder(recorder.clone());
+            stages.spawn(Stage::Election, "leader-migration", second.run_under(self.leadership, stop.clone()));
+        }
+        stages.spawn(Stage::Election, "leader-election", self.main.with_recorder(recorder.clone()).run(stop));
+    }
+}
+
+/// What an operator would wonder about: which controllers move, and names that mean none.
+fn tell(migration: &LeaderMigration, main: &str) {
+    for controller in CONTROLLERS {
+        let (lease, name) = (&migration.leader_name, controller.name);
+        match migration.placement(name) {
+            Placement::Main => tracing::info!("leader migration: {name} works under the lease {main}"),
+            Placement::Migrated => tracing::info!("leader migration: {name} works under the lease {lease}"),
+            Placement::Unowned => tracing::info!("leader migration: {name} does not run here, but in another program"),
+        }
+        if let Some(other) = misnamed(migration, controller) {
+            tracing::warn!(
+                "leader migration: {other} is no controller's name; write {name} to have it work under the lease {lease}"
+            );
+        }
+    }
+}
+
+/// The older name under which a controller is listed while it is not by its own: it does not count, as in the Go program.
+fn misnamed<'a>(migration: &'a LeaderMigration, controller: &Controller) -> Option<&'a str> {
+    let is_listed = |name: &str| migration.controller_leaders.iter().any(|leader| leader.name == name);
+    let mut names = migration.controller_leaders.iter().map(|leader| leader.name.as_str());
+    match is_listed(controller.name) {
+        true => None,
+        // Two of them were called as their service accounts still are.
+        false => names.find(|name| [controller.alias, controller.client_name].contains(name)),
+    }
 }
 
 /// The name of this machine, or of the pod.
@@ -31,4 +126,32 @@ fn hostname() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = name.trim();
     if name.is_empty() { "unknown-host".to_owned() } else { name.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::registry::{NODE, NODE_LIFECYCLE};
+    use crate::app::settings::leader_migration::ControllerLeader;
+
+    #[test]
+    fn each_controller_works_under_its_own_lease_or_not_at_all() {
+        let leader = |name: &str, component: &str| ControllerLeader { name: name.into(), component: component.into() };
+        let leaders = vec![leader(NODE_LIFECYCLE, "*"), leader(NODE, "kube-controller-manager")];
+        let migration = LeaderMigration { controller_leaders: leaders, ..LeaderMigration::default() };
+        let elections = Elections { main: Leadership::always(), second: Some((migration, Leadership::never())) };
+        let leads = |name: &str| elections.leadership_of(name).map(Leadership::is_leader);
+        assert_eq!(leads("service-lb-controller"), Some(true), "the main one");
+        assert_eq!(leads(NODE_LIFECYCLE), Some(false), "the second one");
+        assert_eq!(leads(NODE), None, "another program's");
+        let alone = Elections { main: Leadership::always(), second: None };
+        assert_eq!(alone.leadership_of(NODE_LIFECYCLE).map(Leadership::is_leader), Some(true));
+    }
+
+    #[test]
+    fn older_names_of_controllers_are_told() {
+        let migration = LeaderMigration::default();
+        let told: Vec<_> = CONTROLLERS.iter().map(|controller| misnamed(&migration, controller)).collect();
+        assert_eq!(told, [None, None, Some("route-controller"), Some("service-controller")], "O-59");
+    }
 }

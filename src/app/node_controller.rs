@@ -28,7 +28,7 @@ pub fn build(
         }
         !is_reserved
     });
-    let controller = NodeController::new(parts.context(NODE, provider), settings)?;
+    let controller = NodeController::new(parts.context(NODE, provider)?, settings)?;
     controller.register(parts.metrics.registry())?;
     Ok(controller.run(stop).boxed())
 }

@@ -23,7 +23,7 @@ pub fn build(
         Deletion::DryRun => tracing::info!("no Node is deleted, it is only told: --node-deletion=dry-run"),
         Deletion::Off { because } => tracing::info!("no Node is deleted: {because}"),
     }
-    let controller = NodeLifecycleController::new(parts.context(NODE_LIFECYCLE, provider), settings)?;
+    let controller = NodeLifecycleController::new(parts.context(NODE_LIFECYCLE, provider)?, settings)?;
     controller.register(parts.metrics.registry())?;
     Ok(controller.run(stop).boxed())
 }

@@ -1,17 +1,20 @@
 //! What controllers and providers are given: clients, leadership, the shared cache of Nodes, events, metrics.
 
+use super::election::{self, Elections};
 use super::options::PROGRAM;
+use super::registry::{self, Controller};
 use super::settings::Settings;
 use super::stages::{Stage, Stages};
-use super::{Error, api_server, election};
+use super::{Error, api_server};
 use crate::cloud::CloudProvider;
 use crate::controllers::Context;
-use crate::kubernetes::client::{self, Clients};
+use crate::kubernetes::client::{self, Account, Clients, Identity, Rate};
 use crate::kubernetes::events::{self, Recorder};
 use crate::kubernetes::leader_election::Leadership;
 use crate::kubernetes::stores::{self, Nodes};
 use crate::runtime::admin::{Checks, Health};
 use crate::runtime::metrics::Metrics;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -24,8 +27,10 @@ pub struct Parts {
     pub clients: Clients,
     /// The addresses of the API server, if somebody wants to know them.
     pub api_server: Vec<IpAddr>,
-    /// Whether this process may write.
+    /// Whether this process leads.
     pub leadership: Leadership,
+    /// Under which Lease each controller works.
+    pub elections: Elections,
     /// The Nodes this process looks after.
     pub nodes: Nodes,
     /// For what users are told on their objects.
@@ -34,6 +39,10 @@ pub struct Parts {
     pub metrics: Metrics,
     /// What the probes ask.
     pub checks: Checks,
+    config: kube::Config,
+    rate: Option<Rate>,
+    /// By the client's name; empty when all write as this process.
+    accounts: BTreeMap<&'static str, Account>,
 }
 
 impl Parts {
@@ -47,37 +56,56 @@ impl Parts {
         };
         let metrics = Metrics::new()?;
         client::metrics::register(metrics.registry())?;
-        let (elector, leadership) = match &settings.election {
-            None => (None, Leadership::always()),
-            Some(settings) => {
-                let (elector, token) = election::candidate(settings, &config, &metrics)?;
-                (Some(elector), token)
-            }
-        };
-        let clients = Clients::from_config(&config, settings.kubernetes.rate, leadership.clone())?;
+        let (candidates, elections) = election::prepare(settings.election.as_ref(), &config, &metrics)?;
+        let leadership = elections.main().clone();
+        let rate = settings.kubernetes.rate;
+        let clients = Clients::from_config(&config, rate, leadership.clone())?;
         let (nodes, watch) = stores::watch_nodes(clients.watch.clone(), settings.node_selector.clone());
         stages.spawn_until_stop(Stage::Services, "watch-nodes", watch);
         let (events, writer) = events::recorder(clients.auxiliary.clone(), PROGRAM);
         events.register(metrics.registry())?;
         stages.spawn(Stage::Services, "event-writer", writer.run(stages.stop_signal(Stage::Services)));
-        if let Some(elector) = elector {
-            let elector = elector.with_recorder(events.for_component(ELECTION));
-            stages.spawn(Stage::Election, "leader-election", elector.run(stages.stop_signal(Stage::Election)));
-        }
         let checks = checks(nodes.clone());
-        Ok(Self { clients, api_server, leadership, nodes, events, metrics, checks })
+        if let Some(candidates) = candidates {
+            candidates.start(&events.for_component(ELECTION), &checks, stages);
+        }
+        let accounts = match settings.generic.use_service_account_credentials {
+            true => start_accounts(&settings.controllers, &config, &leadership, stages)?,
+            false => BTreeMap::new(),
+        };
+        Ok(Self { clients, api_server, leadership, elections, nodes, events, metrics, checks, config, rate, accounts })
     }
 
-    /// What the controller of this name is handed.
-    pub fn context(&self, _controller: &'static str, provider: Arc<dyn CloudProvider>) -> Context {
-        Context {
-            nodes: self.nodes.clone(),
-            write: self.clients.write.clone(),
-            recorder: self.events.clone(),
-            provider,
-            leadership: self.leadership.clone(),
+    /// What a controller is handed: a client of its own, which writes under its Lease and with its identity.
+    pub fn context(&self, controller: &'static str, provider: Arc<dyn CloudProvider>) -> Result<Context, Error> {
+        let leadership = self.elections.leadership_of(controller).cloned().unwrap_or_else(Leadership::never);
+        let client_name = registry::client_name(controller);
+        let identity = match self.accounts.get(client_name) {
+            Some(account) => Identity::Account(account),
+            None => Identity::Process(client_name),
+        };
+        let write = client::writer(&self.config, self.rate, leadership.clone(), identity)?;
+        Ok(Context { nodes: self.nodes.clone(), write, recorder: self.events.clone(), provider, leadership })
+    }
+}
+
+/// One account for each client name, and the tasks that keep their tokens.
+fn start_accounts(
+    controllers: &[&'static Controller],
+    config: &kube::Config,
+    leadership: &Leadership,
+    stages: &mut Stages,
+) -> Result<BTreeMap<&'static str, Account>, Error> {
+    let mut accounts = BTreeMap::new();
+    for controller in controllers.iter().filter(|controller| controller.build.is_some()) {
+        let name = controller.client_name;
+        if !accounts.contains_key(name) {
+            let (account, keeper) = client::account(config, name, leadership.clone())?;
+            stages.spawn_until_stop(Stage::Services, format!("service-account {name}"), keeper.run());
+            accounts.insert(name, account);
         }
     }
+    Ok(accounts)
 }
 
 /// Ready means that the caches are filled. The provider adds the state of its vCenters, which fails nothing.

@@ -79,6 +79,11 @@ pub const CONTROLLERS: &[Controller] = &[
     },
 ];
 
+/// The name of a controller's client; its own name when the table does not know it.
+pub(super) fn client_name(name: &'static str) -> &'static str {
+    CONTROLLERS.iter().find(|controller| controller.name == name).map_or(name, |controller| controller.client_name)
+}
+
 /// A cloud provider of the table.
 pub struct Provider {
     /// The name in `--cloud-provider`.

@@ -2,10 +2,12 @@
 
 mod access;
 pub mod cloud_config;
+mod election;
 mod gates;
 mod generic;
 mod label_names;
 mod label_selector;
+pub mod leader_migration;
 mod log;
 mod mistakes;
 mod node_labels;
@@ -23,6 +25,7 @@ use crate::kubernetes::client;
 use crate::providers::vsphere::config::Environment;
 use crate::runtime::{admin, logging};
 pub use cloud_config::{Sources, Vsphere};
+pub use election::{Election, Standby};
 pub use gates::FeatureGates;
 pub use generic::Generic;
 pub use mistakes::{Mistake, Mistakes};
@@ -66,30 +69,6 @@ pub struct Settings {
     pub sources: Arc<Sources>,
     /// What this process does while it does not lead.
     pub standby: Standby,
-}
-
-/// What a process does while another one leads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standby {
-    /// It keeps its sessions and its inventory, and takes over at once.
-    Warm,
-    /// It has no session with any vCenter.
-    Cold,
-}
-
-/// Leader election by Lease.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Election {
-    /// Name of the Lease.
-    pub name: String,
-    /// Namespace of the Lease.
-    pub namespace: String,
-    /// How long others wait after the last renewal they saw.
-    pub lease_duration: Duration,
-    /// How long a leader tries to renew; below the lease duration.
-    pub renew_deadline: Duration,
-    /// Pause between attempts; below the renew deadline divided by 1.2.
-    pub retry_period: Duration,
 }
 
 /// Joins and checks the flags, and reads and checks the files they name.
@@ -228,60 +207,6 @@ impl Check<'_> {
             self.wrong::<()>("--node-selector", &selector, expected);
         }
         Some(selector)
-    }
-
-    fn election(&mut self) -> Option<Option<Election>> {
-        let Options { leader_elect_resource_name: name, leader_elect_resource_namespace: namespace, .. } = self.options;
-        let is_on = self.boolean("--leader-elect", &self.options.leader_elect)?;
-        let lease_duration = self.duration("--leader-elect-lease-duration", &self.options.leader_elect_lease_duration);
-        let renew_deadline = self.duration("--leader-elect-renew-deadline", &self.options.leader_elect_renew_deadline);
-        let retry_period = self.duration("--leader-elect-retry-period", &self.options.leader_elect_retry_period);
-        if !is_on {
-            return Some(None);
-        }
-        if self.options.leader_elect_resource_lock != "leases" {
-            let lock = self.options.leader_elect_resource_lock.clone();
-            self.wrong::<()>("--leader-elect-resource-lock", &lock, "resourceLock value must be \"leases\"");
-        }
-        for (flag, value) in [("--leader-elect-resource-name", name), ("--leader-elect-resource-namespace", namespace)]
-        {
-            if !is_object_name(value) {
-                self.wrong::<()>(flag, value, "expected a name of lower-case letters, digits, - and .");
-            }
-        }
-        let (lease_duration, renew_deadline, retry_period) = (lease_duration?, renew_deadline?, retry_period?);
-        self.check_order(lease_duration, renew_deadline, retry_period);
-        let (name, namespace) = (name.clone(), namespace.clone());
-        Some(Some(Election { name, namespace, lease_duration, renew_deadline, retry_period }))
-    }
-
-    /// As client-go's leader election demands: lease duration > renew deadline > 1.2 retry periods > 0.
-    fn check_order(&mut self, lease_duration: Duration, renew_deadline: Duration, retry_period: Duration) {
-        let spelled = go_duration::spelled;
-        if retry_period.is_zero() {
-            self.wrong::<()>("--leader-elect-retry-period", "0s", "expected more than 0s");
-        }
-        if lease_duration < Duration::from_secs(1) {
-            // A Lease counts whole seconds.
-            self.wrong::<()>("--leader-elect-lease-duration", &spelled(lease_duration), "expected at least 1s");
-        }
-        if lease_duration <= renew_deadline {
-            let expected = format!("expected more than --leader-elect-renew-deadline ({})", spelled(renew_deadline));
-            self.wrong::<()>("--leader-elect-lease-duration", &spelled(lease_duration), expected);
-        }
-        if renew_deadline <= retry_period.mul_f64(1.2) {
-            let expected =
-                format!("expected more than 1.2 times --leader-elect-retry-period ({})", spelled(retry_period));
-            self.wrong::<()>("--leader-elect-renew-deadline", &spelled(renew_deadline), expected);
-        }
-    }
-
-    fn standby(&mut self) -> Option<Standby> {
-        match self.options.standby.as_str() {
-            "warm" => Some(Standby::Warm),
-            "cold" => Some(Standby::Cold),
-            other => self.wrong("--standby", other, "expected warm or cold"),
-        }
     }
 
     fn boolean(&mut self, flag: &str, value: &str) -> Option<bool> {

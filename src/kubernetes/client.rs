@@ -1,20 +1,24 @@
 //! The clients of the API server, one per purpose, and the time limit every call has.
 
+mod account;
 mod guard;
 mod limits;
 pub mod metrics;
+mod user_agent;
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kube::client::{Body, ClientBuilder, DynBody};
-use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use tower::BoxError;
 use tower::util::BoxService;
 
 use super::leader_election::{Leadership, NotLeader};
+use account::AccountLayer;
+pub use account::{Account, Keeper, NoToken};
 use guard::GuardLayer;
 pub use limits::Rate;
 use limits::{Limits, LimitsLayer};
@@ -32,8 +36,24 @@ pub const CALL_LIMIT: Duration = Duration::from_secs(10);
 /// Stands where a proxy would, until the configuration is made; it is never asked.
 const NO_PROXY: &str = "http://none.invalid";
 
-/// Sent with every request. The server derives the field manager from the part before the slash.
-pub const USER_AGENT: &str = concat!("vsphere-cloud-controller-manager/", env!("CARGO_PKG_VERSION"));
+/// What a client is for: the end of its user agent, as in the Go program.
+pub mod purpose {
+    /// Events, reviews, and what is of the whole process.
+    pub const PROCESS: &str = "cloud-controller-manager";
+    /// Lists and watches.
+    pub const INFORMERS: &str = "shared-informers";
+    /// The Leases of the election.
+    pub const LEADER_ELECTION: &str = "leader-election";
+}
+
+/// As whom a controller writes.
+#[derive(Debug, Clone, Copy)]
+pub enum Identity<'a> {
+    /// As this process; the name ends the user agent.
+    Process(&'a str),
+    /// As a service account of its own.
+    Account(&'a Account),
+}
 
 /// How to reach the API server.
 #[derive(Debug, Clone, Default)]
@@ -116,6 +136,14 @@ pub enum CallError {
         /// Says so.
         source: NotLeader,
     },
+    /// The controller's own identity has no token, so nothing was sent.
+    #[error("{what}: not written")]
+    NoToken {
+        /// What was being done and to what.
+        what: String,
+        /// Why.
+        source: NoToken,
+    },
     /// The API server refused, or could not be reached.
     #[error("{what}")]
     Failed {
@@ -132,6 +160,7 @@ impl CallError {
         match self {
             CallError::TimedOut { .. } => "TimedOut",
             CallError::NotLeader { .. } => "NotLeader",
+            CallError::NoToken { .. } => "NoToken",
             CallError::Failed { .. } if self.is_not_found() => "NotFound",
             CallError::Failed { .. } if self.is_conflict() => "Conflict",
             CallError::Failed { .. } if self.is_forbidden() => "Forbidden",
@@ -179,10 +208,15 @@ impl CallError {
     fn failed(what: &str, error: kube::Error) -> Self {
         let what = what.to_owned();
         match &error {
-            kube::Error::Service(source) => match source.downcast_ref::<NotLeader>() {
-                Some(source) => CallError::NotLeader { what, source: *source },
-                None => CallError::Failed { what, source: Box::new(error) },
-            },
+            kube::Error::Service(source) => {
+                if let Some(source) = source.downcast_ref::<NotLeader>() {
+                    CallError::NotLeader { what, source: *source }
+                } else if let Some(source) = source.downcast_ref::<NoToken>() {
+                    CallError::NoToken { what, source: source.clone() }
+                } else {
+                    CallError::Failed { what, source: Box::new(error) }
+                }
+            }
             _ => CallError::Failed { what, source: Box::new(error) },
         }
     }
@@ -213,18 +247,45 @@ impl Clients {
 
     /// The same from a configuration that exists already.
     pub fn from_config(config: &Config, rate: Option<Rate>, leadership: Leadership) -> Result<Self, SettingsError> {
-        // What is added last is outermost: a write waits for its turn first and is checked last.
-        let write = single(config)?
-            .with_layer(&GuardLayer::new(leadership))
-            .with_layer(&LimitsLayer::new(Limits::new(WRITES_IN_FLIGHT, rate).shown_for(host(config))))
-            .build();
         Ok(Self {
-            lease: unguarded(config)?,
-            watch: builder(prepared(config))?.build(),
-            write,
-            auxiliary: unguarded(config)?,
+            lease: unguarded(config, purpose::LEADER_ELECTION)?,
+            watch: builder(prepared(config, purpose::INFORMERS))?.build(),
+            write: writer(config, rate, leadership, Identity::Process(purpose::PROCESS))?,
+            auxiliary: unguarded(config, purpose::PROCESS)?,
         })
     }
+}
+
+/// A client for a controller. Its writes pass only under this leadership, end with it, and are not retried.
+pub fn writer(
+    config: &Config,
+    rate: Option<Rate>,
+    leadership: Leadership,
+    identity: Identity<'_>,
+) -> Result<Client, SettingsError> {
+    // What is added last is outermost: a write waits for its turn first, then for a token, and is checked last.
+    let limits = LimitsLayer::new(Limits::new(WRITES_IN_FLIGHT, rate).shown_for(host(config)));
+    let guard = GuardLayer::new(leadership);
+    Ok(match identity {
+        Identity::Process(name) => single(config, name)?.with_layer(&guard).with_layer(&limits).build(),
+        Identity::Account(account) => {
+            let mut anonymous = config.clone();
+            anonymous.auth_info = AuthInfo::default();
+            let client = single(&anonymous, &account.user())?.with_layer(&guard);
+            client.with_layer(&AccountLayer::new(account.clone())).with_layer(&limits).build()
+        }
+    })
+}
+
+/// A service account of its own for a client of this name, and what keeps its token. The account is made under this
+/// leadership only, should it not exist.
+pub fn account(
+    config: &Config,
+    name: &'static str,
+    leadership: Leadership,
+) -> Result<(Account, Keeper), SettingsError> {
+    let create = writer(config, None, leadership.clone(), Identity::Process(purpose::PROCESS))?;
+    Ok(account::new(name, unguarded(config, purpose::PROCESS)?, create, leadership))
 }
 
 /// A client over any service whose writes pass only under this leadership: for tests of both together.
@@ -241,12 +302,13 @@ where
 }
 
 /// A client that neither retries nor asks whether this process leads: for what exists before there is a leadership.
-pub fn unguarded(config: &Config) -> Result<Client, SettingsError> {
-    Ok(single(config)?.build())
+/// `purpose` ends its user agent.
+pub fn unguarded(config: &Config, purpose: &str) -> Result<Client, SettingsError> {
+    Ok(single(config, purpose)?.build())
 }
 
-fn single(config: &Config) -> Result<ClientBuilder<Measured<Service>>, SettingsError> {
-    let mut config = prepared(config);
+fn single(config: &Config, purpose: &str) -> Result<ClientBuilder<Measured<Service>>, SettingsError> {
+    let mut config = prepared(config, purpose);
     config.default_retry = false;
     builder(config)
 }
@@ -266,10 +328,10 @@ fn host(config: &Config) -> &str {
     config.cluster_url.authority().map_or("", |authority| authority.as_str())
 }
 
-fn prepared(config: &Config) -> Config {
+fn prepared(config: &Config, purpose: &str) -> Config {
     let mut config = config.clone();
     config.connect_timeout = Some(CONNECT_TIMEOUT);
-    config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(USER_AGENT)));
+    config.headers.push((http::header::USER_AGENT, user_agent::header(purpose)));
     config
 }
 
@@ -278,11 +340,10 @@ pub async fn read_config(settings: &Settings) -> Result<Config, SettingsError> {
     let master = settings.master.as_deref().filter(|text| !text.is_empty()).map(parse_master).transpose()?;
     let mut config = match &settings.kubeconfig {
         Some(path) => read_kubeconfig(path).await?,
-        None => match (Config::incluster(), &master) {
-            (Ok(config), _) => config,
-            // As in the Go program: an address alone is enough for a server that asks for no credentials.
-            (Err(_), Some(master)) => Config::new(master.clone()),
-            (Err(error), None) => return Err(SettingsError::InCluster(error)),
+        // As in the Go program: an address alone is a server that asks for no credentials. The pod's are for its own.
+        None => match &master {
+            Some(master) => Config::new(master.clone()),
+            None => Config::incluster().map_err(SettingsError::InCluster)?,
         },
     };
     if let Some(master) = master {

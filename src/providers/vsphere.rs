@@ -20,7 +20,7 @@ pub mod provider_id;
 pub mod report;
 pub mod topology;
 pub mod tracker;
-mod yaml;
+pub(crate) mod yaml;
 pub mod zones;
 
 use std::collections::BTreeMap;

@@ -23,6 +23,7 @@ mod labels;
 mod logging;
 mod manifests;
 mod metrics;
+mod migration;
 mod mistakes;
 mod proxy;
 mod race;

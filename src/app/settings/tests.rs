@@ -18,6 +18,8 @@ impl Files for MadeUp {
             Some("/etc/empty.conf") => " \n",
             Some("/etc/kubeconfig") => "",
             Some("/etc/two.conf") => TWO_VCENTERS,
+            Some("/etc/migration.yaml") => MIGRATION,
+            Some("/etc/endpoints.yaml") => ENDPOINTS,
             _ => return Err(std::io::ErrorKind::NotFound.into()),
         };
         Ok(Zeroizing::new(content.as_bytes().to_vec()))
@@ -27,6 +29,12 @@ impl Files for MadeUp {
         false
     }
 }
+
+const MIGRATION: &str = "apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\n\
+                         leaderName: moving\ncontrollerLeaders: [{name: cloud-node-controller, component: '*'}]\n";
+
+const ENDPOINTS: &str = "apiVersion: controllermanager.config.k8s.io/v1beta1\nkind: LeaderMigrationConfiguration\n\
+                         leaderName: cloud-controller-manager\nresourceLock: endpoints\n";
 
 /// Both entries have something to tell that only shows when the files they name are read.
 const TWO_VCENTERS: &str = "[Global]\nuser = u\npassword = hunter2-secret\n[VirtualCenter \"a\"]\nca-file = /gone.pem\n\
@@ -76,6 +84,7 @@ fn defaults_are_the_go_programs_where_no_difference_is_intended() {
         lease_duration: Duration::from_secs(15),
         renew_deadline: Duration::from_secs(10),
         retry_period: Duration::from_secs(2),
+        migration: None,
     };
     assert_eq!(settings.election, Some(election));
     assert_eq!(
@@ -202,6 +211,36 @@ fn o_43_nothing_but_leases_is_a_lock() {
     let told = settled(&["--leader-elect=true", lock]).unwrap_err().to_string();
     assert!(told.contains("resourceLock value must be \"leases\""), "{told}");
     assert!(settled(&["--leader-elect=false", lock]).is_ok());
+}
+
+#[test]
+fn a_leader_migration_is_read_when_it_is_on() {
+    let migration = |arguments: &[&str]| settled(arguments).unwrap().election.unwrap().migration;
+    assert_eq!(migration(&["--leader-migration-config=/gone"]), None, "off: the file is not looked at");
+    let builtin = migration(&["--enable-leader-migration"]).unwrap();
+    assert_eq!(builtin, leader_migration::LeaderMigration::default(), "O-55");
+    let read = migration(&["--enable-leader-migration", "--leader-migration-config=/etc/migration.yaml"]).unwrap();
+    assert_eq!((read.leader_name.as_str(), read.resource_lock.as_str()), ("moving", "leases"));
+    let off = ["--leader-elect=false", "--enable-leader-migration"];
+    assert_eq!(settled(&off).unwrap().election, None);
+}
+
+#[test]
+fn mistakes_in_a_leader_migration_are_told_at_the_start() {
+    let config = "--leader-migration-config=/etc/endpoints.yaml";
+    let text = settled(&["--enable-leader-migration", config]).unwrap_err().to_string();
+    for part in ["2 mistakes", "is the Lease of the leader election itself", "\"endpoints\" does not exist any more"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let own = ["--enable-leader-migration", "--leader-elect-resource-name=cloud-provider-extraction-migration"];
+    let text = settled(&own).unwrap_err().to_string();
+    assert!(text.contains("--enable-leader-migration=true: leaderName"), "{text}");
+    for path in ["/gone", "/etc/empty.conf", "/etc/vsphere.conf"] {
+        let config = format!("--leader-migration-config={path}");
+        // Also without an election.
+        let text = settled(&["--enable-leader-migration", "--leader-elect=false", &config]).unwrap_err().to_string();
+        assert!(text.contains(&format!("{config}: ")), "O-50: {text}");
+    }
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! YAML as a tree that remembers lines and quotes, for `vsphere.conf` and for guest metadata.
+//! YAML as a tree that remembers lines and quotes, for `vsphere.conf`, for guest metadata, and for what `app`
+//! reads of YAML.
 //!
 //! Not decoded into types by serde: `yaml.v2`, which the Go program reads with, tells `"443"` from `443` and `yes` from
 //! `"yes"`, and a typed decode ends at the first mistake. Bounded: aliases may not grow a document, nor may nesting.
@@ -12,17 +13,17 @@ use granit_parser::{ErrorKind, Event, Parser, ScalarStyle};
 use zeroize::Zeroizing;
 
 /// The most values of one document, with aliases replaced by what they stand for.
-pub(super) const MAX_VALUES: usize = 20_000;
+pub(crate) const MAX_VALUES: usize = 20_000;
 
 /// The deepest nesting of one document.
-pub(super) const MAX_DEPTH: usize = 64;
+pub(crate) const MAX_DEPTH: usize = 64;
 
 /// The tags of YAML itself begin with this.
 const NAMESPACE: &str = "tag:yaml.org,2002:";
 
 /// A value and where it begins. Deliberately without `Debug`: it may hold a password.
 #[derive(Clone)]
-pub(super) struct Node {
+pub(crate) struct Node {
     /// The line, from 1.
     pub line: usize,
     /// The value.
@@ -31,7 +32,7 @@ pub(super) struct Node {
 
 /// A YAML value.
 #[derive(Clone)]
-pub(super) enum Value {
+pub(crate) enum Value {
     /// `null`, `~` or nothing.
     Null,
     /// Any other scalar.
@@ -49,7 +50,7 @@ pub(super) enum Value {
 
 /// A key of a mapping with its value.
 #[derive(Clone)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     /// The key as written.
     pub key: String,
     /// The line of the key, from 1.
@@ -85,7 +86,7 @@ impl YamlError {
 }
 
 /// Reads the first document of `text`; a text without one is `Null`.
-pub(super) fn parse_document(text: &str) -> Result<Node, YamlError> {
+pub(crate) fn parse_document(text: &str) -> Result<Node, YamlError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut builder = Builder::default();
     for event in Parser::new_from_str(text) {

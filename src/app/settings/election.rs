@@ -1,0 +1,142 @@
+//! The flags of the leader election: which Leases there are, and what a process does that holds none.
+
+use super::leader_migration::{self, LEASES, LeaderMigration};
+use super::{Check, is_object_name};
+use crate::app::files::Files as _;
+use crate::app::go_duration;
+use crate::app::options::Options;
+use std::path::Path;
+use std::time::Duration;
+
+/// What a process does while another one leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standby {
+    /// It keeps its sessions and its inventory, and takes over at once.
+    Warm,
+    /// It has no session with any vCenter.
+    Cold,
+}
+
+/// Leader election by Lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Election {
+    /// Name of the Lease.
+    pub name: String,
+    /// Namespace of the Lease.
+    pub namespace: String,
+    /// How long others wait after the last renewal they saw.
+    pub lease_duration: Duration,
+    /// How long a leader tries to renew; below the lease duration.
+    pub renew_deadline: Duration,
+    /// Pause between attempts; below the renew deadline divided by 1.2.
+    pub retry_period: Duration,
+    /// Which controllers work under a second Lease; `None` is none of them.
+    pub migration: Option<LeaderMigration>,
+}
+
+impl Check<'_> {
+    pub(super) fn election(&mut self) -> Option<Option<Election>> {
+        let Options { leader_elect_resource_name: name, leader_elect_resource_namespace: namespace, .. } = self.options;
+        let is_on = self.boolean("--leader-elect", &self.options.leader_elect)?;
+        let lease_duration = self.duration("--leader-elect-lease-duration", &self.options.leader_elect_lease_duration);
+        let renew_deadline = self.duration("--leader-elect-renew-deadline", &self.options.leader_elect_renew_deadline);
+        let retry_period = self.duration("--leader-elect-retry-period", &self.options.leader_elect_retry_period);
+        let migration = self.migration(namespace, name)?;
+        if !is_on {
+            return Some(None);
+        }
+        if self.options.leader_elect_resource_lock != "leases" {
+            let lock = self.options.leader_elect_resource_lock.clone();
+            self.wrong::<()>("--leader-elect-resource-lock", &lock, "resourceLock value must be \"leases\"");
+        }
+        for (flag, value) in [("--leader-elect-resource-name", name), ("--leader-elect-resource-namespace", namespace)]
+        {
+            if !is_object_name(value) {
+                self.wrong::<()>(flag, value, "expected a name of lower-case letters, digits, - and .");
+            }
+        }
+        let (lease_duration, renew_deadline, retry_period) = (lease_duration?, renew_deadline?, retry_period?);
+        self.check_order(lease_duration, renew_deadline, retry_period);
+        let (name, namespace) = (name.clone(), namespace.clone());
+        Some(Some(Election { name, namespace, lease_duration, renew_deadline, retry_period, migration }))
+    }
+
+    /// The file is read and checked also without an election, as in the Go program.
+    fn migration(&mut self, namespace: &str, main: &str) -> Option<Option<LeaderMigration>> {
+        let options = &self.options.leader_migration;
+        if !self.boolean("--enable-leader-migration", &options.enable_leader_migration)? {
+            return Some(None);
+        }
+        let flag = "--leader-migration-config";
+        let Some(path) = options.leader_migration_config.clone().filter(|path| !path.is_empty()) else {
+            let migration = LeaderMigration::default();
+            self.second_lease("--enable-leader-migration", "true", &migration, namespace, main);
+            return Some(Some(migration));
+        };
+        let bytes = match self.files.read(Path::new(&path)) {
+            Ok(bytes) => bytes,
+            Err(error) => return self.wrong(flag, &path, format!("cannot be read: {error}")),
+        };
+        let Ok(text) = std::str::from_utf8(&bytes) else {
+            return self.wrong(flag, &path, "is not UTF-8 text");
+        };
+        match leader_migration::parse(text) {
+            Ok(migration) => {
+                self.second_lease(flag, &path, &migration, namespace, main);
+                Some(Some(migration))
+            }
+            Err(mistakes) => {
+                for mistake in mistakes {
+                    self.wrong::<()>(flag, &path, mistake);
+                }
+                None
+            }
+        }
+    }
+
+    /// What the Go program finds out when it makes the lock, or never.
+    fn second_lease(&mut self, flag: &str, value: &str, migration: &LeaderMigration, namespace: &str, main: &str) {
+        let lease = &migration.leader_name;
+        if !is_object_name(lease) {
+            let why = format!("leaderName {lease:?}: expected a name of lower-case letters, digits, - and .");
+            self.wrong::<()>(flag, value, why);
+        }
+        if lease == main {
+            let why = format!("leaderName {lease:?} is the Lease of the leader election itself, {namespace}/{main}");
+            self.wrong::<()>(flag, value, why);
+        }
+        if migration.resource_lock != LEASES {
+            let why = format!("resourceLock {:?} does not exist any more; expected leases", migration.resource_lock);
+            self.wrong::<()>(flag, value, why);
+        }
+    }
+
+    /// As client-go's leader election demands: lease duration > renew deadline > 1.2 retry periods > 0.
+    fn check_order(&mut self, lease_duration: Duration, renew_deadline: Duration, retry_period: Duration) {
+        let spelled = go_duration::spelled;
+        if retry_period.is_zero() {
+            self.wrong::<()>("--leader-elect-retry-period", "0s", "expected more than 0s");
+        }
+        if lease_duration < Duration::from_secs(1) {
+            // A Lease counts whole seconds.
+            self.wrong::<()>("--leader-elect-lease-duration", &spelled(lease_duration), "expected at least 1s");
+        }
+        if lease_duration <= renew_deadline {
+            let expected = format!("expected more than --leader-elect-renew-deadline ({})", spelled(renew_deadline));
+            self.wrong::<()>("--leader-elect-lease-duration", &spelled(lease_duration), expected);
+        }
+        if renew_deadline <= retry_period.mul_f64(1.2) {
+            let expected =
+                format!("expected more than 1.2 times --leader-elect-retry-period ({})", spelled(retry_period));
+            self.wrong::<()>("--leader-elect-renew-deadline", &spelled(renew_deadline), expected);
+        }
+    }
+
+    pub(super) fn standby(&mut self) -> Option<Standby> {
+        match self.options.standby.as_str() {
+            "warm" => Some(Standby::Warm),
+            "cold" => Some(Standby::Cold),
+            other => self.wrong("--standby", other, "expected warm or cold"),
+        }
+    }
+}

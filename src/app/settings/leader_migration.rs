@@ -1,0 +1,235 @@
+//! Pure: the configuration of a leader migration, and under which Lease a controller works by it.
+//!
+//! Mirrors `pkg/leadermigration` of `k8s.io/controller-manager`: strict, in the versions v1alpha1, v1beta1 and v1, as YAML
+//! or JSON.
+
+#[cfg(test)]
+mod tests;
+
+use crate::providers::vsphere::yaml::{Entry, Node, Value, parse_document};
+
+/// The one kind of lock there is.
+pub const LEASES: &str = "leases";
+
+/// Accepted in a file, and impossible to make.
+const ENDPOINTS: &str = "endpoints";
+
+/// The name of this program among those that controllers move between.
+const COMPONENT: &str = "cloud-controller-manager";
+
+/// Any program.
+const ANY: &str = "*";
+
+const GROUP: &str = "controllermanager.config.k8s.io/";
+const KIND: &str = "LeaderMigrationConfiguration";
+
+/// Which controllers work under the second Lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeaderMigration {
+    /// The name of the second Lease.
+    pub leader_name: String,
+    /// The kind of lock: `leases`, or `endpoints`, which does not exist any more.
+    pub resource_lock: String,
+    /// In the order of the file.
+    pub controller_leaders: Vec<ControllerLeader>,
+}
+
+/// One controller that moves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ControllerLeader {
+    /// The controller.
+    pub name: String,
+    /// The program that is to run it, or `*`.
+    pub component: String,
+}
+
+/// Where a controller works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Placement {
+    /// Under the main Lease: it does not move.
+    Main,
+    /// Under the second Lease.
+    Migrated,
+    /// Not here: another program runs it.
+    Unowned,
+}
+
+/// The Go program's: what moved out of kube-controller-manager, under the names of that time.
+impl Default for LeaderMigration {
+    fn default() -> Self {
+        let any = |name: &str| ControllerLeader { name: name.to_owned(), component: ANY.to_owned() };
+        Self {
+            leader_name: "cloud-provider-extraction-migration".to_owned(),
+            resource_lock: LEASES.to_owned(),
+            controller_leaders: ["route-controller", "service-controller", "cloud-node-lifecycle-controller"]
+                .map(any)
+                .to_vec(),
+        }
+    }
+}
+
+impl LeaderMigration {
+    /// Where this controller works in this program.
+    pub fn placement(&self, controller: &str) -> Placement {
+        self.placement_in(controller, COMPONENT)
+    }
+
+    /// Of several entries the last one counts. Aliases mean nothing here, as in the Go program: programs of both kinds
+    /// that share a cluster have to agree.
+    fn placement_in(&self, controller: &str, component: &str) -> Placement {
+        match self.controller_leaders.iter().rfind(|leader| leader.name == controller) {
+            None => Placement::Main,
+            Some(leader) if leader.component == component || leader.component == ANY => Placement::Migrated,
+            Some(_) => Placement::Unowned,
+        }
+    }
+}
+
+/// Reads a file.
+///
+/// # Errors
+/// All mistakes, with their lines.
+pub fn parse(text: &str) -> Result<LeaderMigration, Vec<String>> {
+    let document = parse_document(text).map_err(|error| vec![error.to_string()])?;
+    let mut reading = Reading { mistakes: Vec::new() };
+    let migration = reading.configuration(&document);
+    match reading.mistakes.is_empty() {
+        true => Ok(migration),
+        false => Err(reading.mistakes),
+    }
+}
+
+/// The mistakes found so far.
+struct Reading {
+    mistakes: Vec<String>,
+}
+
+impl Reading {
+    fn configuration(&mut self, document: &Node) -> LeaderMigration {
+        let mut migration = LeaderMigration {
+            leader_name: String::new(),
+            resource_lock: String::new(),
+            controller_leaders: Vec::new(),
+        };
+        let entries = match &document.value {
+            Value::Map(entries) => entries,
+            Value::Null => {
+                self.wrong(document.line, format!("the file is empty; expected a {KIND}"));
+                return migration;
+            }
+            Value::Scalar { .. } | Value::List(_) => {
+                self.wrong(document.line, format!("expected a mapping: a {KIND}"));
+                return migration;
+            }
+        };
+        let Some(version) = self.version(document.line, entries) else { return migration };
+        if version == "v1" {
+            migration.resource_lock = LEASES.to_owned();
+        }
+        self.refuse_duplicates(entries);
+        for entry in entries {
+            match entry.key.as_str() {
+                "apiVersion" | "kind" => {}
+                "leaderName" => migration.leader_name = self.text(entry),
+                "resourceLock" if version != "v1" => migration.resource_lock = self.text(entry),
+                "controllerLeaders" => migration.controller_leaders = self.leaders(entry),
+                other => self.wrong(entry.line, format!("unknown field {other:?}")),
+            }
+        }
+        self.validate(&migration);
+        migration
+    }
+
+    /// The part of `apiVersion` behind the group, when both it and the kind are right.
+    fn version(&mut self, line: usize, entries: &[Entry]) -> Option<String> {
+        let mut of = |key: &str| entries.iter().find(|entry| entry.key == key).map(|entry| self.text(entry));
+        let (kind, api_version) = (of("kind").unwrap_or_default(), of("apiVersion").unwrap_or_default());
+        let version = api_version.strip_prefix(GROUP).filter(|version| ["v1alpha1", "v1beta1", "v1"].contains(version));
+        match version {
+            Some(version) if kind == KIND => Some(version.to_owned()),
+            _ => {
+                let expected = format!("expected kind {KIND} and apiVersion {GROUP}v1, v1beta1 or v1alpha1");
+                self.wrong(line, format!("kind {kind:?}, apiVersion {api_version:?}: {expected}"));
+                None
+            }
+        }
+    }
+
+    fn leaders(&mut self, list: &Entry) -> Vec<ControllerLeader> {
+        let items = match &list.node.value {
+            Value::List(items) => items.as_slice(),
+            Value::Null => &[],
+            Value::Scalar { .. } | Value::Map(_) => {
+                self.wrong(list.line, "controllerLeaders: expected a list".to_owned());
+                &[]
+            }
+        };
+        items.iter().map(|item| self.leader(item)).collect()
+    }
+
+    fn leader(&mut self, item: &Node) -> ControllerLeader {
+        let mut leader = ControllerLeader { name: String::new(), component: String::new() };
+        match &item.value {
+            Value::Map(entries) => {
+                self.refuse_duplicates(entries);
+                for entry in entries {
+                    match entry.key.as_str() {
+                        "name" => leader.name = self.text(entry),
+                        "component" => leader.component = self.text(entry),
+                        other => self.wrong(entry.line, format!("controllerLeaders: unknown field {other:?}")),
+                    }
+                }
+            }
+            Value::Null | Value::Scalar { .. } | Value::List(_) => {
+                self.wrong(item.line, "controllerLeaders: expected name and component".to_owned());
+                return leader;
+            }
+        }
+        for (field, value) in [("name", &leader.name), ("component", &leader.component)] {
+            if value.is_empty() {
+                self.wrong(item.line, format!("controllerLeaders: {field} must be set"));
+            }
+        }
+        leader
+    }
+
+    /// The rules of `ValidateLeaderMigrationConfiguration`.
+    fn validate(&mut self, migration: &LeaderMigration) {
+        if migration.leader_name.is_empty() {
+            self.mistakes.push("leaderName must be set".to_owned());
+        }
+        if ![LEASES, ENDPOINTS].contains(&migration.resource_lock.as_str()) {
+            self.mistakes.push(format!("resourceLock {:?}: expected leases", migration.resource_lock));
+        }
+    }
+
+    fn refuse_duplicates(&mut self, entries: &[Entry]) {
+        for (index, entry) in entries.iter().enumerate() {
+            if entries.iter().take(index).any(|earlier| earlier.key == entry.key) {
+                self.wrong(entry.line, format!("field {:?} is there twice", entry.key));
+            }
+        }
+    }
+
+    /// A null is no text; what YAML takes for a number or a boolean is a mistake, as in the Go program.
+    fn text(&mut self, entry: &Entry) -> String {
+        match &entry.node.value {
+            Value::Null => String::new(),
+            Value::Scalar { text, plain } if !(*plain && is_typed(text)) => text.to_string(),
+            Value::Scalar { .. } | Value::List(_) | Value::Map(_) => {
+                self.wrong(entry.line, format!("{}: expected a text", entry.key));
+                String::new()
+            }
+        }
+    }
+
+    fn wrong(&mut self, line: usize, what: String) {
+        self.mistakes.push(format!("line {line}: {what}"));
+    }
+}
+
+/// Whether YAML 1.1 reads a scalar without quotes as a number or a boolean.
+fn is_typed(text: &str) -> bool {
+    const WORDS: [&str; 8] = ["true", "false", "yes", "no", "on", "off", "y", "n"];
+    text.parse::<f64>().is_ok() || WORDS.iter().any(|word| word.eq_ignore_ascii_case(text))
+}

@@ -1,0 +1,341 @@
+//! A service account of its own for a controller (`--use-service-account-credentials`), and the token it writes with.
+//!
+//! Mirrors `pkg/clientbuilder` of `k8s.io/controller-manager`. The token is in memory alone, and what cannot be had is not
+//! replaced by this process's own identity.
+
+#[cfg(test)]
+mod tests;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use futures::future::{BoxFuture, FutureExt};
+use http::header::AUTHORIZATION;
+use http::{HeaderValue, Request, Response, StatusCode};
+use jiff::Timestamp;
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use kube::api::{ObjectMeta, PostParams};
+use kube::{Api, Client};
+use secrecy::{ExposeSecret, SecretString};
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+use tower::{BoxError, Layer, Service};
+
+use super::{CALL_LIMIT, CallError, limited};
+use crate::kubernetes::leader_election::Leadership;
+use crate::runtime::logging::chain;
+use crate::runtime::tasks;
+
+/// Where the accounts are.
+const NAMESPACE: &str = "kube-system";
+
+/// For how long a token is asked for, in seconds; the server may give another time.
+const EXPIRATION_SECONDS: i64 = 3600;
+
+/// A shorter life is taken for clocks that differ.
+const SHORTEST_LIFE: Duration = Duration::from_secs(600);
+
+/// A token is renewed when this part of its life is over, less the slack.
+const USED_PART: f64 = 0.8;
+const SLACK: Duration = Duration::from_secs(10);
+
+/// Attempts in a row, and the pause after the first; it doubles.
+const ATTEMPTS: u32 = 4;
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// The pause between two such rows, and the least time between two tokens when the server refuses the first.
+const LONG_PAUSE: Duration = Duration::from_secs(15);
+
+/// There is no token for the account.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("there is no token for the service account {NAMESPACE}/{account}: {why}")]
+pub struct NoToken {
+    account: &'static str,
+    why: String,
+    is_refused: bool,
+}
+
+impl NoToken {
+    /// The API server does not allow it: somebody has to grant the right.
+    pub fn is_refused(&self) -> bool {
+        self.is_refused
+    }
+}
+
+/// The identity. All clones are one.
+#[derive(Clone)]
+pub struct Account {
+    name: &'static str,
+    state: watch::Receiver<State>,
+    refused: Arc<Notify>,
+}
+
+/// Never the token.
+impl std::fmt::Debug for Account {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.user())
+    }
+}
+
+#[derive(Clone)]
+enum State {
+    /// Nothing was heard yet.
+    Pending,
+    Token(Arc<SecretString>),
+    Failed(NoToken),
+}
+
+impl Account {
+    /// As the API server calls it.
+    pub(super) fn user(&self) -> String {
+        format!("system:serviceaccount:{NAMESPACE}:{}", self.name)
+    }
+}
+
+/// Keeps the token of one account.
+pub struct Keeper {
+    name: &'static str,
+    accounts: Api<ServiceAccount>,
+    namespaces: Api<Namespace>,
+    /// The same with a client that writes only while this process leads: a standby makes no accounts.
+    make_account: Api<ServiceAccount>,
+    make_namespace: Api<Namespace>,
+    leadership: Leadership,
+    state: watch::Sender<State>,
+    refused: Arc<Notify>,
+}
+
+/// See [`super::account`].
+pub(super) fn new(name: &'static str, ask: Client, create: Client, leadership: Leadership) -> (Account, Keeper) {
+    let (state, receiver) = watch::channel(State::Pending);
+    let refused = Arc::new(Notify::new());
+    let keeper = Keeper {
+        name,
+        accounts: Api::namespaced(ask.clone(), NAMESPACE),
+        namespaces: Api::all(ask),
+        make_account: Api::namespaced(create.clone(), NAMESPACE),
+        make_namespace: Api::all(create),
+        leadership,
+        state,
+        refused: refused.clone(),
+    };
+    (Account { name, state: receiver, refused }, keeper)
+}
+
+/// After how long a token of this life is renewed.
+fn renew_after(life: Duration) -> Duration {
+    life.max(SHORTEST_LIFE).mul_f64(USED_PART).saturating_sub(SLACK)
+}
+
+impl Keeper {
+    /// Asks for a token and renews it, for ever. A failure keeps the token there is.
+    pub async fn run(self) -> Result<(), tasks::BoxError> {
+        let mut is_told = false;
+        loop {
+            let began = Instant::now();
+            let next = match self.fetch_patiently().await {
+                Ok((token, life)) => {
+                    is_told = false;
+                    self.state.send_replace(State::Token(Arc::new(token)));
+                    began + renew_after(life)
+                }
+                Err(error) => {
+                    let waits = error.is_not_leader();
+                    if !waits && !is_told {
+                        self.tell(&error);
+                        is_told = true;
+                    }
+                    self.fail(&error);
+                    if waits {
+                        self.leadership.wait_until_leader().await;
+                        continue;
+                    }
+                    Instant::now() + LONG_PAUSE.mul_f64(1.0 + 0.2 * fastrand::f64())
+                }
+            };
+            let refused = async {
+                self.refused.notified().await;
+                tokio::time::sleep_until(began + LONG_PAUSE).await;
+            };
+            tokio::select! {
+                () = tokio::time::sleep_until(next) => {}
+                () = refused => {}
+            }
+        }
+    }
+
+    /// Once, clearly: what is missing and what helps.
+    fn tell(&self, error: &CallError) {
+        let (name, why) = (self.name, chain(error));
+        match error.is_forbidden() {
+            true => tracing::error!(
+                "--use-service-account-credentials: no token for the service account {NAMESPACE}/{name}, and its \
+                 controllers do not write: {why}; grant this process get and create on serviceaccounts and create on \
+                 serviceaccounts/token in {NAMESPACE}, or turn the flag off"
+            ),
+            false => tracing::warn!("no token for the service account {NAMESPACE}/{name}: {why}; it is tried again"),
+        }
+    }
+
+    fn fail(&self, error: &CallError) {
+        let failed = NoToken { account: self.name, why: chain(error), is_refused: error.is_refusal() };
+        self.state.send_modify(|state| {
+            // A token that cannot be renewed may still be good.
+            if !matches!(state, State::Token(_)) {
+                *state = State::Failed(failed);
+            }
+        });
+    }
+
+    async fn fetch_patiently(&self) -> Result<(SecretString, Duration), CallError> {
+        let mut pause = PAUSE;
+        for _ in 1..ATTEMPTS {
+            match self.fetch().await {
+                // What is not allowed is not allowed half a second later.
+                Err(error) if !error.is_forbidden() && !error.is_not_leader() => {
+                    tracing::debug!("{}", chain(&error));
+                    tokio::time::sleep(pause).await;
+                    pause *= 2;
+                }
+                outcome => return outcome,
+            }
+        }
+        self.fetch().await
+    }
+
+    /// A token and how long it lives.
+    async fn fetch(&self) -> Result<(SecretString, Duration), CallError> {
+        self.ensure_account().await?;
+        let what = format!("create a token of the service account {NAMESPACE}/{}", self.name);
+        let spec = TokenRequestSpec { expiration_seconds: Some(EXPIRATION_SECONDS), ..TokenRequestSpec::default() };
+        let request = TokenRequest { spec, ..TokenRequest::default() };
+        let parameters = PostParams::default();
+        let call = self.accounts.create_token_request(self.name, &parameters, &request);
+        // Without an answer in it, what is sent is refused, and the token asked for anew.
+        let (token, life) = match limited(&what, CALL_LIMIT, call).await?.status {
+            Some(status) => (status.token, status.expiration_timestamp.0.duration_since(Timestamp::now())),
+            None => Default::default(),
+        };
+        Ok((SecretString::from(token), Duration::try_from(life).unwrap_or_default()))
+    }
+
+    async fn ensure_account(&self) -> Result<(), CallError> {
+        let what = format!("get service account {NAMESPACE}/{}", self.name);
+        match limited(&what, CALL_LIMIT, self.accounts.get(self.name)).await {
+            Err(error) if error.is_not_found() => {}
+            answer => return answer.map(drop),
+        }
+        self.ensure_namespace().await;
+        let metadata = ObjectMeta { name: Some(self.name.to_owned()), ..ObjectMeta::default() };
+        let account = ServiceAccount { metadata, ..ServiceAccount::default() };
+        let create = format!("create service account {NAMESPACE}/{}", self.name);
+        let parameters = PostParams::default();
+        match limited(&create, CALL_LIMIT, self.make_account.create(&parameters, &account)).await {
+            // Another was faster.
+            Err(error) if error.is_conflict() => {
+                limited(&what, CALL_LIMIT, self.accounts.get(self.name)).await.map(drop)
+            }
+            answer => answer.map(drop),
+        }
+    }
+
+    /// As far as the rights go: if it is missing all the same, the account cannot be made, and that is told.
+    async fn ensure_namespace(&self) {
+        let found = limited("get the namespace", CALL_LIMIT, self.namespaces.get(NAMESPACE)).await;
+        if found.is_err_and(|error| error.is_not_found()) {
+            let metadata = ObjectMeta { name: Some(NAMESPACE.to_owned()), ..ObjectMeta::default() };
+            let namespace = Namespace { metadata, ..Namespace::default() };
+            let parameters = PostParams::default();
+            let call = self.make_namespace.create(&parameters, &namespace);
+            if let Err(error) = limited("create the namespace", CALL_LIMIT, call).await {
+                tracing::debug!("{}", chain(&error));
+            }
+        }
+    }
+}
+
+/// Gives each request the token of the moment.
+pub(super) struct AccountLayer {
+    account: Account,
+}
+
+/// See [`AccountLayer`].
+pub(super) struct Authorized<S> {
+    inner: S,
+    account: Account,
+    /// Ends when something is known of the token.
+    known: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+impl AccountLayer {
+    pub(super) fn new(account: Account) -> Self {
+        Self { account }
+    }
+}
+
+impl<S> Layer<S> for AccountLayer {
+    type Service = Authorized<S>;
+
+    fn layer(&self, inner: S) -> Authorized<S> {
+        Authorized { inner, account: self.account.clone(), known: None }
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for Authorized<S>
+where
+    S: Service<Request<B>, Response = Response<R>, Error = BoxError>,
+    S::Future: Send + 'static,
+    R: 'static,
+{
+    type Response = Response<R>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response<R>, BoxError>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        // Nothing of this client can be sent without a token, so that one may wait for all. Each caller has its limit.
+        if matches!(*self.account.state.borrow(), State::Pending) {
+            let mut state = self.account.state.clone();
+            let known = self.known.get_or_insert_with(|| {
+                Box::pin(async move {
+                    let _ = state.wait_for(|state| !matches!(state, State::Pending)).await;
+                })
+            });
+            ready!(known.as_mut().poll(context));
+        }
+        self.known = None;
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        let refuse = |error: BoxError| async move { Err(error) }.boxed();
+        let state = self.account.state.borrow().clone();
+        let token = match state {
+            State::Token(token) => token,
+            State::Failed(failed) => return refuse(failed.into()),
+            State::Pending => {
+                let why = "it was not asked for yet".to_owned();
+                return refuse(NoToken { account: self.account.name, why, is_refused: false }.into());
+            }
+        };
+        let mut header = match HeaderValue::from_str(&format!("Bearer {}", token.expose_secret())) {
+            Ok(header) => header,
+            Err(error) => return refuse(error.into()),
+        };
+        header.set_sensitive(true);
+        request.headers_mut().insert(AUTHORIZATION, header);
+        let refused = self.account.refused.clone();
+        let answer = self.inner.call(request);
+        async move {
+            let answer = answer.await?;
+            if answer.status() == StatusCode::UNAUTHORIZED {
+                // The account was made anew, or the server has another key.
+                refused.notify_one();
+            }
+            Ok(answer)
+        }
+        .boxed()
+    }
+}

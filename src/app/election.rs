@@ -80,7 +80,7 @@ impl Candidates {
     /// Competes until the stage of the election stops; both Leases are given up then.
     pub fn start(self, recorder: &Recorder, checks: &Checks, stages: &mut Stages) {
         let renewals = self.checks;
-        checks.add_liveness("leaderElection", move || match renewals.iter().find_map(|check| check.check().err()) {
+        checks.add_health("leaderElection", move || match renewals.iter().find_map(|check| check.check().err()) {
             None => Health::Ok,
             Some(overdue) => Health::Failed(overdue.to_string()),
         });

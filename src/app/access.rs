@@ -51,7 +51,7 @@ pub async fn prepare(settings: &Settings, parts: &Parts, stages: &mut Stages) ->
 async fn client_of(kubeconfig: Option<&PathBuf>, parts: &Parts) -> Result<Client, Error> {
     let Some(path) = kubeconfig else { return Ok(parts.clients.auxiliary.clone()) };
     let settings = client::Settings { kubeconfig: Some(path.clone()), ..client::Settings::default() };
-    Ok(client::unguarded(&client::read_config(&settings).await?)?)
+    Ok(client::unguarded(&client::read_config(&settings).await?, client::purpose::PROCESS)?)
 }
 
 /// Takes CAs and proxies from the files that flags name, and from the API server where they name none.

@@ -1,4 +1,4 @@
-//! Pure: what a client calls itself, in the form of client-go.
+//! What a client calls itself, in the form of client-go.
 
 use http::HeaderValue;
 

@@ -21,7 +21,7 @@ mod tests {
 
     #[test]
     fn flags_stand_below_the_heading_in_the_order_of_their_names() {
-        let settings = settled(&["-v=3", "--tls_cipher_suites=A,B", "--tls-cipher-suites=C"]).unwrap();
+        let settings = settled(&["-v=3", "--vmodule=a=1,b=2", "--vmodule=c_d=3"]).unwrap();
         let page = text(&settings.sources.options.values);
         let (head, flags) = page.split_once("only.\n\n").unwrap();
         assert!(
@@ -30,7 +30,7 @@ mod tests {
         );
         let names: Vec<_> = flags.lines().map(|line| line.split('=').next().unwrap()).collect();
         assert!(names.is_sorted() && names.len() > 100, "{names:?}");
-        for line in ["cloud-provider=vsphere", "v=3", "tls-cipher-suites=[A,B,C]", "webhooks=[]", "node-selector="] {
+        for line in ["cloud-provider=vsphere", "v=3", "vmodule=[a=1,b=2,c_d=3]", "webhooks=[]", "node-selector="] {
             assert!(flags.lines().any(|shown| shown == line), "{line} in {flags}");
         }
     }

@@ -28,7 +28,8 @@ impl Check<'_> {
         let streams = self.number::<u32>("--http2-max-streams-per-connection", streams, "a whole number such as 100");
         let shares_address = self.boolean("--permit-address-sharing", &options.permit_address_sharing);
         let shares_port = self.boolean("--permit-port-sharing", &options.permit_port_sharing);
-        let debug = self.boolean("--profiling", &self.options.debugging.profiling);
+        // A mistake in it is told with the flags of its group.
+        let debug = super::boolean(&self.options.debugging.profiling);
         let port = port?;
         let serving = Settings {
             address: SocketAddr::new(address?, port),

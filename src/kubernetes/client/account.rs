@@ -142,17 +142,17 @@ impl Keeper {
                     self.state.send_replace(State::Token(Arc::new(token)));
                     began + renew_after(life)
                 }
+                // The account is made once this process leads; a new leader's first write waits for that.
+                Err(error) if error.is_not_leader() => {
+                    self.leadership.wait_until_leader().await;
+                    continue;
+                }
                 Err(error) => {
-                    let waits = error.is_not_leader();
-                    if !waits && !is_told {
+                    if !is_told {
                         self.tell(&error);
                         is_told = true;
                     }
                     self.fail(&error);
-                    if waits {
-                        self.leadership.wait_until_leader().await;
-                        continue;
-                    }
                     Instant::now() + LONG_PAUSE.mul_f64(1.0 + 0.2 * fastrand::f64())
                 }
             };

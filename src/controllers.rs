@@ -50,8 +50,8 @@ const FIELD_MANAGER: &str = "vsphere-cloud-controller-manager";
 /// Why the API server did not take a write.
 fn reason_of(error: &CallError) -> Reason {
     match error {
-        CallError::Failed { .. } if error.is_conflict() => Reason::WriteConflict,
-        CallError::Failed { source, .. } if matches!(**source, kube::Error::Api(_)) => Reason::WriteRefused,
+        CallError::Refused { .. } if error.is_conflict() => Reason::WriteConflict,
+        CallError::Refused { .. } => Reason::WriteRefused,
         CallError::NoToken { source, .. } if source.is_refused() => Reason::WriteRefused,
         CallError::Failed { .. }
         | CallError::TimedOut { .. }

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use kube::client::{Body, ClientBuilder, DynBody};
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::core::Status;
 use kube::{Client, Config};
 use tower::BoxError;
 use tower::util::BoxService;
@@ -144,7 +145,15 @@ pub enum CallError {
         /// Why.
         source: NoToken,
     },
-    /// The API server refused, or could not be reached.
+    /// The API server answered that it did not do it. Its own words once: the library's text of it has them three times.
+    #[error("{what}: {} ({})", .status.message, .status.code)]
+    Refused {
+        /// What was being done and to what.
+        what: String,
+        /// The answer.
+        status: Box<Status>,
+    },
+    /// The API server could not be reached, or its answer not be read.
     #[error("{what}")]
     Failed {
         /// What was being done and to what.
@@ -161,10 +170,10 @@ impl CallError {
             CallError::TimedOut { .. } => "TimedOut",
             CallError::NotLeader { .. } => "NotLeader",
             CallError::NoToken { .. } => "NoToken",
-            CallError::Failed { .. } if self.is_not_found() => "NotFound",
-            CallError::Failed { .. } if self.is_conflict() => "Conflict",
-            CallError::Failed { .. } if self.is_forbidden() => "Forbidden",
-            CallError::Failed { source, .. } if matches!(**source, kube::Error::Api(_)) => "Refused",
+            CallError::Refused { .. } if self.is_not_found() => "NotFound",
+            CallError::Refused { .. } if self.is_conflict() => "Conflict",
+            CallError::Refused { .. } if self.is_forbidden() => "Forbidden",
+            CallError::Refused { .. } => "Refused",
             CallError::Failed { .. } => "Unreachable",
         }
     }
@@ -197,27 +206,23 @@ impl CallError {
     /// The HTTP status of the server's refusal.
     pub fn code(&self) -> Option<u16> {
         match self {
-            CallError::Failed { source, .. } => match &**source {
-                kube::Error::Api(status) => Some(status.code),
-                _ => None,
-            },
+            CallError::Refused { status, .. } => Some(status.code),
             _ => None,
         }
     }
 
     fn failed(what: &str, error: kube::Error) -> Self {
         let what = what.to_owned();
-        match &error {
-            kube::Error::Service(source) => {
-                if let Some(source) = source.downcast_ref::<NotLeader>() {
-                    CallError::NotLeader { what, source: *source }
-                } else if let Some(source) = source.downcast_ref::<NoToken>() {
-                    CallError::NoToken { what, source: source.clone() }
-                } else {
-                    CallError::Failed { what, source: Box::new(error) }
-                }
+        match error {
+            kube::Error::Api(status) => CallError::Refused { what, status },
+            kube::Error::Service(source) if source.is::<NotLeader>() => {
+                CallError::NotLeader { what, source: NotLeader }
             }
-            _ => CallError::Failed { what, source: Box::new(error) },
+            kube::Error::Service(source) => match source.downcast::<NoToken>() {
+                Ok(source) => CallError::NoToken { what, source: *source },
+                Err(source) => CallError::Failed { what, source: Box::new(kube::Error::Service(source)) },
+            },
+            error => CallError::Failed { what, source: Box::new(error) },
         }
     }
 }

@@ -84,7 +84,22 @@ impl World {
         })
         .await;
         self.replicas[leader].daemon.wait(LIMIT).await;
-        first.duration_since(told).as_secs_f64()
+        let took = first.duration_since(told).as_secs_f64();
+        if took > LEASE_DURATION {
+            self.tell_lease(told);
+        }
+        took
+    }
+
+    /// What was asked about the Lease from some seconds before this moment on: why a hand-over took so long.
+    fn tell_lease(&self, told: Timestamp) {
+        for event in self.cluster.server.audit().iter().filter(|event| event.object_ref.resource == "leases") {
+            let [received, answered] = [event.received, event.answered].map(|at| at.duration_since(told).as_secs_f64());
+            if received > -5.0 && self.replicas.iter().any(|replica| replica.user == event.user.username) {
+                let (user, verb, code) = (&event.user.username, &event.verb, event.response_status.code);
+                println!("  {received:.3} s to {answered:.3} s: {user} {verb} {code}");
+            }
+        }
     }
 
     /// The next machine gets another address.

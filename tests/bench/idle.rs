@@ -15,27 +15,35 @@ const NODES: usize = 100;
 /// How long it is looked at: several renewals of the Lease and looks at vCenter fall into it.
 const WHILE: Duration = Duration::from_secs(20);
 
-/// With one vCenter, without nodes and with some. The most memory that was resident while it was looked at.
+/// With one vCenter: without nodes, after some have joined at once, and started again where they are. What joining took
+/// is kept for the next time, so that it has no limit. The most memory that was resident while it was looked at.
 pub async fn measure(bench: &mut Bench) {
     let cluster = Cluster::start(ApiServer::start().await, NODES).await;
+    let daemon = start(bench, &cluster).await;
+    cluster.until_initialised(0).await;
+    report(bench, "no nodes", Some(MEMORY), &daemon).await;
+    cluster.register(NODES).await;
+    cluster.until_initialised(NODES).await;
+    report(bench, "100 nodes have joined at once", None, &daemon).await;
+    drop(daemon);
+    let daemon = start(bench, &cluster).await;
+    report(bench, "started with 100 nodes", Some(MEMORY), &daemon).await;
+}
+
+/// A daemon that leads, and its port.
+async fn start(bench: &Bench, cluster: &Cluster) -> (Daemon, u16) {
     let (mut daemon, port) = cluster.start_daemon(&bench.daemon, &cluster.server.kubeconfig()).await;
     daemon.wait_for_line("became leader", LIMIT).await;
-    for nodes in [0, NODES] {
-        if nodes > 0 {
-            cluster.register(nodes).await;
-        }
-        cluster.until_initialised(nodes).await;
-        let most = most(&daemon, port).await;
-        let memory = |kilobytes: u64| vec![kilobytes as f64 / 1024.0];
-        let measure = |name: &str, samples, limit| Measure {
-            chapter: "idle",
-            name: format!("{name}, {nodes} nodes"),
-            unit: "MiB",
-            samples,
-            limit,
-        };
-        bench.report(measure("resident memory (VmRSS)", memory(most.resident), Some(MEMORY)));
-        bench.report(measure("of it heap and stacks (RssAnon)", memory(most.anonymous), None));
+    (daemon, port)
+}
+
+async fn report(bench: &mut Bench, when: &str, limit: Option<f64>, (daemon, port): &(Daemon, u16)) {
+    let most = most(daemon, *port).await;
+    for (name, kilobytes, limit) in
+        [("resident", most.resident, limit), ("of it heap and stacks", most.anonymous, None)]
+    {
+        let (name, samples) = (format!("{when}: {name}"), vec![kilobytes as f64 / 1024.0]);
+        bench.report(Measure { chapter: "idle", name, unit: "MiB", samples, limit });
     }
 }
 

@@ -1,7 +1,7 @@
 //! Pure: `/configz`, the settings in the form of the Go program's `CloudControllerManagerConfiguration`.
 
 use crate::app::go_duration::{parse_duration, spelled};
-use crate::app::settings::{Settings, boolean};
+use crate::app::settings::{Settings, boolean, leader_migration};
 #[cfg(test)]
 use serde::Deserialize;
 use serde::Serialize;
@@ -207,7 +207,22 @@ fn generic(settings: &Settings) -> Generic {
             enable_contention_profiling: settings.generic.contention_profiling,
         },
         leader_migration_enabled: boolean(&options.leader_migration.enable_leader_migration) == Some(true),
-        leader_migration: LeaderMigration::default(),
+        leader_migration: settings.election.as_ref().and_then(|election| election.migration.as_ref()).into(),
+    }
+}
+
+impl From<Option<&leader_migration::LeaderMigration>> for LeaderMigration {
+    fn from(migration: Option<&leader_migration::LeaderMigration>) -> Self {
+        let Some(migration) = migration else { return Self::default() };
+        let leader = |leader: &leader_migration::ControllerLeader| ControllerLeader {
+            name: leader.name.clone(),
+            component: leader.component.clone(),
+        };
+        Self {
+            leader_name: migration.leader_name.clone(),
+            resource_lock: migration.resource_lock.clone(),
+            controller_leaders: Some(migration.controller_leaders.iter().map(leader).collect()),
+        }
     }
 }
 

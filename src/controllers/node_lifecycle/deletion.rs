@@ -218,9 +218,9 @@ mod tests {
     #[test]
     fn a_deletion_at_which_the_api_server_failed_counts_if_the_node_is_gone() {
         let proof = || AbsenceProof::new("gone", []);
-        let failure = || CallError::Failed {
+        let failure = || CallError::Refused {
             what: "delete node n".into(),
-            source: Box::new(kube::Error::Api(Status::failure("timeout", "Timeout").with_code(504).boxed())),
+            status: Status::failure("timeout", "Timeout").with_code(504).boxed(),
         };
         assert!(!failure().is_refusal());
         let live = node(&json!({}));

@@ -133,3 +133,12 @@ async fn a_refused_connection_names_what_was_asked() {
     assert!(text.starts_with("get node a: ") && text.contains("refused"), "{text}");
     assert_eq!(error.reason(), "Unreachable");
 }
+
+#[tokio::test]
+async fn what_the_api_server_says_is_told_once() {
+    let status = kube::core::Status::failure("nodes \"a\" is forbidden", "Forbidden").with_code(403).boxed();
+    let answer = async { Err::<(), _>(kube::Error::Api(status)) };
+    let error = limited("patch node a", CALL_LIMIT, answer).await.unwrap_err();
+    assert!(error.is_forbidden());
+    assert_eq!(crate::runtime::logging::chain(&error), "patch node a: nodes \"a\" is forbidden (403)");
+}

@@ -96,3 +96,16 @@ fn o_26_the_page_survives_being_read_and_written_again() {
     assert_eq!(read[KEY], of(&settings));
     assert_eq!(serde_json::to_string(&read).unwrap(), text(&settings));
 }
+
+#[test]
+fn the_leader_migration_in_force_is_on_the_page() {
+    let page = page(&["--enable-leader-migration"]);
+    let any = |name: &str| json!({"name": name, "component": "*"});
+    let expected = json!({
+        "leaderName": "cloud-provider-extraction-migration",
+        "resourceLock": "leases",
+        "controllerLeaders": [any("route-controller"), any("service-controller"), any("cloud-node-lifecycle-controller")]
+    });
+    assert_eq!(page["Generic"]["LeaderMigrationEnabled"], true);
+    assert_eq!(page["Generic"]["LeaderMigration"], expected);
+}

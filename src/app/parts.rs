@@ -70,7 +70,7 @@ impl Parts {
             candidates.start(&events.for_component(ELECTION), &checks, stages);
         }
         let accounts = match settings.generic.use_service_account_credentials {
-            true => start_accounts(&settings.controllers, &config, &leadership, stages)?,
+            true => start_accounts(&settings.controllers, &elections, &config, stages)?,
             false => BTreeMap::new(),
         };
         Ok(Self { clients, api_server, leadership, elections, nodes, events, metrics, checks, config, rate, accounts })
@@ -92,12 +92,15 @@ impl Parts {
 /// One account for each client name, and the tasks that keep their tokens.
 fn start_accounts(
     controllers: &[&'static Controller],
+    elections: &Elections,
     config: &kube::Config,
-    leadership: &Leadership,
     stages: &mut Stages,
 ) -> Result<BTreeMap<&'static str, Account>, Error> {
     let mut accounts = BTreeMap::new();
-    for controller in controllers.iter().filter(|controller| controller.build.is_some()) {
+    let leadership = elections.main();
+    // One that another program runs needs no account here.
+    let is_run = |name| elections.leadership_of(name).is_some();
+    for controller in controllers.iter().filter(|controller| controller.build.is_some() && is_run(controller.name)) {
         let name = controller.client_name;
         if !accounts.contains_key(name) {
             let (account, keeper) = client::account(config, name, leadership.clone())?;

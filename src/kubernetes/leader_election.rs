@@ -253,12 +253,17 @@ impl LeaderElector {
             }
             let mut next = Instant::now() + self.config.retry_period.mul_f64(1.0 + ACQUIRE_JITTER * fastrand::f64());
             match self.attempt(self.config.renew_deadline).await {
+                // It may be held: whoever calls this gives it up.
+                Ok(Attempt::Ours(_)) if stop.is_cancelled() => return None,
                 Ok(Attempt::Ours(sent)) if sent.elapsed() < self.config.renew_deadline => return Some(sent),
                 Ok(Attempt::Ours(_)) => continue,
                 Ok(Attempt::HeldBy { holder, until }) => {
                     tracing::debug!(lease = self.config.name, %holder, "standing by");
+                    self.failures = 0;
                     next = next.min(until);
                 }
+                // Another was faster, which is no trouble.
+                Err(error) if error.is_conflict() => tracing::debug!("{}", crate::runtime::logging::chain(&error)),
                 Err(error) => self.tell_failure(&error),
             }
             if !self.pause(next, release, stop).await {
@@ -298,12 +303,20 @@ impl LeaderElector {
         loop {
             let Some(ends) = self.holder.ends() else { return End::Deadline };
             tokio::select! {
+                biased;
                 () = stop.cancelled() => return End::Stopped,
                 () = tokio::time::sleep_until(next.min(ends)) => {}
             }
             let Some(ends) = self.holder.ends() else { return End::Deadline };
             next = Instant::now() + self.config.retry_period;
-            match self.attempt(ends.saturating_duration_since(Instant::now())).await {
+            let limit = ends.saturating_duration_since(Instant::now());
+            // A renewal under way may be broken off: its resourceVersion and that of the release exclude each other.
+            let outcome = tokio::select! {
+                biased;
+                () = stop.cancelled() => return End::Stopped,
+                outcome = self.attempt(limit) => outcome,
+            };
+            match outcome {
                 Ok(Attempt::Ours(sent)) if self.holder.extend(sent, self.config.renew_deadline) => {}
                 Ok(Attempt::Ours(_)) => return End::Deadline,
                 Ok(Attempt::HeldBy { holder, .. }) => return End::Taken(holder),
@@ -400,8 +413,9 @@ impl LeaderElector {
                 Ok(())
             }
             Err(error) => {
-                // Refused for certain, unless it is the answer that was lost.
-                if error.code().is_some_and(|code| code < 500) && !self.holder.is_held() {
+                // Refused for certain, unless it is the answer that was lost. A conflict may be with an own write whose
+                // answer was lost.
+                if error.is_refusal() && !error.is_conflict() && !self.holder.is_held() {
                     self.may_hold = false;
                 }
                 Err(error)

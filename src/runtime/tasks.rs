@@ -49,7 +49,7 @@ pub enum Cause {
 
 /// The tasks that had not ended when the grace period was over. They have been aborted.
 #[derive(Debug, thiserror::Error)]
-#[error("tasks still at work after {} s: {}", .grace.as_secs(), .names.join(", "))]
+#[error("tasks still at work after {} s: {}", .grace.as_secs_f32(), .names.join(", "))]
 pub struct StillRunning {
     /// Their names, sorted.
     pub names: Vec<String>,

@@ -42,7 +42,11 @@ impl Admin {
     /// Status and body, once the daemon listens.
     pub async fn get(&self, path: &str, token: Option<&str>, daemon: &mut Daemon) -> (u16, String) {
         if !self.is_served.load(Ordering::Relaxed) {
-            daemon.wait_for_line("serving probes and metrics", super::cluster::LIMIT).await;
+            // Not by its log: a loud one forgets its first lines.
+            support::eventually("the secure port is open", super::cluster::LIMIT, async || {
+                tokio::net::TcpStream::connect(("127.0.0.1", self.port)).await.map_err(|_| daemon.output().tail(40))
+            })
+            .await;
             self.is_served.store(true, Ordering::Relaxed);
         }
         let mut request = self.http.get(format!("https://127.0.0.1:{}{path}", self.port));

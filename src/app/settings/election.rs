@@ -41,7 +41,7 @@ impl Check<'_> {
         let lease_duration = self.duration("--leader-elect-lease-duration", &self.options.leader_elect_lease_duration);
         let renew_deadline = self.duration("--leader-elect-renew-deadline", &self.options.leader_elect_renew_deadline);
         let retry_period = self.duration("--leader-elect-retry-period", &self.options.leader_elect_retry_period);
-        let migration = self.migration(namespace, name)?;
+        let migration = self.migration(namespace, name);
         if !is_on {
             return Some(None);
         }
@@ -58,7 +58,7 @@ impl Check<'_> {
         let (lease_duration, renew_deadline, retry_period) = (lease_duration?, renew_deadline?, retry_period?);
         self.check_order(lease_duration, renew_deadline, retry_period);
         let (name, namespace) = (name.clone(), namespace.clone());
-        Some(Some(Election { name, namespace, lease_duration, renew_deadline, retry_period, migration }))
+        Some(Some(Election { name, namespace, lease_duration, renew_deadline, retry_period, migration: migration? }))
     }
 
     /// The file is read and checked also without an election, as in the Go program.

@@ -83,9 +83,11 @@ pub fn released_record(held: &LeaseSpec, wall_clock: Timestamp) -> LeaseSpec {
 }
 
 fn record(identity: &str, lease_duration: Duration, wall_clock: Timestamp) -> LeaseSpec {
+    // Whole seconds are written; rounded up, others wait longer than the renew deadline in any case.
+    let seconds = lease_duration.as_secs() + u64::from(lease_duration.subsec_nanos() > 0);
     LeaseSpec {
         holder_identity: Some(identity.to_owned()),
-        lease_duration_seconds: Some(i32::try_from(lease_duration.as_secs()).unwrap_or(i32::MAX)),
+        lease_duration_seconds: Some(i32::try_from(seconds).unwrap_or(i32::MAX)),
         acquire_time: Some(MicroTime(wall_clock)),
         renew_time: Some(MicroTime(wall_clock)),
         ..LeaseSpec::default()
@@ -114,6 +116,14 @@ mod tests {
     }
 
     /// Vectors E-02 to E-07; each: the record, how many seconds ago it was seen, whether it may be had, transitions.
+    #[test]
+    fn a_part_of_a_second_is_written_as_a_whole_one() {
+        for (milliseconds, seconds) in [(15_000, 15), (10_900, 11), (1_001, 2)] {
+            let spec = first_record("a", Duration::from_millis(milliseconds), Timestamp::UNIX_EPOCH);
+            assert_eq!(spec.lease_duration_seconds, Some(seconds), "{milliseconds} ms");
+        }
+    }
+
     #[test]
     fn a_lease_is_had_when_nobody_holds_it_or_it_stood_still_for_its_own_duration() {
         let base = Duration::from_secs(1000);

@@ -40,12 +40,14 @@ pub(super) struct ReleaseWatch {
     parameters: WatchParams,
     stream: Option<BoxStream<'static, kube::Result<WatchEvent<Lease>>>>,
     next_start: Instant,
+    /// When the server has ended the watch; one that lasts longer is cut off and nobody said so.
+    closes: Instant,
 }
 
 impl ReleaseWatch {
     pub(super) fn new(api: Api<Lease>, name: &str) -> Self {
         let parameters = WatchParams::default().fields(&format!("metadata.name={name}")).timeout(WATCH_SECONDS);
-        Self { api, parameters, stream: None, next_start: Instant::now() }
+        Self { api, parameters, stream: None, next_start: Instant::now(), closes: Instant::now() }
     }
 
     /// Closes the watch until the next question.
@@ -62,7 +64,7 @@ impl ReleaseWatch {
                 self.start(&version).await;
                 continue;
             };
-            match tokio::time::timeout(WATCH_IDLE, stream.next()).await {
+            match tokio::time::timeout_at(self.closes, stream.next()).await {
                 Ok(Some(Ok(WatchEvent::Deleted(_)))) => return Heard::GivenUp,
                 Ok(Some(Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease)))) => {
                     return match lease.spec.as_ref().and_then(record::holder) {
@@ -80,7 +82,10 @@ impl ReleaseWatch {
         tokio::time::sleep_until(self.next_start).await;
         self.next_start = Instant::now() + PAUSE;
         match limited("watch the lease", START_LIMIT, self.api.watch(&self.parameters, version)).await {
-            Ok(stream) => self.stream = Some(stream.boxed()),
+            Ok(stream) => {
+                self.stream = Some(stream.boxed());
+                self.closes = Instant::now() + WATCH_IDLE;
+            }
             Err(error) if error.is_forbidden() => {
                 tracing::info!("the lease cannot be watched (forbidden), so it is polled");
                 self.next_start = Instant::now() + PAUSE_FORBIDDEN;
@@ -157,10 +162,27 @@ mod tests {
         };
         let mut release = ReleaseWatch::new(elector.api.clone(), "a");
         release.stream = Some(futures::stream::once(last_words).chain(futures::stream::pending()).boxed());
+        release.closes = Instant::now() + WATCH_IDLE;
         let began = Instant::now();
         assert!(elector.acquire(&mut release, &CancellationToken::new()).await.is_some());
         let taken = began.elapsed();
         assert!((Duration::from_secs(16)..Duration::from_millis(16_100)).contains(&taken), "{taken:?}");
         assert_eq!(stored.lock().unwrap()["spec"]["holderIdentity"], "me");
+    }
+
+    /// Nobody says that it is cut, and each question is broken off by the next attempt to acquire.
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_is_cut_is_given_up_although_nobody_waits_for_long() {
+        let api = Api::namespaced(client(&Arc::new(Mutex::new(lease(1)))), "b");
+        let mut release = ReleaseWatch::new(api, "a");
+        release.stream = Some(futures::stream::pending().boxed());
+        release.closes = Instant::now() + WATCH_IDLE;
+        let began = Instant::now();
+        while release.next_start <= began {
+            let heard = tokio::time::timeout(Duration::from_secs(2), release.next(Some("1".to_owned()))).await;
+            assert!(heard.is_err() || release.next_start > began, "a new watch was opened");
+        }
+        let elapsed = began.elapsed();
+        assert!((WATCH_IDLE..WATCH_IDLE + Duration::from_secs(3)).contains(&elapsed), "{elapsed:?}");
     }
 }

@@ -128,7 +128,7 @@ async fn every_flag_is_one_that_the_go_program_has_too() {
         for container in containers(object) {
             for argument in container["args"].as_array().unwrap() {
                 let flag = argument.as_str().unwrap().split('=').next().unwrap();
-                let is_known = help.lines().any(|line| line.split([' ', '=', ',']).any(|word| word == flag));
+                let is_known = help.lines().any(|line| line.split([' ', '=', ',', '[']).any(|word| word == flag));
                 assert!(is_known, "{form}: {flag} is not in --help");
                 let variable = format!("CCM_{}", flag.trim_start_matches("--").replace('-', "_").to_uppercase());
                 assert!(!help.contains(&variable), "{form}: the Go program does not know {flag}");

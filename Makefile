@@ -49,8 +49,8 @@ CONTAINER ?= docker
 IMAGE ?= vsphere-cloud-controller-manager
 
 .PHONY: image
-image: ## The container image, with CONTAINER=docker or podman; IMAGE is its name
-	$(CONTAINER) build --tag $(IMAGE) --build-arg REVISION=$$(git rev-parse HEAD) .
+image: ## The container image, with CONTAINER=docker or podman; IMAGE is its name, PLATFORM=linux/arm64 another machine
+	$(CONTAINER) build $(if $(PLATFORM),--platform $(PLATFORM)) --tag $(IMAGE) --build-arg REVISION=$$(git rev-parse HEAD) .
 
 # cargo-deny takes minutes to build, so nothing here installs it. Its settings are in .cargo/deny.toml.
 .PHONY: cargo-deny

@@ -11,6 +11,7 @@ mod connections;
 mod debug;
 mod gate;
 mod health;
+mod kept;
 mod listen;
 mod page;
 mod routes;
@@ -81,6 +82,7 @@ struct Server {
     tls: Arc<ServerConfig>,
     streams: u32,
     asked: Semaphore,
+    kept: Arc<Semaphore>,
     stop: CancellationToken,
 }
 
@@ -104,7 +106,8 @@ pub async fn serve_with(
     stop: CancellationToken,
 ) -> Result<(), BoxError> {
     let asked = Semaphore::new(MOST_ASKED);
-    let server = Arc::new(Server { admin, tls, streams, asked, stop: stop.clone() });
+    let kept = Arc::new(Semaphore::new(kept::MOST_KEPT));
+    let server = Arc::new(Server { admin, tls, streams, asked, kept, stop: stop.clone() });
     let places = Connections::new(MOST_CONNECTIONS);
     let mut connections = FuturesUnordered::new();
     loop {

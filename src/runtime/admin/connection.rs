@@ -54,13 +54,13 @@ pub(super) struct Peer {
     pub(super) address: SocketAddr,
     /// The chain that the client showed, leaf first.
     pub(super) certificates: Vec<CertificateDer<'static>>,
-    /// Ends the connection once what is under way is answered.
+    /// Ends the connection once what is under way is answered, or a moment later.
     pub(super) enough: CancellationToken,
     /// What the connection is doing.
     pub(super) activity: Activity,
 }
 
-/// How long what is under way may take once a connection is to end, while the server goes on.
+/// How long what is under way may take once the connection of somebody who is known is to end, while the server goes on.
 const LAST_ANSWERS: Duration = Duration::from_secs(20);
 
 /// Serves one connection until it ends, is too slow or has to make room.
@@ -104,7 +104,8 @@ async fn spoken(server: &Arc<Server>, stream: Watched<TlsStream<TcpStream>>, is_
     tokio::pin!(connection);
     let told_to_end = async {
         tokio::select! {
-            () = peer.enough.cancelled() => LAST_ANSWERS,
+            // Nobody who is known: they could have many answers kept by reading none.
+            () = peer.enough.cancelled() => GRACE,
             () = tokio::time::sleep(LIFE_LIMIT) => LAST_ANSWERS,
             () = peer.activity.waited_too_long() => GRACE,
             () = server.stop.cancelled() => GRACE,

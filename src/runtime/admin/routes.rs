@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::access::User;
 use super::connection::Peer;
 use super::health::Probe;
+use super::kept::{Kept, kept};
 use super::{Admin, Server, debug, gate};
 use crate::runtime::metrics;
 
@@ -24,16 +25,17 @@ pub(super) async fn answer(
     server: Arc<Server>,
     peer: Arc<Peer>,
     request: Request<Incoming>,
-) -> Result<Answer, Infallible> {
+) -> Result<Response<Kept>, Infallible> {
     let _under_way = peer.activity.begin();
     let start = Instant::now();
     let (parts, body) = request.into_parts();
     let handled = AssertUnwindSafe(handled(&server, &peer, &parts, body)).catch_unwind().await;
-    let (user, mut answer) = handled.unwrap_or_else(|_| {
+    let (user, answer) = handled.unwrap_or_else(|_| {
         // What it said is in the log already, by the hook for panics.
         tracing::error!(path = parts.uri.path(), "a request panicked");
         (None, text(StatusCode::INTERNAL_SERVER_ERROR, "This request caused a panic. Look in the logs for details."))
     });
+    let mut answer = kept(answer, &server.kept);
     let headers = answer.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     headers.insert(HeaderName::from_static("x-content-type-options"), HeaderValue::from_static("nosniff"));

@@ -228,3 +228,28 @@ async fn a_header_without_an_end_ends_the_http2_connection() {
     println!("{sent} bytes of one header were sent before the server ended the connection");
     assert_healthy(&server, "endless header").await;
 }
+
+/// Answers that cannot be sent, since the client takes no byte of them (a window of nothing): the connection ends soon.
+#[tokio::test]
+async fn answers_that_nobody_reads_end_the_connection_of_whoever_is_not_known() {
+    let server = served().await;
+    let mut stream = tls(&server, b"h2").await;
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+    // INITIAL_WINDOW_SIZE is 4.
+    stream.write_all(&frame(4, 0, 0, &[0, 4, 0, 0, 0, 0])).await.unwrap();
+    let path = b"/healthz?verbose&exclude=%7F";
+    // As in the other tests, and a literal `:path` (its name has number 4) of these bytes.
+    let mut headers = vec![0x82, 0x87, 0x41, 0x01, b'a', 0x04, u8::try_from(path.len()).unwrap()];
+    headers.extend(path);
+    for stream_id in [1, 3, 5, 7] {
+        stream.write_all(&frame(1, 5, stream_id, &headers)).await.unwrap();
+    }
+    let start = Instant::now();
+    let mut received = Vec::new();
+    let _ = tokio::time::timeout(LONG, stream.read_to_end(&mut received)).await.expect("the server ends it");
+    println!("the connection was ended after {:?}", start.elapsed());
+    // What a connection of somebody who is known may take is 20 s.
+    assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
+    assert!(received.windows(2).any(|bytes| bytes[1] == 7), "a GOAWAY frame in {received:?}");
+    assert_healthy(&server, "a window of nothing").await;
+}

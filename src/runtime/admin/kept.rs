@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use http::header::CONTENT_LENGTH;
 use http::{Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::{Body, Bytes, Frame, SizeHint};
@@ -32,6 +33,14 @@ pub(super) fn kept(answer: Answer, places: &Arc<Semaphore>) -> Response<Kept> {
         (false, Ok(place)) => answer.map(|body| Kept { body, _place: Some(place) }),
         (false, Err(_)) => text(StatusCode::SERVICE_UNAVAILABLE, "").map(|body| Kept { body, _place: None }),
     }
+}
+
+/// The same header with nothing behind it, for whoever asks for that only.
+pub(super) fn without_body(mut answer: Response<Kept>) -> Response<Kept> {
+    if let Some(size) = answer.body().size_hint().exact() {
+        answer.headers_mut().insert(CONTENT_LENGTH, size.into());
+    }
+    answer.map(|_| Kept { body: Full::default(), _place: None })
 }
 
 impl Body for Kept {

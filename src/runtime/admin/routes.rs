@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::access::User;
 use super::connection::Peer;
 use super::health::Probe;
-use super::kept::{Kept, kept};
+use super::kept::{Kept, kept, without_body};
 use super::{Admin, Server, debug, gate};
 use crate::runtime::metrics;
 
@@ -39,9 +39,14 @@ pub(super) async fn answer(
     let headers = answer.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     headers.insert(HeaderName::from_static("x-content-type-options"), HeaderValue::from_static("nosniff"));
+    if parts.method == Method::HEAD {
+        // HTTP/1 would leave it out by itself, HTTP/2 would send it.
+        answer = without_body(answer);
+    }
     let is_known = user.as_ref().is_some_and(|user| *user != User::anonymous());
-    if parts.version == Version::HTTP_2 && !is_known {
-        // As Go's gate UnauthenticatedHTTP2DOSMitigation: many requests on one connection are for those we know.
+    // As Go's gate UnauthenticatedHTTP2DOSMitigation: many requests on one connection are for those we know. And finding
+    // out that a certificate is worth nothing takes time, so whoever shows one has to shake hands for each attempt.
+    if (parts.version == Version::HTTP_2 && !is_known) || answer.status() == StatusCode::UNAUTHORIZED {
         peer.enough.cancel();
     }
     tracing::debug!(

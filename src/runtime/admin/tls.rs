@@ -16,6 +16,10 @@ use super::settings::TlsRules;
 /// The largest certificate chain a client may show, in bytes: it is kept as long as the connection lives.
 const LARGEST_CHAIN: usize = 16 * 1024;
 
+/// The most certificates between a client's own and the authority that is believed. Looking for a way through many of them
+/// takes long, and whoever is not known yet may send any.
+const MOST_INTERMEDIATES: usize = 3;
+
 tokio::task_local! {
     /// The address that the connection of this task came to.
     static LOCAL_ADDRESS: IpAddr;
@@ -93,6 +97,9 @@ impl ClientCertVerifier for AnyHolder {
         intermediates: &[CertificateDer<'_>],
         _now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
+        if intermediates.len() > MOST_INTERMEDIATES {
+            return Err(rustls::Error::General("the client's chain is too long".to_owned()));
+        }
         let size = end_entity.len() + intermediates.iter().map(|certificate| certificate.len()).sum::<usize>();
         match size <= LARGEST_CHAIN {
             true => Ok(ClientCertVerified::assertion()),
@@ -120,5 +127,22 @@ impl ClientCertVerifier for AnyHolder {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chain_is_taken_up_to_a_number_and_a_size() {
+        let verifier = AnyHolder { provider: Arc::new(ring::default_provider()) };
+        let verified = |number: usize, size: usize| {
+            let others = vec![CertificateDer::from(vec![0; size]); number];
+            verifier.verify_client_cert(&CertificateDer::from(vec![0; size]), &others, UnixTime::now())
+        };
+        assert!(verified(0, 100).is_ok() && verified(3, 100).is_ok());
+        assert_eq!(verified(4, 100).unwrap_err().to_string(), "unexpected error: the client's chain is too long");
+        assert!(verified(3, 4096).is_ok() && verified(3, 4097).is_err());
     }
 }

@@ -253,3 +253,46 @@ async fn answers_that_nobody_reads_end_the_connection_of_whoever_is_not_known() 
     assert!(received.windows(2).any(|bytes| bytes[1] == 7), "a GOAWAY frame in {received:?}");
     assert_healthy(&server, "a window of nothing").await;
 }
+
+/// Whoever is refused has to connect anew, so that showing a wrong certificate again and again costs them more than us.
+#[tokio::test]
+async fn whoever_is_refused_has_one_request_on_a_connection() {
+    let server = served().await;
+    let mut stream = tls(&server, b"http/1.1").await;
+    let refused = "GET /metrics HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer bad\r\n\r\n";
+    stream.write_all(refused.as_bytes()).await.unwrap();
+    let said = rest(&mut stream).await;
+    assert!(said.starts_with("HTTP/1.1 401 ") && said.ends_with("Unauthorized"), "{said}");
+
+    let (mut sender, connection) = http2(&server).await;
+    assert_eq!(sender.send_request(request("/metrics", Some("bad"))).await.unwrap().status().as_u16(), 401);
+    tokio::time::timeout(LONG, connection).await.expect("the server ends the connection").unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn whoever_asks_for_the_header_only_gets_no_body_over_http2() {
+    let server = served().await;
+    let mut stream = tls(&server, b"h2").await;
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+    stream.write_all(&frame(4, 0, 0, &[])).await.unwrap();
+    // `:method HEAD` (the name has number 2), `:scheme https`, an authority of one letter, `:path /livez`.
+    let mut headers = vec![0x02, 4];
+    headers.extend(b"HEAD");
+    headers.extend([0x87, 0x41, 0x01, b'a', 0x04, 6]);
+    headers.extend(b"/livez");
+    stream.write_all(&frame(1, 5, 1, &headers)).await.unwrap();
+    let mut received = Vec::new();
+    let _ = tokio::time::timeout(LONG, stream.read_to_end(&mut received)).await.expect("nobody who is known is left");
+    let mut kinds = Vec::new();
+    let mut rest = &received[..];
+    while let [a, b, c, kind, flags, id @ ..] = rest {
+        let (id, after) = id.split_at(4);
+        if id == [0, 0, 0, 1] {
+            kinds.push((*kind, flags & 1));
+        }
+        rest = &after[usize::from(*a) << 16 | usize::from(*b) << 8 | usize::from(*c)..];
+    }
+    assert_eq!(kinds, [(1, 1)], "one HEADERS frame that ends the stream in {received:?}");
+    let answer = client(&server).head(format!("https://{}/livez", server.address)).send().await.unwrap();
+    assert_eq!(answer.headers()["content-length"], "2");
+}

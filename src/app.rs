@@ -131,7 +131,11 @@ async fn serve(settings: Settings, verbosity: Verbosity, stop: CancellationToken
     announcement::announce(&settings);
     tracing::debug!(?settings, "settings");
     let mut stages = Stages::default();
-    start(&settings, verbosity, &mut stages).await?;
+    if let Err(error) = start(&settings, verbosity, &mut stages).await {
+        // The Lease may be held already: the next process is not to wait for its end.
+        stages.stop().await;
+        return Err(error);
+    }
     tracing::info!("{PROGRAM} has started");
     tokio::select! {
         () = stop.cancelled() => {
@@ -147,10 +151,12 @@ async fn serve(settings: Settings, verbosity: Verbosity, stop: CancellationToken
 }
 
 async fn start(settings: &Settings, verbosity: Verbosity, stages: &mut Stages) -> Result<(), Error> {
-    let parts = Parts::prepare(settings, stages).await?;
+    let mut parts = Parts::prepare(settings, stages).await?;
     if let Some(serving) = &settings.serving {
         admin::start(serving, settings, &parts, verbosity, stages).await?;
     }
+    // Not before: who cannot serve, or may not know who asks, is no candidate.
+    parts.compete(stages);
     let build = settings.provider.build.ok_or(Error::NotBuilt(settings.provider.name))?;
     let provider = build(settings, &parts, stages)?;
     controllers::start(settings, &parts, &provider, stages)

@@ -1,6 +1,6 @@
 //! What controllers and providers are given: clients, leadership, the shared cache of Nodes, events, metrics.
 
-use super::election::{self, Elections};
+use super::election::{self, Candidates, Elections};
 use super::options::PROGRAM;
 use super::registry::{self, Controller};
 use super::settings::Settings;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// The component in Events about the Lease, as in the Go program.
 const ELECTION: &str = "cloud-controller-manager";
 
-/// The shared parts. Their background work runs already.
+/// The shared parts. Their background work runs already, except for the election.
 pub struct Parts {
     /// The API server, one client for each purpose.
     pub clients: Clients,
@@ -39,6 +39,8 @@ pub struct Parts {
     pub metrics: Metrics,
     /// What the probes ask.
     pub checks: Checks,
+    /// Until they compete.
+    candidates: Option<Candidates>,
     config: kube::Config,
     rate: Option<Rate>,
     /// By the client's name; empty when all write as this process.
@@ -66,14 +68,31 @@ impl Parts {
         events.register(metrics.registry())?;
         stages.spawn(Stage::Services, "event-writer", writer.run(stages.stop_signal(Stage::Services)));
         let checks = checks(nodes.clone());
-        if let Some(candidates) = candidates {
-            candidates.start(&events.for_component(ELECTION), &checks, stages);
-        }
         let accounts = match settings.generic.use_service_account_credentials {
             true => start_accounts(&settings.controllers, &elections, &config, stages)?,
             false => BTreeMap::new(),
         };
-        Ok(Self { clients, api_server, leadership, elections, nodes, events, metrics, checks, config, rate, accounts })
+        Ok(Self {
+            clients,
+            api_server,
+            leadership,
+            elections,
+            nodes,
+            events,
+            metrics,
+            checks,
+            candidates,
+            config,
+            rate,
+            accounts,
+        })
+    }
+
+    /// Begins to compete for the Leases, if there is an election. Once.
+    pub fn compete(&mut self, stages: &mut Stages) {
+        if let Some(candidates) = self.candidates.take() {
+            candidates.start(&self.events.for_component(ELECTION), &self.checks, stages);
+        }
     }
 
     /// What a controller is handed: a client of its own, which writes under its Lease and with its identity.

@@ -54,8 +54,9 @@ async fn registered() -> Vec<Series> {
     let Ok(Asked::Run(options)) = options::parse(flags.map(OsString::from)) else { panic!("flags") };
     let settings = settings::settle(&options, &SystemFiles, &Environment::default()).unwrap();
     let mut stages = Stages::default();
-    let parts = Parts::prepare(&settings, &mut stages).await.unwrap();
+    let mut parts = Parts::prepare(&settings, &mut stages).await.unwrap();
     let _access = access::prepare(&settings, &parts, &mut stages).await.unwrap();
+    parts.compete(&mut stages);
     let provider = (settings.provider.build.unwrap())(&settings, &parts, &mut stages).unwrap();
     controllers::start(&settings, &parts, &provider, &mut stages).unwrap();
     let registry = parts.metrics.registry();

@@ -174,14 +174,10 @@ impl Lookup {
         if self.taken.as_ref() == Some(&data) {
             return;
         }
-        let published = match published::read(&data) {
-            Ok(published) => published,
-            Err(error) => {
-                tracing::warn!("{SHOWN}: {}; what was known before stays", chain(&error));
-                self.taken = Some(data);
-                return;
-            }
-        };
+        let (published, wrong) = published::read(&data);
+        if let Some(error) = wrong.filter(|_| self.wanted.proxies) {
+            tracing::warn!("{SHOWN}: {}; what was known of proxies before stays", chain(&error));
+        }
         self.taken = Some(data);
         if let Some(pem) = published.client_ca.filter(|_| self.wanted.clients) {
             told("client-ca-file", self.trust.believe_clients(pem.as_bytes()));

@@ -22,17 +22,26 @@ pub(super) struct BadList {
     source: serde_json::Error,
 }
 
-/// Reads the data of the ConfigMap. A key that is missing or empty says nothing.
-pub(super) fn read(data: &BTreeMap<String, String>) -> Result<Published, BadList> {
-    let text = |key: &str| data.get(key).filter(|value| !value.trim().is_empty());
-    let list = |key: &'static str| match text(key) {
+/// Reads the data of the ConfigMap. A key that is missing or empty says nothing. A list that is none says nothing of
+/// proxies either, and is told beside the rest: the CAs of clients must be exchanged all the same.
+pub(super) fn read(data: &BTreeMap<String, String>) -> (Published, Option<BadList>) {
+    let client_ca = text(data, "client-ca-file").cloned();
+    match proxies(data) {
+        Ok(proxies) => (Published { client_ca, proxies }, None),
+        Err(error) => (Published { client_ca, proxies: None }, Some(error)),
+    }
+}
+
+fn text<'a>(data: &'a BTreeMap<String, String>, key: &str) -> Option<&'a String> {
+    data.get(key).filter(|value| !value.trim().is_empty())
+}
+
+fn proxies(data: &BTreeMap<String, String>) -> Result<Option<(String, ProxySettings)>, BadList> {
+    let list = |key: &'static str| match text(data, key) {
         None => Ok(Vec::new()),
         Some(value) => serde_json::from_str::<Vec<String>>(value).map_err(|source| BadList { key, source }),
     };
-    let client_ca = text("client-ca-file").cloned();
-    let Some(ca) = text("requestheader-client-ca-file").cloned() else {
-        return Ok(Published { client_ca, proxies: None });
-    };
+    let Some(ca) = text(data, "requestheader-client-ca-file").cloned() else { return Ok(None) };
     let headers = RequestHeaders {
         username: list("requestheader-username-headers")?,
         uid: list("requestheader-uid-headers")?,
@@ -40,7 +49,7 @@ pub(super) fn read(data: &BTreeMap<String, String>) -> Result<Published, BadList
         extra_prefixes: list("requestheader-extra-headers-prefix")?,
     };
     let allowed_names = list("requestheader-allowed-names")?;
-    Ok(Published { client_ca, proxies: Some((ca, ProxySettings { allowed_names, headers })) })
+    Ok(Some((ca, ProxySettings { allowed_names, headers })))
 }
 
 #[cfg(test)]
@@ -71,24 +80,32 @@ mod tests {
         };
         let settings = ProxySettings { allowed_names: vec!["front-proxy-client".to_owned()], headers };
         let expected = Published { client_ca: Some("one".to_owned()), proxies: Some(("two".to_owned(), settings)) };
-        assert_eq!(read(&all).unwrap(), expected);
+        let (published, wrong) = read(&all);
+        assert_eq!(published, expected);
+        assert!(wrong.is_none());
     }
 
     #[test]
     fn keys_that_are_missing_or_empty_say_nothing() {
-        assert_eq!(read(&data(&[])).unwrap(), Published::default());
+        assert_eq!(read(&data(&[])).0, Published::default());
         let empty = data(&[("client-ca-file", ""), ("requestheader-client-ca-file", "\n")]);
-        assert_eq!(read(&empty).unwrap(), Published::default());
-        let bare = read(&data(&[("requestheader-client-ca-file", "two")])).unwrap();
+        assert_eq!(read(&empty).0, Published::default());
+        let bare = read(&data(&[("requestheader-client-ca-file", "two")])).0;
         assert_eq!(bare.proxies, Some(("two".to_owned(), ProxySettings::default())));
     }
 
     #[test]
-    fn a_list_that_is_none_is_told_by_its_key() {
+    fn a_list_that_is_none_is_told_by_its_key_and_leaves_the_cas_of_clients() {
         for value in ["X-Remote-User", "{}", "[1]", "null"] {
-            let entries = [("requestheader-client-ca-file", "two"), ("requestheader-username-headers", value)];
-            let error = read(&data(&entries)).unwrap_err().to_string();
+            let entries = [
+                ("client-ca-file", "one"),
+                ("requestheader-client-ca-file", "two"),
+                ("requestheader-username-headers", value),
+            ];
+            let (published, wrong) = read(&data(&entries));
+            let error = wrong.unwrap().to_string();
             assert_eq!(error, "requestheader-username-headers is not a list of texts in JSON", "{value}");
+            assert_eq!(published, Published { client_ca: Some("one".to_owned()), proxies: None });
         }
     }
 }

@@ -21,6 +21,7 @@ use super::leader_election::{Leadership, NotLeader};
 use account::AccountLayer;
 pub use account::{Account, Keeper, NoToken};
 use guard::GuardLayer;
+pub(super) use limits::Bucket;
 pub use limits::Rate;
 use limits::{Limits, LimitsLayer};
 use metrics::{MeasureLayer, Measured};

@@ -12,7 +12,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use super::metrics::Requests;
-use crate::kubernetes::client::{CallError, limited};
+use crate::kubernetes::client::{Bucket, CallError, Rate, limited};
 use crate::runtime::logging::chain;
 
 /// How long one question may take, with all its attempts and the wait for its turn.
@@ -20,6 +20,10 @@ pub(super) const LIMIT: Duration = Duration::from_secs(10);
 
 /// Questions of one kind on the wire at once; further ones wait.
 const MOST_AT_ONCE: usize = 8;
+
+/// Questions of one kind in the long run, and after a pause; as the clients of the Go program for these. Whoever reaches the
+/// port may show a new token with each request, and the API server is there for others, too.
+const RATE: Rate = Rate { qps: 200.0, burst: 400 };
 
 /// How often a question is asked, and the pauses in between; as the Go program's `DefaultAuthWebhookRetryBackoff`.
 const ATTEMPTS: u32 = 5;
@@ -33,6 +37,7 @@ pub(super) struct Questions {
     kind: Kind,
     requests: Requests,
     turns: Semaphore,
+    rate: Bucket,
     trouble: Mutex<Trouble>,
 }
 
@@ -57,7 +62,7 @@ impl Questions {
     /// Asks by `client`, which must not be guarded by leadership and must not retry.
     pub(super) fn new(client: Client, kind: Kind, requests: Requests) -> Self {
         let (turns, trouble) = (Semaphore::new(MOST_AT_ONCE), Mutex::new(Trouble::None));
-        Self { client, kind, requests, turns, trouble }
+        Self { client, kind, requests, turns, rate: Bucket::new(RATE), trouble }
     }
 
     /// Runs what asks with the time limit, and tells of its failure.
@@ -95,6 +100,7 @@ impl Questions {
     where
         K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug,
     {
+        self.rate.take().await;
         let begin = Instant::now();
         let outcome = Api::all(self.client.clone()).create(&PostParams::default(), review).await;
         let code = match &outcome {
@@ -146,4 +152,26 @@ fn is_transient(error: &kube::Error) -> bool {
         source = error.source();
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::metrics::Metrics;
+    use super::super::scripted;
+    use super::*;
+    use k8s_openapi::api::authentication::v1::TokenReview;
+
+    #[tokio::test(start_paused = true)]
+    async fn questions_follow_each_other_at_a_rate() {
+        let (client, count) = scripted::server(|_, _| Ok(serde_json::json!({"authenticated": false})));
+        let kind = Kind { name: "TokenReview", effect: "nobody is known" };
+        let questions = Questions::new(client, kind, Metrics::default().authentication.clone());
+        let start = Instant::now();
+        for _ in 0..500 {
+            questions.ask(&TokenReview::default()).await.unwrap();
+        }
+        let (asked, taken) = (count.load(std::sync::atomic::Ordering::SeqCst), start.elapsed().as_millis());
+        // 400 at once, the others at 200 a second.
+        assert!(asked == 500 && (490..700).contains(&taken), "{asked} questions in {taken} ms");
+    }
 }

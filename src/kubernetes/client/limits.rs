@@ -44,7 +44,7 @@ impl Limits {
 }
 
 /// A token bucket: who comes first is served first, since waiting happens inside a fair lock.
-pub(super) struct Bucket {
+pub(in crate::kubernetes) struct Bucket {
     /// How long one token takes to grow.
     interval: Duration,
     burst: f64,
@@ -57,14 +57,14 @@ struct Level {
 }
 
 impl Bucket {
-    pub(super) fn new(rate: Rate) -> Self {
+    pub(in crate::kubernetes) fn new(rate: Rate) -> Self {
         let burst = f64::from(rate.burst.max(1));
         let interval = Duration::from_secs_f64(1.0 / f64::from(rate.qps.max(0.001)));
         Self { interval, burst, level: Mutex::new(Level { tokens: burst, at: Instant::now() }) }
     }
 
     /// Waits for a token and takes it. A caller that gives up while waiting takes none.
-    pub(super) async fn take(&self) {
+    pub(in crate::kubernetes) async fn take(&self) {
         let mut level = self.level.lock().await;
         loop {
             level.refill(self.interval, self.burst);

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 use super::CertificateError;
 use super::made::{self, LIFETIME};
-use super::pair::Pair;
+use super::pair::{Pair, is_chain_self_made};
 use crate::runtime::admin::settings::PairFiles;
 use crate::runtime::logging;
 
@@ -59,16 +59,25 @@ impl Origin {
         Ok(Self { kind: Kind::Files(files), pair, seen, refused: None })
     }
 
-    /// A pair that is there is used, also when it has ended, unless it is self-made.
+    /// A pair that is there is used, also when it has ended, unless it is self-made. What is left of a self-made one is
+    /// made anew: the process may have ended between the two files.
     pub(super) fn folder(folder: &Path, names: &[String], now: SystemTime) -> Result<Self, CertificateError> {
         let files = PairFiles { certificate: folder.join(SERVED_CERTIFICATE), key: folder.join(SERVED_KEY) };
         match (is_there(&files.certificate)?, is_there(&files.key)?) {
             (true, true) => {}
             (false, false) => write_new(&files, names, now)?,
+            (true, false) if is_ours(&files) => write_new(&files, names, now)?,
             (true, false) => return Err(CertificateError::Half { there: files.certificate, missing: files.key }),
             (false, true) => return Err(CertificateError::Half { there: files.key, missing: files.certificate }),
         }
-        let (pair, seen) = read(&files)?;
+        let (pair, seen) = match read(&files) {
+            Err(error @ CertificateError::Pair { .. }) if is_ours(&files) => {
+                tracing::warn!("a new certificate is made for the secure port: {}", logging::chain(&error));
+                write_new(&files, names, now)?;
+                read(&files)?
+            }
+            found => found?,
+        };
         let mut origin = Self { kind: Kind::Folder(files, names.to_vec()), pair, seen, refused: None };
         origin.look(now);
         Ok(origin)
@@ -112,28 +121,32 @@ impl Origin {
 
     fn changed(&mut self, now: SystemTime) -> Result<bool, CertificateError> {
         let is_due = self.pair.is_self_made && now + MARGIN >= self.pair.ends;
-        match &self.kind {
+        let (files, due) = match &self.kind {
             Kind::Memory(_) if !is_due => return Ok(false),
             Kind::Memory(names) => {
                 self.pair = make(names, now)?;
                 tracing::info!("made a new certificate for the secure port, since the one before ends");
                 return Ok(true);
             }
-            Kind::Folder(files, names) if is_due => {
-                write_new(files, names, now)?;
-                tracing::info!("made a new certificate for the secure port, since the one before ends");
+            Kind::Folder(files, names) if is_due => (files, Some(names)),
+            Kind::Folder(files, _) | Kind::Files(files) => (files, None),
+        };
+        // What is there goes first: somebody may have put a pair of their own there.
+        let is_gone = due.is_some() && !is_there(&files.certificate)? && !is_there(&files.key)?;
+        if !is_gone {
+            let (chain, key) = contents(files)?;
+            let seen = digests(&chain, &key);
+            if seen != self.seen {
+                self.pair = parse(files, &chain, &key)?;
+                self.seen = seen;
+                tracing::info!(file = %files.certificate.display(), "the certificate of the secure port was exchanged");
+                return Ok(true);
             }
-            Kind::Folder(..) | Kind::Files(_) => {}
         }
-        let (Kind::Files(files) | Kind::Folder(files, _)) = &self.kind else { return Ok(false) };
-        let (chain, key) = contents(files)?;
-        let seen = digests(&chain, &key);
-        if seen == self.seen {
-            return Ok(false);
-        }
-        self.pair = parse(files, &chain, &key)?;
-        self.seen = seen;
-        tracing::info!(file = %files.certificate.display(), "the certificate of the secure port was exchanged");
+        let Some(names) = due else { return Ok(false) };
+        write_new(files, names, now)?;
+        (self.pair, self.seen) = read(files)?;
+        tracing::info!("made a new certificate for the secure port, since the one before ends");
         Ok(true)
     }
 }
@@ -183,6 +196,11 @@ fn is_there(path: &Path) -> Result<bool, CertificateError> {
     path.try_exists().map_err(|source| CertificateError::Read { path: path.to_owned(), source })
 }
 
+/// Whether the certificate that is there was made by this program, or by the Go program.
+fn is_ours(files: &PairFiles) -> bool {
+    content(&files.certificate).is_ok_and(|chain| is_chain_self_made(&chain))
+}
+
 /// Makes a pair and writes it, the key first.
 fn write_new(files: &PairFiles, names: &[String], now: SystemTime) -> Result<(), CertificateError> {
     let made = made::make(names, now)?;
@@ -200,7 +218,8 @@ fn write_new(files: &PairFiles, names: &[String], now: SystemTime) -> Result<(),
 /// Writes a file that nobody ever sees half, readable by its owner only.
 fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut name = path.as_os_str().to_owned();
-    name.push(".new");
+    // Another process may write here, too.
+    name.push(format!(".{}.new", std::process::id()));
     let new = PathBuf::from(name);
     // What a crash left behind.
     match std::fs::remove_file(&new) {

@@ -10,6 +10,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::x509::X509Name;
 
 use super::CertificateError;
 
@@ -56,15 +57,25 @@ impl Pair {
         let (_, leaf) = X509Certificate::from_der(leaf)
             .map_err(|_| rustls::Error::InvalidCertificate(rustls::CertificateError::BadEncoding))?;
         let ends = u64::try_from(leaf.validity().not_after.timestamp()).unwrap_or_default();
-        let common = |name: &x509_parser::x509::X509Name<'_>| {
-            name.iter_common_name().next().and_then(|name| name.as_str().ok()).unwrap_or_default().to_owned()
-        };
-        let is_self_made =
-            common(leaf.subject()).starts_with("localhost@") && common(leaf.issuer()).starts_with("localhost-ca@");
+        let is_self_made = is_self_made(&leaf);
         let ends = SystemTime::UNIX_EPOCH + Duration::from_secs(ends);
-        let names = names(&leaf, common(leaf.subject()));
+        let names = names(&leaf, common(leaf.subject()).to_owned());
         Ok(Self { key, names, ends, is_self_made })
     }
+}
+
+/// Whether a chain in PEM form was made as those are that nobody asked for, whatever its key is.
+pub(super) fn is_chain_self_made(chain: &[u8]) -> bool {
+    let Ok(leaf) = CertificateDer::from_pem_slice(chain) else { return false };
+    X509Certificate::from_der(&leaf).is_ok_and(|(_, leaf)| is_self_made(&leaf))
+}
+
+fn is_self_made(leaf: &X509Certificate<'_>) -> bool {
+    common(leaf.subject()).starts_with("localhost@") && common(leaf.issuer()).starts_with("localhost-ca@")
+}
+
+fn common<'a>(name: &'a X509Name<'_>) -> &'a str {
+    name.iter_common_name().next().and_then(|name| name.as_str().ok()).unwrap_or_default()
 }
 
 /// The DNS names and addresses; the common name of a certificate without any.

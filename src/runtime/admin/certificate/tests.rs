@@ -180,6 +180,45 @@ fn a_folder_keeps_the_pair_and_only_what_is_self_made_is_made_anew() {
 }
 
 #[test]
+fn somebodys_own_pair_is_taken_although_the_self_made_one_is_due_and_cannot_be_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = CertificateSource::Folder(folder.path().to_owned());
+    let (certificates, mut keeper) = Certificates::load(&source, &[], &[]).unwrap();
+    let first = leaf_of(&certificates);
+    let later = SystemTime::now() + Duration::from_secs(360 * 24 * 3600);
+    // Permissions would not keep a superuser from writing.
+    let in_the_way = folder.path().join(format!("{SERVED_KEY}.{}.new", std::process::id()));
+    std::fs::create_dir(&in_the_way).unwrap();
+    for _ in 0..2 {
+        keeper.look(later);
+        assert_eq!(leaf_of(&certificates), first);
+    }
+    assert!(keeper.default.is_refusal_told());
+    let own = pair(&["a"]);
+    std::fs::write(folder.path().join(SERVED_CERTIFICATE), &own.0).unwrap();
+    std::fs::write(folder.path().join(SERVED_KEY), &own.1).unwrap();
+    keeper.look(later);
+    assert_eq!(leaf_of(&certificates), leaf_in(&own));
+}
+
+#[test]
+fn what_is_left_of_a_self_made_pair_is_made_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = CertificateSource::Folder(folder.path().to_owned());
+    let load = || Certificates::load(&source, &[], &[]);
+    let first = leaf_of(&load().unwrap().0);
+    let key = folder.path().join(SERVED_KEY);
+    std::fs::remove_file(&key).unwrap();
+    let second = leaf_of(&load().unwrap().0);
+    assert_ne!(second, first, "without its key");
+    std::fs::write(&key, pair(&["a"]).1).unwrap();
+    assert_ne!(leaf_of(&load().unwrap().0), second, "with another key");
+    std::fs::write(folder.path().join(SERVED_CERTIFICATE), pair(&["a"]).0).unwrap();
+    let refused = load().map(|_| ()).unwrap_err();
+    assert!(matches!(refused, CertificateError::Pair { .. }), "somebody's own: {refused}");
+}
+
+#[test]
 fn half_a_pair_in_the_folder_refuses_the_start() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join(SERVED_KEY), "k").unwrap();

@@ -28,6 +28,7 @@ use futures::stream::FuturesUnordered;
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::logging::Verbosity;
@@ -110,17 +111,29 @@ pub async fn serve_with(
     let server = Arc::new(Server { admin, tls, streams, asked, kept, stop: stop.clone() });
     let places = Connections::new(MOST_CONNECTIONS);
     let mut connections = FuturesUnordered::new();
+    let (mut is_failing, mut accepts_from) = (false, Instant::now());
     loop {
+        // The pause after a failure is here, where neither the end nor those who are connected wait for it.
+        let accept = async {
+            tokio::time::sleep_until(accepts_from).await;
+            listener.accept().await
+        };
         tokio::select! {
             () = stop.cancelled() => break,
-            accepted = listener.accept(), if connections.len() < MOST_CONNECTIONS + MOST_ENDING => match accepted {
+            accepted = accept, if connections.len() < MOST_CONNECTIONS + MOST_ENDING => match accepted {
                 Ok((tcp, address)) => {
+                    if std::mem::take(&mut is_failing) {
+                        tracing::info!("connections are accepted again");
+                    }
                     let place = places.admit(address.ip());
                     connections.push(contain(connection::serve(Arc::clone(&server), tcp, address, place)));
                 }
                 Err(error) => {
-                    tracing::warn!("cannot accept a connection: {error}");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    match std::mem::replace(&mut is_failing, true) {
+                        false => tracing::warn!("cannot accept a connection: {error}; told once until it works again"),
+                        true => tracing::debug!("cannot accept a connection: {error}"),
+                    }
+                    accepts_from = Instant::now() + ACCEPT_PAUSE;
                 }
             },
             Some(ended) = connections.next(), if !connections.is_empty() => told(ended),

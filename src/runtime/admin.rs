@@ -5,6 +5,7 @@
 //! has the most makes room for the others.
 
 pub mod access;
+mod asked;
 mod certificate;
 mod connection;
 mod connections;
@@ -35,6 +36,7 @@ use super::logging::Verbosity;
 use super::metrics::Metrics;
 use super::tasks::{BoxError, Panicked, contain};
 use access::{Authenticator, Authorizer};
+use asked::Asked;
 pub use certificate::{
     CertificateError, Certificates, Keeper, KeyKind, SERVED_CERTIFICATE, SERVED_KEY, given_certificate,
     self_made_certificate,
@@ -51,9 +53,6 @@ const MOST_CONNECTIONS: usize = 256;
 
 /// Connections that were told to make room and are not gone yet; then no more are accepted for a moment.
 const MOST_ENDING: usize = 64;
-
-/// Requests at once that need to be decided about by others than this process.
-const MOST_ASKED: usize = 128;
 
 /// Requests of one HTTP/2 connection at the same time, as in the Go program.
 const STREAMS: u32 = 100;
@@ -82,7 +81,7 @@ struct Server {
     admin: Arc<Admin>,
     tls: Arc<ServerConfig>,
     streams: u32,
-    asked: Semaphore,
+    asked: Asked,
     kept: Arc<Semaphore>,
     stop: CancellationToken,
 }
@@ -106,7 +105,7 @@ pub async fn serve_with(
     streams: u32,
     stop: CancellationToken,
 ) -> Result<(), BoxError> {
-    let asked = Semaphore::new(MOST_ASKED);
+    let asked = Asked::default();
     let kept = Arc::new(Semaphore::new(kept::MOST_KEPT));
     let server = Arc::new(Server { admin, tls, streams, asked, kept, stop: stop.clone() });
     let places = Connections::new(MOST_CONNECTIONS);

@@ -32,7 +32,7 @@ pub(super) async fn admitted(server: &Server, peer: &Peer, parts: &request::Part
     if server.admin.authorizer.is_open(parts.uri.path()) {
         return Ok(None);
     }
-    let Ok(_held) = server.asked.try_acquire() else {
+    let Some(_turn) = server.asked.turn(peer.address.ip()) else {
         let mut refusal = Refusal::of_nobody(StatusCode::TOO_MANY_REQUESTS, "too many requests at the same time");
         refusal.answer.headers_mut().insert(http::header::RETRY_AFTER, http::HeaderValue::from_static("1"));
         return Err(refusal);

@@ -39,7 +39,7 @@ pub struct Serving {
     #[arg(long, help_heading = HEADING, value_name = "VERSION", default_value = "", allow_hyphen_values = true)]
     pub tls_min_version: String,
 
-    /// A further certificate for the names it has or that are given, certificate,key[:names]; may be repeated
+    /// A further certificate: certificate,key for the names it has, certificate,key:name,... for others; may be repeated
     #[arg(long, help_heading = HEADING, value_name = "PAIR", action = ArgAction::Append, allow_hyphen_values = true)]
     pub tls_sni_cert_key: Vec<String>,
 

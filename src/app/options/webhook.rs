@@ -48,7 +48,7 @@ pub struct Webhook {
     #[arg(long, help_heading = SERVING, value_name = "VERSION", default_value = "", allow_hyphen_values = true)]
     pub webhook_tls_min_version: String,
 
-    /// Further certificates of the webhooks: certificate,key[:names]
+    /// Further certificates of the webhooks: certificate,key or certificate,key:name
     #[arg(long, help_heading = SERVING, value_name = "PAIR", action = ArgAction::Append, allow_hyphen_values = true)]
     pub webhook_tls_sni_cert_key: Vec<String>,
 }

@@ -30,7 +30,7 @@ pub struct Generic {
     pub configure_cloud_routes: bool,
     /// `--route-reconciliation-period`.
     pub route_reconciliation_period: Duration,
-    /// `--concurrent-node-status-updates`, or what stands for it: see [`status_updates`].
+    /// `--concurrent-node-status-updates`, or what stands for it: see `status_updates`.
     pub concurrent_node_status_updates: NonZeroUsize,
     /// `--concurrent-service-syncs`.
     pub concurrent_service_syncs: NonZeroUsize,

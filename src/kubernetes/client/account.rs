@@ -108,7 +108,7 @@ pub struct Keeper {
     refused: Arc<Notify>,
 }
 
-/// See [`super::account`].
+/// See [`super::account()`].
 pub(super) fn new(name: &'static str, ask: Client, create: Client, leadership: Leadership) -> (Account, Keeper) {
     let (state, receiver) = watch::channel(State::Pending);
     let refused = Arc::new(Notify::new());

@@ -13,7 +13,7 @@ const TRACE: u32 = 6;
 /// A pattern of `--vmodule` and its verbosity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Module {
-    /// A file's name without folder and `.rs`, or with a `/` in it, its path below `src/`; see [`glob::matches`].
+    /// A file's name without folder and `.rs`, or with a `/` in it, its path below `src/`; see `glob::matches`.
     pub pattern: String,
     /// What passes in such a file, if that is more than elsewhere.
     pub verbosity: u32,

@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures::FutureExt;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Version, request};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -46,8 +46,11 @@ pub(super) async fn answer(
     let is_known = user.as_ref().is_some_and(|user| *user != User::anonymous());
     // As Go's gate UnauthenticatedHTTP2DOSMitigation: many requests on one connection are for those we know. And finding
     // out that a certificate is worth nothing takes time, so whoever shows one has to shake hands for each attempt.
-    if (parts.version == Version::HTTP_2 && !is_known) || answer.status() == StatusCode::UNAUTHORIZED {
+    if parts.version == Version::HTTP_2 && !is_known {
         peer.enough.cancel();
+    } else if answer.status() == StatusCode::UNAUTHORIZED {
+        // In HTTP/1 the answer has to say so: a client that is not told would ask again on a connection that is closing.
+        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     tracing::debug!(
         verb = %parts.method,

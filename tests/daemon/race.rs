@@ -212,7 +212,7 @@ fn results(nodes: &BTreeMap<String, Node>, follows: bool) -> BTreeMap<String, Re
             record.map_or_else(Default::default, |text| serde_json::from_str(text).unwrap());
         Result {
             provider_id: provider_id(node).to_owned(),
-            addresses: addresses(node).iter().map(|address| format!("{}={}", address.type_, address.address)).collect(),
+            addresses: by_type(node),
             labels: labels("").into_iter().map(|(key, _)| (key, label(key).map(value))).collect(),
             is_initialised: !has_taint(node, UNINITIALIZED_TAINT),
             is_marked_as_shut_down: has_taint(node, SHUTDOWN_TAINT),
@@ -220,4 +220,11 @@ fn results(nodes: &BTreeMap<String, Node>, follows: bool) -> BTreeMap<String, Re
         }
     };
     nodes.iter().map(|(name, node)| (name.clone(), result(node))).collect()
+}
+
+/// The addresses in their order within a type. Between types it means nothing, and depends on what the node had before.
+fn by_type(node: &Node) -> Vec<String> {
+    let mut all = addresses(node).iter().collect::<Vec<_>>();
+    all.sort_by(|left, right| left.type_.cmp(&right.type_));
+    all.into_iter().map(|address| format!("{}={}", address.type_, address.address)).collect()
 }

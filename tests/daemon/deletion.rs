@@ -68,22 +68,23 @@ async fn prove(row: &Row, moment: Moment) {
     }
     let since = Instant::now();
     world.turn_not_ready().await;
-    meet(&mut world, row.fates, since, true).await;
+    let hung = if row.may_hang { HUNG } else { Duration::ZERO };
+    meet(&mut world, row.fates, since, Some(GRACE + PROMPT + hung)).await;
     if row.fates != row.mended {
         (row.end)(&mut world).await;
-        meet(&mut world, row.mended, Instant::now(), false).await;
+        meet(&mut world, row.mended, Instant::now(), None).await;
     }
 }
 
 /// Waits until each node has met its fate, and those that stay have been looked at often enough.
-async fn meet(world: &mut World, fates: [Fate; 3], since: Instant, is_prompt: bool) {
+async fn meet(world: &mut World, fates: [Fate; 3], since: Instant, limit: Option<Duration>) {
     let mut stay = Vec::new();
     for (role, fate) in NOT_READY.into_iter().zip(fates) {
         let number = role.number();
         match fate {
             Fate::Deleted => {
                 let took = world.until_deleted(number, since).await;
-                assert!(!is_prompt || took <= GRACE + PROMPT + HUNG, "{role:?} was deleted after {took:?}");
+                assert!(limit.is_none_or(|limit| took <= limit), "{role:?} was deleted after {took:?}");
                 continue;
             }
             Fate::Held(words) => drop(world.until_held(number, words).await),

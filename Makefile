@@ -18,11 +18,17 @@ check: ## Format, lints, unit and architecture tests, documentation; starts no c
 test: testenv release ## Everything: also against kube-apiserver, etcd and the vCenter simulator, and the binary as it is shipped
 	$(CARGO) test --workspace --locked
 
+.PHONY: chaos
+chaos: testenv ## Ten minutes of faults (CHAOS_SECONDS=3600); CHAOS_SEED=7 repeats a run, CHAOS_SEED=random is a new one
+	CHAOS_SECONDS=$(or $(CHAOS_SECONDS),600) CHAOS_SEED=$(CHAOS_SEED) \
+		$(CARGO) test --locked --test daemon chaos::through_all_faults -- --nocapture
+
 .PHONY: soak
-soak: testenv ## Twenty hits on leaders (SOAK_HITS=50), then ten minutes of races (SOAK_SECONDS=3600, SOAK_SEED=7)
+soak: testenv ## Twenty hits on leaders (SOAK_HITS=50), then ten minutes of races (SOAK_SECONDS=3600, SOAK_SEED=7), then make chaos
 	SOAK_HITS=$(or $(SOAK_HITS),20) $(CARGO) test --locked --test daemon handover::however -- --nocapture
 	SOAK_SECONDS=$(or $(SOAK_SECONDS),600) SOAK_SEED=$(SOAK_SEED) \
 		$(CARGO) test --locked --test daemon race::whatever_happens -- --nocapture
+	$(MAKE) chaos CHAOS_SEED=$(or $(CHAOS_SEED),random)
 
 # Cargo's folder, and what the binary as it is shipped is built for: this machine, or another one with a linker for it.
 TARGET ?= $(or $(CARGO_TARGET_DIR),target)
@@ -77,13 +83,33 @@ demo: testenv release ## A cluster on this machine whose nodes get initialised; 
 	@$(CARGO) build --locked --quiet --package ccm-test-support --bin demo
 	@ONCE=$(ONCE) NODES=$(NODES) $(TARGET)/debug/demo $(RELEASE_BINARY)
 
-.PHONY: measure
-measure: testenv release ## Time, calls and memory with 5000 nodes of real size, some minutes; NODES=500 is a smaller cluster
-	@$(CARGO) build --locked --quiet --package ccm-test-support --bin measure
-	@NODES=$(NODES) $(TARGET)/debug/measure $(RELEASE_BINARY)
+# Timed code has to be built like shipped code: the same settings, flags and dependencies.
+.PHONY: micro
+micro:
+	CARGO_TARGET_$(shell echo $(RELEASE_TARGET) | tr a-z- A-Z_)_RUSTFLAGS="-C target-feature=+crt-static" \
+		$(CARGO) build --locked --release --target $(RELEASE_TARGET) --package ccm-micro-benchmarks
 
-# The benchmark itself is no optimised build; what it measures is.
+# The benchmark itself is optimised, too: its plain client is what the daemon's writes are compared with.
 .PHONY: bench
-bench: testenv release ## What is promised in numbers, measured; CHAPTERS="idle size" measures less; writes target/bench/report.json
-	@BENCH_JSON=$(abspath $(TARGET))/bench/report.json \
-		$(CARGO) bench --locked --quiet --profile dev --bench bench -- $(abspath $(RELEASE_BINARY)) $(CHAPTERS)
+bench: testenv release $(if $(CHAPTERS),$(filter micro,$(CHAPTERS)),micro) ## What is promised in numbers, measured; CHAPTERS="idle size" measures less; writes target/bench/report.json
+	@BENCH_JSON=$(abspath $(TARGET))/bench/report.json MICRO=$(abspath $(TARGET))/$(RELEASE_TARGET)/release/micro \
+		$(CARGO) bench --locked --quiet --bench bench -- $(abspath $(RELEASE_BINARY)) $(CHAPTERS)
+
+.PHONY: performance-page
+performance-page: ## docs/performance.md and its plots from target/bench/report.json; chapters not measured stay as they are
+	@$(CARGO) run --locked --quiet --package ccm-test-support --bin performance-page -- $(wildcard $(TARGET)/bench/report.json)
+
+# The first folder takes what is found. The program has no unsafe code, so no sanitizer is needed to see what goes wrong.
+SECONDS ?= 60
+FUZZ_FOLDER = $(abspath $(TARGET))/fuzz
+
+.PHONY: fuzz
+fuzz: ## Fuzz the readers of bytes from outside; FUZZ=vim_updates is one of them, SECONDS=600 longer (needs nightly and cargo-fuzz)
+	@$(CARGO) +nightly fuzz --version >/dev/null 2>&1 || \
+		{ echo "nothing was fuzzed: it needs a nightly toolchain and cargo-fuzz (cargo install --locked cargo-fuzz)" >&2; exit 1; }
+	@set -e; for target in $(or $(FUZZ),$$($(CARGO) +nightly fuzz list --fuzz-dir tests/fuzz/cargo-fuzz)); do \
+		mkdir -p $(FUZZ_FOLDER)/corpus/$$target $(FUZZ_FOLDER)/artifacts/$$target; \
+		CARGO_TARGET_DIR=$(FUZZ_FOLDER)/build $(CARGO) +nightly fuzz run --fuzz-dir tests/fuzz/cargo-fuzz --sanitizer none $$target \
+			$(FUZZ_FOLDER)/corpus/$$target tests/fuzz/corpus/$$target -- -max_total_time=$(SECONDS) -max_len=8192 \
+			-timeout=10 -rss_limit_mb=1024 -artifact_prefix=$(FUZZ_FOLDER)/artifacts/$$target/; \
+	done

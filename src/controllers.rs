@@ -4,6 +4,7 @@
 //! value, `plan` maps that to a list of changes without any I/O, `apply` performs them. A reconcile is told which
 //! object, never what happened, so that a missed event is healed by the period.
 
+mod confirm;
 pub mod node;
 pub mod node_lifecycle;
 mod reasons;

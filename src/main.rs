@@ -7,6 +7,10 @@ use std::error::Error;
 use std::io::Write;
 use std::process::ExitCode;
 
+/// For one that gives memory back, see `Cargo.toml`.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// 0 after an orderly stop, `--help` and `--version`; 1 for everything else, as in the Go program.
 fn main() -> ExitCode {
     let asked = match options::parse(std::env::args_os()) {

@@ -1,25 +1,64 @@
 //! A managed object's reference: the one thing both of vCenter's protocols speak of.
 
 use std::fmt;
+use std::sync::Arc;
 
-/// A managed object reference: the concrete type and the id, unique per vCenter only.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// A managed object reference: the concrete class, as the server spells it, and the id, unique per vCenter only.
+///
+/// One text that is shared by its clones: a host is referred to by every machine on it, and a machine's references are
+/// held in several places.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MoRef {
-    /// The concrete class, for example `VirtualMachine` or `ClusterComputeResource`.
-    pub kind: String,
-    /// The id without the type, for example `vm-42`.
-    pub id: String,
+    /// `HostSystem:host-21`
+    text: Arc<str>,
+    /// Where the class ends, in bytes.
+    kind_end: u32,
 }
 
 impl MoRef {
-    /// A reference of this class and id.
-    pub fn new(kind: impl Into<String>, id: impl Into<String>) -> Self {
-        Self { kind: kind.into(), id: id.into() }
+    /// A reference of this class and id. A class of more than 4 GiB would be cut.
+    pub fn new(kind: impl AsRef<str>, id: impl AsRef<str>) -> Self {
+        let (kind, id) = (kind.as_ref(), id.as_ref());
+        Self { text: format!("{kind}:{id}").into(), kind_end: u32::try_from(kind.len()).unwrap_or(u32::MAX) }
+    }
+
+    /// The concrete class, for example `VirtualMachine` or `ClusterComputeResource`. It may be one that this program
+    /// does not know.
+    pub fn kind(&self) -> &str {
+        self.text.get(..self.kind_end as usize).unwrap_or_default()
+    }
+
+    /// The id without the class, for example `vm-42`.
+    pub fn id(&self) -> &str {
+        self.text.get(self.kind_end as usize + 1..).unwrap_or_default()
     }
 }
 
 impl fmt::Display for MoRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.kind, self.id)
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Debug for MoRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MoRef({} {})", self.kind(), self.id())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn class_and_id_are_as_they_were_given() {
+        let known = MoRef::new("HostSystem", "host-21");
+        for (kind, id) in [("HostSystem", "host-21"), ("ns:Höst", "a:b"), ("", ":"), ("Folder", "")] {
+            let object = MoRef::new(kind, id);
+            assert_eq!((object.kind(), object.id()), (kind, id));
+            assert_eq!(object.to_string(), format!("{kind}:{id}"));
+            assert_eq!(object == known, kind == "HostSystem");
+        }
+        assert_ne!(MoRef::new("a", "b:c"), MoRef::new("a:b", "c"), "though they are the same text");
     }
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use secrecy::SecretString;
 
-pub use error::{Error, Refusal};
+pub use error::{Error, Refusal, Unreadable};
 pub use tagging::{Category, ObjectTags, Tag, TagObjects};
 
 use super::http;

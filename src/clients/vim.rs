@@ -65,7 +65,7 @@ impl Default for Timeouts {
             call: Duration::from_secs(30),
             login: Duration::from_secs(60),
             logout: Duration::from_secs(3),
-            wait_margin: Duration::from_secs(45),
+            wait_margin: Duration::from_secs(20),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// Reads of the cluster, implemented over the shared caches and handed to the provider by `app`.
 pub trait ClusterReads: Send + Sync {
     /// The nodes this process looks after, from the cache; empty until the cache has filled.
-    fn nodes(&self) -> Vec<Arc<Node>>;
+    fn nodes(&self) -> Box<dyn Iterator<Item = Arc<Node>> + Send + '_>;
 
     /// The node of this name as last seen, from the cache.
     fn node(&self, name: &str) -> Option<Arc<Node>>;

@@ -39,7 +39,8 @@ pub struct InstanceMetadata {
     /// What people should know although nothing is held back for it, for example an address family that the machine
     /// lacks. Told when it changes.
     pub notes: Vec<String>,
-    /// How long ago the provider's view of this instance was known to be current. Zero while it is live.
+    /// How long ago the provider's view of this instance was known to be current. Zero while it is live; of what
+    /// another view says nothing is written to a node.
     pub age: Duration,
 }
 
@@ -103,6 +104,11 @@ pub trait InstancesV2: Send + Sync {
 
     /// Provider ID, addresses, type, zone, region and labels of the machine behind `node`.
     async fn instance_metadata(&self, node: &Node) -> Presence<InstanceMetadata>;
+
+    /// Makes sure that nobody takes for live what the provider has not heard for a while: it asks whether all is as it
+    /// knows it, and what it gets no answer about has an age when this returns, which is within a few seconds. Called
+    /// when a term begins, since another process has written until now what it had heard. Ours.
+    async fn confirm(&self) {}
 }
 
 /// Changes of instances, so that nobody has to poll. Ours; `cloud.go` has no counterpart.

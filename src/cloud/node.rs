@@ -11,6 +11,8 @@ use k8s_openapi::api::core::v1::{Node, Taint};
 pub const TAINT_UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 /// The kubelet's `--node-ip`, as an annotation.
 pub const ANNOTATION_PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
+/// How the annotations of this program begin.
+pub const OWN_ANNOTATIONS: &str = "vsphere-ccm.dev/";
 /// Records which virtual machine backs the node.
 pub const ANNOTATION_VM: &str = "vsphere-ccm.dev/vm";
 

@@ -27,6 +27,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::cloud::{InstanceEvent, Reason, adapter, node};
+use crate::controllers::confirm::confirm;
 use crate::controllers::reasons::Reasons;
 use crate::controllers::{Context, Unsupported};
 use crate::kubernetes::client::CallError;
@@ -161,7 +162,10 @@ impl NodeController {
         let feed = async {
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = self.feed(&queue) => {}
+                () = async {
+                    confirm(&self.sync.instances).await;
+                    self.feed(&queue).await;
+                } => {}
             }
             queue.close();
         };
@@ -197,29 +201,34 @@ impl NodeController {
     fn enqueue(&self, queue: &Queue<String>, name: String) {
         // When many wait, the control plane comes first: the others need it to become ready.
         match self.sync.store.get(&name) {
-            Some(node) if node::is_control_plane(&node) => queue.add_with_priority(name, Priority::First),
-            _ => queue.add_with_priority(name, Priority::Normal),
+            Some(node) => self.enqueue_node(queue, &node),
+            None => queue.add_with_priority(name, Priority::Normal),
         }
+    }
+
+    fn enqueue_node(&self, queue: &Queue<String>, node: &k8s_openapi::api::core::v1::Node) {
+        let priority = if node::is_control_plane(node) { Priority::First } else { Priority::Normal };
+        queue.add_with_priority(node::name(node).to_owned(), priority);
     }
 
     fn enqueue_all(&self, queue: &Queue<String>) {
         for node in self.sync.store.list() {
-            self.enqueue(queue, node::name(&node).to_owned());
+            self.enqueue_node(queue, &node);
         }
         // Nobody may have heard that a node is gone; the look at it forgets it.
         let known = self.sync.reasons.nodes().into_iter().chain(self.sync.remembered.nodes());
-        for name in known.filter(|name| self.sync.store.get(name).is_none()) {
+        for name in known.filter(|name| !self.sync.store.contains(name)) {
             queue.add(name);
         }
     }
 
     /// Every node once within `period`, evenly, so that the provider is not asked about all of them at once.
     fn enqueue_spread(&self, queue: &Queue<String>, period: Duration) {
-        let nodes = self.sync.store.list();
+        let nodes = self.sync.store.keys();
         let step = period.div_f64(nodes.len().max(1) as f64);
         let mut delay = Duration::ZERO;
-        for node in nodes {
-            queue.add_after(node::name(&node).to_owned(), delay);
+        for name in nodes {
+            queue.add_after(name, delay);
             delay += step;
         }
     }

@@ -20,10 +20,11 @@ use futures::StreamExt as _;
 use futures::future::join_all;
 use futures::stream::BoxStream;
 use kube::Api;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use crate::cloud::{InstanceEvent, Reason, adapter};
+use crate::controllers::confirm::confirm;
 use crate::controllers::reasons::Reasons;
 use crate::controllers::{Context, Unsupported, reference};
 use crate::kubernetes::client::CallError;
@@ -46,6 +47,8 @@ const BACKOFF: Backoff = Backoff { base: Duration::from_millis(500), max: Durati
 
 /// A shorter period would leave no time for anything else.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(100);
+/// The pause between two looks at what every Node says. In between, that is known from the events.
+const ALL_NOTED_AGAIN: Duration = Duration::from_secs(60);
 
 /// What the flags say about this controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -151,7 +154,11 @@ impl NodeLifecycleController {
         let feed = async {
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = self.feed(&queue, &term) => {}
+                () = async {
+                    // Else a taint would follow a power state of before.
+                    confirm(&self.looks.instances).await;
+                    self.feed(&queue, &term).await;
+                } => {}
             }
             queue.close();
         };
@@ -169,6 +176,7 @@ impl NodeLifecycleController {
         let length = looks.settings.period.max(SHORTEST_PERIOD);
         let mut period = interval(length);
         period.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut all_noted = Instant::now();
         loop {
             tokio::select! {
                 Some(event) = node_events.next() => match event {
@@ -190,7 +198,14 @@ impl NodeLifecycleController {
                     }
                 },
                 _ = period.tick() => {
-                    spread(queue, looks.note_all(term), length);
+                    // Events have noted what each Node is; going through all of them only heals what they missed.
+                    let names = if all_noted.elapsed() >= ALL_NOTED_AGAIN {
+                        all_noted = Instant::now();
+                        looks.note_all(term)
+                    } else {
+                        looks.busy(term)
+                    };
+                    spread(queue, names, length);
                     looks.show(term);
                 }
             }

@@ -21,7 +21,15 @@ impl Reasons {
 
     /// Nothing is in the way any more. Says what was, if something was.
     pub(in crate::controllers) fn clear(&self, node: &str) -> Option<Reason> {
-        let old = self.by_node.lock().unwrap_or_else(PoisonError::into_inner).remove(node);
+        let old = {
+            let mut by_node = self.by_node.lock().unwrap_or_else(PoisonError::into_inner);
+            let old = by_node.remove(node);
+            // What a storm needed is not kept until the next one.
+            if old.is_some() && by_node.is_empty() {
+                by_node.shrink_to_fit();
+            }
+            old
+        };
         self.changed(old, None);
         old
     }

@@ -23,8 +23,8 @@ impl Cluster {
 }
 
 impl ClusterReads for Cluster {
-    fn nodes(&self) -> Vec<Arc<Node>> {
-        self.nodes.list()
+    fn nodes(&self) -> Box<dyn Iterator<Item = Arc<Node>> + Send + '_> {
+        Box::new(self.nodes.list())
     }
 
     fn node(&self, name: &str) -> Option<Arc<Node>> {

@@ -1,6 +1,7 @@
 //! The shared caches of the API server's objects: one watch a kind, whoever reads them.
 
 mod list_watch;
+mod packed;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -14,6 +15,7 @@ use tokio::sync::{broadcast, watch};
 
 use crate::runtime::tasks::BoxError;
 use list_watch::ListWatch;
+use packed::{Packed, Watched};
 
 /// How many changes a subscriber may lag behind before it is told to look at everything.
 const CHANGES_KEPT: usize = 1024;
@@ -25,7 +27,7 @@ pub type Nodes = Store<Node>;
 pub type NodeEvent = Change;
 
 /// A cache of one kind of objects, kept up to date by a background task. Cheap to clone. Objects are found by name,
-/// namespaced ones by `namespace/name`.
+/// namespaced ones by `namespace/name`. Kept packed, and unpacked for whoever asks.
 pub struct Store<K> {
     shared: Arc<Shared<K>>,
 }
@@ -42,7 +44,7 @@ pub enum Change {
 }
 
 struct Shared<K> {
-    objects: RwLock<BTreeMap<String, Arc<K>>>,
+    objects: RwLock<BTreeMap<String, Packed<K>>>,
     changes: broadcast::Sender<Change>,
     is_ready: watch::Sender<bool>,
 }
@@ -60,24 +62,11 @@ pub fn watch_nodes(
     selector: Option<String>,
 ) -> (Nodes, impl Future<Output = Result<(), BoxError>> + Send + 'static) {
     let nodes = Nodes::new();
-    let task = ListWatch::new(client, &(), selector, prune_node, nodes.clone()).run();
+    let task = ListWatch::new(client, selector, nodes.clone()).run();
     (nodes, task)
 }
 
-/// Drops what no controller and no provider reads; most of a Node's size.
-fn prune_node(node: &mut Node) {
-    node.metadata.managed_fields = None;
-    if let Some(status) = &mut node.status {
-        status.images = None;
-        status.volumes_attached = None;
-        status.volumes_in_use = None;
-        status.config = None;
-        status.capacity = None;
-        status.allocatable = None;
-    }
-}
-
-impl<K: Send + Sync + 'static> Store<K> {
+impl<K: Watched> Store<K> {
     fn new() -> Self {
         let shared = Shared {
             objects: RwLock::default(),
@@ -89,12 +78,34 @@ impl<K: Send + Sync + 'static> Store<K> {
 
     /// The object as last seen.
     pub fn get(&self, key: &str) -> Option<Arc<K>> {
+        self.packed(key).map(|packed| packed.unpacked())
+    }
+
+    fn packed(&self, key: &str) -> Option<Packed<K>> {
         self.shared.objects.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
 
-    /// All objects, by key.
-    pub fn list(&self) -> Vec<Arc<K>> {
-        self.shared.objects.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    /// Whether there is this object.
+    pub fn contains(&self, key: &str) -> bool {
+        self.shared.objects.read().unwrap_or_else(PoisonError::into_inner).contains_key(key)
+    }
+
+    /// All objects, by key, as they are now. Whoever keeps one at a time needs the memory of one.
+    pub fn list(&self) -> impl ExactSizeIterator<Item = Arc<K>> + Send + use<K> {
+        let objects = self.shared.objects.read().unwrap_or_else(PoisonError::into_inner);
+        let packed: Vec<_> = objects.values().cloned().collect();
+        packed.into_iter().map(|packed| packed.unpacked())
+    }
+
+    /// How many objects there are, and of how many its kind says that they are marked: Nodes that wait to be initialised.
+    pub fn count_marked(&self) -> (usize, usize) {
+        let objects = self.shared.objects.read().unwrap_or_else(PoisonError::into_inner);
+        (objects.len(), objects.values().filter(|packed| packed.is_marked).count())
+    }
+
+    /// The keys of all objects, in their order.
+    pub fn keys(&self) -> Vec<String> {
+        self.shared.objects.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
     }
 
     /// Whether the cache has been filled once. It stays so when the API server goes away.
@@ -129,9 +140,9 @@ impl<K: Send + Sync + 'static> Store<K> {
         first.chain(rest).boxed()
     }
 
-    fn apply(&self, key: String, object: K) {
+    fn apply(&self, key: String, object: Packed<K>) {
         let mut objects = self.shared.objects.write().unwrap_or_else(PoisonError::into_inner);
-        objects.insert(key.clone(), Arc::new(object));
+        objects.insert(key.clone(), object);
         drop(objects);
         self.announce(Change::Applied(key));
     }
@@ -146,7 +157,7 @@ impl<K: Send + Sync + 'static> Store<K> {
     }
 
     /// Takes over a complete list. Objects that vanished meanwhile are announced as deleted.
-    fn replace_all(&self, fresh: BTreeMap<String, Arc<K>>) {
+    fn replace_all(&self, fresh: BTreeMap<String, Packed<K>>) {
         let mut objects = self.shared.objects.write().unwrap_or_else(PoisonError::into_inner);
         let vanished: Vec<_> = objects.keys().filter(|key| !fresh.contains_key(*key)).cloned().collect();
         *objects = fresh;

@@ -21,6 +21,9 @@ use tokio::time::{Instant, sleep_until};
 pub use metrics::QueueMetrics;
 use metrics::{Content, Look};
 
+/// How many places for keys an empty queue keeps.
+const KEPT_CAPACITY: usize = 64;
+
 /// Which of several waiting keys goes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
@@ -396,6 +399,10 @@ impl<K: Clone + Eq + Hash> State<K> {
     fn drop_if_idle(&mut self, key: &K) {
         if self.entries.get(key).is_some_and(Entry::is_idle) {
             self.entries.remove(key);
+            // What a storm needed is not kept until the next one.
+            if self.entries.is_empty() && self.entries.capacity() > KEPT_CAPACITY {
+                self.entries.shrink_to(0);
+            }
         }
     }
 }

@@ -51,7 +51,7 @@ async fn the_cache_holds_the_selected_nodes_and_tells_of_changes() {
     let mut changes = nodes.subscribe();
     tokio::time::timeout(LONG, nodes.wait_until_ready()).await.expect("it fills");
     assert!(nodes.is_ready());
-    let names: Vec<_> = nodes.list().iter().filter_map(|node| node.metadata.name.clone()).collect();
+    let names: Vec<_> = nodes.list().filter_map(|node| node.metadata.name.clone()).collect();
     assert_eq!(names, std::slice::from_ref(&a));
     let node = nodes.get(&a).unwrap();
     assert!(node.metadata.uid.is_some() && node.metadata.resource_version.is_some());

@@ -1,15 +1,19 @@
-//! An API server, the fake vCenter with machines `n-1`, `n-2` and so on, and daemons with all defaults.
+//! An API server, a vCenter with machines `n-1`, `n-2` and so on, and daemons with all defaults.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Node;
-use kube::api::ListParams;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::DeleteParams;
 use kube::{Api, Client};
-use support::api_server::free_port;
-use support::measure::{kubelet, model};
-use support::nodes::NodeView;
-use support::{ApiServer, Daemon, FakeVcenter, eventually};
+use support::ApiServer;
+use support::measure::initialised::Initialised;
+use support::measure::kubelet;
+use support::report::OURS;
+use tokio::time::timeout;
+
+use crate::machines::{Kind, Machines};
+use crate::subject::{Running, Subject};
 
 /// How long a step may take that is not what is measured.
 pub const LIMIT: Duration = Duration::from_secs(300);
@@ -18,33 +22,25 @@ pub const LIMIT: Duration = Duration::from_secs(300);
 pub struct Cluster {
     pub server: ApiServer,
     pub client: Client,
-    pub fake: FakeVcenter,
-    config: PathBuf,
+    pub vcenter: Machines,
+    pub config: PathBuf,
 }
 
 impl Cluster {
     /// With so many machines, and no nodes.
-    pub async fn start(server: ApiServer, machines: usize) -> Self {
-        let fake = FakeVcenter::start(model(machines)).await;
+    pub async fn new(server: ApiServer, kind: Kind, machines: usize) -> Self {
+        let vcenter = Machines::start(kind, machines).await;
         let config = server.folder().join("vsphere.conf");
-        let section = fake.ini_section("vc", "", server.folder());
+        let section = vcenter.ini_section("vc", server.folder());
         std::fs::write(&config, format!("{section}\n[Labels]\nregion = k8s-region\nzone = k8s-zone\n")).unwrap();
-        Self { client: server.client().await, server, fake, config }
+        Self { client: server.client().await, server, vcenter, config }
     }
 
-    /// Starts a daemon, and waits until it knows its vCenter. Its port is given, too.
-    pub async fn start_daemon(&self, daemon: &Path, kubeconfig: &Path) -> (Daemon, u16) {
-        let port = free_port();
-        let flags = [
-            "--cloud-provider=vsphere".to_owned(),
-            format!("--cloud-config={}", self.config.display()),
-            format!("--kubeconfig={}", kubeconfig.display()),
-            "--bind-address=127.0.0.1".to_owned(),
-            format!("--secure-port={port}"),
-        ];
-        let mut daemon = Daemon::start(daemon, flags);
-        daemon.wait_for_line("its inventory is known", LIMIT).await;
-        (daemon, port)
+    /// Starts it with all defaults, as this user of the API server, and waits until it serves.
+    pub async fn start(&self, subject: &Subject, kubeconfig: &Path) -> Running {
+        let mut running = subject.start(&self.config, kubeconfig);
+        running.until_healthy().await;
+        running
     }
 
     /// Nodes of real size for the machines `n-1` to `n-<count>`.
@@ -52,16 +48,40 @@ impl Cluster {
         kubelet::register(&self.client, count).await.unwrap();
     }
 
-    /// Waits until so many nodes are initialised, and no others are there.
+    /// Deletes all nodes, and the Lease, which a program may not have given up at its end.
+    pub async fn clear(&self) {
+        kubelet::remove_all(&self.client).await.unwrap();
+        self.clear_lease().await;
+    }
+
+    /// Deletes the Lease, if there is one.
+    pub async fn clear_lease(&self) {
+        let leases = Api::<Lease>::namespaced(self.client.clone(), "kube-system");
+        match leases.delete("cloud-controller-manager", &DeleteParams::default()).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            answer => drop(answer.unwrap()),
+        }
+    }
+
+    /// Waits until so many nodes are initialised, all that were registered. It follows one watch, so that the API server
+    /// is not loaded by this.
     pub async fn until_initialised(&self, count: usize) {
-        let nodes = Api::<Node>::all(self.client.clone());
-        eventually("all nodes are initialised", LIMIT, async || {
-            let nodes = nodes.list(&ListParams::default()).await.map_err(|error| error.to_string())?.items;
-            match nodes.iter().filter(|node| !NodeView::of(node).uninitialized).count() {
-                done if done == count && nodes.len() == count => Ok(()),
-                done => Err(format!("{done} of {}", nodes.len())),
-            }
-        })
-        .await;
+        let mut initialised = Initialised::from_the_start(&self.client);
+        match timeout(LIMIT, initialised.follow(count)).await {
+            Ok(end) => end.unwrap(),
+            Err(_) => panic!("not within {LIMIT:?}: {count} nodes are initialised; {} were", initialised.count()),
+        }
+    }
+
+    /// Registers so many nodes and waits until they are initialised. Those of a peer are by a process of ours, which has
+    /// ended then: what follows is not about that, and a peer may take ten minutes for it.
+    pub async fn register_initialised(&self, count: usize, ours: &Subject, subject: &Subject) {
+        self.register(count).await;
+        if subject.name != OURS {
+            let mut first = self.start(ours, &self.server.kubeconfig()).await;
+            self.until_initialised(count).await;
+            first.daemon.stop(LIMIT).await;
+            self.clear_lease().await;
+        }
     }
 }

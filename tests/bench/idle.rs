@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use support::process::Usage;
-use support::report::Measure;
-use support::{ApiServer, Daemon, eventually};
+use support::report::{Limit, Measure};
+use support::{ApiServer, eventually};
 
 use crate::Bench;
 use crate::cluster::{Cluster, LIMIT};
+use crate::subject::{Running, Subject};
 
 /// In MiB.
 const MEMORY: f64 = 15.0;
@@ -18,44 +19,53 @@ const WHILE: Duration = Duration::from_secs(20);
 /// With one vCenter: without nodes, after some have joined at once, and started again where they are. What joining took
 /// is kept for the next time, so that it has no limit. The most memory that was resident while it was looked at.
 pub async fn measure(bench: &mut Bench) {
-    let cluster = Cluster::start(ApiServer::start().await, NODES).await;
-    let daemon = start(bench, &cluster).await;
-    cluster.until_initialised(0).await;
-    report(bench, "no nodes", Some(MEMORY), &daemon).await;
+    for subject in bench.subjects() {
+        bench.attempt("idle", &subject, async |bench| measure_one(bench, &subject).await).await;
+    }
+}
+
+async fn measure_one(bench: &mut Bench, subject: &Subject) {
+    let cluster = Cluster::new(ApiServer::start().await, bench.vcenter(), NODES).await;
+    let running = start(subject, &cluster).await;
+    report(bench, subject, "no nodes", true, &running).await;
     cluster.register(NODES).await;
     cluster.until_initialised(NODES).await;
-    report(bench, "100 nodes have joined at once", None, &daemon).await;
-    drop(daemon);
-    let daemon = start(bench, &cluster).await;
-    report(bench, "started with 100 nodes", Some(MEMORY), &daemon).await;
+    report(bench, subject, "100 nodes have joined at once", false, &running).await;
+    drop(running);
+    let running = start(subject, &cluster).await;
+    report(bench, subject, "started with 100 nodes", true, &running).await;
 }
 
-/// A daemon that leads, and its port.
-async fn start(bench: &Bench, cluster: &Cluster) -> (Daemon, u16) {
-    let (mut daemon, port) = cluster.start_daemon(&bench.daemon, &cluster.server.kubeconfig()).await;
-    daemon.wait_for_line("became leader", LIMIT).await;
-    (daemon, port)
+/// One that leads.
+async fn start(subject: &Subject, cluster: &Cluster) -> Running {
+    let mut running = cluster.start(subject, &cluster.server.kubeconfig()).await;
+    running.until_leading(&cluster.client).await;
+    running
 }
 
-async fn report(bench: &mut Bench, when: &str, limit: Option<f64>, (daemon, port): &(Daemon, u16)) {
-    let most = most(daemon, *port).await;
+async fn report(bench: &mut Bench, subject: &Subject, when: &str, is_promised: bool, running: &Running) {
+    let most = most(running).await;
+    let limit = is_promised.then_some(Limit::Below(MEMORY));
     for (name, kilobytes, limit) in
         [("resident", most.resident, limit), ("of it heap and stacks", most.anonymous, None)]
     {
         let (name, samples) = (format!("{when}: {name}"), vec![kilobytes as f64 / 1024.0]);
-        bench.report(Measure { chapter: "idle", name, unit: "MiB", samples, limit });
+        bench.report(Measure { chapter: "idle", subject: subject.name, name, unit: "MiB", samples, limit });
     }
 }
 
 /// Probes it as a kubelet does, only more often.
-async fn most(daemon: &Daemon, port: u16) -> Usage {
+async fn most(running: &Running) -> Usage {
     let probe = reqwest::Client::builder().tls_danger_accept_invalid_certs(true).no_proxy().build().unwrap();
     let (began, mut most) = (Instant::now(), Usage::default());
     eventually("it was looked at", WHILE + LIMIT, async || {
-        let answer =
-            probe.get(format!("https://127.0.0.1:{port}/healthz")).send().await.map_err(|error| error.to_string())?;
+        let answer = probe
+            .get(format!("https://127.0.0.1:{}/healthz", running.port))
+            .send()
+            .await
+            .map_err(|error| error.to_string())?;
         assert!(answer.status().is_success(), "{answer:?}");
-        let usage = Usage::of(daemon.pid().unwrap()).unwrap();
+        let usage = running.usage();
         if usage.resident > most.resident {
             most = usage;
         }

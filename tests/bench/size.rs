@@ -1,15 +1,17 @@
 //! How large the binary is.
 
-use support::report::Measure;
+use support::report::{Limit, Measure};
 
 use crate::Bench;
 
 /// In MB of 1,000,000 bytes.
-const LIMIT: f64 = 12.0;
+const SIZE: f64 = 12.0;
 
 /// Of the file as it is.
 pub fn measure(bench: &mut Bench) {
-    let bytes = std::fs::metadata(&bench.daemon).unwrap().len();
-    let samples = vec![bytes as f64 / 1e6];
-    bench.report(Measure { chapter: "size", name: "binary".to_owned(), unit: "MB", samples, limit: Some(LIMIT) });
+    for subject in bench.subjects() {
+        let bytes = std::fs::metadata(subject.binary()).unwrap().len();
+        let (name, samples, limit) = ("binary".to_owned(), vec![bytes as f64 / 1e6], Some(Limit::Below(SIZE)));
+        bench.report(Measure { chapter: "size", subject: subject.name, name, unit: "MB", samples, limit });
+    }
 }

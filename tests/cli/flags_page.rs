@@ -129,7 +129,7 @@ const MORE: &[(&str, &str)] = &[
     ),
     (
         "standby",
-        "while another process leads: `warm` keeps the vCenter sessions and the inventory, so that a take-over needs no vCenter; \
+        "while another process leads: `warm` keeps the vCenter sessions and the inventory, so that a take-over needs no login; \
          `cold` has no session until it leads, and logs out when it does not lead any more",
     ),
     ("tag-poll-interval", "pause between two looks at the tags of vCenter; at least 1s"),

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{DeleteParams, ListParams};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Client};
+use serde_json::json;
 use support::nodes::NodeView;
 use support::{ApiServer, Daemon, KubeletNode, Machine, Model, Object, Scenario, Vcenter, Vm, eventually, unique};
 
@@ -154,6 +156,29 @@ impl Cluster {
         ListParams::default().labels(&self.labels())
     }
 
+    /// The rights that a replica uses, to each of these users.
+    pub async fn grant(&self, users: &[String]) {
+        let (client, name) = (self.client.clone(), self.pool());
+        let rule = |group: &str, resources: &[&str], verbs: &[&str]| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
+        let role = json!({"metadata": {"name": name}, "rules": [
+            rule("", &["nodes"], &["get", "list", "watch", "patch", "delete"]),
+            rule("", &["nodes/status"], &["patch"]),
+            rule("", &["events"], &["create", "patch", "update"]),
+            rule("coordination.k8s.io", &["leases"], &["create", "get", "list", "watch", "update"]),
+        ]});
+        let subject = |user: &String| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user});
+        let binding = json!({
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+            "subjects": users.iter().map(subject).collect::<Vec<_>>(),
+        });
+        let parameters = PostParams::default();
+        let roles = Api::<ClusterRole>::all(client.clone());
+        roles.create(&parameters, &serde_json::from_value(role).unwrap()).await.unwrap();
+        let bindings = Api::<ClusterRoleBinding>::all(client);
+        bindings.create(&parameters, &serde_json::from_value(binding).unwrap()).await.unwrap();
+    }
+
     /// A `vsphere.conf` with these sections, and zones.
     pub fn zoned(sections: &[String]) -> String {
         format!("{}\n[Labels]\nregion = k8s-region\nzone = k8s-zone\n", sections.join("\n"))
@@ -174,7 +199,8 @@ impl Cluster {
         self.start_file(&[], config, more)
     }
 
-    fn start_file(&self, variables: &[(&str, &str)], config: &Path, more: &[&str]) -> Daemon {
+    /// As [`Cluster::start_on`], with environment variables.
+    pub fn start_file(&self, variables: &[(&str, &str)], config: &Path, more: &[&str]) -> Daemon {
         let flags = [
             format!("--cloud-config={}", config.display()),
             format!("--kubeconfig={}", self.kubeconfig.display()),

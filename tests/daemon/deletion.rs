@@ -6,6 +6,7 @@
 //! again and again after its grace period. When the trouble is mended, the node of the destroyed machine is deleted, and
 //! the others stay.
 
+mod back;
 mod leaders;
 mod looks;
 mod nodes;

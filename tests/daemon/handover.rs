@@ -3,7 +3,6 @@
 //!
 //! `SOAK_HITS` is how often the leader is hit: six times unless given.
 
-mod audit;
 mod world;
 
 use std::time::Instant;
@@ -11,7 +10,7 @@ use std::time::Instant;
 use k8s_openapi::jiff::SignedDuration;
 use support::{ApiServer, AuditEvent};
 
-use audit::{Term, breaches, node_writes, terms};
+use crate::judge::audit::{Term, breaches, node_writes, terms};
 use world::{Hit, World};
 
 /// In turn.

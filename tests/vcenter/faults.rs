@@ -1,5 +1,6 @@
 //! The inventory of one vCenter against the fake: what it does when vCenter misbehaves.
 
+mod confirm;
 mod leftovers;
 mod logins;
 mod permissions;

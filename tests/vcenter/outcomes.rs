@@ -3,6 +3,7 @@
 
 mod absence;
 mod claims;
+mod confirm;
 mod looks;
 mod neighbours;
 mod power;

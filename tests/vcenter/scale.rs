@@ -12,7 +12,7 @@ use support::{FakeVcenter, Model, eventually};
 use crate::world::{Running, node};
 
 /// Half a minute is what is promised of a machine of its own; here everything is a debug build, beside other tests. What
-/// the promise comes to is measured with a release build, see `docs/testing.md`.
+/// the promise comes to is measured with a release build, by `make bench`.
 const LIMIT: Duration = Duration::from_secs(240);
 
 const ZONES: &str = "[Labels]\nregion = k8s-region\nzone = k8s-zone\n";

@@ -44,7 +44,7 @@ async fn machines_are_found_by_uuid_name_and_address() {
     let objects = client.retrieve_properties(&FilterSpec::datacenters(&content.root_folder)).await.unwrap();
     let names: Vec<_> = objects
         .iter()
-        .filter(|object| object.object.kind == "Datacenter")
+        .filter(|object| object.object.kind() == "Datacenter")
         .filter_map(|object| object.property("name")?.as_str())
         .collect();
     assert_eq!(names, ["dc-1"]);

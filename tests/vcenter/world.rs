@@ -53,12 +53,12 @@ impl Cluster {
 }
 
 impl ClusterReads for Cluster {
-    fn nodes(&self) -> Vec<Arc<Node>> {
-        self.nodes.lock().unwrap().clone()
+    fn nodes(&self) -> Box<dyn Iterator<Item = Arc<Node>> + Send + '_> {
+        Box::new(self.nodes.lock().unwrap().clone().into_iter())
     }
 
     fn node(&self, name: &str) -> Option<Arc<Node>> {
-        self.nodes().into_iter().find(|node| node.metadata.name.as_deref() == Some(name))
+        self.nodes().find(|node| node.metadata.name.as_deref() == Some(name))
     }
 
     fn node_changes(&self) -> BoxStream<'static, NodeChange> {

@@ -151,6 +151,10 @@ impl Entry {
         if let Ok(network) = item.parse::<IpNet>() {
             return Some(Entry::Network(network));
         }
+        // No host is written with these: a URL stands here by mistake, maybe with a password in it.
+        if item.contains(['@', '/']) {
+            return None;
+        }
         let (host, port) = split_port(item);
         let port = port.filter(|port| !port.is_empty()).map(str::to_owned);
         if let Ok(ip) = host.parse::<IpAddr>() {

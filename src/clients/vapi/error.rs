@@ -1,6 +1,7 @@
 //! Why a REST call failed, and what a caller may do about it.
 
 use serde::Deserialize;
+use serde_json::error::Category;
 
 use crate::clients::http::{self, Response};
 
@@ -40,8 +41,29 @@ pub enum Error {
         /// What was being done.
         operation: &'static str,
         /// Where it fails.
-        source: serde_json::Error,
+        source: Unreadable,
     },
+}
+
+/// Why JSON cannot be read, and where. Nothing of the JSON is repeated: an answer to a login holds the session's id, and
+/// any other may be long.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unreadable(String);
+
+impl From<serde_json::Error> for Unreadable {
+    fn from(error: serde_json::Error) -> Self {
+        let told = error.to_string();
+        // What is missing is a name of ours; of what is there instead of something else the parser tells the value.
+        let is_ours = ["missing field ", "duplicate field "].iter().any(|words| told.starts_with(words));
+        match error.classify() {
+            Category::Data if !is_ours => {
+                let (line, column) = (error.line(), error.column());
+                Self(format!("a value has another form than expected at line {line} column {column}"))
+            }
+            _ => Self(told),
+        }
+    }
 }
 
 /// The families of refusals a caller can act on.

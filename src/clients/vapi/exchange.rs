@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::time::Instant;
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 
 use super::{Client, Error, Framing};
 use crate::clients::http::{Method, Request, Response};
@@ -45,11 +45,8 @@ impl Call {
 }
 
 impl Client {
-    /// Makes a call that only reads; `null` and an absent result are the type's default.
-    pub(super) async fn fetch<T>(&self, build: impl FnOnce(Framing) -> Call) -> Result<T, Error>
-    where
-        T: DeserializeOwned + Default,
-    {
+    /// Makes a call that only reads.
+    pub(super) async fn fetch<T: DeserializeOwned>(&self, build: impl FnOnce(Framing) -> Call) -> Result<T, Error> {
         let session = self.session().clone();
         let framing = session.as_ref().map_or(Framing::Rest, |session| session.framing);
         let call = build(framing);
@@ -86,19 +83,22 @@ impl Client {
         result
     }
 
-    pub(super) fn read_result<T: DeserializeOwned + Default>(
+    pub(super) fn read_result<T: DeserializeOwned>(
         &self,
         framing: Framing,
         operation: &'static str,
         response: &Response,
     ) -> Result<T, Error> {
-        let malformed = |source| Error::Malformed { endpoint: self.endpoint().to_owned(), operation, source };
-        Ok(decode(framing, &response.body).map_err(malformed)?.unwrap_or_default())
+        let malformed = |error: serde_json::Error| {
+            let endpoint = self.endpoint().to_owned();
+            Error::Malformed { endpoint, operation, source: error.into() }
+        };
+        decode(framing, &response.body).map_err(malformed)
     }
 }
 
-/// The result in an answer's body; none where it is `null` or absent.
-pub(super) fn decode<T: DeserializeOwned>(framing: Framing, body: &[u8]) -> serde_json::Result<Option<T>> {
+/// The result in an answer's body. An answer without one is broken, and says nothing of what there is.
+pub(super) fn decode<T: DeserializeOwned>(framing: Framing, body: &[u8]) -> serde_json::Result<T> {
     match framing {
         Framing::Rest => serde_json::from_slice::<Wrapped<T>>(body).map(|wrapped| wrapped.value),
         Framing::Api => serde_json::from_slice(body),
@@ -106,8 +106,15 @@ pub(super) fn decode<T: DeserializeOwned>(framing: Framing, body: &[u8]) -> serd
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "T: Deserialize<'de>"))]
 struct Wrapped<T> {
-    value: Option<T>,
+    #[serde(deserialize_with = "present")]
+    value: T,
+}
+
+/// Reads a field that must be there, even where `null` will do: without this serde takes a missing one for `null`.
+pub(super) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    T::deserialize(deserializer)
 }
 
 /// Ids hold colons, which vCenter takes as they are; anything else that could end a path segment is escaped.

@@ -1,11 +1,12 @@
 //! Reading categories, tags and their attachments.
 //!
-//! What the user may not read is left out of the answers without a word: an empty list may be a missing privilege.
+//! What the user may not read is left out of the answers without a word: an empty list may be a missing privilege. It may
+//! be written as `null`; a list or a field that is not there at all makes the answer a broken one.
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::exchange::Call;
+use super::exchange::{Call, present};
 use super::{Client, Error, Framing, Refusal};
 use crate::clients::http::Method;
 use crate::clients::object::MoRef;
@@ -14,30 +15,25 @@ use crate::clients::object::MoRef;
 const BATCH: usize = 2_000;
 
 /// A category of tags.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Category {
     /// A URN.
-    #[serde(default)]
     pub id: String,
     /// The name, unique in the vCenter.
-    #[serde(default)]
     pub name: String,
-    /// `SINGLE` or `MULTIPLE` tags of it on one object.
+    /// `SINGLE` or `MULTIPLE` tags of it on one object; empty where the server does not say. Nothing is decided by it.
     #[serde(default)]
     pub cardinality: String,
 }
 
 /// A tag.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Tag {
     /// A URN.
-    #[serde(default)]
     pub id: String,
     /// The name, unique in its category.
-    #[serde(default)]
     pub name: String,
     /// The category's URN.
-    #[serde(default)]
     pub category_id: String,
 }
 
@@ -62,32 +58,31 @@ pub struct ObjectTags {
 impl Client {
     /// The ids of all categories.
     pub async fn list_categories(&self) -> Result<Vec<String>, Error> {
-        self.fetch(|_| get("category.list", "category", None)).await
+        let ids: Option<Vec<String>> = self.fetch(|_| get("category.list", "category", None)).await?;
+        Ok(ids.unwrap_or_default())
     }
 
     /// A category; `None` when it has vanished.
     pub async fn fetch_category(&self, id: &str) -> Result<Option<Category>, Error> {
         let id = id.to_owned();
-        let answer = self.fetch::<Option<Category>>(|_| get("category.get", "category", Some(id)));
-        Ok(absent_when_not_found(answer.await)?.flatten())
+        absent_when_not_found(self.fetch(|_| get("category.get", "category", Some(id))).await)
     }
 
     /// The ids of a category's tags; `None` when the category has vanished.
     pub async fn list_tags_of_category(&self, category: &str) -> Result<Option<Vec<String>>, Error> {
         let category = category.to_owned();
-        let answer = self.fetch(|framing| {
+        let answer = self.fetch::<Option<Vec<String>>>(|framing| {
             let body = Some(json!({ "category_id": category }));
             let id = (framing == Framing::Rest).then_some(category);
             post("tag.list-tags-for-category", "tag", id, "list-tags-for-category", body)
         });
-        absent_when_not_found(answer.await)
+        Ok(absent_when_not_found(answer.await)?.map(Option::unwrap_or_default))
     }
 
     /// A tag; `None` when it has vanished.
     pub async fn fetch_tag(&self, id: &str) -> Result<Option<Tag>, Error> {
         let id = id.to_owned();
-        let answer = self.fetch::<Option<Tag>>(|_| get("tag.get", "tag", Some(id)));
-        Ok(absent_when_not_found(answer.await)?.flatten())
+        absent_when_not_found(self.fetch(|_| get("tag.get", "tag", Some(id))).await)
     }
 
     /// The objects of many tags, in batches. Tags that are unknown or unreadable may be left out of the answer.
@@ -99,8 +94,8 @@ impl Client {
                 let operation = "tag-association.list-attached-objects-on-tags";
                 post(operation, "tag-association", None, "list-attached-objects-on-tags", Some(body))
             });
-            let rows: Vec<WireTagObjects> = answer.await?;
-            all.extend(rows.into_iter().map(|row| TagObjects {
+            let rows: Option<Vec<WireTagObjects>> = answer.await?;
+            all.extend(rows.into_iter().flatten().map(|row| TagObjects {
                 tag_id: row.tag_id,
                 objects: row.object_ids.unwrap_or_default().into_iter().map(MoRef::from).collect(),
             }));
@@ -118,9 +113,10 @@ impl Client {
                 let operation = "tag-association.list-attached-tags-on-objects";
                 post(operation, "tag-association", None, "list-attached-tags-on-objects", Some(body))
             });
-            let rows: Vec<WireObjectTags> = answer.await?;
+            let rows: Option<Vec<WireObjectTags>> = answer.await?;
             all.extend(
                 rows.into_iter()
+                    .flatten()
                     .map(|row| ObjectTags { object: row.object_id.into(), tag_ids: row.tag_ids.unwrap_or_default() }),
             );
         }
@@ -158,13 +154,13 @@ struct WireObject {
 
 impl From<&MoRef> for WireObject {
     fn from(object: &MoRef) -> Self {
-        Self { id: object.id.clone(), r#type: object.kind.clone() }
+        Self { id: object.id().to_owned(), r#type: object.kind().to_owned() }
     }
 }
 
 impl From<WireObject> for MoRef {
     fn from(object: WireObject) -> Self {
-        MoRef { kind: object.r#type, id: object.id }
+        MoRef::new(object.r#type, object.id)
     }
 }
 
@@ -172,12 +168,14 @@ impl From<WireObject> for MoRef {
 #[derive(Deserialize)]
 struct WireTagObjects {
     tag_id: String,
+    #[serde(deserialize_with = "present")]
     object_ids: Option<Vec<WireObject>>,
 }
 
 #[derive(Deserialize)]
 struct WireObjectTags {
     object_id: WireObject,
+    #[serde(deserialize_with = "present")]
     tag_ids: Option<Vec<String>>,
 }
 

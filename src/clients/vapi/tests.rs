@@ -36,9 +36,13 @@ async fn logged_in(server: &TestServer) -> Client {
 async fn every_call_is_written_in_both_framings() {
     let host = MoRef::new("HostSystem", "host-21");
     for framing in [Framing::Rest, Framing::Api] {
-        let server = start(framing, move |_| match framing {
-            Framing::Rest => Reply::json(200, "{\"value\":null}"),
-            Framing::Api => Reply::json(200, "null"),
+        let server = start(framing, move |received| {
+            let is_get_of_one = received.line.starts_with("GET ") && received.line.contains("urn:");
+            match framing {
+                _ if is_get_of_one => Reply::json(404, "{}"),
+                Framing::Rest => Reply::json(200, "{\"value\":null}"),
+                Framing::Api => Reply::json(200, "null"),
+            }
         })
         .await;
         let client = logged_in(&server).await;
@@ -102,7 +106,7 @@ async fn answers_are_read_with_nulls_and_unknown_fields() {
         ),
         Some((_, "list-attached-tags-on-objects")) => Reply::json(
             200,
-            r#"{"value":[{"object_id":{"id":"host-1","type":"HostSystem"},"tag_ids":["t1"],"new":1},{"object_id":{"id":"vm-1","type":"VirtualMachine"}}]}"#,
+            r#"{"value":[{"object_id":{"id":"host-1","type":"HostSystem"},"tag_ids":["t1"],"new":1},{"object_id":{"id":"vm-1","type":"VirtualMachine"},"tag_ids":null}]}"#,
         ),
         Some(_) => Reply::json(200, r#"{"value":["t1","t2"]}"#),
         None => Reply::json(
@@ -133,7 +137,7 @@ async fn answers_are_read_with_nulls_and_unknown_fields() {
 
 #[tokio::test]
 async fn long_lists_of_ids_go_out_in_batches_and_empty_ones_not_at_all() {
-    let server = start(Framing::Rest, |_| Reply::json(200, "{\"value\":[{\"tag_id\":\"t\"}]}")).await;
+    let server = start(Framing::Rest, |_| Reply::json(200, "{\"value\":[{\"tag_id\":\"t\",\"object_ids\":[]}]}")).await;
     let client = logged_in(&server).await;
     let ids: Vec<String> = (0..4_001).map(|number| format!("t{number}")).collect();
     assert_eq!(client.list_attached_objects_on_tags(&ids).await.unwrap().len(), 3);
@@ -170,6 +174,73 @@ async fn refusals_are_sorted_by_what_can_be_done_about_them() {
     }
 }
 
+/// How the results of all calls are told: `ok`, or the reason of the failure.
+async fn outcomes(client: &Client) -> [&'static str; 6] {
+    fn outcome<T>(result: Result<T, super::Error>) -> &'static str {
+        result.map_or_else(|error| error.reason(), |_| "ok")
+    }
+    [
+        outcome(client.list_categories().await),
+        outcome(client.list_tags_of_category("c").await),
+        outcome(client.list_attached_objects_on_tags(&["t".to_owned()]).await),
+        outcome(client.list_attached_tags_on_objects(&[MoRef::new("HostSystem", "host-1")]).await),
+        outcome(client.fetch_category("c").await),
+        outcome(client.fetch_tag("t").await),
+    ]
+}
+
+#[tokio::test]
+async fn an_answer_without_its_result_is_broken_and_never_says_that_there_is_nothing() {
+    const BROKEN: &str = "Malformed";
+    let no_field = |row: &str| format!("[{row}]");
+    // A result, and what the four lists, the category and the tag make of it.
+    let cases: [(&str, String, [&str; 6]); 9] = [
+        ("an empty list may be null", "null".to_owned(), ["ok", "ok", "ok", "ok", BROKEN, BROKEN]),
+        ("an empty list", "[]".to_owned(), ["ok", "ok", "ok", "ok", BROKEN, BROKEN]),
+        ("an object", "{}".to_owned(), [BROKEN; 6]),
+        ("no name", r#"{"id":"c","category_id":"c"}"#.to_owned(), [BROKEN; 6]),
+        ("no id", r#"{"name":"zone","category_id":"c"}"#.to_owned(), [BROKEN; 6]),
+        ("no category", r#"{"id":"t","name":"zone"}"#.to_owned(), [BROKEN, BROKEN, BROKEN, BROKEN, "ok", BROKEN]),
+        ("null for a name", r#"{"id":"t","name":null,"category_id":"c"}"#.to_owned(), [BROKEN; 6]),
+        ("a tag without its list", no_field(r#"{"tag_id":"t"}"#), [BROKEN; 6]),
+        ("an object without its list", no_field(r#"{"object_id":{"id":"h","type":"HostSystem"}}"#), [BROKEN; 6]),
+    ];
+    for framing in [Framing::Rest, Framing::Api] {
+        for (name, result, expected) in cases.clone() {
+            let body = match framing {
+                Framing::Rest => format!("{{\"value\":{result}}}"),
+                Framing::Api => result,
+            };
+            let server = start(framing, move |_| Reply::json(200, &body)).await;
+            assert_eq!(outcomes(&logged_in(&server).await).await, expected, "{name}, {framing:?}");
+        }
+        for body in ["{}", "", "{\"Value\":[]}", "{\"type\":\"com.vmware.vapi.std.errors.not_found\"}"] {
+            let server = start(framing, move |_| Reply::json(200, body)).await;
+            assert_eq!(outcomes(&logged_in(&server).await).await, [BROKEN; 6], "{body}, {framing:?}");
+        }
+    }
+    let server = start(Framing::Rest, |_| Reply::json(200, "{}")).await;
+    let error = logged_in(&server).await.list_categories().await.unwrap_err();
+    let told = std::error::Error::source(&error).unwrap().to_string();
+    assert!(told.starts_with("missing field `value` at line 1"), "{told}");
+}
+
+#[tokio::test]
+async fn an_answer_to_a_login_without_an_id_is_no_session() {
+    for (rest, api) in [("{}", None), ("{\"value\":null}", None), ("", Some("null")), ("", Some("{}"))] {
+        let server = TestServer::start(move |received| match (received.line.as_str(), api) {
+            (REST_LOGIN, None) => Reply::json(200, rest),
+            (REST_LOGIN, Some(_)) => Reply::Whole(404, Vec::new(), Vec::new()),
+            (_, api) => Reply::json(201, api.unwrap()),
+        })
+        .await;
+        let client = Client::new(server.client());
+        let error = client.login("ccm", &password()).await.unwrap_err();
+        assert_eq!((error.reason(), error.is_invalid_login()), ("Malformed", false), "{rest} {api:?}: {error}");
+        assert!(!client.has_session(), "{rest} {api:?}");
+    }
+}
+
 #[tokio::test]
 async fn what_has_vanished_is_a_value_and_a_missing_batch_call_an_error() {
     let server = start(Framing::Rest, |_| Reply::json(404, "{}")).await;
@@ -193,6 +264,24 @@ async fn a_rejected_login_is_told_from_a_dead_session_and_sent_once() {
     let error = client.list_categories().await.unwrap_err();
     assert!(error.is_unauthenticated() && !error.is_invalid_login(), "{error}");
     assert_eq!(server.received().len(), 1, "nothing is sent without a session");
+}
+
+#[tokio::test]
+async fn what_is_no_answer_is_told_without_the_session_id_in_it() {
+    for (body, told) in [
+        ("\"id-s3cret\"", "a value has another form than expected at line 1"),
+        ("{\"value\": [\"id-s3cret\"]}", "a value has another form than expected at line 1"),
+        ("{\"value\": \"id-s3cret", "EOF while parsing a string at line 1"),
+    ] {
+        let server = TestServer::start(move |_| Reply::json(200, body)).await;
+        let error = Client::new(server.client()).login("ccm", &password()).await.unwrap_err();
+        assert!(std::error::Error::source(&error).unwrap().to_string().starts_with(told), "{body}: {error:?}");
+        assert!(!format!("{error:?}").contains("id-s3cret"), "{error:?}");
+    }
+    let server = start(Framing::Rest, |_| Reply::json(200, "{\"value\":[{\"tag\":1}]}")).await;
+    let error = logged_in(&server).await.list_attached_objects_on_tags(&["t".to_owned()]).await.unwrap_err();
+    let told = std::error::Error::source(&error).unwrap().to_string();
+    assert!(told.starts_with("missing field `tag_id` at line 1"), "{told}");
 }
 
 #[tokio::test]

@@ -102,13 +102,15 @@ impl Client {
             return Err(self.inner.http.status_error(method, response).into());
         }
         // Guests may supply text that is no UTF-8; the rest of the answer is still good.
-        let text = String::from_utf8_lossy(&response.body);
+        let text = str::from_utf8(&response.body)
+            .map_or_else(|_| String::from_utf8_lossy(&response.body), std::borrow::Cow::Borrowed);
         match read_envelope(&text, method, answer) {
-            Ok(Ok(value)) => Ok(value),
             Ok(Err(fault)) => {
                 Err(Error::Fault { endpoint: self.endpoint().to_owned(), operation: method, fault: Box::new(fault) })
             }
-            Err(_) if !response.is_success() => Err(self.inner.http.status_error(method, response).into()),
+            // With an error's status nothing but a fault counts: it must never say that nothing was found.
+            Ok(Ok(_)) | Err(_) if !response.is_success() => Err(self.inner.http.status_error(method, response).into()),
+            Ok(Ok(value)) => Ok(value),
             Err(source) => Err(Error::Malformed { endpoint: self.endpoint().to_owned(), operation: method, source }),
         }
     }
@@ -140,7 +142,8 @@ fn offered_cookie(response: &Response) -> Option<SecretString> {
     offered.next_back().map(SecretString::from)
 }
 
-/// Finds the response element or the fault in an envelope.
+/// Finds the response element or the fault in an envelope. A body has one entry; a fault is the answer even where it
+/// follows a response (SOAP 1.1, 4.4: it is an entry of the body, and there at most once).
 pub(super) fn read_envelope<T>(
     text: &str,
     method: &str,
@@ -151,50 +154,74 @@ pub(super) fn read_envelope<T>(
     if root.name != "Envelope" || !decoder.descend("Body")? {
         return Err(DecodeError::Missing("Body"));
     }
-    let content = decoder.next_child()?.ok_or(DecodeError::Missing("response"))?;
-    if content.name == "Fault" {
-        let fault = Fault::read_soap(&mut decoder)?;
-        finish(&mut decoder)?;
-        return Ok(Err(fault));
-    }
-    if content.name.strip_suffix("Response") != Some(method) {
-        let found = content.name.chars().take(80).collect();
-        return Err(DecodeError::Unexpected { element: "Body", found });
-    }
-    let value = answer(&mut decoder)?;
-    finish(&mut decoder)?;
-    Ok(Ok(value))
-}
-
-/// Reads on to the end of the envelope: an answer that was cut anywhere is not an answer.
-fn finish(decoder: &mut Decoder<'_>) -> Result<(), DecodeError> {
-    while decoder.depth() > 0 {
-        if decoder.next_child()?.is_some() {
-            decoder.skip()?;
+    let entry = decoder.next_element("Body")?.ok_or(DecodeError::Missing("response"))?;
+    let mut result = match entry.name {
+        "Fault" => Err(Fault::read_soap(&mut decoder)?),
+        name if name.strip_suffix("Response") == Some(method) => Ok(answer(&mut decoder)?),
+        _ => return Err(unexpected("Body", &entry)),
+    };
+    while let Some(entry) = decoder.next_element("Body")? {
+        match (&result, entry.name) {
+            // What was refused stays refused, whatever follows.
+            (Err(_), _) => decoder.skip()?,
+            (Ok(_), "Fault") => result = Err(Fault::read_soap(&mut decoder)?),
+            (Ok(_), _) => return Err(unexpected("Body", &entry)),
         }
     }
-    Ok(())
+    finish(&mut decoder)?;
+    Ok(result)
 }
 
-/// An answer without content.
+fn unexpected(element: &'static str, found: &Start<'_>) -> DecodeError {
+    DecodeError::Unexpected { element, found: found.name.chars().take(80).collect() }
+}
+
+/// Reads on from the end of the body to the end of the document: an answer that was cut anywhere is not an answer, and
+/// what a second body or a second document would say is not passed over.
+fn finish(decoder: &mut Decoder<'_>) -> Result<(), DecodeError> {
+    while let Some(part) = decoder.next_child()? {
+        if part.name == "Body" {
+            return Err(unexpected("Envelope", &part));
+        }
+        decoder.skip()?;
+    }
+    match decoder.next_child()? {
+        Some(part) => Err(unexpected("Envelope", &part)),
+        None => Ok(()),
+    }
+}
+
+/// An answer that says nothing but that it was done.
 pub(super) fn nothing(decoder: &mut Decoder<'_>) -> Result<(), DecodeError> {
-    decoder.skip()
+    return_values(decoder, |decoder, _| decoder.skip()).map(drop)
 }
 
-/// Every `returnval`, read by `read`.
+/// Every `returnval`, read by `read`. Responses hold nothing else, whatever the version: what is new comes inside of
+/// these. Anything else in their place would be taken for "nothing found".
 pub(super) fn return_values<T>(
     decoder: &mut Decoder<'_>,
-    mut read: impl FnMut(&mut Decoder<'_>, &Start) -> Result<T, DecodeError>,
+    mut read: impl FnMut(&mut Decoder<'_>, &Start<'_>) -> Result<T, DecodeError>,
 ) -> Result<Vec<T>, DecodeError> {
     let mut values = Vec::new();
-    while let Some(start) = decoder.next_child()? {
-        if start.name == "returnval" {
-            values.push(read(decoder, &start)?);
-        } else {
-            decoder.skip()?;
+    while let Some(start) = decoder.next_element("response")? {
+        if start.name != "returnval" {
+            return Err(unexpected("response", &start));
         }
+        values.push(read(decoder, &start)?);
     }
     Ok(values)
+}
+
+/// The only `returnval` of a method that returns one thing, if it returns it. A second one would be lost.
+pub(super) fn return_value<T>(
+    decoder: &mut Decoder<'_>,
+    read: impl FnMut(&mut Decoder<'_>, &Start<'_>) -> Result<T, DecodeError>,
+) -> Result<Option<T>, DecodeError> {
+    let mut values = return_values(decoder, read)?;
+    match values.len() {
+        0 | 1 => Ok(values.pop()),
+        more => Err(DecodeError::Unexpected { element: "response", found: format!("{more} results") }),
+    }
 }
 
 /// References, as the searches return them.
@@ -204,7 +231,7 @@ pub(super) fn references(decoder: &mut Decoder<'_>) -> Result<Vec<MoRef>, Decode
 
 /// Exactly one reference, as the creating methods return it.
 pub(super) fn reference(decoder: &mut Decoder<'_>) -> Result<MoRef, DecodeError> {
-    references(decoder)?.into_iter().next().ok_or(DecodeError::Missing("returnval"))
+    return_value(decoder, read_reference)?.ok_or(DecodeError::Missing("returnval"))
 }
 
 #[cfg(test)]

@@ -4,11 +4,13 @@
 //! type. Servers differ in prefixes and in how many types they write (seen: vCenter 8.0 writes them everywhere,
 //! the simulator hardly anywhere).
 
+mod scan;
+
 use std::borrow::Cow;
 
-use quick_xml::XmlVersion;
-use quick_xml::events::{BytesRef, BytesStart, Event};
-use quick_xml::reader::Reader;
+use quick_xml::events::BytesRef;
+
+use scan::{Scanner, Token};
 
 /// Deeper answers are refused; real ones stay below 20.
 const MAX_DEPTH: usize = 128;
@@ -21,14 +23,17 @@ const MAX_ELEMENTS: usize = 1_000_000;
 /// before it. Real ones have a dozen at most, on the envelope.
 const MAX_ATTRIBUTES: usize = 64;
 
+/// What is told of a text that is not understood.
+const LONGEST_TOLD: usize = 200;
+
 /// Why an answer cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// Not well-formed, or cut short.
-    #[error("not well-formed XML: {0}")]
+    #[error("not well-formed XML: {}", beginning(.0))]
     Malformed(String),
     /// Ends inside an element.
-    #[error("the answer ends inside <{0}>")]
+    #[error("the answer ends inside <{}>", beginning(.0))]
     Truncated(String),
     /// Nested too deeply.
     #[error("elements are nested deeper than {MAX_DEPTH}")]
@@ -52,104 +57,103 @@ pub enum DecodeError {
     },
 }
 
-/// The start of an element, what of it matters.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Start {
-    /// The local name.
-    pub(super) name: String,
-    /// The un-prefixed `type` attribute: a managed object's class.
-    pub(super) object_type: Option<String>,
-    /// The prefixed `type` attribute without the prefix of its value.
-    pub(super) xml_type: Option<String>,
+/// What is told of a text: the server wrote it, and a tag may be as long as an answer.
+fn beginning(text: &str) -> String {
+    text.chars().take(LONGEST_TOLD).collect()
 }
 
-/// Reads one document. After [`Decoder::next_child`] returned an element it must be consumed whole: by `text`, `skip`,
-/// or by asking for its children until there are no more.
+/// The start of an element, what of it matters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Start<'a> {
+    /// The local name.
+    pub(super) name: &'a str,
+    /// The un-prefixed `type` attribute: a managed object's class.
+    pub(super) object_type: Option<Cow<'a, str>>,
+    /// The prefixed `type` attribute without the prefix of its value.
+    pub(super) xml_type: Option<Cow<'a, str>>,
+}
+
+/// Reads one document. After [`Decoder::next_child`] returned an element it must be consumed whole: by `text`, `leaf`,
+/// `skip`, or by asking for its children until there are no more.
 pub(super) struct Decoder<'a> {
-    reader: Reader<&'a [u8]>,
-    /// The local names of the open elements.
-    open: Vec<String>,
-    /// How many elements were entered.
-    elements: usize,
+    scanner: Scanner<'a>,
 }
 
 impl<'a> Decoder<'a> {
     pub(super) fn new(document: &'a str) -> Self {
-        let mut reader = Reader::from_str(document);
-        reader.config_mut().expand_empty_elements = true;
-        Self { reader, open: Vec::new(), elements: 0 }
+        Self { scanner: Scanner::new(document) }
     }
 
     /// The next child of the innermost open element, or `None` once that element has ended. Text between is ignored.
     /// On a fresh decoder: the root element.
-    pub(super) fn next_child(&mut self) -> Result<Option<Start>, DecodeError> {
+    pub(super) fn next_child(&mut self) -> Result<Option<Start<'a>>, DecodeError> {
         loop {
-            match self.event()? {
-                Event::Start(start) => return self.enter(&start).map(Some),
-                Event::End(_) => {
-                    self.open.pop();
-                    return Ok(None);
-                }
-                Event::Eof => return self.at_end(),
-                _ => {}
+            match self.scanner.next()? {
+                Token::Start(start) => return Ok(Some(start)),
+                Token::End => return Ok(None),
+                // The end of the document is fine only outside of all elements.
+                Token::Eof if self.depth() == 0 => return Ok(None),
+                Token::Eof => return Err(self.truncated()),
+                Token::Text(_) | Token::Reference(_) => {}
             }
         }
     }
 
-    /// The text of the innermost open element, which ends with it. Elements inside are skipped.
-    pub(super) fn text(&mut self) -> Result<String, DecodeError> {
-        let mut text = String::new();
+    /// As [`Decoder::next_child`], inside an element (`parent`, for the error) that holds elements only: words there are
+    /// no answer, and must not look like an empty one. They are not repeated.
+    pub(super) fn next_element(&mut self, parent: &'static str) -> Result<Option<Start<'a>>, DecodeError> {
         loop {
-            match self.event()? {
-                Event::Text(part) => text.push_str(&part.xml10_content()),
-                Event::CData(part) => text.push_str(&part.xml10_content()),
-                Event::GeneralRef(reference) => text.push(resolve(&reference)),
-                Event::Start(start) => {
-                    self.enter(&start)?;
-                    self.skip()?;
+            match self.scanner.next()? {
+                Token::Start(start) => return Ok(Some(start)),
+                Token::End => return Ok(None),
+                Token::Eof => return Err(self.truncated()),
+                Token::Text(text) if text.trim().is_empty() => {}
+                Token::Text(_) | Token::Reference(_) => {
+                    return Err(DecodeError::Unexpected { element: parent, found: "text".to_owned() });
                 }
-                Event::End(_) => {
-                    self.open.pop();
-                    return Ok(text);
-                }
-                Event::Eof => return Err(self.truncated()),
-                _ => {}
+            }
+        }
+    }
+
+    /// As [`Decoder::leaf`], to be kept.
+    pub(super) fn text(&mut self) -> Result<String, DecodeError> {
+        self.leaf().map(Cow::into_owned)
+    }
+
+    /// The text of the innermost open element, which ends with it. Elements inside are skipped.
+    pub(super) fn leaf(&mut self) -> Result<Cow<'a, str>, DecodeError> {
+        let mut text = Cow::Borrowed("");
+        loop {
+            match self.scanner.next()? {
+                Token::Text(part) => append(&mut text, part),
+                Token::Reference(reference) => text.to_mut().push(resolve(reference)),
+                Token::Start(_) => self.skip()?,
+                Token::End => return Ok(text),
+                Token::Eof => return Err(self.truncated()),
             }
         }
     }
 
     /// Text when the innermost open element is a leaf, else its first child.
-    pub(super) fn text_or_child(&mut self) -> Result<TextOrChild, DecodeError> {
-        let mut text = String::new();
+    pub(super) fn text_or_child(&mut self) -> Result<TextOrChild<'a>, DecodeError> {
+        let mut text = Cow::Borrowed("");
         loop {
-            match self.event()? {
-                Event::Text(part) => text.push_str(&part.xml10_content()),
-                Event::CData(part) => text.push_str(&part.xml10_content()),
-                Event::GeneralRef(reference) => text.push(resolve(&reference)),
-                Event::Start(start) => return self.enter(&start).map(TextOrChild::Child),
-                Event::End(_) => {
-                    self.open.pop();
-                    return Ok(TextOrChild::Text(text));
-                }
-                Event::Eof => return Err(self.truncated()),
-                _ => {}
+            match self.scanner.next()? {
+                Token::Text(part) => append(&mut text, part),
+                Token::Reference(reference) => text.to_mut().push(resolve(reference)),
+                Token::Start(start) => return Ok(TextOrChild::Child(start)),
+                Token::End => return Ok(TextOrChild::Text(text)),
+                Token::Eof => return Err(self.truncated()),
             }
         }
     }
 
     /// Passes over the innermost open element.
     pub(super) fn skip(&mut self) -> Result<(), DecodeError> {
-        let outside = self.open.len().saturating_sub(1);
-        while self.open.len() > outside {
-            match self.event()? {
-                Event::Start(start) => {
-                    self.enter(&start)?;
-                }
-                Event::End(_) => {
-                    self.open.pop();
-                }
-                Event::Eof => return Err(self.truncated()),
-                _ => {}
+        let outside = self.depth().saturating_sub(1);
+        while self.depth() > outside {
+            if let Token::Eof = self.scanner.next()? {
+                return Err(self.truncated());
             }
         }
         Ok(())
@@ -168,77 +172,38 @@ impl<'a> Decoder<'a> {
 
     /// How many elements are open.
     pub(super) fn depth(&self) -> usize {
-        self.open.len()
-    }
-
-    fn event(&mut self) -> Result<Event<'a>, DecodeError> {
-        self.reader.read_event().map_err(|error| DecodeError::Malformed(error.to_string()))
-    }
-
-    fn enter(&mut self, start: &BytesStart<'_>) -> Result<Start, DecodeError> {
-        if self.open.len() >= MAX_DEPTH {
-            return Err(DecodeError::TooDeep);
-        }
-        self.elements += 1;
-        if self.elements > MAX_ELEMENTS {
-            return Err(DecodeError::TooManyElements);
-        }
-        let found = read_start(start)?;
-        self.open.push(found.name.clone());
-        Ok(found)
-    }
-
-    /// The end of the document is fine only outside of all elements.
-    fn at_end<T>(&self) -> Result<Option<T>, DecodeError> {
-        if self.open.is_empty() { Ok(None) } else { Err(self.truncated()) }
+        self.scanner.depth()
     }
 
     fn truncated(&self) -> DecodeError {
-        DecodeError::Truncated(self.open.last().cloned().unwrap_or_default())
+        DecodeError::Truncated(self.scanner.innermost().to_owned())
     }
 }
 
 /// What [`Decoder::text_or_child`] found.
-pub(super) enum TextOrChild {
+pub(super) enum TextOrChild<'a> {
     /// The element was a leaf and is consumed.
-    Text(String),
+    Text(Cow<'a, str>),
     /// Its first child, to be consumed as after `next_child`.
-    Child(Start),
+    Child(Start<'a>),
 }
 
-fn read_start(start: &BytesStart<'_>) -> Result<Start, DecodeError> {
-    let local = start.local_name();
-    let mut found = Start { name: local.as_ref().to_owned(), object_type: None, xml_type: None };
-    for (index, attribute) in start.attributes().enumerate() {
-        if index == MAX_ATTRIBUTES {
-            return Err(DecodeError::TooManyAttributes);
-        }
-        let attribute = attribute.map_err(|error| DecodeError::Malformed(error.to_string()))?;
-        let (name, prefix) = attribute.key.decompose();
-        if name.as_ref() != "type" {
-            continue;
-        }
-        let value = attribute
-            .normalized_value(XmlVersion::Implicit1_0)
-            .map_err(|error| DecodeError::Malformed(error.to_string()))?;
-        if prefix.is_some() {
-            found.xml_type = Some(without_prefix(value));
-        } else {
-            found.object_type = Some(value.into_owned());
-        }
+/// The ends of lines become line feeds, as XML has it.
+fn append<'a>(text: &mut Cow<'a, str>, part: Cow<'a, str>) {
+    let has_return = memchr::memchr(b'\r', part.as_bytes()).is_some();
+    let part = if has_return { part.replace("\r\n", "\n").replace('\r', "\n").into() } else { part };
+    if text.is_empty() {
+        *text = part;
+    } else {
+        text.to_mut().push_str(&part);
     }
-    Ok(found)
-}
-
-fn without_prefix(value: Cow<'_, str>) -> String {
-    value.rsplit_once(':').map_or_else(|| value.to_string(), |(_, local)| local.to_owned())
 }
 
 /// Guest-supplied text may hold references that XML does not allow: replaced, so that the rest of the page is usable.
-fn resolve(reference: &BytesRef<'_>) -> char {
-    match reference.resolve_char_ref() {
+fn resolve(reference: &str) -> char {
+    match BytesRef::new(reference).resolve_char_ref() {
         Ok(Some(character)) => character,
-        Ok(None) => match reference.as_ref() {
+        Ok(None) => match reference {
             "amp" => '&',
             "lt" => '<',
             "gt" => '>',

@@ -48,9 +48,9 @@ impl Body {
         self.xml.push('<');
         self.xml.push_str(name);
         self.xml.push_str(" type=\"");
-        escape_into(&mut self.xml, &object.kind);
+        escape_into(&mut self.xml, object.kind());
         self.xml.push_str("\">");
-        escape_into(&mut self.xml, &object.id);
+        escape_into(&mut self.xml, object.id());
         self.close(name);
     }
 

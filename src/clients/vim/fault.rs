@@ -145,7 +145,7 @@ impl Fault {
     pub(super) fn read_soap(decoder: &mut Decoder<'_>) -> Result<Self, DecodeError> {
         let (mut text, mut fault) = (String::new(), None);
         while let Some(part) = decoder.next_child()? {
-            match part.name.as_str() {
+            match part.name {
                 "faultstring" => text = one_line(&decoder.text()?),
                 "detail" => {
                     while let Some(detail) = decoder.next_child()? {
@@ -165,7 +165,7 @@ impl Fault {
     pub(super) fn read_localized(decoder: &mut Decoder<'_>) -> Result<Self, DecodeError> {
         let (mut text, mut fault) = (String::new(), None);
         while let Some(part) = decoder.next_child()? {
-            match part.name.as_str() {
+            match part.name {
                 "fault" => fault = Some(Self::read_detail(decoder, &part)?),
                 "localizedMessage" => text = one_line(&decoder.text()?),
                 _ => decoder.skip()?,
@@ -177,11 +177,11 @@ impl Fault {
     }
 
     /// Reads the fields of the typed element that was just entered.
-    fn read_detail(decoder: &mut Decoder<'_>, start: &Start) -> Result<Self, DecodeError> {
-        let by_element = start.name.strip_suffix("Fault").filter(|name| !name.is_empty()).unwrap_or(&start.name);
+    fn read_detail(decoder: &mut Decoder<'_>, start: &Start<'_>) -> Result<Self, DecodeError> {
+        let by_element = start.name.strip_suffix("Fault").filter(|name| !name.is_empty()).unwrap_or(start.name);
         let mut fault = Fault::new(start.xml_type.as_deref().unwrap_or(by_element));
         while let Some(field) = decoder.next_child()? {
-            match (field.name.as_str(), &field.object_type) {
+            match (field.name, &field.object_type) {
                 ("object" | "obj", Some(_)) => fault.object = Some(read_reference(decoder, &field)?),
                 ("privilegeId", _) => fault.add_privilege(decoder.text()?),
                 ("missingPrivileges", _) => fault.read_missing_privileges(decoder)?,
@@ -197,7 +197,7 @@ impl Fault {
     /// vCenter 7.0U3 and later name all that is missing.
     fn read_missing_privileges(&mut self, decoder: &mut Decoder<'_>) -> Result<(), DecodeError> {
         while let Some(field) = decoder.next_child()? {
-            match (field.name.as_str(), &field.object_type) {
+            match (field.name, &field.object_type) {
                 ("entity", Some(_)) => {
                     let entity = read_reference(decoder, &field)?;
                     self.object.get_or_insert(entity);

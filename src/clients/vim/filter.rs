@@ -109,7 +109,7 @@ impl FilterSpec {
     /// These properties of one object.
     pub fn of_object(object: &MoRef, paths: &[&str]) -> Self {
         Self {
-            properties: vec![PropertySpec::new(&object.kind, paths)],
+            properties: vec![PropertySpec::new(object.kind(), paths)],
             objects: vec![ObjectSpec { object: object.clone(), skip: false, select: Vec::new() }],
             report_missing: false,
         }
@@ -133,7 +133,7 @@ impl FilterSpec {
         let start = ObjectSpec {
             object: view.clone(),
             skip: true,
-            select: vec![Selection::along("members", &view.kind, "view", members)],
+            select: vec![Selection::along("members", view.kind(), "view", members)],
         };
         let properties = vec![
             // Servers unite the specs that fit an object; name and parent are repeated so as not to depend on it.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::call::{Call, nothing, reference, return_values};
+use super::call::{Call, nothing, reference, return_value};
 use super::decode::{DecodeError, Decoder};
 use super::envelope::Body;
 use super::types::MoRef;
@@ -45,8 +45,8 @@ impl Client {
     /// Waits for changes since `version`; the empty version means the full state. `None`: nothing changed in time and
     /// the version stays good. Never two at a time on one collector.
     ///
-    /// The client waits `max_wait` and 45 s. Dropping the future does not end the wait on the server:
-    /// [`Client::cancel_wait_for_updates`] does.
+    /// The client waits `max_wait` and 20 s; twice that margin for the full state, whose calculation may take longer.
+    /// Dropping the future does not end the wait on the server: [`Client::cancel_wait_for_updates`] does.
     pub async fn wait_for_updates(
         &self,
         collector: &MoRef,
@@ -60,11 +60,11 @@ impl Client {
         body.text("maxWaitSeconds", &max_wait.as_secs().to_string());
         body.text("maxObjectUpdates", &max_updates.max(1).to_string());
         body.close("options");
-        let timeout = max_wait.saturating_add(self.inner.timeouts.wait_margin);
+        let margin = self.inner.timeouts.wait_margin.saturating_mul(if version.is_empty() { 2 } else { 1 });
+        let timeout = max_wait.saturating_add(margin);
         // A truncated answer's version is good only once, so the caller decides about repeating.
         let call = Call { method: "WaitForUpdatesEx", timeout, repeatable: false };
-        let read = |decoder: &mut Decoder<'_>| return_values(decoder, |decoder, _| read_update_set(decoder));
-        Ok(self.call(call, body, read).await?.into_iter().next())
+        self.call(call, body, |decoder| return_value(decoder, |decoder, _| read_update_set(decoder))).await
     }
 
     /// Makes a pending wait fail with `RequestCanceled`.
@@ -96,7 +96,7 @@ impl Client {
             let mut body = Body::of(&collector);
             body.text("token", &token);
             // A token is good once.
-            page = self.write("ContinueRetrievePropertiesEx", body, first_page).await?;
+            page = self.write("ContinueRetrievePropertiesEx", body, next_page).await?;
             objects.append(&mut page.objects);
         }
         Ok(objects)
@@ -112,7 +112,11 @@ impl Client {
     }
 }
 
+/// A page that was announced. Without one the answer is broken, not the last.
+fn next_page(decoder: &mut Decoder<'_>) -> Result<Page, DecodeError> {
+    return_value(decoder, |decoder, _| read_page(decoder))?.ok_or(DecodeError::Missing("returnval"))
+}
+
 fn first_page(decoder: &mut Decoder<'_>) -> Result<Page, DecodeError> {
-    let pages = return_values(decoder, |decoder, _| read_page(decoder))?;
-    Ok(pages.into_iter().next().unwrap_or_default())
+    Ok(return_value(decoder, |decoder, _| read_page(decoder))?.unwrap_or_default())
 }

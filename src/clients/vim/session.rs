@@ -123,8 +123,8 @@ impl Client {
         let this = self.content().session_manager;
         let content = format!(
             "<LoginByToken xmlns=\"urn:vim25\"><_this type=\"{}\">{}</_this></LoginByToken>",
-            escaped_attribute(&this.kind),
-            escaped(&this.id)
+            escaped_attribute(this.kind()),
+            escaped(this.id())
         );
         let signed = sign(&Proof::Token(token), &content, now, &Ids::fresh()).map_err(|error| {
             http::Error::Configuration { endpoint: self.endpoint().to_owned(), message: error.to_string() }
@@ -236,7 +236,7 @@ fn service_instance() -> MoRef {
 pub(super) fn read_content(decoder: &mut Decoder<'_>) -> Result<ServiceContent, DecodeError> {
     let mut content = ServiceContent::with_fixed_ids();
     while let Some(part) = decoder.next_child()? {
-        match part.name.as_str() {
+        match part.name {
             "rootFolder" => content.root_folder = read_reference(decoder, &part)?,
             "propertyCollector" => content.property_collector = read_reference(decoder, &part)?,
             "viewManager" => content.view_manager = read_reference(decoder, &part)?,
@@ -252,7 +252,7 @@ pub(super) fn read_content(decoder: &mut Decoder<'_>) -> Result<ServiceContent, 
 fn read_about(decoder: &mut Decoder<'_>) -> Result<AboutInfo, DecodeError> {
     let mut about = AboutInfo::default();
     while let Some(part) = decoder.next_child()? {
-        match part.name.as_str() {
+        match part.name {
             "fullName" => about.full_name = decoder.text()?,
             "version" => about.version = decoder.text()?,
             "build" => about.build = decoder.text()?,
@@ -268,7 +268,7 @@ fn read_about(decoder: &mut Decoder<'_>) -> Result<AboutInfo, DecodeError> {
 fn read_session(decoder: &mut Decoder<'_>) -> Result<UserSession, DecodeError> {
     let mut session = UserSession::default();
     while let Some(part) = decoder.next_child()? {
-        match part.name.as_str() {
+        match part.name {
             "key" => session.key = decoder.text()?,
             "userName" => session.user_name = decoder.text()?,
             _ => decoder.skip()?,

@@ -192,7 +192,16 @@ fn hostile_answers_are_refused_or_read_in_linear_time() {
         ("open elements", many("<a>", mib), Some(DecodeError::Missing("Body"))),
         ("open elements inside", inside(&many("<returnval>", mib)), too_deep.clone()),
         ("open elements in a fault", format!("<Envelope><Body><Fault><detail>{}", many("<faultCause>", mib)), too_deep),
-        ("many elements", inside(&many("<a/>", 5 * mib)), Some(DecodeError::TooManyElements)),
+        (
+            "many elements before the body",
+            format!("<Envelope><Header>{}", many("<a/>", 5 * mib)),
+            Some(DecodeError::TooManyElements),
+        ),
+        (
+            "many elements in place of results",
+            inside(&many("<a/>", mib)),
+            Some(DecodeError::Unexpected { element: "response", found: "a".to_owned() }),
+        ),
         (
             "many elements in a value",
             inside(&format!("<returnval>{}", many("<x/>", 5 * mib))),
@@ -319,7 +328,7 @@ fn checklist_8_2_entities_and_character_data_are_text() {
              <op>assign</op><val xsi:type=\"xsd:string\">{value}</val></changeSet></objectSet>"
         ));
         let update = &set.filters[0].objects[0];
-        assert_eq!(update.object.id, "vm-1", "{name}");
+        assert_eq!(update.object.id(), "vm-1", "{name}");
         assert_eq!(update.changes[0].name, "config.extraConfig[\"a&b\"]", "{name}");
         assert_eq!(update.changes[0].value, Some(Value::Text("<x y='1'> & \u{1F600}".to_owned())), "{value}");
     }

@@ -1,5 +1,7 @@
 //! What property reads and waits return.
 
+use std::borrow::Cow;
+
 use super::decode::{DecodeError, Decoder};
 use super::fault::Fault;
 use super::types::MoRef;
@@ -133,7 +135,7 @@ pub(super) struct Page {
 pub(super) fn read_page(decoder: &mut Decoder<'_>) -> Result<Page, DecodeError> {
     let mut page = Page::default();
     while let Some(part) = decoder.next_child()? {
-        match part.name.as_str() {
+        match part.name {
             "token" => page.token = Some(decoder.text()?),
             "objects" => page.objects.push(read_object_content(decoder)?),
             _ => decoder.skip()?,
@@ -145,7 +147,7 @@ pub(super) fn read_page(decoder: &mut Decoder<'_>) -> Result<Page, DecodeError> 
 fn read_object_content(decoder: &mut Decoder<'_>) -> Result<ObjectContent, DecodeError> {
     let (mut object, mut properties, mut missing) = (None, Vec::new(), Vec::new());
     while let Some(part) = decoder.next_child()? {
-        match part.name.as_str() {
+        match part.name {
             "obj" => object = Some(read_reference(decoder, &part)?),
             "propSet" => {
                 let (name, _, value) = read_change_parts(decoder)?;
@@ -164,10 +166,10 @@ fn read_object_content(decoder: &mut Decoder<'_>) -> Result<ObjectContent, Decod
 pub(super) fn read_update_set(decoder: &mut Decoder<'_>) -> Result<UpdateSet, DecodeError> {
     let (mut version, mut filters, mut truncated) = (None, Vec::new(), false);
     while let Some(part) = decoder.next_child()? {
-        match part.name.as_str() {
+        match part.name {
             "version" => version = Some(decoder.text()?),
             "filterSet" => filters.push(read_filter_update(decoder)?),
-            "truncated" => truncated = decoder.text()?.trim() == "true",
+            "truncated" => truncated = decoder.leaf()?.trim() == "true",
             _ => decoder.skip()?,
         }
     }
@@ -177,7 +179,7 @@ pub(super) fn read_update_set(decoder: &mut Decoder<'_>) -> Result<UpdateSet, De
 fn read_filter_update(decoder: &mut Decoder<'_>) -> Result<FilterUpdate, DecodeError> {
     let (mut filter, mut objects, mut missing_objects) = (None, Vec::new(), Vec::new());
     while let Some(part) = decoder.next_child()? {
-        match part.name.as_str() {
+        match part.name {
             "filter" => filter = Some(read_reference(decoder, &part)?),
             "objectSet" => objects.push(read_object_update(decoder)?),
             "missingSet" => missing_objects.push(read_missing_object(decoder)?),
@@ -190,8 +192,8 @@ fn read_filter_update(decoder: &mut Decoder<'_>) -> Result<FilterUpdate, DecodeE
 fn read_object_update(decoder: &mut Decoder<'_>) -> Result<ObjectUpdate, DecodeError> {
     let (mut kind, mut object, mut changes, mut missing) = (None, None, Vec::new(), Vec::new());
     while let Some(part) = decoder.next_child()? {
-        match part.name.as_str() {
-            "kind" => kind = Some(parse_kind(&decoder.text()?)?),
+        match part.name {
+            "kind" => kind = Some(parse_kind(&decoder.leaf()?)?),
             "obj" => object = Some(read_reference(decoder, &part)?),
             "changeSet" => {
                 let (name, op, value) = read_change_parts(decoder)?;
@@ -225,15 +227,15 @@ fn parse_op(text: Option<&str>) -> Result<ChangeOp, DecodeError> {
     }
 }
 
-type ChangeParts = (String, Option<String>, Option<Value>);
+type ChangeParts<'a> = (String, Option<Cow<'a, str>>, Option<Value>);
 
 /// `name`, `op` and `val`, as `changeSet` and `propSet` hold them.
-fn read_change_parts(decoder: &mut Decoder<'_>) -> Result<ChangeParts, DecodeError> {
+fn read_change_parts<'a>(decoder: &mut Decoder<'a>) -> Result<ChangeParts<'a>, DecodeError> {
     let (mut name, mut op, mut value) = (None, None, None);
     while let Some(part) = decoder.next_child()? {
-        match part.name.as_str() {
+        match part.name {
             "name" => name = Some(decoder.text()?),
-            "op" => op = Some(decoder.text()?),
+            "op" => op = Some(decoder.leaf()?),
             "val" => value = Some(read_value(decoder, &part)?),
             _ => decoder.skip()?,
         }
@@ -244,7 +246,7 @@ fn read_change_parts(decoder: &mut Decoder<'_>) -> Result<ChangeParts, DecodeErr
 fn read_missing_property(decoder: &mut Decoder<'_>) -> Result<MissingProperty, DecodeError> {
     let (mut path, mut fault) = (None, None);
     while let Some(part) = decoder.next_child()? {
-        match part.name.as_str() {
+        match part.name {
             "path" => path = Some(decoder.text()?),
             "fault" => fault = Some(Fault::read_localized(decoder)?),
             _ => decoder.skip()?,
@@ -257,7 +259,7 @@ fn read_missing_property(decoder: &mut Decoder<'_>) -> Result<MissingProperty, D
 fn read_missing_object(decoder: &mut Decoder<'_>) -> Result<MissingObject, DecodeError> {
     let (mut object, mut fault) = (None, None);
     while let Some(part) = decoder.next_child()? {
-        match part.name.as_str() {
+        match part.name {
             "obj" => object = Some(read_reference(decoder, &part)?),
             "fault" => fault = Some(Fault::read_localized(decoder)?),
             _ => decoder.skip()?,

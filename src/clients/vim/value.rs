@@ -77,18 +77,18 @@ impl Value {
 }
 
 /// Reads the element `start` that was just entered as a value.
-pub(super) fn read_value(decoder: &mut Decoder<'_>, start: &Start) -> Result<Value, DecodeError> {
+pub(super) fn read_value(decoder: &mut Decoder<'_>, start: &Start<'_>) -> Result<Value, DecodeError> {
     if let Some(kind) = &start.object_type {
-        return Ok(Value::Ref(MoRef { kind: kind.clone(), id: decoder.text()? }));
+        return Ok(Value::Ref(MoRef::new(kind, decoder.leaf()?)));
     }
     match decoder.text_or_child()? {
         TextOrChild::Text(text) => Ok(match start.xml_type.as_deref() {
             Some("ArrayOfGuestNicInfo") => Value::Nics(Vec::new()),
             Some("ArrayOfManagedObjectReference") => Value::Refs(Vec::new()),
             Some(other) if other.starts_with("ArrayOf") => Value::Other,
-            _ => Value::Text(text),
+            _ => Value::Text(text.into_owned()),
         }),
-        TextOrChild::Child(child) => match child.name.as_str() {
+        TextOrChild::Child(child) => match child.name {
             "ManagedObjectReference" => read_list(decoder, child, read_reference).map(Value::Refs),
             "GuestNicInfo" => read_list(decoder, child, |decoder, _| read_nic(decoder)).map(Value::Nics),
             _ => read_option(decoder, child),
@@ -97,16 +97,16 @@ pub(super) fn read_value(decoder: &mut Decoder<'_>, start: &Start) -> Result<Val
 }
 
 /// Reads the reference that was just entered.
-pub(super) fn read_reference(decoder: &mut Decoder<'_>, start: &Start) -> Result<MoRef, DecodeError> {
-    let kind = start.object_type.clone().ok_or(DecodeError::Missing("type"))?;
-    Ok(MoRef { kind, id: decoder.text()? })
+pub(super) fn read_reference(decoder: &mut Decoder<'_>, start: &Start<'_>) -> Result<MoRef, DecodeError> {
+    let kind = start.object_type.as_deref().ok_or(DecodeError::Missing("type"))?;
+    Ok(MoRef::new(kind, decoder.leaf()?))
 }
 
 /// Reads like-named elements, of which the first was just entered, to the end of their parent.
 fn read_list<T>(
     decoder: &mut Decoder<'_>,
-    first: Start,
-    mut read: impl FnMut(&mut Decoder<'_>, &Start) -> Result<T, DecodeError>,
+    first: Start<'_>,
+    mut read: impl FnMut(&mut Decoder<'_>, &Start<'_>) -> Result<T, DecodeError>,
 ) -> Result<Vec<T>, DecodeError> {
     let mut items = vec![read(decoder, &first)?];
     while let Some(next) = decoder.next_child()? {
@@ -120,11 +120,11 @@ fn read_list<T>(
 }
 
 /// An `OptionValue` has a key and a value; anything else of more than one part is not for us.
-fn read_option(decoder: &mut Decoder<'_>, first: Start) -> Result<Value, DecodeError> {
+fn read_option<'a>(decoder: &mut Decoder<'a>, first: Start<'a>) -> Result<Value, DecodeError> {
     let (mut key, mut value) = (None, None);
     let mut next = Some(first);
     while let Some(part) = next {
-        match part.name.as_str() {
+        match part.name {
             "key" => key = Some(decoder.text()?),
             "value" => value = Some(decoder.text()?),
             _ => decoder.skip()?,
@@ -141,17 +141,17 @@ fn read_nic(decoder: &mut Decoder<'_>) -> Result<GuestNic, DecodeError> {
     let mut nic = GuestNic::default();
     let mut configured = Vec::new();
     while let Some(part) = decoder.next_child()? {
-        match part.name.as_str() {
+        match part.name {
             "network" => nic.network = Some(decoder.text()?),
             "ipAddress" => nic.ip_addresses.push(decoder.text()?),
             "macAddress" => nic.mac_address = Some(decoder.text()?),
-            "connected" => nic.connected = decoder.text()?.trim() == "true",
+            "connected" => nic.connected = decoder.leaf()?.trim() == "true",
             "deviceConfigId" => nic.device_config_id = read_key(decoder)?,
-            "ipConfig" => configured = read_configured_addresses(decoder)?,
+            // Both lists hold the same addresses; the flat one is missing from some Tools versions' reports.
+            "ipConfig" if nic.ip_addresses.is_empty() => configured = read_configured_addresses(decoder)?,
             _ => decoder.skip()?,
         }
     }
-    // Both lists hold the same addresses; the flat one is missing from some Tools versions' reports.
     if nic.ip_addresses.is_empty() {
         nic.ip_addresses = configured;
     }
@@ -159,7 +159,7 @@ fn read_nic(decoder: &mut Decoder<'_>) -> Result<GuestNic, DecodeError> {
 }
 
 fn read_key(decoder: &mut Decoder<'_>) -> Result<i32, DecodeError> {
-    let text = decoder.text()?;
+    let text = decoder.leaf()?;
     let found = || DecodeError::Unexpected { element: "deviceConfigId", found: text.chars().take(40).collect() };
     text.trim().parse().map_err(|_| found())
 }

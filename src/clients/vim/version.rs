@@ -33,7 +33,7 @@ pub(super) fn read_offered(text: &str) -> Result<Vec<String>, DecodeError> {
         }
         let (mut name, mut current, mut prior) = (String::new(), Vec::new(), Vec::new());
         while let Some(part) = decoder.next_child()? {
-            match part.name.as_str() {
+            match part.name {
                 "name" => name = decoder.text()?,
                 "version" => current.push(decoder.text()?),
                 "priorVersions" => {

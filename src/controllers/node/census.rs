@@ -4,7 +4,6 @@ use prometheus::IntGauge;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 
-use crate::cloud::node;
 use crate::kubernetes::stores::Nodes;
 
 /// The two series.
@@ -34,10 +33,10 @@ impl Collector for Census {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let nodes = self.nodes.list();
+        let (all, uninitialized) = self.nodes.count_marked();
         let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        self.all.set(count(nodes.len()));
-        self.uninitialized.set(count(nodes.iter().filter(|node| node::is_uninitialized(node)).count()));
+        self.all.set(count(all));
+        self.uninitialized.set(count(uninitialized));
         [&self.all, &self.uninitialized].into_iter().flat_map(Collector::collect).collect()
     }
 }

@@ -24,6 +24,9 @@ use crate::cloud::node::addresses::ProvidedNodeIpError;
 use crate::cloud::node::{self, ANNOTATION_PROVIDED_NODE_IP, ANNOTATION_VM, Readiness, addresses};
 use crate::cloud::{FoundBy, InstanceMetadata, Presence, Reason, Unknown};
 
+/// When a node is looked at again whose machine is not known as it is now, if nothing is announced earlier.
+const OLD_VIEW_PAUSE: Duration = Duration::from_secs(10);
+
 /// What to do about one node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
@@ -159,6 +162,9 @@ fn plan_initialisation(ours: &Ours, policy: &Policy) -> Result<Plan, Held> {
         Presence::Absent(proof) => return Err(Held::new(Reason::InstanceAbsent, proof.to_string(), Retry::Backoff)),
         Presence::Unknown(unknown) => return Err(Held::by(unknown, Retry::Backoff)),
     };
+    if let Some(held) = old_view(node, metadata) {
+        return Err(held);
+    }
     if let Some(pending) = &metadata.pending {
         return Err(Held::by(pending, Retry::Backoff));
     }
@@ -185,23 +191,7 @@ fn plan_refresh(ours: &Ours, policy: &Policy) -> Plan {
     let mut plan = Plan::nothing();
     let mut changes = Metadata::default();
     match &*ours.instance {
-        Presence::Exists(metadata) => {
-            let (labels, differences) = labels::on_refresh(node, metadata, policy);
-            plan.differences = Some(differences);
-            changes.labels = labels;
-            if is_to_be_recorded(node, metadata) {
-                changes.annotations.insert(ANNOTATION_VM.to_owned(), metadata.record.clone());
-            }
-            // None at all is nothing new: the node keeps what it has.
-            if !metadata.node_addresses.is_empty() {
-                match merged_addresses(node, metadata, Retry::Period) {
-                    Ok(addresses) => plan.actions.extend(addresses.map(Action::WriteAddresses)),
-                    Err(held) => plan.outcome = Outcome::Held(held),
-                }
-            } else if let Some(pending) = &metadata.pending {
-                plan.outcome = Outcome::Held(Held::by(pending, Retry::Period).quiet());
-            }
-        }
+        Presence::Exists(metadata) => (plan, changes) = follow(node, metadata, policy),
         // What follows from an absent machine is the node-lifecycle controller's to decide.
         Presence::Absent(_) => changes.labels = labels::without_cloud(node),
         Presence::Unknown(unknown) => {
@@ -218,6 +208,33 @@ fn plan_refresh(ours: &Ours, policy: &Policy) -> Plan {
         plan.outcome = why_not_adopted(&ours.instance).map_or(Outcome::Settled, Outcome::Held);
     }
     plan
+}
+
+/// What makes an initialised node as its machine is: the plan so far, and the metadata to set.
+fn follow(node: &Node, metadata: &InstanceMetadata, policy: &Policy) -> (Plan, Metadata) {
+    let (labels, differences) = labels::on_refresh(node, metadata, policy);
+    let mut plan = Plan { differences: Some(differences), ..Plan::nothing() };
+    let mut changes = Metadata { labels, ..Metadata::default() };
+    if is_to_be_recorded(node, metadata) {
+        changes.annotations.insert(ANNOTATION_VM.to_owned(), metadata.record.clone());
+    }
+    // None at all is nothing new: the node keeps what it has.
+    if !metadata.node_addresses.is_empty() {
+        match merged_addresses(node, metadata, Retry::Period) {
+            Ok(addresses) => plan.actions.extend(addresses.map(Action::WriteAddresses)),
+            Err(held) => plan.outcome = Outcome::Held(held),
+        }
+    } else if let Some(pending) = &metadata.pending {
+        plan.outcome = Outcome::Held(Held::by(pending, Retry::Period).quiet());
+    }
+    let by_itself = Metadata { labels: labels::without_cloud(node), ..Metadata::default() };
+    match old_view(node, metadata) {
+        None => (plan, changes),
+        Some(held) if !plan.actions.is_empty() || changes != by_itself => {
+            (Plan { outcome: Outcome::Held(held.quiet()), ..Plan::nothing() }, by_itself)
+        }
+        Some(_) => (Plan { differences: None, ..plan }, by_itself),
+    }
 }
 
 /// The condition that says that a node is not initialised ends with the initialisation, whoever died in between.
@@ -255,10 +272,18 @@ fn is_to_be_recorded(node: &Node, metadata: &InstanceMetadata) -> bool {
     if metadata.record.is_empty() || node::provider_id(node).is_empty() || says(node, &metadata.record) {
         return false;
     }
-    let is_live = metadata.age.is_zero();
-    node::annotation(node, ANNOTATION_VM).is_none()
-        || !metadata.is_recorded
-        || is_live && node::readiness(node) != Readiness::True
+    node::annotation(node, ANNOTATION_VM).is_none() || !metadata.is_recorded || node::readiness(node) != Readiness::True
+}
+
+/// Why nothing that the cloud said is written: it does not answer, and whoever led before may have heard more than this
+/// process has, so that the node would go back to what was.
+fn old_view(node: &Node, metadata: &InstanceMetadata) -> Option<Held> {
+    (!metadata.age.is_zero()).then(|| {
+        let (described, age) = (described(node, metadata), metadata.age.as_secs());
+        let message = format!("what is known of {described} is {age} s old, and the cloud does not answer now");
+        // That it answers again is announced; what is asked between that and the announcement is asked again.
+        Held::new(Reason::VCenterUnavailable, message, Retry::After(OLD_VIEW_PAUSE))
+    })
 }
 
 /// The addresses to write, or none if they are as they should be. A node never ends up without an address that others

@@ -120,6 +120,10 @@ fn drop_if_empty(nodes: &mut HashMap<String, Entry>, name: &str) {
     let is_empty = |entry: &Entry| entry.waiting.is_none() && entry.differences.is_empty() && entry.replaced.is_empty();
     if nodes.get(name).is_some_and(is_empty) {
         nodes.remove(name);
+        // What a storm needed is not kept until the next one.
+        if nodes.is_empty() {
+            nodes.shrink_to_fit();
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::cloud::{CloudProvider, InstanceMetadata, InstancesV2, Power, PowerState, Presence};
+use crate::controllers::confirm::CONFIRM_LIMIT;
 use crate::kubernetes::events::recorder;
 use crate::kubernetes::stores::watch_nodes;
 use async_trait::async_trait;
@@ -15,9 +16,20 @@ use tower::BoxError as TowerError;
 const LATENCY: Duration = Duration::from_millis(10);
 const NODES: usize = 100;
 
+/// How a cloud confirms what it knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Confirms {
+    #[default]
+    InTime,
+    Never,
+    Panics,
+}
+
 /// A cloud that takes its time for every answer, and notes when it was asked and when it answered.
 #[derive(Clone, Default)]
 struct Timed {
+    confirms: Confirms,
+    confirmed: Arc<Mutex<Vec<Instant>>>,
     asked: Arc<Mutex<Vec<Instant>>>,
     answered: Arc<Mutex<Vec<Instant>>>,
 }
@@ -60,6 +72,17 @@ impl InstancesV2 for Timed {
         mark(&self.answered);
         let provider_id = node::provider_id(node).to_owned();
         Presence::Exists(InstanceMetadata { provider_id, ..InstanceMetadata::default() })
+    }
+
+    async fn confirm(&self) {
+        match self.confirms {
+            Confirms::InTime => {
+                let _ = tokio::time::timeout(LATENCY, std::future::pending::<()>()).await;
+                mark(&self.confirmed);
+            }
+            Confirms::Never => std::future::pending().await,
+            Confirms::Panics => panic!("of this"),
+        }
     }
 }
 
@@ -152,5 +175,24 @@ async fn as_many_workers_as_there_are_ask_the_cloud_once_for_each_node() {
         let grain = NODES.div_ceil(workers) as u128;
         let took = took.as_millis();
         assert!((expected..=expected + grain).contains(&took), "{vector}: {took} ms, expected {expected} ms");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_term_begins_when_the_cloud_has_said_whether_all_is_as_known_or_does_not_say() {
+    for (confirms, expected) in
+        [(Confirms::InTime, LATENCY), (Confirms::Never, CONFIRM_LIMIT), (Confirms::Panics, Duration::ZERO)]
+    {
+        let cloud = Timed { confirms, ..Timed::default() };
+        let (controller, watch) = controller(cloud.clone(), NODES);
+        let began = Instant::now();
+        let run = async { tokio::join!(watch, controller.run(CancellationToken::new())) };
+        assert!(tokio::time::timeout(Duration::from_secs(60), run).await.is_err(), "nothing of this ends by itself");
+        let confirmed = cloud.confirmed.lock().unwrap().len();
+        assert_eq!(confirmed, usize::from(confirms == Confirms::InTime), "{confirms:?}: once a term");
+        let asked = cloud.asked.lock().unwrap();
+        let first = asked.iter().min().unwrap().duration_since(began);
+        // The timer of the runtime has a grain of one millisecond.
+        assert!(asked.len() == NODES && first >= expected && first <= expected + LATENCY, "{confirms:?}: {first:?}");
     }
 }

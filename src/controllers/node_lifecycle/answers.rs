@@ -1,16 +1,17 @@
 //! Pure: what the provider said last about each node that is not Ready, and when it is worth asking again.
 //!
 //! To ask about a machine that nobody sees may cost the cloud a search everywhere. So an answer is kept for a while,
-//! unless something happens: an event of the instance, or a change of what the answer was about.
+//! unless something happens: an event of the instance, a change of what the answer was about, or the end of what kept the
+//! provider from saying anything, as the answer about another node shows.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Node;
 
 use super::plan;
 use crate::cloud::node::{self, Readiness};
-use crate::cloud::{Presence, Unknown};
+use crate::cloud::{Presence, Reason, Unknown};
 
 /// An answer that says nothing is asked for again after this, twice this, and so on.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -20,23 +21,35 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// What each answer that may cost a search adds to the time of all, so that many of them cost one question a second. A
 /// deletion rests on none of them: it asks anew.
 const SHARE: Duration = Duration::from_secs(1);
+/// What kept the provider from saying anything is over: it is asked about the others again, but not so soon after it was
+/// asked about the same one.
+const SOON: Duration = Duration::from_secs(5);
+/// What each of the others adds to that, so that many of them cost twenty questions a second.
+const SOON_SHARE: Duration = Duration::from_millis(50);
 
 /// See the file's header.
 #[derive(Debug, Default)]
 pub struct Answers {
     by_node: HashMap<String, Kept>,
-    /// Being asked about. What happens meanwhile makes the answer late.
-    asking: HashSet<String>,
+    /// Being asked about, since then. What happens meanwhile makes the answer late.
+    asking: HashMap<String, Instant>,
+    /// When an answer last showed that this does not keep the provider from saying something any more.
+    over: BTreeMap<Reason, Instant>,
 }
 
 #[derive(Debug)]
 struct Kept {
     subject: Subject,
-    presence: Presence,
+    /// None when it does not count any more.
+    presence: Option<Presence>,
+    /// When it was asked for.
+    asked: Instant,
     /// From when on it is not kept any more.
     due: Instant,
     /// Answers in a row that said nothing.
     failures: u32,
+    /// Why the last answer said nothing, if it did not. While the next one is on its way that is what it was before.
+    trouble: Option<Reason>,
 }
 
 /// What an answer is about.
@@ -64,45 +77,90 @@ impl Answers {
     /// The last answer, while it counts; without one the provider is to be asked.
     pub fn kept(&self, name: &str, subject: &Subject, at: Instant) -> Option<Presence> {
         let kept = self.by_node.get(name)?;
-        (kept.subject == *subject && at < kept.due).then(|| kept.presence.clone())
+        kept.presence.clone().filter(|_| kept.subject == *subject && at < kept.due)
     }
 
-    /// The provider is being asked.
-    pub fn ask(&mut self, name: &str) {
-        self.asking.insert(name.to_owned());
+    /// The provider is being asked from `at` on.
+    pub fn ask(&mut self, name: &str, at: Instant) {
+        self.asking.insert(name.to_owned(), at);
     }
 
     /// Keeps the answer to what was asked, received at `at`, unless something happened since. `chance` in `0.0..1.0`
     /// shortens the time by up to a quarter.
     pub fn keep(&mut self, name: &str, subject: Subject, presence: &Presence, at: Instant, chance: f64) {
-        if !self.asking.remove(name) {
-            return;
-        }
-        let before = self.by_node.get(name).filter(|kept| kept.subject == subject).map_or(0, |kept| kept.failures);
+        let Some(asked) = self.asking.remove(name) else { return };
+        let before = self.by_node.get(name).filter(|kept| kept.subject == subject);
+        let (failures, trouble) = before.map_or((0, None), |kept| (kept.failures, kept.trouble));
         let shortened = 1.0 - chance.clamp(0.0, 1.0) / 4.0;
-        let costly = self.by_node.values().filter(|kept| kept.presence != Presence::Exists(())).count();
-        let longest = LONGEST.max(SHARE.saturating_mul(u32::try_from(costly).unwrap_or(u32::MAX)));
-        let (failures, pause) = match presence {
+        let longest = LONGEST.max(SHARE.saturating_mul(self.count(|kept| kept.is_costly())));
+        let mut kept = Kept { subject, presence: Some(presence.clone()), asked, due: at, failures: 0, trouble: None };
+        match presence {
             // It comes from what the provider sees anyway.
-            Presence::Exists(()) => (0, Duration::ZERO),
-            Presence::Absent(_) => (0, longest.mul_f64(shortened)),
+            Presence::Exists(()) => {}
+            Presence::Absent(_) => kept.due += longest.mul_f64(shortened),
             Presence::Unknown(unknown) => {
-                (before.saturating_add(1), pause(unknown, before, longest).mul_f64(shortened))
+                kept.due += pause(unknown, failures, longest).mul_f64(shortened);
+                kept.failures = failures.saturating_add(1);
+                kept.trouble = if unknown.is_passing { trouble } else { Some(unknown.reason) };
+                if kept.trouble.and_then(|trouble| self.over.get(&trouble)).is_some_and(|over| *over >= asked) {
+                    // It was asked before that was over.
+                    kept.due = kept.due.min(at + SOON);
+                }
             }
-        };
-        self.by_node.insert(name.to_owned(), Kept { subject, presence: presence.clone(), due: at + pause, failures });
+        }
+        let is_known = !matches!(presence, Presence::Unknown(_));
+        self.by_node.insert(name.to_owned(), kept);
+        if let Some(trouble) = trouble.filter(|_| is_known) {
+            self.end(trouble, at);
+        }
     }
 
-    /// The instance changed: its answer does not count any more.
+    /// The provider said something of a machine of which it could say nothing for this reason. The answers about others
+    /// that said nothing for the same reason are not kept for long: one after the other they do not count any more.
+    fn end(&mut self, trouble: Reason, at: Instant) {
+        self.over.insert(trouble, at);
+        let is_alike = |kept: &Kept| kept.trouble == Some(trouble);
+        let least = SOON.max(SOON_SHARE.saturating_mul(self.count(is_alike)));
+        let mut turn = at;
+        for kept in self.by_node.values_mut().filter(|kept| is_alike(kept)) {
+            kept.due = kept.due.min(turn.max(kept.asked + least));
+            turn += SOON_SHARE;
+        }
+    }
+
+    fn count(&self, which: impl Fn(&Kept) -> bool) -> u32 {
+        u32::try_from(self.by_node.values().filter(|kept| which(kept)).count()).unwrap_or(u32::MAX)
+    }
+
+    /// The instance changed: its answer does not count any more, and the next one that says nothing is the first.
     pub fn forget(&mut self, name: &str) {
-        self.by_node.remove(name);
+        if let Some(kept) = self.by_node.get_mut(name) {
+            kept.forget();
+        }
         self.asking.remove(name);
     }
 
     /// Any instance may have changed.
     pub fn forget_all(&mut self) {
-        self.by_node.clear();
+        self.by_node.values_mut().for_each(Kept::forget);
         self.asking.clear();
+    }
+
+    /// The Node is there no more.
+    pub fn remove(&mut self, name: &str) {
+        self.by_node.remove(name);
+        self.asking.remove(name);
+    }
+}
+
+impl Kept {
+    /// What kept the provider from answering is not forgotten: that it is over tells something about others.
+    fn forget(&mut self) {
+        (self.presence, self.failures) = (None, 0);
+    }
+
+    fn is_costly(&self) -> bool {
+        self.presence.as_ref().is_some_and(|presence| *presence != Presence::Exists(()))
     }
 }
 
@@ -114,10 +172,10 @@ fn pause(unknown: &Unknown, failures: u32, longest: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cloud::{AbsenceProof, Reason};
+    use crate::cloud::AbsenceProof;
 
     fn keep(answers: &mut Answers, presence: &Presence, at: Instant, chance: f64) {
-        answers.ask("n");
+        answers.ask("n", at);
         answers.keep("n", subject(), presence, at, chance);
     }
 
@@ -131,7 +189,7 @@ mod tests {
         let mut answers = Answers::default();
         for number in 0..1_000 {
             let name = format!("n{number}");
-            answers.ask(&name);
+            answers.ask(&name, start);
             answers.keep(&name, subject(), &Presence::Absent(AbsenceProof::new("gone", [])), start, 0.0);
         }
         let kept_at = |seconds| answers.kept("n999", &subject(), start + Duration::from_secs(seconds)).is_some();
@@ -187,9 +245,116 @@ mod tests {
         assert!(answers.kept("n", &subject(), start).is_some());
         answers.forget("n");
         assert_eq!(answers.kept("n", &subject(), start), None);
-        answers.ask("n");
+        answers.ask("n", start);
         answers.forget("n");
         answers.keep("n", subject(), &gone, start, 0.0);
         assert_eq!(answers.kept("n", &subject(), start), None, "something happened while it was asked");
+    }
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    /// The answers about one node after another say nothing, so often that the pause cannot grow any more.
+    fn troubled(names: &[&str], reason: Reason, start: Instant) -> Answers {
+        let mut answers = Answers::default();
+        for _ in 0..12 {
+            for name in names {
+                answer(&mut answers, name, &Presence::Unknown(Unknown::new(reason, "")), start);
+            }
+        }
+        answers
+    }
+
+    fn answer(answers: &mut Answers, name: &str, presence: &Presence, at: Instant) {
+        answers.ask(name, at);
+        answers.keep(name, subject(), presence, at, 0.0);
+    }
+
+    fn counts(answers: &Answers, name: &str, at: Instant) -> bool {
+        answers.kept(name, &subject(), at).is_some()
+    }
+
+    #[test]
+    fn an_event_makes_the_next_answer_that_says_nothing_the_first() {
+        let start = Instant::now();
+        let mut answers = troubled(&["a"], Reason::VCenterUnavailable, start);
+        assert!(counts(&answers, "a", start + seconds(59)));
+        answers.forget("a");
+        assert!(!counts(&answers, "a", start));
+        answer(&mut answers, "a", &Presence::Unknown(Unknown::new(Reason::VCenterUnavailable, "")), start);
+        assert!(!counts(&answers, "a", start + seconds(1)), "and not after a minute");
+    }
+
+    #[test]
+    fn an_answer_that_ends_the_silence_shortens_the_pause_of_those_who_wait_for_the_same() {
+        let gone = || Presence::Absent(AbsenceProof::new("gone", []));
+        let passing = || Presence::Unknown(Unknown::passing(Reason::LookupPending, "asked"));
+        let denied = || Presence::Unknown(Unknown::new(Reason::NoPermission, ""));
+        let start = Instant::now();
+        let at = start + seconds(20);
+        // What is told of a, whether an event comes right before the last of it, and how long the answer about b counts.
+        let cases = [
+            ("its machine is gone", vec![gone()], false, 20),
+            ("its machine exists", vec![Presence::Exists(())], false, 20),
+            ("it is gone, after an event and a look-up", vec![passing(), gone()], true, 20),
+            ("still nothing", vec![passing()], false, 60),
+            ("something else stands in the way", vec![denied()], false, 60),
+            ("that is over, and not what b waits for", vec![denied(), gone()], false, 60),
+        ];
+        for (case, told, is_announced, until) in cases {
+            let mut answers = troubled(&["a", "b"], Reason::VCenterUnavailable, start);
+            answer(&mut answers, "c", &denied(), start);
+            let last = told.len() - 1;
+            for (number, presence) in told.iter().enumerate() {
+                if is_announced && number == last {
+                    answers.forget("a");
+                }
+                answer(&mut answers, "a", presence, at);
+            }
+            let until = start + seconds(until);
+            assert!(counts(&answers, "b", until - Duration::from_millis(1)), "{case}");
+            assert!(!counts(&answers, "b", until + SOON_SHARE), "{case}");
+        }
+    }
+
+    #[test]
+    fn those_who_wait_are_asked_about_one_after_the_other_and_not_again_and_again() {
+        let start = Instant::now();
+        let names: Vec<String> = (0..1_000).map(|number| format!("n{number}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut answers = troubled(&names, Reason::VCenterUnavailable, start);
+        let due = |answers: &Answers, at| names.iter().filter(|name| !counts(answers, name, at)).count();
+        let at = start + seconds(55);
+        let gone = Presence::Absent(AbsenceProof::new("gone", []));
+        answer(&mut answers, names[0], &gone, at);
+        assert!(due(&answers, at + seconds(10)) <= 201 && due(&answers, at + seconds(51)) >= 999);
+        // Another one is asked about, and it says nothing.
+        answers = troubled(&["a", "b", "c"], Reason::VCenterUnavailable, start);
+        answer(&mut answers, "b", &Presence::Unknown(Unknown::new(Reason::VCenterUnavailable, "")), at);
+        answer(&mut answers, "a", &gone, at);
+        assert!(counts(&answers, "b", at + SOON - Duration::from_millis(1)), "it was asked about just now");
+        assert!(!counts(&answers, "b", at + SOON));
+    }
+
+    #[test]
+    fn an_answer_that_was_asked_for_before_the_silence_ended_is_not_kept_for_long() {
+        let start = Instant::now();
+        let mut answers = troubled(&["a", "b"], Reason::VCenterUnavailable, start);
+        let silent = Presence::Unknown(Unknown::new(Reason::VCenterUnavailable, ""));
+        answers.ask("b", start + seconds(60));
+        answer(&mut answers, "a", &Presence::Exists(()), start + seconds(70));
+        answers.keep("b", subject(), &silent, start + seconds(85), 0.0);
+        assert!(!counts(&answers, "b", start + seconds(90)));
+        answer(&mut answers, "b", &silent, start + seconds(90));
+        assert!(counts(&answers, "b", start + seconds(149)), "asked since then, it counts as ever");
+    }
+
+    #[test]
+    fn a_node_that_is_gone_leaves_nothing() {
+        let mut answers = troubled(&["a"], Reason::VCenterUnavailable, Instant::now());
+        answers.ask("a", Instant::now());
+        answers.remove("a");
+        assert!(answers.by_node.is_empty() && answers.asking.is_empty());
     }
 }

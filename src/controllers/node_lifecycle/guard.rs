@@ -7,11 +7,12 @@
 mod allowance;
 mod facts;
 mod hold;
+mod roll;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 
 use super::{Deletion, Limit, Settings};
@@ -19,6 +20,7 @@ use crate::cloud::Presence;
 use allowance::{Allowance, Bounds};
 pub use facts::Facts;
 pub use hold::Hold;
+use roll::Roll;
 
 /// As many machines may be gone at once without more ado, if that is more than the share.
 const MASS_NODES: usize = 5;
@@ -34,7 +36,7 @@ const LONGEST_REFUSED_PAUSE: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct Guard {
     rules: Rules,
-    nodes: BTreeMap<String, Known>,
+    nodes: Roll,
     allowance: Allowance,
     mass: Option<Mass>,
     gone: Vec<Gone>,
@@ -150,14 +152,14 @@ impl Guard {
             limit: settings.limit,
             mass_hold: settings.mass_hold,
         };
-        Self { rules, nodes: BTreeMap::new(), allowance: Allowance::new(at), mass: None, gone: Vec::new(), permits: 0 }
+        Self { rules, nodes: Roll::default(), allowance: Allowance::new(at), mass: None, gone: Vec::new(), permits: 0 }
     }
 
     /// A Node is like this now, or is there no more.
     pub fn saw(&mut self, name: &str, facts: Option<Facts>, at: Instant) {
         match facts {
             Some(facts) => self.note(name, facts),
-            None => drop(self.nodes.remove(name)),
+            None => self.nodes.remove(name),
         }
         self.count_mass(at);
     }
@@ -165,7 +167,7 @@ impl Guard {
     /// These are all Nodes there are. Gives the names of those that are there no more.
     pub fn saw_all(&mut self, all: Vec<(String, Facts)>, at: Instant) -> Vec<String> {
         let names: HashSet<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
-        let vanished: Vec<String> = self.nodes.keys().filter(|name| !names.contains(name.as_str())).cloned().collect();
+        let vanished: Vec<String> = self.nodes.names().filter(|name| !names.contains(name.as_str())).cloned().collect();
         for name in &vanished {
             self.nodes.remove(name);
         }
@@ -176,28 +178,25 @@ impl Guard {
         vanished
     }
 
+    /// Time has passed, and nothing else happened.
+    pub fn pass(&mut self, at: Instant) {
+        self.count_mass(at);
+    }
+
     fn note(&mut self, name: &str, facts: Facts) {
-        match self.nodes.get_mut(name) {
-            Some(known) if known.facts.is_same_suspect(&facts) => known.facts = facts,
-            _ => drop(self.nodes.insert(name.to_owned(), Known::new(facts))),
+        match self.nodes.get(name) {
+            Some(known) if known.facts.is_same_suspect(&facts) => self.nodes.change(name, |known| known.facts = facts),
+            _ => self.nodes.put(name, Known::new(facts)),
         }
     }
 
     /// The provider's answer about the Node with this UID, received at `at`.
     pub fn answered(&mut self, name: &str, uid: &str, presence: &Presence, at: Instant) {
-        let Some(known) = self.nodes.get_mut(name) else { return };
+        let Some(known) = self.nodes.get(name) else { return };
         if known.facts.uid != uid || !known.facts.may_be_suspected {
             return;
         }
-        known.answer = match (presence, known.answer) {
-            (Presence::Absent(_), Answer::Absent { since }) => Answer::Absent { since },
-            (Presence::Absent(_), _) => Answer::Absent { since: at },
-            (Presence::Exists(()), _) => Answer::Exists { at },
-            (Presence::Unknown(_), _) => Answer::Unknown,
-        };
-        if known.suspected_since().is_none() {
-            (known.is_told, known.refusals, known.refused_until) = (false, 0, None);
-        }
+        self.nodes.change(name, |known| known.hear(presence, at));
         self.count_mass(at);
     }
 
@@ -246,11 +245,11 @@ impl Guard {
             self.allowance.give_back(permit.number);
             self.gone.retain(|gone| gone.permit != permit.number);
         }
-        match (used, self.nodes.get_mut(&permit.name)) {
-            (Used::Yes, Some(_)) => drop(self.nodes.remove(&permit.name)),
-            (Used::Told, Some(known)) => known.is_told = true,
-            (Used::Refused, Some(known)) => known.refuse(at),
-            (Used::No, _) | (_, None) => {}
+        match used {
+            Used::Yes => self.nodes.remove(&permit.name),
+            Used::Told => self.nodes.change(&permit.name, |known| known.is_told = true),
+            Used::Refused => self.nodes.change(&permit.name, |known| known.refuse(at)),
+            Used::No => {}
         }
         self.count_mass(at);
     }
@@ -276,7 +275,7 @@ impl Guard {
         if by_hand {
             return Ok(());
         }
-        let (absent, nodes) = (self.absent(), self.own());
+        let (absent, nodes) = (self.nodes.absent(), self.nodes.own());
         if let Some(mass) = self.mass {
             // What it waits for has passed: the limit alone counts.
             return if at < mass.until { Err(Hold::Mass { absent, nodes, until: mass.until }) } else { Ok(()) };
@@ -307,13 +306,8 @@ impl Guard {
     fn bounds(&self) -> Bounds {
         let Limit { nodes, percent, window } = self.rules.limit;
         // With those that were deleted lately: the limit does not shrink while it is used up.
-        let share = (self.own() + self.deleted()).saturating_mul(percent as usize) / 100;
+        let share = (self.nodes.own() + self.deleted()).saturating_mul(percent as usize) / 100;
         Bounds { capacity: share.max(nodes as usize), window }
-    }
-
-    /// The nodes of this provider.
-    fn own(&self) -> usize {
-        self.nodes.values().filter(|known| known.facts.is_own && !known.is_told).count()
     }
 
     /// The Nodes that were deleted lately and are there no more.
@@ -323,11 +317,6 @@ impl Guard {
         self.gone.iter().filter(|gone| !is_there(gone)).count()
     }
 
-    /// The nodes whose machines are gone.
-    fn absent(&self) -> usize {
-        self.nodes.values().filter(|known| known.suspected_since().is_some() && !known.is_told).count()
-    }
-
     /// The nodes whose machines may have gone together with one that is gone since `since`.
     fn unanswered(&self, since: Instant) -> usize {
         let is_unanswered = |known: &&Known| match known.answer {
@@ -335,7 +324,7 @@ impl Guard {
             Answer::Exists { at } => at < since,
             Answer::Unknown | Answer::Absent { .. } => false,
         };
-        self.nodes.values().filter(is_unanswered).count()
+        self.nodes.all().filter(is_unanswered).count()
     }
 
     /// How many nodes of the control plane are gone or were deleted lately, and how many there are with those.
@@ -346,7 +335,7 @@ impl Guard {
             .filter(|gone| gone.is_control_plane && at.saturating_duration_since(gone.at) < self.rules.limit.window);
         let mut lost: BTreeSet<&str> = lately.map(|gone| gone.uid.as_str()).collect();
         let mut all = lost.clone();
-        for known in self.nodes.values().filter(|known| known.facts.is_control_plane) {
+        for known in self.nodes.all().filter(|known| known.facts.is_control_plane) {
             // What was only said to be deleted counts as long as a deleted one would.
             if known.is_told {
                 continue;
@@ -363,7 +352,7 @@ impl Guard {
     fn count_mass(&mut self, at: Instant) {
         let window = self.rules.limit.window;
         self.gone.retain(|gone| at.saturating_duration_since(gone.at) < window);
-        let is_many = self.absent() > threshold(self.own());
+        let is_many = self.nodes.absent() > threshold(self.nodes.own());
         match self.mass {
             None if is_many => self.mass = Some(Mass { until: at + self.rules.mass_hold }),
             // A pause that has begun lasts, also when some machines are found again: whatever took them may take more.
@@ -388,6 +377,19 @@ impl Known {
         match self.answer {
             Answer::Absent { since } if self.facts.may_be_suspected => Some(since),
             _ => None,
+        }
+    }
+
+    /// The provider's answer about the machine.
+    fn hear(&mut self, presence: &Presence, at: Instant) {
+        self.answer = match (presence, self.answer) {
+            (Presence::Absent(_), Answer::Absent { since }) => Answer::Absent { since },
+            (Presence::Absent(_), _) => Answer::Absent { since: at },
+            (Presence::Exists(()), _) => Answer::Exists { at },
+            (Presence::Unknown(_), _) => Answer::Unknown,
+        };
+        if self.suspected_since().is_none() {
+            (self.is_told, self.refusals, self.refused_until) = (false, 0, None);
         }
     }
 

@@ -1,5 +1,6 @@
 //! One look at one node: what is known of its machine, whether the Node is deleted, and which taints it is to have.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -49,11 +50,13 @@ pub(super) struct Term {
 pub(super) struct State {
     pub(super) guard: Guard,
     pub(super) answers: Answers,
+    /// The Nodes with something to do, as of what was last noted of each.
+    busy: BTreeSet<String>,
 }
 
 impl Term {
     pub(super) fn new(settings: &Settings) -> Self {
-        let state = State { guard: Guard::new(settings, now()), answers: Answers::default() };
+        let state = State { guard: Guard::new(settings, now()), answers: Answers::default(), busy: BTreeSet::new() };
         Self { state: Mutex::new(state) }
     }
 
@@ -149,9 +152,15 @@ impl Looks {
     pub(super) fn note(&self, term: &Term, name: &str) -> Option<Arc<Node>> {
         let node = self.store.get(name);
         let facts = node.as_deref().map(|node| Facts::of(node, self.is_own(node)));
+        let is_busy = node.as_deref().is_some_and(plan::needs_a_look);
         let mut state = term.lock();
         if facts.is_none() {
-            state.answers.forget(name);
+            state.answers.remove(name);
+        }
+        if is_busy {
+            state.busy.insert(name.to_owned());
+        } else {
+            state.busy.remove(name);
         }
         state.guard.saw(name, facts, now());
         node
@@ -160,12 +169,27 @@ impl Looks {
     /// The same for all. Gives the names that have to be looked at: of Nodes with something to do, and of those that
     /// are gone.
     pub(super) fn note_all(&self, term: &Term) -> Vec<String> {
-        let nodes = self.store.list();
-        let facts =
-            nodes.iter().map(|node| (node::name(node).to_owned(), Facts::of(node, self.is_own(node)))).collect();
-        let vanished = term.lock().guard.saw_all(facts, now());
-        let busy = nodes.iter().filter(|node| plan::needs_a_look(node)).map(|node| node::name(node).to_owned());
-        busy.chain(vanished).collect()
+        let mut busy = BTreeSet::new();
+        let mut facts = Vec::new();
+        for node in self.store.list() {
+            let name = node::name(&node).to_owned();
+            if plan::needs_a_look(&node) {
+                busy.insert(name.clone());
+            }
+            facts.push((name, Facts::of(&node, self.is_own(&node))));
+        }
+        let mut state = term.lock();
+        let vanished = state.guard.saw_all(facts, now());
+        state.busy.clone_from(&busy);
+        drop(state);
+        busy.into_iter().chain(vanished).collect()
+    }
+
+    /// The names of Nodes with something to do, as of what was noted. Costs nothing where there is nothing to do.
+    pub(super) fn busy(&self, term: &Term) -> Vec<String> {
+        let mut state = term.lock();
+        state.guard.pass(now());
+        state.busy.iter().cloned().collect()
     }
 
     /// Looks at one node, and does what is to be done.
@@ -196,7 +220,7 @@ impl Looks {
     /// Asks the provider, and tells the guard.
     pub(super) async fn ask(&self, term: &Term, node: &Node) -> Presence {
         let name = node::name(node);
-        term.lock().answers.ask(name);
+        term.lock().answers.ask(name, now());
         let presence = observe::presence(&*self.instances, node).await;
         match &presence {
             Presence::Exists(()) => tracing::debug!(node = name, "asked whether the machine exists: it does"),

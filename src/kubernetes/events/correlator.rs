@@ -1,7 +1,6 @@
 //! Which Events are written, repeated or dropped. Mirrors `EventCorrelator` of client-go's
 //! `tools/record/events_cache.go`. Decides only: local time is handed in, as what passed since recording began.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::EventType;
-use super::lru::Lru;
+use super::lru::{Digest, Lru};
 
 /// Begins the message of an Event that stands for several.
 pub(super) const COMBINED: &str = "(combined from similar events): ";
@@ -61,7 +60,7 @@ struct Allowance {
 
 #[derive(Debug)]
 struct Group {
-    messages: BTreeSet<String>,
+    messages: Vec<Digest>,
     at: Duration,
 }
 
@@ -82,22 +81,22 @@ impl Correlator {
     /// What to write for `fact`, recorded at the local time `at`; nothing when there were too many of its kind.
     pub(super) fn take(&mut self, fact: &Fact, at: Duration) -> Option<Write> {
         let subject = subject(fact);
-        if !self.is_allowed(&subject, at) {
+        if !self.is_allowed(Digest::of(&subject), at) {
             return None;
         }
         let group = format!("{subject}\0{}", fact.reason);
-        let (message, key) = if self.is_combined(&group, &fact.message, at) {
+        let (message, key) = if self.is_combined(Digest::of(&group), &fact.message, at) {
             (format!("{COMBINED}{}", fact.message), group)
         } else {
             (fact.message.clone(), format!("{group}\0{}", fact.message))
         };
         let fresh = || Written { name: name(fact), first: fact.at, count: 0 };
-        let written = self.written.get_or_insert_with(&key, fresh);
+        let written = self.written.get_or_insert_with(Digest::of(&key), fresh);
         written.count = written.count.saturating_add(1);
         Some(Write { name: written.name.clone(), message, count: written.count, first: written.first })
     }
 
-    fn is_allowed(&mut self, subject: &str, at: Duration) -> bool {
+    fn is_allowed(&mut self, subject: Digest, at: Duration) -> bool {
         let allowance = self.allowances.get_or_insert_with(subject, || Allowance { tokens: BURST, at });
         let grown = at.saturating_sub(allowance.at).as_secs_f64() / REFILL.as_secs_f64();
         allowance.tokens = (allowance.tokens + grown).min(BURST);
@@ -109,18 +108,22 @@ impl Correlator {
         is_allowed
     }
 
-    fn is_combined(&mut self, group: &str, message: &str, at: Duration) -> bool {
-        let group = self.groups.get_or_insert_with(group, || Group { messages: BTreeSet::new(), at });
+    fn is_combined(&mut self, group: Digest, message: &str, at: Duration) -> bool {
+        let group = self.groups.get_or_insert_with(group, || Group { messages: Vec::new(), at });
         if at.saturating_sub(group.at) > GROUP_PAUSE {
             group.messages.clear();
         }
         group.at = at;
-        group.messages.insert(message.to_owned());
+        let message = Digest::of(message);
+        if !group.messages.contains(&message) {
+            group.messages.reserve_exact(1);
+            group.messages.push(message);
+        }
         if group.messages.len() < MOST_MESSAGES {
             return false;
         }
         // Keeps the set from growing, as upstream does.
-        group.messages.pop_first();
+        group.messages.remove(0);
         true
     }
 }

@@ -1,7 +1,8 @@
 //! Pure: what is remembered of the logins of one account at one server, and whether one more may be made.
 //!
 //! vCenter's single sign-on locks an account after about five rejections in three minutes, so at most three attempts
-//! count in any 200 s, and then ever fewer are made. Ages are handed in: how they are known is the ledger's.
+//! count in any 200 s, a fourth only of a pair that was accepted before, and then ever fewer are made. Ages are handed
+//! in: how they are known is the ledger's.
 
 use std::time::Duration;
 
@@ -13,6 +14,9 @@ use crate::cloud::login_ledger::{Attempt, SecretVersion};
 pub const WINDOW: Duration = Duration::from_secs(200);
 /// The attempts that may count in any [`WINDOW`].
 pub const BUDGET: usize = 3;
+/// The attempts that may count in it where pairs are tried that were accepted before. The account is locked after about
+/// five.
+pub const MOST: usize = 4;
 /// How long a claim may be under way. An older one that was not settled has lost its answer.
 pub const UNDER_WAY: Duration = Duration::from_secs(75);
 /// For how long a login of another replica is awaited whose pair nobody has seen accepted yet: if it is wrong, one
@@ -180,7 +184,7 @@ pub fn decide(entries: &[Aged<'_>], attempt: &Attempt, random: f64) -> Decision 
         .map(|aged| WINDOW.saturating_sub(aged.likely_age))
         .max();
     if attempt.is_known && doubt.is_none() {
-        return Decision::Granted;
+        return of_known(&counted, random);
     }
     let is_awaited = |aged: &&Aged<'_>| aged.is_here && aged.is_under_way() && !aged.entry.known && aged.age < CAUTION;
     if counted.iter().any(is_awaited) {
@@ -205,6 +209,24 @@ pub fn decide(entries: &[Aged<'_>], attempt: &Attempt, random: f64) -> Decision 
         Decision::Granted => Decision::Granted,
         Decision::Wait { pause, why } => Decision::Wait { pause: jittered(pause, random), why },
     }
+}
+
+/// Whether a pair that was accepted may be tried: so many at a time that the account is not locked if it is accepted no
+/// longer. One that is accepted gives its place back at once. `counted` are the attempts that count. Their age by their
+/// writers' clocks is believed here, since a pair that is right must not wait for hours that this process did not look;
+/// where clocks are minutes apart, more may fail.
+fn of_known(counted: &[&Aged<'_>], random: f64) -> Decision {
+    let mut recent: Vec<&&Aged<'_>> = counted.iter().filter(|aged| aged.likely_age < WINDOW).collect();
+    recent.sort_by_key(|aged| aged.likely_age);
+    let settled = recent.iter().filter(|aged| !aged.is_under_way()).count();
+    let Some(last) = recent.get(MOST - 1) else { return Decision::Granted };
+    let (pause, why) = match settled < MOST {
+        true => (LOOK_AGAIN, "other logins are under way"),
+        false => {
+            (WINDOW.saturating_sub(last.likely_age), "logins were rejected or not answered four times within 200 s")
+        }
+    };
+    Decision::Wait { pause: jittered(pause, random), why }
 }
 
 /// Whether an entry says that a pair which was accepted is so no longer: such a pair was refused a moment ago.

@@ -8,12 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
-use kube::api::{ApiResource, DynamicObject, ListParams, WatchEvent, WatchParams};
-use kube::{Api, Client, Resource, ResourceExt};
-use serde::de::DeserializeOwned;
+use kube::Client;
+use kube::api::{ListMeta, ListParams, WatchEvent, WatchParams};
+use kube::core::Request;
+use serde::{Deserialize, Deserializer};
 use tokio::time::Instant;
 
 use super::Store;
+use super::packed::{Item, Packed, Seen, Watched};
 use crate::kubernetes::client::{CallError, limited};
 use crate::runtime::logging::chain;
 use crate::runtime::tasks::BoxError;
@@ -40,21 +42,44 @@ const BACKOFF_MOST: Duration = Duration::from_secs(30);
 /// A round that lasted this long has worked.
 const WORKED: Duration = Duration::from_secs(10);
 
+/// How long after something could not be read all is listed again: soon for the object that it may have been about, and
+/// seldom enough where it can never be read.
+const RELIST: Duration = Duration::from_secs(60);
+
 /// The annotation of the bookmark that ends the list inside a watch.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// Keeps one [`Store`] filled.
 pub(super) struct ListWatch<K> {
-    /// Untyped, so that an object that does not fit its type is known by name and passed over.
-    api: Api<DynamicObject>,
+    client: Client,
     kind: String,
     selector: Option<String>,
-    prune: fn(&mut K),
     store: Store<K>,
     is_streaming: bool,
     /// Where the next watch continues; nothing means from a new list.
     version: Option<String>,
     next_start: Instant,
+    /// Something could not be read, so that what is known may lack an object: when to list all again.
+    relist: Option<Instant>,
+    /// A streaming list could not be read whole: the next lists go in pages, until one is whole.
+    is_in_pages: bool,
+    /// The log has been told that lists are not whole.
+    is_told: bool,
+}
+
+/// A page of a list.
+#[derive(Deserialize)]
+#[serde(bound(deserialize = "K: Watched"))]
+struct Page<K> {
+    #[serde(default)]
+    metadata: ListMeta,
+    /// Of an empty list it may be null. An answer without it is no list.
+    #[serde(deserialize_with = "null_as_none")]
+    items: Option<Vec<Item<K>>>,
+}
+
+fn null_as_none<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    Option::deserialize(deserializer)
 }
 
 /// Why a round ended early.
@@ -72,6 +97,8 @@ enum Failure {
     NoVersion,
     #[error("the watch ended before its list was complete")]
     Incomplete,
+    #[error("a part of the streaming list cannot be read; listing in pages")]
+    Unreadable(#[source] Box<kube::Error>),
 }
 
 impl Failure {
@@ -85,26 +112,19 @@ impl Failure {
     }
 }
 
-impl<K> ListWatch<K>
-where
-    K: Resource + DeserializeOwned + Send + Sync + 'static,
-{
-    pub(super) fn new(
-        client: Client,
-        kind: &K::DynamicType,
-        selector: Option<String>,
-        prune: fn(&mut K),
-        store: Store<K>,
-    ) -> Self {
+impl<K: Watched> ListWatch<K> {
+    pub(super) fn new(client: Client, selector: Option<String>, store: Store<K>) -> Self {
         Self {
-            api: Api::all_with(client, &ApiResource::erase::<K>(kind)),
-            kind: K::plural(kind).into_owned(),
+            client,
+            kind: K::plural(&()).into_owned(),
             selector: selector.filter(|selector| !selector.is_empty()),
-            prune,
             store,
             is_streaming: true,
             version: None,
             next_start: Instant::now(),
+            relist: None,
+            is_in_pages: false,
+            is_told: false,
         }
     }
 
@@ -137,20 +157,27 @@ where
 
     /// One watch, with a list before it when there is nothing to continue from.
     async fn round(&mut self) -> Result<(), Failure> {
-        if self.version.is_none() && !self.is_streaming {
+        let mut is_list = self.version.is_none();
+        if self.relist.is_some_and(|due| due <= Instant::now()) {
+            // Should it fail, the watch goes on first.
+            self.relist = Some(Instant::now() + RELIST);
+            is_list = true;
+        }
+        if is_list && (self.is_in_pages || !self.is_streaming) {
             self.list_pages().await?;
+            is_list = false;
         }
         let seconds = fastrand::u32(WATCH_SECONDS);
         let parameters = WatchParams {
             label_selector: self.selector.clone(),
             timeout: Some(seconds),
-            send_initial_events: self.version.is_none(),
+            send_initial_events: is_list,
             ..WatchParams::default()
         };
         let what = format!("watch {}", self.kind);
-        let version = self.version.clone().unwrap_or_default();
-        let mut events = match limited(&what, CALL_LIMIT, self.api.watch(&parameters, &version)).await {
-            Err(error) if self.version.is_none() && error.code() == Some(422) => {
+        let version = self.version.clone().filter(|_| !is_list).unwrap_or_default();
+        let mut events = match limited(&what, CALL_LIMIT, self.watch(&parameters, &version)).await {
+            Err(error) if is_list && error.code() == Some(422) => {
                 tracing::info!(kind = self.kind, "the server refuses streaming lists; listing in pages");
                 self.is_streaming = false;
                 return Ok(());
@@ -158,25 +185,45 @@ where
             answer => answer?.boxed(),
         };
         let idle = Duration::from_secs(u64::from(seconds)) + IDLE_MARGIN;
-        if self.version.is_none() {
+        if is_list {
             self.take_initial_events(&mut events, idle).await?;
         }
         self.follow(&mut events, idle).await
     }
 
+    async fn watch(
+        &self,
+        parameters: &WatchParams,
+        version: &str,
+    ) -> kube::Result<impl Stream<Item = kube::Result<WatchEvent<Seen<K>>>> + use<K>> {
+        let mut request = all::<K>().watch(parameters, version).map_err(kube::Error::BuildRequest)?;
+        // The word for it where requests are logged, as kube's own types have it.
+        request.extensions_mut().insert("watch");
+        self.client.request_events(request).await
+    }
+
+    async fn page(&self, parameters: &ListParams) -> kube::Result<Page<K>> {
+        let mut request = all::<K>().list(parameters).map_err(kube::Error::BuildRequest)?;
+        request.extensions_mut().insert("list");
+        self.client.request(request).await
+    }
+
     async fn list_pages(&mut self) -> Result<(), Failure> {
-        let mut fresh = BTreeMap::new();
+        let (mut fresh, mut unreadable) = (BTreeMap::new(), 0);
         let mut parameters = ListParams { label_selector: self.selector.clone(), ..ListParams::default() }.limit(PAGE);
         let what = format!("list {}", self.kind);
         loop {
-            let page = limited(&what, CALL_LIMIT, self.api.list(&parameters)).await?;
-            for object in page.items {
-                self.gather(&mut fresh, object);
+            let page = limited(&what, CALL_LIMIT, self.page(&parameters)).await?;
+            for object in page.items.into_iter().flatten() {
+                match object {
+                    Item(Some(object)) => self.gather(&mut fresh, object),
+                    Item(None) => unreadable += 1,
+                }
             }
             parameters.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
             if parameters.continue_token.is_none() {
                 let version = page.metadata.resource_version.filter(|version| !version.is_empty());
-                self.filled(fresh, version.ok_or(Failure::NoVersion)?);
+                self.filled(fresh, unreadable, version.ok_or(Failure::NoVersion)?);
                 return Ok(());
             }
         }
@@ -184,17 +231,22 @@ where
 
     async fn take_initial_events(
         &mut self,
-        events: &mut (impl Stream<Item = kube::Result<WatchEvent<DynamicObject>>> + Unpin),
+        events: &mut (impl Stream<Item = kube::Result<WatchEvent<Seen<K>>>> + Unpin),
         idle: Duration,
     ) -> Result<(), Failure> {
         let mut fresh = BTreeMap::new();
         loop {
-            match self.next(events, idle).await?.ok_or(Failure::Incomplete)? {
+            let event = self.next(events, idle).await?.ok_or(Failure::Incomplete)?;
+            let event = event.map_err(|error| {
+                self.is_in_pages = true;
+                Failure::Unreadable(Box::new(error))
+            })?;
+            match event {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => self.gather(&mut fresh, object),
-                WatchEvent::Deleted(object) => drop(fresh.remove(&key(&object))),
+                WatchEvent::Deleted(object) => drop(fresh.remove(&object.key)),
                 WatchEvent::Bookmark(bookmark) => {
                     if bookmark.metadata.annotations.contains_key(INITIAL_EVENTS_END) {
-                        self.filled(fresh, bookmark.metadata.resource_version);
+                        self.filled(fresh, 0, bookmark.metadata.resource_version);
                         return Ok(());
                     }
                 }
@@ -208,22 +260,34 @@ where
     /// Applies events until the server ends the watch.
     async fn follow(
         &mut self,
-        events: &mut (impl Stream<Item = kube::Result<WatchEvent<DynamicObject>>> + Unpin),
+        events: &mut (impl Stream<Item = kube::Result<WatchEvent<Seen<K>>>> + Unpin),
         idle: Duration,
     ) -> Result<(), Failure> {
         while let Some(event) = self.next(events, idle).await? {
+            let event = match event {
+                Ok(event) => event,
+                Err(error) => {
+                    let kind = &self.kind;
+                    tracing::warn!(
+                        kind,
+                        "an event that cannot be read is passed over; all is listed again: {}",
+                        chain(&error)
+                    );
+                    self.relist.get_or_insert_with(|| Instant::now() + RELIST);
+                    continue;
+                }
+            };
             let version = match event {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                    let version = object.resource_version();
-                    let key = key(&object);
-                    if let Some(object) = self.parse(object) {
+                    let Seen { key, version, object } = object;
+                    if let Some(object) = self.fitting(&key, object) {
                         self.store.apply(key, object);
                     }
                     version
                 }
                 WatchEvent::Deleted(object) => {
-                    self.store.remove(&key(&object));
-                    object.resource_version()
+                    self.store.remove(&object.key);
+                    object.version
                 }
                 WatchEvent::Bookmark(bookmark) => Some(bookmark.metadata.resource_version),
                 WatchEvent::Error(status) => {
@@ -237,55 +301,69 @@ where
         Ok(())
     }
 
-    /// The next event that can be read; nothing at the end of the watch.
+    /// The next event, or why it cannot be read; nothing at the end of the watch.
     async fn next(
         &self,
-        events: &mut (impl Stream<Item = kube::Result<WatchEvent<DynamicObject>>> + Unpin),
+        events: &mut (impl Stream<Item = kube::Result<WatchEvent<Seen<K>>>> + Unpin),
         idle: Duration,
-    ) -> Result<Option<WatchEvent<DynamicObject>>, Failure> {
-        loop {
-            match tokio::time::timeout(idle, events.next()).await.map_err(|_| Failure::Silent(idle))? {
-                Some(Err(error)) if is_unreadable(&error) => {
-                    tracing::warn!(kind = self.kind, "an event that cannot be read is passed over: {}", chain(&error));
-                }
-                Some(Err(error)) => return Err(Failure::Broken(Box::new(error))),
-                Some(Ok(event)) => return Ok(Some(event)),
-                None => return Ok(None),
-            }
+    ) -> Result<Option<Result<WatchEvent<Seen<K>>, kube::Error>>, Failure> {
+        match tokio::time::timeout(idle, events.next()).await.map_err(|_| Failure::Silent(idle))? {
+            Some(Err(error)) if !is_unreadable(&error) => Err(Failure::Broken(Box::new(error))),
+            event => Ok(event),
         }
     }
 
-    fn gather(&self, fresh: &mut BTreeMap<String, Arc<K>>, object: DynamicObject) {
-        let key = key(&object);
+    fn gather(&self, fresh: &mut BTreeMap<String, Packed<K>>, object: Seen<K>) {
+        let Seen { key, object, .. } = object;
         // An object that does not decode exists all the same: what was known of it stays.
-        let known = match self.parse(object) {
-            Some(object) => Some(Arc::new(object)),
-            None => self.store.get(&key),
-        };
+        let known = self.fitting(&key, object).or_else(|| self.store.packed(&key));
         if let Some(object) = known {
             fresh.insert(key, object);
         }
     }
 
-    fn filled(&mut self, fresh: BTreeMap<String, Arc<K>>, version: String) {
-        tracing::debug!(kind = self.kind, count = fresh.len(), "the cache is filled");
-        self.store.replace_all(fresh);
-        self.version = Some(version);
-    }
-
-    fn parse(&self, object: DynamicObject) -> Option<K> {
-        let name = key(&object);
-        match object.try_parse::<K>() {
-            Ok(mut object) => {
-                (self.prune)(&mut object);
-                Some(object)
+    /// Takes over a list of which so many items could not be read: one without any is whole.
+    fn filled(&mut self, mut fresh: BTreeMap<String, Packed<K>>, unreadable: usize, version: String) {
+        tracing::debug!(kind = self.kind, count = fresh.len(), unreadable, "the cache is filled");
+        if unreadable == 0 {
+            (self.relist, self.is_in_pages, self.is_told) = (None, false, false);
+        } else {
+            if !std::mem::replace(&mut self.is_told, true) {
+                tracing::warn!(
+                    kind = self.kind,
+                    unreadable,
+                    again_in = ?RELIST,
+                    "items of the list have no name and are not known; what was known stays, and all is listed again until \
+                     everything can be read"
+                );
             }
-            Err(error) => {
-                tracing::warn!(kind = self.kind, name, "an object is passed over: {}", chain(&error));
-                None
+            self.relist = Some(Instant::now() + RELIST);
+            // What could not be read may be any of these.
+            for key in self.store.keys() {
+                if let Some(known) = self.store.packed(&key) {
+                    fresh.entry(key).or_insert(known);
+                }
             }
         }
+        self.store.replace_all(fresh);
+        // After a list that is not whole what happened before it is heard, too: somebody may be gone whom it kept.
+        if unreadable == 0 || self.version.is_none() {
+            self.version = Some(version);
+        }
     }
+
+    fn fitting(&self, name: &str, object: Result<Packed<K>, Arc<serde_json::Error>>) -> Option<Packed<K>> {
+        object
+            .inspect_err(|error| {
+                tracing::warn!(kind = self.kind, name, "an object is passed over: {}", chain(&**error));
+            })
+            .ok()
+    }
+}
+
+/// Requests about all objects of the kind.
+fn all<K: Watched>() -> Request {
+    Request::new(K::url_path(&(), None))
 }
 
 /// An event that is not what it should be; kube takes any JSON object for a Status without a code.
@@ -294,12 +372,5 @@ fn is_unreadable(error: &kube::Error) -> bool {
         kube::Error::SerdeError(_) => true,
         kube::Error::Api(status) => status.code == 0,
         _ => false,
-    }
-}
-
-fn key(object: &DynamicObject) -> String {
-    match object.namespace() {
-        Some(namespace) => format!("{namespace}/{}", object.name_any()),
-        None => object.name_any(),
     }
 }

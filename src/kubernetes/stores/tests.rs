@@ -116,7 +116,7 @@ async fn next(changes: &mut BoxStream<'static, Change>) -> Change {
 }
 
 fn names(nodes: &Nodes) -> Vec<String> {
-    nodes.list().iter().map(|node| node.metadata.name.clone().unwrap()).collect()
+    nodes.list().map(|node| node.metadata.name.clone().unwrap()).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -169,6 +169,20 @@ async fn a_server_that_refuses_streaming_lists_is_listed_in_pages() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_without_items_is_no_empty_list() {
+    let script = Script::of(vec![
+        Answer::Json(422, failure(422)),
+        Answer::Json(200, json!({"kind": "NodeList", "metadata": {"resourceVersion": "3"}})),
+        Answer::Json(200, json!({"kind": "NodeList", "metadata": {"resourceVersion": "4"}, "items": null})),
+    ]);
+    let (nodes, task) = start(&script);
+    nodes.wait_until_ready().await;
+    let queries = script.queries();
+    assert_eq!(queries.iter().filter(|query| query.contains("limit=50")).count(), 2, "{queries:?}");
+    task.abort();
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_object_that_vanished_during_an_outage_is_announced_as_deleted() {
     let script = Script::of(vec![
         Answer::Watch(vec![event("ADDED", node("a", 1)), event("ADDED", node("b", 2)), list_end(2)], false),
@@ -210,6 +224,115 @@ async fn a_bad_object_is_passed_over_and_what_was_known_of_it_stays() {
     assert_eq!(names(&nodes), ["a", "b"]);
     while next(&mut changes).await != Change::Deleted("b".into()) {}
     assert_eq!(names(&nodes), ["a", "c"]);
+    task.abort();
+}
+
+/// An object of which nothing is known, not even its name.
+fn nameless() -> Value {
+    json!({"metadata": {"resourceVersion": "9"}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_streaming_list_that_cannot_be_read_whole_is_listed_again_in_pages() {
+    let script = Script::of(vec![
+        Answer::Watch(vec![event("ADDED", node("a", 1)), event("ADDED", nameless()), list_end(2)], true),
+        page(3, &[node("a", 1), node("b", 2)], ""),
+        Answer::Watch(vec![event("ERROR", failure(410))], true),
+        Answer::Watch(vec![event("ADDED", node("c", 1)), list_end(4)], true),
+    ]);
+    let (nodes, task) = start(&script);
+    let mut changes = nodes.subscribe();
+    nodes.wait_until_ready().await;
+    assert_eq!(names(&nodes), ["a", "b"], "a part is not taken for the whole");
+    while next(&mut changes).await != Change::Deleted("b".into()) {}
+    assert_eq!(names(&nodes), ["c"]);
+    let queries = script.queries();
+    for (query, part) in queries.iter().zip(["sendInitialEvents", "limit=50", "resourceVersion=3", "sendInitialEvents"])
+    {
+        assert!(query.contains(part), "{queries:?}");
+    }
+    task.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_an_item_cannot_be_read_nobody_is_gone_and_all_is_listed_again_now_and_then() {
+    let silent = || Answer::Watch(vec![], true);
+    let script = Script::of(vec![
+        Answer::Watch(vec![event("ADDED", node("a", 1)), event("ADDED", node("b", 2)), list_end(2)], false),
+        Answer::Watch(vec![event("ERROR", failure(410))], true),
+        Answer::Watch(vec![event("ADDED", node("a", 1)), event("ADDED", nameless()), list_end(3)], true),
+        page(4, &[node("a", 1), nameless(), json!(7), node("c", 4)], ""),
+        silent(),
+        page(5, &[node("a", 1), nameless()], ""),
+        silent(),
+        page(6, &[node("a", 1), node("c", 4)], ""),
+    ]);
+    let (nodes, task) = start(&script);
+    let mut changes = nodes.subscribe();
+    let mut seen = Vec::new();
+    while !seen.contains(&Change::Deleted("b".into())) {
+        seen.push(next(&mut changes).await);
+        if nodes.contains("c") && nodes.contains("b") {
+            assert_eq!(names(&nodes), ["a", "b", "c"]);
+        }
+    }
+    assert_eq!(names(&nodes), ["a", "c"], "the first whole list says who is gone");
+    let deleted = seen.iter().filter(|change| matches!(change, Change::Deleted(_))).count();
+    assert_eq!(deleted, 1, "{seen:?}");
+    let asked = script.asked.lock().unwrap();
+    let lists: Vec<_> = asked.iter().filter(|(_, query)| query.contains("limit=50")).map(|(at, _)| *at).collect();
+    assert_eq!(lists.len(), 3, "{asked:?}");
+    for pair in lists.windows(2) {
+        assert!(pair[1] - pair[0] >= Duration::from_secs(60), "{asked:?}");
+    }
+    task.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_gone_between_a_watch_and_a_list_that_is_not_whole_is_heard_of() {
+    let script = Script::of(vec![
+        Answer::Watch(
+            vec![
+                event("ADDED", node("a", 1)),
+                event("ADDED", node("b", 2)),
+                list_end(2),
+                event("ADDED", nameless()),
+                event("MODIFIED", node("a", 3)),
+            ],
+            true,
+        ),
+        Answer::Watch(vec![event("ADDED", nameless())], true),
+        Answer::Watch(vec![event("MODIFIED", node("a", 4))], true),
+        page(9, &[node("a", 4), nameless()], ""),
+        Answer::Watch(vec![event("DELETED", node("b", 8))], true),
+    ]);
+    let (nodes, task) = start(&script);
+    let mut changes = nodes.subscribe();
+    while next(&mut changes).await != Change::Deleted("b".into()) {}
+    assert_eq!(names(&nodes), ["a"]);
+    let queries = script.queries();
+    let parts = ["sendInitialEvents", "sendInitialEvents", "resourceVersion=3", "limit=50", "resourceVersion=4"];
+    for (query, part) in queries.iter().zip(parts) {
+        assert!(query.contains(part), "{queries:?}");
+    }
+    task.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_an_event_that_cannot_be_read_all_is_listed_again() {
+    let script = Script::of(vec![
+        Answer::Watch(vec![event("ADDED", node("a", 1)), list_end(2), event("ADDED", nameless())], true),
+        Answer::Watch(vec![event("ADDED", node("a", 1)), event("ADDED", node("b", 2)), list_end(3)], false),
+        Answer::Watch(vec![event("ADDED", node("c", 4))], true),
+    ]);
+    let (nodes, task) = start(&script);
+    let mut changes = nodes.subscribe();
+    while next(&mut changes).await != Change::Applied("c".into()) {}
+    assert_eq!(names(&nodes), ["a", "b", "c"]);
+    let queries = script.queries();
+    for (query, part) in queries.iter().zip(["sendInitialEvents", "sendInitialEvents", "resourceVersion=3"]) {
+        assert!(query.contains(part), "{queries:?}");
+    }
     task.abort();
 }
 
@@ -255,7 +378,7 @@ async fn a_subscriber_that_fell_behind_is_told_to_look_at_everything() {
     nodes.replace_all(BTreeMap::new());
     assert_eq!(next(&mut changes).await, Change::All);
     for index in 0..2 * CHANGES_KEPT {
-        nodes.apply(format!("n{index}"), Node::default());
+        nodes.apply(format!("n{index}"), Packed::of(&json!({})).unwrap());
     }
     assert_eq!(next(&mut changes).await, Change::All);
     assert_eq!(next(&mut changes).await, Change::Applied(format!("n{CHANGES_KEPT}")));

@@ -127,7 +127,7 @@ fn prove(case: &Case<'_>) -> Result<AbsenceProof, Unknown> {
         return Err(Unknown::new(Reason::NeverSeen, message));
     };
     let at_home =
-        |testimony: &&Testimony| !testimony.instance_uuid.is_empty() && testimony.instance_uuid == location.vcenter;
+        |testimony: &&Testimony| !testimony.instance_uuid.is_empty() && *testimony.instance_uuid == *location.vcenter;
     let mut evidence = Vec::new();
     // One vCenter may be configured twice, with two accounts: each has to say it.
     for testimony in case.testimonies.iter().filter(at_home) {
@@ -158,7 +158,7 @@ fn prove_not_found(case: &Case<'_>) -> Result<String, Unknown> {
             need_answer(read, doing)?;
         }
     }
-    let uuids: Vec<&str> = case.uuids.iter().map(BiosUuid::as_str).collect();
+    let uuids: Vec<String> = case.uuids.iter().map(BiosUuid::to_string).collect();
     let servers: Vec<&str> = case.testimonies.iter().map(|testimony| testimony.server.as_str()).collect();
     Ok(format!("no virtual machine has BIOS UUID {} in {}", uuids.join(" or "), servers.join(", ")))
 }

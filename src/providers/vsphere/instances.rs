@@ -32,6 +32,9 @@ const TURNS: usize = 4;
 /// How long a question may take, the wait for its turn included. The callers wait for 30 s.
 const ASK_LIMIT: Duration = Duration::from_secs(25);
 
+/// How long it may take until the board says what a snapshot says, of all nodes.
+const TAKE_LIMIT: Duration = Duration::from_secs(2);
+
 /// The contract over the board.
 pub struct Instances {
     board: Arc<Board>,
@@ -84,12 +87,15 @@ impl Instances {
         }
     }
 
-    /// How long ago the snapshot that an answer rests on was known to be true.
-    fn age(&self, vcenter: Slot) -> Duration {
-        let source = self.setup.borrow().sources.get(&vcenter).cloned();
+    /// How long ago what the board says of this machine was known to be true; the least of times where nobody can say.
+    fn age(&self, found: &Found) -> Duration {
+        const SOME: Duration = Duration::from_nanos(1);
+        let source = self.setup.borrow().sources.get(&found.vcenter).cloned();
         match source.map(|source| source.vcenter.snapshot().freshness.clone()) {
-            Some(Freshness::Stale { since, .. }) => Instant::now().saturating_duration_since(since),
-            _ => Duration::ZERO,
+            // The board may be a moment behind a vCenter that has come back.
+            Some(Freshness::Live) if found.is_live => Duration::ZERO,
+            Some(Freshness::Stale { since, .. }) => Instant::now().saturating_duration_since(since).max(SOME),
+            _ => SOME,
         }
     }
 }
@@ -127,7 +133,7 @@ impl Instances {
             Err(unknown) => return Presence::Unknown(unknown),
         };
         let setup = Arc::clone(&self.setup.borrow());
-        let seen = self.view(node).and_then(|view| view.location.clone());
+        let seen = self.view(node).and_then(|view| view.location.as_deref().cloned());
         let recorded = || node::annotation(node, node::ANNOTATION_VM).and_then(Location::parse);
         let location = seen.or_else(recorded);
         let ask = setup.sources.values().map(|source| testimony(&source.vcenter, uuids, location.as_ref()));
@@ -150,7 +156,7 @@ fn late() -> Unknown {
 
 /// Everything that one vCenter has to say. Its calls follow one another, and end with the first that has no answer.
 async fn testimony(vcenter: &Vcenter, uuids: &[BiosUuid], location: Option<&Location>) -> Testimony {
-    let instance_uuid = vcenter.snapshot().instance_uuid.clone();
+    let instance_uuid = vcenter.snapshot().instance_uuid.to_string();
     let server = vcenter.settings().server.clone();
     let mut searches = Vec::new();
     for uuid in uuids {
@@ -161,7 +167,7 @@ async fn testimony(vcenter: &Vcenter, uuids: &[BiosUuid], location: Option<&Loca
             return Testimony { server, instance_uuid, searches, place: None };
         }
     }
-    let place = match location.filter(|at| !instance_uuid.is_empty() && at.vcenter == instance_uuid) {
+    let place = match location.filter(|at| !instance_uuid.is_empty() && *at.vcenter == *instance_uuid) {
         Some(location) => Some(place(vcenter, location).await),
         None => None,
     };
@@ -219,7 +225,8 @@ impl InstancesV2 for Instances {
                 Presence::Exists(Power { state: state.into(), lasting })
             }
             (Ok(()), None) => {
-                let message = format!("vCenter does not hear from {} or from its host, or may not say", found.vm);
+                let message =
+                    format!("vCenter does not hear from {} or from its host, or may not say", found.location.vm);
                 Presence::Unknown(Unknown::new(Reason::PowerStateUnknown, message))
             }
         }
@@ -233,7 +240,7 @@ impl InstancesV2 for Instances {
         let reading = async {
             let vcenter = self.vcenter(found.vcenter)?;
             let _turn = self.take_turn().await?;
-            vcenter.read_power(&found.vm).await
+            vcenter.read_power(&found.location.vm).await
         };
         match timeout(ASK_LIMIT, reading).await {
             Ok(Ok(state)) => Presence::Exists(state.into()),
@@ -245,11 +252,29 @@ impl InstancesV2 for Instances {
     async fn instance_metadata(&self, node: &Node) -> Presence<InstanceMetadata> {
         match self.find(node) {
             Ok(found) => match &found.metadata {
-                Ok(metadata) => Presence::Exists(InstanceMetadata { age: self.age(found.vcenter), ..metadata.clone() }),
+                Ok(metadata) => Presence::Exists(InstanceMetadata {
+                    record: found.location.to_record(),
+                    age: self.age(&found),
+                    ..metadata.clone()
+                }),
                 Err(unknown) => Presence::Unknown(unknown.clone()),
             },
             Err(unknown) => Presence::Unknown(unknown),
         }
+    }
+
+    async fn confirm(&self) {
+        let setup = Arc::clone(&self.setup.borrow());
+        join_all(setup.sources.iter().map(async |(slot, source)| {
+            source.vcenter.confirm().await;
+            let snapshot = source.vcenter.snapshot().number;
+            // What is on the board follows from the snapshots a moment later.
+            if timeout(TAKE_LIMIT, self.board.until_taken(*slot, snapshot)).await.is_err() {
+                let (vcenter, seconds) = (source.vcenter.server(), TAKE_LIMIT.as_secs());
+                tracing::warn!(vcenter, "what the inventory says is not known of all nodes after {seconds} s");
+            }
+        }))
+        .await;
     }
 }
 

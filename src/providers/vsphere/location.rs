@@ -1,5 +1,7 @@
 //! Pure: where a virtual machine was last known to be, and how that is recorded on its node.
 
+use std::sync::Arc;
+
 use crate::clients::vim::MoRef;
 use crate::providers::vsphere::inventory::snapshot::{Snapshot, VmRecord};
 
@@ -7,7 +9,7 @@ use crate::providers::vsphere::inventory::snapshot::{Snapshot, VmRecord};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Location {
     /// `about.instanceUuid` of its vCenter; not empty.
-    pub vcenter: String,
+    pub vcenter: Arc<str>,
     /// Its id there; not empty.
     pub vm: String,
     /// `runtime.host`
@@ -29,15 +31,15 @@ impl Location {
             host: record.host.clone(),
             folder: record.parent.clone(),
             pool: record.resource_pool.clone(),
-            datacenter: snapshot.datacenter_of(record).map(|datacenter| MoRef::new("Datacenter", datacenter.id)),
+            datacenter: snapshot.datacenter_above(record),
         }
     }
 
     /// The text of the annotation `vsphere-ccm.dev/vm`.
     pub fn to_record(&self) -> String {
-        let id = |object: &Option<MoRef>| object.as_ref().map(|object| object.id.clone());
+        let id = |object: &Option<MoRef>| object.as_ref().map(|object| object.id().to_owned());
         serde_json::json!({
-            "vcenter": self.vcenter,
+            "vcenter": *self.vcenter,
             "vm": self.vm,
             "host": id(&self.host),
             "folder": id(&self.folder),
@@ -56,7 +58,7 @@ impl Location {
         };
         let object = |name: &str, kind: &str| field(name).map(|id| MoRef::new(kind, id));
         Some(Self {
-            vcenter: field("vcenter")?,
+            vcenter: field("vcenter")?.into(),
             vm: field("vm")?,
             host: object("host", "HostSystem"),
             folder: object("folder", "Folder"),
@@ -67,7 +69,7 @@ impl Location {
 
     /// Whether it names this machine.
     pub fn is(&self, instance_uuid: &str, id: &str) -> bool {
-        self.vm == id && self.vcenter == instance_uuid && !instance_uuid.is_empty()
+        self.vm == id && *self.vcenter == *instance_uuid && !instance_uuid.is_empty()
     }
 }
 

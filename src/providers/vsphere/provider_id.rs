@@ -16,7 +16,7 @@ const GROUPS: [usize; 5] = [8, 4, 4, 4, 12];
 /// The same machine is known by two byte orders: vCenter's, which is in the provider ID, and the one in which many
 /// guests report their `systemUUID`. The type does not say which one it holds; see [`BiosUuid::byte_swapped`].
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct BiosUuid(String);
+pub struct BiosUuid([u8; 16]);
 
 /// The text is no UUID. What the text was is not repeated: the caller names the object it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -24,27 +24,18 @@ pub struct BiosUuid(String);
 pub struct InvalidUuid;
 
 impl BiosUuid {
-    /// The UUID as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
     /// The same UUID in the other byte order: the bytes of the first three groups reversed, as in `ConvertK8sUUIDtoNormal`.
     /// Doing it twice gives the original.
     #[must_use]
     pub fn byte_swapped(&self) -> Self {
-        let swapped: Vec<String> = self
-            .0
-            .split('-')
-            .enumerate()
-            .map(|(index, group)| if index < 3 { reverse_bytes(group) } else { group.to_owned() })
-            .collect();
-        Self(swapped.join("-"))
+        let [a, b, c, d, e, f, g, h, rest @ ..] = self.0;
+        let [i, j, k, l, m, n, o, p] = rest;
+        Self([d, c, b, a, f, e, h, g, i, j, k, l, m, n, o, p])
     }
 
     /// The provider ID of the machine with this UUID, which has to be in vCenter's byte order.
     pub fn provider_id(&self) -> String {
-        format!("{PREFIX}{}", self.0)
+        format!("{PREFIX}{self}")
     }
 }
 
@@ -54,21 +45,32 @@ impl FromStr for BiosUuid {
     /// Blanks around the UUID and upper case are accepted, as in the Go program.
     fn from_str(text: &str) -> Result<Self, InvalidUuid> {
         let text = text.trim();
-        let lengths = text.split('-').map(str::len);
-        let hex = text.chars().all(|c| c == '-' || c.is_ascii_hexdigit());
-        if hex && lengths.eq(GROUPS) { Ok(Self(text.to_ascii_lowercase())) } else { Err(InvalidUuid) }
+        if !text.split('-').map(str::len).eq(GROUPS) {
+            return Err(InvalidUuid);
+        }
+        let mut digits = text.chars().filter(|&c| c != '-').map(|c| c.to_digit(16));
+        let mut bytes = [0; 16];
+        for byte in &mut bytes {
+            let mut digit = || digits.next().flatten().and_then(|digit| u8::try_from(digit).ok()).ok_or(InvalidUuid);
+            *byte = digit()? << 4 | digit()?;
+        }
+        Ok(Self(bytes))
     }
 }
 
 impl fmt::Display for BiosUuid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        for (index, byte) in self.0.iter().enumerate() {
+            let dash = if matches!(index, 4 | 6 | 8 | 10) { "-" } else { "" };
+            write!(f, "{dash}{byte:02x}")?;
+        }
+        Ok(())
     }
 }
 
 impl fmt::Debug for BiosUuid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -85,12 +87,6 @@ pub fn parse_provider_id(provider_id: &str) -> Result<BiosUuid, InvalidUuid> {
 /// foreign and never touched.
 pub fn is_own(provider_id: &str) -> bool {
     provider_id.starts_with(PREFIX) || provider_id.parse::<BiosUuid>().is_ok()
-}
-
-/// `aabbcc` becomes `ccbbaa`.
-fn reverse_bytes(group: &str) -> String {
-    let digits: Vec<char> = group.chars().collect();
-    digits.rchunks(2).flatten().collect()
 }
 
 #[cfg(test)]
@@ -133,7 +129,7 @@ mod tests {
             ("not ASCII", "vsphere://42374é7-c66e-05e3-9d0b-9e1205b24d43", None),
         ];
         for (id, text, want) in vectors {
-            assert_eq!(parse_provider_id(text).ok().as_ref().map(BiosUuid::as_str), want, "{id}");
+            assert_eq!(parse_provider_id(text).ok().map(|uuid| uuid.to_string()).as_deref(), want, "{id}");
         }
     }
 
@@ -160,7 +156,7 @@ mod tests {
             let hex = |range: std::ops::Range<usize>| bytes[range].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
             let dashed = [hex(0..4), hex(4..6), hex(6..8), hex(8..10), hex(10..16)].join("-");
             let uuid: BiosUuid = dashed.parse().unwrap();
-            prop_assert_eq!(uuid.as_str(), &dashed);
+            prop_assert_eq!(uuid.to_string(), dashed.clone());
             prop_assert_eq!(parse_provider_id(&uuid.provider_id()), Ok(uuid.clone()));
             prop_assert_eq!(uuid.byte_swapped().byte_swapped(), uuid);
         }
@@ -168,7 +164,7 @@ mod tests {
         #[test]
         fn no_text_breaks_the_parser(text in "\\PC*") {
             if let Ok(uuid) = parse_provider_id(&text) {
-                prop_assert_eq!(uuid.as_str().len(), 36);
+                prop_assert_eq!(uuid.to_string().len(), 36);
             }
         }
     }

@@ -36,11 +36,10 @@ use self::resolve::{Answer, NodeFacts, VmKey};
 use self::search::{Answered, Searches, Wanted};
 use self::shared_addresses::SharedAddresses;
 use self::slots::{Held, Setup, Slot};
-use self::tracked::Tracked;
+use self::tracked::{Seen, Tracked};
 use super::addresses::candidate_ips;
 use super::inventory::snapshot::{Freshness, PowerState, Snapshot, VmRecord};
 use super::location::Location;
-use crate::cloud::node::is_control_plane;
 use crate::cloud::{ClusterReads, NodeChange};
 
 /// The task's state. Built by [`Tracker::new`], consumed by [`Tracker::run`].
@@ -82,16 +81,23 @@ impl Tracker {
         self.take_setup();
         loop {
             let deadline = self.nodes.next_due();
+            let mut taken = None;
             tokio::select! {
                 () = stop.cancelled() => return,
                 Ok(()) = self.setup.changed() => self.take_setup(),
                 Some(change) = node_changes.next() => self.take_node_change(change),
-                Some(slot) = self.snapshots.next() => self.take_snapshot(slot),
+                Some(slot) = self.snapshots.next() => {
+                    taken = Some(slot);
+                    self.take_snapshot(slot);
+                }
                 answered = self.searches.next() => self.take_answer(answered),
                 () = until(deadline) => self.take_time(Instant::now()),
             }
             while let Some(name) = self.concerned.pop_first() {
                 self.evaluate(&name);
+            }
+            if let Some((slot, held)) = taken.and_then(|slot| self.slots.get_key_value(&slot)) {
+                self.board.took(*slot, held.seen.number);
             }
         }
     }
@@ -108,9 +114,9 @@ impl Tracker {
 
     /// The set of nodes may have changed.
     fn take_nodes(&mut self) {
-        let nodes = self.cluster.nodes();
-        let mut present = HashSet::with_capacity(nodes.len());
-        for node in nodes {
+        let cluster = Arc::clone(&self.cluster);
+        let mut present = HashSet::new();
+        for node in cluster.nodes() {
             let Some(name) = node.metadata.name.clone() else { continue };
             self.take_object(&name, node);
             present.insert(name);
@@ -121,21 +127,21 @@ impl Tracker {
     }
 
     fn take_object(&mut self, name: &str, node: Arc<Node>) {
-        if self.nodes.get(name).is_some_and(|tracked| Arc::ptr_eq(&tracked.object, &node)) {
+        if self.nodes.get(name).is_some_and(|tracked| tracked.has_seen(&node)) {
             return;
         }
         match facts_of(&node) {
-            Some(facts) => self.take_node(name, node, facts),
+            Some(facts) => self.take_node(name, Seen::of(&node), facts),
             None => self.forget(name),
         }
     }
 
-    fn take_node(&mut self, name: &str, object: Arc<Node>, facts: NodeFacts) {
+    fn take_node(&mut self, name: &str, seen: Seen, facts: NodeFacts) {
         if self.nodes.get(name).is_some_and(|tracked| tracked.facts.uid != facts.uid) {
             self.forget(name);
         }
         let Some(mut tracked) = self.nodes.take(name) else {
-            self.put(name, Tracked::new(object, facts));
+            self.put(name, Tracked::new(seen, facts));
             self.search_everywhere(name);
             self.evaluate(name);
             return;
@@ -150,13 +156,13 @@ impl Tracker {
         let is_asked_enough = tracked.facts.is_adoptable || !facts.is_adoptable;
         let still_fits = is_of_bound || is_asked_enough && tracked.facts.search_uuid() == facts.search_uuid();
         let is_not_ready_now = facts.is_not_ready && !tracked.facts.is_not_ready;
-        tracked.object = object;
+        tracked.seen = seen;
         tracked.facts = facts;
         tracked.plan_look(Instant::now(), is_not_ready_now, || self.nodes.looked_for());
         if still_fits {
             self.put(name, tracked);
         } else {
-            self.put(name, Tracked::new(tracked.object, tracked.facts));
+            self.put(name, Tracked::new(tracked.seen, tracked.facts));
             self.search_everywhere(name);
         }
         if has_changed {
@@ -231,7 +237,7 @@ impl Tracker {
             recorded: tracked.last_known().filter(is_there).map(|at| at.vm.clone()),
             contradicting: facts.contradicting_uuid().cloned(),
             by_name: tracked.asked_by_name,
-            is_first: tracked.bound.is_none() && is_control_plane(&tracked.object),
+            is_first: tracked.bound.is_none() && tracked.seen.is_control_plane,
         };
         self.searches.start(slot, wanted);
     }

@@ -36,6 +36,10 @@ struct Wrapped {
     meddler: Option<Api<Node>>,
     turns: Arc<AtomicUsize>,
     is_own: bool,
+    /// Whether it was asked if all is as known, with which a term begins.
+    is_confirmed: Arc<AtomicBool>,
+    /// Questions before that.
+    early: Arc<AtomicUsize>,
 }
 
 impl Wrapped {
@@ -48,6 +52,8 @@ impl Wrapped {
             meddler: None,
             turns: Arc::default(),
             is_own: true,
+            is_confirmed: Arc::default(),
+            early: Arc::default(),
         }
     }
 }
@@ -70,6 +76,7 @@ impl CloudProvider for Wrapped {
 impl InstancesV2 for Wrapped {
     async fn instance_exists(&self, node: &Node) -> Presence {
         assert!(!self.panics.load(Ordering::SeqCst), "on purpose");
+        self.early.fetch_add(usize::from(!self.is_confirmed.load(Ordering::SeqCst)), Ordering::SeqCst);
         let proof = self.proofs.fetch_add(1, Ordering::SeqCst) + 1;
         if proof >= self.exists_from { Presence::Exists(()) } else { self.cloud.instance_exists(node).await }
     }
@@ -93,6 +100,11 @@ impl InstancesV2 for Wrapped {
 
     async fn instance_metadata(&self, node: &Node) -> Presence<InstanceMetadata> {
         self.cloud.instance_metadata(node).await
+    }
+
+    async fn confirm(&self) {
+        tokio::task::yield_now().await;
+        self.is_confirmed.store(true, Ordering::SeqCst);
     }
 }
 
@@ -171,6 +183,8 @@ async fn the_proof_is_made_once_more_before_the_deletion_and_not_more_often() {
         if proofs > 2 { Ok(()) } else { Err(format!("{proofs} proofs")) }
     })
     .await;
+    let confirmed = (provider.is_confirmed.load(Ordering::SeqCst), provider.early.load(Ordering::SeqCst));
+    assert_eq!(confirmed, (true, 0), "until then it may know less than the leader before");
     several_passes(&cloud).await;
     assert_eq!(run.count().await, 1);
     assert_eq!(run.metric("vsphere_ccm_node_deletions_total"), 0);

@@ -7,10 +7,8 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::Api;
-use kube::api::{ListParams, PostParams};
-use serde_json::json;
+use kube::api::ListParams;
 use support::nodes::NodeView;
 use support::{ApiServer, Daemon, FakeVcenter, eventually, unique};
 
@@ -78,7 +76,7 @@ impl World {
         let fake = FakeVcenter::start(cluster.model(0..machines)).await;
         let config = Cluster::zoned(&[fake.ini_section("vc-1", "dc-1", server.folder())]);
         let users: Vec<String> = (1..=REPLICAS).map(|number| unique(&format!("replica-{number}"))).collect();
-        grant(&cluster, &users).await;
+        cluster.grant(&users).await;
         let lease_flag = format!("--leader-elect-resource-name={}", cluster.pool());
         let mut world = Self { cluster, fake, config, lease_flag, replicas: Vec::new(), users, joined: 0, killed: 0 };
         for user in world.users.clone() {
@@ -278,27 +276,4 @@ impl Hit {
 
 fn count(daemon: &Daemon, text: &str) -> usize {
     daemon.output().lines().iter().filter(|line| line.contains(text)).count()
-}
-
-/// The rights that a replica uses, to each of these users.
-async fn grant(cluster: &Cluster, users: &[String]) {
-    let (client, name) = (cluster.client.clone(), cluster.pool());
-    let rule = |group: &str, resources: &[&str], verbs: &[&str]| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
-    let role = json!({"metadata": {"name": name}, "rules": [
-        rule("", &["nodes"], &["get", "list", "watch", "patch"]),
-        rule("", &["nodes/status"], &["patch"]),
-        rule("", &["events"], &["create", "patch", "update"]),
-        rule("coordination.k8s.io", &["leases"], &["create", "get", "list", "watch", "update"]),
-    ]});
-    let subject = |user: &String| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user});
-    let binding = json!({
-        "metadata": {"name": name},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
-        "subjects": users.iter().map(subject).collect::<Vec<_>>(),
-    });
-    let parameters = PostParams::default();
-    let roles = Api::<ClusterRole>::all(client.clone());
-    roles.create(&parameters, &serde_json::from_value(role).unwrap()).await.unwrap();
-    let bindings = Api::<ClusterRoleBinding>::all(client);
-    bindings.create(&parameters, &serde_json::from_value(binding).unwrap()).await.unwrap();
 }

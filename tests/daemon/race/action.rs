@@ -2,6 +2,8 @@
 
 use fastrand::Rng;
 
+use crate::judge::machine::Power;
+
 /// One thing that happens. A number is a machine and its node. Where it does not apply, nothing happens.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
@@ -76,17 +78,6 @@ pub enum Action {
     Down,
     /// It does again.
     Up,
-}
-
-/// A power state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Power {
-    /// Running.
-    On,
-    /// Switched off.
-    Off,
-    /// Suspended.
-    Suspended,
 }
 
 /// What `--node-ip` is.

@@ -11,11 +11,11 @@ use support::nodes::{PROVIDED_NODE_IP, UNINITIALIZED_TAINT};
 use support::supervisor::Output;
 use support::{Daemon, KubeletNode, Nic, Object, Rule, Vcenter, Vm};
 
-use super::action::{Action, NodeIp, Power, Trouble};
-use super::machine::Machine;
-use super::rules::{Rules, has_taint, ready, taints};
-use super::versions::Versions;
+use super::action::{Action, NodeIp, Trouble};
 use crate::cluster::{ANSWERS, Cluster, ip, uuid};
+use crate::judge::machine::{Machine, Power};
+use crate::judge::rules::{Rules, has_taint, ready, taints};
+use crate::judge::versions::Versions;
 
 /// Actions and processes that a failed run tells of.
 const TOLD: usize = 60;

@@ -11,6 +11,7 @@ mod counts;
 mod fault;
 mod http;
 mod inventory;
+mod logins;
 mod model;
 mod rest;
 mod selection;
@@ -31,6 +32,7 @@ use tokio_rustls::TlsAcceptor;
 
 pub use counts::FakeCounts;
 pub use fault::{Fault, Trouble};
+pub use logins::{LoginAttempt, LoginOutcome, most_against_an_account};
 pub use model::{Denial, Machine, Model, Unreadable};
 pub use switches::Certificate;
 
@@ -58,6 +60,7 @@ struct World {
     rest_sessions: BTreeSet<String>,
     rules: Vec<Rule>,
     counts: FakeCounts,
+    logins: logins::Logins,
     /// What ends the waits that were pending at the last count.
     interrupt: Option<Trouble>,
     interrupts: u64,
@@ -134,6 +137,7 @@ impl FakeVcenter {
             rest_sessions: BTreeSet::new(),
             rules: Vec::new(),
             counts: FakeCounts::default(),
+            logins: logins::Logins::default(),
             interrupt: None,
             interrupts: 0,
             machines,

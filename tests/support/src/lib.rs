@@ -10,7 +10,9 @@
     reason = "a failure of the harness is a failed test, and says what failed"
 )]
 
+pub mod api_proxy;
 pub mod api_server;
+pub mod clock;
 pub mod components;
 pub mod daemon;
 pub mod demo;
@@ -24,9 +26,11 @@ pub mod sbom;
 pub mod supervisor;
 pub mod vcenter;
 
+pub use api_proxy::{ApiProxy, ProxyCounts};
 pub use api_server::{ApiServer, AuditEvent};
+pub use clock::Clock;
 pub use daemon::Daemon;
 pub use eventually::{eventually, unique};
-pub use fake_vcenter::{Denial, FakeVcenter, Fault, Machine, Model, Trouble, Unreadable};
+pub use fake_vcenter::{Denial, FakeVcenter, Fault, LoginAttempt, LoginOutcome, Machine, Model, Trouble, Unreadable};
 pub use nodes::KubeletNode;
 pub use vcenter::{Counts, Nic, Object, Rule, Scenario, Vcenter, Vm, VmChange};

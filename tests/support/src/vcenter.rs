@@ -18,6 +18,7 @@ pub use rule::Rule;
 pub use scenario::{Nic, Object, Scenario, Vm, VmChange};
 
 use crate::components::Component;
+use crate::process::Usage;
 use crate::supervisor::TemporaryFolder;
 
 /// A running simulator. Dropping it ends it.
@@ -62,6 +63,12 @@ pub struct Counts {
     pub rest_sessions: u32,
     /// `WaitForUpdatesEx` calls that are pending now.
     pub pending_waits: u32,
+    /// Bytes of the bodies of requests.
+    pub bytes_received: u64,
+    /// Bytes of the bodies of answers.
+    pub bytes_sent: u64,
+    /// Answers to `WaitForUpdatesEx` that were truncated: each made its client ask for one more page.
+    pub truncated: u32,
 }
 
 impl Counts {
@@ -187,6 +194,12 @@ impl Vcenter {
     #[must_use]
     pub fn instance_uuid(&self) -> &str {
         &self.addresses.instance_uuid
+    }
+
+    /// What the simulator has cost so far.
+    #[must_use]
+    pub fn usage(&self) -> Option<Usage> {
+        Usage::of(self.process.id())
     }
 
     /// A folder that lives as long as this, for configuration files.

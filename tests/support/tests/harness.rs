@@ -6,6 +6,13 @@
     reason = "a failure of a test's own step is a failed test"
 )]
 
+#[path = "harness/clock.rs"]
+mod clock;
+#[path = "harness/logins.rs"]
+mod logins;
+#[path = "harness/proxy.rs"]
+mod proxy;
+
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -25,10 +32,14 @@ struct Soap {
 
 impl Soap {
     fn new(vcenter: &Vcenter) -> Self {
+        Self::to(vcenter.url().to_owned(), vcenter.ca_pem())
+    }
+
+    fn to(url: String, ca: &str) -> Self {
         support::api_server::install_crypto();
-        let ca = reqwest::Certificate::from_pem(vcenter.ca_pem().as_bytes()).unwrap();
+        let ca = reqwest::Certificate::from_pem(ca.as_bytes()).unwrap();
         let http = reqwest::Client::builder().tls_certs_only([ca]).no_proxy().timeout(LIMIT).build().unwrap();
-        Self { http, url: vcenter.url().to_owned(), cookie: String::new() }
+        Self { http, url, cookie: String::new() }
     }
 
     async fn login(vcenter: &Vcenter) -> Self {
@@ -171,8 +182,14 @@ async fn rules_break_calls_and_all_calls_are_counted() {
     assert_eq!((counts.of("FindAllByUuid"), counts.of("Login"), counts.total), (5, 1, 6), "{counts:?}");
     assert_eq!((counts.soap_logins, counts.soap_sessions), (1, 1), "{counts:?}");
     vcenter.reset_counts().await;
-    assert_eq!(vcenter.counts().await.total, 0);
+    let counts = vcenter.counts().await;
+    assert_eq!((counts.total, counts.bytes_received, counts.bytes_sent), (0, 0, 0), "{counts:?}");
     assert!(vcenter.calls().await.is_empty());
+    vcenter.add_rule(&Rule::status("*", 503, "<html/>").times(1)).await;
+    assert_eq!(soap.find(UUID).await.0, 503);
+    let counts = vcenter.counts().await;
+    assert_eq!(counts.bytes_sent, 7, "{counts:?}");
+    assert!(counts.bytes_received > find.len() as u64, "in an envelope: {counts:?}");
 }
 
 #[tokio::test]

@@ -23,6 +23,9 @@ type Counts struct {
 	operations             map[string]int
 	total                  int
 	soapLogins, restLogins int
+	bytesReceived          int64
+	bytesSent              int64
+	truncated              int
 	calls                  []*Call
 }
 
@@ -35,6 +38,11 @@ type CountsView struct {
 	SOAPSessions int            `json:"soapSessions"`
 	RESTSessions int            `json:"restSessions"`
 	PendingWaits int            `json:"pendingWaits"`
+	// BytesReceived and BytesSent are those of bodies.
+	BytesReceived int64 `json:"bytesReceived"`
+	BytesSent     int64 `json:"bytesSent"`
+	// Truncated answers to WaitForUpdatesEx: each asks for one more page.
+	Truncated int `json:"truncated"`
 }
 
 // Reset starts counting from nothing.
@@ -42,14 +50,16 @@ func (c *Counts) Reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.operations, c.total, c.soapLogins, c.restLogins, c.calls = map[string]int{}, 0, 0, 0, nil
+	c.bytesReceived, c.bytesSent, c.truncated = 0, 0, 0
 }
 
-// Arrived counts a call, refused ones too.
-func (c *Counts) Arrived(operation string, at time.Time) *Call {
+// Arrived counts a call with a body of so many bytes, refused ones too.
+func (c *Counts) Arrived(operation string, at time.Time, bytes int) *Call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.operations[operation]++
 	c.total++
+	c.bytesReceived += int64(bytes)
 	call := &Call{Operation: operation, AtMS: at.UnixMilli()}
 	if len(c.calls) < keptCalls {
 		c.calls = append(c.calls, call)
@@ -62,6 +72,20 @@ func (c *Counts) Answered(call *Call, status int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	call.Status = status
+}
+
+// Sent counts bytes of the body of an answer.
+func (c *Counts) Sent(bytes int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.bytesSent += int64(bytes)
+}
+
+// Truncated counts an answer that is not the last page.
+func (c *Counts) Truncated() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.truncated++
 }
 
 // SOAPLogin counts a login that was accepted.
@@ -86,7 +110,10 @@ func (c *Counts) View() CountsView {
 	for operation, count := range c.operations {
 		operations[operation] = count
 	}
-	return CountsView{Total: c.total, Operations: operations, SOAPLogins: c.soapLogins, RESTLogins: c.restLogins}
+	return CountsView{
+		Total: c.total, Operations: operations, SOAPLogins: c.soapLogins, RESTLogins: c.restLogins,
+		BytesReceived: c.bytesReceived, BytesSent: c.bytesSent, Truncated: c.truncated,
+	}
 }
 
 // Calls copies the list of calls.

@@ -154,9 +154,29 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	operation := operationOf(r, body)
-	call := f.Counts.Arrived(operation, arrived)
-	status := f.serve(w, r, operation, body)
+	call := f.Counts.Arrived(operation, arrived, len(body))
+	status := f.serve(&counted{w, &f.Counts}, r, operation, body)
 	f.Counts.Answered(call, status)
+}
+
+// counted counts the bytes of an answer as they are sent: cut ones and refusals, too.
+type counted struct {
+	http.ResponseWriter
+	counts *Counts
+}
+
+// Write implements http.ResponseWriter.
+func (w *counted) Write(body []byte) (int, error) {
+	sent, err := w.ResponseWriter.Write(body)
+	w.counts.Sent(sent)
+	return sent, err
+}
+
+// Flush implements http.Flusher.
+func (w *counted) Flush() {
+	if flusher, ok := w.ResponseWriter.(http.Flusher); ok {
+		flusher.Flush()
+	}
 }
 
 // serve gives the status that was answered; 0 if the connection was closed instead.
@@ -271,6 +291,8 @@ func (f *Front) borrow(r *http.Request, operation string) {
 	}
 }
 
+var truncatedAnswer = []byte("<truncated>true</truncated>")
+
 func (f *Front) record(r *http.Request, operation string, body []byte) *httptest.ResponseRecorder {
 	inner := r.Clone(context.Background())
 	inner.Body = io.NopCloser(bytes.NewReader(body))
@@ -285,6 +307,9 @@ func (f *Front) record(r *http.Request, operation string, body []byte) *httptest
 		case "WaitForUpdatesEx":
 			answer.Body = bytes.NewBuffer(f.leaves.Complete(body, answer.Body.Bytes()))
 			answer.Header().Del("Content-Length")
+			if bytes.Contains(answer.Body.Bytes(), truncatedAnswer) {
+				f.Counts.Truncated()
+			}
 		case "Login", "LoginByToken":
 			f.Counts.SOAPLogin()
 		case "REST:session-login":

@@ -65,10 +65,10 @@ async fn a_folder_that_may_not_be_read_ends_the_way_up_and_takes_no_machine_away
     let watched = Watched::synced(2).await;
     watched.fake.set_readable("ClusterComputeResource", "cluster-1", false);
     let has_cluster = |now: &ccm::providers::vsphere::inventory::snapshot::Snapshot| {
-        now.entities.keys().any(|object| object.kind == "ClusterComputeResource")
+        now.entities.keys().any(|object| object.kind() == "ClusterComputeResource")
     };
     let now = watched.until_always("it leaves", |now| now.vms.len() == 2, |now| !has_cluster(now)).await;
-    assert!(now.entities.keys().any(|object| object.kind == "HostSystem"), "what is below stays");
+    assert!(now.entities.keys().any(|object| object.kind() == "HostSystem"), "what is below stays");
     watched.fake.set_readable("ClusterComputeResource", "cluster-1", true);
     watched.until_always("it is back", |now| now.vms.len() == 2, has_cluster).await;
     watched.stop().await;

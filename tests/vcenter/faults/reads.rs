@@ -33,12 +33,14 @@ async fn a_read_of_many_objects_is_all_its_pages_or_an_error() {
     let (fake, client) = logged_in(Model::small().vms(250)).await;
     let container = MoRef::new("Datacenter", "datacenter-1");
     let view = client.create_container_view(&container, &["VirtualMachine"]).await.unwrap();
-    let spec = FilterSpec::for_view(&MoRef::new("ContainerView", view.id));
+    let spec = FilterSpec::for_view(&MoRef::new("ContainerView", view.id()));
     // 250 machines and 9 objects above them.
     let read = client.retrieve_properties(&spec).await.unwrap();
     assert_eq!(read.len(), 259);
     assert_eq!(fake.counts().of("ContinueRetrievePropertiesEx"), 2);
-    for trouble in [Trouble::Lose, Trouble::Cut(5_000), Trouble::empty(), Trouble::unavailable()] {
+    let nothing = "<Envelope><Body><ContinueRetrievePropertiesExResponse xmlns=\"urn:vim25\"/></Body></Envelope>";
+    let nothing = Trouble::Status(200, "text/xml", nothing.to_owned());
+    for trouble in [Trouble::Lose, Trouble::Cut(5_000), Trouble::empty(), Trouble::unavailable(), nothing] {
         fake.next_after("ContinueRetrievePropertiesEx", 1, trouble.clone());
         let part = client.retrieve_properties(&spec).await;
         assert!(part.is_err(), "{trouble:?}: {} objects", part.map_or(0, |part| part.len()));

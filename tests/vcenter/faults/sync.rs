@@ -69,7 +69,7 @@ async fn a_machine_is_created_changed_moved_and_destroyed_under_the_eyes_of_one_
 
     watched.fake.migrate_vm("late", "host-2");
     let is_on = |now: &ccm::providers::vsphere::inventory::snapshot::Snapshot| {
-        now.vms[&id].host.as_ref().is_some_and(|host| host.id == "host-2" && now.entities.contains_key(host))
+        now.vms[&id].host.as_ref().is_some_and(|host| host.id() == "host-2" && now.entities.contains_key(host))
     };
     watched.until("it is on its new host, and the host is known", is_on).await;
 

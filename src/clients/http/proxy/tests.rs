@@ -114,6 +114,15 @@ fn user_and_password_are_kept_and_never_shown() {
 }
 
 #[test]
+fn a_url_among_the_exceptions_excepts_nothing_and_is_not_shown() {
+    for value in ["http://ccm:hunter2@proxy.test", "ccm:hunter2@proxy.test:1", "hunter2/x", "://u:hunter2@"] {
+        let settings = settings(&[("HTTPS_PROXY", "proxy.test"), ("NO_PROXY", value)]).unwrap();
+        assert!(settings.server_for(&Endpoint::https("proxy.test", 443)).is_some(), "{value}");
+        assert!(!format!("{settings:?}").contains("hunter2"), "{settings:?}");
+    }
+}
+
+#[test]
 fn every_value_that_is_no_proxy_is_told_without_it() {
     let bad =
         ["ftp://ccm:hunter2@proxy.test", "http://ccm:hunter2@", "http://ccm:hunt#er2@proxy:x", "://hunter2", "a b"];

@@ -212,7 +212,8 @@ async fn a_late_answer_of_an_old_session_does_not_replace_the_new_cookie() {
 
 #[tokio::test]
 async fn whatever_is_no_answer_of_the_protocol_is_an_error_of_its_kind() {
-    let cases: [(&str, Reply, &str, bool); 11] = [
+    let answered = "<E:Envelope><E:Body><DestroyViewResponse/></E:Body></E:Envelope>";
+    let cases: [(&str, Reply, &str, bool); 12] = [
         ("session gone", fault("NotAuthenticated"), "NotAuthenticated", false),
         ("version unknown", fault("InvalidCollectorVersion"), "InvalidCollectorVersion", false),
         ("server trouble", fault("SystemError"), "SystemError", true),
@@ -220,6 +221,7 @@ async fn whatever_is_no_answer_of_the_protocol_is_an_error_of_its_kind() {
         ("503", Reply::html(503), "Status", true),
         ("504, empty", Reply::Whole(504, Vec::new(), Vec::new()), "Status", true),
         ("500 without a fault", Reply::html(500), "Status", true),
+        ("500 with an answer", Reply::xml(500, answered), "Status", true),
         ("404", Reply::html(404), "Status", false),
         ("200 with a page", Reply::html(200), "Malformed", true),
         ("200 and nothing", Reply::xml(200, ""), "Malformed", true),
@@ -233,6 +235,78 @@ async fn whatever_is_no_answer_of_the_protocol_is_an_error_of_its_kind() {
         let place = format!("DestroyView at 127.0.0.1:{}", server.port);
         assert!(error.to_string().starts_with(&place), "{name}: {error}");
         assert_eq!(server.received().len(), 1, "{name}");
+    }
+}
+
+/// An envelope around the entries of a body.
+fn body(entries: &str) -> String {
+    format!("<E:Envelope xmlns:E=\"x\"><E:Header><a/></E:Header><E:Body>{entries}</E:Body></E:Envelope>")
+}
+
+#[tokio::test]
+async fn only_the_whole_answer_to_a_search_says_that_nothing_was_found() {
+    let fault = "<E:Fault><faultstring/><detail><NotAuthenticatedFault/></detail></E:Fault>";
+    let response = |content: &str| format!("<FindAllByUuidResponse>{content}</FindAllByUuidResponse>");
+    let found = "<returnval type=\"VirtualMachine\">vm-1</returnval>";
+    let cases = [
+        ("nothing found", body(&response("")), "0"),
+        ("written short", body("<FindAllByUuidResponse/>"), "0"),
+        ("blanks and comments", body(&format!(" {} <!-- x -->\n", response(" \n\t<!-- y --> "))), "0"),
+        ("something more in the envelope", body(&response(found)).replace("</E:Body>", "</E:Body><new/>"), "1"),
+        ("two machines", body(&response(&format!("{found}\n{found}"))), "2"),
+        ("another child", body(&response("<warning>later</warning>")), "Malformed"),
+        ("another child after a result", body(&response(&format!("{found}<returnValue/>"))), "Malformed"),
+        ("words", body(&response("the index is being rebuilt")), "Malformed"),
+        ("words as a section", body(&response("<![CDATA[no]]>")), "Malformed"),
+        ("a reference", body(&response("&no;")), "Malformed"),
+        ("a fault inside", body(&response(fault)), "Malformed"),
+        ("a result of no class", body(&response("<returnval xsi:nil=\"true\"/>")), "Malformed"),
+        ("a fault after it", body(&format!("{}{fault}", response(""))), "NotAuthenticated"),
+        ("a fault after results", body(&format!("{}{fault}", response(found))), "NotAuthenticated"),
+        ("a fault before it", body(&format!("{fault}{}", response(""))), "NotAuthenticated"),
+        ("two faults", body(&format!("{fault}{fault}")), "NotAuthenticated"),
+        ("two answers", body(&response("").repeat(2)), "Malformed"),
+        ("something beside it", body(&format!("{}<x/>", response(""))), "Malformed"),
+        ("words beside it", body(&format!("{}no", response(""))), "Malformed"),
+        ("words before it", body(&format!("no{}", response(""))), "Malformed"),
+        ("a second body", body(&format!("{}</E:Body><E:Body>{fault}", response(""))), "Malformed"),
+        ("a second document", format!("{}{}", body(&response("")), body(fault)), "Malformed"),
+        ("an end too many", format!("{}</E:Envelope>", body(&response(""))), "Malformed"),
+    ];
+    for (name, document, expected) in cases {
+        let server = TestServer::start(move |_| Reply::xml(200, &document)).await;
+        let answer = Client::new(server.client()).find_all_by_uuid(None, "u").await;
+        let told = answer.map_or_else(|error| error.reason().to_owned(), |found| found.len().to_string());
+        assert_eq!(told, expected, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_new_in_data_is_passed_over_and_beside_it_is_an_error() {
+    let object = "<objects><obj type=\"VirtualMachine\">vm-1</obj><new>1</new></objects>";
+    for (content, expected) in [
+        (format!("<returnval>{object}<new><a>1</a>x</new></returnval>"), "1"),
+        (format!("<returnval>{object}</returnval><new/>"), "Malformed"),
+        (format!("<returnval>{object}</returnval><returnval>{object}</returnval>"), "Malformed"),
+        (String::new(), "0"),
+    ] {
+        let document = body(&format!("<RetrievePropertiesExResponse>{content}</RetrievePropertiesExResponse>"));
+        let server = TestServer::start(move |_| Reply::xml(200, &document)).await;
+        let spec = FilterSpec::of_object(&vm("vm-1"), &["name"]);
+        let answer = Client::new(server.client()).retrieve_properties(&spec).await;
+        let told = answer.map_or_else(|error| error.reason().to_owned(), |objects| objects.len().to_string());
+        assert_eq!(told, expected, "{content}");
+    }
+    let fault = "<Fault><faultstring>no</faultstring></Fault>";
+    for (entries, expected) in [
+        ("<DestroyViewResponse/>".to_owned(), "ok"),
+        (format!("<DestroyViewResponse>{fault}</DestroyViewResponse>"), "Malformed"),
+        (format!("<DestroyViewResponse/>{fault}"), "Fault"),
+    ] {
+        let document = body(&entries);
+        let server = TestServer::start(move |_| Reply::xml(200, &document)).await;
+        let answer = Client::new(server.client()).destroy_view(&MoRef::new("ListView", "v")).await;
+        assert_eq!(answer.map_or_else(|error| error.reason(), |()| "ok"), expected, "{entries}");
     }
 }
 
@@ -267,7 +341,7 @@ async fn a_read_follows_every_page_and_fails_whole() {
     let client = Client::new(server.client());
     let spec = FilterSpec::of_object(&vm("vm-1"), &["name"]);
     let objects = client.retrieve_properties(&spec).await.unwrap();
-    let ids: Vec<_> = objects.iter().map(|object| object.object.id.as_str()).collect();
+    let ids: Vec<_> = objects.iter().map(|object| object.object.id()).collect();
     assert_eq!(ids, ["vm-1", "vm-2", "vm-3"]);
     let received = server.received();
     assert!(content(&received[0]).ends_with("<options><maxObjects>100</maxObjects></options>"));
@@ -300,7 +374,7 @@ async fn connecting_agrees_on_a_version_and_refuses_what_is_no_vcenter() {
         .await;
         match (Client::new(server.client()).connect().await, expected) {
             (Ok(found), Ok(action)) => {
-                assert_eq!(found.root_folder.id, "group-d7", "{name}");
+                assert_eq!(found.root_folder.id(), "group-d7", "{name}");
                 assert_eq!(found.about.instance_uuid.as_deref(), Some("u-1"), "{name}");
                 assert!(
                     found.about.is_api_at_least([8, 0, 3, 0]) && !found.about.is_api_at_least([8, 0, 10, 0]),

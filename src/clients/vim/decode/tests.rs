@@ -15,6 +15,15 @@ fn leaf(document: &str) -> Result<String, DecodeError> {
 }
 
 #[test]
+fn what_is_told_of_a_broken_answer_is_short() {
+    let name = "n".repeat(10_000);
+    for document in [format!("<a></{name}>"), format!("<{name}>text")] {
+        let error = leaf(&document).unwrap_err();
+        assert!(error.to_string().len() < 300, "{error}");
+    }
+}
+
+#[test]
 fn leaf_text_is_whole_and_untrimmed() {
     let cases = [
         ("spaces", "<a>  node 1 </a>", "  node 1 "),

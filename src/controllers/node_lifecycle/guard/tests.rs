@@ -151,8 +151,12 @@ fn the_grace_period_starts_when_both_hold_and_anew_after_any_sign_of_life() {
         if starts_anew {
             assert_eq!(case.judge("a"), "not suspected", "{name}");
         }
-        let uid = case.guard.nodes["a"].facts.uid.clone();
-        case.guard.saw("a", Some(Facts { uid: uid.clone(), ..case.guard.nodes["a"].facts.clone() }), case.at);
+        let uid = case.guard.nodes.get("a").unwrap().facts.uid.clone();
+        case.guard.saw(
+            "a",
+            Some(Facts { uid: uid.clone(), ..case.guard.nodes.get("a").unwrap().facts.clone() }),
+            case.at,
+        );
         if name == "Ready" {
             case.not_ready("a");
         }
@@ -586,6 +590,11 @@ proptest! {
                 Step::Ready(_) | Step::NotReady(_) | Step::Exists(_) | Step::Unknown(_) => {}
             }
             observer.note_mass(case.at);
+            let kept = &case.guard.nodes;
+            let counted: Vec<_> = kept.all().filter(|known| !known.is_told).collect();
+            let own = counted.iter().filter(|known| known.facts.is_own).count();
+            let absent = counted.iter().filter(|known| known.suspected_since().is_some()).count();
+            prop_assert_eq!((kept.own(), kept.absent()), (own, absent), "counted anew");
         }
     }
 }

@@ -77,7 +77,7 @@ async fn play(fates: Vec<Fate>, lives: Vec<Life>) {
         let stop = CancellationToken::new();
         let elect = elector.run(stop.clone());
         tasks.spawn(freezable(frozen.clone(), async move { drop(elect.await) }));
-        tasks.spawn(freezable(frozen, node_writer(server.clone(), identity, leadership.clone())));
+        tasks.spawn(freezable(frozen, node_writer(server.clone(), identity, LEASE, leadership.clone())));
         for (moment, ahead) in life.jumps {
             let wall_clock = wall_clock.clone();
             tasks.spawn(async move {
@@ -112,7 +112,7 @@ async fn play(fates: Vec<Fate>, lives: Vec<Life>) {
     assert_eq!(leaders(), 1, "somebody leads when all is well");
     let server = server.lock().unwrap();
     assert_eq!(server.intruders.first(), None, "{} in all", server.intruders.len());
-    assert!(server.node_writes > 0 && followed.is_some());
+    assert!(server.writes(LEASE) > 0 && followed.is_some());
     drop(server);
     tasks.abort_all();
 }

@@ -16,7 +16,7 @@ impl Pair {
         let server = Server::shared();
         let start = |identity: &str| {
             let candidate = candidate(identity, &server);
-            let writer = node_writer(server.clone(), identity.to_owned(), candidate.leadership.clone());
+            let writer = node_writer(server.clone(), identity.to_owned(), LEASE, candidate.leadership.clone());
             (candidate, tokio::spawn(writer))
         };
         let (first, first_writer) = start("a_1");
@@ -48,11 +48,11 @@ impl Pair {
         }
         let server = self.server.lock().unwrap();
         assert_eq!(server.intruders.first(), None, "{} in all", server.intruders.len());
-        assert!(server.node_writes > 10, "somebody wrote: {}", server.node_writes);
+        assert!(server.writes(LEASE) > 10, "somebody wrote: {}", server.writes(LEASE));
     }
 
     fn writes(&self) -> u32 {
-        self.server.lock().unwrap().node_writes
+        self.server.lock().unwrap().writes(LEASE)
     }
 }
 

@@ -5,7 +5,7 @@ use crate::kubernetes::client::guarded;
 use http::{Method, Request, Response, StatusCode};
 use kube::client::Body;
 use serde_json::{Value, json};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 use tokio::sync::oneshot;
 use tower::BoxError;
@@ -20,12 +20,14 @@ pub struct Server {
     version: u64,
     /// What happens to every request.
     pub trouble: Trouble,
+    /// Nothing that is about this Lease arrives.
+    pub unreachable: Option<&'static str>,
     /// What was asked for about Leases, watches apart.
     pub verbs: Vec<String>,
-    /// Who wrote to a Node while the Lease [`LEASE`] named somebody else.
+    /// Who wrote to a Node while the Lease under which it works named somebody else.
     pub intruders: Vec<String>,
-    /// Writes to Nodes.
-    pub node_writes: u32,
+    /// Writes to Nodes, by the Lease under which the writer works.
+    node_writes: BTreeMap<&'static str, u32>,
     requests: usize,
 }
 
@@ -66,8 +68,11 @@ impl Server {
         Shared::default()
     }
 
-    fn fate(&mut self) -> Fate {
+    fn fate(&mut self, uri: &http::Uri) -> Fate {
         self.requests += 1;
+        if self.unreachable.is_some_and(|lease| uri.path().ends_with(lease)) {
+            return Fate { arrives: false, ..Fate::GOOD };
+        }
         match &self.trouble {
             Trouble::None => Fate::GOOD,
             Trouble::Silent => Fate { arrives: false, ..Fate::GOOD },
@@ -117,6 +122,11 @@ impl Server {
         self.store(name, lease);
     }
 
+    /// Writes to Nodes of those who work under this Lease.
+    pub fn writes(&self, lease: &str) -> u32 {
+        self.node_writes.get(lease).copied().unwrap_or_default()
+    }
+
     pub fn spec(&self, name: &str) -> Value {
         self.leases[name]["spec"].clone()
     }
@@ -145,7 +155,7 @@ pub fn client(server: &Shared) -> Client {
             let (parts, body) = request.into_parts();
             let bytes = body.collect_bytes().await?;
             let (tell, told) = oneshot::channel();
-            let fate = server.lock().unwrap().fate();
+            let fate = server.lock().unwrap().fate(&parts.uri);
             tokio::spawn(async move {
                 tokio::time::sleep(fate.there).await;
                 if fate.arrives {
@@ -166,8 +176,8 @@ pub fn client(server: &Shared) -> Client {
 }
 
 /// Writes to a Node again and again, as a controller that asks nobody: only the guard is in its way. What reaches the
-/// wire is held against the Lease at that moment.
-pub async fn node_writer(server: Shared, identity: String, leadership: Leadership) {
+/// wire is held against the Lease under which it works, at that moment.
+pub async fn node_writer(server: Shared, identity: String, lease: &'static str, leadership: Leadership) {
     use k8s_openapi::api::core::v1::Node;
     use kube::api::{Patch, PatchParams};
     let service = tower::service_fn(move |_: Request<Body>| {
@@ -175,9 +185,9 @@ pub async fn node_writer(server: Shared, identity: String, leadership: Leadershi
         // Sent when it is first polled, as by the real client.
         async move {
             let mut server = server.lock().unwrap();
-            server.node_writes += 1;
-            if server.holder(LEASE) != identity {
-                let holder = server.holder(LEASE);
+            *server.node_writes.entry(lease).or_default() += 1;
+            let holder = server.holder(lease);
+            if holder != identity {
                 server.intruders.push(format!("{identity} while {holder:?} held it"));
             }
             let node = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"a"}}"#;

@@ -75,3 +75,60 @@ async fn a_second_lease_that_another_program_holds_costs_nothing_of_the_main_one
     assert!(first.main.leadership.is_leader() && !first.second.is_leader());
     soon("it is competed for on", first.second.wait_until_leader()).await;
 }
+
+/// How a Lease is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Loss {
+    /// It cannot be renewed.
+    Unreachable,
+    /// Another takes it, and never renews it.
+    Taken,
+}
+
+/// A process whose controllers work, some under the one Lease, some under the other.
+#[tokio::test(start_paused = true)]
+async fn without_the_second_lease_those_under_it_rest_and_without_the_main_one_all() {
+    for (lease, loss) in
+        [SECOND, LEASE].into_iter().flat_map(|lease| [Loss::Unreachable, Loss::Taken].map(|loss| (lease, loss)))
+    {
+        let server = Server::shared();
+        let first = both("a_1", &server);
+        let leaderships = [(LEASE, &first.main.leadership), (SECOND, &first.second)];
+        let workers = leaderships
+            .map(|(lease, under)| tokio::spawn(node_writer(server.clone(), "a_1".to_owned(), lease, under.clone())));
+        let writes = || leaderships.map(|(lease, _)| server.lock().unwrap().writes(lease));
+        // Whether anything is written under the one Lease, and under the other, within some seconds from now.
+        let works = async || {
+            let before = writes();
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            let after = writes();
+            [after[0] > before[0], after[1] > before[1]]
+        };
+        soon("it has both", first.second.wait_until_leader()).await;
+        assert_eq!(works().await, [true, true], "{lease} {loss:?}");
+
+        match loss {
+            Loss::Unreachable => server.lock().unwrap().unreachable = Some(lease),
+            Loss::Taken => server.lock().unwrap().give_to(lease, "somebody"),
+        }
+        soon("the second term ends", first.second.wait_until_lost()).await;
+        if lease == LEASE {
+            soon("the main term ends", first.main.leadership.wait_until_lost()).await;
+        }
+        let keeps_main = lease == SECOND;
+        assert_eq!(works().await, [keeps_main, false], "{lease} {loss:?}");
+        assert_eq!(
+            (first.main.leadership.is_leader(), first.second.is_leader()),
+            (keeps_main, false),
+            "{lease} {loss:?}"
+        );
+
+        server.lock().unwrap().unreachable = None;
+        soon("it has both again", first.second.wait_until_leader()).await;
+        assert_eq!(works().await, [true, true], "{lease} {loss:?}");
+        // What is taken from one who could renew it is written under for the moment until that is seen.
+        let intruders = server.lock().unwrap().intruders.clone();
+        assert!(loss == Loss::Taken || intruders.is_empty(), "{lease} {loss:?}: {intruders:?}");
+        workers.iter().for_each(tokio::task::JoinHandle::abort);
+    }
+}

@@ -146,13 +146,38 @@ fn what_was_accepted_does_not_wait_for_what_others_were_refused() {
     let three =
         |made: &Attempt| -> Vec<Case> { (1..4).map(|age| Case(age, State::Rejected, true, made.clone())).collect() };
     assert_eq!(waits(&decided(&three(&attempt()), &known)), 0);
-    let under_way: Vec<Case> = (1..9).map(|age| Case(age, State::Claimed, true, known.clone())).collect();
-    assert_eq!(waits(&decided(&under_way, &known)), 0, "all replicas may come back at once");
+    let under_way = |count| -> Vec<Case> { (0..count).map(|_| Case(1, State::Claimed, true, known.clone())).collect() };
+    assert_eq!(waits(&decided(&under_way(3), &known)), 0, "all replicas may come back at once");
+    assert_eq!(waits(&decided(&under_way(4), &known)), LOOK_AGAIN.as_secs(), "four at a time, should it be refused");
     // Until one such pair is refused: then the others are most likely the same.
     assert_eq!(waits(&decided(&three(&known), &known)), 197);
     let known_of = |number| Attempt { is_known: true, is_new: false, ..of_version(number) };
     assert_eq!(waits(&decided(&three(&known_of("7")), &known_of("7"))), 199, "no longer than there is doubt");
     assert_eq!(waits(&decided(&three(&known_of("7")), &known_of("6"))), 0, "the old version may well be in force");
+}
+
+#[test]
+fn what_was_accepted_is_no_more_than_a_fourth_that_may_be_refused() {
+    use State::{Claimed, Rejected, Unanswered};
+    let known = Attempt { is_known: true, is_new: false, ..attempt() };
+    let settled =
+        |state, ages: &[u64]| -> Vec<Case> { ages.iter().map(|age| Case(*age, state, true, attempt())).collect() };
+    let with_claims = |mut cases: Vec<Case>, count: usize| {
+        cases.extend((0..count).map(|_| Case(0, Claimed, true, known.clone())));
+        cases
+    };
+    let look_again = LOOK_AGAIN.as_secs();
+    for (case, cases, expected) in [
+        ("one was rejected", with_claims(settled(Rejected, &[9]), 2), 0),
+        ("three more are under way then", with_claims(settled(Rejected, &[9]), 3), look_again),
+        ("three were rejected", settled(Rejected, &[9, 10, 11]), 0),
+        ("one more is under way then", with_claims(settled(Rejected, &[9, 10, 11]), 1), look_again),
+        ("four were rejected", settled(Rejected, &[9, 10, 11, 150]), 50),
+        ("four were not answered", settled(Unanswered, &[9, 10, 11, 150]), 50),
+        ("the oldest has left the window", settled(Rejected, &[9, 10, 11, 200]), 0),
+    ] {
+        assert_eq!(waits(&decided(&cases, &known)), expected, "{case}");
+    }
 }
 
 #[test]

@@ -133,7 +133,7 @@ fn one_changed_piece_of_evidence_decides() {
         (
             "a record without identity",
             |all, at| {
-                at.vcenter.clear();
+                at.vcenter = Default::default();
                 all[0].instance_uuid.clear();
             },
             "VCenterNotConfigured",
@@ -265,8 +265,12 @@ fn only_an_initialised_node_with_a_well_formed_provider_id_may_have_an_absent_ma
         ("not initialised", with(&id, SWAPPED, node::TAINT_UNINITIALIZED), Err("Uninitialized")),
     ] {
         let uuids = uuids(&node);
-        let told = uuids.as_ref().map(|uuids| uuids.iter().map(BiosUuid::as_str).collect::<Vec<_>>());
-        assert_eq!(told.map_err(|unknown| unknown.reason.as_str()), expected.map(<[&str]>::to_vec), "{case}");
+        let told = uuids.as_ref().map(|uuids| uuids.iter().map(BiosUuid::to_string).collect::<Vec<_>>());
+        assert_eq!(
+            told.map_err(|unknown| unknown.reason.as_str()),
+            expected.map(|uuids| uuids.iter().map(ToString::to_string).collect()),
+            "{case}"
+        );
     }
     let other = with(&id, "01234567-89ab-cdef-4444-555555555555", "other");
     let told: Vec<String> = uuids(&other).unwrap().iter().map(ToString::to_string).collect();

@@ -47,7 +47,7 @@ impl Mirror {
     pub fn apply(&mut self, set: &UpdateSet) -> Touched {
         let mut touched = Touched::default();
         for update in set.filters.iter().flat_map(|filter| &filter.objects) {
-            if update.object.kind == "VirtualMachine" {
+            if update.object.kind() == "VirtualMachine" {
                 self.apply_vm(update, &mut touched);
             } else {
                 self.apply_entity(update, &mut touched);
@@ -57,10 +57,10 @@ impl Mirror {
     }
 
     fn apply_vm(&mut self, update: &ObjectUpdate, touched: &mut Touched) {
-        let id = &update.object.id;
+        let id = update.object.id();
         if update.kind == UpdateKind::Leave {
             touched.vms |= self.vms.remove(id).is_some();
-            touched.left.insert(id.clone());
+            touched.left.insert(id.to_owned());
             return;
         }
         let known = self.vms.get(id);
@@ -69,7 +69,7 @@ impl Mirror {
             _ => VmRecord::default(),
         };
         for change in &update.changes {
-            assign_vm(&mut record, change);
+            assign_vm(&mut record, change, &self.entities);
         }
         for missing in &update.missing {
             // What may not be read any more stays as it was last, but for what must be true now.
@@ -84,7 +84,7 @@ impl Mirror {
         }
         // A server may report an object again unchanged; keeping the old allocation lets readers compare pointers.
         if known.is_none_or(|known| **known != record) {
-            self.vms.insert(id.clone(), Arc::new(record));
+            self.vms.insert(id.to_owned(), Arc::new(record));
             touched.vms = true;
         }
     }
@@ -119,10 +119,15 @@ impl Mirror {
     }
 }
 
-fn assign_vm(record: &mut VmRecord, change: &PropertyChange) {
+fn assign_vm(record: &mut VmRecord, change: &PropertyChange, entities: &HashMap<MoRef, Entity>) {
     record.unreadable.retain(|path| *path != change.name);
     let number = || text(change).and_then(|text| text.parse::<i64>().ok());
     let string = || text(change).unwrap_or_default().to_string();
+    // The machines on one host share the text of its reference.
+    let reference = || {
+        let object = reference(change)?;
+        Some(entities.get_key_value(&object).map_or(object, |(known, _)| known.clone()))
+    };
     match change.name.as_str() {
         "name" => record.name = decode_name(&string()),
         // Two paths carry the same UUID; `config` as a whole is unset while a VM is inaccessible.
@@ -131,10 +136,10 @@ fn assign_vm(record: &mut VmRecord, change: &PropertyChange) {
                 record.bios_uuid = Some(uuid);
             }
         }
-        "parent" => record.parent = reference(change),
-        "parentVApp" => record.parent_vapp = reference(change),
-        "resourcePool" => record.resource_pool = reference(change),
-        "runtime.host" => record.host = reference(change),
+        "parent" => record.parent = reference(),
+        "parentVApp" => record.parent_vapp = reference(),
+        "resourcePool" => record.resource_pool = reference(),
+        "runtime.host" => record.host = reference(),
         "runtime.powerState" => {
             record.power_state = text(change).and_then(PowerState::parse);
         }

@@ -18,10 +18,12 @@ pub const CONNECTED: &str = "connected";
 /// The inventory of one vCenter, as far as it concerns this cluster: the VMs that back nodes, and their ancestors.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
+    /// How many were published before and with it; later ones have more.
+    pub number: u64,
     /// Whether this is true now.
     pub freshness: Freshness,
     /// `about.instanceUuid`; empty until the first connection.
-    pub instance_uuid: String,
+    pub instance_uuid: Arc<str>,
     /// Why the credentials that are offered are not those in use, if they are not.
     pub offer_trouble: Option<String>,
     /// The virtual machines that are watched, by id.
@@ -283,21 +285,32 @@ impl Snapshot {
         chain
     }
 
-    /// The names on the way from the root folder down to the datacenter of `vm`, the datacenter's own id with it.
-    pub fn datacenter_of(&self, vm: &VmRecord) -> Option<Datacenter> {
+    /// The datacenter of `vm`, and what is above it.
+    fn datacenter_chain(&self, vm: &VmRecord) -> Option<Vec<MoRef>> {
         let starts = [vm.parent.as_ref(), vm.parent_vapp.as_ref(), vm.host.as_ref(), vm.resource_pool.as_ref()];
         starts.into_iter().flatten().find_map(|start| {
-            let chain = self.chain(start);
-            let at = chain.iter().position(|object| object.kind == "Datacenter")?;
-            let above = chain.get(at..)?;
-            let mut path: Vec<String> = above
-                .iter()
-                .filter(|object| self.entities.get(object).is_some_and(|entity| entity.parent.is_some()))
-                .filter_map(|object| self.entities.get(object).map(|entity| entity.name.clone()))
-                .collect();
-            path.reverse();
-            Some(Datacenter { id: chain.get(at)?.id.clone(), path })
+            let mut chain = self.chain(start);
+            let at = chain.iter().position(|object| object.kind() == "Datacenter")?;
+            Some(chain.split_off(at))
         })
+    }
+
+    /// The datacenter of `vm`.
+    pub fn datacenter_above(&self, vm: &VmRecord) -> Option<MoRef> {
+        self.datacenter_chain(vm)?.into_iter().next()
+    }
+
+    /// The names on the way from the root folder down to the datacenter of `vm`, the datacenter's own id with it.
+    pub fn datacenter_of(&self, vm: &VmRecord) -> Option<Datacenter> {
+        let chain = self.datacenter_chain(vm)?;
+        let mut path: Vec<String> = chain
+            .iter()
+            .filter_map(|object| self.entities.get(object))
+            .filter(|entity| entity.parent.is_some())
+            .map(|entity| entity.name.clone())
+            .collect();
+        path.reverse();
+        Some(Datacenter { id: chain.first()?.id().to_owned(), path })
     }
 }
 

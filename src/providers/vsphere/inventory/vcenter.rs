@@ -23,6 +23,9 @@ use crate::providers::vsphere::zones::ZoneCategories;
 
 /// How long one search may take; a hanging vCenter must not hold a node's look-up.
 const SEARCH_LIMIT: Duration = Duration::from_secs(10);
+/// How long vCenter may take to say whether all is as known. A client that waits for an answer that never comes gives it
+/// up within a part of this.
+const CONFIRM_LIMIT: Duration = Duration::from_secs(3);
 
 /// How one vCenter is used. May change while it is: see [`Vcenter::reconfigure`].
 #[derive(Clone, Debug, PartialEq)]
@@ -49,14 +52,20 @@ pub struct Vcenter {
     pub(super) wanted_changed: Notify,
     /// New objects in the snapshot that tags were not read for.
     pub(super) objects_changed: Notify,
+    /// When somebody last wanted to know whether all is as known.
+    pub(super) doubted: watch::Sender<Option<tokio::time::Instant>>,
+    /// When the last wait for updates was sent that was answered whole: the snapshot has everything until then.
+    pub(super) confirmed: watch::Sender<Option<tokio::time::Instant>>,
     snapshot: watch::Sender<Arc<Snapshot>>,
 }
 
 /// What the snapshot is made from. Never locked over an await.
 #[derive(Default)]
 pub(super) struct State {
+    /// Snapshots that were published.
+    pub(super) published: u64,
     pub(super) freshness: Freshness,
-    pub(super) instance_uuid: String,
+    pub(super) instance_uuid: Arc<str>,
     pub(super) offer_trouble: Option<String>,
     pub(super) mirror: Mirror,
     pub(super) entities: Arc<HashMap<vim::MoRef, Entity>>,
@@ -136,6 +145,8 @@ impl Vcenter {
             wanted: Mutex::default(),
             wanted_changed: Notify::new(),
             objects_changed: Notify::new(),
+            doubted: watch::Sender::default(),
+            confirmed: watch::Sender::default(),
             snapshot: watch::Sender::default(),
         })
     }
@@ -178,6 +189,35 @@ impl Vcenter {
     /// Tells when [`Vcenter::snapshot`] gives another answer.
     pub fn changes(&self) -> watch::Receiver<Arc<Snapshot>> {
         self.snapshot.subscribe()
+    }
+
+    /// Asks vCenter whether its inventory is as known, tags apart, since a wait for updates that was lost on its way looks
+    /// like one with nothing to tell. When this returns, the snapshot is live and has everything until now, or is not live.
+    /// Takes 3 s at most.
+    pub async fn confirm(&self) {
+        let asked = tokio::time::Instant::now();
+        let (mut answers, mut changes) = (self.confirmed.subscribe(), self.changes());
+        if changes.borrow_and_update().freshness != Freshness::Live {
+            return;
+        }
+        self.doubted.send_replace(Some(asked));
+        let answered = async {
+            while !answers.borrow_and_update().is_some_and(|sent| sent >= asked)
+                && changes.borrow_and_update().freshness == Freshness::Live
+            {
+                tokio::select! {
+                    Ok(()) = answers.changed() => {}
+                    Ok(()) = changes.changed() => {}
+                    else => return,
+                }
+            }
+        };
+        let is_late = timeout(CONFIRM_LIMIT, answered).await.is_err();
+        if is_late && !self.confirmed.borrow().is_some_and(|sent| sent >= asked) {
+            let why = format!("it did not say within {} s whether its inventory is as known", CONFIRM_LIMIT.as_secs());
+            warn!(vcenter = self.server(), reason = why, "vCenter does not answer; what is known is kept");
+            self.mark_stale(Trouble::unavailable(why));
+        }
     }
 
     /// Watches these virtual machines too; one that vCenter did not know before is tried again. Additions are gathered
@@ -245,7 +285,7 @@ impl Vcenter {
             return Err(trouble.to_string());
         }
         match timeout(SEARCH_LIMIT, call).await {
-            Ok(Ok(found)) => Ok(found.into_iter().map(|object| object.id).collect()),
+            Ok(Ok(found)) => Ok(found.into_iter().map(|object| object.id().to_owned()).collect()),
             Ok(Err(error)) => Err(chain(&error)),
             Err(_) => Err(format!("no answer to a search within {} s", SEARCH_LIMIT.as_secs())),
         }
@@ -379,7 +419,9 @@ impl Vcenter {
     pub(super) fn publish(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut state);
+        state.published += 1;
         let mut snapshot = Snapshot {
+            number: state.published,
             freshness: state.freshness.clone(),
             instance_uuid: state.instance_uuid.clone(),
             offer_trouble: state.offer_trouble.clone(),

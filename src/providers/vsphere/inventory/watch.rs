@@ -3,9 +3,11 @@
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tracing::debug;
 
 use super::mirror::{Mirror, Touched};
@@ -16,8 +18,9 @@ use super::vcenter::{Change, State, Vcenter};
 use crate::clients::vim::{self, FilterSpec, MoRef, UpdateSet};
 use crate::cloud::error::chain;
 
-/// How long one `WaitForUpdatesEx` stays outstanding. Proxies cut idle connections at 60 s and more.
-const WAIT: Duration = Duration::from_secs(55);
+/// How long one `WaitForUpdatesEx` stays outstanding. Proxies cut idle connections at 60 s and more; and this bounds for
+/// how long a wait that was lost on its way goes unnoticed, with the margin that the client gives an answer.
+const WAIT: Duration = Duration::from_secs(20);
 /// The wait for the first answer: with nothing to report a server may stay silent for the whole time.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// First answers without anything that are not believed while there are members. A server may answer early; one whose
@@ -31,6 +34,10 @@ const COALESCE: Duration = Duration::from_millis(100);
 const GATHER: Duration = Duration::from_millis(50);
 /// Objects per change of the view: vCenter accepts at most 500,000 elements in a request.
 const PORTION: usize = 1_000;
+/// How long a wait that is cancelled may take to end.
+const CANCEL_LIMIT: Duration = Duration::from_millis(1_500);
+/// The pause before it is cancelled once more, doubled from time to time: a cancellation may overtake the wait.
+const CANCEL_AGAIN: Duration = Duration::from_millis(100);
 /// How long clearing away an old subscription may take.
 const CLEAR_LIMIT: Duration = Duration::from_secs(3);
 /// Failures in a row after which the wait is not repeated on the same session.
@@ -101,10 +108,10 @@ impl Vcenter {
     pub(super) fn begin(&self, prepared: Prepared) -> Watch {
         let Prepared { watch, members, unresolved, instance_uuid, link: _ } = prepared;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.instance_uuid != instance_uuid {
+        if *state.instance_uuid != *instance_uuid {
             state.forget_contents();
         }
-        state.instance_uuid = instance_uuid;
+        state.instance_uuid = instance_uuid.into();
         state.members.clear();
         state.in_view.clear();
         state.renew.clear();
@@ -131,10 +138,20 @@ impl Vcenter {
         let mut failed_in_row = 0;
         let mut empty_answers = 0;
         let mut pages = Vec::new();
+        let mut sent = Instant::now();
         loop {
-            // After a failure the question is whether vCenter answers at all, also where nothing changes for hours.
-            let wait = if is_complete && failed_in_row == 0 { WAIT } else { FIRST_WAIT };
-            let answer = watch.soap.wait_for_updates(&watch.collector, &version, wait, PAGE).await;
+            let wait = match is_complete && failed_in_row == 0 {
+                true if self.is_doubted() => Duration::ZERO,
+                true => WAIT,
+                // After a failure the question is whether vCenter answers at all, also where nothing changes for hours.
+                false => FIRST_WAIT,
+            };
+            if !is_truncated {
+                // Further pages tell of the same moment.
+                sent = Instant::now();
+            }
+            let may_be_doubted = wait == WAIT && !is_truncated;
+            let Some(answer) = self.wait(watch, &version, wait, may_be_doubted.then_some(sent)).await else { continue };
             let set = match answer {
                 Ok(set) => set,
                 // The last complete version may be sent again: the server then reports everything since.
@@ -176,8 +193,49 @@ impl Vcenter {
                 self.replace(std::mem::take(&mut fresh));
             }
             self.mark_live(retry);
+            self.confirmed.send_replace(Some(sent));
             tokio::time::sleep(COALESCE).await;
         }
+    }
+
+    /// Whether somebody asked if all is as known, and was not answered yet.
+    fn is_doubted(&self) -> bool {
+        let doubted = *self.doubted.borrow();
+        doubted.is_some_and(|asked| self.confirmed.borrow().is_none_or(|sent| sent < asked))
+    }
+
+    /// One wait. Nothing if it was sent before somebody asked whether all is as known: then it is ended, and the next one
+    /// asks for everything since the same version. Without `sent` it may not be ended.
+    async fn wait(
+        &self,
+        watch: &Watch,
+        version: &str,
+        wait: Duration,
+        sent: Option<Instant>,
+    ) -> Option<Result<Option<UpdateSet>, vim::Error>> {
+        let mut doubts = self.doubted.subscribe();
+        let mut waiting = pin!(watch.soap.wait_for_updates(&watch.collector, version, wait, PAGE));
+        let doubted = async { doubts.wait_for(|asked| *asked > sent).await.map(drop) };
+        tokio::select! {
+            // First, so that it is on its way before it is ended.
+            biased;
+            answer = &mut waiting => return Some(answer),
+            Ok(()) = doubted, if sent.is_some() => {}
+        }
+        let ended = async {
+            let mut pause = CANCEL_AGAIN;
+            loop {
+                self.cancel(watch).await;
+                if tokio::time::timeout(pause, &mut waiting).await.is_ok() {
+                    return;
+                }
+                pause = pause.saturating_mul(2);
+            }
+        };
+        if tokio::time::timeout(CANCEL_LIMIT, ended).await.is_err() {
+            debug!(vcenter = self.session.names().server, "the old wait did not end; another one is sent");
+        }
+        None
     }
 
     fn has_members(&self) -> bool {
@@ -320,7 +378,7 @@ impl Vcenter {
         }
         for portion in portions {
             let refused = watch.soap.modify_list_view(&watch.view, portion, std::mem::take(&mut removals)).await?;
-            unresolved.extend(refused.into_iter().map(|object| object.id));
+            unresolved.extend(refused.into_iter().map(|object| object.id().to_owned()));
         }
         Ok(unresolved)
     }

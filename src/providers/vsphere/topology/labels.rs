@@ -60,8 +60,8 @@ fn find(place: Place, server: &str, snapshot: &Snapshot, record: &VmRecord) -> K
         Place::Cluster => {
             let host = record.host.as_ref().and_then(|host| snapshot.entities.get(host));
             match host.and_then(|host| host.parent.as_ref()) {
-                Some(above) if above.kind == "ClusterComputeResource" => named(above),
-                Some(above) if above.kind == "ComputeResource" => Known::Nowhere,
+                Some(above) if above.kind() == "ClusterComputeResource" => named(above),
+                Some(above) if above.kind() == "ComputeResource" => Known::Nowhere,
                 _ => Known::Unknown,
             }
         }

@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::sync::watch;
 use tracing::warn;
 
 use super::slots::Slot;
@@ -25,7 +26,7 @@ pub struct View {
     /// The outcome of the look-up.
     pub outcome: Outcome,
     /// Where the machine was seen last, if it was. It stays when the machine is not found any more.
-    pub location: Option<Location>,
+    pub location: Option<Arc<Location>>,
 }
 
 impl View {
@@ -60,14 +61,16 @@ pub enum Outcome {
 pub struct Found {
     /// Its vCenter.
     pub vcenter: Slot,
-    /// Its id there.
-    pub vm: String,
+    /// Where it is there.
+    pub location: Arc<Location>,
     /// Its BIOS UUID in vCenter's byte order.
     pub uuid: Option<BiosUuid>,
-    /// What the node is told, or why it cannot be told yet. The age is set when it is read.
+    /// What the node is told, or why it cannot be told yet. Its age and the record of its place are set when it is read.
     pub metadata: Result<InstanceMetadata, Unknown>,
     /// Its power state, and since when it is proven; none where it is not.
     pub power: Option<Proven>,
+    /// Whether its vCenter's changes arrive as they happen. Here so that a change of it is announced.
+    pub is_live: bool,
 }
 
 impl Found {
@@ -87,11 +90,13 @@ impl Found {
 pub struct Board {
     views: RwLock<HashMap<String, Arc<View>>>,
     events: broadcast::Sender<InstanceEvent>,
+    /// The number of the last snapshot of each vCenter that all views have taken account of.
+    taken: watch::Sender<HashMap<Slot, u64>>,
 }
 
 impl Default for Board {
     fn default() -> Self {
-        Self { views: RwLock::default(), events: broadcast::Sender::new(BACKLOG) }
+        Self { views: RwLock::default(), events: broadcast::Sender::new(BACKLOG), taken: watch::Sender::default() }
     }
 }
 
@@ -134,6 +139,27 @@ impl Board {
         self.views.write().unwrap_or_else(PoisonError::into_inner).remove(node);
     }
 
+    /// All views have taken account of this snapshot of the vCenter.
+    pub fn took(&self, vcenter: Slot, snapshot: u64) {
+        self.taken.send_modify(|taken| {
+            taken.insert(vcenter, snapshot);
+        });
+    }
+
+    /// The vCenter is not configured any more.
+    pub fn leave(&self, vcenter: Slot) {
+        self.taken.send_modify(|taken| {
+            taken.remove(&vcenter);
+        });
+    }
+
+    /// Completes when all views have taken account of this snapshot of the vCenter, or of a later one.
+    pub async fn until_taken(&self, vcenter: Slot, snapshot: u64) {
+        let mut taken = self.taken.subscribe();
+        // The sender is here, so that this ends with the answer only.
+        let _ = taken.wait_for(|taken| taken.get(&vcenter).is_some_and(|number| *number >= snapshot)).await;
+    }
+
     /// A stream of changes from now on.
     pub fn subscribe(&self) -> BoxStream<'static, InstanceEvent> {
         stream::unfold(self.events.subscribe(), |mut events| async move {
@@ -164,7 +190,14 @@ mod tests {
                 zone: address.into(),
                 ..InstanceMetadata::default()
             };
-            let found = Found { vcenter: 0, vm: "vm-1".into(), uuid: None, metadata: Ok(metadata), power: None };
+            let found = Found {
+                vcenter: 0,
+                location: Arc::default(),
+                uuid: None,
+                metadata: Ok(metadata),
+                power: None,
+                is_live: true,
+            };
             View { outcome: Outcome::Found(Arc::new(found)), ..view(Reason::VMNotFound) }
         };
         let before = noted(&["a"], "1");
@@ -183,6 +216,19 @@ mod tests {
         board.set("b", view(Reason::VMNotFound));
         assert_eq!(events.next().await, Some(InstanceEvent::Node("a".into())));
         assert_eq!(events.next().await, Some(InstanceEvent::Node("b".into())));
+    }
+
+    #[tokio::test]
+    async fn a_snapshot_is_waited_for_until_it_or_a_later_one_is_taken() {
+        let board = Board::default();
+        let mut waiting = std::pin::pin!(board.until_taken(7, 3));
+        assert_eq!(futures::poll!(&mut waiting), std::task::Poll::Pending);
+        for (vcenter, number, expected) in
+            [(7, 2, std::task::Poll::Pending), (8, 9, std::task::Poll::Pending), (7, 4, std::task::Poll::Ready(()))]
+        {
+            board.took(vcenter, number);
+            assert_eq!(futures::poll!(&mut waiting), expected, "{vcenter}: {number}");
+        }
     }
 
     #[test]

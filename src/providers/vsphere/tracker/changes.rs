@@ -44,8 +44,8 @@ pub(super) fn changes(before: &Snapshot, after: &Snapshot) -> Changes {
         let (old, new) = (&before.tags.of, &after.tags.of);
         let changed = new.iter().filter(|(at, tags)| old.get(at) != Some(tags)).map(|(at, _)| at);
         for object in changed.chain(old.keys().filter(|at| !new.contains_key(at))) {
-            if object.kind == "VirtualMachine" {
-                machines.insert(object.id.clone());
+            if object.kind() == "VirtualMachine" {
+                machines.insert(object.id().to_owned());
             } else {
                 above.insert(object);
             }

@@ -19,7 +19,6 @@ use crate::providers::vsphere::zones::{
 
 use super::resolve::{NodeFacts, VmKey};
 use super::slots::Slot;
-use crate::providers::vsphere::location::Location;
 
 /// What applies to every node.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -69,7 +68,10 @@ pub fn describe(
             .map_err(|error| Unknown::new(error.reason(), about(&error)))
     };
     let (node_addresses, notes, silent) = match of_guest {
-        Ok((addresses, notes)) => (addresses, notes, None),
+        Ok((mut addresses, notes)) => {
+            addresses.shrink_to_fit();
+            (addresses, notes, None)
+        }
         Err(unknown) => (Vec::new(), Vec::new(), Some(unknown)),
     };
     let (zone, region, zone_pending) = zone(snapshot, vm, record, rules);
@@ -81,7 +83,6 @@ pub fn describe(
         node_addresses,
         zone,
         region,
-        record: Location::of(snapshot, &vm.id, record).to_record(),
         is_recorded: facts.recorded.as_ref().is_some_and(|recorded| recorded.is(&snapshot.instance_uuid, &vm.id)),
         pending: silent.or(zone_pending.map(of_node)),
         notes: notes.iter().map(|note| about(note)).collect(),
@@ -177,7 +178,7 @@ fn zone(snapshot: &Snapshot, vm: &VmKey, record: &VmRecord, rules: &Rules) -> (S
         vm: checked(snapshot.vm_chain(&vm.id, record)),
     };
     let unreadable = ObjectTags::Unreadable("it may not be read by this account (System.Read)".to_string());
-    let is_read = |object: &MoRef| object.kind == "VirtualMachine" || snapshot.entities.contains_key(object);
+    let is_read = |object: &MoRef| object.kind() == "VirtualMachine" || snapshot.entities.contains_key(object);
     let find_tags = |object: &MoRef| match snapshot.tags.of.get(object) {
         None if !is_read(object) => Some(&unreadable),
         tags => tags,
@@ -188,7 +189,7 @@ fn zone(snapshot: &Snapshot, vm: &VmKey, record: &VmRecord, rules: &Rules) -> (S
         ZoneOutcome::Unresolved(problem) => {
             let problem = problem.named(|object| match snapshot.entities.get(object) {
                 Some(entity) => entity.name.clone(),
-                None if object.kind == "VirtualMachine" => record.name.clone(),
+                None if object.kind() == "VirtualMachine" => record.name.clone(),
                 None => String::new(),
             });
             let trouble = snapshot.tags.trouble.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();

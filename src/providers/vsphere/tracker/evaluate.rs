@@ -14,7 +14,7 @@ use super::resolve::{Answer, Asked, By, Decision, Question, VmKey, resolve};
 use super::slots::{Held, Slot};
 use super::tracked::{Lost, NextSearch, Tracked};
 use crate::cloud::{FoundBy, InstanceMetadata, Reason, Unknown};
-use crate::providers::vsphere::inventory::snapshot::{Snapshot, VmRecord};
+use crate::providers::vsphere::inventory::snapshot::{Freshness, Snapshot, VmRecord};
 use crate::providers::vsphere::location::Location;
 use crate::providers::vsphere::provider_id::BiosUuid;
 use crate::providers::vsphere::topology::labels::labels;
@@ -30,7 +30,7 @@ impl Tracker {
     /// Decides for one node and puts the outcome on the board.
     pub(super) fn evaluate(&mut self, name: &str) {
         let Some(mut tracked) = self.nodes.take(name) else { return };
-        if tracked.lost.as_ref().is_some_and(|lost| self.is_configured(lost, tracked.location.as_ref())) {
+        if tracked.lost.as_ref().is_some_and(|lost| self.is_configured(lost, tracked.location.as_deref())) {
             tracked.lost = None;
         }
         let mut next_search = NextSearch::None;
@@ -41,7 +41,10 @@ impl Tracker {
             }
         }
         if let Some((vm, seen, record)) = self.bound_machine(&tracked) {
-            tracked.location = Some(Location::of(seen, &vm.id, record));
+            let location = Location::of(seen, &vm.id, record);
+            if tracked.location.as_deref() != Some(&location) {
+                tracked.location = Some(Arc::new(location));
+            }
         }
         self.note_addresses(name, &tracked);
         let outcome = match (&tracked.bound, &mut next_search) {
@@ -220,11 +223,12 @@ impl Tracker {
         let topology_labels = labels(&self.rules.topology, server, snapshot, record);
         Some(Found {
             vcenter: vm.vcenter,
-            vm: vm.id.clone(),
+            location: Arc::clone(tracked.location.as_ref()?),
             uuid: record.bios_uuid.clone(),
             metadata: describe(&tracked.facts, snapshot, vm, record, &self.rules, &self.shared_of(&tracked.facts.name))
                 .map(|metadata| InstanceMetadata { found_by, topology_labels, ..metadata }),
             power: snapshot.power.get(&vm.id).copied(),
+            is_live: snapshot.freshness == Freshness::Live,
         })
     }
 
@@ -248,7 +252,7 @@ impl Tracker {
 
     /// Whether both are one machine: the same vCenter may be configured twice.
     fn is_same(&self, one: &VmKey, other: &VmKey) -> bool {
-        let instance_uuid = |vm: &VmKey| self.slots.get(&vm.vcenter).map(|held| held.seen.instance_uuid.as_str());
+        let instance_uuid = |vm: &VmKey| self.slots.get(&vm.vcenter).map(|held| &*held.seen.instance_uuid);
         let (here, there) = (instance_uuid(one), instance_uuid(other));
         let is_same_vcenter =
             one.vcenter == other.vcenter || here == there && here.is_some_and(|uuid| !uuid.is_empty());

@@ -1,6 +1,7 @@
 //! Pure: what a Node object says that the look-up of its virtual machine needs.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, NodeAddress};
 
@@ -16,8 +17,9 @@ pub fn facts_of(node: &Node) -> Option<NodeFacts> {
         return None;
     }
     let parse = |text: &str| text.parse::<IpAddr>().ok();
-    let held: Vec<NodeAddress> =
+    let mut held: Vec<NodeAddress> =
         addresses::of(node).iter().filter(|address| address.type_ != "Hostname").cloned().collect();
+    held.shrink_to_fit();
     let current: Vec<IpAddr> = held.iter().filter_map(|address| parse(&address.address)).collect();
     let provided = node::annotation(node, ANNOTATION_PROVIDED_NODE_IP)
         .and_then(|text| addresses::parse_provided_node_ips(text).ok())
@@ -35,7 +37,7 @@ pub fn facts_of(node: &Node) -> Option<NodeFacts> {
         addresses: provided.iter().copied().chain(current).collect(),
         provided,
         held,
-        recorded: node::annotation(node, ANNOTATION_VM).and_then(Location::parse),
+        recorded: node::annotation(node, ANNOTATION_VM).and_then(Location::parse).map(Arc::new),
     })
 }
 

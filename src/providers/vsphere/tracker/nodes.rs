@@ -11,13 +11,37 @@ use crate::providers::vsphere::provider_id::BiosUuid;
 /// See the file's header. A node is taken out to be changed and put back afterwards; only then does the rest follow.
 #[derive(Default)]
 pub(super) struct Nodes {
-    tracked: HashMap<String, Tracked>,
+    /// Boxed, as a table of them has up to twice as many places as it needs.
+    tracked: HashMap<String, Box<Tracked>>,
     places: HashMap<String, Place>,
     /// The nodes that need a machine: it backs them, or it may.
-    needing: HashMap<VmKey, BTreeSet<String>>,
+    needing: HashMap<VmKey, Names>,
     /// The initialised nodes by the UUID of their provider ID.
-    claiming: HashMap<BiosUuid, BTreeSet<String>>,
+    claiming: HashMap<BiosUuid, Names>,
     due: BTreeSet<(Instant, String)>,
+}
+
+/// Names in order, each once. Nearly always it is one, for which a set would take room for eleven.
+#[derive(Default)]
+struct Names(Vec<String>);
+
+impl Names {
+    fn insert(&mut self, name: &str) {
+        if let Err(at) = self.0.binary_search_by(|known| known.as_str().cmp(name)) {
+            self.0.reserve_exact(1);
+            self.0.insert(at, name.to_owned());
+        }
+    }
+
+    /// Whether others are left.
+    fn remove(&mut self, name: &str) -> bool {
+        self.0.retain(|known| known != name);
+        !self.0.is_empty()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &String> {
+        self.0.iter()
+    }
 }
 
 /// Where a node was entered.
@@ -30,11 +54,11 @@ struct Place {
 
 impl Nodes {
     pub(super) fn get(&self, name: &str) -> Option<&Tracked> {
-        self.tracked.get(name)
+        self.tracked.get(name).map(Box::as_ref)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&String, &Tracked)> {
-        self.tracked.iter()
+        self.tracked.iter().map(|(name, tracked)| (name, tracked.as_ref()))
     }
 
     /// How many nodes' machines are looked for again although they are known. Looks at every node.
@@ -49,13 +73,13 @@ impl Nodes {
 
     /// The nodes that need this machine.
     pub(super) fn needing(&self, vm: &VmKey) -> impl Iterator<Item = &String> {
-        self.needing.get(vm).into_iter().flatten()
+        self.needing.get(vm).into_iter().flat_map(Names::iter)
     }
 
     /// The initialised nodes whose provider ID names a machine with this UUID.
     pub(super) fn claiming(&self, uuid: &BiosUuid) -> impl Iterator<Item = &String> {
         let swapped = uuid.byte_swapped();
-        self.claiming.get(uuid).into_iter().chain(self.claiming.get(&swapped)).flatten()
+        self.claiming.get(uuid).into_iter().chain(self.claiming.get(&swapped)).flat_map(Names::iter)
     }
 
     /// The nodes without a machine that may have one of this node's when it is gone.
@@ -68,15 +92,16 @@ impl Nodes {
 
     /// Takes a node out, to be changed and put back, or to be forgotten.
     pub(super) fn take(&mut self, name: &str) -> Option<Tracked> {
-        self.tracked.remove(name)
+        self.tracked.remove(name).map(|tracked| *tracked)
     }
 
     /// Puts a node back, or in. Gives back the machines that no node needs any more.
-    pub(super) fn put(&mut self, name: &str, tracked: Tracked) -> Vec<VmKey> {
+    pub(super) fn put(&mut self, name: &str, mut tracked: Tracked) -> Vec<VmKey> {
+        tracked.share_location();
         let due = [tracked.search_at, tracked.decide_at, tracked.look_at].into_iter().flatten().min();
         let needs = tracked.needs();
         self.claim(name, tracked.facts.provider_id.clone().filter(|_| tracked.facts.is_initialized));
-        self.tracked.insert(name.to_owned(), tracked);
+        self.tracked.insert(name.to_owned(), Box::new(tracked));
         self.enter(name, needs, due)
     }
 
@@ -106,14 +131,12 @@ impl Nodes {
         }
         if let Some(before) = std::mem::replace(&mut place.claim, uuid.clone())
             && let Some(nodes) = self.claiming.get_mut(&before)
+            && !nodes.remove(name)
         {
-            nodes.remove(name);
-            if nodes.is_empty() {
-                self.claiming.remove(&before);
-            }
+            self.claiming.remove(&before);
         }
         if let Some(uuid) = uuid {
-            self.claiming.entry(uuid).or_default().insert(name.to_owned());
+            self.claiming.entry(uuid).or_default().insert(name);
         }
     }
 
@@ -130,13 +153,10 @@ impl Nodes {
         }
         let mut unneeded = Vec::new();
         for vm in needs.iter().filter(|vm| !place.needs.contains(vm)) {
-            self.needing.entry(vm.clone()).or_default().insert(name.to_owned());
+            self.needing.entry(vm.clone()).or_default().insert(name);
         }
         for vm in std::mem::take(&mut place.needs).into_iter().filter(|vm| !needs.contains(vm)) {
-            let is_left = self.needing.get_mut(&vm).is_some_and(|nodes| {
-                nodes.remove(name);
-                !nodes.is_empty()
-            });
+            let is_left = self.needing.get_mut(&vm).is_some_and(|nodes| nodes.remove(name));
             if !is_left {
                 self.needing.remove(&vm);
                 unneeded.push(vm);
@@ -151,13 +171,12 @@ impl Nodes {
 mod tests {
     use super::*;
     use crate::providers::vsphere::tracker::resolve::{Answer, By, NodeFacts};
-    use k8s_openapi::api::core::v1::Node;
-    use std::sync::Arc;
+    use crate::providers::vsphere::tracker::tracked::Seen;
     use std::time::Duration;
 
     fn node(ids: &[&str]) -> Tracked {
         let ids = ids.iter().map(ToString::to_string).collect();
-        let mut tracked = Tracked::new(Arc::new(Node::default()), NodeFacts::default());
+        let mut tracked = Tracked::new(Seen::default(), NodeFacts::default());
         tracked.answers.insert(7, Answer::Matches { by: By::Uuid, ids });
         tracked
     }
@@ -186,7 +205,7 @@ mod tests {
         let uuid: BiosUuid = "422e4956-ad22-1139-6d72-59cc8f26bc90".parse().unwrap();
         let claims = |is_initialized: bool| {
             let facts = NodeFacts { provider_id: Some(uuid.clone()), is_initialized, ..NodeFacts::default() };
-            Tracked::new(Arc::new(Node::default()), facts)
+            Tracked::new(Seen::default(), facts)
         };
         let mut nodes = Nodes::default();
         let claiming = |nodes: &Nodes, uuid: &BiosUuid| nodes.claiming(uuid).cloned().collect::<Vec<_>>();

@@ -6,6 +6,7 @@
 mod unfound;
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::NodeAddress;
@@ -58,7 +59,7 @@ pub struct NodeFacts {
     /// The node's addresses as they are on it, without the host name.
     pub held: Vec<NodeAddress>,
     /// The record on the node of where its machine is, if there is one.
-    pub recorded: Option<Location>,
+    pub recorded: Option<Arc<Location>>,
 }
 
 impl NodeFacts {
@@ -252,7 +253,7 @@ pub fn resolve(question: &Question<'_>) -> Decision {
                 continue;
             }
             let key = VmKey { vcenter: asked.slot, id: id.clone() };
-            let instance_uuid = asked.snapshot.instance_uuid.as_str();
+            let instance_uuid = &*asked.snapshot.instance_uuid;
             // The same vCenter may be configured twice; the same machine reported twice is one.
             if !candidates.iter().any(|known: &Candidate<'_>| {
                 known.key.id == key.id && known.instance_uuid == instance_uuid && !instance_uuid.is_empty()

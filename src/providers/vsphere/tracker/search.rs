@@ -92,13 +92,17 @@ impl Waiting {
     }
 
     fn remove(&mut self, node: &str) -> Option<Wanted> {
-        self.places.remove(node).and_then(|place| self.wanted.remove(&place))
+        let place = self.places.remove(node)?;
+        // What a storm needed is not kept until the next one.
+        if self.places.is_empty() {
+            self.places.shrink_to_fit();
+        }
+        self.wanted.remove(&place)
     }
 
     fn pop(&mut self) -> Option<Wanted> {
-        let (_, wanted) = self.wanted.pop_first()?;
-        self.places.remove(&wanted.node);
-        Some(wanted)
+        let node = self.wanted.first_key_value()?.1.node.clone();
+        self.remove(&node)
     }
 }
 

@@ -98,6 +98,7 @@ impl Tracker {
     fn remove(&mut self, slot: Slot, setup: &Setup) {
         let Some(held) = self.slots.remove(&slot) else { return };
         self.searches.remove(slot);
+        self.board.leave(slot);
         let server = held.source.vcenter.server().to_owned();
         let file = &setup.file;
         // A file names a vCenter. Where there is none, this process stands by without sessions, and the file is as it was.
@@ -111,7 +112,7 @@ impl Tracker {
             match tracked.bound.take_if(|vm| vm.vcenter == slot) {
                 Some(vm) => {
                     lost_nodes += 1;
-                    let lost = || Lost { vm: vm.id, server: server.clone(), file: file.clone() };
+                    let lost = || Box::new(Lost { vm: vm.id, server: server.clone(), file: file.clone() });
                     let fresh = Tracked { lost: (!is_standby).then(lost), ..tracked.anew() };
                     self.put(&name, fresh);
                     self.search_everywhere(&name);

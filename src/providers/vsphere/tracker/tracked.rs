@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::resolve::{Answer, NodeFacts, SILENT_VCENTER_WAIT, VmKey};
 use super::slots::Slot;
+use crate::cloud::node::is_control_plane;
 use crate::cloud::{FoundBy, Reason, Unknown};
 use crate::providers::vsphere::location::Location;
 use crate::providers::vsphere::provider_id::BiosUuid;
@@ -24,7 +25,7 @@ const NEXT_LOOK: Duration = Duration::from_secs(10);
 
 /// What is known of one node.
 pub(super) struct Tracked {
-    pub(super) object: Arc<Node>,
+    pub(super) seen: Seen,
     pub(super) facts: NodeFacts,
     pub(super) asked_by_name: bool,
     /// What the vCenters answered; one that has no answer here was not asked yet, or its answer is under way.
@@ -36,7 +37,7 @@ pub(super) struct Tracked {
     /// The BIOS UUID of the machine when it was bound.
     pub(super) bound_uuid: Option<BiosUuid>,
     /// The instance UUID of its vCenter then.
-    pub(super) bound_at: Option<String>,
+    pub(super) bound_at: Option<Arc<str>>,
     /// What spoke for the machine when it was bound.
     pub(super) found_by: FoundBy,
     pub(super) pauses: u32,
@@ -53,9 +54,23 @@ pub(super) struct Tracked {
     /// twin there is told of.
     pub(super) unasked: Vec<Slot>,
     /// The machine the node had when its vCenter was taken out of the configuration.
-    pub(super) lost: Option<Lost>,
+    pub(super) lost: Option<Box<Lost>>,
     /// Where this process saw the machine last; it outlives the machine.
-    pub(super) location: Option<Location>,
+    pub(super) location: Option<Arc<Location>>,
+}
+
+/// Which version of a Node was looked at. Not the Node: it is several times as large as all that is held here.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    version: Option<String>,
+    pub(super) is_control_plane: bool,
+}
+
+impl Seen {
+    pub(super) fn of(node: &Node) -> Self {
+        let Node { metadata, .. } = node;
+        Self { version: metadata.resource_version.clone(), is_control_plane: is_control_plane(node) }
+    }
 }
 
 /// A machine at a vCenter that is not configured any more.
@@ -81,10 +96,10 @@ impl Lost {
 
 impl Tracked {
     /// A node that was just seen.
-    pub(super) fn new(object: Arc<Node>, facts: NodeFacts) -> Self {
+    pub(super) fn new(seen: Seen, facts: NodeFacts) -> Self {
         Self {
             asked_by_name: facts.search_uuid().is_none() && !facts.has_provider_id,
-            object,
+            seen,
             facts,
             answers: BTreeMap::new(),
             first_match: None,
@@ -108,12 +123,25 @@ impl Tracked {
 
     /// The same node, whose machine has to be looked for anew.
     pub(super) fn anew(self) -> Self {
-        Self { location: self.location, ..Self::new(self.object, self.facts) }
+        Self { location: self.location, ..Self::new(self.seen, self.facts) }
+    }
+
+    /// Whether this version of the node was looked at. One without a version is always another.
+    pub(super) fn has_seen(&self, node: &Node) -> bool {
+        let is_same_version = self.seen.version.is_some() && self.seen.version == node.metadata.resource_version;
+        is_same_version && self.facts.uid == node.metadata.uid.as_deref().unwrap_or_default()
+    }
+
+    /// A node nearly always records its machine where this process sees it: that is held once.
+    pub(super) fn share_location(&mut self) {
+        if let Some(location) = self.location.as_ref().filter(|_| self.facts.recorded == self.location) {
+            self.facts.recorded = Some(Arc::clone(location));
+        }
     }
 
     /// Where the machine was last known to be: what this process saw, else what the node records.
     pub(super) fn last_known(&self) -> Option<&Location> {
-        self.location.as_ref().or(self.facts.recorded.as_ref())
+        self.location.as_deref().or(self.facts.recorded.as_deref())
     }
 
     /// What spoke for the bound machine, as far as it is known by now. Where a vCenter has not answered yet, another
@@ -203,7 +231,7 @@ mod tests {
 
     #[test]
     fn the_machine_of_a_node_that_ceases_to_be_ready_is_looked_at_soon_and_then_once_a_minute() {
-        let mut tracked = Tracked::new(Arc::new(Node::default()), NodeFacts::default());
+        let mut tracked = Tracked::new(Seen::default(), NodeFacts::default());
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         tracked.facts.is_not_ready = true;
@@ -234,7 +262,7 @@ mod tests {
 
     #[test]
     fn the_twins_at_each_vcenter_are_told_of_once() {
-        let mut tracked = Tracked::new(Arc::new(Node::default()), NodeFacts::default());
+        let mut tracked = Tracked::new(Seen::default(), NodeFacts::default());
         let mut is_news = |vcenter: Slot, twins: &[&str]| {
             let twins: Vec<String> = twins.iter().map(ToString::to_string).collect();
             tracked.note_twins(vcenter, &twins)
@@ -246,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_wait_that_is_over_is_not_waited_for_again() {
-        let mut tracked = Tracked::new(Arc::new(Node::default()), NodeFacts::default());
+        let mut tracked = Tracked::new(Seen::default(), NodeFacts::default());
         let start = Instant::now();
         assert_eq!(tracked.end_of_silent_wait(start), None, "nothing was found yet");
         tracked.first_match = Some(start);

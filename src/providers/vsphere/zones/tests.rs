@@ -34,7 +34,7 @@ fn resolve_along(categories: Option<(&str, &str)>, chains: &Chains, world: &[&st
     }
     let categories =
         categories.map(|(zone, region)| ZoneCategories { zone: zone.to_owned(), region: region.to_owned() });
-    resolve_zone(categories.as_ref(), chains, |object| tags.get(&object.id).and_then(Option::as_ref))
+    resolve_zone(categories.as_ref(), chains, |object| tags.get(object.id()).and_then(Option::as_ref))
 }
 
 fn tag(text: &str) -> Tag {
@@ -162,7 +162,7 @@ fn problems_say_what_was_looked_at() {
     let ZoneOutcome::Unresolved(problem) = resolve(Some(("zone", "region")), &["host: zone=A"]) else {
         panic!("there is no region");
     };
-    let name = |object: &MoRef| if object.id == "host" { "host-1".to_owned() } else { String::new() };
+    let name = |object: &MoRef| if object.id() == "host" { "host-1".to_owned() } else { String::new() };
     let named = problem.named(name).to_string();
     assert!(named.contains("on host-1 (Object:host) [\"A\" of \"zone\"], Object:cluster"), "{named}");
     assert_eq!(

@@ -1,5 +1,7 @@
 //! What an API server was asked, by whom and when: its audit log.
 
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use k8s_openapi::jiff::Timestamp;
@@ -101,23 +103,40 @@ impl AuditEvent {
 }
 
 /// Writes the policy, and gives the flags that make kube-apiserver follow it. Each request is in the log before its
-/// client has the whole answer. A file takes 100 MB, and then a new one is begun: far more than a test asks for.
-pub(super) fn flags(folder: &Path) -> [String; 3] {
+/// client has the whole answer. A file takes 8 GB, and then a new one is begun: far more than a test asks for.
+pub(super) fn flags(folder: &Path) -> [String; 4] {
     let policy = folder.join(POLICY);
     std::fs::write(&policy, RULES).unwrap();
     [
         format!("--audit-policy-file={}", policy.display()),
         format!("--audit-log-path={}", folder.join(LOG).display()),
         "--audit-log-mode=blocking".to_owned(),
+        "--audit-log-maxsize=8000".to_owned(),
     ]
 }
 
-/// All requests so far that are over, in the order of their ends.
-pub(super) fn read(folder: &Path) -> Vec<AuditEvent> {
+/// The requests that are over and stand behind this place of the log, in the order of their ends, and the place behind
+/// them. The log begins at 0.
+pub(super) fn read(folder: &Path, from: u64) -> (Vec<AuditEvent>, u64) {
     let path = folder.join(LOG);
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let failed = |error: std::io::Error| -> ! { panic!("{}: {error}", path.display()) };
+    let mut file = File::open(&path).unwrap_or_else(|error| failed(error));
+    let mut bytes = Vec::new();
+    let read = file.seek(SeekFrom::Start(from)).and_then(|_| file.read_to_end(&mut bytes));
+    read.unwrap_or_else(|error| failed(error));
     // The last line may be half-written.
-    let complete = text.rsplit_once('\n').map_or("", |(complete, _)| complete);
+    let text = String::from_utf8_lossy(&bytes);
+    let complete = text.rfind('\n').map_or("", |end| &text[..=end]);
     let event = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in audit line {line}"));
-    complete.lines().map(event).collect()
+    (complete.lines().map(event).collect(), from + complete.len() as u64)
+}
+
+/// As [`read`], of a server that is killed now and then: lines that it left half-written are left out.
+pub(super) fn read_broken(folder: &Path, from: u64) -> (Vec<AuditEvent>, u64) {
+    let mut file = File::open(folder.join(LOG)).unwrap();
+    let mut new = Vec::new();
+    file.seek(SeekFrom::Start(from)).and_then(|_| file.read_to_end(&mut new)).unwrap();
+    let complete = new.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+    let lines = new[..complete].split(|byte| *byte == b'\n');
+    (lines.filter_map(|line| serde_json::from_slice(line).ok()).collect(), from + complete as u64)
 }

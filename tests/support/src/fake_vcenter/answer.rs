@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::fault::{Fault, Trouble};
 use super::http::{Delivery, Reply, Request};
 use super::soap::Done;
-use super::{Shared, rest, soap, wait, xml};
+use super::{LoginOutcome, Shared, World, logins, rest, soap, wait, xml};
 
 /// Answers one request: what a rule says, else what the server says.
 pub(super) async fn answer(shared: Arc<Shared>, request: Request) -> Reply {
@@ -25,13 +25,20 @@ pub(super) async fn answer(shared: Arc<Shared>, request: Request) -> Reply {
         "/sdk/vimServiceVersions.xml" => "vimServiceVersions.xml".to_owned(),
         _ => rest::operation(&request),
     };
-    let (delay, started) = (shared.world().delay, Instant::now());
+    let (delay, login, started) = {
+        let mut world = shared.world();
+        let World { logins, user, password, delay, .. } = &mut *world;
+        (*delay, logins.begin(&operation, &call, &request, (user, password)), Instant::now())
+    };
     if delay.is_some() {
         tokio::time::sleep(delay.unwrap_or_default()).await;
     }
     let begun = Instant::now();
-    let reply = answer_to(&shared, &request, &call, &operation, is_soap).await;
+    let reply = answer_to(&shared, &request, &call, &operation, is_soap, login).await;
     let mut world = shared.world();
+    if let Some(number) = login {
+        world.logins.end(number, logins::outcome(&reply));
+    }
     let counts = &mut world.counts;
     counts.bytes_received += request.body.len() as u64;
     counts.bytes_sent += reply.body.len() as u64;
@@ -48,11 +55,16 @@ async fn answer_to(
     call: &xml::Element,
     operation: &str,
     is_soap: bool,
+    login: Option<usize>,
 ) -> Reply {
     let early = {
         let mut world = shared.world();
         *world.counts.operations.entry(operation.to_owned()).or_default() += 1;
-        world.trouble(operation, false)
+        let early = world.trouble(operation, false);
+        if let (Some(Trouble::Hang), Some(number)) = (&early, login) {
+            world.logins.end(number, LoginOutcome::Unanswered);
+        }
+        early
     };
     if let Some(trouble) = early {
         return instead(trouble).await;

@@ -206,9 +206,9 @@ impl Inventory {
         false
     }
 
-    /// Gives every object another id, as a vCenter that was set up anew.
+    /// Gives every object another id, as a vCenter that was set up anew; none that a new object gets later.
     pub(super) fn renumber(&mut self) {
-        let renamed = |reference: &Ref| Ref { id: format!("{}9", reference.id), ..reference.clone() };
+        let renamed = |reference: &Ref| Ref { id: format!("{}-9", reference.id), ..reference.clone() };
         self.by_uuid.take();
         let objects = std::mem::take(&mut self.objects);
         for object in objects.into_values() {

@@ -176,6 +176,6 @@ impl World {
     pub(super) fn renumber(&mut self) {
         self.inventory.renumber();
         let objects = self.tagging.tags.values_mut().flat_map(|tag| &mut tag.objects);
-        objects.for_each(|object| object.id.push('9'));
+        objects.for_each(|object| object.id.push_str("-9"));
     }
 }

@@ -1,4 +1,4 @@
-//! More verbs: tags, the tree, hosts and connections, the certificate, the cookie.
+//! More verbs: tags, the tree, hosts and connections, the certificate, the cookie, the logins.
 //!
 //! The states a machine can be in while it runs on, or may run on, and where its verb is:
 //!
@@ -17,7 +17,7 @@ use std::sync::PoisonError;
 use tokio_rustls::TlsAcceptor;
 
 use super::inventory::{Inventory, Ref, Val};
-use super::{FakeVcenter, http, soap};
+use super::{FakeVcenter, LoginAttempt, http, soap};
 
 /// What a fake shows of itself in a handshake.
 #[derive(Clone)]
@@ -143,6 +143,12 @@ impl FakeVcenter {
     fn use_acceptor(&self, acceptor: TlsAcceptor) {
         *self.shared.acceptor.lock().unwrap_or_else(PoisonError::into_inner) = acceptor;
         self.sever();
+    }
+
+    /// The logins that it was asked for so far, in their order; of the last 10,000.
+    #[must_use]
+    pub fn login_attempts(&self) -> Vec<LoginAttempt> {
+        self.shared.world().logins.all()
     }
 
     /// Sends cookies without quotes from now on, or with them again.

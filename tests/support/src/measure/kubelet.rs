@@ -2,8 +2,8 @@
 
 use futures::{TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{Patch, PatchParams, PostParams};
-use kube::{Api, Client};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::{KubeletNode, Model};
@@ -14,6 +14,25 @@ const IMAGES: usize = 50;
 /// Requests at once.
 const AT_ONCE: usize = 32;
 
+/// A node that is registered.
+#[derive(Clone, Debug)]
+pub struct Registered {
+    /// That of its machine, from 1 on.
+    pub number: usize,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `metadata.resourceVersion` after the last write.
+    pub version: String,
+}
+
+impl Registered {
+    /// Its name, that of its machine.
+    #[must_use]
+    pub fn name(&self) -> String {
+        name(self.number)
+    }
+}
+
 /// Creates the nodes of the machines `n-1` to `n-<count>`: first the Node, then its status, as a kubelet does, so that
 /// both have an entry in `managedFields`. Gives the size of one as JSON.
 ///
@@ -21,16 +40,31 @@ const AT_ONCE: usize = 32;
 ///
 /// A sentence, when the API server refuses one.
 pub async fn register(client: &Client, count: usize) -> Result<usize, String> {
+    register_telling(client, count, |_| {}).await
+}
+
+/// As [`register`], and tells of each node as soon as it is registered.
+///
+/// # Errors
+///
+/// As [`register`].
+pub async fn register_telling(
+    client: &Client,
+    count: usize,
+    tell: impl Fn(Registered) + Sync,
+) -> Result<usize, String> {
     let nodes = Api::<Node>::all(client.clone());
     let create = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
     let update = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
-    let (nodes, create, update) = (&nodes, &create, &update);
+    let (nodes, create, update, tell) = (&nodes, &create, &update, &tell);
     stream::iter((1..=count).map(Ok::<usize, String>))
         .try_for_each_concurrent(AT_ONCE, async |number| {
             let name = name(number);
             let failed = |error: kube::Error| format!("failed to create node {name}: {error}");
             nodes.create(create, &node(number)).await.map_err(failed)?;
-            nodes.patch_status(&name, update, &Patch::Strategic(status(number))).await.map_err(failed)?;
+            let node = nodes.patch_status(&name, update, &Patch::Strategic(status(number))).await.map_err(failed)?;
+            let (uid, version) = (node.metadata.uid.unwrap_or_default(), node.metadata.resource_version);
+            tell(Registered { number, uid, version: version.unwrap_or_default() });
             Ok(())
         })
         .await?;
@@ -40,6 +74,23 @@ pub async fn register(client: &Client, count: usize) -> Result<usize, String> {
         return Err(format!("the API server keeps {fields} entries in managedFields, two are expected"));
     }
     serde_json::to_vec(&one).map(|text| text.len()).map_err(|error| error.to_string())
+}
+
+/// Deletes all nodes.
+///
+/// # Errors
+///
+/// A sentence, when the API server refuses that.
+pub async fn remove_all(client: &Client) -> Result<(), String> {
+    let nodes = &Api::<Node>::all(client.clone());
+    let list = nodes.list_metadata(&ListParams::default()).await.map_err(|error| format!("Nodes: {error}"))?;
+    stream::iter(list.items.into_iter().map(Ok))
+        .try_for_each_concurrent(AT_ONCE, async |node| {
+            let name = node.name_any();
+            let answer = nodes.delete(&name, &DeleteParams::default()).await;
+            answer.map(drop).map_err(|error| format!("failed to delete node {name}: {error}"))
+        })
+        .await
 }
 
 fn name(number: usize) -> String {

@@ -9,12 +9,17 @@ const VERBS: [&str; 5] = ["APPLY", "DELETE", "PATCH", "POST", "PUT"];
 /// The API server writes Leases of its own; the daemon's are left out with them.
 const RESOURCES: [&str; 2] = ["nodes", "events"];
 
-/// Writes of Nodes and Events so far, by verb, resource and HTTP status.
-pub(super) struct Writes(BTreeMap<String, u64>);
+/// Writes of Nodes and Events so far, by verb, resource and HTTP status, as `PATCH nodes/status 200`.
+#[derive(Clone, Debug, Default)]
+pub struct Writes(BTreeMap<String, u64>);
 
 impl Writes {
     /// Asks the API server.
-    pub(super) async fn of(client: &Client) -> Result<Self, String> {
+    ///
+    /// # Errors
+    ///
+    /// A sentence, when it does not answer.
+    pub async fn of(client: &Client) -> Result<Self, String> {
         let request = http::Request::get("/metrics").body(Vec::new()).map_err(|error| error.to_string())?;
         let text = client.request_text(request).await.map_err(|error| format!("the API server's metrics: {error}"))?;
         Ok(Self::parse(&text))
@@ -40,11 +45,20 @@ impl Writes {
         Self(writes)
     }
 
-    /// What came since, in words.
-    pub(super) fn since(&self, before: &Self) -> String {
-        let came = self.0.iter().map(|(key, count)| (key, count - before.0.get(key).copied().unwrap_or(0)));
-        let came: Vec<_> = came.filter(|(_, count)| *count > 0).map(|(key, count)| format!("{count} {key}")).collect();
-        if came.is_empty() { "none".to_owned() } else { came.join(", ") }
+    /// What came since, without what did not.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> BTreeMap<String, u64> {
+        let came = self.0.iter().map(|(key, count)| (key.clone(), count - before.0.get(key).copied().unwrap_or(0)));
+        came.filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// With what [`super::kubelet::register`] writes for so many nodes.
+    #[must_use]
+    pub fn with_kubelets(mut self, nodes: usize) -> Self {
+        for key in ["POST nodes 201", "PATCH nodes/status 200"] {
+            *self.0.entry(key.to_owned()).or_default() += nodes as u64;
+        }
+        self
     }
 }
 
@@ -62,6 +76,7 @@ mod tests {
             apiserver_request_total{code=\"409\",resource=\"nodes\",subresource=\"status\",verb=\"PATCH\"} 1\n\
             apiserver_request_total{code=\"200\",resource=\"nodes\",subresource=\"\",verb=\"LIST\"} 9\n\
             apiserver_request_total{code=\"200\",resource=\"leases\",subresource=\"\",verb=\"PUT\"} 9\n";
-        assert_eq!(Writes::parse(after).since(&before), "3 PATCH nodes 200, 1 PATCH nodes/status 409");
+        let expected = [("PATCH nodes 200", 3), ("PATCH nodes/status 409", 1)];
+        assert_eq!(Writes::parse(after).since(&before), expected.map(|(key, count)| (key.to_owned(), count)).into());
     }
 }

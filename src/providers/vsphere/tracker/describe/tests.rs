@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::NodeAddress;
 use super::*;
 use crate::clients::vim::GuestNic;
 use crate::providers::vsphere::inventory::snapshot::{Entity, Freshness, PowerState as VmPower, Tags};
+use crate::providers::vsphere::location::Location;
 use crate::providers::vsphere::zones::Tag;
 
 const UUID: &str = "422e4956-ad22-1139-6d72-59cc8f26bc90";
@@ -85,11 +86,13 @@ fn internal(metadata: &InstanceMetadata) -> &str {
 
 #[test]
 fn a_machine_gives_provider_id_type_addresses_and_its_record() {
-    let metadata = described(&NodeFacts::default(), &snapshot(true, &[]), &machine(&["10.0.0.1"]), &rules());
+    let (snapshot, machine) = (snapshot(true, &[]), machine(&["10.0.0.1"]));
+    let metadata = described(&NodeFacts::default(), &snapshot, &machine, &rules());
     assert_eq!(metadata.provider_id, format!("vsphere://{UUID}"));
     assert_eq!(metadata.instance_type, "vsphere-vm.cpu-2.mem-4gb.os-ubuntu");
     assert_eq!(internal(&metadata), "10.0.0.1");
-    let record: serde_json::Value = serde_json::from_str(&metadata.record).unwrap();
+    let record = Location::of(&snapshot, "vm-1", &machine).to_record();
+    let record: serde_json::Value = serde_json::from_str(&record).unwrap();
     assert_eq!((record["vcenter"].as_str(), record["vm"].as_str()), (Some("vc"), Some("vm-1")));
     assert_eq!((record["host"].as_str(), record["folder"].as_str()), (Some("host-1"), Some("group-v3")));
     assert_eq!(metadata.pending, None, "zones are off");
@@ -280,7 +283,7 @@ fn what_the_guest_or_the_account_lacks_is_named() {
     ] {
         let unknown = match describe(&NodeFacts::default(), &snapshot(true, &[]), &vm, &record, &rules(), &[]) {
             Ok(metadata) => {
-                assert!(metadata.node_addresses.is_empty() && !metadata.record.is_empty(), "{case}");
+                assert!(metadata.node_addresses.is_empty() && !metadata.provider_id.is_empty(), "{case}");
                 metadata.pending.expect(case)
             }
             Err(unknown) => unknown,

@@ -158,7 +158,7 @@ fn a_match_by_uuid_is_taken_by_the_rules() {
     let off = |name: &str| VmRecord { power_state: Some(PowerState::PoweredOff), ..stranger(name) };
     let template = |name: &str| VmRecord { is_template: true, ..off(name) };
     let recorded = NodeFacts {
-        recorded: Some(Location { vcenter: "vc".into(), vm: "vm-2".into(), ..Location::default() }),
+        recorded: Some(Arc::new(Location { vcenter: "vc".into(), vm: "vm-2".into(), ..Location::default() })),
         ..node()
     };
     let with_ip = |name: &str| VmRecord {
@@ -424,7 +424,7 @@ fn a_machine_backs_one_node_and_an_initialised_node_keeps_its_own() {
     let provider_id = || NodeFacts { has_provider_id: true, provider_id: Some(UUID.parse().unwrap()), ..node() };
     let initialised = || NodeFacts { is_initialized: true, ..provider_id() };
     let recorded = || NodeFacts {
-        recorded: Some(Location { vcenter: "vc".into(), vm: "vm-1".into(), ..Location::default() }),
+        recorded: Some(Arc::new(Location { vcenter: "vc".into(), vm: "vm-1".into(), ..Location::default() })),
         ..node()
     };
     let one = || vec![Vc::with(vec![("vm-1", machine("a"))])];

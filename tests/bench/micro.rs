@@ -1,0 +1,93 @@
+//! How long single functions of the daemon take. `micro/` is a program of its own, built with the settings of the daemon
+//! as it is shipped and named by `MICRO`; its samples and their statistics are Criterion's.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde::Deserialize;
+use support::report::{Limit, Measure};
+
+use crate::Bench;
+
+const CHAPTER: &str = "micro";
+
+/// In MB of 1,000,000 bytes a second.
+const DECODING: f64 = 150.0;
+
+/// What Criterion says of one function.
+#[derive(Deserialize)]
+struct Benchmark {
+    full_id: String,
+    throughput: Option<Throughput>,
+}
+
+/// What one call of it works on.
+#[derive(Clone, Copy, Deserialize)]
+enum Throughput {
+    Bytes(f64),
+    Elements(f64),
+}
+
+#[derive(Deserialize)]
+struct Estimates {
+    median: Estimate,
+}
+
+/// In nanoseconds a call.
+#[derive(Deserialize)]
+struct Estimate {
+    point_estimate: f64,
+    confidence_interval: Interval,
+}
+
+#[derive(Deserialize)]
+struct Interval {
+    lower_bound: f64,
+    upper_bound: f64,
+}
+
+/// Three samples of each: the median call, and both ends of its confidence interval.
+pub fn measure(bench: &mut Bench) {
+    let micro = std::env::var_os("MICRO").map(PathBuf::from).filter(|path| path.is_file());
+    let micro = micro.expect("MICRO is to name the program of the micro-benchmarks: start this with `make bench`");
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(micro);
+    command.arg("--bench").arg("--noplot").env("CRITERION_HOME", folder.path());
+    let status = command.status().unwrap();
+    assert!(status.success(), "the micro-benchmarks ended with {status}");
+    let mut found = Vec::new();
+    find(folder.path(), &mut found);
+    found.sort();
+    assert!(!found.is_empty(), "Criterion wrote nothing into {}", folder.path().display());
+    for folder in found {
+        bench.report(read(&folder));
+    }
+}
+
+/// The folders with the latest run of each function.
+fn find(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() && path.ends_with("new") {
+            found.push(path);
+        } else if path.is_dir() {
+            find(&path, found);
+        }
+    }
+}
+
+fn read(folder: &Path) -> Measure {
+    let text = |file: &str| std::fs::read(folder.join(file)).unwrap();
+    let benchmark: Benchmark = serde_json::from_slice(&text("benchmark.json")).unwrap();
+    let median = serde_json::from_slice::<Estimates>(&text("estimates.json")).unwrap().median;
+    let Interval { lower_bound, upper_bound } = median.confidence_interval;
+    let times = [lower_bound, median.point_estimate, upper_bound];
+    let (unit, samples, limit) = match benchmark.throughput {
+        // Bytes a nanosecond are thousands of MB a second.
+        Some(Throughput::Bytes(bytes)) => ("MB/s", times.map(|time| bytes / time * 1e3), Some(Limit::Above(DECODING))),
+        Some(Throughput::Elements(elements)) => ("ns each", times.map(|time| time / elements), None),
+        None => ("ns", times, None),
+    };
+    let (name, samples) = (benchmark.full_id, samples.to_vec());
+    Measure { chapter: CHAPTER, subject: "ours", name, unit, samples, limit }
+}

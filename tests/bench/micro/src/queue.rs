@@ -1,0 +1,44 @@
+//! The work queue: 1,000 keys come in, each twice as events do, and are worked on one after the other; and keys that
+//! fail, which wait for their backoff.
+
+use std::time::Duration;
+
+use ccm::runtime::queue::{Backoff, Queue};
+use criterion::{Criterion, Throughput};
+
+const KEYS: usize = 1_000;
+const BACKOFF: Backoff = Backoff { base: Duration::from_secs(60), max: Duration::from_secs(600) };
+
+/// See the file's header.
+pub fn measure(criterion: &mut Criterion) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let keys: Vec<String> = (0..KEYS).map(|number| format!("cluster-a-md-0-{number:05}-x7k2p")).collect();
+    let mut group = criterion.benchmark_group("queue");
+    group.throughput(Throughput::Elements(KEYS as u64));
+    group.bench_function("work", |bencher| {
+        bencher.iter(|| {
+            let queue = Queue::new(BACKOFF);
+            for key in keys.iter().chain(&keys) {
+                queue.add(key.clone());
+            }
+            runtime.block_on(async {
+                for _ in 0..KEYS {
+                    queue.forget(&queue.next().await.expect("it is open"));
+                }
+            });
+            assert!(queue.is_empty(), "each key is handed out once");
+            queue
+        });
+    });
+    group.bench_function("retry", |bencher| {
+        bencher.iter(|| {
+            let queue = Queue::new(BACKOFF);
+            for key in &keys {
+                queue.retry(key.clone());
+            }
+            assert!(queue.is_empty(), "all of them wait");
+            queue
+        });
+    });
+    group.finish();
+}

@@ -1,0 +1,68 @@
+//! How long a process takes from its start to ready, without nodes and with many that are initialised.
+
+use std::time::Instant;
+
+use support::ApiServer;
+use support::measure::settled::ready;
+use support::report::{Measure, OURS};
+
+use crate::Bench;
+use crate::cluster::{Cluster, LIMIT};
+use crate::machines::Kind;
+use crate::subject::Subject;
+
+const SAMPLES: usize = 5;
+/// The most nodes that a peer is given.
+const SOME: usize = 1_000;
+const MANY: usize = 5_000;
+
+/// `/healthz` is what both have; ours says by `/readyz` that its caches are filled, too.
+pub async fn measure(bench: &mut Bench) {
+    let sizes: &[(usize, Kind)] = match bench.peer {
+        Some(_) => &[(0, Kind::Simulator), (SOME, Kind::Simulator), (MANY, Kind::Fake)],
+        None => &[(0, Kind::Fake), (MANY, Kind::Fake)],
+    };
+    for &(nodes, kind) in sizes {
+        let cluster = Cluster::new(ApiServer::start().await, kind, nodes.max(1)).await;
+        if nodes > 0 {
+            cluster.register(nodes).await;
+            let mut running = cluster.start(&bench.ours, &cluster.server.kubeconfig()).await;
+            cluster.until_initialised(nodes).await;
+            running.daemon.stop(LIMIT).await;
+        }
+        for subject in bench.subjects() {
+            let is_ours = subject.name == OURS;
+            if !is_ours && kind == Kind::Fake {
+                continue;
+            }
+            let paths: &[&str] = if is_ours { &["healthz", "readyz"] } else { &["healthz"] };
+            for path in paths {
+                let mut samples = Vec::new();
+                for _ in 0..SAMPLES {
+                    samples.push(start(&cluster, &subject, path).await);
+                }
+                let name = format!("{nodes} nodes: process start to /{path}");
+                bench.report(Measure {
+                    chapter: "start-up",
+                    subject: subject.name,
+                    name,
+                    unit: "s",
+                    samples,
+                    limit: None,
+                });
+            }
+        }
+    }
+}
+
+/// Seconds until this path is answered with success.
+async fn start(cluster: &Cluster, subject: &Subject, path: &str) -> f64 {
+    // Whoever had it may not have given it up.
+    cluster.clear_lease().await;
+    let begun = Instant::now();
+    let mut running = subject.start(&cluster.config, &cluster.server.kubeconfig());
+    let url = format!("https://127.0.0.1:{}/{path}", running.port);
+    let took = ready(&url, begun, LIMIT).await.unwrap();
+    running.daemon.stop(LIMIT).await;
+    took.as_secs_f64()
+}

@@ -1,0 +1,290 @@
+//! The join storm: many nodes that want to be initialised at once, seen by a watch on the API server.
+//!
+//! Each number of nodes has one API server and one vCenter, for all subjects and the floor. Two ways: the nodes are
+//! registered before the subject starts, and time counts from the start of its process; or they are registered while it
+//! leads, and time counts from the first registration. Between two cases all nodes and the Lease are deleted.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::Event;
+use kube::Api;
+use kube::api::ListParams;
+use support::ApiServer;
+use support::measure::initialised::Initialised;
+use support::measure::kubelet;
+use support::measure::settled::settled;
+use support::measure::writes::Writes;
+use support::process::Usage;
+use support::report::{Limit, Measure, OURS};
+
+use crate::Bench;
+use crate::cluster::{Cluster, LIMIT};
+use crate::floor;
+use crate::machines::{Asked, Kind};
+use crate::subject::{Running, Subject};
+
+/// What each call of vCenter takes longer. The first follows right after the floor, since the promise is about it.
+pub const DELAYS: [u64; 3] = [10, 0, 30];
+/// The promise about the time: so many nodes, with this delay, at most this multiple of the floor and some seconds.
+const PROMISED: (usize, u64) = (1_000, 10);
+const FLOORS: f64 = 2.0;
+const SECONDS: f64 = 3.0;
+/// The promise about calls of vCenter: for each node, and beside them.
+const CALLS_PER_NODE: usize = 2;
+const CALLS: usize = 40;
+/// The promise about memory in MiB, for so many nodes: resident afterwards, and the most ever.
+const MEMORY: (usize, f64, f64) = (5_000, 50.0, 70.0);
+/// How long initialising may take before the case is over with the nodes that are: this, and so much for each node.
+const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE_PER_NODE: Duration = Duration::from_millis(60);
+/// A peer is given so many times as long: a ratio says more than that it did not end.
+const PEER_TIMES: u32 = 5;
+/// It is over when no vCenter was called and no Event written for this long, and how long that may take.
+const QUIET: Duration = Duration::from_millis(2_500);
+const QUIET_LIMIT: Duration = Duration::from_secs(60);
+/// Operations with fewer calls are told together.
+const FEW: u32 = 10;
+
+/// What comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    Nodes,
+    Daemon,
+}
+
+impl Way {
+    /// In the names of measures.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Nodes => "nodes registered before the start",
+            Self::Daemon => "nodes registered while it runs",
+        }
+    }
+}
+
+/// What a storm was.
+struct Storm {
+    /// Sorted.
+    times: Vec<Duration>,
+    at_once: Usage,
+    afterwards: Usage,
+    /// CPU seconds by program.
+    cpu: Vec<(&'static str, f64)>,
+    asked: Asked,
+    writes: BTreeMap<String, u64>,
+}
+
+/// With so many nodes; a peer only where the vCenter answers it.
+pub async fn measure(bench: &mut Bench, chapter: &'static str, nodes: usize, kind: Kind) {
+    let cluster = Cluster::new(ApiServer::start().await, kind, nodes).await;
+    let subjects: Vec<_> =
+        bench.subjects().into_iter().filter(|subject| kind == Kind::Simulator || subject.name == OURS).collect();
+    for way in [Way::Nodes, Way::Daemon] {
+        let floor = floor::measure(bench, &cluster, chapter, way, nodes).await;
+        for delay in DELAYS {
+            cluster.vcenter.delay_calls(Duration::from_millis(delay)).await;
+            for subject in &subjects {
+                let case = Case { chapter, subject, way, delay, nodes };
+                let work = async |bench: &mut Bench| case.report(bench, &case.run(&cluster).await, floor);
+                bench.attempt(chapter, subject, work).await;
+                cluster.clear().await;
+            }
+        }
+    }
+}
+
+/// Waits until vCenter is not called any more, apart from waits that take long, and no Event is written.
+async fn until_quiet(cluster: &Cluster) {
+    let events = Api::<Event>::all(cluster.client.clone());
+    let is_quiet = settled(QUIET, QUIET_LIMIT, async || {
+        let list = events.list_metadata(&ListParams::default().limit(1)).await.unwrap();
+        let count = list.items.len() as u64 + u64::try_from(list.metadata.remaining_item_count.unwrap_or(0)).unwrap();
+        count + u64::from(cluster.vcenter.asked().await.calls())
+    });
+    if !is_quiet.await {
+        println!("  there are still calls or Events after {QUIET_LIMIT:?}");
+    }
+}
+
+/// CPU seconds so far by program, in the same order each time; of a daemon that has yet to start, none.
+fn cpu(cluster: &Cluster, running: Option<&Running>) -> Vec<(&'static str, f64)> {
+    let daemon = running.map(Running::usage_or_nothing).unwrap_or_default();
+    let programs = cluster.server.usage().into_iter().map(|(name, usage)| (name, usage.cpu));
+    let programs = programs.chain([("vCenter", cluster.vcenter.cpu()), ("daemon", daemon.cpu)]);
+    programs.map(|(name, cpu)| (name, cpu.as_secs_f64())).collect()
+}
+
+struct Case<'a> {
+    chapter: &'static str,
+    subject: &'a Subject,
+    way: Way,
+    delay: u64,
+    nodes: usize,
+}
+
+impl Case<'_> {
+    /// From the registration, or the start of the process, to the end of the process.
+    async fn run(&self, cluster: &Cluster) -> Storm {
+        let Self { subject, way, nodes, .. } = *self;
+        let running = match way {
+            Way::Nodes => {
+                cluster.register(nodes).await;
+                None
+            }
+            Way::Daemon => {
+                let mut running = cluster.start(subject, &cluster.server.kubeconfig()).await;
+                running.until_leading(&cluster.client).await;
+                until_quiet(cluster).await;
+                Some(running)
+            }
+        };
+        let mut initialised = Initialised::from_now(&cluster.client).await.unwrap();
+        let writes = Writes::of(&cluster.client).await.unwrap();
+        cluster.vcenter.reset_counts().await;
+        let before = cpu(cluster, running.as_ref());
+
+        let begun = Instant::now();
+        let mut registering = None;
+        let (mut running, writes) = match running {
+            None => (subject.start(&cluster.config, &cluster.server.kubeconfig()), writes),
+            Some(running) => {
+                let client = cluster.client.clone();
+                let registration = async move { kubelet::register(&client, nodes).await.unwrap() };
+                registering = Some(tokio::spawn(registration));
+                (running, writes.with_kubelets(nodes))
+            }
+        };
+        let patience = self.patience();
+        let end = tokio::select! {
+            end = tokio::time::timeout(patience, initialised.follow(nodes)) => end.unwrap_or(Err("it takes too long".to_owned())),
+            status = running.daemon.wait(patience + LIMIT) => Err(format!("it ended with {status}")),
+        };
+        let times = initialised.times(begun);
+        if let Some(registering) = registering {
+            // No node of this case may come after its end.
+            registering.abort();
+            let _ = registering.await;
+        }
+        if let Err(reason) = end {
+            let lines = running.daemon.output().tail(5);
+            println!(
+                "  {} of {nodes} nodes are initialised ({reason}); the last lines of {}:\n{lines}",
+                times.len(),
+                subject.name
+            );
+        }
+        let at_once = running.usage_or_nothing();
+        // One that has not come to the end is not about to be quiet.
+        if times.len() == nodes {
+            until_quiet(cluster).await;
+        }
+        let after = cpu(cluster, Some(&running));
+        let cpu = after.into_iter().zip(before).map(|((name, after), (_, before))| (name, after - before)).collect();
+        let writes = Writes::of(&cluster.client).await.unwrap().since(&writes);
+        let (afterwards, asked) = (running.usage_or_nothing(), cluster.vcenter.asked().await);
+        running.daemon.stop(LIMIT).await;
+        Storm { times, at_once, afterwards, cpu, asked, writes }
+    }
+
+    fn report(&self, bench: &mut Bench, storm: &Storm, floor: Duration) {
+        let done = storm.times.len();
+        self.tell(bench, "nodes initialised", "nodes", done as f64, Some(Limit::Above(self.nodes as f64 - 1.0)));
+        for (what, index) in marks(self.nodes) {
+            match storm.times.get(index) {
+                Some(time) => self.report_time(bench, what, time.as_secs_f64(), floor.as_secs_f64()),
+                None => {
+                    let why = format!("{done} of {} nodes were initialised within {:?}", self.nodes, self.patience());
+                    bench.unmeasured(self.row(what, "s", Vec::new(), None), &why);
+                }
+            }
+        }
+        self.report_calls(bench, &storm.asked);
+        for (write, count) in &storm.writes {
+            self.tell(bench, &format!("API {write}"), "writes", *count as f64, None);
+        }
+        let mib = |kilobytes: u64| kilobytes as f64 / 1024.0;
+        let (many, resident, peak) = MEMORY;
+        let below = |limit: f64| Some(Limit::Below(limit)).filter(|_| self.nodes == many);
+        for (what, kilobytes, limit) in [
+            ("resident when all were initialised", storm.at_once.resident, None),
+            ("resident afterwards", storm.afterwards.resident, below(resident)),
+            ("resident afterwards, of it heap and stacks", storm.afterwards.anonymous, None),
+            ("peak", storm.afterwards.peak, below(peak)),
+        ] {
+            self.tell(bench, what, "MiB", mib(kilobytes), limit);
+        }
+        for (program, seconds) in &storm.cpu {
+            self.tell(bench, &format!("CPU of {program}"), "s", *seconds, None);
+        }
+        let share = |index: usize| (index + 1) as f64 * 100.0 / self.nodes as f64;
+        let points = storm.times.iter().enumerate().map(|(index, time)| [time.as_secs_f64(), share(index)]).collect();
+        bench.curve(self.chapter, self.subject.name, &self.name(), AXES, points);
+    }
+
+    fn report_time(&self, bench: &mut Bench, what: &'static str, time: f64, floor: f64) {
+        let is_last = what == LAST;
+        let is_promised = is_last && (self.nodes, self.delay) == PROMISED;
+        let limit = Some(Limit::Below(FLOORS * floor + SECONDS)).filter(|_| is_promised);
+        self.tell(bench, what, "s", time, limit);
+        if is_last {
+            self.tell(bench, "last ÷ floor", "floors", time / floor, None);
+        }
+    }
+
+    fn report_calls(&self, bench: &mut Bench, asked: &Asked) {
+        let limit = Limit::Below((CALLS_PER_NODE * self.nodes + CALLS + 1) as f64);
+        self.tell(bench, "vCenter calls", "calls", f64::from(asked.calls() - asked.pages), Some(limit));
+        if asked.pages > 0 {
+            self.tell(bench, "vCenter calls for further pages", "calls", f64::from(asked.pages), None);
+        }
+        let (many, few): (Vec<_>, Vec<_>) = asked.operations.iter().partition(|(_, count)| **count >= FEW);
+        for (operation, count) in many {
+            self.tell(bench, &format!("vCenter {operation}"), "calls", f64::from(*count), None);
+        }
+        let few = few.into_iter().map(|(_, count)| count).sum::<u32>();
+        self.tell(bench, &format!("vCenter operations of less than {FEW} calls"), "calls", f64::from(few), None);
+        self.tell(bench, "bytes to vCenter", "kB", asked.bytes_received as f64 / 1e3, None);
+        self.tell(bench, "bytes from vCenter", "kB", asked.bytes_sent as f64 / 1e3, None);
+    }
+
+    fn tell(&self, bench: &mut Bench, what: &str, unit: &'static str, sample: f64, limit: Option<Limit>) {
+        bench.report(self.row(what, unit, vec![sample], limit));
+    }
+
+    /// The limits are ours alone.
+    fn row(&self, what: &str, unit: &'static str, samples: Vec<f64>, limit: Option<Limit>) -> Measure {
+        let (subject, limit) = (self.subject.name, limit.filter(|_| self.subject.name == OURS));
+        Measure { chapter: self.chapter, subject, name: format!("{}: {what}", self.name()), unit, samples, limit }
+    }
+
+    fn name(&self) -> String {
+        case_name(self.way, self.delay)
+    }
+
+    fn patience(&self) -> Duration {
+        let times = if self.subject.name == OURS { 1 } else { PEER_TIMES };
+        patience(self.nodes) * times
+    }
+}
+
+/// Begins the names of a case's measures, and is that of its curve.
+pub fn case_name(way: Way, delay: u64) -> String {
+    format!("{}, {delay} ms a call", way.text())
+}
+
+/// How long initialising so many nodes may take.
+pub fn patience(nodes: usize) -> Duration {
+    PATIENCE + PATIENCE_PER_NODE * u32::try_from(nodes).unwrap()
+}
+
+/// Of the curves.
+pub const AXES: [&str; 2] = ["time (s)", "nodes initialised (%)"];
+
+const LAST: &str = "last initialised";
+
+/// What is told of the times of so many nodes, with the index into them.
+pub fn marks(nodes: usize) -> [(&'static str, usize); 4] {
+    let at = |percent: usize| (nodes * percent).div_ceil(100).max(1) - 1;
+    [("first initialised", 0), ("median initialised", at(50)), ("99 % initialised", at(99)), (LAST, at(100))]
+}

@@ -1,0 +1,192 @@
+//! Everything is broken at random, and what must hold does: three replicas, 200 nodes and two vCenters, faults of all of
+//! them by a seed. Afterwards all becomes what a fresh daemon would write. `docs/chaos.md` tells it all.
+//!
+//! `CHAOS_SECONDS` is for how long, `CHAOS_SEED` is a number or `random`.
+
+mod fault;
+mod invariants;
+mod script;
+mod site;
+mod things;
+mod trouble;
+mod world;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use support::{Daemon, eventually};
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::admin::{Admin, token_of};
+use crate::judge::daemons::until_looked;
+use crate::judge::results::{assert_alike, assert_untouched};
+use script::{Script, Step};
+use world::World;
+
+/// Machines, and as many nodes.
+const MACHINES: usize = 200;
+/// How long faults are drawn for, unless another time is given.
+const SECONDS: u64 = 90;
+/// The seed of every day: its script has every fault within that time.
+const SEED: u64 = 7;
+/// Between two looks at what has come.
+const LOOK: Duration = Duration::from_millis(50);
+/// How long a node that is not ready waits for its deletion.
+const GRACE: Duration = Duration::from_secs(2);
+/// The longest pause between two looks of the daemon at a node.
+const PERIOD: Duration = Duration::from_secs(5);
+/// After this long without a write, nothing is left to be written.
+const QUIET: Duration = Duration::from_secs(8);
+/// After the last fault all is written within this time.
+const RECOVERY: Duration = Duration::from_secs(60);
+/// How long a fresh daemon may take to look at every node twice: it has to log in, beside what the campaign cost.
+const FRESH: Duration = Duration::from_secs(500);
+/// Short terms, and a limit that lets every deletion through which is proved.
+const FLAGS: [&str; 4] = [
+    "--leader-elect-lease-duration=5s",
+    "--leader-elect-renew-deadline=3s",
+    "--node-deletion-limit=200,100%,1s",
+    "-v=2",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn through_all_faults_what_must_hold_holds_and_all_ends_as_a_fresh_daemon_writes_it() {
+    let seconds = variable("CHAOS_SECONDS").map_or(SECONDS, |text| number("CHAOS_SECONDS", &text));
+    let seed = match variable("CHAOS_SEED").as_deref() {
+        None => SEED,
+        Some("random") => fastrand::u64(..),
+        Some(text) => number("CHAOS_SEED", text),
+    };
+    println!("CHAOS_SEED={seed} CHAOS_SECONDS={seconds}");
+    // Whether labels follow their machines is up to the seed, too.
+    let follows = seed.is_multiple_of(2);
+    let script = Script::new(seed, seconds, MACHINES);
+
+    let mut world = World::start(follows).await;
+    run(&mut world, &script, follows).await;
+    world.start_those_due(follows);
+    world.make_clear().await;
+    let over = Instant::now();
+    // What is lost of logins is counted for minutes, so that no account is locked.
+    let excused = invariants::excused(&world.records().await);
+    let recovered = until_nodes_are_as_machines(&mut world, RECOVERY + excused).await - over;
+    let limit = RECOVERY + excused + invariants::PROOFS;
+    let settled = settle(&mut world, limit + QUIET).await.saturating_duration_since(over);
+    println!(
+        "after the last fault, all nodes were as their machines {recovered:.1?} later, and the last write came {settled:.1?} \
+         later; excused for lost logins: {excused:.1?}"
+    );
+    assert!(settled <= limit, "{settled:?} instead of {limit:?}");
+    world.stop().await;
+    told(&world, &script);
+    as_a_fresh_daemon(&mut world, follows).await;
+}
+
+/// From the environment.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|text| !text.is_empty())
+}
+
+fn number(name: &str, text: &str) -> u64 {
+    text.parse().unwrap_or_else(|error| panic!("{name}={text}: {error}"))
+}
+
+/// The steps at their times. What takes long, as an API server that starts, makes all later steps later.
+async fn run(world: &mut World, script: &Script, follows: bool) {
+    let mut looks = interval(LOOK);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (began, mut late) = (Instant::now(), Duration::ZERO);
+    for (at, step) in &script.steps {
+        while began.elapsed() < *at + late {
+            looks.tick().await;
+            world.start_those_due(follows);
+            world.check();
+        }
+        world.start_those_due(follows);
+        match step {
+            Step::Begin(number) => world.begin(*number, &script.faults[*number], follows).await,
+            Step::End(number) => world.end(*number, &script.faults[*number], follows).await,
+            Step::Act(action) => {
+                if world.act(*action).await {
+                    world.tell(format!("{action:?}"));
+                }
+            }
+        }
+        world.check();
+        late = late.max(began.elapsed().saturating_sub(*at));
+    }
+}
+
+/// Waits until every Node is as its machine says, if there is one; when that was seen.
+async fn until_nodes_are_as_machines(world: &mut World, limit: Duration) -> Instant {
+    eventually("all nodes are as their machines", limit, async || {
+        world.check();
+        match invariants::unsettled(&world.machines, &world.all_nodes().await, &world.joined).there {
+            open if open.is_empty() => Ok(Instant::now()),
+            open => Err(format!("{} are left: {open:?}", open.len())),
+        }
+    })
+    .await
+}
+
+/// Waits until every Node is as its machine says and nothing is written any more. When the last of it was written.
+async fn settle(world: &mut World, limit: Duration) -> Instant {
+    eventually("all that happened is on the Nodes", limit, async || {
+        world.check();
+        let nodes = world.all_nodes().await;
+        let open = invariants::unsettled(&world.machines, &nodes, &world.joined);
+        match world.last_version.elapsed() {
+            quiet if quiet >= QUIET && open.there.is_empty() && open.gone.is_empty() => Ok(world.last_version),
+            quiet => Err(format!("quiet for {quiet:?}; left are {open:?}")),
+        }
+    })
+    .await
+}
+
+fn told(world: &World, script: &Script) {
+    let mut faults: BTreeMap<&str, usize> = BTreeMap::new();
+    for planned in &script.faults {
+        *faults.entry(planned.fault.name()).or_default() += 1;
+    }
+    println!(
+        "{:.0?}; {} faults: {faults:?}; {} actions; the replicas: {:?}; at most {} kB and {} lost logins in a window, {} \
+         accepted writes to Nodes",
+        world.elapsed(),
+        script.faults.len(),
+        world.count,
+        world.rules.seen,
+        world.peaks.memory,
+        world.peaks.logins,
+        world.peaks.writes,
+    );
+}
+
+/// A daemon that knows nothing of what was finds nothing to write on these Nodes; and on new Nodes of the same machines
+/// it writes the same.
+async fn as_a_fresh_daemon(world: &mut World, follows: bool) {
+    // This is about Nodes, and not about when somebody logs in.
+    world.let_accounts_go().await;
+    let left = world.cluster.nodes().await;
+    let daemon = look_afresh(world, follows).await;
+    assert_untouched(&world.cluster.nodes().await, &left, daemon.output());
+    drop(daemon);
+
+    world.begin_anew().await;
+    world.check();
+    let daemon = look_afresh(world, follows).await;
+    assert_alike(&world.cluster.nodes().await, &left, follows, daemon.output());
+}
+
+/// A fresh daemon, alone, once it has looked at every node and written what it wants.
+async fn look_afresh(world: &mut World, follows: bool) -> Daemon {
+    let admin = Admin::new();
+    let mut flags = World::flags(follows);
+    flags.push(admin.flag());
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let mut daemon = world.cluster.start_on(world.site.config(), &flags);
+    let token = token_of(&world.server).await;
+    let nodes = world.all_nodes().await.len();
+    until_looked(&mut daemon, nodes, (&admin, &token), FRESH).await;
+    settle(world, RECOVERY).await;
+    daemon
+}

@@ -1,0 +1,287 @@
+//! What must hold at every moment of a campaign, beside the rules for Nodes and the check of the audit log. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use ccm::kubernetes::login_ledger::record::{Record, State};
+use k8s_openapi::api::core::v1::Node;
+use support::nodes::{NodeView, UNINITIALIZED_TAINT};
+use support::{LoginAttempt, LoginOutcome};
+
+use crate::judge::machine::{Machine, Power};
+use crate::judge::rules::{SHUTDOWN_TAINT, has_taint};
+
+/// vCenter's single sign-on locks an account after about five rejections in three minutes.
+pub const WINDOW: Duration = Duration::from_secs(200);
+/// Logins on record in it that make others wait.
+pub const BUDGET: usize = 3;
+/// Logins that may fail in it: a fourth one with a pair that was accepted before.
+pub const MOST: usize = 4;
+/// Logins that one replica may lose in it while it counts alone.
+pub const ALONE: usize = 3;
+/// A login may be made so long after the question to the record which got no answer.
+const LATE: Duration = Duration::from_secs(10);
+/// VmRSS of a replica, in kB: the daemon as tests build it takes about 116 MB with 5,000 nodes of real size; here are 200
+/// small ones. What grows without an end passes this in any long campaign.
+pub const MEMORY: u64 = 100 * 1_024;
+/// How much longer than else a Node may stay whose machine is gone: where nothing announces that its vCenter says something
+/// again, and no other node waits for the same, a proof of absence is made again after a pause of up to that.
+pub const PROOFS: Duration = Duration::from_secs(60);
+/// A pause for the account's sake is up to a quarter longer than it has to be.
+const JITTER: f64 = 1.25;
+/// The pauses that follow, while logins are lost again and again.
+const FIRST_PAUSE: Duration = Duration::from_secs(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+/// A line that says that code of the daemon panicked.
+pub fn panic_in<'a>(lines: impl IntoIterator<Item = &'a String>) -> Option<&'a String> {
+    lines.into_iter().find(|line| line.contains("panic"))
+}
+
+/// Whether a replica takes more memory than it may; `resident` in kB.
+pub fn is_too_large(resident: u64) -> bool {
+    resident > MEMORY
+}
+
+/// A time in which replicas may not reach what they keep their record in, so that each counts its own logins; the last one
+/// may last.
+pub type Apart = (Instant, Option<Instant>);
+
+/// How often vCenters counted against the account in the worst window: logins that the replicas could count together, and
+/// those that each had to count by itself. A rejection counts wherever it was, a wrong password without an answer at its
+/// own vCenter. A right one is no failure there, whatever became of the answer.
+pub fn worst_windows(logins: &[Vec<LoginAttempt>], apart: &[Apart]) -> (usize, usize) {
+    let is_apart = |login: &LoginAttempt| {
+        apart.iter().any(|(begin, end)| login.at >= *begin && end.is_none_or(|end| login.at < end + LATE))
+    };
+    let part = |of_those_apart: bool| -> Vec<Vec<LoginAttempt>> {
+        let own =
+            |own: &Vec<LoginAttempt>| own.iter().filter(|login| is_apart(login) == of_those_apart).cloned().collect();
+        logins.iter().map(own).collect()
+    };
+    (worst_window(&part(false)), worst_window(&part(true)))
+}
+
+fn worst_window(logins: &[Vec<LoginAttempt>]) -> usize {
+    let moments = logins.iter().flatten().map(|login| login.at);
+    moments.map(|end| counted(logins, end)).max().unwrap_or(0)
+}
+
+/// How many logins count at the vCenter where most do in the window that ends then.
+fn counted(logins: &[Vec<LoginAttempt>], end: Instant) -> usize {
+    let is_in = |login: &&LoginAttempt| login.at <= end && end.saturating_duration_since(login.at) < WINDOW;
+    let rejected = |login: &&LoginAttempt| login.outcome == LoginOutcome::Rejected;
+    let of_one = |own: &Vec<LoginAttempt>| {
+        let lost = own.iter().filter(|login| login.outcome == LoginOutcome::Unanswered && !login.is_right);
+        logins.iter().flatten().filter(rejected).chain(lost).filter(is_in).count()
+    };
+    logins.iter().map(of_one).max().unwrap_or(0)
+}
+
+/// How much longer than else a replica may need that has to log in now, so that the account is not locked: nothing while
+/// fewer than three logins of the account are on record. The records are those of its vCenters, which the replicas keep;
+/// a claim of a process that was killed stands there as well. How old an entry is each replica judges by what it has
+/// seen, and one that has just started takes the entries of others for new.
+pub fn excused(records: &[Record]) -> Duration {
+    let of_one = |own: &Record| {
+        let others = records.iter().filter(|record| !std::ptr::eq(*record, own));
+        let rejected = others.flat_map(|record| &record.entries).filter(|entry| entry.state == State::Rejected);
+        let Some(surplus) = (own.entries.len() + rejected.count()).checked_sub(BUDGET) else { return Duration::ZERO };
+        let doublings = u32::try_from(surplus).unwrap_or(u32::MAX).min(8);
+        WINDOW.max(FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE)).mul_f64(JITTER)
+    };
+    records.iter().map(of_one).max().unwrap_or_default()
+}
+
+/// What is still to be written in a world that holds still.
+#[derive(Debug, Default)]
+pub struct Unsettled {
+    /// Nodes that are not as their machines say, or are missing.
+    pub there: Vec<String>,
+    /// Nodes whose machines are gone.
+    pub gone: Vec<String>,
+}
+
+/// What Nodes lack of what their machines say. They are named by their numbers.
+pub fn unsettled(machines: &[Machine], nodes: &BTreeMap<usize, Node>, wanted: &BTreeSet<usize>) -> Unsettled {
+    let mut found = Unsettled::default();
+    for (number, machine) in machines.iter().enumerate() {
+        match nodes.get(&number) {
+            None if machine.is_there && wanted.contains(&number) => {
+                found.there.push(format!("{number}: it has no Node"))
+            }
+            None => {}
+            Some(_) if !machine.is_there => found.gone.push(format!("{number}: its machine is gone")),
+            Some(node) => found.there.extend(lacks(machine, node).map(|what| format!("{number}: {what}"))),
+        }
+    }
+    found
+}
+
+fn lacks(machine: &Machine, node: &Node) -> Option<String> {
+    let view = NodeView::of(node);
+    let address = machine.address.as_deref().unwrap_or_default();
+    let is_running = machine.power == Some(Power::On);
+    if has_taint(node, UNINITIALIZED_TAINT) {
+        Some("it is not initialised".to_owned())
+    } else if !view.addresses.contains(&format!("InternalIP={address}")) {
+        Some(format!("its address is {address}, and it has {:?}", view.addresses))
+    } else if has_taint(node, SHUTDOWN_TAINT) == is_running {
+        Some(format!("it runs: {is_running}, and the shutdown taint says otherwise"))
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ccm::kubernetes::login_ledger::record::Entry;
+
+    const LINE: &str = "I1121 10:00:00.000000       1 node.go:1] \"node initialised\"";
+
+    #[test]
+    fn a_panic_is_found_among_other_lines() {
+        let lines = |last: &str| vec![LINE.to_owned(), last.to_owned()];
+        assert_eq!(panic_in(&lines(LINE)), None);
+        let panicked = "E1121 10:00:00.000000       1 plan.rs:1] \"panic: index out of bounds\"";
+        assert_eq!(panic_in(&lines(panicked)).map(String::as_str), Some(panicked));
+    }
+
+    #[test]
+    fn memory_has_a_bound() {
+        assert!(!is_too_large(MEMORY));
+        assert!(is_too_large(MEMORY + 1));
+    }
+
+    /// Logins at a vCenter: seconds, whether the password was right, and how they ended.
+    type Told<'a> = &'a [(u64, bool, LoginOutcome)];
+
+    fn logins(start: Instant, all: Told<'_>) -> Vec<LoginAttempt> {
+        let login = |&(second, is_right, outcome): &(u64, bool, LoginOutcome)| LoginAttempt {
+            at: start + Duration::from_secs(second),
+            user: "ccm".to_owned(),
+            is_rest: false,
+            is_right,
+            outcome,
+        };
+        all.iter().map(login).collect()
+    }
+
+    #[test]
+    fn logins_count_in_the_window_that_has_most_of_them() {
+        use LoginOutcome::{Accepted, Rejected, TurnedAway, Unanswered};
+        let start = Instant::now();
+        let rejected = |second| (second, false, Rejected);
+        let lost = |second| (second, false, Unanswered);
+        let four = [rejected(0), rejected(60), rejected(120), rejected(199)];
+        let spread = [rejected(0), rejected(60), rejected(120), rejected(200)];
+        let harmless = [
+            (0, true, Accepted),
+            (1, true, Accepted),
+            (2, true, TurnedAway),
+            (3, true, Unanswered),
+            (4, true, Unanswered),
+            (5, true, Unanswered),
+            (6, false, TurnedAway),
+            lost(7),
+        ];
+        let cases: [(&str, Told<'_>, Told<'_>, usize); 8] = [
+            ("none", &[], &[], 0),
+            ("four in a window", &four, &[], 4),
+            ("three, and one when the first is forgotten", &spread, &[], 3),
+            ("accepted and busy ones do not count, and right ones never", &harmless, &[], 1),
+            ("rejections count wherever they were", &[rejected(0), rejected(1)], &[rejected(2), rejected(3)], 4),
+            ("lost ones count where they were", &[lost(0), lost(1)], &[lost(2), lost(3)], 2),
+            ("both", &[rejected(0), lost(1)], &[rejected(2), lost(3)], 3),
+            ("far apart", &[rejected(0), rejected(300)], &[rejected(600)], 1),
+        ];
+        for (case, first, second, expected) in cases {
+            assert_eq!(worst_window(&[logins(start, first), logins(start, second)]), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn what_replicas_could_not_count_together_is_counted_apart() {
+        use LoginOutcome::Rejected;
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let all = [logins(start, &[0, 20, 40, 60, 80, 100].map(|second| (second, false, Rejected)))];
+        for (case, apart, expected) in [
+            ("never", vec![], (6, 0)),
+            ("always", vec![(at(0), None)], (0, 6)),
+            ("from then on", vec![(at(50), None)], (3, 3)),
+            ("and a little longer", vec![(at(10), Some(at(15))), (at(40), Some(at(50)))], (4, 2)),
+            ("and not much longer", vec![(at(10), Some(at(15))), (at(41), Some(at(50)))], (5, 1)),
+        ] {
+            assert_eq!(worst_windows(&all, &apart), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn only_three_logins_on_record_excuse_a_longer_wait() {
+        use State::{Claimed, Rejected, Unanswered};
+        let record = |states: &[State]| {
+            let entry = |&state| Entry {
+                id: "of this".to_owned(),
+                at: 0,
+                state,
+                known: false,
+                uid: None,
+                resource_version: None,
+            };
+            Record { entries: states.iter().map(entry).collect() }
+        };
+        let seconds = Duration::from_secs;
+        let cases: [(&str, &[&[State]], Duration); 7] = [
+            ("none", &[], Duration::ZERO),
+            ("two", &[&[Rejected, Unanswered]], Duration::ZERO),
+            ("three, whatever they are", &[&[Rejected, Unanswered, Claimed]], seconds(250)),
+            ("rejections count at both", &[&[Rejected, Rejected], &[Rejected]], seconds(250)),
+            ("what was lost at another does not", &[&[Unanswered, Unanswered], &[Unanswered, Claimed]], seconds(0)),
+            ("four", &[&[Unanswered; 4]], seconds(250)),
+            ("many", &[&[Unanswered; 12]], seconds(375)),
+        ];
+        for (case, records, expected) in cases {
+            let records: Vec<Record> = records.iter().map(|states| record(states)).collect();
+            assert_eq!(excused(&records), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_node_is_unsettled_that_is_not_as_its_machine() {
+        let node = |taints: &[&str], address: &str| -> Node {
+            let taints: Vec<_> =
+                taints.iter().map(|key| serde_json::json!({"key": key, "effect": "NoSchedule"})).collect();
+            serde_json::from_value(serde_json::json!({
+                "metadata": {"name": "n"},
+                "spec": {"taints": taints},
+                "status": {"addresses": [{"type": "InternalIP", "address": address}]},
+            }))
+            .unwrap()
+        };
+        let machine = |power| {
+            let mut machine = Machine::default();
+            (machine.is_there, machine.power, machine.address) = (true, Some(power), Some("10.0.0.1".to_owned()));
+            machine
+        };
+        let gone = Machine::default;
+        let (on, off) = (|| machine(Power::On), || machine(Power::Off));
+        let cases = [
+            ("as it should be", on(), Some(node(&[], "10.0.0.1")), (0, 0)),
+            ("no Node", on(), None, (1, 0)),
+            ("not initialised", on(), Some(node(&[UNINITIALIZED_TAINT], "10.0.0.1")), (1, 0)),
+            ("another address", on(), Some(node(&[], "10.0.0.2")), (1, 0)),
+            ("marked as shut down", on(), Some(node(&[SHUTDOWN_TAINT], "10.0.0.1")), (1, 0)),
+            ("off", off(), Some(node(&[SHUTDOWN_TAINT], "10.0.0.1")), (0, 0)),
+            ("off and not marked", off(), Some(node(&[], "10.0.0.1")), (1, 0)),
+            ("neither", gone(), None, (0, 0)),
+            ("not deleted", gone(), Some(node(&[], "10.0.0.1")), (0, 1)),
+        ];
+        for (case, machine, node, expected) in cases {
+            let nodes = node.into_iter().map(|node| (0, node)).collect();
+            let found = unsettled(&[machine], &nodes, &BTreeSet::from([0]));
+            assert_eq!((found.there.len(), found.gone.len()), expected, "{case}");
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! What happens in a campaign, and when: a function of the seed and its length alone.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use super::fault::{Fault, TRACKS, Track};
+use crate::judge::machine::Power;
+
+/// A fault with its time, counted from the begin of the campaign.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Planned {
+    /// What.
+    pub fault: Fault,
+    /// Where.
+    pub track: Track,
+    /// From when.
+    pub begins: Duration,
+    /// Until when.
+    pub ends: Duration,
+}
+
+/// Something that happens to a machine or a Node, given by its number. Where it does not apply, nothing happens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Action {
+    /// A kubelet registers its node, if there is none.
+    Register(usize),
+    /// The Node is deleted.
+    DeleteNode(usize),
+    /// The condition Ready.
+    Ready(usize, &'static str),
+    /// A machine appears, with the UUID of the one before.
+    Create(usize),
+    /// A machine is destroyed.
+    Destroy(usize),
+    /// A machine has another name in the inventory, or its own again.
+    Rename(usize, bool),
+    /// A machine is switched on, off, or suspended.
+    Power(usize, Power),
+    /// The guest has another address.
+    Address(usize, u8),
+}
+
+/// One step of the timeline. Numbers are those of the faults.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Step {
+    /// A fault begins.
+    Begin(usize),
+    /// It ends.
+    End(usize),
+    /// Something happens.
+    Act(Action),
+}
+
+/// See the file's header.
+#[derive(Debug, PartialEq)]
+pub struct Script {
+    /// In the order of their begins.
+    pub faults: Vec<Planned>,
+    /// What happens when, in order.
+    pub steps: Vec<(Duration, Step)>,
+}
+
+/// The first faults wait so long, in milliseconds: something is to be there that can be broken.
+const LEAD: u64 = 3_000;
+/// Nodes register in so many waves, over this part of the campaign.
+const WAVES: usize = 8;
+const JOINING: f64 = 0.6;
+/// Between two actions, in milliseconds.
+const PACE: u64 = 120;
+
+impl Script {
+    /// Of this seed, for a campaign of so many seconds and machines.
+    pub fn new(seed: u64, seconds: u64, machines: usize) -> Self {
+        let mut random = Rng::with_seed(seed);
+        let end = seconds * 1_000;
+        let mut faults = Vec::new();
+        for track in TRACKS {
+            draw(track, &mut random.fork(), end, machines, &mut faults);
+        }
+        faults.sort_by_key(|planned| planned.begins);
+        let mut steps = joins(&mut random, end, machines);
+        let mut at = LEAD;
+        while at < end {
+            steps.push((Duration::from_millis(at), Step::Act(action(&mut random, machines))));
+            at += random.u64(1..2 * PACE);
+        }
+        for (number, planned) in faults.iter().enumerate() {
+            steps.push((planned.begins, Step::Begin(number)));
+            steps.push((planned.ends, Step::End(number)));
+        }
+        steps.sort_by_key(|(at, _)| *at);
+        Self { faults, steps }
+    }
+}
+
+/// The faults of one track: each kind once, in an order of the seed, then each again.
+fn draw(track: Track, random: &mut Rng, end: u64, machines: usize, faults: &mut Vec<Planned>) {
+    let mut at = LEAD + random.u64(..2_000);
+    loop {
+        let mut round = track.faults(random, machines, (end.saturating_sub(at)) / 1_000);
+        random.shuffle(&mut round);
+        for fault in round {
+            let ends = at + random.u64(fault.duration());
+            if ends > end {
+                return;
+            }
+            let [begins, ends] = [at, ends].map(Duration::from_millis);
+            faults.push(Planned { fault, track, begins, ends });
+            at = u64::try_from(ends.as_millis()).unwrap_or(u64::MAX) + random.u64(track.pause());
+        }
+    }
+}
+
+/// Every node registers once, in waves.
+fn joins(random: &mut Rng, end: u64, machines: usize) -> Vec<(Duration, Step)> {
+    let mut numbers: Vec<usize> = (0..machines).collect();
+    random.shuffle(&mut numbers);
+    let waves = numbers.chunks(machines.div_ceil(WAVES)).enumerate();
+    let begin = |wave: usize| Duration::from_millis(end).mul_f64(JOINING * wave as f64 / WAVES as f64);
+    waves
+        .flat_map(|(wave, numbers)| {
+            numbers.iter().map(move |&number| (begin(wave), Step::Act(Action::Register(number))))
+        })
+        .collect()
+}
+
+fn action(random: &mut Rng, machines: usize) -> Action {
+    let number = random.usize(..machines);
+    match random.u32(..40) {
+        0..8 => Action::Create(number),
+        8..10 => Action::Destroy(number),
+        10..13 => Action::Rename(number, random.bool()),
+        13..16 => Action::Power(number, Power::On),
+        16 => Action::Power(number, Power::Off),
+        17 => Action::Power(number, Power::Suspended),
+        18..24 => Action::Address(number, random.u8(1..6)),
+        24..29 => Action::Register(number),
+        29 => Action::DeleteNode(number),
+        30..35 => Action::Ready(number, "True"),
+        35..38 => Action::Ready(number, "False"),
+        _ => Action::Ready(number, "Unknown"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::{MACHINES, SECONDS, SEED};
+    use super::*;
+
+    #[test]
+    fn a_seed_says_all_that_happens() {
+        assert_eq!(Script::new(7, 60, 40), Script::new(7, 60, 40));
+        assert_ne!(Script::new(7, 60, 40).faults, Script::new(8, 60, 40).faults);
+    }
+
+    #[test]
+    fn what_begins_ends_within_the_campaign_and_faults_of_a_track_follow_each_other() {
+        for seed in 0..50 {
+            let script = Script::new(seed, 90, 40);
+            for track in TRACKS {
+                let of_track: Vec<&Planned> = script.faults.iter().filter(|planned| planned.track == track).collect();
+                assert!(!of_track.is_empty(), "{seed}: {track:?}");
+                assert!(of_track.windows(2).all(|pair| pair[0].ends < pair[1].begins), "{seed}: {of_track:?}");
+            }
+            for (number, planned) in script.faults.iter().enumerate() {
+                let at = |step| script.steps.iter().position(|(_, found)| *found == step).unwrap();
+                assert!(at(Step::Begin(number)) < at(Step::End(number)), "{seed}: {planned:?}");
+                assert!(planned.ends <= Duration::from_secs(90), "{seed}: {planned:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_node_joins_and_every_kind_of_action_is_drawn() {
+        let script = Script::new(1, 90, 200);
+        let registered: BTreeSet<usize> = script.steps.iter().filter_map(|(_, step)| registers(*step)).collect();
+        assert_eq!(registered.len(), 200);
+        let is_drawn = |is_it: fn(&Action) -> bool| {
+            script.steps.iter().any(|(_, step)| matches!(step, Step::Act(action) if is_it(action)))
+        };
+        assert!(is_drawn(|action| matches!(action, Action::Create(_))));
+        assert!(is_drawn(|action| matches!(action, Action::Destroy(_))));
+        assert!(is_drawn(|action| matches!(action, Action::Rename(..))));
+        assert!(is_drawn(|action| matches!(action, Action::Power(_, Power::Off))));
+        assert!(is_drawn(|action| matches!(action, Action::DeleteNode(_))));
+    }
+
+    /// Of the campaign that is part of `make test`.
+    #[test]
+    fn the_seed_of_every_day_draws_every_fault() {
+        let script = Script::new(SEED, SECONDS, MACHINES);
+        let drawn: BTreeSet<&str> = script.faults.iter().map(|planned| planned.fault.name()).collect();
+        let mut random = Rng::with_seed(1);
+        let all = TRACKS.iter().flat_map(|track| track.faults(&mut random, MACHINES, SECONDS));
+        let missing: Vec<&str> = all.map(Fault::name).filter(|name| !drawn.contains(name)).collect();
+        assert_eq!(missing, Vec::<&str>::new());
+    }
+
+    fn registers(step: Step) -> Option<usize> {
+        match step {
+            Step::Act(Action::Register(number)) => Some(number),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! What happens to machines and Nodes, as operators and kubelets do it.
+
+use futures::future::join_all;
+use k8s_openapi::api::core::v1::{Node, NodeCondition};
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use serde_json::json;
+use support::nodes::UNINITIALIZED_TAINT;
+use support::{KubeletNode, Machine as VirtualMachine};
+
+use super::script::Action;
+use super::world::World;
+use crate::cluster::{ip, uuid};
+use crate::judge::machine::Power;
+use crate::judge::rules::{VM, has_taint};
+
+/// Requests that are made at a time.
+const AT_ONCE: usize = 20;
+/// Of each vCenter.
+const HOSTS: [&str; 3] = ["host-1", "host-2", "host-3"];
+
+impl World {
+    /// Does it; whether there was anything to do. Without an API server nobody writes Nodes.
+    pub async fn act(&mut self, action: Action) -> bool {
+        self.count += 1;
+        match action {
+            Action::Register(number) => self.is_served && self.register(number).await,
+            Action::DeleteNode(number) => self.is_served && self.delete_node(number).await,
+            Action::Ready(number, status) => self.is_served && self.ready(number, status).await,
+            Action::Create(number) if !self.machines[number].is_there => {
+                self.names[number] = self.cluster.name(number);
+                let machine = VirtualMachine::new(&self.names[number], &uuid(number)).ip(&ip(number));
+                self.fake(number).create_vm(machine);
+                self.appeared(number);
+                true
+            }
+            Action::Create(_) => false,
+            _ if !self.machines[number_of(action)].is_there => false,
+            Action::Destroy(number) => {
+                let machine = &mut self.machines[number];
+                (machine.is_there, machine.power) = (false, None);
+                machine.note();
+                self.fake(number).destroy_vm(&self.names[number]);
+                true
+            }
+            Action::Rename(number, is_renamed) => {
+                let name = self.cluster.name(number);
+                let next = if is_renamed { format!("{name}-renamed") } else { name };
+                self.fake(number).change_vm(&self.names[number], |vm| vm.text("name", &next));
+                self.names[number] = next;
+                true
+            }
+            Action::Power(number, power) => {
+                self.power(number, power);
+                true
+            }
+            Action::Address(number, last) => {
+                let address = format!("10.2.{number}.{last}");
+                self.fake(number).change_vm(&self.names[number], |vm| vm.ip(&address));
+                self.machines[number].address = Some(address);
+                true
+            }
+        }
+    }
+
+    /// A machine runs that was not there before.
+    pub fn appeared(&mut self, number: usize) {
+        let machine = &mut self.machines[number];
+        (machine.is_there, machine.power, machine.address) = (true, Some(Power::On), Some(ip(number)));
+        machine.note();
+    }
+
+    fn power(&mut self, number: usize, power: Power) {
+        let machine = &mut self.machines[number];
+        machine.power = Some(power).filter(|power| *power != Power::On);
+        machine.note();
+        let state = match power {
+            Power::On => "poweredOn",
+            Power::Off => "poweredOff",
+            Power::Suspended => "suspended",
+        };
+        self.fake(number).change_vm(&self.names[number], |vm| vm.power(state));
+        self.machines[number].power = Some(power);
+        self.machines[number].note();
+    }
+
+    async fn register(&mut self, number: usize) -> bool {
+        self.joined.insert(number);
+        let node = self.cluster.kubelet(number).build();
+        let written = self.nodes.create(&PostParams::default(), &node).await;
+        self.written(written)
+    }
+
+    async fn delete_node(&mut self, number: usize) -> bool {
+        let name = self.cluster.name(number);
+        let Some(node) = self.nodes.get_opt(&name).await.unwrap() else { return false };
+        self.joined.remove(&number);
+        self.delete(&node).await
+    }
+
+    async fn delete(&mut self, node: &Node) -> bool {
+        self.rules.will_delete(node);
+        let preconditions = Some(Preconditions { uid: node.metadata.uid.clone(), resource_version: None });
+        let parameters = DeleteParams { preconditions, ..DeleteParams::default() };
+        match self.nodes.delete(node.metadata.name.as_deref().unwrap(), &parameters).await {
+            Ok(_) => true,
+            Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => false,
+            Err(error) => panic!("a Node could not be deleted: {error}"),
+        }
+    }
+
+    async fn ready(&mut self, number: usize, status: &str) -> bool {
+        let written = set_ready(self.nodes.clone(), self.cluster.name(number), status, self.count).await;
+        self.written(written)
+    }
+
+    fn written(&mut self, written: Result<Node, kube::Error>) -> bool {
+        match written {
+            Ok(node) => self.rules.wrote(&node),
+            Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => return false,
+            Err(error) => panic!("a Node could not be written: {error}"),
+        }
+        true
+    }
+
+    /// Makes it clear what every Node should be: of each machine that is there, there is one that is ready if it runs;
+    /// the others are not ready, or are taken away where the daemon would keep them: because it never initialised them, or
+    /// because their machines' last hosts are gone.
+    pub async fn make_clear(&mut self) {
+        for number in 0..self.machines.len() {
+            if self.machines[number].is_there && self.joined.contains(&number) {
+                self.act(Action::Register(number)).await;
+            }
+        }
+        let mut ready = Vec::new();
+        for (number, node) in self.all_nodes().await {
+            let machine = &self.machines[number];
+            let is_kept = has_taint(&node, UNINITIALIZED_TAINT) || self.names_a_host_that_is_gone(number, &node);
+            if !machine.is_there && is_kept {
+                self.delete(&node).await;
+                continue;
+            }
+            let status = if machine.is_there && machine.power == Some(Power::On) { "True" } else { "False" };
+            ready.push((number, status));
+        }
+        for some in ready.chunks(AT_ONCE) {
+            self.count += 1;
+            let write = |(number, status): &(usize, &'static str)| {
+                set_ready(self.nodes.clone(), self.cluster.name(*number), status, self.count)
+            };
+            for written in join_all(some.iter().map(write)).await {
+                self.written(written);
+            }
+        }
+    }
+
+    /// Whether the host that the Node records has another id by now: a machine that was destroyed near the moment when
+    /// its vCenter came back with other ids for all objects. Its host looks as if it were gone, and the machine may run
+    /// on there for all the daemon knows.
+    fn names_a_host_that_is_gone(&self, number: usize, node: &Node) -> bool {
+        let record = node.metadata.annotations.as_ref().and_then(|annotations| annotations.get(VM));
+        let record: Option<serde_json::Value> = record.and_then(|text| serde_json::from_str(text).ok());
+        let host = record.as_ref().and_then(|record| record["host"].as_str());
+        host.is_some_and(|host| HOSTS.iter().all(|name| self.fake(number).id("HostSystem", name) != host))
+    }
+
+    /// The Nodes of now are deleted, and their kubelets register them again, as ready as they were.
+    pub async fn begin_anew(&mut self) {
+        for (number, node) in self.all_nodes().await {
+            assert!(self.delete(&node).await);
+            let kubelet: KubeletNode = self.cluster.kubelet(number);
+            let is_ready = self.machines[number].power == Some(Power::On);
+            let kubelet = if is_ready { kubelet.ready() } else { kubelet };
+            let written = self.nodes.create(&PostParams::default(), &kubelet.build()).await;
+            assert!(self.written(written));
+        }
+    }
+}
+
+/// As a kubelet, or who watches over it. Each message is another one, so that the version it makes is told from others.
+async fn set_ready(nodes: Api<Node>, name: String, status: &str, step: usize) -> Result<Node, kube::Error> {
+    let condition = NodeCondition {
+        type_: "Ready".to_owned(),
+        status: status.to_owned(),
+        message: Some(step.to_string()),
+        ..NodeCondition::default()
+    };
+    let patch = Patch::Strategic(json!({ "status": { "conditions": [condition] } }));
+    nodes.patch_status(&name, &PatchParams::default(), &patch).await
+}
+
+fn number_of(action: Action) -> usize {
+    match action {
+        Action::Register(number)
+        | Action::DeleteNode(number)
+        | Action::Ready(number, _)
+        | Action::Create(number)
+        | Action::Destroy(number)
+        | Action::Rename(number, _)
+        | Action::Power(number, _)
+        | Action::Address(number, _) => number,
+    }
+}

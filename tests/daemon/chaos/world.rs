@@ -1,0 +1,405 @@
+//! Three replicas, each with a proxy to the API server and a clock of its own; two vCenters with the machines; what is
+//! known of all of them; and the invariants, looked at again and again.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use ccm::kubernetes::login_ledger::record::Record;
+use ccm::kubernetes::login_ledger::{LeaseStore, Store as _, record_name};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::DeleteParams;
+use support::process::Usage;
+use support::supervisor::Output;
+use support::{ApiProxy, ApiServer, AuditEvent, Clock, Daemon, FakeVcenter, LoginAttempt, unique};
+use tokio::time::timeout;
+
+use super::fault::{REPLICAS, VCENTERS};
+use super::invariants::{self, ALONE, Apart, MOST};
+use super::site::Site;
+use super::{FLAGS, GRACE, MACHINES, PERIOD};
+use crate::cluster::Cluster;
+use crate::judge::audit::{breaches, node_writes};
+use crate::judge::daemons::flags;
+use crate::judge::machine::Machine;
+use crate::judge::rules::Rules;
+use crate::judge::versions::Versions;
+
+/// Between two looks at what takes longer than the Nodes: output, memory, audit log, logins.
+const LOOK: Duration = Duration::from_secs(2);
+/// A process that is told to stop has so long.
+const STOP: Duration = Duration::from_secs(30);
+/// What a daemon says whose configuration is broken when it starts.
+const MISTAKES: &str = " in the settings:";
+/// How long somebody waits who asks for the leader.
+const ASK: Duration = Duration::from_secs(3);
+/// A daemon may hear nothing for so long, and not notice that a node was ready meanwhile.
+const DEAF: Duration = Duration::from_secs(60);
+/// Things that a failed run tells of, and lines of each process.
+const TOLD: usize = 80;
+const LINES: usize = 60;
+
+/// One of the three.
+pub struct Replica {
+    /// All that stands between it and the API server.
+    pub proxy: ApiProxy,
+    /// Its wall clock.
+    pub clock: Clock,
+    /// Nothing while it is killed.
+    pub daemon: Option<Daemon>,
+    user: String,
+    kubeconfig: PathBuf,
+    /// It is to be started when the configuration is mended.
+    is_due: bool,
+}
+
+/// How far things went, for what is printed at the end.
+#[derive(Debug, Default)]
+pub struct Peaks {
+    /// VmRSS of a replica, in kB.
+    pub memory: u64,
+    /// Logins that counted against the account in one window.
+    pub logins: usize,
+    /// Accepted writes of replicas to Nodes.
+    pub writes: usize,
+}
+
+/// See the file's header. When it is dropped by a failure, it tells what happened last.
+pub struct World {
+    /// With etcd, and an audit log.
+    pub server: ApiServer,
+    /// Whether it runs.
+    pub is_served: bool,
+    /// The nodes' part of it.
+    pub cluster: Cluster,
+    /// The vCenters and the files that lead there.
+    pub site: Site,
+    /// All of the time.
+    pub replicas: Vec<Replica>,
+    /// By number.
+    pub machines: Vec<Machine>,
+    /// Names of machines in the inventory, by number.
+    pub names: Vec<String>,
+    /// Nodes that a kubelet registered.
+    pub joined: BTreeSet<usize>,
+    /// What versions are held to.
+    pub rules: Rules,
+    /// When the last version of a Node came.
+    pub last_version: Instant,
+    /// How far things went.
+    pub peaks: Peaks,
+    /// Actions so far: makes each write of the test another one.
+    pub count: usize,
+    /// Which replica a fault of the leader has hit, by the fault's number.
+    pub hit: HashMap<usize, usize>,
+    /// When replicas could perhaps not count logins together.
+    pub apart: Vec<Apart>,
+    /// The nodes, as an administrator sees them.
+    pub nodes: Api<Node>,
+    versions: Versions,
+    began: Instant,
+    looked: Instant,
+    audit: Vec<AuditEvent>,
+    audit_length: u64,
+    /// Of the last processes that have ended, by the number of the replica.
+    ended: Vec<(usize, Output)>,
+    told: Vec<String>,
+}
+
+impl World {
+    /// All replicas are started, and know both vCenters soon. No node is there.
+    pub async fn start(follows: bool) -> Self {
+        let server = ApiServer::audited().await;
+        let cluster = Cluster::on(&server).await;
+        let site = Site::start(&cluster).await;
+        let versions = Versions::through_restarts(cluster.client.clone(), &cluster.labels()).await;
+        let users: Vec<String> = (1..=REPLICAS).map(|number| unique(&format!("replica-{number}"))).collect();
+        cluster.grant(&users).await;
+        let mut replicas = Vec::new();
+        for user in users {
+            let proxy = ApiProxy::start(&server);
+            let kubeconfig = proxy.kubeconfig(&server.kubeconfig_of(&user)).await;
+            let clock = Clock::new(server.folder());
+            replicas.push(Replica { proxy, clock, daemon: None, user, kubeconfig, is_due: false });
+        }
+        let nodes = Api::all(cluster.client.clone());
+        let names = (0..MACHINES).map(|number| cluster.name(number)).collect();
+        let now = Instant::now();
+        let mut world = Self {
+            server,
+            is_served: true,
+            cluster,
+            site,
+            replicas,
+            machines: Vec::new(),
+            names,
+            joined: BTreeSet::new(),
+            rules: Rules::new(GRACE, follows).deaf_for(DEAF),
+            last_version: now,
+            peaks: Peaks::default(),
+            count: 0,
+            hit: HashMap::new(),
+            apart: Vec::new(),
+            nodes,
+            versions,
+            began: now,
+            looked: now,
+            audit: Vec::new(),
+            audit_length: 0,
+            ended: Vec::new(),
+            told: Vec::new(),
+        };
+        world.machines.resize_with(MACHINES, Machine::default);
+        (0..MACHINES).for_each(|number| world.appeared(number));
+        for number in 0..REPLICAS {
+            world.start_replica(number, follows);
+        }
+        world
+    }
+
+    /// How long it has been there.
+    pub fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Writes down what happens.
+    pub fn tell(&mut self, what: String) {
+        self.told.push(format!("{:>7.2} s  {what}", self.began.elapsed().as_secs_f32()));
+    }
+
+    /// The flags of every daemon.
+    pub fn flags(follows: bool) -> Vec<String> {
+        flags(&FLAGS, PERIOD, GRACE, follows)
+    }
+
+    /// Starts this replica, if it does not run. With a configuration that cannot be read it would end at once, and be
+    /// started again and again: here it is started once that is mended.
+    pub fn start_replica(&mut self, number: usize, follows: bool) {
+        let Self { replicas, cluster, site, .. } = self;
+        let replica = &mut replicas[number];
+        replica.is_due = site.is_broken;
+        if replica.daemon.is_some() || site.is_broken {
+            return;
+        }
+        let mut flags = Self::flags(follows);
+        flags.push("--leader-elect=true".to_owned());
+        flags.push(format!("--leader-elect-resource-name={}", cluster.pool()));
+        flags.push(format!("--kubeconfig={}", replica.kubeconfig.display()));
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let daemon = cluster.start_file(&replica.clock.environment(), site.config(), &flags);
+        replica.daemon = Some(daemon);
+    }
+
+    /// As a kubelet: who found the configuration broken at its start is started again when that is mended.
+    pub fn start_those_due(&mut self, follows: bool) {
+        for number in 0..REPLICAS {
+            let Some(mut daemon) = self.replicas[number].daemon.take() else { continue };
+            if is_refused(&mut daemon) {
+                self.ended(number, &daemon);
+                self.replicas[number].is_due = true;
+            } else {
+                self.replicas[number].daemon = Some(daemon);
+            }
+        }
+        for number in 0..REPLICAS {
+            if self.replicas[number].is_due {
+                self.start_replica(number, follows);
+            }
+        }
+    }
+
+    /// Kills this replica, if it runs.
+    pub async fn kill_replica(&mut self, number: usize) {
+        self.replicas[number].is_due = false;
+        if let Some(mut daemon) = self.replicas[number].daemon.take() {
+            self.assert_runs(number, &mut daemon);
+            daemon.kill().await;
+            self.ended(number, &daemon);
+        }
+    }
+
+    /// Tells this replica to stop, and waits until it has.
+    pub async fn stop_replica(&mut self, number: usize) {
+        self.replicas[number].is_due = false;
+        if let Some(mut daemon) = self.replicas[number].daemon.take() {
+            if is_refused(&mut daemon) {
+                return;
+            }
+            self.assert_runs(number, &mut daemon);
+            daemon.signal("CONT").await;
+            let status = daemon.stop(STOP).await;
+            assert_eq!(status.code(), Some(0), "replica {number}: {}", daemon.output().tail(LINES));
+            self.ended(number, &daemon);
+        }
+    }
+
+    /// Its output is looked at for the last time, and kept for a while.
+    fn ended(&mut self, number: usize, daemon: &Daemon) {
+        assert_no_panic(number, daemon.output());
+        self.ended.push((number, daemon.output().clone()));
+        self.ended.drain(..self.ended.len().saturating_sub(REPLICAS));
+    }
+
+    fn assert_runs(&self, number: usize, daemon: &mut Daemon) {
+        if let Some(status) = daemon.ended().filter(|_| !is_refused(daemon)) {
+            panic!("replica {number} has ended by itself with {status}:\n{}", daemon.output().tail(LINES));
+        }
+    }
+
+    /// Who holds the Lease; some replica if nobody can say.
+    pub async fn leader(&self) -> usize {
+        let leases = Api::<Lease>::namespaced(self.cluster.client.clone(), "kube-system");
+        let lease = match self.is_served {
+            true => timeout(ASK, leases.get(self.cluster.pool())).await.ok().and_then(Result::ok),
+            false => None,
+        };
+        let holder = lease.and_then(|lease| lease.spec?.holder_identity).unwrap_or_default();
+        let leads = |line: &String| line.contains("became leader") && line.contains(&holder);
+        let is_it = |replica: &Replica| {
+            let lines = replica.daemon.as_ref().map(|daemon| daemon.output().lines()).unwrap_or_default();
+            !holder.is_empty() && lines.iter().any(leads)
+        };
+        self.replicas.iter().position(is_it).unwrap_or(self.count % REPLICAS)
+    }
+
+    /// The number of a node.
+    pub fn number(node: &Node) -> usize {
+        node.metadata.name.as_deref().unwrap().rsplit('-').next().unwrap().parse().unwrap()
+    }
+
+    /// The nodes by number.
+    pub async fn all_nodes(&self) -> BTreeMap<usize, Node> {
+        self.cluster.nodes().await.into_values().map(|node| (Self::number(&node), node)).collect()
+    }
+
+    /// As an operator does who knows that nothing is wrong with the password: the replicas' record of logins is deleted.
+    pub async fn let_accounts_go(&self) {
+        let leases = Api::<Lease>::namespaced(self.cluster.client.clone(), "kube-system");
+        for fake in &self.site.fakes {
+            match leases.delete(&record_of(fake), &DeleteParams::default()).await {
+                Ok(_) => {}
+                Err(kube::Error::Api(status)) if status.code == 404 => {}
+                Err(error) => panic!("a record could not be deleted: {error}"),
+            }
+        }
+    }
+
+    /// What the replicas have on record of the account's logins at each vCenter.
+    pub async fn records(&self) -> Vec<Record> {
+        let store = LeaseStore::new(self.cluster.client.clone(), "kube-system");
+        let mut records = Vec::new();
+        for fake in &self.site.fakes {
+            let stored = store.read(&record_of(fake)).await.unwrap();
+            records.push(stored.map(|stored| Record::from_text(&stored.text)).unwrap_or_default());
+        }
+        records
+    }
+
+    /// The logins at each vCenter.
+    pub fn logins(&self) -> Vec<Vec<LoginAttempt>> {
+        self.site.fakes.iter().map(FakeVcenter::login_attempts).collect()
+    }
+
+    /// Holds what has come since the last call to what must hold.
+    ///
+    /// # Panics
+    ///
+    /// When something does not.
+    pub fn check(&mut self) {
+        for version in self.versions.take() {
+            self.last_version = version.at;
+            let number = Self::number(&version.node);
+            if let Err(broken) = self.rules.take(version, &self.machines[number]) {
+                panic!("node {number}: {broken}");
+            }
+        }
+        if self.looked.elapsed() >= LOOK {
+            self.check_the_rest();
+        }
+    }
+
+    /// The same of what takes longer, now.
+    pub fn check_the_rest(&mut self) {
+        self.looked = Instant::now();
+        for number in 0..REPLICAS {
+            let Some(mut daemon) = self.replicas[number].daemon.take() else { continue };
+            self.assert_runs(number, &mut daemon);
+            assert_no_panic(number, daemon.output());
+            let resident = daemon.pid().and_then(Usage::of).map_or(0, |usage| usage.resident);
+            self.peaks.memory = self.peaks.memory.max(resident);
+            assert!(!invariants::is_too_large(resident), "replica {number} takes {resident} kB");
+            self.replicas[number].daemon = Some(daemon);
+        }
+        let logins = self.logins();
+        let (together, alone) = invariants::worst_windows(&logins, &self.apart);
+        self.peaks.logins = together;
+        assert!(together <= MOST, "more logins than the account has: {logins:#?}, apart: {:?}", self.apart);
+        assert!(
+            alone <= REPLICAS * ALONE,
+            "more logins than replicas have apart: {logins:#?}, apart: {:?}",
+            self.apart
+        );
+        let (new, length) = self.server.audit_through_kills(self.audit_length);
+        self.audit_length = length;
+        let users: Vec<String> = self.replicas.iter().map(|replica| replica.user.clone()).collect();
+        let is_kept = |event: &AuditEvent| {
+            let is_lease = event.object_ref.resource == "leases" && event.is_write();
+            is_lease || event.object_ref.resource == "nodes" && event.is_write() && event.is_accepted()
+        };
+        self.audit.extend(new.into_iter().filter(is_kept));
+        self.peaks.writes = node_writes(&self.audit, &users).count();
+        let found = breaches(&self.audit, self.cluster.pool(), &users);
+        assert_eq!(found, [], "somebody wrote who did not lead");
+    }
+
+    /// All replicas end in order.
+    pub async fn stop(&mut self) {
+        for number in 0..REPLICAS {
+            self.stop_replica(number).await;
+        }
+        self.check();
+        self.check_the_rest();
+    }
+
+    /// The vCenter of this machine.
+    pub fn fake(&self, number: usize) -> &FakeVcenter {
+        &self.site.fakes[vcenter_of(number)]
+    }
+}
+
+/// The number of the vCenter that has this machine.
+pub fn vcenter_of(number: usize) -> usize {
+    number * VCENTERS / MACHINES
+}
+
+/// The name of the Lease with the logins of the account at this vCenter.
+fn record_of(fake: &FakeVcenter) -> String {
+    record_name(&format!("{}:{}", fake.host(), fake.port()), &fake.user())
+}
+
+/// Whether a daemon has ended because its configuration was broken when it started.
+fn is_refused(daemon: &mut Daemon) -> bool {
+    daemon.ended().is_some_and(|status| status.code() == Some(1)) && daemon.output().find(MISTAKES).is_some()
+}
+
+fn assert_no_panic(number: usize, output: &Output) {
+    let panic = invariants::panic_in(&output.lines()).cloned();
+    assert_eq!(panic, None, "replica {number} panicked:\n{}", output.tail(LINES));
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("what happened last:\n{}", self.told[self.told.len().saturating_sub(TOLD)..].join("\n"));
+            for (number, output) in &self.ended {
+                println!("--- replica {number}, which has ended\n{}", output.tail(LINES));
+            }
+            for (number, replica) in self.replicas.iter().enumerate() {
+                let lines = replica.daemon.as_ref().map_or(String::new(), |daemon| daemon.output().tail(LINES));
+                println!("--- replica {number}\n{lines}");
+            }
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! When what kept vCenter from saying anything is over, the proofs that failed meanwhile are made again soon, and not
+//! after the pause to which their failures had led.
+
+use std::time::{Duration, Instant};
+
+use support::{ApiServer, Fault, Model, Trouble, eventually};
+
+use super::world::{GRACE, PROMPT, Role, SHORT, World};
+use crate::cluster::{ANSWERS, LIMIT};
+
+/// After so many proofs in a row that could not be made ...
+const FAILED: usize = 6;
+/// ... the next one would be made after this time, at the earliest.
+const OLD_PAUSE: Duration = Duration::from_secs(24);
+/// How long it takes until so many have failed: half a minute, and what the daemon's other work takes.
+const FAILING: Duration = Duration::from_secs(120);
+
+async fn world() -> World {
+    World::start_on(ApiServer::shared().await, vec![Model::small()], [0; 4], &SHORT).await
+}
+
+/// Waits for so many answers about the machine of this node that say nothing. Before the daemon hears that the machine
+/// was destroyed it says that it exists; afterwards nobody can say anything.
+async fn until_failed(world: &World, role: Role, times: usize) {
+    eventually(&format!("{times} proofs about {role:?} have failed"), FAILING, async || {
+        let answers = world.answers(role.number());
+        let failed: Vec<_> = answers.iter().skip_while(|line| line.contains("it does")).collect();
+        let said = failed.iter().find(|line| line.contains("it does") || line.contains("exists: absent,"));
+        assert_eq!(said, None, "nobody could say that");
+        if failed.len() >= times { Ok(()) } else { Err(format!("{answers:#?}")) }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_node_whose_machine_went_while_its_vcenter_was_away_is_deleted_soon_after_that_is_back() {
+    let mut world = world().await;
+    world.fakes[0].stop_listening().await;
+    world.destroy(Role::Doomed);
+    world.turn_not_ready().await;
+    until_failed(&world, Role::Doomed, FAILED).await;
+    let output = world.daemon().output().clone();
+    let connections = || output.lines().iter().filter(|line| line.contains(ANSWERS)).count();
+    let before = connections();
+    world.fakes[0].resume_listening().await;
+    eventually("the daemon hears of its vCenter again", LIMIT, async || match connections() {
+        now if now > before => Ok(()),
+        now => Err(format!("{now} times so far")),
+    })
+    .await;
+    let took = world.until_deleted(Role::Doomed.number(), Instant::now()).await;
+    println!("the Node is deleted {took:?} after that is back");
+    assert!(took <= GRACE + PROMPT, "{took:?}: {:#?}", world.answers(Role::Doomed.number()));
+    world.stay(&[Role::Kept.number(), Role::Beside.number()], &[Role::Live.number()]).await;
+}
+
+/// The session lives on, so that nothing is announced: that the next node's proof can be made is what tells it.
+#[tokio::test]
+async fn a_proof_that_can_be_made_again_lets_those_be_made_that_wait() {
+    let world = world().await;
+    world.fakes[0].every("FindAllByUuid", Trouble::Fault(Fault::new("SystemError")));
+    let (waits, tells) = (Role::Doomed, Role::Kept);
+    world.destroy(waits);
+    world.set_ready(waits.number(), "False").await;
+    until_failed(&world, waits, FAILED).await;
+    let last = Instant::now();
+    world.destroy(tells);
+    world.set_ready(tells.number(), "False").await;
+    until_failed(&world, tells, 2).await;
+    world.fakes[0].clear();
+    let took = world.until_deleted(waits.number(), last).await;
+    println!("the Node is deleted {took:?} after its last proof that failed");
+    assert!(took < OLD_PAUSE, "{took:?}: {:#?}", world.answers(waits.number()));
+    world.until_deleted(tells.number(), last).await;
+}

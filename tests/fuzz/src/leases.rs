@@ -1,0 +1,99 @@
+//! What other replicas write into Leases: the record of the election, and those of failed logins.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ccm::cloud::login_ledger::{Attempt, LoginLedger, Outcome};
+use ccm::kubernetes::leader_election::{LeaderElector, LeaseConfig};
+use ccm::kubernetes::login_ledger::record::{MOST_ENTRIES, Record};
+use ccm::kubernetes::login_ledger::{Ledger, Store, StoreError, Stored};
+use k8s_openapi::api::coordination::v1::Lease;
+
+use crate::laws::is_in_proportion;
+use crate::memory::{api_server, run};
+
+/// The time by which logins are made.
+const NOW: i64 = 1_700_000_000;
+
+/// The longest pause between two logins, with its jitter.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2 * 30 * 60);
+
+/// One text under every name.
+struct Same(Mutex<String>);
+
+#[async_trait]
+impl Store for Same {
+    async fn read(&self, _: &str) -> Result<Option<Stored>, StoreError> {
+        Ok(Some(Stored { text: self.text(), version: "1".to_owned() }))
+    }
+
+    async fn write(&self, _: &str, _: Option<&str>, text: &str) -> Result<(), StoreError> {
+        *self.0.lock().expect("nobody panics with it") = text.to_owned();
+        Ok(())
+    }
+}
+
+impl Same {
+    fn text(&self) -> String {
+        self.0.lock().expect("nobody panics with it").clone()
+    }
+}
+
+/// The record of an account's logins: it stays small, is written as it was read, and never holds logins up for longer
+/// than the longest pause.
+pub fn logins(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let record = Record::from_text(&text);
+    assert!(record.entries.len() <= MOST_ENTRIES, "{} entries are kept", record.entries.len());
+    assert_eq!(Record::from_text(&record.to_text()), record, "a record is read as another one");
+    is_in_proportion(&record, bytes);
+    let ledger = Ledger::with_clock(Some(Box::new(Same(Mutex::new(text.into_owned())))), Arc::new(|| NOW));
+    for is_known in [true, false] {
+        let (server, user) = ("vc.example.com:443".to_owned(), "ccm".to_owned());
+        let attempt = Attempt { server, user, version: None, is_known, is_new: !is_known };
+        match run(ledger.claim(&attempt)) {
+            Ok(claim) => run(ledger.settle(claim, Outcome::Rejected)),
+            Err(refused) => {
+                assert!(refused.pause <= LONGEST_PAUSE, "{refused}");
+                assert!(refused.to_string().len() < 1024, "{refused}");
+            }
+        }
+    }
+}
+
+/// The Lease of the election. One that another holds for a minute is not written to within half of it, whatever else
+/// stands in it; what is written has our name and theirs of the version.
+pub fn election(bytes: &[u8]) {
+    const HALF: Duration = Duration::from_secs(30);
+    let Ok(lease) = serde_json::from_slice::<Lease>(bytes) else { return };
+    let spec = lease.spec.clone().unwrap_or_default();
+    let holder = spec.holder_identity.as_deref().filter(|holder| !holder.is_empty() && *holder != "us");
+    let is_held = holder.is_some() && spec.lease_duration_seconds >= Some(60);
+    let writes = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&writes);
+    let body = serde_json::to_vec(&lease).expect("it was read");
+    run(async move {
+        let client = api_server(move |method, _, sent| {
+            if method == "GET" {
+                return (200, body.clone());
+            }
+            counted.fetch_add(1, Ordering::Relaxed);
+            (200, sent)
+        });
+        let config = LeaseConfig {
+            namespace: "kube-system".to_owned(),
+            name: "cloud-controller-manager".to_owned(),
+            identity: "us".to_owned(),
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
+        };
+        let (elector, leadership) = LeaderElector::new(client, config).expect("the times fit");
+        let stop = tokio_util::sync::CancellationToken::new();
+        let _ = tokio::time::timeout(HALF, elector.run(stop)).await;
+        assert!(!is_held || !leadership.is_leader(), "two lead at once");
+    });
+    assert!(!is_held || writes.load(Ordering::Relaxed) == 0, "the Lease of another is written");
+}

@@ -1,0 +1,75 @@
+//! Everything of the program that reads bytes from outside, as functions of bytes: `cargo fuzz` feeds them, and the
+//! property tests of `tests/properties.rs` do.
+//!
+//! A target panics when the program would, and when a law is broken: that of its row in `docs/fuzzing.md`. It goes
+//! through the program's public functions; what a server answers comes over the transport in memory.
+
+#![allow(clippy::panic, reason = "a broken law is told by a panic")]
+
+mod config;
+mod credentials;
+mod flags;
+mod guest;
+mod laws;
+mod leases;
+mod memory;
+mod nodes;
+mod port;
+mod rest;
+mod soap;
+mod watch;
+
+/// One reader of bytes.
+#[derive(Clone, Copy)]
+pub struct Target {
+    /// Its name: that of its corpus, of its fuzz target and of its row in `docs/fuzzing.md`.
+    pub name: &'static str,
+    /// Reads the bytes, and panics where a law is broken.
+    pub run: fn(&[u8]),
+    /// How many inputs of each kind the property tests make for it; fewer for what is slow in a debug build.
+    pub cases: u32,
+}
+
+/// Makes the table of targets, and one function for each.
+macro_rules! targets {
+    ($($name:ident = $run:path, $cases:literal;)*) => {
+        /// All targets.
+        pub const TARGETS: &[Target] =
+            &[$(Target { name: stringify!($name), run: $run, cases: $cases }),*];
+
+        $(
+            #[doc = concat!("The target `", stringify!($name), "` by itself, for `cargo fuzz`.")]
+            pub fn $name(bytes: &[u8]) {
+                $run(bytes);
+            }
+        )*
+    };
+}
+
+targets! {
+    vim_updates = soap::updates, 200;
+    vim_properties = soap::properties, 200;
+    vim_content = soap::content, 200;
+    vim_session = soap::session, 200;
+    vim_search = soap::search, 200;
+    sts = soap::token, 60;
+    vapi = rest::tagging, 100;
+    vapi_login = rest::login, 200;
+    session_manager = rest::ticket, 200;
+    vsphere_conf = config::vsphere_conf, 300;
+    guest_metadata = guest::metadata, 200;
+    secret = credentials::secret, 300;
+    flags = flags::flags, 60;
+    leader_migration = flags::migration, 200;
+    proxy = flags::proxy, 200;
+    node = nodes::object, 200;
+    node_watch = watch::nodes, 200;
+    value = nodes::value, 300;
+    login_record = leases::logins, 200;
+    election = leases::election, 100;
+    request_headers = port::headers, 60;
+    client_certificate = port::certificate, 100;
+    token_review = port::review, 150;
+    published = port::published, 60;
+    pem = port::pem, 100;
+}

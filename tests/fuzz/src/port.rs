@@ -1,0 +1,207 @@
+//! What the secure port and the API server it asks say of who asks; and keys and certificates in PEM.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use ccm::clients::http::{Client, Settings, TlsSettings, TlsTrust};
+use ccm::clients::token::HolderKey;
+use ccm::kubernetes::access::{
+    Delegated, Look, Metrics, ProxySettings, RequestHeaders, TokenReviews, Trust, Wanted, check_bundle,
+    follow_published,
+};
+use ccm::runtime::admin::access::{Authenticator, NotAuthenticated, Shown, User};
+use ccm::runtime::admin::given_certificate;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+};
+use rustls_pki_types::CertificateDer;
+use secrecy::SecretString;
+
+use crate::laws::{SECRET, is_told_well};
+use crate::memory::{api_server, run};
+
+/// An authority and the certificate it gave to `jane`.
+struct Authority {
+    pem: String,
+    client: CertificateDer<'static>,
+}
+
+fn authority() -> &'static Authority {
+    static AUTHORITY: OnceLock<Authority> = OnceLock::new();
+    AUTHORITY.get_or_init(|| make().expect("certificates can be made"))
+}
+
+fn make() -> Result<Authority, rcgen::Error> {
+    let (mut ours, key) = (CertificateParams::new(Vec::new())?, KeyPair::generate()?);
+    ours.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    ours.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    let pem = ours.self_signed(&key)?.pem();
+    let mut client = CertificateParams::new(Vec::new())?;
+    client.distinguished_name = rcgen::DistinguishedName::new();
+    client.distinguished_name.push(DnType::CommonName, "jane");
+    client.distinguished_name.push(DnType::OrganizationName, "team");
+    client.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let client = client.signed_by(&KeyPair::generate()?, &Issuer::new(ours, key))?.into();
+    Ok(Authority { pem, client })
+}
+
+/// Who somebody is, for a port that believes these; the API server knows no token.
+fn user(
+    trust: Trust,
+    headers: &HeaderMap,
+    certificate: &CertificateDer<'static>,
+) -> Result<Option<User>, NotAuthenticated> {
+    run(async {
+        let server = api_server(|_, _, sent| (201, sent));
+        let metrics = Metrics::default();
+        let tokens = TokenReviews::new(server, Duration::from_secs(1), &metrics);
+        let certificates = std::slice::from_ref(certificate);
+        Delegated::new(trust, tokens, metrics).authenticate(Shown { headers, certificates }).await
+    })
+}
+
+/// Headers of a request, `Name: value`. Only a proxy that is believed can name a user, and a user has a name.
+pub fn headers(bytes: &[u8]) {
+    let mut headers = HeaderMap::new();
+    for line in bytes.split(|&byte| byte == b'\n').take(200) {
+        let at = line.iter().position(|&byte| byte == b':').unwrap_or(line.len());
+        let (name, value) = line.split_at(at);
+        let value = value.strip_prefix(b":").unwrap_or(value).trim_ascii();
+        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
+            headers.append(name, value);
+        }
+    }
+    let words = |word: &str| vec![word.to_owned()];
+    let names = RequestHeaders {
+        username: words("X-Remote-User"),
+        uid: words("X-Remote-Uid"),
+        group: words("X-Remote-Group"),
+        extra_prefixes: words("X-Remote-Extra-"),
+    };
+    let Authority { pem, client } = authority();
+    let proxies = Trust::default();
+    let settings = ProxySettings { allowed_names: words("jane"), headers: names.clone() };
+    proxies.believe_proxies(pem.as_bytes(), settings).expect("a bundle");
+    if let Ok(Some(user)) = user(proxies, &headers, client) {
+        assert!(!user.name.is_empty(), "a user without a name");
+        let values: usize = user.extra.values().map(Vec::len).sum();
+        assert!(user.groups.len() + values <= headers.len() + 1, "more is said of a user than was shown");
+    }
+    let others = Trust::default();
+    let settings = ProxySettings { allowed_names: words("john"), headers: names };
+    others.believe_proxies(pem.as_bytes(), settings).expect("a bundle");
+    for trust in [others, Trust::default()] {
+        assert!(!matches!(user(trust, &headers, client), Ok(Some(_))), "headers are believed without a proxy");
+    }
+}
+
+/// A client's certificate, as changes of a good one: four bytes each, of which two say where, one what. Nothing but the
+/// good one is believed. More bytes are also a certificate of their own.
+pub fn certificate(bytes: &[u8]) {
+    let Authority { pem, client } = authority();
+    let mut changed = client.to_vec();
+    for change in bytes.chunks_exact(4) {
+        let [high, low, what, _] = change else { continue };
+        let at = usize::from(u16::from_be_bytes([*high, *low])) % changed.len();
+        if let Some(byte) = changed.get_mut(at) {
+            *byte ^= what;
+        }
+    }
+    for der in [changed, bytes.to_vec()] {
+        let trust = Trust::default();
+        trust.believe_clients(pem.as_bytes()).expect("a bundle");
+        let is_good = der == client.to_vec();
+        let found = user(trust, &HeaderMap::new(), &CertificateDer::from(der));
+        match found {
+            Ok(Some(user)) => assert!(is_good && user.name == "jane", "{user:?} is believed"),
+            Ok(None) => assert!(!is_good, "the good certificate names nobody"),
+            Err(error) => assert!(!is_good, "{error}"),
+        }
+    }
+}
+
+/// What the API server says of a token. Nobody is known of whom it does not say so.
+pub fn review(bytes: &[u8]) {
+    for status in [201, 403, 500] {
+        let body = bytes.to_vec();
+        let found = run(async move {
+            let server = api_server(move |_, _, _| (status, body.clone()));
+            TokenReviews::new(server, Duration::from_secs(1), &Metrics::default()).user_of(SECRET).await
+        });
+        match found {
+            Ok(None) => {}
+            Ok(Some(user)) => {
+                let said: serde_json::Value = serde_json::from_slice(bytes).unwrap_or_default();
+                let said = said.get("status").cloned().unwrap_or_default();
+                assert_eq!(status, 201, "HTTP status {status} is taken for a user");
+                assert_eq!(said.get("authenticated"), Some(&serde_json::Value::Bool(true)), "{said}");
+                let name = said.pointer("/user/username").and_then(serde_json::Value::as_str);
+                assert_eq!(name, Some(user.name.as_str()), "{said}");
+                assert!(!user.name.is_empty(), "{said}");
+            }
+            // The answer is the API server's own and may repeat whatever it says.
+            Err(error) if !String::from_utf8_lossy(bytes).contains(SECRET) => is_token_hidden(&error),
+            Err(_) => {}
+        }
+    }
+}
+
+fn is_token_hidden(error: &(dyn std::error::Error + 'static)) {
+    crate::laws::hides_secret(&ccm::runtime::logging::chain(error));
+}
+
+/// The ConfigMap in which the API server says whom it believes: lines of `key=value`, `\n` being a line break.
+pub fn published(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let data: BTreeMap<&str, String> = text
+        .lines()
+        .filter_map(|line| line.split_once('='))
+        .map(|(key, value)| (key, value.replace("\\n", "\n").replace("%CA%", &authority().pem)))
+        .collect();
+    let says_clients = data.get("client-ca-file").is_some_and(|ca| ca.contains("BEGIN CERTIFICATE"));
+    let map = serde_json::json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "data": data,
+        "metadata": {"name": "extension-apiserver-authentication", "namespace": "kube-system", "resourceVersion": "1"},
+    });
+    let map = map.to_string().into_bytes();
+    let trust = Trust::default();
+    let believed = trust.clone();
+    let look = run(async move {
+        let server = api_server(move |_, _, _| (200, map.clone()));
+        let (mut looks, work) = follow_published(server, believed, Wanted { clients: true, proxies: true });
+        let looked = async { looks.wait_for(|look| !matches!(look, Look::Pending)).await.map(|look| look.clone()) };
+        tokio::select! {
+            look = looked => look.expect("it looks for ever"),
+            never = work => match never {},
+        }
+    });
+    assert!(matches!(look, Look::Done), "{look:?}");
+    let Authority { client, .. } = authority();
+    let is_known = matches!(user(trust, &HeaderMap::new(), client), Ok(Some(_)));
+    assert!(!is_known || says_clients, "somebody is believed of whom nothing is published");
+}
+
+/// Certificates and keys in PEM, as files of `vsphere.conf`, flags and Secrets hold them. No key is told.
+pub fn pem(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    if let Err(error) = HolderKey::from_pem(&text, &SecretString::from(text.as_ref())) {
+        is_told_well(&error);
+    }
+    let certificate = include_str!("../../golden/sts/holder.crt");
+    match HolderKey::from_pem(certificate, &SecretString::from(text.as_ref())) {
+        Ok(key) => assert_eq!(format!("{key:?}"), "HolderKey { .. }"),
+        Err(error) => is_told_well(&error),
+    }
+    if let Err(error) = given_certificate(bytes, bytes) {
+        crate::laws::hides_secret(&ccm::runtime::logging::chain(&error));
+    }
+    let is_bundle = check_bundle(bytes).is_ok();
+    assert!(!is_bundle || text.contains("BEGIN "), "a bundle without a certificate");
+    let trust = TlsTrust::Ca { pem: bytes.to_vec(), path: "/ca.pem".to_owned() };
+    let tls = TlsSettings { trust, ..TlsSettings::default() };
+    if let Err(error) = Client::new(Settings::new("vc.example.com", 443, tls, "fuzz")) {
+        is_told_well(&error);
+    }
+}

@@ -1,0 +1,117 @@
+//! Nodes as the API server streams and lists them: lines of a watch, and pages.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use ccm::kubernetes::stores::watch_nodes;
+use k8s_openapi::api::core::v1::Node;
+use serde_json::Value;
+
+use crate::memory::run;
+
+/// Longer than the first round takes, and shorter than the pause before the second.
+const FIRST_ROUND: Duration = Duration::from_millis(500);
+/// The word in the first line of an input that is a page.
+const PAGE: &[u8] = b"page\n";
+/// The annotation of the bookmark that ends a streaming list.
+const END: &str = "k8s.io/initial-events-end";
+
+/// The lines of a streaming list, or after a line with `page` a page of a list: the cache holds nobody of whom nothing
+/// was said, everybody of whom all could be read, and is not filled by a part that ends too early.
+pub fn nodes(bytes: &[u8]) {
+    let (page, lines) = match bytes.strip_prefix(PAGE) {
+        Some(page) => (Some(page.to_vec()), Vec::new()),
+        None => (None, bytes.to_vec()),
+    };
+    let is_page = page.is_some();
+    let body = page.unwrap_or_else(|| lines.clone());
+    let (keys, named, is_ready) = run(async move {
+        let (store, task) = watch_nodes(server(is_page, body), None);
+        // Its rounds never end.
+        let _ = tokio::time::timeout(FIRST_ROUND, task).await;
+        let is_named = |key: &String| {
+            let name = store.get(key).and_then(|node| node.metadata.name.clone());
+            name.as_ref() == Some(key)
+        };
+        (store.keys(), store.keys().iter().all(is_named), store.is_ready())
+    });
+    assert!(named, "a Node is kept under another name: {keys:?}");
+    assert!(is_ready || keys.is_empty(), "nodes of a list that was not whole: {keys:?}");
+    let said = if is_page { of_page(bytes.strip_prefix(PAGE).unwrap_or_default()) } else { of_lines(&lines) };
+    let keys: BTreeSet<String> = keys.into_iter().collect();
+    assert!(keys.is_subset(&said.may), "made up: {:?}", keys.difference(&said.may));
+    if is_ready {
+        assert!(said.is_whole, "a list that does not end is whole");
+        assert!(said.must.is_subset(&keys), "missing: {:?}", said.must.difference(&keys));
+    }
+}
+
+/// What an input says, read by somebody else.
+#[derive(Default)]
+struct Said {
+    /// Nodes that may be there.
+    may: BTreeSet<String>,
+    /// Nodes that have to be there: all of them could be read.
+    must: BTreeSet<String>,
+    /// Whether the list has its end.
+    is_whole: bool,
+}
+
+impl Said {
+    fn put(&mut self, object: &Value, is_read: bool) {
+        let Some(name) = object["metadata"]["name"].as_str() else { return };
+        self.may.insert(name.to_owned());
+        if is_read && serde_json::from_value::<Node>(object.clone()).is_ok() && !name.is_empty() {
+            self.must.insert(name.to_owned());
+        }
+    }
+}
+
+fn of_page(page: &[u8]) -> Said {
+    let mut said = Said { is_whole: true, ..Said::default() };
+    let Ok(page) = serde_json::from_slice::<Value>(page) else { return said };
+    page["items"].as_array().into_iter().flatten().for_each(|item| said.put(item, true));
+    said
+}
+
+fn of_lines(lines: &[u8]) -> Said {
+    let (mut said, mut is_read) = (Said::default(), true);
+    for line in lines.split(|byte| *byte == b'\n') {
+        let Ok(event) = serde_json::from_slice::<Value>(line) else { continue };
+        let object = &event["object"];
+        match event["type"].as_str() {
+            Some("ADDED" | "MODIFIED") => said.put(object, is_read),
+            Some("DELETED") => {
+                // Which of two that cannot be read whole counts is left open.
+                if let Some(name) = object["metadata"]["name"].as_str() {
+                    said.must.remove(name);
+                }
+            }
+            Some("BOOKMARK") => said.is_whole |= object["metadata"]["annotations"].get(END).is_some(),
+            // What comes after an error is not read, if that could be.
+            Some("ERROR") => is_read = false,
+            _ => {}
+        }
+    }
+    said
+}
+
+/// An API server that answers the first list with the body, and nothing else.
+fn server(is_page: bool, body: Vec<u8>) -> kube::Client {
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        let body = body.clone();
+        async move {
+            let (status, body) = match (query.contains("sendInitialEvents=true"), query.contains("limit=")) {
+                (true, _) if is_page => {
+                    (422, br#"{"kind":"Status","apiVersion":"v1","status":"Failure","code":422}"#.to_vec())
+                }
+                (true, _) => (200, body),
+                (false, true) if is_page && !query.contains("continue=") => (200, body),
+                _ => std::future::pending().await,
+            };
+            Ok::<_, tower::BoxError>(http::Response::builder().status(status).body(kube::client::Body::from(body))?)
+        }
+    });
+    kube::Client::new(service, "default")
+}

@@ -1,0 +1,94 @@
+//! A wall clock that is wrong, for one process, and can be set while that runs. Its monotonic clock goes on.
+//!
+//! A small C library (`tests/testenv/clock/clock.c`) is preloaded into the process and stands before the C library's
+//! functions. So the program must be linked dynamically, as debug builds are and the binary as shipped is not, and run
+//! on Linux. The library is compiled when it is first asked for.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use crate::components::Component;
+
+const SOURCE: &str = include_str!("../../testenv/clock/clock.c");
+const FLAGS: [&str; 6] = ["-x", "c", "-std=gnu11", "-O2", "-shared", "-fPIC"];
+const NANOSECONDS: i64 = 1_000_000_000;
+
+/// The wall clock of each process that is started with its [`Clock::environment`].
+pub struct Clock {
+    file: File,
+    library: String,
+    path: String,
+}
+
+impl Clock {
+    /// One that is right. Its file lies in this folder, which must outlive the process.
+    ///
+    /// # Panics
+    ///
+    /// When there is no C compiler, or the system is not Linux.
+    #[must_use]
+    pub fn new(folder: &Path) -> Self {
+        let path = folder.join(crate::unique("clock"));
+        let file = File::create_new(&path).unwrap();
+        let clock = Self { file, library: library().display().to_string(), path: path.display().to_string() };
+        clock.set_ahead(0);
+        clock
+    }
+
+    /// The variables that a process must be started with, as [`crate::Daemon::start_with`] takes them.
+    #[must_use]
+    pub fn environment(&self) -> [(&str, &str); 2] {
+        [("LD_PRELOAD", &self.library), ("CLOCK_AHEAD_FILE", &self.path)]
+    }
+
+    /// Sets it so many seconds ahead of the machine's clock, behind it if negative. Seen at the next look.
+    ///
+    /// # Panics
+    ///
+    /// When that is more than 292 years.
+    pub fn set_ahead(&self, seconds: i64) {
+        let nanoseconds = seconds.checked_mul(NANOSECONDS).unwrap();
+        // Eight bytes in one write, at the beginning of a page: nobody sees half of them.
+        self.file.write_all_at(&nanoseconds.to_ne_bytes(), 0).unwrap();
+    }
+}
+
+/// The compiled library, in a folder beside the other components that is named by what it is made of.
+fn library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        if cfg!(not(target_os = "linux")) {
+            panic!("the wall clock of one process can be set on Linux only");
+        }
+        let made_of = format!("{SOURCE}{FLAGS:?}{}", std::env::consts::ARCH);
+        let key = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, made_of.as_bytes()).simple().to_string();
+        // target/testenv/tools-…/supervise
+        let supervise = Component::Supervise.path();
+        let folder = supervise.ancestors().nth(2).unwrap().join(format!("clock-{}", &key[..12]));
+        let path = folder.join("libclock.so");
+        if !path.is_file() {
+            std::fs::create_dir_all(&folder).unwrap();
+            // Into a name of its own first: another process may do the same.
+            let made = folder.join(crate::unique("libclock"));
+            compile(&made);
+            std::fs::rename(made, &path).unwrap();
+        }
+        path
+    })
+}
+
+fn compile(to: &Path) {
+    let mut compiler = Command::new("cc");
+    compiler.args(FLAGS).arg("-o").arg(to).args(["-", "-ldl"]);
+    compiler.stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut running = compiler
+        .spawn()
+        .unwrap_or_else(|error| panic!("a C compiler is needed for a clock that is wrong (cc: {error})"));
+    running.stdin.take().unwrap().write_all(SOURCE.as_bytes()).unwrap();
+    let output = running.wait_with_output().unwrap();
+    assert!(output.status.success(), "cc failed on clock.c: {}", String::from_utf8_lossy(&output.stderr));
+}

@@ -1,0 +1,100 @@
+//! Whether all is as known, asked when it matters: a wait that was lost on its way looks like one with nothing to tell.
+
+use support::Trouble;
+use support::fake_vcenter::FakeCounts;
+
+use super::{Watched, address, is_live, told};
+
+fn waits(counts: &FakeCounts) -> u32 {
+    counts.of("WaitForUpdatesEx")
+}
+
+async fn until_waiting(watched: &Watched) {
+    watched.until_counted("a pending wait", |counts| counts.pending_waits == 1).await;
+}
+
+/// The wait of now tells of `n-1`, and the next one, which is the last, comes to nobody's knowledge.
+async fn deaf(watched: &Watched, trouble: impl FnOnce(&Watched)) {
+    until_waiting(watched).await;
+    let before = waits(&watched.fake.counts());
+    trouble(watched);
+    watched.fake.change_vm("n-1", |vm| vm.ip("192.0.2.1"));
+    watched.until("the last it hears", |now| address(&now.vms["vm-1"]) == "192.0.2.1").await;
+    watched.until_counted("a lost wait", |counts| waits(counts) > before && counts.pending_waits == 0).await;
+    watched.fake.change_vm("n-2", |vm| vm.ip("192.0.2.2"));
+}
+
+#[tokio::test]
+async fn a_wait_that_was_lost_is_found_out_and_what_it_missed_is_read() {
+    let watched = Watched::synced(2).await;
+    deaf(&watched, |watched| watched.fake.next("WaitForUpdatesEx", Trouble::Hang)).await;
+    assert!(is_live(&watched.vcenter.snapshot()), "nobody can know");
+    watched.vcenter.confirm().await;
+    let now = watched.vcenter.snapshot();
+    assert!(is_live(&now) && address(&now.vms["vm-2"]) == "192.0.2.2", "{}", told(&now));
+    let counts = watched.fake.counts();
+    assert_eq!(
+        (counts.soap_logins, counts.of("CreatePropertyCollector")),
+        (1, 1),
+        "on the same subscription: {counts:?}"
+    );
+    watched.stop().await;
+}
+
+#[tokio::test]
+async fn a_vcenter_that_does_not_say_is_live_no_more_until_it_answers() {
+    let watched = Watched::synced(2).await;
+    deaf(&watched, |watched| watched.fake.every("*", Trouble::Hang)).await;
+    watched.vcenter.confirm().await;
+    let now = watched.vcenter.snapshot();
+    assert!(!is_live(&now) && now.vms.len() == 2, "{}", told(&now));
+    watched.vcenter.confirm().await;
+    assert!(!is_live(&watched.vcenter.snapshot()), "whom nobody hears nobody asks");
+    watched.fake.clear();
+    watched.until("live again", |now| is_live(now) && address(&now.vms["vm-2"]) == "192.0.2.2").await;
+    watched.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_as_known_costs_two_calls_and_is_live_all_the_time() {
+    let watched = Watched::synced(2).await;
+    until_waiting(&watched).await;
+    let before = watched.fake.counts();
+    let mut changes = watched.vcenter.changes();
+    changes.mark_unchanged();
+    watched.vcenter.confirm().await;
+    assert!(!changes.has_changed().unwrap(), "nothing was published");
+    until_waiting(&watched).await;
+    let after = watched.fake.counts();
+    let calls = |counts: &FakeCounts| {
+        counts.operations.iter().filter(|(name, _)| *name != "WaitForUpdatesEx").map(|(_, count)| count).sum::<u32>()
+    };
+    // The wait that follows is the one that was outstanding before.
+    assert_eq!((waits(&after) - waits(&before), calls(&after) - calls(&before)), (2, 1), "{before:?} {after:?}");
+    watched.stop().await;
+}
+
+#[tokio::test]
+async fn two_who_ask_at_once_cost_little_more_and_leave_nothing_behind() {
+    let watched = Watched::synced(2).await;
+    until_waiting(&watched).await;
+    let mut changes = watched.vcenter.changes();
+    changes.mark_unchanged();
+    let before = waits(&watched.fake.counts());
+    tokio::join!(watched.vcenter.confirm(), watched.vcenter.confirm());
+    // Before the next wait is sent, which then is one that answers at once.
+    watched.vcenter.confirm().await;
+    until_waiting(&watched).await;
+    let counts = watched.fake.counts();
+    assert!(!changes.has_changed().unwrap(), "it was live all the time: {}", told(&watched.vcenter.snapshot()));
+    assert!(waits(&counts) - before <= 4, "an answer for each, and the wait that follows: {counts:?}");
+    assert!(counts.of("CancelWaitForUpdates") <= 3, "{counts:?}");
+    watched.stop().await;
+}
+
+#[tokio::test]
+async fn a_vcenter_that_was_never_reached_is_not_waited_for() {
+    let (_fake, vcenter) = Watched::prepare(support::Model::small(), Vec::new(), None).await;
+    vcenter.confirm().await;
+    assert!(!is_live(&vcenter.snapshot()));
+}

@@ -1,5 +1,7 @@
 //! Whether all is as known, asked when it matters: a wait that was lost on its way looks like one with nothing to tell.
 
+use std::time::Duration;
+
 use support::Trouble;
 use support::fake_vcenter::FakeCounts;
 
@@ -38,6 +40,24 @@ async fn a_wait_that_was_lost_is_found_out_and_what_it_missed_is_read() {
         (1, 1),
         "on the same subscription: {counts:?}"
     );
+    watched.stop().await;
+}
+
+#[tokio::test]
+async fn an_answer_that_was_on_its_way_when_the_wait_was_ended_is_not_lost() {
+    let watched = Watched::synced(2).await;
+    until_waiting(&watched).await;
+    watched.fake.next("WaitForUpdatesEx", Trouble::Late(Duration::from_millis(700)));
+    // Nothing after it tells anything, so that what is known was told by this one.
+    watched.fake.every("WaitForUpdatesEx", Trouble::Hang);
+    watched.fake.change_vm("n-2", |vm| vm.ip("192.0.2.2"));
+    watched.until_counted("an answer on its way", |counts| counts.pending_waits == 0).await;
+    watched.vcenter.confirm().await;
+    let now = watched.vcenter.snapshot();
+    assert_eq!(address(&now.vms["vm-2"]), "192.0.2.2", "{}", told(&now));
+    assert!(!is_live(&now), "whether that is all nobody has said: {}", told(&now));
+    let counts = watched.fake.counts();
+    assert!(counts.of("CancelWaitForUpdates") > 0, "it was ended: {counts:?}");
     watched.stop().await;
 }
 

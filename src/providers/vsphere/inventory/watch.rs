@@ -204,8 +204,8 @@ impl Vcenter {
         doubted.is_some_and(|asked| self.confirmed.borrow().is_none_or(|sent| sent < asked))
     }
 
-    /// One wait. Nothing if it was sent before somebody asked whether all is as known: then it is ended, and the next one
-    /// asks for everything since the same version. Without `sent` it may not be ended.
+    /// One wait. If it was sent before somebody asked whether all is as known, it is ended, with nothing unless its answer
+    /// was on its way; the next one asks for everything since the last version. Without `sent` it may not be ended.
     async fn wait(
         &self,
         watch: &Watch,
@@ -226,16 +226,18 @@ impl Vcenter {
             let mut pause = CANCEL_AGAIN;
             loop {
                 self.cancel(watch).await;
-                if tokio::time::timeout(pause, &mut waiting).await.is_ok() {
-                    return;
+                if let Ok(answer) = tokio::time::timeout(pause, &mut waiting).await {
+                    return answer;
                 }
                 pause = pause.saturating_mul(2);
             }
         };
-        if tokio::time::timeout(CANCEL_LIMIT, ended).await.is_err() {
+        let ended = tokio::time::timeout(CANCEL_LIMIT, ended).await;
+        if ended.is_err() {
             debug!(vcenter = self.session.names().server, "the old wait did not end; another one is sent");
         }
-        None
+        // An answer that was on its way already is true, and not every server tells the same twice.
+        ended.ok().filter(|answer| matches!(answer, Ok(Some(_))))
     }
 
     fn has_members(&self) -> bool {

@@ -39,9 +39,9 @@ pub struct InstanceMetadata {
     /// What people should know although nothing is held back for it, for example an address family that the machine
     /// lacks. Told when it changes.
     pub notes: Vec<String>,
-    /// How long ago the provider's view of this instance was known to be current. Zero while it is live; of what
-    /// another view says nothing is written to a node.
-    pub age: Duration,
+    /// Why this may not be so any more, for example a cloud that does not answer now. Nothing of it is written to a node
+    /// then: whoever led before may have heard more.
+    pub doubt: Option<Unknown>,
 }
 
 /// What spoke for a machine when it was taken for a node's.
@@ -106,7 +106,7 @@ pub trait InstancesV2: Send + Sync {
     async fn instance_metadata(&self, node: &Node) -> Presence<InstanceMetadata>;
 
     /// Makes sure that nobody takes for live what the provider has not heard for a while: it asks whether all is as it
-    /// knows it, and what it gets no answer about has an age when this returns, which is within a few seconds. Called
+    /// knows it, and what it gets no answer about is in doubt when this returns, which is within a few seconds. Called
     /// when a term begins, since another process has written until now what it had heard. Ours.
     async fn confirm(&self) {}
 }

@@ -10,7 +10,7 @@ use crate::runtime::tasks::contain;
 pub(super) const CONFIRM_LIMIT: Duration = Duration::from_secs(6);
 
 /// Has the provider ask whether all is as it knows it, before anything is written. Never longer than the limit: what is
-/// not confirmed says so by its age.
+/// not confirmed is in doubt.
 pub(super) async fn confirm(instances: &Arc<dyn InstancesV2>) {
     let instances = Arc::clone(instances);
     let confirmed = contain(async move { instances.confirm().await });

@@ -24,8 +24,8 @@ use crate::cloud::node::addresses::ProvidedNodeIpError;
 use crate::cloud::node::{self, ANNOTATION_PROVIDED_NODE_IP, ANNOTATION_VM, Readiness, addresses};
 use crate::cloud::{FoundBy, InstanceMetadata, Presence, Reason, Unknown};
 
-/// When a node is looked at again whose machine is not known as it is now, if nothing is announced earlier.
-const OLD_VIEW_PAUSE: Duration = Duration::from_secs(10);
+/// When a node is looked at again whose machine may not be as it is known, if the end of that is not announced earlier.
+const DOUBT_PAUSE: Duration = Duration::from_secs(10);
 
 /// What to do about one node.
 #[derive(Clone, Debug, PartialEq)]
@@ -162,7 +162,7 @@ fn plan_initialisation(ours: &Ours, policy: &Policy) -> Result<Plan, Held> {
         Presence::Absent(proof) => return Err(Held::new(Reason::InstanceAbsent, proof.to_string(), Retry::Backoff)),
         Presence::Unknown(unknown) => return Err(Held::by(unknown, Retry::Backoff)),
     };
-    if let Some(held) = old_view(node, metadata) {
+    if let Some(held) = doubt(metadata) {
         return Err(held);
     }
     if let Some(pending) = &metadata.pending {
@@ -228,7 +228,7 @@ fn follow(node: &Node, metadata: &InstanceMetadata, policy: &Policy) -> (Plan, M
         plan.outcome = Outcome::Held(Held::by(pending, Retry::Period).quiet());
     }
     let by_itself = Metadata { labels: labels::without_cloud(node), ..Metadata::default() };
-    match old_view(node, metadata) {
+    match doubt(metadata) {
         None => (plan, changes),
         Some(held) if !plan.actions.is_empty() || changes != by_itself => {
             (Plan { outcome: Outcome::Held(held.quiet()), ..Plan::nothing() }, by_itself)
@@ -275,15 +275,10 @@ fn is_to_be_recorded(node: &Node, metadata: &InstanceMetadata) -> bool {
     node::annotation(node, ANNOTATION_VM).is_none() || !metadata.is_recorded || node::readiness(node) != Readiness::True
 }
 
-/// Why nothing that the cloud said is written: it does not answer, and whoever led before may have heard more than this
-/// process has, so that the node would go back to what was.
-fn old_view(node: &Node, metadata: &InstanceMetadata) -> Option<Held> {
-    (!metadata.age.is_zero()).then(|| {
-        let (described, age) = (described(node, metadata), metadata.age.as_secs());
-        let message = format!("what is known of {described} is {age} s old, and the cloud does not answer now");
-        // That it answers again is announced; what is asked between that and the announcement is asked again.
-        Held::new(Reason::VCenterUnavailable, message, Retry::After(OLD_VIEW_PAUSE))
-    })
+/// Why nothing that the cloud said is written: it may not be so any more, and whoever led before may have heard more than
+/// this process has, so that the node would go back to what was.
+fn doubt(metadata: &InstanceMetadata) -> Option<Held> {
+    metadata.doubt.as_ref().map(|doubt| Held::by(doubt, Retry::After(DOUBT_PAUSE)))
 }
 
 /// The addresses to write, or none if they are as they should be. A node never ends up without an address that others

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::absence::{self, Case, Place, Testimony};
 use super::inventory::Vcenter;
 use super::inventory::reads::Read;
-use super::inventory::snapshot::{Freshness, Proven};
+use super::inventory::snapshot::Proven;
 use super::location::Location;
 use super::provider_id::{self, BiosUuid};
 use super::tracker::board::{Board, Found, Outcome, View};
@@ -87,15 +87,15 @@ impl Instances {
         }
     }
 
-    /// How long ago what the board says of this machine was known to be true; the least of times where nobody can say.
-    fn age(&self, found: &Found) -> Duration {
-        const SOME: Duration = Duration::from_nanos(1);
-        let source = self.setup.borrow().sources.get(&found.vcenter).cloned();
-        match source.map(|source| source.vcenter.snapshot().freshness.clone()) {
-            // The board may be a moment behind a vCenter that has come back.
-            Some(Freshness::Live) if found.is_live => Duration::ZERO,
-            Some(Freshness::Stale { since, .. }) => Instant::now().saturating_duration_since(since).max(SOME),
-            _ => SOME,
+    /// Why what the board says of this machine may not be so any more. The end of each reason is announced.
+    fn doubt(&self, found: &Found) -> Option<Unknown> {
+        match self.check_live(found.vcenter) {
+            Ok(()) if found.is_live => None,
+            Ok(()) => {
+                let message = "vCenter answers again, and what it says of the node's machine is being taken in";
+                Some(Unknown::passing(Reason::LookupPending, message))
+            }
+            Err(unknown) => Some(unknown),
         }
     }
 }
@@ -254,7 +254,7 @@ impl InstancesV2 for Instances {
             Ok(found) => match &found.metadata {
                 Ok(metadata) => Presence::Exists(InstanceMetadata {
                     record: found.location.to_record(),
-                    age: self.age(&found),
+                    doubt: self.doubt(&found),
                     ..metadata.clone()
                 }),
                 Err(unknown) => Presence::Unknown(unknown.clone()),

@@ -389,10 +389,10 @@ impl Scene {
         let address = format!("10.2.0.{round}");
         let began = Instant::now();
         let left = || limit.saturating_sub(began.elapsed());
-        self.known("n-1", left(), |found| internal(found) == [address.as_str()] && found.age.is_zero()).await;
+        self.known("n-1", left(), |found| internal(found) == [address.as_str()] && found.doubt.is_none()).await;
         let new = format!("n-{}", 5 + (round - 1) / 2 * 2);
         for name in ["n-2", "n-3", &new] {
-            self.known(name, left(), |found| !found.zone.is_empty() && found.age.is_zero()).await;
+            self.known(name, left(), |found| !found.zone.is_empty() && found.doubt.is_none()).await;
         }
     }
 

@@ -1,7 +1,7 @@
 //! The upstream vectors by id as far as they are decisions, then what is ours, then the laws.
 
 mod adoption;
-mod age;
+mod doubt;
 mod labels;
 mod laws;
 mod record;

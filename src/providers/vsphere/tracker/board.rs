@@ -65,7 +65,7 @@ pub struct Found {
     pub location: Arc<Location>,
     /// Its BIOS UUID in vCenter's byte order.
     pub uuid: Option<BiosUuid>,
-    /// What the node is told, or why it cannot be told yet. Its age and the record of its place are set when it is read.
+    /// What the node is told, or why it cannot be told yet. Its doubt and the record of its place are set when it is read.
     pub metadata: Result<InstanceMetadata, Unknown>,
     /// Its power state, and since when it is proven; none where it is not.
     pub power: Option<Proven>,

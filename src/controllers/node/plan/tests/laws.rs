@@ -70,11 +70,11 @@ fn any_instance() -> impl Strategy<Value = Presence<InstanceMetadata>> {
         FoundBy::Name,
     ]);
     let said = (any_addresses(), "[zy]?", "[rs]?", "[tu]?", "(vm-[12])?", any_labels());
-    let ours = (place, found_by, any::<bool>(), any::<bool>(), any::<bool>(), 0..2_u64);
+    let ours = (place, found_by, any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     let exists = (said, ours).prop_map(
         |(
             (addresses, zone, region, instance_type, record, additional_labels),
-            (topology_labels, found_by, is_recorded, is_pending, has_id, age),
+            (topology_labels, found_by, is_recorded, is_pending, has_id, is_doubted),
         )| {
             Presence::Exists(InstanceMetadata {
                 zone,
@@ -86,7 +86,7 @@ fn any_instance() -> impl Strategy<Value = Presence<InstanceMetadata>> {
                 found_by,
                 is_recorded,
                 pending: is_pending.then(|| Unknown::new(Reason::NoZoneTags, "of this")),
-                age: Duration::from_secs(age),
+                doubt: is_doubted.then(|| Unknown::new(Reason::VCenterUnavailable, "of this")),
                 ..metadata(if has_id { "fake://2" } else { "" }, addresses)
             })
         },

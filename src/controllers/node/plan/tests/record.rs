@@ -17,7 +17,8 @@ fn node_with(taints: &'static str, provider_id: &'static str, record: Option<&st
 
 #[test]
 fn the_record_is_written_when_it_is_needed_and_not_at_every_move() {
-    let stale = InstanceMetadata { age: Duration::from_secs(1), ..machine("vm-1 b", true) };
+    let stale =
+        InstanceMetadata { doubt: Some(Unknown::new(Reason::VCenterUnavailable, "")), ..machine("vm-1 b", true) };
     let id = "fake://1";
     let (yes, no) = (Some("True"), Some("False"));
     for (case, node, machine, expected) in [

@@ -63,8 +63,8 @@ fn pair(password: &str) -> Arc<Credential> {
     Arc::new(Credential { login, origin: Origin::Config })
 }
 
-fn ids(numbers: impl IntoIterator<Item = usize>) -> Vec<String> {
-    numbers.into_iter().map(|number| format!("vm-{number}")).collect()
+fn ids(numbers: impl IntoIterator<Item = usize>) -> Vec<Arc<str>> {
+    numbers.into_iter().map(|number| format!("vm-{number}").into()).collect()
 }
 
 fn address(vm: &VmRecord) -> &str {
@@ -94,7 +94,7 @@ impl Watched {
     /// Watches these machines, not started yet.
     async fn prepare(
         model: Model,
-        wanted: Vec<String>,
+        wanted: Vec<Arc<str>>,
         categories: Option<ZoneCategories>,
     ) -> (FakeVcenter, Arc<Vcenter>) {
         let fake = FakeVcenter::start(model).await;
@@ -120,7 +120,7 @@ impl Watched {
         Self { fake, vcenter, stop, task }
     }
 
-    async fn start(model: Model, wanted: Vec<String>) -> Self {
+    async fn start(model: Model, wanted: Vec<Arc<str>>) -> Self {
         let (fake, vcenter) = Self::prepare(model, wanted, None).await;
         Self::run(fake, vcenter)
     }

@@ -66,7 +66,7 @@ struct Group {
 
 #[derive(Debug)]
 struct Written {
-    name: String,
+    /// The Event's name follows from it.
     first: Timestamp,
     count: i32,
 }
@@ -90,10 +90,10 @@ impl Correlator {
         } else {
             (fact.message.clone(), format!("{group}\0{}", fact.message))
         };
-        let fresh = || Written { name: name(fact), first: fact.at, count: 0 };
+        let fresh = || Written { first: fact.at, count: 0 };
         let written = self.written.get_or_insert_with(Digest::of(&key), fresh);
         written.count = written.count.saturating_add(1);
-        Some(Write { name: written.name.clone(), message, count: written.count, first: written.first })
+        Some(Write { name: name(fact, written.first), message, count: written.count, first: written.first })
     }
 
     fn is_allowed(&mut self, subject: Digest, at: Duration) -> bool {
@@ -144,10 +144,10 @@ fn subject(fact: &Fact) -> String {
     .join("\0")
 }
 
-/// `<object>.<hex nanoseconds>`, as upstream names them; a digest instead of an object's name that is no DNS name.
-fn name(fact: &Fact) -> String {
+/// `<object>.<hex nanoseconds of the first time>`, as upstream names them; a digest instead of an object's name that is no DNS name.
+fn name(fact: &Fact, first: Timestamp) -> String {
     let object = fact.object.name.as_deref().unwrap_or_default();
-    let stamp = format!("{:x}", fact.at.as_nanosecond());
+    let stamp = format!("{:x}", first.as_nanosecond());
     if is_dns_subdomain(object) && object.len() + stamp.len() < 253 {
         format!("{object}.{stamp}")
     } else {
@@ -224,7 +224,8 @@ mod tests {
     fn names_are_valid_whatever_the_object_is_called() {
         let cases = [("a.b-1", true), ("A", false), ("", false), ("a..b", false), ("-a", false), ("a_b", false)];
         for (object, is_kept) in cases {
-            let name = name(&fact(object, "R", "m"));
+            let fact = fact(object, "R", "m");
+            let name = name(&fact, fact.at);
             assert_eq!(name.starts_with(&format!("{object}.")) && !object.is_empty(), is_kept, "{object}: {name}");
             assert!(is_dns_subdomain(&name), "{object}: {name}");
         }

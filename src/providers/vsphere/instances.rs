@@ -54,7 +54,7 @@ impl Instances {
     /// What the board says of this very node.
     fn view(&self, node: &Node) -> Option<Arc<View>> {
         let uid = node.metadata.uid.as_deref().unwrap_or_default();
-        self.board.find(node::name(node)).filter(|view| view.uid == uid)
+        self.board.find(node::name(node)).filter(|view| *view.uid == *uid)
     }
 
     fn find(&self, node: &Node) -> Result<Arc<Found>, Unknown> {

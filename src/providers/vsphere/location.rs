@@ -11,7 +11,7 @@ pub struct Location {
     /// `about.instanceUuid` of its vCenter; not empty.
     pub vcenter: Arc<str>,
     /// Its id there; not empty.
-    pub vm: String,
+    pub vm: Arc<str>,
     /// `runtime.host`
     pub host: Option<MoRef>,
     /// The folder it lies in; none for a machine directly in a vApp.
@@ -24,10 +24,10 @@ pub struct Location {
 
 impl Location {
     /// Where the machine is now.
-    pub fn of(snapshot: &Snapshot, id: &str, record: &VmRecord) -> Self {
+    pub fn of(snapshot: &Snapshot, id: &Arc<str>, record: &VmRecord) -> Self {
         Self {
             vcenter: snapshot.instance_uuid.clone(),
-            vm: id.to_string(),
+            vm: Arc::clone(id),
             host: record.host.clone(),
             folder: record.parent.clone(),
             pool: record.resource_pool.clone(),
@@ -40,7 +40,7 @@ impl Location {
         let id = |object: &Option<MoRef>| object.as_ref().map(|object| object.id().to_owned());
         serde_json::json!({
             "vcenter": *self.vcenter,
-            "vm": self.vm,
+            "vm": *self.vm,
             "host": id(&self.host),
             "folder": id(&self.folder),
             "pool": id(&self.pool),
@@ -59,7 +59,7 @@ impl Location {
         let object = |name: &str, kind: &str| field(name).map(|id| MoRef::new(kind, id));
         Some(Self {
             vcenter: field("vcenter")?.into(),
-            vm: field("vm")?,
+            vm: field("vm")?.into(),
             host: object("host", "HostSystem"),
             folder: object("folder", "Folder"),
             pool: field("pool").map(|id| MoRef::new(pool_class(&id), id)),
@@ -69,7 +69,7 @@ impl Location {
 
     /// Whether it names this machine.
     pub fn is(&self, instance_uuid: &str, id: &str) -> bool {
-        self.vm == id && *self.vcenter == *instance_uuid && !instance_uuid.is_empty()
+        *self.vm == *id && *self.vcenter == *instance_uuid && !instance_uuid.is_empty()
     }
 }
 

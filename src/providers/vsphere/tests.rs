@@ -269,7 +269,7 @@ fn checklist_8_9_one_uuid_in_every_spelling_and_on_two_machines() {
         }
         apply(&mut mirror, &ancestors());
         let snapshot = snapshot(&mirror);
-        let ids = machines.iter().map(|(id, ..)| (*id).to_owned()).collect();
+        let ids = machines.iter().map(|(id, ..)| (*id).into()).collect();
         let node = NodeFacts { system_uuid: node_uuid.parse().ok(), name: "node-1".into(), ..NodeFacts::default() };
         let decision = resolve(&Question {
             node: &node,
@@ -286,7 +286,7 @@ fn checklist_8_9_one_uuid_in_every_spelling_and_on_two_machines() {
             allow_name_match: false,
         });
         match decision {
-            Decision::Bind { vm, .. } => vm.id,
+            Decision::Bind { vm, .. } => vm.id.to_string(),
             Decision::Unresolved(unknown) => format!("!{}", unknown.reason),
             other => panic!("{other:?}"),
         }

@@ -279,7 +279,7 @@ impl Tracker {
         if let Answer::Matches { ids, .. } = known
             && !ids.is_empty()
         {
-            let is_news = |id: &String| !matches!(&before, Answer::Matches { ids, .. } if ids.contains(id));
+            let is_news = |id: &Arc<str>| !matches!(&before, Answer::Matches { ids, .. } if ids.contains(id));
             if tracked.first_match.is_none() || ids.iter().any(is_news) {
                 tracked.first_match = Some(Instant::now());
             }

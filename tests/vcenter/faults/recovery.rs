@@ -161,7 +161,7 @@ async fn an_outage_is_survived_and_what_happened_in_it_is_seen() {
     watched.fake.resume_listening().await;
     let now = watched.until("live again", is_live).await;
     assert_eq!((now.vms.len(), address(&now.vms["vm-1"])), (2, "192.0.2.1"), "{}", told(&now));
-    watched.until("the destroyed one is told as unknown", |now| now.unresolved.contains(&"vm-3".to_owned())).await;
+    watched.until("the destroyed one is told as unknown", |now| now.unresolved.contains(&"vm-3".into())).await;
     let counts = watched.fake.counts();
     assert_eq!((counts.soap_logins, counts.most_soap_sessions), (1, 1), "the session outlived it: {counts:?}");
     watched.stop().await;
@@ -174,7 +174,7 @@ async fn a_server_that_comes_back_with_other_ids_is_read_anew() {
     let is_old_gone = |now: &Snapshot| is_live(now) && now.vms.is_empty() && now.unresolved.len() == 2;
     watched.until("the old ids are told as unknown", is_old_gone).await;
     let found = watched.vcenter.find_all_by_uuid(&Model::uuid(1)).await.unwrap();
-    assert_eq!(found, ["vm-1-9"]);
+    assert_eq!(found, ["vm-1-9".into()]);
     watched.vcenter.want(found);
     let now = watched.until("the machine under its new id", |now| now.vms.contains_key("vm-1-9")).await;
     assert_eq!(now.vms["vm-1-9"].name, "n-1");
@@ -282,9 +282,9 @@ async fn a_view_that_cannot_be_changed_is_made_anew() {
 async fn a_machine_of_another_datacenter_or_in_upper_case_is_found_where_it_is() {
     let watched = Watched::synced(2).await;
     let upper = Model::uuid(2).to_uppercase();
-    assert_eq!(watched.vcenter.find_all_by_uuid(&upper).await, Ok(vec!["vm-2".to_owned()]));
-    assert_eq!(watched.vcenter.find_all_by_name("n-1").await, Ok(vec!["vm-1".to_owned()]));
-    assert_eq!(watched.vcenter.find_all_by_name("10.0.0.3").await, Ok(vec!["vm-2".to_owned()]));
+    assert_eq!(watched.vcenter.find_all_by_uuid(&upper).await, Ok(vec!["vm-2".into()]));
+    assert_eq!(watched.vcenter.find_all_by_name("n-1").await, Ok(vec!["vm-1".into()]));
+    assert_eq!(watched.vcenter.find_all_by_name("10.0.0.3").await, Ok(vec!["vm-2".into()]));
     assert_eq!(watched.vcenter.find_all_by_name("n-3").await, Ok(Vec::new()));
     for trouble in [Trouble::empty(), Trouble::portal(), Trouble::Cut(300), Trouble::unavailable()] {
         watched.fake.next("FindAllByUuid", trouble.clone());

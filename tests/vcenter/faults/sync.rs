@@ -1,5 +1,7 @@
 //! The first sync, its pages, and large numbers.
 
+use std::sync::Arc;
+
 use support::{Machine, Model, Trouble};
 
 use super::{Watched, address, ids, is_live, told};
@@ -57,7 +59,8 @@ async fn machines_that_are_wanted_later_are_added_in_few_calls() {
 #[tokio::test]
 async fn a_machine_is_created_changed_moved_and_destroyed_under_the_eyes_of_one_wait() {
     let watched = Watched::synced(2).await;
-    let id = watched.fake.create_vm(Machine::new("late", &Model::uuid(99)).ip("10.9.9.9").metadata("e30="));
+    let id: Arc<str> =
+        watched.fake.create_vm(Machine::new("late", &Model::uuid(99)).ip("10.9.9.9").metadata("e30=")).into();
     assert_eq!(watched.vcenter.find_all_by_uuid(&Model::uuid(99)).await, Ok(vec![id.clone()]));
     watched.vcenter.want([id.clone()]);
     let now = watched.until("it is known", |now| now.vms.contains_key(&id)).await;

@@ -410,7 +410,7 @@ impl Scene {
 
     fn told(&self) -> String {
         let now = self.snapshot_at(self.port());
-        let mut vms: Vec<&String> = now.vms.keys().collect();
+        let mut vms: Vec<&str> = now.vms.keys().map(|id| &**id).collect();
         vms.sort();
         let trouble = now.tags.trouble.as_ref();
         format!("{:?}; machines {vms:?}; unresolved {:?}; tags {trouble:?}", now.freshness, now.unresolved)

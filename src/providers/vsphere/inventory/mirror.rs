@@ -17,7 +17,7 @@ const MAX_UNREADABLE: usize = 64;
 #[derive(Clone, Debug, Default)]
 pub struct Mirror {
     /// The watched virtual machines, by id.
-    pub vms: HashMap<String, Arc<VmRecord>>,
+    pub vms: HashMap<Arc<str>, Arc<VmRecord>>,
     /// Everything above them.
     pub entities: HashMap<MoRef, Entity>,
 }
@@ -30,7 +30,7 @@ pub struct Touched {
     /// Whether an object above the virtual machines changed, came or went.
     pub entities: bool,
     /// Virtual machines that left the filter: destroyed, unregistered, or no longer readable.
-    pub left: BTreeSet<String>,
+    pub left: BTreeSet<Arc<str>>,
 }
 
 impl Touched {
@@ -60,7 +60,7 @@ impl Mirror {
         let id = update.object.id();
         if update.kind == UpdateKind::Leave {
             touched.vms |= self.vms.remove(id).is_some();
-            touched.left.insert(id.to_owned());
+            touched.left.insert(id.into());
             return;
         }
         let known = self.vms.get(id);
@@ -84,7 +84,7 @@ impl Mirror {
         }
         // A server may report an object again unchanged; keeping the old allocation lets readers compare pointers.
         if known.is_none_or(|known| **known != record) {
-            self.vms.insert(id.to_owned(), Arc::new(record));
+            self.vms.insert(id.into(), Arc::new(record));
             touched.vms = true;
         }
     }

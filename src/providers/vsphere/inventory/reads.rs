@@ -3,6 +3,7 @@
 //! Only one answer says that an object is gone: the fault `ManagedObjectNotFound` that names exactly this object. A
 //! vCenter that may not tell, or tells nothing, is another answer each.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -72,7 +73,7 @@ pub type VmRead = Read<VmIdentity>;
 pub type ObjectRead = Read<()>;
 
 /// The answer to a search: the ids that match, possibly none. It is never [`Read::Gone`].
-pub type SearchRead = Read<Vec<String>>;
+pub type SearchRead = Read<Vec<Arc<str>>>;
 
 impl Vcenter {
     /// Reads which machine this id names, now.
@@ -98,7 +99,7 @@ impl Vcenter {
     /// Searches the whole vCenter for machines with this BIOS UUID, in the byte order given.
     pub async fn search_by_uuid(&self, uuid: &BiosUuid) -> SearchRead {
         match self.ask(self.session.soap().find_all_by_uuid(None, &uuid.to_string())).await {
-            Ok(found) => Read::Found(found.into_iter().map(|object| object.id().to_owned()).collect()),
+            Ok(found) => Read::Found(found.into_iter().map(|object| object.id().into()).collect()),
             Err(refusal) => refusal.without_object(),
         }
     }

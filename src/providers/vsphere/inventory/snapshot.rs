@@ -27,15 +27,15 @@ pub struct Snapshot {
     /// Why the credentials that are offered are not those in use, if they are not.
     pub offer_trouble: Option<String>,
     /// The virtual machines that are watched, by id.
-    pub vms: HashMap<String, Arc<VmRecord>>,
+    pub vms: HashMap<Arc<str>, Arc<VmRecord>>,
     /// Ids that were asked for and that vCenter does not know (any more), or does not let us read.
-    pub unresolved: Arc<Vec<String>>,
+    pub unresolved: Arc<Vec<Arc<str>>>,
     /// Hosts, clusters, pools, folders and datacenters above the virtual machines.
     pub entities: Arc<HashMap<MoRef, Entity>>,
     /// Tags of zones and regions.
     pub tags: Arc<Tags>,
     /// The power states that are proven, by machine; see [`Snapshot::prove_power`].
-    pub power: Arc<HashMap<String, Proven>>,
+    pub power: Arc<HashMap<Arc<str>, Proven>>,
 }
 
 /// A power state that is proven: see [`Snapshot::proves`].

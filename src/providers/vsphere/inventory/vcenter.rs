@@ -48,7 +48,7 @@ pub struct Vcenter {
     pub(super) session: Session,
     pub(super) state: Mutex<State>,
     /// The virtual machines somebody wants to be told about, by id.
-    pub(super) wanted: Mutex<BTreeSet<String>>,
+    pub(super) wanted: Mutex<BTreeSet<Arc<str>>>,
     pub(super) wanted_changed: Notify,
     /// New objects in the snapshot that tags were not read for.
     pub(super) objects_changed: Notify,
@@ -69,16 +69,16 @@ pub(super) struct State {
     pub(super) offer_trouble: Option<String>,
     pub(super) mirror: Mirror,
     pub(super) entities: Arc<HashMap<vim::MoRef, Entity>>,
-    pub(super) unresolved: Arc<Vec<String>>,
+    pub(super) unresolved: Arc<Vec<Arc<str>>>,
     /// What the view on the server holds, as far as calls have told.
-    pub(super) in_view: BTreeSet<String>,
+    pub(super) in_view: BTreeSet<Arc<str>>,
     /// Those of it that are wanted and may be shown.
-    pub(super) members: BTreeSet<String>,
+    pub(super) members: BTreeSet<Arc<str>>,
     /// Those that have to be taken out of the view, and put in again if they are still wanted.
-    pub(super) renew: BTreeSet<String>,
+    pub(super) renew: BTreeSet<Arc<str>>,
     pub(super) tags: Arc<Tags>,
     /// The power states that the last snapshot proved.
-    pub(super) power: Arc<HashMap<String, Proven>>,
+    pub(super) power: Arc<HashMap<Arc<str>, Proven>>,
     /// The failures in a row of reading tags, and when it may be tried again.
     pub(super) tags_retry: Retry,
     pub(super) tags_not_before: Option<tokio::time::Instant>,
@@ -89,8 +89,8 @@ pub(super) struct State {
 /// A change of the view. What is in both parts is taken out and put in again.
 #[derive(Debug, Default)]
 pub(super) struct Change {
-    pub(super) add: BTreeSet<String>,
-    pub(super) remove: BTreeSet<String>,
+    pub(super) add: BTreeSet<Arc<str>>,
+    pub(super) remove: BTreeSet<Arc<str>>,
 }
 
 impl Change {
@@ -101,7 +101,7 @@ impl Change {
 
 impl State {
     /// A change of the view was made, and this is what the server did not know.
-    pub(super) fn changed(&mut self, change: &Change, unresolved: Vec<String>) {
+    pub(super) fn changed(&mut self, change: &Change, unresolved: Vec<Arc<str>>) {
         for id in change.remove.difference(&change.add) {
             self.in_view.remove(id);
             self.members.remove(id);
@@ -130,7 +130,7 @@ impl State {
 
     /// The virtual machines that are watched and known. The mirror may hold more: what was taken out of the view stays
     /// there until the server says that it left, since the server may never have noticed.
-    pub(super) fn vms(&self) -> impl Iterator<Item = (&String, &Arc<VmRecord>)> {
+    pub(super) fn vms(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<VmRecord>)> {
         self.mirror.vms.iter().filter(|(id, _)| self.members.contains(*id))
     }
 }
@@ -222,8 +222,8 @@ impl Vcenter {
 
     /// Watches these virtual machines too; one that vCenter did not know before is tried again. Additions are gathered
     /// into few calls.
-    pub fn want(&self, ids: impl IntoIterator<Item = String>) {
-        let ids: Vec<String> = ids.into_iter().collect();
+    pub fn want(&self, ids: impl IntoIterator<Item = Arc<str>>) {
+        let ids: Vec<Arc<str>> = ids.into_iter().collect();
         let is_watched = {
             let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             ids.iter().all(|id| state.members.contains(id))
@@ -242,7 +242,7 @@ impl Vcenter {
 
     /// Puts virtual machines into the view once more that are in it, and were never reported, or may be gone without a
     /// word: vCenter says whether it knows them.
-    pub fn rewatch(&self, ids: &[String]) {
+    pub fn rewatch(&self, ids: &[Arc<str>]) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).renew.extend(ids.iter().cloned());
         self.wanted_changed.notify_one();
     }
@@ -254,7 +254,7 @@ impl Vcenter {
         }
     }
 
-    pub(super) fn wanted(&self) -> BTreeSet<String> {
+    pub(super) fn wanted(&self) -> BTreeSet<Arc<str>> {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -262,7 +262,7 @@ impl Vcenter {
     ///
     /// # Errors
     /// Says in words why vCenter did not answer.
-    pub async fn find_all_by_uuid(&self, uuid: &str) -> Result<Vec<String>, String> {
+    pub async fn find_all_by_uuid(&self, uuid: &str) -> Result<Vec<Arc<str>>, String> {
         self.search(self.session.soap().find_all_by_uuid(None, uuid)).await
     }
 
@@ -270,7 +270,7 @@ impl Vcenter {
     ///
     /// # Errors
     /// Says in words why vCenter did not answer.
-    pub async fn find_all_by_name(&self, name: &str) -> Result<Vec<String>, String> {
+    pub async fn find_all_by_name(&self, name: &str) -> Result<Vec<Arc<str>>, String> {
         if name.parse::<std::net::IpAddr>().is_ok() {
             return self.search(self.session.soap().find_all_by_ip(None, name)).await;
         }
@@ -280,12 +280,12 @@ impl Vcenter {
     async fn search(
         &self,
         call: impl Future<Output = Result<Vec<vim::MoRef>, vim::Error>>,
-    ) -> Result<Vec<String>, String> {
+    ) -> Result<Vec<Arc<str>>, String> {
         if let Some(trouble) = self.snapshot.borrow().freshness.trouble() {
             return Err(trouble.to_string());
         }
         match timeout(SEARCH_LIMIT, call).await {
-            Ok(Ok(found)) => Ok(found.into_iter().map(|object| object.id().to_owned()).collect()),
+            Ok(Ok(found)) => Ok(found.into_iter().map(|object| Arc::from(object.id())).collect()),
             Ok(Err(error)) => Err(chain(&error)),
             Err(_) => Err(format!("no answer to a search within {} s", SEARCH_LIMIT.as_secs())),
         }

@@ -50,15 +50,15 @@ pub(super) struct Watch {
     pub(super) view: MoRef,
 }
 
-fn reference(id: &String) -> MoRef {
+fn reference(id: &Arc<str>) -> MoRef {
     MoRef::new("VirtualMachine", id)
 }
 
 /// A subscription that is set up and not followed yet.
 pub(super) struct Prepared {
     watch: Watch,
-    members: BTreeSet<String>,
-    unresolved: Vec<String>,
+    members: BTreeSet<Arc<str>>,
+    unresolved: Vec<Arc<str>>,
     instance_uuid: String,
     /// The session it is on, where that is not the one in use.
     pub(super) link: Option<Arc<Link>>,
@@ -121,7 +121,7 @@ impl Vcenter {
 
     /// Fills the view, which was created empty because only a change of it tells which members the server does not
     /// know, and puts the filter on it. The answer is what the server does not know.
-    async fn subscribe(&self, watch: &Watch, members: &BTreeSet<String>) -> Result<Vec<String>, vim::Error> {
+    async fn subscribe(&self, watch: &Watch, members: &BTreeSet<Arc<str>>) -> Result<Vec<Arc<str>>, vim::Error> {
         let all: Vec<MoRef> = members.iter().map(reference).collect();
         let unresolved = if all.is_empty() { Vec::new() } else { self.modify(watch, &all, &[]).await? };
         watch.soap.create_filter(&watch.collector, &FilterSpec::for_view(&watch.view)).await?;
@@ -345,9 +345,9 @@ impl Vcenter {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let State { in_view, members, renew, .. } = &mut *state;
         let renew = std::mem::take(renew);
-        let remove: BTreeSet<String> =
+        let remove: BTreeSet<Arc<str>> =
             in_view.iter().filter(|id| !wanted.contains(*id) || renew.contains(*id)).cloned().collect();
-        let add: BTreeSet<String> =
+        let add: BTreeSet<Arc<str>> =
             wanted.iter().filter(|id| !in_view.contains(*id) || remove.contains(*id)).cloned().collect();
         // Members from now on, because updates may come before the call returns.
         members.extend(add.iter().cloned());
@@ -355,7 +355,7 @@ impl Vcenter {
     }
 
     /// Makes a change of the view; the answer is what the server does not know.
-    async fn make(&self, watch: &Watch, change: &Change) -> Result<Vec<String>, vim::Error> {
+    async fn make(&self, watch: &Watch, change: &Change) -> Result<Vec<Arc<str>>, vim::Error> {
         let add: Vec<MoRef> = change.add.iter().map(reference).collect();
         let remove: Vec<MoRef> = change.remove.iter().map(reference).collect();
         if change.add.is_disjoint(&change.remove) {
@@ -367,7 +367,7 @@ impl Vcenter {
     }
 
     /// Changes the view in portions; the answer is what the server does not know.
-    async fn modify(&self, watch: &Watch, add: &[MoRef], remove: &[MoRef]) -> Result<Vec<String>, vim::Error> {
+    async fn modify(&self, watch: &Watch, add: &[MoRef], remove: &[MoRef]) -> Result<Vec<Arc<str>>, vim::Error> {
         let mut unresolved = Vec::new();
         for portion in remove.chunks(PORTION).skip(1) {
             watch.soap.modify_list_view(&watch.view, &[], portion).await?;
@@ -380,7 +380,7 @@ impl Vcenter {
         }
         for portion in portions {
             let refused = watch.soap.modify_list_view(&watch.view, portion, std::mem::take(&mut removals)).await?;
-            unresolved.extend(refused.into_iter().map(|object| object.id().to_owned()));
+            unresolved.extend(refused.into_iter().map(|object| Arc::from(object.id())));
         }
         Ok(unresolved)
     }

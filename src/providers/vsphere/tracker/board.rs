@@ -22,7 +22,7 @@ const BACKLOG: usize = 4_096;
 #[derive(Clone, Debug, PartialEq)]
 pub struct View {
     /// The node's UID; a later node of the same name has another.
-    pub uid: String,
+    pub uid: Arc<str>,
     /// The outcome of the look-up.
     pub outcome: Outcome,
     /// Where the machine was seen last, if it was. It stays when the machine is not found any more.

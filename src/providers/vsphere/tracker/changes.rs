@@ -12,7 +12,7 @@ pub(super) enum Changes {
     /// Something that every node may depend on.
     All,
     /// These machines, or something above them.
-    Machines(HashSet<String>),
+    Machines(HashSet<Arc<str>>),
 }
 
 /// The machines for which `after` says something else than `before`.
@@ -24,14 +24,13 @@ pub(super) fn changes(before: &Snapshot, after: &Snapshot) -> Changes {
         return Changes::All;
     }
     let mut machines = HashSet::new();
-    let is_same =
-        |id: &String, record: &Arc<VmRecord>| before.vms.get(id).is_some_and(|known| Arc::ptr_eq(known, record));
+    let is_same = |id: &str, record: &Arc<VmRecord>| before.vms.get(id).is_some_and(|known| Arc::ptr_eq(known, record));
     machines.extend(after.vms.iter().filter(|(id, record)| !is_same(id, record)).map(|(id, _)| id.clone()));
     machines.extend(before.vms.keys().filter(|id| !after.vms.contains_key(*id)).cloned());
     if !Arc::ptr_eq(&before.unresolved, &after.unresolved) {
         let (old, new): (HashSet<_>, HashSet<_>) =
             (before.unresolved.iter().collect(), after.unresolved.iter().collect());
-        machines.extend(old.symmetric_difference(&new).map(ToString::to_string));
+        machines.extend(old.symmetric_difference(&new).map(|id| Arc::clone(id)));
     }
     let mut above: HashSet<&MoRef> = HashSet::new();
     if !Arc::ptr_eq(&before.entities, &after.entities) {
@@ -45,7 +44,7 @@ pub(super) fn changes(before: &Snapshot, after: &Snapshot) -> Changes {
         let changed = new.iter().filter(|(at, tags)| old.get(at) != Some(tags)).map(|(at, _)| at);
         for object in changed.chain(old.keys().filter(|at| !new.contains_key(at))) {
             if object.kind() == "VirtualMachine" {
-                machines.insert(object.id().to_owned());
+                machines.insert(object.id().into());
             } else {
                 above.insert(object);
             }
@@ -138,7 +137,7 @@ mod tests {
             let before = snapshot();
             let mut after = before.clone();
             change(&mut after);
-            let expected: HashSet<String> = expected.iter().map(ToString::to_string).collect();
+            let expected: HashSet<Arc<str>> = expected.iter().map(|id| (*id).into()).collect();
             assert_eq!(changes(&before, &after), Changes::Machines(expected), "{case}");
         }
     }

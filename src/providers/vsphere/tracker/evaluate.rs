@@ -108,7 +108,7 @@ impl Tracker {
         match decision {
             Decision::Bind { vm, others } => {
                 self.tell_twins(tracked, vm.vcenter, &others);
-                debug!(node = tracked.facts.name, vm = vm.id, "the node's virtual machine was found");
+                debug!(node = tracked.facts.name, vm = &*vm.id, "the node's virtual machine was found");
                 let is_open = |slot: &Slot| !tracked.answer_at(*slot).is_answered();
                 tracked.unasked = self.slots.keys().filter(|slot| is_open(slot)).copied().collect();
                 tracked.found_by = self.found_by(tracked, &vm);
@@ -148,8 +148,8 @@ impl Tracker {
         tracked.decide_at = None;
         // Once per search: putting it into the view again is itself a change that is looked at.
         for (slot, held) in self.slots.iter().filter(|_| tracked.search_at.is_none()) {
-            let is_known = |id: &String| held.seen.vms.contains_key(id);
-            let unread: Vec<String> = tracked.ids_at(*slot).filter(|id| !is_known(id)).cloned().collect();
+            let is_known = |id: &str| held.seen.vms.contains_key(id);
+            let unread: Vec<Arc<str>> = tracked.ids_at(*slot).filter(|id| !is_known(id)).cloned().collect();
             if !unread.is_empty() {
                 held.source.vcenter.rewatch(&unread);
             }
@@ -271,7 +271,7 @@ impl Tracker {
             Answer::Pending | Answer::Silent { .. } | Answer::Denied { .. } | Answer::Changed { .. } => false,
         };
         if let Some(held) = self.slots.get(&vcenter).filter(|_| is_missed) {
-            debug!(node = tracked.facts.name, vm = bound.id, "a search does not know the node's machine");
+            debug!(node = tracked.facts.name, vm = &*bound.id, "a search does not know the node's machine");
             held.source.vcenter.rewatch(std::slice::from_ref(&bound.id));
         }
     }
@@ -282,7 +282,7 @@ impl Tracker {
         let source = &held.source.vcenter;
         tracked.unasked.retain(|unasked| *unasked != vcenter || !answer.is_answered());
         let Answer::Matches { by: By::Uuid, ids } = answer else { return };
-        let is_bound = |id: &String| self.is_same(&VmKey { vcenter, id: id.clone() }, bound);
+        let is_bound = |id: &Arc<str>| self.is_same(&VmKey { vcenter, id: id.clone() }, bound);
         let twins: Vec<String> = ids
             .iter()
             .filter(|id| !is_bound(id))

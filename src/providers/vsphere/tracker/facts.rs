@@ -28,7 +28,7 @@ pub fn facts_of(node: &Node) -> Option<NodeFacts> {
     Some(NodeFacts {
         is_initialized: parsed.is_some() && !node::is_uninitialized(node),
         name: node::name(node).to_string(),
-        uid: node.metadata.uid.clone().unwrap_or_default(),
+        uid: node.metadata.uid.as_deref().unwrap_or_default().into(),
         provider_id: parsed,
         has_provider_id: !provider_id.is_empty(),
         is_not_ready: is_not_ready(node),

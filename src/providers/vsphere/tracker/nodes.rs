@@ -11,9 +11,7 @@ use crate::providers::vsphere::provider_id::BiosUuid;
 /// See the file's header. A node is taken out to be changed and put back afterwards; only then does the rest follow.
 #[derive(Default)]
 pub(super) struct Nodes {
-    /// Boxed, as a table of them has up to twice as many places as it needs.
-    tracked: HashMap<String, Box<Tracked>>,
-    places: HashMap<String, Place>,
+    nodes: HashMap<String, Entry>,
     /// The nodes that need a machine: it backs them, or it may.
     needing: HashMap<VmKey, Names>,
     /// The initialised nodes by the UUID of their provider ID.
@@ -44,6 +42,14 @@ impl Names {
     }
 }
 
+/// A node and where it was entered.
+#[derive(Default)]
+struct Entry {
+    /// Nothing while it is taken out. Boxed, as a table of them has up to twice as many places as it needs.
+    tracked: Option<Box<Tracked>>,
+    place: Place,
+}
+
 /// Where a node was entered.
 #[derive(Default)]
 struct Place {
@@ -54,21 +60,21 @@ struct Place {
 
 impl Nodes {
     pub(super) fn get(&self, name: &str) -> Option<&Tracked> {
-        self.tracked.get(name).map(Box::as_ref)
+        self.nodes.get(name)?.tracked.as_deref()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&String, &Tracked)> {
-        self.tracked.iter().map(|(name, tracked)| (name, tracked.as_ref()))
+        self.nodes.iter().filter_map(|(name, entry)| Some((name, entry.tracked.as_deref()?)))
     }
 
     /// How many nodes' machines are looked for again although they are known. Looks at every node.
     pub(super) fn looked_for(&self) -> u32 {
-        let count = self.tracked.values().filter(|tracked| tracked.look_at.is_some()).count();
+        let count = self.iter().filter(|(_, tracked)| tracked.look_at.is_some()).count();
         u32::try_from(count).unwrap_or(u32::MAX)
     }
 
     pub(super) fn names(&self) -> Vec<String> {
-        self.tracked.keys().cloned().collect()
+        self.iter().map(|(name, _)| name.clone()).collect()
     }
 
     /// The nodes that need this machine.
@@ -84,7 +90,7 @@ impl Nodes {
 
     /// The nodes without a machine that may have one of this node's when it is gone.
     pub(super) fn waiting_for(&self, name: &str) -> Vec<String> {
-        let needs = self.places.get(name).map(|place| place.needs.as_slice()).unwrap_or_default();
+        let needs = self.nodes.get(name).map(|entry| entry.place.needs.as_slice()).unwrap_or_default();
         let others: BTreeSet<&String> = needs.iter().flat_map(|vm| self.needing(vm)).collect();
         let is_waiting = |other: &&String| *other != name && self.get(other).is_some_and(|other| other.bound.is_none());
         others.into_iter().filter(is_waiting).cloned().collect()
@@ -92,7 +98,7 @@ impl Nodes {
 
     /// Takes a node out, to be changed and put back, or to be forgotten.
     pub(super) fn take(&mut self, name: &str) -> Option<Tracked> {
-        self.tracked.remove(name).map(|tracked| *tracked)
+        self.nodes.get_mut(name)?.tracked.take().map(|tracked| *tracked)
     }
 
     /// Puts a node back, or in. Gives back the machines that no node needs any more.
@@ -101,16 +107,15 @@ impl Nodes {
         let due = [tracked.search_at, tracked.decide_at, tracked.look_at].into_iter().flatten().min();
         let needs = tracked.needs();
         self.claim(name, tracked.facts.provider_id.clone().filter(|_| tracked.facts.is_initialized));
-        self.tracked.insert(name.to_owned(), Box::new(tracked));
+        self.nodes.entry(name.to_owned()).or_default().tracked = Some(Box::new(tracked));
         self.enter(name, needs, due)
     }
 
     /// Forgets a node. Gives back the machines that no node needs any more.
     pub(super) fn forget(&mut self, name: &str) -> Vec<VmKey> {
-        self.tracked.remove(name);
         self.claim(name, None);
         let unneeded = self.enter(name, Vec::new(), None);
-        self.places.remove(name);
+        self.nodes.remove(name);
         unneeded
     }
 
@@ -125,7 +130,7 @@ impl Nodes {
     }
 
     fn claim(&mut self, name: &str, uuid: Option<BiosUuid>) {
-        let place = self.places.entry(name.to_owned()).or_default();
+        let place = &mut self.nodes.entry(name.to_owned()).or_default().place;
         if place.claim == uuid {
             return;
         }
@@ -141,7 +146,7 @@ impl Nodes {
     }
 
     fn enter(&mut self, name: &str, needs: Vec<VmKey>, due: Option<Instant>) -> Vec<VmKey> {
-        let place = self.places.entry(name.to_owned()).or_default();
+        let place = &mut self.nodes.entry(name.to_owned()).or_default().place;
         if place.due != due {
             if let Some(before) = std::mem::replace(&mut place.due, due) {
                 self.due.remove(&(before, name.to_owned()));
@@ -175,7 +180,7 @@ mod tests {
     use std::time::Duration;
 
     fn node(ids: &[&str]) -> Tracked {
-        let ids = ids.iter().map(ToString::to_string).collect();
+        let ids = ids.iter().map(|id| (*id).into()).collect();
         let mut tracked = Tracked::new(Seen::default(), NodeFacts::default());
         tracked.answers.insert(7, Answer::Matches { by: By::Uuid, ids });
         tracked
@@ -197,7 +202,7 @@ mod tests {
         assert_eq!(nodes.needing(&vm("vm-2")).collect::<Vec<_>>(), ["b"]);
         assert_eq!(nodes.forget("b"), [vm("vm-2")]);
         assert_eq!(nodes.forget("a"), [vm("vm-3")]);
-        assert!(nodes.needing.is_empty() && nodes.places.is_empty() && nodes.due.is_empty());
+        assert!(nodes.needing.is_empty() && nodes.nodes.is_empty() && nodes.due.is_empty());
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub struct VmKey {
     /// The vCenter.
     pub vcenter: Slot,
     /// The managed object id.
-    pub id: String,
+    pub id: Arc<str>,
 }
 
 /// What a node says of itself, as far as the look-up needs it.
@@ -37,7 +37,7 @@ pub struct NodeFacts {
     /// `metadata.name`
     pub name: String,
     /// `metadata.uid`
-    pub uid: String,
+    pub uid: Arc<str>,
     /// The UUID in `spec.providerID`, if there is a well-formed one.
     pub provider_id: Option<BiosUuid>,
     /// Whether `spec.providerID` is set to anything.
@@ -101,26 +101,26 @@ pub enum Answer {
     /// No match, and the machine that the node had last does not exist any more.
     Gone {
         /// Its id.
-        id: String,
+        id: Arc<str>,
     },
     /// No match: the machine that the node had last is there under its id, with another UUID.
     Changed {
         /// Its id.
-        id: String,
+        id: Arc<str>,
         /// Its BIOS UUID now.
         uuid: BiosUuid,
     },
     /// No match, and there are machines with the node's system UUID, which is not that of its provider ID.
     Elsewhere {
         /// Their ids.
-        ids: Vec<String>,
+        ids: Vec<Arc<str>>,
     },
     /// The ids of the matches; none is an answer too.
     Matches {
         /// What they match by.
         by: By,
         /// Their managed object ids.
-        ids: Vec<String>,
+        ids: Vec<Arc<str>>,
     },
 }
 

@@ -22,7 +22,7 @@ pub(super) struct Wanted {
     /// The node's name.
     pub(super) node: String,
     /// The node's UID: an answer for an earlier node of the same name is dropped.
-    pub(super) uid: String,
+    pub(super) uid: Arc<str>,
     /// The UUID as the node says it.
     pub(super) uuid: Option<BiosUuid>,
     /// Whether the UUID comes from the provider ID, which is in vCenter's byte order.
@@ -31,7 +31,7 @@ pub(super) struct Wanted {
     pub(super) in_both_orders: bool,
     /// The machine that was last known to be the node's, if it was at this vCenter. Its id is read where the UUID gives
     /// nothing: a machine that may not be seen any more is not found, and that is no proof.
-    pub(super) recorded: Option<String>,
+    pub(super) recorded: Option<Arc<str>>,
     /// A system UUID that contradicts the provider ID. It is asked for where that is found nowhere, to say so.
     pub(super) contradicting: Option<BiosUuid>,
     /// Whether to ask by name where both give nothing.
@@ -44,7 +44,7 @@ pub(super) struct Wanted {
 #[derive(Debug)]
 pub(super) struct Answered {
     pub(super) node: String,
-    pub(super) uid: String,
+    pub(super) uid: Arc<str>,
     /// What was searched for.
     pub(super) uuid: Option<BiosUuid>,
     pub(super) vcenter: Slot,
@@ -234,15 +234,15 @@ fn answer_to_search(read: SearchRead) -> Answer {
 /// What the read of a machine that is recorded says, when no machine was found by its UUID.
 fn answer_to_read(id: &str, wanted: Option<&BiosUuid>, read: VmRead) -> Answer {
     match read {
-        Read::Gone => Answer::Gone { id: id.to_string() },
+        Read::Gone => Answer::Gone { id: id.into() },
         Read::Denied(denial) => Answer::Denied { what: format!("reading {id}, which the node had: {denial}") },
         Read::Silent(trouble) => Answer::Silent { reason: trouble.why },
         Read::Found(identity) => match (identity.bios_uuid, wanted) {
             (Some(own), Some(wanted)) if own != *wanted && own != wanted.byte_swapped() => {
-                Answer::Changed { id: id.to_string(), uuid: own }
+                Answer::Changed { id: id.into(), uuid: own }
             }
             // Its UUID may not be read, or its right came back just now. An id is never given to another machine.
-            _ => Answer::Matches { by: By::Uuid, ids: vec![id.to_string()] },
+            _ => Answer::Matches { by: By::Uuid, ids: vec![id.into()] },
         },
     }
 }
@@ -308,7 +308,8 @@ mod tests {
         }
         let moved = waiting.remove("b").unwrap();
         waiting.push(moved);
-        let order: Vec<String> = std::iter::from_fn(|| waiting.pop()).map(|wanted| wanted.node + &wanted.uid).collect();
+        let order: Vec<String> =
+            std::iter::from_fn(|| waiting.pop()).map(|wanted| wanted.node + &*wanted.uid).collect();
         assert_eq!(order, ["c1", "a2", "b1"]);
         assert!(waiting.places.is_empty() && waiting.remove("a").is_none());
     }

@@ -112,7 +112,7 @@ impl Tracker {
             match tracked.bound.take_if(|vm| vm.vcenter == slot) {
                 Some(vm) => {
                     lost_nodes += 1;
-                    let lost = || Box::new(Lost { vm: vm.id, server: server.clone(), file: file.clone() });
+                    let lost = || Box::new(Lost { vm: vm.id.to_string(), server: server.clone(), file: file.clone() });
                     let fresh = Tracked { lost: (!is_standby).then(lost), ..tracked.anew() };
                     self.put(&name, fresh);
                     self.search_everywhere(&name);

@@ -129,7 +129,7 @@ impl Tracked {
     /// Whether this version of the node was looked at. One without a version is always another.
     pub(super) fn has_seen(&self, node: &Node) -> bool {
         let is_same_version = self.seen.version.is_some() && self.seen.version == node.metadata.resource_version;
-        is_same_version && self.facts.uid == node.metadata.uid.as_deref().unwrap_or_default()
+        is_same_version && *self.facts.uid == *node.metadata.uid.as_deref().unwrap_or_default()
     }
 
     /// A node nearly always records its machine where this process sees it: that is held once.
@@ -168,7 +168,7 @@ impl Tracked {
     }
 
     /// The machines that answers name, or that is bound, at this vCenter.
-    pub(super) fn ids_at(&self, vcenter: Slot) -> impl Iterator<Item = &String> {
+    pub(super) fn ids_at(&self, vcenter: Slot) -> impl Iterator<Item = &Arc<str>> {
         let bound = self.bound.as_ref().filter(|vm| vm.vcenter == vcenter).map(|vm| &vm.id);
         let matched = match (self.bound.is_none(), self.answers.get(&vcenter)) {
             (true, Some(Answer::Matches { ids, .. })) => ids.as_slice(),

@@ -91,7 +91,7 @@ fn a_machine_gives_provider_id_type_addresses_and_its_record() {
     assert_eq!(metadata.provider_id, format!("vsphere://{UUID}"));
     assert_eq!(metadata.instance_type, "vsphere-vm.cpu-2.mem-4gb.os-ubuntu");
     assert_eq!(internal(&metadata), "10.0.0.1");
-    let record = Location::of(&snapshot, "vm-1", &machine).to_record();
+    let record = Location::of(&snapshot, &"vm-1".into(), &machine).to_record();
     let record: serde_json::Value = serde_json::from_str(&record).unwrap();
     assert_eq!((record["vcenter"].as_str(), record["vm"].as_str()), (Some("vc"), Some("vm-1")));
     assert_eq!((record["host"].as_str(), record["folder"].as_str()), (Some("host-1"), Some("group-v3")));

@@ -43,13 +43,13 @@ struct Vc {
     freshness: Freshness,
     instance_uuid: &'static str,
     datacenters: Vec<String>,
-    unresolved: Vec<String>,
+    unresolved: Vec<Arc<str>>,
 }
 
 impl Vc {
     fn with(vms: Vec<(&'static str, VmRecord)>) -> Self {
         Self {
-            answer: Answer::Matches { by: By::Uuid, ids: vms.iter().map(|(id, _)| (*id).to_string()).collect() },
+            answer: Answer::Matches { by: By::Uuid, ids: vms.iter().map(|(id, _)| (*id).into()).collect() },
             vms,
             freshness: Freshness::Live,
             instance_uuid: "vc",
@@ -94,7 +94,7 @@ impl Vc {
         Snapshot {
             freshness: self.freshness.clone(),
             instance_uuid: self.instance_uuid.into(),
-            vms: self.vms.iter().map(|(id, vm)| ((*id).to_string(), Arc::new(vm.clone()))).collect(),
+            vms: self.vms.iter().map(|(id, vm)| ((*id).into(), Arc::new(vm.clone()))).collect(),
             unresolved: Arc::new(self.unresolved.clone()),
             entities: Arc::new(HashMap::from([
                 (MoRef::new("Folder", "group-v3"), entity("vm", Some(("Datacenter", "datacenter-2")))),

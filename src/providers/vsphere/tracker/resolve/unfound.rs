@@ -1,5 +1,7 @@
 //! Pure: what is told when no machine was found: what was searched for, where, what came near, and what helps.
 
+use std::borrow::Borrow;
+
 use super::{Answer, Asked, Decision, NodeFacts, Question};
 use crate::cloud::{Reason, Unknown};
 use crate::providers::vsphere::inventory::snapshot::Freshness;
@@ -8,7 +10,7 @@ use crate::providers::vsphere::inventory::snapshot::Freshness;
 const MOST_NAMED: usize = 10;
 
 /// Names joined by commas, of many only the first.
-pub(super) fn listed(names: &[String]) -> String {
+pub(super) fn listed<T: Borrow<str>>(names: &[T]) -> String {
     match names.get(MOST_NAMED..) {
         None | Some([]) => names.join(", "),
         Some(others) => {

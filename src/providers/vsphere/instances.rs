@@ -32,6 +32,8 @@ const TURNS: usize = 4;
 /// How long a question may take, the wait for its turn included. The callers wait for 30 s.
 const ASK_LIMIT: Duration = Duration::from_secs(25);
 
+/// When to ask again while the board is behind its vCenter.
+const BEHIND: Duration = Duration::from_secs(1);
 /// How long it may take until the board says what a snapshot says, of all nodes.
 const TAKE_LIMIT: Duration = Duration::from_secs(2);
 
@@ -87,16 +89,20 @@ impl Instances {
         }
     }
 
-    /// Why what the board says of this machine may not be so any more. The end of each reason is announced.
+    /// Why what the board says of this machine may not be so any more. The end of each reason is announced, but for one
+    /// that is over before the board hears of it.
     fn doubt(&self, found: &Found) -> Option<Unknown> {
-        match self.check_live(found.vcenter) {
-            Ok(()) if found.is_live => None,
+        let live = self.check_live(found.vcenter);
+        let is_behind = found.is_live != live.is_ok();
+        let doubt = match live {
+            Ok(()) if found.is_live => return None,
             Ok(()) => {
                 let message = "vCenter answers again, and what it says of the node's machine is being taken in";
-                Some(Unknown::passing(Reason::LookupPending, message))
+                Unknown::passing(Reason::LookupPending, message)
             }
-            Err(unknown) => Some(unknown),
-        }
+            Err(unknown) => unknown,
+        };
+        Some(Unknown { retry_after: is_behind.then_some(BEHIND), ..doubt })
     }
 }
 

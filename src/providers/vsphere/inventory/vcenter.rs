@@ -200,7 +200,7 @@ impl Vcenter {
         if changes.borrow_and_update().freshness != Freshness::Live {
             return;
         }
-        self.doubted.send_replace(Some(asked));
+        self.doubt(asked);
         let answered = async {
             while !answers.borrow_and_update().is_some_and(|sent| sent >= asked)
                 && changes.borrow_and_update().freshness == Freshness::Live
@@ -217,7 +217,14 @@ impl Vcenter {
             let why = format!("it did not say within {} s whether its inventory is as known", CONFIRM_LIMIT.as_secs());
             warn!(vcenter = self.server(), reason = why, "vCenter does not answer; what is known is kept");
             self.mark_stale(Trouble::unavailable(why));
+            // The answer may come this very moment: another one takes it back.
+            self.doubt(tokio::time::Instant::now());
         }
+    }
+
+    /// Somebody wants to know whether all is as known at this moment. Who asked later than that stays in force.
+    fn doubt(&self, asked: tokio::time::Instant) {
+        self.doubted.send_modify(|doubted| *doubted = (*doubted).max(Some(asked)));
     }
 
     /// Watches these virtual machines too; one that vCenter did not know before is tried again. Additions are gathered

@@ -7,6 +7,7 @@ use std::pin::pin;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use tokio::time::Instant;
 use tracing::debug;
 
@@ -150,8 +151,8 @@ impl Vcenter {
                 // Further pages tell of the same moment.
                 sent = Instant::now();
             }
-            let may_be_doubted = wait == WAIT && !is_truncated;
-            let Some(answer) = self.wait(watch, &version, wait, may_be_doubted.then_some(sent)).await else { continue };
+            let may_be_ended = wait == WAIT && !is_truncated;
+            let Some(answer) = self.wait(watch, &version, wait, may_be_ended).await else { continue };
             let set = match answer {
                 Ok(set) => set,
                 // The last complete version may be sent again: the server then reports everything since.
@@ -201,43 +202,52 @@ impl Vcenter {
     /// Whether somebody asked if all is as known, and was not answered yet.
     fn is_doubted(&self) -> bool {
         let doubted = *self.doubted.borrow();
-        doubted.is_some_and(|asked| self.confirmed.borrow().is_none_or(|sent| sent < asked))
+        self.is_open(doubted)
     }
 
-    /// One wait. If it was sent before somebody asked whether all is as known, it is ended, with nothing unless its answer
-    /// was on its way; the next one asks for everything since the last version. Without `sent` it may not be ended.
+    /// Whether who asked at this moment was not answered yet.
+    fn is_open(&self, asked: Option<Instant>) -> bool {
+        asked.is_some_and(|asked| self.confirmed.borrow().is_none_or(|sent| sent < asked))
+    }
+
+    /// One wait. If somebody asks meanwhile whether all is as known, it is ended where it `may_be_ended`: with nothing,
+    /// unless its answer was on its way. The next one asks for everything since the last version.
     async fn wait(
         &self,
         watch: &Watch,
         version: &str,
         wait: Duration,
-        sent: Option<Instant>,
+        may_be_ended: bool,
     ) -> Option<Result<Option<UpdateSet>, vim::Error>> {
         let mut doubts = self.doubted.subscribe();
         let mut waiting = pin!(watch.soap.wait_for_updates(&watch.collector, version, wait, PAGE));
-        let doubted = async { doubts.wait_for(|asked| *asked > sent).await.map(drop) };
+        // Also who asked while this wait was being made: it cannot tell when it got to the server.
+        let doubted = async { doubts.wait_for(|asked| self.is_open(*asked)).await.map(drop) };
         tokio::select! {
             // First, so that it is on its way before it is ended.
             biased;
             answer = &mut waiting => return Some(answer),
-            Ok(()) = doubted, if sent.is_some() => {}
+            Ok(()) = doubted, if may_be_ended => {}
         }
+        let mut answer = None;
         let ended = async {
             let mut pause = CANCEL_AGAIN;
-            loop {
-                self.cancel(watch).await;
-                if let Ok(answer) = tokio::time::timeout(pause, &mut waiting).await {
-                    return answer;
-                }
+            while answer.is_none() {
+                // The cancellation is seen through, so that it does not meet the next wait.
+                let ending = async { answer = tokio::time::timeout(pause, &mut waiting).await.ok() };
+                tokio::join!(ending, self.cancel(watch));
                 pause = pause.saturating_mul(2);
             }
         };
-        let ended = tokio::time::timeout(CANCEL_LIMIT, ended).await;
-        if ended.is_err() {
+        let is_late = tokio::time::timeout(CANCEL_LIMIT, ended).await.is_err();
+        if is_late && answer.is_none() {
+            answer = waiting.now_or_never();
+        }
+        if answer.is_none() {
             debug!(vcenter = self.session.names().server, "the old wait did not end; another one is sent");
         }
         // An answer that was on its way already is true, and not every server tells the same twice.
-        ended.ok().filter(|answer| matches!(answer, Ok(Some(_))))
+        answer.filter(|answer| matches!(answer, Ok(Some(_))))
     }
 
     fn has_members(&self) -> bool {

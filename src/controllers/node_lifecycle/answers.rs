@@ -85,10 +85,10 @@ impl Answers {
         self.asking.insert(name.to_owned(), at);
     }
 
-    /// Keeps the answer to what was asked, received at `at`, unless something happened since. `chance` in `0.0..1.0`
-    /// shortens the time by up to a quarter.
-    pub fn keep(&mut self, name: &str, subject: Subject, presence: &Presence, at: Instant, chance: f64) {
-        let Some(asked) = self.asking.remove(name) else { return };
+    /// Keeps the answer to what was asked, received at `at`, unless something happened since: whether it is kept.
+    /// `chance` in `0.0..1.0` shortens the time by up to a quarter.
+    pub fn keep(&mut self, name: &str, subject: Subject, presence: &Presence, at: Instant, chance: f64) -> bool {
+        let Some(asked) = self.asking.remove(name) else { return false };
         let before = self.by_node.get(name).filter(|kept| kept.subject == subject);
         let (failures, trouble) = before.map_or((0, None), |kept| (kept.failures, kept.trouble));
         let shortened = 1.0 - chance.clamp(0.0, 1.0) / 4.0;
@@ -113,6 +113,7 @@ impl Answers {
         if let Some(trouble) = trouble.filter(|_| is_known) {
             self.end(trouble, at);
         }
+        true
     }
 
     /// The provider said something of a machine of which it could say nothing for this reason. The answers about others

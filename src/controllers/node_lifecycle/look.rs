@@ -231,8 +231,11 @@ impl Looks {
         }
         let uid = node.metadata.uid.as_deref().unwrap_or_default();
         let mut state = term.lock();
-        state.answers.keep(name, Subject::of(node), &presence, now(), fastrand::f64());
-        state.guard.answered(name, uid, &presence, now());
+        let is_kept = state.answers.keep(name, Subject::of(node), &presence, now(), fastrand::f64());
+        // What happened meanwhile is looked at next: a machine that was gone before it may be there again.
+        if is_kept || !matches!(presence, Presence::Absent(_)) {
+            state.guard.answered(name, uid, &presence, now());
+        }
         presence
     }
 

@@ -257,16 +257,22 @@ impl<K: Watched> ListWatch<K> {
         }
     }
 
-    /// Applies events until the server ends the watch.
+    /// Applies events until the server ends the watch, or all is to be listed again.
     async fn follow(
         &mut self,
         events: &mut (impl Stream<Item = kube::Result<WatchEvent<Seen<K>>>> + Unpin),
         idle: Duration,
     ) -> Result<(), Failure> {
-        while let Some(event) = self.next(events, idle).await? {
-            let event = match event {
-                Ok(event) => event,
-                Err(error) => {
+        loop {
+            let next = self.next(events, idle);
+            let next = match self.relist {
+                Some(due) => tokio::time::timeout_at(due, next).await.unwrap_or(Ok(None)),
+                None => next.await,
+            };
+            let event = match next? {
+                None => return Ok(()),
+                Some(Ok(event)) => event,
+                Some(Err(error)) => {
                     let kind = &self.kind;
                     tracing::warn!(
                         kind,
@@ -298,7 +304,6 @@ impl<K: Watched> ListWatch<K> {
                 self.version = Some(version);
             }
         }
-        Ok(())
     }
 
     /// The next event, or why it cannot be read; nothing at the end of the watch.

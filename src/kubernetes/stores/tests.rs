@@ -283,7 +283,8 @@ async fn while_an_item_cannot_be_read_nobody_is_gone_and_all_is_listed_again_now
     let lists: Vec<_> = asked.iter().filter(|(_, query)| query.contains("limit=50")).map(|(at, _)| *at).collect();
     assert_eq!(lists.len(), 3, "{asked:?}");
     for pair in lists.windows(2) {
-        assert!(pair[1] - pair[0] >= Duration::from_secs(60), "{asked:?}");
+        let pause = pair[1] - pair[0];
+        assert!((60..62).contains(&pause.as_secs()), "also while a watch runs: {pause:?} in {asked:?}");
     }
     task.abort();
 }

@@ -15,6 +15,7 @@ use std::time::Duration;
 use ccm::clients::{http, vapi, vim};
 use ccm::kubernetes::login_ledger::Ledger;
 use ccm::providers::vsphere::credentials::{Credential, Login, Offer, Origin};
+use ccm::providers::vsphere::inventory::reads::{Read, SearchRead};
 use ccm::providers::vsphere::inventory::session::Timeouts;
 use ccm::providers::vsphere::inventory::snapshot::{Freshness, Snapshot, VmRecord};
 use ccm::providers::vsphere::inventory::{Names, Session, Settings, Vcenter};
@@ -65,6 +66,19 @@ fn pair(password: &str) -> Arc<Credential> {
 
 fn ids(numbers: impl IntoIterator<Item = usize>) -> Vec<Arc<str>> {
     numbers.into_iter().map(|number| format!("vm-{number}").into()).collect()
+}
+
+/// Searches for a machine of the model by its UUID.
+async fn search(vcenter: &Vcenter, number: usize) -> SearchRead {
+    vcenter.search_by_uuid(&Model::uuid(number).parse().unwrap()).await
+}
+
+/// The ids of the machines that have it.
+async fn found(vcenter: &Vcenter, number: usize) -> Vec<Arc<str>> {
+    match search(vcenter, number).await {
+        Read::Found(ids) => ids,
+        other => panic!("machine {number}: {other:?}"),
+    }
 }
 
 fn address(vm: &VmRecord) -> &str {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use ccm::cloud::login_ledger::LoginLedger;
 use ccm::kubernetes::login_ledger::Ledger;
 use ccm::providers::vsphere::credentials::{Credential, Login, Offer, Origin};
+use ccm::providers::vsphere::inventory::reads::Read;
 use ccm::providers::vsphere::inventory::snapshot::{Freshness, Snapshot};
 use ccm::providers::vsphere::inventory::{Names, Session, Settings, Vcenter as Inventory};
 use ccm::providers::vsphere::zones::{ObjectTags, ZoneCategories};
@@ -41,6 +42,14 @@ fn offer(user: &str, password: &str, number: u32) -> Arc<Offer> {
     Arc::new(Offer::Ready(vec![Arc::new(Credential { login, origin })]))
 }
 
+/// The ids that a search for the machine gives.
+async fn found(inventory: &Inventory) -> Vec<Arc<str>> {
+    match inventory.search_by_uuid(&UUID.parse().unwrap()).await {
+        Read::Found(ids) => ids,
+        other => panic!("{other:?}"),
+    }
+}
+
 fn is_live(now: &Snapshot) -> bool {
     now.freshness == Freshness::Live
 }
@@ -70,8 +79,7 @@ impl Watched {
         let task = tokio::spawn(Arc::clone(&inventory).run(stop.clone()));
         let watched = Self { inventory, offers, stop, task };
         watched.until("live", is_live).await;
-        let found = watched.inventory.find_all_by_uuid(UUID).await.unwrap();
-        watched.inventory.want(found);
+        watched.inventory.want(found(&watched.inventory).await);
         watched.until("the machine and its zone", |now| now.vms.len() == 1 && has_zone(now, "zone-a")).await;
         watched
     }
@@ -104,7 +112,7 @@ async fn a_new_password_is_taken_over_without_a_failed_call_or_a_stale_moment() 
         async move {
             let mut searches = 0;
             while !over.is_cancelled() {
-                assert_eq!(inventory.find_all_by_uuid(UUID).await.map(|found| found.len()), Ok(1));
+                assert_eq!(found(&inventory).await.len(), 1);
                 searches += 1;
             }
             searches

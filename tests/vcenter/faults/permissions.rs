@@ -2,7 +2,7 @@
 
 use support::{Model, Trouble, Unreadable};
 
-use super::{Watched, address, ids, is_live};
+use super::{Watched, address, found, ids, is_live};
 
 #[tokio::test]
 async fn a_machine_that_may_not_be_read_any_more_leaves_and_comes_back_with_the_right() {
@@ -16,7 +16,7 @@ async fn a_machine_that_may_not_be_read_any_more_leaves_and_comes_back_with_the_
         watched.fake.set_readable("VirtualMachine", "n-1", false);
         let now = watched.until(name, |now| !now.vms.contains_key("vm-1")).await;
         assert!(now.vms.contains_key("vm-2") && is_live(&now), "{name}: the other one stays");
-        assert_eq!(watched.vcenter.find_all_by_uuid(&Model::uuid(1)).await, Ok(Vec::new()), "{name}: not found either");
+        assert!(found(&watched.vcenter, 1).await.is_empty(), "{name}: not found either");
         // One change of the view for the start, and two that take the machine out and try to have it back.
         watched.until_counted(name, |counts| counts.of("ModifyListView") == 3).await;
         watched.until(name, |now| now.unresolved.len() == refused).await;
@@ -24,8 +24,7 @@ async fn a_machine_that_may_not_be_read_any_more_leaves_and_comes_back_with_the_
         watched.fake.set_readable("VirtualMachine", "n-1", true);
         if !by_itself {
             // As whoever looks for the machine does: it is found again, and wanted as before.
-            let found = watched.vcenter.find_all_by_uuid(&Model::uuid(1)).await.unwrap();
-            watched.vcenter.want(found);
+            watched.vcenter.want(found(&watched.vcenter, 1).await);
         }
         watched.until(name, |now| now.vms.contains_key("vm-1") && now.unresolved.is_empty()).await;
         watched.fake.change_vm("n-1", |vm| vm.ip("192.0.2.1"));

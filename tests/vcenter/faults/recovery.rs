@@ -6,7 +6,7 @@ use ccm::providers::vsphere::inventory::snapshot::Snapshot;
 use futures::future::join_all;
 use support::{Fault, Model, Trouble, Unreadable};
 
-use super::{Watched, address, ids, is_live, told};
+use super::{Read, Watched, address, found, ids, is_live, search, told};
 
 /// What ends a pending wait, and how many logins there are in the end.
 fn breaks() -> Vec<(&'static str, Trouble, u32)> {
@@ -155,7 +155,8 @@ async fn an_outage_is_survived_and_what_happened_in_it_is_seen() {
     let watched = Watched::synced(3).await;
     watched.fake.stop_listening().await;
     let stale = watched.until_always("stale", |now| now.vms.len() == 3, |now| !is_live(now)).await;
-    assert_eq!(watched.vcenter.find_all_by_uuid(&Model::uuid(1)).await, Err(stale.freshness.trouble().unwrap().into()));
+    let trouble = stale.freshness.check().unwrap_err();
+    assert_eq!(search(&watched.vcenter, 1).await, Read::Silent(trouble));
     watched.fake.destroy_vm("n-3");
     watched.fake.change_vm("n-1", |vm| vm.ip("192.0.2.1"));
     watched.fake.resume_listening().await;
@@ -173,7 +174,7 @@ async fn a_server_that_comes_back_with_other_ids_is_read_anew() {
     watched.fake.restart_with_other_ids().await;
     let is_old_gone = |now: &Snapshot| is_live(now) && now.vms.is_empty() && now.unresolved.len() == 2;
     watched.until("the old ids are told as unknown", is_old_gone).await;
-    let found = watched.vcenter.find_all_by_uuid(&Model::uuid(1)).await.unwrap();
+    let found = found(&watched.vcenter, 1).await;
     assert_eq!(found, ["vm-1-9".into()]);
     watched.vcenter.want(found);
     let now = watched.until("the machine under its new id", |now| now.vms.contains_key("vm-1-9")).await;
@@ -281,15 +282,21 @@ async fn a_view_that_cannot_be_changed_is_made_anew() {
 #[tokio::test]
 async fn a_machine_of_another_datacenter_or_in_upper_case_is_found_where_it_is() {
     let watched = Watched::synced(2).await;
-    let upper = Model::uuid(2).to_uppercase();
-    assert_eq!(watched.vcenter.find_all_by_uuid(&upper).await, Ok(vec!["vm-2".into()]));
-    assert_eq!(watched.vcenter.find_all_by_name("n-1").await, Ok(vec!["vm-1".into()]));
-    assert_eq!(watched.vcenter.find_all_by_name("10.0.0.3").await, Ok(vec!["vm-2".into()]));
-    assert_eq!(watched.vcenter.find_all_by_name("n-3").await, Ok(Vec::new()));
+    let ids = |ids: &[&str]| Read::Found(ids.iter().map(|id| (*id).into()).collect());
+    let upper = Model::uuid(2).to_uppercase().parse().unwrap();
+    assert_eq!(watched.vcenter.search_by_uuid(&upper).await, ids(&["vm-2"]));
+    for (name, expected) in [("n-1", ids(&["vm-1"])), ("10.0.0.3", ids(&["vm-2"])), ("n-3", ids(&[]))] {
+        assert_eq!(watched.vcenter.search_by_name(name).await, expected, "{name}");
+    }
     for trouble in [Trouble::empty(), Trouble::portal(), Trouble::Cut(300), Trouble::unavailable()] {
-        watched.fake.next("FindAllByUuid", trouble.clone());
-        let found = watched.vcenter.find_all_by_uuid(&Model::uuid(2)).await;
-        assert!(found.is_err(), "{trouble:?} is no proof that there is none: {found:?}");
+        for operation in ["FindAllByUuid", "FindAllByDnsName"] {
+            watched.fake.next(operation, trouble.clone());
+            let found = match operation {
+                "FindAllByUuid" => search(&watched.vcenter, 2).await,
+                _ => watched.vcenter.search_by_name("n-1").await,
+            };
+            assert!(matches!(found, Read::Silent(_)), "{operation}: {trouble:?} is no proof of none: {found:?}");
+        }
     }
     watched.stop().await;
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use support::{Machine, Model, Trouble};
 
-use super::{Watched, address, ids, is_live, told};
+use super::{Watched, address, found, ids, is_live, told};
 
 #[tokio::test]
 async fn the_first_sync_comes_in_pages_and_is_shown_whole_or_not_at_all() {
@@ -61,7 +61,7 @@ async fn a_machine_is_created_changed_moved_and_destroyed_under_the_eyes_of_one_
     let watched = Watched::synced(2).await;
     let id: Arc<str> =
         watched.fake.create_vm(Machine::new("late", &Model::uuid(99)).ip("10.9.9.9").metadata("e30=")).into();
-    assert_eq!(watched.vcenter.find_all_by_uuid(&Model::uuid(99)).await, Ok(vec![id.clone()]));
+    assert_eq!(found(&watched.vcenter, 99).await, std::slice::from_ref(&id));
     watched.vcenter.want([id.clone()]);
     let now = watched.until("it is known", |now| now.vms.contains_key(&id)).await;
     assert_eq!((now.vms[&id].metadata.as_str(), address(&now.vms[&id])), ("e30=", "10.9.9.9"));

@@ -3,6 +3,7 @@
 //! Only one answer says that an object is gone: the fault `ManagedObjectNotFound` that names exactly this object. A
 //! vCenter that may not tell, or tells nothing, is another answer each.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -98,7 +99,19 @@ impl Vcenter {
 
     /// Searches the whole vCenter for machines with this BIOS UUID, in the byte order given.
     pub async fn search_by_uuid(&self, uuid: &BiosUuid) -> SearchRead {
-        match self.ask(self.session.soap().find_all_by_uuid(None, &uuid.to_string())).await {
+        self.search(self.session.soap().find_all_by_uuid(None, &uuid.to_string())).await
+    }
+
+    /// Searches the whole vCenter for machines whose guest has this host name, or this address if it is one.
+    pub async fn search_by_name(&self, name: &str) -> SearchRead {
+        if name.parse::<IpAddr>().is_ok() {
+            return self.search(self.session.soap().find_all_by_ip(None, name)).await;
+        }
+        self.search(self.session.soap().find_all_by_dns_name(None, name)).await
+    }
+
+    async fn search(&self, call: impl Future<Output = Result<Vec<MoRef>, vim::Error>>) -> SearchRead {
+        match self.ask(call).await {
             Ok(found) => Read::Found(found.into_iter().map(|object| object.id().into()).collect()),
             Err(refusal) => refusal.without_object(),
         }

@@ -21,8 +21,6 @@ use crate::cloud::Reason;
 use crate::cloud::error::chain;
 use crate::providers::vsphere::zones::ZoneCategories;
 
-/// How long one search may take; a hanging vCenter must not hold a node's look-up.
-const SEARCH_LIMIT: Duration = Duration::from_secs(10);
 /// How long vCenter may take to say whether all is as known. A client that waits for an answer that never comes gives it
 /// up within a part of this.
 const CONFIRM_LIMIT: Duration = Duration::from_secs(3);
@@ -263,39 +261,6 @@ impl Vcenter {
 
     pub(super) fn wanted(&self) -> BTreeSet<Arc<str>> {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// The ids of all virtual machines with this BIOS UUID, in the byte order given. Searches the whole vCenter.
-    ///
-    /// # Errors
-    /// Says in words why vCenter did not answer.
-    pub async fn find_all_by_uuid(&self, uuid: &str) -> Result<Vec<Arc<str>>, String> {
-        self.search(self.session.soap().find_all_by_uuid(None, uuid)).await
-    }
-
-    /// The ids of all virtual machines whose guest has this host name, or this address if it is one.
-    ///
-    /// # Errors
-    /// Says in words why vCenter did not answer.
-    pub async fn find_all_by_name(&self, name: &str) -> Result<Vec<Arc<str>>, String> {
-        if name.parse::<std::net::IpAddr>().is_ok() {
-            return self.search(self.session.soap().find_all_by_ip(None, name)).await;
-        }
-        self.search(self.session.soap().find_all_by_dns_name(None, name)).await
-    }
-
-    async fn search(
-        &self,
-        call: impl Future<Output = Result<Vec<vim::MoRef>, vim::Error>>,
-    ) -> Result<Vec<Arc<str>>, String> {
-        if let Some(trouble) = self.snapshot.borrow().freshness.trouble() {
-            return Err(trouble.to_string());
-        }
-        match timeout(SEARCH_LIMIT, call).await {
-            Ok(Ok(found)) => Ok(found.into_iter().map(|object| Arc::from(object.id())).collect()),
-            Ok(Err(error)) => Err(chain(&error)),
-            Err(_) => Err(format!("no answer to a search within {} s", SEARCH_LIMIT.as_secs())),
-        }
     }
 
     /// Keeps a session and the snapshot true until `stop`, then logs out. Never ends before.

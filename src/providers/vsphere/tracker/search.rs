@@ -178,7 +178,7 @@ async fn search(vcenter: &Vcenter, wanted: &Wanted, swapped_first: bool) -> (Ans
         let (mut all, mut hit) = (Vec::new(), None);
         for swapped in [first_is_swapped, !first_is_swapped] {
             let asked = if swapped { uuid.byte_swapped() } else { uuid.clone() };
-            match answer_to_search(vcenter.search_by_uuid(&asked).await) {
+            match answer_to_search(By::Uuid, vcenter.search_by_uuid(&asked).await) {
                 Answer::Matches { ids, .. } => {
                     if !ids.is_empty() && hit.is_none() && !wanted.is_provider_id {
                         hit = Some(swapped);
@@ -214,18 +214,18 @@ async fn search(vcenter: &Vcenter, wanted: &Wanted, swapped_first: bool) -> (Ans
         }
     }
     if is_nowhere && wanted.by_name {
-        answer = match vcenter.find_all_by_name(&wanted.node).await {
-            Ok(ids) => Answer::Matches { by: By::Name, ids },
-            Err(reason) => Answer::Silent { reason },
-        };
+        answer = answer_to_search(By::Name, vcenter.search_by_name(&wanted.node).await);
     }
     (answer, None)
 }
 
-fn answer_to_search(read: SearchRead) -> Answer {
+fn answer_to_search(by: By, read: SearchRead) -> Answer {
     match read {
-        Read::Found(ids) => Answer::Matches { by: By::Uuid, ids },
-        Read::Denied(denial) => Answer::Denied { what: format!("searching by BIOS UUID: {denial}") },
+        Read::Found(ids) => Answer::Matches { by, ids },
+        Read::Denied(denial) => {
+            let what = if by == By::Uuid { "BIOS UUID" } else { "name" };
+            Answer::Denied { what: format!("searching by {what}: {denial}") }
+        }
         Read::Silent(trouble) => Answer::Silent { reason: trouble.why },
         Read::Gone => Answer::Silent { reason: "the search says that what was asked is gone".to_string() },
     }

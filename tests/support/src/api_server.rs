@@ -3,8 +3,9 @@
 mod audit;
 mod identity;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::Once;
+use std::sync::{Mutex, Once, PoisonError};
 use std::time::Duration;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -304,12 +305,15 @@ enum Trouble {
     Other(String),
 }
 
-/// A port that is free now, below the range from which systems hand out ports: nobody is given it later by chance.
+/// A port that is free now, below the range from which systems hand out ports: nobody is given it later by chance, and
+/// no caller twice, since what is remembered of an address, as of its logins, outlives who had it.
 pub fn free_port() -> u16 {
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     loop {
         let bytes = uuid::Uuid::new_v4().into_bytes();
         let port = 20_000 + u16::from_le_bytes([bytes[0], bytes[1]]) % 12_000;
-        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+        let is_new = GIVEN.lock().unwrap_or_else(PoisonError::into_inner).insert(port);
+        if is_new && std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return port;
         }
     }

@@ -30,6 +30,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
+use crate::api_server::free_port;
 pub use counts::FakeCounts;
 pub use fault::{Fault, Trouble};
 pub use logins::{LoginAttempt, LoginOutcome, most_against_an_account};
@@ -145,8 +146,9 @@ impl FakeVcenter {
         };
         let (changed, severed) = (watch::Sender::new(()), watch::Sender::new(()));
         let shared = Arc::new(Shared { world: Mutex::new(world), changed, severed, acceptor: Mutex::new(acceptor) });
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
+        // It listens on this port again after it was down, when nobody else may have got it.
+        let port = free_port();
+        let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
         let accepting = Mutex::new(Some(accept(&shared, listener)));
         Self { shared, port, ca_pem, accepting }
     }

@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::components::Component;
@@ -39,7 +40,7 @@ impl Output {
         lines[lines.len().saturating_sub(count)..].join("\n")
     }
 
-    fn collect(&self, stream: impl Read + Send + 'static) {
+    fn collect(&self, stream: impl Read + Send + 'static) -> JoinHandle<()> {
         let lines = Arc::clone(&self.0);
         std::thread::spawn(move || {
             for line in BufReader::new(stream).split(b'\n') {
@@ -50,7 +51,7 @@ impl Output {
                 }
                 lines.push(String::from_utf8_lossy(&line).into_owned());
             }
-        });
+        })
     }
 }
 
@@ -60,6 +61,8 @@ pub struct Supervised {
     supervisor: Child,
     stdin: Option<ChildStdin>,
     pid_file: PathBuf,
+    /// Each reads one of its outputs to the end.
+    readers: [JoinHandle<()>; 2],
     /// What the program has written.
     pub output: Output,
 }
@@ -86,10 +89,10 @@ impl Supervised {
         let mut supervisor =
             command.spawn().unwrap_or_else(|error| panic!("failed to start {name} ({}): {error}", program.display()));
         let output = Output::default();
-        output.collect(supervisor.stdout.take().unwrap());
-        output.collect(supervisor.stderr.take().unwrap());
+        let readers =
+            [output.collect(supervisor.stdout.take().unwrap()), output.collect(supervisor.stderr.take().unwrap())];
         let stdin = supervisor.stdin.take();
-        Self { name: name.to_owned(), supervisor, stdin, pid_file, output }
+        Self { name: name.to_owned(), supervisor, stdin, pid_file, readers, output }
     }
 
     /// The program's process id; nothing while it is about to start.
@@ -113,8 +116,20 @@ impl Supervised {
         assert!(status.success(), "failed to send SIG{signal} to {} (process {pid})", self.name);
     }
 
-    /// Waits for the end of the program.
+    /// Waits for the end of the program, and until all that it has written was read.
     pub async fn wait(&mut self, limit: Duration) -> ExitStatus {
+        let status = self.wait_for_end(limit).await;
+        eventually(&format!("the outputs of {} end", self.name), Duration::from_secs(10), async || {
+            match self.readers.iter().all(JoinHandle::is_finished) {
+                true => Ok(()),
+                false => Err("it has ended, and somebody has them open"),
+            }
+        })
+        .await;
+        status
+    }
+
+    async fn wait_for_end(&mut self, limit: Duration) -> ExitStatus {
         let deadline = tokio::time::Instant::now() + limit;
         loop {
             if let Some(status) = self.ended() {

@@ -9,6 +9,7 @@ use ccm::runtime::tasks::BoxError;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Event};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
@@ -37,7 +38,10 @@ struct Times {
 }
 
 const DEFAULT_TIMES: Times = Times { lease: 15, renew: 10, retry_ms: 2000 };
-const QUICK_TIMES: Times = Times { lease: 4, renew: 3, retry_ms: 500 };
+/// Looks at the Lease of another when that has run out, and not before: what it knows sooner its watch told.
+const PATIENT_TIMES: Times = Times { lease: 60, renew: 40, retry_ms: 30_000 };
+/// The lease is twice the deadline: there is time to see that a leader stopped at the one before the other is over.
+const QUICK_TIMES: Times = Times { lease: 6, renew: 3, retry_ms: 500 };
 
 async fn config_from(path: &std::path::Path) -> Config {
     let kubeconfig = Kubeconfig::read_from(path).unwrap();
@@ -101,7 +105,8 @@ async fn of_two_candidates_one_works_and_a_clean_stop_hands_over_at_once() {
     assert_eq!(acquired.holder_identity.as_deref(), Some(first.identity.as_str()));
     assert_eq!((acquired.lease_duration_seconds, acquired.lease_transitions), (Some(15), Some(0)));
 
-    let second = compete(server, &server.kubeconfig(), &name, &DEFAULT_TIMES).await;
+    let looked = Instant::now();
+    let second = compete(server, &server.kubeconfig(), &name, &PATIENT_TIMES).await;
     eventually("two renewals", LONG, async || {
         let spec = lease(&admin, &name).await.spec.unwrap();
         let renewed = spec.renew_time.unwrap().0.duration_since(acquired.renew_time.as_ref().unwrap().0);
@@ -115,7 +120,9 @@ async fn of_two_candidates_one_works_and_a_clean_stop_hands_over_at_once() {
     let start = Instant::now();
     first.stop.cancel();
     second.leads().await;
-    assert!(start.elapsed() < Duration::from_secs(2), "handed over in {:?}", start.elapsed());
+    // Unless it is told of the release, it looks again when the Lease has run out that it saw at its start.
+    let (took, next_look) = (start.elapsed(), Duration::from_secs(DEFAULT_TIMES.lease));
+    assert!(looked.elapsed() < next_look, "handed over in {took:?}, {:?} after it looked", looked.elapsed());
     timeout(LONG, &mut first.task).await.unwrap().unwrap().unwrap();
     assert!(first.write().await.unwrap_err().is_not_leader());
     second.write().await.unwrap();
@@ -174,9 +181,12 @@ async fn a_leader_that_cannot_renew_stops_writing_and_stands_by() {
 
     let bindings = Api::<RoleBinding>::namespaced(admin.clone(), NAMESPACE);
     bindings.delete(&user, &DeleteParams::default()).await.unwrap();
-    let start = Instant::now();
+    // It renews on until the API server has heard of that. What counts is that it stops before others may start.
     timeout(LONG, first.leadership.wait_until_lost()).await.expect("its leadership ends");
-    assert!(start.elapsed() < Duration::from_millis(3500), "at the renew deadline: {:?}", start.elapsed());
+    let lost = Timestamp::now();
+    let renewed = lease(&admin, &name).await.spec.unwrap().renew_time.unwrap().0;
+    let unrenewed = lost.duration_since(renewed).unsigned_abs();
+    assert!(unrenewed < Duration::from_secs(QUICK_TIMES.lease), "it led for {unrenewed:?} without a renewal");
     assert!(first.write().await.unwrap_err().is_not_leader());
     assert!(!first.task.is_finished(), "it stays in the race");
 

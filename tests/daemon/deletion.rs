@@ -19,9 +19,12 @@ use std::time::{Duration, Instant};
 
 use futures::{FutureExt as _, StreamExt as _};
 
+use looks::ABSENT;
 use rows::{Fate, Moment, Row};
 use support::Model;
-use world::{GRACE, NOT_READY, PROMPT, Role, World};
+use world::{NOT_READY, PROMPT, Role, World};
+
+use crate::cluster::LIMIT;
 
 /// Rows that run side by side: most of their time is waiting.
 const AT_ONCE: usize = 10;
@@ -67,27 +70,39 @@ async fn prove(row: &Row, moment: Moment) {
     if moment == Moment::AfterRestart {
         world.start_daemon();
     }
-    let since = Instant::now();
+    let mut since = Instant::now();
     world.turn_not_ready().await;
+    if moment == Moment::AfterRestart && row.fates.contains(&Fate::Deleted) {
+        // The process has to start and to log in before it is told anything. That waits for no call that hangs either.
+        world.daemon().wait_for_line(" starts", LIMIT).await;
+        let starts = Instant::now();
+        world.until_told(Role::Doomed.number(), "").await;
+        since = Instant::now();
+        assert!(since - starts <= PROMPT, "it was told something after {:?}", since - starts);
+    }
     let hung = if row.may_hang { HUNG } else { Duration::ZERO };
-    meet(&mut world, row.fates, since, Some(GRACE + PROMPT + hung)).await;
+    meet(&mut world, row.fates, Some((since, PROMPT + hung))).await;
     if row.fates != row.mended {
         (row.end)(&mut world).await;
-        meet(&mut world, row.mended, Instant::now(), None).await;
+        meet(&mut world, row.mended, None).await;
     }
 }
 
-/// Waits until each node has met its fate, and those that stay have been looked at often enough.
-async fn meet(world: &mut World, fates: [Fate; 3], since: Instant, limit: Option<Duration>) {
+/// Waits until each node has met its fate, and those that stay have been looked at often enough. `soon` is from when on
+/// the daemon could be told of a machine that is gone, and what each of the two proofs may take.
+async fn meet(world: &mut World, fates: [Fate; 3], soon: Option<(Instant, Duration)>) {
+    let fates = NOT_READY.map(Role::number).into_iter().zip(fates);
+    // First, because their time is taken.
+    for (number, _) in fates.clone().filter(|(_, fate)| *fate == Fate::Deleted) {
+        match soon {
+            Some((since, limit)) => world.until_deleted_soon(number, since, limit).await,
+            None => world.until_deleted(number, Instant::now()).await,
+        };
+    }
     let mut stay = Vec::new();
-    for (role, fate) in NOT_READY.into_iter().zip(fates) {
-        let number = role.number();
+    for (number, fate) in fates {
         match fate {
-            Fate::Deleted => {
-                let took = world.until_deleted(number, since).await;
-                assert!(limit.is_none_or(|limit| took <= limit), "{role:?} was deleted after {took:?}");
-                continue;
-            }
+            Fate::Deleted => continue,
             Fate::Held(words) => drop(world.until_held(number, words).await),
             Fate::Exists | Fate::Stays => {}
         }
@@ -96,7 +111,7 @@ async fn meet(world: &mut World, fates: [Fate; 3], since: Instant, limit: Option
     world.stay(&stay, &[Role::Live.number()]).await;
     for number in stay {
         let answers = world.answers(number);
-        let is_absent = answers.iter().any(|line| line.contains("exists: absent,"));
+        let is_absent = answers.iter().any(|line| line.contains(ABSENT));
         assert!(!is_absent, "node {number} was taken for gone: {answers:#?}");
     }
 }

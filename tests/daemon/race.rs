@@ -1,12 +1,11 @@
 //! Everything changes at random: machines, Nodes, vCenter, the daemon itself. Each version of each Node is held to
 //! what must never happen, and at the end the Nodes are what a fresh daemon would write.
 //!
-//! `SOAK_SECONDS` is for how long, `SOAK_SEED` repeats the actions of a run.
+//! `SOAK_SECONDS` is for how long, `SOAK_SEED` is a number, which repeats the actions of a run, or `random`.
 
 mod action;
 mod world;
 
-use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Node;
@@ -26,6 +25,10 @@ use world::World;
 
 /// Machines, and as many nodes.
 const NODES: usize = 24;
+/// How long actions are taken, unless another time is given.
+const SECONDS: u64 = 60;
+/// The seed of every day: within that time its actions have every trouble, and labels follow their machines.
+const SEED: u64 = 414;
 /// Between two actions.
 const PACE: Duration = Duration::from_millis(40);
 /// How long a node that is not ready waits for its deletion.
@@ -42,8 +45,12 @@ const FLAGS: [&str; 3] =
 
 #[tokio::test]
 async fn whatever_happens_no_node_loses_what_it_has_and_all_end_as_a_fresh_daemon_writes_them() {
-    let seconds = variable("SOAK_SECONDS").unwrap_or(60);
-    let seed = variable("SOAK_SEED").unwrap_or_else(|| fastrand::u64(..));
+    let seconds = variable("SOAK_SECONDS").map_or(SECONDS, |text| number("SOAK_SECONDS", &text));
+    let seed = match variable("SOAK_SEED").as_deref() {
+        None => SEED,
+        Some("random") => fastrand::u64(..),
+        Some(text) => number("SOAK_SEED", text),
+    };
     println!("SOAK_SEED={seed} SOAK_SECONDS={seconds}");
     // Whether labels follow their machines is up to the seed, too.
     let follows = seed.is_multiple_of(2);
@@ -103,9 +110,12 @@ async fn whatever_happens_no_node_loses_what_it_has_and_all_end_as_a_fresh_daemo
 }
 
 /// From the environment.
-fn variable<T: FromStr<Err: std::fmt::Debug>>(name: &str) -> Option<T> {
-    let text = std::env::var(name).ok().filter(|text| !text.is_empty())?;
-    Some(text.parse().unwrap_or_else(|error| panic!("{name}={text}: {error:?}")))
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|text| !text.is_empty())
+}
+
+fn number(name: &str, text: &str) -> u64 {
+    text.parse().unwrap_or_else(|error| panic!("{name}={text}: {error}"))
 }
 
 fn start(cluster: &Cluster, config: &str, flags: &[String], more: &[&str]) -> Daemon {

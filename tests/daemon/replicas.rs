@@ -10,11 +10,16 @@ use support::{Daemon, Rule, Vcenter, eventually};
 
 use crate::cluster::{ANSWERS, Cluster, LIMIT};
 
-/// Longer than a hand-over may take: without giving the Lease up, the other would wait this long.
+/// Longer than a hand-over may take: without giving the Lease up, the other would wait this long from its last renewal.
 const LEASE_DURATION: Duration = Duration::from_secs(15);
-/// For what waits until a Lease runs out.
+/// What a daemon was not told of a machine or a Node it looks at again after this at the earliest.
+const NEXT_LOOK: Duration = Duration::from_secs(10);
+/// The pause between two renewals.
+const RETRY_PERIOD: Duration = Duration::from_secs(2);
+/// For what waits until a Lease runs out. Long enough that an API server on a busy machine answers in time: terms are
+/// counted.
 const SHORT_TIMES: [&str; 3] =
-    ["--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms"];
+    ["--leader-elect-lease-duration=8s", "--leader-elect-renew-deadline=6s", "--leader-elect-retry-period=500ms"];
 /// Kubernetes kills a pod after 30 s.
 const GRACE: Duration = Duration::from_secs(30);
 
@@ -56,8 +61,12 @@ async fn one_of_two_replicas_works_and_hands_over_when_it_is_told_to_stop() {
     .await;
     assert_eq!(count(&second, "node initialised"), 0);
     assert_eq!(holder(&cluster).await, identity);
-    let counts = vcenter.counts().await;
-    assert_eq!((counts.soap_sessions, counts.rest_sessions), (2, 2), "one of each per replica: {counts:?}");
+    // That of the standby over REST is made beside all else.
+    eventually("there is one session of each kind per replica", LIMIT, async || match vcenter.counts().await {
+        counts if (counts.soap_sessions, counts.rest_sessions) == (2, 2) => Ok(()),
+        counts => Err(format!("{counts:?}")),
+    })
+    .await;
 
     // A join is under way while the first one is told to stop: whoever gets to a node, it ends as it should.
     cluster.register(3..6).await;
@@ -65,18 +74,22 @@ async fn one_of_two_replicas_works_and_hands_over_when_it_is_told_to_stop() {
     let status = first.stop(GRACE).await;
     let stopped = told.elapsed();
     assert_eq!(status.code(), Some(0), "{}", first.output().tail(40));
+    let ended = Instant::now();
     cluster.register(6..9).await;
-    let joined = Instant::now();
     let name = cluster.name(6);
     eventually("the second one writes", LIMIT, async || match cluster.views().await[&name].addresses.is_empty() {
         false => Ok(()),
         true => Err(second.output().tail(20)),
     })
     .await;
-    let taken_over = joined.elapsed();
+    let taken_over = ended.elapsed();
     println!("the first ended {stopped:?} after SIGTERM, the second wrote its first Node {taken_over:?} later");
     cluster.wait_until_initialised(0..9, &second).await;
-    assert!(stopped < GRACE && taken_over < Duration::from_secs(5) && taken_over < LEASE_DURATION);
+    assert!(stopped < GRACE, "{stopped:?}");
+    // The first one renewed the Lease not much more than a period before its end.
+    let given_up = LEASE_DURATION - 2 * RETRY_PERIOD;
+    assert!(taken_over < given_up, "the second one waited until the Lease ran out: {taken_over:?}");
+    assert!(taken_over < NEXT_LOOK, "the second one missed an announcement: {taken_over:?}");
     assert!(first.output().find("the lease is given up").is_some(), "{}", first.output().tail(40));
     eventually("each node was initialised once", LIMIT, async || {
         match count(&first, "node initialised") + count(&second, "node initialised") {

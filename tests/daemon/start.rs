@@ -54,7 +54,12 @@ async fn metrics_need_a_token_that_the_api_server_knows() {
         assert_eq!(text.contains("vsphere_ccm_"), expected == 200, "{who}: {text}");
     }
     let initialised = "node_controller_initial_node_sync_delay_seconds_count";
-    assert_eq!(admin.sum(initialised, &token, &mut daemon).await, 1.0);
+    // What has just happened is counted a moment later.
+    eventually("the node is counted", LIMIT, async || match admin.sum(initialised, &token, &mut daemon).await {
+        1.0 => Ok(()),
+        other => Err(other),
+    })
+    .await;
     // What an administrator of vCenter asks first.
     let vcenter = format!("vcenter=\"127.0.0.1:{}\"", vcenter.port());
     for (series, expected) in [

@@ -11,6 +11,8 @@ use crate::cluster::{Cluster, LIMIT, swapped, until_it_answers, uuid};
 const FIRST: std::ops::Range<usize> = 0..20;
 /// Nodes of the other.
 const SECOND: std::ops::Range<usize> = 20..23;
+/// Who waits for a vCenter that hangs waits this long at least, which is the limit of a search.
+const CALL_LIMIT: Duration = Duration::from_secs(10);
 /// A node whose machine is nowhere.
 const NOWHERE: usize = 99;
 
@@ -48,9 +50,9 @@ async fn a_vcenter_that_begins_to_hang_delays_no_node_of_another() {
     cluster.register(FIRST).await;
     cluster.register(SECOND).await;
     cluster.wait_until_initialised(FIRST, &daemon).await;
-    println!("{} nodes took {:?} beside a vCenter that begins to hang", FIRST.len(), joined.elapsed());
-    // The other one is found to be silent after 10 s at the earliest.
-    assert!(joined.elapsed() < Duration::from_secs(5), "{:?}", joined.elapsed());
+    let took = joined.elapsed();
+    println!("{} nodes took {took:?} beside a vCenter that begins to hang", FIRST.len());
+    assert!(took < CALL_LIMIT, "as long as a node takes that waits for the other one: {took:?}");
     let told = reason(&mut daemon, &cluster.name(SECOND.start)).await;
     println!("{:?} later it is told: {told}", joined.elapsed());
     assert!(told.contains(&format!("127.0.0.1:{}", second.port())), "{told}");
@@ -81,7 +83,9 @@ async fn one_silent(silence: Silence) {
         "{} nodes took {alone:?} with one vCenter, {with_the_other:?} beside one that is {silence:?}",
         FIRST.len()
     );
-    assert!(with_the_other <= 2 * alone + Duration::from_secs(2), "{with_the_other:?} instead of {alone:?}");
+    // The machine may be busier now than it was a moment ago. To wait for the other one takes a call's limit more.
+    let limit = alone + CALL_LIMIT - Duration::from_secs(1);
+    assert!(with_the_other <= limit, "{with_the_other:?} instead of {alone:?}");
 
     let silent = format!("127.0.0.1:{}", second.port());
     for number in SECOND.chain([NOWHERE]) {

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Event;
+use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 use support::{ApiServer, Vcenter, eventually};
 
@@ -30,13 +32,13 @@ async fn a_join_takes_two_writes_and_a_quiet_time_none_but_the_leases() {
         "--topology-labels=esxi-host,cluster,datacenter",
     ];
     let daemon = cluster.start_for(&vcenter, &flags).await;
+    until_leadership_is_told(&cluster.client).await;
     let before = writes(&cluster.client).await;
     cluster.register(0..NODES).await;
     cluster.wait_until_initialised(0..NODES, &daemon).await;
     eventually("every node's Event is written", LIMIT, async || {
         let written = difference(&before, &writes(&cluster.client).await);
-        let events: u64 = written.iter().filter(|(what, _)| what.contains("events")).map(|(_, count)| count).sum();
-        if events >= NODES as u64 { Ok(()) } else { Err(format!("{written:?}")) }
+        if of_events(&written) >= NODES as u64 { Ok(()) } else { Err(format!("{written:?}")) }
     })
     .await;
     let joined = writes(&cluster.client).await;
@@ -61,6 +63,23 @@ async fn a_join_takes_two_writes_and_a_quiet_time_none_but_the_leases() {
 async fn versions(cluster: &Cluster) -> BTreeMap<String, Option<String>> {
     let nodes = cluster.nodes().await;
     nodes.into_iter().map(|(name, node)| (name, node.metadata.resource_version)).collect()
+}
+
+/// Waits for the Event that the daemon leads, which it writes beside all else, until that is counted with all others.
+async fn until_leadership_is_told(client: &Client) {
+    let events = Api::<Event>::all(client.clone());
+    eventually("an Event says who leads", LIMIT, async || {
+        let told = events.list(&ListParams::default()).await.unwrap().items;
+        let written = writes(client).await;
+        let leads = told.iter().any(|event| event.reason.as_deref() == Some("LeaderElection"));
+        let is_counted = leads && of_events(&written) >= told.len() as u64;
+        if is_counted { Ok(()) } else { Err(format!("{} Events, {written:?}", told.len())) }
+    })
+    .await;
+}
+
+fn of_events(writes: &BTreeMap<String, u64>) -> u64 {
+    writes.iter().filter(|(what, _)| what.contains("events")).map(|(_, count)| count).sum()
 }
 
 /// Writes so far of objects of the core group, as `VERB resource/subresource`; behind those that were refused stands the

@@ -9,6 +9,7 @@ use support::api_server::install_crypto;
 use support::fake_vcenter::FakeCounts;
 use support::{FakeVcenter, Model, eventually};
 
+use crate::HEAVY;
 use crate::world::{Running, node};
 
 /// Half a minute is what is promised of a machine of its own; here everything is a debug build, beside other tests. What
@@ -73,8 +74,25 @@ async fn join(running: &Running, numbers: std::ops::RangeInclusive<usize>) -> Du
     begun.elapsed()
 }
 
+fn total(counts: &FakeCounts) -> u32 {
+    counts.operations.values().sum()
+}
+
+/// Waits until nothing is under way: between two looks nothing came and nothing went, and a wait is pending.
+async fn until_quiet(fake: &FakeVcenter) {
+    let mut before = None;
+    eventually("nothing is under way", LIMIT, async || {
+        let counts = fake.counts();
+        let now = (total(&counts), counts.bytes_sent);
+        let is_quiet = before.replace(now) == Some(now) && counts.pending_waits == 1;
+        if is_quiet { Ok(()) } else { Err(format!("{counts:?}")) }
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn five_thousand_nodes_cost_a_search_each_and_a_change_costs_one_machine() {
+    let _alone = HEAVY.lock().await;
     install_crypto();
     let folder = tempfile::tempdir().unwrap();
     let fake = FakeVcenter::start(model(5_000)).await;
@@ -96,6 +114,7 @@ async fn five_thousand_nodes_cost_a_search_each_and_a_change_costs_one_machine()
     assert_eq!((counts.most_soap_sessions, counts.most_rest_sessions), (1, 1));
 
     // From here on a change costs what one machine costs.
+    until_quiet(&fake).await;
     fake.reset_counts();
     let begun = Instant::now();
     fake.change_vm("n-4321", |machine| machine.ip("10.9.9.9"));
@@ -139,9 +158,9 @@ async fn cost_of_twenty(machines: usize) -> FakeCounts {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn twenty_nodes_cost_what_twenty_nodes_cost_however_large_the_vcenter_is() {
+    let _alone = HEAVY.lock().await;
     install_crypto();
     let (small, large) = (cost_of_twenty(20).await, cost_of_twenty(5_000).await);
-    let total = |counts: &FakeCounts| counts.operations.values().sum::<u32>();
     for (name, counts) in [("20", &small), ("5,000", &large)] {
         println!(
             "20 nodes in a vCenter of {name} machines: {} calls, {} bytes up, {} bytes down: {:?}",

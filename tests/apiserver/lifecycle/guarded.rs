@@ -4,6 +4,7 @@ use ccm::cloud::{Reason, Unknown};
 use ccm::controllers::node_lifecycle::plan::ANNOTATION_ALLOW_DELETION;
 use ccm::controllers::node_lifecycle::{Deletion, Limit, Settings};
 use ccm::providers::memory::Memory;
+use futures::future::join_all;
 use std::time::Duration;
 use support::eventually;
 
@@ -20,13 +21,9 @@ async fn lost(run: &Run, cloud: &Memory, form: &Form) {
 }
 
 async fn lost_many(run: &Run, cloud: &Memory, count: usize) -> Vec<String> {
-    let mut names = Vec::new();
-    for _ in 0..count {
-        let form = Form::new("Unknown");
-        lost(run, cloud, &form).await;
-        names.push(form.name);
-    }
-    names
+    let forms: Vec<Form> = (0..count).map(|_| Form::new("Unknown")).collect();
+    join_all(forms.iter().map(|form| lost(run, cloud, form))).await;
+    forms.into_iter().map(|form| form.name).collect()
 }
 
 async fn ready_many(run: &Run, count: usize) {
@@ -56,11 +53,16 @@ async fn the_limit_holds_what_is_more_than_it_and_a_new_leader_starts_with_one()
     several_passes(&cloud).await;
     assert_eq!(run.count().await, 13);
     assert_eq!(run.metric("vsphere_ccm_node_deletion_allowance"), 0);
-    let mut told = 0;
-    for name in &names {
-        let events = run.events(name).await;
-        told += events.iter().filter(|event| event.reason.as_deref() == Some("DeletionLimitReached")).count();
-    }
+    // They are written when the nodes are held already.
+    let told = eventually("an Event each", LIMIT, async || {
+        let mut told = 0;
+        for name in &names {
+            let events = run.events(name).await;
+            told += events.iter().filter(|event| event.reason.as_deref() == Some("DeletionLimitReached")).count();
+        }
+        if told >= 3 { Ok(told) } else { Err(told) }
+    })
+    .await;
     assert_eq!(told, 3, "one Event each");
 
     // Another leader knows nothing of it, and begins with one of its own.
@@ -77,7 +79,7 @@ async fn the_limit_holds_what_is_more_than_it_and_a_new_leader_starts_with_one()
 async fn many_at_once_are_held_told_and_then_deleted() {
     let cloud = Memory::default();
     // The grace period is long enough for all of them to be registered.
-    let grace = Duration::from_secs(4);
+    let grace = Duration::from_secs(6);
     let run = Run::start(&cloud, Settings { grace, mass_hold: 2 * grace, ..settings() }).await;
     ready_many(&run, 4).await;
     let names = lost_many(&run, &cloud, 8).await;

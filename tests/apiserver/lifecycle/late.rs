@@ -136,6 +136,8 @@ async fn a_node_that_waits_for_its_finalizers_is_deleted_once() {
     run.wait("it is deleted", &form.name, |node| node.metadata.deletion_timestamp.is_some()).await;
     several_passes(&cloud).await;
     assert_eq!(run.metric("vsphere_ccm_node_deletions_total"), 1);
+    // It is written beside the deletion.
+    run.wait_for_event(&form.name, "DeletingNode").await;
     let events = run.events(&form.name).await;
     let told = events.iter().filter(|event| event.reason.as_deref() == Some("DeletingNode"));
     assert_eq!(told.map(|event| event.count.unwrap_or(1)).sum::<i32>(), 1);

@@ -8,6 +8,8 @@ use crate::admin::{Admin, token_of};
 
 /// What the daemon writes, at the level of its decisions, about each answer of its provider.
 const ANSWER: &str = "asked whether the machine exists";
+/// What an answer says that is a proof of absence.
+pub const ABSENT: &str = "exists: absent,";
 /// An answer that says nothing is asked for again after a pause that doubles, and may itself take 25 s.
 const LIMIT: Duration = Duration::from_secs(120);
 

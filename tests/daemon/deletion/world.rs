@@ -16,8 +16,9 @@ use super::looks;
 use crate::cluster::{Cluster, LIMIT, ip, until_passed, uuid};
 
 /// How long a node of these tests has to be not ready and proved absent.
-pub const GRACE: Duration = Duration::from_secs(2);
-/// What a deletion that nothing holds may take beyond the grace period.
+const GRACE: Duration = Duration::from_secs(2);
+/// What each of the two proofs for a deletion that nothing holds may take, the second beyond the grace period. One that
+/// waits for a call that hangs takes as long as that call's limit, which is no less.
 pub const PROMPT: Duration = Duration::from_secs(10);
 /// The flags that shorten what takes minutes in a cluster.
 pub const SHORT: [&str; 4] = [
@@ -231,6 +232,29 @@ impl World {
         took
     }
 
+    /// Waits until the Node is deleted, for which each of the two proofs may take `limit`, [`PROMPT`] or longer. Gives
+    /// the time since `since`, the first moment at which the daemon could be told.
+    pub async fn until_deleted_soon(&self, number: usize, since: Instant, limit: Duration) -> Duration {
+        let name = self.cluster.name(number);
+        self.until_told(number, looks::ABSENT).await;
+        let proved = since.elapsed();
+        assert!(proved <= limit, "{name} is proved absent after {proved:?}: {:#?}", self.answers(number));
+        let took = self.until_deleted(number, Instant::now()).await;
+        let held = self.grace + limit;
+        assert!(took <= held, "{name} is deleted {took:?} after its first proof: {:#?}", self.answers(number));
+        proved + took
+    }
+
+    /// Waits until the daemon that runs was told something of this node's machine that contains `text`.
+    pub async fn until_told(&self, number: usize, text: &str) {
+        let what = format!("the daemon is told {text:?} about {}", self.cluster.name(number));
+        eventually(&what, LIMIT, async || match self.answers(number) {
+            answers if answers.iter().any(|line| line.contains(text)) => Ok(()),
+            answers => Err(format!("{answers:#?}\n{}", self.tail())),
+        })
+        .await;
+    }
+
     /// The Events about the Node that was registered under this number, the newest last.
     pub async fn events(&self, number: usize) -> Vec<Event> {
         let events = Api::<Event>::namespaced(self.cluster.client.clone(), "default");
@@ -241,7 +265,8 @@ impl World {
         events
     }
 
-    async fn until_event(&self, number: usize, reason: &str) -> String {
+    /// Waits until an Event about the Node has this reason, whatever was told since, and gives its message.
+    pub async fn until_event(&self, number: usize, reason: &str) -> String {
         eventually(&format!("Event {reason} about {}", self.cluster.name(number)), LIMIT, async || {
             let events = self.events(number).await;
             let found = events.iter().rfind(|event| event.reason.as_deref() == Some(reason));

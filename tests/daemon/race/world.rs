@@ -9,8 +9,9 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use serde_json::{Value, json};
 use support::nodes::{PROVIDED_NODE_IP, UNINITIALIZED_TAINT};
 use support::supervisor::Output;
-use support::{Daemon, KubeletNode, Nic, Object, Rule, Vcenter, Vm};
+use support::{Daemon, KubeletNode, Nic, Object, Rule, Vcenter, Vm, eventually};
 
+use super::RECOVERY;
 use super::action::{Action, NodeIp, Trouble};
 use crate::cluster::{ANSWERS, Cluster, ip, uuid};
 use crate::judge::machine::{Machine, Power};
@@ -464,6 +465,13 @@ impl<'a> World<'a> {
             self.act(Action::NodeIp(number, NodeIp::None)).await;
             self.act(Action::Ready(number, if self.machines[number].is_there { "True" } else { "False" })).await;
         }
+        // What the simulator has told in an answer that was cut it does not tell again: all is read anew.
+        self.act(Action::EndSessions).await;
+        eventually("a new session waits", RECOVERY, async || {
+            let counts = self.vcenter.counts().await;
+            if counts.soap_sessions > 0 && counts.pending_waits > 0 { Ok(()) } else { Err(format!("{counts:?}")) }
+        })
+        .await;
     }
 
     async fn is_uninitialised(&self, number: usize) -> bool {

@@ -1,11 +1,19 @@
 //! Whether all is as known, asked when it matters: a wait that was lost on its way looks like one with nothing to tell.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use support::Trouble;
 use support::fake_vcenter::FakeCounts;
 
 use super::{Watched, address, is_live, told};
+
+/// A wait that was told to end and has not is told again after this time, and then less and less often.
+const CANCEL_AGAIN: Duration = Duration::from_millis(100);
+
+/// At least so long it takes to end so many waits with so many cancellations.
+fn shortest(waits: u32, cancellations: u32) -> Duration {
+    CANCEL_AGAIN * cancellations.saturating_sub(waits)
+}
 
 fn waits(counts: &FakeCounts) -> u32 {
     counts.of("WaitForUpdatesEx")
@@ -82,15 +90,18 @@ async fn what_is_as_known_costs_two_calls_and_is_live_all_the_time() {
     let before = watched.fake.counts();
     let mut changes = watched.vcenter.changes();
     changes.mark_unchanged();
+    let began = Instant::now();
     watched.vcenter.confirm().await;
+    let took = began.elapsed();
     assert!(!changes.has_changed().unwrap(), "nothing was published");
     until_waiting(&watched).await;
     let after = watched.fake.counts();
-    let calls = |counts: &FakeCounts| {
-        counts.operations.iter().filter(|(name, _)| *name != "WaitForUpdatesEx").map(|(_, count)| count).sum::<u32>()
-    };
+    let cancelled = |counts: &FakeCounts| counts.of("CancelWaitForUpdates");
+    let others = |counts: &FakeCounts| counts.operations.values().sum::<u32>() - waits(counts) - cancelled(counts);
     // The wait that follows is the one that was outstanding before.
-    assert_eq!((waits(&after) - waits(&before), calls(&after) - calls(&before)), (2, 1), "{before:?} {after:?}");
+    assert_eq!((waits(&after) - waits(&before), others(&after) - others(&before)), (2, 0), "{before:?} {after:?}");
+    let cancelled = cancelled(&after) - cancelled(&before);
+    assert!(cancelled >= 1 && took >= shortest(1, cancelled), "{cancelled} within {took:?}: {before:?} {after:?}");
     watched.stop().await;
 }
 
@@ -101,14 +112,17 @@ async fn two_who_ask_at_once_cost_little_more_and_leave_nothing_behind() {
     let mut changes = watched.vcenter.changes();
     changes.mark_unchanged();
     let before = waits(&watched.fake.counts());
+    let began = Instant::now();
     tokio::join!(watched.vcenter.confirm(), watched.vcenter.confirm());
     // Before the next wait is sent, which then is one that answers at once.
     watched.vcenter.confirm().await;
+    let took = began.elapsed();
     until_waiting(&watched).await;
     let counts = watched.fake.counts();
     assert!(!changes.has_changed().unwrap(), "it was live all the time: {}", told(&watched.vcenter.snapshot()));
     assert!(waits(&counts) - before <= 4, "an answer for each, and the wait that follows: {counts:?}");
-    assert!(counts.of("CancelWaitForUpdates") <= 3, "{counts:?}");
+    let cancelled = counts.of("CancelWaitForUpdates");
+    assert!(took >= shortest(3, cancelled), "{cancelled} for three waits within {took:?}: {counts:?}");
     watched.stop().await;
 }
 

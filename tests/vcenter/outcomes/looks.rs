@@ -184,7 +184,7 @@ async fn a_machine_that_is_there_is_left_in_the_view_when_its_node_is_not_ready(
 // Its place.
 
 #[tokio::test]
-async fn a_node_shows_where_its_machine_is_within_a_second_of_a_move() {
+async fn a_node_shows_where_its_machine_is_when_it_moves_and_not_at_the_next_poll() {
     install_crypto();
     let fake = FakeVcenter::start(one()).await;
     let folder = TempDir::new().unwrap();
@@ -213,7 +213,9 @@ async fn a_node_shows_where_its_machine_is_within_a_second_of_a_move() {
     let moved = std::time::Instant::now();
     scene.fake().migrate_vm("n", "host-3");
     scene.found_with(&node, shows("esxi-host", "host-3")).await;
-    assert!(moved.elapsed() < Duration::from_secs(1), "{:?}", moved.elapsed());
+    let took = moved.elapsed();
+    println!("a move was known after {took:?}");
+    assert!(took < Duration::from_secs(10), "{took:?}; what only a poll tells comes every minute");
     scene.fake().move_vm("n", "dc-2");
     scene.found_with(&node, shows("datacenter", "dc-2")).await;
     scene.fake().change_vm("n", |vm| vm.text("summary.config.vmPathName", "[data store (2)] n/n.vmx"));

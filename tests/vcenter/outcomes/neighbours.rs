@@ -104,6 +104,9 @@ async fn a_cold_standby_says_nothing_of_the_file_and_asks_by_uuid_when_it_leads(
     scene.running.stop().await;
 }
 
+/// How long a read or a search waits for an answer: whatever waits for a vCenter that is silent takes no less.
+const SILENCE: Duration = Duration::from_secs(10);
+
 /// Every operation on the first vCenter, and how long it took.
 async fn operations(scene: &Scene) -> Vec<(&'static str, Duration)> {
     let mut took = Vec::new();
@@ -151,7 +154,9 @@ async fn a_silent_vcenter_delays_nothing_of_another_and_holds_only_names_and_abs
         }
         for ((what, alone), (_, beside)) in expected.iter().zip(operations(&scene).await) {
             println!("{what}: {alone:?} alone, {beside:?} beside one that is silent (hanging: {is_hanging})");
-            assert!(beside <= *alone * 3 + Duration::from_secs(2), "{what}: {beside:?} instead of {alone:?}");
+            // They were measured one after the other: the host may be busier by now.
+            let limit = (*alone * 3 + Duration::from_secs(8)).min(SILENCE);
+            assert!(beside < limit, "{what}: {beside:?} instead of {alone:?}");
         }
         let known = scene.initialised("n").await;
         let by_name = node("m", "");

@@ -12,6 +12,10 @@ use tokio::time::Instant;
 use super::plan::Difference;
 use crate::cloud::node;
 
+/// The cache has what was written within moments. When it does not, as of a Node that cannot be read any more, the node
+/// is looked at all the same after this time.
+const CACHE_LIMIT: Duration = Duration::from_secs(60);
+
 /// The memory, by node name; what there is nothing to remember of has no entry.
 pub(super) struct Remembered {
     /// On how many nodes each label differs.
@@ -24,8 +28,9 @@ struct Entry {
     /// Since when the node of this UID waits to be initialised.
     waiting: Option<(Option<String>, Instant)>,
     differences: Vec<Difference>,
-    /// The resourceVersions that this process replaced last. The cache may still have one of them.
+    /// The resourceVersions that this process replaced last, and when. The cache may still have one of them.
     replaced: Vec<String>,
+    replaced_at: Option<Instant>,
 }
 
 impl Remembered {
@@ -56,7 +61,9 @@ impl Remembered {
     /// This process wrote to the node, whose versions `replaced` are history with that.
     pub(super) fn wrote(&self, name: &str, replaced: Vec<String>) {
         if !replaced.is_empty() {
-            self.lock().entry(name.to_owned()).or_default().replaced = replaced;
+            let mut nodes = self.lock();
+            let entry = nodes.entry(name.to_owned()).or_default();
+            (entry.replaced, entry.replaced_at) = (replaced, Some(Instant::now()));
         }
     }
 
@@ -67,7 +74,8 @@ impl Remembered {
         let name = node::name(node);
         let Some(entry) = nodes.get_mut(name) else { return false };
         let version = node.metadata.resource_version.as_ref();
-        if version.is_some_and(|version| entry.replaced.contains(version)) {
+        let is_recent = entry.replaced_at.is_some_and(|at| at.elapsed() < CACHE_LIMIT);
+        if is_recent && version.is_some_and(|version| entry.replaced.contains(version)) {
             return true;
         }
         entry.replaced.clear();
@@ -160,8 +168,8 @@ mod tests {
         assert!(remembered.lock().is_empty());
     }
 
-    #[test]
-    fn a_version_that_was_written_over_is_history_until_the_cache_has_another() {
+    #[tokio::test(start_paused = true)]
+    async fn a_version_that_was_written_over_is_history_until_the_cache_has_another_or_does_not_get_it() {
         let (remembered, _) = remembered();
         let at = |version: &str| {
             let mut node = node("1");
@@ -173,6 +181,11 @@ mod tests {
         assert!(remembered.is_replaced(&at("7")) && remembered.is_replaced(&at("8")));
         assert!(!remembered.is_replaced(&at("9")), "what was written");
         assert!(!remembered.is_replaced(&at("8")) && remembered.lock().is_empty(), "nothing is kept");
+        remembered.wrote("a", vec!["9".into()]);
+        tokio::time::advance(CACHE_LIMIT - Duration::from_secs(1)).await;
+        assert!(remembered.is_replaced(&at("9")));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(!remembered.is_replaced(&at("9")) && remembered.lock().is_empty(), "it is not looked past for ever");
     }
 
     #[test]

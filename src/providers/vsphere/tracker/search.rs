@@ -51,12 +51,14 @@ pub(super) struct Answered {
     pub(super) answer: Answer,
     /// For a hit on a system UUID: whether it was the other byte order.
     pub(super) hit_swapped: Option<bool>,
+    number: u64,
 }
 
 /// The queue of each vCenter, and what is running.
 pub(super) struct Searches {
     queues: BTreeMap<Slot, Queue>,
     running: FuturesUnordered<BoxFuture<'static, Answered>>,
+    order: Order,
     /// Guests usually report their UUID in the other byte order; whichever hit last is asked first.
     swapped_first: bool,
 }
@@ -106,9 +108,40 @@ impl Waiting {
     }
 }
 
+/// Which search for a node began last. One may hang, and be over when what a later one found is known already.
+#[derive(Default)]
+struct Order {
+    last: u64,
+    /// By vCenter and node: the number of the search that began last, and how many are under way.
+    running: BTreeMap<(Slot, String), (u64, usize)>,
+}
+
+impl Order {
+    /// A search begins; its number.
+    fn begin(&mut self, slot: Slot, node: &str) -> u64 {
+        self.last = self.last.wrapping_add(1);
+        let (latest, running) = self.running.entry((slot, node.to_owned())).or_default();
+        *latest = self.last;
+        *running += 1;
+        self.last
+    }
+
+    /// A search is over: whether it is the one that began last.
+    fn end(&mut self, slot: Slot, node: &str, number: u64) -> bool {
+        let key = (slot, node.to_owned());
+        let Some((latest, running)) = self.running.get_mut(&key) else { return false };
+        let is_latest = *latest == number;
+        *running = running.saturating_sub(1);
+        if *running == 0 {
+            self.running.remove(&key);
+        }
+        is_latest
+    }
+}
+
 impl Default for Searches {
     fn default() -> Self {
-        Self { queues: BTreeMap::new(), running: FuturesUnordered::new(), swapped_first: true }
+        Self { queues: BTreeMap::new(), running: FuturesUnordered::new(), order: Order::default(), swapped_first: true }
     }
 }
 
@@ -140,20 +173,25 @@ impl Searches {
         }
     }
 
-    /// The next answer; never comes when nothing is running.
+    /// The next answer; never comes when nothing is running. One that a later search overtook is passed over.
     pub(super) async fn next(&mut self) -> Answered {
-        let answered = match self.running.next().await {
-            Some(answered) => answered,
-            None => std::future::pending().await,
-        };
-        if let Some(swapped) = answered.hit_swapped {
-            self.swapped_first = swapped;
+        loop {
+            let answered = match self.running.next().await {
+                Some(answered) => answered,
+                None => std::future::pending().await,
+            };
+            if let Some(swapped) = answered.hit_swapped {
+                self.swapped_first = swapped;
+            }
+            if let Some(queue) = self.queues.get_mut(&answered.vcenter) {
+                queue.in_flight = queue.in_flight.saturating_sub(1);
+            }
+            let is_latest = self.order.end(answered.vcenter, &answered.node, answered.number);
+            self.fill(answered.vcenter);
+            if is_latest {
+                return answered;
+            }
         }
-        if let Some(queue) = self.queues.get_mut(&answered.vcenter) {
-            queue.in_flight = queue.in_flight.saturating_sub(1);
-        }
-        self.fill(answered.vcenter);
-        answered
     }
 
     fn fill(&mut self, slot: Slot) {
@@ -161,14 +199,15 @@ impl Searches {
         while *in_flight < IN_FLIGHT {
             let Some(wanted) = waiting.pop() else { break };
             *in_flight += 1;
-            self.running.push(Box::pin(ask(slot, Arc::clone(vcenter), wanted, self.swapped_first)));
+            let number = self.order.begin(slot, &wanted.node);
+            self.running.push(Box::pin(ask(slot, Arc::clone(vcenter), wanted, self.swapped_first, number)));
         }
     }
 }
 
-async fn ask(slot: Slot, vcenter: Arc<Vcenter>, wanted: Wanted, swapped_first: bool) -> Answered {
+async fn ask(slot: Slot, vcenter: Arc<Vcenter>, wanted: Wanted, swapped_first: bool, number: u64) -> Answered {
     let (answer, hit_swapped) = search(&vcenter, &wanted, swapped_first).await;
-    Answered { node: wanted.node, uid: wanted.uid, uuid: wanted.uuid, vcenter: slot, answer, hit_swapped }
+    Answered { node: wanted.node, uid: wanted.uid, uuid: wanted.uuid, vcenter: slot, answer, hit_swapped, number }
 }
 
 /// By UUID, then by the id that is recorded, then by a UUID that contradicts, or by name.
@@ -252,6 +291,22 @@ mod tests {
     use super::*;
     use crate::providers::vsphere::inventory::reads::{Denial, VmIdentity};
     use crate::providers::vsphere::inventory::snapshot::Trouble;
+
+    #[test]
+    fn of_several_searches_for_a_node_the_one_counts_that_began_last() {
+        let mut order = Order::default();
+        let first = order.begin(0, "n");
+        let second = order.begin(0, "n");
+        let (other, elsewhere) = (order.begin(0, "m"), order.begin(1, "n"));
+        assert!(order.end(0, "n", second));
+        assert!(!order.end(0, "n", first), "it was overtaken");
+        assert!(order.end(0, "m", other) && order.end(1, "n", elsewhere), "another node, another vCenter");
+        assert!(order.running.is_empty());
+        let third = order.begin(0, "n");
+        let fourth = order.begin(0, "n");
+        assert!(!order.end(0, "n", third), "what counts is on its way");
+        assert!(order.end(0, "n", fourth) && order.running.is_empty());
+    }
 
     #[test]
     fn the_read_of_a_recorded_machine_tells_what_a_search_cannot() {

@@ -22,10 +22,11 @@ mod wait;
 mod xml;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
@@ -116,6 +117,7 @@ pub struct FakeVcenter {
     port: u16,
     ca_pem: String,
     accepting: Mutex<Option<JoinHandle<()>>>,
+    _place: TcpSocket,
 }
 
 impl FakeVcenter {
@@ -146,11 +148,9 @@ impl FakeVcenter {
         };
         let (changed, severed) = (watch::Sender::new(()), watch::Sender::new(()));
         let shared = Arc::new(Shared { world: Mutex::new(world), changed, severed, acceptor: Mutex::new(acceptor) });
-        // It listens on this port again after it was down, when nobody else may have got it.
-        let port = free_port();
-        let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
-        let accepting = Mutex::new(Some(accept(&shared, listener)));
-        Self { shared, port, ca_pem, accepting }
+        let (port, place) = place();
+        let accepting = Mutex::new(Some(accept(&shared, listen(port))));
+        Self { shared, port, ca_pem, accepting, _place: place }
     }
 
     /// `127.0.0.1`.
@@ -435,8 +435,7 @@ impl FakeVcenter {
 
     /// The server is up again on the same port.
     pub async fn resume_listening(&self) {
-        let listener = TcpListener::bind(("127.0.0.1", self.port)).await.unwrap();
-        let accepting = accept(&self.shared, listener);
+        let accepting = accept(&self.shared, listen(self.port));
         *self.accepting.lock().unwrap_or_else(PoisonError::into_inner) = Some(accepting);
     }
 
@@ -487,6 +486,31 @@ fn set_readable(world: &mut World, object: &inventory::Ref, is_readable: bool) {
     if !is_readable && world.unreadable == Unreadable::Dropped {
         soap::leave_views(world, object);
     }
+}
+
+/// A port, and what keeps it from others for as long as it lives: bound, and refusing connections, unless there is a
+/// listener beside it.
+fn place() -> (u16, TcpSocket) {
+    loop {
+        let port = free_port();
+        let place = shared_socket();
+        if place.bind((Ipv4Addr::LOCALHOST, port).into()).is_ok() {
+            return (port, place);
+        }
+    }
+}
+
+fn listen(port: u16) -> TcpListener {
+    let socket = shared_socket();
+    socket.bind((Ipv4Addr::LOCALHOST, port).into()).unwrap();
+    socket.listen(1024).unwrap()
+}
+
+fn shared_socket() -> TcpSocket {
+    let socket = TcpSocket::new_v4().unwrap();
+    // Not the address: with that anybody could bind it while nobody listens.
+    socket.set_reuseport(true).unwrap();
+    socket
 }
 
 fn accept(shared: &Arc<Shared>, listener: TcpListener) -> JoinHandle<()> {

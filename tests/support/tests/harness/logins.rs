@@ -1,8 +1,10 @@
-//! The logins that the fake vCenter takes down.
+//! The fake vCenter: the logins that it takes down, and its port.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use support::{FakeVcenter, Fault, LoginOutcome, Model, Trouble};
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::{LIMIT, Soap};
 
@@ -68,4 +70,15 @@ async fn a_fake_vcenter_takes_down_each_login_and_how_it_went() {
     assert_eq!(over_rest, [2, 3]);
     let most = support::fake_vcenter::most_against_an_account(&attempts, Duration::from_secs(200));
     assert_eq!(most, 8, "{attempts:?}");
+}
+
+#[tokio::test]
+async fn a_fake_vcenter_that_is_down_refuses_connections_and_keeps_its_port() {
+    let fake = FakeVcenter::start(Model::small()).await;
+    let address = (fake.host(), fake.port());
+    fake.stop_listening().await;
+    assert_eq!(TcpStream::connect(address).await.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    assert!(TcpListener::bind(address).await.is_err(), "nobody else gets it");
+    fake.resume_listening().await;
+    assert_eq!(log_in(&fake, &fake.password()).await.unwrap(), 200);
 }

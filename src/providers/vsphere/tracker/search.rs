@@ -108,34 +108,37 @@ impl Waiting {
     }
 }
 
-/// Which search for a node began last. One may hang, and be over when what a later one found is known already.
+/// In which order searches for a node began. One may hang, and be over when what a later one found is known already.
 #[derive(Default)]
 struct Order {
     last: u64,
-    /// By vCenter and node: the number of the search that began last, and how many are under way.
+    /// By vCenter and node: the latest search that was answered, and how many are under way.
     running: BTreeMap<(Slot, String), (u64, usize)>,
 }
 
 impl Order {
     /// A search begins; its number.
     fn begin(&mut self, slot: Slot, node: &str) -> u64 {
-        self.last = self.last.wrapping_add(1);
-        let (latest, running) = self.running.entry((slot, node.to_owned())).or_default();
-        *latest = self.last;
+        self.last += 1;
+        let (_, running) = self.running.entry((slot, node.to_owned())).or_default();
         *running += 1;
         self.last
     }
 
-    /// A search is over: whether it is the one that began last.
-    fn end(&mut self, slot: Slot, node: &str, number: u64) -> bool {
+    /// A search is over, with an answer or without: whether it counts, which it does unless one was answered that began
+    /// later.
+    fn end(&mut self, slot: Slot, node: &str, number: u64, is_answered: bool) -> bool {
         let key = (slot, node.to_owned());
-        let Some((latest, running)) = self.running.get_mut(&key) else { return false };
-        let is_latest = *latest == number;
+        let Some((answered, running)) = self.running.get_mut(&key) else { return false };
+        let counts = number > *answered;
+        if counts && is_answered {
+            *answered = number;
+        }
         *running = running.saturating_sub(1);
         if *running == 0 {
             self.running.remove(&key);
         }
-        is_latest
+        counts
     }
 }
 
@@ -186,9 +189,10 @@ impl Searches {
             if let Some(queue) = self.queues.get_mut(&answered.vcenter) {
                 queue.in_flight = queue.in_flight.saturating_sub(1);
             }
-            let is_latest = self.order.end(answered.vcenter, &answered.node, answered.number);
+            let Answered { vcenter, node, number, answer, .. } = &answered;
+            let counts = self.order.end(*vcenter, node, *number, answer.is_answered());
             self.fill(answered.vcenter);
-            if is_latest {
+            if counts {
                 return answered;
             }
         }
@@ -293,19 +297,19 @@ mod tests {
     use crate::providers::vsphere::inventory::snapshot::Trouble;
 
     #[test]
-    fn of_several_searches_for_a_node_the_one_counts_that_began_last() {
+    fn a_search_counts_unless_a_later_one_was_answered() {
         let mut order = Order::default();
-        let first = order.begin(0, "n");
-        let second = order.begin(0, "n");
+        let [first, second] = [order.begin(0, "n"), order.begin(0, "n")];
         let (other, elsewhere) = (order.begin(0, "m"), order.begin(1, "n"));
-        assert!(order.end(0, "n", second));
-        assert!(!order.end(0, "n", first), "it was overtaken");
-        assert!(order.end(0, "m", other) && order.end(1, "n", elsewhere), "another node, another vCenter");
+        assert!(order.end(0, "n", second, true));
+        assert!(!order.end(0, "n", first, true), "it was overtaken");
+        assert!(order.end(0, "m", other, true) && order.end(1, "n", elsewhere, true), "another node, another vCenter");
         assert!(order.running.is_empty());
-        let third = order.begin(0, "n");
-        let fourth = order.begin(0, "n");
-        assert!(!order.end(0, "n", third), "what counts is on its way");
-        assert!(order.end(0, "n", fourth) && order.running.is_empty());
+        let [first, second, third] = [order.begin(0, "n"), order.begin(0, "n"), order.begin(0, "n")];
+        assert!(order.end(0, "n", first, true), "what comes later is not known yet");
+        assert!(order.end(0, "n", third, false), "that nothing was said is told");
+        assert!(order.end(0, "n", second, true), "and is no answer");
+        assert!(order.running.is_empty());
     }
 
     #[test]

@@ -248,8 +248,10 @@ mod tests {
         assert_eq!(answers.kept("n", &subject(), start), None);
         answers.ask("n", start);
         answers.forget("n");
-        answers.keep("n", subject(), &gone, start, 0.0);
-        assert_eq!(answers.kept("n", &subject(), start), None, "something happened while it was asked");
+        assert!(!answers.keep("n", subject(), &gone, start, 0.0), "something happened while it was asked");
+        assert_eq!(answers.kept("n", &subject(), start), None);
+        answers.ask("n", start);
+        assert!(answers.keep("n", subject(), &gone, start, 0.0));
     }
 
     fn seconds(seconds: u64) -> Duration {

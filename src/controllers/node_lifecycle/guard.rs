@@ -200,6 +200,14 @@ impl Guard {
         self.count_mass(at);
     }
 
+    /// The answer about the Node with this UID came too late to count: it is asked about again.
+    pub fn overtaken(&mut self, name: &str, uid: &str) {
+        let is_unknown = |known: &Known| known.facts.uid == uid && matches!(known.answer, Answer::Unknown);
+        if self.nodes.get(name).is_some_and(is_unknown) {
+            self.nodes.change(name, |known| known.answer = Answer::NotAsked);
+        }
+    }
+
     /// Whether this Node may be deleted at `at`. `by_hand` is somebody's word that grace, limit and mass do not count.
     pub fn judge(&mut self, name: &str, by_hand: bool, at: Instant) -> Verdict {
         self.count_mass(at);

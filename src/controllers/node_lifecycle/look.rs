@@ -23,7 +23,7 @@ use crate::runtime::logging::chain;
 const ATTEMPTS: u32 = 5;
 /// The shortest pause before such an attempt; the longest is twice that. As upstream.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
-/// When a node is asked about that was Ready meanwhile.
+/// When a node is asked about again whose answer something overtook.
 const ASK_ANEW: Duration = Duration::from_millis(100);
 /// When answers about other nodes are waited for.
 const COUNTING_PAUSE: Duration = Duration::from_secs(1);
@@ -232,9 +232,11 @@ impl Looks {
         let uid = node.metadata.uid.as_deref().unwrap_or_default();
         let mut state = term.lock();
         let is_kept = state.answers.keep(name, Subject::of(node), &presence, now(), fastrand::f64());
-        // What happened meanwhile is looked at next: a machine that was gone before it may be there again.
         if is_kept || !matches!(presence, Presence::Absent(_)) {
             state.guard.answered(name, uid, &presence, now());
+        } else {
+            // What happened meanwhile is looked at next: a machine that was gone before it may be there again.
+            state.guard.overtaken(name, uid);
         }
         presence
     }
@@ -265,7 +267,8 @@ impl Looks {
                 let verdict = term.lock().guard.judge(node::name(node), by_hand, now());
                 match verdict {
                     Verdict::NotSuspected => {
-                        // The answer is older than what it would be about: the node was Ready in between.
+                        // The answer is older than what it would be about: the node was Ready in between, or something
+                        // else happened.
                         term.lock().answers.forget(node::name(node));
                         Ok(Outcome::after(ASK_ANEW))
                     }

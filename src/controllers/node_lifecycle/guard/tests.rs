@@ -598,3 +598,28 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_node_whose_answer_was_overtaken_may_be_one_of_many_that_are_gone() {
+    let mut case = Case::settled(&settings());
+    let silent = Presence::Unknown(Unknown::new(Reason::VCenterUnavailable, "down"));
+    let names: Vec<String> = (0..20).map(|number| format!("n-{number}")).collect();
+    for name in &names {
+        case.not_ready(name);
+        case.answer(name, &silent);
+    }
+    case.answer("n-0", &gone());
+    case.pass(GRACE);
+    for name in &names[1..] {
+        case.guard.overtaken(name, "uid-of-another");
+    }
+    let permit = |case: &mut Case| case.guard.judge("n-0", false, case.at);
+    let Verdict::Permitted(permitted) = permit(&mut case) else { panic!("nobody says anything of the others") };
+    case.guard.settle(permitted, Used::No, case.at);
+    for name in &names[1..] {
+        case.guard.overtaken(name, &format!("uid-{name}"));
+    }
+    case.guard.overtaken("n-0", "uid-n-0");
+    let verdict = permit(&mut case);
+    assert!(matches!(verdict, Verdict::Held(Hold::Counting { unanswered: 19 })), "{verdict:?}");
+}

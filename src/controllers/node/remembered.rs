@@ -12,8 +12,8 @@ use tokio::time::Instant;
 use super::plan::Difference;
 use crate::cloud::node;
 
-/// The cache has what was written within moments. When it does not, as of a Node that cannot be read any more, the node
-/// is looked at all the same after this time.
+/// The cache has what was written within moments. Where it does not, as of a Node that cannot be read any more, the next
+/// look after this time goes by what it has.
 const CACHE_LIMIT: Duration = Duration::from_secs(60);
 
 /// The memory, by node name; what there is nothing to remember of has no entry.
@@ -29,8 +29,7 @@ struct Entry {
     waiting: Option<(Option<String>, Instant)>,
     differences: Vec<Difference>,
     /// The resourceVersions that this process replaced last, and when. The cache may still have one of them.
-    replaced: Vec<String>,
-    replaced_at: Option<Instant>,
+    replaced: Option<(Vec<String>, Instant)>,
 }
 
 impl Remembered {
@@ -61,9 +60,7 @@ impl Remembered {
     /// This process wrote to the node, whose versions `replaced` are history with that.
     pub(super) fn wrote(&self, name: &str, replaced: Vec<String>) {
         if !replaced.is_empty() {
-            let mut nodes = self.lock();
-            let entry = nodes.entry(name.to_owned()).or_default();
-            (entry.replaced, entry.replaced_at) = (replaced, Some(Instant::now()));
+            self.lock().entry(name.to_owned()).or_default().replaced = Some((replaced, Instant::now()));
         }
     }
 
@@ -74,11 +71,11 @@ impl Remembered {
         let name = node::name(node);
         let Some(entry) = nodes.get_mut(name) else { return false };
         let version = node.metadata.resource_version.as_ref();
-        let is_recent = entry.replaced_at.is_some_and(|at| at.elapsed() < CACHE_LIMIT);
-        if is_recent && version.is_some_and(|version| entry.replaced.contains(version)) {
+        let recent = entry.replaced.as_ref().filter(|(_, at)| at.elapsed() < CACHE_LIMIT);
+        if recent.zip(version).is_some_and(|((versions, _), version)| versions.contains(version)) {
             return true;
         }
-        entry.replaced.clear();
+        entry.replaced = None;
         drop_if_empty(&mut nodes, name);
         false
     }
@@ -125,7 +122,7 @@ impl Remembered {
 }
 
 fn drop_if_empty(nodes: &mut HashMap<String, Entry>, name: &str) {
-    let is_empty = |entry: &Entry| entry.waiting.is_none() && entry.differences.is_empty() && entry.replaced.is_empty();
+    let is_empty = |entry: &Entry| entry.waiting.is_none() && entry.differences.is_empty() && entry.replaced.is_none();
     if nodes.get(name).is_some_and(is_empty) {
         nodes.remove(name);
         // What a storm needed is not kept until the next one.

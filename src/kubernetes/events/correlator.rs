@@ -144,7 +144,8 @@ fn subject(fact: &Fact) -> String {
     .join("\0")
 }
 
-/// `<object>.<hex nanoseconds of the first time>`, as upstream names them; a digest instead of an object's name that is no DNS name.
+/// `<object>.<hex nanoseconds of the first time>`, as upstream names them; a digest instead of an object's name that is no
+/// DNS name.
 fn name(fact: &Fact, first: Timestamp) -> String {
     let object = fact.object.name.as_deref().unwrap_or_default();
     let stamp = format!("{:x}", first.as_nanosecond());

@@ -92,18 +92,24 @@ impl Instances {
     /// Why what the board says of this machine may not be so any more. The end of each reason is announced, but for one
     /// that is over before the board hears of it.
     fn doubt(&self, found: &Found) -> Option<Unknown> {
-        let live = self.check_live(found.vcenter);
-        let is_behind = found.is_live != live.is_ok();
-        let doubt = match live {
-            Ok(()) if found.is_live => return None,
-            Ok(()) => {
-                let message = "vCenter answers again, and what it says of the node's machine is being taken in";
-                Unknown::passing(Reason::LookupPending, message)
-            }
-            Err(unknown) => unknown,
-        };
-        Some(Unknown { retry_after: is_behind.then_some(BEHIND), ..doubt })
+        doubt(self.check_live(found.vcenter), found.is_live, &found.location.vm)
     }
+}
+
+/// Why what the board says of this machine may not be so any more, as its vCenter is now and as it `was_live` when that
+/// was put on the board.
+fn doubt(live: Result<(), Unknown>, was_live: bool, vm: &str) -> Option<Unknown> {
+    let is_behind = was_live != live.is_ok();
+    let doubt = match live {
+        Ok(()) if was_live => return None,
+        Ok(()) => {
+            let message =
+                format!("the vCenter of the node's machine {vm} answers again, and what it says is being taken in");
+            Unknown::passing(Reason::LookupPending, message)
+        }
+        Err(unknown) => unknown,
+    };
+    Some(Unknown { retry_after: is_behind.then_some(BEHIND), ..doubt })
 }
 
 impl Instances {
@@ -287,5 +293,28 @@ impl InstancesV2 for Instances {
 impl InstanceEvents for Instances {
     fn subscribe(&self) -> BoxStream<'static, InstanceEvent> {
         self.board.subscribe()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_is_in_doubt_unless_its_vcenter_is_live_and_was_when_it_was_put_down() {
+        let silent = || Err(Unknown::new(Reason::CredentialsRejected, "vc does not answer: no"));
+        let (silence, pending) = (Reason::CredentialsRejected, Reason::LookupPending);
+        for (live, was_live, expected) in [
+            (Ok(()), true, None),
+            (Ok(()), false, Some((pending, true, Some(BEHIND)))),
+            // Whether the board ever hears of so short a silence nobody knows.
+            (silent(), true, Some((silence, false, Some(BEHIND)))),
+            (silent(), false, Some((silence, false, None))),
+        ] {
+            let case = format!("{live:?}, {was_live}");
+            let doubt = doubt(live, was_live, "vm-1");
+            let told = doubt.map(|doubt| (doubt.reason, doubt.is_passing, doubt.retry_after));
+            assert_eq!(told, expected, "{case}");
+        }
     }
 }

@@ -9,7 +9,8 @@ use support::{Vcenter, eventually};
 
 use crate::cluster::{Cluster, LIMIT};
 
-/// A change that is seen only when a wait for changes ends by itself takes up to 20 s, by a poll a minute or more.
+/// A change that is seen only when a wait for changes ends by itself takes up to 20 s: seven in a row do not all come
+/// sooner than this by chance. By a poll it takes a minute or more.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use crate::cluster::{Cluster, LIMIT, swapped, until_it_answers, uuid};
 const FIRST: std::ops::Range<usize> = 0..20;
 /// Nodes of the other.
 const SECOND: std::ops::Range<usize> = 20..23;
-/// Who waits for a vCenter that hangs waits this long at least, which is the limit of a search.
+/// Who waits for the answer of a vCenter that hangs to a search or a read waits this long.
 const CALL_LIMIT: Duration = Duration::from_secs(10);
 /// A node whose machine is nowhere.
 const NOWHERE: usize = 99;

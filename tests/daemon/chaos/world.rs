@@ -33,6 +33,8 @@ const LOOK: Duration = Duration::from_secs(2);
 const STOP: Duration = Duration::from_secs(30);
 /// What a daemon says whose configuration is broken when it starts.
 const MISTAKES: &str = " in the settings:";
+/// What a daemon says whose configuration was read.
+const STARTED: &str = " has started";
 /// How long somebody waits who asks for the leader.
 const ASK: Duration = Duration::from_secs(3);
 /// A daemon may hear nothing for so long, and not notice that a node was ready meanwhile.
@@ -88,6 +90,8 @@ pub struct World {
     pub rules: Rules,
     /// When the last version of a Node came.
     pub last_version: Instant,
+    /// The same of a Node whose machine exists.
+    pub last_change: Instant,
     /// How far things went.
     pub peaks: Peaks,
     /// Actions so far: makes each write of the test another one.
@@ -138,6 +142,7 @@ impl World {
             joined: BTreeSet::new(),
             rules: Rules::new(GRACE, follows).deaf_for(DEAF),
             last_version: now,
+            last_change: now,
             peaks: Peaks::default(),
             count: 0,
             hit: HashMap::new(),
@@ -225,6 +230,7 @@ impl World {
         self.replicas[number].is_due = false;
         if let Some(mut daemon) = self.replicas[number].daemon.take() {
             if is_refused(&mut daemon) {
+                self.ended(number, &daemon);
                 return;
             }
             self.assert_runs(number, &mut daemon);
@@ -311,6 +317,9 @@ impl World {
         for version in self.versions.take() {
             self.last_version = version.at;
             let number = Self::number(&version.node);
+            if self.machines[number].is_there {
+                self.last_change = version.at;
+            }
             if let Err(broken) = self.rules.take(version, &self.machines[number]) {
                 panic!("node {number}: {broken}");
             }
@@ -379,9 +388,12 @@ fn record_of(fake: &FakeVcenter) -> String {
     record_name(&format!("{}:{}", fake.host(), fake.port()), &fake.user())
 }
 
-/// Whether a daemon has ended because its configuration was broken when it started.
+/// Whether a daemon has ended because its configuration was broken when it started. One that runs is told of the same
+/// mistakes, and runs on.
 fn is_refused(daemon: &mut Daemon) -> bool {
-    daemon.ended().is_some_and(|status| status.code() == Some(1)) && daemon.output().find(MISTAKES).is_some()
+    let has_ended = daemon.ended().is_some_and(|status| status.code() == Some(1));
+    let output = daemon.output();
+    has_ended && output.find(MISTAKES).is_some() && output.find(STARTED).is_none()
 }
 
 fn assert_no_panic(number: usize, output: &Output) {

@@ -45,14 +45,14 @@ impl Machine {
         mark(&mut self.not_running, self.has_twin || self.power != Some(Power::On), now);
     }
 
-    /// Whether at some time since then nothing had its UUID.
-    pub fn was_gone_since(&self, since: Instant) -> bool {
-        reaches(&self.gone, since)
+    /// Whether at some time between these moments nothing had its UUID.
+    pub fn was_gone(&self, since: Instant, until: Instant) -> bool {
+        meets(&self.gone, since, until)
     }
 
-    /// Whether at some time since then it may not have been running.
-    pub fn was_not_running_since(&self, since: Instant) -> bool {
-        reaches(&self.not_running, since)
+    /// Whether at some time between these moments it may not have been running.
+    pub fn was_not_running(&self, since: Instant, until: Instant) -> bool {
+        meets(&self.not_running, since, until)
     }
 }
 
@@ -66,6 +66,6 @@ fn mark(times: &mut Vec<(Instant, Option<Instant>)>, holds: bool, now: Instant) 
     }
 }
 
-fn reaches(times: &[(Instant, Option<Instant>)], since: Instant) -> bool {
-    times.iter().any(|(_, end)| end.is_none_or(|end| end >= since))
+fn meets(times: &[(Instant, Option<Instant>)], since: Instant, until: Instant) -> bool {
+    times.iter().any(|(begin, end)| *begin <= until && end.is_none_or(|end| end >= since))
 }

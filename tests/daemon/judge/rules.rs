@@ -102,7 +102,7 @@ impl Rules {
             self.seen.deleted += 1;
             let checked = match missed_since {
                 None => self.check_deletion(&known, at, machine),
-                Some(since) => check_existence(machine, since - LOOK),
+                Some(since) => check_existence(machine, since - LOOK, at),
             };
             return checked.map_err(|what| told(&what, &known.node, &node));
         }
@@ -157,7 +157,7 @@ impl Rules {
         }
         if has_taint(new, SHUTDOWN_TAINT) && !has_taint(old, SHUTDOWN_TAINT) {
             hold(!is_ready(old), "a ready node was marked as shut down")?;
-            hold(machine.was_not_running_since(at - LOOK), "the node of a running machine was marked as shut down")?;
+            hold(machine.was_not_running(at - LOOK, at), "the node of a running machine was marked as shut down")?;
         }
         Ok(())
     }
@@ -167,13 +167,13 @@ impl Rules {
         hold(!has_taint(&known.node, UNINITIALIZED_TAINT), "an uninitialised node was deleted")?;
         let since = known.unready_since.ok_or("a node was deleted that had been ready all the time")?;
         hold(at - since >= self.grace, "a node was deleted within the grace period")?;
-        check_existence(machine, since.max(at - LOOK))
+        check_existence(machine, since.max(at - LOOK), at)
     }
 }
 
-/// Whether a node may have been deleted that was looked at since then.
-fn check_existence(machine: &Machine, since: Instant) -> Result<(), String> {
-    hold(machine.was_gone_since(since), "a node was deleted whose machine existed all the time")
+/// Whether a node may have been deleted at `at` that was looked at since then.
+fn check_existence(machine: &Machine, since: Instant, at: Instant) -> Result<(), String> {
+    hold(machine.was_gone(since, at), "a node was deleted whose machine existed all the time")
 }
 
 impl Known {

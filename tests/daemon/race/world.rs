@@ -47,6 +47,8 @@ pub struct World<'a> {
     ending: Vec<Daemon>,
     /// Of the last processes.
     outputs: VecDeque<Output>,
+    /// See [`Action::loses_updates`].
+    has_lost_updates: bool,
     began: Instant,
     count: usize,
     recent: VecDeque<String>,
@@ -73,6 +75,7 @@ impl<'a> World<'a> {
             replicas: Vec::new(),
             ending: Vec::new(),
             outputs: VecDeque::new(),
+            has_lost_updates: false,
             began: Instant::now(),
             count: 0,
             recent: VecDeque::new(),
@@ -151,6 +154,7 @@ impl<'a> World<'a> {
         match action {
             Action::Kill(_) | Action::Restart(_) | Action::Freeze(_) | Action::Thaw => self.daemon(action).await,
             Action::EndSessions | Action::Break(..) | Action::Delay(_) | Action::Down | Action::Up => {
+                self.has_lost_updates |= action.loses_updates();
                 self.trouble(action).await;
                 true
             }
@@ -457,21 +461,22 @@ impl<'a> World<'a> {
             self.act(Action::Address(number, 1)).await;
             if self.machines[number].is_there {
                 self.act(Action::Register(number)).await;
-            }
-            // A node that was never initialised is never deleted by the daemon: its machine may still come.
-            if !self.machines[number].is_there && self.is_uninitialised(number).await {
+            } else if self.is_uninitialised(number).await {
+                // A node that was never initialised is never deleted by the daemon: its machine may still come.
                 self.act(Action::DeleteNode(number)).await;
             }
             self.act(Action::NodeIp(number, NodeIp::None)).await;
             self.act(Action::Ready(number, if self.machines[number].is_there { "True" } else { "False" })).await;
         }
-        // What the simulator has told in an answer that was cut it does not tell again: all is read anew.
-        self.act(Action::EndSessions).await;
-        eventually("a new session waits", RECOVERY, async || {
-            let counts = self.vcenter.counts().await;
-            if counts.soap_sessions > 0 && counts.pending_waits > 0 { Ok(()) } else { Err(format!("{counts:?}")) }
-        })
-        .await;
+        if self.has_lost_updates {
+            // All is read anew.
+            self.act(Action::EndSessions).await;
+            eventually("a new session waits", RECOVERY, async || match self.vcenter.counts().await {
+                counts if counts.soap_sessions > 0 && counts.pending_waits > 0 => Ok(()),
+                counts => Err(format!("{counts:?}")),
+            })
+            .await;
+        }
     }
 
     async fn is_uninitialised(&self, number: usize) -> bool {

@@ -13,6 +13,7 @@ mod http;
 mod inventory;
 mod logins;
 mod model;
+mod place;
 mod rest;
 mod selection;
 mod session;
@@ -22,16 +23,14 @@ mod wait;
 mod xml;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
-use crate::api_server::free_port;
 pub use counts::FakeCounts;
 pub use fault::{Fault, Trouble};
 pub use logins::{LoginAttempt, LoginOutcome, most_against_an_account};
@@ -40,6 +39,7 @@ pub use switches::Certificate;
 
 use fault::Rule;
 use inventory::Inventory;
+use place::Place;
 use rest::Tagging;
 use session::Session;
 
@@ -114,10 +114,9 @@ impl Shared {
 /// A running fake. It ends with the test's runtime, or when dropped.
 pub struct FakeVcenter {
     shared: Arc<Shared>,
-    port: u16,
+    place: Place,
     ca_pem: String,
     accepting: Mutex<Option<JoinHandle<()>>>,
-    _place: TcpSocket,
 }
 
 impl FakeVcenter {
@@ -148,9 +147,9 @@ impl FakeVcenter {
         };
         let (changed, severed) = (watch::Sender::new(()), watch::Sender::new(()));
         let shared = Arc::new(Shared { world: Mutex::new(world), changed, severed, acceptor: Mutex::new(acceptor) });
-        let (port, place) = place();
-        let accepting = Mutex::new(Some(accept(&shared, listen(port))));
-        Self { shared, port, ca_pem, accepting, _place: place }
+        let place = Place::take();
+        let accepting = Mutex::new(Some(accept(&shared, place.listen())));
+        Self { shared, place, ca_pem, accepting }
     }
 
     /// `127.0.0.1`.
@@ -162,13 +161,13 @@ impl FakeVcenter {
     /// The port, the same for as long as it lives.
     #[must_use]
     pub fn port(&self) -> u16 {
-        self.port
+        self.place.port()
     }
 
     /// The address of the SOAP API.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("https://127.0.0.1:{}/sdk", self.port)
+        format!("https://127.0.0.1:{}/sdk", self.place.port())
     }
 
     /// The server's self-signed certificate, as PEM.
@@ -299,12 +298,12 @@ impl FakeVcenter {
     /// A section `[VirtualCenter "…"]` of `vsphere.conf` for this vCenter; its CA is written into `folder`.
     #[must_use]
     pub fn ini_section(&self, name: &str, datacenters: &str, folder: &std::path::Path) -> String {
-        let ca_file = folder.join(format!("{}.pem", self.port));
+        let ca_file = folder.join(format!("{}.pem", self.place.port()));
         std::fs::write(&ca_file, &self.ca_pem).unwrap();
         format!(
             "[VirtualCenter \"{name}\"]\nserver = \"127.0.0.1\"\nport = \"{}\"\nuser = \"{}\"\npassword = \"{}\"\n\
              ca-file = \"{}\"\ndatacenters = \"{datacenters}\"\n",
-            self.port,
+            self.port(),
             self.user(),
             self.password(),
             ca_file.display()
@@ -435,7 +434,7 @@ impl FakeVcenter {
 
     /// The server is up again on the same port.
     pub async fn resume_listening(&self) {
-        let accepting = accept(&self.shared, listen(self.port));
+        let accepting = accept(&self.shared, self.place.listen());
         *self.accepting.lock().unwrap_or_else(PoisonError::into_inner) = Some(accepting);
     }
 
@@ -486,31 +485,6 @@ fn set_readable(world: &mut World, object: &inventory::Ref, is_readable: bool) {
     if !is_readable && world.unreadable == Unreadable::Dropped {
         soap::leave_views(world, object);
     }
-}
-
-/// A port, and what keeps it from others for as long as it lives: bound, and refusing connections, unless there is a
-/// listener beside it.
-fn place() -> (u16, TcpSocket) {
-    loop {
-        let port = free_port();
-        let place = shared_socket();
-        if place.bind((Ipv4Addr::LOCALHOST, port).into()).is_ok() {
-            return (port, place);
-        }
-    }
-}
-
-fn listen(port: u16) -> TcpListener {
-    let socket = shared_socket();
-    socket.bind((Ipv4Addr::LOCALHOST, port).into()).unwrap();
-    socket.listen(1024).unwrap()
-}
-
-fn shared_socket() -> TcpSocket {
-    let socket = TcpSocket::new_v4().unwrap();
-    // Not the address: with that anybody could bind it while nobody listens.
-    socket.set_reuseport(true).unwrap();
-    socket
 }
 
 fn accept(shared: &Arc<Shared>, listener: TcpListener) -> JoinHandle<()> {

@@ -104,7 +104,7 @@ async fn a_cold_standby_says_nothing_of_the_file_and_asks_by_uuid_when_it_leads(
     scene.running.stop().await;
 }
 
-/// How long a read or a search waits for an answer: whatever waits for a vCenter that is silent takes no less.
+/// How long a read or a search waits for an answer: what waits for that of a vCenter that is silent takes no less.
 const SILENCE: Duration = Duration::from_secs(10);
 
 /// Every operation on the first vCenter, and how long it took.

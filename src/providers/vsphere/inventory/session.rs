@@ -236,6 +236,9 @@ impl Session {
         self.state().pairs.forget_others(&offered, in_use.as_ref());
         let mut last: Option<Failure> = None;
         for credential in Pairs::candidates(&offered, in_use.as_ref()) {
+            if !self.state().pairs.may_be_tried(&credential, &offered) {
+                break;
+            }
             let failure = match self.enter(link, &credential).await {
                 Entered::Accepted => {
                     self.logged_in(link, credential).await;

@@ -69,6 +69,14 @@ impl Pairs {
         }
     }
 
+    /// Whether this candidate is to be tried: what is offered always; what worked and is offered no longer once the
+    /// server refused all that is. While that merely has to wait, an old password would be one more that is refused, for
+    /// which all wait even longer.
+    pub(super) fn may_be_tried(&self, candidate: &Credential, offered: &[Arc<Credential>]) -> bool {
+        offered.iter().any(|credential| credential.login == candidate.login)
+            || offered.iter().all(|credential| self.was_rejected(credential, Interface::Soap))
+    }
+
     /// What to log in with beside the session that is made with `in_use`. Forgets what is offered no longer: a session
     /// may last for years, and its credentials change every hour.
     pub(super) fn better(&mut self, offered: &[Arc<Credential>], in_use: &Arc<Credential>, at: Duration) -> Better {

@@ -94,3 +94,20 @@ fn the_ledger_hears_what_is_known_of_a_pair() {
     pairs.unanswered(&pair);
     assert!(!pairs.attempt(&pair, "vc:443").is_known, "once without the budget, not more");
 }
+
+#[test]
+fn what_is_offered_no_longer_is_tried_once_all_that_is_was_refused() {
+    let mut pairs = Pairs::default();
+    let [old, new, other] = ["old", "new", "other"].map(|password| from_secret(password, password));
+    let offered = [new.clone(), other.clone()];
+    pairs.accepted(&old, Interface::Soap);
+    assert!(pairs.may_be_tried(&new, &offered) && pairs.may_be_tried(&old, std::slice::from_ref(&old)));
+    assert!(pairs.may_be_tried(&old, &[]), "nothing is offered");
+    let held = Held { until: Duration::from_secs(200), why: "others were refused".to_owned() };
+    pairs.hold(&new, Interface::Soap, held);
+    assert!(!pairs.may_be_tried(&old, &offered), "the new one has to wait and may be right");
+    pairs.rejected(&new, Interface::Soap, NOW, "wrong".to_owned(), 0.0);
+    assert!(!pairs.may_be_tried(&old, &offered), "one more is offered");
+    pairs.rejected(&other, Interface::Soap, NOW, "wrong".to_owned(), 0.0);
+    assert!(pairs.may_be_tried(&old, &offered));
+}

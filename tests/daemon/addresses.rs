@@ -11,7 +11,7 @@ use crate::cluster::{Cluster, LIMIT};
 
 /// A change that is seen only when a wait for changes ends by itself takes up to 20 s: seven in a row do not all come
 /// sooner than this by chance. By a poll it takes a minute or more.
-const AT_ONCE: Duration = Duration::from_secs(10);
+const AT_ONCE: Duration = Duration::from_secs(5);
 
 #[tokio::test]
 async fn an_address_that_changes_in_vcenter_is_on_the_node_at_once_without_a_poll() {

@@ -215,7 +215,7 @@ async fn a_node_shows_where_its_machine_is_when_it_moves_and_not_at_the_next_pol
     scene.found_with(&node, shows("esxi-host", "host-3")).await;
     let took = moved.elapsed();
     println!("a move was known after {took:?}");
-    assert!(took < Duration::from_secs(10), "{took:?}; what only a poll tells comes every minute");
+    assert!(took < Duration::from_secs(5), "{took:?}; what only a poll tells comes every minute");
     scene.fake().move_vm("n", "dc-2");
     scene.found_with(&node, shows("datacenter", "dc-2")).await;
     scene.fake().change_vm("n", |vm| vm.text("summary.config.vmPathName", "[data store (2)] n/n.vmx"));

@@ -135,8 +135,8 @@ fn wrong_values_are_told_all_at_once() {
     let told = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{told}");
     for part in [
-        "5 mistakes in the settings",
-        "--cloud-config: it is needed",
+        "5 configuration errors",
+        "--cloud-config: required",
         "--controllers=nodes: ",
         "--leader-elect-lease-duration=15s: expected more than --leader-elect-renew-deadline (1m0s)",
         "--secure-port=70000: ",
@@ -156,7 +156,7 @@ fn the_command_line_goes_before_a_variable_and_an_empty_variable_counts_as_none(
     // Only the file is missing.
     for (value, arguments) in [("", &[][..]), ("2m", &[]), ("often", &["--tag-poll-interval=2m"])] {
         let told = told(value, arguments);
-        assert!(told.starts_with("error: a mistake in the settings: --cloud-config: it is needed"), "{told}");
+        assert!(told.starts_with("error: invalid configuration: --cloud-config: required"), "{told}");
     }
     let told = told("2m", &["--tag-poll-interval=often"]);
     assert!(told.contains("  --tag-poll-interval=often: ") && !told.contains("CCM_"), "{told}");
@@ -228,7 +228,7 @@ internal-network-subnet-cidr = 10.0.0.0/40
 #[test]
 fn three_mistakes_of_the_file_are_told_in_one_message_with_file_line_and_key() {
     let told = refusal(THREE_MISTAKES, &["--secure-port=none"]);
-    assert!(told.contains("4 mistakes in the settings:"), "{told}");
+    assert!(told.contains("4 configuration errors:"), "{told}");
     for place in [
         "/vsphere.conf:5: [Global] port: ",
         "/vsphere.conf:9: [VirtualCenter \"vc.example\"] insecure-flag: ",
@@ -258,7 +258,7 @@ fn files_that_the_file_names_are_read_at_start() {
 #[test]
 fn the_other_form_is_refused_with_its_own_words_for_the_keys() {
     let told = refusal("global:\n  user: u\n  password: correct-horse-battery\nvcenter:\n  a:\n    port: many\n", &[]);
-    assert!(told.contains("vcenter.a port: "), "{told}");
+    assert!(told.contains("vcenter.a.port: "), "{told}");
 }
 
 /// Nothing listens on the port: the daemon keeps trying, and stops in order when told to.

@@ -139,11 +139,9 @@ impl Check<'_> {
         let name = self.options.cloud_provider.as_str();
         let why = match registry::PROVIDERS.iter().find(|provider| provider.name == name) {
             Some(provider) if provider.build.is_some() => return Some(provider),
-            Some(_) => "this provider is not built yet; expected vsphere".to_owned(),
-            None if name.is_empty() => "--cloud-provider cannot be empty; expected vsphere".to_owned(),
-            None => {
-                format!("unknown cloud provider {name}, only 'vsphere' and 'vsphere-paravirtual' are supported")
-            }
+            Some(_) => "this provider is not implemented; only \"vsphere\" is supported",
+            None if name.is_empty() => "required; only \"vsphere\" is supported",
+            None => "unknown provider; only \"vsphere\" is supported (vsphere-paravirtual is not implemented)",
         };
         self.wrong("--cloud-provider", name, why)
     }

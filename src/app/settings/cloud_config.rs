@@ -92,7 +92,7 @@ impl Check<'_> {
         let allows_name_match = self.boolean("--allow-name-match", &self.options.allow_name_match);
         let path = self.options.cloud_config.clone().filter(|path| !path.is_empty());
         let Some(path) = path.map(PathBuf::from) else {
-            let why = "it is needed; expected the path of vsphere.conf".to_owned();
+            let why = "required (path of vsphere.conf)".to_owned();
             self.mistakes.push(Mistake { place: "--cloud-config".to_owned(), why });
             return None;
         };
@@ -186,14 +186,6 @@ impl Mistake {
 
 impl From<&ConfigProblem> for Mistake {
     fn from(problem: &ConfigProblem) -> Self {
-        let mut place = problem.file.clone();
-        if let Some(line) = problem.line {
-            place += &format!(":{line}");
-        }
-        let inside: Vec<_> = [&problem.section, &problem.key].into_iter().flatten().map(String::as_str).collect();
-        if !inside.is_empty() {
-            place += &format!(": {}", inside.join(" "));
-        }
-        Self { place, why: problem.expected.clone() }
+        Self { place: problem.place(), why: problem.expected.clone() }
     }
 }

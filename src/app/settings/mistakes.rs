@@ -26,9 +26,9 @@ impl std::error::Error for Mistakes {}
 impl fmt::Display for Mistakes {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_slice() {
-            [only] => write!(formatter, "a mistake in the settings: {only}"),
+            [only] => write!(formatter, "invalid configuration: {only}"),
             all => {
-                write!(formatter, "{} mistakes in the settings:", all.len())?;
+                write!(formatter, "{} configuration errors:", all.len())?;
                 all.iter().try_for_each(|mistake| write!(formatter, "\n  {mistake}"))
             }
         }

@@ -43,7 +43,7 @@ const TWO_VCENTERS: &str = "[Global]\nuser = u\npassword = hunter2-secret\n[Virt
 #[test]
 fn every_vcenter_is_checked_although_another_is_wrong() {
     let text = settled(&["--cloud-config=/etc/two.conf"]).unwrap_err().to_string();
-    assert!(text.starts_with("2 mistakes in the settings:"), "{text}");
+    assert!(text.starts_with("2 configuration errors:"), "{text}");
     assert!(text.contains("/etc/two.conf: vCenter \"a\": the CA file /gone.pem cannot be read"), "{text}");
     assert!(text.contains("/etc/two.conf: vCenter \"b\": ") && text.contains("/etc/kubeconfig"), "{text}");
 }
@@ -134,17 +134,17 @@ fn flags_reach_the_settings() {
 #[test]
 fn each_wrong_flag_is_told_with_its_value_and_what_is_expected() {
     let cases: &[(&[&str], &str)] = &[
-        (&["--cloud-config="], "--cloud-config: it is needed; expected the path of vsphere.conf"),
+        (&["--cloud-config="], "--cloud-config: required (path of vsphere.conf)"),
         (&["--cloud-config=/gone"], "--cloud-config=/gone: cannot be read: entity not found"),
         (&["--cloud-config=/etc/empty.conf"], "--cloud-config=/etc/empty.conf: the file is empty"),
         (
             &["--cloud-provider=aws"],
-            "--cloud-provider=aws: unknown cloud provider aws, only 'vsphere' and 'vsphere-paravirtual' are supported",
+            "--cloud-provider=aws: unknown provider; only \"vsphere\" is supported (vsphere-paravirtual is not implemented)",
         ),
-        (&["--cloud-provider="], "--cloud-provider=: --cloud-provider cannot be empty; expected vsphere"),
+        (&["--cloud-provider="], "--cloud-provider=: required; only \"vsphere\" is supported"),
         (
             &["--cloud-provider=vsphere-paravirtual"],
-            "--cloud-provider=vsphere-paravirtual: this provider is not built yet; expected vsphere",
+            "--cloud-provider=vsphere-paravirtual: this provider is not implemented; only \"vsphere\" is supported",
         ),
         (
             &["--controllers=*,-nodes"],
@@ -200,7 +200,7 @@ fn each_wrong_flag_is_told_with_its_value_and_what_is_expected() {
         let mistakes = settled(arguments).unwrap_err();
         assert_eq!(mistakes.0.len(), 1, "{arguments:?}: {mistakes}");
         let text = mistakes.to_string();
-        assert!(text.starts_with(&format!("a mistake in the settings: {expected}")), "{arguments:?}: {text}");
+        assert!(text.starts_with(&format!("invalid configuration: {expected}")), "{arguments:?}: {text}");
     }
 }
 
@@ -229,7 +229,11 @@ fn a_leader_migration_is_read_when_it_is_on() {
 fn mistakes_in_a_leader_migration_are_told_at_the_start() {
     let config = "--leader-migration-config=/etc/endpoints.yaml";
     let text = settled(&["--enable-leader-migration", config]).unwrap_err().to_string();
-    for part in ["2 mistakes", "is the Lease of the leader election itself", "\"endpoints\" does not exist any more"] {
+    for part in [
+        "2 configuration errors",
+        "is the Lease of the leader election itself",
+        "\"endpoints\" does not exist any more",
+    ] {
         assert!(text.contains(part), "{part}: {text}");
     }
     let own = ["--enable-leader-migration", "--leader-elect-resource-name=cloud-provider-extraction-migration"];
@@ -252,7 +256,7 @@ fn election_times_do_not_matter_without_an_election() {
 fn all_mistakes_come_together() {
     let wrong = ["--cloud-config=/gone", "--controllers=a,b", "--secure-port=x", "--leader-elect-lease-duration=1s"];
     let text = settled(&wrong).unwrap_err().to_string();
-    assert!(text.starts_with("5 mistakes in the settings:\n  "), "{text}");
+    assert!(text.starts_with("5 configuration errors:\n  "), "{text}");
     for part in ["/gone", "=a:", "=b:", "--secure-port=x", "--leader-elect-lease-duration=1s"] {
         assert!(text.contains(part), "{part} in {text}");
     }

@@ -151,7 +151,7 @@ fn each_wrong_flag_is_told_with_its_value_and_what_is_expected() {
         let mistakes = settled(&[&format!("{flag}={value}")]).unwrap_err();
         let text = mistakes.to_string();
         assert_eq!(mistakes.0.len(), 1, "{flag}={value}: {text}");
-        assert!(text.starts_with(&format!("a mistake in the settings: {flag}={value}: {expected}")), "{text}");
+        assert!(text.starts_with(&format!("invalid configuration: {flag}={value}: {expected}")), "{text}");
     }
 }
 
@@ -168,7 +168,7 @@ fn all_mistakes_come_together() {
         "--node-deletion-unseen=x",
     ];
     let text = settled(&wrong).unwrap_err().to_string();
-    assert!(text.starts_with("9 mistakes in the settings:\n  "), "{text}");
+    assert!(text.starts_with("9 configuration errors:\n  "), "{text}");
     for part in ["\"b c\"", "\"f\"", "--zone-labels=x", "--topology-labels=x:", "--topology-labels=y:", "prefix=x:"] {
         assert!(text.contains(part), "{part} in {text}");
     }

@@ -113,6 +113,6 @@ fn each_wrong_flag_is_told() {
     ];
     for (arguments, expected) in cases {
         let text = settled(arguments).unwrap_err().to_string();
-        assert!(text.starts_with(&format!("a mistake in the settings: {expected}")), "{arguments:?}: {text}");
+        assert!(text.starts_with(&format!("invalid configuration: {expected}")), "{arguments:?}: {text}");
     }
 }

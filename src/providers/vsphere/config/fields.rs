@@ -228,6 +228,11 @@ impl RawSection {
         self.dialect != Dialect::Yaml
     }
 
+    /// The keys that this section takes, in their INI form.
+    pub fn keys(&self) -> impl Iterator<Item = &'static str> {
+        self.keys.into_iter().flatten().map(|(kebab, _)| *kebab)
+    }
+
     /// The key that is written so in this dialect: without case in INI, with case in YAML.
     pub fn find_key(&self, written: &str) -> Option<Key> {
         self.keys.iter().copied().flatten().copied().find(|(kebab, _)| match self.dialect {

@@ -1,9 +1,9 @@
-//! Pure: which unknown names a message may repeat.
+//! Pure: what a message may say of an unknown name.
 //!
 //! What stands where a key is expected may be the rest of a password or of a private key that was pasted without quotes. So
 //! only what resembles a known name is repeated; of all else the line is told.
 
-use super::fields::{OTHER_SECTIONS, Plain, known_keys};
+use super::fields::{Dialect, OTHER_SECTIONS, Plain, RawSection, known_keys};
 
 /// Internal fields that the Go program lets a file set, and keys that old examples have.
 const FORMER_KEYS: [&str; 4] = ["tenantref", "secretref", "ipfamilypriority", "service-account"];
@@ -11,31 +11,70 @@ const FORMER_KEYS: [&str; 4] = ["tenantref", "secretref", "ipfamilypriority", "s
 /// No known name is longer.
 const LONGEST: usize = 40;
 
-/// The key, if it resembles a key of any section in either dialect.
-pub(super) fn shown_key(written: &str) -> Option<&str> {
-    let is_known = known_keys().chain(FORMER_KEYS).any(|key| resembles(written, key));
-    is_known.then_some(written)
+/// What a message says of a name that is not known.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct UnknownName {
+    /// The name, if repeating it discloses nothing.
+    pub shown: Option<String>,
+    /// What follows "unknown key, ignored": which name was probably meant. Empty when nothing resembles it.
+    pub hint: String,
 }
 
-/// The section, if it resembles one.
-pub(super) fn shown_section(written: &str) -> Option<&str> {
-    let plain = Plain::ALL.into_iter().map(Plain::name);
-    let is_known =
-        plain.chain(["VirtualCenter"]).chain(OTHER_SECTIONS.iter().copied()).any(|name| resembles(written, name));
-    is_known.then_some(written)
+impl UnknownName {
+    /// A name that resembles nothing, or that is not looked at.
+    pub fn hidden() -> Self {
+        Self { shown: None, hint: String::new() }
+    }
 }
 
-/// Whether it is this name but for case, `-` and `_`, and a letter or two.
-fn resembles(written: &str, name: &str) -> bool {
+/// A key that this section does not have, with the key of this section that it resembles most, in the spelling of the
+/// section's dialect.
+pub(super) fn unknown_key(section: &RawSection, written: &str) -> UnknownName {
+    let meant = closest(written, section.keys());
+    let hint = meant.map_or_else(String::new, |(key, letters)| {
+        let spelling = match section.dialect {
+            Dialect::Yaml if letters == 0 => ". YAML files use camelCase:",
+            Dialect::Ini if letters == 0 => ". INI files use kebab-case:",
+            _ => ";",
+        };
+        format!("{spelling} did you mean {}?", section.shown_key(key))
+    });
+    let is_shown = meant.is_some() || closest(written, known_keys().chain(FORMER_KEYS)).is_some();
+    UnknownName { shown: is_shown.then(|| written.to_owned()), hint }
+}
+
+/// A section that this dialect does not have, with the one that it resembles.
+pub(super) fn unknown_section(written: &str, dialect: Dialect) -> UnknownName {
+    let ours = Plain::ALL.into_iter().map(Plain::name).chain(["VirtualCenter"]);
+    let meant = closest(written, ours.chain(["vCenter"])).map(|(name, _)| match (name, dialect) {
+        ("VirtualCenter" | "vCenter", Dialect::Ini) => "[VirtualCenter \"<name or address>\"]".to_owned(),
+        ("VirtualCenter" | "vCenter", _) => "vcenter".to_owned(),
+        (name, Dialect::Ini) => format!("[{name}]"),
+        (name, _) => name.to_ascii_lowercase(),
+    });
+    let is_shown = meant.is_some() || closest(written, OTHER_SECTIONS.iter().copied()).is_some();
+    UnknownName {
+        shown: is_shown.then(|| written.to_owned()),
+        hint: meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default(),
+    }
+}
+
+/// The name that is most like this one, and by how many letters they differ.
+fn closest(written: &str, names: impl Iterator<Item = &'static str>) -> Option<(&'static str, usize)> {
+    names.filter_map(|name| Some((name, difference(written, name)?))).min_by_key(|(_, letters)| *letters)
+}
+
+/// By how many letters it differs from this name, apart from case, `-` and `_`; none where it is more than one or two.
+fn difference(written: &str, name: &str) -> Option<usize> {
     if written.len() > LONGEST {
-        return false;
+        return None;
     }
     let letters = |text: &str| {
         text.chars().filter(|c| !matches!(c, '-' | '_')).map(|c| c.to_ascii_lowercase()).collect::<Vec<char>>()
     };
     let (written, name) = (letters(written), letters(name));
-    let mistakes = if name.len() < 6 { 1 } else { 2 };
-    distance(&written, &name) <= mistakes
+    let most = if name.len() < 6 { 1 } else { 2 };
+    Some(distance(&written, &name)).filter(|letters| *letters <= most)
 }
 
 /// How many letters have to be added, removed or replaced.
@@ -57,19 +96,60 @@ fn distance(one: &[char], other: &[char]) -> usize {
 mod tests {
     use super::*;
 
+    fn key(section: &RawSection, written: &str) -> (Option<String>, String) {
+        let UnknownName { shown, hint } = unknown_key(section, written);
+        (shown, hint)
+    }
+
     #[test]
-    fn only_what_resembles_a_name_is_shown() {
-        for key in
-            ["ca-fiel", "ca_file", "caFile", "cafile", "CA-FILE", "secretref", "tenantref", "usr", "passwort", "zones"]
-        {
-            assert_eq!(shown_key(key), Some(key));
+    fn an_unknown_key_names_the_key_that_was_meant_in_the_spelling_of_the_file() {
+        let yaml = |which| RawSection::plain(which, Dialect::Yaml);
+        let ini = |which| RawSection::plain(which, Dialect::Ini);
+        for (section, written, hint) in [
+            (
+                yaml(Plain::Nodes),
+                "internal-network-subnet-cidr",
+                ". YAML files use camelCase: did you mean internalNetworkSubnetCidr?",
+            ),
+            (
+                yaml(Plain::Nodes),
+                "exclude-internal-network-subnet-cidr",
+                ". YAML files use camelCase: did you mean excludeInternalNetworkSubnetCidr?",
+            ),
+            (yaml(Plain::Global), "insecureflag", ". YAML files use camelCase: did you mean insecureFlag?"),
+            (ini(Plain::Global), "insecureFlag", ". INI files use kebab-case: did you mean insecure-flag?"),
+            (ini(Plain::Global), "ca_file", ". INI files use kebab-case: did you mean ca-file?"),
+            (ini(Plain::Global), "ca-fiel", "; did you mean ca-file?"),
+            (yaml(Plain::Global), "usr", "; did you mean user?"),
+            (yaml(Plain::Global), "passwort", "; did you mean password?"),
+            (yaml(Plain::Labels), "zones", "; did you mean zone?"),
+            // Known keys of other sections, and of old examples.
+            (yaml(Plain::Labels), "thumbprint", ""),
+            (yaml(Plain::Global), "secretref", ""),
+            (ini(Plain::Global), "tenantref", ""),
+        ] {
+            assert_eq!(key(&section, written), (Some(written.to_owned()), hint.to_owned()));
         }
-        for key in ["", "hunter2", "s3cr", "aWxsIG5ldmVyIHRlbGw", "colour", &"x".repeat(1000)] {
-            assert_eq!(shown_key(key), None, "{key}");
+        for written in ["", "hunter2", "s3cr", "aWxsIG5ldmVyIHRlbGw", "colour", &"x".repeat(1000)] {
+            assert_eq!(key(&yaml(Plain::Global), written), (None, String::new()), "{written}");
         }
-        assert_eq!(shown_section("Lables"), Some("Lables"));
-        assert_eq!(shown_section("virtual-center"), Some("virtual-center"));
-        assert_eq!(shown_section("default-VirtualCenter"), None);
+    }
+
+    #[test]
+    fn an_unknown_section_names_the_section_that_was_meant() {
+        for (written, dialect, hint) in [
+            ("Lables", Dialect::Ini, "; did you mean [Labels]?"),
+            ("lables", Dialect::Yaml, "; did you mean labels?"),
+            ("Global", Dialect::Yaml, "; did you mean global?"),
+            ("virtual-center", Dialect::Ini, "; did you mean [VirtualCenter \"<name or address>\"]?"),
+            ("vCenter", Dialect::Ini, "; did you mean [VirtualCenter \"<name or address>\"]?"),
+            ("virtualCenter", Dialect::Yaml, "; did you mean vcenter?"),
+            ("loadbalancers", Dialect::Yaml, ""),
+        ] {
+            let found = unknown_section(written, dialect);
+            assert_eq!((found.shown.as_deref(), found.hint.as_str()), (Some(written), hint));
+        }
+        assert_eq!(unknown_section("default-VirtualCenter", Dialect::Ini), UnknownName::hidden());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::fields::{Dialect, RawSection};
-use super::names::{shown_key, shown_section};
+use super::names::{UnknownName, unknown_key, unknown_section};
 
 /// The most mistakes, and oddities, that are told one by one.
 const MOST_TOLD: usize = 100;
@@ -23,20 +23,23 @@ pub struct ConfigProblem {
     pub expected: String,
 }
 
+impl ConfigProblem {
+    /// The file with line, section and key, for example `vsphere.conf:4: nodes.internalVmNetworkName`.
+    pub fn place(&self) -> String {
+        let line = self.line.map(|line| format!(":{line}")).unwrap_or_default();
+        let inside = match (&self.section, &self.key) {
+            (Some(section), Some(key)) if section.starts_with('[') => format!(": {section} {key}"),
+            (Some(section), Some(key)) => format!(": {section}.{key}"),
+            (Some(name), None) | (None, Some(name)) => format!(": {name}"),
+            (None, None) => String::new(),
+        };
+        format!("{}{line}{inside}", self.file)
+    }
+}
+
 impl fmt::Display for ConfigProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.file)?;
-        if let Some(line) = self.line {
-            write!(f, ":{line}")?;
-        }
-        f.write_str(": ")?;
-        match (&self.section, &self.key) {
-            (Some(section), Some(key)) => write!(f, "{section} {key}: ")?,
-            (Some(section), None) => write!(f, "{section}: ")?,
-            (None, Some(key)) => write!(f, "{key}: ")?,
-            (None, None) => {}
-        }
-        f.write_str(&self.expected)
+        write!(f, "{}: {}", self.place(), self.expected)
     }
 }
 
@@ -118,19 +121,22 @@ impl Report {
         self.warnings.push(warning);
     }
 
-    /// A key that nobody reads; it is named if that gives nothing away. `written` is nothing where it is hardly a key.
+    /// A key that this section does not have; it is named if that discloses nothing. `written` is nothing where it is
+    /// hardly a key.
     pub fn warn_of_unknown_key(&mut self, line: usize, section: &RawSection, written: Option<&str>) {
-        // Beyond that the name would not be told, and looking at it takes time.
+        // Beyond that the name would not be reported, and comparing it takes time.
         let written = written.filter(|_| self.warnings.len() < MOST_TOLD);
-        self.warn_in(line, &section.shown, written.and_then(shown_key), "ignored: no such key");
+        let found = written.map_or_else(UnknownName::hidden, |written| unknown_key(section, written));
+        self.warn_in(line, &section.shown, found.shown.as_deref(), format!("unknown key, ignored{}", found.hint));
     }
 
-    /// A section that nobody reads; it is named if that gives nothing away.
+    /// A section that is not known; it is named if that discloses nothing.
     pub fn warn_of_unknown_section(&mut self, line: usize, written: &str, dialect: Dialect) {
         let is_told = self.warnings.len() < MOST_TOLD;
-        let shown = if is_told { shown_section(written) } else { None };
-        let shown = shown.map(|name| if dialect == Dialect::Ini { format!("[{name}]") } else { name.to_owned() });
-        let warning = self.place(Some(line), shown.as_deref(), None, "ignored: no such section");
+        let found = if is_told { unknown_section(written, dialect) } else { UnknownName::hidden() };
+        let shown = found.shown.map(|name| if dialect == Dialect::Ini { format!("[{name}]") } else { name });
+        let odd = format!("unknown section, ignored{}", found.hint);
+        let warning = self.place(Some(line), shown.as_deref(), None, odd);
         self.warnings.push(warning);
     }
 

@@ -176,17 +176,17 @@ fn what_the_go_program_refuses_is_refused() {
         (
             "C21",
             format!("global: {{server: s, {creds}, port: \"443\"}}"),
-            "global port: expected a whole number without quotes",
+            "global.port: expected a whole number without quotes",
         ),
         (
             "C22",
             format!("global: {{{creds}}}\nvcenter: {{1.1.1.1: {{port: 1}}}}"),
-            "f:2: vcenter.1.1.1.1 server: expected",
+            "f:2: vcenter.1.1.1.1.server: expected",
         ),
         (
             "C26",
             "global: {secretName: n, secretNamespace: ns, secretsDirectory: /x}\nvcenter: {a: {server: x}}".into(),
-            "vcenter.a user: missing",
+            "vcenter.a.user: missing",
         ),
         ("C28", format!("Global: {{server: s, {creds}}}"), "no vCenter is defined"),
         ("C29 comment", "# nothing\n".into(), "no vCenter is defined"),
@@ -196,7 +196,7 @@ fn what_the_go_program_refuses_is_refused() {
         ("C31", "global:\n  server: s\n\n\n  user: password: \n".into(), "f:5: expected YAML"),
         ("C32", "\n[Global]]\n".into(), "f:2: column 9: expected EOL, EOF, or comment"),
         // differs: Go crashes.
-        ("W7 null entry", format!("global: {{{creds}}}\nvcenter:\n  t1:\n"), "f:3: vcenter.t1 server: expected"),
+        ("W7 null entry", format!("global: {{{creds}}}\nvcenter:\n  t1:\n"), "f:3: vcenter.t1.server: expected"),
         (
             "W5 comma",
             "[Global]\nserver=s\nuser=u\npassword=p\nip-family=,\n".into(),
@@ -208,9 +208,9 @@ fn what_the_go_program_refuses_is_refused() {
         (
             "quoted flag",
             "global: {insecureFlag: \"true\"}".into(),
-            "global insecureFlag: expected true or false without",
+            "global.insecureFlag: expected true or false without",
         ),
-        ("scalar list", "global: {datacenters: d1}".into(), "global datacenters: expected a list"),
+        ("scalar list", "global: {datacenters: d1}".into(), "global.datacenters: expected a list"),
         (
             "list text",
             "nodes: {internalNetworkSubnetCidr: [10.0.0.0/8]}".into(),
@@ -455,7 +455,7 @@ fn all_mistakes_are_told_in_one_go() {
     let url = mistakes("a URL for a name", "[VirtualCenter \"https://u:hunter2@h\"]\nuser = u\npassword = p\n");
     assert_eq!(url, [format!("f:1: [VirtualCenter \"…@h\"]: {expected}")]);
     let yaml = "vcenter:\n  \"https://u:hunter@2@h\":\n    server: a/b\n    user: u\n    password: p\n";
-    assert_eq!(mistakes("and in YAML", yaml), [format!("f:3: vcenter.…@h server: {expected}")]);
+    assert_eq!(mistakes("and in YAML", yaml), [format!("f:3: vcenter.…@h.server: {expected}")]);
     let syntax = mistakes("syntax", "[Global]\nuser g\n= h\nport = x\n");
     assert_eq!(syntax.len(), 3, "what a broken line may have said is not missing: {syntax:?}");
 }
@@ -474,14 +474,22 @@ fn what_has_no_effect_is_told() {
             format!("[Global]\n{base}[VirtualCenter \"t\"]\nserver = s\nuser = other\n"),
             "f:2: [Global] server: the same server as [VirtualCenter \"t\"] with other credentials: each has a session",
         ),
-        ("key", format!("[Global]\n{base}ca-fiel = x\n"), "f:5: [Global] ca-fiel: ignored: no such key"),
-        ("section", format!("[Global]\n{base}[Lables]\nzone = x\n"), "f:5: [Lables]: ignored: no such section"),
+        (
+            "key",
+            format!("[Global]\n{base}ca-fiel = x\n"),
+            "f:5: [Global] ca-fiel: unknown key, ignored; did you mean ca-file?",
+        ),
+        (
+            "section",
+            format!("[Global]\n{base}[Lables]\nzone = x\n"),
+            "f:5: [Lables]: unknown section, ignored; did you mean [Labels]?",
+        ),
         (
             "named Global",
             format!("[Global]\n{base}[Global \"x\"]\nuser = y\n"),
             "f:5: [Global]: ignored: this section takes no name",
         ),
-        ("W12", format!("[Global]\n{base}[VirtualCenter \"s\"]\nsecretref = x\n"), "secretref: ignored: no such key"),
+        ("W12", format!("[Global]\n{base}[VirtualCenter \"s\"]\nsecretref = x\n"), "secretref: unknown key, ignored"),
         (
             "one label",
             format!("[Global]\n{base}[Labels]\nzone = z\n"),
@@ -496,7 +504,7 @@ fn what_has_no_effect_is_told() {
         (
             "kebab in YAML",
             "global: {server: s, user: u, password: p, ca-file: x}".to_owned(),
-            "global ca-file: ignored: no such key",
+            "global.ca-file: unknown key, ignored. YAML files use camelCase: did you mean caFile?",
         ),
     ];
     for (id, text, part) in rows {

@@ -120,6 +120,9 @@ async fn until(offers: &mut Offers, expected: &str) {
     assert!(found.is_ok(), "{expected}: the last offer: {}", shown(&offers.borrow()));
 }
 
+const WITHOUT_C: &str = "missing: Secret ns/n has no entry for server \"c\"; expected the keys c.username and \
+                         c.password; servers it has: a, b";
+
 const VC: [(&str, &str); 4] = [("a.username", "ua"), ("a.password", "p"), ("b.username", "ub"), ("b.password", "p")];
 
 #[tokio::test(start_paused = true)]
@@ -138,7 +141,7 @@ async fn w24_entries_of_one_secret_share_one_watch() {
     assert_eq!(shown(&a.borrow()), "pending: Secret ns/n has not been read yet", "W20 W25");
     until(&mut a, "ua").await;
     until(&mut b, "ub").await;
-    until(&mut c, "missing: Secret ns/n has no credentials for server \"c\"").await;
+    until(&mut c, WITHOUT_C).await;
     assert_eq!(world.asked.counts(), (1, 1));
 }
 
@@ -176,7 +179,7 @@ async fn another_server_under_the_same_key_never_sees_the_credentials_of_the_one
 async fn w16_the_default_directory_serves_where_the_secret_has_nothing() {
     let world = World::new(&with_secret("c", "c", "n"), &VC);
     let mut offers = world.offers("c");
-    until(&mut offers, "missing: Secret ns/n has no credentials for server \"c\"").await;
+    until(&mut offers, WITHOUT_C).await;
     for (name, content) in [("c.username", "from the directory\n"), ("c.password", "p\n")] {
         std::fs::write(world.default_directory.path().join(name), content).unwrap();
     }

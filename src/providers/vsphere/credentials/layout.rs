@@ -212,7 +212,7 @@ fn unknown(key: &str) -> String {
 }
 
 /// A name for a message, not too long.
-fn cut(prefix: &str, name: &str) -> String {
+pub(super) fn cut(prefix: &str, name: &str) -> String {
     match name.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{prefix}{}…", name.get(..end).unwrap_or_default()),
         None => format!("{prefix}{name}"),

@@ -9,9 +9,12 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::layout::Stored;
+use super::layout::{self, Stored};
 use super::{Credential, Login, Origin};
 use crate::providers::vsphere::config::Credentials;
+
+/// How many of a source's servers a message names.
+const MOST_NAMED: usize = 10;
 
 /// Where a source is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -150,8 +153,26 @@ impl Source {
             (Some(Held { trouble: Some(trouble), .. }), State::Read) => {
                 Answer::Missing(format!("{place}, server {server:?}: {trouble}"))
             }
-            (_, State::Read) => Answer::Missing(format!("{place} has no credentials for server {server:?}")),
+            (_, State::Read) => Answer::Missing(self.without(server, place)),
         }
+    }
+
+    /// What is missing where nothing is stored for this server: the keys that are expected, and the servers there are.
+    fn without(&self, server: &str, place: &Place) -> String {
+        let keys = match (server.contains(':'), place) {
+            // A colon is allowed in neither of the two.
+            (true, Place::Secret { .. }) => "keys server_0, username_0 and password_0".to_owned(),
+            (true, Place::Directory(_)) => "files server_0, username_0 and password_0".to_owned(),
+            (false, Place::Secret { .. }) => format!("keys {server}.username and {server}.password"),
+            (false, Place::Directory(_)) => format!("files {server}.username and {server}.password"),
+        };
+        let names: Vec<_> = self.servers.keys().take(MOST_NAMED).map(|name| layout::cut("", name)).collect();
+        let found = match self.servers.len().checked_sub(names.len()) {
+            _ if names.is_empty() => "none".to_owned(),
+            None | Some(0) => names.join(", "),
+            Some(more) => format!("{} and {more} more", names.join(", ")),
+        };
+        format!("{place} has no entry for server {server:?}; expected the {keys}; servers it has: {found}")
     }
 
     /// Swaps the servers for those of a new version. One that is broken there keeps its last good credential; one that

@@ -116,7 +116,38 @@ fn s23_nothing_is_there_before_the_secret_is() {
     source.take(version(1, &VC));
     assert_eq!(source.find("vc", &place()), found("u", "p", 1));
     let other = source.find("other", &place());
-    assert_eq!(other, Answer::Missing("Secret ns/n has no credentials for server \"other\"".into()));
+    let told = "Secret ns/n has no entry for server \"other\"; expected the keys other.username and other.password; \
+                servers it has: vc";
+    assert_eq!(other, Answer::Missing(told.into()));
+}
+
+#[test]
+fn a_missing_entry_names_the_keys_that_are_expected_and_the_servers_that_are_there() {
+    let told = |source: &Source, server: &str, place: &Place| match source.find(server, place) {
+        Answer::Missing(why) => why,
+        other => panic!("{other:?}"),
+    };
+    let directory = Place::Directory("/etc/vcenters".into());
+    let mut source = Source::default();
+    source.take(version(1, &[]));
+    for (server, place, expected) in [
+        ("10.0.0.1", &place(), "the keys 10.0.0.1.username and 10.0.0.1.password; servers it has: none"),
+        ("fd00::1", &place(), "the keys server_0, username_0 and password_0; servers it has: none"),
+        ("10.0.0.1", &directory, "the files 10.0.0.1.username and 10.0.0.1.password; servers it has: none"),
+    ] {
+        let told = told(&source, server, place);
+        assert!(told.ends_with(expected), "{told}");
+    }
+    let keys: Vec<_> = (10..22).map(|index| (format!("vc-{index}.username"), format!("vc-{index}.password"))).collect();
+    let pairs = keys.iter().flat_map(|(user, password)| [(user.as_str(), "u"), (password.as_str(), "hunter2")]);
+    source.take(version(2, &pairs.collect::<Vec<_>>()));
+    let told = told(&source, "10.0.0.1", &place());
+    assert!(
+        told.ends_with(
+            "servers it has: vc-10, vc-11, vc-12, vc-13, vc-14, vc-15, vc-16, vc-17, vc-18, vc-19 and 2 more"
+        )
+    );
+    assert!(!told.contains("hunter2"), "{told}");
 }
 
 #[test]

@@ -40,7 +40,7 @@ pub struct Claim {
 
 /// The login must wait.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{why}; the next try is in {} s", .pause.as_secs())]
+#[error("{why}")]
 pub struct Refused {
     /// For how long, jitter included.
     pub pause: Duration,
@@ -70,6 +70,10 @@ pub trait LoginLedger: Send + Sync {
     /// # Errors
     /// When it has to wait.
     async fn claim(&self, attempt: &Attempt) -> Result<Claim, Refused>;
+
+    /// The command by which an administrator makes all replicas forget the failed logins of this account at this server;
+    /// none where each process counts its own.
+    fn reset_command(&self, server: &str, user: &str) -> Option<String>;
 
     /// Tells how the login ended. A claim that is never settled counts as unanswered.
     async fn settle(&self, claim: Claim, outcome: Outcome);

@@ -66,6 +66,11 @@ pub trait Store: Send + Sync {
     /// What stands there; nothing when nobody has written there yet.
     async fn read(&self, name: &str) -> Result<Option<Stored>, StoreError>;
 
+    /// The command by which an administrator deletes what is stored under this name; none where there is no such command.
+    fn delete_command(&self, _name: &str) -> Option<String> {
+        None
+    }
+
     /// Writes, if what stands there is still `version`: nothing, or what was read.
     async fn write(&self, name: &str, version: Option<&str>, text: &str) -> Result<(), StoreError>;
 }
@@ -365,6 +370,10 @@ impl LoginLedger for Ledger {
         if local.servers.len() < MOST_SERVERS {
             local.servers.insert(server.to_owned());
         }
+    }
+
+    fn reset_command(&self, server: &str, user: &str) -> Option<String> {
+        self.store.as_ref()?.delete_command(&record_name(server, user))
     }
 
     async fn claim(&self, attempt: &Attempt) -> Result<Claim, Refused> {

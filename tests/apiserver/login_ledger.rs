@@ -10,7 +10,7 @@ use ccm::kubernetes::login_ledger::{LeaseStore, Ledger, record_name};
 use futures::future::join_all;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
-use kube::api::PostParams;
+use kube::api::{ListParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use serde_json::json;
@@ -78,6 +78,12 @@ async fn replicas_share_one_budget_through_leases_that_the_elections_rights_suff
         assert!(text_of(&admin, &attempt).await.unwrap().contains("\"state\":\"claimed\""), "before the login");
         replica.settle(claimed, if number == 1 { Outcome::Unanswered } else { Outcome::Rejected }).await;
     }
+    let leases: Api<Lease> = Api::namespaced(admin.clone(), NAMESPACE);
+    let labelled = leases.list(&ListParams::default().labels("vsphere-ccm.dev/lease=logins")).await.unwrap().items;
+    let name = record_name(&attempt.server, &attempt.user);
+    assert!(labelled.iter().any(|lease| lease.metadata.name.as_deref() == Some(&name)), "{labelled:?}");
+    let command = format!("kubectl -n {NAMESPACE} delete lease {name}");
+    assert_eq!(one.reset_command(&attempt.server, &attempt.user), Some(command));
     // The fourth of anybody has to wait, also of a process that has just started.
     for replica in [&one, &other, &ledger_of(server, &user).await] {
         let refused = replica.claim(&attempt).await.unwrap_err();

@@ -4,14 +4,17 @@ use std::path::Path;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use ccm::cloud::login_ledger::{Attempt, LoginLedger, Outcome};
+use ccm::kubernetes::login_ledger::{LeaseStore, Ledger, record_name};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::json;
-use support::{Daemon, Vcenter};
+use support::{ApiServer, Daemon, Vcenter};
 
 use crate::cluster::{ANSWERS, Cluster, LIMIT};
+use crate::manifests::kustomize::kubectl;
 use crate::rights::account_without_secrets;
 
 const NAMESPACE: &str = "kube-system";
@@ -111,6 +114,50 @@ async fn a_directory_that_appears_later_is_enough_and_nothing_is_tried_before_it
     write_pair(&directory, vcenter.host());
     cluster.wait_until_initialised(0..1, &daemon).await;
     assert_one_login_and_no_word_of_it(&vcenter, &daemon).await;
+    assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
+}
+
+/// The count of failed logins that all replicas share.
+async fn reject_three_logins(cluster: &Cluster, vcenter: &Vcenter) {
+    let ledger = Ledger::new(LeaseStore::new(cluster.client.clone(), NAMESPACE));
+    let server = format!("{}:{}", vcenter.host(), vcenter.port());
+    let attempt = Attempt { server, user: USER.to_owned(), version: None, is_known: false, is_new: true };
+    for _ in 0..3 {
+        let claim = ledger.claim(&attempt).await.unwrap();
+        ledger.settle(claim, Outcome::Rejected).await;
+    }
+}
+
+#[tokio::test]
+async fn a_paused_login_says_until_when_and_why_and_the_command_that_ends_the_pause() {
+    let cluster = Cluster::new().await;
+    let vcenter = Vcenter::start(&cluster.scenario(0..1).login(USER, PASSWORD)).await;
+    reject_three_logins(&cluster, &vcenter).await;
+    let source = format!("user = {USER}\npassword = {PASSWORD}");
+    let lease = format!("--leader-elect-resource-name={}", cluster.pool());
+    let flags = ["--leader-elect=true", lease.as_str()];
+    let mut daemon = cluster.start(&config(&vcenter, &source), &flags);
+    let told = daemon.wait_for_line("is paused until", LIMIT).await;
+    println!("{told}");
+    let name = record_name(&format!("{}:{}", vcenter.host(), vcenter.port()), USER);
+    let command = format!("kubectl -n {NAMESPACE} delete lease {name}");
+    for part in [
+        &format!("login to vCenter {}:{} as", vcenter.host(), vcenter.port()),
+        USER,
+        "so that the account is not locked",
+        "logins were rejected or not answered three times within 200 s",
+        &format!("To retry now, run `{command}` and restart this process"),
+    ] {
+        assert!(told.contains(part), "{part} is missing in {told}");
+    }
+    assert_no_login(&vcenter, &daemon).await;
+    assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
+
+    let arguments: Vec<&str> = command.split(' ').skip(1).collect();
+    kubectl(Some(ApiServer::shared().await), &arguments, "").await.unwrap();
+    let mut daemon = cluster.start(&config(&vcenter, &source), &flags);
+    daemon.wait_for_line(ANSWERS, LIMIT).await;
+    assert_eq!(vcenter.counts().await.soap_logins, 1);
     assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
 }
 

@@ -38,7 +38,7 @@ async fn a_wrong_password_a_wrong_thumbprint_and_a_refused_connection_are_each_t
     let told = only_line(&daemon, password.port());
     println!("{told}");
     for part in
-        ["rejected the login", password.user(), "wrong-password", "expected are the user and password", "cloud config"]
+        ["login rejected by", password.user(), "wrong-password", "wrong user or password, or the account is locked"]
     {
         assert!(told.contains(part), "{part} is missing in {told}");
     }
@@ -74,7 +74,7 @@ fn only_line(daemon: &Daemon, port: u16) -> String {
     let about: Vec<_> = lines
         .iter()
         .filter(|line| line.contains(&place) && line.starts_with(['W', 'E']))
-        .filter(|line| !line.contains("node left alone"))
+        .filter(|line| !line.contains("node is not up to date"))
         .collect();
     assert_eq!(about.len(), 1, "{about:#?}");
     about[0].clone()
@@ -90,7 +90,7 @@ async fn three_mistakes_of_the_cloud_config_are_told_at_once_and_end_the_process
     let status = daemon.wait(LIMIT).await;
     let told = daemon.output().lines().join("\n");
     assert_eq!(status.code(), Some(1), "{told}");
-    assert!(told.contains("3 mistakes in the settings"), "{told}");
+    assert!(told.contains("3 configuration errors"), "{told}");
     let lines: Vec<_> = told.lines().filter(|line| line.contains(".conf:")).collect();
     assert_eq!(lines.len(), 3, "{told}");
     for (line, (place, expected)) in lines.iter().zip([

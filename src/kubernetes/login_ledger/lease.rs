@@ -12,19 +12,22 @@ use crate::runtime::logging::chain;
 
 /// The annotation that holds a record.
 const ANNOTATION: &str = "vsphere-ccm.dev/logins";
+/// The label that finds all these Leases, for example to delete them.
+const LABEL: (&str, &str) = ("vsphere-ccm.dev/lease", "logins");
 /// How long one call may take.
 const CALL_LIMIT: Duration = Duration::from_secs(4);
 
 /// Leases of one namespace.
 pub struct LeaseStore {
     api: Api<Lease>,
+    namespace: String,
 }
 
 impl LeaseStore {
     /// Leases of this namespace. `client` must neither retry by itself nor ask whether this process leads: standbys log
     /// in, too.
     pub fn new(client: Client, namespace: &str) -> Self {
-        Self { api: Api::namespaced(client, namespace) }
+        Self { api: Api::namespaced(client, namespace), namespace: namespace.to_owned() }
     }
 
     async fn get(&self, name: &str) -> Result<Option<Lease>, StoreError> {
@@ -45,12 +48,17 @@ impl Store for LeaseStore {
         Ok(Some(Stored { text, version: lease.metadata.resource_version.unwrap_or_default() }))
     }
 
+    fn delete_command(&self, name: &str) -> Option<String> {
+        Some(format!("kubectl -n {} delete lease {name}", self.namespace))
+    }
+
     async fn write(&self, name: &str, version: Option<&str>, text: &str) -> Result<(), StoreError> {
         let annotations = [(ANNOTATION.to_owned(), text.to_owned())].into();
         let metadata = ObjectMeta {
             name: Some(name.to_owned()),
             resource_version: version.map(str::to_owned),
             annotations: Some(annotations),
+            labels: Some([(LABEL.0.to_owned(), LABEL.1.to_owned())].into()),
             ..ObjectMeta::default()
         };
         // Nobody holds it: the spec stays empty. What others put beside the record is not kept, it is our object.

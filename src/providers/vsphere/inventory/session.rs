@@ -15,12 +15,13 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Instant, timeout};
 use tracing::{debug, info, warn};
 
 use self::enter::Entered;
-use self::pairs::{Better, Held, Interface, Pairs, place};
+use self::pairs::{Better, Interface, Moment, Pairs, place};
 use super::retry::{Kind, Retry};
 use crate::clients::{http, vapi, vim};
 use crate::cloud::error::chain;
@@ -170,6 +171,10 @@ impl Session {
         &self.logins
     }
 
+    fn now(&self) -> Moment {
+        Moment { since_start: self.began.elapsed(), wall: Timestamp::now() }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -304,7 +309,7 @@ impl Session {
                         let why = chain(&failure);
                         if failure.pause == Pause::Backoff {
                             let pause = retry.after(Kind::Passing, fastrand::f64());
-                            let held = Held { until: self.began.elapsed().saturating_add(pause), why: why.clone() };
+                            let held = self.now().hold(pause, why.clone());
                             self.state().pairs.hold(&credential, Interface::Soap, held);
                         }
                         return Rotation::Refused(why);

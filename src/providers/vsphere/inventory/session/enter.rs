@@ -13,7 +13,7 @@ use super::{Names, Session};
 use crate::clients::{http, session_manager, sts, vapi, vim};
 use crate::cloud::error::chain;
 use crate::cloud::login_ledger::{Claim, Outcome};
-use crate::providers::vsphere::credentials::{Credential, Login};
+use crate::providers::vsphere::credentials::{Credential, Login, Origin};
 
 /// How long reading a token from a file may take.
 const READ_LIMIT: Duration = Duration::from_secs(5);
@@ -34,13 +34,14 @@ impl Session {
     pub(super) async fn enter(&self, link: &Link, credential: &Arc<Credential>) -> Entered {
         // From the claim on, so that a claim is not left behind by a stop that comes a moment too early.
         let _under_way = self.logins.begin();
-        let failed = |source: Cause, pause| Entered::Failed(Failure { during: self.doing(credential), source, pause });
+        let failed = |during, source, pause| Entered::Failed(Failure { during, source, pause });
         let claim = match self.claim(credential, Interface::Soap).await {
             Ok(claim) => claim,
             Err(held) => {
                 let pause = held.until.saturating_sub(self.began.elapsed());
                 let was_rejected = self.state().pairs.was_rejected(credential, Interface::Soap);
-                return failed(Cause::Held { why: held.why, was_rejected }, Pause::For(pause));
+                let source = Cause::Held { why: self.why_paused(credential, &held), was_rejected };
+                return failed(self.paused(credential, &held), source, Pause::For(pause));
             }
         };
         match self.present(&link.soap, &credential.login).await {
@@ -57,7 +58,11 @@ impl Session {
                 let outcome = if is_shared(credential) { Outcome::Harmless } else { outcome(&cause) };
                 let pause = self.account_for(credential, Interface::Soap, outcome, || chain(&cause));
                 self.ledger.settle(claim, outcome).await;
-                failed(cause, pause)
+                let during = match cause.is_invalid_login() {
+                    true => self.rejected(credential),
+                    false => format!("failed to log in to {}", self.login_of(credential)),
+                };
+                failed(during, cause, pause)
             }
         }
     }
@@ -67,7 +72,7 @@ impl Session {
         let _under_way = self.logins.begin();
         let claim = self.claim(credential, Interface::Rest).await.map_err(|held| RestFailure::Held {
             pause: held.until.saturating_sub(self.began.elapsed()),
-            why: held.why,
+            why: format!("{}: {}", self.paused(credential, &held), self.why_paused(credential, &held)),
         })?;
         match self.present_rest(&link.rest, &credential.login).await {
             Ok(()) => {
@@ -98,10 +103,7 @@ impl Session {
             state.pairs.attempt(credential, &self.names.server)
         };
         self.ledger.claim(&attempt).await.map_err(|refused| {
-            let held = Held {
-                until: self.began.elapsed().saturating_add(refused.pause),
-                why: format!("no login is made, so that the account is not locked: {}", refused.why),
-            };
+            let held = self.now().hold(refused.pause, refused.why);
             self.state().pairs.hold(credential, interface, held.clone());
             held
         })
@@ -119,8 +121,7 @@ impl Session {
         match outcome {
             Outcome::Rejected => {
                 state.facts.rejections += 1;
-                let at = self.began.elapsed();
-                Pause::For(state.pairs.rejected(credential, interface, at, why(), fastrand::f64()))
+                Pause::For(state.pairs.rejected(credential, interface, self.now(), why(), fastrand::f64()))
             }
             Outcome::Unanswered => {
                 state.facts.unanswered += 1;
@@ -131,21 +132,46 @@ impl Session {
         }
     }
 
-    fn doing(&self, credential: &Credential) -> String {
+    /// The vCenter and the account of a login, and where its credentials are from.
+    fn login_of(&self, credential: &Credential) -> String {
         let Names { server, key } = &self.names;
         let place = place(&credential.origin, key);
         match &credential.login {
-            Login::Password { .. } => format!(
-                "logging in to vCenter {server} as {:?}; expected are the user and password of {place}",
-                account(&credential.login)
-            ),
-            Login::Certificate { .. } => {
-                format!("logging in to vCenter {server} with a certificate; expected are those of {place}")
+            Login::Password { .. } => {
+                format!("vCenter {server} as {:?} (credentials from {place})", account(&credential.login))
             }
-            Login::SharedSession { .. } => format!(
-                "sharing a session of vCenter {server}; expected is what the session manager of {place} hands out"
-            ),
+            Login::Certificate { .. } => format!("vCenter {server} with the certificate of {place}"),
+            Login::SharedSession { .. } => format!("vCenter {server} through the session manager of {place}"),
         }
+    }
+
+    /// vCenter refused the credentials. It gives the same answer to a wrong password and for a locked account.
+    fn rejected(&self, credential: &Credential) -> String {
+        let causes = match credential.login {
+            Login::Password { .. } => ": wrong user or password, or the account is locked, disabled or expired",
+            Login::Certificate { .. } | Login::SharedSession { .. } => "",
+        };
+        format!("login rejected by {}{causes}", self.login_of(credential))
+    }
+
+    fn paused(&self, credential: &Credential, held: &Held) -> String {
+        let login = self.login_of(credential);
+        format!("login to {login} is paused until {}, so that the account is not locked", held.shown_until)
+    }
+
+    /// What the pause follows from, and how to end it.
+    fn why_paused(&self, credential: &Credential, held: &Held) -> String {
+        let secret = match credential.origin {
+            Origin::Secret { .. } => {
+                " Another version of the Secret is tried at once, unless three logins have failed within 200 s."
+            }
+            Origin::Config | Origin::Directory { .. } => "",
+        };
+        let reset = match self.ledger.reset_command(&self.names.server, account(&credential.login)) {
+            Some(command) => format!("run `{command}` and restart this process"),
+            None => "restart this process".to_owned(),
+        };
+        format!("{}.{secret} To retry now, {reset}", held.why)
     }
 
     async fn present(&self, soap: &vim::Client, login: &Login) -> Result<(), Cause> {

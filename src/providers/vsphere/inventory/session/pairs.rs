@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::{Timestamp, Unit};
+
 use crate::cloud::login_ledger::{Attempt, SecretVersion};
 use crate::providers::vsphere::credentials::{Credential, Login, Origin};
 use crate::providers::vsphere::inventory::retry::{Kind, Retry};
@@ -40,7 +42,25 @@ struct Schedule {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Held {
     pub(super) until: Duration,
+    /// The same by the clock on the wall, for messages: computed once, so that the message stays the same.
+    pub(super) shown_until: Timestamp,
     pub(super) why: String,
+}
+
+/// One moment: since the process began, and by the clock on the wall.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    pub(super) since_start: Duration,
+    pub(super) wall: Timestamp,
+}
+
+impl Moment {
+    /// A pause that begins now.
+    pub(super) fn hold(self, pause: Duration, why: String) -> Held {
+        let shown_until = self.wall.saturating_add(pause).unwrap_or(Timestamp::MAX);
+        let shown_until = shown_until.round(Unit::Second).unwrap_or(shown_until);
+        Held { until: self.since_start.saturating_add(pause), shown_until, why }
+    }
 }
 
 /// Whether there is something better to log in with than what is in use.
@@ -143,7 +163,7 @@ impl Pairs {
         &mut self,
         credential: &Arc<Credential>,
         interface: Interface,
-        at: Duration,
+        moment: Moment,
         why: String,
         random: f64,
     ) -> Duration {
@@ -152,7 +172,7 @@ impl Pairs {
         standing.was_tried = true;
         let schedule = standing.schedule(interface);
         let pause = schedule.retry.after(Kind::Rejected, random);
-        schedule.held = Some(Held { until: at.saturating_add(pause), why });
+        schedule.held = Some(moment.hold(pause, why));
         pause
     }
 
@@ -224,7 +244,7 @@ fn version(origin: &Origin) -> Option<SecretVersion> {
     }
 }
 
-/// Where a credential has to be mended, for messages.
+/// Where a credential is from, for messages.
 pub(super) fn place(origin: &Origin, key: &str) -> String {
     match origin {
         Origin::Config => format!("[VirtualCenter {key:?}] or [Global] in the cloud config"),

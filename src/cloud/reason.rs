@@ -60,6 +60,8 @@ reasons! {
     NoPermission,
     /// The guest has reported nothing: VMware Tools do not run, or have not reported yet.
     ToolsNotRunning,
+    /// The virtual machine is powered off, so that its guest reports nothing.
+    VMPoweredOff,
     /// The guest reports no network interface.
     NoGuestNics,
     /// No interface is on one of the configured networks.

@@ -115,7 +115,10 @@ async fn a_machine_without_zone_tags_says_what_was_looked_at() {
     running.cluster.put(node.clone());
     let is_told = |metadata: &InstanceMetadata| {
         metadata.pending.as_ref().is_some_and(|unknown| {
-            unknown.reason == "NoZoneTags" && unknown.message.contains("there is no tag category k8s-region")
+            unknown.reason == "NoZoneTags"
+                && unknown.message.contains(
+                    "tag category k8s-region is not visible: check first that the account has a global permission",
+                )
         })
     };
     let metadata = found_with(&running, &node, is_told).await;

@@ -78,7 +78,7 @@ async fn a_cold_standby_says_nothing_of_the_file_and_asks_by_uuid_when_it_leads(
     scene.running.cluster.put(joins.clone());
     for node in [&known, &joins] {
         let message = scene.unknown(node, "LookupPending").await;
-        assert!(message.contains("no vCenter is asked"), "{message}");
+        assert!(message.contains("cold standby"), "{message}");
     }
     eventually("no session is left", SOON, async || {
         let open: Vec<usize> = scene.fakes.iter().map(|fake| fake.counts().soap_sessions).collect();

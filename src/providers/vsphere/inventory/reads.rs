@@ -44,7 +44,7 @@ pub struct Denial {
     pub object: String,
     /// The missing privileges, joined by commas.
     pub privilege: String,
-    /// Whether vCenter says so. It may as well tell nothing at all of what the account may not read.
+    /// Whether vCenter says so. It may also return nothing at all for what the account may not read.
     pub is_told: bool,
 }
 
@@ -54,7 +54,11 @@ impl std::fmt::Display for Denial {
         if *is_told {
             return write!(f, "NoPermission on {object}: privilege {privilege} is missing");
         }
-        write!(f, "vCenter tells nothing of {object}, as of an object on which privilege {privilege} is missing")
+        write!(
+            f,
+            "vCenter returned nothing for {object}; the account probably lacks {privilege} there: grant it the role \
+             Read-only with propagation"
+        )
     }
 }
 

@@ -29,9 +29,10 @@ const POLLS_PER_NAME_READ: u32 = 10;
 /// Refusals in a row that are met with another session: the loan of the SOAP session, then a session that has ended.
 const REFUSALS: u32 = 2;
 
-/// vCenter leaves what the account may not read out of its lists, without an error.
-const GLOBAL_PERMISSION: &str =
-    "tags are not in the inventory tree, so reading them needs a global permission (role Read-only) or one on the tags";
+/// The first suspect when tags are not visible: vCenter leaves what the account may not read out of its lists, without an
+/// error.
+const GLOBAL_PERMISSION: &str = "check first that the account has a global permission with the role Read-only (inventory \
+                                 permissions do not apply to tags)";
 
 /// What a poll found: the tags of the two categories, and what they are attached to.
 #[derive(Default)]
@@ -188,12 +189,12 @@ impl Vcenter {
         let bare: Vec<&str> = known.categories.values().map(String::as_str).filter(has_none).collect();
         let trouble = if !missing.is_empty() {
             Some(format!(
-                "there is no tag category {}, or the account may not read it: {GLOBAL_PERMISSION}",
+                "tag category {} is not visible: {GLOBAL_PERMISSION}, then that the category exists",
                 missing.join(" and ")
             ))
         } else if lost.is_empty() && !bare.is_empty() {
             Some(format!(
-                "no tag of category {} is attached to anything, or the account may not read any: {GLOBAL_PERMISSION}",
+                "no tag of category {} is visible on any object: {GLOBAL_PERMISSION}, then that tags are attached",
                 bare.join(" and ")
             ))
         } else if lost.is_empty() {
@@ -201,7 +202,7 @@ impl Vcenter {
         } else {
             let lost: Vec<&str> = lost.iter().map(String::as_str).collect();
             Some(format!(
-                "no tag of {} is attached to anything any more; the account may have lost its right to read tags",
+                "no tag of {} is visible on any object any more; the account may have lost its global permission",
                 lost.join(" and ")
             ))
         };

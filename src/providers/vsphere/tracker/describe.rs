@@ -11,7 +11,7 @@ use crate::cloud::{InstanceMetadata, Reason, Unknown};
 use crate::providers::vsphere::addresses::{AddressError, AddressRules, IpFamily, Preferences, build_addresses};
 use crate::providers::vsphere::guest_metadata::parse_static_order;
 use crate::providers::vsphere::instance_type::build_instance_type;
-use crate::providers::vsphere::inventory::snapshot::{Snapshot, VmRecord};
+use crate::providers::vsphere::inventory::snapshot::{CONNECTED, PowerState, Snapshot, VmRecord};
 use crate::providers::vsphere::topology::TopologyLabels;
 use crate::providers::vsphere::zones::{
     Chain, Chains, NOT_READ_YET, ObjectTags, ZoneCategories, ZoneOutcome, ZoneProblem, resolve_zone,
@@ -19,6 +19,13 @@ use crate::providers::vsphere::zones::{
 
 use super::resolve::{NodeFacts, VmKey};
 use super::slots::Slot;
+
+/// `guest.toolsRunningStatus` while VMware Tools reports.
+const TOOLS_RUNNING: &str = "guestToolsRunning";
+
+/// Some tags are visible: a permission on single tags hides the others.
+const SOME_TAGS_HIDDEN: &str = "if these objects do have such tags, the account cannot see them: it needs a global \
+                                permission with the role Read-only";
 
 /// What applies to every node.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -58,14 +65,18 @@ pub fn describe(
     shared: &[IpAddr],
 ) -> Result<InstanceMetadata, Unknown> {
     let Some(uuid) = &record.bios_uuid else {
-        return Err(missing(record, vm, "no BIOS UUID (summary.config.uuid)"));
+        return Err(without_uuid(record, vm));
     };
     let about = |what: &dyn std::fmt::Display| format!("{} ({}): {what}", record.name, vm.id);
     let of_guest = if record.host_name.is_empty() {
-        Err(missing(record, vm, "no guest host name (guest.hostName)"))
+        Err(silent_guest(record, vm, "guest host name (guest.hostName)"))
     } else {
-        addresses(facts, record, families_at(rules, vm), rules, shared)
-            .map_err(|error| Unknown::new(error.reason(), about(&error)))
+        addresses(facts, record, families_at(rules, vm), rules, shared).map_err(|error| match record.power_state {
+            Some(PowerState::PoweredOff) if disconnection(record).is_none() => {
+                Unknown::new(Reason::VMPoweredOff, about(&format!("it is powered off; {error}")))
+            }
+            _ => Unknown::new(error.reason(), about(&error)),
+        })
     };
     let (node_addresses, notes, silent) = match of_guest {
         Ok((mut addresses, notes)) => {
@@ -138,26 +149,62 @@ fn number(value: Option<i64>) -> i32 {
     value.and_then(|value| i32::try_from(value).ok()).unwrap_or_default()
 }
 
-fn missing(record: &VmRecord, vm: &VmKey, what: &str) -> Unknown {
-    let connection = match record.connection_state.as_deref() {
-        Some("connected") | None => String::new(),
-        Some(state) => format!("; its connection state is {state}"),
+/// Why the guest reports no `what`: the state of the VM first, which explains all the rest.
+fn silent_guest(record: &VmRecord, vm: &VmKey, what: &str) -> Unknown {
+    let subject = format!("VM {} ({})", record.name, vm.id);
+    if let Some(state) = disconnection(record) {
+        let message = format!("{subject} is {state}, so vCenter has no current guest data: {what} is missing");
+        return Unknown::new(Reason::ToolsNotRunning, message + &unreadable(record));
+    }
+    let (reason, why) = match (record.power_state, record.tools.as_str()) {
+        (Some(PowerState::PoweredOff), _) => (Reason::VMPoweredOff, format!("is powered off and reports no {what}")),
+        (Some(PowerState::Suspended), _) => (Reason::ToolsNotRunning, format!("is suspended and reports no {what}")),
+        (_, "") => {
+            let why = format!("reports no {what}; check that VMware Tools (open-vm-tools) is running in the guest");
+            (Reason::ToolsNotRunning, why)
+        }
+        (_, tools @ TOOLS_RUNNING) => {
+            (Reason::ToolsNotRunning, format!("reports no {what}, although VMware Tools is running ({tools})"))
+        }
+        (_, tools) => {
+            let why = format!(
+                "is running but VMware Tools is not ({tools}), so it reports no {what}; install or start open-vm-tools \
+                 in the guest"
+            );
+            (Reason::ToolsNotRunning, why)
+        }
     };
-    let tools = match record.tools.as_str() {
-        "" => String::new(),
-        state => format!("; vCenter says {state} of VMware Tools"),
+    Unknown::new(reason, format!("{subject} {why}{}", unreadable(record)))
+}
+
+fn without_uuid(record: &VmRecord, vm: &VmKey) -> Unknown {
+    let state = disconnection(record).map(|state| format!("; it is {state}")).unwrap_or_default();
+    let message = format!(
+        "VM {} ({}) has no BIOS UUID (summary.config.uuid) in vCenter{state}{}",
+        record.name,
+        vm.id,
+        unreadable(record)
+    );
+    Unknown::new(Reason::ToolsNotRunning, message)
+}
+
+/// The connection state of a VM that vCenter has no current data of, with its meaning.
+fn disconnection(record: &VmRecord) -> Option<String> {
+    let state = record.connection_state.as_deref().filter(|state| *state != CONNECTED)?;
+    let meaning = match state {
+        "disconnected" => " (its ESXi host is disconnected from vCenter)",
+        "inaccessible" => " (vCenter cannot read its files)",
+        "orphaned" => " (its ESXi host does not have it any more)",
+        _ => "",
     };
-    let unreadable = match record.unreadable.as_slice() {
+    Some(format!("{state}{meaning}"))
+}
+
+fn unreadable(record: &VmRecord) -> String {
+    match record.unreadable.as_slice() {
         [] => String::new(),
         paths => format!("; the account may not read {} (System.Read is needed)", paths.join(", ")),
-    };
-    Unknown::new(
-        Reason::ToolsNotRunning,
-        format!(
-            "{} ({}) reports {what}{tools}; check that VMware Tools is running in the guest{connection}{unreadable}",
-            record.name, vm.id
-        ),
-    )
+    }
 }
 
 /// Zone and region, or why an initialisation has to wait for them.
@@ -192,11 +239,16 @@ fn zone(snapshot: &Snapshot, vm: &VmKey, record: &VmRecord, rules: &Rules) -> (S
                 None if object.kind() == "VirtualMachine" => record.name.clone(),
                 None => String::new(),
             });
-            let trouble = snapshot.tags.trouble.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+            let message = match (&snapshot.tags.trouble, &problem) {
+                // What keeps tags from being seen at all comes first: it explains the rest.
+                (Some(trouble), _) => format!("{trouble}; {problem}"),
+                (None, ZoneProblem::NoTags { .. }) => format!("{problem}; {SOME_TAGS_HIDDEN}"),
+                (None, _) => problem.to_string(),
+            };
             // Tags of an object that just came are read within moments, unless tags cannot be read at all.
             let is_passing = matches!(&problem, ZoneProblem::Unknown { why, .. } if why == NOT_READ_YET)
                 && snapshot.tags.trouble.is_none();
-            let unknown = Unknown { is_passing, ..Unknown::new(problem.reason(), format!("{problem}{trouble}")) };
+            let unknown = Unknown { is_passing, ..Unknown::new(problem.reason(), message) };
             (String::new(), String::new(), Some(unknown))
         }
     }

@@ -236,11 +236,13 @@ fn a_node_without_tags_is_told_that_the_account_may_lack_the_right_to_read_them(
     ];
     let mut snapshot = snapshot(true, &bare);
     Arc::make_mut(&mut snapshot.tags).of.insert(MoRef::new("Folder", "group-d1"), ObjectTags::Read(Vec::new()));
-    Arc::make_mut(&mut snapshot.tags).trouble = Some("reading tags needs a global permission".into());
+    let pending = described(&NodeFacts::default(), &snapshot, &machine(&["10.0.0.1"]), &zoned()).pending.unwrap();
+    assert!(pending.message.ends_with("it needs a global permission with the role Read-only"), "{}", pending.message);
+    Arc::make_mut(&mut snapshot.tags).trouble = Some("check the global permission".into());
     let metadata = described(&NodeFacts::default(), &snapshot, &machine(&["10.0.0.1"]), &zoned());
     let pending = metadata.pending.unwrap();
     assert_eq!(pending.reason, "NoZoneTags");
-    assert!(pending.message.contains("global permission"), "{}", pending.message);
+    assert!(pending.message.contains("check the global permission; no tags for zone"), "{}", pending.message);
 }
 
 /// B41, differs: the Go program crashes on a machine whose `config` is absent, as while it is inaccessible. Here
@@ -257,27 +259,75 @@ fn b41_a_machine_without_config_has_its_addresses() {
     assert_eq!(unknown.reason, "ToolsNotRunning", "neither has one: nothing is concluded");
 }
 
+fn without_host_name() -> VmRecord {
+    VmRecord { host_name: String::new(), ..machine(&["10.0.0.1"]) }
+}
+
 #[test]
-fn what_the_guest_or_the_account_lacks_is_named() {
+fn what_the_guest_or_the_account_lacks_is_named_with_the_state_of_the_vm_first() {
     let vm = VmKey { vcenter: 0, id: "vm-1".into() };
     for (case, record, reason, parts) in [
         (
             "no host name",
             VmRecord { host_name: String::new(), ..machine(&["10.0.0.1"]) },
             "ToolsNotRunning",
-            vec!["guest.hostName", "VMware Tools"],
+            vec!["VM vm (vm-1) reports no guest host name (guest.hostName)", "VMware Tools"],
+        ),
+        (
+            "Tools do not run",
+            VmRecord { tools: "guestToolsNotRunning".into(), ..without_host_name() },
+            "ToolsNotRunning",
+            vec!["VM vm (vm-1) is running but VMware Tools is not (guestToolsNotRunning)", "open-vm-tools"],
+        ),
+        (
+            "Tools run, and do not know the name",
+            VmRecord { tools: "guestToolsRunning".into(), ..without_host_name() },
+            "ToolsNotRunning",
+            vec!["guest.hostName", "although VMware Tools is running"],
+        ),
+        (
+            "off, before the guest ever reported",
+            VmRecord {
+                power_state: Some(PowerState::PoweredOff),
+                tools: "guestToolsNotRunning".into(),
+                ..without_host_name()
+            },
+            "VMPoweredOff",
+            vec!["VM vm (vm-1) is powered off and reports no guest host name"],
+        ),
+        (
+            "off, with the name that vCenter remembers and no address",
+            VmRecord { power_state: Some(PowerState::PoweredOff), ..machine(&[]) },
+            "VMPoweredOff",
+            vec!["vm (vm-1): it is powered off; "],
+        ),
+        (
+            "suspended",
+            VmRecord { power_state: Some(PowerState::Suspended), ..without_host_name() },
+            "ToolsNotRunning",
+            vec!["VM vm (vm-1) is suspended"],
+        ),
+        (
+            "disconnected, and off as far as vCenter knows",
+            VmRecord {
+                power_state: Some(PowerState::PoweredOff),
+                connection_state: Some("disconnected".into()),
+                ..without_host_name()
+            },
+            "ToolsNotRunning",
+            vec!["VM vm (vm-1) is disconnected (its ESXi host is disconnected from vCenter)"],
         ),
         (
             "an orphaned machine",
             VmRecord { host_name: String::new(), connection_state: Some("orphaned".into()), ..machine(&["10.0.0.1"]) },
             "ToolsNotRunning",
-            vec!["orphaned"],
+            vec!["VM vm (vm-1) is orphaned (its ESXi host does not have it any more)"],
         ),
         (
             "no right",
             VmRecord { bios_uuid: None, unreadable: vec!["config.uuid".into()], ..machine(&["10.0.0.1"]) },
             "ToolsNotRunning",
-            vec!["BIOS UUID", "config.uuid", "System.Read"],
+            vec!["VM vm (vm-1) has no BIOS UUID", "config.uuid", "System.Read"],
         ),
         ("no address", machine(&[]), "NoUsableAddress", vec!["vm-1"]),
     ] {

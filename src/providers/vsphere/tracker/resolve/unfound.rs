@@ -55,14 +55,15 @@ pub(super) fn nothing_found(question: &Question<'_>, mut set_aside: Vec<String>)
         // A standby without sessions: nobody was asked, so nothing was found out.
         return Decision::Unresolved(Unknown::passing(
             Reason::LookupPending,
-            "no vCenter is asked by this process now",
+            "this replica is a cold standby and does not query vCenter",
         ));
     }
     let silent = silent(question);
     let node = question.node;
     if question.vcenters.iter().any(|asked| matches!(asked.answer, Answer::Denied { .. })) {
         let message = format!(
-            "not found in the vCenters that may tell; {}; give the account the role Read-only there",
+            "no vCenter that could be searched has this VM; the search failed on {}; grant the account the role Read-only \
+             with propagation there, the search is repeated within a minute",
             listed(&silent)
         );
         return Decision::Unresolved(Unknown::new(Reason::NoPermission, message));

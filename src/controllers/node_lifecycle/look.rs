@@ -118,12 +118,12 @@ impl Outcome {
     }
 
     pub(super) fn told(proof: &AbsenceProof) -> Self {
-        Self::held(Reason::DeletionDryRun, format!("{}: {proof}", Hold::Told), false)
+        Self::held(Reason::DeletionDryRun, Hold::Told.message(None), false).with(proof)
     }
 
     fn by(hold: &Hold) -> Self {
         let left = hold.until().map(|until| until.saturating_duration_since(now()));
-        let until = left.map(|left| format!(", until {}", wall_clock_in(left))).unwrap_or_default();
+        let until = left.map(wall_clock_in);
         let next = match (hold, left) {
             (Hold::Counting { .. }, _) => Next::After(COUNTING_PAUSE),
             (_, Some(left)) => Next::After(left),
@@ -131,7 +131,7 @@ impl Outcome {
         };
         // Others are still being asked about: the grace period is only a little longer.
         let is_quiet = matches!(hold, Hold::Counting { .. });
-        Self { next, ..Self::held(hold.reason(), format!("{hold}{until}"), is_quiet) }
+        Self { next, ..Self::held(hold.reason(), hold.message(until.as_deref()), is_quiet) }
     }
 }
 
@@ -366,14 +366,14 @@ impl Looks {
 impl Outcome {
     fn with(mut self, proof: &AbsenceProof) -> Self {
         if let Some(held) = &mut self.held {
-            held.message = format!("{}; its machine is gone: {proof}", held.message);
+            held.message = format!("{}; VM confirmed deleted: {proof}", held.message);
         }
         self
     }
 
     fn about_out_of_service(mut self) -> Self {
         if let Some(held) = &mut self.held {
-            held.what = "Machine not taken out of service";
+            held.what = "Node not taken out of service";
         }
         self
     }

@@ -104,7 +104,7 @@ async fn the_limit_for_deletions_holds_it_and_what_others_set_stays() {
         if !is_out(&run.api().get(&form.name).await.unwrap()) {
             // It exists: nobody is to think that its Node was to be deleted.
             let message = run.wait_for_event(&form.name, "DeletionLimitReached").await.message.unwrap();
-            let expected = "Machine not taken out of service: 5 nodes may be deleted within 3600 s";
+            let expected = "Node not taken out of service: the limit of 5 deletions in 3600 s is reached";
             assert!(message.starts_with(expected), "{message}");
         }
     }

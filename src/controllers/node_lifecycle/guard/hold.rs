@@ -1,6 +1,5 @@
 //! Pure: why a Node is not deleted now, in words.
 
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use crate::cloud::Reason;
@@ -79,25 +78,80 @@ impl Hold {
             Hold::Counting { .. } | Hold::ControlPlane { .. } | Hold::Told | Hold::Off { .. } => None,
         }
     }
+
+    /// Why, for people. `until` is the moment of [`Hold::until`] by the clock on the wall.
+    pub fn message(&self, until: Option<&str>) -> String {
+        let at = |before: &str| until.map(|until| format!("{before}{until}")).unwrap_or_default();
+        match self {
+            Hold::Grace { .. } => {
+                format!("the grace period runs{}; then the Node may be deleted, unless it becomes Ready", at(" until "))
+            }
+            Hold::Counting { unanswered } => {
+                format!("{unanswered} other nodes that are not Ready have to be checked first")
+            }
+            Hold::ControlPlane { lost, all } => format!(
+                "the VMs of {lost} of {all} control-plane nodes are gone; deleting this Node would confirm the loss of \
+                 quorum. Recover etcd, then delete the Node by hand"
+            ),
+            Hold::Mass { absent, nodes, .. } => format!(
+                "the VMs of {absent} of {nodes} nodes are gone at once; no Node is deleted{}. If the VMs were not deleted \
+                 on purpose, set CCM_NODE_DELETION=off before that",
+                at(" until ")
+            ),
+            Hold::Limit { capacity, window, .. } => format!(
+                "the limit of {capacity} deletions in {} s is reached{}",
+                window.as_secs(),
+                at("; the next one is possible at ")
+            ),
+            Hold::Refused { .. } => format!("the API server refused the deletion{}", at("; the next attempt is at ")),
+            Hold::Told => "--node-deletion=dry-run; otherwise the Node would be deleted now".to_owned(),
+            Hold::Off { because } => format!("deletion is off: {because}"),
+        }
+    }
 }
 
-impl fmt::Display for Hold {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Hold::Grace { .. } => f.write_str("the grace period runs"),
-            Hold::Counting { unanswered } => {
-                write!(f, "{unanswered} other nodes that are not Ready have to be asked about first")
-            }
-            Hold::ControlPlane { lost, all } => {
-                write!(f, "of {all} nodes of the control plane {lost} are gone, which is a majority")
-            }
-            Hold::Mass { absent, nodes, .. } => write!(f, "the machines of {absent} of {nodes} nodes are gone at once"),
-            Hold::Limit { capacity, window, .. } => {
-                write!(f, "{capacity} nodes may be deleted within {} s, and no more now", window.as_secs())
-            }
-            Hold::Refused { .. } => f.write_str("the API server refused the deletion"),
-            Hold::Told => f.write_str("it would be deleted now, but --node-deletion is dry-run"),
-            Hold::Off { because } => write!(f, "no Node is deleted: {because}"),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_hold_says_when_it_ends_and_what_to_do() {
+        let until = Instant::now();
+        let (window, at) = (Duration::from_secs(600), Some("2026-11-22T03:14:20Z"));
+        for (hold, at, expected) in [
+            (
+                Hold::Grace { until },
+                at,
+                "the grace period runs until 2026-11-22T03:14:20Z; then the Node may be deleted, unless it becomes Ready",
+            ),
+            (Hold::Counting { unanswered: 3 }, None, "3 other nodes that are not Ready have to be checked first"),
+            (
+                Hold::ControlPlane { lost: 2, all: 3 },
+                None,
+                "the VMs of 2 of 3 control-plane nodes are gone; deleting this Node would confirm the loss of quorum. \
+                 Recover etcd, then delete the Node by hand",
+            ),
+            (
+                Hold::Mass { absent: 9, nodes: 12, until },
+                at,
+                "the VMs of 9 of 12 nodes are gone at once; no Node is deleted until 2026-11-22T03:14:20Z. If the VMs \
+                 were not deleted on purpose, set CCM_NODE_DELETION=off before that",
+            ),
+            (
+                Hold::Limit { capacity: 5, window, until: Some(until) },
+                at,
+                "the limit of 5 deletions in 600 s is reached; the next one is possible at 2026-11-22T03:14:20Z",
+            ),
+            (Hold::Limit { capacity: 0, window, until: None }, None, "the limit of 0 deletions in 600 s is reached"),
+            (
+                Hold::Refused { until },
+                at,
+                "the API server refused the deletion; the next attempt is at 2026-11-22T03:14:20Z",
+            ),
+            (Hold::Told, None, "--node-deletion=dry-run; otherwise the Node would be deleted now"),
+            (Hold::Off { because: "SKIP_NODE_DELETION is set" }, None, "deletion is off: SKIP_NODE_DELETION is set"),
+        ] {
+            assert_eq!(hold.message(at), expected);
         }
     }
 }

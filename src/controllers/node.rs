@@ -275,11 +275,12 @@ impl NodeController {
             Ok(Outcome::Held(held)) => held,
         };
         self.sync.metrics.synced(Some(held.reason));
-        let is_news = self.sync.reasons.set(name, held.reason);
+        let is_uninitialized = self.sync.store.get(name).is_some_and(|node| node::is_uninitialized(&node));
+        let is_news = self.sync.reasons.set(name, held.reason, Some(Metrics::initialized(!is_uninitialized)));
         match held.reason {
             _ if !is_news || held.is_quiet => {}
             Reason::Panic => tracing::error!(node = %**name, "{}", held.message),
-            reason => tracing::warn!(node = %**name, %reason, "node left alone: {}", held.message),
+            reason => tracing::warn!(node = %**name, %reason, "node is not up to date: {}", held.message),
         }
         match held.retry {
             Retry::Backoff => drop(queue.retry((*name).clone())),

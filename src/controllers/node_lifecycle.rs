@@ -222,7 +222,7 @@ impl NodeLifecycleController {
                 Ok(result) => self.conclude(queue, &name, result),
                 Err(panic) => {
                     self.looks.metrics.panicked();
-                    if self.reasons.set(&name, Reason::Panic) {
+                    if self.reasons.set(&name, Reason::Panic, None) {
                         tracing::error!(node = %*name, "looking at the node's machine failed: {panic}");
                     }
                     queue.retry(name.clone());
@@ -242,7 +242,7 @@ impl NodeLifecycleController {
         match &outcome.held {
             None => drop(self.reasons.clear(name)),
             Some(held) => {
-                if self.reasons.set(name, held.reason) && !held.is_quiet {
+                if self.reasons.set(name, held.reason, None) && !held.is_quiet {
                     self.tell(name, held);
                 }
             }

@@ -9,10 +9,13 @@ use crate::cloud::Reason;
 
 /// The reasons by node name; a node that is as it should be has no entry.
 pub(in crate::controllers) struct Reasons {
-    /// How many nodes each reason holds up.
+    /// How many nodes each reason holds up: the label `reason`, and one more where nodes are counted in kinds.
     held: IntGaugeVec,
-    by_node: Mutex<HashMap<String, Reason>>,
+    by_node: Mutex<HashMap<String, Entry>>,
 }
+
+/// The reason, and the kind of the node where nodes are counted in kinds.
+type Entry = (Reason, Option<&'static str>);
 
 impl Reasons {
     pub(in crate::controllers) fn new(held: IntGaugeVec) -> Self {
@@ -31,18 +34,18 @@ impl Reasons {
             old
         };
         self.changed(old, None);
-        old
+        old.map(|(reason, _)| reason)
     }
 
-    /// `reason` is in the way. True if that is news.
+    /// `reason` is in the way of a node of this kind. True if the reason is news.
     #[must_use]
-    pub(in crate::controllers) fn set(&self, node: &str, reason: Reason) -> bool {
-        let old = self.by_node.lock().unwrap_or_else(PoisonError::into_inner).insert(node.to_owned(), reason);
-        let is_news = old != Some(reason);
-        if is_news {
-            self.changed(old, Some(reason));
+    pub(in crate::controllers) fn set(&self, node: &str, reason: Reason, kind: Option<&'static str>) -> bool {
+        let new = (reason, kind);
+        let old = self.by_node.lock().unwrap_or_else(PoisonError::into_inner).insert(node.to_owned(), new);
+        if old != Some(new) {
+            self.changed(old, Some(new));
         }
-        is_news
+        old.is_none_or(|(old, _)| old != reason)
     }
 
     /// The nodes that something holds.
@@ -50,20 +53,24 @@ impl Reasons {
         self.by_node.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
     }
 
-    /// The reason of one node changed.
-    fn changed(&self, old: Option<Reason>, new: Option<Reason>) {
+    /// The entry of one node changed.
+    fn changed(&self, old: Option<Entry>, new: Option<Entry>) {
+        let gauge = |(reason, kind): Entry| {
+            let labels: Vec<&str> = std::iter::once(reason.as_str()).chain(kind).collect();
+            self.held.with_label_values(&labels)
+        };
         if let Some(old) = old {
-            self.held.with_label_values(&[old.as_str()]).dec();
+            gauge(old).dec();
         }
         if let Some(new) = new {
-            self.held.with_label_values(&[new.as_str()]).inc();
+            gauge(new).inc();
         }
     }
 
     /// Forgets all: another process looks after the nodes.
     pub(in crate::controllers) fn forget_all(&self) {
-        for (_, reason) in self.by_node.lock().unwrap_or_else(PoisonError::into_inner).drain() {
-            self.changed(Some(reason), None);
+        for (_, entry) in self.by_node.lock().unwrap_or_else(PoisonError::into_inner).drain() {
+            self.changed(Some(entry), None);
         }
     }
 }
@@ -78,13 +85,27 @@ mod tests {
         let held = IntGaugeVec::new(Opts::new("held", "nodes"), &["reason"]).unwrap();
         let reasons = Reasons::new(held.clone());
         let (a, b) = (Reason::VMNotFound, Reason::NoAddresses);
-        let news: Vec<bool> = [a, a, b, a].map(|reason| reasons.set("n", reason)).to_vec();
+        let news: Vec<bool> = [a, a, b, a].map(|reason| reasons.set("n", reason, None)).to_vec();
         assert_eq!(news, [true, false, true, true]);
         assert_eq!((held.with_label_values(&[a.as_str()]).get(), held.with_label_values(&[b.as_str()]).get()), (1, 0));
         assert_eq!(reasons.clear("n"), Some(a));
         assert_eq!(reasons.clear("n"), None);
-        assert!(reasons.set("n", a));
+        assert!(reasons.set("n", a, None));
         reasons.forget_all();
-        assert!(reasons.set("n", a));
+        assert!(reasons.set("n", a, None));
+    }
+
+    #[test]
+    fn a_node_that_becomes_another_kind_is_counted_there_and_is_no_news() {
+        let held = IntGaugeVec::new(Opts::new("held", "nodes"), &["reason", "kind"]).unwrap();
+        let reasons = Reasons::new(held.clone());
+        let reason = Reason::NoAddresses;
+        let counts = || ["new", "old"].map(|kind| held.with_label_values(&[reason.as_str(), kind]).get());
+        assert!(reasons.set("n", reason, Some("new")));
+        assert_eq!(counts(), [1, 0]);
+        assert!(!reasons.set("n", reason, Some("old")));
+        assert_eq!(counts(), [0, 1]);
+        reasons.forget_all();
+        assert_eq!(counts(), [0, 0]);
     }
 }

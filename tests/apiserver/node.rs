@@ -182,13 +182,13 @@ async fn nodes_that_cannot_be_initialised_are_left_alone_and_counted_by_reason()
             }
             cloud.put(instance(&form.name, metadata.clone()));
             let created = run.register(&form).await;
-            run.wait_for_metric(id, &format!("vsphere_ccm_nodes_held{{reason=\"{reason}\"}} 1")).await;
+            run.wait_for_nodes_held(id, reason, false, 1).await;
             let after = run.get(&form.name).await;
             assert_eq!(after.metadata.resource_version, created.metadata.resource_version, "{id}: nothing is written");
         }
         if contract == Contract::Current {
             cloud.set_unknown("memory://22", None);
-            run.wait_for_metric("it is known", "vsphere_ccm_nodes_held{reason=\"CloudError\"} 0").await;
+            run.wait_for_nodes_held("it is known", "CloudError", false, 0).await;
         }
     }
 }
@@ -201,8 +201,7 @@ async fn a_cloud_without_ids_leaves_the_taint() {
     let name = unique("n");
     cloud.put(instance(&name, metadata("memory://12", &[])));
     let created = run.register(&waiting(&name)).await;
-    let line = "vsphere_ccm_nodes_held{reason=\"NoProviderID\"} 1";
-    run.wait_for_metric("N-12 differs: untainted there", line).await;
+    run.wait_for_nodes_held("N-12 differs: untainted there", "NoProviderID", false, 1).await;
     assert_eq!(run.get(&name).await.metadata.resource_version, created.metadata.resource_version);
 }
 
@@ -268,7 +267,7 @@ async fn an_initialised_node_follows_its_address_by_event_and_has_one_event() {
     assert!(cloud.update(&id, |instance| instance.metadata.node_addresses = addresses(&changed)));
     run.wait("the address changes", &name, |node| Form::of(node).addresses == changed).await;
     assert!(cloud.update(&id, |instance| instance.metadata.node_addresses = addresses(&["Hostname h"])));
-    run.wait_for_metric("no address left", "vsphere_ccm_nodes_held{reason=\"NoAddresses\"} 1").await;
+    run.wait_for_nodes_held("no address left", "NoAddresses", true, 1).await;
     assert_eq!(Form::of(&run.get(&name).await).addresses, changed, "never replaced by none");
 
     let events: Api<Event> = Api::default_namespaced(run.client.clone());
@@ -311,7 +310,7 @@ async fn a_node_that_another_initialises_meanwhile_is_left_to_it() {
     let provider = Meddling::new(cloud, 1, initialise).await;
     let run = Run::with_provider(Arc::new(provider)).await;
     run.register(&waiting(&name)).await;
-    run.wait_for_metric("looked at again", "vsphere_ccm_nodes_held{reason=\"InstanceNotFound\"} 1").await;
+    run.wait_for_nodes_held("looked at again", "InstanceNotFound", true, 1).await;
     let node = run.get(&name).await;
     let expected = Form { name, provider_id: "memory://by-another".into(), ..Form::default() };
     assert_eq!(Form::of(&node), expected);
@@ -388,10 +387,10 @@ async fn a_panic_in_the_provider_is_counted_and_tried_again() {
     let is_armed = provider.is_armed.clone();
     let run = Run::with_provider(Arc::new(provider)).await;
     run.register(&waiting(&name)).await;
-    run.wait_for_metric("it panicked", "vsphere_ccm_nodes_held{reason=\"Panic\"} 1").await;
+    run.wait_for_nodes_held("it panicked", "Panic", false, 1).await;
     is_armed.store(false, Ordering::SeqCst);
     run.wait("initialised all the same", &name, |node| !harness::is_tainted(node)).await;
-    run.wait_for_metric("it is over", "vsphere_ccm_nodes_held{reason=\"Panic\"} 0").await;
+    run.wait_for_nodes_held("it is over", "Panic", false, 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -204,7 +204,8 @@ async fn wait_for_a_full_pass(cluster: &Cluster, admin: &Admin, daemon: &mut Dae
     let token = token(cluster).await;
     let mut base = None;
     eventually("every node was looked at twice", LIMIT, async || {
-        let pending = admin.sum("vsphere_ccm_nodes_held{reason=\"LookupPending\"}", &token, daemon).await;
+        let pending = "vsphere_ccm_nodes_held{initialized=\"true\",reason=\"LookupPending\"}";
+        let pending = admin.sum(pending, &token, daemon).await;
         let syncs = admin.sum("vsphere_ccm_node_syncs_total", &token, daemon).await;
         if pending > 0.0 || daemon.output().find("vCenter answers").is_none() {
             return Err(format!("{pending} nodes are being looked for\n{}", daemon.output().tail(10)));

@@ -57,8 +57,8 @@ impl Metrics {
             )
             .expect("name and label are valid constants"),
             held: IntGaugeVec::new(
-                options("nodes_held", "Nodes that are not as they should be, by reason."),
-                &["reason"],
+                options("nodes_held", "Nodes that are not up to date, by reason and by whether they are initialized."),
+                &["reason", "initialized"],
             )
             .expect("name and label are valid constants"),
             differing: IntGaugeVec::new(
@@ -112,6 +112,11 @@ impl Metrics {
     /// On how many nodes each label stays although the cloud says otherwise.
     pub(super) fn differing(&self) -> IntGaugeVec {
         self.differing.clone()
+    }
+
+    /// The value of the label `initialized`.
+    pub(super) fn initialized(is_initialized: bool) -> &'static str {
+        if is_initialized { "true" } else { "false" }
     }
 
     /// How many nodes each reason holds up.

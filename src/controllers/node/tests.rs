@@ -135,7 +135,7 @@ fn controller(cloud: Timed, workers: usize) -> (NodeController, impl Future<Outp
 async fn a_node_whose_end_nobody_heard_of_is_forgotten_with_the_next_look_at_all() {
     let (controller, _watch) = controller(Timed::default(), 1);
     let (reasons, remembered) = (&controller.sync.reasons, &controller.sync.remembered);
-    assert!(reasons.set("held", Reason::VMNotFound));
+    assert!(reasons.set("held", Reason::VMNotFound, Some("true")));
     remembered.wrote("written", vec!["7".into()]);
     let queue = Queue::new(BACKOFF);
     controller.enqueue_all(&queue);

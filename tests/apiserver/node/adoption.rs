@@ -44,7 +44,7 @@ async fn nodes_without_taint_are_adopted_by_their_uuid_where_that_is_asked_for()
         assert_eq!(ccm::cloud::node::annotation(&done, ANNOTATION_VM), record, "{case}");
         assert_eq!(run.writes(&name).await.len(), 2, "{case}: addresses, and the rest");
         if let Some(reason) = reason {
-            run.wait_for_metric(case, &format!("vsphere_ccm_nodes_held{{reason=\"{reason}\"}} 1")).await;
+            run.wait_for_nodes_held(case, reason, true, 1).await;
         }
     }
 }

@@ -373,6 +373,11 @@ impl Run {
     }
 
     /// Waits for a line of the metrics.
+    pub async fn wait_for_nodes_held(&self, what: &str, reason: &str, initialized: bool, nodes: usize) {
+        let labels = format!("initialized=\"{initialized}\",reason=\"{reason}\"");
+        self.wait_for_metric(what, &format!("vsphere_ccm_nodes_held{{{labels}}} {nodes}")).await;
+    }
+
     pub async fn wait_for_metric(&self, what: &str, line: &str) {
         eventually(what, LIMIT, async || {
             let text = self.metrics.encode().unwrap();

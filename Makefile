@@ -73,9 +73,10 @@ advisories: cargo-deny ## Known vulnerabilities of all dependencies (needs cargo
 	$(CARGO) deny check advisories
 
 .PHONY: testenv
-testenv: ## Build kube-apiserver, etcd, kubectl and the vCenter simulator, if they are missing (needs Go)
+testenv: ## Build the components that the tests start, such as kube-apiserver and the vCenter simulator (needs Go)
 	@tests/testenv/build.sh
 	@tests/testenv/helm/build.sh
+	@tests/testenv/govc/build.sh
 	@tests/testenv/metrics/build.sh
 
 .PHONY: demo

@@ -2,8 +2,8 @@
 # Builds the real components that the tests and the demo start, when they are missing.
 #
 #   build.sh           build what is missing, with a line of progress for each
-#   build.sh --where   print the two folders that hold them, and build nothing:
-#                      "kubernetes FOLDER" (kube-apiserver, etcd, kubectl) and "tools FOLDER" (vcsim, supervise)
+#   build.sh --where   print the folders that hold them, and build nothing: "kubernetes FOLDER" (kube-apiserver, etcd,
+#                      kubectl), "kubeadm FOLDER" and "tools FOLDER" (vcsim, supervise)
 #
 # The folders' names are hashes of what the components are built from, so a
 # change of a version or of a source file is a new folder and nothing is stale.
@@ -21,11 +21,12 @@ modules=$(hash go.mod go.sum build.sh)
 sources=$(hash go.mod go.sum build.sh vcsim/*.go supervise/*.go)
 kubernetes=$target/testenv/kubernetes-$modules
 tools=$target/testenv/tools-$sources
-# Binaries that somebody else has fetched; etcd and kube-apiserver only, the rest is ours.
+# Fetched binaries: etcd, kube-apiserver and kubectl only. The rest is always built here.
 assets=${KUBEBUILDER_ASSETS:-}
 
 if [ "${1:-}" = "--where" ]; then
     echo "kubernetes ${assets:-$kubernetes}"
+    echo "kubeadm $kubernetes"
     echo "tools $tools"
     exit 0
 fi
@@ -41,12 +42,13 @@ build() {
     mv "$1/.$2.$$" "$1/$2"
 }
 
-if [ -z "$assets" ]; then
-    version="-X k8s.io/component-base/version.gitVersion=v$kubernetes_version \
+version="-X k8s.io/component-base/version.gitVersion=v$kubernetes_version \
 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=34"
+if [ -z "$assets" ]; then
     build "$kubernetes" etcd go.etcd.io/etcd/server/v3 "about a minute the first time"
     build "$kubernetes" kube-apiserver k8s.io/kubernetes/cmd/kube-apiserver "about four minutes the first time" "$version"
     build "$kubernetes" kubectl k8s.io/kubernetes/cmd/kubectl "seconds" "$version"
 fi
+build "$kubernetes" kubeadm k8s.io/kubernetes/cmd/kubeadm "half a minute" "$version"
 build "$tools" vcsim ./vcsim "about a minute the first time"
 build "$tools" supervise ./supervise "seconds"

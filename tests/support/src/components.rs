@@ -16,12 +16,18 @@ pub enum Component {
     Etcd,
     /// The Kubernetes command line.
     Kubectl,
+    /// What sets up a cluster, and checks its configuration files.
+    Kubeadm,
     /// The vCenter simulator.
     Vcsim,
     /// Ends what it runs when its standard input is closed.
     Supervise,
-    /// Renders the Helm chart.
+    /// Renders the Helm chart, faster than `helm`.
     Chart,
+    /// The Helm command line.
+    Helm,
+    /// The vSphere command line.
+    Govc,
     /// Prometheus's own readers of metrics, alerts and expressions.
     Metrics,
 }
@@ -32,9 +38,12 @@ impl Component {
             Self::KubeApiserver => "kube-apiserver",
             Self::Etcd => "etcd",
             Self::Kubectl => "kubectl",
+            Self::Kubeadm => "kubeadm",
             Self::Vcsim => "vcsim",
             Self::Supervise => "supervise",
             Self::Chart => "chart",
+            Self::Helm => "helm",
+            Self::Govc => "govc",
             Self::Metrics => "metrics",
         }
     }
@@ -49,8 +58,10 @@ impl Component {
         let folders = folders();
         let folder = match self {
             Self::KubeApiserver | Self::Etcd | Self::Kubectl => &folders.kubernetes,
+            Self::Kubeadm => &folders.kubeadm,
             Self::Vcsim | Self::Supervise => &folders.tools,
-            Self::Chart => &folders.charts,
+            Self::Chart | Self::Helm => &folders.charts,
+            Self::Govc => &folders.govc,
             Self::Metrics => &folders.metrics,
         };
         let path = folder.join(self.name());
@@ -62,30 +73,38 @@ impl Component {
 /// Folders as the scripts print them with `--where`.
 struct Folders {
     kubernetes: PathBuf,
+    kubeadm: PathBuf,
     tools: PathBuf,
     charts: PathBuf,
+    govc: PathBuf,
     metrics: PathBuf,
 }
 
 fn folders() -> &'static Folders {
     static FOLDERS: OnceLock<Folders> = OnceLock::new();
     FOLDERS.get_or_init(|| {
-        let scripts = ["../testenv/build.sh", "../testenv/helm/build.sh", "../testenv/metrics/build.sh"];
-        let told: String = scripts.map(told_by).concat();
+        let told: String =
+            ["", "helm/", "govc/", "metrics/"].map(|folder| told_by(&format!("{folder}build.sh"))).concat();
         let folder = |name: &str| {
             told.lines()
                 .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
                 .map(PathBuf::from)
                 .unwrap_or_else(|| panic!("no {name} folder is told: {told}"))
         };
-        let [kubernetes, tools, charts, metrics] = ["kubernetes", "tools", "charts", "metrics"].map(folder);
-        Folders { kubernetes, tools, charts, metrics }
+        Folders {
+            kubernetes: folder("kubernetes"),
+            kubeadm: folder("kubeadm"),
+            tools: folder("tools"),
+            charts: folder("charts"),
+            govc: folder("govc"),
+            metrics: folder("metrics"),
+        }
     })
 }
 
-/// What the script at this path answers to `--where`.
+/// What this script below `tests/testenv` prints with `--where`.
 fn told_by(script: &str) -> String {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(script);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testenv").join(script);
     let output = Command::new("sh").arg(&script).arg("--where").output();
     let output = output.unwrap_or_else(|error| panic!("failed to run {}: {error}", script.display()));
     String::from_utf8_lossy(&output.stdout).into_owned()

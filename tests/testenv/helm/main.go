@@ -1,7 +1,9 @@
-// chart renders a Helm chart the way Helm's own command does, and turns YAML into JSON for the tests that look at it.
+// chart renders a Helm chart the way Helm's own command does, turns YAML into JSON for the tests that look at it, and
+// parses image references as the kubelet does.
 //
 //	chart render FOLDER [--values FILE]... [--reused]   an object {"objects": [...], "notes": "..."}
 //	chart objects < YAML                                a list of the documents
+//	chart image REFERENCE                               the reference with its registry
 //
 // Values are held against the chart's JSON schema, as `helm install`, `helm upgrade` and `helm lint` do. A refusal is
 // on standard error, with exit code 1.
@@ -18,6 +20,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/distribution/reference"
 	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
@@ -34,7 +37,7 @@ func main() {
 
 func run(arguments []string) error {
 	if len(arguments) == 0 {
-		return errors.New("chart render FOLDER, or chart objects")
+		return errors.New("chart render FOLDER, chart objects, or chart image REFERENCE")
 	}
 	switch arguments[0] {
 	case "render":
@@ -49,8 +52,22 @@ func run(arguments []string) error {
 			return err
 		}
 		return print(objects)
+	case "image":
+		return image(arguments[1:])
 	}
 	return fmt.Errorf("unknown command %q", arguments[0])
+}
+
+// As in Kubernetes, pkg/util/parsers, ParseImageName: what it refuses is a pod with the reason InvalidImageName.
+func image(arguments []string) error {
+	if len(arguments) != 1 {
+		return errors.New("chart image REFERENCE")
+	}
+	named, err := reference.ParseNormalizedNamed(arguments[0])
+	if err != nil {
+		return fmt.Errorf("couldn't parse image name %q: %w", arguments[0], err)
+	}
+	return print(named.String())
 }
 
 type list []string

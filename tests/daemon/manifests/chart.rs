@@ -7,10 +7,12 @@ use serde_json::{Value, json};
 use support::ApiServer;
 use support::components::Component;
 
-use super::kustomize::{form, objects, piped};
+use super::kustomize::{form, objects, parsed, piped};
 use super::rules::rules;
 use super::{apply, pods};
 use crate::cluster::BINARY;
+
+const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
 /// The values of the Go program's chart 1.36.0 with their defaults, but for image and tag.
 const GO_VALUES: &str = include_str!("../../golden/go-program/chart-values.yaml");
@@ -45,6 +47,10 @@ impl Rendered {
         &self.pod()["containers"][0]
     }
 
+    fn image(&self) -> &str {
+        self.container()["image"].as_str().unwrap()
+    }
+
     /// `vsphere.conf`, which the daemon accepts.
     async fn config(&self) -> Value {
         let text = self.one("ConfigMap")["data"]["vsphere.conf"].as_str().unwrap();
@@ -58,20 +64,34 @@ impl Rendered {
     }
 }
 
-async fn render_with(values: &str, flags: &[&str]) -> Result<Rendered, String> {
-    let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), values).unwrap();
+/// An image, for it has no default.
+const IMAGE: &str = "daemonset: {image: registry.test/ccm}";
+
+/// These values, the later ones over the earlier ones.
+async fn render_all(values: &[&str], flags: &[&str]) -> Result<Rendered, String> {
+    let folder = tempfile::tempdir().unwrap();
     let chart = concat!(env!("CARGO_MANIFEST_DIR"), "/manifests/helm/vsphere-cpi");
-    let values = file.path().to_str().unwrap();
-    let flags = [&["render", chart, "--values", values], flags].concat().into_iter().map(str::to_owned);
-    let told = piped(&Component::Chart.path(), &flags.collect::<Vec<_>>(), "").await?;
-    let mut told: Value = serde_json::from_str(&told).unwrap();
-    let notes = told["notes"].as_str().unwrap().to_owned();
-    Ok(Rendered { objects: serde_json::from_value(told["objects"].take()).unwrap(), notes })
+    let mut arguments = vec!["render".to_owned(), chart.to_owned()];
+    for (number, text) in values.iter().enumerate() {
+        let file = folder.path().join(number.to_string());
+        std::fs::write(&file, text).unwrap();
+        arguments.extend(["--values".to_owned(), file.to_str().unwrap().to_owned()]);
+    }
+    arguments.extend(flags.iter().map(|&flag| flag.to_owned()));
+    let printed = piped(&Component::Chart.path(), &arguments, "").await?;
+    let mut printed: Value = serde_json::from_str(&printed).unwrap();
+    let notes = printed["notes"].as_str().unwrap().to_owned();
+    Ok(Rendered { objects: serde_json::from_value(printed["objects"].take()).unwrap(), notes })
 }
 
+/// These values, with an image if they name none.
 async fn render(values: &str) -> Rendered {
-    render_with(values, &[]).await.unwrap_or_else(|error| panic!("{values}: {error}"))
+    render_all(&[IMAGE, values], &[]).await.unwrap_or_else(|error| panic!("{values}: {error}"))
+}
+
+/// Why these values are refused.
+async fn refusal(values: &[&str], flags: &[&str]) -> String {
+    render_all(values, flags).await.err().unwrap_or_else(|| panic!("{values:?} {flags:?} is accepted"))
 }
 
 /// Every value once, with another one than its default.
@@ -105,8 +125,9 @@ rbac:
 serviceAccount: {create: true, name: other-account}
 daemonset:
   annotations: {set: annotated}
-  image: elsewhere/ccm
+  image: elsewhere:5000/ccm
   tag: "1.10"
+  digest: sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
   pullPolicy: Always
   dnsPolicy: ClusterFirstWithHostNet
   cmdline:
@@ -126,6 +147,7 @@ daemonset:
   extraVolumesMounts: [{name: b, mountPath: /b, readOnly: true}]
   hostAliases: [{ip: 10.0.0.9, hostnames: [vcenter]}]
 nameOverride: other-name
+imagePullSecrets: [{name: registry-credentials}, {name: mirror}]
 service: {enabled: true}
 "#;
 
@@ -185,13 +207,19 @@ async fn the_defaults_are_those_of_the_go_programs_chart() {
         }
     }
     let new: Vec<&str> = now.keys().filter(|path| !before.contains_key(*path)).map(String::as_str).collect();
-    let known = [".daemonset.env", ".daemonset.extraVolumeMounts", ".daemonset.image", ".daemonset.nodeSelector"];
+    let known = [
+        ".daemonset.digest",
+        ".daemonset.env",
+        ".daemonset.extraVolumeMounts",
+        ".daemonset.image",
+        ".daemonset.nodeSelector",
+    ];
     let sizes = [
         ".daemonset.resources.limits.memory",
         ".daemonset.resources.requests.cpu",
         ".daemonset.resources.requests.memory",
     ];
-    let rest = [".daemonset.tag", ".global", ".rbac.nodeDeletion", ".rbac.secrets"];
+    let rest = [".daemonset.tag", ".global", ".imagePullSecrets", ".rbac.nodeDeletion", ".rbac.secrets"];
     assert_eq!(new, [&known[..], &sizes, &rest].concat());
 }
 
@@ -206,7 +234,9 @@ async fn w54_every_value_has_its_effect() {
     let labels = &set["spec"]["template"]["metadata"]["labels"];
     assert_eq!((&labels["pod"], &labels["app"]), (&json!("labelled"), &json!("other-name")));
     assert_eq!(set["spec"]["template"]["metadata"]["annotations"], json!({"pod": "annotated"}));
-    assert_eq!((&container["image"], &container["imagePullPolicy"]), (&json!("elsewhere/ccm:1.10"), &json!("Always")));
+    assert_eq!(rendered.image(), format!("elsewhere:5000/ccm:1.10@{DIGEST}"));
+    assert_eq!(container["imagePullPolicy"], "Always");
+    assert_eq!(pod["imagePullSecrets"], json!([{"name": "registry-credentials"}, {"name": "mirror"}]));
     let expected = json!([
         "--cloud-provider=vsphere",
         "--v=4",
@@ -298,9 +328,53 @@ async fn w54_values_of_an_older_release_are_enough() {
         "config: {enabled: true}",
         "config: {enabled: true, vcenter: v, datacenter: d}\ndaemonset: {cmdline: {}}\nrbac: {create: true}",
     ] {
-        let rendered = render_with(old, &["--reused"]).await.unwrap_or_else(|error| panic!("{old}: {error}"));
+        let rendered = render_all(&[IMAGE, old], &["--reused"]).await.unwrap_or_else(|error| panic!("{old}: {error}"));
         assert_eq!(rendered.container()["image"], render("").await.container()["image"], "{old}");
         assert_eq!(rendered.kinds().contains_key("Secret"), old != "{}", "{old}");
+    }
+}
+
+#[tokio::test]
+async fn the_image_is_repository_tag_and_digest() {
+    let version = concat!("v", env!("CARGO_PKG_VERSION"));
+    for (values, expected) in [
+        (String::new(), format!("registry.test/ccm:{version}")),
+        ("tag: v9".to_owned(), "registry.test/ccm:v9".to_owned()),
+        (format!("digest: {DIGEST}"), format!("registry.test/ccm@{DIGEST}")),
+        (format!("tag: v9, digest: {DIGEST}"), format!("registry.test/ccm:v9@{DIGEST}")),
+        ("image: 'localhost:5000/a/b'".to_owned(), format!("localhost:5000/a/b:{version}")),
+    ] {
+        let rendered = render(&format!("daemonset: {{{values}}}")).await;
+        assert_eq!(rendered.image(), expected, "{values}");
+        assert!(parsed(rendered.image()).await.is_ok_and(|parsed| parsed == expected), "{values}");
+    }
+}
+
+/// Also where the values of an older release are all there is.
+#[tokio::test]
+async fn without_an_image_the_chart_says_which_value_to_set() {
+    for values in ["", "daemonset: {tag: v9}", "daemonset: {image: ''}"] {
+        for flags in [&[][..], &["--reused"]] {
+            let refused = refusal(&[values], flags).await;
+            for part in ["daemonset.image is not set", "daemonset.tag", "imagePullSecrets", "docs/install.md#image"] {
+                assert!(refused.contains(part), "{values} {flags:?}: {part}: {refused}");
+            }
+        }
+    }
+}
+
+/// It does not answer the probes, so a release that reuses its values would restart it without end.
+#[tokio::test]
+async fn the_image_of_the_go_program_is_refused() {
+    for image in [
+        "registry.k8s.io/cloud-pv-vsphere/cloud-provider-vsphere",
+        "mirror.test:5000/k8s/cloud-pv-vsphere/cloud-provider-vsphere",
+        "gcr.io/cloud-provider-vsphere/cpi/release/manager",
+    ] {
+        let values = format!("daemonset: {{image: '{image}', tag: v1.36.0}}");
+        let refused = refusal(&[GO_VALUES, &values], &["--reused"]).await;
+        let expected = format!("daemonset.image is {image}, the image of the Go program");
+        assert!(refused.contains(&expected), "{image}: {refused}");
     }
 }
 
@@ -338,10 +412,14 @@ async fn mistakes_are_told_by_name() {
             "at '/daemonset': additional properties 'extraVolumesMount' not allowed",
         ),
         ("rbac: {secrets: [{namespace: x}]}", "at '/rbac/secrets/0': missing property 'name'"),
+        ("daemonset: {digest: sha256:abc}", "at '/daemonset/digest'"),
+        ("daemonset: {image: 'registry.test/ccm:v9'}", "at '/daemonset/image'"),
+        ("imagePullSecrets: [registry-credentials]", "at '/imagePullSecrets/0': got string, want object"),
+        ("imagePullSecrets: [{secret: a}]", "at '/imagePullSecrets/0'"),
         ("replicas: 2", "additional properties 'replicas' not allowed"),
     ] {
-        let told = render_with(values, &[]).await.err().unwrap_or_else(|| panic!("{values} is accepted"));
-        assert!(told.contains(expected), "{values}: {told}");
+        let refused = refusal(&[IMAGE, values], &[]).await;
+        assert!(refused.contains(expected), "{values}: {refused}");
     }
 }
 

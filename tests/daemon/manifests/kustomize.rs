@@ -158,6 +158,12 @@ pub async fn objects(manifest: &str) -> Vec<Value> {
         .collect()
 }
 
+/// What the kubelet reads this image reference as, or why it refuses it (`InvalidImageName`).
+pub async fn parsed(image: &str) -> Result<String, String> {
+    let printed = piped(&Component::Chart.path(), &["image".to_owned(), image.to_owned()], "").await?;
+    Ok(serde_json::from_str(&printed).unwrap())
+}
+
 /// Runs a program with this input; what it printed, or its complaint.
 pub async fn piped(program: &Path, arguments: &[String], input: &str) -> Result<String, String> {
     let mut command = Command::new(program);

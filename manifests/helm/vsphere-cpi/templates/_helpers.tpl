@@ -20,6 +20,24 @@
 {{- dig "name" "" (.Values.serviceAccount | default dict) | default "cloud-controller-manager" -}}
 {{- end -}}
 
+{{/* The image reference. A tag beside a digest is for the reader: the digest decides. */}}
+{{- define "cpi.image" -}}
+{{- $set := .Values.daemonset | default dict -}}
+{{- $image := $set.image | default "" -}}
+{{- if not $image -}}
+{{- fail "daemonset.image is not set: set it to the repository of the image, such as registry.example.com/vsphere-cloud-controller-manager; with daemonset.tag or daemonset.digest, and imagePullSecrets for a private registry. How to get an image: docs/install.md#image" -}}
+{{- end -}}
+{{- /* A release of the Go program's chart whose values are reused. Its image does not answer /livez. */ -}}
+{{- if or (hasSuffix "cloud-pv-vsphere/cloud-provider-vsphere" $image) (hasSuffix "cloud-provider-vsphere/cpi/release/manager" $image) -}}
+{{- fail (printf "daemonset.image is %s, the image of the Go program (cloud-provider-vsphere): set daemonset.image to the repository of vsphere-cloud-controller-manager, and daemonset.tag to its version. How to get an image: docs/install.md#image" $image) -}}
+{{- end -}}
+{{- if $set.digest -}}
+{{- printf "%s%s@%s" $image (empty $set.tag | ternary "" (printf ":%s" $set.tag)) $set.digest -}}
+{{- else -}}
+{{- printf "%s:%s" $image ($set.tag | default .Chart.AppVersion) -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Labels of every object; the last one is what the Go program's chart calls its part. */}}
 {{- define "cpi.labels" -}}
 app: {{ include "cpi.name" .root | quote }}

@@ -51,6 +51,12 @@ impl Rendered {
         self.container()["image"].as_str().unwrap()
     }
 
+    /// The value of this variable.
+    fn variable(&self, name: &str) -> Option<&str> {
+        let found = self.container()["env"].as_array()?.iter().find(|variable| variable["name"] == name)?;
+        found["value"].as_str()
+    }
+
     /// `vsphere.conf`, which the daemon accepts.
     async fn config(&self) -> Value {
         let text = self.one("ConfigMap")["data"]["vsphere.conf"].as_str().unwrap();
@@ -148,6 +154,8 @@ daemonset:
   hostAliases: [{ip: 10.0.0.9, hostnames: [vcenter]}]
 nameOverride: other-name
 imagePullSecrets: [{name: registry-credentials}, {name: mirror}]
+k8sServiceHost: api.example.com
+k8sServicePort: 7445
 service: {enabled: true}
 "#;
 
@@ -219,7 +227,9 @@ async fn the_defaults_are_those_of_the_go_programs_chart() {
         ".daemonset.resources.requests.cpu",
         ".daemonset.resources.requests.memory",
     ];
-    let rest = [".daemonset.tag", ".global", ".imagePullSecrets", ".rbac.nodeDeletion", ".rbac.secrets"];
+    let address = [".k8sServiceHost", ".k8sServicePort"];
+    let rest = [".daemonset.tag", ".global", ".imagePullSecrets", address[0], address[1]];
+    let rest = [&rest[..], &[".rbac.nodeDeletion", ".rbac.secrets"]].concat();
     assert_eq!(new, [&known[..], &sizes, &rest].concat());
 }
 
@@ -248,7 +258,12 @@ async fn w54_every_value_has_its_effect() {
         "--profiling",
     ]);
     assert_eq!(container["args"], expected);
-    assert_eq!(container["env"], json!([{"name": "CCM_NODE_DELETION", "value": "dry-run"}]));
+    let variables = json!([
+        {"name": "KUBERNETES_SERVICE_HOST", "value": "api.example.com"},
+        {"name": "KUBERNETES_SERVICE_PORT", "value": "7445"},
+        {"name": "CCM_NODE_DELETION", "value": "dry-run"},
+    ]);
+    assert_eq!(container["env"], variables);
     // Maps are merged.
     assert_eq!(container["resources"]["limits"], json!({"cpu": 1, "memory": "512Mi"}));
     let mounts: Vec<&Value> =
@@ -379,6 +394,38 @@ async fn the_image_of_the_go_program_is_refused() {
 }
 
 #[tokio::test]
+async fn the_api_server_has_the_address_of_the_values() {
+    for (values, host, port) in [
+        ("", None, None),
+        ("k8sServiceHost: 10.0.0.10", Some("10.0.0.10"), Some("6443")),
+        ("{k8sServiceHost: 'fd00::10', k8sServicePort: '443'}", Some("fd00::10"), Some("443")),
+    ] {
+        let rendered = render(values).await;
+        let found = (rendered.variable("KUBERNETES_SERVICE_HOST"), rendered.variable("KUBERNETES_SERVICE_PORT"));
+        assert_eq!(found, (host, port), "{values}");
+    }
+    let reused = render_all(&[IMAGE, "k8sServiceHost: localhost"], &["--reused"]).await.unwrap();
+    assert_eq!(reused.variable("KUBERNETES_SERVICE_PORT"), Some("6443"));
+    for (values, expected) in [
+        ("k8sServicePort: 7445", "k8sServicePort is set without k8sServiceHost"),
+        (
+            "{k8sServiceHost: a, daemonset: {env: [{name: KUBERNETES_SERVICE_HOST, value: b}]}}",
+            "KUBERNETES_SERVICE_HOST is in daemonset.env, and k8sServiceHost is set",
+        ),
+        (
+            "{k8sServiceHost: a, daemonset: {env: [{name: KUBERNETES_SERVICE_PORT, value: '1'}]}}",
+            "KUBERNETES_SERVICE_PORT is in daemonset.env, and k8sServiceHost is set",
+        ),
+    ] {
+        let refused = refusal(&[IMAGE, values], &[]).await;
+        assert!(refused.contains(expected), "{values}: {refused}");
+    }
+    // Without the values, the variables of a release that already has them stay.
+    let rendered = render("daemonset: {env: [{name: KUBERNETES_SERVICE_HOST, value: b}]}").await;
+    assert_eq!(rendered.variable("KUBERNETES_SERVICE_HOST"), Some("b"));
+}
+
+#[tokio::test]
 async fn parts_can_be_left_out() {
     for (values, kind) in [
         ("rbac: {create: false}", "ClusterRole"),
@@ -416,6 +463,10 @@ async fn mistakes_are_told_by_name() {
         ("daemonset: {image: 'registry.test/ccm:v9'}", "at '/daemonset/image'"),
         ("imagePullSecrets: [registry-credentials]", "at '/imagePullSecrets/0': got string, want object"),
         ("imagePullSecrets: [{secret: a}]", "at '/imagePullSecrets/0'"),
+        ("k8sServiceHost: 'https://api.example.com'", "at '/k8sServiceHost'"),
+        ("k8sServiceHost: 'api.example.com:6443'", "at '/k8sServiceHost'"),
+        ("k8sServicePort: 70000", "at '/k8sServicePort'"),
+        ("k8sServicePort: https", "at '/k8sServicePort'"),
         ("replicas: 2", "additional properties 'replicas' not allowed"),
     ] {
         let refused = refusal(&[IMAGE, values], &[]).await;

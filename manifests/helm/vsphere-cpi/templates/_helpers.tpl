@@ -38,6 +38,24 @@
 {{- end -}}
 {{- end -}}
 
+{{/* Variables of the container, as a list in JSON. */}}
+{{- define "cpi.env" -}}
+{{- $env := dig "env" list (.Values.daemonset | default dict) | default list -}}
+{{- $port := .Values.k8sServicePort | default 6443 | toString -}}
+{{- if .Values.k8sServiceHost -}}
+{{- range $env -}}
+{{- if has .name (list "KUBERNETES_SERVICE_HOST" "KUBERNETES_SERVICE_PORT") -}}
+{{- fail (printf "%s is in daemonset.env, and k8sServiceHost is set: remove one of them" .name) -}}
+{{- end -}}
+{{- end -}}
+{{- $host := dict "name" "KUBERNETES_SERVICE_HOST" "value" .Values.k8sServiceHost -}}
+{{- $env = concat (list $host (dict "name" "KUBERNETES_SERVICE_PORT" "value" $port)) $env -}}
+{{- else if ne $port "6443" -}}
+{{- fail "k8sServicePort is set without k8sServiceHost: set both" -}}
+{{- end -}}
+{{- toJson $env -}}
+{{- end -}}
+
 {{/* Labels of every object; the last one is what the Go program's chart calls its part. */}}
 {{- define "cpi.labels" -}}
 app: {{ include "cpi.name" .root | quote }}

@@ -211,6 +211,13 @@ async fn the_defaults_are_those_of_the_go_programs_chart() {
     for (path, value) in &before {
         match path.as_str() {
             ".daemonset.resources" => assert_eq!(now[".daemonset.resources.requests.memory"], "64Mi"),
+            ".daemonset.tolerations" => {
+                // In front of the same ones: those of control planes of RKE2 and K3s, and of old ones.
+                let (more, same) = now[path].as_array().unwrap().split_at(2);
+                assert_eq!(*value, json!(same));
+                let more: Vec<&Value> = more.iter().map(|toleration| &toleration["key"]).collect();
+                assert_eq!(more, ["node-role.kubernetes.io/etcd", "node-role.kubernetes.io/master"]);
+            }
             path => assert_eq!(now.get(path), Some(value), "{path}"),
         }
     }
@@ -423,6 +430,18 @@ async fn the_api_server_has_the_address_of_the_values() {
     // Without the values, the variables of a release that already has them stay.
     let rendered = render("daemonset: {env: [{name: KUBERNETES_SERVICE_HOST, value: b}]}").await;
     assert_eq!(rendered.variable("KUBERNETES_SERVICE_HOST"), Some("b"));
+}
+
+/// What the overlays for them tolerate.
+#[tokio::test]
+async fn pods_are_scheduled_to_control_planes_of_rke2_and_k3s() {
+    let of_chart = render("").await.pod()["tolerations"].as_array().unwrap().clone();
+    for overlay in ["overlays/rke2", "overlays/k3s"] {
+        let set = form(overlay).await.objects.iter().find(|object| object["kind"] == "DaemonSet").unwrap();
+        for toleration in pods::pod(set).unwrap()["tolerations"].as_array().unwrap() {
+            assert!(of_chart.contains(toleration), "{overlay}: {toleration} is not in {of_chart:?}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -9,19 +9,22 @@ use kube::api::{ApiResource, DynamicObject, PostParams};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client};
 use serde_json::{Value, json};
+use support::components::Component;
 use support::{ApiServer, eventually};
 
 use crate::cluster::LIMIT;
-use kustomize::{Tree, forms, kubectl, objects};
+use kustomize::{Tree, forms, kubectl, objects, piped};
 
 /// Kinds that others bring with them.
 const FOREIGN: [(&str, &str); 3] =
     [("PrometheusRule", "prometheusrules"), ("ServiceMonitor", "servicemonitors"), ("PodMonitor", "podmonitors")];
 
 /// Files that no kustomization names: hints for those who set up the nodes, which no API server knows.
-const HINTS: [&str; 4] = [
+const HINTS: [&str; 6] = [
     "overlays/k3s/config.yaml",
-    "overlays/kubeadm/kubeadm.yaml",
+    "overlays/kubeadm/init.yaml",
+    "overlays/kubeadm/join-control-plane.yaml",
+    "overlays/kubeadm/join.yaml",
     "overlays/rke2/config.yaml",
     "overlays/talos/machine-config.yaml",
 ];
@@ -100,6 +103,33 @@ async fn hints_for_nodes_are_well_formed() {
         let documents = objects(&tree.read(hint)).await;
         assert!(!documents.is_empty() && documents.iter().all(Value::is_object), "{hint}: {documents:?}");
     }
+}
+
+/// The command that their heads name would accept them.
+#[tokio::test]
+async fn kubeadm_accepts_its_configuration_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let validate = async |text: &str| {
+        let file = folder.path().join("kubeadm.yaml");
+        std::fs::write(&file, text).unwrap();
+        let flags = ["config", "validate", "--config", file.to_str().unwrap()].map(str::to_owned);
+        piped(&Component::Kubeadm.path(), &flags, "").await
+    };
+    let tree = Tree::copy();
+    for hint in HINTS.iter().filter(|hint| hint.starts_with("overlays/kubeadm/")) {
+        // Without a version kubeadm fetches the latest one from the internet.
+        let version = "kind: ClusterConfiguration\nkubernetesVersion: v1.34.4\n";
+        let text = tree.read(hint).replace("kind: ClusterConfiguration\n", version);
+        validate(&text).await.unwrap_or_else(|error| panic!("{hint}: {error}"));
+        assert!(text.contains("kubeletExtraArgs:\n  - name: cloud-provider\n    value: external\n"), "{hint}: {text}");
+        let refused = validate(&text.replace("kubeletExtraArgs:", "kubeletExtraFlags:")).await.unwrap_err();
+        assert!(refused.contains("unknown field \"nodeRegistration.kubeletExtraFlags\""), "{hint}: {refused}");
+    }
+    let join = tree.read("overlays/kubeadm/join.yaml");
+    let (before, rest) = join.split_once("\ndiscovery:\n").unwrap();
+    let (_, after) = rest.split_once("\nnodeRegistration:\n").unwrap();
+    let refused = validate(&format!("{before}\nnodeRegistration:\n{after}")).await.unwrap_err();
+    assert!(refused.contains("bootstrapToken or file must be set"), "{refused}");
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use support::components::Component;
 use support::{ApiServer, eventually};
 
 use crate::cluster::LIMIT;
-use kustomize::{Tree, forms, kubectl, objects, piped};
+use kustomize::{Tree, forms, kubectl, objects, parsed, piped};
 
 /// Kinds that others bring with them.
 const FOREIGN: [(&str, &str); 3] =
@@ -28,6 +28,9 @@ const HINTS: [&str; 6] = [
     "overlays/rke2/config.yaml",
     "overlays/talos/machine-config.yaml",
 ];
+
+/// What `image` says before it is edited.
+const UNSET_IMAGE: &str = "image-not-set/EDIT/manifests/image/kustomization.yaml";
 
 /// A definition that takes anything, for kinds that are not ours.
 async fn define_foreign_kinds(client: &Client) {
@@ -134,7 +137,7 @@ async fn kubeadm_accepts_its_configuration_files() {
 
 #[tokio::test]
 async fn there_is_one_image_and_its_version_is_the_programs() {
-    let expected = format!("registry.example.com/vsphere-cloud-controller-manager:v{}", env!("CARGO_PKG_VERSION"));
+    let expected = format!("{UNSET_IMAGE}:v{}", env!("CARGO_PKG_VERSION"));
     for form in forms().await {
         for object in &form.objects {
             for container in pods::containers(object) {
@@ -142,6 +145,19 @@ async fn there_is_one_image_and_its_version_is_the_programs() {
             }
         }
     }
+}
+
+/// No registry is asked for it: the kubelet refuses the reference, and the pod shows it.
+#[tokio::test]
+async fn an_image_that_is_not_set_is_invalid_and_names_the_file_to_edit() {
+    let refused = parsed(&format!("{UNSET_IMAGE}:v{}", env!("CARGO_PKG_VERSION"))).await.unwrap_err();
+    let expected = format!("invalid reference format: repository name ({UNSET_IMAGE}) must be lowercase");
+    assert!(refused.contains(&expected), "{refused}");
+    let file = UNSET_IMAGE.split_once("/EDIT/manifests/").unwrap().1;
+    assert!(Tree::copy().read(file).contains(&format!("newName: {UNSET_IMAGE}\n")), "{file}");
+    // So that the check can fail.
+    let valid = "registry.example.com/vsphere-cloud-controller-manager:v1";
+    assert_eq!(parsed(valid).await.as_deref(), Ok(valid));
 }
 
 /// An apply of an overlay must not put a sample over what an operator wrote.

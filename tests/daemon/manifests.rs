@@ -13,7 +13,7 @@ use support::components::Component;
 use support::{ApiServer, eventually};
 
 use crate::cluster::LIMIT;
-use kustomize::{Tree, forms, kubectl, objects, parsed, piped};
+use kustomize::{Tree, form, forms, kubectl, objects, parsed, piped};
 
 /// Kinds that others bring with them.
 const FOREIGN: [(&str, &str); 3] =
@@ -31,6 +31,9 @@ const HINTS: [&str; 6] = [
 
 /// What `image` says before it is edited.
 const UNSET_IMAGE: &str = "image-not-set/EDIT/manifests/image/kustomization.yaml";
+
+/// What `components/api-server-address` says before it is edited.
+const UNSET_ADDRESS: &str = "edit-manifests-components-api-server-address";
 
 /// A definition that takes anything, for kinds that are not ours.
 async fn define_foreign_kinds(client: &Client) {
@@ -158,6 +161,45 @@ async fn an_image_that_is_not_set_is_invalid_and_names_the_file_to_edit() {
     // So that the check can fail.
     let valid = "registry.example.com/vsphere-cloud-controller-manager:v1";
     assert_eq!(parsed(valid).await.as_deref(), Ok(valid));
+}
+
+/// As the heads of `image` and of the components say. Their files stay as they are.
+#[tokio::test]
+async fn an_overlay_of_ones_own_sets_image_and_addresses() {
+    let digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+    let tree = Tree::copy();
+    let address = tree.read("components/api-server-address/kustomization.yaml");
+    let (_, patch) = address.split_once("\npatches:\n").unwrap();
+    let patch = patch.replace(UNSET_ADDRESS, "api.example.com");
+    for (form, components) in [
+        ("overlays/kubeadm", "../components/image-pull-secret"),
+        ("deployment", "../components/api-server-address, ../components/image-pull-secret"),
+    ] {
+        let text = format!(
+            "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [../{form}]\n\
+             components: [{components}]\nimages:\n- name: {UNSET_IMAGE}\n  newName: registry.test/ccm\n  newTag: v9\n  \
+             digest: {digest}\npatches:\n{patch}"
+        );
+        let objects = objects(&tree.built_with("mine", &text).await).await;
+        let pod = objects.iter().find_map(pods::pod).unwrap();
+        assert_eq!(pod["imagePullSecrets"], json!([{"name": "registry-credentials"}]), "{form}");
+        let container = &pod["containers"][0];
+        assert_eq!(container["image"], json!(format!("registry.test/ccm:v9@{digest}")), "{form}");
+        let expected = json!([
+            {"name": "KUBERNETES_SERVICE_HOST", "value": "api.example.com"},
+            {"name": "KUBERNETES_SERVICE_PORT", "value": "6443"},
+        ]);
+        assert_eq!(container["env"], expected, "{form}");
+    }
+}
+
+/// An unedited one cannot be looked up, and the error names it.
+#[tokio::test]
+async fn the_component_for_the_api_servers_address_works_with_every_workload() {
+    for name in ["base-with-api-server-address", "deployment-with-api-server-address"] {
+        let pod = form(name).await.objects.iter().find_map(pods::pod).unwrap();
+        assert_eq!(pod["containers"][0]["env"][0]["value"], UNSET_ADDRESS, "{name}");
+    }
 }
 
 /// An apply of an overlay must not put a sample over what an operator wrote.

@@ -106,6 +106,13 @@ impl Tree {
         std::fs::read_to_string(self.folder.path().join(file)).unwrap()
     }
 
+    /// What `kubectl kustomize` makes of a new folder with this kustomization.
+    pub async fn built_with(&self, folder: &str, kustomization: &str) -> String {
+        std::fs::create_dir_all(self.folder.path().join(folder)).unwrap();
+        std::fs::write(self.folder.path().join(folder).join("kustomization.yaml"), kustomization).unwrap();
+        self.built(folder).await
+    }
+
     /// What `kubectl kustomize` makes of this folder.
     async fn built(&self, form: &str) -> String {
         let folder = self.folder.path().join(form);

@@ -12,6 +12,7 @@ mod certificates;
 mod duplicates;
 mod failures;
 mod faults;
+mod govc;
 mod inventory;
 mod login_counts;
 mod matrix;

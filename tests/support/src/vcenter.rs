@@ -221,6 +221,20 @@ impl Vcenter {
         )
     }
 
+    /// The variables with which `govc` works against this vCenter as its administrator, without a file in `$HOME`.
+    #[must_use]
+    pub fn govc_environment(&self) -> [(&'static str, String); 6] {
+        [
+            ("GOVC_URL", format!("https://127.0.0.1:{}", self.port())),
+            ("GOVC_USERNAME", self.user.clone()),
+            ("GOVC_PASSWORD", self.password.clone()),
+            ("GOVC_TLS_CA_CERTS", self.ca_file.display().to_string()),
+            // Else a session outlives its password.
+            ("GOVC_PERSIST_SESSION", "false".to_owned()),
+            ("GOVMOMI_HOME", self.folder.path().display().to_string()),
+        ]
+    }
+
     /// Creates a machine.
     pub async fn create_vm(&self, vm: &Vm) {
         self.call::<Value>("vm/create", json!(vm)).await;

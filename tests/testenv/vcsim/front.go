@@ -18,6 +18,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/vmware/govmomi/ssoadmin"
+	"github.com/vmware/govmomi/sts"
 )
 
 // maxBody is far above any request a client of ours sends.
@@ -255,10 +258,13 @@ func (f *Front) pass(w http.ResponseWriter, r *http.Request, operation string, b
 }
 
 // serveToken serves the token service, and refuses logins with a token that are not signed as they must be; what is
-// signed well goes on to the simulator, which takes any token.
+// signed well goes on to the simulator, which takes any token. A request with a user name and a password (govc sso.…)
+// goes on to the simulator, too: its token is good for the administration of single sign-on and nothing else.
 func (f *Front) serveToken(w http.ResponseWriter, r *http.Request, operation string, body []byte) (status int, served bool) {
 	isSigned := strings.HasPrefix(r.Header.Get("Authorization"), "SIGN ")
 	switch {
+	case operation == "STS:Issue" && f.vcenter.acceptsPasswordOf(body):
+		return 0, false
 	case operation == "STS:Issue":
 		w.Header().Set("Content-Type", "text/xml; charset=utf-8")
 		answer, fault := f.tokens.Issue(r, body)
@@ -291,10 +297,16 @@ func (f *Front) borrow(r *http.Request, operation string) {
 	}
 }
 
+// systemPaths are where the simulator has what clients without a lookup service look for at the usual paths.
+var systemPaths = map[string]string{stsPath: sts.SystemPath, ssoadmin.Path: ssoadmin.SystemPath}
+
 var truncatedAnswer = []byte("<truncated>true</truncated>")
 
 func (f *Front) record(r *http.Request, operation string, body []byte) *httptest.ResponseRecorder {
 	inner := r.Clone(context.Background())
+	if path, ok := systemPaths[inner.URL.Path]; ok {
+		inner.URL.Path = path
+	}
 	inner.Body = io.NopCloser(bytes.NewReader(body))
 	answer := httptest.NewRecorder()
 	if operation == "WaitForUpdatesEx" || operation == "WaitForUpdates" {

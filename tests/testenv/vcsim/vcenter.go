@@ -3,14 +3,17 @@ package main
 import (
 	"errors"
 	"fmt"
+	"html"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 
 	"github.com/google/uuid"
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/simulator/vpx"
+	_ "github.com/vmware/govmomi/ssoadmin/simulator"
 	_ "github.com/vmware/govmomi/sts/simulator"
 	_ "github.com/vmware/govmomi/vapi/simulator"
 	"github.com/vmware/govmomi/vim25/methods"
@@ -81,10 +84,13 @@ func NewVcenter(wanted *Scenario) (*Vcenter, error) {
 func (v *Vcenter) registerHandlers() error {
 	v.service.RegisterEndpoints = true
 	v.service.Listen = &url.URL{Host: "127.0.0.1:0", User: url.UserPassword(v.user, v.password)}
-	v.context().Map.SessionManager().ValidLogin = func(login *types.Login) bool {
-		return v.Accepts(login.UserName, login.Password)
-	}
 	v.service.NewServer().Close()
+	// The simulator of single sign-on has put its own check there, which knows the users that it has created.
+	manager := v.context().Map.SessionManager()
+	isCreated, first := manager.ValidLogin, v.user
+	manager.ValidLogin = func(login *types.Login) bool {
+		return v.Accepts(login.UserName, login.Password) || login.UserName != first && isCreated(login)
+	}
 	v.Handler = v.service.ServeMux
 	var err error
 	v.tags, err = newTagClient(v.Handler, v.user, v.password)
@@ -96,6 +102,14 @@ func (v *Vcenter) Accepts(user, password string) bool {
 	v.loginMu.Lock()
 	defer v.loginMu.Unlock()
 	return user == v.user && password == v.password
+}
+
+var userAndPassword = regexp.MustCompile(`Username>([^<]*)</[^>]*><[^>]*Password[^>]*>([^<]*)<`)
+
+// acceptsPasswordOf says whether this request for a token has a user name and a password that log in.
+func (v *Vcenter) acceptsPasswordOf(request []byte) bool {
+	found := userAndPassword.FindSubmatch(request)
+	return found != nil && v.Accepts(html.UnescapeString(string(found[1])), html.UnescapeString(string(found[2])))
 }
 
 // SetLogin replaces the accepted pair; sessions that exist stay.

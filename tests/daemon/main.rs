@@ -27,6 +27,7 @@ mod manifests;
 mod metrics;
 mod migration;
 mod mistakes;
+mod pages;
 mod proxy;
 mod race;
 mod reload;

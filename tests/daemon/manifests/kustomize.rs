@@ -121,7 +121,8 @@ impl Tree {
     }
 }
 
-fn copy(from: &Path, to: &Path) {
+/// Copies what is below one folder into another, which is there.
+pub fn copy(from: &Path, to: &Path) {
     for entry in std::fs::read_dir(from).unwrap() {
         let (entry, to) = (entry.unwrap(), to.to_owned());
         let to = to.join(entry.file_name());

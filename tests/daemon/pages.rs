@@ -1,0 +1,438 @@
+//! The commands of `README.md` and `docs/install.md`, run as they are on the page but for names and passwords.
+//!
+//! A journey is what one reader does: it runs blocks of commands in order, against an API server of its own and the vCenter
+//! simulator. Nothing here starts containers, so a pod is the built binary, started as the manifests on the API server say.
+
+mod pod;
+mod shell;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::{ListParams, Patch, PatchParams};
+use serde_json::{Value, json};
+use support::{ApiServer, Daemon, Scenario, Vcenter, eventually};
+
+use crate::cluster::{ANSWERS, Cluster, LIMIT};
+use crate::manifests::kustomize::{kubectl, objects};
+use crate::rights::GO_RELEASE;
+use pod::Pod;
+use shell::{Shell, page, sections};
+
+/// A page, a heading, and who runs the blocks of commands below it.
+type Row = (&'static str, &'static str, &'static [By]);
+
+/// Who runs a block.
+#[derive(Debug)]
+enum By {
+    /// These journeys.
+    Journeys(&'static [&'static str]),
+    /// Nobody, for this reason.
+    Nobody(&'static str),
+}
+
+const README: &str = "README.md";
+const INSTALL: &str = "docs/install.md";
+
+const NEW_CLUSTER: &str = "new cluster";
+const HELM: &str = "helm";
+const REPLACE: &str = "replacing upstream";
+const WORKSTATION: &str = "workstation";
+
+const NO_ENGINE: By = By::Nobody("needs a container engine and a registry");
+const NO_KUBELET: By = By::Nobody("waits for pods, and there is no kubelet and no DaemonSet controller");
+
+/// Every block of the two pages.
+const BLOCKS: &[Row] = &[
+    (README, "Try it", &[By::Nobody("it runs this test, and the demo"), By::Nobody("these are other suites")]),
+    (README, "Install", &[By::Journeys(&[WORKSTATION])]),
+    (INSTALL, "Image", &[NO_ENGINE, By::Journeys(&[NEW_CLUSTER, REPLACE]), By::Journeys(&[HELM]), NO_ENGINE]),
+    (INSTALL, "Prepare vSphere", &[By::Journeys(&[NEW_CLUSTER])]),
+    (
+        INSTALL,
+        "A new cluster",
+        &[
+            By::Nobody("it writes a file of the operating system"),
+            By::Journeys(&[NEW_CLUSTER, HELM]),
+            By::Journeys(&[NEW_CLUSTER]),
+            By::Journeys(&[NEW_CLUSTER]),
+        ],
+    ),
+    (INSTALL, "Helm", &[By::Journeys(&[HELM])]),
+    (
+        INSTALL,
+        "Replacing upstream",
+        &[
+            By::Journeys(&[REPLACE]),
+            NO_KUBELET,
+            By::Journeys(&[REPLACE]),
+            By::Journeys(&[REPLACE]),
+            By::Journeys(&[REPLACE]),
+            By::Journeys(&[REPLACE]),
+            By::Journeys(&[REPLACE]),
+            By::Journeys(&[REPLACE]),
+        ],
+    ),
+    (
+        INSTALL,
+        "Going back",
+        &[
+            By::Journeys(&[REPLACE]),
+            By::Journeys(&[REPLACE]),
+            By::Journeys(&[REPLACE]),
+            By::Journeys(&[REPLACE]),
+            By::Journeys(&[REPLACE]),
+            By::Journeys(&[REPLACE]),
+            By::Journeys(&[REPLACE]),
+        ],
+    ),
+    (INSTALL, "Verify", &[By::Journeys(&[NEW_CLUSTER]), NO_KUBELET]),
+];
+
+/// The blocks that a journey has to run.
+fn blocks_of(journey: &str) -> Vec<(&'static str, usize)> {
+    let mut found = Vec::new();
+    for (_, heading, all) in BLOCKS {
+        for (number, by) in all.iter().enumerate() {
+            if matches!(by, By::Journeys(journeys) if journeys.contains(&journey)) {
+                found.push((*heading, number));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn every_block_of_commands_is_run_or_says_why_it_is_not() {
+    for name in [README, INSTALL] {
+        let there: Vec<(String, usize)> =
+            sections(&page(name)).into_iter().map(|(heading, blocks)| (heading, blocks.len())).collect();
+        let listed: Vec<(String, usize)> = BLOCKS
+            .iter()
+            .filter(|(page, ..)| *page == name)
+            .map(|(_, heading, all)| ((*heading).to_owned(), all.len()))
+            .collect();
+        assert_eq!(there, listed, "{name}: headings with blocks of commands");
+    }
+    for (_, heading, all) in BLOCKS {
+        for by in *all {
+            match by {
+                By::Journeys(journeys) => assert!(!journeys.is_empty(), "{heading}"),
+                By::Nobody(why) => assert!(why.len() > 20, "{heading}: {why}"),
+            }
+        }
+    }
+}
+
+const ADMINISTRATOR: &str = "administrator@vsphere.local";
+const ADMINISTRATOR_PASSWORD: &str = "Adm1n-4711";
+/// The account of the page, with the password that the page has.
+const ACCOUNT: &str = "k8s-ccm@vsphere.local";
+const PASSWORD: &str = "S3cret-4711";
+
+/// A reader with a cluster, a vCenter and a copy of the manifests.
+struct Reader {
+    server: ApiServer,
+    cluster: Cluster,
+    vcenter: Vcenter,
+    shell: Shell,
+    journey: &'static str,
+}
+
+impl Reader {
+    /// `scenario` makes the vCenter.
+    async fn new(journey: &'static str, scenario: impl Fn(&Cluster) -> Scenario) -> Self {
+        let server = ApiServer::start().await;
+        let cluster = Cluster::on(&server).await;
+        let vcenter = Vcenter::start(&scenario(&cluster)).await;
+        let names = [
+            ("https://vcenter.example.com", format!("https://{}:{}", vcenter.host(), vcenter.port())),
+            ("vcenter.example.com", vcenter.host().to_owned()),
+            ("/dc-1/vm/node-1", format!("/dc-1/vm/{}", cluster.name(0))),
+        ];
+        let shell = Shell::new(&server.kubeconfig(), INSTALL, names.into());
+        Self { server, cluster, vcenter, shell, journey }
+    }
+
+    /// Runs a block of the page.
+    async fn run(&mut self, heading: &'static str, number: usize, input: &str) -> String {
+        self.shell.run(heading, number, input).await
+    }
+
+    /// The pod of the DaemonSet of this name, once its vCenter answers.
+    async fn start_pod(&self, set: &str) -> Daemon {
+        let pod = Pod::of(&self.server, set, &self.vcenter).await;
+        let mut daemon = pod.start();
+        daemon.wait_for_line(ANSWERS, LIMIT).await;
+        daemon.wait_for_line("became leader", LIMIT).await;
+        daemon
+    }
+
+    async fn get(&self, what: &[&str]) -> Value {
+        let arguments = [&["get", "--output=yaml"], what].concat();
+        objects(&kubectl(Some(&self.server), &arguments, "").await.unwrap()).await.remove(0)
+    }
+
+    fn nodes(&self) -> Api<Node> {
+        Api::all(self.cluster.client.clone())
+    }
+
+    async fn patch_node(&self, number: usize, patch: Value) {
+        let name = self.cluster.name(number);
+        let (parameters, patch) = (PatchParams::default(), Patch::Strategic(patch));
+        self.nodes().patch(&name, &parameters, &patch).await.unwrap();
+        self.nodes().patch_status(&name, &parameters, &patch).await.unwrap();
+    }
+
+    async fn set_ready(&self, number: usize, status: &str) {
+        let now = k8s_openapi::jiff::Timestamp::now().to_string();
+        let condition = json!({"type": "Ready", "status": status, "reason": "Test", "lastTransitionTime": now});
+        self.patch_node(number, json!({"status": {"conditions": [condition]}})).await;
+    }
+
+    /// Waits until the nodes have their provider IDs and no taint.
+    async fn until_initialised(&self, daemon: &Daemon) {
+        eventually("the nodes are initialised", LIMIT, async || {
+            let views = self.cluster.views().await;
+            let is_done = |view: &support::nodes::NodeView| !view.uninitialized && view.provider_id.is_some();
+            match !views.is_empty() && views.values().all(is_done) {
+                true => Ok(()),
+                false => Err(format!("{views:?}\n{}", daemon.output().tail(20))),
+            }
+        })
+        .await;
+    }
+
+    /// All that the journey had to run was run.
+    fn end(self) {
+        let mut ran = self.shell.ran;
+        ran.sort_unstable();
+        ran.dedup();
+        let mut expected = blocks_of(self.journey);
+        expected.sort_unstable();
+        assert_eq!(ran, expected);
+    }
+}
+
+/// A vCenter without tags, whose administrator has a password of its own.
+fn untouched(cluster: &Cluster) -> Scenario {
+    let empty = Scenario::small().login(ADMINISTRATOR, ADMINISTRATOR_PASSWORD);
+    (0..2).fold(empty, |scenario, number| scenario.vm(cluster.vm(number)))
+}
+
+/// A vCenter that is prepared, but for tags.
+fn prepared(cluster: &Cluster) -> Scenario {
+    untouched(cluster).login(ACCOUNT, PASSWORD)
+}
+
+#[tokio::test]
+async fn a_reader_prepares_vsphere_and_installs_the_manifests_in_a_new_cluster() {
+    let mut reader = Reader::new(NEW_CLUSTER, untouched).await;
+    reader.run("Image", 1, "").await;
+    let passwords = format!("{ADMINISTRATOR_PASSWORD}\n{PASSWORD}\n");
+    let printed = reader.run("Prepare vSphere", 0, &passwords).await;
+    for expected in [&reader.cluster.name(1), "k8s-region", "k8s-zone", "guestToolsRunning", &reader.cluster.name(0)] {
+        assert!(printed.contains(expected), "{expected} in {printed}");
+    }
+    let thumbprint = reader.vcenter.sha256_thumbprint().to_owned();
+    assert!(printed.trim_end().ends_with(&thumbprint), "{printed}");
+
+    reader.run("A new cluster", 1, "").await;
+    // What a reader edits: the thumbprint, the tags, the address.
+    let edits = [
+        ("# thumbprint: .*".to_owned(), format!("thumbprint: \"{thumbprint}\"")),
+        ("vcenter.example.com".to_owned(), reader.vcenter.host().to_owned()),
+        ("# labels:".to_owned(), "labels:".to_owned()),
+        ("#   region:".to_owned(), "  region:".to_owned()),
+        ("#   zone:".to_owned(), "  zone:".to_owned()),
+    ];
+    reader.shell.set_editor(&edits);
+    reader.run("A new cluster", 2, "").await;
+    reader.run("A new cluster", 3, "").await;
+    reader.cluster.register(0..2).await;
+    let mut daemon = reader.start_pod("vsphere-cloud-controller-manager").await;
+    reader.until_initialised(&daemon).await;
+    let views = reader.cluster.views().await;
+    for view in views.values() {
+        let zone = view.label("topology.kubernetes.io/zone");
+        assert_eq!((zone, view.label("topology.kubernetes.io/region")), ("zone-a", "region-1"), "{view:?}");
+    }
+    let printed = reader.run("Verify", 0, "").await;
+    let lines: Vec<&str> = printed.lines().collect();
+    assert!(lines.first().is_some_and(|holder| holder.contains('_')), "{printed}");
+    let nodes = lines.iter().filter(|line| line.contains("vsphere://")).count();
+    assert_eq!((nodes, printed.contains("uninitialized")), (2, false), "{printed}");
+    assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
+    reader.end();
+}
+
+#[tokio::test]
+async fn a_reader_installs_the_chart_with_the_command_of_the_page() {
+    let mut reader = Reader::new(HELM, prepared).await;
+    reader.run("Image", 2, "").await;
+    let pull_secret = reader.get(&["secret", "registry-credentials", "--namespace=kube-system"]).await;
+    assert_eq!(pull_secret["type"], "kubernetes.io/dockerconfigjson");
+    reader.run("A new cluster", 1, "").await;
+    reader.run("Helm", 0, "").await;
+    reader.cluster.register(0..2).await;
+    let mut daemon = reader.start_pod("vsphere-cpi").await;
+    reader.until_initialised(&daemon).await;
+    assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
+    reader.end();
+}
+
+/// Upstream's release manifest with the configuration of this vCenter.
+async fn upstream(reader: &Reader) -> String {
+    let mut release = objects(GO_RELEASE).await;
+    for object in &mut release {
+        match object["kind"].as_str() {
+            Some("ConfigMap") => {
+                let text = format!(
+                    "global:\n  port: 443\n  thumbprint: \"{}\"\n  secretName: vsphere-cloud-secret\n  secretNamespace: \
+                     kube-system\nvcenter:\n  vc:\n    server: {}\n    datacenters: [dc-1]\n",
+                    reader.vcenter.sha1_thumbprint(),
+                    reader.vcenter.host()
+                );
+                object["data"] = json!({"vsphere.conf": text});
+            }
+            Some("Secret") => {
+                let host = reader.vcenter.host();
+                object["stringData"] =
+                    json!({format!("{host}.username"): ACCOUNT, format!("{host}.password"): PASSWORD});
+            }
+            _ => {}
+        }
+    }
+    json!({"apiVersion": "v1", "kind": "List", "items": release}).to_string()
+}
+
+const SET: &str = "vsphere-cloud-controller-manager";
+const DRY_RUN: &str = "CCM_NODE_DELETION=dry-run";
+const SKIPS: &str = "SKIP_NODE_DELETION=true";
+
+/// The container of the DaemonSet: its image, and its variables as `NAME=value`.
+async fn image_and_variables(reader: &Reader) -> (String, Vec<String>) {
+    let set = reader.get(&["daemonset", SET, "--namespace=kube-system"]).await;
+    let container = &set["spec"]["template"]["spec"]["containers"][0];
+    let variables = container["env"].as_array().cloned().unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let shown = variables.iter().map(|variable| format!("{}={}", text(&variable["name"]), text(&variable["value"])));
+    (text(&container["image"]), shown.collect())
+}
+
+/// The image differs and the variables are upstream's: the program in the pods is ours throughout, because upstream's
+/// cannot be had here. What is shown is that the commands do what the page says, to objects, permissions and Nodes.
+#[tokio::test]
+async fn a_reader_replaces_upstream_and_goes_back() {
+    let mut reader = Reader::new(REPLACE, prepared).await;
+    let release = upstream(&reader).await;
+    kubectl(Some(&reader.server), &["apply", "-f", "-"], &release).await.unwrap();
+    let mut daemon = reader.start_pod(SET).await;
+    reader.cluster.register(0..2).await;
+    reader.until_initialised(&daemon).await;
+    assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
+
+    reader.run("Replacing upstream", 0, "").await;
+    assert_eq!(image_and_variables(&reader).await.1, [DRY_RUN]);
+    reader.run("Replacing upstream", 2, "").await;
+    reader.run("Replacing upstream", 3, "").await;
+    let (image, variables) = image_and_variables(&reader).await;
+    assert_eq!(image, "registry.example.com/vsphere-cloud-controller-manager:v0.1.0");
+    assert_eq!(variables, [DRY_RUN]);
+    let mut daemon = reader.start_pod(SET).await;
+    assert!(reader.run("Replacing upstream", 4, "").await.contains("no Node has changed"));
+
+    // The VM of a Node that is not Ready is destroyed: the dry run says so and deletes nothing.
+    let gone = reader.cluster.name(1);
+    reader.set_ready(0, "True").await;
+    reader.set_ready(1, "Unknown").await;
+    reader.vcenter.destroy_vm(&gone).await;
+    let reported = eventually("the dry run is reported", LIMIT, async || {
+        let printed = reader.shell.run("Replacing upstream", 5, "").await;
+        if printed.contains(&gone) { Ok(printed) } else { Err(format!("{printed}\n{}", daemon.output().tail(20))) }
+    })
+    .await;
+    assert!(reported.contains("DeletionDryRun") && !reported.contains(&reader.cluster.name(0)), "{reported}");
+    assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
+    reader.run("Replacing upstream", 6, "").await;
+    assert_eq!(image_and_variables(&reader).await.1, Vec::<String>::new());
+
+    reader.run("Image", 1, "").await;
+    reader.run("Replacing upstream", 7, "").await;
+    go_back(&mut reader, &gone).await;
+    reader.end();
+}
+
+async fn go_back(reader: &mut Reader, gone: &str) {
+    let at_risk = reader.run("Going back", 0, "").await;
+    assert!(at_risk.contains(gone) && !at_risk.contains(&reader.cluster.name(0)), "{at_risk}");
+    let held = reader.run("Going back", 1, "").await;
+    assert!(held.contains(gone) && held.contains("DeletionDryRun"), "{held}");
+    reader.run("Going back", 2, "").await;
+    assert_eq!(image_and_variables(reader).await.1, [SKIPS]);
+    // With the permissions of the overlay and the variable, nothing is deleted.
+    let mut daemon = reader.start_pod(SET).await;
+    daemon.wait_for_line("DeletionOff", LIMIT).await;
+    assert!(reader.nodes().get_opt(gone).await.unwrap().is_some());
+    assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
+
+    reader.run("Going back", 3, "").await;
+    let role = reader.get(&["clusterrole", "system:cloud-controller-manager:way-back"]).await;
+    assert!(role["rules"].as_array().is_some_and(|rules| rules.len() > 5), "{role}");
+    reader.run("Going back", 4, "").await;
+    let (image, variables) = image_and_variables(reader).await;
+    assert_eq!(image, "registry.k8s.io/cloud-pv-vsphere/cloud-provider-vsphere:v1.36.0");
+    assert_eq!(variables, [SKIPS], "the variable outlives the overlay and the image");
+    reader.run("Going back", 5, "").await;
+    assert_eq!(image_and_variables(reader).await.1, Vec::<String>::new());
+
+    // All that can stay behind.
+    let condition = json!({"type": "VSphereInitialized", "status": "True", "reason": "Initialized", "message": ""});
+    let ours = json!({
+        "metadata": {"annotations": {"vsphere-ccm.dev/out-of-service": "2026-11-22T03:14:20Z"}},
+        "spec": {"taints": [{"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}]},
+        "status": {"conditions": [condition]},
+    });
+    reader.patch_node(1, ours).await;
+    let leases = Api::<Lease>::namespaced(reader.cluster.client.clone(), "kube-system");
+    let logins = ListParams::default().labels("vsphere-ccm.dev/lease=logins");
+    assert!(!leases.list(&logins).await.unwrap().items.is_empty());
+    reader.run("Going back", 6, "").await;
+    for number in [0, 1] {
+        let node = reader.nodes().get(&reader.cluster.name(number)).await.unwrap();
+        let text = serde_json::to_string(&node).unwrap();
+        let left = ["vsphere-ccm.dev/vm\":\"", "VSphereInitialized\",\"", "out-of-service\",\""]
+            .into_iter()
+            .filter(|part| text.contains(part))
+            .collect::<Vec<_>>();
+        assert!(left.is_empty() && !text.contains("\"key\":\"node.kubernetes.io/out-of-service\""), "{left:?}: {text}");
+        assert!(text.contains("vsphere://"), "the rest stays: {text}");
+    }
+    assert_eq!(leases.list(&logins).await.unwrap().items.len(), 0);
+}
+
+#[tokio::test]
+async fn a_reader_runs_the_program_on_a_workstation() {
+    let server = ApiServer::shared().await;
+    let cluster = Cluster::on(server).await;
+    let vcenter = Vcenter::start(&cluster.scenario(0..1)).await;
+    let config = cluster.folder().join("vsphere-of-a-workstation.conf");
+    std::fs::write(&config, Cluster::zoned(&[vcenter.ini_section("vc-1", "dc-1")])).unwrap();
+    let sections = sections(&page(README));
+    let (_, blocks) = sections.iter().find(|(heading, _)| heading == "Install").unwrap();
+    let mut words = blocks[0].split_whitespace();
+    assert_eq!(words.next(), Some("vsphere-cloud-controller-manager"));
+    let flags = words.map(|word| match word {
+        "~/.kube/config" => server.kubeconfig().display().to_string(),
+        "vsphere.conf" => config.display().to_string(),
+        other => other.to_owned(),
+    });
+    // The nodes of this test alone, and ports that are free.
+    let own = [format!("--node-selector={}", cluster.labels()), "--secure-port=0".to_owned()];
+    let mut daemon = Daemon::start(crate::cluster::BINARY, flags.chain(own));
+    daemon.wait_for_line(ANSWERS, LIMIT).await;
+    cluster.register(0..1).await;
+    cluster.wait_until_initialised(0..1, &daemon).await;
+    assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
+    assert_eq!(blocks_of(WORKSTATION), [("Install", 0)]);
+}

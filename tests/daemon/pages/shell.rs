@@ -1,0 +1,119 @@
+//! Blocks of commands on a page, and the shell that runs them.
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use support::components::Component;
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+
+use crate::cluster::LIMIT;
+use crate::manifests::kustomize::copy;
+
+/// The text of a page.
+pub fn page(name: &str) -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
+}
+
+/// The headings of the second level that have blocks of commands, with those blocks.
+pub fn sections(page: &str) -> Vec<(String, Vec<String>)> {
+    let mut found: Vec<(String, Vec<String>)> = Vec::new();
+    let mut heading = String::new();
+    let mut lines = page.lines();
+    while let Some(line) = lines.next() {
+        if let Some(name) = line.strip_prefix("## ").or_else(|| line.strip_prefix("### ")) {
+            name.clone_into(&mut heading);
+        } else if line.trim_start() == "```sh" {
+            let indent = line.len() - line.trim_start().len();
+            let block = lines.by_ref().take_while(|line| line.trim_start() != "```");
+            let block: String = block.map(|line| format!("{}\n", line.get(indent..).unwrap_or_default())).collect();
+            match found.last_mut().filter(|(last, _)| *last == heading) {
+                Some((_, blocks)) => blocks.push(block),
+                None => found.push((heading.clone(), vec![block])),
+            }
+        }
+    }
+    found
+}
+
+/// A folder with a copy of the manifests, and a shell in it with the tools of the test environment.
+pub struct Shell {
+    folder: tempfile::TempDir,
+    home: tempfile::TempDir,
+    kubeconfig: PathBuf,
+    blocks: Vec<(String, Vec<String>)>,
+    /// What is replaced in the commands.
+    names: Vec<(&'static str, String)>,
+    /// The blocks that were run, by heading and number.
+    pub ran: Vec<(&'static str, usize)>,
+}
+
+impl Shell {
+    /// For the blocks of this page, with these names in place of those of the page.
+    pub fn new(kubeconfig: &Path, name: &str, names: Vec<(&'static str, String)>) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let tools = home.path().join("bin");
+        std::fs::create_dir(&tools).unwrap();
+        for (tool, component) in [("kubectl", Component::Kubectl), ("helm", Component::Helm), ("govc", Component::Govc)]
+        {
+            symlink(component.path(), tools.join(tool)).unwrap();
+        }
+        // As `docker login` writes it.
+        std::fs::create_dir(home.path().join(".docker")).unwrap();
+        let logins = r#"{"auths": {"registry.example.com": {"auth": "dXNlcjpwYXNzd29yZA=="}}}"#;
+        std::fs::write(home.path().join(".docker/config.json"), logins).unwrap();
+        let blocks = sections(&page(name));
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("manifests")).unwrap();
+        copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests"), &folder.path().join("manifests"));
+        let kubeconfig = kubeconfig.to_owned();
+        Self { folder, home, kubeconfig, blocks, names, ran: Vec::new() }
+    }
+
+    /// What `$EDITOR` does: replaces each expression of sed.
+    pub fn set_editor(&self, edits: &[(String, String)]) {
+        let path = self.home.path().join("bin/editor");
+        let edits = edits.iter().map(|(from, to)| format!(" -e 's|{from}|{to}|'"));
+        std::fs::write(&path, format!("#!/bin/sh\nexec sed -i{} \"$1\"\n", edits.collect::<String>())).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// Runs the block of this number below this heading; what it printed. The first command that fails ends it.
+    pub async fn run(&mut self, heading: &'static str, number: usize, input: &str) -> String {
+        let (_, blocks) = self.blocks.iter().find(|(found, _)| found == heading).unwrap();
+        let text = self.names.iter().fold(blocks[number].clone(), |text, (from, to)| text.replace(from, to));
+        self.ran.push((heading, number));
+        let home = self.home.path();
+        let mut command = Command::new("bash");
+        command.args(["-euo", "pipefail", "-c", &text]).current_dir(self.folder.path()).env_clear();
+        command.env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin", home.join("bin").display()));
+        command.env("HOME", home).env("KUBECONFIG", &self.kubeconfig).env("EDITOR", home.join("bin/editor"));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        let mut child = command.spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let written = async move {
+            // A command that does not read does not wait for it.
+            let _ = stdin.write_all(input.as_bytes()).await;
+        };
+        let (output, ()) = tokio::time::timeout(LIMIT, async { tokio::join!(child.wait_with_output(), written) })
+            .await
+            .unwrap_or_else(|_| panic!("{text} takes too long"));
+        let output = output.unwrap();
+        let (printed, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{heading} {number}:\n{text}\n{printed}\n{errors}");
+        printed.into_owned()
+    }
+}
+
+#[test]
+fn blocks_are_found_below_their_headings_and_lose_their_indent() {
+    let page = "# P\n```sh\nfirst\n```\n## A\ntext\n```yaml\nno: command\n```\n1. item\n\n   ```sh\n   one\n     two\n   ```\n\
+                ### B\n```sh\nthree\n```\n```sh\nfour\n```\n";
+    let expected = [("", vec!["first\n"]), ("A", vec!["one\n  two\n"]), ("B", vec!["three\n", "four\n"])];
+    let found = sections(page);
+    assert_eq!(found.len(), expected.len(), "{found:?}");
+    for ((heading, blocks), (name, texts)) in found.iter().zip(expected) {
+        assert_eq!((heading.as_str(), blocks.iter().map(String::as_str).collect::<Vec<_>>()), (name, texts));
+    }
+}

@@ -12,7 +12,7 @@ target=${CARGO_TARGET_DIR:-target}
 case $target in /*) ;; *) target=$here/../../../$target ;; esac
 
 cd "$here"
-folder=$target/testenv/metrics-$(cat go.mod go.sum build.sh main.go | sha256sum | cut -c1-12)
+folder=$target/testenv/metrics-$(cat go.mod go.sum build.sh ./*.go | sha256sum | cut -c1-12)
 
 if [ "${1:-}" = "--where" ]; then
     echo "metrics $folder"

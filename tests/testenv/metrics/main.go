@@ -3,8 +3,9 @@
 //	metrics exposition < TEXT    the families of an exposition, and what promlint says of them
 //	metrics rules < YAML         the alerts of a PrometheusRule, checked as Prometheus does when it loads them
 //	metrics expressions < JSON   the series and labels that each of a list of expressions asks for
+//	metrics test RULES < YAML    the cases of a test file that the alerts of the PrometheusRule in the file RULES fail
 //
-// The answer is JSON. What cannot be read is told on standard error, with exit code 1.
+// The answer is JSON. Input that cannot be read is reported on standard error, with exit code 1.
 package main
 
 import (
@@ -32,8 +33,8 @@ func main() {
 }
 
 func run() error {
-	if len(os.Args) != 2 {
-		return errors.New("say what to read: exposition, rules or expressions")
+	if isTest := len(os.Args) > 1 && os.Args[1] == "test"; isTest && len(os.Args) != 3 || !isTest && len(os.Args) != 2 {
+		return errors.New("usage: metrics exposition | rules | expressions | test RULES")
 	}
 	input, err := io.ReadAll(os.Stdin)
 	if err != nil {
@@ -47,6 +48,8 @@ func run() error {
 		answer, err = readRules(input)
 	case "expressions":
 		answer, err = readExpressions(input)
+	case "test":
+		answer, err = testRules(os.Args[2], input)
 	default:
 		err = fmt.Errorf("%q is nothing that can be read", os.Args[1])
 	}
@@ -154,6 +157,8 @@ func readRules(input []byte) ([]rule, error) {
 type expression struct {
 	Expression string     `json:"expression"`
 	Selectors  []selector `json:"selectors"`
+	// The labels that each aggregation groups by, and each join is on.
+	Groupings [][]string `json:"groupings"`
 }
 
 type selector struct {
@@ -173,10 +178,13 @@ func readExpressions(input []byte) ([]expression, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", text, err)
 		}
-		found := expression{Expression: text, Selectors: []selector{}}
+		found := expression{Expression: text, Selectors: []selector{}, Groupings: [][]string{}}
 		parser.Inspect(root, func(node parser.Node, path []parser.Node) error {
 			if vector, is := node.(*parser.VectorSelector); is {
 				found.Selectors = append(found.Selectors, selected(vector, path))
+			}
+			if grouping, is := grouped(node); is {
+				found.Groupings = append(found.Groupings, grouping)
 			}
 			return nil
 		})
@@ -192,18 +200,32 @@ func selected(vector *parser.VectorSelector, path []parser.Node) selector {
 			names = append(names, matcher.Name)
 		}
 	}
-	for _, around := range path {
-		switch around := around.(type) {
-		case *parser.AggregateExpr:
-			if !around.Without {
-				names = append(names, around.Grouping...)
-			}
-		case *parser.BinaryExpr:
-			if around.VectorMatching != nil && around.VectorMatching.On {
-				names = append(names, around.VectorMatching.MatchingLabels...)
-			}
+	var inner parser.Node = vector
+	for _, around := range slices.Backward(path) {
+		grouping, _ := grouped(around)
+		names = append(names, grouping...)
+		// What `and` and `unless` have on their right is only joined: its labels go no further.
+		operator, is := around.(*parser.BinaryExpr)
+		if is && (operator.Op == parser.LAND || operator.Op == parser.LUNLESS) && operator.RHS == inner {
+			break
 		}
+		inner = around
 	}
 	slices.Sort(names)
 	return selector{Series: vector.Name, Labels: slices.Compact(names)}
+}
+
+// grouped returns the labels that an aggregation groups by or a join is on.
+func grouped(node parser.Node) ([]string, bool) {
+	switch node := node.(type) {
+	case *parser.AggregateExpr:
+		if !node.Without {
+			return append([]string{}, node.Grouping...), true
+		}
+	case *parser.BinaryExpr:
+		if node.VectorMatching != nil && node.VectorMatching.On {
+			return append([]string{}, node.VectorMatching.MatchingLabels...), true
+		}
+	}
+	return nil, false
 }

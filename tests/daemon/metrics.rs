@@ -1,5 +1,7 @@
 //! What the daemon exposes, and what is asked of it, read by Prometheus's own parsers.
 
+mod alerts;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -11,16 +13,21 @@ use crate::admin::{Admin, token};
 use crate::cluster::{Cluster, LIMIT};
 use crate::manifests::kustomize::piped;
 
-/// Labels that Prometheus adds to what it reads.
-const OF_THE_TARGET: &[&str] = &["job", "instance", "namespace", "pod"];
+/// Labels that Prometheus adds to what it reads; `cluster` where several report to one.
+const OF_THE_TARGET: &[&str] = &["cluster", "job", "instance", "namespace", "pod"];
 
 /// What promlint finds in names that are not ours to choose.
 const AS_IN_GO: &[&str] = &["authenticated_user_requests: ", "authentication_attempts: "];
 
 /// What the tool for Prometheus's readers makes of this.
 async fn read(what: &str, input: &str) -> Value {
-    let answer = piped(&Component::Metrics.path(), &[what.to_owned()], input).await;
-    serde_json::from_str(&answer.unwrap_or_else(|error| panic!("{what}: {error}"))).unwrap()
+    read_with(&[what], input).await
+}
+
+async fn read_with(arguments: &[&str], input: &str) -> Value {
+    let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+    let answer = piped(&Component::Metrics.path(), &arguments, input).await;
+    serde_json::from_str(&answer.unwrap_or_else(|error| panic!("{arguments:?}: {error}"))).unwrap()
 }
 
 fn page(name: &str) -> String {
@@ -170,26 +177,18 @@ async fn unknown(expressions: &[&str]) -> Vec<String> {
     wrong
 }
 
-#[tokio::test]
-async fn alerts_ask_for_series_that_exist_and_say_what_to_do() {
-    let rules = read("rules", &page("manifests/monitoring/alerts.yaml")).await;
-    let rules = rules.as_array().unwrap();
-    assert!(rules.len() > 15, "{rules:?}");
-    let expressions: Vec<&str> = rules.iter().map(|rule| rule["expression"].as_str().unwrap()).collect();
-    assert_eq!(unknown(&expressions).await, Vec::<String>::new());
-    let runbook = page("docs/alerts.md");
-    for rule in rules {
-        let name = rule["alert"].as_str().unwrap();
-        let annotation = |key: &str| rule["annotations"][key].as_str().unwrap_or_else(|| panic!("{name} has no {key}"));
-        assert!(!annotation("summary").is_empty() && annotation("description").ends_with('.'), "{rule}");
-        assert_eq!(annotation("runbook_url"), format!("docs/alerts.md#{}", name.to_lowercase()));
-        assert!(runbook.lines().any(|line| line == format!("## {name}")), "{name} is not in docs/alerts.md");
-        assert!(["critical", "warning", "info"].contains(&rule["labels"]["severity"].as_str().unwrap()), "{rule}");
+/// Aggregations and joins that merge clusters which report to one Prometheus.
+async fn merging_clusters(expressions: &[&str]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for expression in read("expressions", &json!(expressions).to_string()).await.as_array().unwrap() {
+        for grouping in expression["groupings"].as_array().unwrap() {
+            let labels = texts(grouping);
+            if !["cluster", "namespace"].iter().all(|&label| labels.contains(label)) {
+                wrong.push(format!("{}: {labels:?}", expression["expression"]));
+            }
+        }
     }
-    let told = runbook.lines().filter_map(|line| line.strip_prefix("## "));
-    for name in told {
-        assert!(rules.iter().any(|rule| rule["alert"] == name), "{name} is no alert");
-    }
+    wrong
 }
 
 #[tokio::test]
@@ -220,16 +219,19 @@ async fn what_does_not_exist_is_noticed() {
         "workqueue_depth{job=\"a\",le=\"1\"}",
         "workqueue_work_duration_seconds",
         "histogram_quantile(0.9, sum by (name, le) (rate(workqueue_work_duration_seconds_bucket[5m])))",
+        "sum by (vcenter) (vsphere_ccm_vcenter_up unless on (instance) (workqueue_depth == 0))",
+        "sum by (vcenter) (vsphere_ccm_vcenter_up unless on (vcenter) (workqueue_depth == 0))",
     ])
     .await;
-    assert_eq!(wrong.len(), 4, "{wrong:#?}");
-    let rules = piped(
-        &Component::Metrics.path(),
-        &["rules".to_owned()],
-        "spec:\n  groups:\n  - name: a\n    rules:\n    - alert: A\n      expr: 'rate('\n",
-    )
+    assert_eq!(wrong.len(), 5, "{wrong:#?}");
+    let merging = merging_clusters(&[
+        "max(workqueue_depth)",
+        "sum by (namespace, name) (workqueue_depth)",
+        "workqueue_depth and on (cluster, name) workqueue_depth",
+        "sum by (cluster, namespace, name) (workqueue_depth)",
+    ])
     .await;
-    assert!(rules.is_err(), "{rules:?}");
+    assert_eq!(merging.len(), 3, "{merging:#?}");
     let text = piped(&Component::Metrics.path(), &["exposition".to_owned()], "a{b=c} 1\n").await;
     assert!(text.is_err(), "{text:?}");
 }

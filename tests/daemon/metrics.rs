@@ -192,7 +192,7 @@ async fn merging_clusters(expressions: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_dashboard_asks_for_series_that_exist() {
+async fn the_dashboard_asks_for_series_that_exist_and_keeps_clusters_apart() {
     let dashboard: Value = serde_json::from_str(&page("manifests/monitoring/dashboard.json")).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
     let mut expressions = Vec::new();
@@ -208,6 +208,7 @@ async fn the_dashboard_asks_for_series_that_exist() {
     }
     assert!(expressions.len() > 30, "{expressions:?}");
     assert_eq!(unknown(&expressions).await, Vec::<String>::new());
+    assert_eq!(merging_clusters(&expressions).await, Vec::<String>::new());
 }
 
 /// The check itself.

@@ -46,6 +46,9 @@ pub struct Refused {
     pub pause: Duration,
     /// What was counted.
     pub why: String,
+    /// Whether failed logins are in the way, and one more could lock the account. Otherwise another login is under way,
+    /// and the wait is over with it.
+    pub is_lockout: bool,
 }
 
 /// How a login ended.

@@ -214,6 +214,7 @@ impl Ledger {
         Err(Refused {
             pause: CONTENTION.mul_f64(1.0 + fastrand::f64()),
             why: "other replicas claim logins, too".into(),
+            is_lockout: false,
         }
         .into())
     }
@@ -288,7 +289,8 @@ impl Ledger {
         }
         match decide(&aged, attempt, fastrand::f64()) {
             Decision::Granted => Ok(()),
-            Decision::Wait { pause, why } => Err(Refused { pause, why: why.to_owned() }),
+            Decision::Queue { pause, why } => Err(Refused { pause, why: why.to_owned(), is_lockout: false }),
+            Decision::Wait { pause, why } => Err(Refused { pause, why: why.to_owned(), is_lockout: true }),
         }
     }
 

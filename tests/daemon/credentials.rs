@@ -146,7 +146,8 @@ async fn a_paused_login_says_until_when_and_why_and_the_command_that_ends_the_pa
         USER,
         "so that the account is not locked",
         "logins were rejected or not answered three times within 200 s",
-        &format!("To retry now, run `{command}` and restart this process"),
+        "after you have corrected the credentials or unlocked the account",
+        &format!("run `{command}` and restart this process"),
     ] {
         assert!(told.contains(part), "{part} is missing in {told}");
     }

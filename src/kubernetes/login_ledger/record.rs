@@ -37,6 +37,8 @@ const LONGEST: Duration = Duration::from_secs(30 * 60);
 /// The longest pause when nothing was rejected, or for a pair that may be another one than what was rejected.
 const LONGEST_WITH_HOPE: Duration = Duration::from_secs(5 * 60);
 
+const OTHERS_UNDER_WAY: &str = "other logins of the account are under way";
+
 /// How far an attempt has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -164,7 +166,14 @@ impl Aged<'_> {
 pub enum Decision {
     /// It may.
     Granted,
-    /// It has to wait.
+    /// It has to wait for other logins under way, whose outcome decides.
+    Queue {
+        /// For how long.
+        pause: Duration,
+        /// What is under way.
+        why: &'static str,
+    },
+    /// It has to wait because logins have failed.
     Wait {
         /// For how long.
         pause: Duration,
@@ -188,14 +197,17 @@ pub fn decide(entries: &[Aged<'_>], attempt: &Attempt, random: f64) -> Decision 
     }
     let is_awaited = |aged: &&Aged<'_>| aged.is_here && aged.is_under_way() && !aged.entry.known && aged.age < CAUTION;
     if counted.iter().any(is_awaited) {
-        return Decision::Wait { pause: jittered(LOOK_AGAIN, random), why: "another login is under way" };
+        return Decision::Queue {
+            pause: jittered(LOOK_AGAIN, random),
+            why: "another login of the account is under way",
+        };
     }
     let mut decision = Decision::Granted;
     let in_window: Vec<&&Aged<'_>> = counted.iter().filter(|aged| aged.age < WINDOW).collect();
     if let Some(third) = in_window.get(BUDGET - 1) {
         let settled = in_window.iter().filter(|aged| !aged.is_under_way()).count();
         if settled < BUDGET {
-            return Decision::Wait { pause: jittered(LOOK_AGAIN, random), why: "other logins are under way" };
+            return Decision::Queue { pause: jittered(LOOK_AGAIN, random), why: OTHERS_UNDER_WAY };
         }
         let pause = WINDOW.saturating_sub(third.age);
         decision = longer(decision, pause, "logins were rejected or not answered three times within 200 s");
@@ -206,8 +218,8 @@ pub fn decide(entries: &[Aged<'_>], attempt: &Attempt, random: f64) -> Decision 
         decision = longer(decision, pause.min(most), why);
     }
     match decision {
-        Decision::Granted => Decision::Granted,
         Decision::Wait { pause, why } => Decision::Wait { pause: jittered(pause, random), why },
+        decided => decided,
     }
 }
 
@@ -220,13 +232,13 @@ fn of_known(counted: &[&Aged<'_>], random: f64) -> Decision {
     recent.sort_by_key(|aged| aged.likely_age);
     let settled = recent.iter().filter(|aged| !aged.is_under_way()).count();
     let Some(last) = recent.get(MOST - 1) else { return Decision::Granted };
-    let (pause, why) = match settled < MOST {
-        true => (LOOK_AGAIN, "other logins are under way"),
-        false => {
-            (WINDOW.saturating_sub(last.likely_age), "logins were rejected or not answered four times within 200 s")
-        }
-    };
-    Decision::Wait { pause: jittered(pause, random), why }
+    match settled < MOST {
+        true => Decision::Queue { pause: jittered(LOOK_AGAIN, random), why: OTHERS_UNDER_WAY },
+        false => Decision::Wait {
+            pause: jittered(WINDOW.saturating_sub(last.likely_age), random),
+            why: "logins were rejected or not answered four times within 200 s",
+        },
+    }
 }
 
 /// Whether an entry says that a pair which was accepted is so no longer: such a pair was refused a moment ago.

@@ -42,7 +42,7 @@ fn decided(cases: &[Case], attempt: &Attempt) -> Decision {
 fn waits(decision: &Decision) -> u64 {
     match decision {
         Decision::Granted => 0,
-        Decision::Wait { pause, .. } => pause.as_secs(),
+        Decision::Wait { pause, .. } | Decision::Queue { pause, .. } => pause.as_secs(),
     }
 }
 

@@ -309,7 +309,7 @@ impl Session {
                         let why = chain(&failure);
                         if failure.pause == Pause::Backoff {
                             let pause = retry.after(Kind::Passing, fastrand::f64());
-                            let held = self.now().hold(pause, why.clone());
+                            let held = self.now().wait(pause, why.clone());
                             self.state().pairs.hold(&credential, Interface::Soap, held);
                         }
                         return Rotation::Refused(why);

@@ -40,8 +40,8 @@ impl Session {
             Err(held) => {
                 let pause = held.until.saturating_sub(self.began.elapsed());
                 let was_rejected = self.state().pairs.was_rejected(credential, Interface::Soap);
-                let source = Cause::Held { why: self.why_paused(credential, &held), was_rejected };
-                return failed(self.paused(credential, &held), source, Pause::For(pause));
+                let source = Cause::Held { why: self.why_held(credential, &held), was_rejected };
+                return failed(held.what(&self.login_of(credential)), source, Pause::For(pause));
             }
         };
         match self.present(&link.soap, &credential.login).await {
@@ -72,7 +72,7 @@ impl Session {
         let _under_way = self.logins.begin();
         let claim = self.claim(credential, Interface::Rest).await.map_err(|held| RestFailure::Held {
             pause: held.until.saturating_sub(self.began.elapsed()),
-            why: format!("{}: {}", self.paused(credential, &held), self.why_paused(credential, &held)),
+            why: format!("{}: {}", held.what(&self.login_of(credential)), self.why_held(credential, &held)),
         })?;
         match self.present_rest(&link.rest, &credential.login).await {
             Ok(()) => {
@@ -103,7 +103,10 @@ impl Session {
             state.pairs.attempt(credential, &self.names.server)
         };
         self.ledger.claim(&attempt).await.map_err(|refused| {
-            let held = self.now().hold(refused.pause, refused.why);
+            let held = match refused.is_lockout {
+                true => self.now().lockout(refused.pause, refused.why),
+                false => self.now().wait(refused.pause, refused.why),
+            };
             self.state().pairs.hold(credential, interface, held.clone());
             held
         })
@@ -154,24 +157,10 @@ impl Session {
         format!("login rejected by {}{causes}", self.login_of(credential))
     }
 
-    fn paused(&self, credential: &Credential, held: &Held) -> String {
-        let login = self.login_of(credential);
-        format!("login to {login} is paused until {}, so that the account is not locked", held.shown_until)
-    }
-
-    /// What the pause follows from, and how to end it.
-    fn why_paused(&self, credential: &Credential, held: &Held) -> String {
-        let secret = match credential.origin {
-            Origin::Secret { .. } => {
-                " Another version of the Secret is tried at once, unless three logins have failed within 200 s."
-            }
-            Origin::Config | Origin::Directory { .. } => "",
-        };
-        let reset = match self.ledger.reset_command(&self.names.server, account(&credential.login)) {
-            Some(command) => format!("run `{command}` and restart this process"),
-            None => "restart this process".to_owned(),
-        };
-        format!("{}.{secret} To retry now, {reset}", held.why)
+    /// Why a login waits, and how the wait can be ended.
+    fn why_held(&self, credential: &Credential, held: &Held) -> String {
+        let reset = self.ledger.reset_command(&self.names.server, account(&credential.login));
+        held.why(matches!(credential.origin, Origin::Secret { .. }), reset.as_deref())
     }
 
     async fn present(&self, soap: &vim::Client, login: &Login) -> Result<(), Cause> {

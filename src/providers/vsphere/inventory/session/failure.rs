@@ -44,6 +44,11 @@ impl Cause {
         matches!(self, Cause::Held { was_rejected: true, .. }) || self.is_invalid_login()
     }
 
+    /// The login was not made.
+    pub(in super::super) fn is_held(&self) -> bool {
+        matches!(self, Cause::Held { .. })
+    }
+
     /// The session is gone.
     pub(in super::super) fn is_not_authenticated(&self) -> bool {
         matches!(self, Cause::Soap(error) if error.is_not_authenticated())

@@ -42,9 +42,38 @@ struct Schedule {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Held {
     pub(super) until: Duration,
-    /// The same by the clock on the wall, for messages: computed once, so that the message stays the same.
-    pub(super) shown_until: Timestamp,
     pub(super) why: String,
+    /// By the clock on the wall, where it waits so that the account is not locked. Computed once, so that the message
+    /// stays the same.
+    lockout_until: Option<Timestamp>,
+}
+
+impl Held {
+    /// That the login to `place` waits, in words.
+    pub(super) fn what(&self, place: &str) -> String {
+        match self.lockout_until {
+            Some(until) => format!("login to {place} is paused until {until}, so that the account is not locked"),
+            None => format!("login to {place} waits"),
+        }
+    }
+
+    /// Why, and how the pause can be ended: `is_of_secret` says that another version of a Secret may be tried before, and
+    /// `reset` is the command that makes all replicas forget the failed logins.
+    pub(super) fn why(&self, is_of_secret: bool, reset: Option<&str>) -> String {
+        if self.lockout_until.is_none() {
+            return self.why.clone();
+        }
+        let secret = match is_of_secret {
+            true => " Another version of the Secret is tried at once, unless three logins have failed within 200 s.",
+            false => "",
+        };
+        let reset = reset.map(|command| format!("run `{command}` and ")).unwrap_or_default();
+        format!(
+            "{}.{secret} To retry before that, after you have corrected the credentials or unlocked the account: \
+             {reset}restart this process",
+            self.why
+        )
+    }
 }
 
 /// One moment: since the process began, and by the clock on the wall.
@@ -55,11 +84,16 @@ pub(super) struct Moment {
 }
 
 impl Moment {
-    /// A pause that begins now.
-    pub(super) fn hold(self, pause: Duration, why: String) -> Held {
-        let shown_until = self.wall.saturating_add(pause).unwrap_or(Timestamp::MAX);
-        let shown_until = shown_until.round(Unit::Second).unwrap_or(shown_until);
-        Held { until: self.since_start.saturating_add(pause), shown_until, why }
+    /// A wait that begins now.
+    pub(super) fn wait(self, pause: Duration, why: String) -> Held {
+        Held { until: self.since_start.saturating_add(pause), why, lockout_until: None }
+    }
+
+    /// A pause that begins now, so that the account is not locked.
+    pub(super) fn lockout(self, pause: Duration, why: String) -> Held {
+        let until = self.wall.saturating_add(pause).unwrap_or(Timestamp::MAX);
+        let until = until.round(Unit::Second).unwrap_or(until);
+        Held { lockout_until: Some(until), ..self.wait(pause, why) }
     }
 }
 
@@ -172,7 +206,7 @@ impl Pairs {
         standing.was_tried = true;
         let schedule = standing.schedule(interface);
         let pause = schedule.retry.after(Kind::Rejected, random);
-        schedule.held = Some(moment.hold(pause, why));
+        schedule.held = Some(moment.lockout(pause, why));
         pause
     }
 

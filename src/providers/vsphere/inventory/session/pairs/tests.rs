@@ -104,11 +104,43 @@ fn what_is_offered_no_longer_is_tried_once_all_that_is_was_refused() {
     pairs.accepted(&old, Interface::Soap);
     assert!(pairs.may_be_tried(&new, &offered) && pairs.may_be_tried(&old, std::slice::from_ref(&old)));
     assert!(pairs.may_be_tried(&old, &[]), "nothing is offered");
-    let held = MOMENT.hold(Duration::from_secs(190), "others were refused".to_owned());
+    let held = MOMENT.lockout(Duration::from_secs(190), "others were refused".to_owned());
     pairs.hold(&new, Interface::Soap, held);
     assert!(!pairs.may_be_tried(&old, &offered), "the new one has to wait and may be right");
     pairs.rejected(&new, Interface::Soap, MOMENT, "wrong".to_owned(), 0.0);
     assert!(!pairs.may_be_tried(&old, &offered), "one more is offered");
     pairs.rejected(&other, Interface::Soap, MOMENT, "wrong".to_owned(), 0.0);
     assert!(pairs.may_be_tried(&old, &offered));
+}
+
+#[test]
+fn a_lockout_says_until_when_and_how_to_end_it_and_a_wait_says_neither() {
+    let pause = Duration::from_millis(200_400);
+    let held = MOMENT.lockout(pause, "three logins failed".to_owned());
+    let what = "login to vc as \"u\" is paused until 1970-01-01T00:03:20Z, so that the account is not locked";
+    assert_eq!(held.what("vc as \"u\""), what);
+    let reset = "kubectl -n kube-system delete lease x";
+    for (is_of_secret, reset, expected) in [
+        (
+            true,
+            Some(reset),
+            "three logins failed. Another version of the Secret is tried at once, unless three logins have failed within \
+             200 s. To retry before that, after you have corrected the credentials or unlocked the account: run `kubectl \
+             -n kube-system delete lease x` and restart this process",
+        ),
+        (
+            false,
+            None,
+            "three logins failed. To retry before that, after you have corrected the credentials or unlocked the account: \
+             restart this process",
+        ),
+    ] {
+        assert_eq!(held.why(is_of_secret, reset), expected);
+    }
+    // Replicas that start together wait a second for each other, several times: always in the same words.
+    let waits = [MOMENT, Moment { since_start: NOW * 2, ..MOMENT }]
+        .map(|moment| moment.wait(Duration::from_secs(1), "another login is under way".to_owned()))
+        .map(|held| (held.what("vc"), held.why(true, Some(reset))));
+    assert_eq!(waits[0], ("login to vc waits".to_owned(), "another login is under way".to_owned()));
+    assert_eq!(waits[0], waits[1]);
 }

@@ -218,8 +218,8 @@ async fn w39_a_machine_that_is_off_and_says_nothing_exists_and_is_shut_down() {
     })
     .await;
     scene.told(&node, "exists").await;
-    // Tools that stopped: the answer is unknown, so what is on the node stays.
-    scene.unknown(&node, "ToolsNotRunning").await;
+    // The guest says nothing: the answer is unknown, so what is on the node stays.
+    scene.unknown(&node, "VMPoweredOff").await;
     scene.fake().change_vm("n", |vm| vm.power("poweredOn"));
     scene.fake().change_vm("n", |vm| vm.text("guest.hostName", "n").ip("10.0.0.1"));
     assert_eq!(address(&scene.found(&node).await), "10.0.0.1");

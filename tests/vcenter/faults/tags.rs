@@ -125,7 +125,7 @@ async fn a_failing_poll_is_told_and_takes_no_zone_away() {
 async fn tags_that_are_all_empty_at_once_are_a_lost_right_and_take_no_zone_away() {
     let watched = zoned().await;
     watched.fake.set_attachments_readable(false);
-    let told = |trouble: &String| trouble.contains("may have lost its right");
+    let told = |trouble: &String| trouble.contains("may have lost its global permission");
     watched.until_always("told", has_zones, |now| now.tags.trouble.as_ref().is_some_and(told)).await;
     polled(&watched, 12).await;
     assert!(has_zones(&watched.vcenter.snapshot()), "not after many polls either");
@@ -142,7 +142,7 @@ async fn a_lost_right_stays_a_lost_right_over_a_new_session() {
     watched.fake.kill_soap_sessions(support::Fault::not_authenticated());
     watched.until_always("stale", has_zones, |now| !is_live(now)).await;
     watched.until_always("live again", has_zones, is_live).await;
-    let told = |trouble: &String| trouble.contains("may have lost its right");
+    let told = |trouble: &String| trouble.contains("may have lost its global permission");
     watched.until_always("told", has_zones, |now| now.tags.trouble.as_ref().is_some_and(told)).await;
     polled(&watched, 3).await;
     assert!(has_zones(&watched.vcenter.snapshot()));
@@ -167,7 +167,7 @@ async fn a_category_that_could_never_be_read_is_told() {
     let (fake, vcenter) = prepare().await;
     fake.set_category_readable("k8s-region", false);
     let watched = Watched::run(fake, vcenter);
-    let told = |trouble: &String| trouble.contains("there is no tag category k8s-region");
+    let told = |trouble: &String| trouble.contains("tag category k8s-region is not visible");
     let now = watched.until("told", |now| is_live(now) && now.tags.trouble.as_ref().is_some_and(told)).await;
     assert_eq!(now.vms.len(), 2);
     watched.stop().await;
@@ -184,7 +184,7 @@ async fn a_category_of_which_no_tag_is_seen_is_told_with_what_reading_tags_needs
     let (fake, vcenter) = Watched::prepare(model, ids(1..=1), Some(categories)).await;
     let watched = Watched::run(fake, vcenter);
     let told = |trouble: &String| {
-        ["no tag of category k8s-region is attached", "global permission"].iter().all(|part| trouble.contains(part))
+        ["no tag of category k8s-region is visible", "global permission"].iter().all(|part| trouble.contains(part))
     };
     let now = watched.until("told", |now| is_live(now) && now.tags.trouble.as_ref().is_some_and(told)).await;
     assert!(!now.tags.trouble.as_ref().is_some_and(|trouble| trouble.contains("k8s-zone")), "{:?}", now.tags.trouble);

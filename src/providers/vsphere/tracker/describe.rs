@@ -22,6 +22,8 @@ use super::slots::Slot;
 
 /// `guest.toolsRunningStatus` while VMware Tools reports.
 const TOOLS_RUNNING: &str = "guestToolsRunning";
+/// The same while VMware Tools starts: it runs its scripts.
+const TOOLS_STARTING: &str = "guestToolsExecutingScripts";
 
 /// Some tags are visible: a permission on single tags hides the others.
 const SOME_TAGS_HIDDEN: &str = "if these objects do have such tags, the account cannot see them: it needs a global \
@@ -166,10 +168,14 @@ fn silent_guest(record: &VmRecord, vm: &VmKey, what: &str) -> Unknown {
         (_, tools @ TOOLS_RUNNING) => {
             (Reason::ToolsNotRunning, format!("reports no {what}, although VMware Tools is running ({tools})"))
         }
-        (_, tools) => {
+        (_, tools @ TOOLS_STARTING) => {
+            (Reason::ToolsNotRunning, format!("reports no {what} yet: VMware Tools is starting ({tools})"))
+        }
+        (power, tools) => {
+            let running = if power == Some(PowerState::PoweredOn) { "is running, but" } else { "reports that" };
             let why = format!(
-                "is running but VMware Tools is not ({tools}), so it reports no {what}; install or start open-vm-tools \
-                 in the guest"
+                "{running} VMware Tools is not running ({tools}): it reports no {what}. Install or start open-vm-tools in \
+                 the guest"
             );
             (Reason::ToolsNotRunning, why)
         }

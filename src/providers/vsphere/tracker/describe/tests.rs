@@ -277,7 +277,13 @@ fn what_the_guest_or_the_account_lacks_is_named_with_the_state_of_the_vm_first()
             "Tools do not run",
             VmRecord { tools: "guestToolsNotRunning".into(), ..without_host_name() },
             "ToolsNotRunning",
-            vec!["VM vm (vm-1) is running but VMware Tools is not (guestToolsNotRunning)", "open-vm-tools"],
+            vec!["VM vm (vm-1) is running, but VMware Tools is not running (guestToolsNotRunning)", "open-vm-tools"],
+        ),
+        (
+            "Tools start",
+            VmRecord { tools: "guestToolsExecutingScripts".into(), ..without_host_name() },
+            "ToolsNotRunning",
+            vec!["guest.hostName", "VMware Tools is starting"],
         ),
         (
             "Tools run, and do not know the name",

@@ -60,11 +60,18 @@ pub(super) fn nothing_found(question: &Question<'_>, mut set_aside: Vec<String>)
     }
     let silent = silent(question);
     let node = question.node;
-    if question.vcenters.iter().any(|asked| matches!(asked.answer, Answer::Denied { .. })) {
+    let denied = question.vcenters.iter().filter_map(|asked| match asked.answer {
+        Answer::Denied { what } => Some(format!("{} ({what})", asked.server)),
+        _ => None,
+    });
+    let denied: Vec<String> = denied.collect();
+    if !denied.is_empty() {
+        let others: Vec<String> = silent.into_iter().filter(|one| !denied.contains(one)).collect();
+        let others = if others.is_empty() { String::new() } else { format!("; no answer from {}", listed(&others)) };
         let message = format!(
-            "no vCenter that could be searched has this VM; the search failed on {}; grant the account the role Read-only \
-             with propagation there, the search is repeated within a minute",
-            listed(&silent)
+            "no vCenter that could be searched has this VM, and the search was denied by {}{others}; grant the account the \
+             role Read-only with propagation there, the search is repeated within a minute",
+            listed(&denied)
         );
         return Decision::Unresolved(Unknown::new(Reason::NoPermission, message));
     }

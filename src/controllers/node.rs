@@ -280,7 +280,10 @@ impl NodeController {
         match held.reason {
             _ if !is_news || held.is_quiet => {}
             Reason::Panic => tracing::error!(node = %**name, "{}", held.message),
-            reason => tracing::warn!(node = %**name, %reason, "node is not up to date: {}", held.message),
+            reason if is_uninitialized => {
+                tracing::warn!(node = %**name, %reason, "cannot initialize node: {}", held.message);
+            }
+            reason => tracing::warn!(node = %**name, %reason, "cannot update node: {}", held.message),
         }
         match held.retry {
             Retry::Backoff => drop(queue.retry((*name).clone())),

@@ -74,7 +74,7 @@ fn only_line(daemon: &Daemon, port: u16) -> String {
     let about: Vec<_> = lines
         .iter()
         .filter(|line| line.contains(&place) && line.starts_with(['W', 'E']))
-        .filter(|line| !line.contains("node is not up to date"))
+        .filter(|line| !line.contains("cannot initialize node"))
         .collect();
     assert_eq!(about.len(), 1, "{about:#?}");
     about[0].clone()

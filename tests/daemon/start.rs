@@ -16,7 +16,7 @@ async fn a_vcenter_that_is_down_at_the_start_is_waited_for() {
     let mut daemon = cluster.start(&config, &[&admin.flag()]);
     let told = daemon.wait_for_line("vCenter does not answer", LIMIT).await;
     assert!(told.contains(&format!("127.0.0.1:{}", vcenter.port())), "{told}");
-    daemon.wait_for_line("node is not up to date", LIMIT).await;
+    daemon.wait_for_line("cannot initialize node", LIMIT).await;
     for path in ["/healthz", "/livez"] {
         assert_eq!(admin.get(path, None, &mut daemon).await, (200, "ok".to_owned()), "{path}");
     }

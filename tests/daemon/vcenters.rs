@@ -125,7 +125,7 @@ async fn reason(daemon: &mut Daemon, name: &str) -> String {
     eventually(&format!("the daemon says why {name} is left alone"), LIMIT, async || {
         let lines = output.lines();
         let told = lines.iter().rfind(|line| {
-            line.contains("node is not up to date") && line.contains(name) && line.contains("VCenterUnavailable")
+            line.contains("cannot initialize node") && line.contains(name) && line.contains("VCenterUnavailable")
         });
         told.cloned().ok_or_else(|| output.tail(30))
     })

@@ -103,7 +103,7 @@ impl Check<'_> {
             _ => return self.wrong("--node-deletion", value, "expected enforce, dry-run or off"),
         };
         Some(match self.environment.skips_node_deletion() {
-            true => Deletion::Off { because: "SKIP_NODE_DELETION" },
+            true => Deletion::Off { because: "SKIP_NODE_DELETION is set" },
             false => deletion,
         })
     }

@@ -89,7 +89,7 @@ async fn many_at_once_are_held_told_and_then_deleted() {
     let event = run.wait_for_event(&names[0], "DeletionMassHold").await;
     let message = event.message.unwrap();
     assert_eq!(event.type_.as_deref(), Some("Warning"));
-    assert!(message.contains("of 12 nodes are gone at once; no Node is deleted until 20"), "{message}");
+    assert!(message.contains("of 12 nodes are gone at once; deletions begin at 20"), "{message}");
     assert!(message.contains("was removed"), "with the proof: {message}");
     for name in &names {
         run.wait_for_deletion("the pause is over", name).await;

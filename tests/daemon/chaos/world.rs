@@ -32,7 +32,7 @@ const LOOK: Duration = Duration::from_secs(2);
 /// A process that is told to stop has so long.
 const STOP: Duration = Duration::from_secs(30);
 /// What a daemon says whose configuration is broken when it starts.
-const MISTAKES: &str = " in the settings:";
+const MISTAKES: [&str; 2] = ["invalid configuration:", " configuration errors:"];
 /// What a daemon says whose configuration was read.
 const STARTED: &str = " has started";
 /// How long somebody waits who asks for the leader.
@@ -393,7 +393,7 @@ fn record_of(fake: &FakeVcenter) -> String {
 fn is_refused(daemon: &mut Daemon) -> bool {
     let has_ended = daemon.ended().is_some_and(|status| status.code() == Some(1));
     let output = daemon.output();
-    has_ended && output.find(MISTAKES).is_some() && output.find(STARTED).is_none()
+    has_ended && MISTAKES.iter().any(|text| output.find(text).is_some()) && output.find(STARTED).is_none()
 }
 
 fn assert_no_panic(number: usize, output: &Output) {

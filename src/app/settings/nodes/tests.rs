@@ -89,8 +89,8 @@ fn the_go_programs_variable_stops_deletion_whatever_the_flag_says() {
     for (flag, variable, expected) in [
         ("--node-deletion=enforce", None, Deletion::Enforce),
         ("--node-deletion=off", None, Deletion::Off { because: "--node-deletion=off" }),
-        ("--node-deletion=enforce", Some("false"), Deletion::Off { because: "SKIP_NODE_DELETION" }),
-        ("--node-deletion=dry-run", Some(""), Deletion::Off { because: "SKIP_NODE_DELETION" }),
+        ("--node-deletion=enforce", Some("false"), Deletion::Off { because: "SKIP_NODE_DELETION is set" }),
+        ("--node-deletion=dry-run", Some(""), Deletion::Off { because: "SKIP_NODE_DELETION is set" }),
     ] {
         let variables: Vec<_> = variable.iter().map(|value| ("SKIP_NODE_DELETION", *value)).collect();
         let settings = settled_in(&variables, &[flag]).unwrap();

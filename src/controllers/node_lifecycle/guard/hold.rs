@@ -94,9 +94,9 @@ impl Hold {
                  quorum. Recover etcd, then delete the Node by hand"
             ),
             Hold::Mass { absent, nodes, .. } => format!(
-                "the VMs of {absent} of {nodes} nodes are gone at once; no Node is deleted{}. If the VMs were not deleted \
-                 on purpose, set CCM_NODE_DELETION=off before that",
-                at(" until ")
+                "the VMs of {absent} of {nodes} nodes are gone at once; deletions begin{}. If the VMs were not deleted on \
+                 purpose, set the variable CCM_NODE_DELETION=off before that",
+                at(" at ")
             ),
             Hold::Limit { capacity, window, .. } => format!(
                 "the limit of {capacity} deletions in {} s is reached{}",
@@ -134,8 +134,8 @@ mod tests {
             (
                 Hold::Mass { absent: 9, nodes: 12, until },
                 at,
-                "the VMs of 9 of 12 nodes are gone at once; no Node is deleted until 2026-11-22T03:14:20Z. If the VMs \
-                 were not deleted on purpose, set CCM_NODE_DELETION=off before that",
+                "the VMs of 9 of 12 nodes are gone at once; deletions begin at 2026-11-22T03:14:20Z. If the VMs were not \
+                 deleted on purpose, set the variable CCM_NODE_DELETION=off before that",
             ),
             (
                 Hold::Limit { capacity: 5, window, until: Some(until) },

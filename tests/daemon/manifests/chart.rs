@@ -68,7 +68,7 @@ impl Rendered {
         let flags = [format!("--cloud-config={}", file.path().display()), "--kubeconfig=/none".to_owned()];
         // All mistakes are told at once, and this is the only one.
         let refused = piped(Path::new(BINARY), &flags, "").await.unwrap_err();
-        assert!(refused.contains("a mistake in the settings: --kubeconfig=/none: "), "{text}: {refused}");
+        assert!(refused.contains("invalid configuration: --kubeconfig=/none: "), "{text}: {refused}");
         objects(text).await.remove(0)
     }
 }
@@ -438,6 +438,13 @@ async fn mistakes_are_told_by_name() {
         ),
         ("rbac: {secrets: [{namespace: x}]}", "at '/rbac/secrets/0': missing property 'name'"),
         ("daemonset: {digest: sha256:abc}", "at '/daemonset/digest'"),
+        (
+            concat!(
+                "daemonset: {image: r/x, tag: 'v1@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef', ",
+                "digest: 'sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef'}"
+            ),
+            "daemonset.tag and daemonset.digest both name a digest",
+        ),
         ("daemonset: {image: 'registry.test/ccm:v9'}", "at '/daemonset/image'"),
         ("imagePullSecrets: [registry-credentials]", "at '/imagePullSecrets/0': got string, want object"),
         ("imagePullSecrets: [{secret: a}]", "at '/imagePullSecrets/0'"),

@@ -31,6 +31,9 @@
 {{- if or (hasSuffix "cloud-pv-vsphere/cloud-provider-vsphere" $image) (hasSuffix "cloud-provider-vsphere/cpi/release/manager" $image) -}}
 {{- fail (printf "daemonset.image is %s, the image of the Go program (cloud-provider-vsphere): set daemonset.image to the repository of vsphere-cloud-controller-manager, and daemonset.tag to its version. How to get an image: docs/install.md#image" $image) -}}
 {{- end -}}
+{{- if and $set.digest (contains "@" ($set.tag | default "")) -}}
+{{- fail "daemonset.tag and daemonset.digest both name a digest: leave it out of the tag" -}}
+{{- end -}}
 {{- if $set.digest -}}
 {{- printf "%s%s@%s" $image (empty $set.tag | ternary "" (printf ":%s" $set.tag)) $set.digest -}}
 {{- else -}}

@@ -79,8 +79,13 @@ testenv: ## Build the components that the tests start, such as kube-apiserver an
 	@tests/testenv/govc/build.sh
 	@tests/testenv/metrics/build.sh
 
+# What the demo starts, and nothing else: the first run is shorter.
+.PHONY: demo-components
+demo-components:
+	@tests/testenv/build.sh
+
 .PHONY: demo
-demo: testenv release ## A cluster on this machine whose nodes get initialised; ONCE=1 ends by itself, NODES=200 is a larger one
+demo: demo-components release ## A cluster on this machine whose nodes get initialised; ONCE=1 ends by itself, NODES=200 is a larger one
 	@$(CARGO) build --locked --quiet --package ccm-test-support --bin demo
 	@ONCE=$(ONCE) NODES=$(NODES) $(TARGET)/debug/demo $(RELEASE_BINARY)
 

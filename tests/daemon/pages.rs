@@ -46,14 +46,23 @@ const NO_KUBELET: By = By::Nobody("waits for pods, and there is no kubelet and n
 const BLOCKS: &[Row] = &[
     (README, "Try it", &[By::Nobody("it runs this test, and the demo"), By::Nobody("these are other suites")]),
     (README, "Install", &[By::Journeys(&[WORKSTATION])]),
-    (INSTALL, "Image", &[NO_ENGINE, By::Journeys(&[NEW_CLUSTER, REPLACE]), By::Journeys(&[HELM]), NO_ENGINE]),
-    (INSTALL, "Prepare vSphere", &[By::Journeys(&[NEW_CLUSTER])]),
+    (
+        INSTALL,
+        "Image",
+        &[NO_ENGINE, By::Journeys(&[NEW_CLUSTER, REPLACE]), NO_ENGINE, By::Journeys(&[HELM]), NO_ENGINE],
+    ),
+    (
+        INSTALL,
+        "Prepare vSphere",
+        &[By::Journeys(&[NEW_CLUSTER]), By::Journeys(&[NEW_CLUSTER]), By::Journeys(&[NEW_CLUSTER])],
+    ),
     (
         INSTALL,
         "A new cluster",
         &[
             By::Nobody("it writes a file of the operating system"),
             By::Journeys(&[NEW_CLUSTER, HELM]),
+            By::Journeys(&[NEW_CLUSTER]),
             By::Journeys(&[NEW_CLUSTER]),
             By::Journeys(&[NEW_CLUSTER]),
         ],
@@ -73,6 +82,7 @@ const BLOCKS: &[Row] = &[
             By::Journeys(&[REPLACE]),
         ],
     ),
+    (INSTALL, "Replacing upstream with Helm", &[By::Journeys(&[HELM]), By::Journeys(&[HELM])]),
     (
         INSTALL,
         "Going back",
@@ -83,6 +93,7 @@ const BLOCKS: &[Row] = &[
             By::Journeys(&[REPLACE]),
             By::Journeys(&[REPLACE]),
             By::Journeys(&[REPLACE]),
+            By::Journeys(&[HELM]),
             By::Journeys(&[REPLACE]),
         ],
     ),
@@ -229,15 +240,17 @@ fn prepared(cluster: &Cluster) -> Scenario {
 async fn a_reader_prepares_vsphere_and_installs_the_manifests_in_a_new_cluster() {
     let mut reader = Reader::new(NEW_CLUSTER, untouched).await;
     reader.run("Image", 1, "").await;
+    let printed = reader.run("Prepare vSphere", 0, "").await;
+    let thumbprint = reader.vcenter.sha256_thumbprint().to_owned();
+    assert!(printed.trim_end().ends_with(&thumbprint), "{printed}");
     let passwords = format!("{ADMINISTRATOR_PASSWORD}\n{PASSWORD}\n");
-    let printed = reader.run("Prepare vSphere", 0, &passwords).await;
+    reader.run("Prepare vSphere", 1, &passwords).await;
+    let printed = reader.run("Prepare vSphere", 2, &format!("{PASSWORD}\n")).await;
     for expected in [&reader.cluster.name(1), "k8s-region", "k8s-zone", "guestToolsRunning", &reader.cluster.name(0)] {
         assert!(printed.contains(expected), "{expected} in {printed}");
     }
-    let thumbprint = reader.vcenter.sha256_thumbprint().to_owned();
-    assert!(printed.trim_end().ends_with(&thumbprint), "{printed}");
 
-    reader.run("A new cluster", 1, "").await;
+    reader.run("A new cluster", 1, &format!("{PASSWORD}\n")).await;
     // What a reader edits: the thumbprint, the tags, the address.
     let edits = [
         ("# thumbprint: .*".to_owned(), format!("thumbprint: \"{thumbprint}\"")),
@@ -263,21 +276,37 @@ async fn a_reader_prepares_vsphere_and_installs_the_manifests_in_a_new_cluster()
     let nodes = lines.iter().filter(|line| line.contains("vsphere://")).count();
     assert_eq!((nodes, printed.contains("uninitialized")), (2, false), "{printed}");
     assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
+    reader.run("A new cluster", 4, "").await;
+    assert_eq!(image_and_variables(&reader, SET).await.1, [DRY_RUN], "with the component no-node-deletion");
     reader.end();
 }
 
 #[tokio::test]
 async fn a_reader_installs_the_chart_with_the_command_of_the_page() {
     let mut reader = Reader::new(HELM, prepared).await;
-    reader.run("Image", 2, "").await;
+    // As `docker login` writes it.
+    let logins = r#"{"auths": {"registry.example.com": {"auth": "dXNlcjpwYXNzd29yZA=="}}}"#;
+    reader.shell.write("registry/config.json", logins);
+    reader.run("Image", 3, "").await;
     let pull_secret = reader.get(&["secret", "registry-credentials", "--namespace=kube-system"]).await;
     assert_eq!(pull_secret["type"], "kubernetes.io/dockerconfigjson");
-    reader.run("A new cluster", 1, "").await;
+    reader.run("A new cluster", 1, &format!("{PASSWORD}\n")).await;
+    let unreachable = [("https://vcenter.example.com", "https://127.0.0.1:1")];
+    let refused = reader.shell.fails("Helm", 0, &unreachable).await;
+    assert!(refused.contains("THUMBPRINT: vCenter did not answer"), "no certificate is left unchecked: {refused}");
     reader.run("Helm", 0, "").await;
     reader.cluster.register(0..2).await;
-    let mut daemon = reader.start_pod("vsphere-cpi").await;
+    let mut daemon = reader.start_pod(CHART_SET).await;
     reader.until_initialised(&daemon).await;
     assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
+
+    // Revision 1 stands for a release of upstream's chart, which cannot be had here.
+    reader.run("Replacing upstream with Helm", 0, "").await;
+    assert_eq!(image_and_variables(&reader, CHART_SET).await.1, [DRY_RUN]);
+    reader.run("Replacing upstream with Helm", 1, "").await;
+    assert_eq!(image_and_variables(&reader, CHART_SET).await.1, Vec::<String>::new());
+    let printed = reader.run("Going back", 6, "").await;
+    assert!(printed.contains(SKIPS), "the rollback keeps it: {printed}");
     reader.end();
 }
 
@@ -307,12 +336,13 @@ async fn upstream(reader: &Reader) -> String {
 }
 
 const SET: &str = "vsphere-cloud-controller-manager";
+const CHART_SET: &str = "vsphere-cpi";
 const DRY_RUN: &str = "CCM_NODE_DELETION=dry-run";
 const SKIPS: &str = "SKIP_NODE_DELETION=true";
 
 /// The container of the DaemonSet: its image, and its variables as `NAME=value`.
-async fn image_and_variables(reader: &Reader) -> (String, Vec<String>) {
-    let set = reader.get(&["daemonset", SET, "--namespace=kube-system"]).await;
+async fn image_and_variables(reader: &Reader, set: &str) -> (String, Vec<String>) {
+    let set = reader.get(&["daemonset", set, "--namespace=kube-system"]).await;
     let container = &set["spec"]["template"]["spec"]["containers"][0];
     let variables = container["env"].as_array().cloned().unwrap_or_default();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -333,10 +363,10 @@ async fn a_reader_replaces_upstream_and_goes_back() {
     assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
 
     reader.run("Replacing upstream", 0, "").await;
-    assert_eq!(image_and_variables(&reader).await.1, [DRY_RUN]);
+    assert_eq!(image_and_variables(&reader, SET).await.1, [DRY_RUN]);
     reader.run("Replacing upstream", 2, "").await;
     reader.run("Replacing upstream", 3, "").await;
-    let (image, variables) = image_and_variables(&reader).await;
+    let (image, variables) = image_and_variables(&reader, SET).await;
     assert_eq!(image, "registry.example.com/vsphere-cloud-controller-manager:v0.1.0");
     assert_eq!(variables, [DRY_RUN]);
     let mut daemon = reader.start_pod(SET).await;
@@ -355,7 +385,7 @@ async fn a_reader_replaces_upstream_and_goes_back() {
     assert!(reported.contains("DeletionDryRun") && !reported.contains(&reader.cluster.name(0)), "{reported}");
     assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
     reader.run("Replacing upstream", 6, "").await;
-    assert_eq!(image_and_variables(&reader).await.1, Vec::<String>::new());
+    assert_eq!(image_and_variables(&reader, SET).await.1, Vec::<String>::new());
 
     reader.run("Image", 1, "").await;
     reader.run("Replacing upstream", 7, "").await;
@@ -369,7 +399,7 @@ async fn go_back(reader: &mut Reader, gone: &str) {
     let held = reader.run("Going back", 1, "").await;
     assert!(held.contains(gone) && held.contains("DeletionDryRun"), "{held}");
     reader.run("Going back", 2, "").await;
-    assert_eq!(image_and_variables(reader).await.1, [SKIPS]);
+    assert_eq!(image_and_variables(reader, SET).await.1, [SKIPS]);
     // With the permissions of the overlay and the variable, nothing is deleted.
     let mut daemon = reader.start_pod(SET).await;
     daemon.wait_for_line("DeletionOff", LIMIT).await;
@@ -380,11 +410,11 @@ async fn go_back(reader: &mut Reader, gone: &str) {
     let role = reader.get(&["clusterrole", "system:cloud-controller-manager:way-back"]).await;
     assert!(role["rules"].as_array().is_some_and(|rules| rules.len() > 5), "{role}");
     reader.run("Going back", 4, "").await;
-    let (image, variables) = image_and_variables(reader).await;
+    let (image, variables) = image_and_variables(reader, SET).await;
     assert_eq!(image, "registry.k8s.io/cloud-pv-vsphere/cloud-provider-vsphere:v1.36.0");
     assert_eq!(variables, [SKIPS], "the variable outlives the overlay and the image");
     reader.run("Going back", 5, "").await;
-    assert_eq!(image_and_variables(reader).await.1, Vec::<String>::new());
+    assert_eq!(image_and_variables(reader, SET).await.1, Vec::<String>::new());
 
     // All that can stay behind.
     let condition = json!({"type": "VSphereInitialized", "status": "True", "reason": "Initialized", "message": ""});
@@ -397,18 +427,25 @@ async fn go_back(reader: &mut Reader, gone: &str) {
     let leases = Api::<Lease>::namespaced(reader.cluster.client.clone(), "kube-system");
     let logins = ListParams::default().labels("vsphere-ccm.dev/lease=logins");
     assert!(!leases.list(&logins).await.unwrap().items.is_empty());
-    reader.run("Going back", 6, "").await;
+    assert_eq!(left_on(&reader.nodes().get(gone).await.unwrap()).len(), 4, "the record, and what was put there");
+    reader.run("Going back", 7, "").await;
     for number in [0, 1] {
         let node = reader.nodes().get(&reader.cluster.name(number)).await.unwrap();
-        let text = serde_json::to_string(&node).unwrap();
-        let left = ["vsphere-ccm.dev/vm\":\"", "VSphereInitialized\",\"", "out-of-service\",\""]
-            .into_iter()
-            .filter(|part| text.contains(part))
-            .collect::<Vec<_>>();
-        assert!(left.is_empty() && !text.contains("\"key\":\"node.kubernetes.io/out-of-service\""), "{left:?}: {text}");
-        assert!(text.contains("vsphere://"), "the rest stays: {text}");
+        assert_eq!(left_on(&node), Vec::<String>::new());
+        assert!(node.spec.unwrap().provider_id.unwrap().starts_with("vsphere://"), "the rest stays");
     }
     assert_eq!(leases.list(&logins).await.unwrap().items.len(), 0);
+}
+
+/// The annotations, conditions and taints of ours on a Node.
+fn left_on(node: &Node) -> Vec<String> {
+    let annotations = node.metadata.annotations.iter().flat_map(|all| all.keys());
+    let annotations = annotations.filter(|key| key.starts_with("vsphere-ccm.dev/")).cloned();
+    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let conditions = conditions.map(|condition| condition.type_.clone()).filter(|kind| kind == "VSphereInitialized");
+    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    let taints = taints.map(|taint| taint.key.clone()).filter(|key| key == "node.kubernetes.io/out-of-service");
+    annotations.chain(conditions).chain(taints).collect()
 }
 
 #[tokio::test]
@@ -421,15 +458,21 @@ async fn a_reader_runs_the_program_on_a_workstation() {
     let sections = sections(&page(README));
     let (_, blocks) = sections.iter().find(|(heading, _)| heading == "Install").unwrap();
     let mut words = blocks[0].split_whitespace();
+    assert_eq!(words.next(), Some("CCM_NODE_DELETION=off"));
     assert_eq!(words.next(), Some("vsphere-cloud-controller-manager"));
     let flags = words.map(|word| match word {
         "~/.kube/config" => server.kubeconfig().display().to_string(),
         "vsphere.conf" => config.display().to_string(),
         other => other.to_owned(),
     });
-    // The nodes of this test alone, and ports that are free.
-    let own = [format!("--node-selector={}", cluster.labels()), "--secure-port=0".to_owned()];
-    let mut daemon = Daemon::start(crate::cluster::BINARY, flags.chain(own));
+    // The nodes and the Lease of this test alone, and no port.
+    let own = [
+        format!("--node-selector={}", cluster.labels()),
+        format!("--leader-elect-resource-name={}", cluster.pool()),
+        "--secure-port=0".to_owned(),
+    ];
+    let variables = [("CCM_NODE_DELETION", "off")];
+    let mut daemon = Daemon::start_with(crate::cluster::BINARY, flags.chain(own), &variables);
     daemon.wait_for_line(ANSWERS, LIMIT).await;
     cluster.register(0..1).await;
     cluster.wait_until_initialised(0..1, &daemon).await;

@@ -59,10 +59,6 @@ impl Shell {
         {
             symlink(component.path(), tools.join(tool)).unwrap();
         }
-        // As `docker login` writes it.
-        std::fs::create_dir(home.path().join(".docker")).unwrap();
-        let logins = r#"{"auths": {"registry.example.com": {"auth": "dXNlcjpwYXNzd29yZA=="}}}"#;
-        std::fs::write(home.path().join(".docker/config.json"), logins).unwrap();
         let blocks = sections(&page(name));
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("manifests")).unwrap();
@@ -79,14 +75,41 @@ impl Shell {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
 
+    /// A file in the folder where commands run.
+    pub fn write(&self, name: &str, text: &str) {
+        let path = self.folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
     /// Runs the block of this number below this heading; what it printed. The first command that fails ends it.
     pub async fn run(&mut self, heading: &'static str, number: usize, input: &str) -> String {
-        let (_, blocks) = self.blocks.iter().find(|(found, _)| found == heading).unwrap();
-        let text = self.names.iter().fold(blocks[number].clone(), |text, (from, to)| text.replace(from, to));
         self.ran.push((heading, number));
+        let text = self.text(heading, number, &[]);
+        let (printed, errors) = self.bash(&["-euo", "pipefail", "-c", &text], input).await;
+        printed.unwrap_or_else(|printed| panic!("{heading} {number}:\n{text}\n{printed}\n{errors}"))
+    }
+
+    /// Runs it as a reader's shell does, which goes on after a command that fails, with other names first; the complaint
+    /// of the last command, which has to fail.
+    pub async fn fails(&self, heading: &str, number: usize, names: &[(&str, &str)]) -> String {
+        let text = self.text(heading, number, names);
+        let (printed, errors) = self.bash(&["-c", &text], "").await;
+        assert!(printed.is_err(), "{text}\n{printed:?}\n{errors}");
+        errors
+    }
+
+    fn text(&self, heading: &str, number: usize, names: &[(&str, &str)]) -> String {
+        let (_, blocks) = self.blocks.iter().find(|(found, _)| found == heading).unwrap();
+        let text = names.iter().fold(blocks[number].clone(), |text, (from, to)| text.replace(from, to));
+        self.names.iter().fold(text, |text, (from, to)| text.replace(from, to))
+    }
+
+    /// What it printed, as an error if it failed, and its complaints.
+    async fn bash(&self, arguments: &[&str], input: &str) -> (Result<String, String>, String) {
         let home = self.home.path();
         let mut command = Command::new("bash");
-        command.args(["-euo", "pipefail", "-c", &text]).current_dir(self.folder.path()).env_clear();
+        command.args(arguments).current_dir(self.folder.path()).env_clear();
         command.env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin", home.join("bin").display()));
         command.env("HOME", home).env("KUBECONFIG", &self.kubeconfig).env("EDITOR", home.join("bin/editor"));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
@@ -98,11 +121,11 @@ impl Shell {
         };
         let (output, ()) = tokio::time::timeout(LIMIT, async { tokio::join!(child.wait_with_output(), written) })
             .await
-            .unwrap_or_else(|_| panic!("{text} takes too long"));
+            .unwrap_or_else(|_| panic!("{arguments:?} takes too long"));
         let output = output.unwrap();
-        let (printed, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert!(output.status.success(), "{heading} {number}:\n{text}\n{printed}\n{errors}");
-        printed.into_owned()
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let (printed, errors) = (text(output.stdout), text(output.stderr));
+        (if output.status.success() { Ok(printed) } else { Err(printed) }, errors)
     }
 }
 

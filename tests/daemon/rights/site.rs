@@ -42,7 +42,9 @@ impl Site {
             let trust = format!("port: {}\n  caFile: {}", vcenter.port(), vcenter.ca_file().display());
             zoned.replace("vcenter.example.com", vcenter.host()).replace("port: 443", &trust)
         };
-        Self::set_up(&form("base").await.objects, find("Secret"), write).await
+        let name = json!({"name": "vsphere-cloud-secret", "namespace": "kube-system"});
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": name});
+        Self::set_up(&form("base").await.objects, secret, write).await
     }
 
     /// Set up by the Go program's release manifest, with the address of a simulator.

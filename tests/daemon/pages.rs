@@ -41,63 +41,40 @@ const WORKSTATION: &str = "workstation";
 
 const NO_ENGINE: By = By::Nobody("needs a container engine and a registry");
 const NO_KUBELET: By = By::Nobody("waits for pods, and there is no kubelet and no DaemonSet controller");
+const BY_NEW_CLUSTER: By = By::Journeys(&[NEW_CLUSTER]);
+const BY_HELM: By = By::Journeys(&[HELM]);
+const BY_REPLACE: By = By::Journeys(&[REPLACE]);
 
 /// Every block of the two pages.
 const BLOCKS: &[Row] = &[
     (README, "Try it", &[By::Nobody("it runs this test, and the demo"), By::Nobody("these are other suites")]),
     (README, "Install", &[By::Journeys(&[WORKSTATION])]),
-    (
-        INSTALL,
-        "Image",
-        &[NO_ENGINE, By::Journeys(&[NEW_CLUSTER, REPLACE]), NO_ENGINE, By::Journeys(&[HELM]), NO_ENGINE],
-    ),
-    (
-        INSTALL,
-        "Prepare vSphere",
-        &[By::Journeys(&[NEW_CLUSTER]), By::Journeys(&[NEW_CLUSTER]), By::Journeys(&[NEW_CLUSTER])],
-    ),
+    (INSTALL, "Image", &[NO_ENGINE, By::Journeys(&[NEW_CLUSTER, REPLACE]), NO_ENGINE, BY_HELM, NO_ENGINE]),
+    (INSTALL, "Prepare vSphere", &[BY_NEW_CLUSTER; 3]),
     (
         INSTALL,
         "A new cluster",
         &[
             By::Nobody("it writes a file of the operating system"),
             By::Journeys(&[NEW_CLUSTER, HELM]),
-            By::Journeys(&[NEW_CLUSTER]),
-            By::Journeys(&[NEW_CLUSTER]),
-            By::Journeys(&[NEW_CLUSTER]),
+            BY_NEW_CLUSTER,
+            BY_NEW_CLUSTER,
+            BY_NEW_CLUSTER,
         ],
     ),
-    (INSTALL, "Helm", &[By::Journeys(&[HELM])]),
+    (INSTALL, "Helm", &[BY_HELM]),
     (
         INSTALL,
         "Replacing upstream",
-        &[
-            By::Journeys(&[REPLACE]),
-            NO_KUBELET,
-            By::Journeys(&[REPLACE]),
-            By::Journeys(&[REPLACE]),
-            By::Journeys(&[REPLACE]),
-            By::Journeys(&[REPLACE]),
-            By::Journeys(&[REPLACE]),
-            By::Journeys(&[REPLACE]),
-        ],
+        &[BY_REPLACE, NO_KUBELET, BY_REPLACE, BY_REPLACE, BY_REPLACE, BY_REPLACE, BY_REPLACE, BY_REPLACE],
     ),
-    (INSTALL, "Replacing upstream with Helm", &[By::Journeys(&[HELM]), By::Journeys(&[HELM])]),
+    (INSTALL, "Replacing upstream with Helm", &[BY_HELM; 2]),
     (
         INSTALL,
         "Going back",
-        &[
-            By::Journeys(&[REPLACE]),
-            By::Journeys(&[REPLACE]),
-            By::Journeys(&[REPLACE]),
-            By::Journeys(&[REPLACE]),
-            By::Journeys(&[REPLACE]),
-            By::Journeys(&[REPLACE]),
-            By::Journeys(&[HELM]),
-            By::Journeys(&[REPLACE]),
-        ],
+        &[BY_REPLACE, BY_REPLACE, BY_REPLACE, BY_REPLACE, BY_REPLACE, BY_REPLACE, BY_HELM, BY_REPLACE],
     ),
-    (INSTALL, "Verify", &[By::Journeys(&[NEW_CLUSTER]), NO_KUBELET]),
+    (INSTALL, "Verify", &[BY_NEW_CLUSTER, NO_KUBELET]),
 ];
 
 /// The blocks that a journey has to run.

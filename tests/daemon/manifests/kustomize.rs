@@ -1,7 +1,7 @@
 //! The tree below `manifests/`, built as `kubectl apply -k` builds it.
 
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 
 use serde_json::Value;
 use support::ApiServer;
@@ -175,8 +175,18 @@ pub async fn parsed(image: &str) -> Result<String, String> {
 /// Runs a program with this input; what it printed, or its complaint.
 pub async fn piped(program: &Path, arguments: &[String], input: &str) -> Result<String, String> {
     let mut command = Command::new(program);
-    command.args(arguments).kill_on_drop(true);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.args(arguments);
+    let output = output(command, input).await;
+    match output.status.success() {
+        true => Ok(String::from_utf8(output.stdout).unwrap()),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    }
+}
+
+/// Runs a command with this input to its end.
+pub async fn output(mut command: Command, input: &str) -> Output {
+    let shown = format!("{:?}", command.as_std());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     let mut child = command.spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let written = async move {
@@ -185,10 +195,6 @@ pub async fn piped(program: &Path, arguments: &[String], input: &str) -> Result<
     };
     let (output, ()) = tokio::time::timeout(LIMIT, async { tokio::join!(child.wait_with_output(), written) })
         .await
-        .unwrap_or_else(|_| panic!("{} {arguments:?} takes too long", program.display()));
-    let output = output.unwrap();
-    match output.status.success() {
-        true => Ok(String::from_utf8(output.stdout).unwrap()),
-        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
-    }
+        .unwrap_or_else(|_| panic!("{shown} takes too long"));
+    output.unwrap()
 }

@@ -2,14 +2,11 @@
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
 use support::components::Component;
-use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
-use crate::cluster::LIMIT;
-use crate::manifests::kustomize::copy;
+use crate::manifests::kustomize::{copy, output};
 
 /// The text of a page.
 pub fn page(name: &str) -> String {
@@ -112,17 +109,7 @@ impl Shell {
         command.args(arguments).current_dir(self.folder.path()).env_clear();
         command.env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin", home.join("bin").display()));
         command.env("HOME", home).env("KUBECONFIG", &self.kubeconfig).env("EDITOR", home.join("bin/editor"));
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-        let mut child = command.spawn().unwrap();
-        let mut stdin = child.stdin.take().unwrap();
-        let written = async move {
-            // A command that does not read does not wait for it.
-            let _ = stdin.write_all(input.as_bytes()).await;
-        };
-        let (output, ()) = tokio::time::timeout(LIMIT, async { tokio::join!(child.wait_with_output(), written) })
-            .await
-            .unwrap_or_else(|_| panic!("{arguments:?} takes too long"));
-        let output = output.unwrap();
+        let output = output(command, input).await;
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let (printed, errors) = (text(output.stdout), text(output.stderr));
         (if output.status.success() { Ok(printed) } else { Err(printed) }, errors)

@@ -77,7 +77,7 @@ pub enum Error {
     #[error("cloud provider {0} is not built yet")]
     NotBuilt(&'static str),
     /// The API server lets this process not read whom to believe.
-    #[error("cannot tell who asks at the secure port")]
+    #[error("cannot set up authentication for the secure port")]
     Access(#[from] access::LookupForbidden),
     /// Entries of `vsphere.conf` that cannot be used.
     #[error("cannot use the vCenters of the cloud config: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
@@ -95,7 +95,7 @@ pub enum Error {
     #[error("the process cannot go on")]
     Task(#[from] TaskEnded),
     /// Told to leave at once.
-    #[error("left without stopping in order")]
+    #[error("killed by a second signal before a clean shutdown")]
     SecondSignal(#[from] SecondSignal),
 }
 

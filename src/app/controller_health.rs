@@ -27,7 +27,7 @@ pub fn watch(checks: &Checks, name: &'static str, nodes: &Nodes) -> Pulse {
 fn of_task(silence: Option<Duration>) -> Health {
     match silence {
         // Without the seconds: a reason that changes is told anew.
-        Some(silence) if silence > STUCK => Health::Failed("its task has not run for a minute".to_owned()),
+        Some(silence) if silence > STUCK => Health::Failed("the controller loop made no progress for 60 s".to_owned()),
         _ => Health::Ok,
     }
 }
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn w_83_a_task_that_is_stuck_fails_and_one_that_has_not_begun_does_not() {
-        let failed = Health::Failed("its task has not run for a minute".to_owned());
+        let failed = Health::Failed("the controller loop made no progress for 60 s".to_owned());
         for (silence, expected) in [(None, Health::Ok), (Some(60), Health::Ok), (Some(61), failed)] {
             assert_eq!(of_task(silence.map(Duration::from_secs)), expected, "{silence:?}");
         }

@@ -204,7 +204,10 @@ impl Lookup {
         if is_told {
             tracing::debug!("{}", chain(failure));
         } else {
-            tracing::warn!("whom to believe at the secure port is not known or may have changed: {}", chain(failure));
+            tracing::warn!(
+                "the client CAs for the secure port cannot be read and may have changed: {}",
+                chain(failure)
+            );
         }
         if matches!(failure, Failure::Call(_)) {
             self.looks.send_replace(Look::Failed);

@@ -382,7 +382,10 @@ impl Vcenter {
         }
         if let Some(reason) = &trouble {
             let vcenter = self.server();
-            error!(vcenter, reason, "the credentials that are offered are not used; the session goes on with the old");
+            error!(
+                vcenter,
+                reason, "the new credentials are not used; the current session, with the previous ones, stays"
+            );
         }
         self.publish(|state| state.offer_trouble = trouble);
     }

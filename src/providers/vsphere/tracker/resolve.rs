@@ -355,7 +355,7 @@ fn take(question: &Question<'_>, candidate: &Candidate<'_>, all: &[String]) -> D
     Decision::Wait(Unknown::new(
         why_silent(question),
         format!(
-            "{} matches by UUID, but {} has not answered and may have a twin",
+            "{} matches by UUID, but {} has not answered and may have a VM with the same UUID",
             candidate.describe(),
             listed(&silent)
         ),

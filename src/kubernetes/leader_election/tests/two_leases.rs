@@ -63,11 +63,10 @@ async fn a_second_lease_that_another_program_holds_costs_nothing_of_the_main_one
     soon("the second term ends", first.second.wait_until_lost()).await;
     assert!(first.main.leadership.is_leader());
     let keeps = async {
-        loop {
-            server.lock().unwrap().give_to(SECOND, "kube-controller-manager");
-            tokio::time::sleep(Duration::from_secs(2)).await;
-            // Renewed: the record changes each time.
-            server.lock().unwrap().give_to(SECOND, "another");
+        for renewal in 0.. {
+            // The record is another one each time, as a renewal makes it: of two that alternate, a candidate that looks
+            // every few seconds may see the same one for a whole lease duration, and take over.
+            server.lock().unwrap().give_to(SECOND, &format!("kube-controller-manager-{renewal}"));
             tokio::time::sleep(Duration::from_secs(2)).await;
         }
     };

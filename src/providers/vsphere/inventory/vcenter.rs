@@ -450,7 +450,7 @@ impl Vcenter {
         if failure.source.is_invalid_login() {
             error!(vcenter, reason, next_try = ?pause, "vCenter rejected the login; what is known is kept");
         } else if failure.source.is_held() {
-            warn!(vcenter, reason, next_try = ?pause, "the login to vCenter waits; what is known is kept");
+            warn!(vcenter, reason, next_try = ?pause, "the login to vCenter is delayed; the last known inventory stays in use");
         } else {
             warn!(vcenter, reason, next_try = ?pause, "vCenter does not answer; what is known is kept");
         }

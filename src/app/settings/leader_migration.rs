@@ -6,7 +6,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::providers::vsphere::yaml::{Entry, Node, Value, parse_document};
+use crate::providers::vsphere::yaml::{Aliases, Entry, Node, Value, parse_document};
 
 /// The one kind of lock there is.
 pub const LEASES: &str = "leases";
@@ -90,7 +90,7 @@ impl LeaderMigration {
 /// # Errors
 /// All mistakes, with their lines.
 pub fn parse(text: &str) -> Result<LeaderMigration, Vec<String>> {
-    let document = parse_document(text).map_err(|error| vec![error.to_string()])?;
+    let document = parse_document(text, Aliases::Copied).map_err(|error| vec![error.to_string()])?;
     let mut reading = Reading { mistakes: Vec::new() };
     let migration = reading.configuration(&document);
     match reading.mistakes.is_empty() {

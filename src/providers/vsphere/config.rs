@@ -11,6 +11,7 @@ mod ini;
 mod merge;
 mod names;
 mod problems;
+mod sizes;
 mod sources;
 mod values;
 mod yaml;
@@ -25,7 +26,7 @@ pub use distinct::distinct_vcenters;
 pub use environment::Environment;
 pub use problems::{ConfigErrors, ConfigProblem};
 
-use fields::Dialect;
+use fields::{Dialect, RawFile};
 use problems::Report;
 
 /// A configuration, and what is odd about its file without being a mistake: keys and sections that nobody reads,
@@ -38,7 +39,7 @@ pub struct Parsed {
     pub warnings: Vec<ConfigProblem>,
 }
 
-/// The longest text that is read: what a ConfigMap or a Secret holds.
+/// The longest text that is read: what a ConfigMap or a Secret holds. Also the most bytes of all vCenters together.
 const MAX_TEXT: usize = 1 << 20;
 
 /// What decides beside the text of the file.
@@ -74,10 +75,14 @@ pub fn parse_within(text: &str, file: &str, surroundings: Surroundings<'_>) -> R
         let line = text.split('\0').next().map(|before| before.matches('\n').count() + 1);
         report.mistake(line, "expected text: there is a NUL character");
     }
-    let raw = match Dialect::of(text) {
+    let dialect = Dialect::of(text);
+    let mut raw = match dialect {
         Dialect::Yaml => yaml::read(text, &mut report),
         _ => ini::read(text, &mut report),
     };
+    if !sizes::are_lists_short(&raw, &mut report) {
+        raw = RawFile::new(dialect);
+    }
     let environment = environment::read(surroundings.environment, &raw, &mut report);
     let config = merge::merge(&raw, &environment, surroundings.is_directory, &mut report);
     report.finish().map(|warnings| Parsed { config, warnings })

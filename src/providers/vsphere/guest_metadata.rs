@@ -14,7 +14,7 @@ use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
 use super::addresses::parse_ip;
-use super::yaml::{self, Entry, Node, Value, YamlError};
+use super::yaml::{self, Aliases, Entry, Node, Value, YamlError};
 
 /// The key of the VM's `config.extraConfig` that holds the metadata.
 pub const METADATA_KEY: &str = "guestinfo.metadata";
@@ -121,10 +121,12 @@ fn encoded_network(network: Option<&Node>, gzip: bool) -> Result<Vec<IpAddr>, Me
 
 fn decode_base64(text: &str, document: &'static str) -> Result<Vec<u8>, MetadataError> {
     let digits: Vec<u8> = text.bytes().filter(|byte| !matches!(byte, b'\r' | b'\n')).collect();
-    if digits.len() / 4 * 3 > MAX_BYTES {
+    // Up to two of the bytes may be padding.
+    if digits.len() / 4 * 3 > MAX_BYTES + 2 {
         return Err(MetadataError::TooLarge { document });
     }
-    BASE64.decode(digits).map_err(|_| MetadataError::Base64 { document })
+    let bytes = BASE64.decode(digits).map_err(|_| MetadataError::Base64 { document })?;
+    if bytes.len() > MAX_BYTES { Err(MetadataError::TooLarge { document }) } else { Ok(bytes) }
 }
 
 fn unpack(bytes: &[u8], document: &'static str) -> Result<Vec<u8>, MetadataError> {
@@ -140,7 +142,7 @@ fn unpack(bytes: &[u8], document: &'static str) -> Result<Vec<u8>, MetadataError
 
 fn parse_yaml(bytes: Vec<u8>, document: &'static str) -> Result<Node, MetadataError> {
     let text = String::from_utf8(bytes).map_err(|_| MetadataError::Utf8 { document })?;
-    yaml::parse_document(&text).map_err(|source| MetadataError::Yaml { document, source })
+    yaml::parse_document(&text, Aliases::Refused).map_err(|source| MetadataError::Yaml { document, source })
 }
 
 /// The addresses of a netplan document: `ethernets`, per name `addresses`.

@@ -2,8 +2,8 @@
 //! reads of YAML.
 //!
 //! Not decoded into types by serde: `yaml.v2`, which the Go program reads with, tells `"443"` from `443` and `yes` from
-//! `"yes"`, and a typed decode ends at the first mistake. Bounded: aliases may not grow a document, nor may nesting.
-//! Errors carry a line and never any of the text, which may hold a password.
+//! `"yes"`, and a typed decode ends at the first mistake. Bounded: the values and the bytes of a document with its aliases
+//! replaced, and its nesting. Errors carry a line and never any of the text, which may hold a password.
 
 use std::collections::HashMap;
 
@@ -14,6 +14,9 @@ use zeroize::Zeroizing;
 
 /// The most values of one document, with aliases replaced by what they stand for.
 pub(crate) const MAX_VALUES: usize = 20_000;
+
+/// The most text of one document in bytes: of its keys and scalars, and of every copy for an anchor or an alias.
+pub(crate) const MAX_TEXT: usize = 1 << 20;
 
 /// The deepest nesting of one document.
 pub(crate) const MAX_DEPTH: usize = 64;
@@ -68,27 +71,42 @@ pub enum YamlError {
         /// The line, from 1.
         line: usize,
     },
-    /// The document is nested too deeply or grows too much through aliases.
-    #[error("line {line}: more than {MAX_VALUES} values or {MAX_DEPTH} levels")]
+    /// The document is nested too deeply, or it is too large with its aliases replaced.
+    #[error("line {line}: more than {MAX_VALUES} values, {MAX_TEXT} bytes of text or {MAX_DEPTH} levels, with aliases")]
     TooLarge {
         /// The line, from 1.
         line: usize,
     },
+    /// There is an alias in a document that may have none.
+    #[error("line {line}: an alias, expected a document without aliases")]
+    Alias {
+        /// The line, from 1.
+        line: usize,
+    },
+}
+
+/// What an alias in a document is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Aliases {
+    /// A copy of what its anchor stands for.
+    Copied,
+    /// A mistake.
+    Refused,
 }
 
 impl YamlError {
     /// The line, from 1.
     pub fn line(self) -> usize {
         match self {
-            Self::Syntax { line } | Self::TooLarge { line } => line,
+            Self::Syntax { line } | Self::TooLarge { line } | Self::Alias { line } => line,
         }
     }
 }
 
 /// Reads the first document of `text`; a text without one is `Null`.
-pub(crate) fn parse_document(text: &str) -> Result<Node, YamlError> {
+pub(crate) fn parse_document(text: &str, aliases: Aliases) -> Result<Node, YamlError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut builder = Builder::default();
+    let mut builder = Builder::new(aliases);
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|error| {
             let line = error.marker().line();
@@ -107,8 +125,8 @@ pub(crate) fn parse_document(text: &str) -> Result<Node, YamlError> {
 
 /// A list or map whose end is not reached yet.
 enum Open {
-    List { line: usize, anchor: usize, items: Vec<Node>, size: usize },
-    Map { line: usize, anchor: usize, entries: Vec<Entry>, size: usize, key: Key },
+    List { line: usize, anchor: usize, items: Vec<Node>, size: Size },
+    Map { line: usize, anchor: usize, entries: Vec<Entry>, size: Size, key: Key },
 }
 
 /// Where in a map the next node belongs.
@@ -124,27 +142,55 @@ enum Key {
     Complex,
 }
 
-#[derive(Default)]
-struct Builder {
-    open: Vec<Open>,
-    /// What each anchor stands for, and how many values that is.
-    anchors: HashMap<usize, (Node, usize)>,
+/// How large a node is with everything in it.
+#[derive(Clone, Copy)]
+struct Size {
     values: usize,
+    /// Bytes of text.
+    text: usize,
+}
+
+impl Size {
+    /// A list or map without content.
+    const EMPTY: Self = Self { values: 1, text: 0 };
+
+    fn add(&mut self, other: Self) {
+        self.values = self.values.saturating_add(other.values);
+        self.text = self.text.saturating_add(other.text);
+    }
+}
+
+struct Builder {
+    aliases: Aliases,
+    open: Vec<Open>,
+    /// What each anchor stands for, and how large that is.
+    anchors: HashMap<usize, (Node, Size)>,
+    /// All that was made so far, copies included.
+    values: usize,
+    text: usize,
 }
 
 impl Builder {
+    fn new(aliases: Aliases) -> Self {
+        Self { aliases, open: Vec::new(), anchors: HashMap::new(), values: 0, text: 0 }
+    }
+
     /// Takes one event; gives the root when it is complete.
     fn accept(&mut self, event: Event<'_>, line: usize) -> Result<Option<Node>, YamlError> {
         match event {
             Event::Scalar(text, style, anchor, tag) => {
+                let size = Size { values: 1, text: text.len() };
+                self.make_text(size, line)?;
                 let text = Zeroizing::new(text.into_owned());
                 let kind = tag.as_deref().and_then(|tag| tag.suffix_in_namespace(NAMESPACE));
                 let value = scalar(text, style, kind.as_deref());
-                self.close(Node { line, value: value.ok_or(YamlError::Syntax { line })? }, anchor, 1)
+                self.close(Node { line, value: value.ok_or(YamlError::Syntax { line })? }, anchor, size)
             }
-            Event::SequenceStart(_, anchor, _) => self.push(Open::List { line, anchor, items: Vec::new(), size: 1 }),
+            Event::SequenceStart(_, anchor, _) => {
+                self.push(Open::List { line, anchor, items: Vec::new(), size: Size::EMPTY })
+            }
             Event::MappingStart(_, anchor, _) => {
-                self.push(Open::Map { line, anchor, entries: Vec::new(), size: 1, key: Key::Expected })
+                self.push(Open::Map { line, anchor, entries: Vec::new(), size: Size::EMPTY, key: Key::Expected })
             }
             Event::SequenceEnd | Event::MappingEnd => match self.open.pop() {
                 Some(Open::List { line, anchor, items, size }) => {
@@ -155,8 +201,11 @@ impl Builder {
                 }
                 None => Ok(None),
             },
+            Event::Alias(_) if self.aliases == Aliases::Refused => Err(YamlError::Alias { line }),
             Event::Alias(anchor) => {
                 // An anchor that is still open would hold itself.
+                let size = self.anchors.get(&anchor).ok_or(YamlError::Syntax { line })?.1;
+                self.make_text(size, line)?;
                 let (node, size) = self.anchors.get(&anchor).cloned().ok_or(YamlError::Syntax { line })?;
                 self.close(Node { line, ..node }, 0, size)
             }
@@ -175,24 +224,31 @@ impl Builder {
         Ok(None)
     }
 
+    /// Text of this size is about to be made: read, or copied.
+    fn make_text(&mut self, size: Size, line: usize) -> Result<(), YamlError> {
+        self.text = self.text.saturating_add(size.text);
+        if self.text > MAX_TEXT { Err(YamlError::TooLarge { line }) } else { Ok(()) }
+    }
+
     /// A node is complete: it goes into what encloses it, or is the root.
-    fn close(&mut self, node: Node, anchor: usize, size: usize) -> Result<Option<Node>, YamlError> {
+    fn close(&mut self, node: Node, anchor: usize, size: Size) -> Result<Option<Node>, YamlError> {
         // A container counts its content twice, once per level; a bound need not be exact.
-        self.values = self.values.saturating_add(size);
+        self.values = self.values.saturating_add(size.values);
         if self.values > MAX_VALUES {
             return Err(YamlError::TooLarge { line: node.line });
         }
-        if anchor != 0 {
+        if anchor != 0 && self.aliases == Aliases::Copied {
+            self.make_text(size, node.line)?;
             self.anchors.insert(anchor, (node.clone(), size));
         }
         match self.open.last_mut() {
             None => return Ok(Some(node)),
             Some(Open::List { items, size: total, .. }) => {
-                *total += size;
+                total.add(size);
                 items.push(node);
             }
             Some(Open::Map { entries, size: total, key, .. }) => {
-                *total += size;
+                total.add(size);
                 match std::mem::replace(key, Key::Expected) {
                     Key::Expected => *key = key_of(node),
                     Key::Merge => merge_into(entries, node)?,
@@ -257,6 +313,10 @@ mod tests {
 
     use super::*;
 
+    fn parse(text: &str) -> Result<Node, YamlError> {
+        parse_document(text, Aliases::Copied)
+    }
+
     /// The tree as text, to compare with.
     fn show(node: &Node) -> String {
         match &node.value {
@@ -299,7 +359,7 @@ mod tests {
             ("keys are text", "10: a\n? [x]\n: b\n", "{10=a}"),
         ];
         for (id, text, want) in vectors {
-            let got = parse_document(text).map(|node| show(&node));
+            let got = parse(text).map(|node| show(&node));
             assert_eq!(got.as_deref(), Ok(want), "{id}");
         }
     }
@@ -320,18 +380,18 @@ mod tests {
             ("at sign", "a: @b"),
         ];
         for (id, text) in vectors {
-            assert!(matches!(parse_document(text).map(|_| ()), Err(YamlError::Syntax { .. })), "{id}");
+            assert!(matches!(parse(text).map(|_| ()), Err(YamlError::Syntax { .. })), "{id}");
         }
     }
 
     #[test]
     fn lines_are_counted_from_one() {
-        let Ok(Node { value: Value::Map(entries), .. }) = parse_document("# c\na: 1\n\nb:\n  - x\n") else {
+        let Ok(Node { value: Value::Map(entries), .. }) = parse("# c\na: 1\n\nb:\n  - x\n") else {
             panic!("a mapping");
         };
         let lines: Vec<_> = entries.iter().map(|entry| entry.line).collect();
         assert_eq!(lines, [2, 4]);
-        assert_eq!(parse_document("a: 1\nb:\n\tc: 2\n").map(|_| ()), Err(YamlError::Syntax { line: 3 }));
+        assert_eq!(parse("a: 1\nb:\n\tc: 2\n").map(|_| ()), Err(YamlError::Syntax { line: 3 }));
     }
 
     #[test]
@@ -341,16 +401,37 @@ mod tests {
             let aliases = vec![format!("*a{}", level - 1); 10].join(", ");
             bomb.push_str(&format!("a{level}: &a{level} [{aliases}]\n"));
         }
-        assert!(matches!(parse_document(&bomb), Err(YamlError::TooLarge { .. })), "alias bomb");
+        assert!(matches!(parse(&bomb), Err(YamlError::TooLarge { .. })), "alias bomb");
         let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
-        assert!(parse_document(&deep).is_err(), "nesting");
-        assert!(parse_document("a: &x [*x]").is_err(), "an anchor inside itself");
+        assert!(parse(&deep).is_err(), "nesting");
+        assert!(parse("a: &x [*x]").is_err(), "an anchor inside itself");
+    }
+
+    #[test]
+    fn copies_count_by_their_bytes() {
+        let large = "A".repeat(MAX_TEXT / 4);
+        let copies = |count: usize| format!("a: &x {large}\nb: [{}]\n", vec!["*x"; count].join(", "));
+        assert!(parse(&copies(1)).is_ok(), "the text, the copy for its anchor and one for an alias");
+        assert_eq!(parse(&copies(19_000)).err(), Some(YamlError::TooLarge { line: 2 }));
+        assert_eq!(
+            parse(&format!("[&a [&b [&c [&d {large}]]]]")).err(),
+            Some(YamlError::TooLarge { line: 1 }),
+            "anchors"
+        );
+        assert!(parse(&format!("a: {}", "A".repeat(MAX_TEXT - 1))).is_ok(), "text without copies");
+    }
+
+    #[test]
+    fn where_aliases_are_refused_an_anchor_alone_is_not() {
+        assert_eq!(parse_document("a: &x 1\nb: *x", Aliases::Refused).err(), Some(YamlError::Alias { line: 2 }));
+        let read = parse_document("a: &x {b: &y 1}", Aliases::Refused).map(|node| show(&node));
+        assert_eq!(read.as_deref(), Ok("{a={b=1}}"));
     }
 
     proptest! {
         #[test]
         fn no_text_breaks_the_parser(text in "[-:\\[\\]{}&*#\"'<>|?!%@, \n\ta-c0\u{e9}]{0,80}") {
-            let _ = parse_document(&text).map(|node| show(&node));
+            let _ = parse(&text).map(|node| show(&node));
         }
     }
 }

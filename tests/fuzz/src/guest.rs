@@ -13,7 +13,7 @@ use flate2::write::GzEncoder;
 use crate::laws::{cuts, is_told_well};
 
 /// No document of more bytes is read.
-const MAX_BYTES: usize = 1 << 20;
+pub const MAX_BYTES: u32 = 1 << 20;
 
 /// The first line is the encoding, the rest the metadata; `pack` packs it in every encoding, and `bomb` makes a document
 /// of it that is too large when it is unpacked.
@@ -60,7 +60,7 @@ fn packed(document: &str) {
 /// Some kilobytes that unpack to more than is read.
 fn bomb(document: &str) {
     let mut large = document.as_bytes().to_vec();
-    large.resize(document.len() + MAX_BYTES + 1, b'\n');
+    large.resize(document.len() + MAX_BYTES as usize + 1, b'\n');
     let squeezed = STANDARD.encode(gzip(&large));
     let refused = read(&squeezed, Some("gzip+base64"));
     assert!(
@@ -71,7 +71,8 @@ fn bomb(document: &str) {
     assert!(matches!(read(&inside, None), Err(MetadataError::TooLarge { .. })), "one inside is read");
 }
 
-fn gzip(bytes: &[u8]) -> Vec<u8> {
+/// The bytes, packed.
+pub fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut packer = GzEncoder::new(Vec::new(), Compression::fast());
     packer.write_all(bytes).expect("memory takes all");
     packer.finish().expect("memory takes all")

@@ -10,6 +10,8 @@ mod config;
 mod credentials;
 mod flags;
 mod guest;
+mod heap;
+mod large;
 mod laws;
 mod leases;
 mod memory;
@@ -58,6 +60,7 @@ targets! {
     session_manager = rest::ticket, 200;
     vsphere_conf = config::vsphere_conf, 300;
     guest_metadata = guest::metadata, 200;
+    large_document = large::document, 3;
     secret = credentials::secret, 300;
     flags = flags::flags, 60;
     leader_migration = flags::migration, 200;

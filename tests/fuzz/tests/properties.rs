@@ -115,6 +115,7 @@ properties! {
     session_manager,
     vsphere_conf,
     guest_metadata,
+    large_document,
     secret,
     flags,
     leader_migration,

@@ -41,12 +41,20 @@ pub(super) struct SyntaxError {
     pub message: &'static str,
 }
 
-/// Reads the whole text.
+/// The most elements of one file, and the most mistakes; beyond that it is no configuration.
+const MAX_ITEMS: usize = 20_000;
+
+/// Reads the whole text, up to the limit.
 pub(super) fn scan(text: &str) -> (Vec<Item>, Vec<SyntaxError>) {
     let mut scanner = Scanner { chars: text.chars().peekable(), line: 1, column: 1, in_section: false };
     let (mut items, mut errors) = (Vec::new(), Vec::new());
     loop {
         match scanner.next_item() {
+            Ok(Some(_)) if items.len() + errors.len() >= MAX_ITEMS => {
+                errors.push(scanner.error("expected at most 20000 sections and variables"));
+                return (items, errors);
+            }
+            Err(_) if items.len() + errors.len() >= MAX_ITEMS => return (items, errors),
             Ok(Some(item)) => items.push(item),
             Ok(None) => return (items, errors),
             Err(error) => {

@@ -10,6 +10,7 @@ use super::distinct::{Kinship, kinships};
 use super::environment::RawEnvironment;
 use super::fields::{RawFile, RawSection};
 use super::problems::Report;
+use super::sizes::Total;
 use super::sources::{Defined, Sources};
 use super::values::{checked_families, checked_networks, checked_port, checked_server, checked_thumbprints};
 use super::{Config, Credentials, Vcenter};
@@ -28,7 +29,7 @@ pub(super) fn merge(
     let mut sources = Sources::new(raw, environment, is_directory, report);
     let global = Settings::read(&raw.global, report);
     let defaults = Settings::read(&environment.global, report).or(&global);
-    let mut found: Vec<(Vcenter, &RawSection)> = Vec::new();
+    let (mut found, mut total) = (Vec::<(Vcenter, &RawSection)>::new(), Total::default());
     for (defined, section) in entries(raw, environment) {
         let inherited = if defined == Defined::ByVariable { &defaults } else { &global };
         let own = if defined == Defined::InGlobal { global.clone() } else { Settings::read(section, report) };
@@ -37,7 +38,11 @@ pub(super) fn merge(
             Some(server) => {
                 let key = key_of(defined, section);
                 let credentials = sources.credentials(defined, section, report);
-                found.push((vcenter(section, key, server, own, inherited, credentials, report), section));
+                let vcenter = vcenter(section, key, server, own, inherited, credentials, report);
+                if !total.has_room_for(&vcenter, report) {
+                    break;
+                }
+                found.push((vcenter, section));
             }
             None if section.is_mistake("server") => {}
             None => report.mistake_at(section, Some("server"), "expected the vCenter's host name or IP address"),

@@ -8,6 +8,9 @@ use super::names::{UnknownName, unknown_key, unknown_section};
 /// The most mistakes, and oddities, that are told one by one.
 const MOST_TOLD: usize = 100;
 
+/// The most that are kept until they are told; further ones are only counted.
+const MOST_KEPT: usize = 1000;
+
 /// A mistake, or something odd that is no mistake. It names a place and never repeats a value: values may be passwords.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigProblem {
@@ -68,14 +71,31 @@ impl std::error::Error for ConfigErrors {}
 /// Where mistakes and oddities are gathered while a file is read.
 pub(super) struct Report {
     file: String,
-    problems: Vec<ConfigProblem>,
-    warnings: Vec<ConfigProblem>,
+    problems: Gathered,
+    warnings: Gathered,
     is_readable: bool,
+}
+
+/// The first problems of one kind, and how many more there are.
+#[derive(Default)]
+struct Gathered {
+    kept: Vec<ConfigProblem>,
+    more: usize,
+}
+
+impl Gathered {
+    fn push(&mut self, problem: ConfigProblem) {
+        if self.kept.len() < MOST_KEPT {
+            self.kept.push(problem);
+        } else {
+            self.more += 1;
+        }
+    }
 }
 
 impl Report {
     pub fn new(file: &str) -> Self {
-        Self { file: file.to_owned(), problems: Vec::new(), warnings: Vec::new(), is_readable: true }
+        Self { file: file.to_owned(), problems: Gathered::default(), warnings: Gathered::default(), is_readable: true }
     }
 
     /// A mistake of the whole file, or one after which a part of it is not known.
@@ -125,14 +145,14 @@ impl Report {
     /// hardly a key.
     pub fn warn_of_unknown_key(&mut self, line: usize, section: &RawSection, written: Option<&str>) {
         // Beyond that the name would not be reported, and comparing it takes time.
-        let written = written.filter(|_| self.warnings.len() < MOST_TOLD);
+        let written = written.filter(|_| self.warnings.kept.len() < MOST_TOLD);
         let found = written.map_or_else(UnknownName::hidden, |written| unknown_key(section, written));
         self.warn_in(line, &section.shown, found.shown.as_deref(), format!("unknown key, ignored{}", found.hint));
     }
 
     /// A section that is not known; it is named if that discloses nothing.
     pub fn warn_of_unknown_section(&mut self, line: usize, written: &str, dialect: Dialect) {
-        let is_told = self.warnings.len() < MOST_TOLD;
+        let is_told = self.warnings.kept.len() < MOST_TOLD;
         let found = if is_told { unknown_section(written, dialect) } else { UnknownName::hidden() };
         let shown = found.shown.map(|name| if dialect == Dialect::Ini { format!("[{name}]") } else { name });
         let odd = format!("unknown section, ignored{}", found.hint);
@@ -142,7 +162,7 @@ impl Report {
 
     /// A mistake that would be told again and again.
     pub fn mistake_once(&mut self, line: usize, section: &str, expected: &str) {
-        if self.problems.iter().rev().take(MOST_TOLD).all(|problem| problem.expected != expected) {
+        if self.problems.kept.iter().rev().take(MOST_TOLD).all(|problem| problem.expected != expected) {
             self.mistake_in(line, section, None, expected);
         }
     }
@@ -154,21 +174,21 @@ impl Report {
 
     /// The mistakes, where there are some.
     pub fn into_errors(self) -> ConfigErrors {
-        ConfigErrors { problems: self.problems }
+        ConfigErrors { problems: self.problems.kept }
     }
 
     /// The oddities, or the mistakes if there are any.
     pub fn finish(mut self) -> Result<Vec<ConfigProblem>, ConfigErrors> {
         let (problems, warnings) = (std::mem::take(&mut self.problems), std::mem::take(&mut self.warnings));
-        self.problems = self.sorted(problems, "mistakes");
-        self.warnings = self.sorted(warnings, "oddities");
-        if self.problems.is_empty() { Ok(self.warnings) } else { Err(ConfigErrors { problems: self.problems }) }
+        let problems = self.sorted(problems, "mistakes");
+        if problems.is_empty() { Ok(self.sorted(warnings, "oddities")) } else { Err(ConfigErrors { problems }) }
     }
 
     /// In the order of the lines, and not without end.
-    fn sorted(&self, mut problems: Vec<ConfigProblem>, what: &str) -> Vec<ConfigProblem> {
+    fn sorted(&self, gathered: Gathered, what: &str) -> Vec<ConfigProblem> {
+        let Gathered { kept: mut problems, more } = gathered;
         problems.sort_by_key(|problem| problem.line.unwrap_or(usize::MAX));
-        let more = problems.len().saturating_sub(MOST_TOLD);
+        let more = more + problems.len().saturating_sub(MOST_TOLD);
         if more > 0 {
             problems.truncate(MOST_TOLD);
             problems.push(self.place(None, None, None, format!("and {more} more {what}")));

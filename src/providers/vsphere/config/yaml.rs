@@ -2,7 +2,7 @@
 
 use zeroize::Zeroizing;
 
-use super::super::yaml::{Entry, MAX_DEPTH, MAX_VALUES, Node, Value, YamlError, parse_document};
+use super::super::yaml::{Aliases, Entry, MAX_DEPTH, MAX_TEXT, MAX_VALUES, Node, Value, YamlError, parse_document};
 use super::fields::{
     Dialect, Kind, MAX_VCENTERS, OTHER_SECTIONS, Plain, RawField, RawFile, RawSection, RawValue, TOO_MANY,
 };
@@ -11,16 +11,18 @@ use super::problems::Report;
 /// Reads the first document. Mistakes go into the report; what is right is in the result all the same.
 pub(super) fn read(text: &str, report: &mut Report) -> RawFile {
     let mut file = RawFile::new(Dialect::Yaml);
-    let document = match parse_document(text) {
+    let document = match parse_document(text, Aliases::Copied) {
         Ok(document) => document,
         Err(error) => {
             let hint = match error {
-                YamlError::Syntax { .. } => {
+                YamlError::Syntax { .. } | YamlError::Alias { .. } => {
                     "expected YAML: check the indentation (no tabs), and quote values with ': ' or ' #' in them"
                         .to_owned()
                 }
                 YamlError::TooLarge { .. } => {
-                    format!("expected at most {MAX_VALUES} values, with aliases, and {MAX_DEPTH} levels")
+                    format!(
+                        "expected at most {MAX_VALUES} values and {MAX_TEXT} bytes of text, with aliases, and {MAX_DEPTH} levels"
+                    )
                 }
             };
             report.mistake(Some(error.line()), hint);

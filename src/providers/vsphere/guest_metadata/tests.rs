@@ -145,3 +145,24 @@ fn a_small_text_cannot_become_a_large_document() {
         assert_eq!(got, Err(MetadataError::TooLarge { document: METADATA }), "{encoding:?}");
     }
 }
+
+#[test]
+fn an_alias_costs_the_order_and_an_anchor_alone_does_not() {
+    use MetadataError::Yaml;
+    let copied = "a: &x 10.0.0.2\nnetwork: {ethernets: {id0: {addresses: [*x]}}}";
+    assert_eq!(order(copied), Err(Yaml { document: METADATA, source: YamlError::Alias { line: 2 } }));
+    let inside = format!("network.encoding: base64\nnetwork: {}", encode("a: &x 1\nb: *x"));
+    assert_eq!(order(&inside), Err(Yaml { document: NETWORK, source: YamlError::Alias { line: 2 } }));
+    assert_eq!(order("network: {ethernets: {id0: {addresses: [&x 10.0.0.2]}}}"), Ok(addresses(&["10.0.0.2"])));
+}
+
+#[test]
+fn a_document_of_the_largest_size_is_read_in_every_encoding() {
+    let document = format!("{PLAIN}{}", "\n".repeat(MAX_BYTES - PLAIN.len()));
+    let packed = encode(gzip(document.as_bytes()));
+    for (text, encoding) in [(document.clone(), None), (encode(&document), Some("base64")), (packed, Some("gz+b64"))] {
+        assert_eq!(parse_static_order(Some(&text), encoding), Ok(addresses(&["10.0.0.2"])), "{encoding:?}");
+    }
+    let larger = encode(format!("{document}\n"));
+    assert_eq!(parse_static_order(Some(&larger), Some("base64")), Err(MetadataError::TooLarge { document: METADATA }));
+}

@@ -123,8 +123,31 @@ fn many_different_names_are_read_in_bounded_time() {
             format!("x:\n{}", repeated(&|index| format!("  a{index}: {{b: c}}\n"))),
             "expected at most 20000 values",
         ),
-        ("keys in INI", format!("[Global]\n{}", repeated(&|index| format!("k{index} = v\n"))), "no vCenter is defined"),
+        (
+            "keys in INI",
+            format!("[Global]\n{}", repeated(&|index| format!("k{index} = v\n"))),
+            "expected at most 20000 sections and variables",
+        ),
         ("sections in INI", repeated(&|index| format!("[s{index}]\n")), "no vCenter is defined"),
+        (
+            "items in INI",
+            format!("[Global]\nserver=s\nuser=u\npassword=p\ndatacenters=\"{}\"\n", "d,".repeat(20_001)),
+            "expected at most 20000 items in all lists together",
+        ),
+        (
+            "items in YAML",
+            format!("global: {{server: s, user: u, password: p, caFile: \"{}\"}}\n", "/a:".repeat(20_001)),
+            "expected at most 20000 items in all lists together",
+        ),
+        (
+            "what vCenters inherit",
+            format!(
+                "global: {{user: u, password: \"{}\"}}\nvcenter:\n{}",
+                "p".repeat(200_000),
+                (0..10).map(|index| format!("  a{index}: {{server: s{index}}}\n")).collect::<String>()
+            ),
+            "expected at most 1048576 bytes with what each vCenter inherits from Global",
+        ),
         ("anchors", repeated(&|index| format!("a{index}: &a{index} {{b: c}}\n")), "expected at most 20000 values"),
     ];
     for (id, text, part) in rows {
@@ -156,7 +179,10 @@ fn bombs_are_refused_with_a_sentence() {
     let deep = format!("global: {}{}", "[".repeat(10_000), "]".repeat(10_000));
     for text in [bomb, deep] {
         let told = told(&text);
-        assert!(told[0].contains("expected at most 20000 values, with aliases, and 64 levels"), "{told:?}");
+        assert!(
+            told[0].contains("expected at most 20000 values and 1048576 bytes of text, with aliases, and 64 levels"),
+            "{told:?}"
+        );
     }
 }
 

@@ -2,7 +2,7 @@
 
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-use super::super::super::yaml::{Value, parse_document};
+use super::super::super::yaml::{Aliases, Value, parse_document};
 use super::super::fields::{Dialect, RawValue};
 use super::super::gcfg::{self, Item};
 use super::super::{ini, yaml};
@@ -23,7 +23,7 @@ fn scanned_values_are_wiped() {
     });
     assert_eq!(values.inspect(|value| is_wiped(*value)).count(), 4);
 
-    let Ok(document) = parse_document(YAML) else { panic!("YAML") };
+    let Ok(document) = parse_document(YAML, Aliases::Copied) else { panic!("YAML") };
     let Value::Map(top) = &document.value else { panic!("a mapping") };
     let Value::Map(fields) = &top[0].node.value else { panic!("a mapping") };
     let Value::Scalar { text, .. } = &fields[2].node.value else { panic!("a scalar") };

@@ -1,0 +1,76 @@
+//! Pure: how much a configuration may hold, beside the length of its text: a list has many items in few bytes, and what
+//! Global says is copied for each vCenter.
+
+use secrecy::ExposeSecret;
+
+use super::fields::{RawFile, RawSection, RawValue};
+use super::problems::Report;
+use super::{Credentials, MAX_TEXT, Vcenter};
+
+/// The most items of all lists of a file.
+const MAX_ITEMS: usize = 20_000;
+
+/// What a text or a path costs beside its bytes.
+const PER_ITEM: usize = size_of::<String>();
+
+/// Tells when the lists are too long; they must not be read then.
+pub(super) fn are_lists_short(raw: &RawFile, report: &mut Report) -> bool {
+    let sections = [&raw.global, &raw.labels, &raw.nodes].into_iter().chain(&raw.vcenters);
+    let is_short = sections.map(items).sum::<usize>() <= MAX_ITEMS;
+    if !is_short {
+        report.mistake(None, format!("expected at most {MAX_ITEMS} items in all lists together"));
+    }
+    is_short
+}
+
+fn items(section: &RawSection) -> usize {
+    let counts = section.fields.iter().map(|field| {
+        let count = |text: &str| 1 + text.matches(|c: char| is_separator(field.name, c)).count();
+        match &field.value {
+            RawValue::Text(text) => count(text),
+            RawValue::List(items) => items.iter().map(|item| count(item)).sum(),
+            RawValue::Unset | RawValue::Flag(_) | RawValue::Number(_) | RawValue::Mistake => 1,
+        }
+    });
+    counts.sum()
+}
+
+/// Whether the items of this key are apart at `c`. What is no list has none.
+fn is_separator(key: &str, c: char) -> bool {
+    match key {
+        "ca-file" => c == ':',
+        "thumbprint" => c == ',' || c.is_whitespace(),
+        "datacenters" | "ip-family" => c == ',',
+        _ => c == ',' && key.ends_with("-network-subnet-cidr"),
+    }
+}
+
+/// The bytes of the vCenters, with what each inherits.
+#[derive(Default)]
+pub(super) struct Total(usize);
+
+impl Total {
+    /// Counts one more; tells and returns false when they are too many. The vCenters after it must not be read then.
+    pub(super) fn has_room_for(&mut self, vcenter: &Vcenter, report: &mut Report) -> bool {
+        self.0 = self.0.saturating_add(bytes(vcenter));
+        if self.0 > MAX_TEXT {
+            report.mistake(
+                None,
+                format!("expected at most {MAX_TEXT} bytes with what each vCenter inherits from Global"),
+            );
+        }
+        self.0 <= MAX_TEXT
+    }
+}
+
+fn bytes(vcenter: &Vcenter) -> usize {
+    let texts = [&vcenter.thumbprints, &vcenter.datacenters].into_iter().flatten().map(|text| PER_ITEM + text.len());
+    let paths = vcenter.ca_files.iter().map(|path| PER_ITEM + path.as_os_str().len());
+    let credentials = [Some(&vcenter.credentials), vcenter.fallback_credentials.as_ref()].into_iter().flatten();
+    let stored = credentials.map(|credentials| match credentials {
+        Credentials::Inline { user, password } => user.len() + password.expose_secret().len(),
+        Credentials::Secret { namespace, name } => namespace.len() + name.len(),
+        Credentials::Directory(path) => path.as_os_str().len(),
+    });
+    vcenter.key.len() + vcenter.server.len() + texts.chain(paths).chain(stored).sum::<usize>()
+}

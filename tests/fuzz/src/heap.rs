@@ -1,0 +1,65 @@
+//! Counts the heap: what a piece of work held at most.
+//!
+//! Each thread counts for itself, so that tests beside each other do not disturb the numbers. An allocator cannot be
+//! written without unsafe code; this one hands everything on to the system's.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+thread_local! {
+    // Without a destructor, so that they can be used until the thread is gone.
+    static HELD: Cell<isize> = const { Cell::new(0) };
+    static PEAK: Cell<isize> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn count(bytes: isize) {
+    let held = HELD.get() + bytes;
+    HELD.set(held);
+    PEAK.set(PEAK.get().max(held));
+}
+
+/// Reallocation is the trait's own: the old and the new block at once, as the worst allocator does it.
+#[allow(unsafe_code, reason = "the trait is unsafe; pointers and layouts are handed on as they come")]
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size().cast_signed());
+        // SAFETY: the caller's promises are those of the trait, for which the system's allocator asks as well.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count(-layout.size().cast_signed());
+        // SAFETY: as above; the pointer is from the system's allocator.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+/// Does the work, and returns with its result how many bytes of heap it held at most, beyond those that were held before.
+pub fn peak<T>(work: impl FnOnce() -> T) -> (T, usize) {
+    let before = HELD.get();
+    PEAK.set(before);
+    let result = work();
+    (result, (PEAK.get() - before).unsigned_abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::peak;
+
+    #[test]
+    fn the_peak_counts_what_was_given_back_and_what_was_copied() {
+        let (kept, most) = peak(|| {
+            drop(vec![0_u8; 1000]);
+            let mut grown = vec![0_u8; 400];
+            grown.reserve_exact(500);
+            grown
+        });
+        assert_eq!((kept.len(), most), (400, 400 + 900));
+        assert_eq!(peak(|| vec![0_u8; 10]).1, 10, "what was held before does not count");
+    }
+}

@@ -1,0 +1,76 @@
+//! Documents that are much larger than the bytes that describe them, and what it costs to read them.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ccm::providers::vsphere::config;
+use ccm::providers::vsphere::guest_metadata::parse_static_order;
+
+use crate::guest::{MAX_BYTES, gzip};
+use crate::heap;
+
+/// What reading one document may hold at most, in bytes of heap.
+const MOST_HEAP: usize = 8 << 20;
+
+/// Lines `TIMES TEXT` become a document of up to 1 MiB, which is read as guest metadata in every encoding and as
+/// `vsphere.conf`.
+pub fn document(bytes: &[u8]) {
+    let document = expand(&String::from_utf8_lossy(bytes));
+    let unpacked = STANDARD.encode(&document);
+    let packed = STANDARD.encode(gzip(document.as_bytes()));
+    let inside = |encoding: &str, text: &str| format!("network.encoding: {encoding}\nnetwork: {text}\n");
+    let plain = read("plain", &document, None);
+    if !document.is_empty() {
+        assert_eq!(read("base64", &unpacked, Some("base64")), plain, "base64 changes what is read");
+        assert_eq!(read("gzip+base64", &packed, Some("gzip+base64")), plain, "gzip changes what is read");
+    }
+    read("inside, base64", &inside("base64", &unpacked), None);
+    let twice = STANDARD.encode(gzip(inside("gzip+base64", &packed).as_bytes()));
+    read("inside, gzip+base64", &twice, Some("gzip+base64"));
+    // Folded as base64 often is: one line of the document for 57 bytes of what is inside.
+    let lines: Vec<_> = unpacked.as_bytes().chunks(76).map(String::from_utf8_lossy).collect();
+    read("inside, in lines", &inside("b64", &format!("|\n  {}", lines.join("\n  "))), None);
+    let (_, peak) = heap::peak(|| config::parse(&document, "f").is_ok());
+    is_small("vsphere.conf", peak);
+}
+
+/// What is read, as text: the addresses or the error.
+fn read(form: &str, metadata: &str, encoding: Option<&str>) -> String {
+    let (order, peak) = heap::peak(|| parse_static_order(Some(metadata), encoding));
+    is_small(form, peak);
+    format!("{order:?}")
+}
+
+fn is_small(form: &str, peak: usize) {
+    assert!(peak < MOST_HEAP, "{form}: {peak} bytes of heap are held");
+}
+
+/// Each line's text as often as its number says, once without a number. In the text `\n` is a line break and `\i` the
+/// number of the repetition.
+fn expand(runs: &str) -> String {
+    let mut document = String::new();
+    for line in runs.lines() {
+        let numbered = line.split_once(' ').and_then(|(times, text)| Some((times.parse::<u32>().ok()?, text)));
+        let (times, text) = numbered.unwrap_or((1, line));
+        let text = text.replace("\\n", "\n");
+        let is_numbered = text.contains("\\i");
+        for index in 0..times.min(MAX_BYTES) {
+            let piece = if is_numbered { &text.replace("\\i", &index.to_string()) } else { &text };
+            if piece.is_empty() || document.len() + piece.len() > MAX_BYTES as usize {
+                break;
+            }
+            document.push_str(piece);
+        }
+    }
+    document
+}
+
+#[cfg(test)]
+mod tests {
+    use super::expand;
+
+    #[test]
+    fn a_few_bytes_become_a_document() {
+        assert_eq!(expand("a: [\n3 x\\i, \n]\\n"), "a: [x0, x1, x2, ]\n");
+        assert_eq!(expand("4000000000 A").len(), 1 << 20);
+    }
+}

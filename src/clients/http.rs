@@ -131,15 +131,16 @@ impl Client {
         Ok(Self { inner: Arc::new(Inner { endpoint, settings, seen, current: Mutex::new(current) }) })
     }
 
-    /// A client of another endpoint, `http://` or `https://`, with the present trust and the same proxies, observer,
-    /// user agent and limits. Thumbprints go along only to the same host. What follows in the URL after host and port
-    /// is not kept. A later [`Client::set_tls`] of the one does not reach the other.
+    /// A client of another endpoint, `http://` or `https://`, with the present authorities and the same proxies,
+    /// observer, user agent and limits. It always verifies: that this endpoint is not verified says nothing about
+    /// another one. Thumbprints go along only to the same host. What follows in the URL after host and port is not
+    /// kept. A later [`Client::set_tls`] of the one does not reach the other.
     ///
     /// # Errors
     /// [`Error::Configuration`] when the URL cannot be used; it is not part of the error.
     pub fn sibling(&self, url: &str) -> Result<Self, Error> {
         let endpoint = self.parse_sibling(url)?;
-        let mut tls = self.current().tls;
+        let mut tls = TlsSettings { insecure: false, ..self.current().tls };
         if !endpoint.host().eq_ignore_ascii_case(self.inner.endpoint.host()) {
             tls.thumbprints.clear();
         }
@@ -185,6 +186,11 @@ impl Client {
         self.inner.seen.last()
     }
 
+    /// Whether new connections verify the server's certificate.
+    pub fn is_verified(&self) -> bool {
+        !self.lock().tls.insecure
+    }
+
     /// Tells of the certificate without keeping the client alive.
     pub fn certificate_source(&self) -> CertificateSource {
         CertificateSource(Arc::downgrade(&self.inner))
@@ -193,6 +199,11 @@ impl Client {
     /// `host:port`, for messages.
     pub fn endpoint(&self) -> &str {
         self.inner.endpoint.authority()
+    }
+
+    /// Whether nobody on the way can read what is sent: over TLS, or to this machine.
+    pub fn is_confidential(&self) -> bool {
+        self.inner.endpoint.is_tls() || self.inner.endpoint.is_loopback()
     }
 
     /// Tells the observer how a call ended.
@@ -222,6 +233,11 @@ impl CertificateSource {
     /// As [`Client::certificate`].
     pub fn certificate(&self) -> Option<Certificate> {
         self.0.upgrade()?.seen.last()
+    }
+
+    /// As [`Client::is_verified`]; nothing when the client is gone.
+    pub fn is_verified(&self) -> Option<bool> {
+        self.0.upgrade().map(|inner| Client { inner }.is_verified())
     }
 }
 

@@ -2,6 +2,7 @@
 //! (`vclib/vc_session_manager.go` of the Go program).
 //!
 //! `GET` with a bearer token; the answer is `{"token": "<clone ticket>"}`. Neither token is part of an error or a log.
+//! The token may be that of our service account, so the manager's certificate is always verified.
 
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,9 @@ pub enum Error {
     /// There is no address.
     #[error("the URL of the session manager is empty")]
     NoUrl,
+    /// The token would be readable on its way.
+    #[error("the URL of the session manager is not encrypted; expected https:// (http:// only for a loopback address)")]
+    NotEncrypted,
     /// The token is empty or is none.
     #[error("the token for the session manager is empty or holds characters that no token has")]
     BadToken,
@@ -58,7 +62,7 @@ impl Error {
     /// A stable word for metrics and events.
     pub fn reason(&self) -> &'static str {
         match self {
-            Error::NoUrl => "Configuration",
+            Error::NoUrl | Error::NotEncrypted => "Configuration",
             Error::BadToken => "Token",
             Error::Http(error) => error.reason(),
             Error::Refused { status: 401 | 403, .. } => "InvalidLogin",
@@ -78,12 +82,13 @@ impl Error {
             Error::Http(error) => error.is_transient(),
             Error::Refused { status, .. } => matches!(status, 408 | 429 | 500..=599),
             Error::Malformed { .. } | Error::NoTicket { .. } => true,
-            Error::NoUrl | Error::BadToken => false,
+            Error::NoUrl | Error::NotEncrypted | Error::BadToken => false,
         }
     }
 }
 
-/// Asks the manager at this URL for a ticket, within 5 s. `vcenter` gives the trust and the proxy.
+/// Asks the manager at this URL for a ticket, within 5 s. `vcenter` gives the authorities and the proxy; the manager is
+/// verified also where the vCenter is not.
 ///
 /// # Errors
 /// When the manager does not answer with a ticket, or cannot be asked.
@@ -105,6 +110,9 @@ async fn fetch_within(
         return Err(Error::BadToken);
     }
     let manager = vcenter.sibling(url)?;
+    if !manager.is_confidential() {
+        return Err(Error::NotEncrypted);
+    }
     let mut request = Request::new(Method::Get, path_of(url), FETCH, timeout);
     request.secret_headers.push(("Authorization", bearer(value)));
     request.headers.push(("Accept", "application/json".to_owned()));

@@ -1,6 +1,7 @@
 //! Where a client talks to.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use url::Url;
@@ -45,6 +46,12 @@ impl Endpoint {
     /// Whether it is spoken to over TLS.
     pub fn is_tls(&self) -> bool {
         self.is_tls
+    }
+
+    /// Whether it is this machine, so that what is sent to it stays here.
+    pub fn is_loopback(&self) -> bool {
+        let address = self.host.parse::<IpAddr>();
+        address.map_or_else(|_| self.host.eq_ignore_ascii_case("localhost"), |address| address.is_loopback())
     }
 
     /// Host name or IP literal, IPv6 without brackets.

@@ -8,8 +8,8 @@ use secrecy::{ExposeSecret as _, SecretString};
 use tokio::time::Instant;
 
 use super::{Error, fetch_ticket, fetch_within};
-use crate::clients::http::tests::server::{Received, Reply, TestServer};
-use crate::clients::http::{Client, Endpoint, Failure, Request, Response, Settings, TlsSettings, Transport};
+use crate::clients::http::tests::server::{Received, Reply, TestServer, issued, params};
+use crate::clients::http::{Client, Endpoint, Failure, Request, Response, Settings, TlsSettings, TlsTrust, Transport};
 use crate::clients::token::tests::secret;
 
 /// The test server of the Go program.
@@ -125,4 +125,41 @@ async fn an_unknown_authority_is_refused() {
     let url = format!("https://127.0.0.1:{}/session", manager.port);
     let error = fetch_ticket(&vcenter.client(), &url, &SECRET).await.unwrap_err();
     assert_eq!((error.reason(), manager.received().len()), ("Tls", 0), "{error}");
+}
+
+/// A vCenter whose own certificate is not verified, with the CA file of its entry.
+fn unverified(host: &str, authority: &str) -> Client {
+    let trust = TlsTrust::Ca { pem: authority.as_bytes().to_vec(), path: "/etc/ca.pem".to_owned() };
+    let tls = TlsSettings { trust, insecure: true, ..TlsSettings::default() };
+    Client::new(Settings::new(host, 443, tls, "test")).unwrap()
+}
+
+#[tokio::test]
+async fn the_manager_is_verified_also_where_its_vcenter_is_not() {
+    let (identity, authority) = issued(&params(&["127.0.0.1"], false), "Test Authority");
+    let stranger = issued(&params(&["127.0.0.1"], false), "Other Authority").1;
+    let server = TestServer::start_as(identity, manager).await;
+    let url = format!("https://127.0.0.1:{}/session", server.port);
+    for host in ["127.0.0.1", "vc.example.com"] {
+        let error = fetch_ticket(&unverified(host, &stranger), &url, &SECRET).await.unwrap_err();
+        assert_eq!((error.reason(), server.received().len()), ("Tls", 0), "{host}: {error}");
+    }
+    let ticket = fetch_ticket(&unverified("vc.example.com", &authority), &url, &SECRET).await.unwrap();
+    assert_eq!(ticket.expose_secret(), "a-valid-response");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_is_sent_in_the_clear_to_this_machine_only() {
+    let mut settings = Settings::new("vc.example.com", 443, TlsSettings::default(), "test");
+    settings.transport = Some(Arc::new(Late));
+    let vcenter = Client::new(settings).unwrap();
+    for url in ["http://127.0.0.1:8080/session", "http://[::1]/session", "http://localhost/session"] {
+        assert!(fetch_ticket(&vcenter, url, &SECRET).await.is_ok(), "{url}");
+    }
+    for url in ["http://manager/session", "http://10.0.0.1:8080/", "http://localhost.example.com/", "HTTP://[fd00::1]/"]
+    {
+        let error = fetch_ticket(&vcenter, url, &SECRET).await.unwrap_err();
+        assert_eq!(error.reason(), "Configuration", "{url}: {error}");
+        assert!(error.to_string().contains("expected https://"), "{url}: {error}");
+    }
 }

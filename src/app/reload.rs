@@ -95,6 +95,9 @@ impl Reload {
             return self.refuse(&errors.join("; ")).await;
         }
         self.metrics.succeeded();
+        for unverified in new.unverified() {
+            tracing::warn!("{unverified}");
+        }
         let file = new.path.display();
         if told.is_empty() {
             self.metrics.count("unchanged");

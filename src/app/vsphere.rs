@@ -36,6 +36,9 @@ pub fn build(settings: &Settings, parts: &Parts, stages: &mut Stages) -> Result<
     for oddity in &vsphere.oddities {
         tracing::warn!("{oddity}");
     }
+    for unverified in vsphere.unverified() {
+        tracing::warn!("{unverified}");
+    }
     let calls = Arc::new(Calls::register(parts.metrics.registry())?);
     let proxy = ProxySettings::from_environment(|name| std::env::var(name).ok()).map_err(Error::Proxies)?;
     let current = watch::Sender::new(Arc::clone(vsphere));

@@ -183,3 +183,22 @@ async fn refused(cluster: &Cluster) -> String {
 async fn metrics(admin: &Admin, token: &str, daemon: &mut Daemon) -> String {
     admin.get("/metrics", Some(token), daemon).await.1
 }
+
+#[tokio::test]
+async fn a_vcenter_that_is_not_verified_is_told_at_the_start_and_at_each_reload() {
+    let cluster = Cluster::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("vsphere.conf");
+    // Nobody listens there.
+    let text = |port: u16| {
+        format!(
+            "[Global]\nuser = u\npassword = p\ninsecure-flag = true\n[VirtualCenter \"127.0.0.1\"]\nport = {port}\n"
+        )
+    };
+    replace(&path, &text(1));
+    let mut daemon = cluster.start_on(&path, &[]);
+    daemon.wait_for_line("vCenter 127.0.0.1:1: its certificate is not verified (insecure-flag)", LIMIT).await;
+    replace(&path, &text(2));
+    daemon.wait_for_line("vCenter 127.0.0.1:2: its certificate is not verified (insecure-flag)", LIMIT).await;
+    daemon.stop(LIMIT).await;
+}

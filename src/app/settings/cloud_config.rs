@@ -49,6 +49,20 @@ pub struct Read {
     pub seen: Noted,
 }
 
+impl Vsphere {
+    /// A warning for each vCenter whose certificate is not verified.
+    pub fn unverified(&self) -> Vec<String> {
+        let told = |vcenter: &Vcenter| {
+            format!(
+                "vCenter {}:{}: its certificate is not verified (insecure-flag): its credentials can be read on the way. \
+                 Set ca-file or thumbprint in place of insecure-flag",
+                vcenter.server, vcenter.port
+            )
+        };
+        self.config.vcenters.iter().filter(|vcenter| vcenter.insecure).map(told).collect()
+    }
+}
+
 impl Sources {
     /// As [`read`].
     pub fn read(&self, files: &dyn Files) -> Read {
@@ -140,7 +154,12 @@ impl Check<'_> {
     /// Reads the CA files. That they hold certificates, or that the system has some, is tried here, so that it is told
     /// at start.
     fn tls(&mut self, file: &str, vcenter: &Vcenter) -> Option<TlsSettings> {
-        let trust = if vcenter.insecure { TlsTrust::System } else { self.trust(file, vcenter)? };
+        // Without verification the CA files are for the session manager. A missing one stops nothing: there is less to
+        // trust then, not more.
+        let trust = match vcenter.insecure {
+            true => self.readable_trust(vcenter).unwrap_or_default(),
+            false => self.trust(file, vcenter)?,
+        };
         let mut thumbprints = Vec::new();
         for text in &vcenter.thumbprints {
             match Thumbprint::parse(text) {
@@ -156,25 +175,22 @@ impl Check<'_> {
     }
 
     fn trust(&mut self, file: &str, vcenter: &Vcenter) -> Option<TlsTrust> {
+        self.readable_trust(vcenter).map_err(|why| self.mistakes.push(Mistake::at(file, vcenter, why))).ok()
+    }
+
+    /// The bundle of all CA files; the system's authorities where there is none.
+    fn readable_trust(&self, vcenter: &Vcenter) -> Result<TlsTrust, String> {
         if vcenter.ca_files.is_empty() {
-            return Some(TlsTrust::System);
+            return Ok(TlsTrust::System);
         }
         let mut pem = Vec::new();
         for path in &vcenter.ca_files {
-            match self.files.read(path) {
-                Ok(bytes) => {
-                    pem.extend_from_slice(&bytes);
-                    pem.push(b'\n');
-                }
-                Err(error) => {
-                    let why = format!("the CA file {} cannot be read: {error}", path.display());
-                    self.mistakes.push(Mistake::at(file, vcenter, why));
-                    return None;
-                }
-            }
+            let failed = |error| format!("the CA file {} cannot be read: {error}", path.display());
+            pem.extend_from_slice(&self.files.read(path).map_err(failed)?);
+            pem.push(b'\n');
         }
         let shown: Vec<_> = vcenter.ca_files.iter().map(|path| path.display().to_string()).collect();
-        Some(TlsTrust::Ca { pem, path: shown.join(":") })
+        Ok(TlsTrust::Ca { pem, path: shown.join(":") })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::app::options::{self, Asked, PROGRAM};
+use crate::clients::http::TlsTrust;
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -18,6 +19,8 @@ impl Files for MadeUp {
             Some("/etc/empty.conf") => " \n",
             Some("/etc/kubeconfig") => "",
             Some("/etc/two.conf") => TWO_VCENTERS,
+            Some("/etc/unverified.conf") => UNVERIFIED,
+            Some("/etc/ca.pem") => "a bundle",
             Some("/etc/migration.yaml") => MIGRATION,
             Some("/etc/endpoints.yaml") => ENDPOINTS,
             _ => return Err(std::io::ErrorKind::NotFound.into()),
@@ -39,6 +42,23 @@ const ENDPOINTS: &str = "apiVersion: controllermanager.config.k8s.io/v1beta1\nki
 /// Both entries have something to tell that only shows when the files they name are read.
 const TWO_VCENTERS: &str = "[Global]\nuser = u\npassword = hunter2-secret\n[VirtualCenter \"a\"]\nca-file = /gone.pem\n\
                             [VirtualCenter \"b\"]\nca-file = /etc/kubeconfig\n";
+
+/// The first has a CA file for its session manager, that of the second is not there, and the third is verified.
+const UNVERIFIED: &str = "[Global]\nuser = u\npassword = p\n[VirtualCenter \"a\"]\ninsecure-flag = true\n\
+                          ca-file = /etc/ca.pem\n[VirtualCenter \"b\"]\ninsecure-flag = true\nport = 8443\n\
+                          ca-file = /gone.pem\n[VirtualCenter \"c\"]\n";
+
+#[test]
+fn a_vcenter_that_is_not_verified_keeps_its_ca_file_and_is_told() {
+    let vsphere = settled(&["--cloud-config=/etc/unverified.conf"]).unwrap().vsphere;
+    let trust = |key: &str| (vsphere.tls[key].insecure, vsphere.tls[key].trust.clone());
+    let bundle = TlsTrust::Ca { pem: b"a bundle\n".to_vec(), path: "/etc/ca.pem".to_owned() };
+    assert_eq!(trust("a"), (true, bundle));
+    assert_eq!(trust("b"), (true, TlsTrust::System), "what is not verified does not keep the daemon from starting");
+    let expected = "its certificate is not verified (insecure-flag): its credentials can be read on the way. Set ca-file \
+                    or thumbprint in place of insecure-flag";
+    assert_eq!(vsphere.unverified(), ["a:443", "b:8443"].map(|server| format!("vCenter {server}: {expected}")));
+}
 
 #[test]
 fn every_vcenter_is_checked_although_another_is_wrong() {

@@ -1,4 +1,5 @@
-//! The series about vCenter that its HTTP clients know: calls, and until when certificates are valid.
+//! The series about vCenter that its HTTP clients know: calls, until when certificates are valid, and whether they are
+//! verified.
 
 use crate::clients::http::{CallObserver, CertificateSource, Client};
 use crate::runtime::metrics::Registry;
@@ -32,11 +33,12 @@ impl CallObserver for Calls {
     }
 }
 
-/// Until when the certificates are valid that the vCenters presented last. A vCenter that is no longer configured has
-/// no series: a certificate that nobody looks at must not raise an alarm.
+/// Until when the certificates are valid that the vCenters presented last, and whether they are verified. A vCenter that
+/// is no longer configured has no series: a certificate that nobody looks at must not raise an alarm.
 #[derive(Clone)]
 pub struct Certificates {
     expiry: GaugeVec,
+    verified: GaugeVec,
     sources: Arc<Mutex<BTreeMap<String, CertificateSource>>>,
 }
 
@@ -50,7 +52,12 @@ impl Certificates {
             "vsphere_ccm_vcenter_certificate_expiry_timestamp_seconds",
             "When the certificate expires that the vCenter presented last, in seconds since 1970.",
         );
-        let certificates = Self { expiry: GaugeVec::new(options, &["vcenter"])?, sources: Arc::default() };
+        let expiry = GaugeVec::new(options, &["vcenter"])?;
+        let options = Opts::new(
+            "vsphere_ccm_vcenter_tls_verified",
+            "1 if the vCenter's certificate is verified, 0 if every certificate is accepted (insecure-flag).",
+        );
+        let certificates = Self { expiry, verified: GaugeVec::new(options, &["vcenter"])?, sources: Arc::default() };
         registry.register(Box::new(certificates.clone()))?;
         Ok(certificates)
     }
@@ -64,21 +71,25 @@ impl Certificates {
 
 impl Collector for Certificates {
     fn desc(&self) -> Vec<&Desc> {
-        self.expiry.desc()
+        self.expiry.desc().into_iter().chain(self.verified.desc()).collect()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
         let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
         sources.retain(|_, source| source.is_in_use());
         self.expiry.reset();
+        self.verified.reset();
         for (vcenter, source) in sources.iter() {
+            if let Some(is_verified) = source.is_verified() {
+                self.verified.with_label_values(&[vcenter.as_str()]).set(f64::from(u8::from(is_verified)));
+            }
             if let Some(certificate) = source.certificate() {
                 // Seconds since 1970 are far below what a float holds exactly.
                 let seconds = certificate.not_after.as_duration().as_secs_f64();
                 self.expiry.with_label_values(&[vcenter.as_str()]).set(seconds);
             }
         }
-        self.expiry.collect()
+        self.expiry.collect().into_iter().chain(self.verified.collect()).collect()
     }
 }
 
@@ -88,12 +99,16 @@ mod tests {
 
     use super::{Certificates, Client, Registry};
     use crate::clients::http::tests::server::{Reply, TestServer};
-    use crate::clients::http::{Method, Request};
+    use crate::clients::http::{Method, Request, Settings, Thumbprint, TlsSettings};
     use std::time::Duration;
 
     fn series(registry: &Registry) -> Vec<(String, f64)> {
+        of_name(registry, "vsphere_ccm_vcenter_certificate_expiry_timestamp_seconds")
+    }
+
+    fn of_name(registry: &Registry, name: &str) -> Vec<(String, f64)> {
         let families = registry.gather();
-        let metrics = families.iter().flat_map(|family| family.get_metric());
+        let metrics = families.iter().filter(|family| family.name() == name).flat_map(|family| family.get_metric());
         metrics.map(|metric| (metric.get_label()[0].value().to_owned(), metric.get_gauge().get_value())).collect()
     }
 
@@ -119,6 +134,27 @@ mod tests {
         assert_eq!(series(&registry), expected, "a clone is in use");
         drop(clone);
         assert_eq!(series(&registry), []);
+    }
+
+    #[test]
+    fn whether_a_certificate_is_verified_is_shown_as_long_as_its_client_is_in_use() {
+        let registry = Registry::default();
+        let certificates = Certificates::register(&registry).unwrap();
+        let tls = |insecure| TlsSettings {
+            insecure,
+            thumbprints: vec![Thumbprint::sha256_of(b"a")],
+            ..TlsSettings::default()
+        };
+        let client = |host: &str, insecure| Client::new(Settings::new(host, 443, tls(insecure), "test")).unwrap();
+        let (verified, other) = (client("a", false), client("b", true));
+        certificates.show(&verified);
+        certificates.show(&other);
+        let shown = || of_name(&registry, "vsphere_ccm_vcenter_tls_verified");
+        assert_eq!(shown(), [("a:443".to_owned(), 1.0), ("b:443".to_owned(), 0.0)]);
+        // As a reload does.
+        verified.set_tls(tls(true)).unwrap();
+        drop(other);
+        assert_eq!(shown(), [("a:443".to_owned(), 0.0)]);
     }
 
     #[tokio::test]

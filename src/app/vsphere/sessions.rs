@@ -5,6 +5,7 @@ use crate::runtime::metrics::Registry;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{Gauge, GaugeVec, IntCounterVec, Opts};
+use std::sync::{Mutex, PoisonError};
 
 /// Collected when somebody asks, so that no value drifts from what it shows.
 pub struct Sessions<R> {
@@ -15,6 +16,8 @@ pub struct Sessions<R> {
     refused: GaugeVec,
     age: GaugeVec,
     logins: IntCounterVec,
+    /// The registry lets several scrapes collect at once, and the series above are those of one.
+    turn: Mutex<()>,
 }
 
 impl<R: Fn() -> Vec<Report> + Send + Sync + 'static> Sessions<R> {
@@ -54,6 +57,7 @@ impl<R: Fn() -> Vec<Report> + Send + Sync + 'static> Sessions<R> {
                 ),
                 &["vcenter", "outcome"],
             )?,
+            turn: Mutex::default(),
         };
         registry.register(Box::new(sessions))
     }
@@ -109,6 +113,7 @@ impl<R: Fn() -> Vec<Report> + Send + Sync + 'static> Collector for Sessions<R> {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         self.gauges().into_iter().for_each(GaugeVec::reset);
         self.logins.reset();
         for report in (self.reports)() {
@@ -181,6 +186,21 @@ mod tests {
         }
         // Asking twice counts nothing twice.
         assert_eq!(text(&metrics), lines);
+    }
+
+    #[test]
+    fn scrapes_at_the_same_time_do_not_disturb_each_other() {
+        let metrics = Metrics::new().unwrap();
+        let reports: Vec<Report> = (0..20)
+            .map(|number| Report { server: format!("{number}:443"), soap_logins: number, ..Report::default() })
+            .collect();
+        Sessions::register(metrics.registry(), move || reports.clone()).unwrap();
+        let expected = text(&metrics);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| (0..200).for_each(|round| assert_eq!(text(&metrics), expected, "scrape {round}")));
+            }
+        });
     }
 
     #[test]

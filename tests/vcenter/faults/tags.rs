@@ -1,6 +1,9 @@
 //! Tags, while their half of vCenter misbehaves.
 
+use std::time::Duration;
+
 use ccm::clients::vim::MoRef;
+use ccm::providers::vsphere::inventory::Settings;
 use ccm::providers::vsphere::inventory::snapshot::Snapshot;
 use ccm::providers::vsphere::zones::{ObjectTags, ZoneCategories};
 use futures::future::join_all;
@@ -76,6 +79,25 @@ async fn a_rest_session_that_ended_is_replaced_once_and_nobody_notices() {
         assert_eq!((counts.rest_logins, counts.most_rest_sessions), (logins, 1), "{counts:?}");
         let now = watched.vcenter.snapshot();
         assert!(has_zones(&now) && now.tags.trouble.is_none() && is_live(&now));
+    }
+    watched.stop().await;
+}
+
+#[tokio::test]
+async fn sessions_that_end_between_two_polls_do_not_add_up() {
+    let categories = ZoneCategories { zone: "k8s-zone".to_owned(), region: "k8s-region".to_owned() };
+    let (fake, vcenter) = Watched::prepare(model(), ids(1..=1), Some(categories)).await;
+    let settings = vcenter.settings();
+    vcenter.reconfigure(Settings { tag_poll: Duration::from_secs(3600), ..Settings::clone(&settings) });
+    let watched = Watched::run(fake, vcenter);
+    watched.until("zone and region", |now| is_live(now) && has_zones(now)).await;
+    // Only this machine is watched, so each host is new when the machine comes to it.
+    for (moved, host) in ["host-3", "host-1", "host-2", "host-3"].into_iter().enumerate() {
+        watched.fake.kill_rest_sessions();
+        watched.fake.migrate_vm("n-1", host);
+        let is_read = |now: &Snapshot| now.tags.of.contains_key(&MoRef::new("HostSystem", host));
+        watched.until_always(host, |now| now.tags.trouble.is_none(), is_read).await;
+        assert_eq!(watched.fake.counts().rest_logins, 2 + u32::try_from(moved).unwrap(), "one more after each move");
     }
     watched.stop().await;
 }

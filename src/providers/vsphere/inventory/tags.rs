@@ -118,7 +118,7 @@ impl Vcenter {
             loop {
                 let rest = self.session.rest().await?;
                 match self.read_new_objects(&rest, &known).await.map_err(RestFailure::Rest) {
-                    Ok(()) => {}
+                    Ok(()) => refused_in_row = 0,
                     Err(failure) if failure.is_unauthenticated() && refused_in_row < REFUSALS => {
                         refused_in_row += 1;
                         self.session.rest_refused(&rest).await;

@@ -123,8 +123,8 @@ impl NodeController {
             provider,
             instances,
             policy: settings.policy.clone(),
-            reasons: Reasons::new(metrics.held()),
-            remembered: Remembered::new(metrics.differing()),
+            reasons: Arc::new(Reasons::new(metrics.held())),
+            remembered: Arc::new(Remembered::new(metrics.differing())),
             metrics,
         };
         Ok(Self { settings, leadership: context.leadership, sync: Arc::new(sync) })
@@ -137,7 +137,7 @@ impl NodeController {
     }
 
     /// Works whenever this process leads, until `stop`.
-    pub async fn run(self, stop: CancellationToken) -> Result<(), BoxError> {
+    pub async fn run(mut self, stop: CancellationToken) -> Result<(), BoxError> {
         loop {
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
@@ -148,6 +148,7 @@ impl NodeController {
                 () = self.leadership.wait_until_lost() => {
                     self.sync.reasons.forget_all();
                     self.sync.remembered.forget_all();
+                    self.sync = Arc::new(self.sync.for_next_term());
                 }
                 () = self.lead(&stop) => return Ok(()),
             }

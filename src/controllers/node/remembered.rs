@@ -1,5 +1,5 @@
-//! What this process remembers of nodes between two looks: since when they wait, which labels it told to differ, and
-//! which of their versions it replaced.
+//! What this process remembers of nodes between two looks of one term: since when they wait, which labels it told to
+//! differ, and which of their versions it replaced.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,11 +16,19 @@ use crate::cloud::node;
 /// look after this time goes by what it has.
 const CACHE_LIMIT: Duration = Duration::from_secs(60);
 
-/// The memory, by node name; what there is nothing to remember of has no entry.
+/// The memory of one term, by node name; what there is nothing to remember of has no entry. A look that outlives the term
+/// for a moment leaves nothing in it.
 pub(super) struct Remembered {
     /// On how many nodes each label differs.
     differing: IntGaugeVec,
-    nodes: Mutex<HashMap<String, Entry>>,
+    nodes: Mutex<Memory>,
+}
+
+#[derive(Default)]
+struct Memory {
+    nodes: HashMap<String, Entry>,
+    /// The term is over: another process looks after the nodes.
+    is_over: bool,
 }
 
 #[derive(Default)]
@@ -39,16 +47,16 @@ impl Remembered {
 
     /// For how long `node` is known to wait, by the monotonic clock; `waits` says whether it does now.
     pub(super) fn waited(&self, node: &Node, waits: bool) -> Duration {
-        let mut nodes = self.lock();
+        let mut memory = self.lock();
         let name = node::name(node);
-        if !waits {
-            if let Some(entry) = nodes.get_mut(name) {
+        if !waits || memory.is_over {
+            if let Some(entry) = memory.nodes.get_mut(name) {
                 entry.waiting = None;
             }
-            drop_if_empty(&mut nodes, name);
+            drop_if_empty(&mut memory.nodes, name);
             return Duration::ZERO;
         }
-        let entry = nodes.entry(name.to_owned()).or_default();
+        let entry = memory.nodes.entry(name.to_owned()).or_default();
         // A node that was made anew under the same name waits anew.
         let is_known = entry.waiting.as_ref().is_some_and(|(uid, _)| *uid == node.metadata.uid);
         if !is_known {
@@ -59,15 +67,17 @@ impl Remembered {
 
     /// This process wrote to the node, whose versions `replaced` are history with that.
     pub(super) fn wrote(&self, name: &str, replaced: Vec<String>) {
-        if !replaced.is_empty() {
-            self.lock().entry(name.to_owned()).or_default().replaced = Some((replaced, Instant::now()));
+        let mut memory = self.lock();
+        if !replaced.is_empty() && !memory.is_over {
+            memory.nodes.entry(name.to_owned()).or_default().replaced = Some((replaced, Instant::now()));
         }
     }
 
     /// Whether `node` is as it was before this process wrote to it. Its present state is on its way to the cache, and is
     /// looked at when it comes.
     pub(super) fn is_replaced(&self, node: &Node) -> bool {
-        let mut nodes = self.lock();
+        let mut memory = self.lock();
+        let nodes = &mut memory.nodes;
         let name = node::name(node);
         let Some(entry) = nodes.get_mut(name) else { return false };
         let version = node.metadata.resource_version.as_ref();
@@ -76,36 +86,42 @@ impl Remembered {
             return true;
         }
         entry.replaced = None;
-        drop_if_empty(&mut nodes, name);
+        drop_if_empty(nodes, name);
         false
     }
 
     /// These labels differ now. Gives those of which that is news.
     pub(super) fn differ(&self, name: &str, differences: &[Difference]) -> Vec<Difference> {
-        let mut nodes = self.lock();
+        let mut memory = self.lock();
+        if memory.is_over {
+            return Vec::new();
+        }
+        let nodes = &mut memory.nodes;
         let entry = nodes.entry(name.to_owned()).or_default();
         let old = std::mem::replace(&mut entry.differences, differences.to_vec());
         self.count(&old, -1);
         self.count(differences, 1);
-        drop_if_empty(&mut nodes, name);
+        drop_if_empty(nodes, name);
         differences.iter().filter(|difference| !old.contains(difference)).cloned().collect()
     }
 
     /// There is no such node any more.
     pub(super) fn forget(&self, name: &str) {
-        if let Some(entry) = self.lock().remove(name) {
+        if let Some(entry) = self.lock().nodes.remove(name) {
             self.count(&entry.differences, -1);
         }
     }
 
     /// The nodes of which there is something to remember.
     pub(super) fn nodes(&self) -> Vec<String> {
-        self.lock().keys().cloned().collect()
+        self.lock().nodes.keys().cloned().collect()
     }
 
-    /// Another process looks after the nodes.
+    /// The term is over: forgets everything, and remembers nothing from now on.
     pub(super) fn forget_all(&self) {
-        for (_, entry) in self.lock().drain() {
+        let mut memory = self.lock();
+        memory.is_over = true;
+        for (_, entry) in memory.nodes.drain() {
             self.count(&entry.differences, -1);
         }
     }
@@ -116,7 +132,7 @@ impl Remembered {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Entry>> {
+    fn lock(&self) -> MutexGuard<'_, Memory> {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -162,7 +178,7 @@ mod tests {
         }
         assert_eq!(seen, [0, 1, 0, 1, 0, 0]);
         remembered.waited(&node("2"), false);
-        assert!(remembered.lock().is_empty());
+        assert!(remembered.lock().nodes.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
@@ -177,12 +193,15 @@ mod tests {
         remembered.wrote("a", vec!["7".into(), "8".into()]);
         assert!(remembered.is_replaced(&at("7")) && remembered.is_replaced(&at("8")));
         assert!(!remembered.is_replaced(&at("9")), "what was written");
-        assert!(!remembered.is_replaced(&at("8")) && remembered.lock().is_empty(), "nothing is kept");
+        assert!(!remembered.is_replaced(&at("8")) && remembered.lock().nodes.is_empty(), "nothing is kept");
         remembered.wrote("a", vec!["9".into()]);
         tokio::time::advance(CACHE_LIMIT - Duration::from_secs(1)).await;
         assert!(remembered.is_replaced(&at("9")));
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert!(!remembered.is_replaced(&at("9")) && remembered.lock().is_empty(), "it is not looked past for ever");
+        assert!(
+            !remembered.is_replaced(&at("9")) && remembered.lock().nodes.is_empty(),
+            "it is not looked past for ever"
+        );
     }
 
     #[test]
@@ -209,6 +228,6 @@ mod tests {
         remembered.differ("n", &[zone("b")]);
         remembered.forget_all();
         assert_eq!(count(), 0);
-        assert!(remembered.lock().is_empty());
+        assert!(remembered.lock().nodes.is_empty());
     }
 }

@@ -26,7 +26,8 @@ const ATTEMPTS: u32 = 5;
 /// The shortest pause before such an attempt; the longest is twice that.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(50);
 
-/// What one look at a node needs.
+/// What the looks of one term need.
+#[derive(Clone)]
 pub(super) struct Sync {
     pub(super) store: Nodes,
     pub(super) api: Api<Node>,
@@ -35,11 +36,16 @@ pub(super) struct Sync {
     pub(super) instances: Arc<dyn InstancesV2>,
     pub(super) policy: Policy,
     pub(super) metrics: Metrics,
-    pub(super) reasons: Reasons,
-    pub(super) remembered: Remembered,
+    pub(super) reasons: Arc<Reasons>,
+    pub(super) remembered: Arc<Remembered>,
 }
 
 impl Sync {
+    /// The same for another term, with nothing remembered.
+    pub(super) fn for_next_term(&self) -> Self {
+        Self { remembered: Arc::new(Remembered::new(self.metrics.differing())), ..self.clone() }
+    }
+
     /// Looks at one node and makes it what it should be. The error says that this process leads no more.
     pub(super) async fn sync(&self, name: &str) -> Result<Outcome, CallError> {
         let cached = self.store.get(name);

@@ -29,6 +29,8 @@ enum Confirms {
 #[derive(Clone, Default)]
 struct Timed {
     confirms: Confirms,
+    /// Told to it where it answers with the metadata of a node.
+    zone: String,
     confirmed: Arc<Mutex<Vec<Instant>>>,
     asked: Arc<Mutex<Vec<Instant>>>,
     answered: Arc<Mutex<Vec<Instant>>>,
@@ -71,7 +73,7 @@ impl InstancesV2 for Timed {
         let _ = tokio::time::timeout(LATENCY, std::future::pending::<()>()).await;
         mark(&self.answered);
         let provider_id = node::provider_id(node).to_owned();
-        Presence::Exists(InstanceMetadata { provider_id, ..InstanceMetadata::default() })
+        Presence::Exists(InstanceMetadata { provider_id, zone: self.zone.clone(), ..InstanceMetadata::default() })
     }
 
     async fn confirm(&self) {
@@ -95,7 +97,10 @@ fn initial_events() -> String {
     let nodes = (0..NODES).map(|number| {
         serde_json::json!({"type": "ADDED", "object": {
             "apiVersion": "v1", "kind": "Node",
-            "metadata": {"name": format!("n{number}"), "uid": number.to_string(), "resourceVersion": "1"},
+            "metadata": {
+                "name": format!("n{number}"), "uid": number.to_string(), "resourceVersion": "1",
+                "labels": {node::ZONE.current: "zone-a", node::ZONE.legacy: "zone-a"},
+            },
             "spec": {"providerID": id(number)},
         }})
     });
@@ -146,6 +151,27 @@ async fn a_node_whose_end_nobody_heard_of_is_forgotten_with_the_next_look_at_all
         controller.conclude(&queue, &name, result);
     }
     assert_eq!((reasons.nodes(), remembered.nodes()), (vec![], vec![]));
+}
+
+/// On two threads a look that is stopped goes on until it waits for something.
+#[tokio::test(start_paused = true)]
+async fn a_look_that_outlives_its_term_is_not_remembered() {
+    let cloud = Timed { zone: "zone-b".to_owned(), ..Timed::default() };
+    let (controller, watch) = controller(cloud.clone(), 1);
+    let watch = tokio::spawn(watch);
+    let mut events = controller.sync.store.subscribe();
+    while !controller.sync.store.contains("n7") {
+        events.next().await;
+    }
+    let differing = || controller.sync.metrics.differing().with_label_values(&[node::ZONE.current]).get();
+    let look = tokio::spawn(controller.look("n7"));
+    while cloud.asked.lock().unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    controller.sync.remembered.forget_all();
+    look.await.unwrap().unwrap();
+    assert_eq!((controller.sync.remembered.nodes(), differing()), (vec![], 0), "another process looks after them");
+    watch.abort();
 }
 
 #[tokio::test(start_paused = true)]

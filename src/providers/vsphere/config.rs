@@ -16,6 +16,7 @@ mod sources;
 mod values;
 mod yaml;
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use secrecy::SecretString;
@@ -125,8 +126,8 @@ pub struct Vcenter {
     pub fallback_credentials: Option<Credentials>,
 }
 
-/// Where user and password come from.
-#[derive(Clone, Debug)]
+/// Where user and password come from. Prints without secrets.
+#[derive(Clone)]
 pub enum Credentials {
     /// They are in the file.
     Inline {
@@ -144,6 +145,22 @@ pub enum Credentials {
     },
     /// They are in files of this directory. Whether it exists is not checked here.
     Directory(PathBuf),
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // It may be the private key, if somebody swapped the two.
+            Self::Inline { user, .. } if user.contains("-----BEGIN") => {
+                formatter.debug_struct("Inline").finish_non_exhaustive()
+            }
+            Self::Inline { user, .. } => formatter.debug_struct("Inline").field("user", user).finish_non_exhaustive(),
+            Self::Secret { namespace, name } => {
+                formatter.debug_struct("Secret").field("namespace", namespace).field("name", name).finish()
+            }
+            Self::Directory(path) => formatter.debug_tuple("Directory").field(path).finish(),
+        }
+    }
 }
 
 #[cfg(test)]

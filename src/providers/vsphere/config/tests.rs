@@ -542,3 +542,14 @@ mod dialects;
 mod golden;
 mod page;
 mod wiped;
+
+#[test]
+fn a_key_that_stands_in_place_of_the_user_is_not_printed() {
+    let key = "-----BEGIN RSA PRIVATE KEY-----\\nhunter2\\n-----END RSA PRIVATE KEY-----";
+    for (user, is_printed) in [(key, false), ("ccm@vsphere.local", true)] {
+        let config = config("swapped", &format!("[Global]\nserver = s\nuser = \"{user}\"\npassword = \"p\"\n"));
+        let shown = format!("{config:?} {config:#?}");
+        assert!(!shown.contains("hunter2") && !shown.contains("BEGIN"), "{shown}");
+        assert_eq!(shown.contains(user), is_printed, "{shown}");
+    }
+}

@@ -22,13 +22,15 @@ RUN set -eu; \
         rustup target add "$(cat /target)"; \
     fi
 COPY . .
+# The commit that is built: there is no repository here.
+ARG REVISION
 RUN set -eu; \
     target=$(cat /target); \
     if [ "${target%%-*}" != "$(uname -m)" ]; then \
         export "CC_$(echo "$target" | tr - _)=${target%%-*}-linux-gnu-gcc"; \
         export "CARGO_TARGET_$(echo "$target" | tr a-z- A-Z_)_LINKER=${target%%-*}-linux-gnu-gcc"; \
     fi; \
-    make release RELEASE_TARGET="$target"; \
+    make release CCM_COMMIT="$REVISION" RELEASE_TARGET="$target"; \
     cp "target/$target/release/vsphere-cloud-controller-manager" /
 
 FROM scratch

@@ -162,6 +162,32 @@ fn the_image_is_empty_but_for_the_binary_and_authorities() {
     assert!(text.contains(&version), "the label of the version is {version}");
 }
 
+/// What the commands of the Makefile's target would be.
+fn commands(target: &str, commit: Option<&str>) -> String {
+    let mut make = Command::new("make");
+    make.args(["--dry-run", target]).current_dir(env!("CARGO_MANIFEST_DIR"));
+    match commit {
+        Some(commit) => make.env("CCM_COMMIT", commit),
+        None => make.env_remove("CCM_COMMIT"),
+    };
+    let output = make.output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn what_is_shipped_knows_its_commit() {
+    let git = Command::new("git").args(["rev-parse", "HEAD"]).current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
+    let head = String::from_utf8(git.stdout).unwrap().trim().to_owned();
+    for (given, expected) in [(None, head.as_str()), (Some("0123abc"), "0123abc")] {
+        let release = commands("release", given);
+        assert!(release.contains(&format!("CCM_COMMIT={expected} ")), "{given:?}: {release}");
+    }
+    assert!(!commands("micro", None).contains("CCM_COMMIT"), "what is not shipped is not built anew for each commit");
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Dockerfile")).unwrap();
+    let (build, _) = text.split_once("\nFROM scratch").unwrap();
+    assert!(build.contains("\nARG REVISION\n") && build.contains("make release CCM_COMMIT=\"$REVISION\""), "{build}");
+}
+
 #[tokio::test]
 async fn the_shipped_binary_needs_nothing_but_what_its_image_holds() {
     let server = ApiServer::shared().await;

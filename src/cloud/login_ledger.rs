@@ -36,6 +36,8 @@ pub struct Claim {
     pub attempt: Attempt,
     /// Names it in the record.
     pub id: String,
+    /// How long the pair must not be tried again if it is rejected, at least.
+    pub pause_if_rejected: Duration,
 }
 
 /// The login must wait.
@@ -75,7 +77,7 @@ pub trait LoginLedger: Send + Sync {
     async fn claim(&self, attempt: &Attempt) -> Result<Claim, Refused>;
 
     /// The command by which an administrator makes all replicas forget the failed logins of this account at this server;
-    /// none where each process counts its own.
+    /// none while each process counts its own.
     fn reset_command(&self, server: &str, user: &str) -> Option<String>;
 
     /// Tells how the login ended. A claim that is never settled counts as unanswered.

@@ -19,7 +19,7 @@ use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
-use self::record::{Aged, Decision, Entry, KEPT_FOR, Record, State, decide};
+use self::record::{Aged, Decision, Entry, Evidence, KEPT_FOR, Record, State, WINDOW, decide};
 use crate::cloud::login_ledger::{Attempt, Claim, LoginLedger, Outcome, Refused};
 pub use lease::LeaseStore;
 pub use memory::MemoryStore;
@@ -287,7 +287,8 @@ impl Ledger {
                 }
             }
         }
-        match decide(&aged, attempt, fastrand::f64()) {
+        let evidence = Evidence { entries: &aged, is_shared: !is_own || self.store.is_none() };
+        match decide(evidence, attempt, fastrand::f64()) {
             Decision::Granted => Ok(()),
             Decision::Queue { pause, why } => Err(Refused { pause, why: why.to_owned(), is_lockout: false }),
             Decision::Wait { pause, why } => Err(Refused { pause, why: why.to_owned(), is_lockout: true }),
@@ -357,7 +358,8 @@ impl Ledger {
         match problem {
             Some(error) if !was => tracing::warn!(
                 %error,
-                "rejected logins cannot be counted together with other replicas; each counts its own"
+                "rejected logins cannot be counted together with other replicas; this process makes one login in 200 s until \
+                 one is accepted"
             ),
             None if was => tracing::info!("rejected logins are counted together with other replicas again"),
             _ => {}
@@ -375,14 +377,15 @@ impl LoginLedger for Ledger {
     }
 
     fn reset_command(&self, server: &str, user: &str) -> Option<String> {
-        self.store.as_ref()?.delete_command(&record_name(server, user))
+        let store = self.store.as_ref().filter(|_| !self.local().is_out_of_reach)?;
+        store.delete_command(&record_name(server, user))
     }
 
     async fn claim(&self, attempt: &Attempt) -> Result<Claim, Refused> {
         let id = uuid::Uuid::new_v4().to_string();
-        let claim = Claim { attempt: attempt.clone(), id: id.clone() };
+        let claim = |pause_if_rejected| Claim { attempt: attempt.clone(), id: id.clone(), pause_if_rejected };
         let Some(store) = self.store.as_deref() else {
-            return self.claim_alone(attempt, &id).map(|()| claim);
+            return self.claim_alone(attempt, &id).map(|()| claim(Duration::ZERO));
         };
         let shared = self.claim_shared(store, attempt, &id);
         let answer = if attempt.is_known {
@@ -396,7 +399,7 @@ impl LoginLedger for Ledger {
         match answer {
             Ok(()) => {
                 self.tell(None);
-                Ok(claim)
+                Ok(claim(Duration::ZERO))
             }
             Err(Problem::Refused(refused)) => {
                 self.tell(None);
@@ -410,7 +413,7 @@ impl LoginLedger for Ledger {
                     let name = record_name(&attempt.server, &attempt.user);
                     self.settle_everywhere(&name, &id, Outcome::Harmless, KNOWN_LIMIT).await;
                 }
-                alone.map(|()| claim)
+                alone.map(|()| claim(WINDOW))
             }
         }
     }

@@ -159,15 +159,14 @@ async fn a_rejected_version_of_a_secret_is_not_repeated_by_another_replica_and_a
 }
 
 #[tokio::test]
-async fn without_the_right_to_leases_the_same_budget_holds_in_the_process() {
+async fn without_the_right_to_leases_a_process_makes_one_attempt_in_200_s() {
     let server = ApiServer::shared().await;
     let user = unique("ledger");
     let ledger = ledger_of(server, &user).await;
     let attempt = attempt(&user);
-    for _ in 0..3 {
-        let claimed = ledger.claim(&attempt).await.unwrap();
-        ledger.settle(claimed, Outcome::Rejected).await;
-    }
+    let claimed = ledger.claim(&attempt).await.unwrap();
+    assert_eq!(claimed.pause_if_rejected, Duration::from_secs(200));
+    ledger.settle(claimed, Outcome::Rejected).await;
     let refused = ledger.claim(&attempt).await.unwrap_err();
     assert!((190..=250).contains(&refused.pause.as_secs()), "{refused}");
     assert_eq!(text_of(&server.client().await, &attempt).await, None);

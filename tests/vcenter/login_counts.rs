@@ -2,6 +2,7 @@
 //! clock that is paused.
 
 mod memory;
+mod trouble;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -137,7 +138,7 @@ async fn a_wrong_password_for_an_hour_in_five_replicas_makes_three_attempts_in_2
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_the_ledger_every_process_keeps_to_the_same_budget() {
+async fn without_the_ledger_every_process_makes_one_attempt_in_200_s() {
     let store = MemoryStore::default();
     store.fail(Some("403"));
     let began = Instant::now();
@@ -146,7 +147,7 @@ async fn without_the_ledger_every_process_keeps_to_the_same_budget() {
     let (attempts, most) = (server.logins().len(), most_in_a_window(&server));
     println!("ledger out of reach: {attempts} attempts of five replicas in an hour, at most {most} in any 200 s");
     // Five that run, and in a window at most one of them restarts.
-    assert!(most <= 6 * 3, "{most}");
+    assert!(most <= 6, "{most}");
     // One alone.
     let server = MemoryVcenter::new(RIGHT, "8.0.2.0");
     let offers = watch::Sender::new(offer(&from_file("wrong")));
@@ -155,7 +156,7 @@ async fn without_the_ledger_every_process_keeps_to_the_same_budget() {
     replica.stop().await;
     let most = most_in_a_window(&server);
     println!("one of them alone: {} attempts, at most {most} in any 200 s", server.logins().len());
-    assert!(most <= 3, "{most}");
+    assert_eq!(most, 1);
 }
 
 #[tokio::test(start_paused = true)]

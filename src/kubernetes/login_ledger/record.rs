@@ -182,10 +182,23 @@ pub enum Decision {
     },
 }
 
+/// What is known of the logins of an account.
+#[derive(Clone, Copy, Debug)]
+pub struct Evidence<'a> {
+    /// The attempts.
+    pub entries: &'a [Aged<'a>],
+    /// Whether they are those of all replicas. Otherwise this process knows only its own, and as many of other replicas
+    /// may count at the server as well.
+    pub is_shared: bool,
+}
+
 /// Whether `attempt` may be made. `random` is in 0..1 and makes a pause up to a quarter longer.
-pub fn decide(entries: &[Aged<'_>], attempt: &Attempt, random: f64) -> Decision {
-    let mut counted: Vec<&Aged<'_>> = entries.iter().filter(|aged| aged.counts()).collect();
+pub fn decide(evidence: Evidence<'_>, attempt: &Attempt, random: f64) -> Decision {
+    let mut counted: Vec<&Aged<'_>> = evidence.entries.iter().filter(|aged| aged.counts()).collect();
     counted.sort_by_key(|aged| aged.age);
+    if !evidence.is_shared {
+        return decide_alone(&counted, attempt, random);
+    }
     // For how long there is doubt whether a pair that was accepted still would be.
     let doubt = counted
         .iter()
@@ -217,10 +230,30 @@ pub fn decide(entries: &[Aged<'_>], attempt: &Attempt, random: f64) -> Decision 
         let most = doubt.filter(|_| attempt.is_known).unwrap_or(pause);
         decision = longer(decision, pause.min(most), why);
     }
-    match decision {
-        Decision::Wait { pause, why } => Decision::Wait { pause: jittered(pause, random), why },
-        decided => decided,
+    with_jitter(decision, random)
+}
+
+/// The same for a process that knows its own attempts only, `counted` and sorted by age: one in any [`WINDOW`], and
+/// logins one after the other, so that three replicas make no more than [`BUDGET`] together. A pair that was accepted
+/// does not wait long for another login that is under way, which is most likely accepted as well.
+fn decide_alone(counted: &[&Aged<'_>], attempt: &Attempt, random: f64) -> Decision {
+    let longest = if attempt.is_known { CAUTION } else { UNDER_WAY };
+    if counted.iter().any(|aged| aged.is_under_way() && aged.age < longest) {
+        return Decision::Queue { pause: jittered(LOOK_AGAIN, random), why: OTHERS_UNDER_WAY };
     }
+    let mut decision = Decision::Granted;
+    if let Some(last) = counted.iter().find(|aged| !aged.is_under_way() && aged.age < WINDOW) {
+        let pause = WINDOW.saturating_sub(last.age);
+        decision = longer(
+            decision,
+            pause,
+            "a login was rejected or not answered within 200 s, and the replicas cannot count together",
+        );
+    }
+    if let Some((pause, why)) = slow_down(counted, attempt).filter(|_| !attempt.is_known) {
+        decision = longer(decision, pause, why);
+    }
+    with_jitter(decision, random)
 }
 
 /// Whether a pair that was accepted may be tried: so many at a time that the account is not locked if it is accepted no
@@ -274,6 +307,13 @@ fn longer(decision: Decision, pause: Duration, why: &'static str) -> Decision {
     match decision {
         Decision::Wait { pause: before, why } if before >= pause => Decision::Wait { pause: before, why },
         _ => Decision::Wait { pause, why },
+    }
+}
+
+fn with_jitter(decision: Decision, random: f64) -> Decision {
+    match decision {
+        Decision::Wait { pause, why } => Decision::Wait { pause: jittered(pause, random), why },
+        decided => decided,
     }
 }
 

@@ -35,24 +35,66 @@ async fn one(ledger: &Ledger, attempt: &Attempt, outcome: Outcome) -> Result<(),
 async fn what_was_counted_while_the_store_was_out_of_reach_counts_when_it_is_back_and_for_others_too() {
     for outcome in [Outcome::Rejected, Outcome::Unanswered] {
         let (store, began) = (MemoryStore::default(), Instant::now());
-        let (ledger, other) = (self::ledger(&store, began, 0), self::ledger(&store, began, 60));
+        let replicas = [0, 60, -60, 10].map(|skew| self::ledger(&store, began, skew));
         store.fail(Some("the API server is down"));
-        for _ in 0..3 {
-            assert_eq!(one(&ledger, &attempt(false), outcome).await, Ok(()));
+        for replica in &replicas {
+            assert_eq!(one(replica, &attempt(false), outcome).await, Ok(()));
+            assert!(one(replica, &attempt(false), outcome).await.is_err(), "{outcome:?}: alone, one is all");
         }
-        assert!(one(&ledger, &attempt(false), outcome).await.is_err(), "{outcome:?}: alone");
         store.fail(None);
-        let refused = one(&ledger, &attempt(false), outcome).await.unwrap_err();
-        assert!(refused.pause > WINDOW.mul_f64(0.9), "{outcome:?}: {refused}");
-        // Accepted logins write, too, and tell the others.
-        assert_eq!(one(&ledger, &attempt(true), Outcome::Harmless).await, Ok(()));
-        assert!(one(&other, &attempt(false), outcome).await.is_err(), "{outcome:?}: another replica");
+        // A pair that was accepted before is tried all the same, and whoever claims tells the others what he counted.
+        for replica in &replicas {
+            let _ = one(replica, &attempt(true), Outcome::Harmless).await;
+        }
+        let other = self::ledger(&store, began, 60);
+        for (who, replica) in [("one of them", &replicas[0]), ("another replica", &other)] {
+            let refused = one(replica, &attempt(false), outcome).await.unwrap_err();
+            assert!(refused.pause > WINDOW.mul_f64(0.9), "{outcome:?}: {who}: {refused}");
+        }
         // Whoever empties the record lets the account go: it is told once and not again.
         let name = record_name("vc.test:443", "ccm@vsphere.local");
         let version = store.read(&name).await.unwrap().unwrap().version;
         store.write(&name, Some(&version), "").await.unwrap();
-        assert_eq!(one(&ledger, &attempt(false), Outcome::Harmless).await, Ok(()), "{outcome:?}");
+        assert_eq!(one(&replicas[0], &attempt(false), Outcome::Harmless).await, Ok(()), "{outcome:?}");
     }
+}
+
+/// As sessions do: again when the pause is over.
+#[tokio::test(start_paused = true)]
+async fn three_processes_without_the_store_never_make_five_rejected_logins_in_three_minutes() {
+    let began = Instant::now();
+    let replicas = [0, 60, -60].map(|skew| {
+        let store = MemoryStore::default();
+        store.fail(Some("403"));
+        (self::ledger(&store, began, skew), std::cell::Cell::new(Instant::now()))
+    });
+    let mut rejected: Vec<Instant> = Vec::new();
+    while began.elapsed() < Duration::from_secs(7200) {
+        for (replica, not_before) in &replicas {
+            // Its session was accepted before, and again, until the password changed.
+            let is_known = rejected.len() < replicas.len();
+            if not_before.get() > Instant::now() {
+                continue;
+            }
+            let pause = match replica.claim(&attempt(is_known)).await {
+                Ok(claim) => {
+                    rejected.push(Instant::now());
+                    let pause = claim.pause_if_rejected;
+                    assert_eq!(pause, WINDOW);
+                    replica.settle(claim, Outcome::Rejected).await;
+                    pause
+                }
+                Err(refused) => refused.pause,
+            };
+            not_before.set(Instant::now() + pause);
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    let within = |first: &Instant| {
+        let end = *first + Duration::from_secs(180);
+        rejected.iter().filter(|at| *at >= first && **at < end).count()
+    };
+    assert!(rejected.iter().map(within).max() <= Some(3) && rejected.len() >= 9, "{}", rejected.len());
 }
 
 #[tokio::test(start_paused = true)]

@@ -24,6 +24,10 @@ fn of_version(number: &str) -> Attempt {
 struct Case(u64, State, bool, Attempt);
 
 fn decided(cases: &[Case], attempt: &Attempt) -> Decision {
+    decided_by(cases, attempt, true)
+}
+
+fn decided_by(cases: &[Case], attempt: &Attempt, is_shared: bool) -> Decision {
     let entries: Vec<Entry> = cases
         .iter()
         .map(|Case(_, state, _, made)| Entry { state: *state, ..Entry::claim("id".to_owned(), 0, made) })
@@ -36,7 +40,7 @@ fn decided(cases: &[Case], attempt: &Attempt) -> Decision {
             Aged { entry, age, likely_age: age, is_here: *is_here }
         })
         .collect();
-    decide(&aged, attempt, 0.0)
+    decide(Evidence { entries: &aged, is_shared }, attempt, 0.0)
 }
 
 fn waits(decision: &Decision) -> u64 {
@@ -117,6 +121,31 @@ fn three_that_count_in_the_window_make_the_next_one_wait_until_the_oldest_has_le
 }
 
 #[test]
+fn a_process_that_counts_alone_makes_one_attempt_in_the_window_and_one_at_a_time() {
+    use State::{Claimed, Rejected, Unanswered};
+    let known = || Attempt { is_known: true, is_new: false, ..attempt() };
+    let look_again = LOOK_AGAIN.as_secs();
+    for (case, cases, made, expected) in [
+        ("nothing happened", vec![], attempt(), 0),
+        ("one was rejected", vec![Case(30, Rejected, true, attempt())], attempt(), 170),
+        ("elsewhere", vec![Case(30, Rejected, false, attempt())], attempt(), 170),
+        ("of another version", vec![Case(30, Rejected, true, of_version("7"))], of_version("8"), 170),
+        ("not answered", vec![Case(30, Unanswered, true, attempt())], attempt(), 170),
+        ("not answered elsewhere", vec![Case(30, Unanswered, false, attempt())], attempt(), 0),
+        ("long ago", vec![Case(200, Rejected, true, attempt())], attempt(), 0),
+        ("one under way", vec![Case(60, Claimed, true, attempt())], attempt(), look_again),
+        ("one whose answer was lost", vec![Case(80, Claimed, true, attempt())], attempt(), 120),
+        ("a known pair, and nothing happened", vec![], known(), 0),
+        ("a known pair after a rejection", vec![Case(30, Rejected, true, attempt())], known(), 170),
+        ("a known pair beside one under way", vec![Case(1, Claimed, false, known())], known(), look_again),
+        ("a known pair beside one that hangs", vec![Case(11, Claimed, false, known())], known(), 0),
+        ("again and again", (0..5).map(|n| Case(250 + 300 * n, Rejected, true, attempt())).collect(), attempt(), 50),
+    ] {
+        assert_eq!(waits(&decided_by(&cases, &made, false)), expected, "{case}");
+    }
+}
+
+#[test]
 fn a_version_of_a_secret_that_was_rejected_is_not_repeated_early_and_a_new_one_is_not_held_for_it() {
     let rejected = |age, number| Case(age, State::Rejected, false, of_version(number));
     assert_eq!(waits(&decided(&[rejected(10, "7")], &of_version("7"))), 60);
@@ -185,7 +214,11 @@ fn jitter_makes_a_pause_longer_and_never_shorter() {
     let entry = Entry { state: State::Rejected, ..Entry::claim("id".to_owned(), 0, &of_version("7")) };
     let aged = [Aged { entry: &entry, age: Duration::ZERO, likely_age: Duration::ZERO, is_here: true }];
     for (random, expected) in [(0.0, 70_000), (0.5, 78_750), (1.0, 87_500)] {
-        let Decision::Wait { pause, .. } = decide(&aged, &of_version("7"), random) else { panic!("granted") };
+        let Decision::Wait { pause, .. } =
+            decide(Evidence { entries: &aged, is_shared: true }, &of_version("7"), random)
+        else {
+            panic!("granted")
+        };
         assert_eq!(pause.as_millis(), expected);
     }
 }

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::failure::{Cause, Failure, Pause, RestFailure};
 use super::link::Link;
-use super::pairs::{Held, Interface, account, place};
+use super::pairs::{Held, Interface, Rejection, account, place};
 use super::{Names, Session};
 use crate::clients::{http, session_manager, sts, vapi, vim};
 use crate::cloud::error::chain;
@@ -56,7 +56,7 @@ impl Session {
             }
             Err(cause) => {
                 let outcome = if is_shared(credential) { Outcome::Harmless } else { outcome(&cause) };
-                let pause = self.account_for(credential, Interface::Soap, outcome, || chain(&cause));
+                let pause = self.account_for(&claim, credential, Interface::Soap, outcome, || chain(&cause));
                 self.ledger.settle(claim, outcome).await;
                 let during = match cause.is_invalid_login() {
                     true => self.rejected(credential),
@@ -86,7 +86,7 @@ impl Session {
             }
             Err(error) => {
                 let outcome = rest_outcome(&error);
-                self.account_for(credential, Interface::Rest, outcome, || chain(&error));
+                self.account_for(&claim, credential, Interface::Rest, outcome, || chain(&error));
                 self.ledger.settle(claim, outcome).await;
                 Err(error)
             }
@@ -115,6 +115,7 @@ impl Session {
     /// Takes down how a login failed; when it may be made again.
     fn account_for(
         &self,
+        claim: &Claim,
         credential: &Arc<Credential>,
         interface: Interface,
         outcome: Outcome,
@@ -124,7 +125,8 @@ impl Session {
         match outcome {
             Outcome::Rejected => {
                 state.facts.rejections += 1;
-                Pause::For(state.pairs.rejected(credential, interface, self.now(), why(), fastrand::f64()))
+                let rejection = Rejection { moment: self.now(), why: why(), least: claim.pause_if_rejected };
+                Pause::For(state.pairs.rejected(credential, interface, rejection, fastrand::f64()))
             }
             Outcome::Unanswered => {
                 state.facts.unanswered += 1;

@@ -63,7 +63,8 @@ impl Held {
         if self.lockout_until.is_none() {
             return self.why.clone();
         }
-        let secret = match is_of_secret {
+        // A process that counts alone has one attempt, whatever the version.
+        let secret = match is_of_secret && reset.is_some() {
             true => " Another version of the Secret is tried at once, unless three logins have failed within 200 s.",
             false => "",
         };
@@ -81,6 +82,16 @@ impl Held {
 pub(super) struct Moment {
     pub(super) since_start: Duration,
     pub(super) wall: Timestamp,
+}
+
+/// The server's refusal of a login.
+pub(super) struct Rejection {
+    /// When it came.
+    pub(super) moment: Moment,
+    /// In the server's words.
+    pub(super) why: String,
+    /// The least pause before the next try; jitter is added to it.
+    pub(super) least: Duration,
 }
 
 impl Moment {
@@ -197,15 +208,15 @@ impl Pairs {
         &mut self,
         credential: &Arc<Credential>,
         interface: Interface,
-        moment: Moment,
-        why: String,
+        rejection: Rejection,
         random: f64,
     ) -> Duration {
+        let Rejection { moment, why, least } = rejection;
         let standing = self.standing(credential);
         standing.is_known = false;
         standing.was_tried = true;
         let schedule = standing.schedule(interface);
-        let pause = schedule.retry.after(Kind::Rejected, random);
+        let pause = schedule.retry.after(Kind::Rejected, random).max(least.mul_f64(1.0 + random / 4.0));
         schedule.held = Some(moment.lockout(pause, why));
         pause
     }

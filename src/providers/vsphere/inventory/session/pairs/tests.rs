@@ -24,6 +24,22 @@ fn from_secret(password: &str, resource_version: &str) -> Arc<Credential> {
 const NOW: Duration = Duration::from_secs(1_000);
 const MOMENT: Moment = Moment { since_start: NOW, wall: Timestamp::UNIX_EPOCH };
 
+fn wrong() -> Rejection {
+    Rejection { moment: MOMENT, why: "wrong".to_owned(), least: Duration::ZERO }
+}
+
+#[test]
+fn a_process_that_counts_alone_pauses_for_as_long_as_it_is_told_at_least() {
+    let (mut pairs, pair) = (Pairs::default(), from_file("file"));
+    let alone = || Rejection { least: Duration::from_secs(200), ..wrong() };
+    let pauses: Vec<u64> = (0..5).map(|_| pairs.rejected(&pair, Interface::Soap, alone(), 0.0).as_secs()).collect();
+    assert_eq!(pauses, [200, 200, 280, 560, 1120]);
+    let (mut pairs, pause) = (Pairs::default(), Duration::from_secs(250));
+    assert_eq!(pairs.rejected(&pair, Interface::Soap, alone(), 1.0), pause, "with jitter");
+    let held = pairs.held(&pair, Interface::Soap, NOW).unwrap();
+    assert_eq!(held.what("vc"), "login to vc is paused until 1970-01-01T00:04:10Z, so that the account is not locked");
+}
+
 #[test]
 fn what_worked_is_tried_first_while_it_is_offered_and_last_when_it_is_not() {
     let (file, old, new) = (from_file("file"), from_secret("old", "1"), from_secret("new", "2"));
@@ -50,14 +66,14 @@ fn a_new_offer_is_tried_and_the_same_pair_under_a_new_version_is_not() {
 fn what_was_rejected_waits_its_time_and_for_good_while_something_else_on_offer_works() {
     let mut pairs = Pairs::default();
     let (file, old, new) = (from_file("file"), from_secret("old", "1"), from_secret("new", "2"));
-    let pause = pairs.rejected(&file, Interface::Soap, MOMENT, "wrong".to_owned(), 0.0);
+    let pause = pairs.rejected(&file, Interface::Soap, wrong(), 0.0);
     assert_eq!(pause, Duration::from_secs(70));
     assert_eq!(pairs.better(&[file.clone(), old.clone()], &old, NOW * 9), Better::Nothing);
     assert_eq!(pairs.better(&[file.clone(), new.clone()], &old, NOW), Better::Try(new));
     assert_eq!(pairs.better(&[file.clone()], &old, NOW), Better::NotBefore(NOW + pause));
     assert_eq!(pairs.better(&[file.clone()], &old, NOW + pause), Better::Try(file.clone()));
     // A newer version of a Secret with the same wrong pair is the same wrong pair.
-    let again = pairs.rejected(&file, Interface::Soap, MOMENT, "wrong".to_owned(), 0.0);
+    let again = pairs.rejected(&file, Interface::Soap, wrong(), 0.0);
     assert_eq!(again, Duration::from_secs(140));
     assert!(pairs.held(&from_secret("file", "8"), Interface::Soap, NOW).is_some());
     assert!(pairs.held(&file, Interface::Rest, NOW).is_none());
@@ -88,7 +104,7 @@ fn the_ledger_hears_what_is_known_of_a_pair() {
     assert_eq!(attempt.version.map(|version| version.resource_version).as_deref(), Some("1"));
     pairs.accepted(&pair, Interface::Soap);
     assert!(pairs.attempt(&pair, "vc:443").is_known);
-    pairs.rejected(&pair, Interface::Rest, MOMENT, "wrong".to_owned(), 0.0);
+    pairs.rejected(&pair, Interface::Rest, wrong(), 0.0);
     let attempt = pairs.attempt(&pair, "vc:443");
     assert_eq!((attempt.is_new, attempt.is_known), (false, false), "refused anywhere is refused");
     pairs.accepted(&pair, Interface::Soap);
@@ -107,9 +123,9 @@ fn what_is_offered_no_longer_is_tried_once_all_that_is_was_refused() {
     let held = MOMENT.lockout(Duration::from_secs(190), "others were refused".to_owned());
     pairs.hold(&new, Interface::Soap, held);
     assert!(!pairs.may_be_tried(&old, &offered), "the new one has to wait and may be right");
-    pairs.rejected(&new, Interface::Soap, MOMENT, "wrong".to_owned(), 0.0);
+    pairs.rejected(&new, Interface::Soap, wrong(), 0.0);
     assert!(!pairs.may_be_tried(&old, &offered), "one more is offered");
-    pairs.rejected(&other, Interface::Soap, MOMENT, "wrong".to_owned(), 0.0);
+    pairs.rejected(&other, Interface::Soap, wrong(), 0.0);
     assert!(pairs.may_be_tried(&old, &offered));
 }
 

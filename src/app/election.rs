@@ -54,7 +54,7 @@ pub fn prepare(
     let lease = LeaseConfig {
         namespace: election.namespace.clone(),
         name: election.name.clone(),
-        identity: identity(&hostname()),
+        identity: identity(&hostname().unwrap_or_else(|| "unknown-host".to_owned())),
         lease_duration: election.lease_duration,
         renew_deadline: election.renew_deadline,
         retry_period: election.retry_period,
@@ -121,11 +121,10 @@ fn misnamed<'a>(migration: &'a LeaderMigration, controller: &Controller) -> Opti
     }
 }
 
-/// The name of this machine, or of the pod.
-fn hostname() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let name = name.trim();
-    if name.is_empty() { "unknown-host".to_owned() } else { name.to_owned() }
+/// The name of this machine, or of the pod, if it can be read.
+pub(super) fn hostname() -> Option<String> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    Some(name.trim().to_owned()).filter(|name| !name.is_empty())
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ mod sessions;
 use super::Error;
 use super::background::Background;
 use super::credentials::Credentials;
+use super::election::hostname;
 use super::parts::Parts;
 use super::reload::{self, Reload, ReloadMetrics};
 use super::settings::{Settings, Vsphere};
@@ -64,7 +65,11 @@ pub fn build(settings: &Settings, parts: &Parts, stages: &mut Stages) -> Result<
     let stop = stages.stop_signal(Stage::Provider);
     // Beside the Lease of the leader election, whose rights suffice.
     let namespace = settings.election.as_ref().map_or("kube-system", |election| election.namespace.as_str());
-    let ledger = Arc::new(Ledger::new(LeaseStore::new(parts.clients.auxiliary.clone(), namespace)));
+    let ledger = Ledger::new(LeaseStore::new(parts.clients.auxiliary.clone(), namespace));
+    let ledger = match hostname() {
+        Some(pod) => Arc::new(ledger.in_pod(&pod)),
+        None => Arc::new(ledger),
+    };
     let connect = Arc::clone(&connections) as Arc<dyn Connect>;
     let (provider, tracker) = Provider::new(options, connect, ledger, cluster, &stop);
     let provider = Arc::new(provider);

@@ -56,7 +56,9 @@ pub struct Refused {
 /// How a login ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The server took the pair, or the attempt never reached it: nothing to count.
+    /// The server accepted the pair.
+    Accepted,
+    /// The attempt never reached the server, or failed without a word on the pair: nothing to count.
     Harmless,
     /// The server refused the pair.
     Rejected,

@@ -1,31 +1,34 @@
 //! Logins counted across replicas and restarts: a Lease per server and account, written by compare-and-swap with the
 //! rights that the leader election has (get, create, update).
 //!
-//! Clocks of replicas are not trusted. An entry that appears between two looks was made after the first of them; of
-//! what stood there at the first look, the writer's time is believed to [`SKEW`]. So an entry counts for as long as it
-//! should, or longer.
+//! Entries are dated by the clock of the store, the API server, and clocks of replicas are not trusted. A date is
+//! believed but for [`MARGIN`], and an entry that appears between two looks was made after the first of them. So an
+//! entry counts for as long as it should, or a little longer.
 
 mod lease;
+mod local;
 mod memory;
 pub mod record;
+mod store;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use self::local::{Local, Process, Sighting};
+use self::record::{Aged, Decision, Entry, Evidence, KEPT_FOR, Record, State, UNDER_WAY, WINDOW, decide};
+use crate::cloud::login_ledger::{Attempt, Claim, LoginLedger, Outcome, Refused, SecretVersion};
 use async_trait::async_trait;
 use jiff::Timestamp;
-use sha2::{Digest, Sha256};
-use tokio::time::Instant;
-
-use self::record::{Aged, Decision, Entry, Evidence, KEPT_FOR, Record, State, WINDOW, decide};
-use crate::cloud::login_ledger::{Attempt, Claim, LoginLedger, Outcome, Refused};
 pub use lease::LeaseStore;
 pub use memory::MemoryStore;
+use sha2::{Digest, Sha256};
+pub use store::{Reading, Store, StoreError, Stored};
 
-/// How far the clocks of two replicas may be apart before an entry may be taken for older than it is, which matters
-/// only to a process that has just started.
+/// By how much a date of the store may be wrong: servers of one API are that close, and an answer takes a few seconds.
+pub const MARGIN: Duration = Duration::from_secs(30);
+/// The same where the store tells no time, and replicas go by their own clocks.
 pub const SKEW: Duration = Duration::from_secs(10 * 60);
 /// How long one question to the store may take.
 const CALL_LIMIT: Duration = Duration::from_secs(5);
@@ -40,41 +43,6 @@ const MOST_PENDING: usize = 16;
 /// Servers that are remembered.
 const MOST_SERVERS: usize = 256;
 
-/// What a store holds under a name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stored {
-    /// The text of a [`Record`].
-    pub text: String,
-    /// To be given back at the next write.
-    pub version: String,
-}
-
-/// Why a store did not do what it was asked.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StoreError {
-    /// Another has written in between.
-    #[error("another replica has written in between")]
-    Conflict,
-    /// It does not answer, or may not be used.
-    #[error("{0}")]
-    OutOfReach(String),
-}
-
-/// Keeps texts under names, for all replicas.
-#[async_trait]
-pub trait Store: Send + Sync {
-    /// What stands there; nothing when nobody has written there yet.
-    async fn read(&self, name: &str) -> Result<Option<Stored>, StoreError>;
-
-    /// The command by which an administrator deletes what is stored under this name; none where there is no such command.
-    fn delete_command(&self, _name: &str) -> Option<String> {
-        None
-    }
-
-    /// Writes, if what stands there is still `version`: nothing, or what was read.
-    async fn write(&self, name: &str, version: Option<&str>, text: &str) -> Result<(), StoreError>;
-}
-
 /// Tells the time of day, in seconds since 1970. In tests, one that is made up.
 pub type WallClock = Arc<dyn Fn() -> i64 + Send + Sync>;
 
@@ -83,51 +51,31 @@ pub struct Ledger {
     /// Nothing when there is nobody to share it with.
     store: Option<Box<dyn Store>>,
     wall_clock: WallClock,
+    process: Option<Process>,
     state: Mutex<Local>,
 }
 
-/// What this process knows by itself. Never locked over an await.
-#[derive(Default)]
-struct Local {
-    servers: BTreeSet<String>,
-    /// By name of the record: this process's own attempts, for when the store is out of reach.
-    own: HashMap<String, Record>,
-    /// Ids of those of them that the store was never told of, which it is told at the next write.
-    alone: BTreeSet<String>,
-    /// By name, and whether it is of what the process did by itself or of what the store holds.
-    seen: HashMap<(String, bool), Seen>,
-    /// Outcomes that the store does not hold yet.
-    pending: Vec<(String, String, Outcome)>,
-    is_out_of_reach: bool,
+/// The time by which the entries of a record are dated and judged.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    /// In seconds since 1970.
+    now: i64,
+    /// By how much a date may be wrong.
+    margin: Duration,
 }
 
-/// What was seen in one record: when each entry took its state, at the latest.
-type Seen = BTreeMap<(String, State), Instant>;
-
-impl Local {
-    /// An entry of this process took this state just now.
-    fn saw(&mut self, name: &str, id: &str, state: State) {
-        for is_own in [true, false] {
-            // In a record that was never read, what stands there already is still to be judged by its own times.
-            if is_own || self.seen.contains_key(&(name.to_owned(), false)) {
-                let seen = self.seen.entry((name.to_owned(), is_own)).or_default();
-                seen.insert((id.to_owned(), state), Instant::now());
-            }
-        }
+impl Clock {
+    /// How old an entry is by its date.
+    fn since(self, entry: &Entry) -> Duration {
+        u64::try_from(self.now.saturating_sub(entry.at)).map_or(Duration::ZERO, Duration::from_secs)
     }
+}
 
-    /// An own attempt ended so.
-    fn settle(&mut self, name: &str, id: &str, outcome: Outcome, at: i64) {
-        if let Some(record) = self.own.get_mut(name) {
-            apply(record, id, outcome, at);
-        }
-        self.own.retain(|_, record| !record.entries.is_empty());
-        let Self { own, alone, .. } = self;
-        alone.retain(|id| own.values().any(|record| record.holds(id)));
-        if let Some(state) = state_after(outcome) {
-            self.saw(name, id, state);
-        }
-    }
+/// A record, as it was read.
+struct Fetched {
+    record: Record,
+    version: Option<String>,
+    clock: Clock,
 }
 
 /// The name of the record of an account at a server. Nothing else of the two leaves the process.
@@ -156,7 +104,29 @@ impl Ledger {
 
     /// The same with another clock.
     pub fn with_clock(store: Option<Box<dyn Store>>, wall_clock: WallClock) -> Self {
-        Self { store, wall_clock, state: Mutex::default() }
+        Self { store, wall_clock, process: None, state: Mutex::default() }
+    }
+
+    /// Claims name this pod from now on. A process that takes the place of one that was killed knows that its claims are
+    /// no logins under way any more.
+    #[must_use]
+    pub fn in_pod(mut self, host_name: &str) -> Self {
+        let start = uuid::Uuid::new_v4().simple().to_string();
+        self.process = Some(Process { pod: host_name.to_owned(), start });
+        self
+    }
+
+    fn own_clock(&self) -> Clock {
+        Clock { now: (self.wall_clock)(), margin: SKEW }
+    }
+
+    /// A claim of this process.
+    fn entry(&self, id: &str, at: i64, attempt: &Attempt) -> Entry {
+        let entry = Entry::claim(id.to_owned(), at, attempt);
+        match &self.process {
+            Some(Process { pod, start }) => Entry { pod: Some(pod.clone()), start: Some(start.clone()), ..entry },
+            None => entry,
+        }
     }
 
     fn local(&self) -> MutexGuard<'_, Local> {
@@ -166,16 +136,21 @@ impl Ledger {
     /// Claims by what this process alone has done.
     fn claim_alone(&self, attempt: &Attempt, id: &str) -> Result<(), Refused> {
         let (names, here) = self.names(attempt);
+        let clock = self.own_clock();
         // Noted first: of two who claim at once, one sees the other.
-        self.note(&here, Entry::claim(id.to_owned(), (self.wall_clock)(), attempt));
-        let records: Vec<(String, Record)> = {
+        self.local().note(&here, self.entry(id, clock.now, attempt));
+        let records: Vec<(String, Fetched)> = {
             let local = self.local();
-            names.iter().map(|name| (name.clone(), local.own.get(name).cloned().unwrap_or_default())).collect()
+            let own = |name: &String| {
+                let record = local.own.get(name).cloned().unwrap_or_default();
+                (name.clone(), Fetched { record, version: None, clock })
+            };
+            names.iter().map(own).collect()
         };
         let judged = self.judge(&records, &here, attempt, Some(id), true);
         let mut local = self.local();
         if judged.is_err() {
-            local.settle(&here, id, Outcome::Harmless, 0);
+            local.settle(&here, id, Outcome::Harmless, None, clock.now);
         } else if self.store.is_some() {
             local.alone.insert(id.to_owned());
         }
@@ -186,27 +161,27 @@ impl Ledger {
     async fn claim_shared(&self, store: &dyn Store, attempt: &Attempt, id: &str) -> Result<(), Problem> {
         let (names, here) = self.names(attempt);
         for turn in 0..TRIES {
-            let (mut record, version) = self.fetch(store, &here).await?;
-            self.judge(&[(here.clone(), record.clone())], &here, attempt, None, false)?;
-            let entry = Entry::claim(id.to_owned(), (self.wall_clock)(), attempt);
-            record.put(entry.clone());
-            match self.save(store, &here, version.as_deref(), &record).await {
+            let mut records = vec![(here.clone(), self.fetch(store, &here).await?)];
+            self.judge(&records, &here, attempt, None, false)?;
+            let Some((_, fetched)) = records.first_mut() else { continue };
+            let entry = self.entry(id, fetched.clock.now, attempt);
+            fetched.record.put(entry.clone());
+            match self.save(store, &here, fetched).await {
                 Err(StoreError::Conflict) => {
                     pause_between(turn).await;
                     continue;
                 }
                 other => other?,
             }
-            self.note(&here, entry);
+            self.local().note(&here, entry);
             // Only after the own claim stands there: of two who claim at two servers at once, one sees the other.
-            let mut records = vec![(here.clone(), record)];
             for name in names.iter().filter(|name| **name != here) {
-                records.push((name.clone(), self.fetch(store, name).await?.0));
+                records.push((name.clone(), self.fetch(store, name).await?));
             }
             return match self.judge(&records, &here, attempt, Some(id), false) {
                 Ok(()) => Ok(()),
                 Err(refused) => {
-                    self.settle_everywhere(&here, id, Outcome::Harmless, KNOWN_LIMIT).await;
+                    self.settle_everywhere(&here, id, Outcome::Harmless, None, KNOWN_LIMIT).await;
                     Err(refused.into())
                 }
             };
@@ -229,39 +204,37 @@ impl Ledger {
     }
 
     /// Reads a record, brought up to date with what could not be written earlier.
-    async fn fetch(&self, store: &dyn Store, name: &str) -> Result<(Record, Option<String>), StoreError> {
-        let stored = limited(store.read(name)).await?;
+    async fn fetch(&self, store: &dyn Store, name: &str) -> Result<Fetched, StoreError> {
+        let Reading { stored, server_time } = limited(store.read(name)).await?;
+        let clock = server_time.map_or_else(|| self.own_clock(), |now| Clock { now, margin: MARGIN });
         let (mut record, version) = match stored {
             Some(stored) => (Record::from_text(&stored.text), Some(stored.version)),
             None => (Record::default(), None),
         };
-        let at = (self.wall_clock)();
         let local = self.local();
         for (_, id, outcome) in local.pending.iter().filter(|(of, ..)| of == name) {
-            apply(&mut record, id, *outcome, at);
+            record.apply(id, *outcome, clock.now);
         }
-        for entry in local.own.get(name).into_iter().flat_map(|own| &own.entries) {
-            if local.alone.contains(&entry.id) && !record.holds(&entry.id) {
-                record.put(entry.clone());
+        for id in local.alone.iter().filter(|id| !record.holds(id)).cloned().collect::<Vec<_>>() {
+            if let Some(entry) = local.own_entry(name, &id, clock) {
+                record.put(entry);
             }
         }
-        Ok((record, version))
+        Ok(Fetched { record, version, clock })
     }
 
-    async fn save(
-        &self,
-        store: &dyn Store,
-        name: &str,
-        version: Option<&str>,
-        record: &Record,
-    ) -> Result<(), StoreError> {
-        let young = self.look_at(name, record, false).into_iter().filter(|(_, age)| *age < KEPT_FOR);
-        let kept = Record { entries: young.map(|(entry, _)| entry.clone()).collect() };
-        let pending: Vec<String> = {
-            let local = self.local();
-            local.pending.iter().filter(|(of, ..)| of == name).map(|(_, id, _)| id.clone()).collect()
+    async fn save(&self, store: &dyn Store, name: &str, fetched: &Fetched) -> Result<(), StoreError> {
+        let Fetched { record, version, clock } = fetched;
+        let (kept, pending) = {
+            let mut local = self.local();
+            let sightings = local.look_at(name, record, false, *clock, self.process.as_ref());
+            let young = sightings.into_iter().filter(|sighting| sighting.age < KEPT_FOR);
+            let entries = young.map(|sighting| sighting.entry.clone()).collect();
+            let pending: Vec<String> =
+                local.pending.iter().filter(|(of, ..)| of == name).map(|(_, id, _)| id.clone()).collect();
+            (Record { entries }, pending)
         };
-        limited(store.write(name, version, &kept.to_text())).await?;
+        limited(store.write(name, version.as_deref(), &kept.to_text())).await?;
         let mut local = self.local();
         local.pending.retain(|(of, id, _)| of != name || !pending.contains(id));
         local.alone.retain(|id| !record.holds(id));
@@ -271,19 +244,20 @@ impl Ledger {
     /// Decides on what the records hold, `except` for one entry.
     fn judge(
         &self,
-        records: &[(String, Record)],
+        records: &[(String, Fetched)],
         here: &str,
         attempt: &Attempt,
         except: Option<&str>,
         is_own: bool,
     ) -> Result<(), Refused> {
-        let wall = (self.wall_clock)();
         let mut aged: Vec<Aged<'_>> = Vec::new();
-        for (name, record) in records {
-            for (entry, age) in self.look_at(name, record, is_own) {
+        let mut local = self.local();
+        for (name, Fetched { record, clock, .. }) in records {
+            for sighting in local.look_at(name, record, is_own, *clock, self.process.as_ref()) {
+                let Sighting { entry, age, is_lost } = sighting;
                 if except != Some(entry.id.as_str()) && age < KEPT_FOR {
-                    let likely_age = age.max(since(entry, wall));
-                    aged.push(Aged { entry, age, likely_age, is_here: name == here });
+                    let likely_age = age.max(clock.since(entry));
+                    aged.push(Aged { entry, age, likely_age, is_here: name == here, is_lost });
                 }
             }
         }
@@ -295,42 +269,23 @@ impl Ledger {
         }
     }
 
-    /// How old the entries of a record are, at least.
-    fn look_at<'a>(&self, name: &str, record: &'a Record, is_own: bool) -> Vec<(&'a Entry, Duration)> {
-        let (now, wall) = (Instant::now(), (self.wall_clock)());
-        let mut local = self.local();
-        let key = (name.to_owned(), is_own);
-        let is_first_look = !local.seen.contains_key(&key);
-        let seen = local.seen.entry(key).or_default();
-        seen.retain(|(id, state), _| record.entries.iter().any(|entry| entry.id == *id && entry.state == *state));
-        let age = |entry: &'a Entry| {
-            let moment = *seen.entry((entry.id.clone(), entry.state)).or_insert_with(|| {
-                let believed = if is_first_look { since(entry, wall).saturating_sub(SKEW) } else { Duration::ZERO };
-                now.checked_sub(believed).unwrap_or(now)
-            });
-            (entry, now.saturating_duration_since(moment))
-        };
-        record.entries.iter().map(age).collect()
-    }
-
-    /// Writes an own attempt down, and that it was made just now.
-    fn note(&self, name: &str, entry: Entry) {
-        let mut local = self.local();
-        local.saw(name, &entry.id, entry.state);
-        local.own.entry(name.to_owned()).or_default().put(entry);
-    }
-
-    async fn settle_everywhere(&self, name: &str, id: &str, outcome: Outcome, limit: Duration) {
-        let at = (self.wall_clock)();
-        self.local().settle(name, id, outcome, at);
+    async fn settle_everywhere(
+        &self,
+        name: &str,
+        id: &str,
+        outcome: Outcome,
+        version: Option<&SecretVersion>,
+        limit: Duration,
+    ) {
+        self.local().settle(name, id, outcome, version, (self.wall_clock)());
         let Some(store) = self.store.as_deref() else { return };
         let written = async {
             for turn in 0..TRIES {
-                let (mut record, version) = self.fetch(store, name).await?;
-                if !apply(&mut record, id, outcome, at) {
+                let mut fetched = self.fetch(store, name).await?;
+                if !self.take_in(name, &mut fetched, id, outcome, version) {
                     return Ok(());
                 }
-                match self.save(store, name, version.as_deref(), &record).await {
+                match self.save(store, name, &fetched).await {
                     Err(StoreError::Conflict) => pause_between(turn).await,
                     other => return other,
                 }
@@ -343,8 +298,40 @@ impl Ledger {
             let mut local = self.local();
             let surplus = (local.pending.len() + 1).saturating_sub(MOST_PENDING);
             local.pending.drain(..surplus);
+            // Written later, it acquits nobody: what failed in between is not known to be older.
+            let outcome = if outcome == Outcome::Accepted { Outcome::Harmless } else { outcome };
             local.pending.push((name.to_owned(), id.to_owned(), outcome));
         }
+    }
+
+    /// Puts the outcome of an own attempt into a record; whether that changes it.
+    fn take_in(
+        &self,
+        name: &str,
+        fetched: &mut Fetched,
+        id: &str,
+        outcome: Outcome,
+        version: Option<&SecretVersion>,
+    ) -> bool {
+        let Fetched { record, clock, .. } = fetched;
+        let mut local = self.local();
+        if !record.apply(id, outcome, clock.now) {
+            // It was taken for lost, and was not.
+            let Some(entry) = local.own_entry(name, id, *clock).filter(|_| State::after(outcome).is_some()) else {
+                return false;
+            };
+            record.put(entry);
+        }
+        if outcome == Outcome::Accepted {
+            let lost: BTreeSet<String> = local
+                .look_at(name, record, false, *clock, self.process.as_ref())
+                .into_iter()
+                .filter(|sighting| sighting.is_lost || sighting.age >= UNDER_WAY)
+                .map(|sighting| sighting.entry.id.clone())
+                .collect();
+            record.acquit(version, |entry| lost.contains(&entry.id));
+        }
+        true
     }
 
     /// Says once that the store is out of reach, and once that it is not any more.
@@ -411,7 +398,7 @@ impl LoginLedger for Ledger {
                 if alone.is_err() {
                     // It may stand in the store.
                     let name = record_name(&attempt.server, &attempt.user);
-                    self.settle_everywhere(&name, &id, Outcome::Harmless, KNOWN_LIMIT).await;
+                    self.settle_everywhere(&name, &id, Outcome::Harmless, None, KNOWN_LIMIT).await;
                 }
                 alone.map(|()| claim(WINDOW))
             }
@@ -422,8 +409,9 @@ impl LoginLedger for Ledger {
         let name = record_name(&claim.attempt.server, &claim.attempt.user);
         // A pair that was accepted before does not wait for the API server. Another one's claim makes the others wait
         // if it is not given back, and a slow API server was waited for when it was made.
-        let is_quick = claim.attempt.is_known && outcome == Outcome::Harmless;
-        self.settle_everywhere(&name, &claim.id, outcome, if is_quick { KNOWN_LIMIT } else { CALL_LIMIT }).await;
+        let is_quick = claim.attempt.is_known && State::after(outcome).is_none();
+        let limit = if is_quick { KNOWN_LIMIT } else { CALL_LIMIT };
+        self.settle_everywhere(&name, &claim.id, outcome, claim.attempt.version.as_ref(), limit).await;
     }
 }
 
@@ -443,31 +431,6 @@ impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         Problem::Store(error)
     }
-}
-
-fn state_after(outcome: Outcome) -> Option<State> {
-    match outcome {
-        Outcome::Harmless => None,
-        Outcome::Rejected => Some(State::Rejected),
-        Outcome::Unanswered => Some(State::Unanswered),
-    }
-}
-
-/// Puts an outcome into a record; whether that changes it.
-fn apply(record: &mut Record, id: &str, outcome: Outcome, at: i64) -> bool {
-    let Some(mut entry) = record.take(id) else { return false };
-    if let Some(state) = state_after(outcome) {
-        // The server counts from when it refused.
-        entry.state = state;
-        entry.at = at;
-        record.put(entry);
-    }
-    true
-}
-
-/// How old an entry is by the clock of its writer.
-fn since(entry: &Entry, wall: i64) -> Duration {
-    u64::try_from(wall.saturating_sub(entry.at)).map_or(Duration::ZERO, Duration::from_secs)
 }
 
 async fn limited<T>(call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {

@@ -46,8 +46,12 @@ async fn pass(time: Duration) {
 
 /// A ledger of one process, whose clock is wrong by some seconds.
 fn ledger(store: &MemoryStore, began: Instant, skew: i64) -> Arc<Ledger> {
+    Arc::new(counting(store, began, skew))
+}
+
+fn counting(store: &MemoryStore, began: Instant, skew: i64) -> Ledger {
     let clock = move || 1_900_000_000 + i64::try_from(began.elapsed().as_secs()).unwrap() + skew;
-    Arc::new(Ledger::with_clock(Some(Box::new(store.clone())), Arc::new(clock)))
+    Ledger::with_clock(Some(Box::new(store.clone())), Arc::new(clock))
 }
 
 /// One process: an actor with a session.
@@ -308,7 +312,7 @@ async fn logins_whose_answer_is_lost_count_and_the_first_that_is_answered_ends_i
     pass(30 * MINUTE).await;
     let (lost, most) = (server.logins().len(), most_in_a_window(&server));
     println!("answers lost for half an hour: {lost} logins of five replicas, at most {most} in any 200 s");
-    assert!(most <= 3 && lost >= 4, "{lost}, {most}");
+    assert!(most <= 4 && lost >= 5, "{lost}, {most}");
     assert_eq!(replicas.iter().map(|replica| replica.vcenter.session().facts().unanswered).sum::<u64>(), lost as u64);
     server.set_loses_logins(false);
     for replica in &replicas {
@@ -326,7 +330,7 @@ async fn a_session_whose_login_was_answered_with_something_else_is_not_left_behi
     let offers = watch::Sender::new(offer(&from_file(RIGHT)));
     let replica = Replica::start(&server, offers.subscribe(), Arc::new(Ledger::in_process()));
     pass(30 * MINUTE).await;
-    assert!(server.accepted(Interface::Soap) >= 4 && most_in_a_window(&server) <= 3);
+    assert!(server.accepted(Interface::Soap) >= 4 && most_in_a_window(&server) <= 4);
     assert_eq!(server.sessions(), (0, 0));
     server.set_garbles_logins(false);
     replica.until_live(10 * MINUTE).await;

@@ -1,12 +1,17 @@
 //! The store of all replicas: Leases beside that of the leader election, which hold the record in an annotation.
 
 use async_trait::async_trait;
+use http::header::DATE;
+use http::{HeaderMap, StatusCode};
+use jiff::fmt::rfc2822;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use kube::api::{ObjectMeta, PostParams};
-use kube::{Api, Client};
+use kube::api::{GetParams, ObjectMeta, PostParams, Request};
+use kube::client::Body;
+use kube::core::Status;
+use kube::{Api, Client, Resource as _};
 use tokio::time::Duration;
 
-use super::{Store, StoreError, Stored};
+use super::{Reading, Store, StoreError, Stored};
 use crate::kubernetes::client::{CallError, limited};
 use crate::runtime::logging::chain;
 
@@ -19,6 +24,7 @@ const CALL_LIMIT: Duration = Duration::from_secs(4);
 
 /// Leases of one namespace.
 pub struct LeaseStore {
+    client: Client,
     api: Api<Lease>,
     namespace: String,
 }
@@ -27,25 +33,48 @@ impl LeaseStore {
     /// Leases of this namespace. `client` must neither retry by itself nor ask whether this process leads: standbys log
     /// in, too.
     pub fn new(client: Client, namespace: &str) -> Self {
-        Self { api: Api::namespaced(client, namespace), namespace: namespace.to_owned() }
+        Self { api: Api::namespaced(client.clone(), namespace), client, namespace: namespace.to_owned() }
     }
 
-    async fn get(&self, name: &str) -> Result<Option<Lease>, StoreError> {
-        let what = format!("get lease {name}");
-        match limited(&what, CALL_LIMIT, self.api.get(name)).await {
-            Ok(lease) => Ok(Some(lease)),
-            Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(sorted(&error)),
-        }
+    /// The Lease, if there is one, and the `Date` of the answer, also of one that says that there is none.
+    async fn get(&self, name: &str) -> Result<(Option<Lease>, Option<i64>), StoreError> {
+        limited(&format!("get lease {name}"), CALL_LIMIT, self.fetch(name)).await.map_err(|error| sorted(&error))
     }
+
+    /// As [`Api::get_opt`], which does not show the headers.
+    async fn fetch(&self, name: &str) -> kube::Result<(Option<Lease>, Option<i64>)> {
+        let request = Request::new(Lease::url_path(&(), Some(&self.namespace)));
+        let request = request.get(name, &GetParams::default()).map_err(kube::Error::BuildRequest)?;
+        let response = self.client.send(request.map(Body::from)).await?;
+        let (status, date) = (response.status(), date(response.headers()));
+        let body = response.into_body().collect_bytes().await?;
+        if status == StatusCode::NOT_FOUND {
+            return Ok((None, date));
+        }
+        if !status.is_success() {
+            let plain = || Status::failure(&status.to_string(), "Unknown").with_code(status.as_u16());
+            let refused = serde_json::from_slice(&body).unwrap_or_else(|_| plain());
+            return Err(kube::Error::Api(refused.boxed()));
+        }
+        Ok((Some(serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?), date))
+    }
+}
+
+/// The time of an answer, in seconds since 1970.
+fn date(headers: &HeaderMap) -> Option<i64> {
+    let text = headers.get(DATE)?.to_str().ok()?;
+    rfc2822::parse(text).ok().map(|time| time.timestamp().as_second())
 }
 
 #[async_trait]
 impl Store for LeaseStore {
-    async fn read(&self, name: &str) -> Result<Option<Stored>, StoreError> {
-        let Some(lease) = self.get(name).await? else { return Ok(None) };
-        let text = lease.metadata.annotations.unwrap_or_default().remove(ANNOTATION).unwrap_or_default();
-        Ok(Some(Stored { text, version: lease.metadata.resource_version.unwrap_or_default() }))
+    async fn read(&self, name: &str) -> Result<Reading, StoreError> {
+        let (lease, server_time) = self.get(name).await?;
+        let stored = lease.map(|lease| {
+            let text = lease.metadata.annotations.unwrap_or_default().remove(ANNOTATION).unwrap_or_default();
+            Stored { text, version: lease.metadata.resource_version.unwrap_or_default() }
+        });
+        Ok(Reading { stored, server_time })
     }
 
     fn delete_command(&self, name: &str) -> Option<String> {
@@ -80,5 +109,20 @@ fn sorted(error: &CallError) -> StoreError {
         StoreError::Conflict
     } else {
         StoreError::OutOfReach(chain(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_date_of_an_answer_is_read_and_another_one_is_none() {
+        let of = |text: &'static str| date(&[(DATE, text.parse().unwrap())].into_iter().collect());
+        assert_eq!(of("Sun, 22 Nov 2026 22:30:00 GMT"), Some(1_795_386_600));
+        for text in ["", "now", "Sun, 22 Nov", "22.11.2026 22:30:00"] {
+            assert_eq!(of(text), None, "{text}");
+        }
+        assert_eq!(date(&HeaderMap::new()), None);
     }
 }

@@ -5,21 +5,40 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 
-use super::{Store, StoreError, Stored};
+use tokio::time::Instant;
+
+use super::{Reading, Store, StoreError, Stored};
+
+/// What its clock shows when it is made.
+const EPOCH: i64 = 1_900_000_000;
 
 /// Clones share what is stored.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct MemoryStore {
     inner: Arc<Mutex<Inner>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inner {
     texts: HashMap<String, (u64, String)>,
     trouble: Option<String>,
+    began: Instant,
+    tells_time: bool,
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        let inner = Inner { texts: HashMap::new(), trouble: None, began: Instant::now(), tells_time: true };
+        Self { inner: Arc::new(Mutex::new(inner)) }
+    }
 }
 
 impl MemoryStore {
+    /// Does not tell the time any more.
+    pub fn hide_time(&self) {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).tells_time = false;
+    }
+
     /// From now on nothing can be read or written, for this reason; `None` ends that.
     pub fn fail(&self, trouble: Option<&str>) {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).trouble = trouble.map(str::to_owned);
@@ -34,13 +53,15 @@ impl MemoryStore {
 
 #[async_trait]
 impl Store for MemoryStore {
-    async fn read(&self, name: &str) -> Result<Option<Stored>, StoreError> {
+    async fn read(&self, name: &str) -> Result<Reading, StoreError> {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(trouble) = &inner.trouble {
             return Err(StoreError::OutOfReach(trouble.clone()));
         }
         let stored = inner.texts.get(name);
-        Ok(stored.map(|(version, text)| Stored { text: text.clone(), version: version.to_string() }))
+        let stored = stored.map(|(version, text)| Stored { text: text.clone(), version: version.to_string() });
+        let elapsed = i64::try_from(inner.began.elapsed().as_secs()).unwrap_or(i64::MAX);
+        Ok(Reading { stored, server_time: inner.tells_time.then(|| EPOCH.saturating_add(elapsed)) })
     }
 
     async fn write(&self, name: &str, version: Option<&str>, text: &str) -> Result<(), StoreError> {

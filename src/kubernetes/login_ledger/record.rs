@@ -1,21 +1,22 @@
 //! Pure: what is remembered of the logins of one account at one server, and whether one more may be made.
 //!
 //! vCenter's single sign-on locks an account after about five rejections in three minutes, so at most three attempts
-//! count in any 200 s, a fourth only of a pair that was accepted before, and then ever fewer are made. Ages are handed
+//! count in any 200 s, a fourth only of a pair that was accepted before or if none was rejected, and then ever fewer are
+//! made. Ages are handed
 //! in: how they are known is the ledger's.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::cloud::login_ledger::{Attempt, SecretVersion};
+use crate::cloud::login_ledger::{Attempt, Outcome, SecretVersion};
 
 /// The time in which [`BUDGET`] attempts may count.
 pub const WINDOW: Duration = Duration::from_secs(200);
 /// The attempts that may count in any [`WINDOW`].
 pub const BUDGET: usize = 3;
-/// The attempts that may count in it where pairs are tried that were accepted before. The account is locked after about
-/// five.
+/// The attempts that may count in it where pairs are tried that were accepted before, or none of them is known to be
+/// rejected. The account is locked after about five.
 pub const MOST: usize = 4;
 /// How long a claim may be under way. An older one that was not settled has lost its answer.
 pub const UNDER_WAY: Duration = Duration::from_secs(75);
@@ -51,13 +52,24 @@ pub enum State {
     Unanswered,
 }
 
+impl State {
+    /// That of an attempt with this outcome, if it counts.
+    pub(super) fn after(outcome: Outcome) -> Option<Self> {
+        match outcome {
+            Outcome::Accepted | Outcome::Harmless => None,
+            Outcome::Rejected => Some(State::Rejected),
+            Outcome::Unanswered => Some(State::Unanswered),
+        }
+    }
+}
+
 /// One attempt that counts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Entry {
     /// Names it among the attempts of all replicas.
     pub id: String,
-    /// Seconds since 1970 by the clock of the replica that wrote it.
+    /// Seconds since 1970, by the clock of the API server where it tells the time.
     pub at: i64,
     /// How far it has come.
     pub state: State,
@@ -70,6 +82,12 @@ pub struct Entry {
     /// The Secret the pair was from: its resourceVersion.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_version: Option<String>,
+    /// The pod that has claimed it, by its host name, as long as it is a claim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<String>,
+    /// Tells the process that has claimed it from those that ran in the pod before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<String>,
 }
 
 impl Entry {
@@ -79,7 +97,8 @@ impl Entry {
             Some(version) => (Some(version.uid.clone()), Some(version.resource_version.clone())),
             None => (None, None),
         };
-        Self { id, at, state: State::Claimed, known: attempt.is_known, uid, resource_version }
+        let known = attempt.is_known;
+        Self { id, at, state: State::Claimed, known, uid, resource_version, pod: None, start: None }
     }
 
     fn is_of(&self, version: &SecretVersion) -> bool {
@@ -130,6 +149,31 @@ impl Record {
         Some(self.entries.remove(at))
     }
 
+    /// Puts the outcome of an attempt in; whether there is a claim of it.
+    pub fn apply(&mut self, id: &str, outcome: Outcome, at: i64) -> bool {
+        let Some(entry) = self.take(id) else { return false };
+        if let Some(state) = State::after(outcome) {
+            // The server counts from when it refused.
+            self.put(Entry { state, at, pod: None, start: None, ..entry });
+        }
+        true
+    }
+
+    /// The server accepted a pair of this version. What it did not answer before was no rejection of that pair, and its
+    /// own count starts over: such attempts are forgotten, and claims that are `lost`. Without a version those of all
+    /// pairs are. Rejections stay.
+    pub fn acquit(&mut self, version: Option<&SecretVersion>, lost: impl Fn(&Entry) -> bool) {
+        self.entries.retain(|entry| {
+            let is_its = version.is_none_or(|version| entry.is_of(version));
+            let is_open = match entry.state {
+                State::Unanswered => true,
+                State::Claimed => lost(entry),
+                State::Rejected => false,
+            };
+            !(is_its && is_open)
+        });
+    }
+
     fn bound(&mut self) {
         let surplus = self.entries.len().saturating_sub(MOST_ENTRIES);
         self.entries.drain(..surplus);
@@ -147,11 +191,13 @@ pub struct Aged<'a> {
     pub likely_age: Duration,
     /// Whether it is of the server that is to be logged in to.
     pub is_here: bool,
+    /// Whether it is a claim of a process that has ended.
+    pub is_lost: bool,
 }
 
 impl Aged<'_> {
     fn is_under_way(&self) -> bool {
-        self.entry.state == State::Claimed && self.age < UNDER_WAY
+        self.entry.state == State::Claimed && self.age < UNDER_WAY && !self.is_lost
     }
 
     /// Rejections count wherever they were made. A lost answer says something of its own server only; a login under way
@@ -217,13 +263,17 @@ pub fn decide(evidence: Evidence<'_>, attempt: &Attempt, random: f64) -> Decisio
     }
     let mut decision = Decision::Granted;
     let in_window: Vec<&&Aged<'_>> = counted.iter().filter(|aged| aged.age < WINDOW).collect();
-    if let Some(third) = in_window.get(BUDGET - 1) {
+    let (budget, why) = match in_window.iter().any(|aged| aged.entry.state == State::Rejected) {
+        true => (BUDGET, "logins were rejected or not answered three times within 200 s"),
+        // As many may turn out to have been rejected.
+        false => (MOST, "logins were not answered four times within 200 s"),
+    };
+    if let Some(last) = in_window.get(budget - 1) {
         let settled = in_window.iter().filter(|aged| !aged.is_under_way()).count();
-        if settled < BUDGET {
+        if settled < budget {
             return Decision::Queue { pause: jittered(LOOK_AGAIN, random), why: OTHERS_UNDER_WAY };
         }
-        let pause = WINDOW.saturating_sub(third.age);
-        decision = longer(decision, pause, "logins were rejected or not answered three times within 200 s");
+        decision = longer(decision, WINDOW.saturating_sub(last.age), why);
     }
     if let Some((pause, why)) = slow_down(&counted, attempt) {
         // Without doubt it does not wait, so it waits no longer than there is doubt.
@@ -296,8 +346,8 @@ fn slow_down(counted: &[&Aged<'_>], attempt: &Attempt) -> Option<(Duration, &'st
         return Some((pause, "this version of the Secret was rejected"));
     }
     let settled: Vec<&&Aged<'_>> = counted.iter().filter(|aged| !aged.is_under_way()).collect();
-    let surplus = settled.len().checked_sub(BUDGET)?;
     let was_rejected = settled.iter().any(|aged| aged.entry.state == State::Rejected);
+    let surplus = settled.len().checked_sub(if was_rejected { BUDGET } else { MOST })?;
     let longest = if attempt.is_new || !was_rejected { LONGEST_WITH_HOPE } else { LONGEST };
     let pause = doubled(FIRST_PAUSE, surplus, longest).checked_sub(settled.first()?.age)?;
     Some((pause, "logins were rejected or not answered again and again"))

@@ -1,5 +1,7 @@
 //! The ledger over a store in memory.
 
+use tokio::time::Instant;
+
 use super::record::WINDOW;
 use super::*;
 
@@ -46,6 +48,11 @@ async fn what_was_counted_while_the_store_was_out_of_reach_counts_when_it_is_bac
         for replica in &replicas {
             let _ = one(replica, &attempt(true), Outcome::Harmless).await;
         }
+        if outcome == Outcome::Unanswered {
+            // Three are written down, and the last one has its own.
+            let other = self::ledger(&store, began, 60);
+            assert_eq!(one(&other, &attempt(false), outcome).await, Ok(()));
+        }
         let other = self::ledger(&store, began, 60);
         for (who, replica) in [("one of them", &replicas[0]), ("another replica", &other)] {
             let refused = one(replica, &attempt(false), outcome).await.unwrap_err();
@@ -53,7 +60,7 @@ async fn what_was_counted_while_the_store_was_out_of_reach_counts_when_it_is_bac
         }
         // Whoever empties the record lets the account go: it is told once and not again.
         let name = record_name("vc.test:443", "ccm@vsphere.local");
-        let version = store.read(&name).await.unwrap().unwrap().version;
+        let version = store.read(&name).await.unwrap().stored.unwrap().version;
         store.write(&name, Some(&version), "").await.unwrap();
         assert_eq!(one(&replicas[0], &attempt(false), Outcome::Harmless).await, Ok(()), "{outcome:?}");
     }
@@ -133,7 +140,7 @@ struct Slow(MemoryStore, Duration);
 
 #[async_trait]
 impl Store for Slow {
-    async fn read(&self, name: &str) -> Result<Option<Stored>, StoreError> {
+    async fn read(&self, name: &str) -> Result<Reading, StoreError> {
         tokio::time::sleep(self.1).await;
         self.0.read(name).await
     }
@@ -151,4 +158,82 @@ async fn a_claim_is_given_back_through_a_slow_api_server() {
     let ledger = Ledger::with_clock(Some(Box::new(slow)), Arc::new(|| 1_900_000_000));
     assert_eq!(one(&ledger, &attempt(false), Outcome::Harmless).await, Ok(()));
     assert_eq!(store.texts().into_values().collect::<Vec<_>>(), ["{\"entries\":[]}"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_answers_that_ended_with_an_accepted_login_hold_up_no_process_that_starts_later() {
+    for hides_time in [false, true] {
+        let (store, began) = (MemoryStore::default(), Instant::now());
+        if hides_time {
+            store.hide_time();
+        }
+        let old = self::ledger(&store, began, 0);
+        for _ in 0..6 {
+            assert_eq!(one(&old, &attempt(false), Outcome::Unanswered).await, Ok(()));
+            tokio::time::sleep(Duration::from_secs(100) * 4).await;
+        }
+        assert_eq!(one(&old, &attempt(false), Outcome::Accepted).await, Ok(()));
+        tokio::time::sleep(Duration::from_secs(120)).await;
+        assert_eq!(one(&self::ledger(&store, began, 0), &attempt(false), Outcome::Accepted).await, Ok(()));
+        assert_eq!(store.texts().into_values().collect::<Vec<_>>(), ["{\"entries\":[]}"]);
+    }
+}
+
+/// Its clock is far off. What counts is the store's.
+#[tokio::test(start_paused = true)]
+async fn the_dates_of_entries_are_believed_to_half_a_minute_by_a_process_that_has_just_started() {
+    let (store, began) = (MemoryStore::default(), Instant::now());
+    let old = self::ledger(&store, began, 500);
+    for _ in 0..3 {
+        assert_eq!(one(&old, &attempt(false), Outcome::Rejected).await, Ok(()));
+    }
+    tokio::time::sleep(Duration::from_secs(150)).await;
+    for skew in [0, 3_000, -3_000] {
+        let refused = self::ledger(&store, began, skew).claim(&attempt(false)).await.unwrap_err();
+        // 50 s are left, and the margin, and jitter.
+        assert!((80..=100).contains(&refused.pause.as_secs()), "{skew}: {refused:?}");
+    }
+    // A store that does not tell the time: clocks of replicas are ten minutes apart.
+    store.hide_time();
+    let refused = self::ledger(&store, began, 0).claim(&attempt(false)).await.unwrap_err();
+    assert!((200..=250).contains(&refused.pause.as_secs()), "{refused:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_running_process_sees_between_two_looks_is_as_old_as_its_date_says() {
+    let (store, began) = (MemoryStore::default(), Instant::now());
+    let (ledger, other) = (self::ledger(&store, began, 0), self::ledger(&store, began, 0));
+    assert_eq!(one(&ledger, &attempt(false), Outcome::Harmless).await, Ok(()));
+    for _ in 0..3 {
+        assert_eq!(one(&other, &attempt(false), Outcome::Rejected).await, Ok(()));
+    }
+    tokio::time::sleep(Duration::from_secs(150)).await;
+    let refused = ledger.claim(&attempt(false)).await.unwrap_err();
+    assert!((80..=100).contains(&refused.pause.as_secs()), "{refused:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_of_a_killed_process_is_lost_for_its_successor_and_under_way_for_others() {
+    let (store, began) = (MemoryStore::default(), Instant::now());
+    let of_pod = |pod: &str| self::ledger(&store, began, 0).in_pod(pod);
+    let (killed, same_pod) = (of_pod("a"), of_pod("a"));
+    let kept = same_pod.claim(&attempt(false)).await.unwrap();
+    same_pod.settle(kept, Outcome::Harmless).await;
+    let claim = killed.claim(&attempt(false)).await.unwrap();
+    assert!(store.texts().into_values().any(|text| text.contains(r#""pod":"a","start":""#)), "{:?}", store.texts());
+    // Whoever looked before the claim was made was there before it.
+    for (who, ledger, may) in
+        [("another pod", of_pod("b"), false), ("it ran before", same_pod, false), ("successor", of_pod("a"), true)]
+    {
+        let claimed = ledger.claim(&attempt(false)).await;
+        assert_eq!(claimed.is_ok(), may, "{who}: {claimed:?}");
+        if let Ok(claim) = claimed {
+            ledger.settle(claim, Outcome::Accepted).await;
+        }
+    }
+    assert_eq!(store.texts().into_values().collect::<Vec<_>>(), ["{\"entries\":[]}"], "the lost one is forgotten");
+    // It was not dead after all, and is rejected.
+    killed.settle(claim, Outcome::Rejected).await;
+    let text = store.texts().into_values().collect::<String>();
+    assert!(text.contains("rejected") && !text.contains("pod"), "{text}");
 }

@@ -80,8 +80,8 @@ fn counted(logins: &[Vec<LoginAttempt>], end: Instant) -> usize {
 
 /// How much longer than else a replica may need that has to log in now, so that the account is not locked: nothing while
 /// fewer than three logins of the account are on record. The records are those of its vCenters, which the replicas keep;
-/// a claim of a process that was killed stands there as well. How old an entry is each replica judges by what it has
-/// seen, and one that has just started takes the entries of others for new.
+/// a claim of a process that was killed stands there as well. How old an entry is each replica judges by its date and by
+/// what it has seen.
 pub fn excused(records: &[Record]) -> Duration {
     let of_one = |own: &Record| {
         let others = records.iter().filter(|record| !std::ptr::eq(*record, own));
@@ -229,6 +229,8 @@ mod tests {
                 known: false,
                 uid: None,
                 resource_version: None,
+                pod: None,
+                start: None,
             };
             Record { entries: states.iter().map(entry).collect() }
         };

@@ -297,7 +297,7 @@ impl World {
         let store = LeaseStore::new(self.cluster.client.clone(), "kube-system");
         let mut records = Vec::new();
         for fake in &self.site.fakes {
-            let stored = store.read(&record_of(fake)).await.unwrap();
+            let stored = store.read(&record_of(fake)).await.unwrap().stored;
             records.push(stored.map(|stored| Record::from_text(&stored.text)).unwrap_or_default());
         }
         records

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use ccm::cloud::login_ledger::{Attempt, LoginLedger, Outcome};
 use ccm::kubernetes::leader_election::{LeaderElector, LeaseConfig};
 use ccm::kubernetes::login_ledger::record::{MOST_ENTRIES, Record};
-use ccm::kubernetes::login_ledger::{Ledger, Store, StoreError, Stored};
+use ccm::kubernetes::login_ledger::{Ledger, Reading, Store, StoreError, Stored};
 use k8s_openapi::api::coordination::v1::Lease;
 
 use crate::laws::is_in_proportion;
@@ -25,8 +25,9 @@ struct Same(Mutex<String>);
 
 #[async_trait]
 impl Store for Same {
-    async fn read(&self, _: &str) -> Result<Option<Stored>, StoreError> {
-        Ok(Some(Stored { text: self.text(), version: "1".to_owned() }))
+    async fn read(&self, _: &str) -> Result<Reading, StoreError> {
+        let stored = Some(Stored { text: self.text(), version: "1".to_owned() });
+        Ok(Reading { stored, server_time: Some(NOW) })
     }
 
     async fn write(&self, _: &str, _: Option<&str>, text: &str) -> Result<(), StoreError> {

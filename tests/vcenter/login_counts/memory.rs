@@ -39,6 +39,7 @@ struct State {
     takes_loans: bool,
     loses_logins: bool,
     garbles_logins: bool,
+    login_fault: Option<&'static str>,
     refuses_views: bool,
     manager_token: String,
     tickets: BTreeSet<String>,
@@ -87,6 +88,11 @@ impl MemoryVcenter {
     /// Whether the answers to logins are no SOAP, while the session was begun.
     pub fn set_garbles_logins(&self, garbles: bool) {
         self.with(|state| state.garbles_logins = garbles);
+    }
+
+    /// Logins are refused with this fault before anybody looks at the password.
+    pub fn set_login_fault(&self, fault: Option<&'static str>) {
+        self.with(|state| state.login_fault = fault);
     }
 
     /// Whether nobody may subscribe any more; subscriptions that there are live on.
@@ -170,6 +176,9 @@ impl MemoryVcenter {
             }
             "Login" => {
                 let _ = timeout(LOGIN, std::future::pending::<()>()).await;
+                if let Some(kind) = self.with(|state| state.login_fault) {
+                    return Ok(fault(kind));
+                }
                 let is_right = body.contains(&format!("<password>{}</password>", self.with(|s| s.password.clone())));
                 let made = self.log_in(Interface::Soap, is_right);
                 if self.with(|state| state.loses_logins) {

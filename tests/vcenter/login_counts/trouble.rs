@@ -2,16 +2,32 @@
 
 use super::*;
 
+const SECOND: Duration = Duration::from_secs(1);
+
 /// Lockout policies count rejections in this time.
 const LOCKOUT: Duration = Duration::from_secs(180);
 
 /// The ledger of one pod, whose processes have this name one after the other.
-fn ledger_on(store: &MemoryStore, began: Instant, skew: i64, _pod: &str) -> Arc<Ledger> {
-    ledger(store, began, skew)
+fn ledger_on(store: &MemoryStore, began: Instant, skew: i64, pod: &str) -> Arc<Ledger> {
+    Arc::new(counting(store, began, skew).in_pod(pod))
 }
 
 /// Three pods.
 const PODS: [(&str, i64); 3] = [("pod-a", 0), ("pod-b", -20), ("pod-c", 540)];
+
+fn start_all(
+    server: &MemoryVcenter,
+    offers: &watch::Sender<Arc<Offer>>,
+    store: &MemoryStore,
+    began: Instant,
+) -> Vec<Replica> {
+    let start = |(pod, skew)| Replica::start(server, offers.subscribe(), ledger_on(store, began, skew, pod));
+    PODS.into_iter().map(start).collect()
+}
+
+fn both_origins() -> [(&'static str, Arc<Credential>); 2] {
+    [("file", from_file(RIGHT)), ("secret", from_secret(RIGHT, "7"))]
+}
 
 /// The most logins in any such time.
 fn most_in(server: &MemoryVcenter, window: Duration) -> usize {
@@ -44,5 +60,74 @@ async fn three_replicas_without_a_shared_ledger_never_make_five_rejected_logins_
         for replica in replicas {
             replica.stop().await;
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_lost_answers_that_ended_with_an_accepted_login_a_rolling_restart_is_quick() {
+    for lasts in [2 * MINUTE, 10 * MINUTE] {
+        for (origin, credential) in both_origins() {
+            let (store, began) = (MemoryStore::default(), Instant::now());
+            let server = MemoryVcenter::new(RIGHT, "8.0.2.0");
+            server.set_loses_logins(true);
+            let offers = watch::Sender::new(offer(&credential));
+            let mut replicas = start_all(&server, &offers, &store, began);
+            pass(lasts).await;
+            server.set_loses_logins(false);
+            for replica in &replicas {
+                replica.until_live(10 * MINUTE).await;
+            }
+            pass(2 * MINUTE).await;
+            for (pod, skew) in PODS {
+                replicas.remove(0).stop().await;
+                let ledger = ledger_on(&store, began, skew, pod);
+                replicas.push(Replica::start(&server, offers.subscribe(), ledger));
+                pass(15 * SECOND).await;
+                let live = replicas.iter().filter(|one| one.vcenter.snapshot().freshness == Freshness::Live).count();
+                assert_eq!((live, server.sessions().1), (3, 3), "{origin}, trouble for {lasts:?}: {pod}");
+            }
+            for replica in replicas {
+                replica.stop().await;
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_of_a_process_that_was_killed_holds_up_nobody_who_takes_its_place() {
+    for (origin, credential) in both_origins() {
+        let (store, began) = (MemoryStore::default(), Instant::now());
+        let server = MemoryVcenter::new(RIGHT, "8.0.2.0");
+        let offers = watch::Sender::new(offer(&credential));
+        for round in 0..3 {
+            let killed = Replica::start(&server, offers.subscribe(), ledger_on(&store, began, 0, "pod-a"));
+            let before = server.logins().len();
+            while !format!("{:?}", store.texts()).contains("claimed") {
+                pass(Duration::from_millis(10)).await;
+            }
+            killed.task.abort();
+            assert_eq!(server.logins().len(), before, "{origin}, round {round}: its login was under way");
+            let next = Replica::start(&server, offers.subscribe(), ledger_on(&store, began, 0, "pod-a"));
+            next.until_live(3 * SECOND).await;
+            next.stop().await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_that_is_no_rejection_is_not_counted() {
+    let (store, began) = (MemoryStore::default(), Instant::now());
+    let server = MemoryVcenter::new(RIGHT, "8.0.2.0");
+    server.set_login_fault(Some("SystemError"));
+    let offers = watch::Sender::new(offer(&from_file(RIGHT)));
+    let replicas = start_all(&server, &offers, &store, began);
+    pass(5 * MINUTE).await;
+    let left: Vec<String> = store.texts().into_values().collect();
+    assert!(left.iter().all(|text| !text.contains("unanswered")), "{left:?}");
+    server.set_login_fault(None);
+    for replica in replicas {
+        // The longest pause of the backoff.
+        replica.until_live(MINUTE + 5 * SECOND).await;
+        replica.stop().await;
     }
 }

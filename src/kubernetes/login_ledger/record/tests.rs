@@ -37,7 +37,7 @@ fn decided_by(cases: &[Case], attempt: &Attempt, is_shared: bool) -> Decision {
         .zip(&entries)
         .map(|(Case(age, _, is_here, _), entry)| {
             let age = Duration::from_secs(*age);
-            Aged { entry, age, likely_age: age, is_here: *is_here }
+            Aged { entry, age, likely_age: age, is_here: *is_here, is_lost: false }
         })
         .collect();
     decide(Evidence { entries: &aged, is_shared }, attempt, 0.0)
@@ -78,14 +78,35 @@ fn three_that_count_in_the_window_make_the_next_one_wait_until_the_oldest_has_le
             80,
         ),
         (
-            "lost answers here",
+            "three lost answers here cannot be five rejections",
             vec![
                 Case(120, Unanswered, true, other()),
                 Case(130, Claimed, true, other()),
                 Case(140, Unanswered, true, other()),
             ],
             attempt(),
+            0,
+        ),
+        (
+            "one of them was rejected",
+            vec![
+                Case(120, Unanswered, true, other()),
+                Case(130, Claimed, true, other()),
+                Case(140, Rejected, false, other()),
+            ],
+            attempt(),
             60,
+        ),
+        (
+            "four lost answers here",
+            vec![
+                Case(120, Unanswered, true, other()),
+                Case(130, Claimed, true, other()),
+                Case(140, Unanswered, true, other()),
+                Case(150, Unanswered, true, other()),
+            ],
+            attempt(),
+            50,
         ),
         (
             "lost answers elsewhere",
@@ -103,6 +124,7 @@ fn three_that_count_in_the_window_make_the_next_one_wait_until_the_oldest_has_le
                 Case(12, Claimed, false, other()),
                 Case(13, Claimed, false, other()),
                 Case(14, Claimed, false, other()),
+                Case(15, Claimed, false, other()),
             ],
             attempt(),
             LOOK_AGAIN.as_secs(),
@@ -210,9 +232,51 @@ fn what_was_accepted_is_no_more_than_a_fourth_that_may_be_refused() {
 }
 
 #[test]
+fn a_claim_of_a_process_that_has_ended_holds_up_nobody_and_counts_as_a_lost_answer() {
+    let claim = |id: &str| Entry::claim(id.to_owned(), 0, &attempt());
+    let claims = [claim("1"), claim("2"), claim("3"), claim("4")];
+    let decided = |count: usize| {
+        let age = Duration::from_secs(1);
+        let aged: Vec<Aged<'_>> = claims
+            .iter()
+            .take(count)
+            .map(|entry| Aged { entry, age, likely_age: age, is_here: true, is_lost: true })
+            .collect();
+        waits(&decide(Evidence { entries: &aged, is_shared: true }, &attempt(), 0.0))
+    };
+    assert_eq!([decided(1), decided(3), decided(4)], [0, 0, 199]);
+}
+
+#[test]
+fn an_accepted_login_forgets_what_was_not_answered_before_and_no_rejection() {
+    let entry = |id: &str, state, made: &Attempt| Entry { state, ..Entry::claim(id.to_owned(), 0, made) };
+    let all = || Record {
+        entries: vec![
+            entry("unanswered", State::Unanswered, &attempt()),
+            entry("unanswered of 7", State::Unanswered, &of_version("7")),
+            entry("lost", State::Claimed, &attempt()),
+            entry("lost of 7", State::Claimed, &of_version("7")),
+            entry("under way of 7", State::Claimed, &of_version("7")),
+            entry("rejected", State::Rejected, &attempt()),
+            entry("rejected of 7", State::Rejected, &of_version("7")),
+        ],
+    };
+    let left = |version: Option<SecretVersion>| -> Vec<String> {
+        let mut record = all();
+        record.acquit(version.as_ref(), |entry| entry.id.starts_with("lost"));
+        record.entries.into_iter().map(|entry| entry.id).collect()
+    };
+    let rejections = ["rejected", "rejected of 7"];
+    assert_eq!(left(None), [&["under way of 7"], &rejections[..]].concat(), "whatever pair it was");
+    let others = ["unanswered", "lost", "under way of 7"];
+    assert_eq!(left(Some(version("7"))), [&others[..], &rejections[..]].concat());
+    assert_eq!(left(Some(version("8"))).len(), 7);
+}
+
+#[test]
 fn jitter_makes_a_pause_longer_and_never_shorter() {
     let entry = Entry { state: State::Rejected, ..Entry::claim("id".to_owned(), 0, &of_version("7")) };
-    let aged = [Aged { entry: &entry, age: Duration::ZERO, likely_age: Duration::ZERO, is_here: true }];
+    let aged = [Aged { entry: &entry, age: Duration::ZERO, likely_age: Duration::ZERO, is_here: true, is_lost: false }];
     for (random, expected) in [(0.0, 70_000), (0.5, 78_750), (1.0, 87_500)] {
         let Decision::Wait { pause, .. } =
             decide(Evidence { entries: &aged, is_shared: true }, &of_version("7"), random)

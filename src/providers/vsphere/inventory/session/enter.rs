@@ -51,7 +51,7 @@ impl Session {
                     state.pairs.accepted(credential, Interface::Soap);
                     state.facts.soap_logins += 1;
                 }
-                self.ledger.settle(claim, Outcome::Harmless).await;
+                self.ledger.settle(claim, Outcome::Accepted).await;
                 Entered::Accepted
             }
             Err(cause) => {
@@ -81,7 +81,7 @@ impl Session {
                     state.pairs.accepted(credential, Interface::Rest);
                     state.facts.rest_logins += 1;
                 }
-                self.ledger.settle(claim, Outcome::Harmless).await;
+                self.ledger.settle(claim, Outcome::Accepted).await;
                 Ok(())
             }
             Err(error) => {
@@ -133,7 +133,7 @@ impl Session {
                 state.pairs.unanswered(credential);
                 Pause::Backoff
             }
-            Outcome::Harmless => Pause::Backoff,
+            Outcome::Accepted | Outcome::Harmless => Pause::Backoff,
         }
     }
 
@@ -194,14 +194,14 @@ impl Session {
     }
 }
 
-/// What the server may have counted. A ticket of a session manager is nobody's password: it is asked for anew.
+/// What the server may have counted: a rejection, or an answer that was lost. A fault of another kind is an answer, and
+/// does not say that the credentials are wrong. A ticket of a session manager is nobody's password: it is asked for anew.
 fn outcome(cause: &Cause) -> Outcome {
     match cause {
         Cause::Soap(error) if error.is_invalid_login() => Outcome::Rejected,
-        // The credentials were right.
-        Cause::Soap(error) if error.is_no_permission() => Outcome::Harmless,
+        Cause::Soap(vim::Error::Fault { .. } | vim::Error::NotVcenter { .. }) => Outcome::Harmless,
         Cause::Soap(vim::Error::Http(error)) if was_never_judged(error) => Outcome::Harmless,
-        Cause::Soap(_) => Outcome::Unanswered,
+        Cause::Soap(vim::Error::Http(_) | vim::Error::Malformed { .. }) => Outcome::Unanswered,
         Cause::Token(error) => token_outcome(error),
         Cause::Ticket(_) => Outcome::Harmless,
         Cause::Held { .. } | Cause::Other(_) => Outcome::Harmless,
@@ -211,10 +211,10 @@ fn outcome(cause: &Cause) -> Outcome {
 fn rest_outcome(failure: &RestFailure) -> Outcome {
     match failure {
         RestFailure::Rest(error) if error.is_invalid_login() => Outcome::Rejected,
-        RestFailure::Rest(error) if error.is_unauthorized() || error.is_session_limit() => Outcome::Harmless,
         RestFailure::Rest(vapi::Error::Http(error)) if was_never_judged(error) => Outcome::Harmless,
-        RestFailure::Rest(vapi::Error::Refused { status, .. }) if is_busy(*status) => Outcome::Harmless,
-        RestFailure::Rest(_) => Outcome::Unanswered,
+        RestFailure::Rest(vapi::Error::Refused { status, .. }) if is_of_gateway(*status) => Outcome::Unanswered,
+        RestFailure::Rest(vapi::Error::Refused { .. } | vapi::Error::NoSession { .. }) => Outcome::Harmless,
+        RestFailure::Rest(vapi::Error::Http(_) | vapi::Error::Malformed { .. }) => Outcome::Unanswered,
         RestFailure::Token(error) => token_outcome(error),
         RestFailure::Held { .. } | RestFailure::NoSession => Outcome::Harmless,
     }
@@ -223,15 +223,13 @@ fn rest_outcome(failure: &RestFailure) -> Outcome {
 fn token_outcome(error: &sts::Error) -> Outcome {
     match error {
         _ if error.is_invalid_login() => Outcome::Rejected,
-        sts::Error::Key(_) | sts::Error::NotThere { .. } => Outcome::Harmless,
-        _ if error.is_clock_difference() => Outcome::Harmless,
+        sts::Error::Key(_) | sts::Error::NotThere { .. } | sts::Error::Fault { .. } => Outcome::Harmless,
         sts::Error::Http(error) if was_never_judged(error) => Outcome::Harmless,
-        _ => Outcome::Unanswered,
+        sts::Error::Http(_) | sts::Error::Malformed { .. } => Outcome::Unanswered,
     }
 }
 
-/// Whether nobody has looked at the credentials: nothing has left this process, or a busy server said so. A gateway
-/// that lost its server (502, 504) does not know.
+/// Whether nobody has looked at the credentials: nothing has left this process, or a busy server said so.
 fn was_never_judged(error: &http::Error) -> bool {
     use http::Error::{Configuration, Connect, Proxy, Resolve, Status, Tls};
     match error {
@@ -243,4 +241,9 @@ fn was_never_judged(error: &http::Error) -> bool {
 
 fn is_busy(status: u16) -> bool {
     matches!(status, 429 | 503)
+}
+
+/// A gateway that waits for its server no longer does not know what became of the login.
+fn is_of_gateway(status: u16) -> bool {
+    matches!(status, 408 | 502 | 504)
 }

@@ -1,0 +1,142 @@
+//! What one process knows of logins by itself: its own attempts, and when it saw which entry of a record.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Clock;
+use super::record::{Entry, Record, State};
+use crate::cloud::login_ledger::{Outcome, SecretVersion};
+
+/// The state of one process. Never locked over an await.
+#[derive(Default)]
+pub(super) struct Local {
+    /// `host:port` of the servers that there are.
+    pub(super) servers: BTreeSet<String>,
+    /// By name of the record: this process's own attempts, for when the store is out of reach.
+    pub(super) own: HashMap<String, Record>,
+    /// Ids of those of them that the store was never told of, which it is told at the next write.
+    pub(super) alone: BTreeSet<String>,
+    /// Outcomes that the store does not hold yet: name of the record, id, and outcome.
+    pub(super) pending: Vec<(String, String, Outcome)>,
+    /// Whether the store did not answer when it was asked last.
+    pub(super) is_out_of_reach: bool,
+    seen: HashMap<RecordKey, Seen>,
+}
+
+/// The name of a record, and whether it is of what the process did by itself or of what the store holds.
+type RecordKey = (String, bool);
+
+/// What was seen in one record.
+#[derive(Default)]
+struct Seen {
+    /// When it was looked at last; nothing before the first look.
+    looked: Option<Instant>,
+    /// When each entry took its state, at the latest.
+    since: BTreeMap<(String, State), Instant>,
+    /// Claims of a process that ran in this pod before.
+    lost: BTreeSet<String>,
+}
+
+/// An entry, as this process sees it.
+pub(super) struct Sighting<'a> {
+    pub(super) entry: &'a Entry,
+    /// How long ago it took its state, at least.
+    pub(super) age: Duration,
+    /// A claim whose process has ended.
+    pub(super) is_lost: bool,
+}
+
+/// One process in one pod.
+pub(super) struct Process {
+    /// The pod's host name.
+    pub(super) pod: String,
+    /// Tells it from those that ran in the pod before.
+    pub(super) start: String,
+}
+
+impl Process {
+    /// Whether a claim is of a process that ran in this pod before, if it was there when this one first looked.
+    fn replaced(&self, entry: &Entry) -> bool {
+        let is_other = entry.start.is_some() && entry.start.as_ref() != Some(&self.start);
+        entry.state == State::Claimed && entry.pod.as_ref() == Some(&self.pod) && is_other
+    }
+}
+
+impl Local {
+    /// An entry of this process took this state just now.
+    fn saw(&mut self, name: &str, id: &str, state: State) {
+        for is_own in [true, false] {
+            // In a record that was never read, what stands there already is still to be judged by its own times.
+            if is_own || self.seen.contains_key(&(name.to_owned(), false)) {
+                let seen = self.seen.entry((name.to_owned(), is_own)).or_default();
+                seen.since.insert((id.to_owned(), state), Instant::now());
+            }
+        }
+    }
+
+    /// Writes an own attempt down, and that it was made just now.
+    pub(super) fn note(&mut self, name: &str, entry: Entry) {
+        self.saw(name, &entry.id, entry.state);
+        self.own.entry(name.to_owned()).or_default().put(entry);
+    }
+
+    /// An own attempt with a pair of this version ended so.
+    pub(super) fn settle(&mut self, name: &str, id: &str, outcome: Outcome, version: Option<&SecretVersion>, at: i64) {
+        if let Some(record) = self.own.get_mut(name) {
+            record.apply(id, outcome, at);
+            if outcome == Outcome::Accepted {
+                record.acquit(version, |_| false);
+            }
+        }
+        self.own.retain(|_, record| !record.entries.is_empty());
+        let Self { own, alone, .. } = self;
+        alone.retain(|id| own.values().any(|record| record.holds(id)));
+        if let Some(state) = State::after(outcome) {
+            self.saw(name, id, state);
+        }
+    }
+
+    /// The own entry of this id, dated by this clock.
+    pub(super) fn own_entry(&self, name: &str, id: &str, clock: Clock) -> Option<Entry> {
+        let entry = self.own.get(name)?.entries.iter().find(|entry| entry.id == id)?.clone();
+        let since = self.seen.get(&(name.to_owned(), true)).and_then(|seen| {
+            let moment = seen.since.get(&(entry.id.clone(), entry.state))?;
+            i64::try_from(moment.elapsed().as_secs()).ok()
+        });
+        Some(Entry { at: since.map_or(entry.at, |seconds| clock.now.saturating_sub(seconds)), ..entry })
+    }
+
+    /// How old the entries of a record are, at least, and which are lost. What appears between two looks is no older than
+    /// the first of them; of anything the date is believed but for the clock's margin.
+    pub(super) fn look_at<'a>(
+        &mut self,
+        name: &str,
+        record: &'a Record,
+        is_own: bool,
+        clock: Clock,
+        process: Option<&Process>,
+    ) -> Vec<Sighting<'a>> {
+        let now = Instant::now();
+        let Seen { looked, since, lost } = self.seen.entry((name.to_owned(), is_own)).or_default();
+        since.retain(|(id, state), _| record.entries.iter().any(|entry| entry.id == *id && entry.state == *state));
+        lost.retain(|id| record.holds(id));
+        if looked.is_none() {
+            let replaced = |entry: &&Entry| process.is_some_and(|process| process.replaced(entry));
+            lost.extend(record.entries.iter().filter(replaced).map(|entry| entry.id.clone()));
+        }
+        let sighted = |entry: &'a Entry| {
+            let moment = *since.entry((entry.id.clone(), entry.state)).or_insert_with(|| {
+                let believed = clock.since(entry).saturating_sub(clock.margin);
+                let most = looked.map_or(believed, |looked| now.saturating_duration_since(looked));
+                now.checked_sub(believed.min(most)).unwrap_or(now)
+            });
+            let is_lost = entry.state == State::Claimed && lost.contains(&entry.id);
+            Sighting { entry, age: now.saturating_duration_since(moment), is_lost }
+        };
+        let sightings = record.entries.iter().map(sighted).collect();
+        *looked = Some(now);
+        sightings
+    }
+}

@@ -78,6 +78,11 @@ pub trait LoginLedger: Send + Sync {
     /// When it has to wait.
     async fn claim(&self, attempt: &Attempt) -> Result<Claim, Refused>;
 
+    /// Whether an attempt that was refused may be made now after all, by what all replicas have counted; not, while that
+    /// is out of reach. `was_rejected` says that it waits because the server rejected this process: then the rejection must
+    /// have been deleted since, or the pair been accepted from another replica.
+    async fn may_retry(&self, attempt: &Attempt, was_rejected: bool) -> bool;
+
     /// The command by which an administrator makes all replicas forget the failed logins of this account at this server;
     /// none while each process counts its own.
     fn reset_command(&self, server: &str, user: &str) -> Option<String>;

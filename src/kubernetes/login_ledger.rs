@@ -232,7 +232,7 @@ impl Ledger {
             let entries = young.map(|sighting| sighting.entry.clone()).collect();
             let pending: Vec<String> =
                 local.pending.iter().filter(|(of, ..)| of == name).map(|(_, id, _)| id.clone()).collect();
-            (Record { entries }, pending)
+            (Record { entries, accepted: record.accepted.clone() }, pending)
         };
         limited(store.write(name, version.as_deref(), &kept.to_text())).await?;
         let mut local = self.local();
@@ -261,7 +261,10 @@ impl Ledger {
                 }
             }
         }
-        let evidence = Evidence { entries: &aged, is_shared: !is_own || self.store.is_none() };
+        let of_here = records.iter().find(|(name, _)| name == here);
+        let is_accepted = of_here
+            .is_some_and(|(_, Fetched { record, clock, .. })| record.is_accepted(attempt.version.as_ref(), clock.now));
+        let evidence = Evidence { entries: &aged, is_shared: !is_own || self.store.is_none(), is_accepted };
         match decide(evidence, attempt, fastrand::f64()) {
             Decision::Granted => Ok(()),
             Decision::Queue { pause, why } => Err(Refused { pause, why: why.to_owned(), is_lockout: false }),
@@ -329,7 +332,7 @@ impl Ledger {
                 .filter(|sighting| sighting.is_lost || sighting.age >= UNDER_WAY)
                 .map(|sighting| sighting.entry.id.clone())
                 .collect();
-            record.acquit(version, |entry| lost.contains(&entry.id));
+            record.acquit(version, clock.now, |entry| lost.contains(&entry.id));
         }
         true
     }
@@ -403,6 +406,24 @@ impl LoginLedger for Ledger {
                 alone.map(|()| claim(WINDOW))
             }
         }
+    }
+
+    async fn may_retry(&self, attempt: &Attempt, was_rejected: bool) -> bool {
+        let Some(store) = self.store.as_deref() else { return false };
+        let (names, here) = self.names(attempt);
+        let mut records = Vec::new();
+        for name in names {
+            match self.fetch(store, &name).await {
+                Ok(fetched) => records.push((name, fetched)),
+                Err(_) => return false,
+            }
+        }
+        let is_over = |(_, fetched): &(String, Fetched)| {
+            let own = self.local().rejections(&here);
+            fetched.record.is_accepted(attempt.version.as_ref(), fetched.clock.now) || fetched.record.has_lost(&own)
+        };
+        let is_bound = was_rejected && !records.iter().filter(|(name, _)| *name == here).any(is_over);
+        !is_bound && !self.judge(&records, &here, attempt, None, false).is_err_and(|refused| refused.is_lockout)
     }
 
     async fn settle(&self, claim: Claim, outcome: Outcome) {

@@ -200,7 +200,7 @@ async fn a_rotation_makes_one_login_per_replica_and_interface_and_no_call_fails(
     }
     assert_eq!(server.sessions(), (0, 0));
     let left: Vec<String> = store.texts().into_values().collect();
-    assert_eq!(left, ["{\"entries\":[]}"], "every claim was given back");
+    assert!(left.iter().all(|text| text.starts_with("{\"entries\":[],")), "every claim was given back: {left:?}");
 }
 
 #[tokio::test(start_paused = true)]

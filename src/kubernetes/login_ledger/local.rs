@@ -87,15 +87,22 @@ impl Local {
         if let Some(record) = self.own.get_mut(name) {
             record.apply(id, outcome, at);
             if outcome == Outcome::Accepted {
-                record.acquit(version, |_| false);
+                record.acquit(version, at, |_| false);
             }
         }
-        self.own.retain(|_, record| !record.entries.is_empty());
+        self.own.retain(|_, record| *record != Record::default());
         let Self { own, alone, .. } = self;
         alone.retain(|id| own.values().any(|record| record.holds(id)));
         if let Some(state) = State::after(outcome) {
             self.saw(name, id, state);
         }
+    }
+
+    /// The ids of this process's own rejections that the store was told of.
+    pub(super) fn rejections(&self, name: &str) -> Vec<String> {
+        let own = self.own.get(name).into_iter().flat_map(|record| &record.entries);
+        let rejected = own.filter(|entry| entry.state == State::Rejected && !self.alone.contains(&entry.id));
+        rejected.map(|entry| entry.id.clone()).collect()
     }
 
     /// The own entry of this id, dated by this clock.

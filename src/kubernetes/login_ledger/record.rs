@@ -27,6 +27,9 @@ pub const CAUTION: Duration = Duration::from_secs(10);
 pub const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// After this an entry is forgotten.
 pub const KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
+/// For how long a pair that one replica was accepted with is proven for the others. Long against the 30 s after which
+/// those that wait look again; short, because a pair without a version may be exchanged for another one.
+pub const PROVEN_FOR: Duration = Duration::from_secs(10 * 60);
 /// Entries of one record; the youngest stay. More than this in one window would not change a decision.
 pub const MOST_ENTRIES: usize = 16;
 /// The pause after the first rejection of one version of a Secret. Three such attempts fit into [`WINDOW`] and no more.
@@ -93,10 +96,7 @@ pub struct Entry {
 impl Entry {
     /// A claim.
     pub fn claim(id: String, at: i64, attempt: &Attempt) -> Self {
-        let (uid, resource_version) = match &attempt.version {
-            Some(version) => (Some(version.uid.clone()), Some(version.resource_version.clone())),
-            None => (None, None),
-        };
+        let (uid, resource_version) = split(attempt.version.as_ref());
         let known = attempt.is_known;
         Self { id, at, state: State::Claimed, known, uid, resource_version, pod: None, start: None }
     }
@@ -110,11 +110,32 @@ impl Entry {
     }
 }
 
+fn split(version: Option<&SecretVersion>) -> (Option<String>, Option<String>) {
+    version.map(|version| (version.uid.clone(), version.resource_version.clone())).unzip()
+}
+
 /// What one Lease holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// The attempts, in the order in which they were made.
     pub entries: Vec<Entry>,
+    /// The pair that was accepted last, unless it was rejected since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accepted: Option<Accepted>,
+}
+
+/// A pair that the server has accepted: it is proven for all replicas.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Accepted {
+    /// When, as in an entry.
+    pub at: i64,
+    /// The Secret the pair was from: its UID.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
+    /// The Secret the pair was from: its resourceVersion.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource_version: Option<String>,
 }
 
 impl Record {
@@ -153,6 +174,12 @@ impl Record {
     pub fn apply(&mut self, id: &str, outcome: Outcome, at: i64) -> bool {
         let Some(entry) = self.take(id) else { return false };
         if let Some(state) = State::after(outcome) {
+            let is_its = |accepted: &Accepted| {
+                (&accepted.uid, &accepted.resource_version) == (&entry.uid, &entry.resource_version)
+            };
+            if state == State::Rejected && self.accepted.as_ref().is_some_and(is_its) {
+                self.accepted = None;
+            }
             // The server counts from when it refused.
             self.put(Entry { state, at, pod: None, start: None, ..entry });
         }
@@ -161,8 +188,10 @@ impl Record {
 
     /// The server accepted a pair of this version. What it did not answer before was no rejection of that pair, and its
     /// own count starts over: such attempts are forgotten, and claims that are `lost`. Without a version those of all
-    /// pairs are. Rejections stay.
-    pub fn acquit(&mut self, version: Option<&SecretVersion>, lost: impl Fn(&Entry) -> bool) {
+    /// pairs are. Rejections stay. For some time the pair counts as proven.
+    pub fn acquit(&mut self, version: Option<&SecretVersion>, at: i64, lost: impl Fn(&Entry) -> bool) {
+        let (uid, resource_version) = split(version);
+        self.accepted = Some(Accepted { at, uid, resource_version });
         self.entries.retain(|entry| {
             let is_its = version.is_none_or(|version| entry.is_of(version));
             let is_open = match entry.state {
@@ -172,6 +201,20 @@ impl Record {
             };
             !(is_its && is_open)
         });
+    }
+
+    /// Whether a pair of this version was accepted a short time ago, and not rejected since.
+    pub fn is_accepted(&self, version: Option<&SecretVersion>, moment: i64) -> bool {
+        self.accepted.as_ref().is_some_and(|accepted| {
+            (&accepted.uid, &accepted.resource_version) == (&split(version).0, &split(version).1)
+                && u64::try_from(moment.saturating_sub(accepted.at)).unwrap_or(0) < PROVEN_FOR.as_secs()
+        })
+    }
+
+    /// Whether these attempts stood here, and somebody has deleted them.
+    pub fn has_lost(&self, ids: &[String]) -> bool {
+        // A full record forgets by itself.
+        !ids.is_empty() && self.entries.len() < MOST_ENTRIES && !ids.iter().any(|id| self.holds(id))
     }
 
     fn bound(&mut self) {
@@ -236,6 +279,8 @@ pub struct Evidence<'a> {
     /// Whether they are those of all replicas. Otherwise this process knows only its own, and as many of other replicas
     /// may count at the server as well.
     pub is_shared: bool,
+    /// Whether the pair was accepted from another replica, after whatever was rejected of it.
+    pub is_accepted: bool,
 }
 
 /// Whether `attempt` may be made. `random` is in 0..1 and makes a pause up to a quarter longer.
@@ -248,10 +293,12 @@ pub fn decide(evidence: Evidence<'_>, attempt: &Attempt, random: f64) -> Decisio
     // For how long there is doubt whether a pair that was accepted still would be.
     let doubt = counted
         .iter()
-        .filter(|aged| casts_doubt(aged, attempt))
+        .filter(|aged| casts_doubt(aged, attempt) && !(evidence.is_accepted && is_same_pair(aged.entry, attempt)))
         .map(|aged| WINDOW.saturating_sub(aged.likely_age))
         .max();
-    if attempt.is_known && doubt.is_none() {
+    // Without a version it may be another pair that was accepted: then it keeps to the budget.
+    let is_proven = attempt.is_known || evidence.is_accepted && attempt.version.is_some();
+    if is_proven && doubt.is_none() {
         return of_known(&counted, random);
     }
     let is_awaited = |aged: &&Aged<'_>| aged.is_here && aged.is_under_way() && !aged.entry.known && aged.age < CAUTION;
@@ -275,9 +322,9 @@ pub fn decide(evidence: Evidence<'_>, attempt: &Attempt, random: f64) -> Decisio
         }
         decision = longer(decision, WINDOW.saturating_sub(last.age), why);
     }
-    if let Some((pause, why)) = slow_down(&counted, attempt) {
+    if let Some((pause, why)) = slow_down(&counted, attempt).filter(|_| !evidence.is_accepted) {
         // Without doubt it does not wait, so it waits no longer than there is doubt.
-        let most = doubt.filter(|_| attempt.is_known).unwrap_or(pause);
+        let most = doubt.filter(|_| is_proven).unwrap_or(pause);
         decision = longer(decision, pause.min(most), why);
     }
     with_jitter(decision, random)
@@ -335,6 +382,11 @@ fn casts_doubt(aged: &Aged<'_>, attempt: &Attempt) -> bool {
         && aged.likely_age < WINDOW
         && (aged.entry.known || is_same_pair)
         && !is_other_pair
+}
+
+/// Whether an attempt was made with the same version of a Secret, or both with none.
+fn is_same_pair(entry: &Entry, attempt: &Attempt) -> bool {
+    attempt.version.as_ref().map_or(!entry.has_version(), |version| entry.is_of(version))
 }
 
 /// How long the pause since the last attempt has to be, beyond the budget; `counted` is sorted by age.

@@ -175,7 +175,8 @@ async fn lost_answers_that_ended_with_an_accepted_login_hold_up_no_process_that_
         assert_eq!(one(&old, &attempt(false), Outcome::Accepted).await, Ok(()));
         tokio::time::sleep(Duration::from_secs(120)).await;
         assert_eq!(one(&self::ledger(&store, began, 0), &attempt(false), Outcome::Accepted).await, Ok(()));
-        assert_eq!(store.texts().into_values().collect::<Vec<_>>(), ["{\"entries\":[]}"]);
+        let left = store.texts().into_values().collect::<String>();
+        assert!(left.starts_with("{\"entries\":[],\"accepted\":"), "{left}");
     }
 }
 
@@ -231,7 +232,7 @@ async fn a_claim_of_a_killed_process_is_lost_for_its_successor_and_under_way_for
             ledger.settle(claim, Outcome::Accepted).await;
         }
     }
-    assert_eq!(store.texts().into_values().collect::<Vec<_>>(), ["{\"entries\":[]}"], "the lost one is forgotten");
+    assert!(store.texts().into_values().all(|text| text.starts_with("{\"entries\":[]")), "the lost one is forgotten");
     // It was not dead after all, and is rejected.
     killed.settle(claim, Outcome::Rejected).await;
     let text = store.texts().into_values().collect::<String>();

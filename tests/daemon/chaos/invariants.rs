@@ -232,7 +232,7 @@ mod tests {
                 pod: None,
                 start: None,
             };
-            Record { entries: states.iter().map(entry).collect() }
+            Record { entries: states.iter().map(entry).collect(), accepted: None }
         };
         let seconds = Duration::from_secs;
         let cases: [(&str, &[&[State]], Duration); 7] = [

@@ -1,6 +1,7 @@
 //! Logins after trouble: what stays counted, who waits for it, and what ends the wait.
 
 use super::*;
+use ccm::kubernetes::login_ledger::Store as _;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -25,13 +26,21 @@ fn start_all(
     PODS.into_iter().map(start).collect()
 }
 
+/// The record of the account is deleted, as by `kubectl delete lease`.
+async fn delete_records(store: &MemoryStore) {
+    for name in store.texts().into_keys() {
+        let version = store.read(&name).await.unwrap().stored.unwrap().version;
+        store.write(&name, Some(&version), "").await.unwrap();
+    }
+}
+
 fn both_origins() -> [(&'static str, Arc<Credential>); 2] {
     [("file", from_file(RIGHT)), ("secret", from_secret(RIGHT, "7"))]
 }
 
-/// The most logins in any such time.
+/// The most rejected logins in any such time.
 fn most_in(server: &MemoryVcenter, window: Duration) -> usize {
-    let logins = server.logins();
+    let logins: Vec<_> = server.logins().into_iter().filter(|login| !login.is_accepted).collect();
     let within = |first: Instant| logins.iter().filter(|login| login.at >= first && login.at < first + window).count();
     logins.iter().map(|login| within(login.at)).max().unwrap_or(0)
 }
@@ -129,5 +138,60 @@ async fn a_fault_that_is_no_rejection_is_not_counted() {
         // The longest pause of the backoff.
         replica.until_live(MINUTE + 5 * SECOND).await;
         replica.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn deleting_the_lease_ends_the_wait_of_every_running_process_within_a_minute() {
+    for (origin, credential) in both_origins() {
+        let (store, began) = (MemoryStore::default(), Instant::now());
+        let server = MemoryVcenter::new("another one", "8.0.2.0");
+        let offers = watch::Sender::new(offer(&credential));
+        let replicas = start_all(&server, &offers, &store, began);
+        pass(60 * MINUTE).await;
+        server.set_password(RIGHT);
+        let rejected = server.logins().len();
+        pass(SECOND).await;
+        assert_eq!(server.logins().len(), rejected, "{origin}: everybody waits");
+        delete_records(&store).await;
+        pass(MINUTE).await;
+        for replica in &replicas {
+            assert_eq!(replica.vcenter.snapshot().freshness, Freshness::Live, "{origin}");
+        }
+        for replica in replicas {
+            replica.stop().await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_login_of_another_replica_that_is_accepted_ends_the_wait_within_a_minute() {
+    for (origin, credential) in both_origins() {
+        let (store, began) = (MemoryStore::default(), Instant::now());
+        let server = MemoryVcenter::new(RIGHT, "8.0.2.0");
+        let offers = watch::Sender::new(offer(&credential));
+        let replicas = start_all(&server, &offers, &store, began);
+        for replica in &replicas {
+            replica.until_live(MINUTE).await;
+        }
+        // The directory service is away, and vCenter was restarted.
+        server.set_password("nobody's");
+        server.kill_soap_sessions();
+        pass(90 * MINUTE).await;
+        server.set_password(RIGHT);
+        let mut changes: Vec<_> = replicas.iter().map(|replica| replica.vcenter.changes()).collect();
+        let live = changes.iter_mut().map(|one| Box::pin(one.wait_for(|now| now.freshness == Freshness::Live)));
+        let first = timeout(40 * MINUTE, futures::future::select_all(live)).await;
+        assert!(first.is_ok(), "{origin}: nobody got in");
+        drop(first);
+        pass(MINUTE).await;
+        for (number, replica) in replicas.iter().enumerate() {
+            let now = replica.vcenter.snapshot();
+            assert_eq!(now.freshness, Freshness::Live, "{origin}: {number}");
+        }
+        assert!(most_in(&server, LOCKOUT) < 5, "{origin}");
+        for replica in replicas {
+            replica.stop().await;
+        }
     }
 }

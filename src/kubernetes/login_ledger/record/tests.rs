@@ -40,7 +40,7 @@ fn decided_by(cases: &[Case], attempt: &Attempt, is_shared: bool) -> Decision {
             Aged { entry, age, likely_age: age, is_here: *is_here, is_lost: false }
         })
         .collect();
-    decide(Evidence { entries: &aged, is_shared }, attempt, 0.0)
+    decide(Evidence { entries: &aged, is_shared, is_accepted: false }, attempt, 0.0)
 }
 
 fn waits(decision: &Decision) -> u64 {
@@ -242,7 +242,7 @@ fn a_claim_of_a_process_that_has_ended_holds_up_nobody_and_counts_as_a_lost_answ
             .take(count)
             .map(|entry| Aged { entry, age, likely_age: age, is_here: true, is_lost: true })
             .collect();
-        waits(&decide(Evidence { entries: &aged, is_shared: true }, &attempt(), 0.0))
+        waits(&decide(Evidence { entries: &aged, is_shared: true, is_accepted: false }, &attempt(), 0.0))
     };
     assert_eq!([decided(1), decided(3), decided(4)], [0, 0, 199]);
 }
@@ -260,10 +260,11 @@ fn an_accepted_login_forgets_what_was_not_answered_before_and_no_rejection() {
             entry("rejected", State::Rejected, &attempt()),
             entry("rejected of 7", State::Rejected, &of_version("7")),
         ],
+        accepted: None,
     };
     let left = |version: Option<SecretVersion>| -> Vec<String> {
         let mut record = all();
-        record.acquit(version.as_ref(), |entry| entry.id.starts_with("lost"));
+        record.acquit(version.as_ref(), 5, |entry| entry.id.starts_with("lost"));
         record.entries.into_iter().map(|entry| entry.id).collect()
     };
     let rejections = ["rejected", "rejected of 7"];
@@ -274,12 +275,57 @@ fn an_accepted_login_forgets_what_was_not_answered_before_and_no_rejection() {
 }
 
 #[test]
+fn a_pair_that_was_accepted_is_proven_for_others_until_it_is_rejected_or_for_ten_minutes() {
+    for (name, pair, other) in [("secret", of_version("7"), of_version("8")), ("file", attempt(), of_version("7"))] {
+        let mut record = Record::default();
+        record.acquit(pair.version.as_ref(), 1_000, |_| false);
+        record = Record::from_text(&record.to_text());
+        let of = |made: &Attempt, now| record.is_accepted(made.version.as_ref(), now);
+        assert_eq!([of(&pair, 1_000), of(&pair, 1_599), of(&pair, 1_600)], [true, true, false], "{name}");
+        assert!(!of(&other, 1_000), "{name}: another pair");
+        record.put(Entry::claim("other".to_owned(), 1_001, &other));
+        record.put(Entry::claim("same".to_owned(), 1_001, &pair));
+        assert!(record.apply("other", Outcome::Rejected, 1_002) && record.is_accepted(pair.version.as_ref(), 1_002));
+        assert!(record.apply("same", Outcome::Rejected, 1_003) && !record.is_accepted(pair.version.as_ref(), 1_003));
+    }
+}
+
+#[test]
+fn a_proven_pair_waits_for_no_rejection_before_and_is_still_no_more_than_a_fourth() {
+    let decided = |ages: &[u64], made: &Attempt| {
+        let entry = Entry { state: State::Rejected, ..Entry::claim("id".to_owned(), 0, made) };
+        let aged: Vec<Aged<'_>> = ages
+            .iter()
+            .map(|age| Duration::from_secs(*age))
+            .map(|age| Aged { entry: &entry, age, likely_age: age, is_here: true, is_lost: false })
+            .collect();
+        waits(&decide(Evidence { entries: &aged, is_shared: true, is_accepted: true }, made, 0.0))
+    };
+    for (name, pair) in [("secret", of_version("7")), ("file", Attempt { is_new: false, ..attempt() })] {
+        let is_exact = pair.version.is_some();
+        assert_eq!(decided(&[10, 20, 30], &pair), if is_exact { 0 } else { 170 }, "{name}");
+        assert_eq!(decided(&[10, 20, 30, 150], &pair), if is_exact { 50 } else { 170 }, "{name}");
+        assert_eq!(decided(&[210, 510, 810, 1_110, 1_410, 1_710], &pair), 0, "{name}");
+    }
+}
+
+#[test]
+fn attempts_that_are_gone_from_a_record_were_deleted_unless_it_is_full() {
+    let entries = |count| (0..count).map(|n| Entry::claim(format!("id-{n}"), 0, &attempt())).collect();
+    let record = |count| Record { entries: entries(count), accepted: None };
+    let ids = |ids: &[&str]| -> Vec<String> { ids.iter().map(|id| (*id).to_owned()).collect() };
+    assert!(record(0).has_lost(&ids(&["gone"])) && record(3).has_lost(&ids(&["gone", "too"])));
+    assert!(!record(3).has_lost(&ids(&["gone", "id-1"])) && !record(3).has_lost(&[]));
+    assert!(!record(MOST_ENTRIES).has_lost(&ids(&["gone"])));
+}
+
+#[test]
 fn jitter_makes_a_pause_longer_and_never_shorter() {
     let entry = Entry { state: State::Rejected, ..Entry::claim("id".to_owned(), 0, &of_version("7")) };
     let aged = [Aged { entry: &entry, age: Duration::ZERO, likely_age: Duration::ZERO, is_here: true, is_lost: false }];
     for (random, expected) in [(0.0, 70_000), (0.5, 78_750), (1.0, 87_500)] {
         let Decision::Wait { pause, .. } =
-            decide(Evidence { entries: &aged, is_shared: true }, &of_version("7"), random)
+            decide(Evidence { entries: &aged, is_shared: true, is_accepted: false }, &of_version("7"), random)
         else {
             panic!("granted")
         };
@@ -299,6 +345,6 @@ fn a_record_is_bounded_survives_a_round_trip_and_holds_nothing_of_a_password() {
     for text in ["", "{", "null", "[]", "{\"entries\":3}", "{\"entries\":[{\"id\":1}]}"] {
         assert_eq!(Record::from_text(text), Record::default(), "{text}");
     }
-    let one = Record { entries: vec![Entry::claim("id-1".to_owned(), 5, &attempt())] };
+    let one = Record { entries: vec![Entry::claim("id-1".to_owned(), 5, &attempt())], accepted: None };
     assert_eq!(one.to_text(), r#"{"entries":[{"id":"id-1","at":5,"state":"claimed"}]}"#);
 }

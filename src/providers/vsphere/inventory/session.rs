@@ -9,6 +9,7 @@ mod enter;
 mod failure;
 mod link;
 mod pairs;
+mod review;
 mod under_way;
 
 use std::convert::Infallible;
@@ -16,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::{Instant, timeout};
 use tracing::{debug, info, warn};
 
@@ -88,6 +89,10 @@ pub struct Session {
     state: Mutex<State>,
     /// There is a session to end.
     leaving: Notify,
+    /// A login has to wait.
+    pauses: Notify,
+    /// Counts the logins that need not wait any more.
+    released: watch::Sender<u64>,
 }
 
 /// Never locked over an await.
@@ -148,6 +153,8 @@ impl Session {
             logins: Logins::default(),
             state: Mutex::new(state),
             leaving: Notify::new(),
+            pauses: Notify::new(),
+            released: watch::Sender::default(),
         }
     }
 
@@ -280,7 +287,7 @@ impl Session {
     /// says that the last one was a refusal.
     pub(super) async fn rotated(&self, retry: &mut Retry, is_told: bool) -> Rotation {
         loop {
-            let changed = self.offer_changed();
+            let (changed, released) = (self.offer_changed(), self.released());
             let (offered, nothing) = self.offered();
             let in_use = self.current().credential();
             let Some(in_use) = in_use else {
@@ -300,6 +307,7 @@ impl Session {
                     let pause = moment.saturating_sub(self.began.elapsed());
                     tokio::select! {
                         () = changed => {}
+                        () = released => {}
                         () = tokio::time::sleep(pause) => {}
                     }
                 }

@@ -73,7 +73,10 @@ impl Vcenter {
         loop {
             let not_before = self.state.lock().unwrap_or_else(PoisonError::into_inner).tags_not_before;
             if let Some(moment) = not_before {
-                sleep_until(moment).await;
+                tokio::select! {
+                    () = sleep_until(moment) => {}
+                    () = self.session.released() => {}
+                }
             }
             let failure = match self.keep_tags(categories, settings.tag_poll).await {
                 Ok(never) => match never {},

@@ -268,10 +268,12 @@ impl Vcenter {
         {
             let mut keeping = pin!(self.keep());
             let mut tending = pin!(self.session.tend());
+            let mut reviewing = pin!(self.session.review());
             tokio::select! {
                 () = stop.cancelled() => {}
                 never = &mut keeping => match never {},
                 never = &mut tending => match never {},
+                never = &mut reviewing => match never {},
             }
             self.session.logins().give_up(keeping).await;
         }
@@ -282,7 +284,7 @@ impl Vcenter {
         let mut retry = Retry::default();
         loop {
             // From before the offer is looked at, so that no change is missed.
-            let offer_changed = self.session.offer_changed();
+            let (offer_changed, released) = (self.session.offer_changed(), self.session.released());
             let failure = self.serve(&mut retry).await;
             let pause = match failure.pause {
                 Pause::Backoff => Some(retry.after(Kind::Passing, fastrand::f64())),
@@ -299,6 +301,7 @@ impl Vcenter {
             tokio::select! {
                 () = over => {}
                 () = offer_changed => {}
+                () = released => {}
             }
         }
     }

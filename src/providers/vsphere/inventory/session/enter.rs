@@ -108,6 +108,7 @@ impl Session {
                 false => self.now().wait(refused.pause, refused.why),
             };
             self.state().pairs.hold(credential, interface, held.clone());
+            self.pauses.notify_one();
             held
         })
     }
@@ -125,6 +126,7 @@ impl Session {
         match outcome {
             Outcome::Rejected => {
                 state.facts.rejections += 1;
+                self.pauses.notify_one();
                 let rejection = Rejection { moment: self.now(), why: why(), least: claim.pause_if_rejected };
                 Pause::For(state.pairs.rejected(credential, interface, rejection, fastrand::f64()))
             }

@@ -46,6 +46,16 @@ pub(super) struct Held {
     /// By the clock on the wall, where it waits so that the account is not locked. Computed once, so that the message
     /// stays the same.
     lockout_until: Option<Timestamp>,
+    /// Whether it is the pause that follows a rejection of this process's own, and not what the ledger asks for.
+    is_of_rejection: bool,
+}
+
+/// A login that waits so that the account is not locked.
+pub(super) struct Paused {
+    pub(super) credential: Arc<Credential>,
+    pub(super) interface: Interface,
+    /// Whether it waits for a rejection of this process's own, and not for what the ledger asks for.
+    pub(super) is_of_rejection: bool,
 }
 
 impl Held {
@@ -68,10 +78,12 @@ impl Held {
             true => " Another version of the Secret is tried at once, unless three logins have failed within 200 s.",
             false => "",
         };
-        let reset = reset.map(|command| format!("run `{command}` and ")).unwrap_or_default();
+        let retry = match reset {
+            Some(command) => format!("run `{command}`; every replica notices it within a minute"),
+            None => "restart this process".to_owned(),
+        };
         format!(
-            "{}.{secret} To retry before that, after you have corrected the credentials or unlocked the account: \
-             {reset}restart this process",
+            "{}.{secret} To retry before that, after you have corrected the credentials or unlocked the account: {retry}",
             self.why
         )
     }
@@ -97,7 +109,7 @@ pub(super) struct Rejection {
 impl Moment {
     /// A wait that begins now.
     pub(super) fn wait(self, pause: Duration, why: String) -> Held {
-        Held { until: self.since_start.saturating_add(pause), why, lockout_until: None }
+        Held { until: self.since_start.saturating_add(pause), why, lockout_until: None, is_of_rejection: false }
     }
 
     /// A pause that begins now, so that the account is not locked.
@@ -217,7 +229,7 @@ impl Pairs {
         standing.was_tried = true;
         let schedule = standing.schedule(interface);
         let pause = schedule.retry.after(Kind::Rejected, random).max(least.mul_f64(1.0 + random / 4.0));
-        schedule.held = Some(moment.lockout(pause, why));
+        schedule.held = Some(Held { is_of_rejection: true, ..moment.lockout(pause, why) });
         pause
     }
 
@@ -231,6 +243,24 @@ impl Pairs {
     /// The ledger makes it wait.
     pub(super) fn hold(&mut self, credential: &Arc<Credential>, interface: Interface, held: Held) {
         self.standing(credential).schedule(interface).held = Some(held);
+    }
+
+    /// The logins that wait so that the account is not locked.
+    pub(super) fn paused(&self, at: Duration) -> Vec<Paused> {
+        let of_one = |standing: &Standing| {
+            let credential = Arc::clone(&standing.credential);
+            [(Interface::Soap, &standing.soap), (Interface::Rest, &standing.rest)].map(|(interface, schedule)| {
+                let held = schedule.held.as_ref().filter(|held| held.until > at && held.lockout_until.is_some())?;
+                let credential = Arc::clone(&credential);
+                Some(Paused { credential, interface, is_of_rejection: held.is_of_rejection })
+            })
+        };
+        self.standings.iter().flat_map(of_one).flatten().collect()
+    }
+
+    /// It need not wait any more, and its pauses begin with the shortest again.
+    pub(super) fn release(&mut self, credential: &Arc<Credential>, interface: Interface) {
+        *self.standing(credential).schedule(interface) = Schedule::default();
     }
 
     /// Forgets what is neither offered nor in use.

@@ -130,6 +130,24 @@ fn what_is_offered_no_longer_is_tried_once_all_that_is_was_refused() {
 }
 
 #[test]
+fn logins_that_wait_for_the_sake_of_the_account_are_listed_and_can_be_released() {
+    let mut pairs = Pairs::default();
+    let (one, other) = (from_file("one"), from_file("other"));
+    pairs.rejected(&one, Interface::Soap, wrong(), 0.0);
+    pairs.hold(&other, Interface::Rest, MOMENT.lockout(Duration::from_secs(190), "others were refused".to_owned()));
+    pairs.hold(&other, Interface::Soap, MOMENT.wait(Duration::from_secs(1), "one is under way".to_owned()));
+    let listed = |pairs: &Pairs, at| -> Vec<(bool, Interface, bool)> {
+        let of = |paused: Paused| (paused.credential == one, paused.interface, paused.is_of_rejection);
+        pairs.paused(at).into_iter().map(of).collect()
+    };
+    assert_eq!(listed(&pairs, NOW), [(true, Interface::Soap, true), (false, Interface::Rest, false)]);
+    assert_eq!(listed(&pairs, NOW + Duration::from_secs(70)), [(false, Interface::Rest, false)], "the first is over");
+    pairs.release(&one, Interface::Soap);
+    assert_eq!((pairs.held(&one, Interface::Soap, NOW), pairs.was_rejected(&one, Interface::Soap)), (None, false));
+    assert_eq!(pairs.rejected(&one, Interface::Soap, wrong(), 0.0).as_secs(), 70, "it begins anew");
+}
+
+#[test]
 fn a_lockout_says_until_when_and_how_to_end_it_and_a_wait_says_neither() {
     let pause = Duration::from_millis(200_400);
     let held = MOMENT.lockout(pause, "three logins failed".to_owned());
@@ -142,7 +160,7 @@ fn a_lockout_says_until_when_and_how_to_end_it_and_a_wait_says_neither() {
             Some(reset),
             "three logins failed. Another version of the Secret is tried at once, unless three logins have failed within \
              200 s. To retry before that, after you have corrected the credentials or unlocked the account: run `kubectl \
-             -n kube-system delete lease x` and restart this process",
+             -n kube-system delete lease x`; every replica notices it within a minute",
         ),
         (
             false,

@@ -114,6 +114,8 @@ reasons! {
     NeverSeen,
     /// Not deleted: the host of the machine is gone with it, and the machine may run on there.
     HostGone,
+    /// Not deleted: vCenter does not hear from the machine's last host, on which it may run on.
+    HostNotConnected,
     /// Not deleted: what the machine lay in cannot be read.
     LocationUnknown,
     /// Not deleted yet: the grace period runs.

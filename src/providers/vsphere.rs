@@ -15,6 +15,7 @@ pub mod guest_metadata;
 pub mod instance_type;
 pub mod instances;
 pub mod inventory;
+mod last_place;
 pub mod location;
 pub mod provider_id;
 pub mod report;

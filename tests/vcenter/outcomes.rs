@@ -4,6 +4,7 @@
 mod absence;
 mod claims;
 mod confirm;
+mod last_place;
 mod looks;
 mod neighbours;
 mod power;
@@ -282,7 +283,7 @@ async fn a_machine_made_anew_under_the_old_name_is_not_the_nodes() {
 }
 
 #[tokio::test]
-async fn a_machine_with_another_uuid_under_its_old_id_exists_and_is_told() {
+async fn a_machine_with_another_uuid_under_its_old_id_is_told_and_never_absent() {
     let mut scene = Scene::start(vec![one()]).await;
     let node = scene.initialised("n").await;
     scene.fake().change_vm("n", |vm| vm.text("config.uuid", OTHER).text("summary.config.uuid", OTHER));
@@ -291,7 +292,8 @@ async fn a_machine_with_another_uuid_under_its_old_id_exists_and_is_told() {
         for part in [UUID, OTHER, "vm-1 on", "which the node had"] {
             assert!(message.contains(part), "{part:?} is missing in {message}");
         }
-        scene.told(&node, "exists").await;
+        let message = scene.told(&node, "ProviderIDMismatch").await;
+        assert!(message.contains("vm-1") && message.contains(OTHER), "{message}");
         scene.restart(&node).await;
     }
     scene.running.stop().await;

@@ -1,13 +1,16 @@
 //! Pure: whether a machine is proved to be gone, from what every vCenter said just now.
 //!
 //! Absence needs all of it: the machine's own vCenter says that its id does not exist, what it lay in is still there
-//! to be read, and no vCenter knows its UUID. One piece that is missing, refused or not answered makes the outcome
+//! to be read, vCenter hears from its last host, and no vCenter knows its UUID. One piece that is missing, refused or not answered makes the outcome
 //! unknown. Ready nodes, grace periods and limits are the business of whoever deletes.
+
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 
-use super::inventory::reads::{Denial, ObjectRead, Read, SearchRead, VmRead};
-use super::inventory::snapshot::Trouble;
+use super::inventory::reads::{Denial, HostRead, ObjectRead, Read, SearchRead, VmIdentity, VmRead};
+use super::inventory::snapshot::{CONNECTED, Trouble};
+use super::last_place::LastPlaces;
 use super::location::Location;
 use super::provider_id::{self, BiosUuid};
 use crate::clients::vim::MoRef;
@@ -23,8 +26,8 @@ pub struct Testimony {
     pub instance_uuid: String,
     /// What it answered to each search. A search that was not made proves nothing.
     pub searches: Vec<(BiosUuid, SearchRead)>,
-    /// What it answered to reads of the place where the machine was last known to be, if that was there.
-    pub place: Option<Place>,
+    /// What it answered to reads of the places where the machine was last known to be, if they were there.
+    pub places: Vec<Place>,
 }
 
 impl Testimony {
@@ -33,17 +36,19 @@ impl Testimony {
         if self.instance_uuid == instance_uuid {
             return self;
         }
-        Self { searches: Vec::new(), place: None, ..self }
+        Self { searches: Vec::new(), places: Vec::new(), ..self }
     }
 }
 
 /// What was read of a [`Location`]. What it does not name was not read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Place {
+    /// Which place it was.
+    pub location: Arc<Location>,
     /// The machine's id.
     pub vm: VmRead,
     /// Its host.
-    pub host: Option<ObjectRead>,
+    pub host: Option<HostRead>,
     /// Its folder.
     pub folder: Option<ObjectRead>,
     /// Its pool or vApp.
@@ -57,8 +62,8 @@ pub struct Place {
 pub struct Case<'a> {
     /// The UUIDs by which the machine may be known, from [`uuids`].
     pub uuids: &'a [BiosUuid],
-    /// Where the machine was last known to be; none if it was never seen and nothing is recorded.
-    pub location: Option<&'a Location>,
+    /// Where the machine was last known to be.
+    pub last: &'a LastPlaces,
     /// Whether a machine that was never seen may be absent, too.
     pub trusts_unseen: bool,
     /// What every configured vCenter said, each exactly once.
@@ -101,7 +106,7 @@ pub fn uuids(node: &Node) -> Result<Vec<BiosUuid>, Unknown> {
 
 /// Decides. Any sign of the machine is existence; anything less than the whole proof is unknown.
 pub fn judge(case: &Case<'_>) -> Presence {
-    if case.testimonies.iter().any(has_sign) {
+    if case.testimonies.iter().any(|testimony| has_sign(testimony, case.uuids)) {
         return Presence::Exists(());
     }
     match prove(case) {
@@ -110,27 +115,58 @@ pub fn judge(case: &Case<'_>) -> Presence {
     }
 }
 
-fn has_sign(testimony: &Testimony) -> bool {
+fn has_sign(testimony: &Testimony, uuids: &[BiosUuid]) -> bool {
     let is_matched = testimony.searches.iter().any(|(_, read)| matches!(read, Read::Found(ids) if !ids.is_empty()));
-    // An id is never given to another machine, so its machine exists, whatever UUID it has by now.
-    let is_read = testimony.place.as_ref().is_some_and(|place| matches!(place.vm, Read::Found(_)));
-    is_matched || is_read
+    let is_there = |place: &Place| matches!(&place.vm, Read::Found(vm) if other_uuid(vm, uuids).is_none());
+    is_matched || testimony.places.iter().any(is_there)
+}
+
+/// The UUID of a machine that is another one than was searched for. A vCenter that was restored from a backup gives ids
+/// again; and the UUID of a machine can be changed.
+fn other_uuid<'a>(vm: &'a VmIdentity, uuids: &[BiosUuid]) -> Option<&'a BiosUuid> {
+    vm.bios_uuid.as_ref().filter(|uuid| !uuids.contains(uuid))
 }
 
 fn prove(case: &Case<'_>) -> Result<AbsenceProof, Unknown> {
     let searched = prove_not_found(case)?;
-    let Some(location) = case.location else {
-        if case.trusts_unseen {
-            return Ok(AbsenceProof::new(searched, ["no record says where the machine was".to_string()]));
+    if !case.last.are_known && !case.trusts_unseen {
+        return Err(Unknown::new(Reason::NeverSeen, never_seen(case.last)));
+    }
+    let mut evidence = Vec::new();
+    for location in &case.last.places {
+        for piece in prove_gone_from(case.testimonies, location)? {
+            if !evidence.contains(&piece) {
+                evidence.push(piece);
+            }
         }
-        let message = "this process never saw the node's machine, and the node does not record which one it was";
-        return Err(Unknown::new(Reason::NeverSeen, message));
-    };
+    }
+    if evidence.is_empty() {
+        evidence.push("no record says where the machine was".to_string());
+    }
+    evidence.push(searched);
+    let mut evidence = evidence.into_iter();
+    let first = evidence.next().unwrap_or_default();
+    Ok(AbsenceProof::new(first, evidence))
+}
+
+fn never_seen(last: &LastPlaces) -> String {
+    match last.places.first() {
+        None => "this process never saw the node's machine, and the node does not record which one it was".to_string(),
+        Some(seen) => format!(
+            "this process saw the node's machine {} last before it lost sight of its vCenter, and the node does not \
+             record where it was",
+            seen.vm
+        ),
+    }
+}
+
+/// The machine is gone from where it was at this place. One vCenter may be configured twice, with two accounts: each
+/// has to say it.
+fn prove_gone_from(testimonies: &[Testimony], location: &Location) -> Result<Vec<String>, Unknown> {
     let at_home =
         |testimony: &&Testimony| !testimony.instance_uuid.is_empty() && *testimony.instance_uuid == *location.vcenter;
     let mut evidence = Vec::new();
-    // One vCenter may be configured twice, with two accounts: each has to say it.
-    for testimony in case.testimonies.iter().filter(at_home) {
+    for testimony in testimonies.iter().filter(at_home) {
         evidence.extend(prove_gone(testimony, location)?);
     }
     if evidence.is_empty() {
@@ -140,10 +176,7 @@ fn prove(case: &Case<'_>) -> Result<AbsenceProof, Unknown> {
         );
         return Err(Unknown::new(Reason::VCenterNotConfigured, message));
     }
-    evidence.push(searched);
-    let mut evidence = evidence.into_iter();
-    let first = evidence.next().unwrap_or_default();
-    Ok(AbsenceProof::new(first, evidence))
+    Ok(evidence)
 }
 
 /// Every vCenter says that it knows none of the UUIDs.
@@ -167,10 +200,12 @@ fn prove_not_found(case: &Case<'_>) -> Result<String, Unknown> {
 fn prove_gone(testimony: &Testimony, location: &Location) -> Result<Vec<String>, Unknown> {
     let server = &testimony.server;
     let unread = || unanswered(&format!("reading {} on {server}", location.vm), "it was not asked");
-    let place = testimony.place.as_ref().ok_or_else(unread)?;
+    let place = testimony.places.iter().find(|place| *place.location == *location).ok_or_else(unread)?;
     match &place.vm {
         Read::Gone => {}
-        Read::Found(_) => return Err(unread()),
+        Read::Found(vm) => {
+            return Err(vm.bios_uuid.as_ref().map_or_else(unread, |uuid| reused(server, location, uuid)));
+        }
         Read::Denied(denial) => return Err(denied(&format!("reading {} on {server}", location.vm), denial)),
         Read::Silent(trouble) => return Err(silent(&format!("reading {} on {server}", location.vm), trouble)),
     }
@@ -186,11 +221,21 @@ fn prove_gone(testimony: &Testimony, location: &Location) -> Result<Vec<String>,
     }
     Ok(vec![
         format!("vCenter {server} ({}) says that virtual machine {} does not exist", location.vcenter, location.vm),
-        format!("its last host {host} is readable, and so is {}", above.join(" and ")),
+        format!("its last host {host} is connected, and {} can be read", above.join(" and ")),
     ])
 }
 
-/// A host that left vCenter takes its machines out of the inventory, and they run on.
+fn reused(server: &str, location: &Location, uuid: &BiosUuid) -> Unknown {
+    let message = format!(
+        "{} on {server}, which was the node's virtual machine, has BIOS UUID {uuid}: either that was changed, or the id was \
+         given to another machine; if the node's machine is gone, delete the Node",
+        location.vm
+    );
+    Unknown::new(Reason::ProviderIDMismatch, message)
+}
+
+/// A host that left vCenter takes its machines out of the inventory, and they run on. So may a machine on a host that
+/// vCenter does not hear from: a vCenter restored from a backup does not have it until its host is connected again.
 fn prove_host(server: &str, location: &Location, place: &Place) -> Result<String, Unknown> {
     let Some(host) = &location.host else {
         let message = format!("{} is gone from {server}, and its last host is not known", location.vm);
@@ -200,6 +245,14 @@ fn prove_host(server: &str, location: &Location, place: &Place) -> Result<String
         Some(Read::Gone) => Err(Unknown::new(
             Reason::HostGone,
             format!("{} is gone from {server} with its last host {host}, on which it may still run", location.vm),
+        )),
+        Some(Read::Found(state)) if state != CONNECTED => Err(Unknown::new(
+            Reason::HostNotConnected,
+            format!(
+                "{} is gone from {server}, and its last host {host}, on which it may still run, has the connection state \
+                 {state}",
+                location.vm
+            ),
         )),
         read => need_answer(read.as_ref(), || format!("reading host {host} on {server}")).map(|()| host.to_string()),
     }

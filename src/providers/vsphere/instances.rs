@@ -18,6 +18,7 @@ use super::absence::{self, Case, Place, Testimony};
 use super::inventory::Vcenter;
 use super::inventory::reads::Read;
 use super::inventory::snapshot::Proven;
+use super::last_place::last_places;
 use super::location::Location;
 use super::provider_id::{self, BiosUuid};
 use super::tracker::board::{Board, Found, Outcome, View};
@@ -138,6 +139,15 @@ impl Instances {
         self.turns.acquire().await.map_err(stopping)
     }
 
+    /// What was asked is still what is configured: a vCenter may have been added that was not asked.
+    fn check_same(&self, setup: &Arc<Setup>) -> Result<(), Unknown> {
+        if Arc::ptr_eq(setup, &self.setup.borrow()) {
+            return Ok(());
+        }
+        let message = "the configured vCenters changed while they were asked";
+        Err(Unknown::passing(Reason::LookupPending, message))
+    }
+
     /// Gathers the evidence and judges it.
     async fn prove(&self, node: &Node, uuids: &[BiosUuid]) -> Presence {
         let _turn = match self.take_turn().await {
@@ -145,19 +155,15 @@ impl Instances {
             Err(unknown) => return Presence::Unknown(unknown),
         };
         let setup = Arc::clone(&self.setup.borrow());
-        let seen = self.view(node).and_then(|view| view.location.as_deref().cloned());
-        let recorded = || node::annotation(node, node::ANNOTATION_VM).and_then(Location::parse);
-        let location = seen.or_else(recorded);
-        let ask = setup.sources.values().map(|source| testimony(&source.vcenter, uuids, location.as_ref()));
+        let view = self.view(node);
+        let recorded = node::annotation(node, node::ANNOTATION_VM).and_then(Location::parse).map(Arc::new);
+        let last = last_places(view.as_ref().and_then(|view| view.sighting.as_ref()), recorded);
+        let ask = setup.sources.values().map(|source| testimony(&source.vcenter, uuids, &last.places));
         let testimonies = join_all(ask).await;
-        if !Arc::ptr_eq(&setup, &self.setup.borrow()) {
-            // A vCenter may have been added that was not asked.
-            let message = "the configured vCenters changed while they were asked";
-            return Presence::Unknown(Unknown::passing(Reason::LookupPending, message));
+        if let Err(unknown) = self.check_same(&setup) {
+            return Presence::Unknown(unknown);
         }
-        let case =
-            Case { uuids, location: location.as_ref(), trusts_unseen: self.trusts_unseen, testimonies: &testimonies };
-        absence::judge(&case)
+        absence::judge(&Case { uuids, last: &last, trusts_unseen: self.trusts_unseen, testimonies: &testimonies })
     }
 }
 
@@ -167,7 +173,7 @@ fn late() -> Unknown {
 }
 
 /// Everything that one vCenter has to say. Its calls follow one another, and end with the first that has no answer.
-async fn testimony(vcenter: &Vcenter, uuids: &[BiosUuid], location: Option<&Location>) -> Testimony {
+async fn testimony(vcenter: &Vcenter, uuids: &[BiosUuid], last: &[Arc<Location>]) -> Testimony {
     let instance_uuid = vcenter.snapshot().instance_uuid.to_string();
     let server = vcenter.settings().server.clone();
     let mut searches = Vec::new();
@@ -176,30 +182,37 @@ async fn testimony(vcenter: &Vcenter, uuids: &[BiosUuid], location: Option<&Loca
         let is_over = !matches!(&read, Read::Found(ids) if ids.is_empty());
         searches.push((uuid.clone(), read));
         if is_over {
-            return Testimony { server, instance_uuid, searches, place: None };
+            return Testimony { server, instance_uuid, searches, places: Vec::new() };
         }
     }
-    let place = match location.filter(|at| !instance_uuid.is_empty() && *at.vcenter == *instance_uuid) {
-        Some(location) => Some(place(vcenter, location).await),
-        None => None,
-    };
-    Testimony { server, instance_uuid, searches, place }.if_still(&vcenter.snapshot().instance_uuid)
+    let mut places = Vec::new();
+    for location in last.iter().filter(|at| !instance_uuid.is_empty() && *at.vcenter == *instance_uuid) {
+        places.push(place(vcenter, location).await);
+    }
+    Testimony { server, instance_uuid, searches, places }.if_still(&vcenter.snapshot().instance_uuid)
 }
 
 /// Reads the machine and, if that is gone, what it lay in.
-async fn place(vcenter: &Vcenter, location: &Location) -> Place {
+async fn place(vcenter: &Vcenter, location: &Arc<Location>) -> Place {
+    let at = Arc::clone(location);
     let vm = vcenter.read_vm(&location.vm).await;
     if vm != Read::Gone {
-        return Place { vm, host: None, folder: None, pool: None, datacenter: None };
+        return Place { location: at, vm, host: None, folder: None, pool: None, datacenter: None };
     }
-    let [host, folder, pool, datacenter] = [&location.host, &location.folder, &location.pool, &location.datacenter]
-        .map(async |object| match object {
+    let [folder, pool, datacenter] =
+        [&location.folder, &location.pool, &location.datacenter].map(async |object| match object {
             Some(object) => Some(vcenter.read_object(object).await),
             None => None,
         });
+    let host = async {
+        match &location.host {
+            Some(host) => Some(vcenter.read_host(host).await),
+            None => None,
+        }
+    };
     let (host, folder) = tokio::join!(host, folder);
     let (pool, datacenter) = tokio::join!(pool, datacenter);
-    Place { vm, host, folder, pool, datacenter }
+    Place { location: at, vm, host, folder, pool, datacenter }
 }
 
 #[async_trait]

@@ -226,7 +226,7 @@ impl Tracker {
             // It is asked when it comes back.
             return;
         }
-        let is_there = |at: &&Location| !at.vcenter.is_empty() && at.vcenter == seen.instance_uuid;
+        let is_there = |at: &&Arc<Location>| !at.vcenter.is_empty() && at.vcenter == seen.instance_uuid;
         let wanted = Wanted {
             node: name.to_string(),
             uid: facts.uid.clone(),
@@ -234,7 +234,7 @@ impl Tracker {
             is_provider_id: facts.has_provider_id,
             // A machine that is known is looked for to see whether it is there, and alone.
             in_both_orders: facts.is_adoptable || tracked.bound.is_some(),
-            recorded: tracked.last_known().filter(is_there).map(|at| at.vm.clone()),
+            recorded: tracked.last_places().places.iter().find(is_there).map(|at| at.vm.clone()),
             contradicting: facts.contradicting_uuid().cloned(),
             by_name: tracked.asked_by_name,
             is_first: tracked.bound.is_none() && tracked.seen.is_control_plane,
@@ -273,7 +273,8 @@ impl Tracker {
 
     fn note_answer(&self, tracked: &mut Tracked, vcenter: Slot, answer: Answer) {
         // A vCenter that is not configured any more has no say.
-        let Some(source) = self.slots.get(&vcenter).map(|held| &held.source.vcenter) else { return };
+        let Some(Held { source, seen }) = self.slots.get(&vcenter) else { return };
+        tracked.note_end(&seen.instance_uuid, &answer);
         let known = tracked.answers.entry(vcenter).or_default();
         let before = std::mem::replace(known, answer);
         if let Answer::Matches { ids, .. } = known
@@ -283,7 +284,7 @@ impl Tracker {
             if tracked.first_match.is_none() || ids.iter().any(is_news) {
                 tracked.first_match = Some(Instant::now());
             }
-            source.want(ids.iter().cloned());
+            source.vcenter.want(ids.iter().cloned());
         }
     }
 

@@ -126,6 +126,28 @@ async fn a_destroyed_machine_is_held_while_a_piece_of_the_proof_is_missing() {
 }
 
 #[tokio::test]
+async fn a_host_that_vcenter_does_not_hear_from_is_no_evidence() {
+    for state in ["disconnected", "notResponding"] {
+        let scene = Scene::start(vec![one()]).await;
+        let node = scene.initialised("n").await;
+        scene.fake().set_host_connection("host-2", state);
+        scene.fake().destroy_vm("n");
+        let message = scene.told(&node, "HostNotConnected").await;
+        assert!(message.contains("HostSystem:host-2") && message.contains(state), "{message}");
+        scene.fake().set_host_connection("host-2", "connected");
+        scene.told(&node, "absent").await;
+        scene.running.stop().await;
+    }
+    let scene = Scene::start(vec![one()]).await;
+    let node = scene.initialised("n").await;
+    scene.fake().set_path_readable("HostSystem", "host-2", "runtime.connectionState", false);
+    scene.fake().destroy_vm("n");
+    let message = scene.told(&node, "NoPermission").await;
+    assert!(message.contains("host-2"), "{message}");
+    scene.running.stop().await;
+}
+
+#[tokio::test]
 async fn a_folder_that_is_gone_is_vouched_for_by_its_datacenter() {
     let scene = Scene::start(vec![one()]).await;
     let node = scene.initialised("n").await;

@@ -7,6 +7,7 @@ use super::*;
 
 const UUID: &str = "422e4956-ad22-1139-6d72-59cc8f26bc90";
 const SWAPPED: &str = "56492e42-22ad-3911-6d72-59cc8f26bc90";
+const OTHER: &str = "01234567-89ab-cdef-4444-555555555555";
 
 fn node(node: serde_json::Value) -> Node {
     serde_json::from_value(node).unwrap()
@@ -29,7 +30,14 @@ fn location() -> Location {
 
 fn place() -> Place {
     let found = Some(Read::Found(()));
-    Place { vm: Read::Gone, host: found.clone(), folder: found.clone(), pool: found.clone(), datacenter: found }
+    Place {
+        location: Arc::new(location()),
+        vm: Read::Gone,
+        host: Some(Read::Found("connected".into())),
+        folder: found.clone(),
+        pool: found.clone(),
+        datacenter: found,
+    }
 }
 
 fn silent<T>() -> Read<T> {
@@ -45,17 +53,24 @@ fn nowhere(server: &str, instance_uuid: &str) -> Testimony {
         server: server.into(),
         instance_uuid: instance_uuid.into(),
         searches: wanted().into_iter().map(|uuid| (uuid, Read::Found(Vec::new()))).collect(),
-        place: None,
+        places: Vec::new(),
     }
 }
 
 /// The machine's own vCenter, and another one: a whole proof.
 fn proved() -> Vec<Testimony> {
-    vec![Testimony { place: Some(place()), ..nowhere("one:443", "vc-1") }, nowhere("two:443", "vc-2")]
+    vec![Testimony { places: vec![place()], ..nowhere("one:443", "vc-1") }, nowhere("two:443", "vc-2")]
 }
 
 fn judged(testimonies: &[Testimony], location: Option<&Location>, trusts_unseen: bool) -> Presence {
-    judge(&Case { uuids: &wanted(), location, trusts_unseen, testimonies })
+    let places: Vec<_> = location.into_iter().cloned().map(Arc::new).collect();
+    let mut testimonies = testimonies.to_vec();
+    for place in testimonies.iter_mut().flat_map(|testimony| &mut testimony.places) {
+        // What was read is what the case is about.
+        place.location = places.first().map_or_else(Default::default, Arc::clone);
+    }
+    let last = LastPlaces { places, are_known: location.is_some() };
+    judge(&Case { uuids: &wanted(), last: &last, trusts_unseen, testimonies: &testimonies })
 }
 
 /// `exists`, `absent`, or the reason.
@@ -87,17 +102,25 @@ fn a_whole_proof_says_what_was_looked_at() {
         proof.evidence(),
         [
             "vCenter one:443 (vc-1) says that virtual machine vm-3 does not exist",
-            "its last host HostSystem:host-1 is readable, and so is Folder:group-v3 and ResourcePool:resgroup-8",
+            "its last host HostSystem:host-1 is connected, and Folder:group-v3 and ResourcePool:resgroup-8 can be read",
             "no virtual machine has BIOS UUID 422e4956-ad22-1139-6d72-59cc8f26bc90 or \
              56492e42-22ad-3911-6d72-59cc8f26bc90 in one:443, two:443",
         ]
     );
 }
 
+fn read_as(uuid: &str) -> VmRead {
+    Read::Found(VmIdentity { name: "n".into(), bios_uuid: Some(uuid.parse().unwrap()) })
+}
+
+fn in_state(state: &str) -> Option<HostRead> {
+    Some(Read::Found(state.to_owned()))
+}
+
 type Change = fn(&mut Vec<Testimony>, &mut Location);
 
 fn at_home(testimonies: &mut [Testimony]) -> &mut Place {
-    testimonies[0].place.as_mut().unwrap()
+    &mut testimonies[0].places[0]
 }
 
 #[test]
@@ -120,6 +143,8 @@ fn one_changed_piece_of_evidence_decides() {
             "exists",
         ),
         ("the id is there", |all, _| at_home(all).vm = Read::Found(Default::default()), "exists"),
+        ("the id is there with the UUID", |all, _| at_home(all).vm = read_as(SWAPPED), "exists"),
+        ("A8: the id is there with another UUID", |all, _| at_home(all).vm = read_as(OTHER), "ProviderIDMismatch"),
         // Searches.
         ("W33: a search without answer", |all, _| all[1].searches[0].1 = silent(), "VCenterUnavailable"),
         ("a search that is refused", |all, _| all[1].searches[1].1 = refused(), "NoPermission"),
@@ -142,7 +167,7 @@ fn one_changed_piece_of_evidence_decides() {
             "the same vCenter twice, one silent about the machine",
             |all, _| {
                 let again =
-                    Testimony { place: Some(Place { vm: silent(), ..place() }), ..nowhere("alias:443", "vc-1") };
+                    Testimony { places: vec![Place { vm: silent(), ..place() }], ..nowhere("alias:443", "vc-1") };
                 all.push(again);
             },
             "VCenterUnavailable",
@@ -151,17 +176,20 @@ fn one_changed_piece_of_evidence_decides() {
             "the same vCenter twice, one refusing",
             |all, _| {
                 let again =
-                    Testimony { place: Some(Place { vm: refused(), ..place() }), ..nowhere("alias:443", "vc-1") };
+                    Testimony { places: vec![Place { vm: refused(), ..place() }], ..nowhere("alias:443", "vc-1") };
                 all.push(again);
             },
             "NoPermission",
         ),
         // The machine.
-        ("the id was not read", |all, _| all[0].place = None, "VCenterUnavailable"),
+        ("the id was not read", |all, _| all[0].places.clear(), "VCenterUnavailable"),
         ("the id is silent", |all, _| at_home(all).vm = silent(), "VCenterUnavailable"),
         ("the id is refused", |all, _| at_home(all).vm = refused(), "NoPermission"),
         // The host.
         ("the host is gone", |all, _| at_home(all).host = Some(Read::Gone), "HostGone"),
+        ("A2: the host is disconnected", |all, _| at_home(all).host = in_state("disconnected"), "HostNotConnected"),
+        ("A2: the host does not respond", |all, _| at_home(all).host = in_state("notResponding"), "HostNotConnected"),
+        ("A2: the host is in a state of the future", |all, _| at_home(all).host = in_state("new"), "HostNotConnected"),
         ("the host is refused", |all, _| at_home(all).host = Some(refused()), "NoPermission"),
         ("the host is silent", |all, _| at_home(all).host = Some(silent()), "VCenterUnavailable"),
         ("the host was not read", |all, _| at_home(all).host = None, "VCenterUnavailable"),
@@ -219,6 +247,37 @@ fn one_changed_piece_of_evidence_decides() {
 }
 
 #[test]
+fn a1_of_two_places_each_has_to_be_proved() {
+    let [seen, recorded] = ["host-1", "host-9"]
+        .map(|host| Arc::new(Location { host: Some(MoRef::new("HostSystem", host)), ..location() }));
+    let last = LastPlaces { places: vec![Arc::clone(&seen), Arc::clone(&recorded)], are_known: true };
+    let gone =
+        |location: &Arc<Location>, host: Option<HostRead>| Place { location: Arc::clone(location), host, ..place() };
+    let connected = || in_state("connected");
+    for (case, places, expected) in [
+        ("both", vec![gone(&seen, connected()), gone(&recorded, connected())], "absent"),
+        ("the host of one is gone", vec![gone(&seen, connected()), gone(&recorded, Some(Read::Gone))], "HostGone"),
+        (
+            "the host of the other is gone",
+            vec![gone(&seen, Some(Read::Gone)), gone(&recorded, connected())],
+            "HostGone",
+        ),
+        ("one was not read", vec![gone(&seen, connected())], "VCenterUnavailable"),
+    ] {
+        let testimonies = [Testimony { places, ..nowhere("one:443", "vc-1") }];
+        for trusts_unseen in [false, true] {
+            let all = Case { uuids: &wanted(), last: &last, trusts_unseen, testimonies: &testimonies };
+            assert_eq!(word(&judge(&all)), expected, "{case}, {trusts_unseen}");
+        }
+    }
+    let elsewhere = Arc::new(Location { vcenter: "vc-2".into(), ..location() });
+    let last = LastPlaces { places: vec![Arc::clone(&seen), elsewhere], are_known: true };
+    let testimonies = [Testimony { places: vec![gone(&seen, connected())], ..nowhere("one:443", "vc-1") }];
+    let case = Case { uuids: &wanted(), last: &last, trusts_unseen: false, testimonies: &testimonies };
+    assert_eq!(word(&judge(&case)), "VCenterNotConfigured", "one is at a vCenter that nobody asks");
+}
+
+#[test]
 fn a_refusal_names_object_and_privilege() {
     let mut testimonies = proved();
     at_home(&mut testimonies).vm = refused();
@@ -236,6 +295,12 @@ fn a_machine_that_was_never_seen_is_unknown_unless_that_is_trusted() {
     let mut silence = testimonies.clone();
     silence[1].searches[0].1 = silent();
     assert_eq!(word(&judged(&silence, None, true)), "VCenterUnavailable", "the remaining rules hold");
+    let seen = LastPlaces { places: vec![Arc::new(location())], are_known: false };
+    let judged_by = |testimonies: &[Testimony], trusts_unseen| {
+        judge(&Case { uuids: &wanted(), last: &seen, trusts_unseen, testimonies })
+    };
+    assert_eq!(word(&judged_by(&proved(), false)), "NeverSeen", "it was seen, and left unseen");
+    assert_eq!(word(&judged_by(&testimonies, true)), "VCenterUnavailable", "where it was seen counts");
     // Trust in the unseen is no trust in a broken record.
     let elsewhere = Location { vcenter: "vc-3".into(), ..location() };
     assert_eq!(word(&judged(&testimonies, Some(&elsewhere), true)), "VCenterNotConfigured");
@@ -291,25 +356,31 @@ fn any_search() -> impl Strategy<Value = SearchRead> {
         1 => Just(silent())]
 }
 
-fn any_place() -> impl Strategy<Value = Option<Place>> {
+fn any_place() -> impl Strategy<Value = Vec<Place>> {
     let object = || prop_oneof![5 => any_read(()).prop_map(Some), 1 => Just(None)];
-    let vm = prop_oneof![5 => Just(Read::Gone), 1 => any_read(Default::default())];
-    let place = (vm, object(), object(), object(), object()).prop_map(|(vm, host, folder, pool, datacenter)| Place {
+    let uuid = prop::sample::select(vec![None, Some(UUID), Some(OTHER)]);
+    let found =
+        uuid.prop_map(|uuid| VmIdentity { bios_uuid: uuid.map(|uuid| uuid.parse().unwrap()), ..Default::default() });
+    let vm = prop_oneof![5 => Just(Read::Gone), 1 => found.prop_flat_map(any_read)];
+    let state = prop_oneof![5 => Just("connected"), 1 => Just("notResponding")].prop_map(str::to_owned);
+    let host = prop_oneof![5 => state.prop_flat_map(any_read).prop_map(Some), 1 => Just(None)];
+    let place = (vm, host, object(), object(), object()).prop_map(|(vm, host, folder, pool, datacenter)| Place {
+        location: Arc::new(location()),
         vm,
         host,
         folder,
         pool,
         datacenter,
     });
-    prop_oneof![5 => place.prop_map(Some), 1 => Just(None)]
+    prop_oneof![5 => place.prop_map(|place| vec![place]), 1 => Just(Vec::new())]
 }
 
 fn any_testimony() -> impl Strategy<Value = Testimony> {
     let searches = prop_oneof![5 => Just(2), 1 => 0..2usize];
     (prop::sample::select(vec!["vc-1", "vc-2", ""]), any_search(), any_search(), searches, any_place()).prop_map(
-        |(instance_uuid, one, two, searches, place)| {
+        |(instance_uuid, one, two, searches, places)| {
             let both = wanted().into_iter().zip([one, two]).take(searches).collect();
-            Testimony { searches: both, place, ..nowhere("any:443", instance_uuid) }
+            Testimony { searches: both, places, ..nowhere("any:443", instance_uuid) }
         },
     )
 }
@@ -334,15 +405,16 @@ proptest! {
             one.searches.len() == 2 && one.searches.iter().all(|(_, read)| *read == Read::Found(Vec::new()))
         });
         let home: Vec<&Testimony> = testimonies.iter().filter(|one| one.instance_uuid == "vc-1").collect();
-        let is_gone = |one: &&Testimony| one.place.as_ref().is_some_and(|place| {
+        let is_gone = |one: &&Testimony| one.places.first().is_some_and(|place| {
             let above = |is_known: bool, read: &Option<ObjectRead>| {
                 (is_known && found(read))
                     || ((!is_known || *read == Some(Read::Gone)) && has_datacenter && found(&place.datacenter))
             };
-            place.vm == Read::Gone && has_host && found(&place.host)
+            place.vm == Read::Gone && has_host && place.host == in_state("connected")
                 && above(has_folder, &place.folder) && above(has_pool, &place.pool)
         });
-        let has_sign = testimonies.iter().any(|one| matches!(&one.place, Some(Place { vm: Read::Found(_), .. })));
+        let has_sign = testimonies.iter().any(|one| matches!(one.places.first(), Some(Place { vm: Read::Found(vm), .. })
+            if vm.bios_uuid != Some(OTHER.parse().unwrap())));
         let is_proved = everyone_knows_nothing && !home.is_empty() && home.iter().all(is_gone) && !has_sign;
         let presence = judged(&testimonies, Some(&at), false);
         prop_assert_eq!(matches!(presence, Presence::Absent(_)), is_proved, "{:?}", presence);
@@ -372,7 +444,7 @@ proptest! {
             }
             4 => match break_read(how) {
                 Some(read) => at_home(&mut testimonies).vm = read,
-                None => testimonies[0].place = None,
+                None => testimonies[0].places.clear(),
             },
             5 => at_home(&mut testimonies).host = break_read(how),
             6 => at_home(&mut testimonies).folder = break_read(how),

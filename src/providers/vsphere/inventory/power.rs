@@ -1,15 +1,14 @@
 //! A fresh read of whether a machine runs, for what must not rest on the snapshot.
 
-use super::reads::{Denial, Read, denial};
+use super::reads::{CONNECTION_STATE, Denial, Read, denial};
 use super::snapshot::{CONNECTED, PowerState};
 use super::vcenter::Vcenter;
 use crate::clients::vim::{MoRef, ObjectContent, Value};
 use crate::cloud::{Reason, Unknown};
 
 /// What is read of the machine.
-const MACHINE_PATHS: [&str; 3] = [POWER, CONNECTION, HOST];
+const MACHINE_PATHS: [&str; 3] = [POWER, CONNECTION_STATE, HOST];
 const POWER: &str = "runtime.powerState";
-const CONNECTION: &str = "runtime.connectionState";
 const HOST: &str = "runtime.host";
 
 impl Vcenter {
@@ -22,7 +21,7 @@ impl Vcenter {
         let content = found(&vm, self.read(&vm, &MACHINE_PATHS).await)?;
         check_connected(&content)?;
         let host = content.property(HOST).and_then(Value::as_ref).ok_or_else(|| unsaid(&content, HOST))?;
-        check_connected(&found(host, self.read(host, &[CONNECTION]).await)?)?;
+        check_connected(&found(host, self.read(host, &[CONNECTION_STATE]).await)?)?;
         let state = content.property(POWER).and_then(Value::as_str).and_then(PowerState::parse);
         state.ok_or_else(|| unsaid(&content, POWER))
     }
@@ -41,13 +40,13 @@ fn found(object: &MoRef, read: Read<ObjectContent>) -> Result<ObjectContent, Unk
 }
 
 fn check_connected(content: &ObjectContent) -> Result<(), Unknown> {
-    match content.property(CONNECTION).and_then(Value::as_str) {
+    match content.property(CONNECTION_STATE).and_then(Value::as_str) {
         Some(CONNECTED) => Ok(()),
         Some(state) => {
             let message = format!("vCenter does not hear from {}: its connection state is {state}", content.object);
             Err(Unknown::new(Reason::PowerStateUnknown, message))
         }
-        None => Err(unsaid(content, CONNECTION)),
+        None => Err(unsaid(content, CONNECTION_STATE)),
     }
 }
 

@@ -24,6 +24,9 @@ const READ_PRIVILEGE: &str = "System.Read";
 /// The paths that say which machine an id names. Two carry the same UUID.
 const IDENTITY_PATHS: [&str; 3] = ["name", "config.uuid", "summary.config.uuid"];
 
+/// Whether vCenter hears from a machine or a host.
+pub(super) const CONNECTION_STATE: &str = "runtime.connectionState";
+
 /// What vCenter answered.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Read<T> {
@@ -35,6 +38,18 @@ pub enum Read<T> {
     Denied(Denial),
     /// Nothing can be concluded: no answer, or another fault.
     Silent(Trouble),
+}
+
+impl<T> Read<T> {
+    /// What `judge` makes of what was found. The other answers stay.
+    fn and_then<U>(self, judge: impl FnOnce(T) -> Read<U>) -> Read<U> {
+        match self {
+            Read::Found(found) => judge(found),
+            Read::Gone => Read::Gone,
+            Read::Denied(denial) => Read::Denied(denial),
+            Read::Silent(trouble) => Read::Silent(trouble),
+        }
+    }
 }
 
 /// What the account may not read, and which privilege is missing.
@@ -74,6 +89,9 @@ pub struct VmIdentity {
 /// The answer to a read of a virtual machine.
 pub type VmRead = Read<VmIdentity>;
 
+/// The answer to a read of a host: its `runtime.connectionState`, as vCenter spells it.
+pub type HostRead = Read<String>;
+
 /// The answer to a read of any other object.
 pub type ObjectRead = Read<()>;
 
@@ -83,22 +101,19 @@ pub type SearchRead = Read<Vec<Arc<str>>>;
 impl Vcenter {
     /// Reads which machine this id names, now.
     pub async fn read_vm(&self, id: &str) -> VmRead {
-        match self.read(&MoRef::new("VirtualMachine", id), &IDENTITY_PATHS).await {
-            Read::Found(content) => Read::Found(identity(&content)),
-            Read::Gone => Read::Gone,
-            Read::Denied(denial) => Read::Denied(denial),
-            Read::Silent(trouble) => Read::Silent(trouble),
-        }
+        let read = self.read(&MoRef::new("VirtualMachine", id), &IDENTITY_PATHS).await;
+        read.and_then(|content| Read::Found(identity(&content)))
+    }
+
+    /// Reads whether this host is there, now, and whether vCenter hears from it. A host whose state vCenter does not say
+    /// is denied or silent.
+    pub async fn read_host(&self, host: &MoRef) -> HostRead {
+        self.read(host, &["name", CONNECTION_STATE]).await.and_then(connection_state)
     }
 
     /// Reads whether this object is there, now.
     pub async fn read_object(&self, object: &MoRef) -> ObjectRead {
-        match self.read(object, &["name"]).await {
-            Read::Found(_) => Read::Found(()),
-            Read::Gone => Read::Gone,
-            Read::Denied(denial) => Read::Denied(denial),
-            Read::Silent(trouble) => Read::Silent(trouble),
-        }
+        self.read(object, &["name"]).await.and_then(|_| Read::Found(()))
     }
 
     /// Searches the whole vCenter for machines with this BIOS UUID, in the byte order given.
@@ -207,6 +222,18 @@ fn judge_content(object: &MoRef, objects: Vec<ObjectContent>) -> Read<ObjectCont
             let why = || format!("the answer to a read of {object} holds no property: {}", missing.fault);
             denied.map_or_else(|| Read::Silent(Trouble::unavailable(why())), Read::Denied)
         }
+    }
+}
+
+fn connection_state(content: ObjectContent) -> HostRead {
+    let ObjectContent { object, missing, .. } = &content;
+    if let Some(state) = content.property(CONNECTION_STATE).and_then(Value::as_str) {
+        return Read::Found(state.to_owned());
+    }
+    let untold = missing.iter().find(|missing| missing.path == CONNECTION_STATE);
+    match untold.and_then(|missing| denial(&missing.fault, Some(object))) {
+        Some(denial) => Read::Denied(denial),
+        None => Read::Silent(Trouble::unavailable(format!("vCenter does not say {CONNECTION_STATE} of {object}"))),
     }
 }
 

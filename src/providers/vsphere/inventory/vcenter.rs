@@ -63,6 +63,8 @@ pub(super) struct State {
     /// Snapshots that were published.
     pub(super) published: u64,
     pub(super) freshness: Freshness,
+    /// See [`Snapshot::live_period`].
+    pub(super) live_period: u64,
     pub(super) instance_uuid: Arc<str>,
     pub(super) offer_trouble: Option<String>,
     pub(super) mirror: Mirror,
@@ -401,6 +403,7 @@ impl Vcenter {
         let mut snapshot = Snapshot {
             number: state.published,
             freshness: state.freshness.clone(),
+            live_period: state.live_period,
             instance_uuid: state.instance_uuid.clone(),
             offer_trouble: state.offer_trouble.clone(),
             vms: state.vms().map(|(id, record)| (id.clone(), Arc::clone(record))).collect(),
@@ -426,6 +429,7 @@ impl Vcenter {
         }
         self.publish(|state| {
             state.freshness = Freshness::Live;
+            state.live_period += 1;
             state.answered = Some(Instant::now());
         });
         info!(vcenter = self.server(), "vCenter answers, its inventory is known");

@@ -113,6 +113,8 @@ impl Vcenter {
             state.forget_contents();
         }
         state.instance_uuid = instance_uuid.into();
+        // What happened between the two subscriptions nobody told.
+        state.live_period += 1;
         state.members.clear();
         state.in_view.clear();
         state.renew.clear();

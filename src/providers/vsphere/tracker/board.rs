@@ -12,6 +12,7 @@ use tracing::warn;
 use super::slots::Slot;
 use crate::cloud::{InstanceEvent, InstanceMetadata, Unknown};
 use crate::providers::vsphere::inventory::snapshot::{PowerState, Proven};
+use crate::providers::vsphere::last_place::Sighting;
 use crate::providers::vsphere::location::Location;
 use crate::providers::vsphere::provider_id::BiosUuid;
 
@@ -26,7 +27,7 @@ pub struct View {
     /// The outcome of the look-up.
     pub outcome: Outcome,
     /// Where the machine was seen last, if it was. It stays when the machine is not found any more.
-    pub location: Option<Arc<Location>>,
+    pub sighting: Option<Sighting>,
 }
 
 impl View {
@@ -115,7 +116,7 @@ impl Board {
         })
     }
 
-    /// Replaces the view, and announces it if it differs. Its notes are logged when they are new.
+    /// Replaces the view, and announces it if its outcome differs. Its notes are logged when they are new.
     pub fn set(&self, node: &str, view: View) {
         let new_notes = {
             let mut views = self.views.write().unwrap_or_else(PoisonError::into_inner);
@@ -124,7 +125,11 @@ impl Board {
                 return;
             }
             let new_notes = view.new_notes(known.map(Arc::as_ref));
+            let is_news = known.is_none_or(|known| known.uid != view.uid || known.outcome != view.outcome);
             views.insert(node.to_string(), Arc::new(view));
+            if !is_news {
+                return;
+            }
             new_notes
         };
         for note in new_notes {
@@ -179,7 +184,7 @@ mod tests {
     use crate::cloud::Reason;
 
     fn view(reason: Reason) -> View {
-        View { uid: "u".into(), outcome: Outcome::Unknown(Unknown::new(reason, "")), location: None }
+        View { uid: "u".into(), outcome: Outcome::Unknown(Unknown::new(reason, "")), sighting: None }
     }
 
     #[test]

@@ -18,6 +18,7 @@ pub(super) enum Changes {
 /// The machines for which `after` says something else than `before`.
 pub(super) fn changes(before: &Snapshot, after: &Snapshot) -> Changes {
     let is_all = before.freshness != after.freshness
+        || before.live_period != after.live_period
         || before.instance_uuid != after.instance_uuid
         || before.tags.trouble != after.tags.trouble;
     if is_all {

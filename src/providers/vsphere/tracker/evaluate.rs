@@ -15,6 +15,7 @@ use super::slots::{Held, Slot};
 use super::tracked::{Lost, NextSearch, Tracked};
 use crate::cloud::{FoundBy, InstanceMetadata, Reason, Unknown};
 use crate::providers::vsphere::inventory::snapshot::{Freshness, Snapshot, VmRecord};
+use crate::providers::vsphere::last_place::Sighting;
 use crate::providers::vsphere::location::Location;
 use crate::providers::vsphere::provider_id::BiosUuid;
 use crate::providers::vsphere::topology::labels::labels;
@@ -30,7 +31,7 @@ impl Tracker {
     /// Decides for one node and puts the outcome on the board.
     pub(super) fn evaluate(&mut self, name: &str) {
         let Some(mut tracked) = self.nodes.take(name) else { return };
-        if tracked.lost.as_ref().is_some_and(|lost| self.is_configured(lost, tracked.location.as_deref())) {
+        if tracked.lost.as_ref().is_some_and(|lost| self.is_configured(lost, tracked.sighting.as_ref())) {
             tracked.lost = None;
         }
         let mut next_search = NextSearch::None;
@@ -42,9 +43,8 @@ impl Tracker {
         }
         if let Some((vm, seen, record)) = self.bound_machine(&tracked) {
             let location = Location::of(seen, &vm.id, record);
-            if tracked.location.as_deref() != Some(&location) {
-                tracked.location = Some(Arc::new(location));
-            }
+            let seen = Arc::clone(seen);
+            tracked.see(location, &seen);
         }
         self.note_addresses(name, &tracked);
         let outcome = match (&tracked.bound, &mut next_search) {
@@ -53,7 +53,12 @@ impl Tracker {
                 None => {
                     let message = format!("virtual machine {} left the inventory; it is being looked for again", vm.id);
                     debug!(node = name, message, "look-up starts anew");
+                    let seen = self.slots.get(&vm.vcenter).map(|held| &held.seen);
+                    let is_watched_to_end = seen.is_some_and(|seen| tracked.was_watched_to_end(seen));
                     tracked = tracked.anew();
+                    if let Some(sighting) = &mut tracked.sighting {
+                        sighting.is_watched_to_end = is_watched_to_end;
+                    }
                     self.note_addresses(name, &tracked);
                     next_search = NextSearch::Now;
                     Outcome::Unknown(Unknown::new(Reason::VMNotFound, message))
@@ -67,7 +72,7 @@ impl Tracker {
             }
         };
         let is_running = matches!(&outcome, Outcome::Found(found) if found.is_running());
-        let view = View { uid: tracked.facts.uid.clone(), outcome, location: tracked.location.clone() };
+        let view = View { uid: tracked.facts.uid.clone(), outcome, sighting: tracked.sighting.clone() };
         self.board.set(name, view);
         match next_search {
             NextSearch::Later(_) if tracked.search_at.is_none() => {
@@ -87,10 +92,10 @@ impl Tracker {
     }
 
     /// Whether the vCenter of a lost machine is configured again, perhaps under another name.
-    fn is_configured(&self, lost: &Lost, location: Option<&Location>) -> bool {
+    fn is_configured(&self, lost: &Lost, sighting: Option<&Sighting>) -> bool {
         let is_home = |at: &Location, held: &Held| !at.vcenter.is_empty() && at.vcenter == held.seen.instance_uuid;
         self.slots.values().any(|held| {
-            held.source.vcenter.server() == lost.server || location.is_some_and(|location| is_home(location, held))
+            held.source.vcenter.server() == lost.server || sighting.is_some_and(|seen| is_home(&seen.location, held))
         })
     }
 
@@ -205,7 +210,7 @@ impl Tracker {
 
     /// The machine that is bound; none when it is not in the inventory any more, or is another one under the same id.
     /// An id means something in one vCenter only, which may have given its address to another one.
-    fn bound_machine<'a>(&'a self, tracked: &'a Tracked) -> Option<(&'a VmKey, &'a Snapshot, &'a VmRecord)> {
+    fn bound_machine<'a>(&'a self, tracked: &'a Tracked) -> Option<(&'a VmKey, &'a Arc<Snapshot>, &'a VmRecord)> {
         let vm = tracked.bound.as_ref()?;
         let seen = &self.slots.get(&vm.vcenter)?.seen;
         let record = seen.vms.get(&vm.id)?;
@@ -223,7 +228,7 @@ impl Tracker {
         let topology_labels = labels(&self.rules.topology, server, snapshot, record);
         Some(Found {
             vcenter: vm.vcenter,
-            location: Arc::clone(tracked.location.as_ref()?),
+            location: Arc::clone(&tracked.sighting.as_ref()?.location),
             uuid: record.bios_uuid.clone(),
             metadata: describe(&tracked.facts, snapshot, vm, record, &self.rules, &self.shared_of(&tracked.facts.name))
                 .map(|metadata| InstanceMetadata { found_by, topology_labels, ..metadata }),

@@ -284,7 +284,7 @@ fn answer_to_read(id: &str, wanted: Option<&BiosUuid>, read: VmRead) -> Answer {
             (Some(own), Some(wanted)) if own != *wanted && own != wanted.byte_swapped() => {
                 Answer::Changed { id: id.into(), uuid: own }
             }
-            // Its UUID may not be read, or its right came back just now. An id is never given to another machine.
+            // Its UUID may not be read, or its right came back just now. What is read of it decides.
             _ => Answer::Matches { by: By::Uuid, ids: vec![id.into()] },
         },
     }

@@ -11,6 +11,8 @@ use super::resolve::{Answer, NodeFacts, SILENT_VCENTER_WAIT, VmKey};
 use super::slots::Slot;
 use crate::cloud::node::is_control_plane;
 use crate::cloud::{FoundBy, Reason, Unknown};
+use crate::providers::vsphere::inventory::snapshot::{Freshness, Snapshot};
+use crate::providers::vsphere::last_place::{LastPlaces, Sighting, last_places};
 use crate::providers::vsphere::location::Location;
 use crate::providers::vsphere::provider_id::BiosUuid;
 
@@ -56,7 +58,9 @@ pub(super) struct Tracked {
     /// The machine the node had when its vCenter was taken out of the configuration.
     pub(super) lost: Option<Box<Lost>>,
     /// Where this process saw the machine last; it outlives the machine.
-    pub(super) location: Option<Arc<Location>>,
+    pub(super) sighting: Option<Sighting>,
+    /// The period of its vCenter's snapshots in which it was seen; none if that was not live.
+    pub(super) live_period: Option<u64>,
 }
 
 /// Which version of a Node was looked at. Not the Node: it is several times as large as all that is held here.
@@ -117,13 +121,53 @@ impl Tracked {
             is_running: false,
             unasked: Vec::new(),
             lost: None,
-            location: None,
+            sighting: None,
+            live_period: None,
         }
     }
 
     /// The same node, whose machine has to be looked for anew.
     pub(super) fn anew(self) -> Self {
-        Self { location: self.location, ..Self::new(self.seen, self.facts) }
+        Self { sighting: self.sighting, ..Self::new(self.seen, self.facts) }
+    }
+
+    /// The machine is here, as this snapshot says.
+    pub(super) fn see(&mut self, location: Location, snapshot: &Snapshot) {
+        let is_live = snapshot.freshness == Freshness::Live;
+        self.live_period = is_live.then_some(snapshot.live_period);
+        let before = self.sighting.take();
+        let recorded = match &before {
+            _ if is_live => self.facts.recorded.clone(),
+            // What was recorded since then may be newer.
+            before => before.as_ref().and_then(|before| before.recorded.clone()),
+        };
+        // The same place stays the same allocation.
+        let same = before.map(|before| before.location).filter(|known| **known == location);
+        let location = same.unwrap_or_else(|| Arc::new(location));
+        self.sighting = Some(Sighting { location, recorded, is_watched_to_end: false });
+    }
+
+    /// The bound machine is not in this snapshot any more: whether everything was told until it left.
+    pub(super) fn was_watched_to_end(&self, snapshot: &Snapshot) -> bool {
+        let Some(bound) = &self.bound else { return false };
+        snapshot.freshness == Freshness::Live
+            && self.live_period == Some(snapshot.live_period)
+            && !snapshot.vms.contains_key(&bound.id)
+    }
+
+    /// A vCenter with this instance UUID said this of the machine. What may not be seen any more has left without an end,
+    /// and so has what is there in another form.
+    pub(super) fn note_end(&mut self, instance_uuid: &str, answer: &Answer) {
+        let is_there = match answer {
+            Answer::Denied { .. } | Answer::Changed { .. } => true,
+            Answer::Matches { ids, .. } => !ids.is_empty(),
+            Answer::Pending | Answer::Silent { .. } | Answer::Gone { .. } | Answer::Elsewhere { .. } => false,
+        };
+        if let Some(sighting) =
+            self.sighting.as_mut().filter(|seen| *seen.location.vcenter == *instance_uuid && is_there)
+        {
+            sighting.is_watched_to_end = false;
+        }
     }
 
     /// Whether this version of the node was looked at. One without a version is always another.
@@ -134,14 +178,18 @@ impl Tracked {
 
     /// A node nearly always records its machine where this process sees it: that is held once.
     pub(super) fn share_location(&mut self) {
-        if let Some(location) = self.location.as_ref().filter(|_| self.facts.recorded == self.location) {
-            self.facts.recorded = Some(Arc::clone(location));
+        let Some(sighting) = &mut self.sighting else { return };
+        if self.facts.recorded.as_ref() == Some(&sighting.location) {
+            self.facts.recorded = Some(Arc::clone(&sighting.location));
+        }
+        if sighting.recorded == self.facts.recorded {
+            sighting.recorded.clone_from(&self.facts.recorded);
         }
     }
 
-    /// Where the machine was last known to be: what this process saw, else what the node records.
-    pub(super) fn last_known(&self) -> Option<&Location> {
-        self.location.as_deref().or(self.facts.recorded.as_deref())
+    /// Where the machine was last known to be.
+    pub(super) fn last_places(&self) -> LastPlaces {
+        last_places(self.sighting.as_ref(), self.facts.recorded.clone())
     }
 
     /// What spoke for the bound machine, as far as it is known by now. Where a vCenter has not answered yet, another

@@ -1,0 +1,206 @@
+//! Where a machine was last known to be: what this process saw, what the Node records, and which of the two is newer.
+
+use ccm::providers::vsphere::config::{self, Config};
+use futures::future::join_all;
+use k8s_openapi::api::core::v1::Node;
+use support::{Machine, Model};
+
+use super::{OTHER, Scene, one, with_record, without_record};
+
+/// A host that no vCenter here knows.
+const GONE: &str = "host-9";
+
+fn record_of(node: &Node) -> String {
+    node.metadata.annotations.as_ref().unwrap()["vsphere-ccm.dev/vm"].clone()
+}
+
+impl Scene {
+    /// The node with a record that names another host.
+    fn recorded_on(&self, node: &Node, host: &str) -> Node {
+        let record = record_of(node).replace("host-2", host);
+        assert!(record.contains(host), "{record}");
+        self.recorded(node, &record)
+    }
+
+    fn recorded(&self, node: &Node, record: &str) -> Node {
+        let node = with_record(node.clone(), record);
+        self.running.cluster.put(node.clone());
+        node
+    }
+
+    async fn lose_vcenter(&self, node: &Node) {
+        self.fake().stop_listening().await;
+        self.told(node, "VCenterUnavailable").await;
+    }
+
+    /// As a cold standby does when it loses the lead.
+    async fn leave_vcenters(&self, node: &Node) {
+        let none = Config { vcenters: Vec::new(), ..self.config() };
+        assert!(self.running.provider.apply(&none).unwrap().is_empty());
+        let message = self.unknown(node, "LookupPending").await;
+        assert!(message.contains("cold standby"), "{message}");
+    }
+
+    fn use_vcenters(&self) {
+        for task in self.running.provider.apply(&self.config()).unwrap() {
+            tokio::spawn(task.run);
+        }
+    }
+
+    fn config(&self) -> Config {
+        let sections: Vec<String> = self
+            .fakes
+            .iter()
+            .enumerate()
+            .map(|(at, fake)| fake.ini_section(&format!("vc-{at}"), "", self.folder.path()))
+            .collect();
+        config::parse(&sections.concat(), "vsphere.conf").unwrap().config
+    }
+}
+
+#[tokio::test]
+async fn what_was_watched_to_its_end_is_proved_where_it_was_seen() {
+    let scene = Scene::start(vec![one()]).await;
+    let node = scene.initialised("n").await;
+    // The record names a host of long ago, which was taken out of vCenter since.
+    let node = scene.recorded_on(&node, GONE);
+    scene.told(&node, "exists").await;
+    scene.fake().destroy_vm("n");
+    let proof = scene.told(&node, "absent").await;
+    assert!(proof.contains("host-2"), "{proof}");
+    scene.running.stop().await;
+}
+
+#[tokio::test]
+async fn a_machine_seen_again_after_a_break_is_watched_anew() {
+    let scene = Scene::start(vec![one()]).await;
+    let node = scene.initialised("n").await;
+    scene.lose_vcenter(&node).await;
+    let node = scene.recorded_on(&node, GONE);
+    scene.fake().resume_listening().await;
+    scene.told(&node, "exists").await;
+    scene.fake().destroy_vm("n");
+    scene.told(&node, "absent").await;
+    scene.running.stop().await;
+}
+
+#[tokio::test]
+async fn a_record_that_is_rewritten_while_nobody_watches_is_newer_than_what_was_seen() {
+    let moved = |host| async move {
+        let scene = Scene::start(vec![one()]).await;
+        let node = scene.initialised("n").await;
+        scene.lose_vcenter(&node).await;
+        let node = scene.recorded_on(&node, host);
+        // Where this process saw the machine there is nothing any more.
+        scene.fake().remove_host("host-2");
+        scene.fake().resume_listening().await;
+        let expected = if host == GONE { "HostGone" } else { "absent" };
+        let message = scene.told(&node, expected).await;
+        assert!(message.contains(host), "{message}");
+        scene.running.stop().await;
+    };
+    join_all([GONE, "host-3"].map(moved)).await;
+}
+
+#[tokio::test]
+async fn after_a_break_the_machine_is_gone_only_where_it_was_seen_and_where_the_record_says() {
+    let scene = Scene::start(vec![one()]).await;
+    let node = scene.initialised("n").await;
+    let old = scene.recorded_on(&node, GONE);
+    scene.told(&old, "exists").await;
+    scene.lose_vcenter(&old).await;
+    scene.fake().destroy_vm("n");
+    scene.fake().resume_listening().await;
+    let message = scene.told(&old, "HostGone").await;
+    assert!(message.contains(GONE), "{message}");
+    scene.running.stop().await;
+
+    let scene = Scene::start(vec![one()]).await;
+    let node = scene.initialised("n").await;
+    let old = scene.recorded_on(&node, "host-3");
+    scene.told(&old, "exists").await;
+    scene.lose_vcenter(&old).await;
+    scene.fake().remove_host("host-2");
+    scene.fake().resume_listening().await;
+    let message = scene.told(&old, "HostGone").await;
+    assert!(message.contains("host-2"), "{message}");
+    scene.running.stop().await;
+
+    let scene = Scene::start(vec![one()]).await;
+    let node = scene.initialised("n").await;
+    scene.lose_vcenter(&node).await;
+    scene.fake().destroy_vm("n");
+    scene.fake().resume_listening().await;
+    scene.told(&node, "absent").await;
+    scene.running.stop().await;
+}
+
+#[tokio::test]
+async fn without_a_record_a_machine_that_was_not_watched_to_its_end_is_not_absent() {
+    let scene = Scene::start(vec![one()]).await;
+    let node = scene.initialised("n").await;
+    scene.lose_vcenter(&node).await;
+    let bare = without_record(node);
+    scene.running.cluster.put(bare.clone());
+    scene.fake().destroy_vm("n");
+    scene.fake().resume_listening().await;
+    let message = scene.told(&bare, "NeverSeen").await;
+    assert!(message.contains("vm-1"), "{message}");
+    scene.running.stop().await;
+}
+
+#[tokio::test]
+async fn a_record_of_another_vcenter_is_newer_after_a_break_and_proved_there() {
+    let other = Model::small().vm(Machine::new("o", OTHER));
+    let scene = Scene::start(vec![one(), other]).await;
+    let node = scene.initialised("n").await;
+    let there = record_of(&node).replace(&scene.fake().instance_uuid(), &scene.fakes[1].instance_uuid());
+    scene.fakes[1].set_readable("VirtualMachine", "o", false);
+    scene.lose_vcenter(&node).await;
+    let node = scene.recorded(&node, &there);
+    scene.fake().destroy_vm("n");
+    scene.fake().resume_listening().await;
+    let message = scene.told(&node, "NoPermission").await;
+    assert!(message.contains(&scene.fakes[1].port().to_string()), "{message}");
+    scene.running.stop().await;
+}
+
+#[tokio::test]
+async fn a_cold_standby_that_leads_again_believes_what_was_recorded_meanwhile() {
+    for watched in [false, true] {
+        let scene = Scene::start(vec![one()]).await;
+        let node = scene.initialised("n").await;
+        if watched {
+            scene.fake().destroy_vm("n");
+            scene.told(&node, "absent").await;
+        }
+        scene.leave_vcenters(&node).await;
+        // Another process leads, sees the machine elsewhere, and says so on the Node.
+        let node = scene.recorded_on(&node, GONE);
+        if !watched {
+            scene.fake().destroy_vm("n");
+        }
+        scene.use_vcenters();
+        let message = scene.told(&node, "HostGone").await;
+        assert!(message.contains(GONE), "{message}");
+        scene.running.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn after_a_restart_the_recorded_place_counts_and_what_left_with_its_host_is_not_absent() {
+    let mut scene = Scene::start(vec![one()]).await;
+    let node = scene.initialised("n").await;
+    scene.fake().migrate_vm("n", "host-3");
+    let moved = scene.found_with(&node, |metadata| metadata.record.contains("host-3")).await;
+    let node = scene.recorded(&node, &moved.record);
+    scene.restart(&node).await;
+    scene.told(&node, "exists").await;
+    scene.fake().stop_listening().await;
+    scene.fake().remove_host("host-3");
+    scene.restart(&node).await;
+    scene.fake().resume_listening().await;
+    let message = scene.told(&node, "HostGone").await;
+    assert!(message.contains("host-3"), "{message}");
+    scene.running.stop().await;
+}

@@ -78,3 +78,22 @@ async fn a_provider_id_whose_machine_is_found_is_right_whatever_the_system_uuid_
     assert_eq!(address(&scene.found(&node).await), "10.0.0.1");
     scene.running.stop().await;
 }
+
+#[tokio::test]
+async fn a_node_whose_recorded_vcenter_is_silent_gets_no_copy_from_another() {
+    let mut scene = Scene::start(vec![one(), Model::small()]).await;
+    let node = scene.initialised("n").await;
+    // As after a test of a fail-over: the copy runs, and is called as the node.
+    scene.fakes[1].create_vm(Machine::new("n", UUID).ip("10.0.0.2"));
+    scene.fake().stop_listening().await;
+    scene.restart(&node).await;
+    let message = scene.unknown(&node, "VCenterUnavailable").await;
+    assert!(message.contains(&format!("127.0.0.1:{}", scene.fake().port())), "{message}");
+    // The other vCenter has answered, and has not been asked for nothing.
+    scene.told(&node, "exists").await;
+    scene.unknown(&node, "VCenterUnavailable").await;
+    scene.fake().resume_listening().await;
+    let metadata = scene.found(&node).await;
+    assert_eq!(address(&metadata), "10.0.0.1");
+    scene.running.stop().await;
+}

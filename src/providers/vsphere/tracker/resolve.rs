@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::NodeAddress;
 
-use self::unfound::{listed, nothing_found, silent, why_silent};
+use self::unfound::{listed, nothing_found, silent, unanswered, why_silent, why_unheard};
 use super::slots::Slot;
 use crate::cloud::{Reason, Unknown};
 use crate::providers::vsphere::inventory::scope;
@@ -332,6 +332,9 @@ fn take(question: &Question<'_>, candidate: &Candidate<'_>, all: &[String]) -> D
     if let Some(unknown) = taken_already(question, candidate) {
         return Decision::Unresolved(unknown);
     }
+    if let Some(unknown) = unheard_home(question, candidate) {
+        return Decision::Wait(unknown);
+    }
     let silent = silent(question);
     let node = question.node;
     let record = candidate.record;
@@ -353,13 +356,42 @@ fn take(question: &Question<'_>, candidate: &Candidate<'_>, all: &[String]) -> D
         return Decision::Bind { vm: candidate.key.clone(), others };
     }
     Decision::Wait(Unknown::new(
-        why_silent(question),
+        why_silent(question.vcenters),
         format!(
             "{} matches by UUID, but {} has not answered and may have a VM with the same UUID",
             candidate.describe(),
             listed(&silent)
         ),
     ))
+}
+
+/// A node that is initialised keeps its own machine while the vCenter that it records has not said that it is gone: a
+/// copy elsewhere, as after a test of a fail-over, is not the node's. A vCenter that was never reached may be that one.
+fn unheard_home(question: &Question<'_>, candidate: &Candidate<'_>) -> Option<Unknown> {
+    let node = question.node;
+    let recorded = node.recorded.as_ref().filter(|_| node.is_initialized && !candidate.is_recorded(node))?;
+    let (mut unheard, mut is_known) = (Vec::new(), false);
+    for asked in question.vcenters.iter().filter(|asked| *asked.snapshot.instance_uuid == *recorded.vcenter) {
+        is_known = true;
+        if !asked.answer.is_answered() || asked.snapshot.freshness.trouble().is_some() {
+            unheard.push(asked);
+        }
+    }
+    if !is_known {
+        unheard.extend(question.vcenters.iter().filter(|asked| asked.snapshot.instance_uuid.is_empty()));
+    }
+    let all: Vec<String> = unheard.iter().map(|asked| why_unheard(asked)).collect();
+    if all.is_empty() {
+        return None;
+    }
+    let message = format!(
+        "{} has the node's UUID, but the node records {} in the vCenter with instance UUID {}; no answer from {}",
+        candidate.describe(),
+        recorded.vm,
+        recorded.vcenter,
+        listed(&all)
+    );
+    Some(unanswered(unheard, message))
 }
 
 /// A machine backs one node. A node that is initialised keeps its own, whatever others say; one that is not waits until

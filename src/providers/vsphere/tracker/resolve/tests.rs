@@ -274,6 +274,99 @@ fn a_match_by_uuid_is_taken_by_the_rules() {
 }
 
 #[test]
+fn a5_an_initialised_node_gets_no_other_machine_while_its_recorded_vcenter_may_have_its_own() {
+    let home = Location { vcenter: "home".into(), vm: "vm-9".into(), ..Location::default() };
+    let initialised = NodeFacts {
+        is_initialized: true,
+        recorded: Some(Arc::new(home)),
+        provider_id: Some(UUID.parse().unwrap()),
+        ..node()
+    };
+    let copy = || Vc::with(vec![("vm-1", machine("a"))]);
+    let at_home = |vc: Vc| Vc { instance_uuid: "home", ..vc };
+    let never_reached = |vc: Vc| Vc { instance_uuid: "", ..vc };
+    let gone_silent = || Vc {
+        freshness: Freshness::Stale { since: std::time::Instant::now(), trouble: Trouble::unavailable("gone") },
+        ..Vc::none()
+    };
+    let denied = || Vc { answer: Answer::Denied { what: "refused".into() }, ..Vc::none() };
+    let gone = || Vc { answer: Answer::Gone { id: "vm-9".into() }, ..Vc::none() };
+    let cases: Vec<(&str, Vec<Vc>, NodeFacts, &str)> = vec![
+        ("home is silent", vec![copy(), at_home(Vc::silent())], initialised.clone(), "wait VCenterUnavailable"),
+        (
+            "home refuses the login",
+            vec![copy(), at_home(Vc::refused())],
+            initialised.clone(),
+            "wait CredentialsRejected",
+        ),
+        ("home was not asked yet", vec![copy(), at_home(Vc::asked())], initialised.clone(), "wait LookupPending"),
+        (
+            "home answered and went away",
+            vec![copy(), at_home(gone_silent())],
+            initialised.clone(),
+            "wait VCenterUnavailable",
+        ),
+        ("home may not tell", vec![copy(), at_home(denied())], initialised.clone(), "wait VCenterUnavailable"),
+        ("home does not have it", vec![copy(), at_home(gone())], initialised.clone(), "bind vm-1 at 0"),
+        (
+            "home is configured twice, and silent once",
+            vec![copy(), at_home(gone()), at_home(Vc::silent())],
+            initialised.clone(),
+            "wait VCenterUnavailable",
+        ),
+        (
+            "one that was never reached may be home",
+            vec![copy(), never_reached(Vc::silent())],
+            initialised.clone(),
+            "wait VCenterUnavailable",
+        ),
+        (
+            "another one is silent, and home is known",
+            vec![copy(), at_home(gone()), Vc::silent()],
+            initialised.clone(),
+            "bind vm-1 at 0",
+        ),
+        (
+            "home is not configured, and all were reached",
+            vec![copy(), Vc::silent()],
+            initialised.clone(),
+            "bind vm-1 at 0",
+        ),
+        (
+            "it is the recorded one",
+            vec![at_home(Vc::with(vec![("vm-9", stranger("a"))])), Vc::silent()],
+            initialised.clone(),
+            "bind vm-9 at 0",
+        ),
+        (
+            "registered anew at home",
+            vec![at_home(Vc::with(vec![("vm-1", machine("a"))]))],
+            initialised.clone(),
+            "bind vm-1 at 0",
+        ),
+        (
+            "not initialised",
+            vec![copy(), at_home(Vc::silent())],
+            NodeFacts { is_initialized: false, ..initialised.clone() },
+            "bind vm-1 at 0",
+        ),
+        (
+            "no record",
+            vec![copy(), at_home(Vc::silent())],
+            NodeFacts { recorded: None, ..initialised },
+            "bind vm-1 at 0",
+        ),
+    ];
+    for (name, vcenters, node, expected) in cases {
+        // However long it takes.
+        for waited in [0, 600] {
+            let decision = decide(&vcenters, &Extra { node: Some(node.clone()), waited, ..Extra::default() });
+            assert_eq!(told(&decision), expected, "{name}: {decision:?}");
+        }
+    }
+}
+
+#[test]
 fn a_match_that_was_not_read_yet_is_waited_for() {
     let mut unread = Vc::with(vec![("vm-1", machine("a"))]);
     unread.vms.clear();

@@ -25,11 +25,7 @@ pub(super) fn silent(question: &Question<'_>) -> Vec<String> {
         .vcenters
         .iter()
         .filter_map(|asked| match asked.answer {
-            Answer::Pending => Some(match asked.snapshot.freshness.trouble() {
-                Some(reason) => format!("{} ({reason})", asked.server),
-                None => format!("{} (asked)", asked.server),
-            }),
-            Answer::Silent { reason } | Answer::Denied { what: reason } => Some(format!("{} ({reason})", asked.server)),
+            Answer::Pending | Answer::Silent { .. } | Answer::Denied { .. } => Some(why_unheard(asked)),
             Answer::Gone { .. } | Answer::Changed { .. } | Answer::Elsewhere { .. } => None,
             Answer::Matches { ids, .. } => asked
                 .snapshot
@@ -43,10 +39,20 @@ pub(super) fn silent(question: &Question<'_>) -> Vec<String> {
         .collect()
 }
 
+/// A vCenter that did not answer, or answered before it went away, with why.
+pub(super) fn why_unheard(asked: &Asked<'_>) -> String {
+    let why = match asked.answer {
+        Answer::Silent { reason } | Answer::Denied { what: reason } => reason,
+        _ => asked.snapshot.freshness.trouble().unwrap_or("asked"),
+    };
+    format!("{} ({why})", asked.server)
+}
+
 /// The reason for which vCenters that did not answer are silent: a login that is refused is what can be mended.
-pub(super) fn why_silent(question: &Question<'_>) -> Reason {
-    let is_refused = |asked: &Asked<'_>| !asked.answer.is_answered() && asked.snapshot.freshness.is_refused();
-    if question.vcenters.iter().any(is_refused) { Reason::CredentialsRejected } else { Reason::VCenterUnavailable }
+pub(super) fn why_silent<'a>(vcenters: impl IntoIterator<Item = &'a Asked<'a>>) -> Reason {
+    let is_refused = |asked: &Asked<'_>| asked.snapshot.freshness.is_refused();
+    let mut silent = vcenters.into_iter().filter(|asked| !asked.answer.is_answered());
+    if silent.any(is_refused) { Reason::CredentialsRejected } else { Reason::VCenterUnavailable }
 }
 
 /// No match may be taken. `set_aside` are those that do not count, with why.
@@ -76,7 +82,8 @@ pub(super) fn nothing_found(question: &Question<'_>, mut set_aside: Vec<String>)
         return Decision::Unresolved(Unknown::new(Reason::NoPermission, message));
     }
     if !silent.is_empty() {
-        return Decision::Unresolved(unanswered(question, &silent));
+        let message = format!("not found in the vCenters that answered; no answer from {}", listed(&silent));
+        return Decision::Unresolved(unanswered(question.vcenters, message));
     }
     if let Some(mismatch) = mismatch(question) {
         return Decision::Unresolved(mismatch);
@@ -102,18 +109,16 @@ pub(super) fn nothing_found(question: &Question<'_>, mut set_aside: Vec<String>)
     ))
 }
 
-/// Some vCenters did not answer.
-fn unanswered(question: &Question<'_>, silent: &[String]) -> Unknown {
+/// Some of these vCenters did not answer.
+pub(super) fn unanswered<'a>(vcenters: impl IntoIterator<Item = &'a Asked<'a>> + Clone, message: String) -> Unknown {
     // The first connection of a process takes moments, or fails and says why.
     let will_tell = |freshness: &Freshness| matches!(freshness, Freshness::Live | Freshness::Never);
-    let is_under_way =
-        question.vcenters.iter().any(|asked| *asked.answer == Answer::Pending && will_tell(&asked.snapshot.freshness));
-    let only_waiting =
-        is_under_way && !question.vcenters.iter().any(|asked| matches!(asked.answer, Answer::Silent { .. }));
-    let message = format!("not found in the vCenters that answered; no answer from {}", listed(silent));
+    let is_under_way = |asked: &Asked<'_>| *asked.answer == Answer::Pending && will_tell(&asked.snapshot.freshness);
+    let is_silent = |asked: &Asked<'_>| matches!(asked.answer, Answer::Silent { .. });
+    let only_waiting = vcenters.clone().into_iter().any(is_under_way) && !vcenters.clone().into_iter().any(is_silent);
     match only_waiting {
         true => Unknown::passing(Reason::LookupPending, message),
-        false => Unknown::new(why_silent(question), message),
+        false => Unknown::new(why_silent(vcenters), message),
     }
 }
 

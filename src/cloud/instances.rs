@@ -100,6 +100,7 @@ pub trait InstancesV2: Send + Sync {
     async fn instance_power(&self, node: &Node) -> Presence<Power>;
 
     /// As [`InstancesV2::instance_power`], asked of the cloud anew: for what must not rest on a view that may be late.
+    /// Off only where no other machine that is known by the node's identity may run; else unknown.
     async fn read_instance_power(&self, node: &Node) -> Presence<PowerState>;
 
     /// Provider ID, addresses, type, zone, region and labels of the machine behind `node`.

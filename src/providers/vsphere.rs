@@ -21,6 +21,7 @@ pub mod provider_id;
 pub mod report;
 pub mod topology;
 pub mod tracker;
+mod twins;
 pub(crate) mod yaml;
 pub mod zones;
 

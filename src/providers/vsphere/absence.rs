@@ -288,7 +288,7 @@ fn prove_above(
 }
 
 /// The question was answered, whatever the answer was; [`Read::Gone`] is no answer to these.
-fn need_answer<T>(read: Option<&Read<T>>, doing: impl Fn() -> String) -> Result<(), Unknown> {
+pub(super) fn need_answer<T>(read: Option<&Read<T>>, doing: impl Fn() -> String) -> Result<(), Unknown> {
     match read {
         Some(Read::Found(_)) => Ok(()),
         Some(Read::Denied(denial)) => Err(denied(&doing(), denial)),

@@ -17,12 +17,13 @@ use tokio::time::timeout;
 use super::absence::{self, Case, Place, Testimony};
 use super::inventory::Vcenter;
 use super::inventory::reads::Read;
-use super::inventory::snapshot::Proven;
+use super::inventory::snapshot::{self, Proven};
 use super::last_place::last_places;
 use super::location::Location;
 use super::provider_id::{self, BiosUuid};
 use super::tracker::board::{Board, Found, Outcome, View};
 use super::tracker::slots::{Setup, Slot};
+use super::twins::check_none_runs;
 use crate::cloud::node;
 use crate::cloud::{
     InstanceEvent, InstanceEvents, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Reason, Unknown,
@@ -137,6 +138,14 @@ impl Instances {
     async fn take_turn(&self) -> Result<SemaphorePermit<'_>, Unknown> {
         let stopping = |_| Unknown::new(Reason::VCenterUnavailable, "the provider is stopping");
         self.turns.acquire().await.map_err(stopping)
+    }
+
+    /// No other machine with the node's UUID runs anywhere, or why nobody knows.
+    async fn check_no_twin_runs(&self, node: &Node, own: &Location) -> Result<(), Unknown> {
+        let uuids = absence::uuids(node)?;
+        let setup = Arc::clone(&self.setup.borrow());
+        check_none_runs(setup.sources.values().map(|source| &*source.vcenter), &uuids, own).await?;
+        self.check_same(&setup)
     }
 
     /// What was asked is still what is configured: a vCenter may have been added that was not asked.
@@ -265,7 +274,11 @@ impl InstancesV2 for Instances {
         let reading = async {
             let vcenter = self.vcenter(found.vcenter)?;
             let _turn = self.take_turn().await?;
-            vcenter.read_power(&found.location.vm).await
+            let state = vcenter.read_power(&found.location.vm).await?;
+            if state == snapshot::PowerState::PoweredOff {
+                self.check_no_twin_runs(node, &found.location).await?;
+            }
+            Ok(state)
         };
         match timeout(ASK_LIMIT, reading).await {
             Ok(Ok(state)) => Presence::Exists(state.into()),

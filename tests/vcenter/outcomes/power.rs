@@ -5,7 +5,7 @@ use std::time::Duration;
 use ccm::cloud::{Power, PowerState, Presence};
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Node;
-use support::{Denial, Fault, Model, Trouble, eventually};
+use support::{Denial, Fault, Machine, Model, Trouble, eventually};
 
 use super::{Scene, one};
 use crate::world::SOON;
@@ -179,6 +179,81 @@ async fn a_fresh_read_needs_no_change_to_be_told_and_names_object_and_privilege(
     scene.fake().every("WaitForUpdatesEx", Trouble::Hang);
     scene.fake().change_vm("n", |vm| vm.power("poweredOff"));
     assert_eq!(scene.read_power(&node).await, Ok(PowerState::Off));
+}
+
+#[tokio::test]
+async fn a_machine_is_off_only_if_no_other_with_its_uuid_may_run() {
+    let copy = |power: &str| Machine::new("copy", super::UUID).ip("10.0.0.2").power(power);
+    let swapped = |power: &str| Machine::new("copy", super::SWAPPED).ip("10.0.0.2").power(power);
+    type Twin = (&'static str, Machine, fn(&Scene), Result<PowerState, &'static str>);
+    let cases: [Twin; 8] = [
+        ("no connection is lost", copy("poweredOff"), |_| {}, Ok(PowerState::Off)),
+        ("it runs", copy("poweredOn"), |_| {}, Err("SeveralVMsMatch")),
+        ("its UUID is in the other byte order", swapped("poweredOn"), |_| {}, Err("SeveralVMsMatch")),
+        ("it is suspended", copy("suspended"), |_| {}, Err("SeveralVMsMatch")),
+        (
+            "vCenter does not hear from its host",
+            copy("poweredOff"),
+            |scene| scene.fakes[1].set_host_connection("host-2", "notResponding"),
+            Err("SeveralVMsMatch"),
+        ),
+        (
+            "it may not be read",
+            copy("poweredOff"),
+            |scene| {
+                scene.fakes[1]
+                    .every("RetrievePropertiesEx", Trouble::Fault(Fault::no_permission("VirtualMachine", "vm-1")))
+            },
+            Err("SeveralVMsMatch"),
+        ),
+        (
+            "a search is refused",
+            copy("poweredOff"),
+            |scene| scene.fakes[1].every("FindAllByUuid", Trouble::Fault(Fault::no_permission("Folder", "group-d1"))),
+            Err("NoPermission"),
+        ),
+        (
+            "a search fails",
+            copy("poweredOff"),
+            |scene| scene.fakes[1].every("FindAllByUuid", Trouble::Fault(Fault::new("SystemError"))),
+            Err("VCenterUnavailable"),
+        ),
+    ];
+    for (case, twin, change, expected) in cases {
+        let scene = Scene::start(vec![one(), Model::small()]).await;
+        let node = scene.initialised("n").await;
+        scene.fakes[1].create_vm(twin);
+        scene.fake().change_vm("n", |vm| vm.power("poweredOff"));
+        scene.power(&node, Some(PowerState::Off)).await;
+        change(&scene);
+        match (scene.read_power(&node).await, expected) {
+            (Ok(state), expected) => assert_eq!(Ok(state), expected, "{case}"),
+            (Err((reason, message)), expected) => {
+                assert_eq!(Err(reason.as_str()), expected, "{case}: {message}");
+                assert!(message.contains(&scene.fakes[1].port().to_string()), "{case}: {message}");
+            }
+        }
+        scene.fakes[1].clear();
+        // A machine that runs is on, whatever else there is.
+        scene.fake().change_vm("n", |vm| vm.power("poweredOn"));
+        assert_eq!(scene.read_power(&node).await, Ok(PowerState::On), "{case}");
+        scene.running.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn while_a_vcenter_is_silent_no_machine_is_read_as_off() {
+    let scene = Scene::start(vec![one(), Model::small()]).await;
+    let node = scene.initialised("n").await;
+    scene.fake().change_vm("n", |vm| vm.power("poweredOff"));
+    scene.power(&node, Some(PowerState::Off)).await;
+    scene.fakes[1].stop_listening().await;
+    let (reason, message) =
+        eventually("it is noticed", SOON, async || scene.read_power(&node).await.err().ok_or_else(|| "off".to_owned()))
+            .await;
+    assert_eq!(reason, "VCenterUnavailable", "{message}");
+    assert!(message.contains(&scene.fakes[1].port().to_string()), "{message}");
+    scene.running.stop().await;
 }
 
 #[tokio::test]

@@ -1,0 +1,49 @@
+//! Whether another machine with a node's UUID may run: a copy, or a replica after a fail-over. Everything is asked anew.
+
+use futures::future::join_all;
+
+use super::absence::need_answer;
+use super::inventory::Vcenter;
+use super::inventory::reads::Read;
+use super::inventory::snapshot::PowerState;
+use super::location::Location;
+use super::provider_id::BiosUuid;
+use crate::cloud::{Reason, Unknown};
+
+/// Asks every one of these vCenters for machines with these UUIDs. All but the one at `own` have to be powered off.
+///
+/// # Errors
+/// A machine that is not proved to be off, or a vCenter that does not say.
+pub async fn check_none_runs<'a>(
+    vcenters: impl IntoIterator<Item = &'a Vcenter>,
+    uuids: &[BiosUuid],
+    own: &Location,
+) -> Result<(), Unknown> {
+    let answers = join_all(vcenters.into_iter().map(|vcenter| check(vcenter, uuids, own))).await;
+    answers.into_iter().collect()
+}
+
+async fn check(vcenter: &Vcenter, uuids: &[BiosUuid], own: &Location) -> Result<(), Unknown> {
+    let server = vcenter.server();
+    for uuid in uuids {
+        let read = vcenter.search_by_uuid(uuid).await;
+        need_answer(Some(&read), || format!("searching {server} for BIOS UUID {uuid}"))?;
+        let Read::Found(ids) = read else { continue };
+        let instance_uuid = vcenter.snapshot().instance_uuid.clone();
+        for id in ids.iter().filter(|id| !own.is(&instance_uuid, id)) {
+            let why = match vcenter.read_power(id).await {
+                Ok(PowerState::PoweredOff) => continue,
+                Ok(PowerState::PoweredOn) => "is powered on".to_owned(),
+                Ok(PowerState::Suspended) => "is suspended".to_owned(),
+                Err(unknown) => format!("may run ({})", unknown.message),
+            };
+            let message = format!(
+                "{} is powered off, but {id} on {server} has the node's UUID, too, and {why}; give each its own BIOS UUID \
+                 (uuid.bios)",
+                own.vm
+            );
+            return Err(Unknown::new(Reason::SeveralVMsMatch, message));
+        }
+    }
+    Ok(())
+}

@@ -6,6 +6,7 @@
 pub mod apply;
 mod census;
 pub mod metrics;
+mod moves;
 pub mod observe;
 pub mod plan;
 mod remembered;
@@ -125,6 +126,7 @@ impl NodeController {
             policy: settings.policy.clone(),
             reasons: Arc::new(Reasons::new(metrics.held())),
             remembered: Arc::new(Remembered::new(metrics.differing())),
+            moves: Arc::default(),
             metrics,
         };
         Ok(Self { settings, leadership: context.leadership, sync: Arc::new(sync) })
@@ -194,6 +196,7 @@ impl NodeController {
                     InstanceEvent::Node(name) => self.enqueue(queue, name),
                     InstanceEvent::All => self.enqueue_all(queue),
                 },
+                name = self.sync.moves.next() => self.enqueue(queue, name),
                 _ = period.tick() => self.enqueue_spread(queue, length),
             }
         }

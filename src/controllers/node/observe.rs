@@ -32,12 +32,15 @@ pub struct Ours {
     pub at: Timestamp,
     /// For how long this process knows that the node waits to be initialised; zero for one that does not.
     pub waited: Duration,
+    /// Whether the record of a Ready node may follow its machine to another place now.
+    pub may_follow: bool,
 }
 
 /// Gathers what is known about `node`, which waited for so long. Never takes longer than the provider's time limit.
 pub async fn observe(
     node: Option<Arc<Node>>,
     waited: Duration,
+    may_follow: bool,
     provider: &dyn CloudProvider,
     instances: &dyn InstancesV2,
 ) -> Observed {
@@ -53,5 +56,5 @@ pub async fn observe(
             format!("the cloud provider gave no answer within {} s", PROVIDER_LIMIT.as_secs()),
         )),
     };
-    Observed::Ours(Ours { node, instance: Box::new(instance), at: Timestamp::now(), waited })
+    Observed::Ours(Ours { node, instance: Box::new(instance), at: Timestamp::now(), waited, may_follow })
 }

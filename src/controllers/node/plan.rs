@@ -191,7 +191,7 @@ fn plan_refresh(ours: &Ours, policy: &Policy) -> Plan {
     let mut plan = Plan::nothing();
     let mut changes = Metadata::default();
     match &*ours.instance {
-        Presence::Exists(metadata) => (plan, changes) = follow(node, metadata, policy),
+        Presence::Exists(metadata) => (plan, changes) = follow(ours, metadata, policy),
         // What follows from an absent machine is the node-lifecycle controller's to decide.
         Presence::Absent(_) => changes.labels = labels::without_cloud(node),
         Presence::Unknown(unknown) => {
@@ -211,11 +211,12 @@ fn plan_refresh(ours: &Ours, policy: &Policy) -> Plan {
 }
 
 /// What makes an initialised node as its machine is: the plan so far, and the metadata to set.
-fn follow(node: &Node, metadata: &InstanceMetadata, policy: &Policy) -> (Plan, Metadata) {
+fn follow(ours: &Ours, metadata: &InstanceMetadata, policy: &Policy) -> (Plan, Metadata) {
+    let node = &*ours.node;
     let (labels, differences) = labels::on_refresh(node, metadata, policy);
     let mut plan = Plan { differences: Some(differences), ..Plan::nothing() };
     let mut changes = Metadata { labels, ..Metadata::default() };
-    if is_to_be_recorded(node, metadata) {
+    if is_to_be_recorded(node, metadata) || ours.may_follow && has_moved(ours) {
         changes.annotations.insert(ANNOTATION_VM.to_owned(), metadata.record.clone());
     }
     // None at all is nothing new: the node keeps what it has.
@@ -265,9 +266,20 @@ fn says(node: &Node, record: &str) -> bool {
     node::annotation(node, ANNOTATION_VM) == Some(record)
 }
 
-/// Whether an initialised node is to say anew which machine it is and where. A move alone is no reason: it would write
-/// to a Node at each vMotion. Once nobody hears from the kubelet, the last place matters: it is part of the proof that
-/// the machine is gone.
+/// Whether a Ready node records its machine at another place than where that is. The record follows, but not at each
+/// vMotion: `moves.rs` says when.
+pub fn has_moved(ours: &Ours) -> bool {
+    let node = &*ours.node;
+    let Presence::Exists(metadata) = &*ours.instance else { return false };
+    let is_recorded = node::annotation(node, ANNOTATION_VM).is_some() && metadata.is_recorded;
+    let is_ready = !node::is_uninitialized(node) && node::readiness(node) == Readiness::True;
+    let is_elsewhere = !metadata.record.is_empty() && !says(node, &metadata.record);
+    is_recorded && is_ready && is_elsewhere && metadata.doubt.is_none() && !node::provider_id(node).is_empty()
+}
+
+/// Whether an initialised node is to say anew at once which machine it is and where. That a Ready node's machine moved is
+/// no reason. Once nobody hears from the kubelet, the last place matters: it is part of the proof that the machine is
+/// gone.
 fn is_to_be_recorded(node: &Node, metadata: &InstanceMetadata) -> bool {
     if metadata.record.is_empty() || node::provider_id(node).is_empty() || says(node, &metadata.record) {
         return false;

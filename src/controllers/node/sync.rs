@@ -9,6 +9,7 @@ use kube::Api;
 use super::Policy;
 use super::apply::{Applied, apply};
 use super::metrics::Metrics;
+use super::moves::{Looked, Moves};
 use super::observe::{Observed, Ours, observe};
 use super::plan::{self, Action, Held, Outcome, Plan, Retry, plan};
 use super::remembered::Remembered;
@@ -38,12 +39,14 @@ pub(super) struct Sync {
     pub(super) metrics: Metrics,
     pub(super) reasons: Arc<Reasons>,
     pub(super) remembered: Arc<Remembered>,
+    pub(super) moves: Arc<Moves>,
 }
 
 impl Sync {
     /// The same for another term, with nothing remembered.
     pub(super) fn for_next_term(&self) -> Self {
-        Self { remembered: Arc::new(Remembered::new(self.metrics.differing())), ..self.clone() }
+        let remembered = Arc::new(Remembered::new(self.metrics.differing()));
+        Self { remembered, moves: Arc::default(), ..self.clone() }
     }
 
     /// Looks at one node and makes it what it should be. The error says that this process leads no more.
@@ -52,16 +55,19 @@ impl Sync {
         if cached.as_ref().is_some_and(|node| self.remembered.is_replaced(node)) {
             return Ok(Outcome::Superseded);
         }
-        let mut observed = self.observe(cached).await;
+        let is_turn = self.moves.take_turn(name);
+        let mut observed = self.observe(cached, is_turn).await;
         let mut attempt = 1;
         loop {
             let plan = plan(&observed, &self.policy);
             let Observed::Ours(ours) = observed else {
                 self.remembered.forget(name);
+                self.moves.looked(name, Looked::Settled);
                 return Ok(plan.outcome);
             };
             let applied = apply(&self.api, &ours.node, &plan.actions).await;
             self.report(&ours.node, &applied, &plan);
+            self.moves.looked(name, what_came_of_move(&ours, &applied));
             let Some(error) = applied.refused else { return Ok(plan.outcome) };
             let now = Ours { node: Arc::new(applied.node), ..ours };
             if !error.is_conflict() || attempt == ATTEMPTS {
@@ -71,7 +77,7 @@ impl Sync {
             attempt += 1;
             tokio::time::sleep(CONFLICT_PAUSE.mul_f64(1.0 + fastrand::f64())).await;
             observed = match self.read_live(name).await {
-                Ok(node) => self.observe(node).await,
+                Ok(node) => self.observe(node, is_turn).await,
                 Err(error) => return self.refused(&now, plan, error).await,
             };
         }
@@ -88,13 +94,13 @@ impl Sync {
         }
         let instance = Presence::Unknown(Unknown::new(Reason::Panic, ""));
         let waited = self.waited(&node);
-        let ours = Ours { node, instance: Box::new(instance), at: jiff::Timestamp::now(), waited };
+        let ours = Ours { node, instance: Box::new(instance), at: jiff::Timestamp::now(), waited, may_follow: false };
         self.tell(&ours, held).await
     }
 
-    async fn observe(&self, node: Option<Arc<Node>>) -> Observed {
+    async fn observe(&self, node: Option<Arc<Node>>, may_follow: bool) -> Observed {
         let waited = node.as_ref().map(|node| self.waited(node)).unwrap_or_default();
-        observe(node, waited, &*self.provider, &*self.instances).await
+        observe(node, waited, may_follow, &*self.provider, &*self.instances).await
     }
 
     fn waited(&self, node: &Node) -> Duration {
@@ -182,5 +188,14 @@ impl Sync {
         }
         self.recorder.event(&reference(node), EventType::Normal, "Synced", "Node synced successfully");
         tracing::info!(node = name, provider_id = node::provider_id(node), age_seconds = age, "node initialised");
+    }
+}
+
+fn what_came_of_move(ours: &Ours, applied: &Applied) -> Looked {
+    match (plan::has_moved(ours), ours.may_follow, &applied.refused) {
+        (false, _, _) => Looked::Settled,
+        (true, false, _) => Looked::Moved,
+        (true, true, None) => Looked::Written,
+        (true, true, Some(_)) => Looked::Refused,
     }
 }

@@ -152,7 +152,8 @@ impl InstancesV2 for Memory {
             let found_by = state.found_by(node);
             state.find(node).map(|instance| {
                 let record = &instance.metadata.record;
-                let is_recorded = !record.is_empty() && node::annotation(node, ANNOTATION_VM) == Some(record);
+                let known = node::annotation(node, ANNOTATION_VM).and_then(|text| text.split_whitespace().next());
+                let is_recorded = known.is_some() && known == record.split_whitespace().next();
                 InstanceMetadata { found_by, is_recorded, ..instance.metadata }
             })
         })

@@ -91,7 +91,7 @@ fn zoned(metadata: InstanceMetadata) -> InstanceMetadata {
 /// A node that has just been seen, at the beginning of 2026.
 fn ours(node: Node, instance: Presence<InstanceMetadata>) -> Ours {
     let at = Timestamp::from_second(1_767_225_600).unwrap();
-    Ours { node: Arc::new(node), instance: Box::new(instance), at, waited: Duration::ZERO }
+    Ours { node: Arc::new(node), instance: Box::new(instance), at, waited: Duration::ZERO, may_follow: false }
 }
 
 fn run(form: &Form, instance: Presence<InstanceMetadata>) -> (Plan, Node) {

@@ -68,7 +68,13 @@ fn settled() -> Observed {
 
 fn observed(node: Node) -> Observed {
     let instance = Box::new(Presence::Exists(instance()));
-    Observed::Ours(Ours { node: Arc::new(node), instance, at: Timestamp::UNIX_EPOCH, waited: Duration::ZERO })
+    Observed::Ours(Ours {
+        node: Arc::new(node),
+        instance,
+        at: Timestamp::UNIX_EPOCH,
+        waited: Duration::ZERO,
+        may_follow: false,
+    })
 }
 
 fn instance() -> InstanceMetadata {

@@ -113,11 +113,14 @@ fn any_policy() -> impl Strategy<Value = Policy> {
 }
 
 fn any_ours() -> impl Strategy<Value = Ours> {
-    (any_node(), any_instance(), any_time(), 0..60_u64).prop_map(|(node, instance, at, waited)| Ours {
-        at,
-        waited: Duration::from_secs(waited),
-        ..ours(node, instance)
-    })
+    (any_node(), any_instance(), any_time(), 0..60_u64, any::<bool>()).prop_map(
+        |(node, instance, at, waited, may_follow)| Ours {
+            at,
+            waited: Duration::from_secs(waited),
+            may_follow,
+            ..ours(node, instance)
+        },
+    )
 }
 
 /// The node after the plan.

@@ -55,6 +55,46 @@ fn the_record_is_written_when_it_is_needed_and_not_at_every_move() {
 }
 
 #[test]
+fn a4_the_record_of_a_ready_node_follows_its_machine_when_it_is_its_turn() {
+    let moved = || machine("vm-1 b", true);
+    let stale = InstanceMetadata { doubt: Some(Unknown::new(Reason::VCenterUnavailable, "")), ..moved() };
+    let id = "fake://1";
+    let (yes, no) = (Some("True"), Some("False"));
+    let known = |ready| node_with("", id, Some("vm-1 a"), ready);
+    for (case, node, machine, follows) in [
+        ("moved while Ready", known(yes), moved(), true),
+        ("moved while not Ready, which is written at once", known(no), moved(), false),
+        ("another machine, which is written at once", known(yes), machine("vm-2 a", false), false),
+        ("at the same place", known(yes), machine("vm-1 a", true), false),
+        ("nothing is said of the place", known(yes), machine("", true), false),
+        ("an old view", known(yes), stale, false),
+        ("not recorded yet, which is written at once", node_with("", id, None, yes), moved(), false),
+        ("not adopted yet", node_with("", "", Some("vm-1 a"), yes), moved(), false),
+        ("not initialised yet", node_with("U", id, Some("vm-1 a"), yes), moved(), false),
+    ] {
+        let ours = ours(node, Presence::Exists(machine));
+        assert_eq!(has_moved(&ours), follows, "{case}");
+        let record = |may_follow| {
+            let observed = Observed::Ours(Ours { may_follow, ..ours.clone() });
+            plan(&observed, &Policy::default()).actions
+        };
+        let (before, after) = (record(false), record(true));
+        assert_eq!(before != after, follows, "{case}: a turn changes nothing else");
+        if follows {
+            let annotations = map(&[(ANNOTATION_VM, "vm-1 b")]);
+            let expected = Metadata { annotations, ..Metadata::default() };
+            assert_eq!(
+                (before.as_slice(), after.as_slice()),
+                (&[][..], &[Action::SetMetadata(expected)][..]),
+                "{case}"
+            );
+        }
+    }
+    let gone = ours(known(yes), Presence::Unknown(Unknown::new(Reason::VCenterUnavailable, "away")));
+    assert!(!has_moved(&gone));
+}
+
+#[test]
 fn labels_and_the_record_are_one_write() {
     let machine = zoned(machine("vm-1 a", false));
     let (plan, _) =

@@ -320,6 +320,18 @@ fn hosts() -> Vec<Row> {
         .end(now(|world| {
             world.fakes[0].create_vm(Machine::new(&kept(world), &uuid(0)).ip(&ip(0)));
         })),
+        Row::new(
+            "the vCenter is restored from a backup, and no host is connected yet",
+            [Held(&["HostNotConnected"]), Held(&["HostNotConnected"]), Exists],
+            then(|world| {
+                let name = kept(world);
+                Box::pin(async move { world.fakes[0].restore_from_backup(&[&name]).await })
+            }),
+        )
+        .end(now(|world| {
+            ["host-1", "host-2", "host-3"].iter().for_each(|host| world.fakes[0].reconnect_host(host));
+            world.fakes[0].create_vm(Machine::new(&kept(world), &uuid(0)).ip(&ip(0)));
+        })),
     ]
 }
 

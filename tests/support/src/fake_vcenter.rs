@@ -76,6 +76,14 @@ impl World {
         uuid::Uuid::new_v4().to_string()
     }
 
+    /// As at its end.
+    fn end_sessions(&mut self) {
+        self.sessions.clear();
+        self.rest_sessions.clear();
+        self.interrupts += 1;
+        self.interrupt = Some(Trouble::Drop);
+    }
+
     /// The trouble for this call, if a rule has one of that kind for it.
     fn trouble(&mut self, operation: &str, is_late: bool) -> Option<Trouble> {
         for rule in &mut self.rules {
@@ -442,11 +450,8 @@ impl FakeVcenter {
     pub async fn restart_with_other_ids(&self) {
         self.stop_listening().await;
         self.change(|world| {
-            world.sessions.clear();
-            world.rest_sessions.clear();
+            world.end_sessions();
             world.renumber();
-            world.interrupts += 1;
-            world.interrupt = Some(Trouble::Drop);
         });
         self.resume_listening().await;
     }
@@ -462,10 +467,7 @@ impl FakeVcenter {
             world.machines = model.inventory.objects.keys().filter(|one| one.kind == "VirtualMachine").count();
             world.inventory = model.inventory;
             world.tagging = model.tagging;
-            world.sessions.clear();
-            world.rest_sessions.clear();
-            world.interrupts += 1;
-            world.interrupt = Some(Trouble::Drop);
+            world.end_sessions();
         });
         self.resume_listening().await;
     }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use ccm::cloud::Presence;
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Taint;
-use support::{Fault, Model, Trouble};
+use support::{Fault, Machine, Model, Trouble};
 
-use super::{SWAPPED, Scene, UUID, address, one, with_provider_id, with_record, without_record};
+use super::{OTHER, SWAPPED, Scene, UUID, address, machine, one, with_provider_id, with_record, without_record};
 use crate::world::node;
 
 #[tokio::test]
@@ -144,6 +144,51 @@ async fn a_host_that_vcenter_does_not_hear_from_is_no_evidence() {
     scene.fake().destroy_vm("n");
     let message = scene.told(&node, "NoPermission").await;
     assert!(message.contains("host-2"), "{message}");
+    scene.running.stop().await;
+}
+
+#[tokio::test]
+async fn a_vcenter_restored_from_a_backup_proves_nothing_until_it_hears_from_the_host() {
+    let mut scene = Scene::start(vec![one()]).await;
+    let node = scene.initialised("n").await;
+    scene.fake().restore_from_backup(&["n"]).await;
+    for _ in 0..2 {
+        let message = scene.told(&node, "HostNotConnected").await;
+        assert!(message.contains("host-2") && message.contains("disconnected"), "{message}");
+        scene.restart(&node).await;
+    }
+    // The host comes back, and its machine is registered anew.
+    scene.fake().reconnect_host("host-2");
+    scene.fake().create_vm(machine());
+    scene.told(&node, "exists").await;
+    assert_eq!(address(&scene.found(&node).await), "10.0.0.1");
+    scene.running.stop().await;
+}
+
+#[tokio::test]
+async fn an_id_that_a_restored_vcenter_gives_to_another_machine_is_told() {
+    let scene = Scene::start(vec![one()]).await;
+    let node = scene.initialised("n").await;
+    scene.fake().restore_from_backup(&["n"]).await;
+    scene.fake().reconnect_host("host-2");
+    assert_eq!(scene.fake().create_vm(Machine::new("other", OTHER).ip("10.0.0.9")), "vm-1");
+    let message = scene.told(&node, "ProviderIDMismatch").await;
+    assert!(message.contains("vm-1") && message.contains(OTHER), "{message}");
+    scene.fake().destroy_vm("other");
+    scene.told(&node, "absent").await;
+    scene.running.stop().await;
+}
+
+#[tokio::test]
+async fn a_machine_that_moved_with_its_host_is_proved_gone_at_its_new_place() {
+    let scene = Scene::start(vec![one()]).await;
+    let node = scene.initialised("n").await;
+    scene.fake().move_host("host-2", "dc-2");
+    scene.found_with(&node, |metadata| metadata.record.contains("datacenter-2")).await;
+    scene.told(&node, "exists").await;
+    scene.fake().destroy_vm("n");
+    let proof = scene.told(&node, "absent").await;
+    assert!(proof.contains("host-2") && proof.contains("Folder:group-v2"), "{proof}");
     scene.running.stop().await;
 }
 

@@ -5,6 +5,8 @@
 //! | state | verb |
 //! |---|---|
 //! | its host does not answer vCenter | [`FakeVcenter::disconnect_host`] |
+//! | its host was moved, the machine with it | [`FakeVcenter::move_host`] |
+//! | vCenter was restored from a backup that does not have it | [`FakeVcenter::restore_from_backup`] |
 //! | its host was taken out of the inventory, the machine with it | [`FakeVcenter::remove_host`] |
 //! | disconnected, orphaned, invalid | [`FakeVcenter::set_connection`] |
 //! | inaccessible | [`FakeVcenter::set_inaccessible`] |
@@ -119,6 +121,52 @@ impl FakeVcenter {
             }
             soap::remove(world, &host)
         });
+    }
+
+    /// Moves a host with every machine on it into another datacenter, out of any cluster: into the host folder of that
+    /// datacenter, and the machines into its machine folder. All ids stay, but for the pool of the machines.
+    pub fn move_host(&self, host: &str, datacenter: &str) {
+        self.change(|world| {
+            let host = world.inventory.named("HostSystem", host);
+            let datacenter = world.inventory.named("Datacenter", datacenter);
+            let [hosts, machines] =
+                ["group-h", "group-v"].map(|folder| Ref::new("Folder", &datacenter.id.replace("datacenter-", folder)));
+            let alone = world.inventory.add("ComputeResource", &format!("domain-s{}", host.id), "alone", Some(&hosts));
+            let pool = format!("resgroup-s{}", host.id);
+            let pool = world.inventory.add("ResourcePool", &pool, "Resources", Some(&alone));
+            for vm in machines_on(&world.inventory, &host) {
+                let properties = &mut world.inventory.change(&vm).properties;
+                properties.insert("parent".into(), Val::Ref(machines.clone()));
+                properties.insert("resourcePool".into(), Val::Ref(pool.clone()));
+            }
+            world.inventory.change(&host).properties.insert("parent".into(), Val::Ref(alone));
+        });
+    }
+
+    /// Restarts as it was before these machines were made, which were the last that were: it does not have them, gives
+    /// their ids again, and hears from no host until [`FakeVcenter::reconnect_host`]. Its instance UUID stays, as after a
+    /// restore from a backup.
+    pub async fn restore_from_backup(&self, made_since: &[&str]) {
+        self.stop_listening().await;
+        self.change(|world| {
+            for name in made_since {
+                let vm = world.inventory.named("VirtualMachine", name);
+                soap::remove(world, &vm);
+            }
+            let number = |vm: &Ref| vm.id.strip_prefix("vm-").and_then(|number| number.parse::<usize>().ok());
+            let machines = world.inventory.objects.keys().filter(|object| object.kind == "VirtualMachine");
+            world.machines = machines.filter_map(number).max().unwrap_or_default();
+            let hosts: Vec<Ref> =
+                world.inventory.objects.keys().filter(|object| object.kind == "HostSystem").cloned().collect();
+            for host in hosts {
+                set_host_connection(&mut world.inventory, &host, "disconnected");
+                for vm in machines_on(&world.inventory, &host) {
+                    set_machine_connection(&mut world.inventory, &vm, "disconnected");
+                }
+            }
+            world.end_sessions();
+        });
+        self.resume_listening().await;
     }
 
     /// Shows another certificate to new connections, self-signed as the first, and closes those there are. Gives it as

@@ -16,12 +16,13 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::settings::Vsphere;
+use crate::clients::http::Endpoint;
 use crate::kubernetes::secrets::{self, State};
 use crate::providers::vsphere::config::Vcenter;
-use crate::providers::vsphere::credentials::layout::Stored;
+use crate::providers::vsphere::credentials::layout::{SessionManagers, Stored};
 use crate::providers::vsphere::credentials::offer::{DEFAULT_DIRECTORY, offer, places};
 use crate::providers::vsphere::credentials::source::{News, Place, Reading, Source};
-use crate::providers::vsphere::credentials::{Credential, Offer, Offers, Origin, ReadToken};
+use crate::providers::vsphere::credentials::{Credential, Login, Offer, Offers, Origin, SessionToken};
 use account_token::AccountToken;
 use directory::{Seen, Watched};
 
@@ -69,6 +70,8 @@ struct Server {
 struct Entry {
     config: Vcenter,
     offer: watch::Sender<Arc<Offer>>,
+    /// The session manager that gets the service account's token, as it was told last.
+    trusted: Option<String>,
 }
 
 impl Credentials {
@@ -86,12 +89,13 @@ impl Credentials {
         current: watch::Receiver<Arc<Vsphere>>,
         default_directory: PathBuf,
     ) -> (Self, impl Future<Output = ()> + Send + use<>) {
+        let hosts = current.borrow().session_manager_hosts.clone();
         let shared = Arc::new(Shared { known: Mutex::default(), asked: Notify::new(), default_directory });
         let (sender, readings) = mpsc::channel(READINGS);
         let keeper = Keeper {
             shared: Arc::clone(&shared),
             secrets,
-            account: Arc::new(AccountToken::default()),
+            managers: Arc::new(SessionManagers { account: Arc::new(AccountToken::default()), hosts }),
             current,
             sender,
             readings,
@@ -111,9 +115,11 @@ impl Credentials {
         let server = Server::of(entry);
         let Known { sources, entries } = &mut *known;
         let unread = || Offer::Pending { why: "its credentials have not been looked at yet".to_owned() };
-        let held = entries
-            .entry(server)
-            .or_insert_with(|| Entry { config: entry.clone(), offer: watch::Sender::new(Arc::new(unread())) });
+        let held = entries.entry(server).or_insert_with(|| Entry {
+            config: entry.clone(),
+            offer: watch::Sender::new(Arc::new(unread())),
+            trusted: None,
+        });
         held.config = entry.clone();
         held.publish(sources, &self.shared.default_directory);
         self.shared.asked.notify_one();
@@ -131,7 +137,7 @@ impl Shared {
 struct Keeper {
     shared: Arc<Shared>,
     secrets: kube::Client,
-    account: Arc<dyn ReadToken>,
+    managers: Arc<SessionManagers>,
     current: watch::Receiver<Arc<Vsphere>>,
     sender: mpsc::Sender<(Place, Reading)>,
     readings: mpsc::Receiver<(Place, Reading)>,
@@ -185,7 +191,7 @@ impl Keeper {
             if !self.followed.contains_key(&place) {
                 tracing::debug!(source = %place, "the source of credentials is followed");
                 let stop = CancellationToken::new();
-                let work = follow(place.clone(), self.secrets.clone(), Arc::clone(&self.account), self.sender.clone());
+                let work = follow(place.clone(), self.secrets.clone(), Arc::clone(&self.managers), self.sender.clone());
                 let guarded = stop.clone();
                 self.running.push(Box::pin(async move {
                     guarded.run_until_cancelled(work).await;
@@ -219,6 +225,17 @@ impl Entry {
     /// Offers what the sources have for this entry, if that is something else than before.
     fn publish(&mut self, sources: &BTreeMap<Place, Source>, default_directory: &Path) {
         let (key, offer) = (&self.config.key, offer(&self.config, default_directory, sources));
+        if let Some((manager, origin)) =
+            trusted_manager(&offer).filter(|(manager, _)| self.trusted.as_ref() != Some(manager))
+        {
+            tracing::warn!(
+                vcenter = key,
+                from = %origin,
+                "the service account's token is sent to the session manager at {manager}, which can use it at the API \
+                 server: set a token for it (SERVER.vc-session-manager-token), or limit the hosts with --session-manager-hosts"
+            );
+            self.trusted = Some(manager);
+        }
         self.offer.send_if_modified(|known| {
             if **known == offer {
                 return false;
@@ -235,6 +252,17 @@ impl Entry {
             true
         });
     }
+}
+
+/// The session manager that is to get the service account's token, as its URL begins, and where it is named.
+fn trusted_manager(offer: &Offer) -> Option<(String, &Origin)> {
+    let Offer::Ready(credentials) = offer else { return None };
+    credentials.iter().find_map(|credential| match &credential.login {
+        Login::SharedSession { url, token: SessionToken::ServiceAccount(_) } => {
+            Some((Endpoint::of_url(url).ok()?.base(), &credential.origin))
+        }
+        _ => None,
+    })
 }
 
 /// Whether the same is presented in the same order.
@@ -265,7 +293,7 @@ fn tell(place: &Place, news: &News) {
 async fn follow(
     place: Place,
     secrets: kube::Client,
-    account: Arc<dyn ReadToken>,
+    managers: Arc<SessionManagers>,
     readings: mpsc::Sender<(Place, Reading)>,
 ) {
     match &place {
@@ -274,7 +302,7 @@ async fn follow(
             let forward = async {
                 loop {
                     let seen = state.borrow_and_update().clone();
-                    if let Some(reading) = of_secret(namespace, name, &seen, &account) {
+                    if let Some(reading) = of_secret(namespace, name, &seen, &managers) {
                         hand_over(&place, reading, &readings).await;
                     }
                     if state.changed().await.is_err() {
@@ -290,7 +318,7 @@ async fn follow(
         Place::Directory(path) => {
             let mut directory = Watched::new(path.clone());
             loop {
-                let reading = of_directory(path, directory.next().await, &account);
+                let reading = of_directory(path, directory.next().await, &managers);
                 hand_over(&place, reading, &readings).await;
             }
         }
@@ -302,13 +330,13 @@ async fn hand_over(place: &Place, reading: Reading, readings: &mpsc::Sender<(Pla
     let _ = readings.send((place.clone(), reading)).await;
 }
 
-fn of_secret(namespace: &str, name: &str, state: &State, account: &Arc<dyn ReadToken>) -> Option<Reading> {
+fn of_secret(namespace: &str, name: &str, state: &State, managers: &SessionManagers) -> Option<Reading> {
     match state {
         State::Pending => None,
         State::Failing(why) => Some(Reading::Failing(why.clone())),
         State::Absent(why) => Some(Reading::Absent(why.clone())),
         State::Read(version) => {
-            let stored = Stored::read(version.entries().map(|(key, value)| (key, Some(value))), account);
+            let stored = Stored::read(version.entries().map(|(key, value)| (key, Some(value))), managers);
             let origin = Origin::Secret {
                 namespace: namespace.to_owned(),
                 name: name.to_owned(),
@@ -320,12 +348,12 @@ fn of_secret(namespace: &str, name: &str, state: &State, account: &Arc<dyn ReadT
     }
 }
 
-fn of_directory(path: &Path, seen: &Seen, account: &Arc<dyn ReadToken>) -> Reading {
+fn of_directory(path: &Path, seen: &Seen, managers: &SessionManagers) -> Reading {
     match seen {
         Seen::Failing(why) => Reading::Failing(why.clone()),
         Seen::Absent(why) => Reading::Absent(why.clone()),
         Seen::Files(files) => {
-            let mut stored = Stored::read(files.entries(), account);
+            let mut stored = Stored::read(files.entries(), managers);
             stored.problems.extend(files.problems.iter().cloned());
             Reading::Read { stored, origin: Origin::Directory { path: path.to_owned() } }
         }

@@ -221,6 +221,10 @@ pub struct Options {
     #[arg(long, help_heading = OURS, value_name = "DURATION", env = "CCM_OUT_OF_SERVICE_AFTER", hide_env_values = true, allow_hyphen_values = true)]
     pub out_of_service_after: Option<String>,
 
+    /// Hosts of session managers that may be asked for a session of vCenter, and may get the service account's token, comma separated; empty is any
+    #[arg(long, help_heading = OURS, value_name = "NAMES", env = "CCM_SESSION_MANAGER_HOSTS", hide_env_values = true, action = ArgAction::Append, allow_hyphen_values = true)]
+    pub session_manager_hosts: Vec<String>,
+
     /// Whether a process that does not lead keeps its vCenter sessions and inventory (warm) or has none (cold)
     #[arg(long, help_heading = OURS, value_name = "WORD", env = "CCM_STANDBY", hide_env_values = true, default_value = "warm", allow_hyphen_values = true)]
     pub standby: String,
@@ -367,9 +371,19 @@ impl Options {
     /// The flags that are read as Go reads its string slices: one value is a line of comma separated values. An empty
     /// item is dropped, so that `--flag=` clears the default.
     fn split_lists(&mut self) {
-        let Self { controllers, topology_labels, webhook, serving, authentication, authorization, .. } = self;
+        let Self {
+            controllers,
+            session_manager_hosts,
+            topology_labels,
+            webhook,
+            serving,
+            authentication,
+            authorization,
+            ..
+        } = self;
         let lists = [
             controllers,
+            session_manager_hosts,
             topology_labels,
             &mut webhook.webhooks,
             &mut webhook.webhook_tls_cipher_suites,

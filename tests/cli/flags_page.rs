@@ -128,6 +128,11 @@ const MORE: &[(&str, &str)] = &[
          at least 1s; empty or `0` is never",
     ),
     (
+        "session-manager-hosts",
+        "hosts of session managers that may be asked for a session of vCenter, and may get the service account's token: names and \
+         IP addresses without port, separated by commas; empty is any",
+    ),
+    (
         "standby",
         "while another process leads: `warm` keeps the vCenter sessions and the inventory, so that a take-over needs no login; \
          `cold` has no session until it leads, and logs out when it does not lead any more",

@@ -118,6 +118,29 @@ async fn a_directory_that_appears_later_is_enough_and_nothing_is_tried_before_it
     assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
 }
 
+#[tokio::test]
+async fn to_which_host_the_service_accounts_token_is_sent_is_told_once_and_can_be_limited() {
+    let cluster = Cluster::new().await;
+    let vcenter = Vcenter::start(&cluster.scenario(0..1)).await;
+    let folder = tempfile::tempdir().unwrap();
+    let key = format!("{}.vc-session-manager-url", vcenter.host());
+    std::fs::write(folder.path().join(key), "https://ccm:hunter2@manager.test:8443/tickets?key=hunter2").unwrap();
+    let text = config(&vcenter, &format!("secrets-directory = {}", folder.path().display()));
+    let sent = "the service account's token is sent to the session manager at https://manager.test:8443";
+    let refused = "its vc-session-manager-url names a host that is not among --session-manager-hosts";
+    for (hosts, expected, absent) in
+        [("", sent, refused), ("Manager.test,10.0.0.1", sent, refused), ("other.test,test", refused, sent)]
+    {
+        let mut daemon = cluster.start(&text, &[&format!("--session-manager-hosts={hosts}")]);
+        daemon.wait_for_line(expected, LIMIT).await;
+        assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
+        let lines = daemon.output().lines();
+        let count = |part: &str| lines.iter().filter(|line| line.contains(part)).count();
+        assert_eq!(count("hunter2") + count(absent), 0, "{hosts}: {lines:#?}");
+        assert!(expected != sent || count(sent) == 1, "{hosts}: {lines:#?}");
+    }
+}
+
 /// The count of failed logins that all replicas share.
 async fn reject_three_logins(cluster: &Cluster, vcenter: &Vcenter) {
     let ledger = Ledger::new(LeaseStore::new(cluster.client.clone(), NAMESPACE));

@@ -63,6 +63,7 @@ fn config(text: &str) -> Arc<Vsphere> {
         tls: BTreeMap::new(),
         tag_poll_interval: Duration::from_secs(60),
         allows_name_match: false,
+        session_manager_hosts: BTreeSet::new(),
         skips_node_deletion: false,
         files: crate::app::files::Noted::default(),
     })

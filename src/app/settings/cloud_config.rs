@@ -4,9 +4,9 @@ use super::{Check, Mistake, Mistakes};
 use crate::app::files::{Files, Noted, Noting};
 use crate::app::options::Options;
 use crate::clients::http;
-use crate::clients::http::{Thumbprint, TlsSettings, TlsTrust};
+use crate::clients::http::{Endpoint, Thumbprint, TlsSettings, TlsTrust};
 use crate::providers::vsphere::config::{self, Config, ConfigProblem, Environment, Surroundings, Vcenter};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -26,6 +26,8 @@ pub struct Vsphere {
     pub tag_poll_interval: Duration,
     /// Whether a VM found by its name alone is taken even if its UUID contradicts the node's.
     pub allows_name_match: bool,
+    /// The hosts of session managers that may be asked; empty is any.
+    pub session_manager_hosts: BTreeSet<String>,
     /// Whether the variable `SKIP_NODE_DELETION` is there: no Node is to be deleted.
     pub skips_node_deletion: bool,
     /// The files this was read from, as they were.
@@ -104,6 +106,7 @@ impl Check<'_> {
     pub(super) fn vsphere(&mut self) -> Option<Vsphere> {
         let tag_poll_interval = self.pause("--tag-poll-interval", &self.options.tag_poll_interval);
         let allows_name_match = self.boolean("--allow-name-match", &self.options.allow_name_match);
+        let session_manager_hosts = self.session_manager_hosts();
         let path = self.options.cloud_config.clone().filter(|path| !path.is_empty());
         let Some(path) = path.map(PathBuf::from) else {
             let why = "required (path of vsphere.conf)".to_owned();
@@ -138,9 +141,26 @@ impl Check<'_> {
             tls,
             tag_poll_interval: tag_poll_interval?,
             allows_name_match: allows_name_match?,
+            session_manager_hosts,
             skips_node_deletion: self.environment.skips_node_deletion(),
             files: self.files.noted(),
         })
+    }
+
+    /// Host names and addresses in the form of URLs; mistakes are told.
+    fn session_manager_hosts(&mut self) -> BTreeSet<String> {
+        let mut hosts = BTreeSet::new();
+        for item in self.options.session_manager_hosts.iter().map(|item| item.trim()).filter(|item| !item.is_empty()) {
+            let bare = item.trim_start_matches('[').trim_end_matches(']');
+            let url = if bare.contains(':') { format!("https://[{bare}]") } else { format!("https://{bare}") };
+            let host = Endpoint::of_url(&url).ok().filter(|_| !bare.contains(['/', '?', '#', '@', '\\']));
+            let expected = "expected host names or IP addresses, without scheme, port and path";
+            match host {
+                Some(endpoint) => hosts.extend([endpoint.host().to_owned()]),
+                None => hosts.extend(self.wrong::<String>("--session-manager-hosts", item, expected)),
+            }
+        }
+        hosts
     }
 
     fn content(&mut self, path: &Path) -> Option<Zeroizing<Vec<u8>>> {

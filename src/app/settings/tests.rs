@@ -61,6 +61,19 @@ fn a_vcenter_that_is_not_verified_keeps_its_ca_file_and_is_told() {
 }
 
 #[test]
+fn hosts_of_session_managers_are_read_as_urls_name_them() {
+    let hosts = "--session-manager-hosts=Manager.Example.com, 10.0.0.1,[fd00::01],fd00::2,";
+    let vsphere = settled(&[hosts]).unwrap().vsphere;
+    let shown: Vec<_> = vsphere.session_manager_hosts.iter().map(String::as_str).collect();
+    assert_eq!(shown, ["10.0.0.1", "fd00::1", "fd00::2", "manager.example.com"]);
+    assert!(settled(&[]).unwrap().vsphere.session_manager_hosts.is_empty());
+    for wrong in ["https://m", "m:8443", "m/x", "u@m", "a b", "m?x"] {
+        let told = settled(&[&format!("--session-manager-hosts={wrong}")]).unwrap_err().to_string();
+        assert!(told.contains("expected host names or IP addresses"), "{wrong}: {told}");
+    }
+}
+
+#[test]
 fn every_vcenter_is_checked_although_another_is_wrong() {
     let text = settled(&["--cloud-config=/etc/two.conf"]).unwrap_err().to_string();
     assert!(text.starts_with("2 configuration errors:"), "{text}");

@@ -69,8 +69,8 @@ impl Endpoint {
         &self.authority
     }
 
-    /// Scheme and authority, as a URL begins.
-    pub(super) fn base(&self) -> String {
+    /// Scheme and authority, as a URL begins; it has no secret.
+    pub fn base(&self) -> String {
         format!("{}://{}", if self.is_tls { "https" } else { "http" }, self.authority)
     }
 }

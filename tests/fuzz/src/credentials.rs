@@ -1,10 +1,10 @@
 //! Secrets and directories of credentials.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ccm::providers::vsphere::credentials::layout::Stored;
+use ccm::providers::vsphere::credentials::layout::{SessionManagers, Stored};
 use ccm::providers::vsphere::credentials::{Login, ReadToken};
 use secrecy::SecretString;
 
@@ -24,10 +24,10 @@ impl ReadToken for Account {
 pub fn secret(bytes: &[u8]) {
     let lines = bytes.split(|&byte| byte == b'\n');
     let entries: BTreeMap<String, Vec<u8>> = lines.filter_map(entry).collect();
-    let account: Arc<dyn ReadToken> = Arc::new(Account);
+    let managers = SessionManagers { account: Arc::new(Account), hosts: BTreeSet::new() };
     let pairs: Vec<(&str, Option<&[u8]>)> =
         entries.iter().map(|(key, value)| (key.as_str(), Some(value.as_slice()))).collect();
-    let stored = Stored::read(pairs.iter().copied(), &account);
+    let stored = Stored::read(pairs.iter().copied(), &managers);
     assert!(stored.servers.len() <= entries.len(), "there are more servers than keys");
     assert!(stored.problems.len() <= 3 * entries.len(), "there are {} problems", stored.problems.len());
     let is_value = !entries.iter().any(|(key, value)| {
@@ -48,7 +48,7 @@ pub fn secret(bytes: &[u8]) {
         }
     }
     // A Secret is a map: the order of its keys says nothing.
-    let other = Stored::read(pairs.iter().rev().copied(), &account);
+    let other = Stored::read(pairs.iter().rev().copied(), &managers);
     let servers = |stored: &Stored| format!("{:?}", stored.servers);
     assert_eq!(servers(&stored), servers(&other), "the order of the keys changes what is read");
 }

@@ -10,10 +10,26 @@
 //! Mirrors `credentialmanager.go:parseConfig`, with a stricter grammar of keys: what is wrong with one key or one server
 //! leaves the others alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{Login, ReadToken, SessionToken, pem};
+use crate::clients::http::Endpoint;
+
+/// What may be done with session managers that a Secret or a directory names.
+pub struct SessionManagers {
+    /// What an absent token stands for.
+    pub account: Arc<dyn ReadToken>,
+    /// The hosts that may be asked, as [`Endpoint::host`] has them; empty is any.
+    pub hosts: BTreeSet<String>,
+}
+
+impl SessionManagers {
+    /// Whether the manager at this URL may be asked.
+    fn allow(&self, url: &str) -> bool {
+        self.hosts.is_empty() || Endpoint::of_url(url).is_ok_and(|endpoint| self.hosts.contains(endpoint.host()))
+    }
+}
 
 /// What a Secret or a directory holds. Deliberately without `Debug`.
 pub struct Stored {
@@ -76,10 +92,9 @@ impl<'a> Key<'a> {
 
 impl Stored {
     /// Sorts keys and values into logins. A key without value is there and cannot be read, which somebody else tells.
-    /// `account` is what an absent session-manager token stands for.
     pub fn read<'a>(
         entries: impl IntoIterator<Item = (&'a str, Option<&'a [u8]>)>,
-        account: &Arc<dyn ReadToken>,
+        managers: &SessionManagers,
     ) -> Stored {
         let mut problems = Vec::new();
         let mut servers = BTreeMap::<&str, Parts<'a>>::new();
@@ -135,7 +150,7 @@ impl Stored {
         let servers = servers.into_iter().map(|(server, parts)| {
             let login = match contradictory.remove(server) {
                 Some(why) => Err(why),
-                None => parts.login(account),
+                None => parts.login(managers),
             };
             (server.to_owned(), login)
         });
@@ -154,11 +169,16 @@ impl Parts<'_> {
     }
 
     /// A session manager's URL wins over user and password, as in `connection.go:login`.
-    fn login(&self, account: &Arc<dyn ReadToken>) -> Result<Login, String> {
+    fn login(&self, managers: &SessionManagers) -> Result<Login, String> {
         if let Some(url) = self.url {
+            if !managers.allow(url) {
+                return Err(
+                    "its vc-session-manager-url names a host that is not among --session-manager-hosts".to_owned()
+                );
+            }
             let token = match self.token {
                 Some(token) => SessionToken::Given(token.into()),
-                None => SessionToken::ServiceAccount(Arc::clone(account)),
+                None => SessionToken::ServiceAccount(Arc::clone(&managers.account)),
             };
             return Ok(Login::SharedSession { url: url.to_owned(), token });
         }

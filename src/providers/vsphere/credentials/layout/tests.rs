@@ -18,8 +18,15 @@ impl ReadToken for Account {
 }
 
 fn read(entries: &[(&str, &str)]) -> Stored {
-    let account: Arc<dyn ReadToken> = Arc::new(Account);
-    Stored::read(entries.iter().map(|(key, value)| (*key, Some(value.as_bytes()))), &account)
+    read_with(entries, &any_manager())
+}
+
+fn read_with(entries: &[(&str, &str)], managers: &SessionManagers) -> Stored {
+    Stored::read(entries.iter().map(|(key, value)| (*key, Some(value.as_bytes()))), managers)
+}
+
+fn any_manager() -> SessionManagers {
+    SessionManagers { account: Arc::new(Account), hosts: BTreeSet::new() }
 }
 
 /// A login in one line: `user/password`, or what else it is.
@@ -367,10 +374,34 @@ fn a_certificate_as_user_name_is_a_login_of_its_own_kind() {
 }
 
 #[test]
+fn only_hosts_that_are_permitted_are_asked_for_a_session() {
+    let hosts = ["m", "10.0.0.1", "fd00::1"].map(str::to_owned).into();
+    let managers = SessionManagers { account: Arc::new(Account), hosts };
+    let told = "its vc-session-manager-url names a host that is not among --session-manager-hosts";
+    for (url, is_permitted) in [
+        ("https://m/s", true),
+        ("https://M:8443", true),
+        ("https://10.0.0.1/s", true),
+        ("https://[fd00:0::1]/s", true),
+        ("https://m.example.com/s", false),
+        ("https://evil.example?m", false),
+        ("https://m@evil.example/", false),
+        ("m", false),
+    ] {
+        for token in ["", "t"] {
+            let entries = [("vc.vc-session-manager-url", url), ("vc.vc-session-manager-token", token)];
+            let stored = read_with(&entries, &managers);
+            assert_eq!(stored.servers["vc"].is_ok(), is_permitted, "{url}");
+            assert!(is_permitted || stored.servers["vc"].as_ref().is_err_and(|why| why == told), "{url}");
+            assert!(read(&entries).servers["vc"].is_ok(), "{url}: none named is any");
+        }
+    }
+}
+
+#[test]
 fn bytes_that_are_no_text_do_not_count_and_are_told_by_their_key() {
-    let account: Arc<dyn ReadToken> = Arc::new(Account);
     let entries: [(&str, Option<&[u8]>); 2] = [("vc.username", Some(b"u")), ("vc.password", Some(b"\xff\xfe"))];
-    let stored = Stored::read(entries, &account);
+    let stored = Stored::read(entries, &any_manager());
     assert_eq!(stored.servers["vc"].as_ref().unwrap_err(), "its password is missing or empty");
     assert_eq!(stored.problems, ["the value of \"vc.password\" is not text in UTF-8 and does not count"]);
 }
@@ -391,7 +422,6 @@ proptest! {
         ),
         secret in "ZZ[Q-Y]{6}",
     ) {
-        let account: Arc<dyn ReadToken> = Arc::new(Account);
         let hidden: Vec<Vec<u8>> = entries.iter().map(|(_, value)| [secret.as_bytes(), value].concat()).collect();
         // A server's name is no secret.
         let entries: Vec<(&str, Option<&[u8]>)> = entries
@@ -399,7 +429,7 @@ proptest! {
             .zip(&hidden)
             .map(|((key, value), hidden)| (key.as_str(), Some(if key.starts_with("server_") { value.as_slice() } else { hidden })))
             .collect();
-        let stored = Stored::read(entries.iter().copied(), &account);
+        let stored = Stored::read(entries.iter().copied(), &any_manager());
         for login in stored.servers.values().flatten() {
             match login {
                 Login::Password { user, password } => prop_assert!(!user.is_empty() && !password.expose_secret().is_empty()),
@@ -410,7 +440,7 @@ proptest! {
         let told = format!("{:?} {:?}", stored.problems, stored.servers.values().filter_map(|login| login.as_ref().err()).collect::<Vec<_>>());
         prop_assert!(!told.contains(&secret), "{told}");
         // Whatever the order of the keys, the outcome is the same.
-        let again = Stored::read(entries.iter().rev().copied(), &account);
+        let again = Stored::read(entries.iter().rev().copied(), &any_manager());
         let mut distinct: Vec<_> = entries.iter().map(|(key, _)| key).collect();
         distinct.sort();
         distinct.dedup();

@@ -10,6 +10,7 @@ use super::super::source::Reading;
 use super::super::{Login, ReadToken};
 use super::*;
 use crate::providers::vsphere::config;
+use crate::providers::vsphere::credentials::layout::SessionManagers;
 
 const DEFAULT: &str = "/default";
 
@@ -43,8 +44,8 @@ fn sources(known: &[(Place, Option<Reading>)]) -> BTreeMap<Place, Source> {
 }
 
 fn stored(user: &str) -> Stored {
-    let account: Arc<dyn ReadToken> = Arc::new(Account);
-    Stored::read([("vc.username", Some(user.as_bytes())), ("vc.password", Some(b"p".as_slice()))], &account)
+    let managers = SessionManagers { account: Arc::new(Account), hosts: std::collections::BTreeSet::new() };
+    Stored::read([("vc.username", Some(user.as_bytes())), ("vc.password", Some(b"p".as_slice()))], &managers)
 }
 
 fn read() -> Option<Reading> {

@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use secrecy::SecretString;
 
 use super::*;
+use crate::providers::vsphere::credentials::layout::SessionManagers;
 use crate::providers::vsphere::credentials::{Login, ReadToken};
 
 struct Account;
@@ -29,8 +30,8 @@ fn origin(version: u32) -> Origin {
 }
 
 fn version(version: u32, entries: &[(&str, &str)]) -> Reading {
-    let account: Arc<dyn ReadToken> = Arc::new(Account);
-    let stored = Stored::read(entries.iter().map(|(key, value)| (*key, Some(value.as_bytes()))), &account);
+    let managers = SessionManagers { account: Arc::new(Account), hosts: std::collections::BTreeSet::new() };
+    let stored = Stored::read(entries.iter().map(|(key, value)| (*key, Some(value.as_bytes()))), &managers);
     Reading::Read { stored, origin: origin(version) }
 }
 

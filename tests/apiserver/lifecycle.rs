@@ -4,6 +4,7 @@
 mod changes;
 mod guarded;
 mod harness;
+mod in_memory;
 mod late;
 mod out_of_service;
 mod vectors;

@@ -1,0 +1,44 @@
+//! How many machines are gone at once is counted before the first Node is deleted.
+
+use super::world::{MOMENT, World, pass, seconds, settings};
+use ccm::cloud::{InstanceEvent, PowerState};
+use std::time::Duration;
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_an_event_overtook_counts_as_none() {
+    let world = World::start(settings()).await;
+    (0..12).for_each(|number| drop(world.create(&format!("well-{number}"), "True", PowerState::On)));
+    let silent: Vec<String> = (0..6).map(|number| format!("silent-{number}")).collect();
+    for name in &silent {
+        world.create(name, "Unknown", PowerState::On);
+        world.hide(name);
+    }
+    pass(MOMENT).await;
+    world.lose("a");
+    pass(seconds(27)).await;
+    // Their machines are gone, too. An event overtakes the first answer that says so, and the next one takes long.
+    let cloud = world.cloud.clone();
+    let mut overtaken = Vec::new();
+    world.hook(move |name, _| {
+        if !name.starts_with("silent") {
+            return Duration::ZERO;
+        }
+        if overtaken.contains(&name.to_owned()) {
+            return seconds(10);
+        }
+        overtaken.push(name.to_owned());
+        let (cloud, event) = (cloud.clone(), InstanceEvent::Node(name.to_owned()));
+        tokio::spawn(async move {
+            pass(MOMENT).await;
+            cloud.announce(event);
+        });
+        2 * MOMENT
+    });
+    for name in &silent {
+        world.destroy(name);
+        world.show(name);
+    }
+    pass(seconds(60)).await;
+    assert_eq!(world.deletions(), [""; 0], "seven are gone at once");
+    assert_eq!(world.held("DeletionMassHold"), 7);
+}

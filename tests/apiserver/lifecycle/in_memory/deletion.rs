@@ -1,0 +1,292 @@
+//! From a permit to the deletion.
+
+use super::server::{Fate, Server};
+use super::world::{MOMENT, World, is, node, pass, seconds, settings};
+use ccm::cloud::node::TAINT_UNINITIALIZED;
+use ccm::cloud::{InstanceEvent, InstanceMetadata, PowerState, Reason, Unknown};
+use ccm::controllers::node_lifecycle::plan::ANNOTATION_ALLOW_DELETION;
+use ccm::controllers::node_lifecycle::{Deletion, Settings};
+use ccm::providers::memory::{Instance, Memory};
+use http::Method;
+use serde_json::json;
+use std::time::Duration;
+
+/// Longer than the grace period and two proofs.
+const GRACE_IS_OVER: Duration = Duration::from_secs(35);
+
+/// With nodes that are well, so that one is not many.
+async fn world(settings: Settings) -> World {
+    let world = World::start(settings).await;
+    (0..10).for_each(|number| drop(world.create(&format!("well-{number}"), "True", PowerState::On)));
+    pass(MOMENT).await;
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_deletion_carries_what_was_read_live() {
+    let world = world(settings()).await;
+    world.lose("a");
+    pass(MOMENT).await;
+    // The cache does not hear of this change, which says nothing of the machine.
+    world.server.hold_watch(true);
+    world.server.with(|state| state.change("a", &json!({"metadata": {"labels": {"new": "yes"}}})));
+    let live = world.server.node("a").unwrap()["metadata"].clone();
+    pass(GRACE_IS_OVER).await;
+    let sent = world.server.sent(&Method::DELETE);
+    assert_eq!(sent.len(), 1, "{sent:?}");
+    let expected = json!({"uid": live["uid"], "resourceVersion": live["resourceVersion"]});
+    assert_eq!(sent[0].body["preconditions"], expected);
+    assert!(!world.is_there("a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_changes_between_the_live_read_and_the_deletion_stops_it() {
+    let recreated = json!({"metadata": {"uid": "uid-new"}});
+    let labelled = json!({"metadata": {"labels": {"new": "yes"}}});
+    for (case, change, stays) in
+        [("Ready", is("True"), true), ("recreated", recreated, true), ("any change", labelled, false)]
+    {
+        let world = world(settings()).await;
+        world.lose("a");
+        world.server.before(&Method::DELETE, move |state| state.change("a", &change));
+        pass(GRACE_IS_OVER).await;
+        assert_eq!(world.is_there("a"), stays, "{case}");
+        let versions = world.server.sent(&Method::DELETE).into_iter().map(|sent| sent.body["preconditions"].clone());
+        let versions: Vec<_> = versions.collect();
+        assert_eq!(
+            versions.len(),
+            if stays { 1 } else { 2 },
+            "{case}: the API server refuses what is not as it was read"
+        );
+        assert!(stays || versions[0] != versions[1], "{case}: it is read again");
+        assert_eq!(world.metric("vsphere_ccm_node_deletions_total"), u64::from(!stays), "{case}");
+        assert_eq!(world.server.events("DeletingNodeFailed"), [""; 0], "{case}: it is no failure");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_live_read_counts_and_not_the_cache() {
+    let taint = json!({"spec": {"taints": [{"key": TAINT_UNINITIALIZED, "effect": "NoSchedule"}]}});
+    let cases = [
+        ("Ready", is("True")),
+        ("another status in between", is("Unknown")),
+        ("recreated", json!({"metadata": {"uid": "uid-new"}})),
+        ("another machine", json!({"spec": {"providerID": "memory://other"}})),
+        ("it waits to be initialised", taint),
+        ("deleted by somebody", json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})),
+        ("of the control plane now", json!({"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}})),
+    ];
+    for (case, change) in cases {
+        let world = world(settings()).await;
+        world.lose("a");
+        pass(MOMENT).await;
+        world.server.hold_watch(true);
+        world.server.with(|state| state.change("a", &change));
+        pass(GRACE_IS_OVER).await;
+        assert!(!world.server.sent(&Method::GET).is_empty(), "{case}: it was permitted");
+        assert_eq!(world.deletions(), [""; 0], "{case}");
+        assert_eq!(world.metric("vsphere_ccm_node_deletion_allowance"), 1, "{case}: nothing is used up");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_vanished_is_neither_deleted_nor_proved_again() {
+    let world = world(settings()).await;
+    world.lose("a");
+    pass(MOMENT).await;
+    world.server.hold_watch(true);
+    world.server.with(|state| state.remove("a"));
+    pass(seconds(31)).await;
+    assert_eq!((world.asked("a"), world.deletions().len()), (1, 0));
+    assert_eq!(world.metric("vsphere_ccm_node_deletions_total"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_proof_is_made_again_between_the_live_read_and_the_deletion() {
+    for (case, is_found) in [("it is gone", false), ("it is found", true)] {
+        let world = world(settings()).await;
+        let (server, cloud) = (world.server.clone(), world.cloud.clone());
+        world.hook(move |name, number| {
+            if (name, number) == ("a", 2) {
+                assert_eq!((server.sent(&Method::GET).len(), server.sent(&Method::DELETE).len()), (1, 0));
+                if is_found {
+                    cloud.put(Instance {
+                        metadata: InstanceMetadata { provider_id: "memory://a".into(), ..InstanceMetadata::default() },
+                        ..Instance::default()
+                    });
+                }
+            }
+            Duration::ZERO
+        });
+        world.lose("a");
+        pass(GRACE_IS_OVER).await;
+        assert_eq!(world.is_there("a"), is_found, "{case}");
+        assert_eq!(world.deletions().len(), usize::from(!is_found), "{case}");
+        assert!(world.asked("a") >= 2, "{case}");
+    }
+}
+
+/// While the second proof about `a` is made, for eight seconds.
+fn in_the_second_proof(world: &World, act: impl Fn(&Server, &Memory) + Send + 'static) {
+    let (server, cloud) = (world.server.clone(), world.cloud.clone());
+    world.hook(move |name, number| {
+        if (name, number) != ("a", 2) {
+            return Duration::ZERO;
+        }
+        act(&server, &cloud);
+        seconds(8)
+    });
+    world.lose("a");
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_that_go_while_the_second_proof_is_made_withdraw_the_permit() {
+    let world = world(settings()).await;
+    in_the_second_proof(&world, |server, cloud| {
+        for number in 0..6 {
+            let name = format!("well-{number}");
+            assert!(cloud.remove(&format!("memory://{name}")));
+            server.with(|state| state.change(&name, &is("Unknown")));
+        }
+    });
+    pass(seconds(100)).await;
+    assert!(world.asked("a") >= 2, "it was about to be deleted");
+    assert_eq!(world.deletions(), [""; 0]);
+    assert_eq!(world.held("DeletionMassHold"), 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kubelet_that_reports_while_the_second_proof_is_made_withdraws_the_permit() {
+    for ready in ["True"] {
+        let world = world(settings()).await;
+        in_the_second_proof(&world, move |server, _| server.with(|state| state.change("a", &is(ready))));
+        pass(seconds(100)).await;
+        assert_eq!((world.asked("a"), world.deletions().len()), (2, 0), "{ready}");
+        assert_eq!(world.metric("vsphere_ccm_node_deletion_allowance"), 1, "{ready}: nothing is used up");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_recreated_while_the_second_proof_is_made_stays() {
+    let world = world(settings()).await;
+    in_the_second_proof(&world, |server, _| {
+        server.with(|state| {
+            state.remove("a");
+            state.put(node("a", "True"));
+        });
+    });
+    pass(seconds(100)).await;
+    assert_eq!((world.asked("a"), world.deletions().len()), (2, 0));
+    assert!(world.is_there("a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_configuration_that_changes_while_the_second_proof_is_made_makes_it_late() {
+    // What the provider announces then.
+    let world = world(settings()).await;
+    in_the_second_proof(&world, |_, cloud| cloud.announce(InstanceEvent::All));
+    pass(seconds(45)).await;
+    assert_eq!((world.asked("a"), world.deletions().len()), (4, 1), "two more proofs, and then it is deleted");
+
+    // The vCenter of its machine is no longer configured.
+    let world = self::world(settings()).await;
+    in_the_second_proof(&world, |_, cloud| {
+        let cloud = cloud.clone();
+        // The answer was made before.
+        tokio::spawn(async move {
+            pass(MOMENT).await;
+            cloud.set_outage(Some(Unknown::new(Reason::VCenterNotConfigured, "the test says so")));
+        });
+    });
+    pass(seconds(300)).await;
+    assert_eq!(world.deletions(), [""; 0]);
+    assert_eq!(world.held("VCenterNotConfigured"), 1);
+}
+
+/// Two machines are gone, and a new leader may delete one Node in two and a half minutes. What becomes of the DELETE of
+/// the first, and of the GET after it.
+async fn first_of_two(deleted: Fate, read: Fate) -> World {
+    let world = world(settings()).await;
+    world.server.next(&Method::DELETE, &[deleted]);
+    world.server.next(&Method::GET, &[Fate::Works, read]);
+    world.lose("a");
+    pass(MOMENT).await;
+    world.lose("b");
+    pass(seconds(60)).await;
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_without_an_answer_counts_as_one() {
+    for (case, deleted, read) in [
+        ("it was done", Fate::DoneAndLost, Fate::Works),
+        ("it was not done", Fate::Lost, Fate::Works),
+        ("it failed, and nobody says whether it was done", Fate::DoneAndFails(504), Fate::Lost),
+    ] {
+        let world = first_of_two(deleted, read).await;
+        assert_eq!(world.deletions(), ["a"], "{case}");
+        assert_eq!(world.metric("vsphere_ccm_node_deletion_allowance"), 0, "{case}");
+        assert_eq!(world.held("DeletionLimitReached"), 1, "{case}: the other one waits");
+        assert_eq!(world.server.events("DeletingNodeFailed").len(), 1, "{case}");
+        assert_eq!(world.metric("vsphere_ccm_node_deletions_failed_total"), 1, "{case}");
+        pass(seconds(100)).await;
+        assert_eq!(world.deletions().len(), 2, "{case}: the next one is deleted when the limit allows it");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_at_which_the_api_server_failed_counts_if_it_was_done() {
+    let world = first_of_two(Fate::DoneAndFails(504), Fate::Works).await;
+    assert_eq!((world.deletions(), world.metric("vsphere_ccm_node_deletions_total")), (vec!["a".to_owned()], 1));
+    assert_eq!(world.held("DeletionLimitReached"), 1);
+    assert_eq!(world.server.events("DeletingNodeFailed"), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_was_not_done_uses_nothing_up() {
+    for fate in [Fate::Refused(403), Fate::Refused(504)] {
+        let world = first_of_two(fate, Fate::Works).await;
+        assert!(world.is_there("a") && !world.is_there("b"), "{fate:?}: the other one is deleted instead");
+        assert_eq!(world.metric("vsphere_ccm_node_deletions_total"), 1, "{fate:?}");
+        assert_eq!(world.server.events("DeletingNodeFailed").len(), 1, "{fate:?}");
+        pass(seconds(150)).await;
+        assert!(!world.is_there("a"), "{fate:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_deletion_is_sent_again_after_pauses_that_double() {
+    let world = world(settings()).await;
+    world.server.always(&Method::DELETE, Fate::Refused(403));
+    world.lose("a");
+    pass(seconds(400)).await;
+    let sent = world.server.sent(&Method::DELETE);
+    let pauses: Vec<u64> = sent.windows(2).map(|pair| (pair[1].at - pair[0].at).as_secs()).collect();
+    assert_eq!(pauses, [5, 10, 20, 40, 60, 60, 60, 60]);
+    assert_eq!(world.server.events("DeletingNode").len(), 1, "it is announced once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_word_that_is_taken_back_before_the_live_read_lets_nothing_go() {
+    let world = world(settings()).await;
+    let allow = |word: &str| json!({"metadata": {"annotations": {ANNOTATION_ALLOW_DELETION: word}}});
+    world.lose("a");
+    pass(seconds(5)).await;
+    world.server.before(&Method::GET, move |state| state.change("a", &allow("false")));
+    world.server.with(|state| state.change("a", &allow("true")));
+    pass(seconds(5)).await;
+    assert_eq!((world.server.sent(&Method::GET).len(), world.deletions().len()), (1, 0));
+    world.server.with(|state| state.change("a", &allow("true")));
+    pass(seconds(5)).await;
+    assert!(!world.is_there("a"), "and it goes at once when somebody says so");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_sends_no_deletion() {
+    let world = world(Settings { deletion: Deletion::DryRun, ..settings() }).await;
+    world.lose("a");
+    pass(seconds(300)).await;
+    assert_eq!(world.deletions(), [""; 0]);
+    assert_eq!(world.metric("vsphere_ccm_node_deletions_dry_run_total"), 1);
+    assert_eq!(world.held("DeletionDryRun"), 1);
+}

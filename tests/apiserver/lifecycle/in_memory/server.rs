@@ -1,0 +1,298 @@
+//! An API server in memory: Nodes with their watch, Events, and what goes wrong with a request.
+
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Bytes, Frame};
+use kube::Client;
+use kube::client::Body;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tower::BoxError;
+
+/// What becomes of one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    Works,
+    /// It is refused with this code, and nothing is done.
+    Refused(u16),
+    /// It is done, and the answer has this code.
+    DoneAndFails(u16),
+    /// It is done, and no answer arrives.
+    DoneAndLost,
+    /// It does not arrive.
+    Lost,
+}
+
+/// One request about a Node.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    pub at: Instant,
+    pub method: Method,
+    pub name: String,
+    pub body: Value,
+}
+
+type Meddler = Box<dyn FnOnce(&mut State) + Send>;
+
+/// See the file's header. Clones are the same server.
+#[derive(Clone)]
+pub struct Server {
+    state: Arc<Mutex<State>>,
+    /// How many changes watches may show.
+    shown: Arc<watch::Sender<usize>>,
+}
+
+#[derive(Default)]
+pub struct State {
+    nodes: BTreeMap<String, Value>,
+    /// What watches tell, in order. The resourceVersion is its length.
+    changes: Vec<Value>,
+    sent: Vec<Sent>,
+    /// Reasons and messages of the Events, in the order in which they came.
+    events: Vec<(String, String)>,
+    /// The fates of the next requests of a method.
+    next: BTreeMap<String, VecDeque<Fate>>,
+    /// The fate of all others of a method.
+    always: BTreeMap<String, Fate>,
+    /// What happens right before the next request of this method is worked on.
+    meddlers: Vec<(Method, Meddler)>,
+    is_watch_held: bool,
+    uids: u32,
+}
+
+impl State {
+    /// Creates or replaces a Node; says its UID.
+    pub fn put(&mut self, mut node: Value) -> String {
+        let name = text(&node, "/metadata/name");
+        if node.pointer("/metadata/uid").is_none() {
+            self.uids += 1;
+            node["metadata"]["uid"] = json!(format!("uid-{}", self.uids));
+        }
+        let uid = text(&node, "/metadata/uid");
+        let kind = if self.nodes.contains_key(&name) { "MODIFIED" } else { "ADDED" };
+        self.store(kind, &name, node);
+        uid
+    }
+
+    /// Merges `change` into a Node.
+    pub fn change(&mut self, name: &str, change: &Value) {
+        let mut node = self.nodes[name].clone();
+        merge(&mut node, change);
+        self.store("MODIFIED", name, node);
+    }
+
+    pub fn remove(&mut self, name: &str) {
+        let Some(mut node) = self.nodes.remove(name) else { return };
+        node["metadata"]["resourceVersion"] = json!((self.changes.len() + 1).to_string());
+        self.changes.push(json!({"type": "DELETED", "object": node}));
+    }
+
+    fn store(&mut self, kind: &str, name: &str, mut node: Value) {
+        node["metadata"]["resourceVersion"] = json!((self.changes.len() + 1).to_string());
+        self.nodes.insert(name.to_owned(), node.clone());
+        self.changes.push(json!({"type": kind, "object": node}));
+    }
+
+    fn fate(&mut self, method: &Method) -> Fate {
+        let next = self.next.get_mut(method.as_str()).and_then(VecDeque::pop_front);
+        next.or_else(|| self.always.get(method.as_str()).copied()).unwrap_or(Fate::Works)
+    }
+
+    /// Does what is asked for, and answers.
+    fn perform(&mut self, method: &Method, name: &str, body: &Value) -> (u16, Value) {
+        let Some(node) = self.nodes.get(name).cloned() else { return failure(404, "NotFound") };
+        let carried = match method.as_str() {
+            "GET" => return (200, node),
+            "DELETE" => &body["preconditions"],
+            "PATCH" => &body["metadata"],
+            other => panic!("unexpected {other} of a Node"),
+        };
+        let holds = |field: &str| carried[field].is_null() || carried[field] == node["metadata"][field];
+        if !holds("uid") || !holds("resourceVersion") {
+            return failure(409, "Conflict");
+        }
+        if *method == Method::DELETE {
+            self.remove(name);
+            return (200, json!({"kind": "Status", "apiVersion": "v1", "status": "Success", "metadata": {}}));
+        }
+        self.change(name, body);
+        (200, self.nodes[name].clone())
+    }
+}
+
+impl Server {
+    pub fn start() -> Self {
+        Self { state: Arc::default(), shown: Arc::new(watch::Sender::new(0)) }
+    }
+
+    /// Does something to what the server has, which watches show.
+    pub fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.lock();
+        let result = act(&mut state);
+        self.show(&state);
+        result
+    }
+
+    /// Whether watches show nothing of what happens from now on.
+    pub fn hold_watch(&self, is_held: bool) {
+        self.with(|state| state.is_watch_held = is_held);
+    }
+
+    /// What becomes of the next requests of this method.
+    pub fn next(&self, method: &Method, fates: &[Fate]) {
+        self.lock().next.entry(method.to_string()).or_default().extend(fates);
+    }
+
+    /// What becomes of all other requests of this method.
+    pub fn always(&self, method: &Method, fate: Fate) {
+        self.lock().always.insert(method.to_string(), fate);
+    }
+
+    /// Something happens right before the next request of this method about a Node is worked on.
+    pub fn before(&self, method: &Method, act: impl FnOnce(&mut State) + Send + 'static) {
+        self.lock().meddlers.push((method.clone(), Box::new(act)));
+    }
+
+    /// The requests of this method about Nodes, lists and watches apart.
+    pub fn sent(&self, method: &Method) -> Vec<Sent> {
+        self.lock().sent.iter().filter(|sent| sent.method == *method).cloned().collect()
+    }
+
+    pub fn node(&self, name: &str) -> Option<Value> {
+        self.lock().nodes.get(name).cloned()
+    }
+
+    /// The messages of Events with this reason.
+    pub fn events(&self, reason: &str) -> Vec<String> {
+        let state = self.lock();
+        let of = state.events.iter().filter(|event| event.0 == reason);
+        of.map(|event| event.1.clone()).collect()
+    }
+
+    pub fn client(&self) -> Client {
+        let server = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let server = server.clone();
+            async move { server.answer(request).await }
+        });
+        Client::new(service, "default")
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn show(&self, state: &State) {
+        if !state.is_watch_held {
+            self.shown.send_replace(state.changes.len());
+        }
+    }
+
+    async fn answer(&self, request: Request<Body>) -> Result<Response<UnsyncBoxBody<Bytes, BoxError>>, BoxError> {
+        let (parts, body) = request.into_parts();
+        let bytes = body.collect_bytes().await?;
+        let body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        let path = parts.uri.path();
+        if path.ends_with("/events") {
+            self.lock().events.push((text(&body, "/reason"), text(&body, "/message")));
+            return Ok(complete(201, &body));
+        }
+        if path.contains("/events/") {
+            return Ok(complete(200, &json!({"metadata": {}, "involvedObject": {}})));
+        }
+        if path == "/api/v1/nodes" {
+            return Ok(self.watch(parts.uri.query().unwrap_or_default()));
+        }
+        let name = path.rsplit('/').next().unwrap_or_default().to_owned();
+        let fate = {
+            let mut state = self.lock();
+            let position = state.meddlers.iter().position(|(method, _)| *method == parts.method);
+            if let Some((_, meddle)) = position.map(|position| state.meddlers.remove(position)) {
+                meddle(&mut state);
+            }
+            let method = parts.method.clone();
+            state.sent.push(Sent { at: Instant::now(), method, name: name.clone(), body: body.clone() });
+            self.show(&state);
+            state.fate(&parts.method)
+        };
+        let done = match fate {
+            Fate::Works | Fate::DoneAndFails(_) | Fate::DoneAndLost => {
+                Some(self.with(|state| state.perform(&parts.method, &name, &body)))
+            }
+            Fate::Refused(_) | Fate::Lost => None,
+        };
+        let (code, answer) = match (fate, done) {
+            (Fate::Works, Some(done)) => done,
+            (Fate::Refused(code) | Fate::DoneAndFails(code), _) => failure(code, "Forbidden"),
+            _ => std::future::pending().await,
+        };
+        Ok(complete(code, &answer))
+    }
+
+    /// A list inside a watch, or a watch from a version on. Never ends.
+    fn watch(&self, query: &str) -> Response<UnsyncBoxBody<Bytes, BoxError>> {
+        let version = query.split('&').find_map(|part| part.strip_prefix("resourceVersion="));
+        let is_list = query.contains("sendInitialEvents=true");
+        let state = self.lock();
+        let mut first: Vec<Value> = Vec::new();
+        let from = if is_list {
+            first.extend(state.nodes.values().map(|node| json!({"type": "ADDED", "object": node})));
+            let annotations = json!({"k8s.io/initial-events-end": "true"});
+            let metadata = json!({"resourceVersion": state.changes.len().to_string(), "annotations": annotations});
+            first.push(json!({"type": "BOOKMARK", "object":
+                {"apiVersion": "v1", "kind": "Node", "metadata": metadata}}));
+            state.changes.len()
+        } else {
+            version.and_then(|version| version.parse().ok()).expect("a version to watch from")
+        };
+        drop(state);
+        let rest = futures::stream::unfold((self.clone(), from), |(server, at)| async move {
+            let mut shown = server.shown.subscribe();
+            shown.wait_for(|shown| *shown > at).await.ok()?;
+            let change = server.lock().changes.get(at).cloned()?;
+            Some((change, (server, at + 1)))
+        });
+        let all = futures::StreamExt::chain(futures::stream::iter(first), rest);
+        let lines = futures::StreamExt::map(all, |change| Ok(Frame::data(Bytes::from(format!("{change}\n")))));
+        Response::new(StreamBody::new(lines).boxed_unsync())
+    }
+}
+
+fn text(value: &Value, pointer: &str) -> String {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+fn failure(code: u16, reason: &str) -> (u16, Value) {
+    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code,
+        "reason": reason, "message": format!("the test says {reason}")});
+    (code, status)
+}
+
+fn complete(code: u16, body: &Value) -> Response<UnsyncBoxBody<Bytes, BoxError>> {
+    let body = Full::new(Bytes::from(body.to_string())).map_err(|never| match never {});
+    let mut response = Response::new(body.boxed_unsync());
+    *response.status_mut() = StatusCode::from_u16(code).expect("a code");
+    response
+}
+
+/// Objects are merged, null removes, all else is replaced; the list of conditions is whole in these tests.
+fn merge(target: &mut Value, change: &Value) {
+    if change.is_object() && !target.is_object() {
+        *target = json!({});
+    }
+    let (Value::Object(fields), Value::Object(changes)) = (&mut *target, change) else {
+        *target = change.clone();
+        return;
+    };
+    for (key, value) in changes {
+        if value.is_null() {
+            fields.remove(key);
+        } else {
+            merge(fields.entry(key).or_insert(Value::Null), value);
+        }
+    }
+}

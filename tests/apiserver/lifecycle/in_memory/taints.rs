@@ -1,0 +1,49 @@
+//! Taints: when they are written, and how often where they are refused.
+
+use super::world::{World, pass, seconds, settings};
+use ccm::cloud::PowerState;
+use ccm::controllers::node_lifecycle::Settings;
+use ccm::controllers::node_lifecycle::plan::{TAINT_OUT_OF_SERVICE, TAINT_SHUTDOWN};
+use http::Method;
+use std::time::Duration;
+
+const AFTER: Duration = Duration::from_secs(300);
+
+async fn world() -> World {
+    World::start(Settings { out_of_service_after: Some(AFTER), ..settings() }).await
+}
+
+fn shutdown() -> String {
+    format!("{TAINT_SHUTDOWN}:NoSchedule")
+}
+
+fn out_of_service() -> String {
+    format!("{TAINT_OUT_OF_SERVICE}:NoExecute")
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_counts_from_when_the_machine_went_off_where_that_is_later() {
+    let world = world().await;
+    world.create("a", "Unknown", PowerState::On);
+    pass(seconds(400)).await;
+    world.set_power("a", PowerState::Off);
+    pass(seconds(290)).await;
+    assert_eq!(world.taints("a"), [shutdown()]);
+    pass(seconds(15)).await;
+    assert_eq!(world.taints("a"), [shutdown(), out_of_service()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_live_read_that_shows_a_kubelet_at_work_writes_no_taint() {
+    let world = world().await;
+    world.create("a", "Unknown", PowerState::Off);
+    pass(seconds(290)).await;
+    let before = world.server.sent(&Method::PATCH).len();
+    // The cache hears nothing of it.
+    world.server.hold_watch(true);
+    world.set_ready("a", "True");
+    pass(seconds(60)).await;
+    assert!(world.server.sent(&Method::PATCH).len() > before, "it was tried");
+    let live = world.server.node("a").unwrap();
+    assert!(!live.to_string().contains(TAINT_OUT_OF_SERVICE), "{live}");
+}

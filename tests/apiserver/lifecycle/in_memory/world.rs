@@ -1,0 +1,240 @@
+//! A controller that leads, its cloud and its API server. The clock of these tests is paused: it moves on when everybody
+//! waits.
+
+use async_trait::async_trait;
+use http::Method;
+use k8s_openapi::api::core::v1::Node;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::server::Server;
+use ccm::cloud::{
+    CloudProvider, InstanceEvents, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Reason, Unknown, node,
+};
+use ccm::controllers::Context;
+use ccm::controllers::node_lifecycle::{Deletion, Limit, NodeLifecycleController, Settings};
+use ccm::kubernetes::events::recorder;
+use ccm::kubernetes::leader_election::Leadership;
+use ccm::kubernetes::stores::watch_nodes;
+use ccm::providers::memory::{Instance, Memory};
+use ccm::runtime::metrics::Metrics;
+
+/// Long enough for everything that waits for nothing but others.
+pub const MOMENT: Duration = Duration::from_millis(500);
+
+/// As by default.
+pub fn settings() -> Settings {
+    Settings {
+        period: Duration::from_secs(5),
+        deletion: Deletion::Enforce,
+        grace: Duration::from_secs(30),
+        limit: Limit { nodes: 5, percent: 10, window: Duration::from_secs(600) },
+        mass_hold: Duration::from_secs(900),
+        out_of_service_after: None,
+    }
+}
+
+/// What happens when it is asked for the nth time whether the machine of a node exists, and how long it is until its
+/// answer of that moment arrives.
+type Hook = Box<dyn FnMut(&str, usize) -> Duration + Send>;
+
+/// A cloud in memory, in which something may happen while it answers. Clones share all.
+#[derive(Clone)]
+pub struct Cloud {
+    memory: Memory,
+    hook: Arc<Mutex<Option<Hook>>>,
+    asked: Arc<Mutex<BTreeMap<String, usize>>>,
+}
+
+impl CloudProvider for Cloud {
+    fn provider_name(&self) -> &'static str {
+        "hooked"
+    }
+
+    fn owns_provider_id(&self, _: &str) -> bool {
+        true
+    }
+
+    fn instances_v2(&self) -> Option<Arc<dyn InstancesV2>> {
+        Some(Arc::new(self.clone()))
+    }
+
+    fn instance_events(&self) -> Option<Arc<dyn InstanceEvents>> {
+        self.memory.instance_events()
+    }
+}
+
+#[async_trait]
+impl InstancesV2 for Cloud {
+    async fn instance_exists(&self, node: &Node) -> Presence {
+        let name = node::name(node);
+        let number = {
+            let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+            let number = asked.entry(name.to_owned()).or_default();
+            *number += 1;
+            *number
+        };
+        let pause = {
+            let mut hook = self.hook.lock().unwrap_or_else(PoisonError::into_inner);
+            hook.as_mut().map(|hook| hook(name, number)).unwrap_or_default()
+        };
+        let answer = self.memory.instance_exists(node).await;
+        pass(pause).await;
+        answer
+    }
+
+    async fn instance_power(&self, node: &Node) -> Presence<Power> {
+        self.memory.instance_power(node).await
+    }
+
+    async fn read_instance_power(&self, node: &Node) -> Presence<PowerState> {
+        self.memory.read_instance_power(node).await
+    }
+
+    async fn instance_metadata(&self, node: &Node) -> Presence<InstanceMetadata> {
+        self.memory.instance_metadata(node).await
+    }
+}
+
+/// See the file's header. Dropping it ends its tasks.
+pub struct World {
+    pub server: Server,
+    pub cloud: Memory,
+    hooked: Cloud,
+    metrics: Metrics,
+    _tasks: JoinSet<()>,
+}
+
+impl World {
+    pub async fn start(settings: Settings) -> Self {
+        let (server, cloud) = (Server::start(), Memory::default());
+        let hooked = Cloud { memory: cloud.clone(), hook: Arc::default(), asked: Arc::default() };
+        let (nodes, watch) = watch_nodes(server.client(), None);
+        let (recorder, writer) = recorder(server.client(), "test");
+        let context = Context {
+            nodes: nodes.clone(),
+            write: server.client(),
+            recorder,
+            provider: Arc::new(hooked.clone()),
+            leadership: Leadership::always(),
+        };
+        let controller = NodeLifecycleController::new(context, settings).unwrap();
+        let metrics = Metrics::new().unwrap();
+        controller.register(metrics.registry()).unwrap();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async { drop(watch.await) });
+        tasks.spawn(async { drop(writer.run(CancellationToken::new()).await) });
+        tasks.spawn(async { drop(controller.run(CancellationToken::new()).await) });
+        nodes.wait_until_ready().await;
+        pass(MOMENT).await;
+        Self { server, cloud, hooked, metrics, _tasks: tasks }
+    }
+
+    /// What happens while the cloud is asked whether a machine exists.
+    pub fn hook(&self, hook: impl FnMut(&str, usize) -> Duration + Send + 'static) {
+        *self.hooked.hook.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(hook));
+    }
+
+    /// How often the cloud was asked whether the machine of this node exists.
+    pub fn asked(&self, name: &str) -> usize {
+        self.hooked.asked.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied().unwrap_or_default()
+    }
+
+    /// Creates the Node and its machine.
+    pub fn create(&self, name: &str, ready: &str, power: PowerState) -> String {
+        let metadata = InstanceMetadata { provider_id: id(name), ..InstanceMetadata::default() };
+        self.cloud.put(Instance { node_name: name.into(), metadata, power, ..Instance::default() });
+        self.server.with(|state| state.put(node(name, ready)))
+    }
+
+    /// The machine is destroyed.
+    pub fn destroy(&self, name: &str) {
+        assert!(self.cloud.remove(&id(name)), "{name} has no machine");
+    }
+
+    /// Creates a Node that is not heard of, and whose machine is gone.
+    pub fn lose(&self, name: &str) {
+        self.create(name, "Unknown", PowerState::On);
+        self.destroy(name);
+    }
+
+    /// Nobody can say anything of the machine.
+    pub fn hide(&self, name: &str) {
+        self.cloud.set_unknown(&id(name), Some(Unknown::new(Reason::VCenterUnavailable, "the test says so")));
+    }
+
+    /// What is known of the machine is said again.
+    pub fn show(&self, name: &str) {
+        self.cloud.set_unknown(&id(name), None);
+    }
+
+    pub fn set_ready(&self, name: &str, ready: &str) {
+        self.server.with(|state| state.change(name, &is(ready)));
+    }
+
+    pub fn set_power(&self, name: &str, power: PowerState) {
+        assert!(self.cloud.update(&id(name), |instance| instance.power = power), "{name} has no machine");
+    }
+
+    pub fn is_there(&self, name: &str) -> bool {
+        self.server.node(name).is_some()
+    }
+
+    /// The names of the Nodes that somebody was asked to delete, in order.
+    pub fn deletions(&self) -> Vec<String> {
+        self.server.sent(&Method::DELETE).into_iter().map(|sent| sent.name).collect()
+    }
+
+    /// The taints of a Node, as `key:effect`.
+    pub fn taints(&self, name: &str) -> Vec<String> {
+        let node: Node = serde_json::from_value(self.server.node(name).unwrap()).unwrap();
+        node::taints(&node).iter().map(|taint| format!("{}:{}", taint.key, taint.effect)).collect()
+    }
+
+    /// The value of a series; zero if it is not there.
+    pub fn metric(&self, series: &str) -> u64 {
+        let text = self.metrics.encode().unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        line.map_or(0, |value| value.parse().unwrap())
+    }
+
+    pub fn held(&self, reason: &str) -> u64 {
+        self.metric(&format!("vsphere_ccm_node_deletions_held{{reason=\"{reason}\"}}"))
+    }
+}
+
+/// Time goes by.
+pub async fn pass(time: Duration) {
+    if !time.is_zero() {
+        let _ = tokio::time::timeout(time, std::future::pending::<()>()).await;
+    }
+}
+
+pub fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn id(name: &str) -> String {
+    format!("memory://{name}")
+}
+
+/// A Node that is initialised.
+pub fn node(name: &str, ready: &str) -> Value {
+    let mut node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
+        "spec": {"providerID": id(name)}});
+    node["status"] = is(ready)["status"].clone();
+    node
+}
+
+/// The condition, as of now. Each one is of another second.
+pub fn is(ready: &str) -> Value {
+    use std::sync::atomic::{AtomicI64, Ordering};
+    static SECOND: AtomicI64 = AtomicI64::new(1_800_000_000);
+    let since = jiff::Timestamp::from_second(SECOND.fetch_add(1, Ordering::SeqCst)).unwrap().to_string();
+    let condition = json!({"type": "Ready", "status": ready, "lastTransitionTime": since});
+    json!({"status": {"conditions": if ready.is_empty() { json!([]) } else { json!([condition]) }}})
+}

@@ -197,7 +197,7 @@ pub struct Options {
     #[arg(long, help_heading = OURS, value_name = "WORD", env = "CCM_NODE_DELETION", hide_env_values = true, default_value = "enforce", allow_hyphen_values = true)]
     pub node_deletion: String,
 
-    /// How long a node has to be not ready and its machine proved to be gone before its Node is deleted
+    /// How long a node has to be Ready=Unknown and its machine proved to be gone before its Node is deleted
     #[arg(long, help_heading = OURS, value_name = "DURATION", env = "CCM_NODE_DELETION_GRACE", hide_env_values = true, default_value = "30s", allow_hyphen_values = true)]
     pub node_deletion_grace: String,
 

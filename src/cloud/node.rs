@@ -43,9 +43,9 @@ const CONTROL_PLANE_LABELS: [&str; 2] = ["node-role.kubernetes.io/control-plane"
 pub enum Readiness {
     /// The kubelet reports that it is ready.
     True,
-    /// The kubelet reports that it is not ready.
+    /// The kubelet reports that it is not ready. Also any status that Kubernetes does not define.
     False,
-    /// Nobody heard from the kubelet, or it never reported.
+    /// The kubelet stopped reporting, or never reported.
     Unknown,
 }
 
@@ -94,8 +94,8 @@ pub fn readiness(node: &Node) -> Readiness {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     match conditions.iter().find(|condition| condition.type_ == "Ready").map(|condition| condition.status.as_str()) {
         Some("True") => Readiness::True,
-        Some("False") => Readiness::False,
-        _ => Readiness::Unknown,
+        Some("Unknown") | None => Readiness::Unknown,
+        Some(_) => Readiness::False,
     }
 }
 

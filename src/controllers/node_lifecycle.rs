@@ -57,7 +57,7 @@ pub struct Settings {
     pub period: Duration,
     /// `--node-deletion`
     pub deletion: Deletion,
-    /// `--node-deletion-grace`: how long a node has to be not Ready and proved absent before its Node is deleted.
+    /// `--node-deletion-grace`: how long a node has to be Ready=Unknown and proved absent before its Node is deleted.
     pub grace: Duration,
     /// `--node-deletion-limit`
     pub limit: Limit,

@@ -281,6 +281,8 @@ fn readiness_is_unknown_unless_the_kubelet_reported() {
         (Some("True"), Readiness::True),
         (Some("False"), Readiness::False),
         (Some("Unknown"), Readiness::Unknown),
+        (Some("Maybe"), Readiness::False),
+        (Some(""), Readiness::False),
         (None, Readiness::Unknown),
     ] {
         let condition =

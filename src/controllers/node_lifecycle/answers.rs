@@ -1,4 +1,4 @@
-//! Pure: what the provider said last about each node that is not Ready, and when it is worth asking again.
+//! Pure: what the provider said last about each node with Ready=Unknown, and when it is worth asking again.
 //!
 //! To ask about a machine that nobody sees may cost the cloud a search everywhere. So an answer is kept for a while,
 //! unless something happens: an event of the instance, a change of what the answer was about, or the end of what kept the

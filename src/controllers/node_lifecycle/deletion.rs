@@ -127,8 +127,8 @@ impl Looks {
     }
 }
 
-/// Whether the Node is, live, what the deletion was permitted for. The cache may be late: a Node that was Ready in
-/// between begins anew, as it would with the cache.
+/// Whether the Node is, live, what the deletion was permitted for. The cache may be late: a Node whose kubelet
+/// reported in between starts a new grace period, as it would with the cache.
 fn is_still(live: &Node, node: &Node, is_by_hand: bool) -> bool {
     let [before, after] = [node, live].map(|node| Facts::of(node, true));
     before.is_same_suspect(&after)
@@ -199,7 +199,7 @@ mod tests {
         let cases = [
             ("nothing", json!({}), false, true),
             ("a newer version", json!({"metadata": {"resourceVersion": "2"}}), false, true),
-            ("from Unknown to False", ready("False", "2026-01-01T00:05:00Z"), false, true),
+            ("from Unknown to False", ready("False", "2026-01-01T00:05:00Z"), false, false),
             ("another Node of the name", json!({"metadata": {"uid": "v"}}), false, false),
             ("another machine", json!({"spec": {"providerID": "p://2"}}), false, false),
             ("Ready", ready("True", began), false, false),

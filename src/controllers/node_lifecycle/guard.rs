@@ -61,7 +61,7 @@ struct Known {
     refused_until: Option<Instant>,
 }
 
-/// What the provider said last about a node that is not Ready.
+/// What the provider said last about a node with Ready=Unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     NotAsked,
@@ -86,7 +86,7 @@ struct Gone {
     at: Instant,
 }
 
-/// What is to be done with a node that is not Ready.
+/// What is to be done with a node with Ready=Unknown.
 #[derive(Debug)]
 #[must_use]
 pub enum Verdict {
@@ -380,7 +380,7 @@ impl Known {
         Self { facts, answer: Answer::NotAsked, is_told: false, refusals: 0, refused_until: None }
     }
 
-    /// Since when the node is both not Ready and proved absent.
+    /// Since when the node is both Ready=Unknown and proved absent.
     fn suspected_since(&self) -> Option<Instant> {
         match self.answer {
             Answer::Absent { since } if self.facts.may_be_suspected => Some(since),

@@ -199,7 +199,7 @@ impl Looks {
             return Ok(Outcome::default());
         }
         let mut outcome = Outcome::default();
-        if node::readiness(&node) != Readiness::True {
+        if node::readiness(&node) == Readiness::Unknown {
             outcome = self.look_for_deletion(term, &node).await?;
             if self.store.get(name).is_none() {
                 return Ok(outcome);

@@ -274,7 +274,7 @@ async fn a_refused_deletion_is_told_and_tried_again() {
     let cloud = Memory::default();
     let start = Start { kubeconfig: Some(server.kubeconfig_of(&user)), ..Start::of(cloud.clone(), settings()) };
     let run = Run::with(server, start).await;
-    let form = Form::new("False");
+    let form = Form::new("Unknown");
     lose(&cloud, &form);
     run.register(&form).await;
     let event = run.wait_for_event(&form.name, "DeletingNodeFailed").await;
@@ -299,8 +299,8 @@ async fn a_node_of_another_provider_and_one_that_is_not_initialised_are_kept() {
     let cloud = Memory::default();
     let foreign = Wrapped { is_own: false, ..Wrapped::new(&cloud) };
     let run = Run::with(ApiServer::shared().await, Start::of(foreign.clone(), settings())).await;
-    let theirs = Form { taints: vec![format!("{TAINT_SHUTDOWN}:NoSchedule")], ..Form::new("False") };
-    let without = Form { provider_id: String::new(), ..Form::new("False") };
+    let theirs = Form { taints: vec![format!("{TAINT_SHUTDOWN}:NoSchedule")], ..Form::new("Unknown") };
+    let without = Form { provider_id: String::new(), ..Form::new("Unknown") };
     lose(&cloud, &theirs);
     let created = run.register(&theirs).await;
     run.register(&without).await;
@@ -309,8 +309,10 @@ async fn a_node_of_another_provider_and_one_that_is_not_initialised_are_kept() {
     assert_eq!(after.metadata.resource_version, created.metadata.resource_version, "it is not even tainted");
 
     let run = Run::start(&cloud, settings()).await;
-    let joining =
-        Form { taints: vec!["node.cloudprovider.kubernetes.io/uninitialized:NoSchedule".into()], ..Form::new("False") };
+    let joining = Form {
+        taints: vec!["node.cloudprovider.kubernetes.io/uninitialized:NoSchedule".into()],
+        ..Form::new("Unknown")
+    };
     lose(&cloud, &joining);
     run.register(&joining).await;
     run.wait_for_event(&joining.name, "Uninitialized").await;
@@ -321,7 +323,7 @@ async fn a_node_of_another_provider_and_one_that_is_not_initialised_are_kept() {
 #[tokio::test(flavor = "multi_thread")]
 async fn taints_that_others_add_meanwhile_survive() {
     let cloud = Memory::default();
-    let form = Form::new("False");
+    let form = Form::new("Unknown");
     cloud.put(Instance { power: PowerState::Off, ..instance(&form, &form.provider_id) });
     let server = ApiServer::shared().await;
     let provider = Wrapped { meddler: Some(Api::all(server.client().await)), ..Wrapped::new(&cloud) };
@@ -338,7 +340,7 @@ async fn a_panic_in_the_provider_is_counted_and_tried_again() {
     let provider = Wrapped::new(&cloud);
     provider.panics.store(true, Ordering::SeqCst);
     let run = Run::with(ApiServer::shared().await, Start::of(provider.clone(), settings())).await;
-    let form = Form::new("False");
+    let form = Form::new("Unknown");
     lose(&cloud, &form);
     run.register(&form).await;
     run.wait_for_held("it panicked", "Panic", 1).await;

@@ -108,7 +108,8 @@ async fn a_dry_run_says_what_it_would_do_and_off_says_that_it_does_nothing() {
         let cloud = Memory::default();
         let is_dry = deletion == Deletion::DryRun;
         let run = Run::start(&cloud, Settings { deletion, ..settings() }).await;
-        let form = Form { annotations: vec![(ANNOTATION_ALLOW_DELETION.into(), "true".into())], ..Form::new("False") };
+        let form =
+            Form { annotations: vec![(ANNOTATION_ALLOW_DELETION.into(), "true".into())], ..Form::new("Unknown") };
         lost(&run, &cloud, &form).await;
         let event = run.wait_for_event(&form.name, reason).await;
         let message = event.message.unwrap();
@@ -137,12 +138,12 @@ async fn a_human_may_let_one_node_go_at_once() {
 
     // Not without a proof, not while Ready, and not a majority of the control plane.
     let allowed = vec![(ANNOTATION_ALLOW_DELETION.to_owned(), "true".to_owned())];
-    let unknown = Form { annotations: allowed.clone(), ..Form::new("False") };
+    let unknown = Form { annotations: allowed.clone(), ..Form::new("Unknown") };
     cloud.set_unknown(&unknown.provider_id, Some(Unknown::new(Reason::VCenterUnavailable, "down")));
     run.register(&unknown).await;
     let ready = Form { annotations: allowed.clone(), ..Form::new("True") };
     lost(&run, &cloud, &ready).await;
-    let control = Form { annotations: allowed, is_control_plane: true, ..Form::new("False") };
+    let control = Form { annotations: allowed, is_control_plane: true, ..Form::new("Unknown") };
     lost(&run, &cloud, &control).await;
     run.wait_for_held("unknown", "VCenterUnavailable", 1).await;
     run.wait_for_held("the control plane", "DeletionControlPlaneMajority", 1).await;

@@ -40,13 +40,15 @@ fn vector(id: &'static str, ready: &'static str, has_provider_id: bool, cloud: C
     Vector { id, ready, has_provider_id, cloud, fate }
 }
 
-/// Where upstream deletes a Node without provider ID, here it is kept; the row below is the same with a provider ID.
+/// Where upstream deletes a Node without provider ID, or one with Ready=False, here it is kept; the row below is the same
+/// for a Node that is deleted here, too.
 fn vectors() -> Vec<Vector> {
     use Cloud::{Fails, Gone, NeverThere, Runs, ShutDown};
     use Fate::{Deleted, Tainted, Unchanged};
     vec![
-        vector("L-01, L-07 differs: kept without a provider ID", "False", false, Gone, Unchanged),
-        vector("L-01, L-07", "False", true, Gone, Deleted),
+        vector("L-01, L-07 differs: kept without a provider ID", "Unknown", false, Gone, Unchanged),
+        vector("L-01, L-07 differs: a kubelet that reports keeps its Node", "False", true, Gone, Unchanged),
+        vector("L-01, L-07", "Unknown", true, Gone, Deleted),
         vector("L-02, L-08", "False", true, Fails, Unchanged),
         vector("L-03, L-09", "False", true, Runs, Unchanged),
         vector("L-04, L-10 differs: kept without a provider ID", "Unknown", false, Gone, Unchanged),
@@ -56,11 +58,11 @@ fn vectors() -> Vec<Vector> {
         vector("L-20", "False", true, ShutDown, Tainted),
         vector("L-21", "False", false, ShutDown, Tainted),
         vector("L-22 differs: kept without a provider ID", "False", false, NeverThere, Unchanged),
-        vector("L-22, L-26 with a provider ID", "False", true, Gone, Deleted),
+        vector("L-22, L-26 with a provider ID", "Unknown", true, Gone, Deleted),
         vector("L-23", "False", false, Fails, Unchanged),
         vector("L-24 differs: what was never there is not gone", "False", false, NeverThere, Unchanged),
         vector("L-25, L-26 differs: kept without a provider ID", "False", false, Gone, Unchanged),
-        vector("L-25", "False", true, Gone, Deleted),
+        vector("L-25", "Unknown", true, Gone, Deleted),
         vector("L-27", "True", false, ShutDown, Unchanged),
         vector("L-28 differs: kept without a provider ID", "Unknown", false, Gone, Unchanged),
         vector("L-28", "Unknown", true, Gone, Deleted),
@@ -127,7 +129,7 @@ async fn nodes_are_deleted_tainted_and_kept_as_upstream() {
 async fn l_29_events_name_the_api_version_of_the_node() {
     let cloud = Memory::default();
     let run = Run::start(&cloud, settings()).await;
-    let form = Form::new("False");
+    let form = Form::new("Unknown");
     arrange(&cloud, &form, Cloud::Gone);
     let node = run.register(&form).await;
     for reason in ["DeletionGracePeriod", "DeletingNode"] {

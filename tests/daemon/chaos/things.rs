@@ -124,7 +124,7 @@ impl World {
     }
 
     /// Makes it clear what every Node should be: of each machine that is there, there is one that is ready if it runs;
-    /// the others are not ready, or are taken away where the daemon would keep them: because it never initialised them, or
+    /// of the others no kubelet reports, or they are taken away where the daemon would keep them: because it never initialised them, or
     /// because their machines' last hosts are gone.
     pub async fn make_clear(&mut self) {
         for number in 0..self.machines.len() {
@@ -140,7 +140,7 @@ impl World {
                 self.delete(&node).await;
                 continue;
             }
-            let status = if machine.is_there && machine.power == Some(Power::On) { "True" } else { "False" };
+            let status = if machine.is_there && machine.power == Some(Power::On) { "True" } else { "Unknown" };
             ready.push((number, status));
         }
         for some in ready.chunks(AT_ONCE) {

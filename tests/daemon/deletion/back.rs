@@ -61,11 +61,11 @@ async fn a_proof_that_can_be_made_again_lets_those_be_made_that_wait() {
     world.fakes[0].every("FindAllByUuid", Trouble::Fault(Fault::new("SystemError")));
     let (waits, tells) = (Role::Doomed, Role::Kept);
     world.destroy(waits);
-    world.set_ready(waits.number(), "False").await;
+    world.set_ready(waits.number(), "Unknown").await;
     until_failed(&world, waits, FAILED).await;
     let last = Instant::now();
     world.destroy(tells);
-    world.set_ready(tells.number(), "False").await;
+    world.set_ready(tells.number(), "Unknown").await;
     until_failed(&world, tells, 2).await;
     world.fakes[0].clear();
     let took = world.until_deleted(waits.number(), last).await;

@@ -61,7 +61,7 @@ async fn a_node_that_is_ready_again_during_the_grace_period_begins_it_anew() {
     world.stay(&[Role::Beside.number()], &[flaps, Role::Live.number()]).await;
     let before = world.answers(flaps).len();
     let since = Instant::now();
-    world.set_ready(flaps, "False").await;
+    world.set_ready(flaps, "Unknown").await;
     eventually("its machine is asked about again", LIMIT, async || match world.answers(flaps).len() {
         answers if answers > before => Ok(()),
         answers => Err(format!("{answers} answers")),

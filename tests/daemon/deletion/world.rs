@@ -15,7 +15,7 @@ use support::{ApiServer, Daemon, FakeVcenter, KubeletNode, Machine, Model, event
 use super::looks;
 use crate::cluster::{Cluster, LIMIT, ip, until_passed, uuid};
 
-/// How long a node of these tests has to be not ready and proved absent.
+/// How long a node of these tests has to be Ready=Unknown and proved absent.
 const GRACE: Duration = Duration::from_secs(2);
 /// What each of the two proofs for a deletion that nothing holds may take, the second beyond the grace period. One that
 /// waits for a call that hangs takes as long as that call's limit, which is no less.
@@ -203,13 +203,9 @@ impl World {
         self.nodes().patch_status(&self.cluster.name(number), &PatchParams::default(), &patch).await.unwrap();
     }
 
-    /// All but the one that stays ready turn not ready, some as `False`, some as `Unknown`.
+    /// The kubelets of all but the one that stays ready are not heard of any more.
     pub async fn turn_not_ready(&self) {
-        join_all(NOT_READY.map(|role| {
-            let status = if role.number() % 2 == 0 { "Unknown" } else { "False" };
-            self.set_ready(role.number(), status)
-        }))
-        .await;
+        join_all(NOT_READY.map(|role| self.set_ready(role.number(), "Unknown"))).await;
     }
 
     /// Whether the Node that was registered under this number is there.

@@ -120,7 +120,7 @@ fn judge(mut rules: Rules, truth: Truth, steps: &[Step]) -> Result<(), String> {
 
 /// Registered, and initialised by the daemon; then this.
 fn then(mut steps: Vec<Step>) -> Vec<Step> {
-    let ready = if steps.iter().any(|step| step.1 == Daemon && step.2.is_none()) { "False" } else { "True" };
+    let ready = if steps.iter().any(|step| step.1 == Daemon && step.2.is_none()) { "Unknown" } else { "True" };
     let mut all = vec![(0, Test, Some(waiting(ready))), (1, Daemon, Some(done(ready)))];
     all.append(&mut steps);
     all
@@ -192,13 +192,27 @@ fn each_rule_is_broken_by_a_history_of_its_own() {
             Runs,
             then(vec![(2, Test, some(done("False"))), (3, Daemon, some(taint(done("False"), SHUTDOWN_TAINT)))]),
         ),
-        ("a ready node was deleted", IsGone, then(vec![(2, Test, some(done("True"))), (9, Daemon, None)])),
-        ("an uninitialised node was deleted", IsGone, vec![(0, Test, some(waiting("False"))), (9, Daemon, None)]),
+        (
+            "a node was deleted whose kubelet reports",
+            IsGone,
+            then(vec![(2, Test, some(done("True"))), (9, Daemon, None)]),
+        ),
+        (
+            "a node was deleted whose kubelet reports",
+            IsGone,
+            then(vec![(2, Test, some(done("False"))), (9, Daemon, None)]),
+        ),
+        ("an uninitialised node was deleted", IsGone, vec![(0, Test, some(waiting("Unknown"))), (9, Daemon, None)]),
         ("a node was deleted within the grace period", IsGone, then(vec![(1, Daemon, None)])),
         (
             "a node was deleted within the grace period",
             IsGone,
-            then(vec![(5, Test, some(done("True"))), (8, Test, some(done("False"))), (9, Daemon, None)]),
+            then(vec![(5, Test, some(done("True"))), (8, Test, some(done("Unknown"))), (9, Daemon, None)]),
+        ),
+        (
+            "a node was deleted within the grace period",
+            IsGone,
+            then(vec![(5, Test, some(done("False"))), (8, Test, some(done("Unknown"))), (9, Daemon, None)]),
         ),
         ("a node was deleted whose machine existed all the time", Runs, then(vec![(9, Daemon, None)])),
         ("a node was deleted whose machine existed all the time", IsOff, then(vec![(9, Daemon, None)])),
@@ -245,7 +259,7 @@ fn what_a_daemon_may_do_breaks_none() {
             "ready for too short a time to be noticed",
             false,
             IsGone,
-            then(vec![(5, Test, some(done("True"))), (5, Test, some(done("False"))), (6, Daemon, None)]),
+            then(vec![(5, Test, some(done("True"))), (5, Test, some(done("Unknown"))), (6, Daemon, None)]),
         ),
         ("deleted by the test", false, Runs, then(vec![(2, Test, None)])),
         ("what somebody writes", false, Runs, then(vec![(2, Test, some(labelled("own", "2")))])),
@@ -263,7 +277,7 @@ fn what_a_daemon_may_do_breaks_none() {
 fn a_deaf_daemon_is_held_to_longer_times_only() {
     let ready_for = |seconds: u64| {
         let back = 5 + seconds;
-        then(vec![(5, Test, Some(done("True"))), (back, Test, Some(done("False"))), (back + 1, Daemon, None)])
+        then(vec![(5, Test, Some(done("True"))), (back, Test, Some(done("Unknown"))), (back + 1, Daemon, None)])
     };
     let judge =
         |seconds| judge(Rules::new(GRACE, false).deaf_for(Duration::from_secs(60)), IsGone, &ready_for(seconds));

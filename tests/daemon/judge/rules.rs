@@ -18,16 +18,16 @@ pub const VM: &str = "vsphere-ccm.dev/vm";
 const CONDITION: &str = "VSphereInitialized";
 /// How long ago the daemon may have looked before it wrote: a proof of absence takes no longer.
 const LOOK: Duration = Duration::from_secs(30);
-/// A shorter time of being ready may not have been noticed by a daemon that hears of everything.
+/// A kubelet that reports for a shorter time may not be noticed by a daemon that hears of everything.
 const NOTICED: Duration = Duration::from_secs(1);
 
 /// The versions so far.
 pub struct Rules {
-    /// How long a node that is not ready has to wait for its deletion.
+    /// How long a node has to be Ready=Unknown before its deletion.
     grace: Duration,
     /// Whether labels follow the machine; else they are what they were at the initialisation.
     follows: bool,
-    /// A shorter time of being ready may not have been noticed.
+    /// A kubelet that reports for a shorter time may not be noticed.
     noticed: Duration,
     nodes: HashMap<String, Known>,
     /// Versions that the test wrote: UID and resourceVersion.
@@ -55,10 +55,10 @@ pub struct Seen {
 
 struct Known {
     node: Node,
-    /// Since when it is not ready, but for times too short to be noticed.
-    unready_since: Option<Instant>,
-    /// Since when it is ready.
-    ready_since: Option<Instant>,
+    /// Since when it is Ready=Unknown, but for times too short to be noticed.
+    silent_since: Option<Instant>,
+    /// Since when its kubelet reports.
+    reports_since: Option<Instant>,
 }
 
 impl Rules {
@@ -163,9 +163,9 @@ impl Rules {
     }
 
     fn check_deletion(&self, known: &Known, at: Instant, machine: &Machine) -> Result<(), String> {
-        hold(!is_ready(&known.node), "a ready node was deleted")?;
+        hold(is_silent(&known.node), "a node was deleted whose kubelet reports")?;
         hold(!has_taint(&known.node, UNINITIALIZED_TAINT), "an uninitialised node was deleted")?;
-        let since = known.unready_since.ok_or("a node was deleted that had been ready all the time")?;
+        let since = known.silent_since.ok_or("a node was deleted whose kubelet reported all the time")?;
         hold(at - since >= self.grace, "a node was deleted within the grace period")?;
         check_existence(machine, since.max(at - LOOK), at)
     }
@@ -178,14 +178,15 @@ fn check_existence(machine: &Machine, since: Instant, at: Instant) -> Result<(),
 
 impl Known {
     fn next(known: Option<Self>, node: Node, at: Instant, noticed: Duration) -> Self {
-        let (unready_since, ready_since) = known.map_or((None, None), |known| (known.unready_since, known.ready_since));
-        if is_ready(&node) {
-            let ready_since = ready_since.unwrap_or(at);
-            return Self { node, unready_since, ready_since: Some(ready_since) };
+        let (silent_since, reports_since) =
+            known.map_or((None, None), |known| (known.silent_since, known.reports_since));
+        if !is_silent(&node) {
+            let reports_since = reports_since.unwrap_or(at);
+            return Self { node, silent_since, reports_since: Some(reports_since) };
         }
-        let was_long_ready = ready_since.is_some_and(|since| at - since >= noticed);
-        let unready_since = unready_since.filter(|_| !was_long_ready).unwrap_or(at);
-        Self { node, unready_since: Some(unready_since), ready_since: None }
+        let was_noticed = reports_since.is_some_and(|since| at - since >= noticed);
+        let silent_since = silent_since.filter(|_| !was_noticed).unwrap_or(at);
+        Self { node, silent_since: Some(silent_since), reports_since: None }
     }
 }
 
@@ -279,4 +280,9 @@ pub fn ready(node: &Node) -> &str {
 
 fn is_ready(node: &Node) -> bool {
     ready(node) == "True"
+}
+
+/// Whether no kubelet reports: Ready=Unknown, or without the condition.
+fn is_silent(node: &Node) -> bool {
+    matches!(ready(node), "" | "Unknown")
 }

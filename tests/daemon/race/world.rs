@@ -447,7 +447,7 @@ impl<'a> World<'a> {
     }
 
     /// Ends all trouble, and makes every machine and Node one of which it is clear what they should be: a machine that
-    /// is there runs and has one address, its node is there and ready; other nodes are not ready, or not there where the
+    /// is there runs and has one address, its node is there and ready; other nodes are Ready=Unknown, or not there where the
     /// daemon would keep them.
     pub async fn repair(&mut self) {
         self.act(Action::Thaw).await;
@@ -466,7 +466,7 @@ impl<'a> World<'a> {
                 self.act(Action::DeleteNode(number)).await;
             }
             self.act(Action::NodeIp(number, NodeIp::None)).await;
-            self.act(Action::Ready(number, if self.machines[number].is_there { "True" } else { "False" })).await;
+            self.act(Action::Ready(number, if self.machines[number].is_there { "True" } else { "Unknown" })).await;
         }
         if self.has_lost_updates {
             // All is read anew.

@@ -18,7 +18,8 @@ pub struct Facts {
     pub is_control_plane: bool,
     /// Whether it is deleted already and only waits for its finalizers.
     pub is_leaving: bool,
-    /// Whether its machine may be gone: own, not Ready, initialised, with a provider ID, and not deleted already.
+    /// Whether its VM may be gone: own, Ready=Unknown, initialised, with a provider ID, and not deleted already.
+    /// Ready=False is reported by a kubelet that runs, so its VM exists, perhaps as a copy that no vCenter shows.
     pub may_be_suspected: bool,
     /// What `Ready` says.
     pub readiness: Readiness,
@@ -38,22 +39,21 @@ impl Facts {
             is_own,
             is_control_plane: node::is_control_plane(node),
             is_leaving,
-            may_be_suspected: is_own && readiness != Readiness::True && is_candidate,
+            may_be_suspected: is_own && readiness == Readiness::Unknown && is_candidate,
             readiness,
             transition: transition(node),
         }
     }
 
     /// Whether what is known of `self` is still true of `later`, as far as a suspicion goes: the same Node, the same
-    /// machine, and not Ready in between.
+    /// machine, and Ready=Unknown all the time.
     pub fn is_same_suspect(&self, later: &Self) -> bool {
-        // The same status since another time: it was another one meanwhile, which nobody saw.
-        let was_ready = self.readiness == later.readiness && self.transition != later.transition;
+        // Another transition time means another status in between that this process did not see.
         self.uid == later.uid
             && self.provider_id == later.provider_id
             && self.may_be_suspected
             && later.may_be_suspected
-            && !was_ready
+            && self.transition == later.transition
     }
 }
 

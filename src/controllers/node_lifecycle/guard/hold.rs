@@ -14,7 +14,7 @@ pub enum Hold {
     },
     /// It is not known yet whether many are gone.
     Counting {
-        /// Nodes that are not Ready and about which the provider has not answered since.
+        /// Nodes with Ready=Unknown about which the provider has not answered since.
         unanswered: usize,
     },
     /// A majority of the control plane would be gone.
@@ -84,10 +84,13 @@ impl Hold {
         let at = |before: &str| until.map(|until| format!("{before}{until}")).unwrap_or_default();
         match self {
             Hold::Grace { .. } => {
-                format!("the grace period runs{}; then the Node may be deleted, unless it becomes Ready", at(" until "))
+                format!(
+                    "the grace period runs{}; then the Node may be deleted, unless its kubelet reports",
+                    at(" until ")
+                )
             }
             Hold::Counting { unanswered } => {
-                format!("{unanswered} other nodes that are not Ready have to be checked first")
+                format!("{unanswered} other nodes with Ready=Unknown have to be checked first")
             }
             Hold::ControlPlane { lost, all } => format!(
                 "the VMs of {lost} of {all} control-plane nodes are gone; deleting this Node would confirm the loss of \
@@ -122,9 +125,9 @@ mod tests {
             (
                 Hold::Grace { until },
                 at,
-                "the grace period runs until 2026-11-22T03:14:20Z; then the Node may be deleted, unless it becomes Ready",
+                "the grace period runs until 2026-11-22T03:14:20Z; then the Node may be deleted, unless its kubelet reports",
             ),
-            (Hold::Counting { unanswered: 3 }, None, "3 other nodes that are not Ready have to be checked first"),
+            (Hold::Counting { unanswered: 3 }, None, "3 other nodes with Ready=Unknown have to be checked first"),
             (
                 Hold::ControlPlane { lost: 2, all: 3 },
                 None,

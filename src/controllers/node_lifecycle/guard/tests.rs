@@ -27,7 +27,7 @@ fn facts(name: &str, readiness: Readiness) -> Facts {
         is_own: true,
         is_control_plane: name.starts_with("control"),
         is_leaving: false,
-        may_be_suspected: readiness != Readiness::True,
+        may_be_suspected: readiness == Readiness::Unknown,
         readiness,
         transition: None,
     }
@@ -127,13 +127,13 @@ fn the_grace_period_starts_when_both_hold_and_anew_after_any_sign_of_life() {
         let facts = Facts { provider_id: "p://b".into(), ..facts("a", Readiness::Unknown) };
         case.guard.saw("a", Some(facts), case.at);
     };
-    let from_unknown_to_false = |case: &mut Case| {
+    let reports = |case: &mut Case| {
         case.guard.saw("a", Some(facts("a", Readiness::False)), case.at);
     };
     let table: [(&str, Between, bool); 9] = [
         ("nothing", |_| {}, false),
         ("absent again", |case| case.answer("a", &gone()), false),
-        ("from Unknown to False", from_unknown_to_false, false),
+        ("False", reports, true),
         ("Ready", |case| case.ready("a"), true),
         ("exists", |case| case.answer("a", &Presence::Exists(())), true),
         ("unknown", unknown, true),
@@ -157,7 +157,7 @@ fn the_grace_period_starts_when_both_hold_and_anew_after_any_sign_of_life() {
             Some(Facts { uid: uid.clone(), ..case.guard.nodes.get("a").unwrap().facts.clone() }),
             case.at,
         );
-        if name == "Ready" {
+        if name == "Ready" || name == "False" {
             case.not_ready("a");
         }
         case.guard.answered("a", &uid, &gone(), case.at);
@@ -170,9 +170,10 @@ fn the_grace_period_starts_when_both_hold_and_anew_after_any_sign_of_life() {
 
 #[test]
 fn nodes_that_may_not_be_gone_are_not_suspected() {
-    let base = facts("a", Readiness::False);
+    let base = facts("a", Readiness::Unknown);
     for (name, facts) in [
         ("Ready", facts("a", Readiness::True)),
+        ("a kubelet reports", facts("a", Readiness::False)),
         ("another provider's, or not initialised, or without provider ID", Facts { may_be_suspected: false, ..base }),
     ] {
         let mut case = Case::settled(&settings());
@@ -200,18 +201,18 @@ fn facts_are_read_from_the_node() {
     };
     let initialising = crate::cloud::node::TAINT_UNINITIALIZED;
     for (case, pid, status, taint, is_own, expected) in [
-        ("not Ready", "p://1", "False", "", true, true),
+        ("not Ready", "p://1", "False", "", true, false),
         ("Unknown", "p://1", "Unknown", "", true, true),
         ("Ready", "p://1", "True", "", true, false),
-        ("another provider's", "p://1", "False", "", false, false),
-        ("without provider ID", "", "False", "", true, false),
-        ("not initialised", "p://1", "False", initialising, true, false),
+        ("another provider's", "p://1", "Unknown", "", false, false),
+        ("without provider ID", "", "Unknown", "", true, false),
+        ("not initialised", "p://1", "Unknown", initialising, true, false),
     ] {
         let facts = Facts::of(&node(pid, status, taint), is_own);
         assert_eq!((facts.may_be_suspected, facts.is_leaving), (expected, false), "{case}");
         assert!(facts.is_control_plane && facts.transition.is_some() && facts.uid == "u", "{case}");
     }
-    let mut deleted = node("p://1", "False", "");
+    let mut deleted = node("p://1", "Unknown", "");
     let now = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(k8s_openapi::jiff::Timestamp::UNIX_EPOCH);
     deleted.metadata.deletion_timestamp = Some(now);
     let facts = Facts::of(&deleted, true);

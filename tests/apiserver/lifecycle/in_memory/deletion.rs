@@ -23,6 +23,36 @@ async fn world(settings: Settings) -> World {
 }
 
 #[tokio::test(start_paused = true)]
+async fn only_a_node_that_nobody_hears_of_is_deleted() {
+    for (ready, is_deleted) in [("True", false), ("False", false), ("Unknown", true), ("", true), ("Maybe", false)] {
+        let world = world(settings()).await;
+        world.create("a", ready, PowerState::On);
+        world.destroy("a");
+        pass(GRACE_IS_OVER).await;
+        assert_eq!(!world.is_there("a"), is_deleted, "Ready={ready:?}");
+        let is_told = world.held("DeletionGracePeriod") > 0;
+        assert!(!is_told, "Ready={ready:?}: nothing is held that would never be deleted");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_grace_period_starts_again_after_any_other_status() {
+    for between in ["True", "False"] {
+        let world = world(settings()).await;
+        world.lose("a");
+        pass(seconds(25)).await;
+        world.set_ready("a", between);
+        pass(MOMENT).await;
+        assert_eq!(world.held("DeletionGracePeriod"), 0, "{between}");
+        world.set_ready("a", "Unknown");
+        pass(seconds(25)).await;
+        assert!(world.is_there("a"), "{between}: 25 s");
+        pass(seconds(10)).await;
+        assert!(!world.is_there("a"), "{between}: 35 s");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_deletion_carries_what_was_read_live() {
     let world = world(settings()).await;
     world.lose("a");
@@ -69,6 +99,7 @@ async fn the_live_read_counts_and_not_the_cache() {
     let taint = json!({"spec": {"taints": [{"key": TAINT_UNINITIALIZED, "effect": "NoSchedule"}]}});
     let cases = [
         ("Ready", is("True")),
+        ("the kubelet reports", is("False")),
         ("another status in between", is("Unknown")),
         ("recreated", json!({"metadata": {"uid": "uid-new"}})),
         ("another machine", json!({"spec": {"providerID": "memory://other"}})),
@@ -157,7 +188,7 @@ async fn many_that_go_while_the_second_proof_is_made_withdraw_the_permit() {
 
 #[tokio::test(start_paused = true)]
 async fn a_kubelet_that_reports_while_the_second_proof_is_made_withdraws_the_permit() {
-    for ready in ["True"] {
+    for ready in ["True", "False"] {
         let world = world(settings()).await;
         in_the_second_proof(&world, move |server, _| server.with(|state| state.change("a", &is(ready))));
         pass(seconds(100)).await;

@@ -217,7 +217,7 @@ pub struct Options {
     #[arg(long, help_heading = OURS, value_name = "SELECTOR", env = "CCM_NODE_SELECTOR", hide_env_values = true, allow_hyphen_values = true)]
     pub node_selector: Option<String>,
 
-    /// Taint a node that is not ready as out of service once its machine has been off for this long; without it, or with 0, never
+    /// Taint a node as out of service once it has been Ready=Unknown and its machine off for this long; without it, or with 0, never
     #[arg(long, help_heading = OURS, value_name = "DURATION", env = "CCM_OUT_OF_SERVICE_AFTER", hide_env_values = true, allow_hyphen_values = true)]
     pub out_of_service_after: Option<String>,
 

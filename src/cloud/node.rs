@@ -5,7 +5,8 @@ pub mod addresses;
 #[cfg(test)]
 mod tests;
 
-use k8s_openapi::api::core::v1::{Node, Taint};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, NodeCondition, Taint};
 
 /// The taint a kubelet with `--cloud-provider=external` registers its node with.
 pub const TAINT_UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
@@ -91,12 +92,21 @@ pub fn is_uninitialized(node: &Node) -> bool {
 
 /// What the node says about being ready.
 pub fn readiness(node: &Node) -> Readiness {
-    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    match conditions.iter().find(|condition| condition.type_ == "Ready").map(|condition| condition.status.as_str()) {
+    match ready_condition(node).map(|condition| condition.status.as_str()) {
         Some("True") => Readiness::True,
         Some("Unknown") | None => Readiness::Unknown,
         Some(_) => Readiness::False,
     }
+}
+
+/// Since when it says so, by the clock of whoever wrote it.
+pub fn ready_since(node: &Node) -> Option<Timestamp> {
+    ready_condition(node)?.last_transition_time.as_ref().map(|time| time.0)
+}
+
+fn ready_condition(node: &Node) -> Option<&NodeCondition> {
+    let conditions = node.status.as_ref()?.conditions.as_deref()?;
+    conditions.iter().find(|condition| condition.type_ == "Ready")
 }
 
 /// Whether the node belongs to the control plane.

@@ -12,6 +12,7 @@ mod look;
 pub mod metrics;
 pub mod observe;
 pub mod plan;
+pub mod unreachable;
 
 use std::sync::Arc;
 use std::time::Duration;

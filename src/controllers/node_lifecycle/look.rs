@@ -11,6 +11,7 @@ use super::answers::{Answers, Subject};
 use super::guard::{Facts, Guard, Hold, Permit, Used, Verdict};
 use super::metrics::Metrics;
 use super::plan::{self, Change, plan};
+use super::unreachable::Unreachable;
 use super::{Deletion, Settings, apply, observe};
 use crate::cloud::node::{self, Readiness};
 use crate::cloud::{AbsenceProof, CloudProvider, InstancesV2, PowerState, Presence, Reason};
@@ -50,13 +51,19 @@ pub(super) struct Term {
 pub(super) struct State {
     pub(super) guard: Guard,
     pub(super) answers: Answers,
+    unreachable: Unreachable,
     /// The Nodes with something to do, as of what was last noted of each.
     busy: BTreeSet<String>,
 }
 
 impl Term {
     pub(super) fn new(settings: &Settings) -> Self {
-        let state = State { guard: Guard::new(settings, now()), answers: Answers::default(), busy: BTreeSet::new() };
+        let state = State {
+            guard: Guard::new(settings, now()),
+            answers: Answers::default(),
+            unreachable: Unreachable::default(),
+            busy: BTreeSet::new(),
+        };
         Self { state: Mutex::new(state) }
     }
 
@@ -162,6 +169,7 @@ impl Looks {
         } else {
             state.busy.remove(name);
         }
+        state.unreachable.saw(name, node.as_deref(), now());
         state.guard.saw(name, facts, now());
         node
     }
@@ -173,12 +181,15 @@ impl Looks {
         let mut facts = Vec::new();
         for node in self.store.list() {
             let name = node::name(&node).to_owned();
+            term.lock().unreachable.saw(&name, Some(&node), now());
             if plan::needs_a_look(&node) {
                 busy.insert(name.clone());
             }
             facts.push((name, Facts::of(&node, self.is_own(&node))));
         }
         let mut state = term.lock();
+        // Of a Node that is not busy the kubelet reports.
+        state.unreachable.retain(|name| busy.contains(name));
         let vanished = state.guard.saw_all(facts, now());
         state.busy.clone_from(&busy);
         drop(state);
@@ -287,7 +298,8 @@ impl Looks {
                 true => observe::power(&*self.instances, &current).await,
                 false => None,
             };
-            let mut plan = plan(&current, power, self.settings.out_of_service_after);
+            let unreachable_for = term.lock().unreachable.lasting(&current, now());
+            let mut plan = plan(&current, power, unreachable_for, self.settings.out_of_service_after);
             if let Some(delay) = plan.look_again {
                 outcome.next = sooner(outcome.next, delay);
             }

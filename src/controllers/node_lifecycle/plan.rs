@@ -49,14 +49,16 @@ pub struct Plan {
     pub look_again: Option<Duration>,
 }
 
-/// Whether the machine's power state is needed to plan: a Ready node without a taint of ours asks for nothing.
+/// Whether the machine's power state is needed to plan: for a Ready node it is not.
 pub fn needs_power(node: &Node) -> bool {
-    node::readiness(node) != Readiness::True || node::annotation(node, ANNOTATION_OUT_OF_SERVICE).is_some()
+    node::readiness(node) != Readiness::True
 }
 
-/// Whether there can be anything to do for this node, be it a deletion.
+/// Whether there can be anything to do for this node, be it a deletion: not for a Ready one without a taint of ours.
 pub fn needs_a_look(node: &Node) -> bool {
-    needs_power(node) || has_taint(node, TAINT_SHUTDOWN, NO_SCHEDULE)
+    needs_power(node)
+        || has_taint(node, TAINT_SHUTDOWN, NO_SCHEDULE)
+        || node::annotation(node, ANNOTATION_OUT_OF_SERVICE).is_some()
 }
 
 /// Whether somebody allowed the deletion of this Node.
@@ -64,11 +66,17 @@ pub fn is_allowed_by_hand(node: &Node) -> bool {
     node::annotation(node, ANNOTATION_ALLOW_DELETION) == Some("true")
 }
 
-/// Decides. `power` is what is proven, if anything is.
-pub fn plan(node: &Node, power: Option<Power>, out_of_service_after: Option<Duration>) -> Plan {
+/// Decides. `power` is what is proven, if anything is; `unreachable_for` is for how long the node has been Ready=Unknown
+/// without a break.
+pub fn plan(
+    node: &Node,
+    power: Option<Power>,
+    unreachable_for: Duration,
+    out_of_service_after: Option<Duration>,
+) -> Plan {
     let mut plan = Plan::default();
     plan.changes.extend(plan_shutdown(node, power));
-    match plan_out_of_service(node, power, out_of_service_after) {
+    match plan_out_of_service(node, power, unreachable_for, out_of_service_after) {
         Step::Change(change) => plan.changes.push(change),
         Step::Wait(delay) => plan.look_again = Some(delay),
         Step::Nothing => {}
@@ -98,22 +106,25 @@ enum Step {
     Wait(Duration),
 }
 
-fn plan_out_of_service(node: &Node, power: Option<Power>, after: Option<Duration>) -> Step {
-    let Some(power) = power else { return Step::Nothing };
-    let is_ours = node::annotation(node, ANNOTATION_OUT_OF_SERVICE).is_some();
-    if is_ours {
-        // The annotation without the taint: somebody took it off, and it is not put back while the machine is off.
-        return if power.state == PowerState::On { Step::Change(Change::RemoveOutOfService) } else { Step::Nothing };
+fn plan_out_of_service(node: &Node, power: Option<Power>, unreachable_for: Duration, after: Option<Duration>) -> Step {
+    let readiness = node::readiness(node);
+    if node::annotation(node, ANNOTATION_OUT_OF_SERVICE).is_some() {
+        // A Ready node runs, whichever VM it runs on. The annotation without the taint: somebody removed the taint, and
+        // it is not added again while the VM is off.
+        let is_over = readiness == Readiness::True || power.is_some_and(|power| power.state == PowerState::On);
+        return if is_over { Step::Change(Change::RemoveOutOfService) } else { Step::Nothing };
     }
+    let (Some(power), Some(after)) = (power, after) else { return Step::Nothing };
     let is_theirs = node::has_taint(node, TAINT_OUT_OF_SERVICE);
-    let is_candidate = node::readiness(node) != Readiness::True && !node::is_uninitialized(node) && !is_theirs;
-    match after {
-        // A suspended machine may go on at any moment with its volumes mounted.
-        Some(after) if is_candidate && power.state == PowerState::Off => match after.checked_sub(power.lasting) {
-            None | Some(Duration::ZERO) => Step::Change(Change::AddOutOfService),
-            Some(rest) => Step::Wait(rest),
-        },
-        _ => Step::Nothing,
+    // A kubelet that reports runs, perhaps on a copy of the VM with the same volumes.
+    let is_candidate = readiness == Readiness::Unknown && !node::is_uninitialized(node) && !is_theirs;
+    // A suspended VM may resume at any moment with its volumes mounted.
+    if !is_candidate || power.state != PowerState::Off {
+        return Step::Nothing;
+    }
+    match after.checked_sub(power.lasting.min(unreachable_for)) {
+        None | Some(Duration::ZERO) => Step::Change(Change::AddOutOfService),
+        Some(rest) => Step::Wait(rest),
     }
 }
 

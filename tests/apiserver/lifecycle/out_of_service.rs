@@ -66,22 +66,24 @@ async fn a_machine_that_stays_off_is_taken_out_of_service_and_put_back() {
     run.wait("it is out of service again", &off.name, is_out).await;
     assert_eq!(run.metric("vsphere_ccm_node_out_of_service_taints_total"), 2);
 
-    // Also a controller without the flag takes off what is ours, once the machine runs.
+    // Also a controller without the flag takes off what is ours, once the machine runs or the Node is Ready.
     drop(run);
     let run = Run::start(&cloud, settings()).await;
-    let ours = Form {
-        annotations: vec![(ANNOTATION_OUT_OF_SERVICE.into(), "2026-01-01T00:00:00Z".into())],
-        ..Form::new("True")
-    };
-    put(&cloud, &ours, PowerState::Off);
-    let mut created = run.register(&ours).await;
-    let taint = serde_json::json!({"key": TAINT_OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"});
-    created.spec.as_mut().unwrap().taints = Some(vec![serde_json::from_value(taint).unwrap()]);
-    run.api().replace(&ours.name, &kube::api::PostParams::default(), &created).await.unwrap();
+    let annotations = vec![(ANNOTATION_OUT_OF_SERVICE.into(), "2026-01-01T00:00:00Z".into())];
+    let [silent, ready] =
+        ["Unknown", "True"].map(|ready| Form { annotations: annotations.clone(), ..Form::new(ready) });
+    for form in [&silent, &ready] {
+        put(&cloud, form, PowerState::Off);
+        let mut created = run.register(form).await;
+        let taint = serde_json::json!({"key": TAINT_OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"});
+        created.spec.as_mut().unwrap().taints = Some(vec![serde_json::from_value(taint).unwrap()]);
+        run.api().replace(&form.name, &kube::api::PostParams::default(), &created).await.unwrap();
+    }
+    run.wait("it is Ready", &ready.name, |node| mark(node).is_none() && taints(node).is_empty()).await;
     several_passes(&cloud).await;
-    assert!(is_out(&run.api().get(&ours.name).await.unwrap()), "it does not run");
-    cloud.update(&ours.provider_id, |instance| instance.power = PowerState::On);
-    run.wait("it runs", &ours.name, |node| mark(node).is_none() && taints(node).is_empty()).await;
+    assert!(is_out(&run.api().get(&silent.name).await.unwrap()), "it does not run");
+    cloud.update(&silent.provider_id, |instance| instance.power = PowerState::On);
+    run.wait("it runs", &silent.name, |node| mark(node).is_none() && taints(node).is_empty()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -93,7 +95,7 @@ async fn the_limit_for_deletions_holds_it_and_what_others_set_stays() {
     let theirs = Form { taints: vec![format!("{TAINT_OUT_OF_SERVICE}:NoExecute")], ..Form::new("Unknown") };
     put(&cloud, &theirs, PowerState::Off);
     run.register(&theirs).await;
-    let forms = [Form::new("Unknown"), Form::new("False"), Form::new("Unknown")];
+    let forms = [Form::new("Unknown"), Form::new("Unknown"), Form::new("Unknown")];
     for form in &forms {
         put(&cloud, form, PowerState::Off);
         run.register(form).await;

@@ -41,7 +41,7 @@ impl Facts {
             is_leaving,
             may_be_suspected: is_own && readiness == Readiness::Unknown && is_candidate,
             readiness,
-            transition: transition(node),
+            transition: node::ready_since(node),
         }
     }
 
@@ -55,10 +55,4 @@ impl Facts {
             && later.may_be_suspected
             && self.transition == later.transition
     }
-}
-
-fn transition(node: &Node) -> Option<Timestamp> {
-    let conditions = node.status.as_ref()?.conditions.as_deref()?;
-    let ready = conditions.iter().find(|condition| condition.type_ == "Ready")?;
-    ready.last_transition_time.as_ref().map(|time| time.0)
 }

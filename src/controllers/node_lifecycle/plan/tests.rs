@@ -70,12 +70,12 @@ fn the_shutdown_taint_follows_what_is_proven() {
     ];
     for (case, ready, taints, power, expected) in cases {
         let node = node(ready, taints, false);
-        let plan = plan(&node, power, None);
+        let plan = plan(&node, power, HOUR, None);
         assert_eq!(plan.changes, expected, "{case}");
         assert_eq!(plan.look_again, None, "{case}");
         let mut after = node.clone();
         after.spec.as_mut().unwrap().taints = Some(taints_after(&node, expected));
-        assert_eq!(super::plan(&after, power, None), Plan::default(), "{case}: nothing is left to do");
+        assert_eq!(super::plan(&after, power, HOUR, None), Plan::default(), "{case}: nothing is left to do");
     }
 }
 
@@ -86,9 +86,10 @@ fn a_machine_is_out_of_service_when_it_was_off_for_long_enough() {
     let after = Duration::from_secs(300);
     let suspended = power(PowerState::Suspended, HOUR);
     type Case<'a> = (&'a str, &'a str, &'a [&'a str], bool, Option<Power>, Option<Duration>, &'a [Change], Option<u64>);
-    let cases: [Case<'_>; 17] = [
+    let cases: [Case<'_>; 21] = [
         ("off for long", "Unknown", &[SHUTDOWN], false, off(5), Some(after), &[AddOutOfService], None),
-        ("off for long, False", "False", &[SHUTDOWN], false, off(9), Some(after), &[AddOutOfService], None),
+        ("off for long, and a kubelet reports", "False", &[SHUTDOWN], false, off(9), Some(after), &[], None),
+        ("off for long, never reported", "", &[SHUTDOWN], false, off(9), Some(after), &[AddOutOfService], None),
         ("not for long enough", "Unknown", &[SHUTDOWN], false, off(4), Some(after), &[], Some(60)),
         ("the flag is off", "Unknown", &[SHUTDOWN], false, off(60), None, &[], None),
         ("Ready", "True", &[], false, off(60), Some(after), &[], None),
@@ -101,17 +102,28 @@ fn a_machine_is_out_of_service_when_it_was_off_for_long_enough() {
         ("ours", "Unknown", &[SHUTDOWN, OUT], true, off(60), Some(after), &[], None),
         ("ours, and it runs", "Unknown", &[OUT], true, on(), Some(after), &[RemoveOutOfService], None),
         ("ours, it is Ready and runs", "True", &[OUT], true, on(), None, &[RemoveOutOfService], None),
-        ("ours, it is Ready, nothing is proven", "True", &[OUT], true, None, Some(after), &[], None),
+        ("ours, it is Ready, nothing is proven", "True", &[OUT], true, None, Some(after), &[RemoveOutOfService], None),
+        ("ours, it is Ready, its VM is off", "True", &[OUT], true, off(60), Some(after), &[RemoveOutOfService], None),
+        ("ours, a kubelet reports, its VM is off", "False", &[SHUTDOWN, OUT], true, off(60), Some(after), &[], None),
+        ("ours, nothing is proven", "Unknown", &[SHUTDOWN, OUT], true, None, Some(after), &[], None),
         ("ours, somebody took it off", "Unknown", &[SHUTDOWN], true, off(60), Some(after), &[], None),
         ("ours, somebody took it off, it runs", "Unknown", &[], true, on(), None, &[RemoveOutOfService], None),
     ];
     for (case, ready, taints, is_marked, power, flag, expected, look_again) in cases {
-        let plan = plan(&node(ready, taints, is_marked), power, flag);
+        let plan = plan(&node(ready, taints, is_marked), power, HOUR, flag);
         assert_eq!(plan.changes, expected, "{case}");
         assert_eq!(plan.look_again, look_again.map(Duration::from_secs), "{case}");
     }
-    let joining = node("False", &[SHUTDOWN, "node.cloudprovider.kubernetes.io/uninitialized:NoSchedule"], false);
-    assert_eq!(plan(&joining, off(60), Some(after)).changes, [], "a node that is not initialised");
+    let silent = node("Unknown", &[SHUTDOWN], false);
+    let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+    for (off_for, unreachable_for, left) in [(60, 4, Some(1)), (4, 60, Some(1)), (60, 5, None), (5, 60, None)] {
+        let plan = plan(&silent, off(off_for), minutes(unreachable_for), Some(after));
+        let expected: &[Change] = if left.is_some() { &[] } else { &[AddOutOfService] };
+        let found = (plan.changes.as_slice(), plan.look_again);
+        assert_eq!(found, (expected, left.map(minutes)), "off for {off_for}, unreachable for {unreachable_for}");
+    }
+    let joining = node("Unknown", &[SHUTDOWN, "node.cloudprovider.kubernetes.io/uninitialized:NoSchedule"], false);
+    assert_eq!(plan(&joining, off(60), HOUR, Some(after)).changes, [], "a node that is not initialised");
 }
 
 #[test]
@@ -132,7 +144,7 @@ fn a_ready_node_without_a_taint_of_ours_costs_nothing() {
     for (case, node, look, needs) in [
         ("Ready", node("True", &["x:NoSchedule"], false), false, false),
         ("Ready and tainted", node("True", &[SHUTDOWN], false), true, false),
-        ("Ready and marked", node("True", &[OUT], true), true, true),
+        ("Ready and marked", node("True", &[OUT], true), true, false),
         ("not Ready", node("False", &[], false), true, true),
         ("never reported", node("", &[], false), true, true),
     ] {

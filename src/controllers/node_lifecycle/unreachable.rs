@@ -1,0 +1,108 @@
+//! Pure: since when the kubelet of each Node has been silent, as this leader saw it.
+//!
+//! The time of the condition comes from another machine's clock, and a new leader cannot tell what happened before its
+//! term. So the time counts from when this leader first saw Ready=Unknown.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
+
+use crate::cloud::node::{self, Readiness};
+
+/// See the file's header.
+#[derive(Debug, Default)]
+pub struct Unreachable {
+    by_node: HashMap<String, Silence>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Silence {
+    uid: String,
+    /// Since when by the Node itself. Another time means that the kubelet reported in between.
+    transition: Option<Timestamp>,
+    since: Instant,
+}
+
+impl Unreachable {
+    /// The Node as it was at `at`, or that there is none.
+    pub fn saw(&mut self, name: &str, node: Option<&Node>, at: Instant) {
+        let Some(node) = node.filter(|node| node::readiness(node) == Readiness::Unknown) else {
+            self.by_node.remove(name);
+            return;
+        };
+        if !self.by_node.get(name).is_some_and(|silence| silence.is_of(node)) {
+            let uid = node.metadata.uid.clone().unwrap_or_default();
+            let silence = Silence { uid, transition: node::ready_since(node), since: at };
+            self.by_node.insert(name.to_owned(), silence);
+        }
+    }
+
+    /// For how long this very Node has been Ready=Unknown without a break; zero if it is not, or was not until now.
+    pub fn lasting(&self, node: &Node, at: Instant) -> Duration {
+        let silence = self.by_node.get(node::name(node)).filter(|silence| silence.is_of(node));
+        silence.map_or(Duration::ZERO, |silence| at.saturating_duration_since(silence.since))
+    }
+
+    /// Forgets all Nodes but those for which `is_there` holds.
+    pub fn retain(&mut self, is_there: impl Fn(&str) -> bool) {
+        self.by_node.retain(|name, _| is_there(name));
+    }
+}
+
+impl Silence {
+    fn is_of(&self, node: &Node) -> bool {
+        node::readiness(node) == Readiness::Unknown
+            && self.uid == node.metadata.uid.as_deref().unwrap_or_default()
+            && self.transition == node::ready_since(node)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn node(uid: &str, ready: &str, since: &str) -> Node {
+        let condition = json!({"type": "Ready", "status": ready, "lastTransitionTime": since});
+        serde_json::from_value(json!({
+            "metadata": {"name": "n", "uid": uid},
+            "status": {"conditions": if ready.is_empty() { json!([]) } else { json!([condition]) }},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_time_counts_from_the_first_sight_of_unknown_without_a_break() {
+        let (early, late) = ("2026-01-01T00:00:00Z", "2026-01-01T00:10:00Z");
+        let silent = || node("u", "Unknown", early);
+        let cases = [
+            ("nothing happens", None, silent(), 60),
+            ("seen again", Some(Some(silent())), silent(), 60),
+            ("the kubelet reports", Some(Some(node("u", "False", late))), silent(), 0),
+            ("Ready", Some(Some(node("u", "True", late))), silent(), 0),
+            ("it vanished", Some(None), silent(), 0),
+            ("another time in between", Some(Some(node("u", "Unknown", late))), node("u", "Unknown", late), 30),
+            ("a status in between that only a live read shows", None, node("u", "Unknown", late), 0),
+            ("a live read shows that the kubelet reports", None, node("u", "False", early), 0),
+            ("a live read shows another Node", None, node("v", "Unknown", early), 0),
+        ];
+        for (case, between, asked, expected) in cases {
+            let start = Instant::now();
+            let mut unreachable = Unreachable::default();
+            unreachable.saw("n", Some(&silent()), start);
+            if let Some(between) = between {
+                unreachable.saw("n", between.as_ref(), start + Duration::from_secs(30));
+            }
+            let lasting = unreachable.lasting(&asked, start + Duration::from_secs(60));
+            assert_eq!(lasting, Duration::from_secs(expected), "{case}");
+        }
+        let mut unreachable = Unreachable::default();
+        let never = node("u", "", early);
+        unreachable.saw("n", Some(&never), Instant::now());
+        assert!(unreachable.lasting(&never, Instant::now() + Duration::from_secs(1)) >= Duration::from_secs(1));
+        unreachable.retain(|name| name != "n");
+        assert_eq!(unreachable.by_node.len(), 0, "what is gone is forgotten");
+    }
+}

@@ -12,6 +12,7 @@ mod look;
 pub mod metrics;
 pub mod observe;
 pub mod plan;
+pub mod refused_writes;
 pub mod unreachable;
 
 use std::sync::Arc;
@@ -206,6 +207,8 @@ impl NodeLifecycleController {
                     } else {
                         looks.busy(term)
                     };
+                    // A node that failed waits for its backoff.
+                    let names = names.into_iter().filter(|name| queue.failures(name) == 0).collect();
                     spread(queue, names, length);
                     looks.show(term);
                 }

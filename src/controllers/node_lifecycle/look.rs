@@ -11,6 +11,7 @@ use super::answers::{Answers, Subject};
 use super::guard::{Facts, Guard, Hold, Permit, Used, Verdict};
 use super::metrics::Metrics;
 use super::plan::{self, Change, plan};
+use super::refused_writes::RefusedWrites;
 use super::unreachable::Unreachable;
 use super::{Deletion, Settings, apply, observe};
 use crate::cloud::node::{self, Readiness};
@@ -52,6 +53,7 @@ pub(super) struct State {
     pub(super) guard: Guard,
     pub(super) answers: Answers,
     unreachable: Unreachable,
+    refused: RefusedWrites,
     /// The Nodes with something to do, as of what was last noted of each.
     busy: BTreeSet<String>,
 }
@@ -62,6 +64,7 @@ impl Term {
             guard: Guard::new(settings, now()),
             answers: Answers::default(),
             unreachable: Unreachable::default(),
+            refused: RefusedWrites::default(),
             busy: BTreeSet::new(),
         };
         Self { state: Mutex::new(state) }
@@ -168,6 +171,7 @@ impl Looks {
             state.busy.insert(name.to_owned());
         } else {
             state.busy.remove(name);
+            state.refused.forget(name);
         }
         state.unreachable.saw(name, node.as_deref(), now());
         state.guard.saw(name, facts, now());
@@ -190,6 +194,7 @@ impl Looks {
         let mut state = term.lock();
         // Of a Node that is not busy the kubelet reports.
         state.unreachable.retain(|name| busy.contains(name));
+        state.refused.retain(|name| busy.contains(name));
         let vanished = state.guard.saw_all(facts, now());
         state.busy.clone_from(&busy);
         drop(state);
@@ -293,6 +298,7 @@ impl Looks {
     /// Makes our taints what they should be. `outcome` is what the deletion came to.
     async fn keep_taints(&self, term: &Term, node: &Node, mut outcome: Outcome) -> Result<Outcome, CallError> {
         let mut current = node.clone();
+        let uid = node.metadata.uid.as_deref().unwrap_or_default();
         for attempt in 1..=ATTEMPTS {
             let power = match plan::needs_power(&current) {
                 true => observe::power(&*self.instances, &current).await,
@@ -302,6 +308,15 @@ impl Looks {
             let mut plan = plan(&current, power, unreachable_for, self.settings.out_of_service_after);
             if let Some(delay) = plan.look_again {
                 outcome.next = sooner(outcome.next, delay);
+            }
+            let planned = plan.changes.clone();
+            if planned.is_empty() {
+                term.lock().refused.forget(node::name(node));
+                return Ok(outcome);
+            }
+            if let Some(wait) = term.lock().refused.wait(node::name(node), uid, &planned, now()) {
+                outcome.next = sooner(outcome.next, wait);
+                return Ok(outcome);
             }
             let mut permit = None;
             if plan.changes.contains(&Change::AddOutOfService) {
@@ -323,6 +338,7 @@ impl Looks {
             match written {
                 Ok(()) => {
                     tracing::info!(node = node::name(node), "taints changed: {:?}", plan.changes);
+                    term.lock().refused.forget(node::name(node));
                     return Ok(outcome);
                 }
                 Err(error) if error.is_not_found() => return Ok(outcome),
@@ -330,7 +346,9 @@ impl Looks {
                 Err(error) if error.is_not_leader() => return Err(error),
                 Err(error) => {
                     tracing::warn!(node = node::name(node), "{}", chain(&error));
-                    outcome.next = Next::Backoff;
+                    let chance = fastrand::f64();
+                    let wait = term.lock().refused.failed(node::name(node), uid, &planned, now(), chance);
+                    outcome.next = sooner(outcome.next, wait);
                     return Ok(outcome);
                 }
             }

@@ -298,6 +298,17 @@ async fn a_refused_deletion_is_sent_again_after_pauses_that_double() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_period_does_not_shorten_the_backoff() {
+    let world = world(settings()).await;
+    world.server.always(&Method::GET, Fate::Refused(500));
+    world.lose("a");
+    pass(seconds(30 + 180)).await;
+    let reads = world.server.sent(&Method::GET).len();
+    // 0.5 s doubling to 60 s, each shortened by up to a half.
+    assert!((7..=15).contains(&reads), "{reads} in three minutes");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_word_that_is_taken_back_before_the_live_read_lets_nothing_go() {
     let world = world(settings()).await;
     let allow = |word: &str| json!({"metadata": {"annotations": {ANNOTATION_ALLOW_DELETION: word}}});

@@ -1,11 +1,13 @@
 //! Taints: when they are written, and how often where they are refused.
 
+use super::server::Fate;
 use super::world::{MOMENT, World, pass, seconds, settings};
 use ccm::cloud::PowerState;
 use ccm::controllers::node_lifecycle::Settings;
 use ccm::controllers::node_lifecycle::plan::{ANNOTATION_OUT_OF_SERVICE, TAINT_OUT_OF_SERVICE, TAINT_SHUTDOWN};
 use http::Method;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 const AFTER: Duration = Duration::from_secs(300);
@@ -92,4 +94,58 @@ async fn a_live_read_that_shows_a_kubelet_at_work_writes_no_taint() {
     assert!(world.server.sent(&Method::PATCH).len() > before, "it was tried");
     let live = world.server.node("a").unwrap();
     assert!(!live.to_string().contains(TAINT_OUT_OF_SERVICE), "{live}");
+}
+
+/// When each Node's taints were written, in seconds since the first one.
+fn writes(world: &World) -> BTreeMap<String, Vec<u64>> {
+    let sent = world.server.sent(&Method::PATCH);
+    let first = sent.first().map(|sent| sent.at).expect("something is written");
+    let mut writes = BTreeMap::<String, Vec<u64>>::new();
+    for sent in sent {
+        writes.entry(sent.name).or_default().push((sent.at - first).as_secs());
+    }
+    writes
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_taint_is_written_again_after_pauses_that_double() {
+    const NODES: usize = 300;
+    let world = World::start(settings()).await;
+    world.server.always(&Method::PATCH, Fate::Refused(403));
+    (0..NODES).for_each(|number| drop(world.create(&format!("n-{number}"), "Unknown", PowerState::Off)));
+    pass(seconds(200)).await;
+    let writes = writes(&world);
+    assert_eq!(writes.len(), NODES);
+    for (name, times) in &writes {
+        let first = times[0];
+        let in_minute = |minute: u64| times.iter().filter(|time| (*time - first) / 60 == minute).count();
+        assert!((3..=5).contains(&in_minute(0)), "{name}: {times:?}");
+        for minute in 1..3 {
+            assert!((1..=2).contains(&in_minute(minute)), "{name} in minute {minute}: {times:?}");
+        }
+    }
+    let apart: std::collections::BTreeSet<u64> = writes.values().filter_map(|times| times.last().copied()).collect();
+    assert!(apart.len() > 10, "they do not come back together: {apart:?}");
+
+    // Events do not make it more often.
+    let world = World::start(settings()).await;
+    world.server.always(&Method::PATCH, Fate::Refused(403));
+    world.create("a", "Unknown", PowerState::Off);
+    for beat in 0..60 {
+        pass(seconds(1)).await;
+        world.server.with(|state| state.change("a", &json!({"metadata": {"labels": {"beat": beat.to_string()}}})));
+    }
+    let tried = world.server.sent(&Method::PATCH).len();
+    assert!((3..=5).contains(&tried), "{tried} times in a minute");
+
+    // Another change is another write.
+    world.set_power("a", PowerState::On);
+    world.set_ready("a", "True");
+    let tainted = json!({"spec": {"taints": [{"key": TAINT_SHUTDOWN, "effect": "NoSchedule"}]}});
+    world.server.with(|state| state.change("a", &tainted));
+    pass(MOMENT).await;
+    assert_eq!(world.server.sent(&Method::PATCH).len(), tried + 1, "it is to go, which was not refused before");
+    world.server.always(&Method::PATCH, Fate::Works);
+    pass(seconds(61)).await;
+    assert_eq!(world.taints("a"), [""; 0]);
 }

@@ -42,3 +42,27 @@ async fn an_answer_that_an_event_overtook_counts_as_none() {
     assert_eq!(world.deletions(), [""; 0], "seven are gone at once");
     assert_eq!(world.held("DeletionMassHold"), 7);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_an_event_overtook_starts_no_grace_period() {
+    let world = World::start(settings()).await;
+    let cloud = world.cloud.clone();
+    world.hook(move |name, number| match number {
+        1 => {
+            let (cloud, event) = (cloud.clone(), InstanceEvent::Node(name.to_owned()));
+            tokio::spawn(async move {
+                pass(MOMENT).await;
+                cloud.announce(event);
+            });
+            2 * MOMENT
+        }
+        // The one that counts.
+        2 => seconds(10),
+        _ => Duration::ZERO,
+    });
+    world.lose("a");
+    pass(seconds(38)).await;
+    assert!(world.is_there("a"), "the grace period began with the second answer");
+    pass(seconds(5)).await;
+    assert!(!world.is_there("a"));
+}

@@ -52,8 +52,8 @@ pub struct State {
     /// What watches tell, in order. The resourceVersion is its length.
     changes: Vec<Value>,
     sent: Vec<Sent>,
-    /// Reasons and messages of the Events, in the order in which they came.
-    events: Vec<(String, String)>,
+    /// Names, reasons and messages of the Events, in the order in which they came, once for each time.
+    events: Vec<(String, String, String)>,
     /// The fates of the next requests of a method.
     next: BTreeMap<String, VecDeque<Fate>>,
     /// The fate of all others of a method.
@@ -95,6 +95,19 @@ impl State {
         node["metadata"]["resourceVersion"] = json!((self.changes.len() + 1).to_string());
         self.nodes.insert(name.to_owned(), node.clone());
         self.changes.push(json!({"type": kind, "object": node}));
+    }
+
+    /// An Event is created, or its count rises.
+    fn record(&mut self, path: &str, event: &Value) -> Response<UnsyncBoxBody<Bytes, BoxError>> {
+        if path.ends_with("/events") {
+            self.events.push((text(event, "/metadata/name"), text(event, "/reason"), text(event, "/message")));
+            return complete(201, event);
+        }
+        let name = path.rsplit('/').next().unwrap_or_default();
+        if let Some(repeated) = self.events.iter().find(|event| event.0 == name).cloned() {
+            self.events.push(repeated);
+        }
+        complete(200, &json!({"metadata": {}, "involvedObject": {}}))
     }
 
     fn fate(&mut self, method: &Method) -> Fate {
@@ -166,11 +179,11 @@ impl Server {
         self.lock().nodes.get(name).cloned()
     }
 
-    /// The messages of Events with this reason.
+    /// The messages of Events with this reason, as often as they came.
     pub fn events(&self, reason: &str) -> Vec<String> {
         let state = self.lock();
-        let of = state.events.iter().filter(|event| event.0 == reason);
-        of.map(|event| event.1.clone()).collect()
+        let of = state.events.iter().filter(|event| event.1 == reason);
+        of.map(|event| event.2.clone()).collect()
     }
 
     pub fn client(&self) -> Client {
@@ -197,12 +210,8 @@ impl Server {
         let bytes = body.collect_bytes().await?;
         let body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
         let path = parts.uri.path();
-        if path.ends_with("/events") {
-            self.lock().events.push((text(&body, "/reason"), text(&body, "/message")));
-            return Ok(complete(201, &body));
-        }
-        if path.contains("/events/") {
-            return Ok(complete(200, &json!({"metadata": {}, "involvedObject": {}})));
+        if path.contains("/events") {
+            return Ok(self.lock().record(path, &body));
         }
         if path == "/api/v1/nodes" {
             return Ok(self.watch(parts.uri.query().unwrap_or_default()));

@@ -31,6 +31,8 @@ const SOON_SHARE: Duration = Duration::from_millis(50);
 #[derive(Debug, Default)]
 pub struct Answers {
     by_node: HashMap<String, Kept>,
+    /// How many of them may cost a search when they are asked for again.
+    costly: u32,
     /// Being asked about, since then. What happens meanwhile makes the answer late.
     asking: HashMap<String, Instant>,
     /// When an answer last showed that this does not keep the provider from saying something any more.
@@ -92,7 +94,7 @@ impl Answers {
         let before = self.by_node.get(name).filter(|kept| kept.subject == subject);
         let (failures, trouble) = before.map_or((0, None), |kept| (kept.failures, kept.trouble));
         let shortened = 1.0 - chance.clamp(0.0, 1.0) / 4.0;
-        let longest = LONGEST.max(SHARE.saturating_mul(self.count(|kept| kept.is_costly())));
+        let longest = LONGEST.max(SHARE.saturating_mul(self.costly));
         let mut kept = Kept { subject, presence: Some(presence.clone()), asked, due: at, failures: 0, trouble: None };
         match presence {
             // It comes from what the provider sees anyway.
@@ -109,7 +111,10 @@ impl Answers {
             }
         }
         let is_known = !matches!(presence, Presence::Unknown(_));
-        self.by_node.insert(name.to_owned(), kept);
+        self.costly += u32::from(kept.is_costly());
+        if let Some(old) = self.by_node.insert(name.to_owned(), kept) {
+            self.costly -= u32::from(old.is_costly());
+        }
         if let Some(trouble) = trouble.filter(|_| is_known) {
             self.end(trouble, at);
         }
@@ -136,6 +141,7 @@ impl Answers {
     /// The instance changed: its answer does not count any more, and the next one that says nothing is the first.
     pub fn forget(&mut self, name: &str) {
         if let Some(kept) = self.by_node.get_mut(name) {
+            self.costly -= u32::from(kept.is_costly());
             kept.forget();
         }
         self.asking.remove(name);
@@ -144,12 +150,15 @@ impl Answers {
     /// Any instance may have changed.
     pub fn forget_all(&mut self) {
         self.by_node.values_mut().for_each(Kept::forget);
+        self.costly = 0;
         self.asking.clear();
     }
 
     /// The Node is there no more.
     pub fn remove(&mut self, name: &str) {
-        self.by_node.remove(name);
+        if let Some(kept) = self.by_node.remove(name) {
+            self.costly -= u32::from(kept.is_costly());
+        }
         self.asking.remove(name);
     }
 }
@@ -351,6 +360,29 @@ mod tests {
         assert!(!counts(&answers, "b", start + seconds(90)));
         answer(&mut answers, "b", &silent, start + seconds(90));
         assert!(counts(&answers, "b", start + seconds(149)), "asked since then, it counts as ever");
+    }
+
+    #[test]
+    fn costly_answers_are_counted_as_they_come_and_go() {
+        let start = Instant::now();
+        let mut answers = Answers::default();
+        let told = [
+            Presence::Exists(()),
+            Presence::Absent(AbsenceProof::new("gone", [])),
+            Presence::Unknown(Unknown::new(Reason::VCenterUnavailable, "")),
+        ];
+        let mut random = fastrand::Rng::with_seed(15);
+        for _ in 0..2_000 {
+            let name = format!("n{}", random.u8(..20));
+            match random.u8(..20) {
+                0 => answers.forget_all(),
+                1..3 => answers.forget(&name),
+                3..5 => answers.remove(&name),
+                _ => answer(&mut answers, &name, &told[random.usize(..3)], start),
+            }
+            let counted = answers.count(Kept::is_costly);
+            assert_eq!(answers.costly, counted, "{answers:?}");
+        }
     }
 
     #[test]

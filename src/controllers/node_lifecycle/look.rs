@@ -226,7 +226,16 @@ impl Looks {
 
     /// The last answer about the machine where that counts, else a new one.
     async fn presence(&self, term: &Term, node: &Node) -> Presence {
-        let kept = term.lock().answers.kept(node::name(node), &Subject::of(node), now());
+        let (name, at) = (node::name(node), now());
+        let kept = {
+            let mut state = term.lock();
+            let kept = state.answers.kept(name, &Subject::of(node), at);
+            if let Some(presence @ Presence::Unknown(_)) = &kept {
+                // The guard forgot it if the kubelet reported in between, and would wait for an answer about this node.
+                state.guard.answered(name, node.metadata.uid.as_deref().unwrap_or_default(), presence, at);
+            }
+            kept
+        };
         match kept {
             Some(presence) => presence,
             None => self.ask(term, node).await,

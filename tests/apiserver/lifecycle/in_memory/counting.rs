@@ -1,6 +1,6 @@
 //! How many machines are gone at once is counted before the first Node is deleted.
 
-use super::world::{MOMENT, World, pass, seconds, settings};
+use super::world::{MOMENT, World, is, pass, seconds, settings};
 use ccm::cloud::{InstanceEvent, PowerState};
 use std::time::Duration;
 
@@ -65,4 +65,25 @@ async fn an_answer_that_an_event_overtook_starts_no_grace_period() {
     assert!(world.is_there("a"), "the grace period began with the second answer");
     pass(seconds(5)).await;
     assert!(!world.is_there("a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_remembered_answer_that_says_nothing_holds_up_no_other_node() {
+    let world = World::start(settings()).await;
+    let silent: Vec<String> = (0..12).map(|number| format!("silent-{number}")).collect();
+    for name in &silent {
+        world.create(name, "Unknown", PowerState::On);
+        world.hide(name);
+    }
+    // Until their answers are kept for a minute.
+    pass(seconds(200)).await;
+    world.lose("a");
+    pass(seconds(25)).await;
+    // Each of them is Ready for a moment.
+    for ready in ["True", "Unknown"] {
+        silent.iter().for_each(|name| world.server.with(|state| state.change(name, &is(ready))));
+        pass(MOMENT).await;
+    }
+    pass(seconds(7)).await;
+    assert!(!world.is_there("a"), "one machine is gone, and of the others nobody can say anything");
 }

@@ -40,6 +40,9 @@ async fn a_node_recreated_under_the_same_name_is_not_deleted_for_the_old_one() {
     world.recreate(again, node).await;
     let node = world.cluster.kubelet(tainted);
     world.recreate(tainted, node).await;
+    for number in [again, tainted] {
+        world.set_ready(number, "Unknown").await;
+    }
     let took = world.until_deleted(gone, proved).await;
     assert!(proved - since + took >= LONG_GRACE && took <= LONG_GRACE + PROMPT, "{took:?}");
     world.until_initialised(again).await;
@@ -91,6 +94,7 @@ async fn a_node_whose_provider_id_names_no_machine_of_ours_is_never_deleted() {
         let number = world.uids.len();
         let node = with_provider_id(kubelet(world.cluster.name(number)), id);
         added.push((world.add(node).await, word));
+        world.set_ready(number, "Unknown").await;
     }
     world.destroy(Role::Doomed);
     let since = Instant::now();

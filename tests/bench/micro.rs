@@ -13,6 +13,8 @@ const CHAPTER: &str = "micro";
 
 /// In MB of 1,000,000 bytes a second.
 const DECODING: f64 = 150.0;
+/// How many times longer the controller may take for five times as many Nodes.
+const GROWTH: f64 = 6.0;
 
 /// What Criterion says of one function.
 #[derive(Deserialize)]
@@ -59,9 +61,24 @@ pub fn measure(bench: &mut Bench) {
     find(folder.path(), &mut found);
     found.sort();
     assert!(!found.is_empty(), "Criterion wrote nothing into {}", folder.path().display());
-    for folder in found {
-        bench.report(read(&folder));
-    }
+    let measures: Vec<Measure> = found.iter().map(|folder| read(folder)).collect();
+    let growth = growth(&measures);
+    measures.into_iter().chain([growth]).for_each(|measure| bench.report(measure));
+}
+
+/// How many times longer a pass of the node-lifecycle controller takes over five times as many Nodes: the median calls,
+/// and the ends of both confidence intervals that are furthest from each other.
+fn growth(measures: &[Measure]) -> Measure {
+    let each = |count: f64| {
+        let name = format!("lifecycle/pass-{count}");
+        let found = measures.iter().find(|measure| measure.name == name).expect("a pass over each number of Nodes");
+        let [lower, median, upper] = found.samples[..] else { panic!("three samples: {found:?}") };
+        [lower, median, upper].map(|each| each * count)
+    };
+    let ([low, small, high], [least, large, most]) = (each(1_000.0), each(5_000.0));
+    let samples = vec![least / high, large / small, most / low];
+    let name = "lifecycle: a pass over 5,000 Nodes, by one over 1,000".to_owned();
+    Measure { chapter: CHAPTER, subject: "ours", name, unit: "times", samples, limit: Some(Limit::Below(GROWTH)) }
 }
 
 /// The folders with the latest run of each function.

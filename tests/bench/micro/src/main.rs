@@ -7,6 +7,7 @@
 mod addresses;
 mod answers;
 mod decode;
+mod lifecycle;
 mod plan;
 mod queue;
 
@@ -25,5 +26,6 @@ fn main() {
     addresses::measure(&mut criterion);
     plan::measure(&mut criterion);
     queue::measure(&mut criterion);
+    lifecycle::measure(&mut criterion);
     criterion.final_summary();
 }

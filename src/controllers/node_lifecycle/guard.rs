@@ -73,7 +73,11 @@ enum Answer {
 /// Many machines are gone at once.
 #[derive(Clone, Copy, Debug)]
 struct Mass {
+    /// Nothing that belongs to it is deleted before.
     until: Instant,
+    /// Only what is gone since then belongs to it: for all that was gone before, an earlier pause has ended. Nothing for
+    /// the first pause, to which all belongs.
+    from: Option<Instant>,
 }
 
 /// A Node that was deleted lately, or is being deleted.
@@ -283,10 +287,18 @@ impl Guard {
         if by_hand {
             return Ok(());
         }
-        let (absent, nodes) = (self.nodes.absent(), self.nodes.own());
+        let (absent, nodes) = (self.nodes.newcomers(), self.nodes.own());
         if let Some(mass) = self.mass {
-            // What it waits for has passed: the limit alone counts.
-            return if at < mass.until { Err(Hold::Mass { absent, nodes, until: mass.until }) } else { Ok(()) };
+            if mass.from.is_some_and(|from| since < from) {
+                // The pause for it has ended: the limit alone counts.
+                return Ok(());
+            }
+            if at < mass.until {
+                return Err(Hold::Mass { absent, nodes, until: mass.until });
+            }
+            if since < mass.until {
+                return Ok(());
+            }
         }
         let unanswered = self.unanswered(since);
         if absent + unanswered > threshold(nodes) {
@@ -360,12 +372,21 @@ impl Guard {
     fn count_mass(&mut self, at: Instant) {
         let window = self.rules.limit.window;
         self.gone.retain(|gone| at.saturating_duration_since(gone.at) < window);
-        let is_many = self.nodes.absent() > threshold(self.nodes.own());
-        match self.mass {
-            None if is_many => self.mass = Some(Mass { until: at + self.rules.mass_hold }),
-            // A pause that has begun lasts, also when some machines are found again: whatever took them may take more.
-            Some(mass) if !is_many && at >= mass.until => self.mass = None,
-            None | Some(_) => {}
+        let threshold = threshold(self.nodes.own());
+        // A pause that has begun lasts, also when some machines are found again: whatever took them may take more.
+        if self.mass.is_some_and(|mass| at < mass.until) {
+            return;
+        }
+        let ended = self.mass.map(|mass| mass.until);
+        if self.nodes.absent() <= threshold {
+            self.mass = None;
+            self.nodes.count_from(None);
+            return;
+        }
+        // Those for which a pause has ended go under the limit. As many more are another mass.
+        self.nodes.count_from(ended);
+        if self.nodes.newcomers() > threshold {
+            self.mass = Some(Mass { until: at + self.rules.mass_hold, from: ended });
         }
     }
 }

@@ -303,6 +303,50 @@ fn many_at_once_pause_and_then_go_under_the_limit() {
     assert_eq!(case.judge("a-20"), "DeletionMassHold");
 }
 
+/// The API server refuses every deletion, so that the first mass stays.
+#[test]
+fn another_mass_after_the_pause_is_held_and_the_first_one_goes_on_under_the_limit() {
+    let mut case = Case::settled(&settings());
+    case.ready_many("other", 79);
+    case.lose_many("a", 21);
+    case.pass(HOLD);
+    assert!(!case.guard.counts(case.at).is_mass_held);
+    assert_eq!(case.judge_as("a-0", false, Used::Refused), "deleted", "the limit alone");
+    // As many as need no pause go like the first ones.
+    case.lose_many("other", 15);
+    case.pass(GRACE);
+    assert_eq!(case.judge_as("other-0", false, Used::Refused), "deleted");
+    for number in 15..20 {
+        case.lose(&format!("other-{number}"));
+    }
+    assert!(!case.guard.counts(case.at).is_mass_held, "twenty of a hundred");
+    case.lose("other-20");
+    case.pass(GRACE);
+    assert!(case.guard.counts(case.at).is_mass_held);
+    assert_eq!(case.judge("other-20"), "DeletionMassHold");
+    case.pass(Duration::from_secs(60));
+    assert_eq!(case.judge("other-1"), "DeletionMassHold", "it came since, too");
+    assert_eq!(case.judge_as("a-1", false, Used::Refused), "deleted", "its pause has ended");
+    case.pass(HOLD);
+    assert_eq!(case.judge_as("other-1", false, Used::Refused), "deleted");
+
+    // What shows itself while others are still asked about.
+    case.lose("other-30");
+    for number in 31..55 {
+        case.not_ready(&format!("other-{number}"));
+    }
+    case.pass(GRACE);
+    assert_eq!(case.judge("other-30"), "DeletionGracePeriod", "24 others may be gone, too");
+    assert_eq!(case.judge_as("a-2", false, Used::Refused), "deleted");
+    // Once few are gone, the next mass is the first one again.
+    (0..21).for_each(|number| case.ready(&format!("a-{number}")));
+    (0..21).for_each(|number| case.ready(&format!("other-{number}")));
+    case.lose_many("a", 21);
+    case.pass(GRACE);
+    assert_eq!(case.judge("a-0"), "DeletionMassHold");
+    assert_eq!(case.judge("other-30"), "DeletionMassHold", "all that are gone belong to it");
+}
+
 #[test]
 fn nothing_is_deleted_before_it_is_known_whether_there_are_many() {
     let mut case = Case::settled(&Settings { grace: Duration::ZERO, ..settings() });
@@ -487,7 +531,8 @@ struct Observer {
     absent_since: Vec<Option<Instant>>,
     there: Vec<bool>,
     deletions: Vec<(usize, Instant, bool)>,
-    mass_began: Option<Instant>,
+    /// The end of the last pause, and since when machines are gone that belong to it; nothing once few are gone.
+    mass: Option<(Instant, Option<Instant>)>,
 }
 
 impl Observer {
@@ -500,11 +545,17 @@ impl Observer {
     }
 
     fn note_mass(&mut self, at: Instant) {
-        let is_many = self.absent() > (self.own() / 5).max(5);
-        match self.mass_began {
-            None if is_many => self.mass_began = Some(at),
-            Some(began) if !is_many && at >= began + HOLD => self.mass_began = None,
-            _ => {}
+        let threshold = (self.own() / 5).max(5);
+        let ended = self.mass.map(|(until, _)| until);
+        let is_since = |since: &&Instant| ended.is_none_or(|ended| **since >= ended);
+        let newcomers = self.absent_since.iter().flatten().filter(is_since).count();
+        if ended.is_some_and(|until| at < until) {
+            return;
+        }
+        if self.absent() <= threshold {
+            self.mass = None;
+        } else if newcomers > threshold {
+            self.mass = Some((at + HOLD, ended));
         }
     }
 }
@@ -521,7 +572,7 @@ proptest! {
         let mut case = Case::new(&settings());
         let mut observer = Observer {
             ready: vec![true; NODES], absent_since: vec![None; NODES], there: vec![true; NODES],
-            deletions: Vec::new(), mass_began: None,
+            deletions: Vec::new(), mass: None,
         };
         (0..NODES).for_each(|number| case.ready(&name(number)));
         for step in steps {
@@ -533,7 +584,10 @@ proptest! {
                 }
             };
             match step {
-                Step::Pass(seconds) => case.pass(Duration::from_secs(seconds)),
+                Step::Pass(seconds) => {
+                    case.pass(Duration::from_secs(seconds));
+                    case.guard.pass(case.at);
+                }
                 Step::Ready(number) if observer.there[number] => {
                     case.ready(&name(number));
                     (observer.ready[number], observer.absent_since[number]) = (true, None);
@@ -571,7 +625,9 @@ proptest! {
                             .filter(|(_, then, _)| at.duration_since(*then) < WINDOW).collect();
                         if !by_hand {
                             prop_assert!(since.unwrap() + GRACE <= at, "within the grace period");
-                            let is_paused = observer.mass_began.is_some_and(|began| at < began + HOLD);
+                            let is_paused = observer.mass.is_some_and(|(until, from)| {
+                                at < until && from.is_none_or(|from| since.unwrap() >= from)
+                            });
                             prop_assert!(!is_paused, "during the mass hold");
                             let counted = lately.iter().filter(|(_, _, by_hand)| !by_hand).count();
                             prop_assert!(counted < ((own + lately.len()) / 10).max(5), "more than the limit");

@@ -33,6 +33,9 @@ pub struct InstanceMetadata {
     pub record: String,
     /// Whether the node's record names this instance already, be it at another place.
     pub is_recorded: bool,
+    /// The node that this machine backs under an earlier name, if the node that is asked about is being initialised: it
+    /// hears of that.
+    pub earlier_name: Option<String>,
     /// Why a node must not be initialised yet although its instance is known, for example a zone that is configured
     /// and not found. It holds back nothing on a node that is initialised.
     pub pending: Option<Unknown>,

@@ -40,6 +40,8 @@ pub struct Plan {
     pub differences: Option<Vec<Difference>>,
     /// What people should hear once the actions are done.
     pub notes: Vec<String>,
+    /// The node of the machine's earlier name, which hears that this one is initialised.
+    pub earlier_name: Option<String>,
 }
 
 /// What comes after the actions.
@@ -81,7 +83,14 @@ pub enum Retry {
 
 impl Plan {
     fn nothing() -> Self {
-        Self { actions: Vec::new(), outcome: Outcome::Settled, told: None, differences: None, notes: Vec::new() }
+        Self {
+            actions: Vec::new(),
+            outcome: Outcome::Settled,
+            told: None,
+            differences: None,
+            notes: Vec::new(),
+            earlier_name: None,
+        }
     }
 
     /// Whether this plan does nothing but say why the node is held.
@@ -183,7 +192,8 @@ fn plan_initialisation(ours: &Ours, policy: &Policy) -> Result<Plan, Held> {
         metadata: Metadata { labels, annotations },
     }));
     actions.extend(takes_back(ours));
-    Ok(Plan { actions, notes, differences: Some(Vec::new()), ..Plan::nothing() })
+    let earlier_name = metadata.earlier_name.clone();
+    Ok(Plan { actions, notes, earlier_name, differences: Some(Vec::new()), ..Plan::nothing() })
 }
 
 fn plan_refresh(ours: &Ours, policy: &Policy) -> Plan {

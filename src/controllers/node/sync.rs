@@ -156,6 +156,9 @@ impl Sync {
             for note in &plan.notes {
                 tracing::warn!(node = name, "{note}");
             }
+            if let Some(earlier) = plan.earlier_name.as_deref().and_then(|earlier| self.store.get(earlier)) {
+                self.tell_earlier_name(&earlier, name);
+            }
         } else if !done.is_empty() {
             let all: Vec<_> = done.iter().map(|action| action.describe()).collect();
             tracing::info!(node = name, "node updated: {}", all.join(", "));
@@ -173,6 +176,16 @@ impl Sync {
                 self.recorder.event(&reference(before), EventType::Warning, difference.reason.as_str(), &text);
             }
         }
+    }
+
+    /// Says on the Node of a machine's earlier name that the machine joined as `name`.
+    fn tell_earlier_name(&self, earlier: &Node, name: &str) {
+        let message = format!(
+            "the VM of this Node joined as node {name}, which is initialised now. This Node keeps what it has; if {name} is \
+             its new name, delete this Node"
+        );
+        tracing::warn!(node = node::name(earlier), reason = %Reason::VMBacksAnotherNode, "{message}");
+        self.recorder.event(&reference(earlier), EventType::Warning, Reason::VMBacksAnotherNode.as_str(), &message);
     }
 
     fn report_initialised(&self, before: &Node, node: &Node) {

@@ -32,7 +32,7 @@ use self::changes::{Changes, changes};
 use self::describe::Rules;
 use self::facts::facts_of;
 use self::nodes::Nodes;
-use self::resolve::{Answer, NodeFacts, VmKey};
+use self::resolve::{Answer, NodeFacts, VmKey, is_renamed};
 use self::search::{Answered, Searches, Wanted};
 use self::shared_addresses::SharedAddresses;
 use self::slots::{Held, Setup, Slot};
@@ -156,6 +156,7 @@ impl Tracker {
         let is_asked_enough = tracked.facts.is_adoptable || !facts.is_adoptable;
         let still_fits = is_of_bound || is_asked_enough && tracked.facts.search_uuid() == facts.search_uuid();
         let is_not_ready_now = facts.is_not_ready && !tracked.facts.is_not_ready;
+        let is_unreachable_now = facts.is_unreachable && !tracked.facts.is_unreachable;
         tracked.seen = seen;
         tracked.facts = facts;
         tracked.plan_look(Instant::now(), is_not_ready_now, || self.nodes.looked_for());
@@ -167,6 +168,10 @@ impl Tracker {
         }
         if has_changed {
             self.evaluate(name);
+        }
+        if is_unreachable_now {
+            // Its machine may have joined again under another name.
+            self.concerned.extend(self.nodes.waiting_for(name).into_iter().map(Arc::from));
         }
     }
 
@@ -184,9 +189,20 @@ impl Tracker {
     fn note_addresses(&mut self, name: &str, tracked: &Tracked) {
         let record = tracked.bound.as_ref().and_then(|vm| self.slots.get(&vm.vcenter)?.seen.vms.get(&vm.id));
         let is_running = |record: &&Arc<VmRecord>| record.power_state == Some(PowerState::PoweredOn);
-        let running = record.filter(is_running).filter(|_| self.rules.demotes_virtual_ips).cloned();
+        // The earlier name of a machine that joined again is not another machine with its addresses.
+        let is_reported = self.rules.demotes_virtual_ips && !self.has_joined_again(name, tracked);
+        let running = record.filter(is_running).filter(|_| is_reported).cloned();
         let nics = running.as_ref().map(|record| record.nics.as_slice()).unwrap_or_default();
         self.concerned.extend(self.shared.set(name, candidate_ips(nics)));
+    }
+
+    /// Whether the node's machine backs another node by now, as which it joined again.
+    fn has_joined_again(&self, name: &str, tracked: &Tracked) -> bool {
+        let Some(vm) = tracked.bound.as_ref().filter(|_| tracked.facts.is_unreachable) else { return false };
+        let Some(record) = self.record(vm) else { return false };
+        let mut others =
+            self.nodes.needing(vm).filter(|other| *other != name).filter_map(|other| self.nodes.get(other));
+        others.any(|other| other.bound.as_ref() == Some(vm) && is_renamed(&tracked.facts, &other.facts, record))
     }
 
     /// The addresses of the node's machine that other machines have, too.

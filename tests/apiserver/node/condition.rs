@@ -2,7 +2,7 @@
 
 use super::harness::{Run, Start, condition, instance, is_tainted, says, unknown, user_with, waiting};
 use super::{A3, metadata};
-use ccm::cloud::{Reason, Unknown};
+use ccm::cloud::{InstanceMetadata, Reason, Unknown};
 use ccm::controllers::node::Policy;
 use ccm::providers::memory::Memory;
 use k8s_openapi::api::core::v1::Node;
@@ -147,4 +147,22 @@ async fn what_the_api_server_refuses_is_said_and_finished_by_the_next_process() 
     assert!(!is_tainted(&done));
     assert_eq!(ccm::cloud::node::provider_id(&done), id(&name));
     assert_eq!(second.writes(&name).await.len(), 2, "the rest, and that it is over");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_node_of_an_earlier_name_hears_once_that_its_machine_joined_again() {
+    let (old, new) = (unique("n"), unique("n"));
+    let cloud = cloud_that_says(&old, None);
+    let joined = InstanceMetadata { earlier_name: Some(old.clone()), ..metadata(&id(&new), A3) };
+    cloud.put(instance(&new, joined));
+    let run = Start::on(&cloud).restless().run().await;
+    run.register(&waiting(&old)).await;
+    let before = run.wait("the old one is initialised", &old, |node| !is_tainted(node)).await;
+    run.register(&waiting(&new)).await;
+    run.wait("the new one is initialised", &new, |node| !is_tainted(node)).await;
+    expect_quiet(&run, &new, "Settled").await;
+    run.wait_for_events(&old, &[("Normal", "Synced", 1), ("Warning", "VMBacksAnotherNode", 1)]).await;
+    run.wait_for_events(&new, &[("Normal", "Synced", 1)]).await;
+    let after = run.get(&old).await;
+    assert_eq!((after.spec, after.metadata.labels), (before.spec, before.metadata.labels), "it keeps what it has");
 }

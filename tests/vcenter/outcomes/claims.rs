@@ -1,7 +1,9 @@
 //! Who may have a machine: one node each, and a node whose provider ID names none is told how that is mended.
 
-use super::{OTHER, SWAPPED, Scene, UUID, address, machine, one, vm_of, with_provider_id, without_record};
+use super::looks::ready;
+use super::{OTHER, SWAPPED, Scene, UUID, address, machine, one, vm_of, with_provider_id, with_record, without_record};
 use crate::world::node;
+use k8s_openapi::api::core::v1::Node;
 use support::{Machine, Model};
 
 #[tokio::test]
@@ -26,6 +28,59 @@ async fn a_machine_that_backs_a_node_backs_no_second_one_until_that_node_is_gone
         assert_eq!(vm_of(&scene.found(&new).await), "vm-1");
         scene.running.cluster.put_all(vec![old.clone()]);
     }
+    scene.running.stop().await;
+}
+
+/// A machine that was reinstalled under another host name.
+#[tokio::test]
+async fn a_machine_that_joins_again_under_its_new_name_is_initialised_while_the_old_node_is_unknown() {
+    let scene = Scene::start(vec![one()]).await;
+    let old = scene.initialised("old").await;
+    let new = node("new", SWAPPED);
+    let rename = |name: &str| scene.fake().change_vm("n", |vm| vm.text("guest.hostName", name));
+    rename("new");
+    for status in ["True", "False"] {
+        scene.running.cluster.put(ready(old.clone(), status));
+        scene.running.cluster.put(new.clone());
+        let message = scene.unknown(&new, "VMBacksAnotherNode").await;
+        assert!(message.contains("backs node old"), "{status}: {message}");
+    }
+    rename("old");
+    let silent = ready(old.clone(), "Unknown");
+    scene.running.cluster.put(silent.clone());
+    scene.unknown(&new, "VMBacksAnotherNode").await;
+    // It is told at once: its guest, and the old Node.
+    rename("new");
+    let found = scene.found(&new).await;
+    assert_eq!(
+        (vm_of(&found), address(&found), found.earlier_name.as_deref()),
+        ("vm-1".into(), "10.0.0.1", Some("old"))
+    );
+    let kept = scene.found(&silent).await;
+    assert_eq!((vm_of(&kept), kept.earlier_name.as_deref()), ("vm-1".into(), None), "it keeps what it has");
+    scene.told(&silent, "exists").await;
+    let joined = with_record(with_provider_id(new.clone(), &found.provider_id), &found.record);
+    scene.running.cluster.put(joined.clone());
+    // Once it is initialised, nobody hears of it any more.
+    scene.found_with(&joined, |metadata| metadata.earlier_name.is_none()).await;
+    scene.running.stop().await;
+}
+
+#[tokio::test]
+async fn a_machine_joins_again_only_as_a_node_that_reports_its_uuid_as_the_old_one_does() {
+    let scene = Scene::start(vec![one()]).await;
+    let old = ready(scene.initialised("old").await, "Unknown");
+    scene.fake().change_vm("n", |vm| vm.text("guest.hostName", "new"));
+    let other = |mut node: Node| {
+        node.status.as_mut().unwrap().node_info.as_mut().unwrap().system_uuid = OTHER.into();
+        node
+    };
+    let new = node("new", UUID);
+    scene.running.cluster.put(other(old.clone()));
+    scene.running.cluster.put(new.clone());
+    scene.unknown(&new, "VMBacksAnotherNode").await;
+    scene.running.cluster.put(old);
+    scene.found(&new).await;
     scene.running.stop().await;
 }
 

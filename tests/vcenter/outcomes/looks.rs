@@ -23,7 +23,7 @@ fn waiting(mut node: Node) -> Node {
     node
 }
 
-fn ready(mut node: Node, status: &str) -> Node {
+pub fn ready(mut node: Node, status: &str) -> Node {
     let condition = NodeCondition { type_: "Ready".into(), status: status.into(), ..NodeCondition::default() };
     node.status.get_or_insert_default().conditions = Some(vec![condition]);
     node

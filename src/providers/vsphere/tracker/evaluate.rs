@@ -10,7 +10,7 @@ use tracing::{debug, warn};
 use super::Tracker;
 use super::board::{Found, Outcome, View};
 use super::describe::describe;
-use super::resolve::{Answer, Asked, By, Decision, Question, VmKey, resolve};
+use super::resolve::{Answer, Asked, By, Decision, NodeFacts, Question, VmKey, is_renamed, resolve};
 use super::slots::{Held, Slot};
 use super::tracked::{Lost, NextSearch, Tracked};
 use crate::cloud::{FoundBy, InstanceMetadata, Reason, Unknown};
@@ -35,10 +35,14 @@ impl Tracker {
             tracked.lost = None;
         }
         let mut next_search = NextSearch::None;
+        let mut is_newly_bound = false;
         if tracked.bound.is_none() {
             next_search = self.bind(&mut tracked);
-            if tracked.bound.is_some() {
+            if let Some(vm) = &tracked.bound {
                 self.searches.put_last(name);
+                let earlier = self.earlier_name(&tracked.facts, vm).map(|earlier| Arc::from(earlier.as_str()));
+                self.concerned.extend(earlier);
+                is_newly_bound = true;
             }
         }
         if let Some((vm, seen, record)) = self.bound_machine(&tracked) {
@@ -86,6 +90,10 @@ impl Tracker {
         tracked.is_running = is_running;
         tracked.plan_look(Instant::now(), false, || self.nodes.looked_for());
         self.put(name, tracked);
+        if is_newly_bound {
+            // Its machine may have joined again under another name.
+            self.concerned.extend(self.nodes.waiting_for(name).into_iter().map(Arc::from));
+        }
         if next_search == NextSearch::Now {
             self.search_everywhere(name);
         }
@@ -178,7 +186,7 @@ impl Tracker {
                 answer: tracked.answer_at(*slot),
             })
             .collect();
-        let taken = |vm: &VmKey| self.taken(vm, &tracked.facts.name);
+        let taken = |vm: &VmKey| self.taken(vm, &tracked.facts);
         resolve(&Question {
             node: &tracked.facts,
             asked_by_name: tracked.asked_by_name,
@@ -189,19 +197,32 @@ impl Tracker {
         })
     }
 
-    /// How this machine is another node's than `name`, if it is. What a provider ID says is the same after a restart;
+    /// How this machine is another node's than `node`, if it is. What a provider ID says is the same after a restart;
     /// which of several nodes without one came first is not.
-    fn taken(&self, vm: &VmKey, name: &str) -> Option<String> {
+    fn taken(&self, vm: &VmKey, node: &NodeFacts) -> Option<String> {
         let bound = |other: &String| self.nodes.get(other).and_then(|other| other.bound.as_ref());
         let uuid = self.record(vm).and_then(|record| record.bios_uuid.as_ref());
-        if let Some(other) = uuid.and_then(|uuid| self.nodes.claiming(uuid).find(|other| *other != name)) {
+        let holds = |other: &&String| **other != node.name && !self.is_earlier_name(other, node, vm);
+        if let Some(other) = uuid.and_then(|uuid| self.nodes.claiming(uuid).find(holds)) {
             return Some(match bound(other) {
                 Some(own) if own != vm => format!("has the BIOS UUID of node {other}, whose machine is {}", own.id),
                 _ => format!("already backs node {other}"),
             });
         }
-        let other = self.nodes.needing(vm).find(|other| *other != name && bound(other) == Some(vm))?;
+        let other = self.nodes.needing(vm).find(|other| holds(other) && bound(other) == Some(vm))?;
         Some(format!("already backs node {other}"))
+    }
+
+    /// Whether this machine backs the node `other` and joined again as `node`.
+    fn is_earlier_name(&self, other: &str, node: &NodeFacts, vm: &VmKey) -> bool {
+        let (Some(other), Some(record)) = (self.nodes.get(other), self.record(vm)) else { return false };
+        other.bound.as_ref() == Some(vm) && is_renamed(&other.facts, node, record)
+    }
+
+    /// The node that this machine backs under an earlier name than that of `node`, which is being initialised.
+    fn earlier_name(&self, node: &NodeFacts, vm: &VmKey) -> Option<&String> {
+        let is_earlier = |other: &&String| **other != node.name && self.is_earlier_name(other, node, vm);
+        self.nodes.needing(vm).find(is_earlier).filter(|_| !node.is_initialized)
     }
 
     pub(super) fn record(&self, vm: &VmKey) -> Option<&VmRecord> {
@@ -226,12 +247,13 @@ impl Tracker {
         let found_by = tracked.found_by();
         let server = self.rules.servers.get(&vm.vcenter).map(String::as_str).unwrap_or_default();
         let topology_labels = labels(&self.rules.topology, server, snapshot, record);
+        let earlier_name = self.earlier_name(&tracked.facts, vm).cloned();
         Some(Found {
             vcenter: vm.vcenter,
             location: Arc::clone(&tracked.sighting.as_ref()?.location),
             uuid: record.bios_uuid.clone(),
             metadata: describe(&tracked.facts, snapshot, vm, record, &self.rules, &self.shared_of(&tracked.facts.name))
-                .map(|metadata| InstanceMetadata { found_by, topology_labels, ..metadata }),
+                .map(|metadata| InstanceMetadata { found_by, topology_labels, earlier_name, ..metadata }),
             power: snapshot.power.get(&vm.id).copied(),
             is_live: snapshot.freshness == Freshness::Live,
         })

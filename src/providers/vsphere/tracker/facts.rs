@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Node, NodeAddress};
 
 use super::resolve::NodeFacts;
-use crate::cloud::node::{self, ANNOTATION_PROVIDED_NODE_IP, ANNOTATION_VM, addresses};
+use crate::cloud::node::{self, ANNOTATION_PROVIDED_NODE_IP, ANNOTATION_VM, Readiness, addresses};
 use crate::providers::vsphere::location::Location;
 use crate::providers::vsphere::provider_id;
 
@@ -32,6 +32,7 @@ pub fn facts_of(node: &Node) -> Option<NodeFacts> {
         provider_id: parsed,
         has_provider_id: !provider_id.is_empty(),
         is_not_ready: is_not_ready(node),
+        is_unreachable: is_not_ready(node) && node::readiness(node) == Readiness::Unknown,
         is_adoptable: provider_id.is_empty() && !node::is_uninitialized(node),
         system_uuid: node::system_uuid(node).parse().ok(),
         addresses: provided.iter().copied().chain(current).collect(),

@@ -47,6 +47,8 @@ pub struct NodeFacts {
     /// Whether the kubelet, or whoever misses it, says that the node is not ready. A node that says nothing yet is not
     /// looked after for it.
     pub is_not_ready: bool,
+    /// Whether its kubelet stopped reporting: Ready=Unknown. Not one without the condition.
+    pub is_unreachable: bool,
     /// Whether the node could be adopted: it waits for nobody and has no provider ID. Its UUID has to be its machine's
     /// alone then.
     pub is_adoptable: bool,
@@ -409,6 +411,17 @@ fn taken_already(question: &Question<'_>, candidate: &Candidate<'_>) -> Option<U
             candidate.describe()
         ),
     ))
+}
+
+/// Whether the VM of `old` joined again as `new`: the kubelet of `old` is silent, both nodes report the UUID of the VM, and
+/// its guest calls itself `new`.
+pub fn is_renamed(old: &NodeFacts, new: &NodeFacts, vm: &VmRecord) -> bool {
+    let reports = |node: &NodeFacts| match (&node.system_uuid, &vm.bios_uuid) {
+        (Some(own), Some(uuid)) => own == uuid || own.byte_swapped() == *uuid,
+        _ => false,
+    };
+    let is_silent = old.is_initialized && old.is_unreachable;
+    is_silent && reports(old) && reports(new) && new.is_called(&vm.host_name) && !old.is_called(&vm.host_name)
 }
 
 /// Why a match by name may not be taken.

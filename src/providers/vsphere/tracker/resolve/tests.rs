@@ -667,3 +667,28 @@ fn w47_a_reason_names_what_was_looked_at_and_what_helps() {
         assert!(unknown.message.contains(part), "{part:?} is missing in {:?}", unknown.message);
     }
 }
+
+#[test]
+fn a_machine_joined_again_where_both_nodes_report_it_and_the_guest_has_the_new_name() {
+    let old =
+        || NodeFacts { name: "old".into(), is_initialized: true, is_not_ready: true, is_unreachable: true, ..node() };
+    let vm = || machine("a");
+    let swapped = || Some(UUID.parse::<BiosUuid>().unwrap().byte_swapped());
+    let other = || "11111111-2222-3333-4444-555555555555".parse().ok();
+    let cases = [
+        ("both report it", old(), node(), vm(), true),
+        ("in the other byte order", NodeFacts { system_uuid: swapped(), ..old() }, node(), vm(), true),
+        ("a kubelet reports as the old one", NodeFacts { is_unreachable: false, ..old() }, node(), vm(), false),
+        ("the old one is not initialised", NodeFacts { is_initialized: false, ..old() }, node(), vm(), false),
+        ("the old one reports another", NodeFacts { system_uuid: other(), ..old() }, node(), vm(), false),
+        ("the old one reports none", NodeFacts { system_uuid: None, ..old() }, node(), vm(), false),
+        ("the new one reports another", old(), NodeFacts { system_uuid: other(), ..node() }, vm(), false),
+        ("the guest has the old name", old(), node(), VmRecord { host_name: "old".into(), ..vm() }, false),
+        ("the guest says no name", old(), node(), VmRecord { host_name: String::new(), ..vm() }, false),
+        ("it has no UUID", old(), node(), VmRecord { bios_uuid: None, ..vm() }, false),
+        ("one name in two domains", NodeFacts { name: "node-1.b".into(), ..old() }, node(), vm(), false),
+    ];
+    for (case, old, new, vm, expected) in cases {
+        assert_eq!(is_renamed(&old, &new, &vm), expected, "{case}");
+    }
+}

@@ -78,6 +78,7 @@ advisories: cargo-deny ## Known vulnerabilities of all dependencies (needs cargo
 .PHONY: testenv
 testenv: ## Build the components that the tests start, such as kube-apiserver and the vCenter simulator (needs Go)
 	@tests/testenv/build.sh
+	@tests/testenv/kube-controller-manager/build.sh
 	@tests/testenv/helm/build.sh
 	@tests/testenv/govc/build.sh
 	@tests/testenv/metrics/build.sh

@@ -7,6 +7,7 @@
 //! the others stay.
 
 mod back;
+mod kubelets;
 mod leaders;
 mod looks;
 mod nodes;

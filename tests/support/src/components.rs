@@ -12,6 +12,8 @@ use std::sync::OnceLock;
 pub enum Component {
     /// The Kubernetes API server.
     KubeApiserver,
+    /// The controllers of Kubernetes.
+    KubeControllerManager,
     /// The database of the API server.
     Etcd,
     /// The Kubernetes command line.
@@ -36,6 +38,7 @@ impl Component {
     fn name(self) -> &'static str {
         match self {
             Self::KubeApiserver => "kube-apiserver",
+            Self::KubeControllerManager => "kube-controller-manager",
             Self::Etcd => "etcd",
             Self::Kubectl => "kubectl",
             Self::Kubeadm => "kubeadm",
@@ -58,6 +61,7 @@ impl Component {
         let folders = folders();
         let folder = match self {
             Self::KubeApiserver | Self::Etcd | Self::Kubectl => &folders.kubernetes,
+            Self::KubeControllerManager => &folders.kube_controller_manager,
             Self::Kubeadm => &folders.kubeadm,
             Self::Vcsim | Self::Supervise => &folders.tools,
             Self::Chart | Self::Helm => &folders.charts,
@@ -73,6 +77,7 @@ impl Component {
 /// Folders as the scripts print them with `--where`.
 struct Folders {
     kubernetes: PathBuf,
+    kube_controller_manager: PathBuf,
     kubeadm: PathBuf,
     tools: PathBuf,
     charts: PathBuf,
@@ -83,8 +88,8 @@ struct Folders {
 fn folders() -> &'static Folders {
     static FOLDERS: OnceLock<Folders> = OnceLock::new();
     FOLDERS.get_or_init(|| {
-        let told: String =
-            ["", "helm/", "govc/", "metrics/"].map(|folder| told_by(&format!("{folder}build.sh"))).concat();
+        let scripts = ["", "kube-controller-manager/", "helm/", "govc/", "metrics/"];
+        let told = scripts.map(|folder| told_by(&format!("{folder}build.sh"))).concat();
         let folder = |name: &str| {
             told.lines()
                 .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
@@ -93,6 +98,7 @@ fn folders() -> &'static Folders {
         };
         Folders {
             kubernetes: folder("kubernetes"),
+            kube_controller_manager: folder("kube-controller-manager"),
             kubeadm: folder("kubeadm"),
             tools: folder("tools"),
             charts: folder("charts"),

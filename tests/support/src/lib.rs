@@ -14,6 +14,7 @@ pub mod api_proxy;
 pub mod api_server;
 pub mod clock;
 pub mod components;
+pub mod controller_manager;
 pub mod daemon;
 pub mod demo;
 pub mod eventually;

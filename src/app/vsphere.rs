@@ -31,6 +31,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 
+/// How long a node that joins waits for each address family but its first. VMware Tools reports the families seconds apart.
+const FAMILY_WAIT: Duration = Duration::from_secs(120);
+
 /// Connects to nothing yet: a vCenter that is down delays nothing.
 pub fn build(settings: &Settings, parts: &Parts, stages: &mut Stages) -> Result<Arc<dyn CloudProvider>, Error> {
     let vsphere = &settings.vsphere;
@@ -59,6 +62,7 @@ pub fn build(settings: &Settings, parts: &Parts, stages: &mut Stages) -> Result<
         topology: settings.node_rules.topology.clone(),
         demotes_virtual_ips: settings.node_rules.demotes_virtual_ips,
         api_server: parts.api_server.clone(),
+        family_wait: FAMILY_WAIT,
         timeouts: Timeouts::default(),
     };
     let cluster = Arc::new(Cluster::new(parts.nodes.clone()));

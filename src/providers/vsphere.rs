@@ -66,6 +66,8 @@ pub struct Options {
     pub demotes_virtual_ips: bool,
     /// The addresses of the API server.
     pub api_server: Vec<IpAddr>,
+    /// How long a node that joins waits for each address family but its first, from the first address of its guest on.
+    pub family_wait: Duration,
     /// How long vCenter may take to answer.
     pub timeouts: Timeouts,
 }
@@ -202,6 +204,7 @@ impl Provider {
             allow_name_match: self.options.allow_name_match,
             demotes_virtual_ips: self.options.demotes_virtual_ips,
             api_server: self.options.api_server.clone(),
+            family_wait: self.options.family_wait,
         };
         let sources = entries.iter().map(|(slot, entry)| (*slot, source(entry))).collect();
         Setup { sources, rules, file: self.options.file.clone() }

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use support::nodes::NodeView;
-use support::{Vcenter, eventually};
+use support::{Nic, Vcenter, Vm, eventually};
 
-use crate::cluster::{Cluster, LIMIT};
+use crate::cluster::{Cluster, LIMIT, ip, uuid};
 
 /// A change that is seen only when a wait for changes ends by itself takes up to 20 s: seven in a row do not all come
 /// sooner than this by chance. By a poll it takes a minute or more.
@@ -55,6 +55,31 @@ async fn an_address_that_changes_in_vcenter_is_on_the_node_at_once_without_a_pol
     let time = change_address(&vcenter, &nodes, &name, "10.9.1.99").await;
     println!("the last of six changes in a row reached the Node after {time:?}");
     assert!(time < AT_ONCE, "{time:?}");
+}
+
+#[tokio::test]
+async fn a_node_that_joins_waits_for_the_family_that_its_guest_reports_later() {
+    let cluster = Cluster::new().await;
+    let vcenter = Vcenter::start(&cluster.scenario(0..1)).await;
+    let config = Cluster::zoned(&[vcenter.ini_section("vc-1", "dc-1") + "ip-family = ipv4,ipv6\n"]);
+    let mut daemon = cluster.start(&config, &[]);
+    cluster.register(0..1).await;
+    let name = cluster.name(0);
+    let held = daemon.wait_for_line("cannot initialize node", LIMIT).await;
+    assert!(held.contains("NoAddressOfFamily") && held.contains("IP family ipv6"), "{held}");
+    let view = async || NodeView::of(&cluster.nodes().await[&name]);
+    let waiting = view().await;
+    assert!(waiting.uninitialized && waiting.addresses.is_empty(), "{waiting:?}");
+    let nic = Nic::new("VM Network", &[&ip(0), "fd00::1"]);
+    vcenter.change_vm(&uuid(0), &Vm::change().nic(nic)).await;
+    eventually("the node is initialised", LIMIT, async || match view().await {
+        view if !view.uninitialized => Ok(()),
+        view => Err(format!("{view:?}\n{}", daemon.output().tail(10))),
+    })
+    .await;
+    let of_family = |ip: &str| [format!("InternalIP={ip}"), format!("ExternalIP={ip}")];
+    let expected = [vec![format!("Hostname={name}")], of_family(&ip(0)).into(), of_family("fd00::1").into()].concat();
+    assert_eq!(view().await.addresses, expected);
 }
 
 /// How long it takes from the change in vCenter to the Node.

@@ -4,6 +4,7 @@
 mod absence;
 mod claims;
 mod confirm;
+mod families;
 mod last_place;
 mod looks;
 mod neighbours;

@@ -132,6 +132,7 @@ impl Running {
             topology: TopologyLabels::default(),
             demotes_virtual_ips: true,
             api_server: Vec::new(),
+            family_wait: Duration::from_secs(120),
             timeouts: Timeouts::default(),
         };
         change(&mut options);

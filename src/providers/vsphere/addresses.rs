@@ -2,6 +2,7 @@
 //!
 //! Mirrors `nodemanager.go:DiscoverNode`, `:discoverIPs` and `:sortStaticallyConfiguredAddressesFirst`.
 
+mod families;
 mod refusals;
 
 use std::collections::{HashMap, HashSet};
@@ -12,6 +13,7 @@ use std::str::FromStr;
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::NodeAddress;
 
+pub use self::families::{Awaited, awaited};
 use self::refusals::{Refusals, unusable};
 use crate::clients::vim::types::GuestNic;
 use crate::cloud::Reason;
@@ -186,8 +188,8 @@ impl Preferences {
 pub struct Chosen {
     /// The host name, then per family the internal and the external address.
     pub addresses: Vec<NodeAddress>,
-    /// The families of the configuration of which the guest has no address that the rules allow. The node goes on
-    /// without them, or with what it has of them.
+    /// The families of the configuration of which the guest has no address that the rules allow. An initialised node
+    /// goes on without them, or with what it has of them.
     pub missing: Vec<IpFamily>,
     /// The addresses that were not chosen for the sole reason that they are demoted.
     pub passed_over: Vec<IpAddr>,
@@ -259,6 +261,16 @@ pub fn build_addresses(
         }
     }
     Ok(chosen)
+}
+
+/// Why a guest with these interfaces has no address of `family`, which [`build_addresses`] has found to be missing.
+pub fn missing_family(
+    family: IpFamily,
+    nics: &[GuestNic],
+    families: &[IpFamily],
+    rules: &AddressRules,
+) -> AddressError {
+    AddressError::NoAddressOfFamily { family, seen: Refusals { families, rules }.describe(nics) }
 }
 
 /// The addresses that a guest with these interfaces may give its node, whatever the rules are.

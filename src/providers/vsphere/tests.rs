@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::inventory::mirror::{Mirror, Touched};
 use super::inventory::snapshot::{Freshness, PowerState, Snapshot, Tags};
-use super::tracker::describe::{Rules, describe};
+use super::tracker::describe::{Beside, Rules, describe};
 use super::tracker::resolve::{Answer, Asked, By, Decision, NodeFacts, Question, VmKey, resolve};
 use super::zones::{ObjectTags, Tag, ZoneCategories};
 use crate::clients::vim::tests::{mutated, read_updates, updates};
@@ -120,7 +120,7 @@ fn rules(families: &[IpFamily]) -> Rules {
 fn described(mirror: &Mirror, families: &[IpFamily]) -> Result<InstanceMetadata, Unknown> {
     let snapshot = snapshot(mirror);
     let vm = VmKey { vcenter: 0, id: "vm-1".into() };
-    describe(&NodeFacts::default(), &snapshot, &vm, &snapshot.vms["vm-1"], &rules(families), &[])
+    describe(&NodeFacts::default(), &snapshot, &vm, &snapshot.vms["vm-1"], &rules(families), Beside::default())
 }
 
 /// 8.5, what becomes of it: every order and kind of update leaves the copy as the server has it.
@@ -371,7 +371,8 @@ proptest! {
         let snapshot = snapshot(&mirror);
         for (id, record) in &mirror.vms {
             let vm = VmKey { vcenter: 0, id: id.clone() };
-            let _ = describe(&NodeFacts::default(), &snapshot, &vm, record, &rules(&[IpFamily::V4, IpFamily::V6]), &[]);
+            let rules = rules(&[IpFamily::V4, IpFamily::V6]);
+            let _ = describe(&NodeFacts::default(), &snapshot, &vm, record, &rules, Beside::default());
             prop_assert!(record.power_state != Some(PowerState::PoweredOff), "no seed has a machine that is off");
             prop_assert!(decode_name(&record.name).len() <= record.name.len());
         }

@@ -16,8 +16,7 @@ use ccm::providers::vsphere::credentials::{Credential, Login, Offer, Offers, Ori
 use ccm::providers::vsphere::inventory::Vcenter as Inventory;
 use ccm::providers::vsphere::inventory::session::Timeouts;
 use ccm::providers::vsphere::inventory::snapshot::{Freshness, Snapshot};
-use ccm::providers::vsphere::topology::TopologyLabels;
-use ccm::providers::vsphere::{Connect, Options};
+use ccm::providers::vsphere::{Connect, Options, topology::TopologyLabels};
 use k8s_openapi::api::core::v1::{Node, NodeSpec};
 use secrecy::SecretString;
 use support::fake_vcenter::Certificate;
@@ -155,6 +154,7 @@ fn options(tag_poll: Duration) -> Options {
         topology: TopologyLabels::default(),
         demotes_virtual_ips: true,
         api_server: Vec::new(),
+        family_wait: Duration::from_secs(120),
         timeouts: Timeouts { soap, rest },
     }
 }

@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::NodeAddress;
 
 use crate::clients::vim::MoRef;
 use crate::cloud::error::chain;
 use crate::cloud::{InstanceMetadata, Reason, Unknown};
-use crate::providers::vsphere::addresses::{AddressError, AddressRules, IpFamily, Preferences, build_addresses};
+use crate::providers::vsphere::addresses::{
+    AddressError, AddressRules, Awaited, Chosen, IpFamily, Preferences, awaited, build_addresses, missing_family,
+};
 use crate::providers::vsphere::guest_metadata::parse_static_order;
 use crate::providers::vsphere::instance_type::build_instance_type;
 use crate::providers::vsphere::inventory::snapshot::{CONNECTED, PowerState, Snapshot, VmRecord};
@@ -48,13 +51,24 @@ pub struct Rules {
     pub demotes_virtual_ips: bool,
     /// The addresses of the API server, as this program reaches it.
     pub api_server: Vec<IpAddr>,
+    /// How long a node that joins waits for each address family but its first.
+    pub family_wait: Duration,
 }
 
-/// What the node is told of its machine, some of whose addresses are `shared` with other running machines behind nodes.
+/// What is known of a node's machine beside its record.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Beside<'a> {
+    /// Those of its addresses that other running machines behind nodes have, too.
+    pub shared: &'a [IpAddr],
+    /// For how long its guest is known to have an address.
+    pub addressed_for: Duration,
+}
+
+/// What the node is told of its machine.
 /// Mirrors `pkg/cloudprovider/vsphere/nodemanager.go:DiscoverNode`.
 ///
 /// A guest that has not said enough gives no addresses, so that the node keeps those it has; a node that is not
-/// initialised waits.
+/// initialised waits, also for an address family that is missing.
 ///
 /// # Errors
 /// A machine without a readable BIOS UUID: nothing is concluded, and the node keeps what it has.
@@ -64,7 +78,7 @@ pub fn describe(
     vm: &VmKey,
     record: &VmRecord,
     rules: &Rules,
-    shared: &[IpAddr],
+    beside: Beside<'_>,
 ) -> Result<InstanceMetadata, Unknown> {
     let Some(uuid) = &record.bios_uuid else {
         return Err(without_uuid(record, vm));
@@ -73,7 +87,7 @@ pub fn describe(
     let of_guest = if record.host_name.is_empty() {
         Err(silent_guest(record, vm, "guest host name (guest.hostName)"))
     } else {
-        addresses(facts, record, families_at(rules, vm), rules, shared).map_err(|error| match record.power_state {
+        addresses(facts, record, families_at(rules, vm), rules, beside).map_err(|error| match record.power_state {
             Some(PowerState::PoweredOff) if disconnection(record).is_none() => {
                 Unknown::new(Reason::VMPoweredOff, about(&format!("it is powered off; {error}")))
             }
@@ -81,9 +95,9 @@ pub fn describe(
         })
     };
     let (node_addresses, notes, silent) = match of_guest {
-        Ok((mut addresses, notes)) => {
+        Ok(OfGuest { mut addresses, notes, awaited }) => {
             addresses.shrink_to_fit();
-            (addresses, notes, None)
+            (addresses, notes, awaited.map(|(reason, message)| Unknown::new(reason, about(&message))))
         }
         Err(unknown) => (Vec::new(), Vec::new(), Some(unknown)),
     };
@@ -107,19 +121,27 @@ fn families_at<'a>(rules: &'a Rules, vm: &VmKey) -> &'a [IpFamily] {
     rules.families.get(&vm.vcenter).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// The node's addresses, and what people should know of them.
+/// What the guest gives the node.
+struct OfGuest {
+    addresses: Vec<NodeAddress>,
+    /// What people should know of them.
+    notes: Vec<String>,
+    /// Why a node that joins waits for more.
+    awaited: Option<(Reason, String)>,
+}
+
 fn addresses(
     facts: &NodeFacts,
     record: &VmRecord,
     families: &[IpFamily],
     rules: &Rules,
-    shared: &[IpAddr],
-) -> Result<(Vec<NodeAddress>, Vec<String>), AddressError> {
+    beside: Beside<'_>,
+) -> Result<OfGuest, AddressError> {
     let mut notes = Vec::new();
     let mut preferences =
         Preferences { provided: facts.provided.clone(), held: facts.held.clone(), ..Preferences::default() };
     if rules.demotes_virtual_ips {
-        preferences.demoted.extend(shared.iter().chain(&rules.api_server).map(IpAddr::to_canonical));
+        preferences.demoted.extend(beside.shared.iter().chain(&rules.api_server).map(IpAddr::to_canonical));
     }
     // Metadata that cannot be read costs its order, not the node.
     match parse_static_order(set(&record.metadata), set(&record.metadata_encoding)) {
@@ -130,8 +152,9 @@ fn addresses(
         )),
     }
     let chosen = build_addresses(&record.host_name, &record.nics, &preferences, families, &rules.addresses)?;
+    let awaited = family_awaited(facts, &chosen, families, rules.family_wait, beside.addressed_for);
     // Nothing that the guest changes often may stand in a note: it is logged whenever it changes.
-    notes.extend(chosen.missing.iter().map(|family| {
+    notes.extend(chosen.missing.iter().filter(|_| awaited.is_none()).map(|family| {
         format!(
             "no {family} address that the rules allow, though ip-family asks for it; the node goes on with its others"
         )
@@ -144,7 +167,29 @@ fn addresses(
         let why = if is_endpoint(ip) { "the API server is reached there" } else { "other nodes' machines have it" };
         format!("{ip} gives way to another address, because {why} (--demote-virtual-ips)")
     }));
-    Ok((chosen.addresses, notes))
+    let awaited = awaited.map(|Awaited { family, limit }| {
+        let error = missing_family(family, &record.nics, families, &rules.addresses);
+        let wait = limit.map_or_else(
+            || "it is the first family of the node, which is not initialized without it".to_owned(),
+            |limit| format!("the node waits for it for at most {} s from its first address", limit.as_secs()),
+        );
+        (error.reason(), format!("{error}; {wait}"))
+    });
+    Ok(OfGuest { addresses: chosen.addresses, notes, awaited })
+}
+
+/// The family that a node waits for before it is initialised.
+fn family_awaited(
+    facts: &NodeFacts,
+    chosen: &Chosen,
+    families: &[IpFamily],
+    limit: Duration,
+    known_for: Duration,
+) -> Option<Awaited> {
+    if facts.is_initialized {
+        return None;
+    }
+    awaited(&chosen.missing, families, &facts.provided, known_for, limit)
 }
 
 fn number(value: Option<i64>) -> i32 {

@@ -9,11 +9,12 @@ use tracing::{debug, warn};
 
 use super::Tracker;
 use super::board::{Found, Outcome, View};
-use super::describe::describe;
+use super::describe::{Beside, describe};
 use super::resolve::{Answer, Asked, By, Decision, NodeFacts, Question, VmKey, is_renamed, resolve};
 use super::slots::{Held, Slot};
 use super::tracked::{Lost, NextSearch, Tracked};
 use crate::cloud::{FoundBy, InstanceMetadata, Reason, Unknown};
+use crate::providers::vsphere::addresses::candidate_ips;
 use crate::providers::vsphere::inventory::snapshot::{Freshness, Snapshot, VmRecord};
 use crate::providers::vsphere::last_place::Sighting;
 use crate::providers::vsphere::location::Location;
@@ -47,8 +48,12 @@ impl Tracker {
         }
         if let Some((vm, seen, record)) = self.bound_machine(&tracked) {
             let location = Location::of(seen, &vm.id, record);
+            let is_addressed = candidate_ips(&record.nics).next().is_some();
             let seen = Arc::clone(seen);
             tracked.see(location, &seen);
+            if is_addressed {
+                tracked.addressed_since.get_or_insert_with(Instant::now);
+            }
         }
         self.note_addresses(name, &tracked);
         let outcome = match (&tracked.bound, &mut next_search) {
@@ -75,6 +80,9 @@ impl Tracker {
                 Outcome::Unknown(Unknown::passing(Reason::LookupPending, "the virtual machine is being looked for"))
             }
         };
+        if tracked.bound.is_some() {
+            tracked.decide_at = tracked.end_of_family_wait(self.rules.family_wait, Instant::now());
+        }
         let is_running = matches!(&outcome, Outcome::Found(found) if found.is_running());
         let view = View { uid: tracked.facts.uid.clone(), outcome, sighting: tracked.sighting.clone() };
         self.board.set(name, view);
@@ -248,11 +256,14 @@ impl Tracker {
         let server = self.rules.servers.get(&vm.vcenter).map(String::as_str).unwrap_or_default();
         let topology_labels = labels(&self.rules.topology, server, snapshot, record);
         let earlier_name = self.earlier_name(&tracked.facts, vm).cloned();
+        let shared = self.shared_of(&tracked.facts.name);
+        let addressed_for = tracked.addressed_since.map_or(Duration::ZERO, |since| since.elapsed());
+        let beside = Beside { shared: &shared, addressed_for };
         Some(Found {
             vcenter: vm.vcenter,
             location: Arc::clone(&tracked.sighting.as_ref()?.location),
             uuid: record.bios_uuid.clone(),
-            metadata: describe(&tracked.facts, snapshot, vm, record, &self.rules, &self.shared_of(&tracked.facts.name))
+            metadata: describe(&tracked.facts, snapshot, vm, record, &self.rules, beside)
                 .map(|metadata| InstanceMetadata { found_by, topology_labels, earlier_name, ..metadata }),
             power: snapshot.power.get(&vm.id).copied(),
             is_live: snapshot.freshness == Freshness::Live,

@@ -61,6 +61,8 @@ pub(super) struct Tracked {
     pub(super) sighting: Option<Sighting>,
     /// The period of its vCenter's snapshots in which it was seen; none if that was not live.
     pub(super) live_period: Option<u64>,
+    /// Since when this process knows an address of the guest; it outlives the machine, too.
+    pub(super) addressed_since: Option<Instant>,
 }
 
 /// Which version of a Node was looked at. Not the Node: it is several times as large as all that is held here.
@@ -123,12 +125,14 @@ impl Tracked {
             lost: None,
             sighting: None,
             live_period: None,
+            addressed_since: None,
         }
     }
 
     /// The same node, whose machine has to be looked for anew.
     pub(super) fn anew(self) -> Self {
-        Self { sighting: self.sighting, ..Self::new(self.seen, self.facts) }
+        let Self { sighting, addressed_since, .. } = self;
+        Self { sighting, addressed_since, ..Self::new(self.seen, self.facts) }
     }
 
     /// The machine is here, as this snapshot says.
@@ -257,6 +261,11 @@ impl Tracked {
     /// next search, can bring another one.
     pub(super) fn end_of_silent_wait(&self, now: Instant) -> Option<Instant> {
         self.first_match.map(|at| at + SILENT_VCENTER_WAIT).filter(|end| *end > now)
+    }
+
+    /// When the node, which is not initialised, waits no longer for the address families that its guest does not report.
+    pub(super) fn end_of_family_wait(&self, wait: Duration, now: Instant) -> Option<Instant> {
+        self.addressed_since.filter(|_| !self.facts.is_initialized).map(|at| at + wait).filter(|end| *end > now)
     }
 }
 

@@ -38,6 +38,12 @@ fn rules() -> Rules {
     Rules { families: BTreeMap::from([(0, vec![IpFamily::V4])]), ..Rules::default() }
 }
 
+/// With both families, the second of which is waited for.
+fn dual() -> Rules {
+    let family_wait = Duration::from_secs(120);
+    Rules { families: [(0, vec![IpFamily::V4, IpFamily::V6])].into(), family_wait, ..rules() }
+}
+
 fn zoned() -> Rules {
     let categories = ZoneCategories { zone: "k8s-zone".into(), region: "k8s-region".into() };
     Rules { categories: Some(categories), ..rules() }
@@ -73,7 +79,7 @@ fn snapshot(has_cluster: bool, tags: &[Tagged<'_>]) -> Snapshot {
 }
 
 fn described(node: &NodeFacts, snapshot: &Snapshot, record: &VmRecord, rules: &Rules) -> InstanceMetadata {
-    describe(node, snapshot, &VmKey { vcenter: 0, id: "vm-1".into() }, record, rules, &[]).unwrap()
+    describe(node, snapshot, &VmKey { vcenter: 0, id: "vm-1".into() }, record, rules, Beside::default()).unwrap()
 }
 
 fn internal_ip(address: &str) -> NodeAddress {
@@ -119,9 +125,9 @@ fn metadata_that_cannot_be_read_costs_its_order_only() {
 /// every address of the guest.
 #[test]
 fn what_a_node_goes_on_without_is_noted() {
-    let dual = Rules { families: [(0, vec![IpFamily::V4, IpFamily::V6])].into(), ..rules() };
-    let notes =
-        |record: &VmRecord, rules: &Rules| described(&NodeFacts::default(), &snapshot(true, &[]), record, rules).notes;
+    let dual = dual();
+    let node = NodeFacts { is_initialized: true, ..NodeFacts::default() };
+    let notes = |record: &VmRecord, rules: &Rules| described(&node, &snapshot(true, &[]), record, rules).notes;
     assert_eq!(notes(&machine(&["10.0.0.1", "fd00::1"]), &dual), Vec::<String>::new());
     let one = notes(&machine(&["10.0.0.1"]), &dual);
     assert!(matches!(one.as_slice(), [note] if note.contains("vm-1") && note.contains("no ipv6 address")), "{one:?}");
@@ -130,6 +136,35 @@ fn what_a_node_goes_on_without_is_noted() {
     let told = notes(&unreadable, &rules());
     assert!(matches!(told.as_slice(), [note] if note.contains("guestinfo.metadata")), "{told:?}");
     assert!(!told.concat().contains("secret"), "metadata may hold secrets: {told:?}");
+}
+
+#[test]
+fn a_node_that_joins_waits_for_its_families_and_an_initialised_one_does_not() {
+    let second = |seconds| Duration::from_secs(seconds);
+    let without_limit = "is not initialized without it";
+    for (case, address, is_initialized, addressed_for, expected) in [
+        ("both", "10.0.0.1 fd00::1", false, second(0), None),
+        ("the second is missing", "10.0.0.1", false, second(119), Some(("ipv6", "at most 120 s"))),
+        ("it is late", "10.0.0.1", false, second(120), None),
+        ("the first is missing", "fd00::1", false, second(900), Some(("ipv4", without_limit))),
+        ("initialised", "10.0.0.1", true, second(0), None),
+        ("initialised, without the first", "fd00::1", true, second(0), None),
+    ] {
+        let record = machine(&address.split(' ').collect::<Vec<_>>());
+        let node = NodeFacts { is_initialized, ..NodeFacts::default() };
+        let (vm, beside) = (VmKey { vcenter: 0, id: "vm-1".into() }, Beside { addressed_for, ..Beside::default() });
+        let metadata = describe(&node, &snapshot(true, &[]), &vm, &record, &dual(), beside).unwrap();
+        let has_all = address.contains(' ');
+        assert_eq!(metadata.notes.is_empty(), has_all || expected.is_some(), "{case}: {:?}", metadata.notes);
+        let Some((family, part)) = expected else {
+            assert_eq!(metadata.pending, None, "{case}");
+            continue;
+        };
+        let pending = metadata.pending.unwrap();
+        assert_eq!((pending.reason, pending.is_passing), (Reason::NoAddressOfFamily, false), "{case}");
+        let message = pending.message;
+        assert!(message.contains(&format!("IP family {family}")) && message.contains(part), "{case}: {message}");
+    }
 }
 
 #[test]
@@ -151,7 +186,8 @@ fn a_virtual_address_is_passed_over_with_a_note() {
         let vm = VmKey { vcenter: 0, id: "vm-1".into() };
         let facts = NodeFacts::default();
         let shared: Vec<IpAddr> = shared.into_iter().collect();
-        let metadata = describe(&facts, &snapshot(true, &[]), &vm, &record, &rules, &shared).unwrap();
+        let beside = Beside { shared: &shared, ..Beside::default() };
+        let metadata = describe(&facts, &snapshot(true, &[]), &vm, &record, &rules, beside).unwrap();
         assert_eq!(internal(&metadata), expected, "{case}");
         assert_eq!(metadata.notes.len(), usize::from(told.is_some()), "{case}: {:?}", metadata.notes);
         assert!(told.is_none_or(|part| metadata.notes[0].contains(part)), "{case}: {:?}", metadata.notes);
@@ -173,7 +209,7 @@ fn a_provided_node_ip_that_is_excluded_is_noted() {
 
 #[test]
 fn w48_a_family_that_the_guest_drops_stays_on_the_node() {
-    let dual = Rules { families: [(0, vec![IpFamily::V4, IpFamily::V6])].into(), ..rules() };
+    let dual = dual();
     let held = ["10.0.0.1", "fd00::1"].map(internal_ip);
     let node = NodeFacts { held: held.to_vec(), ..NodeFacts::default() };
     let metadata = described(&node, &snapshot(true, &[]), &machine(&["10.0.0.1"]), &dual);
@@ -255,7 +291,8 @@ fn b41_a_machine_without_config_has_its_addresses() {
     assert_eq!(metadata.provider_id, format!("vsphere://{UUID}"));
     let nothing = VmRecord { bios_uuid: None, ..record };
     let vm = VmKey { vcenter: 0, id: "vm-1".into() };
-    let unknown = describe(&NodeFacts::default(), &snapshot(true, &[]), &vm, &nothing, &rules(), &[]).unwrap_err();
+    let unknown =
+        describe(&NodeFacts::default(), &snapshot(true, &[]), &vm, &nothing, &rules(), Beside::default()).unwrap_err();
     assert_eq!(unknown.reason, "ToolsNotRunning", "neither has one: nothing is concluded");
 }
 
@@ -337,7 +374,8 @@ fn what_the_guest_or_the_account_lacks_is_named_with_the_state_of_the_vm_first()
         ),
         ("no address", machine(&[]), "NoUsableAddress", vec!["vm-1"]),
     ] {
-        let unknown = match describe(&NodeFacts::default(), &snapshot(true, &[]), &vm, &record, &rules(), &[]) {
+        let beside = Beside::default();
+        let unknown = match describe(&NodeFacts::default(), &snapshot(true, &[]), &vm, &record, &rules(), beside) {
             Ok(metadata) => {
                 assert!(metadata.node_addresses.is_empty() && !metadata.provider_id.is_empty(), "{case}");
                 metadata.pending.expect(case)

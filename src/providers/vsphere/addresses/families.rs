@@ -1,0 +1,71 @@
+//! Pure: which missing address family a node that joins still waits for.
+//!
+//! `nodemanager.go:DiscoverNode` fails while any family is missing, so the taint stays. Guests report their families
+//! seconds apart; pods that start in between keep one family for as long as they live.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::{IpFamily, is_of};
+
+/// A family that a node waits for before it is initialised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Awaited {
+    /// The family.
+    pub family: IpFamily,
+    /// For how long at most, from the first address of the guest on; none: until there is one.
+    pub limit: Option<Duration>,
+}
+
+/// The first of the `missing` families that a node waits for: its first one without limit, each further one until
+/// `known_for`, the time since the first address of its guest was seen, reaches `limit`. The first family is that of the
+/// first `provided` address, else the first of `families`.
+pub fn awaited(
+    missing: &[IpFamily],
+    families: &[IpFamily],
+    provided: &[IpAddr],
+    known_for: Duration,
+    limit: Duration,
+) -> Option<Awaited> {
+    let is_first = |family: IpFamily| match provided.first() {
+        Some(ip) => is_of(*ip, family),
+        None => families.first() == Some(&family),
+    };
+    let without_limit = missing.iter().find(|family| is_first(**family)).map(|family| (family, None));
+    let further = || missing.first().filter(|_| known_for < limit).map(|family| (family, Some(limit)));
+    without_limit.or_else(further).map(|(family, limit)| Awaited { family: *family, limit })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::IpFamily::{V4, V6};
+    use super::*;
+
+    /// A name, the missing families, all families, `--node-ip`, the time since the first address, and what is awaited.
+    type Case<'a> = (&'a str, &'a [IpFamily], &'a [IpFamily], &'a str, Duration, Option<Awaited>);
+
+    #[test]
+    fn the_first_family_is_awaited_without_limit_and_each_further_one_for_a_while() {
+        let limit = Duration::from_secs(120);
+        let (early, late) = (limit - Duration::from_millis(1), limit);
+        let first = |family| Some(Awaited { family, limit: None });
+        let further = |family| Some(Awaited { family, limit: Some(limit) });
+        let cases: [Case<'_>; 11] = [
+            ("nothing is missing", &[], &[V4, V6], "", early, None),
+            ("the second", &[V6], &[V4, V6], "", early, further(V6)),
+            ("the second, too late", &[V6], &[V4, V6], "", late, None),
+            ("the first", &[V6], &[V6, V4], "", early, first(V6)),
+            ("the first, for ever", &[V6], &[V6, V4], "", late, first(V6)),
+            ("the kubelet's, which is the second", &[V6], &[V4, V6], "fd00::1", late, first(V6)),
+            ("the other than the kubelet's", &[V4], &[V4, V6], "fd00::1", early, further(V4)),
+            ("the other than the kubelet's, too late", &[V4], &[V4, V6], "fd00::1", late, None),
+            ("a mapped address is IPv4", &[V4], &[V6, V4], "::ffff:10.0.0.1", late, first(V4)),
+            ("both: the first counts", &[V4, V6], &[V4, V6], "", late, first(V4)),
+            ("both: the kubelet's counts", &[V4, V6], &[V4, V6], "fd00::1", late, first(V6)),
+        ];
+        for (case, missing, families, provided, known_for, expected) in cases {
+            let provided: Vec<IpAddr> = provided.parse::<IpAddr>().map(|ip| ip.to_canonical()).into_iter().collect();
+            assert_eq!(awaited(missing, families, &provided, known_for, limit), expected, "{case}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Address families that a guest reports late, or never: when its node goes on.
+
+use std::time::Duration;
+
+use ccm::cloud::{InstanceMetadata, Presence};
+use k8s_openapi::api::core::v1::Node;
+use support::api_server::install_crypto;
+use support::{FakeVcenter, Machine, Model, eventually};
+use tempfile::TempDir;
+
+use super::{Scene, UUID, with_provider_id};
+use crate::world::{Running, SOON, node};
+
+async fn start(address: &str, family_wait: Duration) -> Scene {
+    install_crypto();
+    let fakes = vec![FakeVcenter::start(Model::small().vm(Machine::new("n", UUID).ip(address))).await];
+    let folder = TempDir::new().unwrap();
+    let text = fakes[0].ini_section("vc", "", folder.path()) + "ip-family = ipv4, ipv6\n";
+    let running = Running::start_changed(&text, |options| options.family_wait = family_wait);
+    Scene { fakes, datacenters: "", folder, running }
+}
+
+/// Waits until the node waits for a family, and gives what it is told.
+async fn waits(scene: &Scene, node: &Node) -> String {
+    scene.running.cluster.put(node.clone());
+    let instances = scene.instances();
+    eventually("the node waits for a family", SOON, async || match instances.instance_metadata(node).await {
+        Presence::Exists(InstanceMetadata { pending: Some(pending), .. }) if pending.reason == "NoAddressOfFamily" => {
+            Ok(pending.message)
+        }
+        other => Err(format!("{other:?}")),
+    })
+    .await
+}
+
+fn addresses(metadata: &InstanceMetadata) -> Vec<&str> {
+    let ips = metadata.node_addresses.iter().filter(|address| address.type_ == "InternalIP");
+    ips.map(|address| address.address.as_str()).collect()
+}
+
+#[tokio::test]
+async fn a_second_family_that_never_comes_is_waited_for_until_the_limit() {
+    let scene = start("10.0.0.1", Duration::from_secs(3)).await;
+    let node = node("n", UUID);
+    assert!(waits(&scene, &node).await.contains("IP family ipv6"));
+    // Nothing changes in vCenter: the time alone ends the wait.
+    let metadata = scene.found(&node).await;
+    assert_eq!(addresses(&metadata), ["10.0.0.1"]);
+    assert!(metadata.notes.iter().any(|note| note.contains("no ipv6 address")), "{:?}", metadata.notes);
+    scene.running.stop().await;
+}
+
+#[tokio::test]
+async fn a_first_family_is_waited_for_beyond_the_limit() {
+    let scene = start("fd00::1", Duration::ZERO).await;
+    let node = node("n", UUID);
+    assert!(waits(&scene, &node).await.contains("IP family ipv4"));
+    // An initialised node goes on with what there is.
+    let initialised = with_provider_id(node.clone(), &format!("vsphere://{UUID}"));
+    assert_eq!(addresses(&scene.found(&initialised).await), ["fd00::1"]);
+    scene.running.cluster.clear();
+    assert!(waits(&scene, &node).await.contains("IP family ipv4"));
+    scene.fake().change_vm("n", |vm| vm.ips(&["fd00::1", "10.0.0.1"]));
+    assert_eq!(addresses(&scene.found(&node).await), ["10.0.0.1", "fd00::1"]);
+    scene.running.stop().await;
+}

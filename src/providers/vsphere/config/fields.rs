@@ -118,8 +118,33 @@ impl Plain {
     }
 }
 
-/// Sections that other readers of the same file know; they are no typing mistakes.
-pub(super) const OTHER_SECTIONS: &[&str] = &["LoadBalancer", "LoadBalancerClass", "NSXT", "Route"];
+/// A section of the Go program for a part that is not here.
+#[derive(Clone, Copy)]
+pub(super) struct OtherSection {
+    pub ini: &'static str,
+    pub yaml: &'static str,
+    /// What this program does not do.
+    pub not_done: &'static str,
+}
+
+const NO_LOAD_BALANCERS: &str = "no load balancers are created, changed or deleted: a Service of type LoadBalancer gets no address, and one that the \
+     upstream program has served keeps its finalizer when it is deleted";
+
+pub(super) const OTHER_SECTIONS: [OtherSection; 4] = [
+    OtherSection { ini: "LoadBalancer", yaml: "loadBalancer", not_done: NO_LOAD_BALANCERS },
+    OtherSection { ini: "LoadBalancerClass", yaml: "loadBalancerClass", not_done: NO_LOAD_BALANCERS },
+    OtherSection {
+        ini: "NSXT",
+        yaml: "nsxt",
+        not_done: "nothing in NSX-T is managed, neither load balancers nor routes",
+    },
+    OtherSection { ini: "Route", yaml: "route", not_done: "no routes are created in NSX-T for the pods of new nodes" },
+];
+
+/// The section of this name, in any case, if it is one of [`OTHER_SECTIONS`].
+pub(super) fn find_other_section(name: &str) -> Option<OtherSection> {
+    OTHER_SECTIONS.into_iter().find(|other| equal_fold(other.ini, name))
+}
 
 /// The whole file. Deliberately without `Debug`, as all raw types: they hold passwords.
 pub(super) struct RawFile {

@@ -4,7 +4,7 @@ use zeroize::Zeroizing;
 
 use super::super::addresses::equal_fold;
 use super::fields::{
-    Dialect, Key, Kind, MAX_VCENTERS, OTHER_SECTIONS, Plain, RawField, RawFile, RawSection, RawValue, TOO_MANY,
+    Dialect, Key, Kind, MAX_VCENTERS, Plain, RawField, RawFile, RawSection, RawValue, TOO_MANY, find_other_section,
 };
 use super::gcfg::{self, Item};
 use super::problems::Report;
@@ -71,8 +71,9 @@ fn enter(file: &mut RawFile, name: &str, subsection: Option<String>, line: usize
             Target::Ignored
         }
         (None, _) => {
-            if !OTHER_SECTIONS.iter().any(|other| equal_fold(other, name)) {
-                report.warn_of_unknown_section(line, name, Dialect::Ini);
+            match find_other_section(name) {
+                Some(other) => report.warn_of_other_section(line, other, Dialect::Ini),
+                None => report.warn_of_unknown_section(line, name, Dialect::Ini),
             }
             Target::Ignored
         }

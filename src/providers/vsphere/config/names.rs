@@ -52,7 +52,7 @@ pub(super) fn unknown_section(written: &str, dialect: Dialect) -> UnknownName {
         (name, Dialect::Ini) => format!("[{name}]"),
         (name, _) => name.to_ascii_lowercase(),
     });
-    let is_shown = meant.is_some() || closest(written, OTHER_SECTIONS.iter().copied()).is_some();
+    let is_shown = meant.is_some() || closest(written, OTHER_SECTIONS.into_iter().map(|other| other.ini)).is_some();
     UnknownName {
         shown: is_shown.then(|| written.to_owned()),
         hint: meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default(),

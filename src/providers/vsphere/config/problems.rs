@@ -1,8 +1,9 @@
 //! Mistakes and oddities of a configuration: all of them, each with its place and what is expected.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
-use super::fields::{Dialect, RawSection};
+use super::fields::{Dialect, OtherSection, RawSection};
 use super::names::{UnknownName, unknown_key, unknown_section};
 
 /// The most mistakes, and oddities, that are told one by one.
@@ -74,6 +75,8 @@ pub(super) struct Report {
     problems: Gathered,
     warnings: Gathered,
     is_readable: bool,
+    /// The sections of parts that are not here, of which there is a warning.
+    others: BTreeSet<&'static str>,
 }
 
 /// The first problems of one kind, and how many more there are.
@@ -95,7 +98,8 @@ impl Gathered {
 
 impl Report {
     pub fn new(file: &str) -> Self {
-        Self { file: file.to_owned(), problems: Gathered::default(), warnings: Gathered::default(), is_readable: true }
+        let (problems, warnings, others) = (Gathered::default(), Gathered::default(), BTreeSet::new());
+        Self { file: file.to_owned(), problems, warnings, is_readable: true, others }
     }
 
     /// A mistake of the whole file, or one after which a part of it is not known.
@@ -158,6 +162,16 @@ impl Report {
         let odd = format!("unknown section, ignored{}", found.hint);
         let warning = self.place(Some(line), shown.as_deref(), None, odd);
         self.warnings.push(warning);
+    }
+
+    /// A section of a part that is not here, with what is not done: once, however often it is there.
+    pub fn warn_of_other_section(&mut self, line: usize, other: OtherSection, dialect: Dialect) {
+        if !self.others.insert(other.ini) {
+            return;
+        }
+        let shown = if dialect == Dialect::Ini { format!("[{}]", other.ini) } else { other.yaml.to_owned() };
+        let odd = format!("no effect: {}. Clusters that use this section need the upstream program", other.not_done);
+        self.warn_in(line, &shown, None, odd);
     }
 
     /// A mistake that would be told again and again.

@@ -511,9 +511,30 @@ fn what_has_no_effect_is_told() {
         let found = warnings(&text);
         assert!(found.len() == 1 && found[0].contains(part), "{id}: {found:?}");
     }
-    let others =
-        format!("[Global]\n{base}[LoadBalancer]\nip-pool-name = x\n[NSXT]\nuser = y\n[Route]\nrouter-path = z\n");
-    assert_eq!(warnings(&others), Vec::<String>::new(), "sections of other readers");
+}
+
+/// U11: whoever upgrades with such a section would lose a function without a word.
+#[test]
+fn a_section_of_a_part_that_is_not_here_is_told_once_with_what_is_not_done() {
+    let base = "server = s\nuser = u\npassword = p\n";
+    let ini = format!(
+        "[Global]\n{base}[LoadBalancer]\nip-pool-name = x\n[LoadBalancerClass \"a\"]\n[loadbalancerclass \"b\"]\n\
+         [NSXT]\nuser = y\n[LOADBALANCER]\n[Route]\nrouter-path = z\n"
+    );
+    let yaml = "global: {server: s, user: u, password: p}\nloadBalancer: {size: small}\n\
+                loadBalancerClass: {a: {size: small}}\nnsxt: {host: x}\nroute: {routerPath: x}\n";
+    let parts = ["no load balancer", "no load balancer", "NSX-T", "no route"];
+    for (dialect, text, places) in [
+        ("INI", ini.as_str(), ["f:5: [LoadBalancer]", "f:7: [LoadBalancerClass]", "f:9: [NSXT]", "f:12: [Route]"]),
+        ("YAML", yaml, ["f:2: loadBalancer:", "f:3: loadBalancerClass:", "f:4: nsxt:", "f:5: route:"]),
+    ] {
+        let found = warnings(text);
+        assert_eq!(found.len(), 4, "{dialect}: {found:#?}");
+        for ((told, place), part) in found.iter().zip(places).zip(parts) {
+            let is_whole = told.starts_with(place) && told.contains(part) && told.contains("upstream program");
+            assert!(is_whole, "{dialect}: {place}: {told}");
+        }
+    }
 }
 
 proptest! {

@@ -4,7 +4,7 @@ use zeroize::Zeroizing;
 
 use super::super::yaml::{Aliases, Entry, MAX_DEPTH, MAX_TEXT, MAX_VALUES, Node, Value, YamlError, parse_document};
 use super::fields::{
-    Dialect, Kind, MAX_VCENTERS, OTHER_SECTIONS, Plain, RawField, RawFile, RawSection, RawValue, TOO_MANY,
+    Dialect, Kind, MAX_VCENTERS, Plain, RawField, RawFile, RawSection, RawValue, TOO_MANY, find_other_section,
 };
 use super::problems::Report;
 
@@ -38,8 +38,10 @@ pub(super) fn read(text: &str, report: &mut Report) -> RawFile {
         match (plain, entry.key.as_str()) {
             (Some(which), _) => read_section(file.plain_mut(which), entry, report),
             (None, "vcenter") => read_vcenters(&mut file.vcenters, entry, report),
-            (None, other) if OTHER_SECTIONS.iter().any(|name| name.eq_ignore_ascii_case(other)) => {}
-            (None, other) => report.warn_of_unknown_section(entry.line, other, Dialect::Yaml),
+            (None, name) => match find_other_section(name) {
+                Some(other) => report.warn_of_other_section(entry.line, other, Dialect::Yaml),
+                None => report.warn_of_unknown_section(entry.line, name, Dialect::Yaml),
+            },
         }
     }
     file

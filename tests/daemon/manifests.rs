@@ -1,6 +1,6 @@
 //! What `manifests/` gives: every form of it is applied to a real API server, and its pods are as confined as they say.
 
-mod chart;
+pub mod chart;
 pub mod kustomize;
 pub mod pods;
 pub mod rules;

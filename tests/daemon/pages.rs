@@ -4,6 +4,7 @@
 //! simulator. Nothing here starts containers, so a pod is the built binary, started as the manifests on the API server say.
 
 mod pod;
+mod reused_values;
 mod shell;
 
 use k8s_openapi::api::coordination::v1::Lease;

@@ -2,6 +2,7 @@
 
 mod helm;
 mod image;
+mod secrets;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,7 +19,7 @@ use crate::cluster::BINARY;
 const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
 /// The values of the Go program's chart 1.36.0 with their defaults, but for image and tag.
-const GO_VALUES: &str = include_str!("../../golden/go-program/chart-values.yaml");
+pub const GO_VALUES: &str = include_str!("../../golden/go-program/chart-values.yaml");
 
 /// A release.
 struct Rendered {
@@ -73,8 +74,8 @@ impl Rendered {
     }
 }
 
-/// An image, for it has no default.
-const IMAGE: &str = "daemonset: {image: registry.test/ccm}";
+/// An image and a Secret, for they have no default.
+const IMAGE: &str = "daemonset: {image: registry.test/ccm}\nconfig: {secret: {name: vsphere-cloud-secret}}";
 
 /// These values, the later ones over the earlier ones.
 async fn render_all(values: &[&str], flags: &[&str]) -> Result<Rendered, String> {
@@ -221,6 +222,8 @@ async fn the_defaults_are_those_of_the_go_programs_chart() {
                 let more: Vec<&Value> = more.iter().map(|toleration| &toleration["key"]).collect();
                 assert_eq!(more, ["node-role.kubernetes.io/etcd", "node-role.kubernetes.io/master"]);
             }
+            // Upstream's means nothing without config.enabled; here it is a permission.
+            ".config.secret.name" => assert_eq!((value, &now[path]), (&json!("vsphere-cloud-secret"), &json!(""))),
             path => assert_eq!(now.get(path), Some(value), "{path}"),
         }
     }

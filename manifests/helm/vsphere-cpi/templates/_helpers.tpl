@@ -12,8 +12,32 @@
 {{- toJson $config -}}
 {{- end -}}
 
+{{/* The Secret that this chart renders, and that the vsphere.conf it renders names. */}}
 {{- define "cpi.secret" -}}
 {{- dig "secret" "name" "" (include "cpi.config" . | fromJson) | default "vsphere-cloud-secret" -}}
+{{- end -}}
+
+{{/* The Secrets that may be read, as JSON: {"all": bool, "named": [{name, namespace}]}. Without config.enabled the
+vsphere.conf is the user's own, and nobody here knows which Secrets it names: they have to be named. Only where the values
+are those of upstream's chart (helm upgrade --reuse-values gives none of ours) all of the namespace may be read, as upstream's
+chart allows: refusing them would leave a running cluster without credentials. */}}
+{{- define "cpi.secrets" -}}
+{{- $config := include "cpi.config" . | fromJson -}}
+{{- $rbac := .Values.rbac | default dict -}}
+{{- $name := dig "secret" "name" "" $config -}}
+{{- $named := list -}}
+{{- if or $config.enabled $name -}}
+{{- $named = list (dict "name" (include "cpi.secret" .) "namespace" .Release.Namespace) -}}
+{{- end -}}
+{{- range dig "secrets" list $rbac | default list -}}
+{{- $named = append $named (dict "name" .name "namespace" (.namespace | default $.Release.Namespace)) -}}
+{{- end -}}
+{{- $isReused := not (or (hasKey $rbac "secrets") (hasKey $rbac "nodeDeletion")) -}}
+{{- $all := and (not $config.enabled) $isReused (has $name (list "" "vsphere-cloud-secret")) -}}
+{{- if and (not $all) (empty $named) (dig "create" true $rbac) -}}
+{{- fail "config.enabled is false, so vsphere.conf is your own, and the Secrets that it names have to be named here, because the program may read no others: set config.secret.name (a Secret in the namespace of the release) or rbac.secrets ([{name: NAME, namespace: NAMESPACE}]). If vsphere.conf names no Secret, set config.secret.name to the name of one that does not exist" -}}
+{{- end -}}
+{{- toJson (dict "all" $all "named" $named) -}}
 {{- end -}}
 
 {{- define "cpi.account" -}}

@@ -1,5 +1,9 @@
-//! Pure: `--feature-gates`, with the gates of the Go program (Kubernetes 1.37). Nearly all of them belong to libraries that
-//! are not here; they are accepted, since what worked must go on working.
+//! Pure: `--feature-gates`, with the gates of all releases of the Go program from 1.31 to 1.37. Nearly all of them belong to
+//! libraries that are not here; they are accepted, since what worked must go on working.
+//!
+//! Sources: the files `kube_features.go` of `k8s.io/apiserver` (pkg/features), `component-base` (logs/api/v1,
+//! metrics/features, zpages/features), `controller-manager` and `cloud-provider`, each at the first and the last patch
+//! release of 0.31 to 0.37.
 
 use Stage::{Alpha, Beta, Deprecated, Stable};
 use std::collections::BTreeMap;
@@ -13,23 +17,18 @@ enum Stage {
     Deprecated,
 }
 
-/// A gate, whether it is on by default, and whether it can be set otherwise.
+/// A gate, and whether it is on by default.
 struct Gate {
     name: &'static str,
     stage: Stage,
     is_on: bool,
-    is_locked: bool,
 }
 
 const fn gate(name: &'static str, stage: Stage, is_on: bool) -> Gate {
-    Gate { name, stage, is_on, is_locked: false }
+    Gate { name, stage, is_on }
 }
 
-const fn locked(name: &'static str, stage: Stage, is_on: bool) -> Gate {
-    Gate { name, stage, is_on, is_locked: true }
-}
-
-/// Those of the cloud provider and controller-manager libraries, of logs, metrics and pages, and of the API server library.
+/// Those of the newest releases. Some are locked there that could be set in 1.31 or later: both values are accepted.
 const GATES: &[Gate] = &[
     gate("CloudControllerManagerWatchBasedRoutesReconciliation", Alpha, false),
     gate("CloudControllerManagerWebhook", Alpha, false),
@@ -42,20 +41,21 @@ const GATES: &[Gate] = &[
     gate("ComponentStatusz", Beta, true),
     gate("APIResponseCompression", Beta, true),
     gate("APIServerIdentity", Beta, true),
-    locked("APIServerTracing", Stable, true),
+    gate("APIServerTracing", Stable, true),
     gate("APIServingWithRoutine", Alpha, false),
-    locked("AggregatedDiscoveryRemoveBetaType", Deprecated, true),
+    gate("AggregatedDiscoveryRemoveBetaType", Deprecated, true),
     gate("AllowParsingUserUIDFromCertAuth", Beta, true),
     gate("AllowUnsafeMalformedObjectDeletion", Alpha, false),
-    locked("AnonymousAuthConfigurableEndpoints", Stable, true),
-    locked("BtreeWatchCache", Stable, true),
+    gate("AnonymousAuthConfigurableEndpoints", Stable, true),
+    gate("AuthorizeWithSelectors", Stable, true),
+    gate("BtreeWatchCache", Stable, true),
     gate("CBORServingAndStorage", Alpha, false),
     gate("ConcurrentWatchObjectDecode", Beta, false),
-    locked("ConsistentListFromCache", Stable, true),
+    gate("ConsistentListFromCache", Stable, true),
     gate("ConsistentListFromCacheSkipTimeoutFallback", Alpha, false),
     gate("ConstrainedImpersonation", Beta, true),
     gate("CoordinatedLeaderElection", Beta, false),
-    locked("DeclarativeValidation", Stable, true),
+    gate("DeclarativeValidation", Stable, true),
     gate("DeclarativeValidationBeta", Beta, true),
     gate("DeclarativeValidationTakeover", Deprecated, false),
     gate("DetectCacheInconsistency", Beta, true),
@@ -65,15 +65,16 @@ const GATES: &[Gate] = &[
     gate("MutatingAdmissionPolicy", Stable, true),
     gate("OpenAPIEnums", Beta, true),
     gate("RemoteRequestHeaderUID", Beta, true),
-    locked("ResilientWatchCacheInitialization", Stable, true),
-    locked("RetryGenerateName", Stable, true),
-    locked("SeparateCacheWatchRPC", Deprecated, false),
+    gate("ResilientWatchCacheInitialization", Stable, true),
+    gate("RetryGenerateName", Stable, true),
+    gate("SeparateCacheWatchRPC", Deprecated, false),
     gate("ShardedListAndWatch", Alpha, false),
     gate("SizeBasedListCostEstimate", Beta, true),
     gate("StorageVersionAPI", Alpha, false),
     gate("StorageVersionHash", Beta, true),
-    locked("StreamingCollectionEncodingToJSON", Stable, true),
-    locked("StreamingCollectionEncodingToProtobuf", Stable, true),
+    gate("StreamingCollectionEncodingToJSON", Stable, true),
+    gate("StreamingCollectionEncodingToProtobuf", Stable, true),
+    gate("StructuredAuthenticationConfiguration", Stable, true),
     gate("StructuredAuthenticationConfigurationEgressSelector", Beta, true),
     gate("StructuredAuthenticationConfigurationJWKSMetrics", Beta, true),
     gate("TokenRequestServiceAccountUIDValidation", Beta, true),
@@ -81,6 +82,39 @@ const GATES: &[Gate] = &[
     gate("UnknownVersionInteroperabilityProxy", Beta, true),
     gate("WatchCacheInitializationPostStartHook", Beta, true),
     gate("WatchList", Beta, true),
+    gate("APIServerWebhookAuthenticationToken", Alpha, false),
+    gate("EtcdRangeStream", Beta, true),
+    gate("ExcludeAdmissionWebhookVirtualResources", Beta, true),
+    gate("WatchListCompression", Beta, true),
+    gate("WebhookRoundTripLoadBalancing", Beta, true),
+];
+
+/// Those that only releases before 1.36 have and that could be set in one of them.
+const EARLIER: &[&str] = &[
+    "ComponentSLIs",
+    "InPlacePodVerticalScaling",
+    "StrictCostEnforcementForVAP",
+    "StrictCostEnforcementForWebhooks",
+    "StructuredAuthorizationConfiguration",
+    "WatchFromStorageWithoutResourceVersion",
+];
+
+/// Those that are locked to true in every release from 1.31 on that has them.
+const EARLIER_LOCKED: &[&str] = &[
+    "APIListChunking",
+    "AdmissionWebhookMatchConditions",
+    "AggregatedDiscoveryEndpoint",
+    "CloudDualStackNodeIPs",
+    "EfficientWatchResumption",
+    "KMSv2",
+    "KMSv2KDF",
+    "RemainingItemCount",
+    "ServerSideApply",
+    "ServerSideFieldValidation",
+    "StableLoadBalancerNodeSet",
+    "ValidatingAdmissionPolicy",
+    "WatchBookmark",
+    "ZeroLimitedNominalConcurrencyShares",
 ];
 
 /// All alpha, or all beta gates that are not named themselves.
@@ -132,9 +166,13 @@ impl FeatureGates {
         self.set.get(name).copied().or_else(group).unwrap_or(gate.is_on)
     }
 
-    /// The gates that are set to something else than their default although they change nothing here.
+    /// The gates that change nothing here although they are set to something else than their default, or are of an earlier
+    /// release.
     pub fn without_effect(&self) -> Vec<&str> {
-        let differs = |(name, is_on): &(&String, &bool)| find(name).is_some_and(|gate| gate.is_on != **is_on);
+        let differs = |(name, is_on): &(&String, &bool)| match find(name) {
+            Some(gate) => gate.is_on != **is_on,
+            None => is_earlier(name),
+        };
         let set = self.set.iter().filter(differs).map(|(name, _)| name.as_str());
         set.filter(|name| ![Self::LOGGING_ALPHA, Self::REMOTE_UID].contains(name)).collect()
     }
@@ -142,6 +180,11 @@ impl FeatureGates {
 
 fn find(name: &str) -> Option<&'static Gate> {
     GATES.iter().find(|gate| gate.name == name)
+}
+
+/// Whether only earlier releases have the gate of this name.
+fn is_earlier(name: &str) -> bool {
+    EARLIER.contains(&name) || EARLIER_LOCKED.contains(&name)
 }
 
 /// One item, with the Go program's reasons.
@@ -153,13 +196,13 @@ fn pair(item: &str) -> Result<(&str, bool), String> {
     if GROUPS.iter().any(|(group, _)| *group == name) {
         return Ok((name, is_on));
     }
-    match find(name) {
-        None => Err(format!("unrecognized feature gate: {name}")),
-        Some(gate) if gate.is_locked && gate.is_on != is_on => {
-            Err(format!("cannot set feature gate {name} to {is_on}, feature is locked to {}", gate.is_on))
-        }
-        Some(_) => Ok((name, is_on)),
+    if EARLIER_LOCKED.contains(&name) && !is_on {
+        return Err(format!("cannot set feature gate {name} to false, feature is locked to true"));
     }
+    if find(name).is_none() && !is_earlier(name) {
+        return Err(format!("unrecognized feature gate: {name}"));
+    }
+    Ok((name, is_on))
 }
 
 #[cfg(test)]
@@ -198,7 +241,7 @@ mod tests {
             ("NoSuchGate=true", "unrecognized feature gate: NoSuchGate"),
             ("WatchList", "missing bool value for WatchList"),
             ("WatchList=on", "invalid value of WatchList=on: expected true or false"),
-            ("BtreeWatchCache=false", "cannot set feature gate BtreeWatchCache to false, feature is locked to true"),
+            ("WatchBookmark=false", "cannot set feature gate WatchBookmark to false, feature is locked to true"),
         ];
         for (typed, expected) in cases {
             assert_eq!(parse(typed).unwrap_err(), [(typed.to_owned(), expected.to_owned())], "{typed}");
@@ -214,11 +257,27 @@ mod tests {
     }
 
     #[test]
+    fn what_a_release_of_the_go_program_accepts_is_accepted_with_a_line() {
+        let cases = [
+            ("CloudDualStackNodeIPs=true", "CloudDualStackNodeIPs", "1.31 alone has it"),
+            ("WatchBookmark=true", "WatchBookmark", "1.31 and 1.32 have it"),
+            ("InPlacePodVerticalScaling=true", "InPlacePodVerticalScaling", "alpha in 1.31"),
+            ("StrictCostEnforcementForVAP=false", "StrictCostEnforcementForVAP", "beta in 1.31, locked later"),
+            ("BtreeWatchCache=false", "BtreeWatchCache", "beta in 1.32, locked later"),
+            ("WatchListCompression=false", "WatchListCompression", "1.37 has it"),
+        ];
+        for (typed, name, case) in cases {
+            let gates = parse(typed).unwrap_or_else(|wrong| panic!("{case}: {wrong:?}"));
+            assert_eq!(gates.without_effect(), [name], "{case}");
+        }
+    }
+
+    #[test]
     fn every_gate_is_there_once() {
-        let mut names: Vec<_> = GATES.iter().map(|gate| gate.name).collect();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), GATES.len());
+        let all = GATES.iter().map(|gate| gate.name).chain(EARLIER.iter().chain(EARLIER_LOCKED).copied());
+        let names: Vec<_> = all.collect();
+        let different: std::collections::BTreeSet<_> = names.iter().collect();
+        assert_eq!(names.len(), different.len());
         for name in ["CloudControllerManagerWatchBasedRoutesReconciliation", "LoggingBetaOptions", "ComponentStatusz"] {
             assert!(find(name).is_some(), "{name}");
         }

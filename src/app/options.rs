@@ -241,7 +241,7 @@ pub struct Options {
     #[arg(long, help_heading = OURS, value_name = "NAMES", env = "CCM_TOPOLOGY_LABELS", hide_env_values = true, action = ArgAction::Append, allow_hyphen_values = true)]
     pub topology_labels: Vec<String>,
 
-    /// Whether zone and region stay as they were at initialisation (init) or follow the machine (follow)
+    /// Whether zone and region stay as they were at initialisation (init), are added to nodes that have neither (fill), or follow the machine (follow)
     #[arg(long, help_heading = OURS, value_name = "WORD", env = "CCM_ZONE_LABELS", hide_env_values = true, default_value = "init", allow_hyphen_values = true)]
     pub zone_labels: String,
 

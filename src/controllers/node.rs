@@ -96,9 +96,11 @@ impl Default for Policy {
 /// How long the cloud decides about a label of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LabelMode {
-    /// At initialisation, and while the node has none.
+    /// At initialisation only.
     #[default]
     Init,
+    /// At initialisation, and while the node has none.
+    Fill,
     /// Always.
     Follow,
 }

@@ -149,8 +149,8 @@ const MORE: &[(&str, &str)] = &[
     ),
     (
         "zone-labels",
-        "`init` leaves zone and region as they were at initialisation and tells once that the VM is elsewhere: volumes are bound to \
-         zones; `follow` writes them",
+        "`init` leaves zone and region as they were at initialisation, as upstream, and tells once that the VM is elsewhere: volumes \
+         are bound to zones; `fill` also adds them to initialised nodes that have neither; `follow` writes them",
     ),
 ];
 

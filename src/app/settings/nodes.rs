@@ -28,8 +28,17 @@ impl Check<'_> {
         let workers = self.workers("--concurrent-node-syncs", &self.options.concurrent_node_syncs);
         let period = self.pause("--node-status-update-frequency", &self.options.node_status_update_frequency);
         let node_labels = self.node_labels();
-        let zone_labels = self.label_mode("--zone-labels", &self.options.zone_labels);
-        let instance_type = self.label_mode("--instance-type", &self.options.instance_type);
+        let zone_labels = match self.options.zone_labels.as_str() {
+            "init" => Some(LabelMode::Init),
+            "fill" => Some(LabelMode::Fill),
+            "follow" => Some(LabelMode::Follow),
+            value => self.wrong("--zone-labels", value, "expected init, fill or follow"),
+        };
+        let instance_type = match self.options.instance_type.as_str() {
+            "init" => Some(LabelMode::Init),
+            "follow" => Some(LabelMode::Follow),
+            value => self.wrong("--instance-type", value, "expected init or follow"),
+        };
         let adopts = self.boolean("--adopt-untainted-nodes", &self.options.adopt_untainted_nodes);
         let policy = node::Policy {
             node_labels,
@@ -65,14 +74,6 @@ impl Check<'_> {
             }
         }
         labels
-    }
-
-    fn label_mode(&mut self, flag: &str, value: &str) -> Option<LabelMode> {
-        match value {
-            "init" => Some(LabelMode::Init),
-            "follow" => Some(LabelMode::Follow),
-            _ => self.wrong(flag, value, "expected init or follow"),
-        }
     }
 
     pub(super) fn node_lifecycle(&mut self) -> Option<node_lifecycle::Settings> {

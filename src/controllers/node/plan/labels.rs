@@ -65,7 +65,7 @@ pub fn at_initialisation(node: &Node, metadata: &InstanceMetadata, policy: &Poli
 pub fn on_refresh(node: &Node, metadata: &InstanceMetadata, policy: &Policy) -> (Changes, Vec<Difference>) {
     let mut wanted = labels_of(node);
     let mut differences = Vec::new();
-    for Said { pair, value, mode, is_needed, reason } in said(metadata, policy) {
+    for Said { pair, value, mode, reason } in said(metadata, policy) {
         if value.is_empty() {
             continue;
         }
@@ -73,7 +73,7 @@ pub fn on_refresh(node: &Node, metadata: &InstanceMetadata, policy: &Policy) -> 
         let present = node::label(node, pair.legacy).or_else(|| node::label(node, pair.current));
         match present {
             _ if mode == LabelMode::Follow => set(&mut wanted, pair, value),
-            None if is_needed => set(&mut wanted, pair, value),
+            None if mode == LabelMode::Fill => set(&mut wanted, pair, value),
             None => {}
             Some(present) if present == value => {}
             // Volumes are pinned to zones.
@@ -99,20 +99,16 @@ struct Said<'a> {
     pair: LabelPair,
     value: &'a str,
     mode: LabelMode,
-    /// An initialised node that has neither form gets both.
-    is_needed: bool,
     reason: Reason,
 }
 
 fn said<'a>(metadata: &'a InstanceMetadata, policy: &Policy) -> [Said<'a>; 3] {
-    let topology =
-        |pair, value| Said { pair, value, mode: policy.zone_labels, is_needed: true, reason: Reason::ZoneLabelsDiffer };
+    let topology = |pair, value| Said { pair, value, mode: policy.zone_labels, reason: Reason::ZoneLabelsDiffer };
     [
         Said {
             pair: INSTANCE_TYPE,
             value: &metadata.instance_type,
             mode: policy.instance_type,
-            is_needed: false,
             reason: Reason::InstanceTypeDiffers,
         },
         topology(ZONE, &metadata.zone),

@@ -58,8 +58,7 @@ fn a_node_that_cannot_be_adopted_yet_says_why_and_is_kept_up_to_date() {
     let ours = Ours { waited: Duration::from_secs(30), ..ours(tainted("", "", H).node(), Presence::Exists(machine)) };
     let plan = plan(&Observed::Ours(ours), &adopts());
     assert_eq!(held(&plan).map(|held| (held.reason, held.is_quiet)), Some((Reason::NoZoneTags, false)));
-    let [Action::WriteAddresses(_), Action::SetMetadata(_), Action::SetCondition(condition)] = plan.actions.as_slice()
-    else {
+    let [Action::WriteAddresses(_), Action::SetCondition(condition)] = plan.actions.as_slice() else {
         panic!("{plan:?}")
     };
     assert_eq!(condition.status, "False");

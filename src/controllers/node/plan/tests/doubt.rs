@@ -20,6 +20,7 @@ fn an_old_view_is_written_to_no_node() {
     let id = "fake://1";
     let other = "InternalIP 10.0.0.7";
     let follow = || Policy { zone_labels: LabelMode::Follow, instance_type: LabelMode::Follow, ..Policy::default() };
+    let fill = || Policy { zone_labels: LabelMode::Fill, ..Policy::default() };
     let machine = || metadata(id, A3);
     let recorded = || InstanceMetadata { record: "vm-1 a".into(), ..machine() };
     let placed =
@@ -30,7 +31,7 @@ fn an_old_view_is_written_to_no_node() {
         ("half initialised", tainted("U", "", other), machine(), Policy::default(), true),
         ("to be adopted", tainted("", "", other), by_uuid(), adopted(), true),
         ("other addresses", tainted("", id, other), machine(), Policy::default(), true),
-        ("no zone", tainted("", id, A3), zoned(machine()), Policy::default(), true),
+        ("no zone", tainted("", id, A3), zoned(machine()), fill(), true),
         (
             "another zone",
             Form { labels: map(ZONES), ..tainted("", id, A3) },

@@ -31,8 +31,18 @@ fn after(
     (plan, after.metadata.labels.unwrap_or_default())
 }
 
+/// 3a.3: zones that appear on nodes that are in use change what is scheduled where.
 #[test]
-fn zone_and_region_are_written_to_an_initialised_node_that_has_neither_form() {
+fn zone_and_region_are_written_at_initialisation_only() {
+    let machine = || InstanceMetadata { instance_type: "large".into(), ..zoned(metadata("fake://1", A3)) };
+    let (plan, labels) = after(map(&[]), machine(), &Policy::default());
+    assert_eq!((plan.actions, labels), (vec![], map(&[])));
+    assert_eq!(plan.differences, Some(vec![]), "a label that was never there does not differ");
+}
+
+#[test]
+fn zone_and_region_are_filled_in_on_an_initialised_node_that_has_neither_form() {
+    let policy = Policy { zone_labels: LabelMode::Fill, ..Policy::default() };
     let zone_only = map(&[("topology.kubernetes.io/zone", "mine")]);
     let mut region_added = zone_only.clone();
     region_added.extend(map(&ZONES[2..]));
@@ -42,7 +52,7 @@ fn zone_and_region_are_written_to_an_initialised_node_that_has_neither_form() {
         ("both are there and differ", map(&CURRENT[..2]), map(&CURRENT[..2])),
     ] {
         let form = Form { labels: before, ..tainted("", "fake://1", A3) };
-        let (_, after) = run(&form, Presence::Exists(zoned(metadata("fake://1", A3))));
+        let (_, after) = run_on(form.node(), Presence::Exists(zoned(metadata("fake://1", A3))), &policy);
         assert_eq!(after.metadata.labels.unwrap_or_default(), expected, "{id}");
     }
 }

@@ -90,6 +90,28 @@ async fn labels_that_do_not_follow_stay_and_it_is_told_once() {
         let told = told(reason).await;
         assert!(matches!(told.as_slice(), [(1, _)]), "{reason}: {told:?}");
     }
+
+    // 3a.4: another process tells what is new, and nothing that is known.
+    drop(daemon);
+    let daemon = cluster.start_for(&vcenter, &["--node-status-update-frequency=1s"]).await;
+    vcenter.change_vm(&uuid(0), &Vm::change().host("host-3")).await;
+    eventually("the other difference is told", LIMIT, async || {
+        let told = told("ZoneLabelsDiffer").await;
+        let is_new = told.iter().any(|(_, message)| message.contains("zone-c"));
+        if is_new { Ok(()) } else { Err(format!("{told:?}\n{}", daemon.output().tail(10))) }
+    })
+    .await;
+    let types = told("InstanceTypeDiffers").await;
+    assert!(matches!(types.as_slice(), [(1, _)]), "{types:?}");
+    let annotation = async || cluster.nodes().await[&name].annotations().get("vsphere-ccm.dev/reported").cloned();
+    let remembered = annotation().await.unwrap();
+    assert!(remembered.contains("zone-c") && remembered.contains(GROWN), "{remembered}");
+    vcenter.change_vm(&uuid(0), &Vm::change().host("host-1").size(2, 4096)).await;
+    eventually("nothing differs, and nothing is remembered", LIMIT, async || match annotation().await {
+        None => Ok(()),
+        Some(remembered) => Err(format!("{remembered}\n{}", daemon.output().tail(10))),
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -93,17 +93,20 @@ fn body(current: &Node, action: &Action) -> Value {
     }
 }
 
-/// The preconditions, and what is to change. A label that is to go is null.
+/// The preconditions, and what is to change. A label or annotation that is to go is null.
 fn metadata(current: &Node, changes: Option<&Metadata>) -> Map<String, Value> {
     let mut metadata = Map::new();
     metadata.insert("uid".into(), json!(current.metadata.uid));
     metadata.insert("resourceVersion".into(), json!(current.metadata.resource_version));
-    if let Some(Metadata { labels, annotations }) = changes {
+    if let Some(Metadata { labels, annotations, removed_annotations }) = changes {
         if !labels.is_empty() {
             metadata.insert("labels".into(), json!(labels));
         }
-        if !annotations.is_empty() {
-            metadata.insert("annotations".into(), json!(annotations));
+        let removed = removed_annotations.iter().map(|key| ((*key).to_owned(), Value::Null));
+        let all: Map<String, Value> =
+            annotations.iter().map(|(key, value)| (key.clone(), json!(value))).chain(removed).collect();
+        if !all.is_empty() {
+            metadata.insert("annotations".into(), Value::Object(all));
         }
     }
     metadata
@@ -128,7 +131,7 @@ mod tests {
     fn patches_have_the_wire_format_of_the_go_program_and_preconditions() {
         let labels = BTreeMap::from([("a".to_owned(), Some("b".to_owned())), ("c".to_owned(), None)]);
         let annotations = BTreeMap::from([("vm".to_owned(), "1".to_owned())]);
-        let metadata = Metadata { labels, annotations };
+        let metadata = Metadata { labels, annotations, removed_annotations: ["gone"].into() };
         let address = serde_json::from_value(json!({"type": "InternalIP", "address": "10.0.0.1"})).unwrap();
         let condition = NodeCondition { type_: "T".into(), status: "True".into(), ..NodeCondition::default() };
         let full = Initialise { provider_id: Some("fake://1".into()), metadata: metadata.clone() };
@@ -146,7 +149,8 @@ mod tests {
                 Action::Initialise(full),
                 json!({
                     "metadata": {
-                        "uid": "u", "resourceVersion": "7", "labels": {"a": "b", "c": null}, "annotations": {"vm": "1"},
+                        "uid": "u", "resourceVersion": "7", "labels": {"a": "b", "c": null},
+                        "annotations": {"vm": "1", "gone": null},
                     },
                     "spec": {"providerID": "fake://1", "taints": [{"key": "other", "effect": "NoSchedule"}]},
                 }),
@@ -156,7 +160,8 @@ mod tests {
                 Action::SetMetadata(metadata),
                 json!({
                     "metadata": {
-                        "uid": "u", "resourceVersion": "7", "labels": {"a": "b", "c": null}, "annotations": {"vm": "1"},
+                        "uid": "u", "resourceVersion": "7", "labels": {"a": "b", "c": null},
+                        "annotations": {"vm": "1", "gone": null},
                     },
                 }),
             ),

@@ -6,6 +6,7 @@
 mod action;
 mod condition;
 mod labels;
+mod reported;
 
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,7 @@ pub(super) use action::other_taints;
 pub use action::{Action, Initialise, Metadata};
 pub use condition::CONDITION;
 pub use labels::{Changes, Difference};
+pub use reported::has as is_reported;
 
 use super::Policy;
 use super::observe::{Observed, Ours};
@@ -185,11 +187,13 @@ fn plan_initialisation(ours: &Ours, policy: &Policy) -> Result<Plan, Held> {
     let (labels, notes) = labels::at_initialisation(node, metadata, policy);
     let record = Some(&metadata.record).filter(|record| !record.is_empty() && !says(node, record));
     let annotations = record.map(|record| (ANNOTATION_VM.to_owned(), record.clone())).into_iter().collect();
+    let mut changes = Metadata { labels, annotations, ..Metadata::default() };
+    reported::set(node, &[], &mut changes);
     let mut actions: Vec<_> = addresses.map(Action::WriteAddresses).into_iter().collect();
     actions.push(Action::Initialise(Initialise {
         // What is there is never overwritten, also when the cloud says otherwise.
         provider_id: node::provider_id(node).is_empty().then(|| metadata.provider_id.clone()),
-        metadata: Metadata { labels, annotations },
+        metadata: changes,
     }));
     actions.extend(takes_back(ours));
     let earlier_name = metadata.earlier_name.clone();
@@ -224,8 +228,9 @@ fn plan_refresh(ours: &Ours, policy: &Policy) -> Plan {
 fn follow(ours: &Ours, metadata: &InstanceMetadata, policy: &Policy) -> (Plan, Metadata) {
     let node = &*ours.node;
     let (labels, differences) = labels::on_refresh(node, metadata, policy);
-    let mut plan = Plan { differences: Some(differences), ..Plan::nothing() };
     let mut changes = Metadata { labels, ..Metadata::default() };
+    reported::set(node, &differences, &mut changes);
+    let mut plan = Plan { differences: Some(differences), ..Plan::nothing() };
     if is_to_be_recorded(node, metadata) || ours.may_follow && has_moved(ours) {
         changes.annotations.insert(ANNOTATION_VM.to_owned(), metadata.record.clone());
     }

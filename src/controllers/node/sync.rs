@@ -170,7 +170,8 @@ impl Sync {
             self.recorder.event(&reference(before), EventType::Warning, reason.as_str(), message);
         }
         if let Some(differences) = &plan.differences {
-            for difference in self.remembered.differ(name, differences) {
+            let news = self.remembered.differ(name, differences);
+            for difference in news.iter().filter(|difference| !plan::is_reported(before, difference)) {
                 let text = difference.describe();
                 tracing::warn!(node = name, reason = %difference.reason, "{text}");
                 self.recorder.event(&reference(before), EventType::Warning, difference.reason.as_str(), &text);

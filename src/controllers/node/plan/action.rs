@@ -1,7 +1,7 @@
 //! Pure: one change of a node, and what the node is like after it.
 
 use k8s_openapi::api::core::v1::{Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, Taint};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::labels::Changes;
 use crate::cloud::node::{self, TAINT_UNINITIALIZED};
@@ -35,12 +35,14 @@ pub struct Metadata {
     pub labels: Changes,
     /// The annotations.
     pub annotations: BTreeMap<String, String>,
+    /// The annotations that are to go.
+    pub removed_annotations: BTreeSet<&'static str>,
 }
 
 impl Metadata {
     /// Nothing is to change.
     pub fn is_empty(&self) -> bool {
-        self.labels.is_empty() && self.annotations.is_empty()
+        self.labels.is_empty() && self.annotations.is_empty() && self.removed_annotations.is_empty()
     }
 
     fn apply_to(&self, node: &mut Node) {
@@ -53,6 +55,9 @@ impl Metadata {
         }
         if !self.annotations.is_empty() {
             node.metadata.annotations.get_or_insert_default().extend(self.annotations.clone());
+        }
+        if let Some(annotations) = &mut node.metadata.annotations {
+            annotations.retain(|key, _| !self.removed_annotations.contains(key.as_str()));
         }
     }
 }
@@ -67,8 +72,9 @@ impl Action {
                 format!("addresses [{}]", all.join(", "))
             }
             Action::Initialise(_) => "initialised".to_owned(),
-            Action::SetMetadata(Metadata { labels, annotations }) => {
-                let keys: Vec<_> = labels.keys().chain(annotations.keys()).map(String::as_str).collect();
+            Action::SetMetadata(Metadata { labels, annotations, removed_annotations }) => {
+                let set = labels.keys().chain(annotations.keys()).map(String::as_str);
+                let keys: Vec<_> = set.chain(removed_annotations.iter().copied()).collect();
                 format!("metadata [{}]", keys.join(", "))
             }
             Action::SetCondition(NodeCondition { type_, status, reason, .. }) => {

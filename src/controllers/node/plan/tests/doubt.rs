@@ -22,6 +22,7 @@ fn an_old_view_is_written_to_no_node() {
     let follow = || Policy { zone_labels: LabelMode::Follow, instance_type: LabelMode::Follow, ..Policy::default() };
     let fill = || Policy { zone_labels: LabelMode::Fill, ..Policy::default() };
     let machine = || metadata(id, A3);
+    let elsewhere = || InstanceMetadata { zone: "z".into(), ..machine() };
     let recorded = || InstanceMetadata { record: "vm-1 a".into(), ..machine() };
     let placed =
         || InstanceMetadata { topology_labels: BTreeMap::from([("p/host".into(), Some("h".into()))]), ..machine() };
@@ -32,6 +33,13 @@ fn an_old_view_is_written_to_no_node() {
         ("to be adopted", tainted("", "", other), by_uuid(), adopted(), true),
         ("other addresses", tainted("", id, other), machine(), Policy::default(), true),
         ("no zone", tainted("", id, A3), zoned(machine()), fill(), true),
+        (
+            "a zone that differs",
+            Form { labels: map(ZONES), ..tainted("", id, A3) },
+            elsewhere(),
+            Policy::default(),
+            true,
+        ),
         (
             "another zone",
             Form { labels: map(ZONES), ..tainted("", id, A3) },

@@ -40,6 +40,21 @@ fn zone_and_region_are_written_at_initialisation_only() {
     assert_eq!(plan.differences, Some(vec![]), "a label that was never there does not differ");
 }
 
+/// U1: no released Go program knows the guests of RHEL 8 and later.
+#[test]
+fn an_instance_type_of_an_older_table_does_not_differ() {
+    let typed = |text: &str| pairs(INSTANCE_TYPE, text);
+    let differs = |present: &str, cloud: &str| {
+        let (plan, _) = after(typed(present), machine("", "", cloud), &Policy::default());
+        !plan.differences.unwrap().is_empty()
+    };
+    let old = "vsphere-vm.cpu-4.mem-8gb.os-unknown";
+    assert!(!differs(old, "vsphere-vm.cpu-4.mem-8gb.os-rhel9"));
+    assert!(differs(old, "vsphere-vm.cpu-8.mem-8gb.os-rhel9"), "another size");
+    assert!(differs("vsphere-vm.cpu-4.mem-8gb.os-rhel9", old), "the other way round");
+    assert!(differs("unknown", "large"), "no table of guests");
+}
+
 #[test]
 fn zone_and_region_are_filled_in_on_an_initialised_node_that_has_neither_form() {
     let policy = Policy { zone_labels: LabelMode::Fill, ..Policy::default() };

@@ -16,7 +16,7 @@ use k8s_openapi::api::core::v1::{Node, ObjectReference};
 
 use crate::cloud::{CloudProvider, Reason};
 use crate::kubernetes::client::CallError;
-use crate::kubernetes::events::Recorder;
+use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::leader_election::Leadership;
 use crate::kubernetes::stores::Nodes;
 
@@ -59,6 +59,22 @@ fn reason_of(error: &CallError) -> Reason {
         | CallError::NotLeader { .. }
         | CallError::NoToken { .. } => Reason::APIServerUnavailable,
     }
+}
+
+/// Records an Event about `node` and writes it to the log, in the form of `StartStructuredLogging` of client-go
+/// (`tools/record/event.go`): whoever watches the log of the Go program for it finds it here, too.
+fn announce(recorder: &Recorder, node: &Node, event_type: EventType, reason: &'static str, message: &str) {
+    recorder.event(&reference(node), event_type, reason, message);
+    tracing::info!(
+        object = node.metadata.name.as_deref().unwrap_or_default(),
+        fieldPath = "",
+        kind = "Node",
+        apiVersion = "v1",
+        "type" = event_type.as_str(),
+        reason,
+        message,
+        "Event occurred"
+    );
 }
 
 /// The node as Events name it.

@@ -80,6 +80,13 @@ async fn a_node_that_joins_waits_for_the_family_that_its_guest_reports_later() {
     let of_family = |ip: &str| [format!("InternalIP={ip}"), format!("ExternalIP={ip}")];
     let expected = [vec![format!("Hostname={name}")], of_family(&ip(0)).into(), of_family("fd00::1").into()].concat();
     assert_eq!(view().await.addresses, expected);
+    // As the Go program logs its Events.
+    let line = daemon.wait_for_line("Event occurred", LIMIT).await;
+    let fields = format!(
+        "object=\"{name}\" fieldPath=\"\" kind=\"Node\" apiVersion=\"v1\" type=\"Normal\" reason=\"Synced\" \
+         message=\"Node synced successfully\""
+    );
+    assert!(line.contains(&fields), "{line}");
 }
 
 /// How long it takes from the change in vCenter to the Node.

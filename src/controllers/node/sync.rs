@@ -15,7 +15,7 @@ use super::plan::{self, Action, Held, Outcome, Plan, Retry, plan};
 use super::remembered::Remembered;
 use crate::cloud::{CloudProvider, InstancesV2, Presence, Reason, Unknown, node};
 use crate::controllers::reasons::Reasons;
-use crate::controllers::{reason_of, reference};
+use crate::controllers::{announce, reason_of, reference};
 use crate::kubernetes::client::{CALL_LIMIT, CallError, limited};
 use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::stores::Nodes;
@@ -200,7 +200,7 @@ impl Sync {
         if node::is_uninitialized(before) {
             self.metrics.initialised(age);
         }
-        self.recorder.event(&reference(node), EventType::Normal, "Synced", "Node synced successfully");
+        announce(&self.recorder, node, EventType::Normal, "Synced", "Node synced successfully");
         tracing::info!(node = name, provider_id = node::provider_id(node), age_seconds = age, "node initialised");
     }
 }

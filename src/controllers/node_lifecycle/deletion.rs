@@ -10,7 +10,7 @@ use super::plan;
 use super::{Deletion, apply};
 use crate::cloud::node;
 use crate::cloud::{AbsenceProof, Presence};
-use crate::controllers::reference;
+use crate::controllers::announce;
 use crate::kubernetes::client::CallError;
 use crate::kubernetes::events::EventType;
 use crate::runtime::logging::chain;
@@ -104,7 +104,7 @@ impl Looks {
             // The words of upstream, before the deletion as there.
             let message =
                 format!("Deleting node {} because it does not exist in the cloud provider: {proof}", node::name(node));
-            self.recorder.event(&reference(&live), EventType::Normal, "DeletingNode", &message);
+            announce(&self.recorder, &live, EventType::Normal, "DeletingNode", &message);
         }
         match apply::delete(&self.api, &live).await {
             Ok(()) => Attempt::Deleted(proof),
@@ -121,8 +121,9 @@ impl Looks {
 
     fn tell_failure(&self, node: &Node, error: &CallError) {
         self.metrics.failed();
-        let message = format!("Deleting node {} failed: {}", node::name(node), chain(error));
-        self.recorder.event(&reference(node), EventType::Warning, "DeletingNodeFailed", &message);
+        // The words of upstream.
+        let message = format!("Failed deleting node {}: {}", node::name(node), chain(error));
+        announce(&self.recorder, node, EventType::Warning, "DeletingNodeFailed", &message);
         tracing::warn!(node = node::name(node), "{}", chain(error));
     }
 }

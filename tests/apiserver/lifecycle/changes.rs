@@ -279,7 +279,9 @@ async fn a_refused_deletion_is_told_and_tried_again() {
     run.register(&form).await;
     let event = run.wait_for_event(&form.name, "DeletingNodeFailed").await;
     assert_eq!(event.type_.as_deref(), Some("Warning"));
-    assert!(event.message.unwrap().contains("cannot delete resource"), "it says what is missing");
+    let message = event.message.unwrap();
+    assert!(message.starts_with(&format!("Failed deleting node {}: ", form.name)), "the words of upstream: {message}");
+    assert!(message.contains("cannot delete resource"), "it says what is missing: {message}");
     run.wait_for_event(&form.name, "DeletionRefused").await;
     run.wait_for_held("and it is held", "DeletionRefused", 1).await;
 

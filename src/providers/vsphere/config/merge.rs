@@ -12,7 +12,9 @@ use super::fields::{RawFile, RawSection};
 use super::problems::Report;
 use super::sizes::Total;
 use super::sources::{Defined, Sources};
-use super::values::{checked_families, checked_networks, checked_port, checked_server, checked_thumbprints};
+use super::values::{
+    checked_families, checked_networks, checked_port, checked_server, parse_thumbprints, tell_thumbprint,
+};
 use super::{Config, Credentials, Vcenter};
 
 const DEFAULT_PORT: u16 = 443;
@@ -30,9 +32,15 @@ pub(super) fn merge(
     let global = Settings::read(&raw.global, report);
     let defaults = Settings::read(&environment.global, report).or(&global);
     let (mut found, mut total) = (Vec::<(Vcenter, &RawSection)>::new(), Total::default());
+    let mut verified = false;
     for (defined, section) in entries(raw, environment) {
         let inherited = if defined == Defined::ByVariable { &defaults } else { &global };
         let own = if defined == Defined::InGlobal { global.clone() } else { Settings::read(section, report) };
+        let is_insecure = own.is_insecure(inherited);
+        verified |= !is_insecure;
+        if defined != Defined::InGlobal {
+            tell_thumbprint(section, !is_insecure, report);
+        }
         let named = || section.names_its_server().then(|| section.key.clone());
         match own.server.clone().or_else(named) {
             Some(server) => {
@@ -47,6 +55,9 @@ pub(super) fn merge(
             None if section.is_mistake("server") => {}
             None => report.mistake_at(section, Some("server"), "expected the vCenter's host name or IP address"),
         }
+    }
+    for shared in [&raw.global, &environment.global] {
+        tell_thumbprint(shared, verified, report);
     }
     sources.tell_unused(&environment.global, report);
     let (vcenters, sections): (Vec<_>, Vec<_>) = found.into_iter().unzip();
@@ -128,10 +139,16 @@ impl Settings {
                 .text("ca-file")
                 .map(|paths| paths.split(':').filter(|path| !path.is_empty()).map(PathBuf::from).collect())
                 .unwrap_or_default(),
-            thumbprints: checked_thumbprints(section, report),
+            // What is wrong with them depends on who is verified by them.
+            thumbprints: parse_thumbprints(section).unwrap_or_default(),
             datacenters: strings("datacenters"),
             ip_families: checked_families(section, report),
         }
+    }
+
+    /// Whether the certificate of an entry with these settings is not verified.
+    fn is_insecure(&self, inherited: &Self) -> bool {
+        self.insecure == Some(true) || inherited.insecure == Some(true)
     }
 
     /// What variables say, and where they say nothing what Global says. A variable that turns verification off is one
@@ -163,6 +180,7 @@ fn vcenter(
     if own.insecure == Some(false) && global.insecure == Some(true) {
         report.warn_at(section, Some("insecure-flag"), "no effect: the flag is set in the section Global");
     }
+    let insecure = own.is_insecure(global);
     let inherit = |own: Vec<String>, global: &[String]| if own.is_empty() { global.to_vec() } else { own };
     let mut ip_families = if own.ip_families.is_empty() { global.ip_families.clone() } else { own.ip_families };
     if ip_families.is_empty() {
@@ -172,7 +190,7 @@ fn vcenter(
         key: key.to_owned(),
         server,
         port: own.port.or(global.port).unwrap_or(DEFAULT_PORT),
-        insecure: own.insecure == Some(true) || global.insecure == Some(true),
+        insecure,
         ca_files: if own.ca_files.is_empty() { global.ca_files.clone() } else { own.ca_files },
         thumbprints: inherit(own.thumbprints, &global.thumbprints),
         datacenters: inherit(own.datacenters, &global.datacenters),

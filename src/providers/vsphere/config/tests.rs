@@ -537,6 +537,35 @@ fn a_section_of_a_part_that_is_not_here_is_told_once_with_what_is_not_done() {
     }
 }
 
+/// 3a.6: the Go program never looks at it then.
+#[test]
+fn a_malformed_thumbprint_is_a_mistake_only_where_certificates_are_verified() {
+    let pair = "user = u\npassword = p\n";
+    let insecure = "insecure-flag = true\n";
+    let bad = "thumbprint = 00\n";
+    let good = format!("thumbprint = {}\n", "00:".repeat(20).trim_end_matches(':'));
+    let expected = "expected the SHA-256 or SHA-1";
+    for (case, text, line, is_mistake) in [
+        ("Global", format!("[Global]\nserver = s\n{pair}{insecure}{bad}"), 6, false),
+        ("the entry's own flag", format!("[VirtualCenter \"a\"]\n{pair}{insecure}{bad}"), 5, false),
+        ("Global's flag", format!("[Global]\n{insecure}[VirtualCenter \"a\"]\n{pair}{bad}"), 6, false),
+        ("inherited", format!("[Global]\n{bad}[VirtualCenter \"a\"]\n{pair}{insecure}"), 2, false),
+        ("verified", format!("[VirtualCenter \"a\"]\n{pair}{bad}"), 4, true),
+        ("inherited and verified", format!("[Global]\n{bad}[VirtualCenter \"a\"]\n{pair}"), 2, true),
+        (
+            "of two, one is verified",
+            format!("[Global]\n{bad}[VirtualCenter \"a\"]\n{pair}{insecure}[VirtualCenter \"b\"]\n{pair}{good}"),
+            2,
+            true,
+        ),
+    ] {
+        let told = if is_mistake { mistakes(case, &text) } else { warnings(&text) };
+        let is_told = |one: &String| one.starts_with(&format!("f:{line}: ")) && one.contains(expected);
+        assert!(matches!(told.as_slice(), [one] if is_told(one)), "{case}: {told:?}");
+        assert!(is_mistake || config(case, &text).vcenters[0].thumbprints.is_empty(), "{case}");
+    }
+}
+
 proptest! {
     #[test]
     fn no_text_breaks_the_parser(text in any::<String>()) {

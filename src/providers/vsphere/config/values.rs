@@ -32,20 +32,27 @@ pub(super) fn checked_port(section: &RawSection, report: &mut Report) -> Option<
 }
 
 /// One or several, separated by commas or blanks: hex digits in pairs, with or without colons, in any case; given back
-/// upper case with colons.
-pub(super) fn checked_thumbprints(section: &RawSection, report: &mut Report) -> Vec<String> {
+/// upper case with colons. None where one is malformed, which [`tell_thumbprint`] tells.
+pub(super) fn parse_thumbprints(section: &RawSection) -> Option<Vec<String>> {
     let text = section.text("thumbprint").unwrap_or_default();
     let words = text.split(|c: char| c == ',' || c.is_whitespace());
     let items = words.map(without_algorithm).filter(|item| !item.is_empty());
-    let thumbprints: Option<Vec<_>> = items.map(parse_thumbprint).collect();
-    match thumbprints {
-        Some(thumbprints) if !thumbprints.is_empty() || text.is_empty() => thumbprints,
-        _ => {
-            let expected = "expected the SHA-256 or SHA-1 of the certificate: 32 or 20 pairs of hex digits with colons; \
-                            several are separated by commas";
-            report.mistake_at(section, Some("thumbprint"), expected);
-            Vec::new()
-        }
+    let thumbprints: Vec<_> = items.map(parse_thumbprint).collect::<Option<_>>()?;
+    (!thumbprints.is_empty() || text.is_empty()).then_some(thumbprints)
+}
+
+/// Tells of a malformed thumbprint. Without verification nobody looks at it, so that it is no mistake then.
+pub(super) fn tell_thumbprint(section: &RawSection, is_verified: bool, report: &mut Report) {
+    if parse_thumbprints(section).is_some() {
+        return;
+    }
+    let expected = "expected the SHA-256 or SHA-1 of the certificate: 32 or 20 pairs of hex digits with colons; several are \
+                    separated by commas";
+    if is_verified {
+        report.mistake_at(section, Some("thumbprint"), expected);
+    } else {
+        let odd = format!("{expected}. It has no effect, because insecure-flag is set");
+        report.warn_at(section, Some("thumbprint"), odd);
     }
 }
 

@@ -1,9 +1,12 @@
 //! The clients of the API server, one per purpose, and the time limit every call has.
 
 mod account;
+mod expiry;
 mod guard;
 mod limits;
 pub mod metrics;
+mod proxy;
+mod rotating;
 mod user_agent;
 
 use std::future::Future;
@@ -25,6 +28,7 @@ pub(super) use limits::Bucket;
 pub use limits::Rate;
 use limits::{Limits, LimitsLayer};
 use metrics::{MeasureLayer, Measured};
+use rotating::Rotating;
 
 /// How long establishing a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -92,11 +96,13 @@ pub enum SettingsError {
         /// What is wrong with it.
         source: Box<KubeconfigError>,
     },
-    /// The kubeconfig asks for a proxy.
-    #[error("the kubeconfig {} names a proxy-url; the API server can be reached directly only", .path.display())]
+    /// The proxy of the kubeconfig cannot be used. Its URL may hold a password and is not repeated.
+    #[error("cannot use the proxy-url of the kubeconfig {}: {why}; expected http, https or socks5 and a host", .path.display())]
     Proxy {
         /// The file.
         path: PathBuf,
+        /// What is wrong with it.
+        why: &'static str,
     },
     /// There is neither a kubeconfig nor a pod's environment.
     #[error("no --kubeconfig is given and this is not a pod with a service account")]
@@ -313,20 +319,34 @@ pub fn unguarded(config: &Config, purpose: &str) -> Result<Client, SettingsError
     Ok(single(config, purpose)?.build())
 }
 
-fn single(config: &Config, purpose: &str) -> Result<ClientBuilder<Measured<Service>>, SettingsError> {
+fn single(config: &Config, purpose: &str) -> Result<ClientBuilder<Measured<Transport>>, SettingsError> {
     let mut config = prepared(config, purpose);
     config.default_retry = false;
     builder(config)
 }
 
-type Service = BoxService<http::Request<Body>, http::Response<Box<DynBody>>, BoxError>;
+/// What sends requests: the stack of the library, or one like it.
+type Transport = BoxService<http::Request<Body>, http::Response<Box<DynBody>>, BoxError>;
 
-fn builder(config: Config) -> Result<ClientBuilder<Measured<Service>>, SettingsError> {
+fn builder(config: Config) -> Result<ClientBuilder<Measured<Transport>>, SettingsError> {
     let server = config.cluster_url.clone();
     let measure = MeasureLayer::new(host(&config));
-    let builder = ClientBuilder::try_from(config);
+    expiry::show(&config);
+    let namespace = config.default_namespace.clone();
+    let builder = match Rotating::new(&config) {
+        Some(rotating) => rotating.map(|client| ClientBuilder::new(BoxService::new(client), namespace)),
+        None => transport(config),
+    };
     let builder = builder.map_err(|source| SettingsError::Client { server, source: Box::new(source) })?;
     Ok(builder.with_layer(&measure))
+}
+
+/// A client with the credentials that `config` names now.
+fn transport(config: Config) -> Result<ClientBuilder<Transport>, kube::Error> {
+    match config.proxy_url.clone() {
+        Some(proxy) => proxy::builder(config, &proxy),
+        None => ClientBuilder::try_from(config),
+    }
 }
 
 /// The API server as its series name it.
@@ -361,16 +381,14 @@ pub async fn read_config(settings: &Settings) -> Result<Config, SettingsError> {
 async fn read_kubeconfig(path: &Path) -> Result<Config, SettingsError> {
     let failed = |source| SettingsError::Kubeconfig { path: path.to_owned(), source: Box::new(source) };
     let mut kubeconfig = Kubeconfig::read_from(path).map_err(failed)?;
+    let proxy = proxy::of(&kubeconfig).map_err(|why| SettingsError::Proxy { path: path.to_owned(), why })?;
     for cluster in kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
-        if cluster.proxy_url.as_ref().is_some_and(|url| !url.is_empty()) {
-            return Err(SettingsError::Proxy { path: path.to_owned() });
-        }
-        // Without one of its own, the library takes the proxy of the environment, which it then cannot use.
+        // Without one of its own, the library takes the proxy of the environment.
         cluster.proxy_url = Some(NO_PROXY.to_owned());
     }
     let options = KubeConfigOptions::default();
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(failed)?;
-    config.proxy_url = None;
+    config.proxy_url = proxy;
     Ok(config)
 }
 

@@ -1,5 +1,7 @@
 //! Tests of the clients: what settings say, and that a write cannot pass without leadership.
 
+mod kubeconfig;
+
 use super::*;
 use crate::kubernetes::leader_election::Holder;
 use crate::kubernetes::leader_election::Sent;
@@ -100,13 +102,14 @@ async fn settings_that_cannot_work_say_which_and_what_is_expected() {
     let broken = folder.path().join("broken");
     std::fs::write(&broken, "clusters: 7").unwrap();
     let proxied = folder.path().join("proxied");
-    let cluster = r#"{"server": "https://10.0.0.1", "proxy-url": "http://ccm:hunter2@proxy"}"#;
-    std::fs::write(&proxied, format!(r#"{{"clusters": [{{"name": "a", "cluster": {cluster}}}]}}"#)).unwrap();
+    let cluster = r#"{"server": "https://10.0.0.1", "proxy-url": "ftp://ccm:hunter2@proxy"}"#;
+    let context = r#""contexts": [{"name": "x", "context": {"cluster": "a"}}], "current-context": "x""#;
+    std::fs::write(&proxied, format!(r#"{{"clusters": [{{"name": "a", "cluster": {cluster}}}], {context}}}"#)).unwrap();
     let with_kubeconfig = |path: PathBuf| Settings { kubeconfig: Some(path), ..Settings::default() };
     let cases = [
         ("no such file", with_kubeconfig(folder.path().join("none")), "cannot use the kubeconfig"),
         ("broken file", with_kubeconfig(broken), "cannot use the kubeconfig"),
-        ("a proxy", with_kubeconfig(proxied), "the kubeconfig "),
+        ("a proxy", with_kubeconfig(proxied), "cannot use the proxy-url of the kubeconfig "),
         ("not in a pod", Settings::default(), "no --kubeconfig is given"),
         ("no URL", Settings { master: Some("https://".into()), ..Settings::default() }, "--master"),
     ];

@@ -9,6 +9,7 @@ mod leader_migration;
 mod logging;
 mod node_workers;
 pub mod notes;
+mod other_provider;
 mod services;
 mod serving;
 mod spelling;
@@ -28,6 +29,7 @@ pub use generic::Generic;
 pub use leader_migration::LeaderMigration;
 pub use logging::Logging;
 pub use node_workers::NodeWorkers;
+pub use other_provider::OtherProvider;
 pub use services::Services;
 pub use serving::Serving;
 pub use values::{Origin, Value};
@@ -148,6 +150,10 @@ pub struct Options {
     /// See [`Authorization`].
     #[command(flatten)]
     pub authorization: Authorization,
+
+    /// See [`OtherProvider`].
+    #[command(flatten)]
+    pub other_provider: OtherProvider,
 
     /// Path of a kubeconfig; without it and --master the service account of the pod is used
     #[arg(long, help_heading = MISC, value_name = "PATH", allow_hyphen_values = true)]

@@ -20,14 +20,20 @@ one that does; all wrong values are told at once. Both end the process with exit
 
 const OURS: &str = "
 It exits on a flag it does not know and ignores variables it does not know. Whoever wants to be able to go back by changing the image alone uses the
-variables. The command line goes before the variable; an empty variable counts as none.
+variables. The command line goes before the variable; an empty variable counts as none. Some flags of the groups above are missing in it, too:
+
+| flag | upstream has it |
+|---|---|
+| `--logging-format`, `--log-json-split-stream`, `--log-text-split-stream`, `--log-json-info-buffer-size`, `--log-text-info-buffer-size` | in no release: the upstream program for vSphere builds its own command, with `--v`, `--vmodule` and `--log-flush-frequency` only |
+| `--node-labels` | from 1.35 on |
+| `--concurrent-node-status-updates`, `--requestheader-uid-headers`, `--tls-curve-preferences`, `--webhook-disable-http2-serving`, `--webhook-tls-*` other than certificate and key | from 1.36 on |
 ";
 
 const WITHOUT_EFFECT: &str = "
 ## Accepted without effect
 
 These are checked and change nothing. Whoever sets one to something else than its default is told so once, at the start. Feature gates are those of
-the Go program; an unknown one is refused. `LoggingAlphaOptions` unlocks the `--log-*-split-stream` and `--log-*-info-buffer-size` flags, without
+the upstream releases 1.31 to 1.37; an unknown one is refused. `LoggingAlphaOptions` unlocks the `--log-*-split-stream` and `--log-*-info-buffer-size` flags, without
 `RemoteRequestHeaderUID` `--requestheader-uid-headers` is refused, `AllAlpha` and `AllBeta` set all gates of their stage, and the others change nothing
 here.
 

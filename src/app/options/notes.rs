@@ -14,6 +14,7 @@ const NO_ROUTES: &str = "the route controller is not built yet";
 const NO_SERVICES: &str = "the service controller is not built yet";
 const NO_BUFFER: &str = "every line is written at once";
 const NO_WEBHOOKS: &str = "there are no webhooks here";
+const NO_PARAVIRTUAL: &str = "the provider vsphere-paravirtual is not built yet";
 
 /// Flags that change nothing here, with the reason.
 pub const WITHOUT_EFFECT: &[(&str, &str)] = &[
@@ -21,6 +22,7 @@ pub const WITHOUT_EFFECT: &[(&str, &str)] = &[
     ("allow-untagged-cloud", "this cloud has a cluster ID"),
     ("cidr-allocator-type", NO_NODE_NETWORKS),
     ("cluster-cidr", NO_ROUTES),
+    ("cluster-ip-family", NO_PARAVIRTUAL),
     ("cluster-name", "only load balancers and routes bear it, and their controllers are not built yet"),
     (
         "concurrent-node-status-updates",
@@ -29,7 +31,10 @@ pub const WITHOUT_EFFECT: &[(&str, &str)] = &[
     ("concurrent-service-syncs", NO_SERVICES),
     ("configure-cloud-routes", NO_ROUTES),
     ("contention-profiling", "there are no profiles of Go's runtime here"),
+    ("enable-service-annotation-propagation", NO_PARAVIRTUAL),
+    ("enable-vpc-mode", NO_PARAVIRTUAL),
     ("external-cloud-volume-plugin", "volumes are the work of the CSI driver"),
+    ("is-legacy-paravirtual", NO_PARAVIRTUAL),
     ("kube-api-content-type", "requests to the API server are JSON"),
     ("log-flush-frequency", NO_BUFFER),
     ("log-json-info-buffer-size", NO_BUFFER),
@@ -39,7 +44,9 @@ pub const WITHOUT_EFFECT: &[(&str, &str)] = &[
         "caches follow watches, and every node is looked at again after --node-status-update-frequency",
     ),
     ("node-sync-period", "it has none in the Go program either"),
+    ("pod-ip-pool-type", NO_PARAVIRTUAL),
     ("route-reconciliation-period", NO_ROUTES),
+    ("vm-operator-api-version", NO_PARAVIRTUAL),
     ("webhook-bind-address", NO_WEBHOOKS),
     ("webhook-cert-dir", NO_WEBHOOKS),
     ("webhook-disable-http2-serving", NO_WEBHOOKS),

@@ -66,6 +66,25 @@ fn o_10_to_o_12_lists_are_lines_of_comma_separated_values() {
     }
 }
 
+/// U3: the Go program takes them with any provider.
+#[test]
+fn flags_of_the_other_provider_are_accepted() {
+    let flags = [
+        "--is-legacy-paravirtual",
+        "--enable-vpc-mode=true",
+        "--pod-ip-pool-type=Public",
+        "--enable-service-annotation-propagation",
+        "--vm-operator-api-version=v1alpha5",
+        "--cluster-ip-family=ipv4,ipv6",
+    ];
+    let options = options(&flags);
+    let told: Vec<String> = options.without_effect().into_iter().map(|(flag, _)| flag).collect();
+    for flag in flags {
+        let name = flag.split('=').next().unwrap();
+        assert!(told.iter().any(|told| told == name), "{name}: {told:?}");
+    }
+}
+
 #[test]
 fn o_13_o_15_o_16_flags_of_the_ports_are_taken_over() {
     let flags = options(&[

@@ -31,13 +31,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::config::Config;
 use self::credentials::Offers;
 use self::instances::Instances;
-use self::inventory::session::Timeouts;
+use self::inventory::session::{PROBES, Timeouts};
 use self::inventory::{Names, Session, Settings, Vcenter};
 use self::topology::TopologyLabels;
 use self::tracker::Tracker;
@@ -90,6 +90,8 @@ pub struct Provider {
     options: Options,
     connect: Arc<dyn Connect>,
     ledger: Arc<dyn LoginLedger>,
+    /// Bounds how many vCenters that are away are asked at once.
+    probes: Arc<Semaphore>,
     setup: watch::Sender<Arc<Setup>>,
     running: Mutex<Running>,
     stop: CancellationToken,
@@ -143,7 +145,8 @@ impl Provider {
         let task =
             Task { name: "node-tracker".to_string(), stop: stop.clone(), run: Box::pin(tracker.run(stop.clone())) };
         let instances = Arc::new(Instances::new(board, setup.subscribe(), options.trusts_unseen));
-        (Self { instances, options, connect, ledger, setup, running: Mutex::default(), stop: stop.clone() }, task)
+        let (probes, running) = (Arc::new(Semaphore::new(PROBES)), Mutex::default());
+        (Self { instances, options, connect, ledger, probes, setup, running, stop: stop.clone() }, task)
     }
 
     /// Works by this configuration from now on; hands out the tasks of vCenters that are new in it. What is configured
@@ -215,7 +218,8 @@ impl Provider {
         let settings = self.settings(config, entry);
         let names = Names { key: settings.key.clone(), server: settings.server.clone() };
         let (offers, ledger) = (self.connect.offers(entry), Arc::clone(&self.ledger));
-        let session = Session::with_timeouts(http, offers, ledger, names, self.options.timeouts);
+        let session = Session::with_timeouts(http, offers, ledger, names, self.options.timeouts)
+            .with_probes(Arc::clone(&self.probes));
         let vcenter = Vcenter::new(settings, session);
         Ok(Entry { config: entry.clone(), vcenter, stop: self.stop.child_token() })
     }

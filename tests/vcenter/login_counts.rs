@@ -1,6 +1,7 @@
 //! How many logins are made, counted by the server: the real session and the real ledger, a vCenter in memory, and a
 //! clock that is paused.
 
+mod comeback;
 mod memory;
 mod trouble;
 
@@ -14,7 +15,7 @@ use ccm::providers::vsphere::inventory::{Names, Session, Settings, Vcenter};
 use ccm::providers::vsphere::zones::ZoneCategories;
 use memory::{Interface, MemoryVcenter};
 use secrecy::SecretString;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -63,6 +64,15 @@ struct Replica {
 
 impl Replica {
     fn start(server: &MemoryVcenter, offers: watch::Receiver<Arc<Offer>>, ledger: Arc<Ledger>) -> Self {
+        Self::with_probes(server, offers, ledger, None)
+    }
+
+    fn with_probes(
+        server: &MemoryVcenter,
+        offers: watch::Receiver<Arc<Offer>>,
+        ledger: Arc<Ledger>,
+        probes: Option<Arc<Semaphore>>,
+    ) -> Self {
         let names = Names { key: "vc".to_owned(), server: "vc.test:443".to_owned() };
         let settings = Settings {
             key: names.key.clone(),
@@ -71,7 +81,12 @@ impl Replica {
             categories: Some(ZoneCategories { zone: "k8s-zone".to_owned(), region: "k8s-region".to_owned() }),
             tag_poll: MINUTE,
         };
-        let vcenter = Vcenter::new(settings, Session::new(server.client(), offers, ledger, names));
+        let session = Session::new(server.client(), offers, ledger, names);
+        let session = match probes {
+            Some(probes) => session.with_probes(probes),
+            None => session,
+        };
+        let vcenter = Vcenter::new(settings, session);
         let stop = CancellationToken::new();
         let task = tokio::spawn(Arc::clone(&vcenter).run(stop.clone()));
         Self { vcenter, stop, task }

@@ -89,6 +89,20 @@ impl Client {
     pub async fn connect(&self) -> Result<ServiceContent, Error> {
         let version = self.fetch_version().await?;
         self.state().version = version;
+        let content = self.fetch_content().await?;
+        self.state().content = content.clone();
+        Ok(content)
+    }
+
+    /// Asks whether the server answers, in one call that needs no session and changes nothing here.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub async fn probe(&self) -> Result<(), Error> {
+        self.fetch_content().await.map(drop)
+    }
+
+    async fn fetch_content(&self) -> Result<ServiceContent, Error> {
         let body = Body::of(&service_instance());
         let contents = self
             .read("RetrieveServiceContent", body, |decoder| return_values(decoder, |decoder, _| read_content(decoder)))
@@ -100,7 +114,6 @@ impl Client {
             let found = format!("{} ({})", content.about.full_name, content.about.api_type);
             return Err(Error::NotVcenter { endpoint: self.endpoint().to_owned(), found });
         }
-        self.state().content = content.clone();
         Ok(content)
     }
 

@@ -32,8 +32,26 @@ pub struct Login {
     pub is_accepted: bool,
 }
 
+/// How a vCenter is away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outage {
+    /// Connections are refused.
+    Refused,
+    /// Nothing is answered, also not what was asked before.
+    Silent,
+    /// Everything is answered with 503.
+    Busy,
+    /// Everything is answered with a page.
+    Html,
+    /// Answers are cut in the middle.
+    Cut,
+}
+
 #[derive(Default)]
 struct State {
+    outage: Option<Outage>,
+    probes: u64,
+    probes_under_way: usize,
     password: String,
     api_version: String,
     takes_loans: bool,
@@ -98,6 +116,47 @@ impl MemoryVcenter {
     /// Whether nobody may subscribe any more; subscriptions that there are live on.
     pub fn set_refuses_views(&self, refuses: bool) {
         self.with(|state| state.refuses_views = refuses);
+    }
+
+    /// Is away in this way, or is back.
+    pub fn set_outage(&self, outage: Option<Outage>) {
+        self.with(|state| state.outage = outage);
+        // What waits is cut off.
+        self.sessions_changed.send_modify(|count| *count += 1);
+    }
+
+    /// Questions what it is, for which nobody needs a session.
+    pub fn probes(&self) -> u64 {
+        self.with(|state| state.probes)
+    }
+
+    /// Those of them that are not answered yet.
+    pub fn probes_under_way(&self) -> usize {
+        self.with(|state| state.probes_under_way)
+    }
+
+    fn outage(&self) -> Option<Outage> {
+        self.with(|state| state.outage)
+    }
+
+    /// What becomes of an answer.
+    async fn spoil(&self, request: &Request, answer: Result<Response, Failure>) -> Result<Response, Failure> {
+        let (endpoint, operation) = ("vc.test:443".to_owned(), request.operation);
+        match self.outage() {
+            None => answer,
+            Some(Outage::Refused) => {
+                let message = "connection refused".to_owned();
+                Err(Failure::Final(http::Error::Connect { endpoint, operation, message }))
+            }
+            Some(Outage::Silent) => std::future::pending().await,
+            Some(Outage::Busy) => Ok(plain(503, "busy")),
+            Some(Outage::Html) => Ok(plain(200, "<html><body>Please wait</body></html>")),
+            Some(Outage::Cut) => {
+                let mut response = answer?;
+                response.body.truncate(response.body.len() / 2);
+                Ok(response)
+            }
+        }
     }
 
     /// The session manager beside the vCenter hands tickets to whoever brings this token.
@@ -215,11 +274,14 @@ impl MemoryVcenter {
                 self.with(|state| state.failed.push(operation.to_owned()));
                 Ok(fault("NotAuthenticated"))
             }
+            "WaitForUpdatesEx" if !body.contains("<version>1</version>") => {
+                Ok(answer(request.operation, "<returnval><version>1</version></returnval>"))
+            }
             "WaitForUpdatesEx" => {
                 let mut changes = self.sessions_changed.subscribe();
                 let seconds = body.split("<maxWaitSeconds>").nth(1).and_then(|rest| rest.split('<').next());
                 let wait = Duration::from_secs(seconds.and_then(|text| text.parse().ok()).unwrap_or(0));
-                let over = changes.wait_for(|_| !is_logged_in());
+                let over = changes.wait_for(|_| !is_logged_in() || self.outage().is_some());
                 self.with(|state| state.pending_waits += 1);
                 let over = timeout(wait, over).await;
                 self.with(|state| state.pending_waits -= 1);
@@ -286,6 +348,22 @@ impl MemoryVcenter {
     }
 }
 
+/// A question that is not answered yet, until dropped.
+struct Asking<'a>(&'a MemoryVcenter);
+
+impl<'a> Asking<'a> {
+    fn new(server: &'a MemoryVcenter) -> Self {
+        server.with(|state| (state.probes, state.probes_under_way) = (state.probes + 1, state.probes_under_way + 1));
+        Self(server)
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.with(|state| state.probes_under_way -= 1);
+    }
+}
+
 #[async_trait]
 impl Transport for MemoryVcenter {
     async fn exchange(&self, endpoint: &Endpoint, request: Request) -> Result<Response, Failure> {
@@ -293,7 +371,13 @@ impl Transport for MemoryVcenter {
         if endpoint.host() == "manager.test" {
             return Ok(self.manager(&request));
         }
-        if request.path.starts_with("/sdk") { self.soap(&request).await } else { Ok(self.rest(&request).await) }
+        let _asking = (request.operation == "RetrieveServiceContent").then(|| Asking::new(self));
+        if self.outage().is_some_and(|outage| outage != Outage::Cut) {
+            return self.spoil(&request, Ok(plain(200, ""))).await;
+        }
+        let is_soap = request.path.starts_with("/sdk");
+        let answer = if is_soap { self.soap(&request).await } else { Ok(self.rest(&request).await) };
+        self.spoil(&request, answer).await
     }
 }
 

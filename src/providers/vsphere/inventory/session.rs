@@ -9,6 +9,7 @@ mod enter;
 mod failure;
 mod link;
 mod pairs;
+mod reach;
 mod review;
 mod under_way;
 
@@ -23,6 +24,7 @@ use tracing::{debug, info, warn};
 
 use self::enter::Entered;
 use self::pairs::{Better, Interface, Moment, Pairs, place};
+use self::reach::Reach;
 use super::retry::{Kind, Retry};
 use crate::clients::{http, vapi, vim};
 use crate::cloud::error::chain;
@@ -31,6 +33,7 @@ use crate::providers::vsphere::credentials::{Credential, Offer, Offers};
 pub(super) use failure::{Failure, Pause, RestFailure, failed};
 pub(super) use link::Link;
 pub use link::Use;
+pub use reach::PROBES;
 pub(super) use under_way::Logins;
 
 /// How long logging out may take.
@@ -93,6 +96,7 @@ pub struct Session {
     pauses: Notify,
     /// Counts the logins that need not wait any more.
     released: watch::Sender<u64>,
+    reach: Reach,
 }
 
 /// Never locked over an await.
@@ -155,6 +159,7 @@ impl Session {
             leaving: Notify::new(),
             pauses: Notify::new(),
             released: watch::Sender::default(),
+            reach: Reach::default(),
         }
     }
 
@@ -219,11 +224,11 @@ impl Session {
             self.adopt(link);
         }
         let link = self.current();
-        let content = self.connect(&link).await?;
+        let content = self.persist(|| self.connect(&link)).await?;
         if link.soap.session_secret().is_some() {
             // A failed look is no reason for a new login: the old session may live and would be left behind.
             let doing = format!("looking whether the session with vCenter {} lives", self.names.server);
-            if link.soap.is_logged_in().await.map_err(failed(&doing))? {
+            if self.persist(|| link.soap.is_logged_in()).await.map_err(failed(&doing))? {
                 return Ok(content);
             }
         }

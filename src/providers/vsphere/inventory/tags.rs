@@ -76,6 +76,7 @@ impl Vcenter {
                 tokio::select! {
                     () = sleep_until(moment) => {}
                     () = self.session.released() => {}
+                    () = self.session.returned() => {}
                 }
             }
             let failure = match self.keep_tags(categories, settings.tag_poll).await {

@@ -271,11 +271,13 @@ impl Vcenter {
             let mut keeping = pin!(self.keep());
             let mut tending = pin!(self.session.tend());
             let mut reviewing = pin!(self.session.review());
+            let mut probing = pin!(self.session.probe());
             tokio::select! {
                 () = stop.cancelled() => {}
                 never = &mut keeping => match never {},
                 never = &mut tending => match never {},
                 never = &mut reviewing => match never {},
+                never = &mut probing => match never {},
             }
             self.session.logins().give_up(keeping).await;
         }
@@ -287,7 +289,12 @@ impl Vcenter {
         loop {
             // From before the offer is looked at, so that no change is missed.
             let (offer_changed, released) = (self.session.offer_changed(), self.session.released());
+            let returned = self.session.returned();
             let failure = self.serve(&mut retry).await;
+            if failure.pause != Pause::Backoff {
+                // It answers, and has to be logged in to later.
+                self.session.trust();
+            }
             let pause = match failure.pause {
                 Pause::Backoff => Some(retry.after(Kind::Passing, fastrand::f64())),
                 Pause::For(pause) => Some(pause),
@@ -304,6 +311,13 @@ impl Vcenter {
                 () = over => {}
                 () = offer_changed => {}
                 () = released => {}
+                () = returned, if failure.pause == Pause::Backoff => {
+                    retry.reset();
+                    let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                    // A login that has to wait still does.
+                    state.tags_retry.reset();
+                    state.tags_not_before = None;
+                }
             }
         }
     }
@@ -422,6 +436,7 @@ impl Vcenter {
     /// vCenter answers: what is known is true.
     pub(super) fn mark_live(&self, retry: &mut Retry) {
         retry.reset();
+        self.session.trust();
         let was = self.snapshot.borrow().freshness.clone();
         if let Freshness::Live = was {
             self.state.lock().unwrap_or_else(PoisonError::into_inner).answered = Some(Instant::now());

@@ -74,8 +74,9 @@ impl Prepared {
 impl Vcenter {
     /// Connects, logs in and sets the subscription up.
     pub(super) async fn open(&self) -> Result<Watch, Failure> {
+        self.session.doubt();
         self.session.open().await?;
-        let prepared = self.prepare(self.session.soap()).await?;
+        let prepared = self.session.persist(|| self.prepare(self.session.soap())).await?;
         Ok(self.begin(prepared))
     }
 
@@ -154,14 +155,26 @@ impl Vcenter {
                 sent = Instant::now();
             }
             let may_be_ended = wait == WAIT && !is_truncated;
-            let Some(answer) = self.wait(watch, &version, wait, may_be_ended).await else { continue };
+            let returned = self.session.returned();
+            let answer = tokio::select! {
+                biased;
+                answer = self.wait(watch, &version, wait, may_be_ended) => answer,
+                // What was asked while vCenter was away gets no answer.
+                () = returned, if wait == FIRST_WAIT && !is_truncated => {
+                    self.cancel(watch).await;
+                    None
+                }
+            };
+            let Some(answer) = answer else { continue };
             let set = match answer {
                 Ok(set) => set,
                 // The last complete version may be sent again: the server then reports everything since.
                 Err(error) if error.is_transient() && !is_truncated && is_complete && failed_in_row < PATIENCE => {
                     failed_in_row += 1;
                     self.mark_stale(Trouble::unavailable(chain(&error)));
-                    tokio::time::sleep(failures.after(Kind::Passing, fastrand::f64())).await;
+                    self.session.doubt();
+                    let returned = self.session.returned();
+                    let _ = tokio::time::timeout(failures.after(Kind::Passing, fastrand::f64()), returned).await;
                     self.cancel(watch).await;
                     continue;
                 }

@@ -1,0 +1,117 @@
+//! A vCenter that was away is used within seconds of its return, whatever was wrong, and for however long.
+
+use super::memory::Outage;
+use super::*;
+
+const SOON: Duration = Duration::from_secs(5);
+const ROUNDS: u64 = 10;
+
+/// How long after the end of an outage its inventory is live.
+async fn after_an_outage(outage: Outage, lasts: Duration, is_at_the_start: bool) -> Duration {
+    let (store, began) = (MemoryStore::default(), Instant::now());
+    let server = MemoryVcenter::new(RIGHT, "8.0.2.0");
+    let offers = watch::Sender::new(offer(&from_file(RIGHT)));
+    let start = || Replica::start(&server, offers.subscribe(), ledger(&store, began, 0));
+    let replica = if is_at_the_start {
+        server.set_outage(Some(outage));
+        start()
+    } else {
+        let replica = start();
+        replica.until_live(MINUTE).await;
+        // Somewhere in a wait for changes.
+        pass(Duration::from_millis(fastrand::u64(1_000..30_000))).await;
+        server.set_outage(Some(outage));
+        replica
+    };
+    let began = Instant::now();
+    pass(lasts.saturating_sub(Duration::from_secs(1)) + Duration::from_millis(fastrand::u64(0..2_000))).await;
+    let trouble = replica.vcenter.snapshot().freshness.clone();
+    assert_ne!(trouble, Freshness::Live, "{outage:?}, at the start: {is_at_the_start}, {:?}", began.elapsed());
+    if outage == Outage::Refused {
+        // It was restarted.
+        server.kill_soap_sessions();
+    }
+    let (away, logins) = (began.elapsed(), server.logins().len());
+    server.set_outage(None);
+    let back = Instant::now();
+    replica.until_live(3 * MINUTE).await;
+    let took = back.elapsed();
+    let probes = server.probes();
+    assert!(probes <= 2 * away.as_secs() + 10, "{outage:?}: {probes} questions in {away:?}");
+    let needed = usize::from(is_at_the_start || outage == Outage::Refused);
+    assert_eq!(server.accepted(Interface::Soap), needed + usize::from(!is_at_the_start), "{outage:?}");
+    assert!(server.logins().iter().take(logins).all(|login| login.is_accepted), "no login while it was away");
+    replica.stop().await;
+    took
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vcenter_that_comes_back_is_used_within_five_seconds_ten_of_ten_times() {
+    let mut late = Vec::new();
+    for outage in [Outage::Refused, Outage::Silent, Outage::Busy, Outage::Html, Outage::Cut] {
+        for lasts in [45, 75].map(Duration::from_secs) {
+            for is_at_the_start in [true, false] {
+                let mut took = Vec::new();
+                for _ in 0..ROUNDS {
+                    took.push(after_an_outage(outage, lasts, is_at_the_start).await);
+                }
+                took.sort();
+                let (least, most) = (took[0], took[took.len() - 1]);
+                println!("{outage:?} for {lasts:?}, at the start: {is_at_the_start}: {least:?} to {most:?}");
+                if most > SOON {
+                    late.push((outage, lasts, is_at_the_start, most));
+                }
+            }
+        }
+    }
+    assert!(late.is_empty(), "{late:#?}");
+}
+
+/// Many that are away share few questions at a time, and none of them waits for the others.
+#[tokio::test(start_paused = true)]
+async fn questions_to_many_vcenters_are_bounded_together() {
+    let (probes, began) = (Arc::new(Semaphore::new(2)), Instant::now());
+    let store = MemoryStore::default();
+    let offers = watch::Sender::new(offer(&from_file(RIGHT)));
+    let servers: Vec<MemoryVcenter> = (0..6).map(|_| MemoryVcenter::new(RIGHT, "8.0.2.0")).collect();
+    let replicas: Vec<Replica> = servers
+        .iter()
+        .map(|server| {
+            server.set_outage(Some(Outage::Silent));
+            Replica::with_probes(server, offers.subscribe(), ledger(&store, began, 0), Some(Arc::clone(&probes)))
+        })
+        .collect();
+    for _ in 0..600 {
+        pass(Duration::from_millis(100)).await;
+        let asked: usize = servers.iter().map(MemoryVcenter::probes_under_way).sum();
+        // Beside them each has its own try to connect.
+        assert!(asked <= 2 + servers.len(), "{asked}");
+    }
+    assert!(servers.iter().all(|server| server.probes() >= 8), "everyone gets its turn");
+    for server in &servers {
+        server.set_outage(None);
+    }
+    for replica in replicas {
+        replica.until_live(MINUTE).await;
+        replica.stop().await;
+    }
+}
+
+/// A login that has to wait is no reason to ask whether vCenter answers.
+#[tokio::test(start_paused = true)]
+async fn a_vcenter_that_answers_is_not_asked_again_and_again() {
+    let (store, began) = (MemoryStore::default(), Instant::now());
+    let server = MemoryVcenter::new("another one", "8.0.2.0");
+    let offers = watch::Sender::new(offer(&from_file(RIGHT)));
+    let replica = Replica::start(&server, offers.subscribe(), ledger(&store, began, 0));
+    pass(60 * MINUTE).await;
+    let logins = u64::try_from(server.logins().len()).unwrap();
+    let probes = server.probes();
+    assert!(probes <= 4 * logins + 4, "{probes} questions for {logins} logins");
+    replica.stop().await;
+    let server = MemoryVcenter::new(RIGHT, "8.0.2.0");
+    let replica = Replica::start(&server, offers.subscribe(), ledger(&MemoryStore::default(), began, 0));
+    pass(60 * MINUTE).await;
+    assert!(server.probes() <= 2, "that of the connection, and one while it was made: {}", server.probes());
+    replica.stop().await;
+}

@@ -3,6 +3,7 @@
 //! Differs from client-go in what happens around it: leadership ends at the renew deadline counted from before the last
 //! successful renewal was sent, a process that lost it becomes a standby again, and a stopping one gives the Lease up.
 
+mod config;
 mod health;
 mod leadership;
 mod metrics;
@@ -25,6 +26,8 @@ use super::client::{CallError, limited};
 use super::events::{EventType, Recorder};
 use crate::runtime::metrics::Registry;
 use crate::runtime::tasks::BoxError;
+use config::ACQUIRE_JITTER;
+pub use config::{InvalidLease, LeaseConfig, identity};
 pub use health::{NotRenewed, RenewalCheck};
 pub(in crate::kubernetes) use leadership::{Holder, Sent};
 pub use leadership::{Leadership, NotLeader};
@@ -34,74 +37,11 @@ use record::{Decision, Observation};
 use standby::{Heard, ReleaseWatch};
 use wall_clock::WallClock;
 
-/// The random part of the pause between two attempts to acquire, in retry periods; client-go's `JitterFactor`.
-const ACQUIRE_JITTER: f64 = 1.2;
-
 /// How long giving the Lease up may take.
 const RELEASE_LIMIT: Duration = Duration::from_secs(3);
 
 /// Every how many failed attempts in a row one is told.
 const TELL_EVERY: u32 = 30;
-
-/// The Lease and its times.
-#[derive(Debug, Clone)]
-pub struct LeaseConfig {
-    /// Namespace of the Lease.
-    pub namespace: String,
-    /// Name of the Lease.
-    pub name: String,
-    /// Who this candidate is; see [`identity`].
-    pub identity: String,
-    /// How long others wait without seeing a renewal. Whole seconds are written.
-    pub lease_duration: Duration,
-    /// How long the holder tries to renew before it stops leading.
-    pub renew_deadline: Duration,
-    /// The pause between two attempts.
-    pub retry_period: Duration,
-}
-
-/// The times of a Lease do not fit together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidLease {
-    /// Others would take over while the holder still leads.
-    #[error("the lease duration must be longer than the renew deadline")]
-    LeaseTooShort,
-    /// There would be no time for a second attempt.
-    #[error("the renew deadline must be longer than 1.2 times the retry period")]
-    DeadlineTooShort,
-    /// A Lease counts in seconds.
-    #[error("the lease duration must be at least one second")]
-    LeaseBelowSecond,
-    /// A pause of nothing would flood the API server.
-    #[error("the retry period must be longer than zero")]
-    NoRetryPeriod,
-}
-
-/// `<hostname>_<uuid>`, a new one at each start, as in the Go program.
-pub fn identity(hostname: &str) -> String {
-    format!("{hostname}_{}", uuid::Uuid::new_v4())
-}
-
-impl LeaseConfig {
-    /// Whether the times fit together; the conditions of client-go.
-    pub fn validate(&self) -> Result<(), InvalidLease> {
-        if self.retry_period.is_zero() {
-            Err(InvalidLease::NoRetryPeriod)
-        } else if self.renew_deadline <= self.retry_period.mul_f64(ACQUIRE_JITTER) {
-            Err(InvalidLease::DeadlineTooShort)
-        } else if self.lease_duration <= self.renew_deadline {
-            Err(InvalidLease::LeaseTooShort)
-        } else if self.lease_duration < Duration::from_secs(1) {
-            Err(InvalidLease::LeaseBelowSecond)
-        } else {
-            Ok(())
-        }
-    }
-
-    fn request_limit(&self) -> Duration {
-        (self.renew_deadline / 2).max(Duration::from_secs(1))
-    }
-}
 
 /// A candidate. [`LeaderElector::run`] competes for the Lease until it is told to stop.
 pub struct LeaderElector {
@@ -292,9 +232,24 @@ impl LeaderElector {
     }
 
     fn observe(&mut self, lease: Lease) {
-        let spec = lease.spec.clone().unwrap_or_default();
-        self.observed = Some(record::observe(self.observed.take(), &spec, self.began.elapsed()));
+        self.see(&lease.spec.clone().unwrap_or_default());
         self.last = Some(lease);
+    }
+
+    /// Takes in what a Lease says, or that there is none; what is known now.
+    fn see(&mut self, spec: &LeaseSpec) -> Observation {
+        let observed = record::observe(self.observed.take(), spec, self.began.elapsed(), self.config.lease_duration);
+        self.observed = Some(observed.clone());
+        observed
+    }
+
+    fn decide(&self, observed: &Observation) -> Decision {
+        let candidate = record::Candidate {
+            identity: &self.config.identity,
+            lease_duration: self.config.lease_duration,
+            is_leader: self.holder.is_held(),
+        };
+        record::decide(candidate, observed, self.began.elapsed(), Timestamp::now())
     }
 
     /// Renews until the term is over.
@@ -333,15 +288,21 @@ impl LeaderElector {
         }
         let what = format!("get lease {}", self.config.name);
         let lease = match limited(&what, self.remaining(deadline), self.api.get(&self.config.name)).await {
-            Err(error) if error.is_not_found() => return self.create(deadline).await,
+            Err(error) if error.is_not_found() => {
+                // Somebody has deleted it: whoever held it last may lead for as long as it would have lasted.
+                let deleted = self.observed.is_some().then(|| self.see(&LeaseSpec::default()));
+                return match deleted.map(|observed| self.decide(&observed)) {
+                    Some(Decision::HeldBy { holder, until }) => {
+                        Ok(Attempt::HeldBy { holder, until: self.began + until })
+                    }
+                    _ => self.create(deadline).await,
+                };
+            }
             answer => answer?,
         };
-        let at = self.began.elapsed();
-        let observed = record::observe(self.observed.take(), &lease.spec.clone().unwrap_or_default(), at);
-        self.observed = Some(observed.clone());
+        let observed = self.see(&lease.spec.clone().unwrap_or_default());
         self.last = Some(lease.clone());
-        let wall_clock = Timestamp::now();
-        match record::decide(&self.config.identity, self.config.lease_duration, &observed, at, wall_clock) {
+        match self.decide(&observed) {
             Decision::HeldBy { holder, until } => {
                 self.may_hold = false;
                 Ok(Attempt::HeldBy { holder, until: self.began + until })
@@ -359,8 +320,7 @@ impl LeaderElector {
             return None;
         }
         let (lease, observed) = (self.last.clone()?, self.observed.clone()?);
-        let at = self.began.elapsed();
-        match record::decide(&self.config.identity, self.config.lease_duration, &observed, at, Timestamp::now()) {
+        match self.decide(&observed) {
             Decision::Renew(spec) => match self.replace(lease, spec, deadline).await {
                 Ok(sent) => Some(sent),
                 Err(error) => {
@@ -407,9 +367,9 @@ impl LeaderElector {
     fn written(&mut self, answer: Result<Lease, CallError>) -> Result<(), CallError> {
         match answer {
             Ok(lease) => {
-                let spec = lease.spec.clone().unwrap_or_default();
-                self.observed = Some(Observation { spec, seen: self.began.elapsed() });
-                self.last = Some(lease);
+                // Written just now, whatever it says.
+                self.observed = None;
+                self.observe(lease);
                 Ok(())
             }
             Err(error) => {

@@ -15,14 +15,19 @@ pub struct Observation {
     pub spec: LeaseSpec,
     /// When it took this value, as far as this process knows.
     pub seen: Duration,
+    /// From when on another process may take the Lease while nobody holds it, or create it while it is missing: when
+    /// whoever was seen to hold it last has stopped.
+    pub free_from: Duration,
+    /// When the Lease was looked at last.
+    pub looked: Duration,
 }
 
 /// What to do about an existing Lease.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Decision {
-    /// Another holds it, until then at least.
+    /// Another holds it, or may still believe to hold it, until then at least.
     HeldBy {
-        /// Who.
+        /// Who; empty when somebody has emptied the record.
         holder: String,
         /// The end of the lease duration of the observed record, counted from when it was seen to change.
         until: Duration,
@@ -33,38 +38,69 @@ pub enum Decision {
     TakeOver(LeaseSpec),
 }
 
-/// What was seen before, brought up to date with `spec` read at `at`.
-pub fn observe(previous: Option<Observation>, spec: &LeaseSpec, at: Duration) -> Observation {
-    match previous {
-        Some(previous) if previous.spec == *spec => previous,
-        _ => Observation { spec: spec.clone(), seen: at },
+/// What was seen before, brought up to date with `spec` read at `at`. A Lease that is missing has an empty one.
+/// `lease_duration` is that of this process.
+pub fn observe(previous: Option<Observation>, spec: &LeaseSpec, at: Duration, lease_duration: Duration) -> Observation {
+    if let Some(previous) = &previous
+        && previous.spec == *spec
+    {
+        return Observation { looked: at, ..previous.clone() };
     }
+    let free_from = if holder(spec).is_some() {
+        at + seconds(spec.lease_duration_seconds)
+    } else if spec.lease_duration_seconds == Some(RELEASED_SECONDS) {
+        Duration::ZERO
+    } else {
+        // Deleted or emptied by hand: its holder learns of it at its next renewal. Who has not looked for long cannot know
+        // who held it last.
+        let recent = previous.filter(|previous| at.saturating_sub(previous.looked) <= lease_duration / 3);
+        match recent {
+            // It may have been renewed after that look.
+            Some(previous) if holder(&previous.spec).is_some() => {
+                previous.free_from.max(previous.looked + lease_duration)
+            }
+            Some(previous) => previous.free_from,
+            None => at + lease_duration,
+        }
+    };
+    Observation { spec: spec.clone(), seen: at, free_from, looked: at }
 }
+
+/// The duration in a record that was given up, as client-go writes it.
+const RELEASED_SECONDS: i32 = 1;
 
 /// Who holds the Lease by this record; nobody when empty.
 pub fn holder(spec: &LeaseSpec) -> Option<&str> {
     spec.holder_identity.as_deref().filter(|holder| !holder.is_empty())
 }
 
-/// What `identity` may do, given what was observed.
-pub fn decide(
-    identity: &str,
-    lease_duration: Duration,
-    observed: &Observation,
-    at: Duration,
-    wall_clock: Timestamp,
-) -> Decision {
+/// Who competes.
+#[derive(Debug, Clone, Copy)]
+pub struct Candidate<'a> {
+    /// Its name in the record.
+    pub identity: &'a str,
+    /// The duration it writes.
+    pub lease_duration: Duration,
+    /// Whether it leads: then a record without a holder is one that somebody has emptied under its hands.
+    pub is_leader: bool,
+}
+
+/// What a candidate may do, given what was observed.
+pub fn decide(candidate: Candidate<'_>, observed: &Observation, at: Duration, wall_clock: Timestamp) -> Decision {
+    let Candidate { identity, lease_duration, is_leader } = candidate;
     let holder = holder(&observed.spec);
-    if let Some(holder) = holder.filter(|holder| *holder != identity) {
-        // The duration in the record counts, not ours.
-        let until = observed.seen + seconds(observed.spec.lease_duration_seconds);
-        if until > at {
-            return Decision::HeldBy { holder: holder.to_owned(), until };
-        }
+    // The duration in the record counts, not ours.
+    let until = match holder {
+        Some(holder) if holder == identity => None,
+        Some(_) => Some(observed.seen + seconds(observed.spec.lease_duration_seconds)),
+        None => Some(observed.free_from).filter(|_| !is_leader),
+    };
+    if let Some(until) = until.filter(|until| *until > at) {
+        return Decision::HeldBy { holder: holder.unwrap_or_default().to_owned(), until };
     }
     let transitions = observed.spec.lease_transitions.unwrap_or(0);
     let fresh = record(identity, lease_duration, wall_clock);
-    if holder == Some(identity) {
+    if holder == Some(identity) || holder.is_none() && is_leader {
         let acquire_time = observed.spec.acquire_time.clone().or(fresh.acquire_time);
         Decision::Renew(LeaseSpec { acquire_time, lease_transitions: Some(transitions), ..fresh })
     } else {
@@ -79,7 +115,10 @@ pub fn first_record(identity: &str, lease_duration: Duration, wall_clock: Timest
 
 /// The record that gives the Lease up: no holder, one second, so that others need not wait.
 pub fn released_record(held: &LeaseSpec, wall_clock: Timestamp) -> LeaseSpec {
-    LeaseSpec { lease_transitions: held.lease_transitions, ..record("", Duration::from_secs(1), wall_clock) }
+    LeaseSpec {
+        lease_transitions: held.lease_transitions,
+        ..record("", Duration::from_secs(RELEASED_SECONDS.unsigned_abs().into()), wall_clock)
+    }
 }
 
 fn record(identity: &str, lease_duration: Duration, wall_clock: Timestamp) -> LeaseSpec {
@@ -128,23 +167,27 @@ mod tests {
     fn a_lease_is_had_when_nobody_holds_it_or_it_stood_still_for_its_own_duration() {
         let base = Duration::from_secs(1000);
         let cases = [
-            ("E-02 empty spec", LeaseSpec::default(), 0, Some(1)),
+            ("E-02 empty spec: ours waits, nobody knows who held it", LeaseSpec::default(), 0, None),
+            ("E-02 its duration later", LeaseSpec::default(), 10, Some(1)),
+            ("given up", held("", 1), 0, Some(1)),
+            ("given up, seen in the future", held("", 1), -500, Some(1)),
             ("E-03 first seen now", held("bing", 3), 0, None),
             ("E-03 its duration later", held("bing", 3), 3, Some(1)),
             ("E-04 observed long ago", held("bing", 10), 500, Some(1)),
-            ("E-05 empty holder, seen in the future", held("", 10), -500, Some(1)),
+            ("E-05 empty holder, seen in the future: ours waits", held("", 10), -500, None),
             ("E-06 held, seen in the future", held("bing", 10), -500, None),
             ("E-07 ours", held("baz", 10), 0, Some(0)),
         ];
         for (id, spec, seconds_ago, expected) in cases {
             let ago = Duration::from_secs(i64::unsigned_abs(seconds_ago));
             let seen = if seconds_ago < 0 { base + ago } else { base - ago };
-            let observed = Observation { spec: spec.clone(), seen };
+            let observed = observe(None, &spec, seen, LASTS);
             let now = Timestamp::from_second(1_700_000_000).unwrap();
-            let decision = decide("baz", LASTS, &observed, base, now);
+            let candidate = Candidate { identity: "baz", lease_duration: LASTS, is_leader: false };
+            let decision = decide(candidate, &observed, base, now);
             let written = match &decision {
                 Decision::HeldBy { holder, .. } => {
-                    assert_eq!(holder, "bing", "{id}");
+                    assert!(["bing", ""].contains(&holder.as_str()), "{id}");
                     None
                 }
                 Decision::Renew(spec) | Decision::TakeOver(spec) => Some(spec),
@@ -164,12 +207,42 @@ mod tests {
     #[test]
     fn an_unchanged_record_keeps_the_time_it_was_first_seen() {
         let start = Duration::from_secs(7);
-        let first = observe(None, &held("bing", 3), start);
+        let first = observe(None, &held("bing", 3), start, LASTS);
         let later = start + Duration::from_secs(2);
-        let again = observe(Some(first), &held("bing", 3), later);
-        assert_eq!(again.seen, start);
+        let again = observe(Some(first), &held("bing", 3), later, LASTS);
+        assert_eq!((again.seen, again.looked), (start, later));
         let renewed = LeaseSpec { renew_time: Some(MicroTime(Timestamp::now())), ..held("bing", 3) };
-        assert_eq!(observe(Some(again), &renewed, later).seen, later);
+        assert_eq!(observe(Some(again), &renewed, later, LASTS).seen, later);
+    }
+
+    #[test]
+    fn a_lease_without_a_holder_is_free_when_whoever_held_it_last_has_stopped() {
+        let at = Duration::from_secs;
+        let held_at = |seen: u64| observe(None, &held("bing", 15), at(seen), LASTS);
+        let released = || observe(None, &held("", 1), at(100), LASTS);
+        let nobody = [LeaseSpec::default(), held("", 15), LeaseSpec { holder_identity: None, ..held("", 15) }];
+        for spec in nobody {
+            let free_from = |previous, now| observe(previous, &spec, at(now), LASTS).free_from.as_secs();
+            assert_eq!(free_from(None, 100), 110, "first seen: its own duration");
+            assert_eq!(free_from(Some(held_at(100)), 101), 115, "seen to be renewed: from then on");
+            let looked = observe(Some(held_at(100)), &held("bing", 15), at(108), LASTS);
+            assert_eq!(free_from(Some(looked), 109), 118, "seen to be held since: it may have been renewed then");
+            assert_eq!(free_from(Some(held_at(100)), 300), 310, "it looked long ago: others may have held it since");
+            assert_eq!(free_from(Some(released()), 101), 0, "given up before");
+            let emptied = observe(Some(held_at(100)), &spec, at(101), LASTS);
+            assert_eq!(observe(Some(emptied), &spec, at(140), LASTS).free_from, at(115), "looked at again");
+        }
+    }
+
+    #[test]
+    fn a_leader_renews_a_record_that_somebody_has_emptied() {
+        let observed = observe(None, &LeaseSpec { lease_transitions: Some(4), ..held("", 15) }, LASTS, LASTS);
+        let candidate = Candidate { identity: "baz", lease_duration: LASTS, is_leader: true };
+        let decision = decide(candidate, &observed, LASTS, Timestamp::UNIX_EPOCH);
+        let Decision::Renew(spec) = decision else { panic!("{decision:?}") };
+        assert_eq!((spec.holder_identity.as_deref(), spec.lease_transitions), (Some("baz"), Some(4)));
+        let others = decide(Candidate { is_leader: false, ..candidate }, &observed, LASTS, Timestamp::UNIX_EPOCH);
+        assert_eq!(others, Decision::HeldBy { holder: String::new(), until: LASTS * 2 });
     }
 
     /// And what is written when the Lease is given up.

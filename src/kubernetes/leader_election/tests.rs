@@ -4,6 +4,7 @@ mod schedules;
 mod seam;
 mod server;
 mod two_leases;
+mod vacant;
 
 use super::*;
 use server::{LEASE, Server, Shared, Trouble, client, node_writer};

@@ -112,13 +112,37 @@ async fn a_cut_connection_ends_the_term_in_time_and_leadership_is_regained() {
 #[tokio::test(start_paused = true)]
 async fn the_answer_to_the_first_write_may_be_lost() {
     let server = Server::shared();
-    server.lock().unwrap().trouble = Trouble::LosesAnswers;
+    server.lock().unwrap().trouble = Trouble::LosesAnswersToWrites;
     let only = candidate("a_1", &server);
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert!(!only.leadership.is_leader());
+    {
+        let server = server.lock().unwrap();
+        assert!(server.verbs.iter().any(|verb| verb == "POST"), "it was made: {:?}", server.verbs);
+        assert!(server.verbs.iter().any(|verb| verb == "PUT"), "and found, and renewed: {:?}", server.verbs);
+        assert_eq!(server.holder(LEASE), "a_1", "and it does not know");
+    }
     server.lock().unwrap().trouble = Trouble::None;
     soon("it finds its own name", only.leadership.wait_until_leader()).await;
     assert_eq!(server.lock().unwrap().spec(LEASE)["leaseTransitions"], 0);
+}
+
+/// Renewals take effect, their answers are lost, and what is read shows them: the term ends all the same, since nobody
+/// may take his own record for an answer.
+#[tokio::test(start_paused = true)]
+async fn answers_of_renewals_alone_may_be_lost() {
+    let pair = Pair::start().await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    pair.server.lock().unwrap().trouble = Trouble::LosesAnswersToWrites;
+    let cut = Instant::now();
+    soon("the term ends", pair.candidates[0].leadership.wait_until_lost()).await;
+    assert!(cut.elapsed() <= Duration::from_secs(10), "{:?}", cut.elapsed());
+    let during = pair.watch(Duration::from_secs(60)).await;
+    assert!(during.iter().all(|leaders| *leaders == 0), "nobody knows that he leads");
+    pair.server.lock().unwrap().trouble = Trouble::None;
+    let after = pair.watch(Duration::from_secs(60)).await;
+    assert_eq!(after.last(), Some(&1));
+    pair.assert_safe();
 }
 
 /// A process that stops while it does not know whether it holds the Lease gives it up all the same.

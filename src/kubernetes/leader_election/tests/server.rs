@@ -42,6 +42,8 @@ pub enum Trouble {
     Silent,
     /// Everything is done, and no answer arrives.
     LosesAnswers,
+    /// Everything is done, and no answer to a write arrives.
+    LosesAnswersToWrites,
     /// Everything is done, and the answer takes so long.
     Slow(Duration),
     /// One after the other, over and over.
@@ -68,7 +70,7 @@ impl Server {
         Shared::default()
     }
 
-    fn fate(&mut self, uri: &http::Uri) -> Fate {
+    fn fate(&mut self, method: &Method, uri: &http::Uri) -> Fate {
         self.requests += 1;
         if self.unreachable.is_some_and(|lease| uri.path().ends_with(lease)) {
             return Fate { arrives: false, ..Fate::GOOD };
@@ -77,6 +79,8 @@ impl Server {
             Trouble::None => Fate::GOOD,
             Trouble::Silent => Fate { arrives: false, ..Fate::GOOD },
             Trouble::LosesAnswers => Fate { back: None, ..Fate::GOOD },
+            Trouble::LosesAnswersToWrites if method != Method::GET => Fate { back: None, ..Fate::GOOD },
+            Trouble::LosesAnswersToWrites => Fate::GOOD,
             Trouble::Slow(late) => Fate { back: Some(*late), ..Fate::GOOD },
             Trouble::Fates(fates) => fates[self.requests % fates.len()],
         }
@@ -93,7 +97,7 @@ impl Server {
             _ => uri.path().rsplit('/').next().unwrap().to_owned(),
         };
         match (method.as_str(), self.leases.get(&name)) {
-            ("GET", None) => return status(404, "NotFound"),
+            ("GET" | "PUT", None) => return status(404, "NotFound"),
             ("POST", Some(_)) => return status(409, "AlreadyExists"),
             ("POST", None) => self.store(&name, object()),
             ("PUT", Some(lease)) => {
@@ -103,7 +107,7 @@ impl Server {
                 self.store(&name, object());
             }
             ("GET", Some(_)) => {}
-            // Never patched, never deleted.
+            // Never patched, and never deleted by a candidate.
             other => panic!("unexpected {other:?}"),
         }
         Response::new(Body::from(serde_json::to_vec(&self.leases[&name]).unwrap()))
@@ -113,6 +117,18 @@ impl Server {
         self.version += 1;
         lease["metadata"]["resourceVersion"] = self.version.to_string().into();
         self.leases.insert(name.to_owned(), lease);
+    }
+
+    /// An administrator deletes it.
+    pub fn delete(&mut self, name: &str) {
+        self.leases.remove(name);
+    }
+
+    /// An administrator takes the holder out, and leaves the rest.
+    pub fn empty(&mut self, name: &str) {
+        let mut lease = self.leases[name].clone();
+        lease["spec"]["holderIdentity"] = "".into();
+        self.store(name, lease);
     }
 
     /// Another has taken it.
@@ -155,7 +171,7 @@ pub fn client(server: &Shared) -> Client {
             let (parts, body) = request.into_parts();
             let bytes = body.collect_bytes().await?;
             let (tell, told) = oneshot::channel();
-            let fate = server.lock().unwrap().fate(&parts.uri);
+            let fate = server.lock().unwrap().fate(&parts.method, &parts.uri);
             tokio::spawn(async move {
                 tokio::time::sleep(fate.there).await;
                 if fate.arrives {

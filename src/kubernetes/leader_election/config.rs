@@ -1,0 +1,66 @@
+//! The Lease a candidate competes for, and its times.
+
+use std::time::Duration;
+
+/// The random part of the pause between two attempts to acquire, in retry periods; client-go's `JitterFactor`.
+pub(super) const ACQUIRE_JITTER: f64 = 1.2;
+
+/// The Lease and its times.
+#[derive(Debug, Clone)]
+pub struct LeaseConfig {
+    /// Namespace of the Lease.
+    pub namespace: String,
+    /// Name of the Lease.
+    pub name: String,
+    /// Who this candidate is; see [`identity`].
+    pub identity: String,
+    /// How long others wait without seeing a renewal. Whole seconds are written.
+    pub lease_duration: Duration,
+    /// How long the holder tries to renew before it stops leading.
+    pub renew_deadline: Duration,
+    /// The pause between two attempts.
+    pub retry_period: Duration,
+}
+
+/// The times of a Lease do not fit together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidLease {
+    /// Others would take over while the holder still leads.
+    #[error("the lease duration must be longer than the renew deadline")]
+    LeaseTooShort,
+    /// There would be no time for a second attempt.
+    #[error("the renew deadline must be longer than 1.2 times the retry period")]
+    DeadlineTooShort,
+    /// A Lease counts in seconds.
+    #[error("the lease duration must be at least one second")]
+    LeaseBelowSecond,
+    /// A pause of nothing would flood the API server.
+    #[error("the retry period must be longer than zero")]
+    NoRetryPeriod,
+}
+
+/// `<hostname>_<uuid>`, a new one at each start, as in the Go program.
+pub fn identity(hostname: &str) -> String {
+    format!("{hostname}_{}", uuid::Uuid::new_v4())
+}
+
+impl LeaseConfig {
+    /// Whether the times fit together; the conditions of client-go.
+    pub fn validate(&self) -> Result<(), InvalidLease> {
+        if self.retry_period.is_zero() {
+            Err(InvalidLease::NoRetryPeriod)
+        } else if self.renew_deadline <= self.retry_period.mul_f64(ACQUIRE_JITTER) {
+            Err(InvalidLease::DeadlineTooShort)
+        } else if self.lease_duration <= self.renew_deadline {
+            Err(InvalidLease::LeaseTooShort)
+        } else if self.lease_duration < Duration::from_secs(1) {
+            Err(InvalidLease::LeaseBelowSecond)
+        } else {
+            Ok(())
+        }
+    }
+
+    pub(super) fn request_limit(&self) -> Duration {
+        (self.renew_deadline / 2).max(Duration::from_secs(1))
+    }
+}

@@ -1,5 +1,6 @@
 //! Tests of the elector against a scripted API server, on a paused clock.
 
+mod machines;
 mod schedules;
 mod seam;
 mod server;

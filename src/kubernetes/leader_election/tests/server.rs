@@ -62,7 +62,7 @@ pub struct Fate {
 }
 
 impl Fate {
-    const GOOD: Self = Self { there: Duration::ZERO, arrives: true, back: Some(Duration::ZERO) };
+    pub const GOOD: Self = Self { there: Duration::ZERO, arrives: true, back: Some(Duration::ZERO) };
 }
 
 impl Server {
@@ -86,7 +86,8 @@ impl Server {
         }
     }
 
-    fn answer(&mut self, method: &Method, uri: &http::Uri, body: &[u8]) -> Response<Body> {
+    /// Does what a request asks for.
+    pub fn answer(&mut self, method: &Method, uri: &http::Uri, body: &[u8]) -> Response<Body> {
         if uri.query().unwrap_or_default().contains("watch=") {
             return status(403, "Forbidden");
         }
@@ -129,6 +130,16 @@ impl Server {
         let mut lease = self.leases[name].clone();
         lease["spec"]["holderIdentity"] = "".into();
         self.store(name, lease);
+    }
+
+    /// How often something was written.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// What a watch tells of a Lease that there is.
+    pub fn event(&self, name: &str) -> Value {
+        json!({ "type": "MODIFIED", "object": self.leases[name] })
     }
 
     /// Another has taken it.

@@ -54,6 +54,8 @@ pub(super) struct State {
     pub(super) answers: Answers,
     unreachable: Unreachable,
     refused: RefusedWrites,
+    /// Nodes that were to be taken out of service, and whose machines were not proved to be off.
+    unproved: RefusedWrites,
     /// The Nodes with something to do, as of what was last noted of each.
     busy: BTreeSet<String>,
 }
@@ -65,6 +67,7 @@ impl Term {
             answers: Answers::default(),
             unreachable: Unreachable::default(),
             refused: RefusedWrites::default(),
+            unproved: RefusedWrites::default(),
             busy: BTreeSet::new(),
         };
         Self { state: Mutex::new(state) }
@@ -172,6 +175,7 @@ impl Looks {
         } else {
             state.busy.remove(name);
             state.refused.forget(name);
+            state.unproved.forget(name);
         }
         state.unreachable.saw(name, node.as_deref(), now());
         state.guard.saw(name, facts, now());
@@ -195,6 +199,7 @@ impl Looks {
         // Of a Node that is not busy the kubelet reports.
         state.unreachable.retain(|name| busy.contains(name));
         state.refused.retain(|name| busy.contains(name));
+        state.unproved.retain(|name| busy.contains(name));
         let vanished = state.guard.saw_all(facts, now());
         state.busy.clone_from(&busy);
         drop(state);
@@ -330,12 +335,13 @@ impl Looks {
             let mut permit = None;
             if plan.changes.contains(&Change::AddOutOfService) {
                 match self.permit_out_of_service(term, &current).await {
-                    Ok(given) => permit = given,
-                    Err(hold) if outcome.held.is_none() => outcome = Outcome::by(&hold).about_out_of_service(),
-                    Err(_) => {}
-                }
-                if permit.is_none() {
-                    plan.changes.retain(|change| *change != Change::AddOutOfService);
+                    Ok(given) => permit = Some(given),
+                    Err(held) => {
+                        plan.changes.retain(|change| *change != Change::AddOutOfService);
+                        if outcome.held.is_none() {
+                            outcome = held;
+                        }
+                    }
                 }
             }
             if plan.changes.is_empty() {
@@ -376,14 +382,29 @@ impl Looks {
         Ok(outcome)
     }
 
-    /// A machine is taken out of service only if it is off at this very moment, and under the limit for deletions.
-    async fn permit_out_of_service(&self, term: &Term, node: &Node) -> Result<Option<Permit>, Hold> {
-        let permit = term.lock().guard.reserve(now())?;
-        if observe::fresh_power(&*self.instances, node).await == Some(PowerState::Off) {
-            return Ok(Some(permit));
+    /// A machine is taken out of service only if it is off at this very moment, and under the limit for deletions. To ask
+    /// may cost the cloud a search everywhere, so that what does not prove it is not asked for again at each look.
+    async fn permit_out_of_service(&self, term: &Term, node: &Node) -> Result<Permit, Outcome> {
+        let (name, uid) = (node::name(node), node.metadata.uid.as_deref().unwrap_or_default());
+        let change = [Change::AddOutOfService];
+        if let Some(wait) = term.lock().unproved.wait(name, uid, &change, now()) {
+            return Err(Outcome::after(wait));
         }
-        term.lock().guard.settle(permit, Used::No, now());
-        Ok(None)
+        let reserved = term.lock().guard.reserve(now());
+        let permit = reserved.map_err(|hold| Outcome::by(&hold).about_out_of_service())?;
+        let why = match observe::fresh_power(&*self.instances, node).await {
+            Ok(PowerState::Off) => {
+                term.lock().unproved.forget(name);
+                return Ok(permit);
+            }
+            // It runs again, and that is about to be announced.
+            Ok(PowerState::On | PowerState::Suspended | PowerState::NotRunning) => Outcome::default(),
+            Err(unknown) => Outcome::held(unknown.reason, unknown.message, unknown.is_passing).about_out_of_service(),
+        };
+        let mut state = term.lock();
+        state.guard.settle(permit, Used::No, now());
+        let wait = state.unproved.failed(name, uid, &change, now(), fastrand::f64());
+        Err(Outcome { next: Next::After(wait), ..why })
     }
 
     fn settle(&self, term: &Term, permit: Option<Permit>, written: &Result<(), CallError>) {

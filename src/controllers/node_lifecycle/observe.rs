@@ -20,9 +20,13 @@ pub async fn power(instances: &dyn InstancesV2, node: &Node) -> Option<Power> {
     within_limit(instances.instance_power(node)).await.found()
 }
 
-/// The machine's power state, asked of the cloud anew, where it is proven.
-pub async fn fresh_power(instances: &dyn InstancesV2, node: &Node) -> Option<PowerState> {
-    within_limit(instances.read_instance_power(node)).await.found()
+/// The machine's power state, asked of the cloud anew, or why it is not proven.
+pub async fn fresh_power(instances: &dyn InstancesV2, node: &Node) -> Result<PowerState, Unknown> {
+    match within_limit(instances.read_instance_power(node)).await {
+        Presence::Exists(state) => Ok(state),
+        Presence::Unknown(unknown) => Err(unknown),
+        Presence::Absent(proof) => Err(Unknown::passing(Reason::InstanceAbsent, proof.to_string())),
+    }
 }
 
 async fn within_limit<T>(answer: impl Future<Output = Presence<T>>) -> Presence<T> {

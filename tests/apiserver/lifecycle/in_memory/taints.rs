@@ -2,7 +2,7 @@
 
 use super::server::Fate;
 use super::world::{MOMENT, World, pass, seconds, settings};
-use ccm::cloud::PowerState;
+use ccm::cloud::{PowerState, Reason, Unknown};
 use ccm::controllers::node_lifecycle::Settings;
 use ccm::controllers::node_lifecycle::plan::{ANNOTATION_OUT_OF_SERVICE, TAINT_OUT_OF_SERVICE, TAINT_SHUTDOWN};
 use http::Method;
@@ -56,6 +56,24 @@ async fn the_time_counts_from_when_the_machine_went_off_where_that_is_later() {
     assert_eq!(world.taints("a"), [shutdown()]);
     pass(seconds(15)).await;
     assert_eq!(world.taints("a"), [shutdown(), out_of_service()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_is_not_proved_to_be_off_is_told_and_read_again_after_pauses() {
+    let world = world().await;
+    let twin = Unknown::new(Reason::SeveralVMsMatch, "a twin of it runs");
+    world.set_fresh(Some(twin));
+    world.create("a", "Unknown", PowerState::Off);
+    pass(seconds(301)).await;
+    assert_eq!((world.taints("a"), world.held("SeveralVMsMatch")), (vec![shutdown()], 1));
+    let first = world.fresh_reads();
+    pass(seconds(600)).await;
+    let reads = world.fresh_reads() - first;
+    assert!((10..=20).contains(&reads), "each may cost a search everywhere: {reads} in ten minutes");
+    assert_eq!(world.taints("a"), [shutdown()]);
+    world.set_fresh(None);
+    pass(seconds(61)).await;
+    assert_eq!((world.taints("a"), world.held("SeveralVMsMatch")), (vec![shutdown(), out_of_service()], 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -48,6 +48,8 @@ pub struct Cloud {
     memory: Memory,
     hook: Arc<Mutex<Option<Hook>>>,
     asked: Arc<Mutex<BTreeMap<String, usize>>>,
+    /// What a fresh read of the power state says, if not what is known, and how often it was made.
+    fresh: Arc<Mutex<(Option<Unknown>, usize)>>,
 }
 
 impl CloudProvider for Cloud {
@@ -92,7 +94,15 @@ impl InstancesV2 for Cloud {
     }
 
     async fn read_instance_power(&self, node: &Node) -> Presence<PowerState> {
-        self.memory.read_instance_power(node).await
+        let unknown = {
+            let mut fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner);
+            fresh.1 += 1;
+            fresh.0.clone()
+        };
+        match unknown {
+            Some(unknown) => Presence::Unknown(unknown),
+            None => self.memory.read_instance_power(node).await,
+        }
     }
 
     async fn instance_metadata(&self, node: &Node) -> Presence<InstanceMetadata> {
@@ -112,7 +122,8 @@ pub struct World {
 impl World {
     pub async fn start(settings: Settings) -> Self {
         let (server, cloud) = (Server::start(), Memory::default());
-        let hooked = Cloud { memory: cloud.clone(), hook: Arc::default(), asked: Arc::default() };
+        let hooked =
+            Cloud { memory: cloud.clone(), hook: Arc::default(), asked: Arc::default(), fresh: Arc::default() };
         let (nodes, watch) = watch_nodes(server.client(), None);
         let (recorder, writer) = recorder(server.client(), "test");
         let context = Context {
@@ -142,6 +153,16 @@ impl World {
     /// How often the cloud was asked whether the machine of this node exists.
     pub fn asked(&self, name: &str) -> usize {
         self.hooked.asked.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied().unwrap_or_default()
+    }
+
+    /// What a fresh read of any power state says, if not what is known.
+    pub fn set_fresh(&self, unknown: Option<Unknown>) {
+        self.hooked.fresh.lock().unwrap_or_else(PoisonError::into_inner).0 = unknown;
+    }
+
+    /// How often power states were read anew.
+    pub fn fresh_reads(&self) -> usize {
+        self.hooked.fresh.lock().unwrap_or_else(PoisonError::into_inner).1
     }
 
     /// Creates the Node and its machine.

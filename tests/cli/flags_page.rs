@@ -107,10 +107,10 @@ const MORE: &[(&str, &str)] = &[
     ),
     (
         "node-deletion",
-        "what becomes of a Node that is not ready and whose VM is proved to be gone: `enforce` deletes it, `dry-run` tells what would \
-         be deleted, `off` does neither. The variable `SKIP_NODE_DELETION`, with any value, is `off`",
+        "what becomes of a Node with Ready=Unknown whose VM is proved to be gone: `enforce` deletes it, `dry-run` tells what would be \
+         deleted, `off` does neither. The variable `SKIP_NODE_DELETION`, with any value, is `off`",
     ),
-    ("node-deletion-grace", "how long both have to hold, not ready and gone, before the Node is deleted"),
+    ("node-deletion-grace", "how long both have to hold, Ready=Unknown and gone, before the Node is deleted"),
     (
         "node-deletion-limit",
         "how many Nodes may be deleted: the larger of a number and a percentage of all nodes (rounded down), as an allowance that \
@@ -130,8 +130,8 @@ const MORE: &[(&str, &str)] = &[
     ),
     (
         "out-of-service-after",
-        "a node that is not ready gets the taint `node.kubernetes.io/out-of-service` once its VM has been powered off for this long, \
-         at least 1s; empty or `0` is never",
+        "a node gets the taint `node.kubernetes.io/out-of-service` once it has been Ready=Unknown and its VM powered off for this \
+         long, at least 1s; empty or `0` is never",
     ),
     (
         "session-manager-hosts",

@@ -26,12 +26,21 @@ async fn wait_for_holder(cluster: &Cluster, lease: &str, is_right: impl Fn(&str)
 
 /// Another program takes the Lease, and does not renew it again.
 async fn take(cluster: &Cluster, name: &str) {
+    write(cluster, name, "another-program", 3600).await;
+}
+
+/// The other program gives the Lease up in order.
+async fn give_up(cluster: &Cluster, name: &str) {
+    write(cluster, name, "", 1).await;
+}
+
+async fn write(cluster: &Cluster, name: &str, holder: &str, seconds: i32) {
     let leases = Api::<Lease>::namespaced(cluster.client.clone(), "kube-system");
-    eventually("the Lease is taken", LIMIT, async || {
+    eventually("the Lease is written", LIMIT, async || {
         let mut lease = leases.get(name).await.unwrap();
         let spec = lease.spec.as_mut().unwrap();
-        spec.holder_identity = Some("another-program".to_owned());
-        spec.lease_duration_seconds = Some(3600);
+        spec.holder_identity = Some(holder.to_owned());
+        spec.lease_duration_seconds = Some(seconds);
         leases.replace(name, &PostParams::default(), &lease).await.map(drop).map_err(|error| error.to_string())
     })
     .await;
@@ -76,8 +85,7 @@ async fn each_controller_works_under_its_own_lease_and_a_second_process_follows_
     .await;
 
     // It is given back, and a second process has neither.
-    let leases = Api::<Lease>::namespaced(cluster.client.clone(), "kube-system");
-    leases.delete(&second, &kube::api::DeleteParams::default()).await.unwrap();
+    give_up(&cluster, &second).await;
     wait_for_holder(&cluster, &second, |holder| holder == identity, &first).await;
     cluster.wait_until_initialised(0..2, &first).await;
     let mut other = cluster.start_for(&vcenter, &flags).await;

@@ -75,9 +75,13 @@ impl Form {
     }
 }
 
+/// Reads `key:effect` and `key=value:effect`.
 fn taint(text: &str) -> Value {
     let (key, effect) = text.split_once(':').unwrap();
-    json!({"key": key, "effect": effect})
+    match key.split_once('=') {
+        Some((key, value)) => json!({"key": key, "value": value, "effect": effect}),
+        None => json!({"key": key, "effect": effect}),
+    }
 }
 
 fn conditions(ready: &str) -> Value {

@@ -70,14 +70,15 @@ async fn a_machine_that_stays_off_is_taken_out_of_service_and_put_back() {
     drop(run);
     let run = Run::start(&cloud, settings()).await;
     let annotations = vec![(ANNOTATION_OUT_OF_SERVICE.into(), "2026-01-01T00:00:00Z".into())];
-    let [silent, ready] =
-        ["Unknown", "True"].map(|ready| Form { annotations: annotations.clone(), ..Form::new(ready) });
+    let ours = vec![format!("{TAINT_OUT_OF_SERVICE}=nodeshutdown:NoExecute")];
+    let [silent, ready] = ["Unknown", "True"].map(|ready| Form {
+        annotations: annotations.clone(),
+        taints: ours.clone(),
+        ..Form::new(ready)
+    });
     for form in [&silent, &ready] {
         put(&cloud, form, PowerState::Off);
-        let mut created = run.register(form).await;
-        let taint = serde_json::json!({"key": TAINT_OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"});
-        created.spec.as_mut().unwrap().taints = Some(vec![serde_json::from_value(taint).unwrap()]);
-        run.api().replace(&form.name, &kube::api::PostParams::default(), &created).await.unwrap();
+        run.register(form).await;
     }
     run.wait("it is Ready", &ready.name, |node| mark(node).is_none() && taints(node).is_empty()).await;
     several_passes(&cloud).await;

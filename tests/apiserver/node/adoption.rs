@@ -4,7 +4,7 @@ use super::harness::{Form, Start, instance, lines};
 use super::{A3, H, ZONES, metadata, zoned};
 use ccm::cloud::InstanceMetadata;
 use ccm::cloud::node::ANNOTATION_VM;
-use ccm::controllers::node::Policy;
+use ccm::controllers::node::{LabelMode, Policy};
 use ccm::providers::memory::{Instance, Memory};
 use support::unique;
 
@@ -23,7 +23,7 @@ async fn nodes_without_taint_are_adopted_by_their_uuid_where_that_is_asked_for()
         ("not asked for", false, UUID, false, None),
     ] {
         let cloud = Memory::default();
-        let policy = Policy { adopts_untainted_nodes: adopts, ..Policy::default() };
+        let policy = Policy { adopts_untainted_nodes: adopts, zone_labels: LabelMode::Fill, ..Policy::default() };
         let run = Start::on(&cloud).policy(policy).run().await;
         let name = unique("n");
         cloud.put(machine(&name, uuid));

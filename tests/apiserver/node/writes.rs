@@ -13,6 +13,7 @@ const TYPES: [(&str, &str); 2] = [
     ("beta.kubernetes.io/instance-type", "vsphere-vm.cpu-2.mem-4gb.os-linux"),
     ("node.kubernetes.io/instance-type", "vsphere-vm.cpu-2.mem-4gb.os-linux"),
 ];
+const REPORTED: &str = "vsphere-ccm.dev/reported";
 const DUAL: &[&str] = &["InternalIP 10.0.0.1", "InternalIP fc01::1", "Hostname h"];
 
 /// Nodes as the Go program leaves them, with what the cloud says about their machines.
@@ -73,7 +74,12 @@ async fn a_node_that_the_go_program_left_gets_one_annotation_and_nothing_else() 
         let writes = run.writes(&name).await;
         assert_eq!(writes.len(), 1, "{case}");
         let mut expected = content(node);
-        expected.metadata.annotations.get_or_insert_default().insert(ANNOTATION_VM.to_owned(), "vm-1".to_owned());
+        let annotations = expected.metadata.annotations.get_or_insert_default();
+        annotations.insert(ANNOTATION_VM.to_owned(), "vm-1".to_owned());
+        // What differs is remembered with it.
+        let reported = writes[0].metadata.annotations.as_ref().and_then(|all| all.get(REPORTED));
+        assert_eq!(reported.is_some(), case.starts_with("another"), "{case}");
+        annotations.extend(reported.map(|reported| (REPORTED.to_owned(), reported.clone())));
         assert_eq!(content(writes[0].clone()), expected, "{case}");
     }
 }

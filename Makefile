@@ -109,6 +109,10 @@ bench: testenv release $(if $(CHAPTERS),$(filter micro,$(CHAPTERS)),micro) ## Wh
 performance-page: ## docs/performance.md and its plots from target/bench/report.json; chapters not measured stay as they are
 	@$(CARGO) run --locked --quiet --package ccm-test-support --bin performance-page -- $(wildcard $(TARGET)/bench/report.json)
 
+.PHONY: mutants
+mutants: testenv ## Break what decides over deletions and leadership, line by line: does a test notice? Hours; MUTANTS=absence PART=1/4
+	@$(CARGO) run --locked --quiet --package ccm-test-support --bin mutants
+
 # The first folder takes what is found. The program has no unsafe code, so no sanitizer is needed to see what goes wrong.
 SECONDS ?= 60
 FUZZ_FOLDER = $(abspath $(TARGET))/fuzz

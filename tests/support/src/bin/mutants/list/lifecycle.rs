@@ -1,0 +1,363 @@
+//! Who is deleted, when, and what is asked before: the node-lifecycle controller.
+
+use crate::Mutant;
+
+const GUARD: &str = "src/controllers/node_lifecycle/guard.rs";
+const ALLOWANCE: &str = "src/controllers/node_lifecycle/guard/allowance.rs";
+const FACTS: &str = "src/controllers/node_lifecycle/guard/facts.rs";
+const DELETION: &str = "src/controllers/node_lifecycle/deletion.rs";
+const APPLY: &str = "src/controllers/node_lifecycle/apply.rs";
+const LOOK: &str = "src/controllers/node_lifecycle/look.rs";
+const ANSWERS: &str = "src/controllers/node_lifecycle/answers.rs";
+const PLAN: &str = "src/controllers/node_lifecycle/plan.rs";
+const OBSERVE: &str = "src/controllers/node_lifecycle/observe.rs";
+const DRIVER: &str = "src/controllers/node_lifecycle.rs";
+
+/// Tests without a server, and those on one in memory.
+const UNIT: &[&str] = &["--lib", "--test", "apiserver", "--", "node_lifecycle", "in_memory"];
+/// Also those on an API server.
+const GLUE: &[&str] = &["--lib", "--test", "apiserver", "--", "lifecycle"];
+
+pub fn all() -> Vec<Mutant> {
+    vec![
+        Mutant::new("guard-grace", GUARD, ("if !by_hand && at < until {", "if !by_hand && at > until {"), UNIT),
+        Mutant::new("guard-control-plane-majority", GUARD, ("if lost * 2 > all {", "if lost > all {"), UNIT),
+        Mutant::new(
+            "guard-mass-is-held",
+            GUARD,
+            (
+                "if at < mass.until {\n                return Err(Hold::Mass",
+                "if at > mass.until {\n                return Err(Hold::Mass",
+            ),
+            UNIT,
+        ),
+        Mutant::new(
+            "guard-mass-of-others",
+            GUARD,
+            ("if mass.from.is_some_and(|from| since < from) {", "if mass.from.is_some() {"),
+            UNIT,
+        ),
+        Mutant::new(
+            "guard-mass-is-armed-again",
+            GUARD,
+            (
+                "        if self.nodes.newcomers() > threshold {\n            self.mass =",
+                "        if self.mass.is_none() {\n            self.mass =",
+            ),
+            UNIT,
+        ),
+        Mutant::new(
+            "guard-counts-unanswered",
+            GUARD,
+            ("if absent + unanswered > threshold(nodes) {", "if absent > threshold(nodes) {"),
+            UNIT,
+        ),
+        Mutant::new(
+            "guard-answer-of-this-uid",
+            GUARD,
+            ("if known.facts.uid != uid || !known.facts.may_be_suspected {", "if !known.facts.may_be_suspected {"),
+            UNIT,
+        ),
+        Mutant::new(
+            "guard-overtaken-of-this-uid",
+            GUARD,
+            (
+                "known.facts.uid == uid && matches!(known.answer, Answer::Unknown)",
+                "matches!(known.answer, Answer::Unknown)",
+            ),
+            UNIT,
+        ),
+        Mutant::new(
+            "guard-same-suspicion",
+            GUARD,
+            (
+                "known.suspected_since() == Some(permit.since) && self.check",
+                "known.suspected_since().is_some() && self.check",
+            ),
+            UNIT,
+        ),
+        Mutant::new("guard-gives-back", GUARD, ("            self.allowance.give_back(permit.number);\n", ""), UNIT),
+        Mutant::new(
+            "guard-deleted-lately-is-given-back",
+            GUARD,
+            ("            self.gone.retain(|gone| gone.permit != permit.number);\n", ""),
+            UNIT,
+        ),
+        Mutant::new(
+            "guard-told",
+            GUARD,
+            ("        if is_told {\n            return", "        if is_told && by_hand {\n            return"),
+            UNIT,
+        ),
+        Mutant::new(
+            "guard-refused",
+            GUARD,
+            ("refused_until.filter(|until| *until > at)", "refused_until.filter(|until| *until < at)"),
+            UNIT,
+        ),
+        Mutant::new(
+            "guard-off",
+            GUARD,
+            (
+                "if let Deletion::Off { because } = self.rules.deletion {",
+                "if let (Deletion::Off { because }, true) = (self.rules.deletion.clone(), by_hand) {",
+            ),
+            UNIT,
+        ),
+        Mutant::new(
+            "guard-existed-before",
+            GUARD,
+            ("Answer::Exists { at } => at < since,", "Answer::Exists { .. } => false,"),
+            UNIT,
+        ),
+        Mutant::new(
+            "guard-leaving-is-lost",
+            GUARD,
+            (
+                "if known.facts.is_leaving || known.suspected_since().is_some() {",
+                "if known.suspected_since().is_some() {",
+            ),
+            UNIT,
+        ),
+        Mutant::new(
+            "guard-vanished",
+            GUARD,
+            ("        for name in &vanished {\n            self.nodes.remove(name);\n        }\n", ""),
+            UNIT,
+        ),
+        Mutant::new(
+            "guard-another-suspect",
+            GUARD,
+            ("Some(known) if known.facts.is_same_suspect(&facts) => self", "Some(_) => self"),
+            UNIT,
+        ),
+        Mutant::new(
+            "guard-limit-counts-the-deleted",
+            GUARD,
+            ("(self.nodes.own() + self.deleted())", "self.nodes.own()"),
+            UNIT,
+        ),
+        Mutant::new(
+            "allowance-window",
+            ALLOWANCE,
+            (
+                "    at.saturating_duration_since(taken) < window\n",
+                "    at.saturating_duration_since(taken) <= window\n",
+            ),
+            UNIT,
+        ),
+        Mutant::new(
+            "allowance-new-leader",
+            ALLOWANCE,
+            (
+                "        if passed >= bounds.window {\n            return bounds.capacity;",
+                "        if passed >= Duration::ZERO {\n            return bounds.capacity;",
+            ),
+            UNIT,
+        ),
+        Mutant::new(
+            "facts-unknown-only",
+            FACTS,
+            ("readiness == Readiness::Unknown && is_candidate", "readiness != Readiness::True && is_candidate"),
+            UNIT,
+        ),
+        Mutant::new("facts-transition", FACTS, ("            && self.transition == later.transition\n", ""), UNIT),
+        Mutant::new("facts-provider-id", FACTS, ("            && self.provider_id == later.provider_id\n", ""), UNIT),
+        Mutant::new(
+            "deletion-live-node",
+            DELETION,
+            ("if !is_still(&live, node, permit.is_by_hand()) {", "if !is_still(&live, &live, permit.is_by_hand()) {"),
+            UNIT,
+        ),
+        Mutant::new(
+            "deletion-still-permitted",
+            DELETION,
+            ("if !term.lock().guard.is_still_permitted(permit, now()) {", "if false {"),
+            UNIT,
+        ),
+        Mutant::new(
+            "deletion-late-proof",
+            DELETION,
+            (
+                "&Subject::of(&live), now()).is_none() {",
+                "&Subject::of(&live), now()).is_none() && permit.is_by_hand() {",
+            ),
+            UNIT,
+        ),
+        Mutant::new(
+            "deletion-unanswered-is-used",
+            DELETION,
+            (
+                "Attempt::Deleted(_) | Attempt::Unanswered(_) => Used::Yes,\n            Attempt::Told(_) => Used::Told,\n            Attempt::Vanished",
+                "Attempt::Deleted(_) => Used::Yes,\n            Attempt::Told(_) => Used::Told,\n            Attempt::Unanswered(_) | Attempt::Vanished",
+            ),
+            UNIT,
+        ),
+        Mutant::new(
+            "deletion-dry-run",
+            DELETION,
+            (
+                "if self.settings.deletion != Deletion::Enforce {",
+                "if matches!(self.settings.deletion, Deletion::Off { .. }) {",
+            ),
+            UNIT,
+        ),
+        Mutant::new(
+            "deletion-second-proof",
+            DELETION,
+            (
+                "let Presence::Absent(proof) = self.ask(term, &live).await else",
+                "let Presence::Absent(proof) = self.presence(term, &live).await else",
+            ),
+            UNIT,
+        ),
+        Mutant::new(
+            "deletion-failed-after-it-was-done",
+            DELETION,
+            ("Ok(Some(now)) if now.metadata.uid == live.metadata.uid && now", "Ok(Some(now)) if now"),
+            UNIT,
+        ),
+        Mutant::new(
+            "apply-resource-version",
+            APPLY,
+            ("resource_version: node.metadata.resource_version.clone() };", "resource_version: None };"),
+            UNIT,
+        ),
+        Mutant::new(
+            "apply-uid",
+            APPLY,
+            ("Preconditions { uid: node.metadata.uid.clone(),", "Preconditions { uid: None,"),
+            UNIT,
+        ),
+        Mutant::new(
+            "apply-taints-with-version",
+            APPLY,
+            ("\"resourceVersion\": node.metadata.resource_version});", "\"resourceVersion\": None::<String>});"),
+            UNIT,
+        ),
+        Mutant::new(
+            "look-fresh-power",
+            LOOK,
+            ("Ok(PowerState::Off) => {\n                term", "Ok(_) => {\n                term"),
+            UNIT,
+        ),
+        Mutant::new(
+            "look-late-answer",
+            LOOK,
+            (
+                "if is_kept || !matches!(presence, Presence::Absent(_)) {",
+                "if is_kept || presence != Presence::Exists(()) {",
+            ),
+            UNIT,
+        ),
+        Mutant::new(
+            "look-uninitialized",
+            LOOK,
+            (
+                "if presence != Presence::Exists(()) && node::is_uninitialized(node) {",
+                "if matches!(presence, Presence::Unknown(_)) && node::is_uninitialized(node) {",
+            ),
+            UNIT,
+        ),
+        Mutant::new(
+            "look-kubelet-reports",
+            LOOK,
+            ("if node::readiness(&node) == Readiness::Unknown {", "if node::readiness(&node) != Readiness::True {"),
+            UNIT,
+        ),
+        Mutant::new(
+            "look-conflict-with-another-node",
+            LOOK,
+            ("if live.metadata.uid == node.metadata.uid && self.is_own(&live)", "if self.is_own(&live)"),
+            UNIT,
+        ),
+        Mutant::new(
+            "look-taint-without-answer",
+            LOOK,
+            ("if is_refused { Used::No } else { Used::Yes }", "if written.is_err() { Used::No } else { Used::Yes }"),
+            UNIT,
+        ),
+        Mutant::new(
+            "look-refused-write-waits",
+            LOOK,
+            (".wait(node::name(node), uid, &planned, now())", ".wait(node::name(node), \"\", &planned, now())"),
+            UNIT,
+        ),
+        Mutant::new(
+            "look-kept-unknown-is-told",
+            LOOK,
+            (
+                "state.guard.answered(name, node.metadata.uid.as_deref().unwrap_or_default(), presence, at);",
+                "let _ = presence;",
+            ),
+            UNIT,
+        ),
+        Mutant::new("answers-subject", ANSWERS, ("kept.subject == *subject && at < kept.due", "at < kept.due"), UNIT),
+        Mutant::new(
+            "answers-due",
+            ANSWERS,
+            ("kept.subject == *subject && at < kept.due", "kept.subject == *subject"),
+            UNIT,
+        ),
+        Mutant::new(
+            "answers-forgotten-while-asked",
+            ANSWERS,
+            (
+                "            kept.forget();\n        }\n        self.asking.remove(name);",
+                "            kept.forget();\n        }",
+            ),
+            UNIT,
+        ),
+        Mutant::new(
+            "plan-out-of-service-unknown",
+            PLAN,
+            (
+                "let is_candidate = readiness == Readiness::Unknown &&",
+                "let is_candidate = readiness != Readiness::True &&",
+            ),
+            UNIT,
+        ),
+        Mutant::new("plan-out-of-service-since", PLAN, ("power.lasting.min(unreachable_for)", "power.lasting"), UNIT),
+        Mutant::new(
+            "plan-out-of-service-suspended",
+            PLAN,
+            (
+                "if !is_candidate || power.state != PowerState::Off {",
+                "if !is_candidate || power.state == PowerState::On {",
+            ),
+            UNIT,
+        ),
+        Mutant::new(
+            "plan-out-of-service-of-others",
+            PLAN,
+            (
+                "!node::is_uninitialized(node) && !is_theirs;",
+                "!node::is_uninitialized(node) && (!is_theirs || is_theirs);",
+            ),
+            UNIT,
+        ),
+        Mutant::new(
+            "observe-limit",
+            OBSERVE,
+            (
+                "Err(_) => Presence::Unknown(Unknown::new(\n            Reason::ProviderTimeout",
+                "Err(_) => Presence::Unknown(Unknown::passing(\n            Reason::LookupPending",
+            ),
+            UNIT,
+        ),
+        Mutant::new("driver-notes-at-once", DRIVER, ("                        looks.note(term, &name);\n", ""), GLUE),
+        Mutant::new(
+            "driver-events-end-answers",
+            DRIVER,
+            ("                        term.lock().answers.forget(&name);\n", ""),
+            GLUE,
+        ),
+        Mutant::new(
+            "driver-all-answers-end",
+            DRIVER,
+            ("                        term.lock().answers.forget_all();\n", ""),
+            GLUE,
+        ),
+        Mutant::new("driver-backoff", DRIVER, (".filter(|name| queue.failures(name) == 0)", ""), UNIT),
+    ]
+}

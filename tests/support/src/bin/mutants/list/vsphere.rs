@@ -1,0 +1,308 @@
+//! The proof of absence, what the contract answers, and which machine is a node's.
+
+use crate::Mutant;
+
+const ABSENCE: &str = "src/providers/vsphere/absence.rs";
+const LAST_PLACE: &str = "src/providers/vsphere/last_place.rs";
+const TWINS: &str = "src/providers/vsphere/twins.rs";
+const INSTANCES: &str = "src/providers/vsphere/instances.rs";
+const TRACKER: &str = "src/providers/vsphere/tracker.rs";
+const EVALUATE: &str = "src/providers/vsphere/tracker/evaluate.rs";
+const TRACKED: &str = "src/providers/vsphere/tracker/tracked.rs";
+const RESOLVE: &str = "src/providers/vsphere/tracker/resolve.rs";
+const SLOTS: &str = "src/providers/vsphere/tracker/slots.rs";
+
+/// Tests without a server.
+const UNIT: &[&str] = &["--lib", "--", "providers::vsphere::"];
+/// Outcomes on the fake vCenter.
+const OUTCOMES: &[&str] = &["--test", "vcenter", "--", "outcomes::"];
+
+pub fn all() -> Vec<Mutant> {
+    vec![
+        // The proof.
+        Mutant::new(
+            "absence-host-not-connected",
+            ABSENCE,
+            ("Some(Read::Found(state)) if state != CONNECTED", "Some(Read::Found(state)) if state.is_empty()"),
+            UNIT,
+        ),
+        Mutant::new(
+            "absence-host-gone",
+            ABSENCE,
+            (
+                "        Some(Read::Gone) => Err(Unknown::new(\n            Reason::HostGone,",
+                "        Some(Read::Gone) if false => Err(Unknown::new(\n            Reason::HostGone,",
+            ),
+            UNIT,
+        ),
+        Mutant::new(
+            "absence-sign-of-search",
+            ABSENCE,
+            (
+                "matches!(read, Read::Found(ids) if !ids.is_empty())",
+                "matches!(read, Read::Found(ids) if ids.len() > 1)",
+            ),
+            UNIT,
+        ),
+        Mutant::new(
+            "absence-other-uuid",
+            ABSENCE,
+            (".filter(|uuid| !uuids.contains(uuid))", ".filter(|_| false)"),
+            UNIT,
+        ),
+        Mutant::new(
+            "absence-one-uuid-is-enough",
+            ABSENCE,
+            ("        for uuid in case.uuids {", "        for uuid in case.uuids.iter().take(1) {"),
+            UNIT,
+        ),
+        Mutant::new(
+            "absence-unseen-is-trusted",
+            ABSENCE,
+            (
+                "if !case.last.are_known && !case.trusts_unseen {",
+                "if case.last.places.is_empty() && !case.trusts_unseen {",
+            ),
+            UNIT,
+        ),
+        Mutant::new(
+            "absence-first-place-is-enough",
+            ABSENCE,
+            ("    for location in &case.last.places {", "    for location in case.last.places.iter().take(1) {"),
+            UNIT,
+        ),
+        Mutant::new(
+            "absence-one-of-two-entries",
+            ABSENCE,
+            (
+                "for testimony in testimonies.iter().filter(at_home) {",
+                "for testimony in testimonies.iter().filter(at_home).take(1) {",
+            ),
+            UNIT,
+        ),
+        Mutant::new(
+            "absence-unconfigured-vcenter",
+            ABSENCE,
+            (
+                "    if evidence.is_empty() {\n        let message = format!(\n            \"{} was in the vCenter",
+                "    if false {\n        let message = format!(\n            \"{} was in the vCenter",
+            ),
+            UNIT,
+        ),
+        Mutant::new(
+            "absence-still-the-same-vcenter",
+            ABSENCE,
+            (
+                "if self.instance_uuid == instance_uuid {",
+                "if self.instance_uuid == instance_uuid || !instance_uuid.is_empty() {",
+            ),
+            UNIT,
+        ),
+        Mutant::new(
+            "absence-uninitialized",
+            ABSENCE,
+            (
+                "if node::is_uninitialized(node) {",
+                "if node::is_uninitialized(node) && node::provider_id(node).is_empty() {",
+            ),
+            UNIT,
+        ),
+        Mutant::new(
+            "absence-system-uuid",
+            ABSENCE,
+            ("uuids.extend([system.byte_swapped(), system]);", "uuids.extend([system]);"),
+            UNIT,
+        ),
+        Mutant::new(
+            "absence-folder-gone",
+            ABSENCE,
+            ("(None, _) | (Some(_), Some(Read::Gone)) => {}", "(None, _) | (Some(_), Some(Read::Gone) | None) => {}"),
+            UNIT,
+        ),
+        // The newest place.
+        Mutant::new(
+            "last-place-watched",
+            LAST_PLACE,
+            ("(true, false) => vec![seen],", "(true, false) => vec![recorded],"),
+            UNIT,
+        ),
+        Mutant::new(
+            "last-place-rewritten",
+            LAST_PLACE,
+            ("(false, true) => vec![recorded],", "(false, true) => vec![seen],"),
+            UNIT,
+        ),
+        Mutant::new(
+            "last-place-never-watched",
+            LAST_PLACE,
+            ("are_known: *is_watched_to_end };", "are_known: true };"),
+            UNIT,
+        ),
+        Mutant::new(
+            "tracked-watched-in-one-period",
+            TRACKED,
+            ("            && self.live_period == Some(snapshot.live_period)\n", ""),
+            OUTCOMES,
+        ),
+        Mutant::new(
+            "tracked-record-while-live",
+            TRACKED,
+            ("_ if is_live => self.facts.recorded.clone(),", "_ if is_live => None,"),
+            OUTCOMES,
+        ),
+        Mutant::new(
+            "tracked-keeps-sighting",
+            TRACKED,
+            (
+                "Self { sighting, addressed_since, ..Self::new(self.seen, self.facts) }",
+                "Self { addressed_since, ..Self::new(self.seen, self.facts) }",
+            ),
+            OUTCOMES,
+        ),
+        Mutant::new(
+            "tracked-seen-is-not-the-end",
+            TRACKED,
+            (
+                "Some(Sighting { location, recorded, is_watched_to_end: false })",
+                "Some(Sighting { location, recorded, is_watched_to_end: true })",
+            ),
+            OUTCOMES,
+        ),
+        Mutant::new(
+            "evaluate-watched-to-end",
+            EVALUATE,
+            ("sighting.is_watched_to_end = is_watched_to_end;", "sighting.is_watched_to_end = false;"),
+            OUTCOMES,
+        ),
+        // Twins.
+        Mutant::new(
+            "twins-suspended-is-not-off",
+            TWINS,
+            (
+                "Ok(PowerState::PoweredOff) => continue,",
+                "Ok(PowerState::PoweredOff | PowerState::Suspended) => continue,",
+            ),
+            OUTCOMES,
+        ),
+        Mutant::new(
+            "twins-own-machine",
+            TWINS,
+            ("ids.iter().filter(|id| !own.is(&instance_uuid, id))", "ids.iter().filter(|id| *own.vm != ***id)"),
+            OUTCOMES,
+        ),
+        Mutant::new("twins-search-fails", TWINS, ("BIOS UUID {uuid}\"))?;", "BIOS UUID {uuid}\")).ok();"), OUTCOMES),
+        // What the contract answers.
+        Mutant::new(
+            "instances-twins-are-asked",
+            INSTANCES,
+            ("self.check_no_twin_runs(node, &found.location).await?;", ""),
+            OUTCOMES,
+        ),
+        Mutant::new(
+            "instances-seen-is-used",
+            INSTANCES,
+            ("view.as_ref().and_then(|view| view.sighting.as_ref())", "view.as_ref().and_then(|_| None)"),
+            OUTCOMES,
+        ),
+        Mutant::new(
+            "instances-record-is-used",
+            INSTANCES,
+            ("node::annotation(node, node::ANNOTATION_VM).and_then(Location::parse).map(Arc::new)", "None"),
+            OUTCOMES,
+        ),
+        Mutant::new(
+            "instances-setup-changed",
+            INSTANCES,
+            (
+                "if Arc::ptr_eq(setup, &self.setup.borrow()) {",
+                "if !setup.sources.is_empty() || Arc::ptr_eq(setup, &self.setup.borrow()) {",
+            ),
+            OUTCOMES,
+        ),
+        Mutant::new(
+            "instances-vcenter-replaced",
+            INSTANCES,
+            (".if_still(&vcenter.snapshot().instance_uuid)", ""),
+            OUTCOMES,
+        ),
+        Mutant::new(
+            "instances-live",
+            INSTANCES,
+            (
+                "Ok(found) => match self.check_live(found.vcenter) {\n                Ok(()) => return",
+                "Ok(found) => match self.check_live(found.vcenter).or(Ok::<(), Unknown>(())) {\n                Ok(()) => return",
+            ),
+            OUTCOMES,
+        ),
+        Mutant::new(
+            "instances-node-of-this-uid",
+            INSTANCES,
+            (".filter(|view| *view.uid == *uid)", ".filter(|_| true || uid.is_empty())"),
+            OUTCOMES,
+        ),
+        // Which machine is a node's.
+        Mutant::new(
+            "resolve-recorded-vcenter-is-silent",
+            RESOLVE,
+            (
+                "    if let Some(unknown) = unheard_home(question, candidate) {\n        return Decision::Wait(unknown);\n    }\n",
+                "",
+            ),
+            UNIT,
+        ),
+        Mutant::new(
+            "resolve-never-reached",
+            RESOLVE,
+            ("unheard.extend(question.vcenters.iter().filter(|asked| asked.snapshot.instance_uuid.is_empty()));", ""),
+            UNIT,
+        ),
+        Mutant::new(
+            "resolve-template",
+            RESOLVE,
+            (".filter(|candidate| !candidate.record.is_template).collect();", ".collect();"),
+            UNIT,
+        ),
+        Mutant::new(
+            "resolve-silent-vcenter",
+            RESOLVE,
+            ("if silent.is_empty() || is_vouched_for ||", "if silent.is_empty() || is_plain || is_vouched_for ||"),
+            UNIT,
+        ),
+        Mutant::new(
+            "evaluate-another-vcenter",
+            EVALUATE,
+            (
+                "(is_same_vcenter && is_same_uuid).then_some((vm, seen, record))",
+                "is_same_uuid.then_some((vm, seen, record))",
+            ),
+            OUTCOMES,
+        ),
+        Mutant::new(
+            "evaluate-another-uuid",
+            EVALUATE,
+            (
+                "(is_same_vcenter && is_same_uuid).then_some((vm, seen, record))",
+                "is_same_vcenter.then_some((vm, seen, record))",
+            ),
+            OUTCOMES,
+        ),
+        Mutant::new(
+            "tracker-answers-are-forgotten",
+            TRACKER,
+            ("                self.forget_answer(&name, vcenter);\n", ""),
+            OUTCOMES,
+        ),
+        Mutant::new(
+            "tracker-waiting-nodes-are-told",
+            TRACKER,
+            ("        self.concerned.extend(waiting.into_iter().map(Arc::from));\n", ""),
+            OUTCOMES,
+        ),
+        Mutant::new(
+            "slots-standby-is-no-loss",
+            SLOTS,
+            ("lost: (!is_standby).then(lost)", "lost: Some(lost())"),
+            OUTCOMES,
+        ),
+    ]
+}

@@ -1,0 +1,176 @@
+//! `make mutants`: breaks the code that decides over deletions and leadership, one line at a time, and runs the tests that
+//! should notice.
+//!
+//! `MUTANTS=absence` takes those whose name begins so, `PART=2/4` the second quarter of them. What was run is remembered
+//! in `target/mutants/results` and not run again while file, mutant and tests are the same, so that a run can be ended and
+//! begun again. Everything happens in a copy of the tracked files with a build folder of its own.
+
+mod list;
+mod tree;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use tree::{Outcome, Tree};
+
+/// One change of the code that a test has to notice.
+struct Mutant {
+    /// Unique; begins with the file's name.
+    name: &'static str,
+    /// From the root of the repository.
+    file: &'static str,
+    /// Occurs once in the file.
+    old: &'static str,
+    /// What it becomes.
+    new: &'static str,
+    /// The arguments of `cargo test` for the tests that can see it.
+    tests: &'static [&'static str],
+    /// Why no test can notice it, if none can.
+    missed_because: Option<&'static str>,
+}
+
+impl Mutant {
+    fn new(
+        name: &'static str,
+        file: &'static str,
+        (old, new): (&'static str, &'static str),
+        tests: &'static [&'static str],
+    ) -> Self {
+        Self { name, file, old, new, tests, missed_because: None }
+    }
+
+    /// The file with the change.
+    fn apply(&self, text: &str) -> Result<String, String> {
+        match text.matches(self.old).count() {
+            1 => Ok(text.replacen(self.old, self.new, 1)),
+            count => Err(format!("{}: occurs {count} times in {}: {:?}", self.name, self.file, self.old)),
+        }
+    }
+
+    /// What a result is about.
+    fn digest(&self, text: &str) -> u64 {
+        let parts = [text, self.old, self.new, &self.tests.join(" ")];
+        // FNV-1a: the same on every machine and with every compiler.
+        let bytes = parts.iter().flat_map(|part| part.bytes().chain([0]));
+        bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    }
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(message) => {
+            eprintln!("mutants: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether every mutant was caught that can be.
+fn run() -> Result<bool, String> {
+    let chosen = choose(list::all())?;
+    let tree = Tree::prepare()?;
+    let results = tree.folder().join("results");
+    let mut known = read(&fs::read_to_string(&results).unwrap_or_default());
+    for tests in chosen.iter().map(|mutant| mutant.tests).collect::<BTreeSet<_>>() {
+        println!("without a mutant: cargo test {}", tests.join(" "));
+        match tree.test(tests)? {
+            Outcome::Missed => {}
+            outcome => return Err(format!("the tests {tests:?} fail without a mutant: {outcome:?}")),
+        }
+    }
+    for (number, mutant) in chosen.iter().enumerate() {
+        let text = tree.read(mutant.file)?;
+        let key = (mutant.name.to_owned(), mutant.digest(&text));
+        if known.contains_key(&key) {
+            continue;
+        }
+        let began = Instant::now();
+        tree.write(mutant.file, &mutant.apply(&text)?)?;
+        let outcome = tree.test(mutant.tests);
+        tree.write(mutant.file, &text)?;
+        let outcome = outcome?;
+        println!("{}/{} {}: {outcome:?}, {:.0?}", number + 1, chosen.len(), mutant.name, began.elapsed());
+        if outcome == Outcome::DoesNotBuild {
+            return Err(format!("{} does not build: it says nothing about tests", mutant.name));
+        }
+        tree::append(&results, &format!("{} {:016x} {outcome:?}", key.0, key.1))?;
+        known.insert(key, outcome);
+    }
+    summarize(&chosen, &tree, &known)
+}
+
+/// Those that `MUTANTS` and `PART` name.
+fn choose(all: Vec<Mutant>) -> Result<Vec<Mutant>, String> {
+    let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
+    let prefix = variable("MUTANTS").unwrap_or_default();
+    let part = variable("PART").unwrap_or_else(|| "1/1".to_owned());
+    let numbers = part.split_once('/').and_then(|(part, of)| Some((part.parse().ok()?, of.parse().ok()?)));
+    let (part, of): (usize, usize) =
+        numbers.filter(|(part, of)| (1..=*of).contains(part)).ok_or_else(|| format!("PART={part} is not like 2/4"))?;
+    let named: Vec<_> = all.into_iter().filter(|mutant| mutant.name.starts_with(&prefix)).collect();
+    let chosen: Vec<_> =
+        named.into_iter().enumerate().filter(|(at, _)| at % of == part - 1).map(|(_, mutant)| mutant).collect();
+    if chosen.is_empty() { Err(format!("no mutant's name begins with {prefix:?}")) } else { Ok(chosen) }
+}
+
+/// The results so far, by name and digest. A line that was cut is passed over.
+fn read(text: &str) -> BTreeMap<(String, u64), Outcome> {
+    let result = |line: &str| {
+        let mut words = line.split(' ');
+        let (name, digest, word) = (words.next()?, words.next()?, words.next()?);
+        Some(((name.to_owned(), u64::from_str_radix(digest, 16).ok()?), Outcome::parse(word)?))
+    };
+    text.lines().filter_map(result).collect()
+}
+
+fn summarize(chosen: &[Mutant], tree: &Tree, known: &BTreeMap<(String, u64), Outcome>) -> Result<bool, String> {
+    let mut missed = Vec::new();
+    for mutant in chosen {
+        let key = (mutant.name.to_owned(), mutant.digest(&tree.read(mutant.file)?));
+        if known.get(&key) == Some(&Outcome::Missed) {
+            missed.push(mutant);
+        }
+    }
+    println!("{} mutants, {} caught, {} missed", chosen.len(), chosen.len() - missed.len(), missed.len());
+    for mutant in &missed {
+        println!(
+            "missed: {} in {}: {}",
+            mutant.name,
+            mutant.file,
+            mutant.missed_because.unwrap_or("NO REASON IS KNOWN")
+        );
+    }
+    Ok(missed.iter().all(|mutant| mutant.missed_because.is_some()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mutant_has_a_name_and_changes_one_place() {
+        let root = tree::root();
+        let mut names = BTreeSet::new();
+        for mutant in list::all() {
+            assert!(names.insert(mutant.name), "{} is there twice", mutant.name);
+            assert!(mutant.name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-'));
+            assert!(!mutant.tests.is_empty() && mutant.old != mutant.new, "{}", mutant.name);
+            let text = fs::read_to_string(root.join(mutant.file)).unwrap();
+            if let Err(problem) = mutant.apply(&text) {
+                panic!("{problem}; mend tests/support/src/bin/mutants/list");
+            }
+        }
+    }
+
+    #[test]
+    fn results_are_read_as_they_are_written() {
+        let text = "a-1 00000000000000ff Caught\na-2 0000000000000001 Missed\na-3 00000000000";
+        let known = read(text);
+        assert_eq!(known.len(), 2);
+        assert_eq!(known.get(&("a-1".to_owned(), 255)), Some(&Outcome::Caught));
+    }
+}

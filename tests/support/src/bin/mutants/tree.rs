@@ -1,0 +1,123 @@
+//! The copy of the repository in which the code is broken.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A mutant whose tests take longer hangs them, which is noticed.
+const LIMIT: Duration = Duration::from_secs(900);
+/// How often it is looked whether tests have ended.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// What tests say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// A test failed, or did not end.
+    Caught,
+    /// All passed.
+    Missed,
+    /// Nothing was tested.
+    DoesNotBuild,
+}
+
+impl Outcome {
+    /// Reads what `{:?}` wrote.
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Caught, Self::Missed].into_iter().find(|outcome| format!("{outcome:?}") == word)
+    }
+}
+
+/// The copy, and the folder it is in.
+pub struct Tree {
+    folder: PathBuf,
+    copy: PathBuf,
+}
+
+impl Tree {
+    /// Makes the copy what the repository's tracked files are now. Files that are the same are not touched, so that they
+    /// are not built anew.
+    pub fn prepare() -> Result<Self, String> {
+        let root = root();
+        let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), PathBuf::from);
+        let folder = target.join("mutants");
+        let tree = Self { copy: folder.join("copy"), folder };
+        let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(&root).output().map_err(text)?;
+        for file in String::from_utf8_lossy(&listed.stdout).split('\0').filter(|file| !file.is_empty()) {
+            let Ok(content) = fs::read(root.join(file)) else { continue };
+            let path = tree.copy.join(file);
+            if fs::read(&path).is_ok_and(|known| known == content) {
+                continue;
+            }
+            fs::create_dir_all(path.parent().ok_or("a file without a folder")?).map_err(text)?;
+            fs::copy(root.join(file), &path).map_err(text)?;
+        }
+        let components = tree.copy.join("target/testenv");
+        if !components.exists() {
+            fs::create_dir_all(tree.copy.join("target")).map_err(text)?;
+            std::os::unix::fs::symlink(target.join("testenv"), components).map_err(text)?;
+        }
+        Ok(tree)
+    }
+
+    /// Where results are.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// A file of the copy.
+    pub fn read(&self, file: &str) -> Result<String, String> {
+        fs::read_to_string(self.copy.join(file)).map_err(|error| format!("{file}: {error}"))
+    }
+
+    /// Writes a file of the copy.
+    pub fn write(&self, file: &str, content: &str) -> Result<(), String> {
+        fs::write(self.copy.join(file), content).map_err(|error| format!("{file}: {error}"))
+    }
+
+    /// Builds and runs these tests.
+    pub fn test(&self, tests: &[&str]) -> Result<Outcome, String> {
+        let names = tests.iter().position(|argument| *argument == "--").unwrap_or(tests.len());
+        let (build, _) = tests.split_at(names);
+        if !self.cargo(&[&["test", "--locked", "--quiet", "--no-run"], build].concat(), None)? {
+            return Ok(Outcome::DoesNotBuild);
+        }
+        let has_passed = self.cargo(&[&["test", "--locked", "--quiet"], tests].concat(), Some(LIMIT))?;
+        Ok(if has_passed { Outcome::Missed } else { Outcome::Caught })
+    }
+
+    fn cargo(&self, arguments: &[&str], limit: Option<Duration>) -> Result<bool, String> {
+        let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+        let mut command = Command::new(cargo);
+        command.args(arguments).current_dir(&self.copy).env("RUSTFLAGS", "-Awarnings").env_remove("CARGO_TARGET_DIR");
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().map_err(text)?;
+        let began = Instant::now();
+        loop {
+            if let Some(status) = child.try_wait().map_err(text)? {
+                return Ok(status.success());
+            }
+            if limit.is_some_and(|limit| began.elapsed() > limit) {
+                child.kill().map_err(text)?;
+                child.wait().map_err(text)?;
+                return Ok(false);
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+/// The root of the repository.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Adds a line to a file.
+pub fn append(file: &Path, line: &str) -> Result<(), String> {
+    let mut file = fs::OpenOptions::new().create(true).append(true).open(file).map_err(text)?;
+    writeln!(file, "{line}").map_err(text)
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}

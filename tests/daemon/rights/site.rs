@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::api::core::v1::{Event, Node};
 use kube::Api;
-use kube::api::ListParams;
+use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use support::{ApiServer, Daemon, Vcenter, Vm, eventually};
 
@@ -213,6 +213,11 @@ impl Site {
     async fn destroy_a_machine(&self, daemon: &Daemon) {
         let name = self.cluster.name(3);
         self.vcenter.destroy_vm(&name).await;
+        let now = k8s_openapi::jiff::Timestamp::now().to_string();
+        let unknown = json!({"type": "Ready", "status": "Unknown", "lastTransitionTime": now});
+        let patch = Patch::Strategic(json!({"status": {"conditions": [unknown]}}));
+        let nodes = Api::<Node>::all(self.cluster.client.clone());
+        nodes.patch_status(&name, &PatchParams::default(), &patch).await.unwrap();
         eventually("the Node of the machine that is gone is deleted", LIMIT, async || {
             match self.cluster.nodes().await.contains_key(&name) {
                 false => Ok(()),

@@ -1,6 +1,9 @@
 //! Deletes one Node whose deletion is permitted: reads it live, has its machine's absence proved once more, and deletes
 //! exactly what was read.
 
+use std::time::Duration;
+
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 
 use super::answers::Subject;
@@ -14,15 +17,21 @@ use crate::controllers::announce;
 use crate::kubernetes::client::CallError;
 use crate::kubernetes::events::EventType;
 use crate::runtime::logging::chain;
-use std::time::Duration;
 
 /// The cache needs a moment to show what a live read showed.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
+/// The proof that is made right before the deletion.
+struct Proved {
+    proof: AbsenceProof,
+    /// When it began to be made: what happened to the machine before does not count.
+    began: Timestamp,
+}
+
 /// What came of it.
 enum Attempt {
     /// It is deleted, with this proof.
-    Deleted(AbsenceProof),
+    Deleted(Proved),
     /// Somebody else has deleted it.
     Vanished,
     /// It would have been deleted.
@@ -54,9 +63,10 @@ impl Looks {
     fn conclude_deletion(&self, node: &Node, attempt: Attempt) -> Result<Outcome, CallError> {
         let name = node::name(node);
         match attempt {
-            Attempt::Deleted(proof) => {
+            Attempt::Deleted(Proved { proof, began }) => {
                 self.metrics.deleted();
-                tracing::info!(node = name, uid = node.metadata.uid, "node deleted: {proof}");
+                let proof_began = rfc3339(began);
+                tracing::info!(node = name, uid = node.metadata.uid, proof_began, "node deleted: {proof}");
                 Ok(Outcome::default())
             }
             Attempt::Vanished => Ok(Outcome::default()),
@@ -89,6 +99,7 @@ impl Looks {
         if !is_still(&live, node, permit.is_by_hand()) {
             return Attempt::Changed;
         }
+        let began = Timestamp::now();
         let Presence::Absent(proof) = self.ask(term, &live).await else { return Attempt::Changed };
         if term.lock().answers.kept(node::name(&live), &Subject::of(&live), now()).is_none() {
             // Something happened to the machine while it was asked about: the proof is late.
@@ -106,17 +117,21 @@ impl Looks {
                 format!("Deleting node {} because it does not exist in the cloud provider: {proof}", node::name(node));
             announce(&self.recorder, &live, EventType::Normal, "DeletingNode", &message);
         }
-        match apply::delete(&self.api, &live).await {
-            Ok(()) => Attempt::Deleted(proof),
+        let proved = Proved { proof, began };
+        let mut sent = Sent { node: &live, proof_began: began, has_outcome: false };
+        let attempt = match apply::delete(&self.api, &live).await {
+            Ok(()) => Attempt::Deleted(proved),
             Err(error) if error.is_not_found() => Attempt::Vanished,
             Err(error) if error.is_conflict() => Attempt::Changed,
             Err(error) if error.is_refusal() => Attempt::Refused(error),
             Err(error) if error.code().is_some() => {
                 let after = apply::read_live(&self.api, node::name(node)).await;
-                after_failure(after, &live, proof, error)
+                after_failure(after, &live, proved, error)
             }
             Err(error) => Attempt::Unanswered(error),
-        }
+        };
+        sent.has_outcome = !matches!(attempt, Attempt::Unanswered(_));
+        attempt
     }
 
     fn tell_failure(&self, node: &Node, error: &CallError) {
@@ -126,6 +141,34 @@ impl Looks {
         announce(&self.recorder, node, EventType::Warning, "DeletingNodeFailed", &message);
         tracing::warn!(node = node::name(node), "{}", chain(error));
     }
+}
+
+/// A DELETE request. If it times out, or is dropped because this process stops or loses the leadership, the API server may
+/// have deleted the Node: the log says so.
+struct Sent<'a> {
+    node: &'a Node,
+    proof_began: Timestamp,
+    has_outcome: bool,
+}
+
+impl Drop for Sent<'_> {
+    fn drop(&mut self) {
+        if !self.has_outcome {
+            let (node, uid) = (node::name(self.node), &self.node.metadata.uid);
+            let proof_began = rfc3339(self.proof_began);
+            tracing::warn!(
+                node,
+                uid,
+                proof_began,
+                "the API server did not answer the deletion; the node may be deleted"
+            );
+        }
+    }
+}
+
+/// In microseconds, as the log's own times.
+fn rfc3339(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }
 
 /// Whether the Node is, live, what the deletion was permitted for. The cache may be late: a Node whose kubelet
@@ -138,27 +181,29 @@ fn is_still(live: &Node, node: &Node, is_by_hand: bool) -> bool {
 }
 
 /// The API server failed while it deleted `live`, perhaps after it was done. `after` is what it has now.
-fn after_failure(
-    after: Result<Option<Node>, CallError>,
-    live: &Node,
-    proof: AbsenceProof,
-    error: CallError,
-) -> Attempt {
+fn after_failure(after: Result<Option<Node>, CallError>, live: &Node, proved: Proved, error: CallError) -> Attempt {
     match after {
         Ok(Some(now)) if now.metadata.uid == live.metadata.uid && now.metadata.deletion_timestamp.is_none() => {
             Attempt::Refused(error)
         }
-        Ok(_) => Attempt::Deleted(proof),
+        Ok(_) => Attempt::Deleted(proved),
         Err(_) => Attempt::Unanswered(error),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Debug;
+    use std::sync::{Arc, Mutex};
+
     use super::*;
     use crate::kubernetes::client::CALL_LIMIT;
     use kube::core::Status;
     use serde_json::{Value, json};
+    use tracing::field::Field;
+    use tracing::{Event, Subscriber};
+    use tracing_subscriber::Layer;
+    use tracing_subscriber::layer::{Context, SubscriberExt};
 
     fn node(change: &Value) -> Node {
         let mut node = json!({
@@ -216,9 +261,36 @@ mod tests {
         }
     }
 
+    /// Keeps the values of what is logged.
+    struct Log(Arc<Mutex<Vec<String>>>);
+
+    impl<S: Subscriber> Layer<S> for Log {
+        fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+            event.record(&mut |field: &Field, value: &dyn Debug| {
+                self.0.lock().unwrap().push(format!("{field}={value:?}"));
+            });
+        }
+    }
+
+    #[test]
+    fn a_deletion_without_an_outcome_is_logged_with_its_proof() {
+        let live = node(&json!({}));
+        let proof_began = "2026-01-09T07:05:03.000042999Z".parse().unwrap();
+        for (has_outcome, expected) in
+            [(false, vec!["node=\"n\"", "uid=\"u\"", "proof_began=\"2026-01-09T07:05:03.000042Z\""]), (true, vec![])]
+        {
+            let seen = Arc::default();
+            let log = tracing_subscriber::registry().with(Log(Arc::clone(&seen)));
+            tracing::subscriber::with_default(log, || drop(Sent { node: &live, proof_began, has_outcome }));
+            let mut seen = seen.lock().unwrap().clone();
+            seen.retain(|value| !value.starts_with("message="));
+            assert_eq!(seen, expected, "{has_outcome}");
+        }
+    }
+
     #[test]
     fn a_deletion_at_which_the_api_server_failed_counts_if_the_node_is_gone() {
-        let proof = || AbsenceProof::new("gone", []);
+        let proof = || Proved { proof: AbsenceProof::new("gone", []), began: Timestamp::UNIX_EPOCH };
         let failure = || CallError::Refused {
             what: "delete node n".into(),
             status: Status::failure("timeout", "Timeout").with_code(504).boxed(),

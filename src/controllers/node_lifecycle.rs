@@ -12,7 +12,7 @@ mod look;
 pub mod metrics;
 pub mod observe;
 pub mod plan;
-pub mod refused_writes;
+pub mod retries;
 pub mod unreachable;
 
 use std::sync::Arc;

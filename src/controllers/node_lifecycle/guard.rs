@@ -15,6 +15,7 @@ mod tests;
 use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 
+use super::retries::Retry;
 use super::{Deletion, Limit, Settings};
 use crate::cloud::Presence;
 use allowance::{Allowance, Bounds};
@@ -26,11 +27,6 @@ use roll::Roll;
 const MASS_NODES: usize = 5;
 /// The share of all nodes, in percent.
 const MASS_PERCENT: usize = 20;
-
-/// A deletion that the API server refused is tried again after this, twice this, and so on.
-const REFUSED_PAUSE: Duration = Duration::from_secs(5);
-/// But at least this often.
-const LONGEST_REFUSED_PAUSE: Duration = Duration::from_secs(60);
 
 /// See the file's header.
 #[derive(Debug)]
@@ -57,8 +53,8 @@ struct Known {
     answer: Answer,
     /// `--node-deletion=dry-run` has said it. It counts as deleted.
     is_told: bool,
-    refusals: u32,
-    refused_until: Option<Instant>,
+    /// Of a deletion that the API server refused.
+    retry: Retry,
 }
 
 /// What the provider said last about a node with Ready=Unknown.
@@ -217,7 +213,7 @@ impl Guard {
         self.count_mass(at);
         let Some(known) = self.nodes.get(name) else { return Verdict::NotSuspected };
         let Some(since) = known.suspected_since() else { return Verdict::NotSuspected };
-        let (is_told, refused_until, is_first) = (known.is_told, known.refused_until, known.refusals == 0);
+        let (is_told, refused_until, is_first) = (known.is_told, known.retry.not_before(at), known.retry.is_first());
         let (uid, is_control_plane) = (known.facts.uid.clone(), known.facts.is_control_plane);
         if let Deletion::Off { because } = self.rules.deletion {
             return Verdict::Held(Hold::Off { because });
@@ -225,7 +221,7 @@ impl Guard {
         if is_told {
             return Verdict::Held(Hold::Told);
         }
-        if let Some(until) = refused_until.filter(|until| *until > at) {
+        if let Some(until) = refused_until {
             return Verdict::Held(Hold::Refused { until });
         }
         if let Err(hold) = self.check(known, by_hand, since, at) {
@@ -260,7 +256,9 @@ impl Guard {
         match used {
             Used::Yes => self.nodes.remove(&permit.name),
             Used::Told => self.nodes.change(&permit.name, |known| known.is_told = true),
-            Used::Refused => self.nodes.change(&permit.name, |known| known.refuse(at)),
+            Used::Refused => self.nodes.change(&permit.name, |known| {
+                known.retry.failed(at, 0.0);
+            }),
             Used::No => {}
         }
         self.count_mass(at);
@@ -307,14 +305,19 @@ impl Guard {
         Ok(())
     }
 
-    fn take(&mut self, at: Instant) -> Result<u64, Hold> {
-        let bounds = self.bounds();
+    /// Whether the limit allows one more write at `at`. Takes nothing.
+    pub fn check_limit(&self, at: Instant) -> Result<(), Hold> {
+        let bounds @ Bounds { capacity, window } = self.bounds();
         if self.allowance.available(bounds, at) == 0 {
-            let Bounds { capacity, window } = bounds;
             return Err(Hold::Limit { capacity, window, until: self.allowance.next(bounds, at) });
         }
+        Ok(())
+    }
+
+    fn take(&mut self, at: Instant) -> Result<u64, Hold> {
+        self.check_limit(at)?;
         let number = self.next_number();
-        self.allowance.take(number, bounds, at);
+        self.allowance.take(number, self.bounds(), at);
         Ok(number)
     }
 
@@ -398,7 +401,7 @@ fn threshold(nodes: usize) -> usize {
 
 impl Known {
     fn new(facts: Facts) -> Self {
-        Self { facts, answer: Answer::NotAsked, is_told: false, refusals: 0, refused_until: None }
+        Self { facts, answer: Answer::NotAsked, is_told: false, retry: Retry::default() }
     }
 
     /// Since when the node is both Ready=Unknown and proved absent.
@@ -418,13 +421,7 @@ impl Known {
             (Presence::Unknown(_), _) => Answer::Unknown,
         };
         if self.suspected_since().is_none() {
-            (self.is_told, self.refusals, self.refused_until) = (false, 0, None);
+            (self.is_told, self.retry) = (false, Retry::default());
         }
-    }
-
-    fn refuse(&mut self, at: Instant) {
-        let pause = REFUSED_PAUSE.saturating_mul(1 << self.refusals.min(8)).min(LONGEST_REFUSED_PAUSE);
-        self.refusals = self.refusals.saturating_add(1);
-        self.refused_until = Some(at + pause);
     }
 }

@@ -11,7 +11,7 @@ use super::answers::{Answers, Subject};
 use super::guard::{Facts, Guard, Hold, Permit, Used, Verdict};
 use super::metrics::Metrics;
 use super::plan::{self, Change, plan};
-use super::refused_writes::RefusedWrites;
+use super::retries::Retries;
 use super::unreachable::Unreachable;
 use super::{Deletion, Settings, apply, observe};
 use crate::cloud::node::{self, Readiness};
@@ -53,9 +53,10 @@ pub(super) struct State {
     pub(super) guard: Guard,
     pub(super) answers: Answers,
     unreachable: Unreachable,
-    refused: RefusedWrites,
-    /// Nodes that were to be taken out of service, and whose machines were not proved to be off.
-    unproved: RefusedWrites,
+    /// Changes of taints that could not be written.
+    refused: Retries<Vec<Change>>,
+    /// Nodes that were to be taken out of service, and why their VMs were not proved to be off; nothing for one that runs.
+    unproved: Retries<Option<Held>>,
     /// The Nodes with something to do, as of what was last noted of each.
     busy: BTreeSet<String>,
 }
@@ -66,8 +67,8 @@ impl Term {
             guard: Guard::new(settings, now()),
             answers: Answers::default(),
             unreachable: Unreachable::default(),
-            refused: RefusedWrites::default(),
-            unproved: RefusedWrites::default(),
+            refused: Retries::default(),
+            unproved: Retries::default(),
             busy: BTreeSet::new(),
         };
         Self { state: Mutex::new(state) }
@@ -92,7 +93,7 @@ pub(super) struct Outcome {
 }
 
 /// What keeps a Node from being deleted, or its machine from being taken out of service.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Held {
     /// What is not done, in words.
     pub(super) what: &'static str,
@@ -328,7 +329,10 @@ impl Looks {
                 term.lock().refused.forget(node::name(node));
                 return Ok(outcome);
             }
-            if let Some(wait) = term.lock().refused.wait(node::name(node), uid, &planned, now()) {
+            // Other changes than those that failed need not wait.
+            let refused = |(wait, failed): (Duration, &Vec<Change>)| (*failed == planned).then_some(wait);
+            let wait = term.lock().refused.wait(node::name(node), uid, now()).and_then(refused);
+            if let Some(wait) = wait {
                 outcome.next = sooner(outcome.next, wait);
                 return Ok(outcome);
             }
@@ -362,7 +366,7 @@ impl Looks {
                 Err(error) => {
                     tracing::warn!(node = node::name(node), "{}", chain(&error));
                     let chance = fastrand::f64();
-                    let wait = term.lock().refused.failed(node::name(node), uid, &planned, now(), chance);
+                    let wait = term.lock().refused.failed(node::name(node), uid, planned, now(), chance);
                     outcome.next = sooner(outcome.next, wait);
                     return Ok(outcome);
                 }
@@ -386,25 +390,30 @@ impl Looks {
     /// may cost the cloud a search everywhere, so that what does not prove it is not asked for again at each look.
     async fn permit_out_of_service(&self, term: &Term, node: &Node) -> Result<Permit, Outcome> {
         let (name, uid) = (node::name(node), node.metadata.uid.as_deref().unwrap_or_default());
-        let change = [Change::AddOutOfService];
-        if let Some(wait) = term.lock().unproved.wait(name, uid, &change, now()) {
-            return Err(Outcome::after(wait));
+        let by = |hold: Hold| Outcome::by(&hold).about_out_of_service();
+        {
+            let state = term.lock();
+            if let Some((wait, held)) = state.unproved.wait(name, uid, now()) {
+                // It holds during the pause, too. If it was cleared, the next failure would report it as news.
+                return Err(Outcome { held: held.clone(), next: Next::After(wait) });
+            }
+            state.guard.check_limit(now()).map_err(by)?;
         }
-        let reserved = term.lock().guard.reserve(now());
-        let permit = reserved.map_err(|hold| Outcome::by(&hold).about_out_of_service())?;
-        let why = match observe::fresh_power(&*self.instances, node).await {
+        let held = match observe::fresh_power(&*self.instances, node).await {
             Ok(PowerState::Off) => {
-                term.lock().unproved.forget(name);
-                return Ok(permit);
+                let mut state = term.lock();
+                state.unproved.forget(name);
+                // Not before the read, which may take long: meanwhile a deletion may need the allowance.
+                return state.guard.reserve(now()).map_err(by);
             }
             // It runs again, and that is about to be announced.
-            Ok(PowerState::On | PowerState::Suspended | PowerState::NotRunning) => Outcome::default(),
-            Err(unknown) => Outcome::held(unknown.reason, unknown.message, unknown.is_passing).about_out_of_service(),
+            Ok(PowerState::On | PowerState::Suspended | PowerState::NotRunning) => None,
+            Err(unknown) => {
+                Outcome::held(unknown.reason, unknown.message, unknown.is_passing).about_out_of_service().held
+            }
         };
-        let mut state = term.lock();
-        state.guard.settle(permit, Used::No, now());
-        let wait = state.unproved.failed(name, uid, &change, now(), fastrand::f64());
-        Err(Outcome { next: Next::After(wait), ..why })
+        let wait = term.lock().unproved.failed(name, uid, held.clone(), now(), fastrand::f64());
+        Err(Outcome { held, next: Next::After(wait) })
     }
 
     fn settle(&self, term: &Term, permit: Option<Permit>, written: &Result<(), CallError>) {

@@ -3,8 +3,8 @@
 use super::server::Fate;
 use super::world::{MOMENT, World, pass, seconds, settings};
 use ccm::cloud::{PowerState, Reason, Unknown};
-use ccm::controllers::node_lifecycle::Settings;
 use ccm::controllers::node_lifecycle::plan::{ANNOTATION_OUT_OF_SERVICE, TAINT_OUT_OF_SERVICE, TAINT_SHUTDOWN};
+use ccm::controllers::node_lifecycle::{Limit, Settings};
 use http::Method;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -59,21 +59,45 @@ async fn the_time_counts_from_when_the_machine_went_off_where_that_is_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_machine_that_is_not_proved_to_be_off_is_told_and_read_again_after_pauses() {
+async fn a_vm_that_is_not_proved_off_is_reported_once_and_read_again_after_pauses() {
     let world = world().await;
     let twin = Unknown::new(Reason::SeveralVMsMatch, "a twin of it runs");
     world.set_fresh(Some(twin));
     world.create("a", "Unknown", PowerState::Off);
     pass(seconds(301)).await;
-    assert_eq!((world.taints("a"), world.held("SeveralVMsMatch")), (vec![shutdown()], 1));
     let first = world.fresh_reads();
-    pass(seconds(600)).await;
+    // Each second, so that the pauses are sampled too.
+    for second in 0..600 {
+        assert_eq!(world.held("SeveralVMsMatch"), 1, "after {second} s");
+        pass(seconds(1)).await;
+    }
     let reads = world.fresh_reads() - first;
     assert!((10..=20).contains(&reads), "each may cost a search everywhere: {reads} in ten minutes");
+    assert_eq!(world.server.events("SeveralVMsMatch"), ["Node not taken out of service: a twin of it runs"]);
     assert_eq!(world.taints("a"), [shutdown()]);
     world.set_fresh(None);
     pass(seconds(61)).await;
     assert_eq!((world.taints("a"), world.held("SeveralVMsMatch")), (vec![shutdown(), out_of_service()], 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_read_of_a_power_state_holds_no_deletion_and_none_is_made_while_the_limit_is_reached() {
+    let limit = Limit { nodes: 1, percent: 0, window: seconds(600) };
+    let world = World::start(Settings { out_of_service_after: Some(AFTER), limit, ..settings() }).await;
+    world.create("off", "Unknown", PowerState::Off);
+    world.set_fresh_pause(seconds(20));
+    pass(seconds(280)).await;
+    // Due at 310 s, while the power state of the other one is read.
+    world.lose("gone");
+    pass(seconds(35)).await;
+    assert_eq!((world.fresh_reads(), world.is_there("gone")), (1, false));
+    pass(seconds(60)).await;
+    assert_eq!((world.taints("off"), world.held("DeletionLimitReached")), (vec![shutdown()], 1));
+    let told = world.server.events("DeletionLimitReached");
+    assert!(told.len() == 1 && told[0].starts_with("Node not taken out of service: the limit"), "{told:?}");
+    assert_eq!(world.fresh_reads(), 1, "nothing is read that would not be used");
+    pass(seconds(600)).await;
+    assert_eq!(world.taints("off"), [shutdown(), out_of_service()]);
 }
 
 #[tokio::test(start_paused = true)]

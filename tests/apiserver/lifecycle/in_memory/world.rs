@@ -48,8 +48,18 @@ pub struct Cloud {
     memory: Memory,
     hook: Arc<Mutex<Option<Hook>>>,
     asked: Arc<Mutex<BTreeMap<String, usize>>>,
-    /// What a fresh read of the power state says, if not what is known, and how often it was made.
-    fresh: Arc<Mutex<(Option<Unknown>, usize)>>,
+    fresh: Arc<Mutex<Fresh>>,
+}
+
+/// Fresh reads of power states.
+#[derive(Default)]
+struct Fresh {
+    /// What they say, if not what is known.
+    unknown: Option<Unknown>,
+    /// How long each takes.
+    pause: Duration,
+    /// How many were made.
+    reads: usize,
 }
 
 impl CloudProvider for Cloud {
@@ -94,11 +104,12 @@ impl InstancesV2 for Cloud {
     }
 
     async fn read_instance_power(&self, node: &Node) -> Presence<PowerState> {
-        let unknown = {
+        let (unknown, pause) = {
             let mut fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner);
-            fresh.1 += 1;
-            fresh.0.clone()
+            fresh.reads += 1;
+            (fresh.unknown.clone(), fresh.pause)
         };
+        pass(pause).await;
         match unknown {
             Some(unknown) => Presence::Unknown(unknown),
             None => self.memory.read_instance_power(node).await,
@@ -157,12 +168,17 @@ impl World {
 
     /// What a fresh read of any power state says, if not what is known.
     pub fn set_fresh(&self, unknown: Option<Unknown>) {
-        self.hooked.fresh.lock().unwrap_or_else(PoisonError::into_inner).0 = unknown;
+        self.hooked.fresh.lock().unwrap_or_else(PoisonError::into_inner).unknown = unknown;
+    }
+
+    /// How long each fresh read of a power state takes.
+    pub fn set_fresh_pause(&self, pause: Duration) {
+        self.hooked.fresh.lock().unwrap_or_else(PoisonError::into_inner).pause = pause;
     }
 
     /// How often power states were read anew.
     pub fn fresh_reads(&self) -> usize {
-        self.hooked.fresh.lock().unwrap_or_else(PoisonError::into_inner).1
+        self.hooked.fresh.lock().unwrap_or_else(PoisonError::into_inner).reads
     }
 
     /// Creates the Node and its machine.

@@ -92,7 +92,10 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "guard-refused",
             GUARD,
-            ("refused_until.filter(|until| *until > at)", "refused_until.filter(|until| *until < at)"),
+            (
+                "if let Some(until) = refused_until {",
+                "if let Some(until) = refused_until.filter(|until| *until < at) {",
+            ),
             UNIT,
         ),
         Mutant::new(
@@ -238,7 +241,7 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "look-fresh-power",
             LOOK,
-            ("Ok(PowerState::Off) => {\n                term", "Ok(_) => {\n                term"),
+            ("Ok(PowerState::Off) => {\n                let mut state", "Ok(_) => {\n                let mut state"),
             UNIT,
         ),
         Mutant::new(
@@ -280,7 +283,7 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "look-refused-write-waits",
             LOOK,
-            (".wait(node::name(node), uid, &planned, now())", ".wait(node::name(node), \"\", &planned, now())"),
+            (".wait(node::name(node), uid, now()).and_then", ".wait(node::name(node), \"\", now()).and_then"),
             UNIT,
         ),
         Mutant::new(

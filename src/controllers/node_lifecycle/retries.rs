@@ -1,0 +1,121 @@
+//! Pure: when a write that failed, or a read that did not give a proof, is tried again.
+//!
+//! Events and the period bring a Node back at any time. So the pause belongs to what failed and not to the Node's turn.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// The pause after the first failure; it doubles with each further one.
+const FIRST_PAUSE: Duration = Duration::from_secs(5);
+/// No pause is longer.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// The failures in a row of one call, and the pause after the last one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Retry {
+    failures: u32,
+    not_before: Option<Instant>,
+}
+
+impl Retry {
+    /// The call failed at `at`: the pause before the next one. `chance` in `0.0..1.0` shortens it by up to a quarter, so
+    /// that calls which failed together are not repeated together.
+    pub fn failed(&mut self, at: Instant, chance: f64) -> Duration {
+        let full = FIRST_PAUSE.saturating_mul(1 << self.failures.min(16)).min(LONGEST_PAUSE);
+        let pause = full.mul_f64(1.0 - chance.clamp(0.0, 1.0) / 4.0);
+        *self = Self { failures: self.failures.saturating_add(1), not_before: Some(at + pause) };
+        pause
+    }
+
+    /// The end of the pause, if it lasts at `at`.
+    pub fn not_before(&self, at: Instant) -> Option<Instant> {
+        self.not_before.filter(|end| *end > at)
+    }
+
+    /// Whether no call has failed.
+    pub fn is_first(&self) -> bool {
+        self.failures == 0
+    }
+}
+
+/// The retries of one kind of call, by Node. `T` is what the last failure was about.
+#[derive(Debug)]
+pub struct Retries<T> {
+    by_node: HashMap<String, Failure<T>>,
+}
+
+#[derive(Debug)]
+struct Failure<T> {
+    uid: String,
+    about: T,
+    retry: Retry,
+}
+
+impl<T> Default for Retries<T> {
+    fn default() -> Self {
+        Self { by_node: HashMap::new() }
+    }
+}
+
+impl<T> Retries<T> {
+    /// How long the call for this Node has to wait at `at`, if it does, and what the last failure was about.
+    pub fn wait(&self, name: &str, uid: &str, at: Instant) -> Option<(Duration, &T)> {
+        let failure = self.by_node.get(name).filter(|failure| failure.uid == uid)?;
+        let end = failure.retry.not_before(at)?;
+        Some((end.saturating_duration_since(at), &failure.about))
+    }
+
+    /// The call failed: how long the next one has to wait. See [`Retry::failed`].
+    pub fn failed(&mut self, name: &str, uid: &str, about: T, at: Instant, chance: f64) -> Duration {
+        let before = self.by_node.remove(name).filter(|failure| failure.uid == uid);
+        let mut retry = before.map_or_else(Retry::default, |failure| failure.retry);
+        let pause = retry.failed(at, chance);
+        self.by_node.insert(name.to_owned(), Failure { uid: uid.to_owned(), about, retry });
+        pause
+    }
+
+    /// The call succeeded or is not needed any more, or the Node is gone.
+    pub fn forget(&mut self, name: &str) {
+        self.by_node.remove(name);
+    }
+
+    /// Forgets all Nodes but those for which `is_there` holds.
+    pub fn retain(&mut self, is_there: impl Fn(&str) -> bool) {
+        self.by_node.retain(|name, _| is_there(name));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_a_minute_and_are_shortened_by_chance() {
+        let start = Instant::now();
+        let mut retries = Retries::default();
+        let full = [5, 10, 20, 40, 60, 60].map(|_: u64| retries.failed("n", "u", (), start, 0.0).as_secs());
+        assert_eq!(full, [5, 10, 20, 40, 60, 60]);
+        assert_eq!(retries.failed("n", "u", (), start, 1.0), Duration::from_secs(45));
+        retries.retain(|name| name != "n");
+        assert_eq!(retries.wait("n", "u", start), None);
+        assert_eq!(retries.failed("n", "u", (), start, 0.0), Duration::from_secs(5), "from the beginning");
+        retries.forget("n");
+        assert_eq!(retries.failed("n", "u", (), start, 0.0), Duration::from_secs(5), "and again");
+    }
+
+    #[test]
+    fn a_call_waits_for_the_pause_of_its_own_node() {
+        let start = Instant::now();
+        let mut retries = Retries::default();
+        retries.failed("n", "u", "first", start, 0.0);
+        let later = start + Duration::from_secs(2);
+        assert_eq!(retries.wait("n", "u", later), Some((Duration::from_secs(3), &"first")));
+        assert_eq!(retries.wait("n", "u", start + FIRST_PAUSE), None, "it is over");
+        assert_eq!(retries.wait("m", "u", later), None, "another node");
+        assert_eq!(retries.wait("n", "v", later), None, "another Node of the name");
+        let again = retries.failed("n", "u", "second", later, 0.0);
+        assert_eq!(again, Duration::from_secs(10), "which failed as the one before did");
+        assert_eq!(retries.wait("n", "u", later), Some((again, &"second")));
+        assert_eq!(retries.failed("n", "v", "third", later, 0.0), FIRST_PAUSE);
+    }
+}

@@ -139,7 +139,6 @@ impl Looks {
         // The words of upstream.
         let message = format!("Failed deleting node {}: {}", node::name(node), chain(error));
         announce(&self.recorder, node, EventType::Warning, "DeletingNodeFailed", &message);
-        tracing::warn!(node = node::name(node), "{}", chain(error));
     }
 }
 

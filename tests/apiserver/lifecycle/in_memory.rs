@@ -3,6 +3,7 @@
 
 mod counting;
 mod deletion;
+mod log;
 mod server;
 mod taints;
 mod world;

@@ -1,5 +1,6 @@
 //! From a permit to the deletion.
 
+use super::log::Log;
 use super::server::{Fate, Server};
 use super::world::{MOMENT, World, is, node, pass, seconds, settings};
 use ccm::cloud::node::TAINT_UNINITIALIZED;
@@ -295,6 +296,39 @@ async fn a_refused_deletion_is_sent_again_after_pauses_that_double() {
     let pauses: Vec<u64> = sent.windows(2).map(|pair| (pair[1].at - pair[0].at).as_secs()).collect();
     assert_eq!(pauses, [5, 10, 20, 40, 60, 60, 60, 60]);
     assert_eq!(world.server.events("DeletingNode").len(), 1, "it is announced once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_and_its_failure_are_logged_in_the_form_of_upstream() {
+    Log::keep();
+    let world = world(settings()).await;
+    world.server.next(&Method::DELETE, &[Fate::Refused(403)]);
+    world.lose("a");
+    pass(seconds(60)).await;
+    assert!(!world.is_there("a"));
+    let lines = Log::lines("Event occurred");
+    for (reason, message) in [
+        ("DeletingNode", "Deleting node a because it does not exist in the cloud provider: "),
+        ("DeletingNodeFailed", "Failed deleting node a: "),
+    ] {
+        let reason = format!("reason=\"{reason}\"");
+        let of: Vec<&String> = lines.iter().filter(|line| line.contains(&reason)).collect();
+        assert_eq!(of.len(), 1, "{reason}: {lines:?}");
+        for part in ["object=\"a\"", "kind=\"Node\"", message] {
+            assert!(of[0].contains(part), "{part} is missing in {}", of[0]);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_deletion_is_logged_in_the_form_of_upstream_and_as_what_holds_the_node() {
+    Log::keep();
+    let world = world(settings()).await;
+    world.server.next(&Method::DELETE, &[Fate::Refused(403)]);
+    world.lose("a");
+    pass(seconds(60)).await;
+    let failure = Log::lines("the test says Forbidden");
+    assert_eq!(failure.len(), 2, "{failure:?}");
 }
 
 #[tokio::test(start_paused = true)]

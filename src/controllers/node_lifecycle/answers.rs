@@ -35,8 +35,17 @@ pub struct Answers {
     costly: u32,
     /// Being asked about, since then. What happens meanwhile makes the answer late.
     asking: HashMap<String, Instant>,
-    /// When an answer last showed that this does not keep the provider from saying something any more.
-    over: BTreeMap<Reason, Instant>,
+    /// What does not keep the provider from saying something any more.
+    over: BTreeMap<Reason, Over>,
+}
+
+/// Since when something is over that kept the provider from saying anything.
+#[derive(Clone, Copy, Debug)]
+struct Over {
+    /// When an answer showed it last.
+    shown: Instant,
+    /// When the answers about others were last gone through for it.
+    shortened: Instant,
 }
 
 #[derive(Debug)]
@@ -104,7 +113,7 @@ impl Answers {
                 kept.due += pause(unknown, failures, longest).mul_f64(shortened);
                 kept.failures = failures.saturating_add(1);
                 kept.trouble = if unknown.is_passing { trouble } else { Some(unknown.reason) };
-                if kept.trouble.and_then(|trouble| self.over.get(&trouble)).is_some_and(|over| *over >= asked) {
+                if kept.trouble.and_then(|trouble| self.over.get(&trouble)).is_some_and(|over| over.shown >= asked) {
                     // It was asked before that was over.
                     kept.due = kept.due.min(at + SOON);
                 }
@@ -124,7 +133,13 @@ impl Answers {
     /// The provider said something of a machine of which it could say nothing for this reason. The answers about others
     /// that said nothing for the same reason are not kept for long: one after the other they do not count any more.
     fn end(&mut self, trouble: Reason, at: Instant) {
-        self.over.insert(trouble, at);
+        // After an outage the answer about every Node shows it. What was asked for since the last time is recent.
+        let recent = |over: &&mut Over| at.saturating_duration_since(over.shortened) < SOON;
+        if let Some(over) = self.over.get_mut(&trouble).filter(recent) {
+            over.shown = at;
+            return;
+        }
+        self.over.insert(trouble, Over { shown: at, shortened: at });
         let is_alike = |kept: &Kept| kept.trouble == Some(trouble);
         let least = SOON.max(SOON_SHARE.saturating_mul(self.count(is_alike)));
         let mut turn = at;
@@ -347,6 +362,22 @@ mod tests {
         answer(&mut answers, "a", &gone, at);
         assert!(counts(&answers, "b", at + SOON - Duration::from_millis(1)), "it was asked about just now");
         assert!(!counts(&answers, "b", at + SOON));
+    }
+
+    #[test]
+    fn answers_that_end_the_silence_one_after_the_other_go_through_all_others_once_in_a_while() {
+        let start = Instant::now();
+        let reason = Reason::VCenterUnavailable;
+        let mut answers = troubled(&["a", "b", "c", "d"], reason, start);
+        let at = start + seconds(20);
+        answer(&mut answers, "a", &Presence::Exists(()), at);
+        assert!(!counts(&answers, "d", at + SOON));
+        // Asked since then, and its vCenter still says nothing.
+        answer(&mut answers, "d", &Presence::Unknown(Unknown::new(reason, "")), at + seconds(1));
+        answer(&mut answers, "b", &Presence::Exists(()), at + seconds(2));
+        assert!(counts(&answers, "d", at + seconds(60)), "the others were gone through just now");
+        answer(&mut answers, "c", &Presence::Exists(()), at + SOON);
+        assert!(!counts(&answers, "d", at + seconds(1) + SOON), "and now again");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ccm::kubernetes::login_ledger::{Ledger, MemoryStore};
 use ccm::providers::vsphere::credentials::{Credential, Login, Offer, Origin, SessionToken};
-use ccm::providers::vsphere::inventory::snapshot::Freshness;
+use ccm::providers::vsphere::inventory::snapshot::{Freshness, Snapshot};
 use ccm::providers::vsphere::inventory::{Names, Session, Settings, Vcenter};
 use ccm::providers::vsphere::zones::ZoneCategories;
 use memory::{Interface, MemoryVcenter};
@@ -98,9 +98,14 @@ impl Replica {
     }
 
     async fn until_live(&self, within: Duration) {
+        self.until(within, |now| now.freshness == Freshness::Live).await;
+    }
+
+    async fn until(&self, within: Duration, fits: impl Fn(&Snapshot) -> bool) {
         let mut changes = self.vcenter.changes();
-        let live = timeout(within, changes.wait_for(|now| now.freshness == Freshness::Live)).await.is_ok();
-        assert!(live, "not live within {within:?}: {:?}", self.vcenter.snapshot().freshness);
+        let is_there = timeout(within, changes.wait_for(|now| fits(now))).await.is_ok();
+        let now = self.vcenter.snapshot();
+        assert!(is_there, "not within {within:?}: {:?}, tags {:?}", now.freshness, now.tags.trouble);
     }
 }
 

@@ -4,6 +4,7 @@
 //! Data flows one way: the property collector's updates go through [`mirror`] into a [`snapshot`], which [`vcenter`]
 //! publishes. Nothing here knows nodes.
 
+mod leftovers;
 pub mod mirror;
 mod power;
 pub mod reads;

@@ -6,7 +6,20 @@ use super::*;
 const SOON: Duration = Duration::from_secs(5);
 const ROUNDS: u64 = 10;
 
-/// How long after the end of an outage its inventory is live.
+/// What comes by chance in a test, the pauses of the product included: the seed is in its output, and `SEED=7` repeats it.
+fn seed() {
+    let given = std::env::var("SEED").ok().map(|seed| seed.parse().expect("SEED is a number"));
+    let seed = given.unwrap_or_else(|| fastrand::u64(..));
+    println!("SEED={seed}");
+    fastrand::seed(seed);
+}
+
+/// Whether the last poll of tags got an answer. There are no tags, which is told, too.
+fn has_polled_tags(now: &Snapshot) -> bool {
+    now.tags.trouble.as_ref().is_some_and(|trouble| trouble.contains("is not visible"))
+}
+
+/// How long after the end of an outage its inventory is live, and its tags are polled.
 async fn after_an_outage(outage: Outage, lasts: Duration, is_at_the_start: bool) -> Duration {
     let (store, began) = (MemoryStore::default(), Instant::now());
     let server = MemoryVcenter::new(RIGHT, "8.0.2.0");
@@ -18,6 +31,7 @@ async fn after_an_outage(outage: Outage, lasts: Duration, is_at_the_start: bool)
     } else {
         let replica = start();
         replica.until_live(MINUTE).await;
+        replica.until(MINUTE, has_polled_tags).await;
         // Somewhere in a wait for changes.
         pass(Duration::from_millis(fastrand::u64(1_000..30_000))).await;
         server.set_outage(Some(outage));
@@ -35,7 +49,9 @@ async fn after_an_outage(outage: Outage, lasts: Duration, is_at_the_start: bool)
     server.set_outage(None);
     let back = Instant::now();
     replica.until_live(3 * MINUTE).await;
+    replica.until(3 * MINUTE, has_polled_tags).await;
     let took = back.elapsed();
+    assert_eq!(server.subscriptions(), (1, 1), "{outage:?}: what the outage broke is taken off the session");
     let probes = server.probes();
     assert!(probes <= 2 * away.as_secs() + 10, "{outage:?}: {probes} questions in {away:?}");
     let needed = usize::from(is_at_the_start || outage == Outage::Refused);
@@ -47,6 +63,7 @@ async fn after_an_outage(outage: Outage, lasts: Duration, is_at_the_start: bool)
 
 #[tokio::test(start_paused = true)]
 async fn a_vcenter_that_comes_back_is_used_within_five_seconds_ten_of_ten_times() {
+    seed();
     let mut late = Vec::new();
     for outage in [Outage::Refused, Outage::Silent, Outage::Busy, Outage::Html, Outage::Cut] {
         for lasts in [45, 75].map(Duration::from_secs) {
@@ -65,6 +82,28 @@ async fn a_vcenter_that_comes_back_is_used_within_five_seconds_ten_of_ten_times(
         }
     }
     assert!(late.is_empty(), "{late:#?}");
+}
+
+/// vCenter goes away in the middle of a subscription, and the session lives on.
+#[tokio::test(start_paused = true)]
+async fn a_subscription_that_an_outage_broke_leaves_nothing_behind() {
+    seed();
+    for (case, made) in [("a view", (1, 0)), ("a view and a collector", (1, 1))] {
+        let (store, began) = (MemoryStore::default(), Instant::now());
+        let server = MemoryVcenter::new(RIGHT, "8.0.2.0");
+        let offers = watch::Sender::new(offer(&from_file(RIGHT)));
+        let replica = Replica::start(&server, offers.subscribe(), ledger(&store, began, 0));
+        while server.subscriptions() != made {
+            pass(Duration::from_millis(1)).await;
+            assert!(began.elapsed() < MINUTE, "{case}: {:?}", server.subscriptions());
+        }
+        server.set_outage(Some(Outage::Silent));
+        pass(Duration::from_secs(10)).await;
+        server.set_outage(None);
+        replica.until_live(SOON).await;
+        assert_eq!((server.subscriptions(), server.sessions().0), ((1, 1), 1), "{case}");
+        replica.stop().await;
+    }
 }
 
 /// Many that are away share few questions at a time, and none of them waits for the others.

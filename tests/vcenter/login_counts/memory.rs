@@ -1,6 +1,6 @@
 //! A vCenter in memory, as far as sessions need one: it counts logins, over a clock that may be paused.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -63,6 +63,8 @@ struct State {
     tickets: BTreeSet<String>,
     next_id: u32,
     pending_waits: u32,
+    /// Views and collectors, each with the SOAP session that it belongs to.
+    objects: BTreeMap<String, String>,
     soap: BTreeSet<String>,
     rest: BTreeSet<String>,
     logins: Vec<Login>,
@@ -190,6 +192,25 @@ impl MemoryVcenter {
         self.with(|state| state.pending_waits)
     }
 
+    /// Views and property collectors on open sessions.
+    pub fn subscriptions(&self) -> (usize, usize) {
+        self.with(|state| {
+            let open = state.objects.iter().filter(|(_, session)| state.soap.contains(*session));
+            let (views, collectors): (Vec<_>, Vec<_>) = open.partition(|(id, _)| id.starts_with("view"));
+            (views.len(), collectors.len())
+        })
+    }
+
+    fn create(&self, operation: &str, kind: &str, id: &str, session: Option<String>) -> Response {
+        let id = self.with(|state| {
+            state.next_id += 1;
+            let id = format!("{id}-{}", state.next_id);
+            state.objects.insert(id.clone(), session.unwrap_or_default());
+            id
+        });
+        answer(operation, &format!("<returnval type=\"{kind}\">{id}</returnval>"))
+    }
+
     /// Calls other than logins that were refused.
     pub fn failed(&self) -> Vec<String> {
         self.with(|state| state.failed.clone())
@@ -296,9 +317,12 @@ impl MemoryVcenter {
                 Ok(answer(request.operation, ""))
             }
             "CreateListView" if self.with(|state| state.refuses_views) => Ok(fault("NoPermission")),
-            "CreateListView" => Ok(answer(request.operation, "<returnval type=\"ListView\">v-1</returnval>")),
-            "CreatePropertyCollector" => {
-                Ok(answer(request.operation, "<returnval type=\"PropertyCollector\">c-1</returnval>"))
+            "CreateListView" => Ok(self.create(request.operation, "ListView", "view", cookie)),
+            "CreatePropertyCollector" => Ok(self.create(request.operation, "PropertyCollector", "collector", cookie)),
+            "DestroyView" | "DestroyPropertyCollector" => {
+                let this = body.split("<_this").nth(1).and_then(|rest| rest.split(['>', '<']).nth(1));
+                self.with(|state| this.map(|id| state.objects.remove(id)));
+                Ok(answer(request.operation, ""))
             }
             "CreateFilter" => Ok(answer(request.operation, "<returnval type=\"PropertyFilter\">f-1</returnval>")),
             _ => Ok(answer(request.operation, "")),

@@ -347,7 +347,7 @@ impl Vcenter {
         };
         self.session.logins().give_up(futures::future::join(tags, rotation)).await;
         if !failure.source.is_not_authenticated() {
-            self.clear(&watch.soap, Some(&watch.collector), &watch.view).await;
+            self.clear(&watch).await;
         }
         failure
     }
@@ -374,6 +374,7 @@ impl Vcenter {
                                 break;
                             }
                             Err(failure) => {
+                                self.clear_leftovers(&link.soap()).await;
                                 self.tell_offer_trouble(Some(chain(&failure)));
                                 let pause = retry.after(Kind::Passing, fastrand::f64());
                                 if timeout(pause, self.session.withdrawn(&link)).await.is_ok() {

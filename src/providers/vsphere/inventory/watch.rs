@@ -11,6 +11,7 @@ use futures::FutureExt as _;
 use tokio::time::Instant;
 use tracing::debug;
 
+use super::leftovers::{Parts, Unfinished};
 use super::mirror::{Mirror, Touched};
 use super::retry::{Kind, Retry};
 use super::session::{Failure, Link, Use, failed};
@@ -76,34 +77,24 @@ impl Vcenter {
     pub(super) async fn open(&self) -> Result<Watch, Failure> {
         self.session.doubt();
         self.session.open().await?;
-        let prepared = self.session.persist(|| self.prepare(self.session.soap())).await?;
-        Ok(self.begin(prepared))
+        let prepared = self.session.persist(|| self.prepare(self.session.soap())).await;
+        self.clear_leftovers(&self.session.soap()).await;
+        Ok(self.begin(prepared?))
     }
 
-    /// Sets a subscription up on a session.
+    /// Sets a subscription up on a session. What it makes before it fails, or is given up, is left over there.
     pub(super) async fn prepare(&self, soap: Use<vim::Client>) -> Result<Prepared, Failure> {
         let doing = format!("subscribing to the inventory of vCenter {}", self.session.names().server);
         let view = soap.create_list_view(&[]).await.map_err(failed(&doing))?;
-        let collector = match soap.create_property_collector().await {
-            Ok(collector) => collector,
-            Err(error) => {
-                self.clear(&soap, None, &view).await;
-                return Err(failed(&doing)(error));
-            }
-        };
+        let mut unfinished = Unfinished::new(soap.leftovers(), view.clone());
+        let collector = soap.create_property_collector().await.map_err(failed(&doing))?;
+        unfinished.add_collector(collector.clone());
         let watch = Watch { soap, collector, view };
         let members = self.wanted();
-        match self.subscribe(&watch, &members).await {
-            Ok(unresolved) => {
-                let instance_uuid = watch.soap.about().instance_uuid.unwrap_or_default();
-                Ok(Prepared { watch, members, unresolved, instance_uuid, link: None })
-            }
-            Err(error) => {
-                // The session lives on, and would collect what every try leaves behind.
-                self.clear(&watch.soap, Some(&watch.collector), &watch.view).await;
-                Err(failed(&doing)(error))
-            }
-        }
+        let unresolved = self.subscribe(&watch, &members).await.map_err(failed(&doing))?;
+        unfinished.finish();
+        let instance_uuid = watch.soap.about().instance_uuid.unwrap_or_default();
+        Ok(Prepared { watch, members, unresolved, instance_uuid, link: None })
     }
 
     /// From now on this is the subscription that tells what is true.
@@ -327,18 +318,32 @@ impl Vcenter {
         }
     }
 
-    /// Takes an old subscription off a session that lives on. Best effort: ending the session does the same.
-    pub(super) async fn clear(&self, soap: &vim::Client, collector: Option<&MoRef>, view: &MoRef) {
-        let both = async {
-            let collector = match collector {
-                Some(collector) => soap.destroy_property_collector(collector).await,
-                None => Ok(()),
+    /// Takes a subscription that is over off its session, and what others left behind there.
+    pub(super) async fn clear(&self, watch: &Watch) {
+        let Watch { soap, collector, view } = watch;
+        soap.leftovers().add(Parts { view: view.clone(), collector: Some(collector.clone()) });
+        self.clear_leftovers(soap).await;
+    }
+
+    /// Takes what earlier subscriptions left behind off a session that lives on. What cannot be taken off now, as vCenter
+    /// does not answer, is left for the next time. Ending the session does the same.
+    pub(super) async fn clear_leftovers(&self, soap: &Use<vim::Client>) {
+        let leftovers = soap.leftovers();
+        while let Some(parts) = leftovers.take() {
+            let both = async {
+                let collector = match &parts.collector {
+                    Some(collector) => soap.destroy_property_collector(collector).await,
+                    None => Ok(()),
+                };
+                (collector, soap.destroy_view(&parts.view).await)
             };
-            let view = soap.destroy_view(view).await;
-            debug!(vcenter = self.session.names().server, ?collector, ?view, "the old subscription was taken off");
-        };
-        if tokio::time::timeout(CLEAR_LIMIT, both).await.is_err() {
-            debug!(vcenter = self.session.names().server, "the old subscription could not be taken off");
+            let ended = tokio::time::timeout(CLEAR_LIMIT, both).await;
+            debug!(vcenter = self.session.names().server, ?ended, "an old subscription is taken off");
+            let is_over = |end: &Result<(), vim::Error>| !end.as_ref().is_err_and(vim::Error::is_transient);
+            if !ended.is_ok_and(|(collector, view)| is_over(&collector) && is_over(&view)) {
+                leftovers.add(parts);
+                return;
+            }
         }
     }
 

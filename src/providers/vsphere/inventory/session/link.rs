@@ -8,12 +8,14 @@ use tokio::sync::watch;
 use crate::clients::vim::AboutInfo;
 use crate::clients::{vapi, vim};
 use crate::providers::vsphere::credentials::Credential;
+use crate::providers::vsphere::inventory::leftovers::Leftovers;
 
 /// The clients of one session, and what it was made with.
 pub(in super::super) struct Link {
     pub(super) soap: vim::Client,
     pub(super) rest: vapi::Client,
     uses: watch::Sender<u32>,
+    leftovers: Arc<Leftovers>,
     facts: Mutex<Facts>,
 }
 
@@ -27,7 +29,13 @@ struct Facts {
 
 impl Link {
     pub(super) fn new(soap: vim::Client, rest: vapi::Client) -> Arc<Self> {
-        Arc::new(Self { soap, rest, uses: watch::Sender::default(), facts: Mutex::default() })
+        Arc::new(Self {
+            soap,
+            rest,
+            uses: watch::Sender::default(),
+            leftovers: Arc::default(),
+            facts: Mutex::default(),
+        })
     }
 
     fn with<T>(&self, look: impl FnOnce(&mut Facts) -> T) -> T {
@@ -95,6 +103,11 @@ impl<C> Use<C> {
     /// What the server said of itself when it was connected to last.
     pub(in super::super) fn about(&self) -> AboutInfo {
         self.link.about()
+    }
+
+    /// What subscriptions left behind on its session.
+    pub(in super::super) fn leftovers(&self) -> Arc<Leftovers> {
+        Arc::clone(&self.link.leftovers)
     }
 }
 

@@ -3,6 +3,7 @@
 mod confirm;
 mod leftovers;
 mod logins;
+mod periods;
 mod permissions;
 mod reads;
 mod recovery;
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 use ccm::clients::{http, vapi, vim};
 use ccm::kubernetes::login_ledger::Ledger;
-use ccm::providers::vsphere::credentials::{Credential, Login, Offer, Origin};
+use ccm::providers::vsphere::credentials::{Credential, Login, Offer, Offers, Origin};
 use ccm::providers::vsphere::inventory::reads::{Read, SearchRead};
 use ccm::providers::vsphere::inventory::session::Timeouts;
 use ccm::providers::vsphere::inventory::snapshot::{Freshness, Snapshot, VmRecord};
@@ -111,6 +112,17 @@ impl Watched {
         wanted: Vec<Arc<str>>,
         categories: Option<ZoneCategories>,
     ) -> (FakeVcenter, Arc<Vcenter>) {
+        let offers = watch::Sender::new(Arc::new(Offer::Ready(vec![pair("Correct-Horse-7")])));
+        Self::prepare_for(model, wanted, categories, offers.subscribe()).await
+    }
+
+    /// The same, with credentials that may change.
+    async fn prepare_for(
+        model: Model,
+        wanted: Vec<Arc<str>>,
+        categories: Option<ZoneCategories>,
+        offers: Offers,
+    ) -> (FakeVcenter, Arc<Vcenter>) {
         let fake = FakeVcenter::start(model).await;
         let settings = Settings {
             key: "vc".to_owned(),
@@ -120,9 +132,8 @@ impl Watched {
             tag_poll: Duration::from_millis(200),
         };
         let names = Names { key: settings.key.clone(), server: settings.server.clone() };
-        let offers = watch::Sender::new(Arc::new(Offer::Ready(vec![pair("Correct-Horse-7")])));
         let ledger = Arc::new(Ledger::in_process());
-        let session = Session::with_timeouts(connect(&fake), offers.subscribe(), ledger, names, timeouts());
+        let session = Session::with_timeouts(connect(&fake), offers, ledger, names, timeouts());
         let vcenter = Vcenter::new(settings, session);
         vcenter.want(wanted);
         (fake, vcenter)

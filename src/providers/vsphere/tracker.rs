@@ -290,7 +290,7 @@ impl Tracker {
     fn note_answer(&self, tracked: &mut Tracked, vcenter: Slot, answer: Answer) {
         // A vCenter that is not configured any more has no say.
         let Some(Held { source, seen }) = self.slots.get(&vcenter) else { return };
-        tracked.note_end(&seen.instance_uuid, &answer);
+        tracked.note_end(seen, &answer);
         let known = tracked.answers.entry(vcenter).or_default();
         let before = std::mem::replace(known, answer);
         if let Answer::Matches { ids, .. } = known

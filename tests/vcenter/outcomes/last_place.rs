@@ -3,7 +3,7 @@
 use ccm::providers::vsphere::config::{self, Config};
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Node;
-use support::{Machine, Model};
+use support::{Machine, Model, Trouble};
 
 use super::{OTHER, Scene, one, with_record, without_record};
 
@@ -132,6 +132,43 @@ async fn after_a_break_the_machine_is_gone_only_where_it_was_seen_and_where_the_
     scene.fake().destroy_vm("n");
     scene.fake().resume_listening().await;
     scene.told(&node, "absent").await;
+    scene.running.stop().await;
+}
+
+#[tokio::test]
+async fn a_vm_that_may_not_be_read_any_more_was_not_watched_to_its_end() {
+    // vCenter says so, and then that it is gone.
+    let scene = Scene::start(vec![one()]).await;
+    let node = scene.initialised("n").await;
+    let node = scene.recorded_on(&node, GONE);
+    scene.told(&node, "exists").await;
+    scene.fake().set_readable("VirtualMachine", "n", false);
+    scene.unknown(&node, "NoPermission").await;
+    scene.fake().destroy_vm("n");
+    let message = scene.unknown(&node, "VMNotFound").await;
+    assert!(message.contains("vm-1, which the node had, does not exist"), "{message}");
+    let message = scene.told(&node, "HostGone").await;
+    assert!(message.contains(GONE), "{message}");
+    scene.running.stop().await;
+
+    // vCenter goes away before it says so.
+    let scene = Scene::start(vec![one()]).await;
+    let node = scene.initialised("n").await;
+    let node = scene.recorded_on(&node, GONE);
+    scene.told(&node, "exists").await;
+    scene.fake().every("FindAllByUuid", Trouble::Hang);
+    scene.fake().set_readable("VirtualMachine", "n", false);
+    let message = scene.unknown(&node, "VMNotFound").await;
+    assert!(message.contains("left the inventory"), "{message}");
+    scene.fake().stop_listening().await;
+    scene.unknown(&node, "VCenterUnavailable").await;
+    scene.fake().clear();
+    scene.fake().destroy_vm("n");
+    scene.fake().resume_listening().await;
+    let message = scene.unknown(&node, "VMNotFound").await;
+    assert!(message.contains("vm-1, which the node had, does not exist"), "{message}");
+    let message = scene.told(&node, "HostGone").await;
+    assert!(message.contains(GONE), "{message}");
     scene.running.stop().await;
 }
 

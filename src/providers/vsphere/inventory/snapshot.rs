@@ -22,8 +22,9 @@ pub struct Snapshot {
     pub number: u64,
     /// Whether this is true now.
     pub freshness: Freshness,
-    /// The number of the period in which every change is told. A break, or another subscription, begins another one.
-    pub live_period: u64,
+    /// The period in which every change is reported, by a number that no other one has. A break, or another subscription,
+    /// begins another one; none from when a subscription begins until its first complete answer.
+    pub live_period: Option<u64>,
     /// `about.instanceUuid`; empty until the first connection.
     pub instance_uuid: Arc<str>,
     /// Why the credentials that are offered are not those in use, if they are not.

@@ -64,7 +64,7 @@ pub(super) struct State {
     pub(super) published: u64,
     pub(super) freshness: Freshness,
     /// See [`Snapshot::live_period`].
-    pub(super) live_period: u64,
+    pub(super) live_period: Option<u64>,
     pub(super) instance_uuid: Arc<str>,
     pub(super) offer_trouble: Option<String>,
     pub(super) mirror: Mirror,
@@ -116,6 +116,11 @@ impl State {
         if *self.unresolved != unresolved {
             self.unresolved = Arc::new(unresolved);
         }
+    }
+
+    /// From the next snapshot on every change is reported.
+    pub(super) fn begin_live_period(&mut self) {
+        self.live_period = Some(self.published);
     }
 
     /// Another vCenter has taken the place of the one that was known, under the same address. Ids mean something else
@@ -445,7 +450,7 @@ impl Vcenter {
         }
         self.publish(|state| {
             state.freshness = Freshness::Live;
-            state.live_period += 1;
+            state.begin_live_period();
             state.answered = Some(Instant::now());
         });
         info!(vcenter = self.server(), "vCenter answers, its inventory is known");

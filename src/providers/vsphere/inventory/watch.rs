@@ -105,8 +105,8 @@ impl Vcenter {
             state.forget_contents();
         }
         state.instance_uuid = instance_uuid.into();
-        // What happened between the two subscriptions nobody told.
-        state.live_period += 1;
+        // What happened between the two subscriptions was not reported, and what is known is still what the old one said.
+        state.live_period = None;
         state.members.clear();
         state.in_view.clear();
         state.renew.clear();
@@ -265,6 +265,7 @@ impl Vcenter {
         self.publish(|state| {
             state.entities = Arc::new(mirror.entities.clone());
             state.mirror = mirror;
+            state.begin_live_period();
         });
         self.objects_changed.notify_one();
     }

@@ -85,6 +85,7 @@ mod tests {
         let above = Some(object("Datacenter", "dc"));
         Snapshot {
             freshness: Freshness::Live,
+            live_period: Some(1),
             vms: HashMap::from([("vm-1".into(), record("h1")), ("vm-2".into(), record("h2"))]),
             entities: Arc::new(HashMap::from([
                 (object("HostSystem", "h1"), entity("h1", above.clone())),
@@ -149,6 +150,8 @@ mod tests {
         let cases: Vec<(&str, Change)> = vec![
             ("stale", Box::new(|after| after.freshness = stale)),
             ("another vCenter", Box::new(|after| after.instance_uuid = "u".into())),
+            ("a break in what is reported", Box::new(|after| after.live_period = Some(2))),
+            ("a subscription begins", Box::new(|after| after.live_period = None)),
             ("tags", Box::new(|after| after.tags = Arc::new(Tags { trouble: Some("no".into()), ..Tags::default() }))),
         ];
         for (case, change) in cases {

@@ -62,12 +62,7 @@ impl Tracker {
                 None => {
                     let message = format!("virtual machine {} left the inventory; it is being looked for again", vm.id);
                     debug!(node = name, message, "look-up starts anew");
-                    let seen = self.slots.get(&vm.vcenter).map(|held| &held.seen);
-                    let is_watched_to_end = seen.is_some_and(|seen| tracked.was_watched_to_end(seen));
-                    tracked = tracked.anew();
-                    if let Some(sighting) = &mut tracked.sighting {
-                        sighting.is_watched_to_end = is_watched_to_end;
-                    }
+                    tracked = tracked.leave();
                     self.note_addresses(name, &tracked);
                     next_search = NextSearch::Now;
                     Outcome::Unknown(Unknown::new(Reason::VMNotFound, message))

@@ -59,7 +59,8 @@ pub(super) struct Tracked {
     pub(super) lost: Option<Box<Lost>>,
     /// Where this process saw the machine last; it outlives the machine.
     pub(super) sighting: Option<Sighting>,
-    /// The period of its vCenter's snapshots in which it was seen; none if that was not live.
+    /// The period of its vCenter's snapshots in which it was seen last; none if that was not live, or if it may have moved
+    /// since without a report.
     pub(super) live_period: Option<u64>,
     /// Since when this process knows an address of the guest; it outlives the machine, too.
     pub(super) addressed_since: Option<Instant>,
@@ -135,10 +136,16 @@ impl Tracked {
         Self { sighting, addressed_since, ..Self::new(self.seen, self.facts) }
     }
 
+    /// The same for a machine that left the inventory while it was watched: see [`Tracked::note_end`].
+    pub(super) fn leave(self) -> Self {
+        let live_period = self.live_period;
+        Self { live_period, ..self.anew() }
+    }
+
     /// The machine is here, as this snapshot says.
     pub(super) fn see(&mut self, location: Location, snapshot: &Snapshot) {
         let is_live = snapshot.freshness == Freshness::Live;
-        self.live_period = is_live.then_some(snapshot.live_period);
+        self.live_period = snapshot.live_period.filter(|_| is_live);
         let before = self.sighting.take();
         let recorded = match &before {
             _ if is_live => self.facts.recorded.clone(),
@@ -151,27 +158,29 @@ impl Tracked {
         self.sighting = Some(Sighting { location, recorded, is_watched_to_end: false });
     }
 
-    /// The bound machine is not in this snapshot any more: whether everything was told until it left.
-    pub(super) fn was_watched_to_end(&self, snapshot: &Snapshot) -> bool {
-        let Some(bound) = &self.bound else { return false };
-        snapshot.freshness == Freshness::Live
-            && self.live_period == Some(snapshot.live_period)
-            && !snapshot.vms.contains_key(&bound.id)
-    }
-
-    /// A vCenter with this instance UUID said this of the machine. What may not be seen any more has left without an end,
-    /// and so has what is there in another form.
-    pub(super) fn note_end(&mut self, instance_uuid: &str, answer: &Answer) {
+    /// What the vCenter of this snapshot said of the VM when that had left the inventory. A VM also leaves when the account
+    /// may not read it any more, and may move then without a report. So the VM was watched to its end only if the first
+    /// answer is that it does not exist, and comes in the live period in which the VM was seen.
+    pub(super) fn note_end(&mut self, snapshot: &Snapshot, answer: &Answer) {
+        let Some(sighting) = self.sighting.as_mut().filter(|seen| *seen.location.vcenter == *snapshot.instance_uuid)
+        else {
+            return;
+        };
         let is_there = match answer {
+            Answer::Pending => return,
+            Answer::Gone { id } if *id == sighting.location.vm => {
+                let is_watched = snapshot.freshness == Freshness::Live
+                    && self.live_period.is_some()
+                    && self.live_period == snapshot.live_period;
+                sighting.is_watched_to_end |= is_watched;
+                return;
+            }
             Answer::Denied { .. } | Answer::Changed { .. } => true,
             Answer::Matches { ids, .. } => !ids.is_empty(),
-            Answer::Pending | Answer::Silent { .. } | Answer::Gone { .. } | Answer::Elsewhere { .. } => false,
+            Answer::Silent { .. } | Answer::Gone { .. } | Answer::Elsewhere { .. } => false,
         };
-        if let Some(sighting) =
-            self.sighting.as_mut().filter(|seen| *seen.location.vcenter == *instance_uuid && is_there)
-        {
-            sighting.is_watched_to_end = false;
-        }
+        sighting.is_watched_to_end &= !is_there;
+        self.live_period = None;
     }
 
     /// Whether this version of the node was looked at. One without a version is always another.
@@ -285,6 +294,8 @@ pub(super) enum NextSearch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::providers::vsphere::inventory::snapshot::Trouble;
+    use crate::providers::vsphere::tracker::resolve::By;
 
     #[test]
     fn the_machine_of_a_node_that_ceases_to_be_ready_is_looked_at_soon_and_then_once_a_minute() {
@@ -315,6 +326,99 @@ mod tests {
             tracked.plan_look(start, false, || others);
             assert_eq!(tracked.look_at, Some(at(expected)), "running {is_running}, {others} others");
         }
+    }
+
+    /// A VM that was seen in live period 3, and then left the inventory.
+    fn left() -> Tracked {
+        let mut tracked = Tracked::new(Seen::default(), NodeFacts::default());
+        tracked.see(location(), &snapshot(Freshness::Live, Some(3)));
+        tracked.addressed_since = Some(Instant::now());
+        tracked.leave()
+    }
+
+    fn location() -> Location {
+        Location { vcenter: "vc".into(), vm: "vm-1".into(), ..Location::default() }
+    }
+
+    fn snapshot(freshness: Freshness, live_period: Option<u64>) -> Snapshot {
+        Snapshot { freshness, live_period, instance_uuid: "vc".into(), ..Snapshot::default() }
+    }
+
+    #[test]
+    fn a_vm_was_watched_to_its_end_if_the_first_answer_in_its_live_period_is_that_it_is_gone() {
+        let gone = |id: &str| Answer::Gone { id: id.into() };
+        let denied = || Answer::Denied { what: String::new() };
+        let silent = || Answer::Silent { reason: String::new() };
+        let matches = |ids: &[&str]| Answer::Matches { by: By::Uuid, ids: ids.iter().map(|id| (*id).into()).collect() };
+        let changed =
+            || Answer::Changed { id: "vm-1".into(), uuid: "422e4956-ad22-1139-6d72-59cc8f26bc90".parse().unwrap() };
+        let elsewhere = || Answer::Elsewhere { ids: vec!["vm-2".into()] };
+        let live = |period| snapshot(Freshness::Live, Some(period));
+        let stale = snapshot(
+            Freshness::Stale { since: std::time::Instant::now(), trouble: Trouble::unavailable("down") },
+            Some(3),
+        );
+        let other = Snapshot { instance_uuid: "other".into(), ..live(3) };
+        let cases = [
+            ("no answer", vec![], false),
+            ("gone", vec![(live(3), gone("vm-1"))], true),
+            ("under way, then gone", vec![(live(3), Answer::Pending), (live(3), gone("vm-1"))], true),
+            ("gone, in another period", vec![(live(4), gone("vm-1"))], false),
+            ("gone, while a subscription begins", vec![(snapshot(Freshness::Live, None), gone("vm-1"))], false),
+            ("gone, and not live", vec![(stale, gone("vm-1"))], false),
+            ("another VM is gone", vec![(live(3), gone("vm-2"))], false),
+            ("another vCenter", vec![(other.clone(), gone("vm-1"))], false),
+            ("another vCenter before", vec![(other, denied()), (live(3), gone("vm-1"))], true),
+            ("denied", vec![(live(3), denied())], false),
+            ("denied, then gone", vec![(live(3), denied()), (live(3), gone("vm-1"))], false),
+            ("no answer, then gone", vec![(live(3), silent()), (live(3), gone("vm-1"))], false),
+            ("there, then gone", vec![(live(3), matches(&["vm-1"])), (live(3), gone("vm-1"))], false),
+            ("elsewhere, then gone", vec![(live(3), elsewhere()), (live(3), gone("vm-1"))], false),
+            ("gone, then silent", vec![(live(3), gone("vm-1")), (live(4), silent())], true),
+            ("gone, then no match", vec![(live(3), gone("vm-1")), (live(4), matches(&[]))], true),
+            ("gone, then there", vec![(live(3), gone("vm-1")), (live(3), matches(&["vm-1"]))], false),
+            ("gone, then denied", vec![(live(3), gone("vm-1")), (live(3), denied())], false),
+            ("gone, then with another UUID", vec![(live(3), gone("vm-1")), (live(3), changed())], false),
+        ];
+        for (case, answers, expected) in cases {
+            let mut tracked = left();
+            for (snapshot, answer) in answers {
+                tracked.note_end(&snapshot, &answer);
+            }
+            assert_eq!(tracked.sighting.unwrap().is_watched_to_end, expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_vm_that_was_not_seen_live_or_is_seen_again_was_not_watched_to_its_end() {
+        let gone = Answer::Gone { id: "vm-1".into() };
+        let trouble = Trouble::unavailable("down");
+        let stale = Freshness::Stale { since: std::time::Instant::now(), trouble };
+        for (case, seen) in
+            [("while a subscription began", snapshot(Freshness::Live, None)), ("stale", snapshot(stale, Some(3)))]
+        {
+            let mut tracked = left();
+            tracked.see(location(), &seen);
+            let mut tracked = tracked.leave();
+            tracked.note_end(&snapshot(Freshness::Live, Some(3)), &gone);
+            tracked.note_end(&snapshot(Freshness::Live, None), &gone);
+            assert!(!tracked.sighting.unwrap().is_watched_to_end, "{case}");
+        }
+        let mut tracked = left();
+        tracked.note_end(&snapshot(Freshness::Live, Some(3)), &gone);
+        tracked.see(location(), &snapshot(Freshness::Live, Some(4)));
+        assert!(!tracked.sighting.unwrap().is_watched_to_end, "it is there again");
+    }
+
+    #[test]
+    fn what_is_known_of_where_a_vm_was_and_since_when_it_had_an_address_outlives_its_look_up() {
+        let tracked = left();
+        let sighting = tracked.sighting.clone().expect("where it was seen");
+        assert_eq!((&*sighting.location.vm, tracked.live_period), ("vm-1", Some(3)));
+        assert!(tracked.addressed_since.is_some(), "the wait for further address families goes on");
+        let tracked = tracked.anew();
+        assert!(tracked.sighting.is_some() && tracked.addressed_since.is_some());
+        assert_eq!(tracked.live_period, None, "a machine that is not watched any more may move without a report");
     }
 
     #[test]

@@ -141,8 +141,8 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "tracked-watched-in-one-period",
             TRACKED,
-            ("            && self.live_period == Some(snapshot.live_period)\n", ""),
-            OUTCOMES,
+            ("                    && self.live_period == snapshot.live_period;\n", ";\n"),
+            UNIT,
         ),
         Mutant::new(
             "tracked-record-while-live",
@@ -169,10 +169,19 @@ pub fn all() -> Vec<Mutant> {
             OUTCOMES,
         ),
         Mutant::new(
-            "evaluate-watched-to-end",
-            EVALUATE,
-            ("sighting.is_watched_to_end = is_watched_to_end;", "sighting.is_watched_to_end = false;"),
+            "tracked-watched-to-end",
+            TRACKED,
+            ("sighting.is_watched_to_end |= is_watched;", "let _ = is_watched;"),
             OUTCOMES,
+        ),
+        Mutant::new(
+            "tracked-first-answer",
+            TRACKED,
+            (
+                "sighting.is_watched_to_end &= !is_there;\n        self.live_period = None;",
+                "sighting.is_watched_to_end &= !is_there;",
+            ),
+            UNIT,
         ),
         // Twins.
         Mutant::new(

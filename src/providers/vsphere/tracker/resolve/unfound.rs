@@ -48,11 +48,18 @@ pub(super) fn why_unheard(asked: &Asked<'_>) -> String {
     format!("{} ({why})", asked.server)
 }
 
-/// The reason for which vCenters that did not answer are silent: a login that is refused is what can be mended.
+/// The reason for which some of these vCenters did not answer: that of a rejected login, else that of a missing permission
+/// if no other vCenter is silent.
 pub(super) fn why_silent<'a>(vcenters: impl IntoIterator<Item = &'a Asked<'a>>) -> Reason {
-    let is_refused = |asked: &Asked<'_>| asked.snapshot.freshness.is_refused();
-    let mut silent = vcenters.into_iter().filter(|asked| !asked.answer.is_answered());
-    if silent.any(is_refused) { Reason::CredentialsRejected } else { Reason::VCenterUnavailable }
+    let silent: Vec<&Asked<'_>> = vcenters.into_iter().filter(|asked| !asked.answer.is_answered()).collect();
+    let is_denied = |asked: &&Asked<'_>| matches!(asked.answer, Answer::Denied { .. });
+    if silent.iter().any(|asked| asked.snapshot.freshness.is_refused()) {
+        Reason::CredentialsRejected
+    } else if !silent.is_empty() && silent.iter().all(is_denied) {
+        Reason::NoPermission
+    } else {
+        Reason::VCenterUnavailable
+    }
 }
 
 /// No match may be taken. `set_aside` are those that do not count, with why.

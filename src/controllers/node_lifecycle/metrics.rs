@@ -38,7 +38,10 @@ impl Metrics {
             queue: QueueMetrics::new(QUEUE),
             running: Running::new(CONTROLLER),
             held: IntGaugeVec::new(
-                options("node_deletions_held", "Nodes with Ready=Unknown that are not deleted, by reason."),
+                options(
+                    "node_deletions_held",
+                    "Nodes with Ready=Unknown that are not deleted, or not taken out of service, by reason.",
+                ),
                 &["reason"],
             )
             .expect("name and label are valid constants"),

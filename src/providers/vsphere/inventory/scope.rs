@@ -34,8 +34,8 @@ fn matches_name(pattern: &str, name: &str) -> bool {
     glob(pattern, &name.replace('/', "%2f"))
 }
 
-/// Shell patterns as Go's `path.Match` has them: `*`, `?`, `[a-z]`, `[^a-z]` and `\` before a special character; none
-/// matches a `/`. A malformed pattern matches nothing.
+/// Shell patterns as Go's `path.Match` has them: `*`, `?`, `[a-z]`, `[^a-z]` and `\` before a special character. `*` and `?`
+/// do not match `/`, classes do. A malformed pattern matches nothing.
 ///
 /// The last `*` that was passed is where a mismatch goes back to, so that the time is at most the product of the lengths.
 fn glob(pattern: &str, text: &str) -> bool {

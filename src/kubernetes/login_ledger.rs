@@ -318,8 +318,10 @@ impl Ledger {
     ) -> bool {
         let Fetched { record, clock, .. } = fetched;
         let mut local = self.local();
-        if !record.apply(id, outcome, clock.now) {
-            // It was taken for lost, and was not.
+        let was_claimed = record.apply(id, outcome, clock.now);
+        // Another process had removed this claim as lost, or it was never written. Without one, an accepted login still
+        // clears what was not answered before.
+        if !was_claimed && outcome != Outcome::Accepted {
             let Some(entry) = local.own_entry(name, id, *clock).filter(|_| State::after(outcome).is_some()) else {
                 return false;
             };

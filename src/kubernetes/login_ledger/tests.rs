@@ -238,3 +238,24 @@ async fn a_claim_of_a_killed_process_is_lost_for_its_successor_and_under_way_for
     let text = store.texts().into_values().collect::<String>();
     assert!(text.contains("rejected") && !text.contains("pod"), "{text}");
 }
+
+/// The API server does not answer when the login is claimed, and answers again when it is settled.
+#[tokio::test(start_paused = true)]
+async fn an_accepted_login_that_was_claimed_alone_clears_the_lost_answers_in_the_store() {
+    let version = SecretVersion { uid: "u-1".to_owned(), resource_version: "7".to_owned() };
+    for version in [None, Some(version)] {
+        let of = |is_known| Attempt { version: version.clone(), ..attempt(is_known) };
+        let (store, began) = (MemoryStore::default(), Instant::now());
+        let (old, running) = (self::ledger(&store, began, 0), self::ledger(&store, began, 0));
+        for _ in 0..4 {
+            assert_eq!(one(&old, &of(false), Outcome::Unanswered).await, Ok(()));
+        }
+        assert!(self::ledger(&store, began, 0).claim(&of(false)).await.is_err(), "{version:?}: four use the budget up");
+        store.fail(Some("no answer within 1 s"));
+        let claim = running.claim(&of(true)).await.unwrap();
+        store.fail(None);
+        running.settle(claim, Outcome::Accepted).await;
+        let started = self::ledger(&store, began, 0);
+        assert_eq!(one(&started, &of(false), Outcome::Accepted).await, Ok(()), "{version:?}");
+    }
+}

@@ -83,8 +83,8 @@ pub trait LoginLedger: Send + Sync {
     /// have been deleted since, or the pair been accepted from another replica.
     async fn may_retry(&self, attempt: &Attempt, was_rejected: bool) -> bool;
 
-    /// The command by which an administrator makes all replicas forget the failed logins of this account at this server;
-    /// none while each process counts its own.
+    /// The command by which an administrator makes all replicas forget the failed logins of this account, at this server and
+    /// all others, where they count as well; none while each process counts its own.
     fn reset_command(&self, server: &str, user: &str) -> Option<String>;
 
     /// Tells how the login ended. A claim that is never settled counts as unanswered.

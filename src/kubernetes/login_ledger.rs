@@ -135,7 +135,7 @@ impl Ledger {
 
     /// Claims by what this process alone has done.
     fn claim_alone(&self, attempt: &Attempt, id: &str) -> Result<(), Refused> {
-        let (names, here) = self.names(attempt);
+        let (names, here) = self.names(&attempt.server, &attempt.user);
         let clock = self.own_clock();
         // Noted first: of two who claim at once, one sees the other.
         self.local().note(&here, self.entry(id, clock.now, attempt));
@@ -159,7 +159,7 @@ impl Ledger {
 
     /// Claims in the store.
     async fn claim_shared(&self, store: &dyn Store, attempt: &Attempt, id: &str) -> Result<(), Problem> {
-        let (names, here) = self.names(attempt);
+        let (names, here) = self.names(&attempt.server, &attempt.user);
         for turn in 0..TRIES {
             let mut records = vec![(here.clone(), self.fetch(store, &here).await?)];
             self.judge(&records, &here, attempt, None, false)?;
@@ -194,11 +194,11 @@ impl Ledger {
         .into())
     }
 
-    /// The records of the account at all servers, and the one at the attempt's server.
-    fn names(&self, attempt: &Attempt) -> (BTreeSet<String>, String) {
-        let here = record_name(&attempt.server, &attempt.user);
+    /// The records of the account at all servers, and the one at this server.
+    fn names(&self, server: &str, user: &str) -> (BTreeSet<String>, String) {
+        let here = record_name(server, user);
         let mut names: BTreeSet<String> =
-            self.local().servers.iter().map(|server| record_name(server, &attempt.user)).collect();
+            self.local().servers.iter().map(|server| record_name(server, user)).collect();
         names.insert(here.clone());
         (names, here)
     }
@@ -370,7 +370,8 @@ impl LoginLedger for Ledger {
 
     fn reset_command(&self, server: &str, user: &str) -> Option<String> {
         let store = self.store.as_ref().filter(|_| !self.local().is_out_of_reach)?;
-        store.delete_command(&record_name(server, user))
+        // Rejections count at every server of the account, so each of their records is in the way.
+        store.delete_command(&self.names(server, user).0)
     }
 
     async fn claim(&self, attempt: &Attempt) -> Result<Claim, Refused> {
@@ -412,7 +413,7 @@ impl LoginLedger for Ledger {
 
     async fn may_retry(&self, attempt: &Attempt, was_rejected: bool) -> bool {
         let Some(store) = self.store.as_deref() else { return false };
-        let (names, here) = self.names(attempt);
+        let (names, here) = self.names(&attempt.server, &attempt.user);
         let mut records = Vec::new();
         for name in names {
             match self.fetch(store, &name).await {

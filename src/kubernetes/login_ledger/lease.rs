@@ -1,5 +1,7 @@
 //! The store of all replicas: Leases beside that of the leader election, which hold the record in an annotation.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use http::header::DATE;
 use http::{HeaderMap, StatusCode};
@@ -19,6 +21,9 @@ use crate::runtime::logging::chain;
 const ANNOTATION: &str = "vsphere-ccm.dev/logins";
 /// The label that finds all these Leases, for example to delete them.
 const LABEL: (&str, &str) = ("vsphere-ccm.dev/lease", "logins");
+/// The Leases that a command names. An Event's message has 1,024 bytes; where there are more, the command deletes those of
+/// all accounts.
+const MOST_NAMED: usize = 4;
 /// How long one call may take.
 const CALL_LIMIT: Duration = Duration::from_secs(4);
 
@@ -77,8 +82,8 @@ impl Store for LeaseStore {
         Ok(Reading { stored, server_time })
     }
 
-    fn delete_command(&self, name: &str) -> Option<String> {
-        Some(format!("kubectl -n {} delete lease {name}", self.namespace))
+    fn delete_command(&self, names: &BTreeSet<String>) -> Option<String> {
+        Some(delete_command(&self.namespace, names))
     }
 
     async fn write(&self, name: &str, version: Option<&str>, text: &str) -> Result<(), StoreError> {
@@ -103,6 +108,17 @@ impl Store for LeaseStore {
     }
 }
 
+fn delete_command(namespace: &str, names: &BTreeSet<String>) -> String {
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let what = match names.as_slice() {
+        [name] => (*name).to_owned(),
+        // At a server where the account never failed it has no Lease.
+        several if several.len() <= MOST_NAMED => format!("--ignore-not-found {}", several.join(" ")),
+        _ => format!("-l {}={}", LABEL.0, LABEL.1),
+    };
+    format!("kubectl -n {namespace} delete lease {what}")
+}
+
 fn sorted(error: &CallError) -> StoreError {
     // Deleted between read and write: read again.
     if error.is_conflict() || error.is_not_found() {
@@ -115,6 +131,18 @@ fn sorted(error: &CallError) -> StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_command_names_up_to_four_leases_and_finds_more_by_their_label() {
+        let command = |count: usize| {
+            let names = (1..=count).map(|number| format!("lease-{number}")).collect();
+            delete_command("ns", &names)
+        };
+        assert_eq!(command(1), "kubectl -n ns delete lease lease-1");
+        assert_eq!(command(2), "kubectl -n ns delete lease --ignore-not-found lease-1 lease-2");
+        assert_eq!(command(4), "kubectl -n ns delete lease --ignore-not-found lease-1 lease-2 lease-3 lease-4");
+        assert_eq!(command(5), "kubectl -n ns delete lease -l vsphere-ccm.dev/lease=logins");
+    }
 
     #[test]
     fn the_date_of_an_answer_is_read_and_another_one_is_none() {

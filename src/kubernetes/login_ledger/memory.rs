@@ -1,6 +1,6 @@
 //! A store in memory, with the Lease's compare-and-swap: for tests of several replicas in one process.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -44,6 +44,12 @@ impl MemoryStore {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).trouble = trouble.map(str::to_owned);
     }
 
+    /// Deletes these records, as an administrator does.
+    pub fn clear(&self, names: &[String]) {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.texts.retain(|name, _| !names.contains(name));
+    }
+
     /// Everything that is stored, by name.
     pub fn texts(&self) -> HashMap<String, String> {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,6 +68,10 @@ impl Store for MemoryStore {
         let stored = stored.map(|(version, text)| Stored { text: text.clone(), version: version.to_string() });
         let elapsed = i64::try_from(inner.began.elapsed().as_secs()).unwrap_or(i64::MAX);
         Ok(Reading { stored, server_time: inner.tells_time.then(|| EPOCH.saturating_add(elapsed)) })
+    }
+
+    fn delete_command(&self, names: &BTreeSet<String>) -> Option<String> {
+        Some(format!("delete {names:?}"))
     }
 
     async fn write(&self, name: &str, version: Option<&str>, text: &str) -> Result<(), StoreError> {

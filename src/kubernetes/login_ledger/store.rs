@@ -1,5 +1,7 @@
 //! What the records of logins are kept in, as the ledger sees it.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 
 /// What a store holds under a name.
@@ -37,8 +39,8 @@ pub trait Store: Send + Sync {
     /// What stands there, and what time it is.
     async fn read(&self, name: &str) -> Result<Reading, StoreError>;
 
-    /// The command by which an administrator deletes what is stored under this name; none where there is no such command.
-    fn delete_command(&self, _name: &str) -> Option<String> {
+    /// The command by which an administrator deletes what is stored under these names; none where there is no such command.
+    fn delete_command(&self, _names: &BTreeSet<String>) -> Option<String> {
         None
     }
 

@@ -259,3 +259,27 @@ async fn an_accepted_login_that_was_claimed_alone_clears_the_lost_answers_in_the
         assert_eq!(one(&started, &of(false), Outcome::Accepted).await, Ok(()), "{version:?}");
     }
 }
+
+fn at(server: &str) -> Attempt {
+    Attempt { server: server.to_owned(), ..attempt(false) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_command_that_ends_a_pause_deletes_the_rejections_of_the_account_at_every_server() {
+    let (store, began) = (MemoryStore::default(), Instant::now());
+    let ledger = self::ledger(&store, began, 0);
+    for server in ["vc-a.test:443", "vc-b.test:443"] {
+        ledger.know(server);
+    }
+    for _ in 0..3 {
+        assert_eq!(one(&ledger, &at("vc-a.test:443"), Outcome::Rejected).await, Ok(()));
+    }
+    let elsewhere = at("vc-b.test:443");
+    assert!(ledger.claim(&elsewhere).await.unwrap_err().is_lockout);
+    assert!(!ledger.may_retry(&elsewhere, false).await);
+    let command = ledger.reset_command(&elsewhere.server, &elsewhere.user).unwrap();
+    let named: Vec<String> = store.texts().into_keys().filter(|name| command.contains(name.as_str())).collect();
+    store.clear(&named);
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert!(ledger.may_retry(&elsewhere, false).await, "{command}");
+}

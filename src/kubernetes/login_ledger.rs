@@ -9,6 +9,7 @@ mod lease;
 mod local;
 mod memory;
 pub mod record;
+mod review;
 mod store;
 
 use std::collections::BTreeSet;
@@ -25,6 +26,7 @@ pub use lease::LeaseStore;
 pub use memory::MemoryStore;
 use sha2::{Digest, Sha256};
 pub use store::{Reading, Store, StoreError, Stored};
+use tokio::sync::Semaphore;
 
 /// By how much a date of the store may be wrong: servers of one API are that close, and an answer takes a few seconds.
 pub const MARGIN: Duration = Duration::from_secs(30);
@@ -53,6 +55,8 @@ pub struct Ledger {
     wall_clock: WallClock,
     process: Option<Process>,
     state: Mutex<Local>,
+    /// Held by the review that reads for all.
+    review_turn: Semaphore,
 }
 
 /// The time by which the entries of a record are dated and judged.
@@ -72,6 +76,7 @@ impl Clock {
 }
 
 /// A record, as it was read.
+#[derive(Clone)]
 struct Fetched {
     record: Record,
     version: Option<String>,
@@ -104,7 +109,7 @@ impl Ledger {
 
     /// The same with another clock.
     pub fn with_clock(store: Option<Box<dyn Store>>, wall_clock: WallClock) -> Self {
-        Self { store, wall_clock, process: None, state: Mutex::default() }
+        Self { store, wall_clock, process: None, state: Mutex::default(), review_turn: Semaphore::new(1) }
     }
 
     /// Claims name this pod from now on. A process that takes the place of one that was killed knows that its claims are
@@ -236,6 +241,8 @@ impl Ledger {
         };
         limited(store.write(name, version.as_deref(), &kept.to_text())).await?;
         let mut local = self.local();
+        local.readings.remove(name);
+        local.writes += 1;
         local.pending.retain(|(of, id, _)| of != name || !pending.contains(id));
         local.alone.retain(|id| !record.holds(id));
         Ok(())
@@ -414,13 +421,7 @@ impl LoginLedger for Ledger {
     async fn may_retry(&self, attempt: &Attempt, was_rejected: bool) -> bool {
         let Some(store) = self.store.as_deref() else { return false };
         let (names, here) = self.names(&attempt.server, &attempt.user);
-        let mut records = Vec::new();
-        for name in names {
-            match self.fetch(store, &name).await {
-                Ok(fetched) => records.push((name, fetched)),
-                Err(_) => return false,
-            }
-        }
+        let Ok(records) = self.read_for_review(store, names).await else { return false };
         let is_over = |(_, fetched): &(String, Fetched)| {
             let own = self.local().rejections(&here);
             fetched.record.is_accepted(attempt.version.as_ref(), fetched.clock.now) || fetched.record.has_lost(&own)

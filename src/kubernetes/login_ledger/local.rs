@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::Clock;
 use super::record::{Entry, Record, State};
+use super::review::SharedReading;
 use crate::cloud::login_ledger::{Outcome, SecretVersion};
 
 /// The state of one process. Never locked over an await.
@@ -22,6 +23,10 @@ pub(super) struct Local {
     pub(super) pending: Vec<(String, String, Outcome)>,
     /// Whether the store did not answer when it was asked last.
     pub(super) is_out_of_reach: bool,
+    /// By name of the record: what was read for the review of paused logins.
+    pub(super) readings: HashMap<String, SharedReading>,
+    /// How many writes of this process the store has taken.
+    pub(super) writes: u64,
     seen: HashMap<RecordKey, Seen>,
 }
 

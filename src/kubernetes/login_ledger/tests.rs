@@ -283,3 +283,54 @@ async fn the_command_that_ends_a_pause_deletes_the_rejections_of_the_account_at_
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert!(ledger.may_retry(&elsewhere, false).await, "{command}");
 }
+
+/// Counts what is read, and takes its time.
+struct Counted {
+    store: MemoryStore,
+    reads: Arc<std::sync::atomic::AtomicUsize>,
+}
+
+#[async_trait]
+impl Store for Counted {
+    async fn read(&self, name: &str) -> Result<Reading, StoreError> {
+        self.reads.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        self.store.read(name).await
+    }
+
+    async fn write(&self, name: &str, version: Option<&str>, text: &str) -> Result<(), StoreError> {
+        self.store.write(name, version, text).await
+    }
+}
+
+/// An account of 20 vCenters is locked: the login of each is paused, and each is reviewed by itself.
+#[tokio::test(start_paused = true)]
+async fn a_review_of_many_paused_logins_reads_each_record_once() {
+    let (store, reads) = (MemoryStore::default(), Arc::default());
+    let counted = Counted { store: store.clone(), reads: Arc::clone(&reads) };
+    let ledger = Ledger::with_clock(Some(Box::new(counted)), Arc::new(|| 1_900_000_000));
+    let servers: Vec<String> = (0..20).map(|number| format!("vc-{number}.test:443")).collect();
+    servers.iter().for_each(|server| ledger.know(server));
+    for _ in 0..3 {
+        assert_eq!(one(&ledger, &at(&servers[0]), Outcome::Rejected).await, Ok(()));
+    }
+    let review = async || {
+        let before = reads.load(std::sync::atomic::Ordering::Relaxed);
+        let reviews = servers.iter().map(async |server| ledger.may_retry(&at(server), false).await);
+        let answers = futures::future::join_all(reviews).await;
+        (answers.into_iter().filter(|may| *may).count(), reads.load(std::sync::atomic::Ordering::Relaxed) - before)
+    };
+    assert_eq!(review().await, (0, servers.len()));
+    store.clear(&store.texts().into_keys().collect::<Vec<_>>());
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(review().await, (servers.len(), servers.len()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_review_does_not_take_a_rejection_for_deleted_that_is_younger_than_its_reading() {
+    let (store, began) = (MemoryStore::default(), Instant::now());
+    let ledger = self::ledger(&store, began, 0);
+    assert!(!ledger.may_retry(&attempt(false), true).await);
+    assert_eq!(one(&ledger, &attempt(false), Outcome::Rejected).await, Ok(()));
+    assert!(!ledger.may_retry(&attempt(false), true).await);
+}

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Clock;
-use super::record::{Entry, Record, State};
+use super::record::{Entry, KEPT_FOR, Record, State};
 use super::review::SharedReading;
 use crate::cloud::login_ledger::{Outcome, SecretVersion};
 
@@ -70,6 +70,12 @@ impl Process {
 }
 
 impl Local {
+    /// How many records it remembers: of its own, and all that it has seen.
+    #[cfg(test)]
+    pub(super) fn remembered(&self) -> (usize, usize) {
+        (self.own.len(), self.seen.len())
+    }
+
     /// An entry of this process took this state just now.
     fn saw(&mut self, name: &str, id: &str, state: State) {
         for is_own in [true, false] {
@@ -95,8 +101,11 @@ impl Local {
                 record.acquit(version, at, |_| false);
             }
         }
-        self.own.retain(|_, record| *record != Record::default());
-        let Self { own, alone, .. } = self;
+        let Self { own, alone, seen, .. } = self;
+        own.retain(|_, record| !record.entries.is_empty());
+        // After that time nothing that was seen counts any more. Accounts come and go while a process runs for months.
+        let is_recent = |seen: &Seen| seen.looked.is_none_or(|looked| looked.elapsed() < KEPT_FOR);
+        seen.retain(|(name, is_own), seen| if *is_own { own.contains_key(name) } else { is_recent(seen) });
         alone.retain(|id| own.values().any(|record| record.holds(id)));
         if let Some(state) = State::after(outcome) {
             self.saw(name, id, state);

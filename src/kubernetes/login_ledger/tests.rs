@@ -334,3 +334,17 @@ async fn a_review_does_not_take_a_rejection_for_deleted_that_is_younger_than_its
     assert_eq!(one(&ledger, &attempt(false), Outcome::Rejected).await, Ok(()));
     assert!(!ledger.may_retry(&attempt(false), true).await);
 }
+
+/// User names change, for example those of generated accounts, while the process runs for months.
+#[tokio::test(start_paused = true)]
+async fn accounts_that_are_not_used_any_more_are_forgotten() {
+    let (store, began) = (MemoryStore::default(), Instant::now());
+    let ledger = self::ledger(&store, began, 0);
+    for number in 0..100 {
+        let attempt = Attempt { user: format!("ccm-{number}"), ..attempt(false) };
+        assert_eq!(one(&ledger, &attempt, Outcome::Accepted).await, Ok(()));
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+    }
+    let (own, seen) = ledger.local().remembered();
+    assert!(own == 0 && seen <= 25, "{own} records of its own, {seen} seen");
+}

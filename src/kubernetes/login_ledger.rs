@@ -83,6 +83,13 @@ struct Fetched {
     clock: Clock,
 }
 
+impl Fetched {
+    /// Whether the pair of the attempt was accepted from another replica.
+    fn is_accepted(&self, attempt: &Attempt) -> bool {
+        self.record.is_accepted(attempt.version.as_ref(), self.clock.now, self.clock.margin)
+    }
+}
+
 /// The name of the record of an account at a server. Nothing else of the two leaves the process.
 pub fn record_name(server: &str, user: &str) -> String {
     let mut hash = Sha256::new();
@@ -269,8 +276,7 @@ impl Ledger {
             }
         }
         let of_here = records.iter().find(|(name, _)| name == here);
-        let is_accepted = of_here
-            .is_some_and(|(_, Fetched { record, clock, .. })| record.is_accepted(attempt.version.as_ref(), clock.now));
+        let is_accepted = of_here.is_some_and(|(_, fetched)| fetched.is_accepted(attempt));
         let evidence = Evidence { entries: &aged, is_shared: !is_own || self.store.is_none(), is_accepted };
         match decide(evidence, attempt, fastrand::f64()) {
             Decision::Granted => Ok(()),
@@ -424,7 +430,7 @@ impl LoginLedger for Ledger {
         let Ok(records) = self.read_for_review(store, names).await else { return false };
         let is_over = |(_, fetched): &(String, Fetched)| {
             let own = self.local().rejections(&here);
-            fetched.record.is_accepted(attempt.version.as_ref(), fetched.clock.now) || fetched.record.has_lost(&own)
+            fetched.is_accepted(attempt) || fetched.record.has_lost(&own)
         };
         let is_bound = was_rejected && !records.iter().filter(|(name, _)| *name == here).any(is_over);
         !is_bound && !self.judge(&records, &here, attempt, None, false).is_err_and(|refused| refused.is_lockout)

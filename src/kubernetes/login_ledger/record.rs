@@ -203,11 +203,17 @@ impl Record {
         });
     }
 
-    /// Whether a pair of this version was accepted a short time ago, and not rejected since.
-    pub fn is_accepted(&self, version: Option<&SecretVersion>, moment: i64) -> bool {
+    /// Whether a pair of this version was accepted a short time before `moment`, and not rejected since. A date that is
+    /// later than `moment` by more than `margin`, by which clocks may differ, proves nothing: it would do so for ever.
+    pub fn is_accepted(&self, version: Option<&SecretVersion>, moment: i64, margin: Duration) -> bool {
         self.accepted.as_ref().is_some_and(|accepted| {
-            (&accepted.uid, &accepted.resource_version) == (&split(version).0, &split(version).1)
-                && u64::try_from(moment.saturating_sub(accepted.at)).unwrap_or(0) < PROVEN_FOR.as_secs()
+            let is_same = (&accepted.uid, &accepted.resource_version) == (&split(version).0, &split(version).1);
+            let age = moment.saturating_sub(accepted.at);
+            let is_recent = match u64::try_from(age) {
+                Ok(seconds) => seconds < PROVEN_FOR.as_secs(),
+                Err(_) => age.unsigned_abs() <= margin.as_secs(),
+            };
+            is_same && is_recent
         })
     }
 

@@ -280,13 +280,15 @@ fn a_pair_that_was_accepted_is_proven_for_others_until_it_is_rejected_or_for_ten
         let mut record = Record::default();
         record.acquit(pair.version.as_ref(), 1_000, |_| false);
         record = Record::from_text(&record.to_text());
-        let of = |made: &Attempt, now| record.is_accepted(made.version.as_ref(), now);
+        let margin = Duration::from_secs(30);
+        let of = |made: &Attempt, now| record.is_accepted(made.version.as_ref(), now, margin);
         assert_eq!([of(&pair, 1_000), of(&pair, 1_599), of(&pair, 1_600)], [true, true, false], "{name}");
         assert!(!of(&other, 1_000), "{name}: another pair");
+        assert_eq!([of(&pair, 970), of(&pair, 969)], [true, false], "{name}: a date in the future proves nothing");
         record.put(Entry::claim("other".to_owned(), 1_001, &other));
         record.put(Entry::claim("same".to_owned(), 1_001, &pair));
-        assert!(record.apply("other", Outcome::Rejected, 1_002) && record.is_accepted(pair.version.as_ref(), 1_002));
-        assert!(record.apply("same", Outcome::Rejected, 1_003) && !record.is_accepted(pair.version.as_ref(), 1_003));
+        assert!(record.apply("other", Outcome::Rejected, 1_002) && record.is_accepted(pair.version.as_ref(), 1_002, margin));
+        assert!(record.apply("same", Outcome::Rejected, 1_003) && !record.is_accepted(pair.version.as_ref(), 1_003, margin));
     }
 }
 

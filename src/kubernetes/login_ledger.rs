@@ -50,8 +50,7 @@ pub type WallClock = Arc<dyn Fn() -> i64 + Send + Sync>;
 
 /// The ledger of one process.
 pub struct Ledger {
-    /// Nothing when there is nobody to share it with.
-    store: Option<Box<dyn Store>>,
+    store: Box<dyn Store>,
     wall_clock: WallClock,
     process: Option<Process>,
     state: Mutex<Local>,
@@ -106,16 +105,12 @@ pub fn record_name(server: &str, user: &str) -> String {
 impl Ledger {
     /// A ledger that shares what it counts through `store`.
     pub fn new(store: impl Store + 'static) -> Self {
-        Self::with_clock(Some(Box::new(store)), Arc::new(|| Timestamp::now().as_second()))
-    }
-
-    /// A ledger of this process alone.
-    pub fn in_process() -> Self {
-        Self::with_clock(None, Arc::new(|| Timestamp::now().as_second()))
+        Self::with_clock(store, Arc::new(|| Timestamp::now().as_second()))
     }
 
     /// The same with another clock.
-    pub fn with_clock(store: Option<Box<dyn Store>>, wall_clock: WallClock) -> Self {
+    pub fn with_clock(store: impl Store + 'static, wall_clock: WallClock) -> Self {
+        let store = Box::new(store);
         Self { store, wall_clock, process: None, state: Mutex::default(), review_turn: Semaphore::new(1) }
     }
 
@@ -163,22 +158,22 @@ impl Ledger {
         let mut local = self.local();
         if judged.is_err() {
             local.settle(&here, id, Outcome::Harmless, None, clock.now);
-        } else if self.store.is_some() {
+        } else {
             local.alone.insert(id.to_owned());
         }
         judged
     }
 
     /// Claims in the store.
-    async fn claim_shared(&self, store: &dyn Store, attempt: &Attempt, id: &str) -> Result<(), Problem> {
+    async fn claim_shared(&self, attempt: &Attempt, id: &str) -> Result<(), Problem> {
         let (names, here) = self.names(&attempt.server, &attempt.user);
         for turn in 0..TRIES {
-            let mut records = vec![(here.clone(), self.fetch(store, &here).await?)];
+            let mut records = vec![(here.clone(), self.fetch(&here).await?)];
             self.judge(&records, &here, attempt, None, false)?;
             let Some((_, fetched)) = records.first_mut() else { continue };
             let entry = self.entry(id, fetched.clock.now, attempt);
             fetched.record.put(entry.clone());
-            match self.save(store, &here, fetched).await {
+            match self.save(&here, fetched).await {
                 Err(StoreError::Conflict) => {
                     pause_between(turn).await;
                     continue;
@@ -188,7 +183,7 @@ impl Ledger {
             self.local().note(&here, entry);
             // Only after the own claim stands there: of two who claim at two servers at once, one sees the other.
             for name in names.iter().filter(|name| **name != here) {
-                records.push((name.clone(), self.fetch(store, name).await?));
+                records.push((name.clone(), self.fetch(name).await?));
             }
             return match self.judge(&records, &here, attempt, Some(id), false) {
                 Ok(()) => Ok(()),
@@ -209,15 +204,14 @@ impl Ledger {
     /// The records of the account at all servers, and the one at this server.
     fn names(&self, server: &str, user: &str) -> (BTreeSet<String>, String) {
         let here = record_name(server, user);
-        let mut names: BTreeSet<String> =
-            self.local().servers.iter().map(|server| record_name(server, user)).collect();
+        let mut names: BTreeSet<String> = self.local().servers.iter().map(|server| record_name(server, user)).collect();
         names.insert(here.clone());
         (names, here)
     }
 
     /// Reads a record, brought up to date with what could not be written earlier.
-    async fn fetch(&self, store: &dyn Store, name: &str) -> Result<Fetched, StoreError> {
-        let Reading { stored, server_time } = limited(store.read(name)).await?;
+    async fn fetch(&self, name: &str) -> Result<Fetched, StoreError> {
+        let Reading { stored, server_time } = limited(self.store.read(name)).await?;
         let clock = server_time.map_or_else(|| self.own_clock(), |now| Clock { now, margin: MARGIN });
         let (mut record, version) = match stored {
             Some(stored) => (Record::from_text(&stored.text), Some(stored.version)),
@@ -235,7 +229,7 @@ impl Ledger {
         Ok(Fetched { record, version, clock })
     }
 
-    async fn save(&self, store: &dyn Store, name: &str, fetched: &Fetched) -> Result<(), StoreError> {
+    async fn save(&self, name: &str, fetched: &Fetched) -> Result<(), StoreError> {
         let Fetched { record, version, clock } = fetched;
         let (kept, pending) = {
             let mut local = self.local();
@@ -246,7 +240,7 @@ impl Ledger {
                 local.pending.iter().filter(|(of, ..)| of == name).map(|(_, id, _)| id.clone()).collect();
             (Record { entries, accepted: record.accepted.clone() }, pending)
         };
-        limited(store.write(name, version.as_deref(), &kept.to_text())).await?;
+        limited(self.store.write(name, version.as_deref(), &kept.to_text())).await?;
         let mut local = self.local();
         local.readings.remove(name);
         local.writes += 1;
@@ -277,7 +271,7 @@ impl Ledger {
         }
         let of_here = records.iter().find(|(name, _)| name == here);
         let is_accepted = of_here.is_some_and(|(_, fetched)| fetched.is_accepted(attempt));
-        let evidence = Evidence { entries: &aged, is_shared: !is_own || self.store.is_none(), is_accepted };
+        let evidence = Evidence { entries: &aged, is_shared: !is_own, is_accepted };
         match decide(evidence, attempt, fastrand::f64()) {
             Decision::Granted => Ok(()),
             Decision::Queue { pause, why } => Err(Refused { pause, why: why.to_owned(), is_lockout: false }),
@@ -294,14 +288,13 @@ impl Ledger {
         limit: Duration,
     ) {
         self.local().settle(name, id, outcome, version, (self.wall_clock)());
-        let Some(store) = self.store.as_deref() else { return };
         let written = async {
             for turn in 0..TRIES {
-                let mut fetched = self.fetch(store, name).await?;
+                let mut fetched = self.fetch(name).await?;
                 if !self.take_in(name, &mut fetched, id, outcome, version) {
                     return Ok(());
                 }
-                match self.save(store, name, &fetched).await {
+                match self.save(name, &fetched).await {
                     Err(StoreError::Conflict) => pause_between(turn).await,
                     other => return other,
                 }
@@ -382,18 +375,17 @@ impl LoginLedger for Ledger {
     }
 
     fn reset_command(&self, server: &str, user: &str) -> Option<String> {
-        let store = self.store.as_ref().filter(|_| !self.local().is_out_of_reach)?;
+        if self.local().is_out_of_reach {
+            return None;
+        }
         // Rejections count at every server of the account, so each of their records is in the way.
-        store.delete_command(&self.names(server, user).0)
+        self.store.delete_command(&self.names(server, user).0)
     }
 
     async fn claim(&self, attempt: &Attempt) -> Result<Claim, Refused> {
         let id = uuid::Uuid::new_v4().to_string();
         let claim = |pause_if_rejected| Claim { attempt: attempt.clone(), id: id.clone(), pause_if_rejected };
-        let Some(store) = self.store.as_deref() else {
-            return self.claim_alone(attempt, &id).map(|()| claim(Duration::ZERO));
-        };
-        let shared = self.claim_shared(store, attempt, &id);
+        let shared = self.claim_shared(attempt, &id);
         let answer = if attempt.is_known {
             match tokio::time::timeout(KNOWN_LIMIT, shared).await {
                 Ok(answer) => answer,
@@ -425,9 +417,8 @@ impl LoginLedger for Ledger {
     }
 
     async fn may_retry(&self, attempt: &Attempt, was_rejected: bool) -> bool {
-        let Some(store) = self.store.as_deref() else { return false };
         let (names, here) = self.names(&attempt.server, &attempt.user);
-        let Ok(records) = self.read_for_review(store, names).await else { return false };
+        let Ok(records) = self.read_for_review(names).await else { return false };
         let is_over = |(_, fetched): &(String, Fetched)| {
             let own = self.local().rejections(&here);
             fetched.is_accepted(attempt) || fetched.record.has_lost(&own)

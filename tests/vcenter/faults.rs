@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm::clients::{http, vapi, vim};
-use ccm::kubernetes::login_ledger::Ledger;
+use ccm::kubernetes::login_ledger::{Ledger, MemoryStore};
 use ccm::providers::vsphere::credentials::{Credential, Login, Offer, Offers, Origin};
 use ccm::providers::vsphere::inventory::reads::{Read, SearchRead};
 use ccm::providers::vsphere::inventory::session::Timeouts;
@@ -132,7 +132,7 @@ impl Watched {
             tag_poll: Duration::from_millis(200),
         };
         let names = Names { key: settings.key.clone(), server: settings.server.clone() };
-        let ledger = Arc::new(Ledger::in_process());
+        let ledger = Arc::new(Ledger::new(MemoryStore::default()));
         let session = Session::with_timeouts(connect(&fake), offers, ledger, names, timeouts());
         let vcenter = Vcenter::new(settings, session);
         vcenter.want(wanted);

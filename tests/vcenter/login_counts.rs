@@ -52,7 +52,7 @@ fn ledger(store: &MemoryStore, began: Instant, skew: i64) -> Arc<Ledger> {
 
 fn counting(store: &MemoryStore, began: Instant, skew: i64) -> Ledger {
     let clock = move || 1_900_000_000 + i64::try_from(began.elapsed().as_secs()).unwrap() + skew;
-    Ledger::with_clock(Some(Box::new(store.clone())), Arc::new(clock))
+    Ledger::with_clock(store.clone(), Arc::new(clock))
 }
 
 /// One process: an actor with a session.
@@ -265,7 +265,7 @@ async fn a_rejected_new_pair_leaves_the_old_session_and_is_told_and_a_right_one_
 async fn a_new_pair_that_is_accepted_and_of_no_use_is_left_for_the_next_one() {
     let server = MemoryVcenter::new(RIGHT, "8.0.2.0");
     let offers = watch::Sender::new(offer(&from_secret(RIGHT, "1")));
-    let replica = Replica::start(&server, offers.subscribe(), Arc::new(Ledger::in_process()));
+    let replica = Replica::start(&server, offers.subscribe(), Arc::new(Ledger::new(MemoryStore::default())));
     replica.until_live(MINUTE).await;
     pass(MINUTE).await;
     server.set_refuses_views(true);
@@ -348,7 +348,7 @@ async fn a_session_whose_login_was_answered_with_something_else_is_not_left_behi
     let server = MemoryVcenter::new(RIGHT, "8.0.2.0");
     server.set_garbles_logins(true);
     let offers = watch::Sender::new(offer(&from_file(RIGHT)));
-    let replica = Replica::start(&server, offers.subscribe(), Arc::new(Ledger::in_process()));
+    let replica = Replica::start(&server, offers.subscribe(), Arc::new(Ledger::new(MemoryStore::default())));
     pass(30 * MINUTE).await;
     assert!(server.accepted(Interface::Soap) >= 4 && most_in_a_window(&server) <= 4);
     assert_eq!(server.sessions(), (0, 0));
@@ -364,7 +364,7 @@ async fn from_8_0_3_0_on_the_soap_session_is_the_rest_session_and_a_server_that_
         let server = MemoryVcenter::new(RIGHT, "8.0.3.0");
         server.set_takes_loans(takes_loans);
         let offers = watch::Sender::new(offer(&from_file(RIGHT)));
-        let replica = Replica::start(&server, offers.subscribe(), Arc::new(Ledger::in_process()));
+        let replica = Replica::start(&server, offers.subscribe(), Arc::new(Ledger::new(MemoryStore::default())));
         replica.until_live(MINUTE).await;
         pass(10 * MINUTE).await;
         assert_eq!((server.accepted(Interface::Soap), server.accepted(Interface::Rest)), (1, rest_logins));
@@ -389,7 +389,7 @@ async fn without_credentials_no_login_is_made_and_the_state_says_what_is_missing
     let server = MemoryVcenter::new(RIGHT, "8.0.2.0");
     let offers =
         watch::Sender::new(Arc::new(Offer::Pending { why: "the Secret kube-system/vc was not read yet".into() }));
-    let replica = Replica::start(&server, offers.subscribe(), Arc::new(Ledger::in_process()));
+    let replica = Replica::start(&server, offers.subscribe(), Arc::new(Ledger::new(MemoryStore::default())));
     let trouble = || replica.vcenter.snapshot().freshness.trouble().unwrap().to_owned();
     pass(10 * MINUTE).await;
     assert!(trouble().contains("was not read yet"), "{}", trouble());
@@ -425,7 +425,7 @@ async fn w22_a_shared_session_needs_no_rest_login_and_is_shared_anew_with_the_to
     server.set_takes_loans(true);
     server.set_manager_token("one");
     let offers = watch::Sender::new(offer(&shared("one", "1")));
-    let replica = Replica::start(&server, offers.subscribe(), Arc::new(Ledger::in_process()));
+    let replica = Replica::start(&server, offers.subscribe(), Arc::new(Ledger::new(MemoryStore::default())));
     replica.until_live(MINUTE).await;
     pass(5 * MINUTE).await;
     assert_eq!((server.accepted(Interface::Soap), server.logins().len(), server.failed().len()), (1, 1, 0));
@@ -456,7 +456,7 @@ async fn w22_a_shared_session_needs_no_rest_login_and_is_shared_anew_with_the_to
 async fn a_session_that_ends_between_two_waits_is_replaced_by_one_within_seconds() {
     let server = MemoryVcenter::new(RIGHT, "8.0.2.0");
     let offers = watch::Sender::new(offer(&from_file(RIGHT)));
-    let replica = Replica::start(&server, offers.subscribe(), Arc::new(Ledger::in_process()));
+    let replica = Replica::start(&server, offers.subscribe(), Arc::new(Ledger::new(MemoryStore::default())));
     replica.until_live(MINUTE).await;
     for round in 2..=5 {
         while server.pending_waits() == 0 {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm::cloud::login_ledger::LoginLedger;
-use ccm::kubernetes::login_ledger::Ledger;
+use ccm::kubernetes::login_ledger::{Ledger, MemoryStore};
 use ccm::providers::vsphere::credentials::{Credential, Login, Offer, Origin};
 use ccm::providers::vsphere::inventory::reads::Read;
 use ccm::providers::vsphere::inventory::snapshot::{Freshness, Snapshot};
@@ -72,7 +72,7 @@ impl Watched {
             tag_poll: Duration::from_millis(200),
         };
         let offers = watch::Sender::new(offer(vcenter.user(), vcenter.password(), 1));
-        let ledger: Arc<dyn LoginLedger> = Arc::new(Ledger::in_process());
+        let ledger: Arc<dyn LoginLedger> = Arc::new(Ledger::new(MemoryStore::default()));
         let session = Session::new(https(vcenter), offers.subscribe(), ledger, names);
         let inventory = Inventory::new(settings, session);
         let stop = CancellationToken::new();

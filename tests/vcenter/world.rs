@@ -6,7 +6,7 @@ use std::time::Duration;
 use ccm::clients::http::{self, TlsSettings, TlsTrust};
 
 use ccm::cloud::{ClusterReads, NodeChange};
-use ccm::kubernetes::login_ledger::Ledger;
+use ccm::kubernetes::login_ledger::{Ledger, MemoryStore};
 use ccm::providers::vsphere::config::Credentials;
 use ccm::providers::vsphere::credentials::{Credential, Login, Offer, Offers, Origin};
 use ccm::providers::vsphere::inventory::session::Timeouts;
@@ -144,8 +144,13 @@ impl Running {
         let parsed = config::parse(text, "vsphere.conf").unwrap();
         let cluster = Cluster::default();
         let stop = CancellationToken::new();
-        let (provider, tracker) =
-            Provider::new(options, connect, Arc::new(Ledger::in_process()), Arc::new(cluster.clone()), &stop);
+        let (provider, tracker) = Provider::new(
+            options,
+            connect,
+            Arc::new(Ledger::new(MemoryStore::default())),
+            Arc::new(cluster.clone()),
+            &stop,
+        );
         let tasks = provider.apply(&parsed.config).unwrap();
         let tasks = std::iter::once(tracker).chain(tasks).map(|task| tokio::spawn(task.run)).collect();
         Self { provider: Arc::new(provider), cluster, stop, tasks }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{CALL_LIMIT, Fetched, Ledger, Store, StoreError, within};
+use super::{CALL_LIMIT, Fetched, Ledger, StoreError, within};
 
 /// How long a reading serves. A login is reviewed again after 30 to 37.5 s, so that what was deleted is noticed within a
 /// minute.
@@ -20,11 +20,7 @@ pub(super) struct SharedReading {
 
 impl Ledger {
     /// These records, as they were at most [`SERVES_FOR`] ago and after the last write of this process.
-    pub(super) async fn read_for_review(
-        &self,
-        store: &dyn Store,
-        names: BTreeSet<String>,
-    ) -> Result<Vec<(String, Fetched)>, StoreError> {
+    pub(super) async fn read_for_review(&self, names: BTreeSet<String>) -> Result<Vec<(String, Fetched)>, StoreError> {
         let all = async {
             // One review reads at a time; the others find what it has read. It is never closed.
             let _turn = self.review_turn.acquire().await;
@@ -33,7 +29,7 @@ impl Ledger {
                 let known = self.local().readings.get(&name).filter(|one| one.serves()).map(|one| one.fetched.clone());
                 let fetched = match known {
                     Some(fetched) => fetched,
-                    None => self.fetch_for_all(store, &name).await?,
+                    None => self.fetch_for_all(&name).await?,
                 };
                 records.push((name, fetched));
             }
@@ -42,9 +38,9 @@ impl Ledger {
         within(CALL_LIMIT, all).await
     }
 
-    async fn fetch_for_all(&self, store: &dyn Store, name: &str) -> Result<Fetched, StoreError> {
+    async fn fetch_for_all(&self, name: &str) -> Result<Fetched, StoreError> {
         let (began, writes) = (Instant::now(), self.local().writes);
-        let fetched = self.fetch(store, name).await?;
+        let fetched = self.fetch(name).await?;
         let mut local = self.local();
         local.readings.retain(|_, reading| reading.serves());
         // A reading that met a write of this process may not hold it, and its attempt would seem to be deleted.

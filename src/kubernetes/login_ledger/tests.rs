@@ -18,7 +18,7 @@ fn the_name_of_a_record_tells_servers_and_users_apart_and_shows_neither() {
 /// A ledger on this store, by a clock that goes with the paused one and is off by some seconds.
 fn ledger(store: &MemoryStore, began: Instant, skew: i64) -> Ledger {
     let clock = move || 1_900_000_000 + i64::try_from(began.elapsed().as_secs()).unwrap_or(0) + skew;
-    Ledger::with_clock(Some(Box::new(store.clone())), Arc::new(clock))
+    Ledger::with_clock(store.clone(), Arc::new(clock))
 }
 
 fn attempt(is_known: bool) -> Attempt {
@@ -155,7 +155,7 @@ impl Store for Slow {
 async fn a_claim_is_given_back_through_a_slow_api_server() {
     let store = MemoryStore::default();
     let slow = Slow(store.clone(), Duration::from_millis(700));
-    let ledger = Ledger::with_clock(Some(Box::new(slow)), Arc::new(|| 1_900_000_000));
+    let ledger = Ledger::with_clock(slow, Arc::new(|| 1_900_000_000));
     assert_eq!(one(&ledger, &attempt(false), Outcome::Harmless).await, Ok(()));
     assert_eq!(store.texts().into_values().collect::<Vec<_>>(), ["{\"entries\":[]}"]);
 }
@@ -308,7 +308,7 @@ impl Store for Counted {
 async fn a_review_of_many_paused_logins_reads_each_record_once() {
     let (store, reads) = (MemoryStore::default(), Arc::default());
     let counted = Counted { store: store.clone(), reads: Arc::clone(&reads) };
-    let ledger = Ledger::with_clock(Some(Box::new(counted)), Arc::new(|| 1_900_000_000));
+    let ledger = Ledger::with_clock(counted, Arc::new(|| 1_900_000_000));
     let servers: Vec<String> = (0..20).map(|number| format!("vc-{number}.test:443")).collect();
     servers.iter().for_each(|server| ledger.know(server));
     for _ in 0..3 {

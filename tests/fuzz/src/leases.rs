@@ -50,7 +50,7 @@ pub fn logins(bytes: &[u8]) {
     assert!(record.entries.len() <= MOST_ENTRIES, "{} entries are kept", record.entries.len());
     assert_eq!(Record::from_text(&record.to_text()), record, "a record is read as another one");
     is_in_proportion(&record, bytes);
-    let ledger = Ledger::with_clock(Some(Box::new(Same(Mutex::new(text.into_owned())))), Arc::new(|| NOW));
+    let ledger = Ledger::with_clock(Same(Mutex::new(text.into_owned())), Arc::new(|| NOW));
     for is_known in [true, false] {
         let (server, user) = ("vc.example.com:443".to_owned(), "ccm".to_owned());
         let attempt = Attempt { server, user, version: None, is_known, is_new: !is_known };

@@ -287,8 +287,12 @@ fn a_pair_that_was_accepted_is_proven_for_others_until_it_is_rejected_or_for_ten
         assert_eq!([of(&pair, 970), of(&pair, 969)], [true, false], "{name}: a date in the future proves nothing");
         record.put(Entry::claim("other".to_owned(), 1_001, &other));
         record.put(Entry::claim("same".to_owned(), 1_001, &pair));
-        assert!(record.apply("other", Outcome::Rejected, 1_002) && record.is_accepted(pair.version.as_ref(), 1_002, margin));
-        assert!(record.apply("same", Outcome::Rejected, 1_003) && !record.is_accepted(pair.version.as_ref(), 1_003, margin));
+        assert!(
+            record.apply("other", Outcome::Rejected, 1_002) && record.is_accepted(pair.version.as_ref(), 1_002, margin)
+        );
+        assert!(
+            record.apply("same", Outcome::Rejected, 1_003) && !record.is_accepted(pair.version.as_ref(), 1_003, margin)
+        );
     }
 }
 

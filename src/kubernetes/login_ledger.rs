@@ -1,8 +1,9 @@
 //! Logins counted across replicas and restarts: a Lease per server and account, written by compare-and-swap with the
 //! rights that the leader election has (get, create, update).
 //!
-//! Entries are dated by the clock of the store, the API server, and clocks of replicas are not trusted. A date is
-//! believed but for [`MARGIN`], and an entry that appears between two looks was made after the first of them. So an
+//! Entries in the store are dated by its clock, the API server's, and clocks of replicas are not trusted. What a process
+//! counts by itself while the store is out of reach is dated by its own clock until it is written to the store. A date is
+//! believed but for [`MARGIN`], and an entry that appears between two readings was made after the first of them. So an
 //! entry counts for as long as it should, or a little longer.
 
 mod lease;
@@ -17,9 +18,9 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use self::local::{Local, Process, Sighting};
+use self::local::{Local, ObservedEntry, Process, Settlement};
 use self::record::{Aged, Decision, Entry, Evidence, KEPT_FOR, Record, State, UNDER_WAY, WINDOW, decide};
-use crate::cloud::login_ledger::{Attempt, Claim, LoginLedger, Outcome, Refused, SecretVersion};
+use crate::cloud::login_ledger::{Attempt, Claim, LoginLedger, Outcome, Refused};
 use async_trait::async_trait;
 use jiff::Timestamp;
 pub use lease::LeaseStore;
@@ -157,7 +158,7 @@ impl Ledger {
         let judged = self.judge(&records, &here, attempt, Some(id), true);
         let mut local = self.local();
         if judged.is_err() {
-            local.settle(&here, id, Outcome::Harmless, None, clock.now);
+            local.settle(&here, Settlement::harmless(id), clock.now);
         } else {
             local.alone.insert(id.to_owned());
         }
@@ -188,7 +189,7 @@ impl Ledger {
             return match self.judge(&records, &here, attempt, Some(id), false) {
                 Ok(()) => Ok(()),
                 Err(refused) => {
-                    self.settle_everywhere(&here, id, Outcome::Harmless, None, KNOWN_LIMIT).await;
+                    self.settle_everywhere(&here, Settlement::harmless(id), KNOWN_LIMIT).await;
                     Err(refused.into())
                 }
             };
@@ -233,9 +234,9 @@ impl Ledger {
         let Fetched { record, version, clock } = fetched;
         let (kept, pending) = {
             let mut local = self.local();
-            let sightings = local.look_at(name, record, false, *clock, self.process.as_ref());
-            let young = sightings.into_iter().filter(|sighting| sighting.age < KEPT_FOR);
-            let entries = young.map(|sighting| sighting.entry.clone()).collect();
+            let observed = local.observe(name, record, false, *clock, self.process.as_ref());
+            let young = observed.into_iter().filter(|observed| observed.age < KEPT_FOR);
+            let entries = young.map(|observed| observed.entry.clone()).collect();
             let pending: Vec<String> =
                 local.pending.iter().filter(|(of, ..)| of == name).map(|(_, id, _)| id.clone()).collect();
             (Record { entries, accepted: record.accepted.clone() }, pending)
@@ -261,8 +262,8 @@ impl Ledger {
         let mut aged: Vec<Aged<'_>> = Vec::new();
         let mut local = self.local();
         for (name, Fetched { record, clock, .. }) in records {
-            for sighting in local.look_at(name, record, is_own, *clock, self.process.as_ref()) {
-                let Sighting { entry, age, is_lost } = sighting;
+            for observed in local.observe(name, record, is_own, *clock, self.process.as_ref()) {
+                let ObservedEntry { entry, age, is_lost } = observed;
                 if except != Some(entry.id.as_str()) && age < KEPT_FOR {
                     let likely_age = age.max(clock.since(entry));
                     aged.push(Aged { entry, age, likely_age, is_here: name == here, is_lost });
@@ -279,19 +280,12 @@ impl Ledger {
         }
     }
 
-    async fn settle_everywhere(
-        &self,
-        name: &str,
-        id: &str,
-        outcome: Outcome,
-        version: Option<&SecretVersion>,
-        limit: Duration,
-    ) {
-        self.local().settle(name, id, outcome, version, (self.wall_clock)());
+    async fn settle_everywhere(&self, name: &str, settlement: Settlement<'_>, limit: Duration) {
+        self.local().settle(name, settlement, (self.wall_clock)());
         let written = async {
             for turn in 0..TRIES {
                 let mut fetched = self.fetch(name).await?;
-                if !self.take_in(name, &mut fetched, id, outcome, version) {
+                if !self.merge_outcome(name, &mut fetched, settlement) {
                     return Ok(());
                 }
                 match self.save(name, &fetched).await {
@@ -302,26 +296,23 @@ impl Ledger {
             Err(StoreError::Conflict)
         };
         let written = within(limit, written).await;
-        self.tell(written.as_ref().err());
+        self.log_availability(written.as_ref().err());
         if written.is_err() {
             let mut local = self.local();
             let surplus = (local.pending.len() + 1).saturating_sub(MOST_PENDING);
             local.pending.drain(..surplus);
-            // Written later, it acquits nobody: what failed in between is not known to be older.
-            let outcome = if outcome == Outcome::Accepted { Outcome::Harmless } else { outcome };
-            local.pending.push((name.to_owned(), id.to_owned(), outcome));
+            // A late write must not clear newer failures.
+            let outcome = match settlement.outcome {
+                Outcome::Accepted => Outcome::Harmless,
+                outcome => outcome,
+            };
+            local.pending.push((name.to_owned(), settlement.id.to_owned(), outcome));
         }
     }
 
     /// Puts the outcome of an own attempt into a record; whether that changes it.
-    fn take_in(
-        &self,
-        name: &str,
-        fetched: &mut Fetched,
-        id: &str,
-        outcome: Outcome,
-        version: Option<&SecretVersion>,
-    ) -> bool {
+    fn merge_outcome(&self, name: &str, fetched: &mut Fetched, settlement: Settlement<'_>) -> bool {
+        let Settlement { id, outcome, version } = settlement;
         let Fetched { record, clock, .. } = fetched;
         let mut local = self.local();
         let was_claimed = record.apply(id, outcome, clock.now);
@@ -335,18 +326,18 @@ impl Ledger {
         }
         if outcome == Outcome::Accepted {
             let lost: BTreeSet<String> = local
-                .look_at(name, record, false, *clock, self.process.as_ref())
+                .observe(name, record, false, *clock, self.process.as_ref())
                 .into_iter()
-                .filter(|sighting| sighting.is_lost || sighting.age >= UNDER_WAY)
-                .map(|sighting| sighting.entry.id.clone())
+                .filter(|observed| observed.is_lost || observed.age >= UNDER_WAY)
+                .map(|observed| observed.entry.id.clone())
                 .collect();
-            record.acquit(version, clock.now, |entry| lost.contains(&entry.id));
+            record.clear_unanswered(version, clock.now, |entry| lost.contains(&entry.id));
         }
         true
     }
 
-    /// Says once that the store is out of reach, and once that it is not any more.
-    fn tell(&self, problem: Option<&StoreError>) {
+    /// Logs once that the store is out of reach, and once that it is available again.
+    fn log_availability(&self, problem: Option<&StoreError>) {
         let is_out_of_reach = match problem {
             Some(StoreError::Conflict) => return,
             Some(StoreError::OutOfReach(_)) => true,
@@ -396,20 +387,20 @@ impl LoginLedger for Ledger {
         };
         match answer {
             Ok(()) => {
-                self.tell(None);
+                self.log_availability(None);
                 Ok(claim(Duration::ZERO))
             }
             Err(Problem::Refused(refused)) => {
-                self.tell(None);
+                self.log_availability(None);
                 Err(refused)
             }
             Err(Problem::Store(error)) => {
-                self.tell(Some(&error));
+                self.log_availability(Some(&error));
                 let alone = self.claim_alone(attempt, &id);
                 if alone.is_err() {
                     // It may stand in the store.
                     let name = record_name(&attempt.server, &attempt.user);
-                    self.settle_everywhere(&name, &id, Outcome::Harmless, None, KNOWN_LIMIT).await;
+                    self.settle_everywhere(&name, Settlement::harmless(&id), KNOWN_LIMIT).await;
                 }
                 alone.map(|()| claim(WINDOW))
             }
@@ -433,7 +424,8 @@ impl LoginLedger for Ledger {
         // if it is not given back, and a slow API server was waited for when it was made.
         let is_quick = claim.attempt.is_known && State::after(outcome).is_none();
         let limit = if is_quick { KNOWN_LIMIT } else { CALL_LIMIT };
-        self.settle_everywhere(&name, &claim.id, outcome, claim.attempt.version.as_ref(), limit).await;
+        let settlement = Settlement { id: &claim.id, outcome, version: claim.attempt.version.as_ref() };
+        self.settle_everywhere(&name, settlement, limit).await;
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) struct Local {
     pub(super) readings: HashMap<String, SharedReading>,
     /// How many writes of this process the store has taken.
     pub(super) writes: u64,
-    seen: HashMap<RecordKey, Seen>,
+    seen: HashMap<RecordKey, RecordView>,
 }
 
 /// The name of a record, and whether it is of what the process did by itself or of what the store holds.
@@ -35,9 +35,9 @@ type RecordKey = (String, bool);
 
 /// What was seen in one record.
 #[derive(Default)]
-struct Seen {
-    /// When it was looked at last; nothing before the first look.
-    looked: Option<Instant>,
+struct RecordView {
+    /// When it was read last; nothing before the first time.
+    last_read: Option<Instant>,
     /// When each entry took its state, at the latest.
     since: BTreeMap<(String, State), Instant>,
     /// Claims of a process that ran in this pod before.
@@ -45,12 +45,29 @@ struct Seen {
 }
 
 /// An entry, as this process sees it.
-pub(super) struct Sighting<'a> {
+pub(super) struct ObservedEntry<'a> {
     pub(super) entry: &'a Entry,
     /// How long ago it took its state, at least.
     pub(super) age: Duration,
     /// A claim whose process has ended.
     pub(super) is_lost: bool,
+}
+
+/// How an attempt of this process ended.
+#[derive(Clone, Copy)]
+pub(super) struct Settlement<'a> {
+    /// That of the claim.
+    pub(super) id: &'a str,
+    pub(super) outcome: Outcome,
+    /// The Secret the pair was from, if it was from one.
+    pub(super) version: Option<&'a SecretVersion>,
+}
+
+impl<'a> Settlement<'a> {
+    /// Nothing happened that counts.
+    pub(super) fn harmless(id: &'a str) -> Self {
+        Self { id, outcome: Outcome::Harmless, version: None }
+    }
 }
 
 /// One process in one pod.
@@ -62,7 +79,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Whether a claim is of a process that ran in this pod before, if it was there when this one first looked.
+    /// Whether a claim is of a process that ran in this pod before, if it was there when this one first read the record.
     fn replaced(&self, entry: &Entry) -> bool {
         let is_other = entry.start.is_some() && entry.start.as_ref() != Some(&self.start);
         entry.state == State::Claimed && entry.pod.as_ref() == Some(&self.pod) && is_other
@@ -93,18 +110,19 @@ impl Local {
         self.own.entry(name.to_owned()).or_default().put(entry);
     }
 
-    /// An own attempt with a pair of this version ended so.
-    pub(super) fn settle(&mut self, name: &str, id: &str, outcome: Outcome, version: Option<&SecretVersion>, at: i64) {
+    /// An attempt of this process ended so.
+    pub(super) fn settle(&mut self, name: &str, settlement: Settlement<'_>, at: i64) {
+        let Settlement { id, outcome, version } = settlement;
         if let Some(record) = self.own.get_mut(name) {
             record.apply(id, outcome, at);
             if outcome == Outcome::Accepted {
-                record.acquit(version, at, |_| false);
+                record.clear_unanswered(version, at, |_| false);
             }
         }
         let Self { own, alone, seen, .. } = self;
         own.retain(|_, record| !record.entries.is_empty());
         // After that time nothing that was seen counts any more. Accounts come and go while a process runs for months.
-        let is_recent = |seen: &Seen| seen.looked.is_none_or(|looked| looked.elapsed() < KEPT_FOR);
+        let is_recent = |seen: &RecordView| seen.last_read.is_none_or(|last_read| last_read.elapsed() < KEPT_FOR);
         seen.retain(|(name, is_own), seen| if *is_own { own.contains_key(name) } else { is_recent(seen) });
         alone.retain(|id| own.values().any(|record| record.holds(id)));
         if let Some(state) = State::after(outcome) {
@@ -129,35 +147,35 @@ impl Local {
         Some(Entry { at: since.map_or(entry.at, |seconds| clock.now.saturating_sub(seconds)), ..entry })
     }
 
-    /// How old the entries of a record are, at least, and which are lost. What appears between two looks is no older than
+    /// How old the entries of a record are, at least, and which are lost. What appears between two readings is no older than
     /// the first of them; of anything the date is believed but for the clock's margin.
-    pub(super) fn look_at<'a>(
+    pub(super) fn observe<'a>(
         &mut self,
         name: &str,
         record: &'a Record,
         is_own: bool,
         clock: Clock,
         process: Option<&Process>,
-    ) -> Vec<Sighting<'a>> {
+    ) -> Vec<ObservedEntry<'a>> {
         let now = Instant::now();
-        let Seen { looked, since, lost } = self.seen.entry((name.to_owned(), is_own)).or_default();
+        let RecordView { last_read, since, lost } = self.seen.entry((name.to_owned(), is_own)).or_default();
         since.retain(|(id, state), _| record.entries.iter().any(|entry| entry.id == *id && entry.state == *state));
         lost.retain(|id| record.holds(id));
-        if looked.is_none() {
+        if last_read.is_none() {
             let replaced = |entry: &&Entry| process.is_some_and(|process| process.replaced(entry));
             lost.extend(record.entries.iter().filter(replaced).map(|entry| entry.id.clone()));
         }
-        let sighted = |entry: &'a Entry| {
+        let observed = |entry: &'a Entry| {
             let moment = *since.entry((entry.id.clone(), entry.state)).or_insert_with(|| {
                 let believed = clock.since(entry).saturating_sub(clock.margin);
-                let most = looked.map_or(believed, |looked| now.saturating_duration_since(looked));
+                let most = last_read.map_or(believed, |last_read| now.saturating_duration_since(last_read));
                 now.checked_sub(believed.min(most)).unwrap_or(now)
             });
             let is_lost = entry.state == State::Claimed && lost.contains(&entry.id);
-            Sighting { entry, age: now.saturating_duration_since(moment), is_lost }
+            ObservedEntry { entry, age: now.saturating_duration_since(moment), is_lost }
         };
-        let sightings = record.entries.iter().map(sighted).collect();
-        *looked = Some(now);
-        sightings
+        let entries = record.entries.iter().map(observed).collect();
+        *last_read = Some(now);
+        entries
     }
 }

@@ -1,9 +1,8 @@
 //! Pure: what is remembered of the logins of one account at one server, and whether one more may be made.
 //!
 //! vCenter's single sign-on locks an account after about five rejections in three minutes, so at most three attempts
-//! count in any 200 s, a fourth only of a pair that was accepted before or if none was rejected, and then ever fewer are
-//! made. Ages are handed
-//! in: how they are known is the ledger's.
+//! count in any 200 s, a fourth only with credentials that were accepted before, or if none was rejected; then the backoff
+//! grows. Ages are handed in: how they are known is the ledger's.
 
 use std::time::Duration;
 
@@ -189,7 +188,7 @@ impl Record {
     /// The server accepted a pair of this version. What it did not answer before was no rejection of that pair, and its
     /// own count starts over: such attempts are forgotten, and claims that are `lost`. Without a version those of all
     /// pairs are. Rejections stay. For some time the pair counts as proven.
-    pub fn acquit(&mut self, version: Option<&SecretVersion>, at: i64, lost: impl Fn(&Entry) -> bool) {
+    pub fn clear_unanswered(&mut self, version: Option<&SecretVersion>, at: i64, lost: impl Fn(&Entry) -> bool) {
         let (uid, resource_version) = split(version);
         self.accepted = Some(Accepted { at, uid, resource_version });
         self.entries.retain(|entry| {

@@ -4,6 +4,7 @@ use tokio::time::Instant;
 
 use super::record::WINDOW;
 use super::*;
+use crate::cloud::login_ledger::SecretVersion;
 
 #[test]
 fn the_name_of_a_record_tells_servers_and_users_apart_and_shows_neither() {

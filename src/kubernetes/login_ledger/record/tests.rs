@@ -264,7 +264,7 @@ fn an_accepted_login_forgets_what_was_not_answered_before_and_no_rejection() {
     };
     let left = |version: Option<SecretVersion>| -> Vec<String> {
         let mut record = all();
-        record.acquit(version.as_ref(), 5, |entry| entry.id.starts_with("lost"));
+        record.clear_unanswered(version.as_ref(), 5, |entry| entry.id.starts_with("lost"));
         record.entries.into_iter().map(|entry| entry.id).collect()
     };
     let rejections = ["rejected", "rejected of 7"];
@@ -278,7 +278,7 @@ fn an_accepted_login_forgets_what_was_not_answered_before_and_no_rejection() {
 fn a_pair_that_was_accepted_is_proven_for_others_until_it_is_rejected_or_for_ten_minutes() {
     for (name, pair, other) in [("secret", of_version("7"), of_version("8")), ("file", attempt(), of_version("7"))] {
         let mut record = Record::default();
-        record.acquit(pair.version.as_ref(), 1_000, |_| false);
+        record.clear_unanswered(pair.version.as_ref(), 1_000, |_| false);
         record = Record::from_text(&record.to_text());
         let margin = Duration::from_secs(30);
         let of = |made: &Attempt, now| record.is_accepted(made.version.as_ref(), now, margin);

@@ -14,6 +14,7 @@ use super::stages::{Stage, Stages};
 use crate::clients::http::{self, CallObserver, ProxySettings, TlsSettings};
 use crate::clients::vim;
 use crate::cloud::CloudProvider;
+use crate::kubernetes::client::COMMIT;
 use crate::kubernetes::cluster::Cluster;
 use crate::kubernetes::leader_election::LeaseObject;
 use crate::kubernetes::login_ledger::{LeaseStore, Ledger};
@@ -172,7 +173,7 @@ impl Connect for Connections {
     fn http(&self, entry: &Vcenter) -> Result<http::Client, String> {
         let known = self.tls.lock().unwrap_or_else(PoisonError::into_inner).get(&entry.key).cloned();
         let tls = known.unwrap_or_default();
-        let mut connection = http::Settings::new(&entry.server, entry.port, tls.clone(), vim::USER_AGENT);
+        let mut connection = http::Settings::new(&entry.server, entry.port, tls.clone(), vim::user_agent(COMMIT));
         connection.observer = Arc::clone(&self.calls);
         connection.proxy = Some(self.proxy.clone());
         let http = http::Client::new(connection).map_err(|error| error.to_string())?;

@@ -42,9 +42,12 @@ pub use value::Value;
 use super::http;
 
 /// The `User-Agent` to give the HTTP client: vCenter shows it in its session list, and administrators look there for
-/// the name the Go program sends.
-pub const USER_AGENT: &str =
-    concat!("k8s-cloud-provider-vsphere (", env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION"), ")");
+/// the name the Go program sends. `commit` is what the program was built from, where that is known.
+pub fn user_agent(commit: Option<&str>) -> String {
+    let (name, version) = (env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
+    let commit = commit.and_then(|commit| commit.get(..7)).unwrap_or("unknown");
+    format!("k8s-cloud-provider-vsphere ({name} {version} {commit})")
+}
 
 /// Time limits of the calls, connecting included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

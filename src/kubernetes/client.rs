@@ -29,6 +29,7 @@ pub use limits::Rate;
 use limits::{Limits, LimitsLayer};
 use metrics::{MeasureLayer, Measured};
 use rotating::Rotating;
+pub use user_agent::COMMIT;
 
 /// How long establishing a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -44,7 +44,7 @@ struct Watched {
 fn connect(fake: &FakeVcenter) -> http::Client {
     let trust = http::TlsTrust::Ca { pem: fake.ca_pem().as_bytes().to_vec(), path: "ca.pem".to_owned() };
     let tls = http::TlsSettings { trust, ..http::TlsSettings::default() };
-    http::Client::new(http::Settings::new(fake.host(), fake.port(), tls, vim::USER_AGENT)).unwrap()
+    http::Client::new(http::Settings::new(fake.host(), fake.port(), tls, vim::user_agent(None))).unwrap()
 }
 
 fn timeouts() -> Timeouts {

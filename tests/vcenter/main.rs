@@ -61,7 +61,7 @@ fn https(vcenter: &Vcenter) -> http::Client {
 }
 
 fn https_with(vcenter: &Vcenter, tls: TlsSettings) -> http::Client {
-    http::Client::new(Settings::new(vcenter.host(), vcenter.port(), tls, vim::USER_AGENT)).unwrap()
+    http::Client::new(Settings::new(vcenter.host(), vcenter.port(), tls, vim::user_agent(None))).unwrap()
 }
 
 fn pinned(vcenter: &Vcenter, thumbprint: &str) -> http::Client {

@@ -54,7 +54,7 @@ impl Transport for Meddler {
 /// A client of the simulator whose requests are changed by this function.
 fn meddled(vcenter: &Vcenter, change: impl Fn(&mut Request) + Send + Sync + 'static) -> (http::Client, Arc<Meddler>) {
     let meddler = Arc::new(Meddler { to: https(vcenter), change: Box::new(change), answers: Mutex::default() });
-    let mut settings = Settings::new(vcenter.host(), vcenter.port(), TlsSettings::default(), vim::USER_AGENT);
+    let mut settings = Settings::new(vcenter.host(), vcenter.port(), TlsSettings::default(), vim::user_agent(None));
     settings.transport = Some(Arc::clone(&meddler) as Arc<dyn Transport>);
     (http::Client::new(settings).unwrap(), meddler)
 }

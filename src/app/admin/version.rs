@@ -1,6 +1,7 @@
 //! The pages that say what this program is: `/version` and `/statusz`.
 
 use crate::app::options::PROGRAM;
+use crate::kubernetes::client::COMMIT;
 use crate::runtime::admin::Page;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,7 +27,7 @@ fn version() -> String {
         "major": parts.next().unwrap_or_default(),
         "minor": parts.next().unwrap_or_default(),
         "gitVersion": format!("v{version}"),
-        "gitCommit": option_env!("CCM_COMMIT").unwrap_or_default(),
+        "gitCommit": COMMIT.unwrap_or_default(),
         "gitTreeState": "",
         "buildDate": "",
         "goVersion": "",

@@ -12,7 +12,7 @@ use super::fault::{Fault, FaultKind};
 use super::session::read_content;
 use super::updates::{Page, read_page, read_update_set};
 use super::version::read_offered;
-use super::{ChangeOp, GuestNic, MoRef, UpdateKind, UpdateSet, Value};
+use super::{ChangeOp, GuestNic, MoRef, UpdateKind, UpdateSet, Value, user_agent};
 
 /// An envelope as vCenter 8 writes it.
 fn envelope(method: &str, content: &str) -> String {
@@ -268,6 +268,14 @@ fn updates_text(objects: &str) -> String {
              </returnval>"
         ),
     )
+}
+
+#[test]
+fn the_user_agent_begins_as_upstreams_and_names_program_version_and_commit() {
+    for (commit, shown) in [(Some("0123456789abcdef"), "0123456"), (Some(""), "unknown"), (None, "unknown")] {
+        let program = concat!("vsphere-cloud-controller-manager ", env!("CARGO_PKG_VERSION"));
+        assert_eq!(user_agent(commit), format!("k8s-cloud-provider-vsphere ({program} {shown})"));
+    }
 }
 
 /// 8.1: other prefixes, another order of attributes, unknown elements, XML types everywhere and nowhere.

@@ -6,17 +6,21 @@ use http::HeaderValue;
 const PROGRAM: &str = "vsphere-cloud-controller-manager";
 
 /// The commit this was built from, where the build says so.
-const COMMIT: Option<&str> = option_env!("CCM_COMMIT");
+pub const COMMIT: Option<&str> = option_env!("CCM_COMMIT");
 
 /// `<binary>/<version> (<os>/<arch>) kubernetes/<commit>/<purpose>`.
 pub(super) fn header(purpose: &str) -> HeaderValue {
+    built_from(COMMIT, purpose)
+}
+
+fn built_from(commit: Option<&str>, purpose: &str) -> HeaderValue {
     let (version, os) = (env!("CARGO_PKG_VERSION"), std::env::consts::OS);
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
         other => other,
     };
-    let commit = COMMIT.and_then(|commit| commit.get(..7)).unwrap_or("unknown");
+    let commit = commit.and_then(|commit| commit.get(..7)).unwrap_or("unknown");
     let text = format!("{PROGRAM}/{version} ({os}/{architecture}) kubernetes/{commit}/{purpose}");
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(PROGRAM))
 }
@@ -27,10 +31,13 @@ mod tests {
 
     #[test]
     fn a_user_agent_names_the_program_the_machine_and_the_purpose() {
-        let header = header("system:serviceaccount:kube-system:node-controller");
-        let text = header.to_str().unwrap();
-        assert!(text.starts_with(concat!("vsphere-cloud-controller-manager/", env!("CARGO_PKG_VERSION"), " (linux/")));
-        assert!(text.contains(") kubernetes/"), "{text}");
-        assert!(text.ends_with("/system:serviceaccount:kube-system:node-controller"), "{text}");
+        let purpose = "system:serviceaccount:kube-system:node-controller";
+        for (commit, shown) in [(Some("0123456789abcdef"), "0123456"), (Some(""), "unknown"), (None, "unknown")] {
+            let header = built_from(commit, purpose);
+            let text = header.to_str().unwrap();
+            let program = concat!("vsphere-cloud-controller-manager/", env!("CARGO_PKG_VERSION"), " (linux/");
+            assert!(text.starts_with(program), "{text}");
+            assert!(text.ends_with(&format!(") kubernetes/{shown}/{purpose}")), "{text}");
+        }
     }
 }

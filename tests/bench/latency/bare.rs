@@ -24,7 +24,7 @@ impl Bare {
     pub async fn follow(vcenter: &Vcenter) -> Self {
         let trust = TlsTrust::Ca { pem: vcenter.ca_pem().as_bytes().to_vec(), path: "ca.pem".to_owned() };
         let tls = TlsSettings { trust, ..TlsSettings::default() };
-        let settings = http::Settings::new(vcenter.host(), vcenter.port(), tls, vim::USER_AGENT);
+        let settings = http::Settings::new(vcenter.host(), vcenter.port(), tls, vim::user_agent(None));
         let client = vim::Client::new(http::Client::new(settings).unwrap());
         let content = client.connect().await.unwrap();
         client.login(vcenter.user(), &SecretString::from(vcenter.password().to_owned())).await.unwrap();

@@ -58,7 +58,7 @@ fn pair(user: &str, password: SecretString) -> Arc<Offer> {
 impl Connect for Doors {
     fn http(&self, entry: &config::Vcenter) -> Result<http::Client, String> {
         let tls = trusting(std::fs::read(&entry.ca_files[0]).unwrap());
-        let client = http::Client::new(http::Settings::new(&entry.server, entry.port, tls, vim::USER_AGENT)).unwrap();
+        let client = http::Client::new(http::Settings::new(&entry.server, entry.port, tls, "test")).unwrap();
         self.clients.lock().unwrap().insert(entry.port, client.clone());
         Ok(client)
     }

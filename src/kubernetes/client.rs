@@ -40,7 +40,7 @@ const WRITES_IN_FLIGHT: usize = 32;
 /// How long an ordinary call may take.
 pub const CALL_LIMIT: Duration = Duration::from_secs(10);
 
-/// Stands where a proxy would, until the configuration is made; it is never asked.
+/// Placeholder: keeps the library from using the proxy of the environment; replaced below.
 const NO_PROXY: &str = "http://none.invalid";
 
 /// What a client is for: the end of its user agent, as in the Go program.

@@ -1,6 +1,8 @@
-//! Reads the files with credentials that a kubeconfig names again when they change, as client-go
+//! Reads the client certificate and key that a kubeconfig names again when the files change, as client-go
 //! (`transport/cert_rotation.go`): the client is built anew, so that no connection with the old certificate is used again.
 //! Requests that are under way end on the old one.
+//!
+//! A token in a file needs no new connection: the library reads the file again about once a minute, as client-go does.
 
 use std::path::PathBuf;
 use std::task::{Context, Poll};
@@ -20,57 +22,59 @@ use zeroize::Zeroizing;
 use super::{expiry, transport};
 use crate::runtime::logging::chain;
 
-/// The pause between two looks at the files; a request begins each.
-const LOOK_PERIOD: Duration = Duration::from_secs(5);
+/// The pause between two checks of the files; a request begins each.
+const CHECK_PERIOD: Duration = Duration::from_secs(5);
 
-/// What the files hold, so that a change shows; not what they hold, which is secret.
-type Prints = Vec<Option<[u8; 32]>>;
+/// Shows whether a file has changed, and nothing of what it holds, which is secret.
+type Digests = Vec<Option<[u8; 32]>>;
 
-/// A client whose credentials are in files.
+/// A client whose certificate is in files.
 pub(super) struct Rotating {
     config: Config,
     files: Vec<PathBuf>,
-    prints: Prints,
-    /// What was told to be unfit.
-    refused: Option<Prints>,
+    digests: Digests,
+    /// Digests of the files that were refused last.
+    refused: Option<Digests>,
     client: Client,
-    looked: Instant,
+    last_check: Instant,
 }
 
 impl Rotating {
-    /// A client on `config`; none where its credentials are not in files.
+    /// A client on `config`; none where it has no client certificate in files.
     pub(super) fn new(config: &Config) -> Option<Result<Self, kube::Error>> {
         let files = files_of(&config.auth_info);
         if files.is_empty() {
             return None;
         }
-        let prints = prints(&files);
+        let digests = digests(&files);
         let client = transport(config.clone()).map(|builder| builder.build());
         let made =
-            |client| Self { config: config.clone(), files, prints, refused: None, client, looked: Instant::now() };
+            |client| Self { config: config.clone(), files, digests, refused: None, client, last_check: Instant::now() };
         Some(client.map(made))
     }
 
-    fn look(&mut self) {
-        if self.looked.elapsed() < LOOK_PERIOD {
+    fn check_files(&mut self) {
+        if self.last_check.elapsed() < CHECK_PERIOD {
             return;
         }
-        self.looked = Instant::now();
-        let prints = prints(&self.files);
-        if prints == self.prints || self.refused.as_ref() == Some(&prints) {
+        self.last_check = Instant::now();
+        let digests = digests(&self.files);
+        if digests == self.digests || self.refused.as_ref() == Some(&digests) {
             return;
         }
         match transport(self.config.clone()) {
             Ok(builder) => {
                 self.client = builder.build();
-                (self.prints, self.refused) = (prints, None);
+                (self.digests, self.refused) = (digests, None);
                 expiry::show(&self.config);
-                tracing::info!(server = %self.config.cluster_url, "the credentials for the API server have changed");
+                tracing::info!(server = %self.config.cluster_url, "the client certificate for the API server has changed");
             }
             Err(error) => {
                 let why = chain(&error);
-                tracing::warn!("the changed credentials for the API server cannot be used; the old ones stay: {why}");
-                self.refused = Some(prints);
+                tracing::warn!(
+                    "the changed client certificate for the API server cannot be used; the old one stays: {why}"
+                );
+                self.refused = Some(digests);
             }
         }
     }
@@ -78,18 +82,15 @@ impl Rotating {
 
 /// Inline data takes precedence, and does not change.
 fn files_of(user: &AuthInfo) -> Vec<PathBuf> {
-    let AuthInfo { client_certificate_data, client_key_data, token, .. } = user;
-    let files = [
-        (&user.client_certificate, client_certificate_data.is_some()),
-        (&user.client_key, client_key_data.is_some()),
-        (&user.token_file, token.is_some()),
-    ];
+    let AuthInfo { client_certificate_data, client_key_data, .. } = user;
+    let files =
+        [(&user.client_certificate, client_certificate_data.is_some()), (&user.client_key, client_key_data.is_some())];
     files.into_iter().filter(|(_, is_inline)| !is_inline).filter_map(|(file, _)| Some(file.as_ref()?.into())).collect()
 }
 
-fn prints(files: &[PathBuf]) -> Prints {
-    let print = |file: &PathBuf| Some(Sha256::digest(&*Zeroizing::new(std::fs::read(file).ok()?)).into());
-    files.iter().map(print).collect()
+fn digests(files: &[PathBuf]) -> Digests {
+    let digest = |file: &PathBuf| Some(Sha256::digest(&*Zeroizing::new(std::fs::read(file).ok()?)).into());
+    files.iter().map(digest).collect()
 }
 
 impl Service<Request<Body>> for Rotating {
@@ -103,7 +104,7 @@ impl Service<Request<Body>> for Rotating {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        self.look();
+        self.check_files();
         let client = self.client.clone();
         async move {
             let response = client.send(request).await?;

@@ -70,8 +70,8 @@ struct Server {
 struct Entry {
     config: Vcenter,
     offer: watch::Sender<Arc<Offer>>,
-    /// The session manager that gets the service account's token, as it was told last.
-    trusted: Option<String>,
+    /// The session managers that get the service account's token, as far as they were logged.
+    trusted: BTreeSet<String>,
 }
 
 impl Credentials {
@@ -118,7 +118,7 @@ impl Credentials {
         let held = entries.entry(server).or_insert_with(|| Entry {
             config: entry.clone(),
             offer: watch::Sender::new(Arc::new(unread())),
-            trusted: None,
+            trusted: BTreeSet::new(),
         });
         held.config = entry.clone();
         held.publish(sources, &self.shared.default_directory);
@@ -225,16 +225,18 @@ impl Entry {
     /// Offers what the sources have for this entry, if that is something else than before.
     fn publish(&mut self, sources: &BTreeMap<Place, Source>, default_directory: &Path) {
         let (key, offer) = (&self.config.key, offer(&self.config, default_directory, sources));
-        if let Some((manager, origin)) =
-            trusted_manager(&offer).filter(|(manager, _)| self.trusted.as_ref() != Some(manager))
-        {
+        let trusted = trusted_managers(&offer);
+        for (manager, origin) in trusted.iter().filter(|(manager, _)| !self.trusted.contains(*manager)) {
             tracing::warn!(
                 vcenter = key,
                 from = %origin,
                 "the service account's token is sent to the session manager at {manager}, which can use it at the API \
                  server: set a token for it (SERVER.vc-session-manager-token), or limit the hosts with --session-manager-hosts"
             );
-            self.trusted = Some(manager);
+        }
+        // A source that is empty for a moment is no news.
+        if !trusted.is_empty() {
+            self.trusted = trusted.into_keys().collect();
         }
         self.offer.send_if_modified(|known| {
             if **known == offer {
@@ -254,15 +256,18 @@ impl Entry {
     }
 }
 
-/// The session manager that is to get the service account's token, as its URL begins, and where it is named.
-fn trusted_manager(offer: &Offer) -> Option<(String, &Origin)> {
-    let Offer::Ready(credentials) = offer else { return None };
-    credentials.iter().find_map(|credential| match &credential.login {
+/// The session managers that are to get the service account's token, as their URLs begin, and where each is named. One
+/// that would be sent the token without encryption is not asked.
+fn trusted_managers(offer: &Offer) -> BTreeMap<String, &Origin> {
+    let Offer::Ready(credentials) = offer else { return BTreeMap::new() };
+    let trusted = credentials.iter().filter_map(|credential| match &credential.login {
         Login::SharedSession { url, token: SessionToken::ServiceAccount(_) } => {
-            Some((Endpoint::of_url(url).ok()?.base(), &credential.origin))
+            let endpoint = Endpoint::of_url(url).ok().filter(Endpoint::is_confidential)?;
+            Some((endpoint.base(), &credential.origin))
         }
         _ => None,
-    })
+    });
+    trusted.collect()
 }
 
 /// Whether the same is presented in the same order.

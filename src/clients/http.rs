@@ -203,7 +203,7 @@ impl Client {
 
     /// Whether nobody on the way can read what is sent: over TLS, or to this machine.
     pub fn is_confidential(&self) -> bool {
-        self.inner.endpoint.is_tls() || self.inner.endpoint.is_loopback()
+        self.inner.endpoint.is_confidential()
     }
 
     /// Tells the observer how a call ended.

@@ -203,3 +203,23 @@ async fn w23_a_directory_of_the_configuration_is_found_when_it_appears() {
     tokio::time::sleep(LIMIT).await;
     assert_eq!(shown(&offers.borrow()), "u", "S22 the last credentials stay");
 }
+
+/// M2: which session managers the warning names.
+#[test]
+fn a_session_manager_is_named_if_the_service_accounts_token_is_sent_there() {
+    let account = || SessionToken::ServiceAccount(Arc::new(AccountToken::default()));
+    let shared = |url: &str, token| {
+        let login = Login::SharedSession { url: url.to_owned(), token };
+        Arc::new(Credential { login, origin: Origin::Config })
+    };
+    let offer = Offer::Ready(vec![
+        shared("https://own-token.test/", SessionToken::Given("secret".into())),
+        shared("http://plain.test/tickets", account()),
+        shared("https://user:hunter2@first.test:8443/tickets?key=hunter2", account()),
+        shared("http://127.0.0.1:8080/", account()),
+        shared("https://second.test/", account()),
+    ]);
+    let named: Vec<String> = trusted_managers(&offer).into_keys().collect();
+    assert_eq!(named, ["http://127.0.0.1:8080", "https://first.test:8443", "https://second.test:443"]);
+    assert!(trusted_managers(&Offer::Pending { why: String::new() }).is_empty());
+}

@@ -54,6 +54,11 @@ impl Endpoint {
         address.map_or_else(|_| self.host.eq_ignore_ascii_case("localhost"), |address| address.is_loopback())
     }
 
+    /// Whether nobody on the way can read what is sent: over TLS, or to this machine.
+    pub fn is_confidential(&self) -> bool {
+        self.is_tls || self.is_loopback()
+    }
+
     /// Host name or IP literal, IPv6 without brackets.
     pub fn host(&self) -> &str {
         &self.host

@@ -20,7 +20,7 @@
 {{/* The Secrets that may be read, as JSON: {"all": bool, "named": [{name, namespace}]}. Without config.enabled the
 vsphere.conf is the user's own, and nobody here knows which Secrets it names: they have to be named. Only where the values
 are those of upstream's chart (helm upgrade --reuse-values gives none of ours) all of the namespace may be read, as upstream's
-chart allows: refusing them would leave a running cluster without credentials. */}}
+chart allows: refusing them would leave a running cluster without credentials. With rbac.create: false the chart makes no Role. */}}
 {{- define "cpi.secrets" -}}
 {{- $config := include "cpi.config" . | fromJson -}}
 {{- $rbac := .Values.rbac | default dict -}}
@@ -33,8 +33,9 @@ chart allows: refusing them would leave a running cluster without credentials. *
 {{- $named = append $named (dict "name" .name "namespace" (.namespace | default $.Release.Namespace)) -}}
 {{- end -}}
 {{- $isReused := not (or (hasKey $rbac "secrets") (hasKey $rbac "nodeDeletion")) -}}
-{{- $all := and (not $config.enabled) $isReused (has $name (list "" "vsphere-cloud-secret")) -}}
-{{- if and (not $all) (empty $named) (dig "create" true $rbac) -}}
+{{- $creates := dig "create" true $rbac -}}
+{{- $all := and $creates (not $config.enabled) $isReused (has $name (list "" "vsphere-cloud-secret")) -}}
+{{- if and (not $all) (empty $named) $creates -}}
 {{- fail "config.enabled is false, so vsphere.conf is your own, and the Secrets that it names have to be named here, because the program may read no others: set config.secret.name (a Secret in the namespace of the release) or rbac.secrets ([{name: NAME, namespace: NAMESPACE}]). If vsphere.conf names no Secret, set config.secret.name to the name of one that does not exist" -}}
 {{- end -}}
 {{- toJson (dict "all" $all "named" $named) -}}

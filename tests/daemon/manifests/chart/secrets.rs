@@ -36,6 +36,7 @@ async fn the_secrets_of_an_own_vsphere_conf_have_to_be_named() {
         ("upstream's values, rendered", "config: {enabled: true}", &reused, vec![kept("vsphere-cloud-secret")]),
         ("ours, reused", "rbac: {secrets: [{name: a}], nodeDeletion: true}", &reused, vec![kept("a")]),
         ("nobody's", "rbac: {create: false}", &[], vec![]),
+        ("upstream's values, nobody's", "rbac: {create: false}", &reused, vec![]),
     ] {
         let rendered = render_all(&[image, values], flags).await.unwrap_or_else(|error| panic!("{case}: {error}"));
         assert_eq!(secrets(&rendered), expected, "{case}");

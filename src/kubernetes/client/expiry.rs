@@ -45,6 +45,13 @@ pub(super) fn show(config: &Config) {
     EXPIRY.with_label_values::<&str>(&[]).set(first);
 }
 
+/// What is shown for the certificate in this file.
+#[cfg(test)]
+pub(super) fn shown_for(file: &str) -> Option<f64> {
+    let known = KNOWN.lock().unwrap();
+    known.iter().find(|(key, _)| key.ends_with(file)).map(|(_, seconds)| *seconds)
+}
+
 /// The end of the first certificate, in seconds since 1970.
 fn not_after(pem: &[u8]) -> Option<f64> {
     let certificate = CertificateDer::from_pem_slice(pem).ok()?;

@@ -5,18 +5,23 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::uri::{Authority, Scheme, Uri};
-use http::{HeaderValue, Request, Response};
+use http::uri::Uri;
+use http::{HeaderValue, Response};
 use hyper::rt::{Read, Write};
+use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
 use hyper_util::client::legacy::connect::{Connection, HttpConnector};
 use hyper_util::rt::TokioExecutor;
+use kube::client::retry::RetryPolicy;
 use kube::client::{Body, ClientBuilder, ConfigExt, DynBody};
 use kube::config::Kubeconfig;
 use kube::{Config, Error};
+use percent_encoding::percent_decode_str;
+use tower::retry::RetryLayer;
 use tower::util::BoxService;
-use tower::{BoxError, Layer, Service, ServiceExt};
+use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
+use url::Url;
 
 use super::Transport;
 
@@ -37,6 +42,9 @@ pub(super) fn of(kubeconfig: &Kubeconfig) -> Result<Option<Uri>, &'static str> {
     if uri.host().is_none_or(str::is_empty) {
         return Err("it names no host");
     }
+    if Destination::of(&uri).is_none() {
+        return Err("it is not a URL");
+    }
     Ok(Some(uri))
 }
 
@@ -45,10 +53,11 @@ pub(super) fn builder(mut config: Config, proxy: &Uri) -> Result<ClientBuilder<T
     config.proxy_url = None;
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);
-    connector.set_connect_timeout(config.connect_timeout);
-    let Destination { uri, user, password } = Destination::of(proxy);
+    let Some(Destination { uri, user, password }) = Destination::of(proxy) else {
+        return Err(Error::Service("the proxy-url cannot be used".into()));
+    };
     let header = || {
-        let pair = STANDARD.encode(format!("{}:{}", user.as_deref()?, password.as_deref().unwrap_or_default()));
+        let pair = STANDARD.encode(format!("{}:{password}", user.as_deref()?));
         HeaderValue::from_str(&format!("Basic {pair}")).ok()
     };
     match proxy.scheme_str() {
@@ -57,7 +66,7 @@ pub(super) fn builder(mut config: Config, proxy: &Uri) -> Result<ClientBuilder<T
             over(
                 &config,
                 match user.clone() {
-                    Some(user) => socks.with_auth(user, password.clone().unwrap_or_default()),
+                    Some(user) => socks.with_auth(user, password.clone()),
                     None => socks,
                 },
             )
@@ -73,7 +82,8 @@ pub(super) fn builder(mut config: Config, proxy: &Uri) -> Result<ClientBuilder<T
     }
 }
 
-/// As the library builds its own: the address of the server, the credentials, further headers, the wire.
+/// As the library builds its own (`make_generic_builder`), but for its tracing: the address of the server, retries where
+/// they are wanted, the credentials, further headers, and time limits on the wire.
 fn over<C>(config: &Config, connector: C) -> Result<ClientBuilder<Transport>, Error>
 where
     C: Service<Uri> + Clone + Send + Sync + 'static,
@@ -81,14 +91,19 @@ where
     C::Future: Send + 'static,
     C::Error: std::error::Error + Send + Sync + 'static,
 {
-    let connector = config.rustls_https_connector_with_connector(connector)?;
+    let mut connector = TimeoutConnector::new(config.rustls_https_connector_with_connector(connector)?);
+    connector.set_connect_timeout(config.connect_timeout);
+    connector.set_read_timeout(config.read_timeout);
+    connector.set_write_timeout(config.write_timeout);
+    connector.set_reset_reader_on_write(config.reset_reader_on_write);
     let wire: legacy::Client<_, Body> = legacy::Client::builder(TokioExecutor::new()).build(connector);
-    let wire = config.extra_headers_layer()?.layer(wire.map_err(BoxError::from));
-    let wire: BoxService<Request<Body>, Response<_>, BoxError> = match config.auth_layer()? {
-        Some(layer) => BoxService::new(layer.layer(wire)),
-        None => BoxService::new(wire),
-    };
-    let service = config.base_uri_layer().layer(wire);
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.default_retry.then(|| RetryLayer::new(RetryPolicy::server_retry())))
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .map_err(BoxError::from)
+        .service(wire);
     let service = service.map_response(|response: Response<hyper::body::Incoming>| {
         response.map(|body| Box::new(http_body_util::BodyExt::map_err(body, BoxError::from)) as Box<DynBody>)
     });
@@ -99,42 +114,23 @@ where
 struct Destination {
     uri: Uri,
     user: Option<String>,
-    password: Option<String>,
+    password: String,
 }
 
 impl Destination {
-    fn of(proxy: &Uri) -> Self {
-        let authority = proxy.authority().map(Authority::as_str).unwrap_or_default();
-        let (pair, host) = authority.rsplit_once('@').map_or((None, authority), |(pair, host)| (Some(pair), host));
-        let (user, password) = pair.map(|pair| pair.split_once(':').unwrap_or((pair, ""))).unzip();
-        let port = match proxy.scheme_str() {
-            _ if proxy.port().is_some() => "",
-            Some("https") => ":443",
-            Some("socks5") => ":1080",
-            _ => ":80",
-        };
+    /// None where `proxy` is no URL of a host.
+    fn of(proxy: &Uri) -> Option<Self> {
+        let url = Url::parse(&proxy.to_string()).ok()?;
+        // Of the schemes that are used, the library knows no port of this one.
+        let port = url.port_or_known_default().unwrap_or(1080);
         let uri = Uri::builder()
-            .scheme(proxy.scheme().cloned().unwrap_or(Scheme::HTTP))
-            .authority(format!("{host}{port}"))
-            .path_and_query("/")
-            .build();
-        // What is left of a valid URL is one.
-        let uri = uri.unwrap_or_default();
-        Self { uri, user: user.map(percent_decoded), password: password.map(percent_decoded) }
+            .scheme(proxy.scheme()?.clone())
+            .authority(format!("{}:{port}", url.host_str()?))
+            .path_and_query("/");
+        let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+        let user = Some(decoded(url.username())).filter(|user| !user.is_empty());
+        Some(Self { uri: uri.build().ok()?, user, password: decoded(url.password().unwrap_or_default()) })
     }
-}
-
-/// A text with its `%40` and the like replaced.
-fn percent_decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, tail)) = rest.split_first() {
-        let digits = tail.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
-        let escaped = digits.filter(|_| *first == b'%').and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        bytes.push(escaped.unwrap_or(*first));
-        rest = if escaped.is_some() { tail.get(2..).unwrap_or_default() } else { tail };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]
@@ -144,14 +140,15 @@ mod tests {
     #[test]
     fn a_proxy_is_taken_apart() {
         for (url, uri, user, password) in [
-            ("http://proxy", "http://proxy:80/", None, None),
-            ("https://proxy:3128/x", "https://proxy:3128/", None, None),
-            ("socks5://u@proxy", "socks5://proxy:1080/", Some("u"), Some("")),
-            ("http://u%40x:p%3A%25%zz@[fd00::1]:8080", "http://[fd00::1]:8080/", Some("u@x"), Some("p:%%zz")),
+            ("http://proxy", "http://proxy:80/", None, ""),
+            ("https://proxy:3128/x", "https://proxy:3128/", None, ""),
+            ("https://proxy", "https://proxy:443/", None, ""),
+            ("socks5://u@proxy", "socks5://proxy:1080/", Some("u"), ""),
+            ("http://u%40x:p%3A%25%zz@[fd00::1]:8080", "http://[fd00::1]:8080/", Some("u@x"), "p:%%zz"),
         ] {
-            let found = Destination::of(&url.parse().unwrap());
+            let found = Destination::of(&url.parse().unwrap()).unwrap();
             assert_eq!(found.uri.to_string(), uri, "{url}");
-            assert_eq!((found.user.as_deref(), found.password.as_deref()), (user, password), "{url}");
+            assert_eq!((found.user.as_deref(), found.password.as_str()), (user, password), "{url}");
         }
     }
 

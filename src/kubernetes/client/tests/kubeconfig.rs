@@ -1,14 +1,18 @@
 //! What a kubeconfig names beside the server: a proxy, and files with credentials that change.
 
+use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Mutex;
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, Issuer, KeyPair};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use support::eventually;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
@@ -43,6 +47,186 @@ async fn client(settings: &Settings) -> Api<Node> {
     Api::all(Clients::from_config(&config, None, Leadership::always()).unwrap().lease)
 }
 
+/// Who signs certificates.
+struct Authority {
+    pem: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut parameters = CertificateParams::new(Vec::new()).unwrap();
+        parameters.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let pem = parameters.self_signed(&key).unwrap().pem();
+        Self { pem, issuer: Issuer::new(parameters, key) }
+    }
+
+    fn sign(
+        &self,
+        name: &str,
+        usage: ExtendedKeyUsagePurpose,
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> (rcgen::Certificate, KeyPair) {
+        let key = KeyPair::generate().unwrap();
+        let mut parameters = CertificateParams::new(Vec::new()).unwrap();
+        parameters.distinguished_name.push(rcgen::DnType::CommonName, name);
+        parameters.extended_key_usages = vec![usage];
+        change(&mut parameters);
+        (parameters.signed_by(&key, &self.issuer).unwrap(), key)
+    }
+
+    /// TLS of a server of these names, which asks for a client certificate and does not insist on it.
+    fn acceptor(&self, names: &[&str]) -> TlsAcceptor {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let (certificate, key) = self.sign("server", ExtendedKeyUsagePurpose::ServerAuth, |parameters| {
+            parameters.subject_alt_names = CertificateParams::new(names).unwrap().subject_alt_names;
+        });
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(self.pem.as_bytes()).unwrap()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
+        let tls = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_client_cert_verifier(verifier.allow_unauthenticated().build().unwrap())
+            .with_single_cert(vec![certificate.der().clone()], key.serialize_der().try_into().unwrap())
+            .unwrap();
+        TlsAcceptor::from(Arc::new(tls))
+    }
+}
+
+/// Requests that a server has seen: the subject of the client's certificate, and what the request begins with.
+type Requests = Mutex<Vec<String>>;
+
+/// An API server that answers every request with a node, but refuses the first `busy` ones.
+struct Server {
+    acceptor: Option<TlsAcceptor>,
+    requests: Requests,
+    busy: AtomicUsize,
+}
+
+impl Server {
+    fn new(acceptor: Option<TlsAcceptor>) -> Self {
+        Self { acceptor, requests: Requests::default(), busy: AtomicUsize::new(0) }
+    }
+
+    async fn serve(&self, listener: TcpListener) -> Infallible {
+        let mut connections = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                accepted = listener.accept() => connections.push(self.answer(accepted.unwrap().0)),
+                Some(()) = connections.next() => {}
+            }
+        }
+    }
+
+    async fn answer(&self, stream: TcpStream) {
+        let Some(acceptor) = &self.acceptor else { return self.answer_all(stream, "").await };
+        let Ok(stream) = acceptor.accept(stream).await else { return };
+        let peer = stream.get_ref().1.peer_certificates().map_or_else(String::new, |chain| {
+            let (_, certificate) = x509_parser::parse_x509_certificate(&chain[0]).unwrap();
+            certificate.subject().to_string()
+        });
+        self.answer_all(stream, &peer).await;
+    }
+
+    async fn answer_all(&self, mut stream: impl AsyncRead + AsyncWrite + Unpin, peer: &str) {
+        let node = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"a"}}"#;
+        while let Some(head) = read_head(&mut stream).await {
+            self.requests.lock().unwrap().push(format!("{peer}\r\n{head}"));
+            let is_busy =
+                self.busy.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
+            let (status, body) = if is_busy { ("503 Service Unavailable", "") } else { ("200 OK", node) };
+            let (length, json) = (body.len(), "content-type: application/json");
+            let text = format!("HTTP/1.1 {status}\r\n{json}\r\ncontent-length: {length}\r\n\r\n{body}");
+            if stream.write_all(text.as_bytes()).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// The last request.
+    fn last(&self) -> String {
+        self.requests.lock().unwrap().last().cloned().unwrap_or_default()
+    }
+}
+
+/// Calls until the server has seen a request with this in it.
+async fn until_seen(nodes: &Api<Node>, server: &Server, expected: &str) {
+    eventually(expected, LIMIT, async || {
+        limited("get node a", CALL_LIMIT, nodes.get("a")).await.map_err(|error| chain(&error))?;
+        let last = server.last();
+        if last.contains(expected) { Ok(()) } else { Err(last) }
+    })
+    .await;
+}
+
+/// A proxy that leads every connection to `server`, and notes what it was asked for.
+struct Proxy {
+    scheme: &'static str,
+    acceptor: TlsAcceptor,
+    server: SocketAddr,
+    asked: Mutex<Vec<String>>,
+}
+
+impl Proxy {
+    async fn serve(&self, listener: TcpListener) -> Infallible {
+        let mut connections = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                accepted = listener.accept() => connections.push(self.lead(accepted.unwrap().0)),
+                Some(_) = connections.next() => {}
+            }
+        }
+    }
+
+    async fn lead(&self, stream: TcpStream) -> std::io::Result<()> {
+        match self.scheme {
+            "socks5" => self.lead_socks(stream).await,
+            "https" => self.lead_http(self.acceptor.accept(stream).await?).await,
+            _ => self.lead_http(stream).await,
+        }
+    }
+
+    async fn lead_http(&self, mut stream: impl AsyncRead + AsyncWrite + Unpin) -> std::io::Result<()> {
+        let head = read_head(&mut stream).await.unwrap_or_default();
+        self.asked.lock().unwrap().push(head);
+        stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await?;
+        self.pass(stream).await
+    }
+
+    /// RFC 1928 with the user name and password of RFC 1929, as far as a client asks for a host name.
+    async fn lead_socks(&self, mut stream: TcpStream) -> std::io::Result<()> {
+        let mut methods = [0; 2];
+        stream.read_exact(&mut methods).await?;
+        stream.read_exact(&mut vec![0; methods[1].into()]).await?;
+        stream.write_all(&[5, 2]).await?;
+        stream.read_u8().await?;
+        let (user, password) = (read_text(&mut stream).await?, read_text(&mut stream).await?);
+        stream.write_all(&[1, 0]).await?;
+        let mut request = [0; 4];
+        stream.read_exact(&mut request).await?;
+        assert_eq!(request, [5, 1, 0, 3]);
+        let host = read_text(&mut stream).await?;
+        let port = stream.read_u16().await?;
+        self.asked.lock().unwrap().push(format!("{user}:{password} {host}:{port}"));
+        stream.write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0]).await?;
+        self.pass(stream).await
+    }
+
+    async fn pass(&self, mut stream: impl AsyncRead + AsyncWrite + Unpin) -> std::io::Result<()> {
+        let mut server = TcpStream::connect(self.server).await?;
+        copy_bidirectional(&mut stream, &mut server).await.map(drop)
+    }
+}
+
+async fn read_text(stream: &mut TcpStream) -> std::io::Result<String> {
+    let mut text = vec![0; stream.read_u8().await?.into()];
+    stream.read_exact(&mut text).await?;
+    Ok(String::from_utf8(text).unwrap())
+}
+
 /// 3a.7: `proxy-url`, as client-go.
 #[tokio::test]
 async fn a_proxy_of_the_kubeconfig_is_used_and_its_password_is_told_to_nobody_else() {
@@ -64,87 +248,77 @@ async fn a_proxy_of_the_kubeconfig_is_used_and_its_password_is_told_to_nobody_el
     assert!(!format!("{} {error:?}", chain(&error)).contains("hunter2"), "{}", chain(&error));
 }
 
-/// Answers every request with a node, and notes of each what `credential` makes of it.
-async fn serve(
-    listener: TcpListener,
-    acceptor: Option<TlsAcceptor>,
-    seen: Arc<Mutex<Vec<String>>>,
-) -> std::convert::Infallible {
-    let mut connections = FuturesUnordered::new();
-    loop {
+/// 3a.7: behind the proxy is the API server, with TLS of its own, the credentials, and what this process calls itself.
+#[tokio::test]
+async fn through_every_kind_of_proxy_the_api_server_sees_the_token_and_the_user_agent() {
+    let (folder, authority) = (tempfile::tempdir().unwrap(), Authority::new());
+    let ca = folder.path().join("ca.crt");
+    std::fs::write(&ca, &authority.pem).unwrap();
+    for (scheme, expected) in [
+        ("http", "basic y2ntomh1bnrlcji="),
+        ("https", "basic y2ntomh1bnrlcji="),
+        ("socks5", "ccm:hunter2 api.example.invalid:6443"),
+    ] {
+        let server = Server::new(Some(authority.acceptor(&["api.example.invalid"])));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let proxy = Proxy {
+            scheme,
+            acceptor: authority.acceptor(&["127.0.0.1"]),
+            server: listener.local_addr().unwrap(),
+            asked: Mutex::default(),
+        };
+        let proxy_listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("{scheme}://ccm:hunter2@{}", proxy_listener.local_addr().unwrap());
+        let cluster = serde_json::json!({
+            "server": "https://api.example.invalid:6443", "proxy-url": url, "certificate-authority": ca,
+        });
+        let settings = write_kubeconfig(folder.path(), &cluster, &serde_json::json!({"token": "t-1"}));
+        let config = read_config(&settings).await.unwrap();
+        let clients = Clients::from_config(&config, None, Leadership::always()).unwrap();
+        // What only lists and watches repeats a request that a busy server refused, as without a proxy.
+        server.busy.store(1, Ordering::SeqCst);
+        let nodes = [Api::<Node>::all(clients.watch), Api::all(clients.lease)];
+        let test = async {
+            for (nodes, purpose) in nodes.iter().zip([purpose::INFORMERS, purpose::LEADER_ELECTION]) {
+                let answer = limited("get node a", LIMIT, nodes.get("a")).await;
+                assert!(answer.is_ok(), "{scheme}: {}", chain(&answer.unwrap_err()));
+                let request = server.last().to_lowercase();
+                for part in ["\r\nauthorization: bearer t-1\r\n", "\r\nget /api/v1/nodes/a http/1.1\r\n", purpose] {
+                    assert!(request.contains(part), "{scheme}: {part:?} is not in {request}");
+                }
+            }
+        };
         tokio::select! {
-            accepted = listener.accept() => connections.push(answer(accepted.unwrap().0, &acceptor, &seen)),
-            Some(()) = connections.next() => {}
+            never = server.serve(listener) => match never {},
+            never = proxy.serve(proxy_listener) => match never {},
+            () = test => {}
         }
-    }
-}
-
-async fn answer(stream: TcpStream, acceptor: &Option<TlsAcceptor>, seen: &Mutex<Vec<String>>) {
-    match acceptor {
-        None => answer_all(stream, None, seen).await,
-        Some(acceptor) => {
-            let Ok(stream) = acceptor.accept(stream).await else { return };
-            let (_, peer) = x509_parser::parse_x509_certificate(&stream.get_ref().1.peer_certificates().unwrap()[0])
-                .map(|(rest, certificate)| (rest.len(), certificate.subject().to_string()))
-                .unwrap();
-            answer_all(stream, Some(peer), seen).await;
-        }
-    }
-}
-
-async fn answer_all(mut stream: impl AsyncRead + AsyncWrite + Unpin, peer: Option<String>, seen: &Mutex<Vec<String>>) {
-    let node = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"a"}}"#;
-    while let Some(head) = read_head(&mut stream).await {
-        let token = head.lines().find_map(|line| line.strip_prefix("authorization: Bearer "));
-        let credential = peer.clone().or(token.map(str::to_owned)).unwrap_or(head.clone());
-        seen.lock().unwrap().push(credential);
-        let text = format!(
-            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{node}",
-            node.len()
+        let asked = proxy.asked.lock().unwrap();
+        assert!(
+            asked[0].to_lowercase().contains(expected) && asked[0].contains("api.example.invalid:6443"),
+            "{asked:?}"
         );
-        if stream.write_all(text.as_bytes()).await.is_err() {
-            return;
-        }
+        assert_eq!(server.requests.lock().unwrap().len(), 3, "{scheme}: one was refused");
     }
 }
 
-/// Calls until the server has seen this credential.
-async fn until_seen(nodes: &Api<Node>, seen: &Mutex<Vec<String>>, credential: &str) {
-    eventually(credential, LIMIT, async || {
-        limited("get node a", CALL_LIMIT, nodes.get("a")).await.map_err(|error| chain(&error))?;
-        let last = seen.lock().unwrap().last().cloned().unwrap_or_default();
-        if last.contains(credential) { Ok(()) } else { Err(last) }
-    })
-    .await;
+#[tokio::test]
+async fn a_proxy_that_says_nothing_is_given_up_like_a_server_that_cannot_be_reached() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut config = Config::new("https://api.example.invalid:6443".parse().unwrap());
+    config.proxy_url = Some(format!("http://{}", listener.local_addr().unwrap()).parse().unwrap());
+    config.connect_timeout = Some(Duration::from_millis(50));
+    config.default_retry = false;
+    let nodes: Api<Node> = Api::all(transport(config).unwrap().build());
+    let error = limited("get node a", LIMIT, nodes.get("a")).await.unwrap_err();
+    assert_eq!(error.reason(), "Unreachable", "{}", chain(&error));
 }
 
 /// U8: as client-go. The API server looks at a certificate's dates at each request, also on connections that stand.
 #[tokio::test]
 async fn a_client_certificate_in_files_is_read_again_when_it_changes() {
-    let folder = tempfile::tempdir().unwrap();
-    let authority_key = KeyPair::generate().unwrap();
-    let mut parameters = CertificateParams::new(Vec::new()).unwrap();
-    parameters.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-    let authority = parameters.self_signed(&authority_key).unwrap();
-    let issuer = Issuer::new(parameters, authority_key);
-    let sign = |name: &str, names: Vec<String>, usage| {
-        let key = KeyPair::generate().unwrap();
-        let mut parameters = CertificateParams::new(names).unwrap();
-        parameters.distinguished_name.push(rcgen::DnType::CommonName, name);
-        parameters.extended_key_usages = vec![usage];
-        (parameters.signed_by(&key, &issuer).unwrap(), key)
-    };
-    let (certificate, key) = sign("server", vec!["127.0.0.1".into()], ExtendedKeyUsagePurpose::ServerAuth);
-    let mut roots = RootCertStore::empty();
-    roots.add(authority.der().clone()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build().unwrap();
-    let tls = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_client_cert_verifier(verifier)
-        .with_single_cert(vec![certificate.der().clone()], key.serialize_der().try_into().unwrap())
-        .unwrap();
+    let (folder, authority) = (tempfile::tempdir().unwrap(), Authority::new());
+    let server = Server::new(Some(authority.acceptor(&["127.0.0.1"])));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let path = |name: &str| folder.path().join(name);
@@ -152,26 +326,44 @@ async fn a_client_certificate_in_files_is_read_again_when_it_changes() {
         std::fs::write(path("tls.crt"), certificate.pem()).unwrap();
         std::fs::write(path("tls.key"), key.serialize_pem()).unwrap();
     };
-    let pair = |name: &str| sign(name, Vec::new(), ExtendedKeyUsagePurpose::ClientAuth);
-    std::fs::write(path("ca.crt"), authority.pem()).unwrap();
-    put(&pair("first"));
-    let cluster = serde_json::json!({"server": format!("https://{address}"), "certificate-authority": path("ca.crt")});
+    let pair = |name: &str, year| {
+        authority.sign(name, ExtendedKeyUsagePurpose::ClientAuth, |parameters| {
+            parameters.not_after = rcgen::date_time_ymd(year, 1, 1);
+        })
+    };
+    std::fs::write(path("ca.crt"), &authority.pem).unwrap();
+    put(&pair("first", 2040));
+    let proxy = Proxy { scheme: "http", acceptor: authority.acceptor(&[]), server: address, asked: Mutex::default() };
+    let proxy_listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let user = serde_json::json!({"client-certificate": path("tls.crt"), "client-key": path("tls.key")});
-    let nodes = client(&write_kubeconfig(folder.path(), &cluster, &user)).await;
-    let seen = Arc::default();
+    let mut both = Vec::new();
+    for proxy in [String::new(), format!("http://{}", proxy_listener.local_addr().unwrap())] {
+        let url = format!("https://{address}");
+        let cluster = serde_json::json!({"server": url, "certificate-authority": path("ca.crt"), "proxy-url": proxy});
+        both.push(client(&write_kubeconfig(folder.path(), &cluster, &user)).await);
+    }
+    let shown = || expiry::shown_for(&path("tls.crt").display().to_string());
     let test = async {
-        until_seen(&nodes, &seen, "CN=first").await;
+        for nodes in &both {
+            until_seen(nodes, &server, "CN=first").await;
+        }
+        assert_eq!(shown(), Some(2_208_988_800.0));
         // A certificate without its key, as between two writes of a rotation, changes nothing.
-        std::fs::write(path("tls.crt"), pair("half").0.pem()).unwrap();
-        limited("get node a", CALL_LIMIT, nodes.get("a")).await.unwrap();
-        put(&pair("second"));
-        until_seen(&nodes, &seen, "CN=second").await;
+        std::fs::write(path("tls.crt"), pair("half", 2041).0.pem()).unwrap();
+        limited("get node a", CALL_LIMIT, both[0].get("a")).await.unwrap();
+        put(&pair("second", 2042));
+        for nodes in &both {
+            until_seen(nodes, &server, "CN=second").await;
+        }
+        assert_eq!(shown(), Some(2_272_147_200.0));
     };
     tokio::select! {
-        never = serve(listener, Some(TlsAcceptor::from(Arc::new(tls))), Arc::clone(&seen)) => match never {},
+        never = server.serve(listener) => match never {},
+        never = proxy.serve(proxy_listener) => match never {},
         () = test => {}
     }
-    assert!(!seen.lock().unwrap().iter().any(|name| name.contains("half")));
+    assert!(!proxy.asked.lock().unwrap().is_empty());
+    assert!(!server.requests.lock().unwrap().iter().any(|request| request.contains("half")));
 }
 
 /// As of each pod, whose token the kubelet exchanges every hour: its connections stay.
@@ -186,10 +378,9 @@ async fn a_client_with_a_token_in_a_file_is_not_built_anew_when_the_token_change
     let settings = write_kubeconfig(folder.path(), &cluster, &user);
     assert!(Rotating::new(&read_config(&settings).await.unwrap()).is_none(), "the library reads the token again");
     let nodes = client(&settings).await;
-    let seen = Arc::default();
-    let test = until_seen(&nodes, &seen, "first");
+    let server = Server::new(None);
     tokio::select! {
-        never = serve(listener, None, Arc::clone(&seen)) => match never {},
-        () = test => {}
+        never = server.serve(listener) => match never {},
+        () = until_seen(&nodes, &server, "Bearer first") => {}
     }
 }

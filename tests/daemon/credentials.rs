@@ -7,12 +7,13 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ccm::cloud::login_ledger::{Attempt, LoginLedger, Outcome};
 use ccm::kubernetes::login_ledger::{LeaseStore, Ledger, record_name};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::json;
-use support::{ApiServer, Daemon, Vcenter};
+use support::{ApiServer, Daemon, Rule, Vcenter, eventually};
 
 use crate::cluster::{ANSWERS, Cluster, LIMIT};
 use crate::manifests::kustomize::kubectl;
@@ -177,9 +178,20 @@ async fn a_paused_login_says_until_when_and_why_and_the_command_that_ends_the_pa
     }
     assert_no_login(&vcenter, &daemon).await;
 
+    vcenter.add_rule(&Rule::hang("Login")).await;
     let arguments: Vec<&str> = command.split(' ').skip(1).collect();
     kubectl(Some(ApiServer::shared().await), &arguments, "").await.unwrap();
     let deleted = Instant::now();
+    let leases = Api::<Lease>::namespaced(cluster.client.clone(), NAMESPACE);
+    let claim = eventually("the login is claimed", Duration::from_secs(60), async || {
+        let lease = leases.get_opt(&name).await.unwrap().ok_or("no Lease")?;
+        let text = lease.metadata.annotations.unwrap_or_default().remove("vsphere-ccm.dev/logins").unwrap_or_default();
+        if text.contains("claimed") { Ok(text) } else { Err("no claim") }
+    })
+    .await;
+    let pod = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    assert!(claim.contains(&format!(r#""pod":"{}","start":""#, pod.trim())), "{claim}");
+    vcenter.clear_rules().await;
     daemon.wait_for_line(ANSWERS, Duration::from_secs(60)).await;
     println!("it logged in {:?} after the Lease was deleted", deleted.elapsed());
     assert_eq!(vcenter.counts().await.soap_logins, 1);

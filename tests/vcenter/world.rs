@@ -124,7 +124,14 @@ impl Running {
 
     /// Starts the provider with this `vsphere.conf`, and with what is changed in the options.
     pub fn start_changed(text: &str, change: impl FnOnce(&mut Options)) -> Self {
-        let mut options = Options {
+        let mut options = Self::options();
+        change(&mut options);
+        Self::start_through(Arc::new(Files), text, options)
+    }
+
+    /// The options of a provider, as the daemon has them by default.
+    pub fn options() -> Options {
+        Options {
             file: "vsphere.conf".to_owned(),
             tag_poll: Duration::from_secs(60),
             allow_name_match: false,
@@ -134,9 +141,7 @@ impl Running {
             api_server: Vec::new(),
             family_wait: Duration::from_secs(120),
             timeouts: Timeouts::default(),
-        };
-        change(&mut options);
-        Self::start_through(Arc::new(Files), text, options)
+        }
     }
 
     /// Starts the provider with this `vsphere.conf`, connected in this way.

@@ -1,7 +1,12 @@
 //! A vCenter that was away is used within seconds of its return, whatever was wrong, and for however long.
 
+use ccm::clients::http;
+use ccm::providers::vsphere::credentials::Offers;
+use ccm::providers::vsphere::{Connect, config};
+
 use super::memory::Outage;
 use super::*;
+use crate::world::Running;
 
 const SOON: Duration = Duration::from_secs(5);
 const ROUNDS: u64 = 10;
@@ -134,6 +139,43 @@ async fn questions_to_many_vcenters_are_bounded_together() {
         replica.until_live(MINUTE).await;
         replica.stop().await;
     }
+}
+
+/// vCenters in memory, and one account.
+struct InMemory {
+    servers: Vec<MemoryVcenter>,
+    offers: watch::Sender<Arc<Offer>>,
+}
+
+impl Connect for InMemory {
+    fn http(&self, entry: &config::Vcenter) -> Result<http::Client, String> {
+        let number: usize = entry.server.trim_start_matches("vc-").parse().unwrap();
+        Ok(self.servers[number].client())
+    }
+
+    fn offers(&self, _: &config::Vcenter) -> Offers {
+        self.offers.subscribe()
+    }
+}
+
+/// Unbounded, each would be asked every 2 s; each question takes the 1.5 s that it may.
+#[tokio::test(start_paused = true)]
+async fn a_provider_bounds_its_questions_to_all_its_vcenters() {
+    const VCENTERS: usize = 60;
+    let servers: Vec<MemoryVcenter> = (0..VCENTERS).map(|_| MemoryVcenter::new(RIGHT, "8.0.2.0")).collect();
+    servers.iter().for_each(|server| server.set_outage(Some(Outage::Silent)));
+    let text: String = (0..VCENTERS)
+        .map(|number| format!("[VirtualCenter \"vc-{number}\"]\nuser = u\npassword = p\ninsecure-flag = true\n"))
+        .collect();
+    let connect = InMemory { servers: servers.clone(), offers: watch::Sender::new(offer(&from_file(RIGHT))) };
+    let running = Running::start_through(Arc::new(connect), &text, Running::options());
+    pass(MINUTE).await;
+    let before: u64 = servers.iter().map(MemoryVcenter::probes).sum();
+    pass(MINUTE).await;
+    let asked = servers.iter().map(MemoryVcenter::probes).sum::<u64>() - before;
+    // 16 at a time make 640 in a minute, and each has a try to connect of its own, which takes 30 s and is followed by a pause.
+    assert!((500..=640 + 2 * VCENTERS as u64).contains(&asked), "{asked}");
+    running.stop().await;
 }
 
 /// A login that has to wait is no reason to ask whether vCenter answers.

@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 use secrecy::SecretString;
 
 pub use super::addresses::{AddressRule, AddressRules, IpFamily};
+use super::yaml::MAX_TEXT;
 pub use super::zones::ZoneCategories;
 pub use distinct::distinct_vcenters;
 pub use environment::Environment;
@@ -39,9 +40,6 @@ pub struct Parsed {
     /// The oddities, in the order of the lines.
     pub warnings: Vec<ConfigProblem>,
 }
-
-/// The longest text that is read: what a ConfigMap or a Secret holds. Also the most bytes of all vCenters together.
-const MAX_TEXT: usize = 1 << 20;
 
 /// What decides beside the text of the file.
 #[derive(Clone, Copy)]

@@ -12,10 +12,12 @@ use base64::engine::general_purpose::STANDARD;
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle};
 use zeroize::Zeroizing;
 
-/// The most values of one document, with aliases replaced by what they stand for.
+/// The most values of one document, with aliases replaced by what they stand for. Also the most of a `vsphere.conf` in
+/// its other form, and the most items of all its lists.
 pub(crate) const MAX_VALUES: usize = 20_000;
 
-/// The most text of one document in bytes: of its keys and scalars, and of every copy for an anchor or an alias.
+/// The most text of one document in bytes: of its keys and scalars, and of every copy for an anchor or an alias. As much
+/// as a ConfigMap or a Secret holds.
 pub(crate) const MAX_TEXT: usize = 1 << 20;
 
 /// The deepest nesting of one document.

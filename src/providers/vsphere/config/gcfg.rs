@@ -3,10 +3,13 @@
 //! It knows no section and no key. After a mistake it goes on with the next line, so that all mistakes are found. The
 //! messages repeat nothing of the text, which may hold a password.
 
+use std::borrow::Cow;
 use std::iter::Peekable;
 use std::str::Chars;
 
 use zeroize::Zeroizing;
+
+use crate::providers::vsphere::yaml::MAX_VALUES;
 
 /// One element of the file. Deliberately without `Debug`: a value may be a password.
 pub(super) enum Item {
@@ -38,11 +41,8 @@ pub(super) struct SyntaxError {
     /// The character in the line, from 1.
     pub column: usize,
     /// What is wrong or expected.
-    pub message: &'static str,
+    pub message: Cow<'static, str>,
 }
-
-/// The most elements of one file, and the most mistakes; beyond that it is no configuration.
-const MAX_ITEMS: usize = 20_000;
 
 /// Reads the whole text, up to the limit.
 pub(super) fn scan(text: &str) -> (Vec<Item>, Vec<SyntaxError>) {
@@ -50,11 +50,12 @@ pub(super) fn scan(text: &str) -> (Vec<Item>, Vec<SyntaxError>) {
     let (mut items, mut errors) = (Vec::new(), Vec::new());
     loop {
         match scanner.next_item() {
-            Ok(Some(_)) if items.len() + errors.len() >= MAX_ITEMS => {
-                errors.push(scanner.error("expected at most 20000 sections and variables"));
+            // As many mistakes at most: beyond that it is no configuration.
+            Ok(Some(_)) if items.len() + errors.len() >= MAX_VALUES => {
+                errors.push(scanner.error(format!("expected at most {MAX_VALUES} sections and variables")));
                 return (items, errors);
             }
-            Err(_) if items.len() + errors.len() >= MAX_ITEMS => return (items, errors),
+            Err(_) if items.len() + errors.len() >= MAX_VALUES => return (items, errors),
             Ok(Some(item)) => items.push(item),
             Ok(None) => return (items, errors),
             Err(error) => {
@@ -271,8 +272,8 @@ impl Scanner<'_> {
         Some(c)
     }
 
-    fn error(&self, message: &'static str) -> SyntaxError {
-        SyntaxError { line: self.line, column: self.column, message }
+    fn error(&self, message: impl Into<Cow<'static, str>>) -> SyntaxError {
+        SyntaxError { line: self.line, column: self.column, message: message.into() }
     }
 }
 
@@ -408,7 +409,7 @@ user = DOMAIN\name"#,
             ),
         ];
         for (id, text, (line, column), message) in vectors {
-            assert_eq!(show(text), Err(SyntaxError { line, column, message }), "{id}");
+            assert_eq!(show(text), Err(SyntaxError { line, column, message: message.into() }), "{id}");
         }
     }
 

@@ -5,10 +5,8 @@ use secrecy::ExposeSecret;
 
 use super::fields::{RawFile, RawSection, RawValue};
 use super::problems::Report;
-use super::{Credentials, MAX_TEXT, Vcenter};
-
-/// The most items of all lists of a file.
-const MAX_ITEMS: usize = 20_000;
+use super::{Credentials, Vcenter};
+use crate::providers::vsphere::yaml::{MAX_TEXT, MAX_VALUES};
 
 /// What a text or a path costs beside its bytes.
 const PER_ITEM: usize = size_of::<String>();
@@ -16,9 +14,9 @@ const PER_ITEM: usize = size_of::<String>();
 /// Tells when the lists are too long; they must not be read then.
 pub(super) fn are_lists_short(raw: &RawFile, report: &mut Report) -> bool {
     let sections = [&raw.global, &raw.labels, &raw.nodes].into_iter().chain(&raw.vcenters);
-    let is_short = sections.map(items).sum::<usize>() <= MAX_ITEMS;
+    let is_short = sections.map(items).sum::<usize>() <= MAX_VALUES;
     if !is_short {
-        report.mistake(None, format!("expected at most {MAX_ITEMS} items in all lists together"));
+        report.mistake(None, format!("expected at most {MAX_VALUES} items in all lists together"));
     }
     is_short
 }

@@ -223,11 +223,11 @@ pub struct Options {
     #[arg(long, help_heading = OURS, value_name = "SELECTOR", env = "CCM_NODE_SELECTOR", hide_env_values = true, allow_hyphen_values = true)]
     pub node_selector: Option<String>,
 
-    /// Taint a node as out of service once it has been Ready=Unknown and its machine off for this long; without it, or with 0, never
+    /// Taint a node as out of service once it has been Ready=Unknown and its VM powered off for this long; without it, or with 0, never
     #[arg(long, help_heading = OURS, value_name = "DURATION", env = "CCM_OUT_OF_SERVICE_AFTER", hide_env_values = true, allow_hyphen_values = true)]
     pub out_of_service_after: Option<String>,
 
-    /// Hosts of session managers that may be asked for a session of vCenter, and may get the service account's token, comma separated; empty is any
+    /// Hosts of session managers that are allowed, comma separated; they can receive the service account's token; empty is any
     #[arg(long, help_heading = OURS, value_name = "NAMES", env = "CCM_SESSION_MANAGER_HOSTS", hide_env_values = true, action = ArgAction::Append, allow_hyphen_values = true)]
     pub session_manager_hosts: Vec<String>,
 

@@ -135,8 +135,8 @@ const MORE: &[(&str, &str)] = &[
     ),
     (
         "session-manager-hosts",
-        "hosts of session managers that may be asked for a session of vCenter, and may get the service account's token: names and \
-         IP addresses without port, separated by commas; empty is any",
+        "hosts of session managers that are allowed: names and IP addresses without port, separated by commas; they can receive \
+         the service account's token; empty is any",
     ),
     (
         "standby",

@@ -237,9 +237,9 @@ async fn the_shipped_binary_needs_nothing_but_what_its_image_holds() {
     daemon.wait_for_line(ANSWERS, LIMIT).await;
     cluster.wait_until_initialised(0..1, &daemon).await;
     assert_eq!(admin.get("/healthz", None, &mut daemon).await, (200, "ok".to_owned()));
-    let version: serde_json::Value = serde_json::from_str(&admin.get("/version", None, &mut daemon).await.1).unwrap();
-    let commit = version["gitCommit"].as_str().unwrap();
-    assert!(commit.len() == 40 && commit.bytes().all(|byte| byte.is_ascii_hexdigit()), "no commit: {version}");
+    let built: serde_json::Value = serde_json::from_str(&admin.get("/version", None, &mut daemon).await.1).unwrap();
+    let commit = built["gitCommit"].as_str().unwrap();
+    assert!(commit.len() == 40 && commit.bytes().all(|byte| byte.is_ascii_hexdigit()), "no commit: {built}");
     let mut govc = tokio::process::Command::new(Component::Govc.path());
     let sessions = govc.args(["session.ls", "-json"]).env_clear().envs(vcenter.govc_environment()).output();
     let sessions = String::from_utf8(sessions.await.unwrap().stdout).unwrap();

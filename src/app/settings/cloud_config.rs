@@ -56,7 +56,7 @@ impl Vsphere {
     pub fn unverified(&self) -> Vec<String> {
         let told = |vcenter: &Vcenter| {
             format!(
-                "vCenter {}:{}: its certificate is not verified (insecure-flag): its credentials can be read on the way. \
+                "vCenter {}:{}: its certificate is not verified (insecure-flag): its credentials can be intercepted. \
                  Set ca-file or thumbprint in place of insecure-flag",
                 vcenter.server, vcenter.port
             )

@@ -55,7 +55,7 @@ fn a_vcenter_that_is_not_verified_keeps_its_ca_file_and_is_told() {
     let bundle = TlsTrust::Ca { pem: b"a bundle\n".to_vec(), path: "/etc/ca.pem".to_owned() };
     assert_eq!(trust("a"), (true, bundle));
     assert_eq!(trust("b"), (true, TlsTrust::System), "what is not verified does not keep the daemon from starting");
-    let expected = "its certificate is not verified (insecure-flag): its credentials can be read on the way. Set ca-file \
+    let expected = "its certificate is not verified (insecure-flag): its credentials can be intercepted. Set ca-file \
                     or thumbprint in place of insecure-flag";
     assert_eq!(vsphere.unverified(), ["a:443", "b:8443"].map(|server| format!("vCenter {server}: {expected}")));
 }

@@ -34,7 +34,7 @@ pub(super) enum Item {
 }
 
 /// A mistake and where it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SyntaxError {
     /// The line, from 1.
     pub line: usize,
@@ -320,8 +320,8 @@ mod tests {
     /// The items as text, to compare with.
     fn show(text: &str) -> Result<Vec<String>, SyntaxError> {
         let (items, errors) = scan(text);
-        if let Some(&error) = errors.first() {
-            return Err(error);
+        if let Some(error) = errors.first() {
+            return Err(error.clone());
         }
         let shown = items.iter().map(|item| match item {
             Item::Section { name, subsection: None, .. } => format!("[{name}]"),

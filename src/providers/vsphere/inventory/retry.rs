@@ -1,7 +1,8 @@
 //! Pure: how long to wait after a failure before vCenter is tried again.
 //!
 //! A rejected login is another matter than a lost connection: vCenter's single sign-on locks an account after about
-//! five rejections in three minutes, so at most three are made in any 200 seconds, and then ever fewer.
+//! five rejections in three minutes, so that no more than three of one pair fit into 200 seconds, and the pauses
+//! grow. What all pairs and processes make together is limited by the ledger.
 
 use std::time::Duration;
 

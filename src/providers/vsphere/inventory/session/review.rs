@@ -1,5 +1,5 @@
-//! Logins that wait so that the account is not locked are not bound to wait to the end: the ledger is read again, since
-//! an administrator may have deleted what it counts, and another replica may have been accepted.
+//! Ends a pause of logins early when the ledger no longer asks for it: an administrator may have deleted what it counts,
+//! and another replica may have been accepted.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tracing::info;
 
 use super::Session;
 
-/// The pause between two looks into the ledger while a login waits; up to a quarter is added by chance.
+/// The pause between two reviews while a login waits; up to a quarter is added by chance.
 const REVIEW: Duration = Duration::from_secs(30);
 
 impl Session {

@@ -12,13 +12,13 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 /// How long a Node whose record was rewritten waits until it is rewritten again.
-const REST: Duration = Duration::from_secs(600);
+const MIN_REWRITE_INTERVAL: Duration = Duration::from_secs(600);
 /// How long a Node waits of which the API server refused the write.
-const REFUSED_REST: Duration = Duration::from_secs(60);
+const REFUSED_INTERVAL: Duration = Duration::from_secs(60);
 /// Between two turns, whosever they are.
 const PACE: Duration = Duration::from_secs(1);
 
-/// The Nodes whose machine moved, and whose turn it is. Of one term.
+/// The Nodes whose VM moved, queued for a rewrite of the record, for one term.
 #[derive(Default)]
 pub(super) struct Moves {
     state: Mutex<State>,
@@ -39,7 +39,7 @@ struct State {
 
 /// What came of a look at a Node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Looked {
+pub(super) enum RecordOutcome {
     /// The record is where the machine is, or is not to follow it now.
     Settled,
     /// The machine moved, and it was not this Node's turn.
@@ -57,27 +57,27 @@ impl Moves {
     }
 
     /// Takes down what came of a look.
-    pub(super) fn looked(&self, node: &str, looked: Looked) {
+    pub(super) fn looked(&self, node: &str, looked: RecordOutcome) {
         let now = Instant::now();
         let mut state = self.lock();
         match looked {
-            Looked::Settled => state.forget(node),
-            Looked::Moved => {
+            RecordOutcome::Settled => state.forget(node),
+            RecordOutcome::Moved => {
                 if state.waiting.contains_key(node) {
                     return;
                 }
                 state.waiting.insert(node.to_owned(), now);
                 self.changed.notify_one();
             }
-            Looked::Written => {
+            RecordOutcome::Written => {
                 state.forget(node);
                 state.resting.retain(|_, until| *until > now);
-                state.resting.insert(node.to_owned(), now + REST);
+                state.resting.insert(node.to_owned(), now + MIN_REWRITE_INTERVAL);
             }
             // Its turn comes again, after those of the others that wait by now.
-            Looked::Refused => {
+            RecordOutcome::Refused => {
                 state.waiting.insert(node.to_owned(), now);
-                state.resting.insert(node.to_owned(), now + REFUSED_REST);
+                state.resting.insert(node.to_owned(), now + REFUSED_INTERVAL);
                 self.changed.notify_one();
             }
         }
@@ -166,7 +166,7 @@ mod tests {
         let began = Instant::now();
         let node = moves.next().await;
         assert!(moves.take_turn(&node) && !moves.take_turn(&node), "a turn is given once");
-        moves.looked(&node, Looked::Written);
+        moves.looked(&node, RecordOutcome::Written);
         (node, began.elapsed().as_secs())
     }
 
@@ -174,16 +174,16 @@ mod tests {
     async fn a_node_is_written_at_once_and_then_rests_for_ten_minutes() {
         let moves = Moves::default();
         assert_eq!(now(&moves).await, None);
-        moves.looked("a", Looked::Moved);
+        moves.looked("a", RecordOutcome::Moved);
         assert_eq!(write_next(&moves).await, ("a".into(), 0));
         advance(Duration::from_secs(60)).await;
-        moves.looked("a", Looked::Moved);
+        moves.looked("a", RecordOutcome::Moved);
         assert_eq!(now(&moves).await, None);
         assert_eq!(write_next(&moves).await, ("a".into(), 540));
         // It came back to where it was, or is written for another reason.
-        moves.looked("a", Looked::Moved);
-        moves.looked("a", Looked::Settled);
-        advance(REST * 2).await;
+        moves.looked("a", RecordOutcome::Moved);
+        moves.looked("a", RecordOutcome::Settled);
+        advance(MIN_REWRITE_INTERVAL * 2).await;
         assert_eq!(now(&moves).await, None);
         assert!(!moves.take_turn("a"));
     }
@@ -191,14 +191,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_longest_waiting_comes_first_one_a_second_and_none_is_dropped() {
         let moves = Moves::default();
-        moves.looked("rests", Looked::Moved);
+        moves.looked("rests", RecordOutcome::Moved);
         assert_eq!(write_next(&moves).await.0, "rests");
-        moves.looked("rests", Looked::Moved);
-        advance(REST - Duration::from_secs(2)).await;
+        moves.looked("rests", RecordOutcome::Moved);
+        advance(MIN_REWRITE_INTERVAL - Duration::from_secs(2)).await;
         for node in ["c", "a", "b"] {
-            moves.looked(node, Looked::Moved);
+            moves.looked(node, RecordOutcome::Moved);
             // That it is seen again changes nothing.
-            moves.looked(node, Looked::Moved);
+            moves.looked(node, RecordOutcome::Moved);
             advance(Duration::from_millis(1)).await;
         }
         let mut order = Vec::new();
@@ -214,11 +214,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_write_that_is_refused_has_its_turn_again_after_the_others() {
         let moves = Moves::default();
-        moves.looked("a", Looked::Moved);
+        moves.looked("a", RecordOutcome::Moved);
         let node = moves.next().await;
         assert!(moves.take_turn(&node));
-        moves.looked(&node, Looked::Refused);
-        moves.looked("b", Looked::Moved);
+        moves.looked(&node, RecordOutcome::Refused);
+        moves.looked("b", RecordOutcome::Moved);
         assert_eq!(write_next(&moves).await.0, "b");
         let (node, waited) = write_next(&moves).await;
         assert_eq!((node.as_str(), waited), ("a", 59));
@@ -229,7 +229,7 @@ mod tests {
         let moves = Moves::default();
         let began = Instant::now();
         for number in 0..1_000 {
-            moves.looked(&format!("n{number:03}"), Looked::Moved);
+            moves.looked(&format!("n{number:03}"), RecordOutcome::Moved);
         }
         for number in 0..1_000 {
             assert_eq!(write_next(&moves).await.0, format!("n{number:03}"));

@@ -42,7 +42,7 @@ pub struct Plan {
     pub differences: Option<Vec<Difference>>,
     /// What people should hear once the actions are done.
     pub notes: Vec<String>,
-    /// The node of the machine's earlier name, which hears that this one is initialised.
+    /// The Node of the VM's previous name; it gets an Event when this Node is initialised.
     pub earlier_name: Option<String>,
 }
 

@@ -9,7 +9,7 @@ use kube::Api;
 use super::Policy;
 use super::apply::{Applied, apply};
 use super::metrics::Metrics;
-use super::moves::{Looked, Moves};
+use super::moves::{Moves, RecordOutcome};
 use super::observe::{Observed, Ours, observe};
 use super::plan::{self, Action, Held, Outcome, Plan, Retry, plan};
 use super::remembered::Remembered;
@@ -62,7 +62,7 @@ impl Sync {
             let plan = plan(&observed, &self.policy);
             let Observed::Ours(ours) = observed else {
                 self.remembered.forget(name);
-                self.moves.looked(name, Looked::Settled);
+                self.moves.looked(name, RecordOutcome::Settled);
                 return Ok(plan.outcome);
             };
             let applied = apply(&self.api, &ours.node, &plan.actions).await;
@@ -205,11 +205,11 @@ impl Sync {
     }
 }
 
-fn what_came_of_move(ours: &Ours, applied: &Applied) -> Looked {
+fn what_came_of_move(ours: &Ours, applied: &Applied) -> RecordOutcome {
     match (plan::has_moved(ours), ours.may_follow, &applied.refused) {
-        (false, _, _) => Looked::Settled,
-        (true, false, _) => Looked::Moved,
-        (true, true, None) => Looked::Written,
-        (true, true, Some(_)) => Looked::Refused,
+        (false, _, _) => RecordOutcome::Settled,
+        (true, false, _) => RecordOutcome::Moved,
+        (true, true, None) => RecordOutcome::Written,
+        (true, true, Some(_)) => RecordOutcome::Refused,
     }
 }

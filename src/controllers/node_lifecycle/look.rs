@@ -25,8 +25,8 @@ use crate::runtime::logging::chain;
 const ATTEMPTS: u32 = 5;
 /// The shortest pause before such an attempt; the longest is twice that. As upstream.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
-/// When a node is asked about again whose answer something overtook.
-const ASK_ANEW: Duration = Duration::from_millis(100);
+/// The pause before vCenter is queried again about a node whose answer something overtook.
+const REQUERY_DELAY: Duration = Duration::from_millis(100);
 /// When answers about other nodes are waited for.
 const COUNTING_PAUSE: Duration = Duration::from_secs(1);
 
@@ -99,7 +99,7 @@ pub(super) struct Held {
     pub(super) what: &'static str,
     pub(super) reason: Reason,
     pub(super) message: String,
-    /// Nobody has to hear of it.
+    /// Not reported in Events or the log.
     pub(super) is_quiet: bool,
 }
 
@@ -282,7 +282,7 @@ impl Looks {
         let is_absent = matches!(presence, Presence::Absent(_));
         if presence != Presence::Exists(()) && node::is_uninitialized(node) {
             // The node controller tells why, where that takes longer than it should.
-            let message = "it waits to be initialised, and its machine is never taken for gone before that";
+            let message = "the node is not initialized; its VM is not treated as deleted";
             return Ok(Outcome::held(Reason::Uninitialized, message, !is_absent));
         }
         match presence {
@@ -290,7 +290,7 @@ impl Looks {
             Presence::Unknown(_) if is_off => Ok(Outcome::default()),
             Presence::Unknown(unknown) => Ok(Outcome::held(unknown.reason, unknown.message, unknown.is_passing)),
             Presence::Absent(_) if node::provider_id(node).is_empty() => {
-                let message = "it has no provider ID, so nobody knows which machine would have to be gone";
+                let message = "the node has no provider ID, so its VM is unknown";
                 Ok(Outcome::held(Reason::NoProviderID, message, false))
             }
             Presence::Absent(proof) => {
@@ -301,7 +301,7 @@ impl Looks {
                         // The answer is older than what it would be about: the node was Ready in between, or something
                         // else happened.
                         term.lock().answers.forget(node::name(node));
-                        Ok(Outcome::after(ASK_ANEW))
+                        Ok(Outcome::after(REQUERY_DELAY))
                     }
                     Verdict::Held(hold) => Ok(Outcome::by(&hold).with(&proof)),
                     Verdict::Permitted(permit) => self.delete(term, node, permit).await,

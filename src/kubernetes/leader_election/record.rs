@@ -81,7 +81,7 @@ pub struct Candidate<'a> {
     pub identity: &'a str,
     /// The duration it writes.
     pub lease_duration: Duration,
-    /// Whether it leads: then a record without a holder is one that somebody has emptied under its hands.
+    /// Whether it leads: then a record without a holder was cleared while this process led.
     pub is_leader: bool,
 }
 

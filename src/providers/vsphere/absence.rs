@@ -1,8 +1,8 @@
 //! Pure: whether a machine is proved to be gone, from what every vCenter said just now.
 //!
-//! Absence needs all of it: the machine's own vCenter says that its id does not exist, what it lay in is still there
-//! to be read, vCenter hears from its last host, and no vCenter knows its UUID. One piece that is missing, refused or not answered makes the outcome
-//! unknown. Ready nodes, grace periods and limits are the business of whoever deletes.
+//! Absence needs all of it: the VM's own vCenter says that its id does not exist, its last folder and pool are readable,
+//! its last host is connected, and no vCenter knows its UUID. One piece that is missing, refused or not answered makes
+//! the outcome unknown. Ready nodes, grace periods and limits are the business of whoever deletes.
 
 use std::sync::Arc;
 
@@ -73,17 +73,17 @@ pub struct Case<'a> {
 /// The UUIDs that must not be found anywhere: that of the provider ID and the system UUID, in both byte orders.
 ///
 /// # Errors
-/// A node whose machine may never be called absent: it waits to be initialised, or no UUID is known for sure.
+/// A node whose VM may never be reported as deleted: it waits to be initialised, or no UUID is known for sure.
 pub fn uuids(node: &Node) -> Result<Vec<BiosUuid>, Unknown> {
     if node::is_uninitialized(node) {
         return Err(Unknown::new(
             Reason::Uninitialized,
-            "the node is not initialised; its machine is never called absent",
+            "the node is not initialized; its VM is never reported as deleted",
         ));
     }
     let provider_id = node::provider_id(node);
     if provider_id.is_empty() {
-        let message = "the node has no provider ID, so its machine is never called absent";
+        let message = "the node has no provider ID, so its VM is never reported as deleted";
         return Err(Unknown::new(Reason::NoProviderID, message));
     }
     let Ok(own) = provider_id::parse_provider_id(provider_id) else {
@@ -153,8 +153,8 @@ fn never_seen(last: &LastPlaces) -> String {
     match last.places.first() {
         None => "this process never saw the node's machine, and the node does not record which one it was".to_string(),
         Some(seen) => format!(
-            "this process saw the node's machine {} last before it lost sight of its vCenter, and the node does not \
-             record where it was",
+            "this process last saw VM {} before the connection to its vCenter was lost, and the node does not record \
+             where it was",
             seen.vm
         ),
     }

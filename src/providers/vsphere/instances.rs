@@ -106,7 +106,7 @@ fn doubt(live: Result<(), Unknown>, was_live: bool, vm: &str) -> Option<Unknown>
         Ok(()) if was_live => return None,
         Ok(()) => {
             let message =
-                format!("the vCenter of the node's machine {vm} answers again, and what it says is being taken in");
+                format!("the vCenter of the node's machine {vm} answers again, and its inventory is being loaded");
             Unknown::passing(Reason::LookupPending, message)
         }
         Err(unknown) => unknown,
@@ -166,7 +166,7 @@ impl Instances {
         let setup = Arc::clone(&self.setup.borrow());
         let view = self.view(node);
         let recorded = node::annotation(node, node::ANNOTATION_VM).and_then(Location::parse).map(Arc::new);
-        let last = last_places(view.as_ref().and_then(|view| view.sighting.as_ref()), recorded);
+        let last = last_places(view.as_ref().and_then(|view| view.last_observation.as_ref()), recorded);
         let ask = setup.sources.values().map(|source| testimony(&source.vcenter, uuids, &last.places));
         let testimonies = join_all(ask).await;
         if let Err(unknown) = self.check_same(&setup) {

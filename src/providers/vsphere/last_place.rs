@@ -1,6 +1,6 @@
 //! Pure: the newest place at which a node's machine is known to have been.
 //!
-//! That is where this process saw it, or where the Node says it was, or both where nobody knows which is newer.
+//! That is where this process saw it, or where the Node says it was, or both, if it is unknown which one is newer.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use super::location::Location;
 
 /// Where this process saw a node's machine last.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sighting {
+pub struct LastObservation {
     /// Where it was.
     pub location: Arc<Location>,
     /// What the Node recorded while the machine was seen there on a live subscription; none if it recorded nothing, or
     /// the machine was never seen on one.
     pub recorded: Option<Arc<Location>>,
-    /// Whether every change was told from then on until the machine left.
+    /// Whether the subscription was live without a gap from then until the VM left the inventory.
     pub is_watched_to_end: bool,
 }
 
@@ -23,14 +23,14 @@ pub struct Sighting {
 pub struct LastPlaces {
     /// At most two.
     pub places: Vec<Arc<Location>>,
-    /// Whether the machine cannot have been anywhere else since, as far as anybody told.
+    /// Whether these are all locations known since.
     pub are_known: bool,
 }
 
 /// Decides which of the two is newer. `recorded` is what the Node records now.
-pub fn last_places(sighting: Option<&Sighting>, recorded: Option<Arc<Location>>) -> LastPlaces {
+pub fn last_places(last_observation: Option<&LastObservation>, recorded: Option<Arc<Location>>) -> LastPlaces {
     let known = |places| LastPlaces { places, are_known: true };
-    let Some(Sighting { location, recorded: before, is_watched_to_end }) = sighting else {
+    let Some(LastObservation { location, recorded: before, is_watched_to_end }) = last_observation else {
         return recorded.map_or_else(LastPlaces::default, |recorded| known(vec![recorded]));
     };
     let seen = Arc::clone(location);
@@ -63,9 +63,9 @@ mod tests {
     #[test]
     fn a1_the_newest_place_counts_and_both_where_nobody_knows() {
         let seen = |before: Option<&str>, is_watched_to_end| {
-            Some(Sighting { location: at("seen"), recorded: before.map(at), is_watched_to_end })
+            Some(LastObservation { location: at("seen"), recorded: before.map(at), is_watched_to_end })
         };
-        for (case, sighting, recorded, places, are_known) in [
+        for (case, last_observation, recorded, places, are_known) in [
             ("nothing", None, None, &[][..], false),
             ("never seen", None, Some("record"), &["record"], true),
             ("watched, the record is old", seen(Some("record"), true), Some("record"), &["seen"], true),
@@ -79,7 +79,7 @@ mod tests {
             ("not watched, no record", seen(None, false), None, &["seen"], false),
             ("not watched, the record was taken away", seen(Some("record"), false), None, &["seen"], false),
         ] {
-            let last = last_places(sighting.as_ref(), recorded.map(at));
+            let last = last_places(last_observation.as_ref(), recorded.map(at));
             let expected = places.iter().map(|host| at(host)).collect::<Vec<_>>();
             assert_eq!((last.places, last.are_known), (expected, are_known), "{case}");
         }

@@ -1,4 +1,5 @@
-//! Whether another machine with a node's UUID may run: a copy, or a replica after a fail-over. Everything is asked anew.
+//! Whether another machine with a node's UUID may run: a copy, or a replica after a fail-over. All data is read
+//! from vCenter, not from the snapshot.
 
 use futures::future::join_all;
 
@@ -13,7 +14,7 @@ use crate::cloud::{Reason, Unknown};
 /// Asks every one of these vCenters for machines with these UUIDs. All but the one at `own` have to be powered off.
 ///
 /// # Errors
-/// A machine that is not proved to be off, or a vCenter that does not say.
+/// A machine that is not proved to be off, or a vCenter that does not answer.
 pub async fn check_none_runs<'a>(
     vcenters: impl IntoIterator<Item = &'a Vcenter>,
     uuids: &[BiosUuid],

@@ -12,7 +12,7 @@ pub(super) struct Roll {
     nodes: BTreeMap<String, Known>,
     own: usize,
     absent: usize,
-    /// Who is gone since then is a newcomer; without a time, who is gone.
+    /// Nodes absent since this time are newcomers; all absent Nodes if it is none.
     from: Option<Instant>,
     newcomers: usize,
 }

@@ -298,7 +298,7 @@ impl Vcenter {
             let failure = self.serve(&mut retry).await;
             if failure.pause != Pause::Backoff {
                 // It answers, and has to be logged in to later.
-                self.session.trust();
+                self.session.mark_reachable();
             }
             let pause = match failure.pause {
                 Pause::Backoff => Some(retry.after(Kind::Passing, fastrand::f64())),
@@ -442,7 +442,7 @@ impl Vcenter {
     /// vCenter answers: what is known is true.
     pub(super) fn mark_live(&self, retry: &mut Retry) {
         retry.reset();
-        self.session.trust();
+        self.session.mark_reachable();
         let was = self.snapshot.borrow().freshness.clone();
         if let Freshness::Live = was {
             self.state.lock().unwrap_or_else(PoisonError::into_inner).answered = Some(Instant::now());

@@ -75,7 +75,7 @@ impl Prepared {
 impl Vcenter {
     /// Connects, logs in and sets the subscription up.
     pub(super) async fn open(&self) -> Result<Watch, Failure> {
-        self.session.doubt();
+        self.session.mark_unreachable();
         self.session.open().await?;
         let prepared = self.session.persist(|| self.prepare(self.session.soap())).await;
         self.clear_leftovers(&self.session.soap()).await;
@@ -163,7 +163,7 @@ impl Vcenter {
                 Err(error) if error.is_transient() && !is_truncated && is_complete && failed_in_row < PATIENCE => {
                     failed_in_row += 1;
                     self.mark_stale(Trouble::unavailable(chain(&error)));
-                    self.session.doubt();
+                    self.session.mark_unreachable();
                     let returned = self.session.returned();
                     let _ = tokio::time::timeout(failures.after(Kind::Passing, fastrand::f64()), returned).await;
                     self.cancel(watch).await;

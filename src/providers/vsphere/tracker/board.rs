@@ -12,7 +12,7 @@ use tracing::warn;
 use super::slots::Slot;
 use crate::cloud::{InstanceEvent, InstanceMetadata, Unknown};
 use crate::providers::vsphere::inventory::snapshot::{PowerState, Proven};
-use crate::providers::vsphere::last_place::Sighting;
+use crate::providers::vsphere::last_place::LastObservation;
 use crate::providers::vsphere::location::Location;
 use crate::providers::vsphere::provider_id::BiosUuid;
 
@@ -27,7 +27,7 @@ pub struct View {
     /// The outcome of the look-up.
     pub outcome: Outcome,
     /// Where the machine was seen last, if it was. It stays when the machine is not found any more.
-    pub sighting: Option<Sighting>,
+    pub last_observation: Option<LastObservation>,
 }
 
 impl View {
@@ -184,7 +184,7 @@ mod tests {
     use crate::cloud::Reason;
 
     fn view(reason: Reason) -> View {
-        View { uid: "u".into(), outcome: Outcome::Unknown(Unknown::new(reason, "")), sighting: None }
+        View { uid: "u".into(), outcome: Outcome::Unknown(Unknown::new(reason, "")), last_observation: None }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::tracked::{Lost, NextSearch, Tracked};
 use crate::cloud::{FoundBy, InstanceMetadata, Reason, Unknown};
 use crate::providers::vsphere::addresses::candidate_ips;
 use crate::providers::vsphere::inventory::snapshot::{Freshness, Snapshot, VmRecord};
-use crate::providers::vsphere::last_place::Sighting;
+use crate::providers::vsphere::last_place::LastObservation;
 use crate::providers::vsphere::location::Location;
 use crate::providers::vsphere::provider_id::BiosUuid;
 use crate::providers::vsphere::topology::labels::labels;
@@ -32,7 +32,7 @@ impl Tracker {
     /// Decides for one node and puts the outcome on the board.
     pub(super) fn evaluate(&mut self, name: &str) {
         let Some(mut tracked) = self.nodes.take(name) else { return };
-        if tracked.lost.as_ref().is_some_and(|lost| self.is_configured(lost, tracked.sighting.as_ref())) {
+        if tracked.lost.as_ref().is_some_and(|lost| self.is_configured(lost, tracked.last_observation.as_ref())) {
             tracked.lost = None;
         }
         let mut next_search = NextSearch::None;
@@ -79,7 +79,7 @@ impl Tracker {
             tracked.decide_at = tracked.end_of_family_wait(self.rules.family_wait, Instant::now());
         }
         let is_running = matches!(&outcome, Outcome::Found(found) if found.is_running());
-        let view = View { uid: tracked.facts.uid.clone(), outcome, sighting: tracked.sighting.clone() };
+        let view = View { uid: tracked.facts.uid.clone(), outcome, last_observation: tracked.last_observation.clone() };
         self.board.set(name, view);
         match next_search {
             NextSearch::Later(_) if tracked.search_at.is_none() => {
@@ -103,10 +103,11 @@ impl Tracker {
     }
 
     /// Whether the vCenter of a lost machine is configured again, perhaps under another name.
-    fn is_configured(&self, lost: &Lost, sighting: Option<&Sighting>) -> bool {
+    fn is_configured(&self, lost: &Lost, last_observation: Option<&LastObservation>) -> bool {
         let is_home = |at: &Location, held: &Held| !at.vcenter.is_empty() && at.vcenter == held.seen.instance_uuid;
         self.slots.values().any(|held| {
-            held.source.vcenter.server() == lost.server || sighting.is_some_and(|seen| is_home(&seen.location, held))
+            held.source.vcenter.server() == lost.server
+                || last_observation.is_some_and(|seen| is_home(&seen.location, held))
         })
     }
 
@@ -256,7 +257,7 @@ impl Tracker {
         let beside = Beside { shared: &shared, addressed_for };
         Some(Found {
             vcenter: vm.vcenter,
-            location: Arc::clone(&tracked.sighting.as_ref()?.location),
+            location: Arc::clone(&tracked.last_observation.as_ref()?.location),
             uuid: record.bios_uuid.clone(),
             metadata: describe(&tracked.facts, snapshot, vm, record, &self.rules, beside)
                 .map(|metadata| InstanceMetadata { found_by, topology_labels, earlier_name, ..metadata }),

@@ -334,7 +334,7 @@ fn take(question: &Question<'_>, candidate: &Candidate<'_>, all: &[String]) -> D
     if let Some(unknown) = taken_already(question, candidate) {
         return Decision::Unresolved(unknown);
     }
-    if let Some(unknown) = unheard_home(question, candidate) {
+    if let Some(unknown) = recorded_vcenter_unanswered(question, candidate) {
         return Decision::Wait(unknown);
     }
     let silent = silent(question);
@@ -369,7 +369,7 @@ fn take(question: &Question<'_>, candidate: &Candidate<'_>, all: &[String]) -> D
 
 /// A node that is initialised keeps its own machine while the vCenter that it records has not said that it is gone: a
 /// copy elsewhere, as after a test of a fail-over, is not the node's. A vCenter that was never reached may be that one.
-fn unheard_home(question: &Question<'_>, candidate: &Candidate<'_>) -> Option<Unknown> {
+fn recorded_vcenter_unanswered(question: &Question<'_>, candidate: &Candidate<'_>) -> Option<Unknown> {
     let node = question.node;
     let recorded = node.recorded.as_ref().filter(|_| node.is_initialized && !candidate.is_recorded(node))?;
     let (mut unheard, mut is_known) = (Vec::new(), false);

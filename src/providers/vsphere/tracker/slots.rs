@@ -113,7 +113,7 @@ impl Tracker {
                 Some(vm) => {
                     lost_nodes += 1;
                     let lost = || Box::new(Lost { vm: vm.id.to_string(), server: server.clone(), file: file.clone() });
-                    let fresh = Tracked { lost: (!is_standby).then(lost), ..tracked.anew() };
+                    let fresh = Tracked { lost: (!is_standby).then(lost), ..tracked.restart_lookup() };
                     self.put(&name, fresh);
                     self.search_everywhere(&name);
                     self.evaluate(&name);
@@ -154,7 +154,7 @@ impl Tracker {
             self.nodes.iter().filter(|(_, tracked)| is_uncovered(tracked)).map(|(name, _)| name.clone()).collect();
         for name in names {
             let Some(tracked) = self.nodes.take(&name) else { continue };
-            self.put(&name, tracked.anew());
+            self.put(&name, tracked.restart_lookup());
             self.search_everywhere(&name);
         }
     }

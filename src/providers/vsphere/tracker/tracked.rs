@@ -12,7 +12,7 @@ use super::slots::Slot;
 use crate::cloud::node::is_control_plane;
 use crate::cloud::{FoundBy, Reason, Unknown};
 use crate::providers::vsphere::inventory::snapshot::{Freshness, Snapshot};
-use crate::providers::vsphere::last_place::{LastPlaces, Sighting, last_places};
+use crate::providers::vsphere::last_place::{LastObservation, LastPlaces, last_places};
 use crate::providers::vsphere::location::Location;
 use crate::providers::vsphere::provider_id::BiosUuid;
 
@@ -58,7 +58,7 @@ pub(super) struct Tracked {
     /// The machine the node had when its vCenter was taken out of the configuration.
     pub(super) lost: Option<Box<Lost>>,
     /// Where this process saw the machine last; it outlives the machine.
-    pub(super) sighting: Option<Sighting>,
+    pub(super) last_observation: Option<LastObservation>,
     /// The period of its vCenter's snapshots in which it was seen last; none if that was not live, or if it may have moved
     /// since without a report.
     pub(super) live_period: Option<u64>,
@@ -124,29 +124,29 @@ impl Tracked {
             is_running: false,
             unasked: Vec::new(),
             lost: None,
-            sighting: None,
+            last_observation: None,
             live_period: None,
             addressed_since: None,
         }
     }
 
     /// The same node, whose machine has to be looked for anew.
-    pub(super) fn anew(self) -> Self {
-        let Self { sighting, addressed_since, .. } = self;
-        Self { sighting, addressed_since, ..Self::new(self.seen, self.facts) }
+    pub(super) fn restart_lookup(self) -> Self {
+        let Self { last_observation, addressed_since, .. } = self;
+        Self { last_observation, addressed_since, ..Self::new(self.seen, self.facts) }
     }
 
     /// The same for a machine that left the inventory while it was watched: see [`Tracked::note_end`].
     pub(super) fn leave(self) -> Self {
         let live_period = self.live_period;
-        Self { live_period, ..self.anew() }
+        Self { live_period, ..self.restart_lookup() }
     }
 
     /// The machine is here, as this snapshot says.
     pub(super) fn see(&mut self, location: Location, snapshot: &Snapshot) {
         let is_live = snapshot.freshness == Freshness::Live;
         self.live_period = snapshot.live_period.filter(|_| is_live);
-        let before = self.sighting.take();
+        let before = self.last_observation.take();
         let recorded = match &before {
             _ if is_live => self.facts.recorded.clone(),
             // What was recorded since then may be newer.
@@ -155,31 +155,32 @@ impl Tracked {
         // The same place stays the same allocation.
         let same = before.map(|before| before.location).filter(|known| **known == location);
         let location = same.unwrap_or_else(|| Arc::new(location));
-        self.sighting = Some(Sighting { location, recorded, is_watched_to_end: false });
+        self.last_observation = Some(LastObservation { location, recorded, is_watched_to_end: false });
     }
 
     /// What the vCenter of this snapshot said of the VM when that had left the inventory. A VM also leaves when the account
     /// may not read it any more, and may move then without a report. So the VM was watched to its end only if the first
     /// answer is that it does not exist, and comes in the live period in which the VM was seen.
     pub(super) fn note_end(&mut self, snapshot: &Snapshot, answer: &Answer) {
-        let Some(sighting) = self.sighting.as_mut().filter(|seen| *seen.location.vcenter == *snapshot.instance_uuid)
+        let Some(last_observation) =
+            self.last_observation.as_mut().filter(|seen| *seen.location.vcenter == *snapshot.instance_uuid)
         else {
             return;
         };
         let is_there = match answer {
             Answer::Pending => return,
-            Answer::Gone { id } if *id == sighting.location.vm => {
+            Answer::Gone { id } if *id == last_observation.location.vm => {
                 let is_watched = snapshot.freshness == Freshness::Live
                     && self.live_period.is_some()
                     && self.live_period == snapshot.live_period;
-                sighting.is_watched_to_end |= is_watched;
+                last_observation.is_watched_to_end |= is_watched;
                 return;
             }
             Answer::Denied { .. } | Answer::Changed { .. } => true,
             Answer::Matches { ids, .. } => !ids.is_empty(),
             Answer::Silent { .. } | Answer::Gone { .. } | Answer::Elsewhere { .. } => false,
         };
-        sighting.is_watched_to_end &= !is_there;
+        last_observation.is_watched_to_end &= !is_there;
         self.live_period = None;
     }
 
@@ -191,18 +192,18 @@ impl Tracked {
 
     /// A node nearly always records its machine where this process sees it: that is held once.
     pub(super) fn share_location(&mut self) {
-        let Some(sighting) = &mut self.sighting else { return };
-        if self.facts.recorded.as_ref() == Some(&sighting.location) {
-            self.facts.recorded = Some(Arc::clone(&sighting.location));
+        let Some(last_observation) = &mut self.last_observation else { return };
+        if self.facts.recorded.as_ref() == Some(&last_observation.location) {
+            self.facts.recorded = Some(Arc::clone(&last_observation.location));
         }
-        if sighting.recorded == self.facts.recorded {
-            sighting.recorded.clone_from(&self.facts.recorded);
+        if last_observation.recorded == self.facts.recorded {
+            last_observation.recorded.clone_from(&self.facts.recorded);
         }
     }
 
     /// Where the machine was last known to be.
     pub(super) fn last_places(&self) -> LastPlaces {
-        last_places(self.sighting.as_ref(), self.facts.recorded.clone())
+        last_places(self.last_observation.as_ref(), self.facts.recorded.clone())
     }
 
     /// What spoke for the bound machine, as far as it is known by now. Where a vCenter has not answered yet, another
@@ -385,7 +386,7 @@ mod tests {
             for (snapshot, answer) in answers {
                 tracked.note_end(&snapshot, &answer);
             }
-            assert_eq!(tracked.sighting.unwrap().is_watched_to_end, expected, "{case}");
+            assert_eq!(tracked.last_observation.unwrap().is_watched_to_end, expected, "{case}");
         }
     }
 
@@ -402,22 +403,22 @@ mod tests {
             let mut tracked = tracked.leave();
             tracked.note_end(&snapshot(Freshness::Live, Some(3)), &gone);
             tracked.note_end(&snapshot(Freshness::Live, None), &gone);
-            assert!(!tracked.sighting.unwrap().is_watched_to_end, "{case}");
+            assert!(!tracked.last_observation.unwrap().is_watched_to_end, "{case}");
         }
         let mut tracked = left();
         tracked.note_end(&snapshot(Freshness::Live, Some(3)), &gone);
         tracked.see(location(), &snapshot(Freshness::Live, Some(4)));
-        assert!(!tracked.sighting.unwrap().is_watched_to_end, "it is there again");
+        assert!(!tracked.last_observation.unwrap().is_watched_to_end, "it is there again");
     }
 
     #[test]
     fn what_is_known_of_where_a_vm_was_and_since_when_it_had_an_address_outlives_its_look_up() {
         let tracked = left();
-        let sighting = tracked.sighting.clone().expect("where it was seen");
-        assert_eq!((&*sighting.location.vm, tracked.live_period), ("vm-1", Some(3)));
+        let last_observation = tracked.last_observation.clone().expect("where it was seen");
+        assert_eq!((&*last_observation.location.vm, tracked.live_period), ("vm-1", Some(3)));
         assert!(tracked.addressed_since.is_some(), "the wait for further address families goes on");
-        let tracked = tracked.anew();
-        assert!(tracked.sighting.is_some() && tracked.addressed_since.is_some());
+        let tracked = tracked.restart_lookup();
+        assert!(tracked.last_observation.is_some() && tracked.addressed_since.is_some());
         assert_eq!(tracked.live_period, None, "a machine that is not watched any more may move without a report");
     }
 

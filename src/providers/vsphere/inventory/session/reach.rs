@@ -22,8 +22,8 @@ pub const PROBES: usize = 16;
 
 /// Whether one vCenter answers.
 pub(super) struct Reach {
-    is_doubted: AtomicBool,
-    doubted: Notify,
+    is_unreachable: AtomicBool,
+    marked: Notify,
     /// Counts how often it has come back.
     returned: watch::Sender<u64>,
     /// Shared by all vCenters.
@@ -33,8 +33,8 @@ pub(super) struct Reach {
 impl Default for Reach {
     fn default() -> Self {
         Self {
-            is_doubted: AtomicBool::new(false),
-            doubted: Notify::new(),
+            is_unreachable: AtomicBool::new(false),
+            marked: Notify::new(),
             returned: watch::Sender::default(),
             probes: Arc::new(Semaphore::new(PROBES)),
         }
@@ -49,15 +49,16 @@ impl Session {
         self
     }
 
-    /// It may be away: it is asked every 2 s from then on until it answers, or [`Session::trust`] says that it does.
-    pub(in super::super) fn doubt(&self) {
-        self.reach.is_doubted.store(true, Ordering::Relaxed);
-        self.reach.doubted.notify_one();
+    /// vCenter may be away: it is asked every 2 s from then on until it answers, or [`Session::mark_reachable`] says that it
+    /// does.
+    pub(in super::super) fn mark_unreachable(&self) {
+        self.reach.is_unreachable.store(true, Ordering::Relaxed);
+        self.reach.marked.notify_one();
     }
 
-    /// It answers.
-    pub(in super::super) fn trust(&self) {
-        self.reach.is_doubted.store(false, Ordering::Relaxed);
+    /// vCenter answers.
+    pub(in super::super) fn mark_reachable(&self) {
+        self.reach.is_unreachable.store(false, Ordering::Relaxed);
     }
 
     /// Completes when it has come back, from the time of the call on.
@@ -82,18 +83,18 @@ impl Session {
         }
     }
 
-    /// Asks while there is doubt. Never ends itself.
+    /// Probes while the vCenter is marked unreachable. Never ends itself.
     pub(in super::super) async fn probe(&self) -> Infallible {
         let limits = vim::Timeouts { call: LIMIT, ..vim::Timeouts::default() };
         let client = vim::Client::with_timeouts(self.http.clone(), limits);
         loop {
-            self.reach.doubted.notified().await;
+            self.reach.marked.notified().await;
             let mut was_away = false;
             let mut next = Instant::now();
             loop {
                 next = (next + INTERVAL.mul_f64(0.75 + fastrand::f64() / 2.0)).max(Instant::now());
                 sleep_until(next).await;
-                if !self.reach.is_doubted.load(Ordering::Relaxed) {
+                if !self.reach.is_unreachable.load(Ordering::Relaxed) {
                     break;
                 }
                 // Never closed. The permit is kept for the time of the question.

@@ -151,10 +151,10 @@ pub fn all() -> Vec<Mutant> {
             OUTCOMES,
         ),
         Mutant::new(
-            "tracked-keeps-sighting",
+            "tracked-keeps-last-observation",
             TRACKED,
             (
-                "Self { sighting, addressed_since, ..Self::new(self.seen, self.facts) }",
+                "Self { last_observation, addressed_since, ..Self::new(self.seen, self.facts) }",
                 "Self { addressed_since, ..Self::new(self.seen, self.facts) }",
             ),
             OUTCOMES,
@@ -163,23 +163,23 @@ pub fn all() -> Vec<Mutant> {
             "tracked-seen-is-not-the-end",
             TRACKED,
             (
-                "Some(Sighting { location, recorded, is_watched_to_end: false })",
-                "Some(Sighting { location, recorded, is_watched_to_end: true })",
+                "Some(LastObservation { location, recorded, is_watched_to_end: false })",
+                "Some(LastObservation { location, recorded, is_watched_to_end: true })",
             ),
             OUTCOMES,
         ),
         Mutant::new(
             "tracked-watched-to-end",
             TRACKED,
-            ("sighting.is_watched_to_end |= is_watched;", "let _ = is_watched;"),
+            ("last_observation.is_watched_to_end |= is_watched;", "let _ = is_watched;"),
             OUTCOMES,
         ),
         Mutant::new(
             "tracked-first-answer",
             TRACKED,
             (
-                "sighting.is_watched_to_end &= !is_there;\n        self.live_period = None;",
-                "sighting.is_watched_to_end &= !is_there;",
+                "last_observation.is_watched_to_end &= !is_there;\n        self.live_period = None;",
+                "last_observation.is_watched_to_end &= !is_there;",
             ),
             UNIT,
         ),
@@ -210,7 +210,7 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "instances-seen-is-used",
             INSTANCES,
-            ("view.as_ref().and_then(|view| view.sighting.as_ref())", "view.as_ref().and_then(|_| None)"),
+            ("view.as_ref().and_then(|view| view.last_observation.as_ref())", "view.as_ref().and_then(|_| None)"),
             OUTCOMES,
         ),
         Mutant::new(
@@ -254,7 +254,7 @@ pub fn all() -> Vec<Mutant> {
             "resolve-recorded-vcenter-is-silent",
             RESOLVE,
             (
-                "    if let Some(unknown) = unheard_home(question, candidate) {\n        return Decision::Wait(unknown);\n    }\n",
+                "    if let Some(unknown) = recorded_vcenter_unanswered(question, candidate) {\n        return Decision::Wait(unknown);\n    }\n",
                 "",
             ),
             UNIT,

@@ -1,5 +1,6 @@
 //! The mutants, by the part of the code they break.
 
+mod leader_election;
 mod lifecycle;
 mod vsphere;
 
@@ -7,5 +8,5 @@ use crate::Mutant;
 
 /// All of them.
 pub fn all() -> Vec<Mutant> {
-    [lifecycle::all(), vsphere::all()].into_iter().flatten().collect()
+    [lifecycle::all(), vsphere::all(), leader_election::all()].into_iter().flatten().collect()
 }

@@ -15,6 +15,9 @@ use std::time::Instant;
 
 use tree::{Outcome, Tree};
 
+/// Arguments of several runs of `cargo test`. Those after a run that fails are not needed.
+type Tests = &'static [&'static [&'static str]];
+
 /// One change of the code that a test has to notice.
 struct Mutant {
     /// Unique; begins with the file's name.
@@ -25,19 +28,14 @@ struct Mutant {
     old: &'static str,
     /// What it becomes.
     new: &'static str,
-    /// The arguments of `cargo test` for the tests that can see it.
-    tests: &'static [&'static str],
+    /// The tests that can see it, cheapest first.
+    tests: Tests,
     /// Why no test can notice it, if none can.
     missed_because: Option<&'static str>,
 }
 
 impl Mutant {
-    fn new(
-        name: &'static str,
-        file: &'static str,
-        (old, new): (&'static str, &'static str),
-        tests: &'static [&'static str],
-    ) -> Self {
+    fn new(name: &'static str, file: &'static str, (old, new): (&'static str, &'static str), tests: Tests) -> Self {
         Self { name, file, old, new, tests, missed_because: None }
     }
 
@@ -51,7 +49,7 @@ impl Mutant {
 
     /// What a result is about.
     fn digest(&self, text: &str) -> u64 {
-        let parts = [text, self.old, self.new, &self.tests.join(" ")];
+        let parts = [text, self.old, self.new, &self.tests.concat().join(" ")];
         // FNV-1a: the same on every machine and with every compiler.
         let bytes = parts.iter().flat_map(|part| part.bytes().chain([0]));
         bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
@@ -75,11 +73,11 @@ fn run() -> Result<bool, String> {
     let tree = Tree::prepare()?;
     let results = tree.folder().join("results");
     let mut known = read(&fs::read_to_string(&results).unwrap_or_default());
-    for tests in chosen.iter().map(|mutant| mutant.tests).collect::<BTreeSet<_>>() {
-        println!("without a mutant: cargo test {}", tests.join(" "));
-        match tree.test(tests)? {
+    for run in chosen.iter().flat_map(|mutant| mutant.tests).collect::<BTreeSet<_>>() {
+        println!("without a mutant: cargo test {}", run.join(" "));
+        match tree.test(&[run])? {
             Outcome::Missed => {}
-            outcome => return Err(format!("the tests {tests:?} fail without a mutant: {outcome:?}")),
+            outcome => return Err(format!("the tests {run:?} fail without a mutant: {outcome:?}")),
         }
     }
     for (number, mutant) in chosen.iter().enumerate() {
@@ -94,10 +92,10 @@ fn run() -> Result<bool, String> {
         tree.write(mutant.file, &text)?;
         let outcome = outcome?;
         println!("{}/{} {}: {outcome:?}, {:.0?}", number + 1, chosen.len(), mutant.name, began.elapsed());
-        if outcome == Outcome::DoesNotBuild {
-            return Err(format!("{} does not build: it says nothing about tests", mutant.name));
+        // It says nothing about tests. Once it is mended it is run.
+        if outcome != Outcome::DoesNotBuild {
+            tree::append(&results, &format!("{} {:016x} {outcome:?}", key.0, key.1))?;
         }
-        tree::append(&results, &format!("{} {:016x} {outcome:?}", key.0, key.1))?;
         known.insert(key, outcome);
     }
     summarize(&chosen, &tree, &known)
@@ -128,23 +126,22 @@ fn read(text: &str) -> BTreeMap<(String, u64), Outcome> {
 }
 
 fn summarize(chosen: &[Mutant], tree: &Tree, known: &BTreeMap<(String, u64), Outcome>) -> Result<bool, String> {
-    let mut missed = Vec::new();
+    let mut with = BTreeMap::<_, Vec<&Mutant>>::new();
     for mutant in chosen {
-        let key = (mutant.name.to_owned(), mutant.digest(&tree.read(mutant.file)?));
-        if known.get(&key) == Some(&Outcome::Missed) {
-            missed.push(mutant);
-        }
+        let outcome = known.get(&(mutant.name.to_owned(), mutant.digest(&tree.read(mutant.file)?)));
+        with.entry(outcome.copied().unwrap_or(Outcome::DoesNotBuild)).or_default().push(mutant);
     }
-    println!("{} mutants, {} caught, {} missed", chosen.len(), chosen.len() - missed.len(), missed.len());
+    let mut all = |outcome| with.remove(&outcome).unwrap_or_default();
+    let (caught, missed, not_built) = (all(Outcome::Caught), all(Outcome::Missed), all(Outcome::DoesNotBuild));
+    println!("{} mutants, {} caught, {} missed", chosen.len(), caught.len(), missed.len());
     for mutant in &missed {
-        println!(
-            "missed: {} in {}: {}",
-            mutant.name,
-            mutant.file,
-            mutant.missed_because.unwrap_or("NO REASON IS KNOWN")
-        );
+        let reason = mutant.missed_because.unwrap_or("NO REASON IS KNOWN");
+        println!("missed: {} in {}: {reason}", mutant.name, mutant.file);
     }
-    Ok(missed.iter().all(|mutant| mutant.missed_because.is_some()))
+    for mutant in &not_built {
+        println!("does not build, so that no test was run: {} in {}", mutant.name, mutant.file);
+    }
+    Ok(not_built.is_empty() && missed.iter().all(|mutant| mutant.missed_because.is_some()))
 }
 
 #[cfg(test)]

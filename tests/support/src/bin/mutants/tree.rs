@@ -1,7 +1,9 @@
 //! The copy of the repository in which the code is broken.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,7 +14,7 @@ const LIMIT: Duration = Duration::from_secs(900);
 const LOOK: Duration = Duration::from_millis(200);
 
 /// What tests say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
     /// A test failed, or did not end.
     Caught,
@@ -36,15 +38,18 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Makes the copy what the repository's tracked files are now. Files that are the same are not touched, so that they
-    /// are not built anew.
+    /// Makes the copy what the repository's tracked files are now, without its build folder. Files that are the same are
+    /// not touched, so that they are not built anew.
     pub fn prepare() -> Result<Self, String> {
         let root = root();
         let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), PathBuf::from);
         let folder = target.join("mutants");
         let tree = Self { copy: folder.join("copy"), folder };
         let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(&root).output().map_err(text)?;
-        for file in String::from_utf8_lossy(&listed.stdout).split('\0').filter(|file| !file.is_empty()) {
+        let listed = String::from_utf8_lossy(&listed.stdout);
+        let files: HashSet<_> = listed.split('\0').map(|file| tree.copy.join(file)).collect();
+        remove_others(&tree.copy, &files).map_err(text)?;
+        for file in listed.split('\0').filter(|file| !file.is_empty()) {
             let Ok(content) = fs::read(root.join(file)) else { continue };
             let path = tree.copy.join(file);
             if fs::read(&path).is_ok_and(|known| known == content) {
@@ -76,35 +81,63 @@ impl Tree {
         fs::write(self.copy.join(file), content).map_err(|error| format!("{file}: {error}"))
     }
 
-    /// Builds and runs these tests.
-    pub fn test(&self, tests: &[&str]) -> Result<Outcome, String> {
-        let names = tests.iter().position(|argument| *argument == "--").unwrap_or(tests.len());
-        let (build, _) = tests.split_at(names);
-        if !self.cargo(&[&["test", "--locked", "--quiet", "--no-run"], build].concat(), None)? {
-            return Ok(Outcome::DoesNotBuild);
+    /// Builds and runs these tests, until one fails.
+    pub fn test(&self, runs: &[&[&str]]) -> Result<Outcome, String> {
+        for run in runs {
+            let names = run.iter().position(|argument| *argument == "--").unwrap_or(run.len());
+            let (build, _) = run.split_at(names);
+            if !self.cargo(&[&["test", "--locked", "--quiet", "--no-run"], build].concat(), None)? {
+                return Ok(Outcome::DoesNotBuild);
+            }
+            if !self.cargo(&[&["test", "--locked", "--quiet"], *run].concat(), Some(LIMIT))? {
+                return Ok(Outcome::Caught);
+            }
         }
-        let has_passed = self.cargo(&[&["test", "--locked", "--quiet"], tests].concat(), Some(LIMIT))?;
-        Ok(if has_passed { Outcome::Missed } else { Outcome::Caught })
+        Ok(Outcome::Missed)
     }
 
     fn cargo(&self, arguments: &[&str], limit: Option<Duration>) -> Result<bool, String> {
         let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
         let mut command = Command::new(cargo);
-        command.args(arguments).current_dir(&self.copy).env("RUSTFLAGS", "-Awarnings").env_remove("CARGO_TARGET_DIR");
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().map_err(text)?;
+        command.args(arguments).current_dir(&self.copy).env_remove("CARGO_TARGET_DIR");
+        // Nobody reads a backtrace, and without debug information a test is linked in less time.
+        command.env("CARGO_PROFILE_DEV_DEBUG", "false");
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn().map_err(text)?;
         let began = Instant::now();
         loop {
             if let Some(status) = child.try_wait().map_err(text)? {
                 return Ok(status.success());
             }
             if limit.is_some_and(|limit| began.elapsed() > limit) {
-                child.kill().map_err(text)?;
+                // The group: cargo alone would leave its tests behind.
+                let group = format!("-{}", child.id());
+                Command::new("kill").args(["-KILL", "--", &group]).status().map_err(text)?;
                 child.wait().map_err(text)?;
                 return Ok(false);
             }
             std::thread::sleep(LOOK);
         }
     }
+}
+
+/// Removes the files below `folder` that are not among `files`.
+fn remove_others(folder: &Path, files: &HashSet<PathBuf>) -> std::io::Result<()> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        let path = entry.path();
+        if !entry.file_type()?.is_dir() {
+            if !files.contains(&path) {
+                fs::remove_file(path)?;
+            }
+        } else if entry.file_name() != "target" {
+            remove_others(&path, files)?;
+        }
+    }
+    Ok(())
 }
 
 /// The root of the repository.
@@ -120,4 +153,22 @@ pub fn append(file: &Path, line: &str) -> Result<(), String> {
 
 fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_are_no_longer_tracked_vanish_and_what_was_built_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in ["src/kept.rs", "src/left.rs", "target/built"] {
+            fs::create_dir_all(at(name).parent().unwrap()).unwrap();
+            fs::write(at(name), "").unwrap();
+        }
+        remove_others(folder.path(), &HashSet::from([at("src/kept.rs")])).unwrap();
+        assert!(at("src/kept.rs").exists() && at("target/built").exists() && !at("src/left.rs").exists());
+        remove_others(&at("missing"), &HashSet::new()).unwrap();
+    }
 }

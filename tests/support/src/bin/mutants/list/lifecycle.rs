@@ -1,6 +1,6 @@
 //! Who is deleted, when, and what is asked before: the node-lifecycle controller.
 
-use crate::Mutant;
+use crate::{Mutant, Tests};
 
 const GUARD: &str = "src/controllers/node_lifecycle/guard.rs";
 const ALLOWANCE: &str = "src/controllers/node_lifecycle/guard/allowance.rs";
@@ -11,12 +11,15 @@ const LOOK: &str = "src/controllers/node_lifecycle/look.rs";
 const ANSWERS: &str = "src/controllers/node_lifecycle/answers.rs";
 const PLAN: &str = "src/controllers/node_lifecycle/plan.rs";
 const OBSERVE: &str = "src/controllers/node_lifecycle/observe.rs";
+const UNREACHABLE: &str = "src/controllers/node_lifecycle/unreachable.rs";
+const REFUSED_WRITES: &str = "src/controllers/node_lifecycle/refused_writes.rs";
+const ROLL: &str = "src/controllers/node_lifecycle/guard/roll.rs";
 const DRIVER: &str = "src/controllers/node_lifecycle.rs";
 
 /// Tests without a server, and those on one in memory.
-const UNIT: &[&str] = &["--lib", "--test", "apiserver", "--", "node_lifecycle", "in_memory"];
+const UNIT: Tests = &[&["--lib", "--", "node_lifecycle"], &["--test", "apiserver", "--", "in_memory"]];
 /// Also those on an API server.
-const GLUE: &[&str] = &["--lib", "--test", "apiserver", "--", "lifecycle"];
+const GLUE: Tests = &[&["--lib", "--", "node_lifecycle"], &["--test", "apiserver", "--", "lifecycle"]];
 
 pub fn all() -> Vec<Mutant> {
     vec![
@@ -362,5 +365,42 @@ pub fn all() -> Vec<Mutant> {
             GLUE,
         ),
         Mutant::new("driver-backoff", DRIVER, (".filter(|name| queue.failures(name) == 0)", ""), UNIT),
+        Mutant::new(
+            "unreachable-of-this-uid",
+            UNREACHABLE,
+            ("            && self.uid == node.metadata.uid.as_deref().unwrap_or_default()\n", ""),
+            UNIT,
+        ),
+        Mutant::new(
+            "unreachable-without-a-break",
+            UNREACHABLE,
+            ("            && self.transition == node::ready_since(node)\n", ""),
+            UNIT,
+        ),
+        Mutant::new(
+            "refused-writes-double",
+            REFUSED_WRITES,
+            ("failures: failures.saturating_add(1), until", "failures, until"),
+            UNIT,
+        ),
+        Mutant::new(
+            "refused-writes-other-changes",
+            REFUSED_WRITES,
+            ("refused.uid == uid && refused.changes == changes", "refused.uid == uid"),
+            UNIT,
+        ),
+        Mutant::new(
+            "roll-told-count-nowhere",
+            ROLL,
+            ("known.suspected_since().filter(|_| !known.is_told)", "known.suspected_since()"),
+            UNIT,
+        ),
+        Mutant::new("roll-newcomers", ROLL, ("from.is_none_or(|from| since >= from)", "from.is_none()"), UNIT),
+        Mutant::new(
+            "roll-absent-is-kept",
+            ROLL,
+            ("self.absent + usize::from(after.absent) - usize::from(before.absent)", "self.absent"),
+            UNIT,
+        ),
     ]
 }

@@ -1,6 +1,6 @@
 //! The proof of absence, what the contract answers, and which machine is a node's.
 
-use crate::Mutant;
+use crate::{Mutant, Tests};
 
 const ABSENCE: &str = "src/providers/vsphere/absence.rs";
 const LAST_PLACE: &str = "src/providers/vsphere/last_place.rs";
@@ -10,12 +10,14 @@ const TRACKER: &str = "src/providers/vsphere/tracker.rs";
 const EVALUATE: &str = "src/providers/vsphere/tracker/evaluate.rs";
 const TRACKED: &str = "src/providers/vsphere/tracker/tracked.rs";
 const RESOLVE: &str = "src/providers/vsphere/tracker/resolve.rs";
+const UNFOUND: &str = "src/providers/vsphere/tracker/resolve/unfound.rs";
+const BOARD: &str = "src/providers/vsphere/tracker/board.rs";
 const SLOTS: &str = "src/providers/vsphere/tracker/slots.rs";
 
 /// Tests without a server.
-const UNIT: &[&str] = &["--lib", "--", "providers::vsphere::"];
+const UNIT: Tests = &[&["--lib", "--", "providers::vsphere::"]];
 /// Outcomes on the fake vCenter.
-const OUTCOMES: &[&str] = &["--test", "vcenter", "--", "outcomes::"];
+const OUTCOMES: Tests = &[&["--test", "vcenter", "--", "outcomes::"]];
 
 pub fn all() -> Vec<Mutant> {
     vec![
@@ -311,6 +313,39 @@ pub fn all() -> Vec<Mutant> {
             "slots-standby-is-no-loss",
             SLOTS,
             ("lost: (!is_standby).then(lost)", "lost: Some(lost())"),
+            OUTCOMES,
+        ),
+        Mutant::new(
+            "unfound-denied",
+            UNFOUND,
+            ("    if !denied.is_empty() {\n        let others", "    if false {\n        let others"),
+            UNIT,
+        ),
+        Mutant::new(
+            "unfound-silent",
+            UNFOUND,
+            ("    if !silent.is_empty() {\n        let message", "    if false {\n        let message"),
+            UNIT,
+        ),
+        Mutant::new(
+            "unfound-first-connection",
+            UNFOUND,
+            (
+                "*asked.answer == Answer::Pending && will_tell(&asked.snapshot.freshness)",
+                "*asked.answer == Answer::Pending",
+            ),
+            UNIT,
+        ),
+        Mutant::new(
+            "board-another-uid-is-news",
+            BOARD,
+            ("known.uid != view.uid || known.outcome != view.outcome", "known.outcome != view.outcome"),
+            UNIT,
+        ),
+        Mutant::new(
+            "board-either-byte-order",
+            BOARD,
+            ("own == uuid || *own == uuid.byte_swapped()", "own == uuid"),
             OUTCOMES,
         ),
     ]

@@ -1,0 +1,156 @@
+//! Who leads, until when, and what is written into the Lease.
+
+use crate::{Mutant, Tests};
+
+const ELECTOR: &str = "src/kubernetes/leader_election.rs";
+const LEADERSHIP: &str = "src/kubernetes/leader_election/leadership.rs";
+const RECORD: &str = "src/kubernetes/leader_election/record.rs";
+const STANDBY: &str = "src/kubernetes/leader_election/standby.rs";
+
+/// Machines, clocks and the server are in memory.
+const UNIT: Tests = &[&["--lib", "--", "leader_election"]];
+
+pub fn all() -> Vec<Mutant> {
+    vec![
+        // The term.
+        Mutant::new(
+            "leadership-wall-clock",
+            LEADERSHIP,
+            ("now >= self.ends || wall_clock >= self.ends_by_wall_clock", "now >= self.ends"),
+            UNIT,
+        ),
+        Mutant::new(
+            "leadership-monotonic-clock",
+            LEADERSHIP,
+            ("now >= self.ends || wall_clock >= self.ends_by_wall_clock", "wall_clock >= self.ends_by_wall_clock"),
+            UNIT,
+        ),
+        Mutant::new(
+            "leadership-is-not-revived",
+            LEADERSHIP,
+            ("        if !self.is_held() {\n            return false;\n        }\n", ""),
+            UNIT,
+        ),
+        Mutant::new(
+            "leadership-from-before-the-request",
+            LEADERSHIP,
+            ("(sent.monotonic + lasts, sent.wall_clock + lasts)", "(Instant::now() + lasts, sent.wall_clock + lasts)"),
+            UNIT,
+        ),
+        Mutant::new(
+            "leadership-another-term",
+            LEADERSHIP,
+            (".filter(|term| Some(term.number) == started)", ".filter(|_| started.is_some())"),
+            UNIT,
+        ),
+        Mutant::new(
+            "leadership-without-an-elector",
+            LEADERSHIP,
+            ("    fn drop(&mut self) {\n        self.end();", "    fn drop(&mut self) {"),
+            UNIT,
+        ),
+        Mutant::new(
+            "leadership-waits-look-at-the-wall-clock",
+            LEADERSHIP,
+            ("term.ends.min(Instant::now() + WALL_CLOCK_LOOK)", "term.ends"),
+            UNIT,
+        ),
+        // The record.
+        Mutant::new(
+            "record-its-own-duration",
+            RECORD,
+            (
+                "Some(observed.seen + seconds(observed.spec.lease_duration_seconds))",
+                "Some(observed.seen + lease_duration)",
+            ),
+            UNIT,
+        ),
+        Mutant::new(
+            "record-still-the-same",
+            RECORD,
+            ("{ looked: at, ..previous", "{ looked: at, seen: at, ..previous"),
+            UNIT,
+        ),
+        Mutant::new("record-vacant", RECORD, ("Some(observed.free_from).filter(|_| !is_leader)", "None"), UNIT),
+        Mutant::new(
+            "record-emptied-under-its-leader",
+            RECORD,
+            ("Some(observed.free_from).filter(|_| !is_leader)", "Some(observed.free_from)"),
+            UNIT,
+        ),
+        Mutant::new(
+            "record-a-recent-look",
+            RECORD,
+            ("at.saturating_sub(previous.looked) <= lease_duration / 3", "previous.looked <= at"),
+            UNIT,
+        ),
+        Mutant::new(
+            "record-given-up",
+            RECORD,
+            ("spec.lease_duration_seconds == Some(RELEASED_SECONDS)", "spec.lease_duration_seconds.is_some()"),
+            UNIT,
+        ),
+        Mutant::new(
+            "record-renewed-after-the-look",
+            RECORD,
+            ("previous.free_from.max(previous.looked + lease_duration)", "previous.free_from"),
+            UNIT,
+        ),
+        // The elector.
+        Mutant::new(
+            "elector-creates-at-once",
+            ELECTOR,
+            ("let deleted = self.observed.is_some().then(", "let deleted = false.then("),
+            UNIT,
+        ),
+        Mutant::new(
+            "elector-resource-version",
+            ELECTOR,
+            (
+                "        lease.spec = Some(spec);\n",
+                "        lease.spec = Some(spec);\n        lease.metadata.resource_version = None;\n",
+            ),
+            UNIT,
+        ),
+        Mutant::new(
+            "elector-from-before-the-request",
+            ELECTOR,
+            (
+                "        self.written(answer)?;\n        Ok(sent)",
+                "        self.written(answer)?;\n        Ok(self.about_to_write())",
+            ),
+            UNIT,
+        ),
+        Mutant::new(
+            "elector-gives-up-what-it-may-hold",
+            ELECTOR,
+            ("        if self.may_hold {\n            self.release().await;", "        if self.may_hold {"),
+            UNIT,
+        ),
+        Mutant::new(
+            "elector-second-lease-ends-with-the-first",
+            ELECTOR,
+            ("() = main.wait_until_lost() => over.cancel(),", "() = main.wait_until_lost() => {}"),
+            UNIT,
+        ),
+        Mutant::new(
+            "elector-hears-renewals",
+            ELECTOR,
+            ("Heard::Written(lease) => self.observe(*lease),", "Heard::Written(_) => {}"),
+            UNIT,
+        ),
+        // The standby's watch.
+        Mutant::new(
+            "standby-cut-watch",
+            STANDBY,
+            ("timeout_at(self.closes, stream.next())", "timeout_at(self.closes + 100 * WATCH_IDLE, stream.next())"),
+            UNIT,
+        ),
+        Mutant::new(
+            "standby-given-up",
+            STANDBY,
+            ("None => Heard::GivenUp,", "None => Heard::Written(Box::new(lease)),"),
+            UNIT,
+        ),
+    ]
+}

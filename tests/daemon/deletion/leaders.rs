@@ -119,3 +119,48 @@ async fn a_leader_that_was_frozen_in_the_grace_period_deletes_nothing() {
         assert!(world.is_there(number).await, "{}", world.story(number).await);
     }
 }
+
+/// Both are cold standbys while the other one leads. Where the first one saw a machine counts for nothing once the other
+/// one has recorded a newer place.
+#[tokio::test]
+async fn who_leads_again_proves_absence_where_the_other_leader_saw_the_machine() {
+    let server = ApiServer::start().await;
+    let grace = format!("--node-deletion-grace={}s", GRACE.as_secs());
+    let mut world = world(&server, &["--standby=cold", &grace]).await;
+    world.grace = GRACE;
+    let mut first = with_second(&mut world).await;
+    let (moved, gone) = (Role::Kept, Role::Doomed);
+    let seen_on = world.recorded_host(moved).await;
+    first.signal("STOP").await;
+    world.daemon().wait_for_line("became leader", LIMIT).await;
+    first.signal("CONT").await;
+    first.wait_for_line("this process stands by", LIMIT).await;
+    eventually("who lost the Lease logs out", LIMIT, async || match world.fakes[0].counts().soap_sessions {
+        1 => Ok(()),
+        sessions => Err(format!("{sessions} sessions")),
+    })
+    .await;
+
+    let moved_to = if seen_on == "host-1" { "host-2" } else { "host-1" };
+    world.fakes[0].migrate_vm(&world.name(moved), moved_to);
+    eventually("the second one records it", LIMIT, async || match world.recorded_host(moved).await {
+        host if host == moved_to => Ok(()),
+        host => Err(host),
+    })
+    .await;
+    // The host leaves vCenter with its machines, as when an administrator removes it.
+    world.fakes[0].remove_host(moved_to);
+    world.destroy(gone);
+    assert_eq!(world.take_daemon().stop(LIMIT).await.code(), Some(0));
+    world.go_on_with(first);
+    world.daemon().wait_for_line("became leader", LIMIT).await;
+
+    for role in [moved, gone] {
+        world.set_ready(role.number(), "Unknown").await;
+    }
+    world.until_told(moved.number(), "HostGone").await;
+    world.until_told(gone.number(), ABSENT).await;
+    world.until_deleted(gone.number(), Instant::now()).await;
+    world.stay(&[moved.number()], &[Role::Live.number()]).await;
+    assert!(!world.answers(moved.number()).iter().any(|line| line.contains(ABSENT)));
+}

@@ -8,7 +8,7 @@ use futures::future::join_all;
 use k8s_openapi::api::core::v1::{Event, Node};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use serde_json::json;
+use serde_json::{Value, json};
 use support::nodes::NodeView;
 use support::{ApiServer, Daemon, FakeVcenter, KubeletNode, Machine, Model, eventually};
 
@@ -147,6 +147,11 @@ impl World {
         self.daemon.take().unwrap()
     }
 
+    /// This daemon is the world's from now on.
+    pub fn go_on_with(&mut self, daemon: Daemon) {
+        self.daemon = Some(daemon);
+    }
+
     pub fn is_running(&self) -> bool {
         self.daemon.is_some()
     }
@@ -180,6 +185,13 @@ impl World {
 
     pub fn nodes(&self) -> Api<Node> {
         Api::all(self.cluster.client.clone())
+    }
+
+    /// The host in the record of this role's Node.
+    pub async fn recorded_host(&self, role: Role) -> String {
+        let node = self.nodes().get(&self.name(role)).await.unwrap();
+        let record: Value = serde_json::from_str(&node.metadata.annotations.unwrap()["vsphere-ccm.dev/vm"]).unwrap();
+        record["host"].as_str().unwrap().to_owned()
     }
 
     pub async fn until_initialised(&self, number: usize) {

@@ -35,12 +35,12 @@ TARGET ?= $(or $(CARGO_TARGET_DIR),target)
 RELEASE_TARGET ?= $(shell rustc -vV | sed -n 's/^host: //p')
 RELEASE_BINARY = $(TARGET)/$(RELEASE_TARGET)/release/vsphere-cloud-controller-manager
 
-# Linked statically, so that it needs no file of the system it runs on. The variable reaches this target's code only:
-# neither build scripts and macros, which --target keeps apart, nor any other build. Its addresses are chosen at each
-# start all the same; the list of those to mend is packed, which saves 4 % of the file.
 # What `/version` and the user agents name; the build of the image has no repository, and is told.
 CCM_COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null)
 
+# Linked statically, so that it needs no file of the system it runs on. The variable reaches this target's code only:
+# neither build scripts and macros, which --target keeps apart, nor any other build. Its addresses are chosen at each
+# start all the same; the list of those to mend is packed, which saves 4 % of the file.
 .PHONY: release
 release: ## The binary as it is shipped, static: target/<this machine>/release/vsphere-cloud-controller-manager
 	CCM_COMMIT=$(CCM_COMMIT) CARGO_TARGET_$(shell echo $(RELEASE_TARGET) | tr a-z- A-Z_)_RUSTFLAGS="-C target-feature=+crt-static" \

@@ -393,6 +393,33 @@ fn a_mass_that_shows_itself_withdraws_what_was_permitted() {
 }
 
 #[test]
+fn what_was_permitted_is_not_for_a_later_absence() {
+    let mut case = Case::settled(&settings());
+    case.ready_many("n", 10);
+    case.lose("n-0");
+    case.pass(GRACE);
+    let Verdict::Permitted(permit) = case.guard.judge("n-0", false, case.at) else { panic!("held") };
+    assert!(case.guard.is_still_permitted(&permit, case.at));
+    case.ready("n-0");
+    case.lose("n-0");
+    case.pass(GRACE);
+    assert!(!case.guard.is_still_permitted(&permit, case.at), "its grace period is over, but that was not asked");
+}
+
+#[test]
+fn a_deletion_that_did_not_happen_is_no_loss_of_the_control_plane() {
+    let mut case = Case::settled(&settings());
+    case.ready_many("control", 3);
+    case.lose("control-0");
+    case.pass(GRACE);
+    assert_eq!(case.judge_as("control-0", false, Used::No), "deleted");
+    case.ready("control-0");
+    case.lose("control-1");
+    case.pass(GRACE);
+    assert_eq!(case.judge("control-1"), "deleted");
+}
+
+#[test]
 fn a_majority_of_the_control_plane_is_never_deleted() {
     for (all, absent, deleted) in [(1, 1, 0), (2, 1, 1), (2, 2, 0), (3, 1, 1), (3, 2, 0), (5, 2, 2), (5, 3, 0)] {
         let mut case = Case::settled(&settings());

@@ -366,3 +366,13 @@ async fn a_dry_run_sends_no_deletion() {
     assert_eq!(world.metric("vsphere_ccm_node_deletions_dry_run_total"), 1);
     assert_eq!(world.held("DeletionDryRun"), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_not_initialised_is_held_for_that_although_its_machine_is_gone() {
+    let world = world(settings()).await;
+    world.lose("a");
+    let taint = json!({"spec": {"taints": [{"key": TAINT_UNINITIALIZED, "value": "true", "effect": "NoSchedule"}]}});
+    world.server.with(|state| state.change("a", &taint));
+    pass(seconds(100)).await;
+    assert_eq!((world.is_there("a"), world.held("Uninitialized")), (true, 1));
+}

@@ -2,7 +2,7 @@
 
 use super::server::Fate;
 use super::world::{MOMENT, World, pass, seconds, settings};
-use ccm::cloud::{PowerState, Reason, Unknown};
+use ccm::cloud::{PowerState, Presence, Reason, Unknown};
 use ccm::controllers::node_lifecycle::plan::{ANNOTATION_OUT_OF_SERVICE, TAINT_OUT_OF_SERVICE, TAINT_SHUTDOWN};
 use ccm::controllers::node_lifecycle::{Limit, Settings};
 use http::Method;
@@ -62,7 +62,7 @@ async fn the_time_counts_from_when_the_machine_went_off_where_that_is_later() {
 async fn a_vm_that_is_not_proved_off_is_reported_once_and_read_again_after_pauses() {
     let world = world().await;
     let twin = Unknown::new(Reason::SeveralVMsMatch, "a twin of it runs");
-    world.set_fresh(Some(twin));
+    world.set_fresh(Some(Presence::Unknown(twin)));
     world.create("a", "Unknown", PowerState::Off);
     pass(seconds(301)).await;
     let first = world.fresh_reads();
@@ -78,6 +78,18 @@ async fn a_vm_that_is_not_proved_off_is_reported_once_and_read_again_after_pause
     world.set_fresh(None);
     pass(seconds(61)).await;
     assert_eq!((world.taints("a"), world.held("SeveralVMsMatch")), (vec![shutdown(), out_of_service()], 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_runs_again_is_not_taken_out_of_service() {
+    for fresh in [PowerState::On, PowerState::Suspended, PowerState::NotRunning] {
+        let world = world().await;
+        world.set_fresh(Some(Presence::Exists(fresh)));
+        world.create("a", "Unknown", PowerState::Off);
+        pass(seconds(400)).await;
+        assert_eq!(world.taints("a"), [shutdown()], "{fresh:?}");
+        assert!(world.fresh_reads() > 0, "{fresh:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

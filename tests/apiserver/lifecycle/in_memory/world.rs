@@ -55,7 +55,7 @@ pub struct Cloud {
 #[derive(Default)]
 struct Fresh {
     /// What they say, if not what is known.
-    unknown: Option<Unknown>,
+    answer: Option<Presence<PowerState>>,
     /// How long each takes.
     pause: Duration,
     /// How many were made.
@@ -104,14 +104,14 @@ impl InstancesV2 for Cloud {
     }
 
     async fn read_instance_power(&self, node: &Node) -> Presence<PowerState> {
-        let (unknown, pause) = {
+        let (answer, pause) = {
             let mut fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner);
             fresh.reads += 1;
-            (fresh.unknown.clone(), fresh.pause)
+            (fresh.answer.clone(), fresh.pause)
         };
         pass(pause).await;
-        match unknown {
-            Some(unknown) => Presence::Unknown(unknown),
+        match answer {
+            Some(answer) => answer,
             None => self.memory.read_instance_power(node).await,
         }
     }
@@ -167,8 +167,8 @@ impl World {
     }
 
     /// What a fresh read of any power state says, if not what is known.
-    pub fn set_fresh(&self, unknown: Option<Unknown>) {
-        self.hooked.fresh.lock().unwrap_or_else(PoisonError::into_inner).unknown = unknown;
+    pub fn set_fresh(&self, answer: Option<Presence<PowerState>>) {
+        self.hooked.fresh.lock().unwrap_or_else(PoisonError::into_inner).answer = answer;
     }
 
     /// How long each fresh read of a power state takes.

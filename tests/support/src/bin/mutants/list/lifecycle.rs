@@ -12,7 +12,7 @@ const ANSWERS: &str = "src/controllers/node_lifecycle/answers.rs";
 const PLAN: &str = "src/controllers/node_lifecycle/plan.rs";
 const OBSERVE: &str = "src/controllers/node_lifecycle/observe.rs";
 const UNREACHABLE: &str = "src/controllers/node_lifecycle/unreachable.rs";
-const REFUSED_WRITES: &str = "src/controllers/node_lifecycle/refused_writes.rs";
+const RETRIES: &str = "src/controllers/node_lifecycle/retries.rs";
 const ROLL: &str = "src/controllers/node_lifecycle/guard/roll.rs";
 const DRIVER: &str = "src/controllers/node_lifecycle.rs";
 
@@ -271,12 +271,15 @@ pub fn all() -> Vec<Mutant> {
             ("if node::readiness(&node) == Readiness::Unknown {", "if node::readiness(&node) != Readiness::True {"),
             UNIT,
         ),
-        Mutant::new(
-            "look-conflict-with-another-node",
-            LOOK,
-            ("if live.metadata.uid == node.metadata.uid && self.is_own(&live)", "if self.is_own(&live)"),
-            UNIT,
-        ),
+        Mutant {
+            missed_because: Some("the event of the other Node comes to the same taints at that moment"),
+            ..Mutant::new(
+                "look-conflict-with-another-node",
+                LOOK,
+                ("if live.metadata.uid == node.metadata.uid && self.is_own(&live)", "if self.is_own(&live)"),
+                UNIT,
+            )
+        },
         Mutant::new(
             "look-taint-without-answer",
             LOOK,
@@ -378,17 +381,18 @@ pub fn all() -> Vec<Mutant> {
             UNIT,
         ),
         Mutant::new(
-            "refused-writes-double",
-            REFUSED_WRITES,
-            ("failures: failures.saturating_add(1), until", "failures, until"),
+            "retries-double",
+            RETRIES,
+            ("failures: self.failures.saturating_add(1), not_before", "failures: self.failures, not_before"),
             UNIT,
         ),
         Mutant::new(
-            "refused-writes-other-changes",
-            REFUSED_WRITES,
-            ("refused.uid == uid && refused.changes == changes", "refused.uid == uid"),
+            "retries-of-this-uid",
+            RETRIES,
+            ("self.by_node.get(name).filter(|failure| failure.uid == uid)?", "self.by_node.get(name)?"),
             UNIT,
         ),
+        Mutant::new("look-other-changes", LOOK, ("(*failed == planned).then_some(wait)", "Some(wait)"), UNIT),
         Mutant::new(
             "roll-told-count-nowhere",
             ROLL,

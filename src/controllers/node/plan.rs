@@ -188,7 +188,7 @@ fn plan_initialisation(ours: &Ours, policy: &Policy) -> Result<Plan, Held> {
     let record = Some(&metadata.record).filter(|record| !record.is_empty() && !says(node, record));
     let annotations = record.map(|record| (ANNOTATION_VM.to_owned(), record.clone())).into_iter().collect();
     let mut changes = Metadata { labels, annotations, ..Metadata::default() };
-    reported::set(node, &[], &mut changes);
+    reported::set(node, &[], |_| false, &mut changes);
     let mut actions: Vec<_> = addresses.map(Action::WriteAddresses).into_iter().collect();
     actions.push(Action::Initialise(Initialise {
         // What is there is never overwritten, also when the cloud says otherwise.
@@ -229,7 +229,8 @@ fn follow(ours: &Ours, metadata: &InstanceMetadata, policy: &Policy) -> (Plan, M
     let node = &*ours.node;
     let (labels, differences) = labels::on_refresh(node, metadata, policy);
     let mut changes = Metadata { labels, ..Metadata::default() };
-    reported::set(node, &differences, &mut changes);
+    let is_unknown = |label: &str| metadata.pending.is_some() && !labels::is_said(label, metadata, policy);
+    reported::set(node, &differences, is_unknown, &mut changes);
     let mut plan = Plan { differences: Some(differences), ..Plan::nothing() };
     if is_to_be_recorded(node, metadata) || ours.may_follow && has_moved(ours) {
         changes.annotations.insert(ANNOTATION_VM.to_owned(), metadata.record.clone());

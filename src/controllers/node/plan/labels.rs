@@ -103,6 +103,11 @@ struct Said<'a> {
     reason: Reason,
 }
 
+/// Whether the cloud says what this label is to be.
+pub fn is_said(label: &str, metadata: &InstanceMetadata, policy: &Policy) -> bool {
+    said(metadata, policy).iter().any(|said| said.pair.current == label && !said.value.is_empty())
+}
+
 fn said<'a>(metadata: &'a InstanceMetadata, policy: &Policy) -> [Said<'a>; 3] {
     let topology = |pair, value| Said { pair, value, mode: policy.zone_labels, reason: Reason::ZoneLabelsDiffer };
     [

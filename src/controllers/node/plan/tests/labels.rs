@@ -150,6 +150,33 @@ fn a_label_that_stays_is_told_with_both_values() {
 }
 
 #[test]
+fn what_was_reported_is_remembered_until_the_cloud_says_all_again() {
+    let form = Form { labels: all(&[pairs(ZONE, "a"), pairs(INSTANCE_TYPE, "small")]), ..tainted("", "fake://1", A3) };
+    let machine = |zone: &str, instance_type: &str| machine(zone, "", instance_type);
+    let (_, reported) = run(&form, Presence::Exists(machine("b", "large")));
+    let annotation = |node: &Node| node::annotation(node, reported::ANNOTATION).map(str::to_owned);
+    let (zone, both) = (
+        r#""topology.kubernetes.io/zone":["a","b"]"#,
+        r#"{"node.kubernetes.io/instance-type":["small","large"],"topology.kubernetes.io/zone":["a","b"]}"#,
+    );
+    assert_eq!(annotation(&reported).as_deref(), Some(both));
+    let pending = || Some(Unknown::passing(Reason::LookupPending, "tags are not read yet"));
+    for (case, found, expected) in [
+        (
+            "the zone is not known yet",
+            InstanceMetadata { pending: pending(), ..machine("", "large") },
+            Some(both.to_owned()),
+        ),
+        ("it has none", machine("", "small"), None),
+        ("only that", InstanceMetadata { pending: pending(), ..machine("", "small") }, Some(format!("{{{zone}}}"))),
+        ("it is as the label", InstanceMetadata { pending: pending(), ..machine("a", "small") }, None),
+    ] {
+        let (_, after) = run_on(reported.clone(), Presence::Exists(found), &Policy::default());
+        assert_eq!(annotation(&after), expected, "{case}");
+    }
+}
+
+#[test]
 fn at_initialisation_the_cloud_overwrites_and_the_flag_adds() {
     let policy = Policy {
         node_labels: map(&[

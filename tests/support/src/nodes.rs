@@ -57,19 +57,19 @@ impl KubeletNode {
                 ..NodeStatus::default()
             }),
         };
-        Self(node).condition("False", "KubeletNotReady")
+        Self(node).condition("False")
     }
 
     /// The kubelet's Ready condition is True.
     #[must_use]
     pub fn ready(self) -> Self {
-        self.condition("True", "KubeletReady")
+        self.condition("True")
     }
 
     /// Nobody has heard from the kubelet for a while: its Ready condition is Unknown.
     #[must_use]
     pub fn unheard(self) -> Self {
-        self.condition("Unknown", "NodeStatusUnknown")
+        self.condition("Unknown")
     }
 
     /// The kubelet was started with `--node-ip`: it says so in the annotation, and until the cloud controller
@@ -110,16 +110,9 @@ impl KubeletNode {
         self.label(KEY, "")
     }
 
-    fn condition(mut self, ready: &str, reason: &str) -> Self {
-        let now = Some(Time(Timestamp::now()));
-        self.0.status.get_or_insert_default().conditions = Some(vec![NodeCondition {
-            type_: "Ready".to_owned(),
-            status: ready.to_owned(),
-            reason: Some(reason.to_owned()),
-            last_heartbeat_time: now.clone(),
-            last_transition_time: now,
-            ..NodeCondition::default()
-        }]);
+    fn condition(mut self, ready: &str) -> Self {
+        let condition = ready_condition(&self.0, ready, Timestamp::now());
+        self.0.status.get_or_insert_default().conditions = Some(vec![condition]);
         self
     }
 
@@ -140,6 +133,38 @@ impl KubeletNode {
             .create(&PostParams::default(), &self.0)
             .await
             .unwrap_or_else(|error| panic!("failed to register node {name}: {error}"))
+    }
+}
+
+/// The condition Ready of a Node, if it has one.
+#[must_use]
+pub fn ready_of(node: &Node) -> Option<&NodeCondition> {
+    let conditions = node.status.as_ref()?.conditions.as_deref()?;
+    conditions.iter().find(|condition| condition.type_ == "Ready")
+}
+
+/// The condition Ready that follows the one of `node`. A kubelet reports True and False, each with a heartbeat; the
+/// node-lifecycle controller of kube-controller-manager sets Unknown and keeps the last heartbeat. The time of transition
+/// stays while the status does. Mirrors `ReadyCondition` of `pkg/kubelet/nodestatus/setters.go` and `tryUpdateNodeHealth`
+/// of `pkg/controller/nodelifecycle/node_lifecycle_controller.go`.
+#[must_use]
+pub fn ready_condition(node: &Node, status: &str, now: Timestamp) -> NodeCondition {
+    let (before, now) = (ready_of(node), Some(Time(now)));
+    let same = before.filter(|condition| condition.status == status);
+    let is_reported = status != "Unknown";
+    let last_heartbeat = before.map_or(&node.metadata.creation_timestamp, |condition| &condition.last_heartbeat_time);
+    let reason = match status {
+        "True" => "KubeletReady",
+        "False" => "KubeletNotReady",
+        _ => "NodeStatusUnknown",
+    };
+    NodeCondition {
+        type_: "Ready".to_owned(),
+        status: status.to_owned(),
+        reason: Some(reason.to_owned()),
+        message: None,
+        last_heartbeat_time: if is_reported { now.clone() } else { last_heartbeat.clone() },
+        last_transition_time: same.map_or(now, |condition| condition.last_transition_time.clone()),
     }
 }
 
@@ -174,5 +199,32 @@ impl NodeView {
     #[must_use]
     pub fn label(&self, key: &str) -> &str {
         self.labels.get(key).map_or("", String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heartbeats_and_transitions_are_those_of_a_kubelet_and_of_the_lifecycle_controller() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let mut node = Node::default();
+        node.metadata.creation_timestamp = Some(Time(at(1)));
+        let steps = [
+            ("Unknown", 2, (1, 2)),
+            ("Unknown", 3, (1, 2)),
+            ("True", 4, (4, 4)),
+            ("True", 5, (5, 4)),
+            ("False", 6, (6, 6)),
+            ("Unknown", 7, (6, 7)),
+            ("True", 8, (8, 8)),
+        ];
+        for (status, now, (heartbeat, transition)) in steps {
+            let condition = ready_condition(&node, status, at(now));
+            assert_eq!(condition.last_heartbeat_time, Some(Time(at(heartbeat))), "{status} at {now}");
+            assert_eq!(condition.last_transition_time, Some(Time(at(transition))), "{status} at {now}");
+            node.status.get_or_insert_default().conditions = Some(vec![condition]);
+        }
     }
 }

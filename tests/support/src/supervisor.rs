@@ -3,6 +3,7 @@
 //! A child runs under the `supervise` program, which ends it when its own standard input is closed. This process
 //! holds the other end: when it ends, in whatever way, the kernel closes the pipe.
 
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
@@ -18,38 +19,61 @@ const KEPT_LINES: usize = 50_000;
 
 /// What a child has written so far, to standard output and standard error.
 #[derive(Clone, Default)]
-pub struct Output(Arc<Mutex<Vec<String>>>);
+pub struct Output(Arc<Mutex<Written>>);
+
+#[derive(Default)]
+struct Written {
+    /// The last ones.
+    lines: VecDeque<String>,
+    /// How many came before those.
+    dropped: usize,
+}
 
 impl Output {
     /// All lines so far.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
-        self.0.lock().unwrap().clone()
+        self.0.lock().unwrap().lines.iter().cloned().collect()
+    }
+
+    /// Gives each line that came since the last call with this `position`, which is zero at first.
+    pub fn read_on(&self, position: &mut usize, take: impl FnMut(&String)) {
+        let written = self.0.lock().unwrap();
+        written.lines.iter().skip(position.saturating_sub(written.dropped)).for_each(take);
+        *position = written.dropped + written.lines.len();
+    }
+
+    /// Whether nobody else has this: the program is gone, and nothing is added any more.
+    #[must_use]
+    pub fn is_last(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
     }
 
     /// The first line that contains this text.
     #[must_use]
     pub fn find(&self, text: &str) -> Option<String> {
-        self.0.lock().unwrap().iter().find(|line| line.contains(text)).cloned()
+        self.0.lock().unwrap().lines.iter().find(|line| line.contains(text)).cloned()
     }
 
     /// The last lines, joined; for failure messages.
     #[must_use]
     pub fn tail(&self, count: usize) -> String {
-        let lines = self.0.lock().unwrap();
-        lines[lines.len().saturating_sub(count)..].join("\n")
+        let written = self.0.lock().unwrap();
+        let last = written.lines.len().saturating_sub(count);
+        written.lines.iter().skip(last).map(String::as_str).collect::<Vec<_>>().join("\n")
     }
 
     fn collect(&self, stream: impl Read + Send + 'static) -> JoinHandle<()> {
-        let lines = Arc::clone(&self.0);
+        let written = Arc::clone(&self.0);
         std::thread::spawn(move || {
             for line in BufReader::new(stream).split(b'\n') {
                 let Ok(line) = line else { return };
-                let mut lines = lines.lock().unwrap();
-                if lines.len() == KEPT_LINES {
-                    lines.remove(0);
+                let mut written = written.lock().unwrap();
+                if written.lines.len() == KEPT_LINES {
+                    written.lines.pop_front();
+                    written.dropped += 1;
                 }
-                lines.push(String::from_utf8_lossy(&line).into_owned());
+                written.lines.push_back(String::from_utf8_lossy(&line).into_owned());
             }
         })
     }

@@ -4,7 +4,10 @@
 pub mod audit;
 pub mod daemons;
 mod histories;
+pub mod limits;
 pub mod machine;
+pub mod proofs;
 pub mod results;
 pub mod rules;
+pub mod seen;
 pub mod versions;

@@ -33,6 +33,8 @@ pub enum Action {
     Create(usize),
     /// A machine is destroyed.
     Destroy(usize),
+    /// A machine is destroyed, and nobody hears of its kubelet any more.
+    Lose(usize),
     /// A machine has another name in the inventory, or its own again.
     Rename(usize, bool),
     /// A machine is switched on, off, or suspended.
@@ -127,7 +129,7 @@ fn joins(random: &mut Rng, end: u64, machines: usize) -> Vec<(Duration, Step)> {
 
 fn action(random: &mut Rng, machines: usize) -> Action {
     let number = random.usize(..machines);
-    match random.u32(..40) {
+    match random.u32(..42) {
         0..8 => Action::Create(number),
         8..10 => Action::Destroy(number),
         10..13 => Action::Rename(number, random.bool()),
@@ -139,6 +141,7 @@ fn action(random: &mut Rng, machines: usize) -> Action {
         29 => Action::DeleteNode(number),
         30..35 => Action::Ready(number, "True"),
         35..38 => Action::Ready(number, "False"),
+        38 | 39 => Action::Lose(number),
         _ => Action::Ready(number, "Unknown"),
     }
 }
@@ -183,6 +186,7 @@ mod tests {
         };
         assert!(is_drawn(|action| matches!(action, Action::Create(_))));
         assert!(is_drawn(|action| matches!(action, Action::Destroy(_))));
+        assert!(is_drawn(|action| matches!(action, Action::Lose(_))));
         assert!(is_drawn(|action| matches!(action, Action::Rename(..))));
         assert!(is_drawn(|action| matches!(action, Action::Power(_, Power::Off))));
         assert!(is_drawn(|action| matches!(action, Action::DeleteNode(_))));

@@ -1,11 +1,14 @@
 //! What happens to machines and Nodes, as operators and kubelets do it.
 
+use std::time::Instant;
+
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
+use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use serde_json::json;
-use support::nodes::UNINITIALIZED_TAINT;
+use support::nodes::{UNINITIALIZED_TAINT, ready_condition};
 use support::{KubeletNode, Machine as VirtualMachine};
 
 use super::script::Action;
@@ -37,11 +40,12 @@ impl World {
             Action::Create(_) => false,
             _ if !self.machines[number_of(action)].is_there => false,
             Action::Destroy(number) => {
-                let machine = &mut self.machines[number];
-                (machine.is_there, machine.power) = (false, None);
-                machine.note();
-                self.fake(number).destroy_vm(&self.names[number]);
+                self.destroy(number);
                 true
+            }
+            Action::Lose(number) => {
+                self.destroy(number);
+                self.is_served && self.ready(number, "Unknown").await
             }
             Action::Rename(number, is_renamed) => {
                 let name = self.cluster.name(number);
@@ -61,6 +65,13 @@ impl World {
                 true
             }
         }
+    }
+
+    fn destroy(&mut self, number: usize) {
+        let machine = &mut self.machines[number];
+        (machine.is_there, machine.power) = (false, None);
+        machine.note();
+        self.fake(number).destroy_vm(&self.names[number]);
     }
 
     /// A machine runs that was not there before.
@@ -86,9 +97,9 @@ impl World {
 
     async fn register(&mut self, number: usize) -> bool {
         self.joined.insert(number);
-        let node = self.cluster.kubelet(number).build();
+        let (node, began) = (self.cluster.kubelet(number).build(), Instant::now());
         let written = self.nodes.create(&PostParams::default(), &node).await;
-        self.written(written)
+        self.written(written, began)
     }
 
     async fn delete_node(&mut self, number: usize) -> bool {
@@ -110,13 +121,14 @@ impl World {
     }
 
     async fn ready(&mut self, number: usize, status: &str) -> bool {
+        let began = Instant::now();
         let written = set_ready(self.nodes.clone(), self.cluster.name(number), status, self.count).await;
-        self.written(written)
+        self.written(written, began)
     }
 
-    fn written(&mut self, written: Result<Node, kube::Error>) -> bool {
+    fn written(&mut self, written: Result<Node, kube::Error>, began: Instant) -> bool {
         match written {
-            Ok(node) => self.rules.wrote(&node),
+            Ok(node) => self.rules.wrote(&node, began),
             Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => return false,
             Err(error) => panic!("a Node could not be written: {error}"),
         }
@@ -145,11 +157,12 @@ impl World {
         }
         for some in ready.chunks(AT_ONCE) {
             self.count += 1;
+            let began = Instant::now();
             let write = |(number, status): &(usize, &'static str)| {
                 set_ready(self.nodes.clone(), self.cluster.name(*number), status, self.count)
             };
             for written in join_all(some.iter().map(write)).await {
-                self.written(written);
+                self.written(written, began);
             }
         }
     }
@@ -164,6 +177,18 @@ impl World {
         host.is_some_and(|host| HOSTS.iter().all(|name| self.fake(number).id("HostSystem", name) != host))
     }
 
+    /// Some nodes whose machines are there join anew, so that they record where those are now; gives their numbers.
+    pub async fn join_anew(&mut self, count: usize) -> Vec<usize> {
+        let is_there = |number: &usize| self.machines[*number].is_there;
+        let numbers: Vec<usize> = self.joined.iter().copied().filter(is_there).take(count).collect();
+        for &number in &numbers {
+            self.act(Action::DeleteNode(number)).await;
+            self.act(Action::Power(number, Power::On)).await;
+            assert!(self.act(Action::Register(number)).await, "node {number} was deleted");
+        }
+        numbers
+    }
+
     /// The Nodes of now are deleted, and their kubelets register them again, as ready as they were.
     pub async fn begin_anew(&mut self) {
         for (number, node) in self.all_nodes().await {
@@ -171,20 +196,18 @@ impl World {
             let kubelet: KubeletNode = self.cluster.kubelet(number);
             let is_ready = self.machines[number].power == Some(Power::On);
             let kubelet = if is_ready { kubelet.ready() } else { kubelet };
+            let began = Instant::now();
             let written = self.nodes.create(&PostParams::default(), &kubelet.build()).await;
-            assert!(self.written(written));
+            assert!(self.written(written, began));
         }
     }
 }
 
 /// As a kubelet, or who watches over it. Each message is another one, so that the version it makes is told from others.
 async fn set_ready(nodes: Api<Node>, name: String, status: &str, step: usize) -> Result<Node, kube::Error> {
-    let condition = NodeCondition {
-        type_: "Ready".to_owned(),
-        status: status.to_owned(),
-        message: Some(step.to_string()),
-        ..NodeCondition::default()
-    };
+    let node = nodes.get(&name).await?;
+    let condition = ready_condition(&node, status, Timestamp::now());
+    let condition = NodeCondition { message: Some(step.to_string()), ..condition };
     let patch = Patch::Strategic(json!({ "status": { "conditions": [condition] } }));
     nodes.patch_status(&name, &PatchParams::default(), &patch).await
 }
@@ -196,6 +219,7 @@ fn number_of(action: Action) -> usize {
         | Action::Ready(number, _)
         | Action::Create(number)
         | Action::Destroy(number)
+        | Action::Lose(number)
         | Action::Rename(number, _)
         | Action::Power(number, _)
         | Action::Address(number, _) => number,

@@ -46,7 +46,10 @@ impl World {
             Fault::Killed(_) => self.kill_replica(hit).await,
             Fault::Terminated(_) => self.stop_replica(hit).await,
             Fault::Frozen(_) => self.signal(hit, "STOP").await,
-            Fault::Clock(_, seconds) => self.replicas[hit].clock.set_ahead(seconds),
+            Fault::Clock(_, seconds) => {
+                self.proofs.clock_is_ahead(seconds);
+                self.replicas[hit].clock.set_ahead(seconds);
+            }
             Fault::ConfigBroken => {
                 self.site.is_broken = true;
                 self.site.write();

@@ -24,7 +24,8 @@ use crate::cluster::Cluster;
 use crate::judge::audit::{breaches, node_writes};
 use crate::judge::daemons::flags;
 use crate::judge::machine::Machine;
-use crate::judge::rules::Rules;
+use crate::judge::proofs::Proofs;
+use crate::judge::rules::{Rules, number};
 use crate::judge::versions::Versions;
 
 /// Between two looks at what takes longer than the Nodes: output, memory, audit log, logins.
@@ -37,8 +38,6 @@ const MISTAKES: [&str; 2] = ["invalid configuration:", " configuration errors:"]
 const STARTED: &str = " has started";
 /// How long somebody waits who asks for the leader.
 const ASK: Duration = Duration::from_secs(3);
-/// A daemon may hear nothing for so long, and not notice that a node was ready meanwhile.
-const DEAF: Duration = Duration::from_secs(60);
 /// Things that a failed run tells of, and lines of each process.
 const TOLD: usize = 80;
 const LINES: usize = 60;
@@ -88,6 +87,8 @@ pub struct World {
     pub joined: BTreeSet<usize>,
     /// What versions are held to.
     pub rules: Rules,
+    /// What replicas log of the proofs that led to deletions.
+    pub proofs: Proofs,
     /// When the last version of a Node came.
     pub last_version: Instant,
     /// The same of a Node whose machine exists.
@@ -140,7 +141,8 @@ impl World {
             machines: Vec::new(),
             names,
             joined: BTreeSet::new(),
-            rules: Rules::new(GRACE, follows).deaf_for(DEAF),
+            rules: Rules::new(GRACE, follows),
+            proofs: Proofs::new(),
             last_version: now,
             last_change: now,
             peaks: Peaks::default(),
@@ -182,7 +184,7 @@ impl World {
     /// Starts this replica, if it does not run. With a configuration that cannot be read it would end at once, and be
     /// started again and again: here it is started once that is mended.
     pub fn start_replica(&mut self, number: usize, follows: bool) {
-        let Self { replicas, cluster, site, .. } = self;
+        let Self { replicas, cluster, site, proofs, .. } = self;
         let replica = &mut replicas[number];
         replica.is_due = site.is_broken;
         if replica.daemon.is_some() || site.is_broken {
@@ -194,6 +196,7 @@ impl World {
         flags.push(format!("--kubeconfig={}", replica.kubeconfig.display()));
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         let daemon = cluster.start_file(&replica.clock.environment(), site.config(), &flags);
+        proofs.started(daemon.output());
         replica.daemon = Some(daemon);
     }
 
@@ -221,6 +224,7 @@ impl World {
         if let Some(mut daemon) = self.replicas[number].daemon.take() {
             self.assert_runs(number, &mut daemon);
             daemon.kill().await;
+            self.proofs.killed();
             self.ended(number, &daemon);
         }
     }
@@ -270,14 +274,9 @@ impl World {
         self.replicas.iter().position(is_it).unwrap_or(self.count % REPLICAS)
     }
 
-    /// The number of a node.
-    pub fn number(node: &Node) -> usize {
-        node.metadata.name.as_deref().unwrap().rsplit('-').next().unwrap().parse().unwrap()
-    }
-
     /// The nodes by number.
     pub async fn all_nodes(&self) -> BTreeMap<usize, Node> {
-        self.cluster.nodes().await.into_values().map(|node| (Self::number(&node), node)).collect()
+        self.cluster.nodes().await.into_values().map(|node| (number(&node), node)).collect()
     }
 
     /// As an operator does who knows that nothing is wrong with the password: the replicas' record of logins is deleted.
@@ -316,13 +315,18 @@ impl World {
     pub fn check(&mut self) {
         for version in self.versions.take() {
             self.last_version = version.at;
-            let number = Self::number(&version.node);
+            let number = number(&version.node);
             if self.machines[number].is_there {
                 self.last_change = version.at;
             }
             if let Err(broken) = self.rules.take(version, &self.machines[number]) {
                 panic!("node {number}: {broken}");
             }
+        }
+        self.proofs.read();
+        let concluded = self.rules.conclude(&self.machines, |uid, since, until| self.proofs.of(uid, since, until));
+        if let Err(broken) = concluded {
+            panic!("{broken}");
         }
         if self.looked.elapsed() >= LOOK {
             self.check_the_rest();
@@ -363,11 +367,12 @@ impl World {
         assert_eq!(found, [], "somebody wrote who did not lead");
     }
 
-    /// All replicas end in order.
+    /// All replicas end in order, and every deletion is judged.
     pub async fn stop(&mut self) {
         for number in 0..REPLICAS {
             self.stop_replica(number).await;
         }
+        self.proofs.close();
         self.check();
         self.check_the_rest();
     }

@@ -3,27 +3,34 @@
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
-use support::nodes::UNINITIALIZED_TAINT;
+use support::nodes::{UNINITIALIZED_TAINT, ready_condition, ready_of};
 
+use super::limits::Limits;
 use super::machine::{Machine, Power};
-use super::rules::{Rules, SHUTDOWN_TAINT, VM};
+use super::proofs::{Logged, Proof};
+use super::rules::{Rules, SHUTDOWN_TAINT, VM, ready};
 use super::versions::Version;
 use crate::cluster::labels;
 
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Who made a version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum By {
     /// The test, as a kubelet or an operator.
     Test,
-    /// Somebody else: the daemon.
+    /// Somebody else: the daemon. The proof of a deletion began just then.
     Daemon,
+    /// The daemon deletes, and the proof began at this second.
+    Proved(u64),
+    /// The daemon deletes, and this is what the logs have of it.
+    Unproved(Logged),
     /// Nobody can tell: versions before it were missed, those since this second.
     Missed(u64),
 }
-use By::{Daemon, Missed, Test};
+use By::{Daemon, Missed, Proved, Test, Unproved};
 
 /// One version: when it came, in seconds, from whom, and what it is; a deletion if it is nothing.
 type Step = (u64, By, Option<Value>);
@@ -79,48 +86,74 @@ enum Truth {
     Runs,
     IsOff,
     IsGone,
+    /// It was gone between these seconds.
+    WasGone(u64, u64),
 }
-use Truth::{IsGone, IsOff, Runs};
+use Truth::{IsGone, IsOff, Runs, WasGone};
 
 impl Truth {
-    /// Such a machine. It is as it is since before the first second.
-    fn machine(self) -> Machine {
+    /// Such a machine. Else than said it is as it is since before the first second.
+    fn machine(self, start: Instant) -> Machine {
         let mut machine = Machine::default();
-        let power = if matches!(self, Runs) { Power::On } else { Power::Off };
+        let power = if matches!(self, IsOff | IsGone) { Power::Off } else { Power::On };
         (machine.is_there, machine.power) = (!matches!(self, IsGone), Some(power));
-        machine.note();
+        machine.note_at(start);
+        if let WasGone(from, until) = self {
+            for (is_there, at) in [(false, from), (true, until)] {
+                machine.is_there = is_there;
+                machine.note_at(start + Duration::from_secs(at));
+            }
+        }
         machine
     }
 }
 
 /// What the rules say of these versions; the first line of it.
 fn judge(mut rules: Rules, truth: Truth, steps: &[Step]) -> Result<(), String> {
-    let machine = truth.machine();
     let start = Instant::now();
+    let machines = [truth.machine(start)];
     let second = |seconds: u64| start + Duration::from_secs(seconds);
     let mut last = Node::default();
     for (version, (at, by, value)) in steps.iter().enumerate() {
         let is_deletion = value.is_none();
         if let Some(value) = value {
-            last = serde_json::from_value(value.clone()).unwrap();
+            last = at_second(*at, serde_json::from_value(value.clone()).unwrap(), &last);
         }
         last.metadata.resource_version = Some((version + 1).to_string());
         match (by, is_deletion) {
             (Test, true) => rules.will_delete(&last),
-            (Test, false) => rules.wrote(&last),
-            (Daemon | Missed(_), _) => {}
+            (Test, false) => rules.wrote(&last, second(*at)),
+            _ => {}
         }
         let missed_since = if let Missed(since) = by { Some(second(*since)) } else { None };
+        let logged = match by {
+            Unproved(logged) => *logged,
+            Proved(began) => Logged::Proof(Proof { began: second(*began), process: 0 }),
+            _ => Logged::Proof(Proof { began: second(*at), process: 0 }),
+        };
         let version = Version { at: second(*at), node: last.clone(), is_deletion, missed_since };
-        let judged = rules.take(version, &machine);
-        judged.map_err(|told| told.lines().next().unwrap_or_default().to_owned())?;
+        let judged = rules.take(version, &machines[0]).and_then(|()| rules.conclude(&machines, |_, _, _| logged));
+        judged.map_err(|told| told.lines().next().unwrap_or_default().replace(": node 0", ""))?;
     }
     Ok(())
 }
 
+/// The Node with the times of its condition Ready, after it was `before`.
+fn at_second(at: u64, mut node: Node, before: &Node) -> Node {
+    let now = Timestamp::from_second(i64::try_from(at).unwrap()).unwrap();
+    let same = ready_of(before).filter(|condition| condition.status == ready(&node));
+    let condition = same.cloned().unwrap_or_else(|| ready_condition(before, ready(&node), now));
+    node.status.get_or_insert_default().conditions = Some(vec![condition]);
+    node
+}
+
 /// Registered, and initialised by the daemon; then this.
 fn then(mut steps: Vec<Step>) -> Vec<Step> {
-    let ready = if steps.iter().any(|step| step.1 == Daemon && step.2.is_none()) { "Unknown" } else { "True" };
+    let ready = if steps.iter().any(|step| matches!(step.1, Daemon | Proved(_) | Unproved(_)) && step.2.is_none()) {
+        "Unknown"
+    } else {
+        "True"
+    };
     let mut all = vec![(0, Test, Some(waiting(ready))), (1, Daemon, Some(done(ready)))];
     all.append(&mut steps);
     all
@@ -217,6 +250,21 @@ fn each_rule_is_broken_by_a_history_of_its_own() {
         ("a node was deleted whose machine existed all the time", Runs, then(vec![(9, Daemon, None)])),
         ("a node was deleted whose machine existed all the time", IsOff, then(vec![(9, Daemon, None)])),
         ("a node was deleted whose machine existed all the time", Runs, then(vec![(99, Missed(50), None)])),
+        // It was gone within the last 30 s, and there again when the proof began.
+        ("a node was deleted whose machine existed all the time", WasGone(19, 20), then(vec![(40, Proved(39), None)])),
+        (
+            "a node was deleted whose machine existed all the time",
+            WasGone(8, 9),
+            then(vec![(40, Unproved(Logged::Lost), None)]),
+        ),
+        ("a node was deleted within the grace period", IsGone, then(vec![(9, Proved(1), None)])),
+        ("a node was deleted within the grace period", IsGone, then(vec![(1, Unproved(Logged::Lost), None)])),
+        ("no daemon logged the proof that led to a deletion", IsGone, then(vec![(9, Unproved(Logged::Never), None)])),
+        (
+            "a node was deleted within the grace period",
+            IsGone,
+            then(vec![(5, Test, some(done("True"))), (6, Test, some(done("Unknown"))), (7, Daemon, None)]),
+        ),
     ];
     for (expected, truth, steps) in cases {
         let found = judge(Rules::new(GRACE, false), truth, &steps);
@@ -229,7 +277,7 @@ fn each_rule_is_broken_by_a_history_of_its_own() {
 fn a_deletion_is_of_a_node_that_was_seen() {
     let node = serde_json::from_value(with(done("False"), |node| node["metadata"]["resourceVersion"] = "1".into()));
     let version = Version { at: Instant::now(), node: node.unwrap(), is_deletion: true, missed_since: None };
-    let told = Rules::new(GRACE, false).take(version, &IsGone.machine());
+    let told = Rules::new(GRACE, false).take(version, &IsGone.machine(Instant::now()));
     assert_eq!(told, Err("a Node is deleted that never was".to_owned()));
 }
 
@@ -255,12 +303,9 @@ fn what_a_daemon_may_do_breaks_none() {
             then(vec![(2, Test, some(taint(done("True"), SHUTDOWN_TAINT))), (3, Daemon, some(done("True")))]),
         ),
         ("deleted after the grace period", false, IsGone, then(vec![(9, Daemon, None)])),
-        (
-            "ready for too short a time to be noticed",
-            false,
-            IsGone,
-            then(vec![(5, Test, some(done("True"))), (5, Test, some(done("Unknown"))), (6, Daemon, None)]),
-        ),
+        ("gone when the proof began", false, WasGone(19, 20), then(vec![(40, Proved(20), None)])),
+        ("the proof is lost", false, WasGone(19, 20), then(vec![(40, Unproved(Logged::Lost), None)])),
+        ("the proof is still to be judged", false, Runs, then(vec![(9, Unproved(Logged::Awaited), None)])),
         ("deleted by the test", false, Runs, then(vec![(2, Test, None)])),
         ("what somebody writes", false, Runs, then(vec![(2, Test, some(labelled("own", "2")))])),
         ("made while nobody looked", false, Runs, vec![(9, Missed(2), some(waiting("True")))]),
@@ -272,24 +317,73 @@ fn what_a_daemon_may_do_breaks_none() {
     }
 }
 
-/// A daemon that may have been deaf when a node was ready for that long is not held to what it did not hear.
+/// Whether the log has the proof is asked again until it is known.
 #[test]
-fn a_deaf_daemon_is_held_to_longer_times_only() {
-    let ready_for = |seconds: u64| {
-        let back = 5 + seconds;
-        then(vec![(5, Test, Some(done("True"))), (back, Test, Some(done("Unknown"))), (back + 1, Daemon, None)])
+fn a_deletion_is_judged_once_its_proof_is_logged() {
+    let mut rules = Rules::new(GRACE, false);
+    let start = Instant::now();
+    let machines = [Runs.machine(start)];
+    let mut node: Node = serde_json::from_value(done("Unknown")).unwrap();
+    node.metadata.resource_version = Some("1".to_owned());
+    rules.wrote(&node, start);
+    let at = start + Duration::from_secs(9);
+    for is_deletion in [false, true] {
+        rules.take(Version { at, node: node.clone(), is_deletion, missed_since: None }, &machines[0]).unwrap();
+    }
+    rules.conclude(&machines, |_, _, _| Logged::Awaited).unwrap();
+    assert_eq!((rules.pending(), rules.seen.proofs), (1, 0));
+    let told = rules.conclude(&machines, |uid, since, until| {
+        assert_eq!((uid, since, until), ("u", at, at));
+        Logged::Proof(Proof { began: at, process: 0 })
+    });
+    assert!(told.unwrap_err().starts_with("a node was deleted whose machine existed all the time: node 0"));
+    assert_eq!((rules.pending(), rules.seen.proofs, rules.seen.lost_proofs), (0, 1, 0));
+}
+
+/// Two of four are deleted at second 20; the test may have deleted another one before.
+#[test]
+fn nodes_of_the_control_plane_are_counted_when_one_is_deleted() {
+    let start = Instant::now();
+    let machines: Vec<Machine> = (0..4).map(|_| IsGone.machine(start)).collect();
+    let second = |seconds: u64| start + Duration::from_secs(seconds);
+    let node = |number: usize| {
+        let mut node = done("Unknown");
+        (node["metadata"]["name"], node["metadata"]["uid"]) =
+            (format!("n-{number}").into(), format!("u-{number}").into());
+        node["metadata"]["resourceVersion"] = number.to_string().into();
+        node["metadata"]["labels"]["node-role.kubernetes.io/control-plane"] = "".into();
+        serde_json::from_value::<Node>(node).unwrap()
     };
-    let judge =
-        |seconds| judge(Rules::new(GRACE, false).deaf_for(Duration::from_secs(60)), IsGone, &ready_for(seconds));
-    assert_eq!(judge(59), Ok(()));
-    assert_eq!(judge(60), Err("a node was deleted within the grace period".to_owned()));
+    for (case, deleted_at, expected) in [
+        ("of four", None, Ok(())),
+        ("of four just now", Some(19), Ok(())),
+        ("of three", Some(10), Err("2 of 3 nodes of the control plane were deleted")),
+    ] {
+        let mut rules = Rules::new(GRACE, false).limited(Limits::new(5, Duration::from_secs(10)));
+        let version = |number, at, is_deletion| Version { at, node: node(number), is_deletion, missed_since: None };
+        for number in 0..4 {
+            rules.wrote(&node(number), start);
+            rules.take(version(number, start, false), &machines[0]).unwrap();
+        }
+        if let Some(at) = deleted_at {
+            rules.will_delete(&node(3));
+            rules.take(version(3, second(at), true), &machines[0]).unwrap();
+        }
+        let judged = (0..2).try_for_each(|number| {
+            rules.take(version(number, second(20), true), &machines[0])?;
+            rules.conclude(&machines, |_, _, _| Logged::Proof(Proof { began: second(20), process: 0 }))
+        });
+        let judged = judged.map_err(|told| told.split(": node").next().unwrap().to_owned());
+        assert_eq!(judged, expected.map_err(str::to_owned), "{case}");
+        assert!(expected.is_err() || rules.seen.control_plane == 2, "{case}");
+    }
 }
 
 #[test]
 fn what_happened_is_counted() {
     let mut rules = Rules::new(GRACE, false);
-    let machine = IsOff.machine();
     let start = Instant::now();
+    let machine = IsOff.machine(start);
     let moved = address(done("False"), &[("InternalIP", "10.0.0.2"), ("Hostname", "n-0")]);
     for (version, (by, value)) in [
         (Test, waiting("False")),
@@ -303,7 +397,7 @@ fn what_happened_is_counted() {
         let mut node: Node = serde_json::from_value(value).unwrap();
         node.metadata.resource_version = Some(version.to_string());
         if by == Test {
-            rules.wrote(&node);
+            rules.wrote(&node, start);
         }
         rules.take(Version { at: start, node, is_deletion: false, missed_since: None }, &machine).unwrap();
     }

@@ -39,7 +39,11 @@ impl Machine {
     /// To be called before something is taken away, and again after something was put there: what lies in between
     /// counts as either.
     pub fn note(&mut self) {
-        let now = Instant::now();
+        self.note_at(Instant::now());
+    }
+
+    /// The same for a moment that a test chooses.
+    pub fn note_at(&mut self, now: Instant) {
         mark(&mut self.gone, !self.is_there && !self.has_twin, now);
         // Which of the two is taken for the node's is for other tests.
         mark(&mut self.not_running, self.has_twin || self.power != Some(Power::On), now);

@@ -4,9 +4,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::{Node, NodeAddress, NodeSpec, NodeStatus, Taint};
-use support::nodes::UNINITIALIZED_TAINT;
+use k8s_openapi::jiff::Timestamp;
+use support::nodes::{UNINITIALIZED_TAINT, ready_of};
 
+use super::limits::{Limits, PERMIT};
 use super::machine::Machine;
+use super::proofs::{Logged, Proof};
+use super::seen::Seen;
 use super::versions::Version;
 use crate::cluster::labels;
 
@@ -14,12 +18,14 @@ use crate::cluster::labels;
 pub const SHUTDOWN_TAINT: &str = "node.cloudprovider.kubernetes.io/shutdown";
 /// The record of the machine.
 pub const VM: &str = "vsphere-ccm.dev/vm";
+/// Which labels differ from what vCenter says, so that this is told once.
+const REPORTED: &str = "vsphere-ccm.dev/reported";
 /// The condition that is the daemon's.
 const CONDITION: &str = "VSphereInitialized";
 /// How long ago the daemon may have looked before it wrote: a proof of absence takes no longer.
-const LOOK: Duration = Duration::from_secs(30);
-/// A kubelet that reports for a shorter time may not be noticed by a daemon that hears of everything.
-const NOTICED: Duration = Duration::from_secs(1);
+pub const LOOK: Duration = Duration::from_secs(30);
+/// The label of a node of the control plane.
+const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 
 /// The versions so far.
 pub struct Rules {
@@ -27,38 +33,48 @@ pub struct Rules {
     grace: Duration,
     /// Whether labels follow the machine; else they are what they were at the initialisation.
     follows: bool,
-    /// A kubelet that reports for a shorter time may not be noticed.
-    noticed: Duration,
+    /// How many Nodes one daemon may delete, where that is limited.
+    limits: Option<Limits>,
     nodes: HashMap<String, Known>,
-    /// Versions that the test wrote: UID and resourceVersion.
-    written: HashSet<(String, String)>,
+    /// Versions that the test wrote, by UID and resourceVersion, and when it began to.
+    written: HashMap<(String, String), Instant>,
     /// UIDs of the Nodes that the test deleted.
     deleted: HashSet<String>,
+    /// When the test deleted Nodes of the control plane.
+    without: Vec<Instant>,
+    /// Deletions by daemons whose proofs are still to be judged.
+    pending: Vec<Deletion>,
     /// How much was seen.
     pub seen: Seen,
 }
 
-/// How much was seen: a run in which nothing happens shows nothing.
-#[derive(Debug, Default)]
-pub struct Seen {
-    /// Versions that the daemon wrote.
-    pub writes: usize,
-    /// Nodes that it initialised.
-    pub initialised: usize,
-    /// Nodes that it deleted.
-    pub deleted: usize,
-    /// Writes that changed addresses of an initialised node.
-    pub readdressed: usize,
-    /// Writes that put a shutdown taint on, or took it off.
-    pub shutdowns: usize,
-}
-
 struct Known {
     node: Node,
-    /// Since when it is Ready=Unknown, but for times too short to be noticed.
-    silent_since: Option<Instant>,
-    /// Since when its kubelet reports.
-    reports_since: Option<Instant>,
+    /// The last time of Ready=Unknown.
+    silence: Option<Silence>,
+}
+
+/// A time of Ready=Unknown.
+struct Silence {
+    /// What the condition says of its beginning. A daemon that was deaf sees by it that the kubelet reported in between.
+    transition: Option<Timestamp>,
+    /// No daemon can have heard of it before.
+    since: Instant,
+}
+
+/// A Node that a daemon deleted.
+struct Deletion {
+    number: usize,
+    uid: String,
+    /// When the test heard of it.
+    at: Instant,
+    /// See [`Version`].
+    missed_since: Option<Instant>,
+    silent_since: Instant,
+    /// If it was one of the control plane, how many others of it there were.
+    others: Option<usize>,
+    /// The Node before and after, for people.
+    text: String,
 }
 
 impl Rules {
@@ -67,22 +83,29 @@ impl Rules {
         Self {
             grace,
             follows,
-            noticed: NOTICED,
+            limits: None,
             nodes: HashMap::new(),
-            written: HashSet::new(),
+            written: HashMap::new(),
             deleted: HashSet::new(),
+            without: Vec::new(),
+            pending: Vec::new(),
             seen: Seen::default(),
         }
     }
 
-    /// The daemon may be deaf for so long, and not notice that a node was ready meanwhile.
-    pub fn deaf_for(self, noticed: Duration) -> Self {
-        Self { noticed, ..self }
+    /// Each daemon has these limits, too.
+    pub fn limited(self, limits: Limits) -> Self {
+        Self { limits: Some(limits), ..self }
     }
 
-    /// The test wrote this.
-    pub fn wrote(&mut self, node: &Node) {
-        self.written.insert((uid(node), version(node)));
+    /// Nothing may be deleted from `since` on for so long.
+    pub fn hold(&mut self, since: Instant, length: Duration) {
+        self.limits.as_mut().unwrap().hold(since, length);
+    }
+
+    /// The test wrote this, and began to at that moment.
+    pub fn wrote(&mut self, node: &Node, began: Instant) {
+        self.written.insert((uid(node), version(node)), began);
     }
 
     /// The test is about to delete this.
@@ -90,23 +113,20 @@ impl Rules {
         self.deleted.insert(uid(node));
     }
 
+    /// How many deletions are not judged yet.
+    pub fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
     /// Takes the next version of a node whose machine is `machine`.
     pub fn take(&mut self, version: Version, machine: &Machine) -> Result<(), String> {
         let Version { at, node, is_deletion, missed_since } = version;
         let uid = uid(&node);
         if is_deletion {
-            let known = self.nodes.remove(&uid).ok_or("a Node is deleted that never was")?;
-            if self.deleted.remove(&uid) {
-                return Ok(());
-            }
-            self.seen.deleted += 1;
-            let checked = match missed_since {
-                None => self.check_deletion(&known, at, machine),
-                Some(since) => check_existence(machine, since - LOOK, at),
-            };
-            return checked.map_err(|what| told(&what, &known.node, &node));
+            return self.take_deletion(&node, at, missed_since);
         }
-        let is_ours = self.written.remove(&(uid.clone(), self::version(&node)));
+        let written = self.written.remove(&(uid.clone(), self::version(&node)));
+        let is_ours = written.is_some();
         let known = self.nodes.remove(&uid);
         match &known {
             // Of several writes in one nobody can tell who made which.
@@ -119,9 +139,103 @@ impl Rules {
             _ => {}
         }
         let has_all = !is_initialised_without_address(&node);
-        let written = text_if(!has_all, &node);
-        self.nodes.insert(uid, Known::next(known, node, at, self.noticed));
-        hold(has_all, &format!("an initialised node has no address:\n{written}"))
+        let shown = text_if(!has_all, &node);
+        self.nodes.insert(uid, Known::next(known, node, written.or(missed_since).unwrap_or(at)));
+        hold(has_all, &format!("an initialised node has no address:\n{shown}"))
+    }
+
+    fn take_deletion(&mut self, node: &Node, at: Instant, missed_since: Option<Instant>) -> Result<(), String> {
+        let uid = uid(node);
+        let known = self.nodes.remove(&uid).ok_or("a Node is deleted that never was")?;
+        let is_control_plane = is_control_plane(node);
+        if self.deleted.remove(&uid) {
+            self.without.extend(is_control_plane.then_some(at));
+            return Ok(());
+        }
+        self.seen.deleted += 1;
+        self.seen.control_plane += usize::from(is_control_plane);
+        let silent_since = known.silence.as_ref().map(|silence| silence.since);
+        // Of versions that were missed nobody knows what they were.
+        if missed_since.is_none() {
+            let checked = hold(is_silent(&known.node), "a node was deleted whose kubelet reports")
+                .and_then(|()| hold(!has_taint(&known.node, UNINITIALIZED_TAINT), "an uninitialised node was deleted"));
+            checked.map_err(|what| told(&what, &known.node, node))?;
+        }
+        let others = is_control_plane.then(|| self.control_plane(at));
+        self.pending.push(Deletion {
+            number: number(node),
+            uid,
+            at,
+            missed_since,
+            silent_since: silent_since.or(missed_since).unwrap_or(at),
+            others,
+            text: told("", &known.node, node),
+        });
+        Ok(())
+    }
+
+    /// The nodes of the control plane, with those that the test deleted a moment ago: a daemon may have counted them.
+    fn control_plane(&mut self, at: Instant) -> usize {
+        self.without.retain(|deleted| at.saturating_duration_since(*deleted) < PERMIT);
+        self.nodes.values().filter(|known| is_control_plane(&known.node)).count() + self.without.len()
+    }
+
+    /// Judges the deletions of which the logs have something by now. `logged` is asked for a UID, and since when and until
+    /// when the test may have heard of the deletion late.
+    pub fn conclude(
+        &mut self,
+        machines: &[Machine],
+        logged: impl Fn(&str, Instant, Instant) -> Logged,
+    ) -> Result<(), String> {
+        for deletion in std::mem::take(&mut self.pending) {
+            let Deletion { at, missed_since, .. } = deletion;
+            let machine = &machines[deletion.number];
+            let judged = match logged(&deletion.uid, missed_since.unwrap_or(at), at) {
+                Logged::Awaited => {
+                    self.pending.push(deletion);
+                    continue;
+                }
+                Logged::Proof(proof) => {
+                    self.seen.proofs += 1;
+                    self.judge(&deletion, proof, machine)
+                }
+                Logged::Lost => {
+                    self.seen.lost_proofs += 1;
+                    self.judge_without_proof(&deletion, machine)
+                }
+                Logged::Never => Err("no daemon logged the proof that led to a deletion".to_owned()),
+            };
+            judged.map_err(|what| format!("{what}: node {}{}", deletion.number, deletion.text))?;
+        }
+        Ok(())
+    }
+
+    fn judge(&mut self, deletion: &Deletion, proof: Proof, machine: &Machine) -> Result<(), String> {
+        if deletion.missed_since.is_none() {
+            self.check_grace(deletion, proof.began)?;
+        }
+        check_existence(machine, proof.began, deletion.at)?;
+        match &mut self.limits {
+            Some(limits) => limits.take(proof, deletion.others),
+            None => Ok(()),
+        }
+    }
+
+    /// The daemon was killed before it could log it: it may have looked at any moment of a while.
+    fn judge_without_proof(&self, deletion: &Deletion, machine: &Machine) -> Result<(), String> {
+        let Deletion { at, missed_since, silent_since, .. } = *deletion;
+        match missed_since {
+            Some(since) => check_existence(machine, since - LOOK, at),
+            None => {
+                self.check_grace(deletion, at)?;
+                check_existence(machine, silent_since.max(at - LOOK), at)
+            }
+        }
+    }
+
+    fn check_grace(&self, deletion: &Deletion, at: Instant) -> Result<(), String> {
+        let silent_for = at.saturating_duration_since(deletion.silent_since);
+        hold(silent_for >= self.grace, "a node was deleted within the grace period")
     }
 
     fn count(&mut self, old: &Node, new: &Node) {
@@ -161,14 +275,6 @@ impl Rules {
         }
         Ok(())
     }
-
-    fn check_deletion(&self, known: &Known, at: Instant, machine: &Machine) -> Result<(), String> {
-        hold(is_silent(&known.node), "a node was deleted whose kubelet reports")?;
-        hold(!has_taint(&known.node, UNINITIALIZED_TAINT), "an uninitialised node was deleted")?;
-        let since = known.silent_since.ok_or("a node was deleted whose kubelet reported all the time")?;
-        hold(at - since >= self.grace, "a node was deleted within the grace period")?;
-        check_existence(machine, since.max(at - LOOK), at)
-    }
 }
 
 /// Whether a node may have been deleted at `at` that was looked at since then.
@@ -177,16 +283,16 @@ fn check_existence(machine: &Machine, since: Instant, at: Instant) -> Result<(),
 }
 
 impl Known {
-    fn next(known: Option<Self>, node: Node, at: Instant, noticed: Duration) -> Self {
-        let (silent_since, reports_since) =
-            known.map_or((None, None), |known| (known.silent_since, known.reports_since));
+    /// `since` is from when on this version can have been seen.
+    fn next(known: Option<Self>, node: Node, since: Instant) -> Self {
+        let before = known.and_then(|known| known.silence);
         if !is_silent(&node) {
-            let reports_since = reports_since.unwrap_or(at);
-            return Self { node, silent_since, reports_since: Some(reports_since) };
+            return Self { node, silence: before };
         }
-        let was_noticed = reports_since.is_some_and(|since| at - since >= noticed);
-        let silent_since = silent_since.filter(|_| !was_noticed).unwrap_or(at);
-        Self { node, silent_since: Some(silent_since), reports_since: None }
+        let transition = ready_of(&node).and_then(|ready| Some(ready.last_transition_time.as_ref()?.0));
+        // It is written in seconds: that the kubelet reported within one does not show.
+        let same = before.filter(|silence| silence.transition == transition);
+        Self { node, silence: Some(same.unwrap_or(Silence { transition, since })) }
     }
 }
 
@@ -223,7 +329,7 @@ fn others(node: &Node) -> Node {
         *map = Some(rest);
     };
     remove(&mut metadata.labels, &labels("").map(|(key, _)| key));
-    remove(&mut metadata.annotations, &[VM]);
+    remove(&mut metadata.annotations, &[VM, REPORTED]);
     let NodeSpec { provider_id, taints, .. } = node.spec.get_or_insert_default();
     *provider_id = None;
     let ours = [UNINITIALIZED_TAINT, SHUTDOWN_TAINT];
@@ -271,11 +377,19 @@ fn label<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
     node.metadata.labels.as_ref()?.get(key).map(String::as_str)
 }
 
+/// Whether it has the label of the control plane.
+pub fn is_control_plane(node: &Node) -> bool {
+    label(node, CONTROL_PLANE).is_some()
+}
+
+/// The number that its name ends with.
+pub fn number(node: &Node) -> usize {
+    node.metadata.name.as_deref().unwrap().rsplit('-').next().unwrap().parse().unwrap()
+}
+
 /// What the condition Ready says.
 pub fn ready(node: &Node) -> &str {
-    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    let ready = conditions.iter().find(|condition| condition.type_ == "Ready");
-    ready.map_or("", |condition| condition.status.as_str())
+    ready_of(node).map_or("", |condition| condition.status.as_str())
 }
 
 fn is_ready(node: &Node) -> bool {

@@ -14,6 +14,8 @@ pub enum Action {
     Create(usize),
     /// A machine is destroyed.
     Destroy(usize),
+    /// A machine is destroyed, and nobody hears of its kubelet any more.
+    Lose(usize),
     /// A machine is taken out of the inventory and comes back with another id.
     Reregister(usize),
     /// A machine is switched on or off, or suspended.
@@ -150,6 +152,11 @@ impl Script {
         Self { random: Rng::with_seed(seed), nodes }
     }
 
+    /// The next one that happens to a machine or a Node.
+    pub fn next_of_nodes(&mut self) -> Action {
+        if self.random.bool() { self.machine() } else { self.node() }
+    }
+
     /// The next one.
     pub fn next(&mut self) -> Action {
         match self.random.u32(..200) {
@@ -163,7 +170,7 @@ impl Script {
     fn machine(&mut self) -> Action {
         let random = &mut self.random;
         let number = random.usize(..self.nodes);
-        match random.u32(..22) {
+        match random.u32(..23) {
             0..5 => Action::Create(number),
             5 => Action::Destroy(number),
             6 => Action::Reregister(number),
@@ -179,6 +186,7 @@ impl Script {
             18 => Action::Twin(number, random.bool()),
             19 => Action::RemoveTwin(number),
             20 => Action::Tag(number, random.usize(..3)),
+            21 => Action::Lose(number),
             _ => Action::Untag(number, random.usize(..3)),
         }
     }

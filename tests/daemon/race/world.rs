@@ -1,21 +1,19 @@
-//! Makes actions happen: to the simulator, to Nodes as kubelets, operators and other controllers do, to the daemon.
+//! Makes actions happen: to the simulator and to the daemon.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::core::v1::{Node, NodeCondition};
+use k8s_openapi::api::core::v1::Node;
 use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use serde_json::{Value, json};
-use support::nodes::{PROVIDED_NODE_IP, UNINITIALIZED_TAINT};
 use support::supervisor::Output;
-use support::{Daemon, KubeletNode, Nic, Object, Rule, Vcenter, Vm, eventually};
+use support::{Daemon, Nic, Object, Rule, Vcenter, Vm, eventually};
 
 use super::RECOVERY;
 use super::action::{Action, NodeIp, Trouble};
 use crate::cluster::{ANSWERS, Cluster, ip, uuid};
 use crate::judge::machine::{Machine, Power};
-use crate::judge::rules::{Rules, has_taint, ready, taints};
+use crate::judge::proofs::Proofs;
+use crate::judge::rules::{Rules, number};
 use crate::judge::versions::Versions;
 
 /// Actions and processes that a failed run tells of.
@@ -37,10 +35,17 @@ pub struct World<'a> {
     pub machines: Vec<Machine>,
     /// What versions are held to.
     pub rules: Rules,
+    /// What daemons log of the proofs that led to deletions.
+    pub proofs: Proofs,
     /// When the last version came.
     pub last_version: Instant,
+    /// The nodes below this number are of the control plane.
+    pub control_plane: usize,
+    /// As an administrator sees them.
+    pub nodes: Api<Node>,
+    /// Actions so far.
+    pub count: usize,
     versions: Versions,
-    nodes: Api<Node>,
     start: Box<dyn Fn() -> Daemon + 'a>,
     replicas: Vec<Daemon>,
     /// They were told to stop.
@@ -50,12 +55,11 @@ pub struct World<'a> {
     /// See [`Action::loses_updates`].
     has_lost_updates: bool,
     began: Instant,
-    count: usize,
     recent: VecDeque<String>,
 }
 
 impl<'a> World<'a> {
-    /// All machines are there, and no node. `start` starts a replica.
+    /// Machines that appear, and no node. `start` starts a replica; there are none yet.
     pub fn new(
         cluster: &'a Cluster,
         vcenter: Vcenter,
@@ -63,25 +67,34 @@ impl<'a> World<'a> {
         rules: Rules,
         start: impl Fn() -> Daemon + 'a,
     ) -> Self {
-        let mut world = Self {
+        Self {
             cluster,
             vcenter,
             machines: Vec::new(),
             rules,
+            proofs: Proofs::new(),
             last_version: Instant::now(),
-            versions,
+            control_plane: 0,
             nodes: Api::all(cluster.client.clone()),
+            count: 0,
+            versions,
             start: Box::new(start),
             replicas: Vec::new(),
             ending: Vec::new(),
             outputs: VecDeque::new(),
             has_lost_updates: false,
             began: Instant::now(),
-            count: 0,
             recent: VecDeque::new(),
-        };
-        world.replicas = vec![world.start(), world.start()];
-        world
+        }
+    }
+
+    /// Starts so many replicas, and registers a node for each of so many machines.
+    pub async fn populate(&mut self, replicas: usize, nodes: usize) {
+        self.replicas = (0..replicas).map(|_| self.start()).collect();
+        for number in 0..nodes {
+            self.appeared(number);
+            self.act(Action::Register(number)).await;
+        }
     }
 
     /// Does it, and then holds all versions that have come to the rules.
@@ -105,33 +118,38 @@ impl<'a> World<'a> {
     pub fn check(&mut self) {
         for version in self.versions.take() {
             self.last_version = version.at;
-            let number = self.number(&version.node);
+            let number = number(&version.node);
             if let Err(broken) = self.rules.take(version, &self.machines[number]) {
                 panic!("node {number}: {broken}");
             }
         }
+        self.proofs.read();
+        let concluded = self.rules.conclude(&self.machines, |uid, since, until| self.proofs.of(uid, since, until));
+        if let Err(broken) = concluded {
+            panic!("{broken}");
+        }
     }
 
-    /// The number of a node.
-    pub fn number(&self, node: &Node) -> usize {
-        let name = node.metadata.name.as_deref().unwrap();
-        name.rsplit('-').next().unwrap().parse().unwrap()
+    /// Whether a process of late has written this.
+    pub fn has_logged(&self, text: &str) -> bool {
+        self.outputs.iter().any(|output| output.find(text).is_some())
     }
 
     /// The last lines of the last processes.
-    fn output(&self) -> String {
+    pub fn output(&self) -> String {
         self.outputs.iter().map(|output| output.tail(30)).collect::<Vec<_>>().join("\n--- the next\n")
     }
 
     /// Starts a replica.
     fn start(&mut self) -> Daemon {
         let replica = (self.start)();
+        self.proofs.started(replica.output());
         self.outputs.push_back(replica.output().clone());
         self.outputs.drain(..self.outputs.len().saturating_sub(PROCESSES));
         replica
     }
 
-    /// Stops both in order. All that were told to stop have ended without an error.
+    /// Stops all in order. All that were told to stop have ended without an error, and every deletion is judged.
     pub async fn stop(&mut self) {
         for replica in self.replicas.drain(..).collect::<Vec<_>>() {
             self.end(replica).await;
@@ -140,6 +158,8 @@ impl<'a> World<'a> {
             let status = daemon.wait(STOP).await;
             assert_eq!(status.code(), Some(0), "{}", daemon.output().tail(40));
         }
+        self.proofs.close();
+        self.check();
     }
 
     async fn end(&mut self, mut replica: Daemon) {
@@ -170,7 +190,11 @@ impl<'a> World<'a> {
                 self.remove_twin(*number).await;
                 true
             }
-            Action::Create(_) | Action::Twin(..) | Action::RemoveTwin(_) => false,
+            Action::Lose(number) if self.machines[*number].is_there => {
+                self.machine(*number, &Action::Destroy(*number)).await;
+                self.node(*number, &Action::Ready(*number, "Unknown")).await
+            }
+            Action::Lose(_) | Action::Create(_) | Action::Twin(..) | Action::RemoveTwin(_) => false,
             // A machine is in one zone, or which one is nobody's to say.
             Action::Tag(number, _) if !self.machines[*number].zones.is_empty() => false,
             Action::Untag(number, zone) if !self.machines[*number].zones.contains(zone) => false,
@@ -210,6 +234,7 @@ impl<'a> World<'a> {
             // A login that is lost with its process would keep the next one waiting, by intent.
             Action::Kill(replica) if self.replicas[*replica].output().find(ANSWERS).is_some() => {
                 self.replicas[*replica].kill().await;
+                self.proofs.killed();
                 self.replicas[*replica] = self.start();
             }
             Action::Restart(replica) => {
@@ -355,97 +380,6 @@ impl<'a> World<'a> {
         vcenter.change_vm(&name, &change).await;
     }
 
-    async fn register(&mut self, number: usize) -> bool {
-        self.register_as(self.cluster.kubelet(number)).await
-    }
-
-    /// Registers this node, if there is none of its name.
-    pub async fn register_as(&mut self, kubelet: KubeletNode) -> bool {
-        match self.nodes.create(&PostParams::default(), &kubelet.build()).await {
-            Ok(node) => self.rules.wrote(&node),
-            Err(kube::Error::Api(status)) if status.code == 409 => return false,
-            Err(error) => panic!("a node could not be registered: {error}"),
-        }
-        true
-    }
-
-    /// Deletes a Node, if there is one.
-    pub async fn delete_node(&mut self, number: usize) -> bool {
-        let name = self.cluster.name(number);
-        let Some(node) = self.nodes.get_opt(&name).await.unwrap() else { return false };
-        self.rules.will_delete(&node);
-        let preconditions = Some(Preconditions { uid: node.metadata.uid, resource_version: None });
-        match self.nodes.delete(&name, &DeleteParams { preconditions, ..DeleteParams::default() }).await {
-            Ok(_) => true,
-            Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => false,
-            Err(error) => panic!("node {name} could not be deleted: {error}"),
-        }
-    }
-
-    /// A change by somebody else. Each changes something, so that the version it makes is told from others.
-    async fn node(&mut self, number: usize, action: &Action) -> bool {
-        let name = self.cluster.name(number);
-        let step = self.count.to_string();
-        let mut patch = json!({ "metadata": { "annotations": { "test.example/step": step } } });
-        match action {
-            Action::Ready(_, status) => {
-                let condition = NodeCondition {
-                    type_: "Ready".to_owned(),
-                    status: (*status).to_owned(),
-                    message: Some(step),
-                    ..NodeCondition::default()
-                };
-                let patch = Patch::Strategic(json!({ "status": { "conditions": [condition] } }));
-                let written = self.nodes.patch_status(&name, &PatchParams::default(), &patch).await;
-                return self.written(written);
-            }
-            Action::Taint(_, key) | Action::Untaint(_, key) => {
-                return self.change_taint(&name, key, matches!(action, Action::Taint(..))).await;
-            }
-            Action::Label(_, key, value) => patch["metadata"]["labels"] = json!({ *key: value }),
-            Action::Unlabel(_, key) => patch["metadata"]["labels"] = json!({ *key: Value::Null }),
-            Action::NodeIp(_, wanted) => {
-                let ip = match wanted {
-                    NodeIp::Its => json!(self.machines[number].address),
-                    NodeIp::Foreign => json!("10.250.0.1"),
-                    NodeIp::None => Value::Null,
-                };
-                patch["metadata"]["annotations"][PROVIDED_NODE_IP] = ip;
-            }
-            Action::Cordon(_, cordoned) => patch["spec"] = json!({ "unschedulable": cordoned }),
-            other => panic!("{other:?} changes no Node"),
-        }
-        let written = self.nodes.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
-        self.written(written)
-    }
-
-    /// As the taint controllers do: the whole list, if nobody wrote meanwhile. Losing that race is nothing to do.
-    async fn change_taint(&mut self, name: &str, key: &str, is_wanted: bool) -> bool {
-        let Some(node) = self.nodes.get_opt(name).await.unwrap() else { return false };
-        if has_taint(&node, key) == is_wanted {
-            return false;
-        }
-        let mut list = serde_json::to_value(taints(&node)).unwrap();
-        let list = list.as_array_mut().unwrap();
-        list.retain(|taint| taint["key"] != key);
-        if is_wanted {
-            list.push(json!({ "key": key, "effect": "NoSchedule" }));
-        }
-        let version = node.metadata.resource_version;
-        let patch = json!({ "metadata": { "resourceVersion": version }, "spec": { "taints": list } });
-        let written = self.nodes.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
-        self.written(written)
-    }
-
-    fn written(&mut self, written: Result<Node, kube::Error>) -> bool {
-        match written {
-            Ok(node) => self.rules.wrote(&node),
-            Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => return false,
-            Err(error) => panic!("a Node could not be changed: {error}"),
-        }
-        true
-    }
-
     /// Ends all trouble, and makes every machine and Node one of which it is clear what they should be: a machine that
     /// is there runs and has one address, its node is there and ready; other nodes are Ready=Unknown, or not there where the
     /// daemon would keep them.
@@ -477,16 +411,6 @@ impl<'a> World<'a> {
             })
             .await;
         }
-    }
-
-    async fn is_uninitialised(&self, number: usize) -> bool {
-        let node = self.nodes.get_opt(&self.cluster.name(number)).await.unwrap();
-        node.is_some_and(|node| has_taint(&node, UNINITIALIZED_TAINT))
-    }
-
-    /// The nodes by number, and what each says about being ready.
-    pub async fn readiness(&self) -> Vec<(usize, String)> {
-        self.cluster.nodes().await.values().map(|node| (self.number(node), ready(node).to_owned())).collect()
     }
 }
 

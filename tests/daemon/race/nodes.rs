@@ -1,0 +1,117 @@
+//! What happens to Nodes, as kubelets, operators and other controllers do it.
+
+use std::time::Instant;
+
+use k8s_openapi::api::core::v1::{Node, NodeCondition};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use serde_json::{Value, json};
+use support::KubeletNode;
+use support::nodes::{PROVIDED_NODE_IP, UNINITIALIZED_TAINT, ready_condition};
+
+use super::action::{Action, NodeIp};
+use super::world::World;
+use crate::judge::rules::{has_taint, number, ready, taints};
+
+impl World<'_> {
+    pub(super) async fn register(&mut self, number: usize) -> bool {
+        let kubelet = self.cluster.kubelet(number);
+        let kubelet = if number < self.control_plane { kubelet.control_plane() } else { kubelet };
+        self.register_as(kubelet).await
+    }
+
+    /// Registers this node, if there is none of its name.
+    pub async fn register_as(&mut self, kubelet: KubeletNode) -> bool {
+        let began = Instant::now();
+        match self.nodes.create(&PostParams::default(), &kubelet.build()).await {
+            Ok(node) => self.rules.wrote(&node, began),
+            Err(kube::Error::Api(status)) if status.code == 409 => return false,
+            Err(error) => panic!("a node could not be registered: {error}"),
+        }
+        true
+    }
+
+    /// Deletes a Node, if there is one.
+    pub async fn delete_node(&mut self, number: usize) -> bool {
+        let name = self.cluster.name(number);
+        let Some(node) = self.nodes.get_opt(&name).await.unwrap() else { return false };
+        self.rules.will_delete(&node);
+        let preconditions = Some(Preconditions { uid: node.metadata.uid, resource_version: None });
+        match self.nodes.delete(&name, &DeleteParams { preconditions, ..DeleteParams::default() }).await {
+            Ok(_) => true,
+            Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => false,
+            Err(error) => panic!("node {name} could not be deleted: {error}"),
+        }
+    }
+
+    /// A change by somebody else. Each changes something, so that the version it makes is told from others.
+    pub(super) async fn node(&mut self, number: usize, action: &Action) -> bool {
+        let (name, began) = (self.cluster.name(number), Instant::now());
+        let step = self.count.to_string();
+        let mut patch = json!({ "metadata": { "annotations": { "test.example/step": step } } });
+        match action {
+            Action::Ready(_, status) => {
+                let Some(node) = self.nodes.get_opt(&name).await.unwrap() else { return false };
+                let condition = ready_condition(&node, status, Timestamp::now());
+                let condition = NodeCondition { message: Some(step), ..condition };
+                let patch = Patch::Strategic(json!({ "status": { "conditions": [condition] } }));
+                let written = self.nodes.patch_status(&name, &PatchParams::default(), &patch).await;
+                return self.written(written, began);
+            }
+            Action::Taint(_, key) | Action::Untaint(_, key) => {
+                return self.change_taint(&name, key, matches!(action, Action::Taint(..))).await;
+            }
+            Action::Label(_, key, value) => patch["metadata"]["labels"] = json!({ *key: value }),
+            Action::Unlabel(_, key) => patch["metadata"]["labels"] = json!({ *key: Value::Null }),
+            Action::NodeIp(_, wanted) => {
+                let ip = match wanted {
+                    NodeIp::Its => json!(self.machines[number].address),
+                    NodeIp::Foreign => json!("10.250.0.1"),
+                    NodeIp::None => Value::Null,
+                };
+                patch["metadata"]["annotations"][PROVIDED_NODE_IP] = ip;
+            }
+            Action::Cordon(_, cordoned) => patch["spec"] = json!({ "unschedulable": cordoned }),
+            other => panic!("{other:?} changes no Node"),
+        }
+        let written = self.nodes.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        self.written(written, began)
+    }
+
+    /// As the taint controllers do: the whole list, if nobody wrote meanwhile. Losing that race is nothing to do.
+    async fn change_taint(&mut self, name: &str, key: &str, is_wanted: bool) -> bool {
+        let Some(node) = self.nodes.get_opt(name).await.unwrap() else { return false };
+        if has_taint(&node, key) == is_wanted {
+            return false;
+        }
+        let mut list = serde_json::to_value(taints(&node)).unwrap();
+        let list = list.as_array_mut().unwrap();
+        list.retain(|taint| taint["key"] != key);
+        if is_wanted {
+            list.push(json!({ "key": key, "effect": "NoSchedule" }));
+        }
+        let (version, began) = (node.metadata.resource_version, Instant::now());
+        let patch = json!({ "metadata": { "resourceVersion": version }, "spec": { "taints": list } });
+        let written = self.nodes.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        self.written(written, began)
+    }
+
+    fn written(&mut self, written: Result<Node, kube::Error>, began: Instant) -> bool {
+        match written {
+            Ok(node) => self.rules.wrote(&node, began),
+            Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => return false,
+            Err(error) => panic!("a Node could not be changed: {error}"),
+        }
+        true
+    }
+
+    pub(super) async fn is_uninitialised(&self, number: usize) -> bool {
+        let node = self.nodes.get_opt(&self.cluster.name(number)).await.unwrap();
+        node.is_some_and(|node| has_taint(&node, UNINITIALIZED_TAINT))
+    }
+
+    /// The nodes by number, and what each says about being ready.
+    pub async fn readiness(&self) -> Vec<(usize, String)> {
+        self.cluster.nodes().await.values().map(|node| (number(node), ready(node).to_owned())).collect()
+    }
+}

@@ -1,10 +1,12 @@
-//! The rights that the secure port needs: what the daemon says and does without them.
+//! The rights that the secure port needs: what the daemon says and does without them. And how it reaches the API server.
 
-use support::{ApiServer, Vcenter};
+use serde_json::json;
+use support::{ApiServer, Clock, Vcenter};
 
 use crate::admin::{Admin, token};
 use crate::cluster::{Cluster, LIMIT};
 use crate::rights::account_without_secrets;
+use crate::secrets::administrator;
 
 /// The Go program's rights name neither reviews nor, in the ClusterRole, the ConfigMap.
 #[tokio::test]
@@ -61,4 +63,37 @@ async fn an_api_server_that_is_away_at_the_start_is_waited_for() {
     assert_eq!(admin.get("/metrics", Some("token"), &mut daemon).await.0, 401);
     assert_eq!(admin.get("/metrics", None, &mut daemon).await.0, 500);
     assert!(daemon.ended().is_none());
+}
+
+/// U8: as client-go, about once a minute. L5: a connection without verification is a warning of the library.
+#[tokio::test]
+async fn a_token_in_a_file_is_read_again_and_a_server_that_is_not_verified_is_a_warning() {
+    let (cluster, server) = (Cluster::new().await, ApiServer::shared().await);
+    let (_, token) = administrator(&cluster).await;
+    let vcenter = Vcenter::start(&cluster.scenario(0..2)).await;
+    let path = |end: &str| cluster.folder().join(format!("{}.{end}", cluster.pool()));
+    std::fs::write(path("token"), &token).unwrap();
+    let kubeconfig = json!({
+        "clusters": [{"name": "c", "cluster": {"server": server.url(), "insecure-skip-tls-verify": true}}],
+        "users": [{"name": "u", "user": {"tokenFile": path("token")}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    });
+    std::fs::write(path("kubeconfig"), kubeconfig.to_string()).unwrap();
+    let clock = Clock::new(cluster.folder());
+    let config = Cluster::zoned(&[vcenter.ini_section("vc-1", "dc-1")]);
+    let flag = format!("--kubeconfig={}", path("kubeconfig").display());
+    let mut daemon = cluster.start_in(&clock.environment(), &config, &[&flag]);
+    daemon.wait_for_line("Server cert bypassed", LIMIT).await;
+    cluster.register(0..1).await;
+    cluster.wait_until_initialised(0..1, &daemon).await;
+
+    std::fs::write(path("token"), "exchanged").unwrap();
+    clock.set_ahead(60);
+    cluster.register(1..2).await;
+    daemon.wait_for_line("Unauthorized", LIMIT).await;
+    std::fs::write(path("token"), &token).unwrap();
+    clock.set_ahead(120);
+    cluster.wait_until_initialised(1..2, &daemon).await;
+    assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
 }

@@ -117,7 +117,7 @@ fn forms(user: &str, password: &str) -> Vec<String> {
 }
 
 /// The flag for a service account that may do everything, and its token.
-async fn administrator(cluster: &Cluster) -> (String, String) {
+pub async fn administrator(cluster: &Cluster) -> (String, String) {
     let name = unique("administrator");
     let account = json!({"metadata": {"name": name}});
     let accounts = kube::Api::namespaced(cluster.client.clone(), "default");

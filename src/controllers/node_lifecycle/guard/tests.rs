@@ -393,6 +393,19 @@ fn a_mass_that_shows_itself_withdraws_what_was_permitted() {
 }
 
 #[test]
+fn an_answer_about_another_node_of_the_name_says_nothing() {
+    let mut case = Case::settled(&settings());
+    case.ready_many("other", 20);
+    case.not_ready("a");
+    case.guard.answered("a", "uid-of-the-one-before", &gone(), case.at);
+    case.pass(GRACE);
+    assert_eq!(case.judge("a"), "not suspected");
+    case.answer("a", &gone());
+    case.pass(GRACE);
+    assert_eq!(case.judge("a"), "deleted");
+}
+
+#[test]
 fn what_was_permitted_is_not_for_a_later_absence() {
     let mut case = Case::settled(&settings());
     case.ready_many("n", 10);
@@ -493,6 +506,22 @@ fn a_dry_run_goes_by_the_same_rules() {
     let mut case = Case::settled(&Settings { deletion: Deletion::Off { because: "the test" }, ..settings() });
     case.lose("a");
     assert_eq!(case.judge("a"), "DeletionOff");
+}
+
+#[test]
+fn what_a_dry_run_told_counts_no_more_than_what_was_deleted() {
+    for used in [Used::Yes, Used::Told] {
+        let mut case = Case::settled(&settings());
+        case.ready_many("other", 20);
+        for prefix in ["first", "second"] {
+            case.pass(WINDOW);
+            case.lose_many(prefix, 4);
+            case.pass(GRACE);
+            for number in 0..4 {
+                assert_eq!(case.judge_as(&format!("{prefix}-{number}"), false, used), "deleted", "{used:?}");
+            }
+        }
+    }
 }
 
 #[test]

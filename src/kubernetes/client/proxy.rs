@@ -3,15 +3,19 @@
 //!
 //! The library parses `NO_PROXY` when its own support for proxies is on, and fails on lists that others accept.
 
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::uri::Uri;
 use http::{HeaderValue, Response};
-use hyper::rt::{Read, Write};
+use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
-use hyper_util::client::legacy::connect::{Connection, HttpConnector};
+use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::rt::TokioExecutor;
 use kube::client::retry::RetryPolicy;
 use kube::client::{Body, ClientBuilder, ConfigExt, DynBody};
@@ -19,7 +23,7 @@ use kube::config::Kubeconfig;
 use kube::{Config, Error};
 use percent_encoding::percent_decode_str;
 use tower::retry::RetryLayer;
-use tower::util::BoxService;
+use tower::util::{BoxCloneSyncService, BoxService};
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
 use url::Url;
 
@@ -60,37 +64,29 @@ pub(super) fn builder(mut config: Config, proxy: &Uri) -> Result<ClientBuilder<T
         let pair = STANDARD.encode(format!("{}:{password}", user.as_deref()?));
         HeaderValue::from_str(&format!("Basic {pair}")).ok()
     };
-    match proxy.scheme_str() {
+    let connector = match proxy.scheme_str() {
         Some("socks5") => {
             let socks = SocksV5::new(uri, connector);
-            over(
-                &config,
-                match user.clone() {
-                    Some(user) => socks.with_auth(user, password.clone()),
-                    None => socks,
-                },
-            )
+            boxed(match user.clone() {
+                Some(user) => socks.with_auth(user, password.clone()),
+                None => socks,
+            })
         }
         Some("https") => {
             let tunnel = Tunnel::new(uri, config.rustls_https_connector_with_connector(connector)?);
-            over(&config, header().map_or_else(|| tunnel.clone(), |header| tunnel.clone().with_auth(header)))
+            boxed(header().map_or_else(|| tunnel.clone(), |header| tunnel.clone().with_auth(header)))
         }
         _ => {
             let tunnel = Tunnel::new(uri, connector);
-            over(&config, header().map_or_else(|| tunnel.clone(), |header| tunnel.clone().with_auth(header)))
+            boxed(header().map_or_else(|| tunnel.clone(), |header| tunnel.clone().with_auth(header)))
         }
-    }
+    };
+    over(&config, connector)
 }
 
 /// As the library builds its own (`make_generic_builder`), but for its tracing: the address of the server, retries where
 /// they are wanted, the credentials, further headers, and time limits on the wire.
-fn over<C>(config: &Config, connector: C) -> Result<ClientBuilder<Transport>, Error>
-where
-    C: Service<Uri> + Clone + Send + Sync + 'static,
-    C::Response: Connection + Read + Write + Send + Unpin + 'static,
-    C::Future: Send + 'static,
-    C::Error: std::error::Error + Send + Sync + 'static,
-{
+fn over(config: &Config, connector: BoxConnector) -> Result<ClientBuilder<Transport>, Error> {
     let mut connector = TimeoutConnector::new(config.rustls_https_connector_with_connector(connector)?);
     connector.set_connect_timeout(config.connect_timeout);
     connector.set_read_timeout(config.read_timeout);
@@ -108,6 +104,53 @@ where
         response.map(|body| Box::new(http_body_util::BodyExt::map_err(body, BoxError::from)) as Box<DynBody>)
     });
     Ok(ClientBuilder::new(BoxService::new(service), config.default_namespace.clone()))
+}
+
+/// Connects through a proxy of any kind. One type for all of them, since the client is compiled for each connector.
+type BoxConnector = BoxCloneSyncService<Uri, BoxStream, BoxError>;
+
+fn boxed<C>(connector: C) -> BoxConnector
+where
+    C: Service<Uri> + Clone + Send + Sync + 'static,
+    C::Response: Connection + Read + Write + Send + 'static,
+    C::Future: Send + 'static,
+    C::Error: Into<BoxError>,
+{
+    BoxCloneSyncService::new(connector.map_response(|stream| BoxStream(Box::pin(stream))).map_err(Into::into))
+}
+
+/// A connection through a proxy.
+struct BoxStream(Pin<Box<dyn ProxiedStream>>);
+
+/// What a connection can do.
+trait ProxiedStream: Connection + Read + Write + Send {}
+
+impl<S: Connection + Read + Write + Send> ProxiedStream for S {}
+
+impl Connection for BoxStream {
+    fn connected(&self) -> Connected {
+        self.0.connected()
+    }
+}
+
+impl Read for BoxStream {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+        self.0.as_mut().poll_read(cx, buf)
+    }
+}
+
+impl Write for BoxStream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.0.as_mut().poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.as_mut().poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.as_mut().poll_shutdown(cx)
+    }
 }
 
 /// Where the proxy is, without its credentials, and these.

@@ -40,12 +40,18 @@ CCM_COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null)
 
 # Linked statically, so that it needs no file of the system it runs on. The variable reaches this target's code only:
 # neither build scripts and macros, which --target keeps apart, nor any other build. Its addresses are chosen at each
-# start all the same; the list of those to mend is packed, which saves 4 % of the file.
+# start all the same; the list of those to mend is packed, which saves 4 % of the file. Functions that came out alike are
+# kept once, which the linker of Rust for this machine can do and others cannot.
+RELEASE_LINK_ARGS = -C link-arg=-Wl,-z,pack-relative-relocs
+ifeq ($(RELEASE_TARGET),x86_64-unknown-linux-gnu)
+RELEASE_LINK_ARGS += -C link-arg=-Wl,--icf=all
+endif
+
 .PHONY: release
 release: ## The binary as it is shipped, static: target/<this machine>/release/vsphere-cloud-controller-manager
 	CCM_COMMIT=$(CCM_COMMIT) CARGO_TARGET_$(shell echo $(RELEASE_TARGET) | tr a-z- A-Z_)_RUSTFLAGS="-C target-feature=+crt-static" \
 		$(CARGO) rustc --locked --release --target $(RELEASE_TARGET) --bin vsphere-cloud-controller-manager \
-		-- -C link-arg=-Wl,-z,pack-relative-relocs
+		-- $(RELEASE_LINK_ARGS)
 
 # The C library that is linked in is this machine's.
 .PHONY: sbom

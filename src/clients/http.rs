@@ -201,7 +201,7 @@ impl Client {
         self.inner.endpoint.authority()
     }
 
-    /// Whether nobody on the way can read what is sent: over TLS, or to this machine.
+    /// Whether requests cannot be read on the network: they use TLS, or stay on this machine.
     pub fn is_confidential(&self) -> bool {
         self.inner.endpoint.is_confidential()
     }

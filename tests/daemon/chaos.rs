@@ -170,7 +170,7 @@ async fn lose_some(world: &mut World) {
 }
 
 /// What there is at least of each thing, whatever the seed: deletions as said of [`LOST`]; every node joins once, however
-/// short the campaign is; of the rest less than half of what was seen with any of four seeds.
+/// short the campaign is; of the rest less than half of what was seen with any of three seeds.
 fn least(seconds: u64) -> Seen {
     let scaled = |count: u64| usize::try_from(count * seconds.min(SECONDS) / SECONDS).unwrap_or_default();
     Seen {

@@ -54,7 +54,7 @@ impl Endpoint {
         address.map_or_else(|_| self.host.eq_ignore_ascii_case("localhost"), |address| address.is_loopback())
     }
 
-    /// Whether nobody on the way can read what is sent: over TLS, or to this machine.
+    /// Whether requests cannot be read on the network: they use TLS, or stay on this machine.
     pub fn is_confidential(&self) -> bool {
         self.is_tls || self.is_loopback()
     }

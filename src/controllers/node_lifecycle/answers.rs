@@ -35,11 +35,11 @@ pub struct Answers {
     costly: u32,
     /// Being asked about, since then. What happens meanwhile makes the answer late.
     asking: HashMap<String, Instant>,
-    /// What does not keep the provider from saying something any more.
+    /// The reasons for unknown answers that are over.
     over: BTreeMap<Reason, Over>,
 }
 
-/// Since when something is over that kept the provider from saying anything.
+/// Since when the reason for unknown answers is over.
 #[derive(Clone, Copy, Debug)]
 struct Over {
     /// When an answer showed it last.

@@ -121,7 +121,7 @@ impl Local {
         }
         let Self { own, alone, seen, .. } = self;
         own.retain(|_, record| !record.entries.is_empty());
-        // After that time nothing that was seen counts any more. Accounts come and go while a process runs for months.
+        // Older observations do not count. Accounts come and go while a process runs for months.
         let is_recent = |seen: &RecordView| seen.last_read.is_none_or(|last_read| last_read.elapsed() < KEPT_FOR);
         seen.retain(|(name, is_own), seen| if *is_own { own.contains_key(name) } else { is_recent(seen) });
         alone.retain(|id| own.values().any(|record| record.holds(id)));

@@ -203,7 +203,7 @@ impl Record {
     }
 
     /// Whether a pair of this version was accepted a short time before `moment`, and not rejected since. A date that is
-    /// later than `moment` by more than `margin`, by which clocks may differ, proves nothing: it would do so for ever.
+    /// later than `moment` by more than `margin`, the tolerance for clocks, does not count: it would not expire.
     pub fn is_accepted(&self, version: Option<&SecretVersion>, moment: i64, margin: Duration) -> bool {
         self.accepted.as_ref().is_some_and(|accepted| {
             let is_same = (&accepted.uid, &accepted.resource_version) == (&split(version).0, &split(version).1);

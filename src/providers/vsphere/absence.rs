@@ -2,7 +2,8 @@
 //!
 //! Absence needs all of it: the VM's own vCenter says that its id does not exist, its last folder and pool are readable,
 //! its last host is connected, and no vCenter knows its UUID. One piece that is missing, refused or not answered makes
-//! the outcome unknown. Ready nodes, grace periods and limits are the business of whoever deletes.
+//! the outcome unknown. The node-lifecycle controller applies readiness,
+//! grace periods and limits.
 
 use std::sync::Arc;
 

@@ -105,7 +105,7 @@ impl Vcenter {
             state.forget_contents();
         }
         state.instance_uuid = instance_uuid.into();
-        // What happened between the two subscriptions was not reported, and what is known is still what the old one said.
+        // Changes between the two subscriptions are not reported, and the inventory is still that of the old one.
         state.live_period = None;
         state.members.clear();
         state.in_view.clear();

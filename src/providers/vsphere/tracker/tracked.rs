@@ -159,7 +159,7 @@ impl Tracked {
     }
 
     /// What the vCenter of this snapshot said of the VM when that had left the inventory. A VM also leaves when the account
-    /// may not read it any more, and may move then without a report. So the VM was watched to its end only if the first
+    /// can no longer read it, and can then move unreported. So the VM was watched to its end only if the first
     /// answer is that it does not exist, and comes in the live period in which the VM was seen.
     pub(super) fn note_end(&mut self, snapshot: &Snapshot, answer: &Answer) {
         let Some(last_observation) =

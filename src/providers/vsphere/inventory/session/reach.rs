@@ -49,8 +49,7 @@ impl Session {
         self
     }
 
-    /// vCenter may be away: it is asked every 2 s from then on until it answers, or [`Session::mark_reachable`] says that it
-    /// does.
+    /// vCenter may not answer: it is probed every 2 s until it answers, or [`Session::mark_reachable`] says that it does.
     pub(in super::super) fn mark_unreachable(&self) {
         self.reach.is_unreachable.store(true, Ordering::Relaxed);
         self.reach.marked.notify_one();

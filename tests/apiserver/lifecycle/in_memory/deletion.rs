@@ -300,13 +300,13 @@ async fn a_refused_deletion_is_sent_again_after_pauses_that_double() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deletion_and_its_failure_are_logged_in_the_form_of_upstream() {
-    Log::keep();
+    let log = Log::keep();
     let world = world(settings()).await;
     world.server.next(&Method::DELETE, &[Fate::Refused(403)]);
     world.lose("a");
     pass(seconds(60)).await;
     assert!(!world.is_there("a"));
-    let lines = Log::lines("Event occurred");
+    let lines = log.lines("Event occurred");
     for (reason, message) in [
         ("DeletingNode", "Deleting node a because it does not exist in the cloud provider: "),
         ("DeletingNodeFailed", "Failed deleting node a: "),
@@ -322,12 +322,12 @@ async fn a_deletion_and_its_failure_are_logged_in_the_form_of_upstream() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_deletion_is_logged_in_the_form_of_upstream_and_as_what_holds_the_node() {
-    Log::keep();
+    let log = Log::keep();
     let world = world(settings()).await;
     world.server.next(&Method::DELETE, &[Fate::Refused(403)]);
     world.lose("a");
     pass(seconds(60)).await;
-    let failure = Log::lines("the test says Forbidden");
+    let failure = log.lines("the test says Forbidden");
     assert_eq!(failure.len(), 2, "{failure:?}");
 }
 

@@ -1,19 +1,22 @@
 //! What the controller logs in one test.
 
-use std::cell::RefCell;
 use std::io;
-use std::sync::Once;
+use std::sync::{Arc, LazyLock, Mutex};
+use tracing::Dispatch;
+use tracing::subscriber::{DefaultGuard, NoSubscriber};
 
-thread_local! {
-    static LOG: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+/// The log of this thread, which is that of one test: another test of this process starts the log of the program.
+pub struct Log {
+    text: Text,
+    _kept: DefaultGuard,
 }
 
-/// The log of this thread, which is that of one test.
-pub struct Log;
+#[derive(Clone, Default)]
+struct Text(Arc<Mutex<Vec<u8>>>);
 
-impl io::Write for Log {
+impl io::Write for Text {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        LOG.with_borrow_mut(|log| log.write(text))
+        self.0.lock().unwrap().write(text)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -22,19 +25,22 @@ impl io::Write for Log {
 }
 
 impl Log {
-    /// Starts to keep the logs of all threads. A subscriber for one thread alone may miss what another thread logged
-    /// first: whether a place in the code is listened to is asked once for all threads.
-    pub fn keep() {
-        static KEPT: Once = Once::new();
-        KEPT.call_once(|| {
-            let subscriber = tracing_subscriber::fmt().with_ansi(false).without_time().with_writer(|| Log).finish();
-            tracing::subscriber::set_global_default(subscriber).unwrap();
-        });
+    /// Starts to keep the log of this thread.
+    pub fn keep() -> Self {
+        // With a single subscriber, `tracing` asks only the thread that passes a place in the code first whether it is
+        // listened to; with a second one it asks all subscribers.
+        static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::default()));
+        LazyLock::force(&SECOND);
+        let text = Text::default();
+        let writer = text.clone();
+        let subscriber =
+            tracing_subscriber::fmt().with_ansi(false).without_time().with_writer(move || writer.clone()).finish();
+        Self { text, _kept: tracing::subscriber::set_default(subscriber) }
     }
 
     /// The lines that contain this text.
-    pub fn lines(text: &str) -> Vec<String> {
-        let all = LOG.with_borrow(|log| String::from_utf8(log.clone()).unwrap());
+    pub fn lines(&self, text: &str) -> Vec<String> {
+        let all = String::from_utf8(self.text.0.lock().unwrap().clone()).unwrap();
         all.lines().filter(|line| line.contains(text)).map(str::to_owned).collect()
     }
 }

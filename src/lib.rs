@@ -1,6 +1,6 @@
 //! `vsphere-cloud-controller-manager`: connects a Kubernetes cluster to vSphere.
 //!
-//! The seven modules, and who may know whom (`tests/architecture.rs` checks it):
+//! The eight modules, and who may know whom (`tests/architecture.rs` checks it); all may use `base`, which uses none:
 //!
 //! ```text
 //! main ─▶ app ─▶ controllers ─▶ cloud ◀─ providers ─▶ clients
@@ -11,6 +11,7 @@
 //! ```
 
 pub mod app;
+pub mod base;
 pub mod clients;
 pub mod cloud;
 pub mod controllers;

@@ -77,6 +77,9 @@ fn a_forbidden_edge_or_crate_is_noticed() {
             ("src/runtime/admin.rs", "use hyper::server::conn::http1;", false),
             ("src/main.rs", "fn main() { ccm::runtime::logging::start(); ccm::app::run() }", false),
             ("src/main.rs", "fn main() { ccm::kubernetes::client::connect() }", true),
+            ("src/base/backoff.rs", "use crate::runtime::tasks;", true),
+            ("src/base/backoff.rs", "use tokio::time::Instant;", true),
+            ("src/clients/vim.rs", "use crate::base::backoff::Backoff;", false),
             ("src/newcomer.rs", "", true),
         ],
     );
@@ -154,6 +157,7 @@ fn an_impure_plan_is_noticed() {
             ("src/runtime/queue/order.rs", "//! Pure: what is next.\nfn f() { Instant::now(); }", true),
             ("src/runtime/queue/order.rs", "//! Pure: what is next.\nfn f(due: Instant) {}", false),
             ("src/runtime/queue.rs", "//! The queue.\nfn f() { Instant::now(); }", false),
+            ("src/base/files.rs", "//! Files.\nuse std::fs::File;", true),
         ],
     );
 }

@@ -27,6 +27,7 @@ use kube::Api;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
+use crate::base::backoff::Backoff;
 use crate::cloud::{InstanceEvent, Reason, adapter, node};
 use crate::controllers::confirm::confirm;
 use crate::controllers::reasons::Reasons;
@@ -35,7 +36,7 @@ use crate::kubernetes::client::CallError;
 use crate::kubernetes::leader_election::Leadership;
 use crate::kubernetes::stores::NodeEvent;
 use crate::runtime::metrics::Registry;
-use crate::runtime::queue::{Backoff, Priority, Queue, Work};
+use crate::runtime::queue::{Priority, Queue, Work};
 use crate::runtime::tasks::{BoxError, contain};
 use census::Census;
 use metrics::Metrics;
@@ -47,7 +48,7 @@ use sync::Sync;
 const COMPONENT: &str = "cloud-node-controller";
 
 /// A node that fails is looked at again after this, twice this, and so on up to a minute.
-const BACKOFF: Backoff = Backoff { base: Duration::from_millis(500), max: Duration::from_secs(60) };
+const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(500), Duration::from_secs(60)).shortened_by(0.5);
 
 /// A shorter period would leave no time for anything else.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(100);

@@ -25,6 +25,7 @@ use kube::Api;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
+use crate::base::backoff::Backoff;
 use crate::cloud::{InstanceEvent, Reason, adapter};
 use crate::controllers::confirm::confirm;
 use crate::controllers::reasons::Reasons;
@@ -33,7 +34,7 @@ use crate::kubernetes::client::CallError;
 use crate::kubernetes::leader_election::Leadership;
 use crate::kubernetes::stores::NodeEvent;
 use crate::runtime::metrics::Registry;
-use crate::runtime::queue::{Backoff, Queue, Work};
+use crate::runtime::queue::{Queue, Work};
 use crate::runtime::tasks::{BoxError, contain};
 use look::{Held, Looks, Next, Outcome, Term};
 use metrics::Metrics;
@@ -45,7 +46,7 @@ const COMPONENT: &str = "cloud-node-lifecycle-controller";
 const WORKERS: usize = 8;
 
 /// A node that fails is looked at again after this, twice this, and so on up to a minute.
-const BACKOFF: Backoff = Backoff { base: Duration::from_millis(500), max: Duration::from_secs(60) };
+const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(500), Duration::from_secs(60)).shortened_by(0.5);
 
 /// A shorter period would leave no time for anything else.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(100);

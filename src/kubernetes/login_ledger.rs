@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use self::local::{Local, ObservedEntry, Process, Settlement};
 use self::record::{Aged, Decision, Entry, Evidence, KEPT_FOR, Record, State, UNDER_WAY, WINDOW, decide};
+use crate::base::backoff::Backoff;
 use crate::cloud::login_ledger::{Attempt, Claim, LoginLedger, Outcome, Refused};
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -39,8 +40,10 @@ const CALL_LIMIT: Duration = Duration::from_secs(5);
 const KNOWN_LIMIT: Duration = Duration::from_secs(1);
 /// How often a write that another replica overtook is made again before the login has to wait.
 const TRIES: u32 = 8;
-/// The pause after that, and the longest one between two tries.
+/// The pause after that.
 const CONTENTION: Duration = Duration::from_secs(1);
+/// The pauses between two tries.
+const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(25), Duration::from_millis(800)).shortened_by(0.5);
 /// Settled claims that could not be written, which are written with the next claim.
 const MOST_PENDING: usize = 16;
 /// Servers that are remembered.
@@ -460,8 +463,7 @@ fn no_answer_within(limit: Duration) -> StoreError {
 }
 
 async fn pause_between(turn: u32) {
-    let longest = Duration::from_millis(25).saturating_mul(1 << turn.min(5)).min(CONTENTION);
-    tokio::time::sleep(longest.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+    tokio::time::sleep(BACKOFF.pause(turn.saturating_add(1), fastrand::f64())).await;
 }
 
 #[cfg(test)]

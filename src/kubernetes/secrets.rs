@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::client::{CALL_LIMIT, CallError, limited};
+use crate::base::backoff::{Backoff, Failures};
 use crate::runtime::logging::chain;
 
 /// The server ends each watch after that many seconds, a random number of them, so that replicas do not move in step.
@@ -29,8 +30,8 @@ const IDLE_MARGIN: Duration = Duration::from_secs(5);
 /// The least time between two rounds; some proxies close watches at once.
 const FLOOR: Duration = Duration::from_secs(1);
 
-const BACKOFF_FIRST: Duration = Duration::from_millis(800);
-const BACKOFF_MOST: Duration = Duration::from_secs(30);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(800), LONGEST_PAUSE).lengthened_by(1.0);
 
 /// How often the Secret is read where it may not be watched.
 const POLL: Duration = Duration::from_secs(10);
@@ -141,17 +142,17 @@ enum Failure {
 
 impl Watcher {
     async fn run(mut self) -> Infallible {
-        let mut pause = BACKOFF_FIRST;
+        let mut failures = Failures::default();
         loop {
             let start = Instant::now();
             let Err(failure) = self.round().await else {
-                pause = BACKOFF_FIRST;
+                failures.reset();
                 tokio::time::sleep_until(start + FLOOR).await;
                 continue;
             };
             // A watch that worked for a while and broke is no sign of lasting trouble.
             if start.elapsed() >= WORKED {
-                pause = BACKOFF_FIRST;
+                failures.reset();
             }
             let reason = chain(&failure);
             tracing::debug!(secret = self.shown, "{reason}");
@@ -163,8 +164,7 @@ impl Watcher {
                 }
                 State::Absent(_) | State::Read(_) => false,
             });
-            tokio::time::sleep(pause.mul_f64(1.0 + fastrand::f64())).await;
-            pause = (pause * 2).min(BACKOFF_MOST);
+            tokio::time::sleep(failures.next_pause(&BACKOFF, fastrand::f64())).await;
         }
     }
 
@@ -196,7 +196,7 @@ impl Watcher {
             Err(Failure::Call(error)) if error.is_forbidden() => {
                 let why = "this process may not read it: it needs the verbs get and watch for this Secret";
                 self.absent(format!("{why} ({})", chain(&error)));
-                tokio::time::sleep(BACKOFF_MOST).await;
+                tokio::time::sleep(LONGEST_PAUSE).await;
                 Ok(())
             }
             outcome => outcome,

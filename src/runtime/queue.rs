@@ -18,6 +18,7 @@ use prometheus::IntCounter;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
+use crate::base::backoff::Backoff;
 pub use metrics::QueueMetrics;
 use metrics::{Content, Look};
 
@@ -32,25 +33,6 @@ pub enum Priority {
     /// In the order of arrival.
     #[default]
     Normal,
-}
-
-/// How long a failing key waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Backoff {
-    /// The wait after the first failure; it doubles with each further one.
-    pub base: Duration,
-    /// No wait is longer than this.
-    pub max: Duration,
-}
-
-impl Backoff {
-    /// The wait after `failures` failures in a row (one or more). `random` in `0.0..1.0` shortens it by up to half, so
-    /// that keys which failed together do not come back together.
-    pub fn delay(&self, failures: u32, random: f64) -> Duration {
-        let doublings = failures.saturating_sub(1).min(31);
-        let full = self.base.saturating_mul(1 << doublings).min(self.max);
-        full.mul_f64(1.0 - random.clamp(0.0, 1.0) / 2.0)
-    }
 }
 
 /// The queue. Clones share their content.
@@ -155,7 +137,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.change(|state| {
             let failures = &mut state.entries.entry(key.clone()).or_default().failures;
             *failures = failures.saturating_add(1);
-            delay = self.shared.backoff.delay(*failures, fastrand::f64());
+            delay = self.shared.backoff.pause(*failures, fastrand::f64());
             state.delay_until(key, Instant::now() + delay);
         });
         if let Some(metrics) = &self.shared.metrics {

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::Node;
 
 use super::plan;
+use crate::base::backoff::Backoff;
 use crate::cloud::node::{self, Readiness};
-use crate::cloud::{Presence, Reason, Unknown};
+use crate::cloud::{Presence, Reason};
 
 /// An answer that says nothing is asked for again after this, twice this, and so on.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -102,16 +103,17 @@ impl Answers {
         let Some(asked) = self.asking.remove(name) else { return false };
         let before = self.by_node.get(name).filter(|kept| kept.subject == subject);
         let (failures, trouble) = before.map_or((0, None), |kept| (kept.failures, kept.trouble));
-        let shortened = 1.0 - chance.clamp(0.0, 1.0) / 4.0;
         let longest = LONGEST.max(SHARE.saturating_mul(self.costly));
+        let backoff = Backoff::doubling(FIRST_PAUSE, longest).shortened_by(0.25);
         let mut kept = Kept { subject, presence: Some(presence.clone()), asked, due: at, failures: 0, trouble: None };
         match presence {
             // It comes from what the provider sees anyway.
             Presence::Exists(()) => {}
-            Presence::Absent(_) => kept.due += longest.mul_f64(shortened),
+            Presence::Absent(_) => kept.due += backoff.jittered(longest, chance),
             Presence::Unknown(unknown) => {
-                kept.due += pause(unknown, failures, longest).mul_f64(shortened);
                 kept.failures = failures.saturating_add(1);
+                let pause = unknown.retry_after.unwrap_or_else(|| backoff.pause(kept.failures, 0.0));
+                kept.due += backoff.jittered(pause.clamp(FIRST_PAUSE, longest), chance);
                 kept.trouble = if unknown.is_passing { trouble } else { Some(unknown.reason) };
                 if kept.trouble.and_then(|trouble| self.over.get(&trouble)).is_some_and(|over| over.shown >= asked) {
                     // It was asked before that was over.
@@ -189,15 +191,10 @@ impl Kept {
     }
 }
 
-fn pause(unknown: &Unknown, failures: u32, longest: Duration) -> Duration {
-    let doubled = FIRST_PAUSE.saturating_mul(1 << failures.min(16));
-    unknown.retry_after.unwrap_or(doubled).clamp(FIRST_PAUSE, longest)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cloud::AbsenceProof;
+    use crate::cloud::{AbsenceProof, Unknown};
 
     fn keep(answers: &mut Answers, presence: &Presence, at: Instant, chance: f64) {
         answers.ask("n", at);

@@ -5,15 +5,14 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// The pause after the first failure; it doubles with each further one.
-const FIRST_PAUSE: Duration = Duration::from_secs(5);
-/// No pause is longer.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+use crate::base::backoff::{Backoff, Failures};
+
+const BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(5), Duration::from_secs(60)).shortened_by(0.25);
 
 /// The failures in a row of one call, and the pause after the last one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Retry {
-    failures: u32,
+    failures: Failures,
     not_before: Option<Instant>,
 }
 
@@ -21,9 +20,8 @@ impl Retry {
     /// The call failed at `at`: the pause before the next one. `chance` in `0.0..1.0` shortens it by up to a quarter, so
     /// that calls which failed together are not repeated together.
     pub fn failed(&mut self, at: Instant, chance: f64) -> Duration {
-        let full = FIRST_PAUSE.saturating_mul(1 << self.failures.min(16)).min(LONGEST_PAUSE);
-        let pause = full.mul_f64(1.0 - chance.clamp(0.0, 1.0) / 4.0);
-        *self = Self { failures: self.failures.saturating_add(1), not_before: Some(at + pause) };
+        let pause = self.failures.next_pause(&BACKOFF, chance);
+        self.not_before = Some(at + pause);
         pause
     }
 
@@ -34,7 +32,7 @@ impl Retry {
 
     /// Whether no call has failed.
     pub fn is_first(&self) -> bool {
-        self.failures == 0
+        self.failures.is_none()
     }
 }
 
@@ -88,6 +86,8 @@ impl<T> Retries<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const FIRST_PAUSE: Duration = Duration::from_secs(5);
 
     #[test]
     fn pauses_double_up_to_a_minute_and_are_shortened_by_chance() {

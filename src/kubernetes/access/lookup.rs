@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::published;
 use super::trust::Trust;
+use crate::base::backoff::{Backoff, Failures};
 use crate::kubernetes::client::{CALL_LIMIT, CallError, limited};
 use crate::runtime::logging::chain;
 
@@ -34,8 +35,8 @@ const IDLE_MARGIN: Duration = Duration::from_secs(5);
 /// The least time between two rounds; some proxies close watches at once.
 const FLOOR: Duration = Duration::from_secs(1);
 
-const BACKOFF_FIRST: Duration = Duration::from_millis(800);
-const BACKOFF_MOST: Duration = Duration::from_secs(30);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(800), LONGEST_PAUSE).lengthened_by(1.0);
 
 /// How often the ConfigMap is read where it may not be watched.
 const POLL: Duration = Duration::from_secs(60);
@@ -102,12 +103,12 @@ enum Failure {
 
 impl Lookup {
     async fn run(mut self) -> Infallible {
-        let mut pause = BACKOFF_FIRST;
+        let mut failures = Failures::default();
         loop {
             let start = Instant::now();
             match self.round().await {
                 Ok(()) => {
-                    pause = BACKOFF_FIRST;
+                    failures.reset();
                     tokio::time::sleep_until(start + FLOOR).await;
                 }
                 Err(Failure::Call(error)) if error.is_forbidden() => {
@@ -116,12 +117,11 @@ impl Lookup {
                 }
                 Err(failure) => {
                     // A watch that worked for a while and broke is no sign of lasting trouble.
-                    if start.elapsed() >= BACKOFF_MOST {
-                        pause = BACKOFF_FIRST;
+                    if start.elapsed() >= LONGEST_PAUSE {
+                        failures.reset();
                     }
                     self.failed(&failure);
-                    tokio::time::sleep(pause.mul_f64(1.0 + fastrand::f64())).await;
-                    pause = (pause * 2).min(BACKOFF_MOST);
+                    tokio::time::sleep(failures.next_pause(&BACKOFF, fastrand::f64())).await;
                 }
             }
         }

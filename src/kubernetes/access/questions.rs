@@ -12,6 +12,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use super::metrics::Requests;
+use crate::base::backoff::Backoff;
 use crate::kubernetes::client::{Bucket, CallError, Rate, limited};
 use crate::runtime::logging::chain;
 
@@ -27,9 +28,7 @@ const RATE: Rate = Rate { qps: 200.0, burst: 400 };
 
 /// How often a question is asked, and the pauses in between; as the Go program's `DefaultAuthWebhookRetryBackoff`.
 const ATTEMPTS: u32 = 5;
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const PAUSE_GROWTH: f64 = 1.5;
-const PAUSE_JITTER: f64 = 0.2;
+const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(500), LIMIT).growing_by(1.5).lengthened_by(0.2);
 
 /// Asks one kind of question.
 pub(super) struct Questions {
@@ -83,12 +82,10 @@ impl Questions {
     where
         K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug,
     {
-        let mut pause = FIRST_PAUSE;
-        for _ in 1..ATTEMPTS {
+        for failures in 1..ATTEMPTS {
             match self.attempt(review).await {
                 Err(error) if is_transient(&error) => {
-                    tokio::time::sleep(pause.mul_f64(1.0 + PAUSE_JITTER * fastrand::f64())).await;
-                    pause = pause.mul_f64(PAUSE_GROWTH);
+                    tokio::time::sleep(BACKOFF.pause(failures, fastrand::f64())).await;
                 }
                 outcome => return outcome,
             }

@@ -25,6 +25,7 @@ use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
 
 use super::{CALL_LIMIT, CallError, limited};
+use crate::base::backoff::Backoff;
 use crate::kubernetes::leader_election::Leadership;
 use crate::runtime::logging::chain;
 use crate::runtime::tasks;
@@ -42,9 +43,9 @@ const SHORTEST_LIFE: Duration = Duration::from_secs(600);
 const USED_PART: f64 = 0.8;
 const SLACK: Duration = Duration::from_secs(10);
 
-/// Attempts in a row, and the pause after the first; it doubles.
+/// Attempts in a row, and the pauses in between.
 const ATTEMPTS: u32 = 4;
-const PAUSE: Duration = Duration::from_millis(500);
+const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(500), LONG_PAUSE);
 
 /// The pause between two such rows, and the least time between two tokens when the server refuses the first.
 const LONG_PAUSE: Duration = Duration::from_secs(15);
@@ -191,14 +192,12 @@ impl Keeper {
     }
 
     async fn fetch_patiently(&self) -> Result<(SecretString, Duration), CallError> {
-        let mut pause = PAUSE;
-        for _ in 1..ATTEMPTS {
+        for failures in 1..ATTEMPTS {
             match self.fetch().await {
                 // What is not allowed is not allowed half a second later.
                 Err(error) if !error.is_forbidden() && !error.is_not_leader() => {
                     tracing::debug!("{}", chain(&error));
-                    tokio::time::sleep(pause).await;
-                    pause *= 2;
+                    tokio::time::sleep(BACKOFF.pause(failures, 0.0)).await;
                 }
                 outcome => return outcome,
             }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::base::backoff::Backoff;
 use crate::cloud::login_ledger::{Attempt, Outcome, SecretVersion};
 
 /// The time in which [`BUDGET`] attempts may count.
@@ -399,14 +400,15 @@ fn slow_down(counted: &[&Aged<'_>], attempt: &Attempt) -> Option<(Duration, &'st
     if let Some(version) = &attempt.version {
         let mut same = counted.iter().filter(|aged| aged.entry.state == State::Rejected && aged.entry.is_of(version));
         let youngest = same.next()?;
-        let pause = doubled(FIRST_FOR_VERSION, same.count(), LONGEST).checked_sub(youngest.age)?;
+        let backoff = Backoff::doubling(FIRST_FOR_VERSION, LONGEST);
+        let pause = pause_after(backoff, same.count()).checked_sub(youngest.age)?;
         return Some((pause, "this version of the Secret was rejected"));
     }
     let settled: Vec<&&Aged<'_>> = counted.iter().filter(|aged| !aged.is_under_way()).collect();
     let was_rejected = settled.iter().any(|aged| aged.entry.state == State::Rejected);
     let surplus = settled.len().checked_sub(if was_rejected { BUDGET } else { MOST })?;
     let longest = if attempt.is_new || !was_rejected { LONGEST_WITH_HOPE } else { LONGEST };
-    let pause = doubled(FIRST_PAUSE, surplus, longest).checked_sub(settled.first()?.age)?;
+    let pause = pause_after(Backoff::doubling(FIRST_PAUSE, longest), surplus).checked_sub(settled.first()?.age)?;
     Some((pause, "logins were rejected or not answered again and again"))
 }
 
@@ -428,9 +430,9 @@ fn jittered(pause: Duration, random: f64) -> Duration {
     pause.mul_f64(1.0 + random / 4.0)
 }
 
-fn doubled(first: Duration, times: usize, longest: Duration) -> Duration {
-    let factor = u32::try_from(times).ok().and_then(|times| 1_u32.checked_shl(times)).unwrap_or(u32::MAX);
-    first.checked_mul(factor).unwrap_or(longest).min(longest)
+/// The pause after a failure with so many before it. Jitter is added to the decision as a whole.
+fn pause_after(backoff: Backoff, earlier: usize) -> Duration {
+    backoff.pause(u32::try_from(earlier).unwrap_or(u32::MAX).saturating_add(1), 0.0)
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::Store;
 use super::packed::{Item, Packed, Seen, Watched};
+use crate::base::backoff::{Backoff, Failures};
 use crate::kubernetes::client::{CallError, limited};
 use crate::runtime::logging::chain;
 use crate::runtime::tasks::BoxError;
@@ -36,8 +37,7 @@ const IDLE_MARGIN: Duration = Duration::from_secs(5);
 /// The least time between the starts of two watches; some proxies close them at once.
 const FLOOR: Duration = Duration::from_secs(1);
 
-const BACKOFF_FIRST: Duration = Duration::from_millis(800);
-const BACKOFF_MOST: Duration = Duration::from_secs(30);
+const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(800), Duration::from_secs(30)).lengthened_by(1.0);
 
 /// A round that lasted this long has worked.
 const WORKED: Duration = Duration::from_secs(10);
@@ -130,13 +130,13 @@ impl<K: Watched> ListWatch<K> {
 
     /// Lists and watches for ever.
     pub(super) async fn run(mut self) -> Result<(), BoxError> {
-        let mut pause = BACKOFF_FIRST;
+        let mut failures = Failures::default();
         loop {
             tokio::time::sleep_until(self.next_start).await;
             let start = Instant::now();
             self.next_start = start + FLOOR;
             let Err(failure) = self.round().await else {
-                pause = BACKOFF_FIRST;
+                failures.reset();
                 continue;
             };
             if failure.is_gone() {
@@ -146,12 +146,11 @@ impl<K: Watched> ListWatch<K> {
             }
             // A watch that worked for a while and broke is no sign of lasting trouble.
             if start.elapsed() >= WORKED {
-                pause = BACKOFF_FIRST;
+                failures.reset();
             }
-            let jittered = pause.mul_f64(1.0 + fastrand::f64());
-            tracing::warn!(kind = self.kind, retry_in = ?jittered, "{}", chain(&failure));
-            tokio::time::sleep(jittered).await;
-            pause = (pause * 2).min(BACKOFF_MOST);
+            let pause = failures.next_pause(&BACKOFF, fastrand::f64());
+            tracing::warn!(kind = self.kind, retry_in = ?pause, "{}", chain(&failure));
+            tokio::time::sleep(pause).await;
         }
     }
 

@@ -129,12 +129,13 @@ impl Collector for QueueMetrics {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Backoff, Queue, Work};
+    use super::super::{Queue, Work};
     use super::*;
+    use crate::base::backoff::Backoff;
     use crate::runtime::metrics::Metrics;
     use futures::FutureExt as _;
 
-    const BACKOFF: Backoff = Backoff { base: Duration::from_secs(1), max: Duration::from_secs(60) };
+    const BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(1), Duration::from_secs(60));
 
     fn next(queue: &Queue<&'static str>) -> Work<&'static str> {
         queue.next().now_or_never().flatten().expect("a key waits")

@@ -25,7 +25,8 @@ use tracing::{debug, info, warn};
 use self::enter::Entered;
 use self::pairs::{Better, Interface, Moment, Pairs, place};
 use self::reach::Reach;
-use super::retry::{Kind, Retry};
+use super::retry::PASSING;
+use crate::base::backoff::Failures;
 use crate::clients::{http, vapi, vim};
 use crate::cloud::error::chain;
 use crate::cloud::login_ledger::LoginLedger;
@@ -290,7 +291,7 @@ impl Session {
 
     /// Waits for other credentials, and logs in with them beside the session in use. Ends with every news; `is_told`
     /// says that the last one was a refusal.
-    pub(super) async fn rotated(&self, retry: &mut Retry, is_told: bool) -> Rotation {
+    pub(super) async fn rotated(&self, retry: &mut Failures, is_told: bool) -> Rotation {
         loop {
             let (changed, released) = (self.offer_changed(), self.released());
             let (offered, nothing) = self.offered();
@@ -321,7 +322,7 @@ impl Session {
                     Err(failure) => {
                         let why = chain(&failure);
                         if failure.pause == Pause::Backoff {
-                            let pause = retry.after(Kind::Passing, fastrand::f64());
+                            let pause = retry.next_pause(&PASSING, fastrand::f64());
                             let held = self.now().wait(pause, why.clone());
                             self.state().pairs.hold(&credential, Interface::Soap, held);
                         }

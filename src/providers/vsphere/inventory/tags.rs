@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{info, warn};
 
-use super::retry::Kind;
+use super::retry::PASSING;
 use super::session::{RestFailure, Use};
 use super::snapshot::Tags;
 use super::vcenter::{Settings, Vcenter};
@@ -88,7 +88,7 @@ impl Vcenter {
                 let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
                 let pause = match &failure {
                     RestFailure::Held { pause, .. } => *pause,
-                    _ => state.tags_retry.after(Kind::Passing, fastrand::f64()),
+                    _ => state.tags_retry.next_pause(&PASSING, fastrand::f64()),
                 };
                 state.tags_not_before = Some(Instant::now() + pause);
             }

@@ -12,10 +12,11 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::mirror::Mirror;
-use super::retry::{Kind, Retry};
+use super::retry::PASSING;
 use super::session::{Failure, Pause, Rotation, Session};
 use super::snapshot::{Entity, Freshness, Proven, Snapshot, Tags, Trouble, VmRecord};
 use super::watch::{Prepared, Watch};
+use crate::base::backoff::Failures;
 use crate::clients::vim;
 use crate::cloud::Reason;
 use crate::cloud::error::chain;
@@ -80,7 +81,7 @@ pub(super) struct State {
     /// The power states that the last snapshot proved.
     pub(super) power: Arc<HashMap<Arc<str>, Proven>>,
     /// The failures in a row of reading tags, and when it may be tried again.
-    pub(super) tags_retry: Retry,
+    pub(super) tags_retry: Failures,
     pub(super) tags_not_before: Option<tokio::time::Instant>,
     /// The last moment vCenter answered.
     pub(super) answered: Option<Instant>,
@@ -290,7 +291,7 @@ impl Vcenter {
     }
 
     async fn keep(&self) -> Infallible {
-        let mut retry = Retry::default();
+        let mut retry = Failures::default();
         loop {
             // From before the offer is looked at, so that no change is missed.
             let (offer_changed, released) = (self.session.offer_changed(), self.session.released());
@@ -301,7 +302,7 @@ impl Vcenter {
                 self.session.mark_reachable();
             }
             let pause = match failure.pause {
-                Pause::Backoff => Some(retry.after(Kind::Passing, fastrand::f64())),
+                Pause::Backoff => Some(retry.next_pause(&PASSING, fastrand::f64())),
                 Pause::For(pause) => Some(pause),
                 Pause::UntilOffered => None,
             };
@@ -328,7 +329,7 @@ impl Vcenter {
     }
 
     /// One connection: from the first call to the first failure.
-    async fn serve(&self, retry: &mut Retry) -> Failure {
+    async fn serve(&self, retry: &mut Failures) -> Failure {
         // Every call below has a limit of its own.
         let mut watch = match self.open().await {
             Ok(watch) => watch,
@@ -360,14 +361,14 @@ impl Vcenter {
     /// Waits for a session with other credentials and subscribes on it, while the old one is still followed. What is
     /// refused is told, and changes nothing.
     async fn rotate(&self) -> Prepared {
-        let mut retry = Retry::default();
+        let mut retry = Failures::default();
         loop {
             let is_told = self.snapshot.borrow().offer_trouble.is_some();
             match self.session.rotated(&mut retry, is_told).await {
                 Rotation::Refused(reason) => self.tell_offer_trouble(Some(reason)),
                 Rotation::Settled => self.tell_offer_trouble(None),
                 Rotation::Accepted(link) => {
-                    let mut retry = Retry::default();
+                    let mut retry = Failures::default();
                     loop {
                         match self.prepare(link.soap()).await {
                             Ok(prepared) => {
@@ -381,7 +382,7 @@ impl Vcenter {
                             Err(failure) => {
                                 self.clear_leftovers(&link.soap()).await;
                                 self.tell_offer_trouble(Some(chain(&failure)));
-                                let pause = retry.after(Kind::Passing, fastrand::f64());
+                                let pause = retry.next_pause(&PASSING, fastrand::f64());
                                 if timeout(pause, self.session.withdrawn(&link)).await.is_ok() {
                                     self.session.discard(&link);
                                     break;
@@ -440,7 +441,7 @@ impl Vcenter {
     }
 
     /// vCenter answers: what is known is true.
-    pub(super) fn mark_live(&self, retry: &mut Retry) {
+    pub(super) fn mark_live(&self, retry: &mut Failures) {
         retry.reset();
         self.session.mark_reachable();
         let was = self.snapshot.borrow().freshness.clone();

@@ -13,10 +13,11 @@ use tracing::debug;
 
 use super::leftovers::{Parts, Unfinished};
 use super::mirror::{Mirror, Touched};
-use super::retry::{Kind, Retry};
+use super::retry::PASSING;
 use super::session::{Failure, Link, Use, failed};
 use super::snapshot::Trouble;
 use super::vcenter::{Change, State, Vcenter};
+use crate::base::backoff::Failures;
 use crate::clients::vim::{self, FilterSpec, MoRef, UpdateSet};
 use crate::cloud::error::chain;
 
@@ -124,12 +125,12 @@ impl Vcenter {
     }
 
     /// Waits for updates and publishes them, until the session is of no use any more.
-    pub(super) async fn follow(&self, watch: &Watch, retry: &mut Retry) -> Failure {
+    pub(super) async fn follow(&self, watch: &Watch, retry: &mut Failures) -> Failure {
         let mut version = String::new();
         let mut is_complete = false;
         let mut is_truncated = false;
         let mut fresh = Mirror::default();
-        let mut failures = Retry::default();
+        let mut failures = Failures::default();
         let mut failed_in_row = 0;
         let mut empty_answers = 0;
         let mut pages = Vec::new();
@@ -165,7 +166,7 @@ impl Vcenter {
                     self.mark_stale(Trouble::unavailable(chain(&error)));
                     self.session.mark_unreachable();
                     let returned = self.session.returned();
-                    let _ = tokio::time::timeout(failures.after(Kind::Passing, fastrand::f64()), returned).await;
+                    let _ = tokio::time::timeout(failures.next_pause(&PASSING, fastrand::f64()), returned).await;
                     self.cancel(watch).await;
                     continue;
                 }

@@ -13,6 +13,7 @@ use super::describe::{Beside, describe};
 use super::resolve::{Answer, Asked, By, Decision, NodeFacts, Question, VmKey, is_renamed, resolve};
 use super::slots::{Held, Slot};
 use super::tracked::{Lost, NextSearch, Tracked};
+use crate::base::backoff::Backoff;
 use crate::cloud::{FoundBy, InstanceMetadata, Reason, Unknown};
 use crate::providers::vsphere::addresses::candidate_ips;
 use crate::providers::vsphere::inventory::snapshot::{Freshness, Snapshot, VmRecord};
@@ -23,10 +24,8 @@ use crate::providers::vsphere::topology::labels::labels;
 
 /// How long a match may take to be reported once it is watched.
 const READING_LIMIT: Duration = Duration::from_secs(10);
-/// The first pause before an unknown machine is looked for again; doubled up to [`LONGEST_PAUSE`].
-const FIRST_PAUSE: Duration = Duration::from_secs(2);
-/// No event can announce an unknown machine, so it is looked for at least this often.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// The pauses before an unknown VM is searched again. No event can announce it, so it is searched at least once a minute.
+const SEARCH_BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(2), Duration::from_secs(60)).shortened_by(0.5);
 
 impl Tracker {
     /// Decides for one node and puts the outcome on the board.
@@ -83,9 +82,8 @@ impl Tracker {
         self.board.set(name, view);
         match next_search {
             NextSearch::Later(_) if tracked.search_at.is_none() => {
-                let step = FIRST_PAUSE.saturating_mul(1 << tracked.pauses.min(5)).min(LONGEST_PAUSE);
-                tracked.pauses = tracked.pauses.saturating_add(1);
-                tracked.search_at = Some(Instant::now() + step.mul_f64(0.5 + fastrand::f64() / 2.0));
+                let pause = tracked.pauses.next_pause(&SEARCH_BACKOFF, fastrand::f64());
+                tracked.search_at = Some(Instant::now() + pause);
             }
             NextSearch::Later(_) | NextSearch::Waiting(_) | NextSearch::Now => {}
             NextSearch::None => tracked.search_at = None,
@@ -135,7 +133,7 @@ impl Tracker {
                 tracked.bound_at = self.slots.get(&vm.vcenter).map(|held| held.seen.instance_uuid.clone());
                 tracked.bound = Some(vm);
                 tracked.decide_at = None;
-                tracked.pauses = 0;
+                tracked.pauses.reset();
                 NextSearch::None
             }
             Decision::Wait(unknown) => {

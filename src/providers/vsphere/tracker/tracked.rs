@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::resolve::{Answer, NodeFacts, SILENT_VCENTER_WAIT, VmKey};
 use super::slots::Slot;
+use crate::base::backoff::Failures;
 use crate::cloud::node::is_control_plane;
 use crate::cloud::{FoundBy, Reason, Unknown};
 use crate::providers::vsphere::inventory::snapshot::{Freshness, Snapshot};
@@ -42,7 +43,7 @@ pub(super) struct Tracked {
     pub(super) bound_at: Option<Arc<str>>,
     /// What spoke for the machine when it was bound.
     pub(super) found_by: FoundBy,
-    pub(super) pauses: u32,
+    pub(super) pauses: Failures,
     pub(super) search_at: Option<Instant>,
     pub(super) decide_at: Option<Instant>,
     /// When the machine of a node that is not ready is looked at again, and when it was last.
@@ -115,7 +116,7 @@ impl Tracked {
             bound_uuid: None,
             bound_at: None,
             found_by: FoundBy::default(),
-            pauses: 0,
+            pauses: Failures::default(),
             search_at: None,
             decide_at: None,
             look_at: None,

@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
-use ccm::runtime::queue::{Backoff, Queue};
+use ccm::base::backoff::Backoff;
+use ccm::runtime::queue::Queue;
 use criterion::{Criterion, Throughput};
 
 const KEYS: usize = 1_000;
-const BACKOFF: Backoff = Backoff { base: Duration::from_secs(60), max: Duration::from_secs(600) };
+const BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(60), Duration::from_secs(600));
 
 /// See the file's header.
 pub fn measure(criterion: &mut Criterion) {

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use jiff::{Timestamp, Unit};
 
+use crate::base::backoff::Failures;
 use crate::cloud::login_ledger::{Attempt, SecretVersion};
 use crate::providers::vsphere::credentials::{Credential, Login, Origin};
-use crate::providers::vsphere::inventory::retry::{Kind, Retry};
+use crate::providers::vsphere::inventory::retry::REJECTED;
 
 /// Where a credential is presented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +35,7 @@ struct Standing {
 /// When a login may be tried again at one interface, and why not before.
 #[derive(Default)]
 struct Schedule {
-    retry: Retry,
+    rejections: Failures,
     held: Option<Held>,
 }
 
@@ -167,7 +168,7 @@ impl Pairs {
             let is_last_resort = !offered.iter().any(|other| other.login == in_use.login);
             match standing.and_then(|standing| standing.soap.held.as_ref()) {
                 // Something further down the offer works.
-                Some(_) if !is_last_resort && standing.is_some_and(|standing| standing.soap.retry.was_rejected()) => {}
+                Some(_) if !is_last_resort && standing.is_some_and(|standing| !standing.soap.rejections.is_none()) => {}
                 Some(held) if held.until > at => {
                     soonest = Some(soonest.map_or(held.until, |before| before.min(held.until)));
                 }
@@ -190,8 +191,8 @@ impl Pairs {
     /// Whether the server refused this login when it was tried last.
     pub(super) fn was_rejected(&self, credential: &Credential, interface: Interface) -> bool {
         self.find(credential).is_some_and(|standing| match interface {
-            Interface::Soap => standing.soap.retry.was_rejected(),
-            Interface::Rest => standing.rest.retry.was_rejected(),
+            Interface::Soap => !standing.soap.rejections.is_none(),
+            Interface::Rest => !standing.rest.rejections.is_none(),
         })
     }
 
@@ -228,7 +229,7 @@ impl Pairs {
         standing.is_known = false;
         standing.was_tried = true;
         let schedule = standing.schedule(interface);
-        let pause = schedule.retry.after(Kind::Rejected, random).max(least.mul_f64(1.0 + random / 4.0));
+        let pause = schedule.rejections.next_pause(&REJECTED, random).max(REJECTED.jittered(least, random));
         schedule.held = Some(Held { is_of_rejection: true, ..moment.lockout(pause, why) });
         pause
     }

@@ -380,12 +380,7 @@ pub fn all() -> Vec<Mutant> {
             ("            && self.transition == node::ready_since(node)\n", ""),
             UNIT,
         ),
-        Mutant::new(
-            "retries-double",
-            RETRIES,
-            ("failures: self.failures.saturating_add(1), not_before", "failures: self.failures, not_before"),
-            UNIT,
-        ),
+        Mutant::new("retries-double", RETRIES, ("self.failures.next_pause(", "Failures::default().next_pause("), UNIT),
         Mutant::new(
             "retries-of-this-uid",
             RETRIES,

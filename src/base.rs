@@ -1,0 +1,3 @@
+//! The ground floor: pure code that every module may use and that uses none of them.
+
+pub mod backoff;

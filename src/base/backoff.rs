@@ -1,0 +1,128 @@
+//! Pure: how long a failed call waits before it is repeated.
+
+use std::time::Duration;
+
+/// A policy: the pause grows with each failure in a row, and jitter keeps calls that failed together apart.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Backoff {
+    first: Duration,
+    longest: Duration,
+    growth: f64,
+    /// The largest change of a pause, as a part of it; negative where jitter shortens it.
+    jitter: f64,
+}
+
+impl Backoff {
+    /// Pauses from `first`, doubled with each further failure, up to `longest`. Without jitter.
+    pub const fn doubling(first: Duration, longest: Duration) -> Self {
+        Self { first, longest, growth: 2.0, jitter: 0.0 }
+    }
+
+    /// The same with another factor than two; it must not be below one.
+    pub const fn growing_by(self, growth: f64) -> Self {
+        Self { growth, ..self }
+    }
+
+    /// The same with jitter that shortens each pause by up to this part of it.
+    pub const fn shortened_by(self, part: f64) -> Self {
+        Self { jitter: -part, ..self }
+    }
+
+    /// The same with jitter that lengthens each pause by up to this part of it, also the longest one.
+    pub const fn lengthened_by(self, part: f64) -> Self {
+        Self { jitter: part, ..self }
+    }
+
+    /// The pause after `failures` failures in a row (one or more). `random` in `0.0..1.0` is the jitter: 0 is none.
+    pub fn pause(&self, failures: u32, random: f64) -> Duration {
+        let factor = self.growth.powi(i32::try_from(failures.saturating_sub(1)).unwrap_or(i32::MAX));
+        let full = Duration::try_from_secs_f64(self.first.as_secs_f64() * factor).unwrap_or(self.longest);
+        self.jittered(full.min(self.longest), random)
+    }
+
+    /// A pause from elsewhere, with the jitter of this policy.
+    pub fn jittered(&self, pause: Duration, random: f64) -> Duration {
+        pause.mul_f64(1.0 + self.jitter * random.clamp(0.0, 1.0))
+    }
+}
+
+/// Counts the failures in a row of one call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Failures(u32);
+
+impl Failures {
+    /// Counts one more failure and returns the pause after it. See [`Backoff::pause`].
+    pub fn next_pause(&mut self, backoff: &Backoff, random: f64) -> Duration {
+        self.0 = self.0.saturating_add(1);
+        backoff.pause(self.0, random)
+    }
+
+    /// Starts over after a success.
+    pub fn reset(&mut self) {
+        self.0 = 0;
+    }
+
+    /// Whether there was none since the last success.
+    pub fn is_none(&self) -> bool {
+        self.0 == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn pauses_grow_up_to_the_longest_and_do_not_overflow() {
+        let minute = Backoff::doubling(SECOND, SECOND * 60);
+        let long = Backoff::doubling(Duration::from_millis(70), SECOND * u32::MAX).growing_by(1.5);
+        for (backoff, failures, milliseconds) in [
+            (minute, 0, 1_000),
+            (minute, 1, 1_000),
+            (minute, 2, 2_000),
+            (minute, 6, 32_000),
+            (minute, 7, 60_000),
+            (minute, 1_025, 60_000),
+            (minute, u32::MAX, 60_000),
+            (long, 2, 105),
+            (Backoff::doubling(Duration::from_millis(800), SECOND * 30), 6, 25_600),
+            (Backoff::doubling(SECOND * 70, SECOND * 1_800), 5, 1_120_000),
+        ] {
+            assert_eq!(backoff.pause(failures, 0.0), Duration::from_millis(milliseconds), "{backoff:?}, {failures}");
+        }
+        assert_eq!(long.pause(u32::MAX, 0.0), SECOND * u32::MAX);
+    }
+
+    #[test]
+    fn jitter_shortens_or_lengthens_by_its_part() {
+        let plain = Backoff::doubling(SECOND, SECOND * 60);
+        let (shorter, longer) = (plain.shortened_by(0.5), plain.lengthened_by(0.25));
+        for (backoff, random, milliseconds) in [
+            (plain, 1.0, 4_000),
+            (shorter, 0.0, 4_000),
+            (shorter, 0.5, 3_000),
+            (shorter, 1.0, 2_000),
+            (shorter, 7.0, 2_000),
+            (longer, 0.0, 4_000),
+            (longer, 1.0, 5_000),
+        ] {
+            assert_eq!(backoff.pause(3, random), Duration::from_millis(milliseconds), "{backoff:?}, {random}");
+        }
+        assert_eq!(longer.pause(100, 1.0), SECOND * 75, "also the longest");
+        assert_eq!(shorter.jittered(SECOND * 8, 1.0), SECOND * 4);
+    }
+
+    #[test]
+    fn failures_in_a_row_are_counted_until_a_success() {
+        let backoff = Backoff::doubling(SECOND, SECOND * 60);
+        let mut failures = Failures::default();
+        assert!(failures.is_none());
+        let pauses: Vec<u64> = (0..8).map(|_| failures.next_pause(&backoff, 0.0).as_secs()).collect();
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
+        assert!(!failures.is_none());
+        failures.reset();
+        assert_eq!(failures.next_pause(&backoff, 0.0), SECOND);
+    }
+}

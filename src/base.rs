@@ -1,3 +1,4 @@
 //! The ground floor: pure code that every module may use and that uses none of them.
 
 pub mod backoff;
+pub mod error_chain;

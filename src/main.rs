@@ -2,6 +2,7 @@
 
 use ccm::app::options::{self, Asked};
 use ccm::app::{self, settings};
+use ccm::base::error_chain::chain;
 use ccm::runtime::logging;
 use std::error::Error;
 use std::io::Write;
@@ -32,7 +33,7 @@ fn main() -> ExitCode {
     let outcome = app::run(&options, verbosity);
     match &outcome {
         Ok(()) | Err(app::Error::Settings(_)) => {}
-        Err(error) => tracing::error!("{}", logging::chain(error)),
+        Err(error) => tracing::error!("{}", chain(error)),
     }
     drop(written);
     match outcome {
@@ -51,6 +52,6 @@ fn printed(text: &str) -> ExitCode {
 
 fn failed(error: &dyn Error) -> ExitCode {
     // With standard error closed there is nobody left to tell.
-    let _ = writeln!(std::io::stderr(), "error: {}", logging::chain(error));
+    let _ = writeln!(std::io::stderr(), "error: {}", chain(error));
     ExitCode::FAILURE
 }

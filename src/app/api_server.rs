@@ -1,6 +1,6 @@
 //! Where the API server is: the addresses behind its URL, which may be virtual ones that a node must not take for its own.
 
-use crate::runtime::logging;
+use crate::base::error_chain::chain;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub async fn addresses(url: &http::Uri) -> Vec<IpAddr> {
     }
     let found = match tokio::time::timeout(LIMIT, tokio::net::lookup_host((host, 0))).await {
         Ok(Ok(found)) => found.map(|address| address.ip()).collect::<BTreeSet<_>>(),
-        Ok(Err(error)) => return unknown(host, &logging::chain(&error)),
+        Ok(Err(error)) => return unknown(host, &chain(&error)),
         Err(_) => return unknown(host, "no answer within 5 s"),
     };
     found.into_iter().collect()

@@ -1,8 +1,8 @@
 //! The provider's background work, which comes and goes while the process runs: one task per vCenter and one for the
 //! nodes.
 
+use crate::base::error_chain::chain;
 use crate::providers::vsphere::Task;
-use crate::runtime::logging;
 use crate::runtime::tasks::{BoxError, Cause, TaskEnded, Tasks};
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ impl Background {
     /// Waits until all tasks have ended. The caller has given their stop signals.
     pub async fn shut_down(self) {
         if let Err(still_running) = self.tasks.shut_down(GRACE).await {
-            tracing::warn!("{}", logging::chain(&still_running));
+            tracing::warn!("{}", chain(&still_running));
         }
     }
 }
@@ -63,7 +63,7 @@ mod tests {
         assert!(nothing.is_err(), "{nothing:?}");
         background.start(task("other", &not_told, async {}));
         let ended = background.first_unexpected_end().await;
-        assert_eq!(logging::chain(ended.as_ref()), "task other failed: nothing was left to do");
+        assert_eq!(chain(ended.as_ref()), "task other failed: nothing was left to do");
     }
 
     #[tokio::test(start_paused = true)]

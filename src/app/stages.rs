@@ -1,6 +1,6 @@
 //! The tasks of the process in the order in which they stop: what uses something ends before it.
 
-use crate::runtime::logging;
+use crate::base::error_chain::chain;
 use crate::runtime::tasks::{BoxError, TaskEnded, Tasks};
 use futures::FutureExt;
 use std::future::Future;
@@ -91,7 +91,7 @@ impl Stages {
             tracing::debug!(?stage, "stopping");
             stop.cancel();
             if let Err(still_running) = tasks.shut_down(grace).await {
-                tracing::warn!("{}", logging::chain(&still_running));
+                tracing::warn!("{}", chain(&still_running));
             }
         }
     }

@@ -11,6 +11,7 @@ use super::parts::Parts;
 use super::reload::{self, Reload, ReloadMetrics};
 use super::settings::{Settings, Vsphere};
 use super::stages::{Stage, Stages};
+use crate::base::error_chain::chain;
 use crate::clients::http::{self, CallObserver, ProxySettings, TlsSettings};
 use crate::clients::vim;
 use crate::cloud::CloudProvider;
@@ -24,7 +25,6 @@ use crate::providers::vsphere::inventory::session::Timeouts;
 use crate::providers::vsphere::report::Report;
 use crate::providers::vsphere::{Connect, Options, Provider};
 use crate::runtime::admin::{Checks, Health};
-use crate::runtime::logging;
 use metrics::{Calls, Certificates};
 use sessions::Sessions;
 use std::collections::BTreeMap;
@@ -161,7 +161,7 @@ impl Connections {
             }
             // It was tried when the files were read.
             if let Err(error) = client.http.set_tls(wanted.clone()) {
-                tracing::error!("{}", logging::chain(&error));
+                tracing::error!("{}", chain(&error));
                 continue;
             }
             client.tls = wanted;

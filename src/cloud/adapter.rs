@@ -11,11 +11,12 @@ use k8s_openapi::api::core::v1::{Node, NodeAddress};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::error::{Error, chain};
+use super::error::Error;
 use super::instances::{InstanceMetadata, Instances, InstancesV2, Power, PowerState};
 use super::presence::{AbsenceProof, Presence, Unknown};
 use super::zones::{Zone, Zones};
 use super::{CloudProvider, node};
+use crate::base::error_chain::chain;
 
 /// The instance contract the controllers use: the provider's own, else the adapted older one, else none.
 pub fn instances_v2_of(provider: &dyn CloudProvider) -> Option<Arc<dyn InstancesV2>> {

@@ -73,17 +73,3 @@ impl Error {
         Error::Other { message: message.into(), source: None }
     }
 }
-
-/// An error and its causes in one line, for messages that carry them as text. What a cause says at the end of the line
-/// already is not said twice.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    for cause in std::iter::successors(error.source(), |cause| cause.source()) {
-        let cause = cause.to_string();
-        if !text.ends_with(&cause) {
-            text.push_str(": ");
-            text.push_str(&cause);
-        }
-    }
-    text
-}

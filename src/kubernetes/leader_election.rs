@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::client::{CallError, limited};
 use super::events::{EventType, Recorder};
+use crate::base::error_chain::chain;
 use crate::runtime::metrics::Registry;
 use crate::runtime::tasks::BoxError;
 use config::ACQUIRE_JITTER;
@@ -203,7 +204,7 @@ impl LeaderElector {
                     next = next.min(until);
                 }
                 // Another was faster, which is no trouble.
-                Err(error) if error.is_conflict() => tracing::debug!("{}", crate::runtime::logging::chain(&error)),
+                Err(error) if error.is_conflict() => tracing::debug!("{}", chain(&error)),
                 Err(error) => self.tell_failure(&error),
             }
             if !self.pause(next, release, stop).await {
@@ -324,7 +325,7 @@ impl LeaderElector {
             Decision::Renew(spec) => match self.replace(lease, spec, deadline).await {
                 Ok(sent) => Some(sent),
                 Err(error) => {
-                    tracing::debug!("{}; reading it first", crate::runtime::logging::chain(&error));
+                    tracing::debug!("{}; reading it first", chain(&error));
                     self.metrics.count_slow_path();
                     None
                 }
@@ -413,7 +414,7 @@ impl LeaderElector {
         match outcome.await {
             Ok(true) => tracing::info!(lease = self.config.name, "the lease is given up"),
             Ok(false) => tracing::debug!("there is no lease to give up"),
-            Err(error) => return tracing::warn!("{}", crate::runtime::logging::chain(&error)),
+            Err(error) => return tracing::warn!("{}", chain(&error)),
         }
         self.may_hold = false;
     }
@@ -449,7 +450,7 @@ impl LeaderElector {
 
     fn tell_failure(&mut self, error: &CallError) {
         if self.failures.is_multiple_of(TELL_EVERY) {
-            tracing::warn!(failures = self.failures + 1, "{}", crate::runtime::logging::chain(error));
+            tracing::warn!(failures = self.failures + 1, "{}", chain(error));
         }
         self.failures = self.failures.saturating_add(1);
     }

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::client::{CALL_LIMIT, CallError, limited};
 use crate::base::backoff::{Backoff, Failures};
-use crate::runtime::logging::chain;
+use crate::base::error_chain::chain;
 
 /// The server ends each watch after that many seconds, a random number of them, so that replicas do not move in step.
 /// Short, because a peer that died silently is noticed only then; afterwards the Secret is read anew.

@@ -1,4 +1,4 @@
-//! The log, in klog's forms, and the one printer of error chains.
+//! The log, in klog's forms.
 
 mod glob;
 mod layer;
@@ -6,7 +6,6 @@ mod levels;
 mod line;
 mod output;
 
-use std::error::Error;
 use std::panic::PanicHookInfo;
 use std::sync::Arc;
 
@@ -101,49 +100,4 @@ fn tell(lines: &Lines, panic: &PanicHookInfo<'_>) {
     let place = panic.location().map_or(("unknown", 0), |at| (at.file(), at.line()));
     let message = panic.payload_as_str().unwrap_or("without a message");
     lines.write(Level::ERROR, place, None, &Said { message: format!("panic: {message}"), values: Vec::new() });
-}
-
-/// The error and its sources in one line, outermost first. A source that a message repeats at its end (several
-/// libraries do) is printed once.
-pub fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.ends_with(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        source = cause.source();
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[derive(Debug, thiserror::Error)]
-    #[error("{text}")]
-    struct Layer {
-        text: &'static str,
-        source: Option<Box<Layer>>,
-    }
-
-    fn layers(texts: &[&'static str]) -> Layer {
-        let (text, rest) = texts.split_first().unwrap();
-        Layer { text, source: (!rest.is_empty()).then(|| Box::new(layers(rest))) }
-    }
-
-    #[test]
-    fn a_chain_is_one_line_without_repetition() {
-        let cases: [(&str, &[&str], &str); 3] = [
-            ("alone", &["a"], "a"),
-            ("each once", &["reading x", "no such file"], "reading x: no such file"),
-            ("repeated by the outer one", &["open: denied", "denied", "code 13"], "open: denied: code 13"),
-        ];
-        for (case, texts, expected) in cases {
-            assert_eq!(chain(&layers(texts)), expected, "{case}");
-        }
-    }
 }

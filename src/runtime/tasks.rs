@@ -9,6 +9,8 @@ use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 use tokio::time::Instant;
 use tracing::Instrument;
 
+use crate::base::error_chain::chain;
+
 /// Any error a task may end with.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
 
@@ -116,7 +118,7 @@ impl Tasks {
             match tokio::time::timeout_at(deadline, self.next_end()).await {
                 Ok(None) => return Ok(()),
                 Ok(Some(TaskEnded { name, cause: Cause::Finished })) => tracing::debug!(task = name, "task ended"),
-                Ok(Some(ended)) => tracing::warn!("{} while stopping", super::logging::chain(&ended)),
+                Ok(Some(ended)) => tracing::warn!("{} while stopping", chain(&ended)),
                 Err(_) => {
                     let mut names: Vec<_> = self.names.into_values().collect();
                     names.sort();
@@ -209,7 +211,7 @@ mod tests {
             start(&mut tasks);
             let ended = tasks.first_unexpected_end().await;
             assert_eq!(ended.name, "a", "{case}");
-            let text = super::super::logging::chain(&ended);
+            let text = chain(&ended);
             assert!(text.starts_with(&format!("task a {expected}")), "{case}: {text}");
         }
     }

@@ -1,8 +1,8 @@
 //! A file with CAs, read again when it is replaced.
 
 use crate::app::files::{Files, SystemFiles};
+use crate::base::error_chain::chain;
 use crate::kubernetes::access::BadBundle;
-use crate::runtime::logging::chain;
 use crate::runtime::tasks::{BoxError, off_thread};
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -2,10 +2,10 @@
 
 use super::Check;
 use crate::app::files::Files;
+use crate::base::error_chain::chain;
 use crate::kubernetes::access::{
     Authentication, Authorization, OpenPaths, ProxySettings, RequestHeaderFiles, RequestHeaders, check_bundle,
 };
-use crate::runtime::logging::chain;
 use std::path::PathBuf;
 
 impl Check<'_> {

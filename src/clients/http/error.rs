@@ -5,6 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use super::refusal::Refusal;
+use crate::base::error_chain::chain;
 
 /// Why a request got no usable answer.
 #[derive(Debug, thiserror::Error)]
@@ -178,23 +179,10 @@ fn media_note(media_type: &str) -> String {
     if media_type.is_empty() { String::new() } else { format!(" and a body of type {media_type}") }
 }
 
-/// The message of the innermost errors, without the library's outer sentence, which would repeat the address.
+/// The sources of the error without the library's outer sentence, which would repeat the address.
 pub(super) fn chain_text(error: &reqwest::Error) -> String {
-    let mut texts: Vec<String> = Vec::new();
-    let mut next: Option<&dyn StdError> = error.source();
-    while let Some(current) = next {
-        let text = current.to_string();
-        // Many layers print their source as well.
-        if !texts.iter().any(|seen| seen.contains(&text)) {
-            texts.push(text);
-        }
-        next = current.source();
-    }
-    if texts.is_empty() {
-        // The library prints the address without credentials; there are none in ours anyway.
-        return error.to_string();
-    }
-    texts.join(": ")
+    // Without a source the library prints the address without credentials; there are none in ours anyway.
+    error.source().map_or_else(|| error.to_string(), chain)
 }
 
 /// The text of a TLS failure somewhere in the chain; `io::Error` hides what it wraps from `source`.

@@ -13,13 +13,13 @@ use super::moves::{Moves, RecordOutcome};
 use super::observe::{Observed, Ours, observe};
 use super::plan::{self, Action, Held, Outcome, Plan, Retry, plan};
 use super::remembered::Remembered;
+use crate::base::error_chain::chain;
 use crate::cloud::{CloudProvider, InstancesV2, Presence, Reason, Unknown, node};
 use crate::controllers::reasons::Reasons;
 use crate::controllers::{announce, reason_of, reference};
 use crate::kubernetes::client::{CALL_LIMIT, CallError, limited};
 use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::stores::Nodes;
-use crate::runtime::logging::chain;
 
 /// How often a node is planned anew because somebody else changed it meanwhile, before it goes back into the queue.
 const ATTEMPTS: u32 = 5;

@@ -11,12 +11,12 @@ use super::guard::{Facts, Permit, Used};
 use super::look::{Looks, Outcome, Term, now};
 use super::plan;
 use super::{Deletion, apply};
+use crate::base::error_chain::chain;
 use crate::cloud::node;
 use crate::cloud::{AbsenceProof, Presence};
 use crate::controllers::announce;
 use crate::kubernetes::client::CallError;
 use crate::kubernetes::events::EventType;
-use crate::runtime::logging::chain;
 
 /// The cache needs a moment to show what a live read showed.
 const CATCH_UP: Duration = Duration::from_secs(1);

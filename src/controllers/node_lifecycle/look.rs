@@ -14,12 +14,12 @@ use super::plan::{self, Change, plan};
 use super::retries::Retries;
 use super::unreachable::Unreachable;
 use super::{Deletion, Settings, apply, observe};
+use crate::base::error_chain::chain;
 use crate::cloud::node::{self, Readiness};
 use crate::cloud::{AbsenceProof, CloudProvider, InstancesV2, PowerState, Presence, Reason};
 use crate::kubernetes::client::CallError;
 use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::stores::Nodes;
-use crate::runtime::logging::chain;
 
 /// How often taints are planned anew because somebody else changed the Node meanwhile. As upstream.
 const ATTEMPTS: u32 = 5;

@@ -8,8 +8,8 @@ use super::certificates::Refusal;
 use super::metrics::{Authenticated, Metrics};
 use super::token_reviews::TokenReviews;
 use super::trust::Trust;
+use crate::base::error_chain::chain;
 use crate::runtime::admin::access::{Authenticator, NotAuthenticated, Shown, User};
-use crate::runtime::logging::chain;
 
 /// The group of everybody who is known.
 const KNOWN: &str = "system:authenticated";

@@ -17,8 +17,8 @@ use tokio::time::Instant;
 use super::published;
 use super::trust::Trust;
 use crate::base::backoff::{Backoff, Failures};
+use crate::base::error_chain::chain;
 use crate::kubernetes::client::{CALL_LIMIT, CallError, limited};
-use crate::runtime::logging::chain;
 
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";

@@ -26,8 +26,8 @@ use tower::{BoxError, Layer, Service};
 
 use super::{CALL_LIMIT, CallError, limited};
 use crate::base::backoff::Backoff;
+use crate::base::error_chain::chain;
 use crate::kubernetes::leader_election::Leadership;
-use crate::runtime::logging::chain;
 use crate::runtime::tasks;
 
 /// Where the accounts are.

@@ -20,7 +20,7 @@ use tower::{BoxError, Service};
 use zeroize::Zeroizing;
 
 use super::{expiry, transport};
-use crate::runtime::logging::chain;
+use crate::base::error_chain::chain;
 
 /// The pause between two checks of the files; a request begins each.
 const CHECK_PERIOD: Duration = Duration::from_secs(5);

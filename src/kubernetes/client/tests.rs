@@ -3,9 +3,9 @@
 mod kubeconfig;
 
 use super::*;
+use crate::base::error_chain::chain;
 use crate::kubernetes::leader_election::Holder;
 use crate::kubernetes::leader_election::Sent;
-use crate::runtime::logging::chain;
 use futures::FutureExt;
 use http::{Request, Response};
 use k8s_openapi::api::core::v1::Node;
@@ -143,5 +143,5 @@ async fn what_the_api_server_says_is_told_once() {
     let answer = async { Err::<(), _>(kube::Error::Api(status)) };
     let error = limited("patch node a", CALL_LIMIT, answer).await.unwrap_err();
     assert!(error.is_forbidden());
-    assert_eq!(crate::runtime::logging::chain(&error), "patch node a: nodes \"a\" is forbidden (403)");
+    assert_eq!(chain(&error), "patch node a: nodes \"a\" is forbidden (403)");
 }

@@ -11,6 +11,7 @@ use kube::api::{WatchEvent, WatchParams};
 use tokio::time::Instant;
 
 use super::record;
+use crate::base::error_chain::chain;
 use crate::kubernetes::client::limited;
 
 /// How long the server keeps a watch open, and how long after that the client gives up on it. In seconds.
@@ -90,7 +91,7 @@ impl ReleaseWatch {
                 tracing::info!("the lease cannot be watched (forbidden), so it is polled");
                 self.next_start = Instant::now() + PAUSE_FORBIDDEN;
             }
-            Err(error) => tracing::debug!("{}", crate::runtime::logging::chain(&error)),
+            Err(error) => tracing::debug!("{}", chain(&error)),
         }
     }
 }

@@ -14,8 +14,8 @@ use kube::{Api, Client, Resource as _};
 use tokio::time::Duration;
 
 use super::{Reading, Store, StoreError, Stored};
+use crate::base::error_chain::chain;
 use crate::kubernetes::client::{CallError, limited};
-use crate::runtime::logging::chain;
 
 /// The annotation that holds a record.
 const ANNOTATION: &str = "vsphere-ccm.dev/logins";

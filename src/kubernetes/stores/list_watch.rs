@@ -17,8 +17,8 @@ use tokio::time::Instant;
 use super::Store;
 use super::packed::{Item, Packed, Seen, Watched};
 use crate::base::backoff::{Backoff, Failures};
+use crate::base::error_chain::chain;
 use crate::kubernetes::client::{CallError, limited};
-use crate::runtime::logging::chain;
 use crate::runtime::tasks::BoxError;
 
 /// Objects a page. Larger pages fragment the heap for good.

@@ -8,7 +8,7 @@ use super::Server;
 use super::access::{Shown, User};
 use super::connection::Peer;
 use super::routes::{Answer, text};
-use crate::runtime::logging;
+use crate::base::error_chain::chain;
 
 /// How long finding out who asks and what they may do may take, whoever is asked for it.
 const LIMIT: Duration = Duration::from_secs(15);
@@ -50,7 +50,7 @@ async fn decided(server: &Server, peer: &Peer, parts: &request::Parts) -> Result
         Ok(user) => user.unwrap_or_else(User::anonymous),
         Err(error) => {
             // Whoever cannot be asked is told of there, once.
-            tracing::debug!("{}", logging::chain(&error));
+            tracing::debug!("{}", chain(&error));
             return Err(Refusal::of_nobody(StatusCode::UNAUTHORIZED, "Unauthorized"));
         }
     };
@@ -62,7 +62,7 @@ async fn decided(server: &Server, peer: &Peer, parts: &request::Parts) -> Result
             text(StatusCode::FORBIDDEN, message)
         }
         Err(error) => {
-            tracing::debug!("cannot tell what {} may do: {}", user.name, logging::chain(&*error));
+            tracing::debug!("cannot tell what {} may do: {}", user.name, chain(&*error));
             text(StatusCode::INTERNAL_SERVER_ERROR, "authorization is not possible now")
         }
     };

@@ -13,10 +13,11 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
+use super::Format;
 use super::levels::{Levels, is_ours};
 use super::line::{self, Record, Said, Value};
 use super::output::{Queue, Stream};
-use super::{Format, chain};
+use crate::base::error_chain::chain;
 
 /// Decides once for each place in the code whether it is heard.
 impl<S: Subscriber> Layer<S> for Levels {

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use ccm::runtime::logging::chain;
+use ccm::base::error_chain::chain;
 
 /// Stands for a secret: where it is part of the input it must not be part of what is told.
 pub const SECRET: &str = "s3cr3t-0f-a-test";

@@ -149,7 +149,7 @@ pub fn review(bytes: &[u8]) {
 }
 
 fn is_token_hidden(error: &(dyn std::error::Error + 'static)) {
-    crate::laws::hides_secret(&ccm::runtime::logging::chain(error));
+    crate::laws::hides_secret(&ccm::base::error_chain::chain(error));
 }
 
 /// The ConfigMap in which the API server says whom it believes: lines of `key=value`, `\n` being a line break.
@@ -195,7 +195,7 @@ pub fn pem(bytes: &[u8]) {
         Err(error) => is_told_well(&error),
     }
     if let Err(error) = given_certificate(bytes, bytes) {
-        crate::laws::hides_secret(&ccm::runtime::logging::chain(&error));
+        crate::laws::hides_secret(&ccm::base::error_chain::chain(&error));
     }
     let is_bundle = check_bundle(bytes).is_ok();
     assert!(!is_bundle || text.contains("BEGIN "), "a bundle without a certificate");

@@ -11,8 +11,8 @@ use tokio::time::timeout;
 
 use super::snapshot::Trouble;
 use super::vcenter::Vcenter;
+use crate::base::error_chain::chain;
 use crate::clients::vim::{self, Fault, FaultKind, FilterSpec, MoRef, ObjectContent, Value, decode_name};
-use crate::cloud::error::chain;
 use crate::providers::vsphere::provider_id::BiosUuid;
 
 /// How long one read or search may take.

@@ -17,9 +17,9 @@ use super::retry::PASSING;
 use super::session::{RestFailure, Use};
 use super::snapshot::Tags;
 use super::vcenter::{Settings, Vcenter};
+use crate::base::error_chain::chain;
 use crate::clients::vapi;
 use crate::clients::vim::MoRef;
-use crate::cloud::error::chain;
 use crate::providers::vsphere::zones::{ObjectTags, Tag, ZoneCategories};
 
 /// Pause in which new objects are gathered into one read.

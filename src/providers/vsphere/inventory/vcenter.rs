@@ -17,9 +17,9 @@ use super::session::{Failure, Pause, Rotation, Session};
 use super::snapshot::{Entity, Freshness, Proven, Snapshot, Tags, Trouble, VmRecord};
 use super::watch::{Prepared, Watch};
 use crate::base::backoff::Failures;
+use crate::base::error_chain::chain;
 use crate::clients::vim;
 use crate::cloud::Reason;
-use crate::cloud::error::chain;
 use crate::providers::vsphere::zones::ZoneCategories;
 
 /// How long vCenter may take to say whether all is as known. A client that waits for an answer that never comes gives it

@@ -18,8 +18,8 @@ use super::session::{Failure, Link, Use, failed};
 use super::snapshot::Trouble;
 use super::vcenter::{Change, State, Vcenter};
 use crate::base::backoff::Failures;
+use crate::base::error_chain::chain;
 use crate::clients::vim::{self, FilterSpec, MoRef, UpdateSet};
-use crate::cloud::error::chain;
 
 /// How long one `WaitForUpdatesEx` stays outstanding. Proxies cut idle connections at 60 s and more; and this bounds for
 /// how long a wait that was lost on its way goes unnoticed, with the margin that the client gives an answer.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::NodeAddress;
 
+use crate::base::error_chain::chain;
 use crate::clients::vim::MoRef;
-use crate::cloud::error::chain;
 use crate::cloud::{InstanceMetadata, Reason, Unknown};
 use crate::providers::vsphere::addresses::{
     AddressError, AddressRules, Awaited, Chosen, IpFamily, Preferences, awaited, build_addresses, missing_family,

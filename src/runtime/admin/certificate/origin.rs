@@ -12,8 +12,8 @@ use zeroize::Zeroizing;
 use super::CertificateError;
 use super::made::{self, LIFETIME};
 use super::pair::{Pair, is_chain_self_made};
+use crate::base::error_chain::chain;
 use crate::runtime::admin::settings::PairFiles;
-use crate::runtime::logging;
 
 /// The certificate's file in the folder of `--cert-dir`, as in the Go program.
 pub const SERVED_CERTIFICATE: &str = "cloud-controller-manager.crt";
@@ -72,7 +72,7 @@ impl Origin {
         }
         let (pair, seen) = match read(&files) {
             Err(error @ CertificateError::Pair { .. }) if is_ours(&files) => {
-                tracing::warn!("a new certificate is made for the secure port: {}", logging::chain(&error));
+                tracing::warn!("a new certificate is made for the secure port: {}", chain(&error));
                 write_new(&files, names, now)?;
                 read(&files)?
             }
@@ -107,7 +107,7 @@ impl Origin {
                 is_new
             }
             Err(error) => {
-                let why = logging::chain(&error);
+                let why = chain(&error);
                 let is_same = self.refused.as_ref().is_some_and(|refused| refused.why == why);
                 let is_told = is_same && self.refused.as_ref().is_some_and(|refused| refused.is_told);
                 if is_same && !is_told {

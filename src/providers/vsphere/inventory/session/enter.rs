@@ -10,8 +10,8 @@ use super::failure::{Cause, Failure, Pause, RestFailure};
 use super::link::Link;
 use super::pairs::{Held, Interface, Rejection, account, place};
 use super::{Names, Session};
+use crate::base::error_chain::chain;
 use crate::clients::{http, session_manager, sts, vapi, vim};
-use crate::cloud::error::chain;
 use crate::cloud::login_ledger::{Claim, Outcome};
 use crate::providers::vsphere::credentials::{Credential, Login, Origin};
 

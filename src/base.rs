@@ -2,3 +2,4 @@
 
 pub mod backoff;
 pub mod error_chain;
+pub mod glob;

@@ -1,6 +1,5 @@
 //! The log, in klog's forms.
 
-mod glob;
 mod layer;
 mod levels;
 mod line;

@@ -3,7 +3,7 @@
 use tracing::{Level, Metadata};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
-use super::glob;
+use crate::base::glob;
 
 /// klog's verbosity of a debug message: a decision.
 const DEBUG: u32 = 4;

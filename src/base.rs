@@ -1,5 +1,7 @@
 //! The ground floor: pure code that every module may use and that uses none of them.
 
 pub mod backoff;
+pub mod csv;
 pub mod error_chain;
 pub mod glob;
+pub mod go_duration;

@@ -16,7 +16,7 @@ mod spelling;
 pub mod values;
 mod webhook;
 
-use super::csv;
+use crate::base::csv;
 use clap::builder::Resettable;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Command, CommandFactory, FromArgMatches, Parser};

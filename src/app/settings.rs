@@ -15,10 +15,10 @@ mod nodes;
 mod serving;
 
 use super::files::{Files, Noting};
-use super::go_duration;
 use super::options::values::without_credentials;
 use super::options::{Options, Origin};
 use super::registry::{self, Controller, Provider};
+use crate::base::go_duration;
 use crate::controllers::{node, node_lifecycle};
 use crate::kubernetes::access::{Authentication, Authorization};
 use crate::kubernetes::client;

@@ -56,7 +56,6 @@ const WIRE_CLIENTS: &[&str] = &["vim", "vapi", "nsx", "sts", "session_manager"];
 /// Files that decide and do nothing else, beside `base`, every `plan.rs` and every file whose header says `Pure`.
 const PURE: &[&str] = &[
     "src/cloud/node.rs",
-    "src/app/go_duration.rs",
     "src/providers/vsphere/addresses.rs",
     "src/providers/vsphere/guest_metadata.rs",
     "src/providers/vsphere/instance_type.rs",

@@ -1,7 +1,7 @@
 //! Pure: `/configz`, the settings in the form of the Go program's `CloudControllerManagerConfiguration`.
 
-use crate::app::go_duration::{parse_duration, spelled};
 use crate::app::settings::{Settings, boolean, leader_migration};
+use crate::base::go_duration::{parse_duration, spelled};
 #[cfg(test)]
 use serde::Deserialize;
 use serde::Serialize;

@@ -3,8 +3,8 @@
 use super::leader_migration::{self, LEASES, LeaderMigration};
 use super::{Check, is_object_name};
 use crate::app::files::Files as _;
-use crate::app::go_duration;
 use crate::app::options::Options;
+use crate::base::go_duration;
 use std::path::Path;
 use std::time::Duration;
 

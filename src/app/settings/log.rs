@@ -1,7 +1,8 @@
 //! The flags of the log.
 
 use super::{Check, Mistake};
-use crate::app::{go_duration, options};
+use crate::app::options;
+use crate::base::go_duration;
 use crate::runtime::logging::{Format, Module, Settings};
 use std::time::Duration;
 

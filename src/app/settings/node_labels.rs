@@ -1,6 +1,6 @@
 //! Pure: the value of `--node-labels`, as the flag package of Go programs reads a map.
 
-use crate::app::csv::fields;
+use crate::base::csv::fields;
 
 /// A part that is no pair.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

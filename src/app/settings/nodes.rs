@@ -2,7 +2,7 @@
 
 use super::label_names::{is_dns_name, is_key, is_value};
 use super::{Check, node_labels};
-use crate::app::go_duration::{self, parse_duration};
+use crate::base::go_duration::{self, parse_duration};
 use crate::cloud::node::is_reserved_label;
 use crate::controllers::node::{self, LabelMode};
 use crate::controllers::node_lifecycle::{self, Deletion, Limit};

@@ -1,6 +1,6 @@
 //! Nodes as the API server hands them out, and single values on them and elsewhere.
 
-use ccm::app::go_duration::{parse_duration, spelled};
+use ccm::base::go_duration::{parse_duration, spelled};
 use ccm::clients::http::Thumbprint;
 use ccm::clients::vim::decode_name;
 use ccm::cloud::node::addresses::{merge, parse_provided_node_ips};

@@ -5,3 +5,4 @@ pub mod csv;
 pub mod error_chain;
 pub mod glob;
 pub mod go_duration;
+pub mod yaml;

@@ -22,7 +22,6 @@ pub mod report;
 pub mod topology;
 pub mod tracker;
 mod twins;
-pub(crate) mod yaml;
 pub mod zones;
 
 use std::collections::BTreeMap;

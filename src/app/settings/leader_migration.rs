@@ -6,7 +6,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::providers::vsphere::yaml::{Aliases, Entry, Node, Value, parse_document};
+use crate::base::yaml::{Aliases, Entry, Node, Value, parse_document};
 
 /// The one kind of lock there is.
 pub const LEASES: &str = "leases";

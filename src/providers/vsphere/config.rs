@@ -22,8 +22,8 @@ use std::path::{Path, PathBuf};
 use secrecy::SecretString;
 
 pub use super::addresses::{AddressRule, AddressRules, IpFamily};
-use super::yaml::MAX_TEXT;
 pub use super::zones::ZoneCategories;
+use crate::base::yaml::MAX_TEXT;
 pub use distinct::distinct_vcenters;
 pub use environment::Environment;
 pub use problems::{ConfigErrors, ConfigProblem};

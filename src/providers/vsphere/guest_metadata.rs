@@ -14,7 +14,7 @@ use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
 use super::addresses::parse_ip;
-use super::yaml::{self, Aliases, Entry, Node, Value, YamlError};
+use crate::base::yaml::{self, Aliases, Entry, Node, Value, YamlError};
 
 /// The key of the VM's `config.extraConfig` that holds the metadata.
 pub const METADATA_KEY: &str = "guestinfo.metadata";

@@ -9,7 +9,7 @@ use std::str::Chars;
 
 use zeroize::Zeroizing;
 
-use crate::providers::vsphere::yaml::MAX_VALUES;
+use crate::base::yaml::MAX_VALUES;
 
 /// One element of the file. Deliberately without `Debug`: a value may be a password.
 pub(super) enum Item {

@@ -6,7 +6,7 @@ use secrecy::ExposeSecret;
 use super::fields::{RawFile, RawSection, RawValue};
 use super::problems::Report;
 use super::{Credentials, Vcenter};
-use crate::providers::vsphere::yaml::{MAX_TEXT, MAX_VALUES};
+use crate::base::yaml::{MAX_TEXT, MAX_VALUES};
 
 /// What a text or a path costs beside its bytes.
 const PER_ITEM: usize = size_of::<String>();

@@ -2,11 +2,11 @@
 
 use zeroize::Zeroizing;
 
-use super::super::yaml::{Aliases, Entry, MAX_DEPTH, MAX_TEXT, MAX_VALUES, Node, Value, YamlError, parse_document};
 use super::fields::{
     Dialect, Kind, MAX_VCENTERS, Plain, RawField, RawFile, RawSection, RawValue, TOO_MANY, find_other_section,
 };
 use super::problems::Report;
+use crate::base::yaml::{Aliases, Entry, MAX_DEPTH, MAX_TEXT, MAX_VALUES, Node, Value, YamlError, parse_document};
 
 /// Reads the first document. Mistakes go into the report; what is right is in the result all the same.
 pub(super) fn read(text: &str, report: &mut Report) -> RawFile {

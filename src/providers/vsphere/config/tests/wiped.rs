@@ -2,11 +2,11 @@
 
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-use super::super::super::yaml::{Aliases, Value, parse_document};
 use super::super::fields::{Dialect, RawValue};
 use super::super::gcfg::{self, Item};
 use super::super::{ini, yaml};
 use super::*;
+use crate::base::yaml::{Aliases, Value, parse_document};
 
 /// Compiles only where the type wipes itself.
 fn is_wiped<T: ZeroizeOnDrop>(_: &T) {}

@@ -1,5 +1,4 @@
-//! YAML as a tree that remembers lines and quotes, for `vsphere.conf`, for guest metadata, and for what `app`
-//! reads of YAML.
+//! Pure: YAML as a tree that remembers lines and quotes.
 //!
 //! Not decoded into types by serde: `yaml.v2`, which the Go program reads with, tells `"443"` from `443` and `yes` from
 //! `"yes"`, and a typed decode ends at the first mistake. Bounded: the values and the bytes of a document with its aliases

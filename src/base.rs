@@ -5,4 +5,5 @@ pub mod csv;
 pub mod error_chain;
 pub mod glob;
 pub mod go_duration;
+pub mod names;
 pub mod yaml;

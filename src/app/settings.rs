@@ -5,7 +5,6 @@ pub mod cloud_config;
 mod election;
 mod gates;
 mod generic;
-mod label_names;
 mod label_selector;
 pub mod leader_migration;
 mod log;

@@ -1,6 +1,6 @@
 //! Pure: whether a text is a label selector, so that a mistake is told at start and not by a watch that never fills.
 
-use super::label_names::{is_key, is_value};
+use crate::base::names::{is_key, is_value};
 
 /// Checks the syntax that the API server takes: `a=b,c!=d,e in (f,g),h notin (i),j,!k`.
 ///

@@ -1,8 +1,8 @@
 //! The flags about nodes: what they are to look like, and what becomes of those whose machine is gone or off.
 
-use super::label_names::{is_dns_name, is_key, is_value};
 use super::{Check, node_labels};
 use crate::base::go_duration::{self, parse_duration};
+use crate::base::names::{is_dns_name, is_key, is_value};
 use crate::cloud::node::is_reserved_label;
 use crate::controllers::node::{self, LabelMode};
 use crate::controllers::node_lifecycle::{self, Deletion, Limit};

@@ -257,13 +257,5 @@ fn is_server_url(text: &str) -> bool {
     text.parse::<http::Uri>().is_ok_and(|uri| uri.host().is_some_and(|host| !host.is_empty()))
 }
 
-fn is_object_name(text: &str) -> bool {
-    let is_end = |char: Option<char>| char.is_some_and(|char| char.is_ascii_lowercase() || char.is_ascii_digit());
-    text.len() <= 253
-        && text.chars().all(|char| char.is_ascii_lowercase() || char.is_ascii_digit() || "-.".contains(char))
-        && is_end(text.chars().next())
-        && is_end(text.chars().last())
-}
-
 #[cfg(test)]
 pub(in crate::app) mod tests;

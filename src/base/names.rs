@@ -1,22 +1,25 @@
-//! Pure: what the API server takes for the name of a label, for its value and for the name before the slash.
+//! Pure: names as the API server takes them: of labels, their values, and DNS names.
+
+/// The longest value of a label, in characters; they are all ASCII.
+pub const MAX_LABEL_VALUE: usize = 63;
 
 /// A label's name, a *qualified name*: at most 63 letters, digits, `-`, `_` and `.`, the first and last a letter or
 /// digit; a DNS name and a slash may stand before it.
-pub fn is_key(key: &str) -> bool {
+pub fn is_label_key(key: &str) -> bool {
     let (prefix, name) = key.rsplit_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
-    !name.is_empty() && is_value(name) && prefix.is_none_or(is_dns_name)
+    !name.is_empty() && is_label_value(name) && prefix.is_none_or(is_dns_name)
 }
 
 /// A label's value: as a name without prefix; or nothing.
-pub fn is_value(value: &str) -> bool {
+pub fn is_label_value(value: &str) -> bool {
     let is_end = |char: Option<char>| char.is_none_or(|char| char.is_ascii_alphanumeric());
-    value.len() <= 63
+    value.len() <= MAX_LABEL_VALUE
         && value.chars().all(|char| char.is_ascii_alphanumeric() || "-_.".contains(char))
         && is_end(value.chars().next())
         && is_end(value.chars().last())
 }
 
-/// A DNS name in lower case, at most 253 characters.
+/// A DNS name in lower case, at most 253 characters. Names of Nodes and Leases are such.
 pub fn is_dns_name(text: &str) -> bool {
     let is_part = |part: &str| {
         let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -52,9 +55,9 @@ mod tests {
             (long.as_str(), false),
         ];
         for (key, expected) in cases {
-            assert_eq!(is_key(key), expected, "{key:?}");
+            assert_eq!(is_label_key(key), expected, "{key:?}");
         }
-        assert!(is_key(&"a".repeat(63)) && !is_key(&"a".repeat(64)));
+        assert!(is_label_key(&"a".repeat(63)) && !is_label_key(&"a".repeat(64)));
     }
 
     #[test]
@@ -62,8 +65,8 @@ mod tests {
         for (value, expected) in
             [("", true), ("a", true), ("a_B.9", true), ("a b", false), ("_a", false), ("a,b", false)]
         {
-            assert_eq!(is_value(value), expected, "{value:?}");
+            assert_eq!(is_label_value(value), expected, "{value:?}");
         }
-        assert!(is_value(&"a".repeat(63)) && !is_value(&"a".repeat(64)));
+        assert!(is_label_value(&"a".repeat(63)) && !is_label_value(&"a".repeat(64)));
     }
 }

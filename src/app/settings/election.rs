@@ -1,10 +1,11 @@
 //! The flags of the leader election: which Leases there are, and what a process does that holds none.
 
+use super::Check;
 use super::leader_migration::{self, LEASES, LeaderMigration};
-use super::{Check, is_object_name};
 use crate::app::files::Files as _;
 use crate::app::options::Options;
 use crate::base::go_duration;
+use crate::base::names::is_dns_name;
 use std::path::Path;
 use std::time::Duration;
 
@@ -51,7 +52,7 @@ impl Check<'_> {
         }
         for (flag, value) in [("--leader-elect-resource-name", name), ("--leader-elect-resource-namespace", namespace)]
         {
-            if !is_object_name(value) {
+            if !is_dns_name(value) {
                 self.wrong::<()>(flag, value, "expected a name of lower-case letters, digits, - and .");
             }
         }
@@ -97,7 +98,7 @@ impl Check<'_> {
     /// What the Go program finds out when it makes the lock, or never.
     fn second_lease(&mut self, flag: &str, value: &str, migration: &LeaderMigration, namespace: &str, main: &str) {
         let lease = &migration.leader_name;
-        if !is_object_name(lease) {
+        if !is_dns_name(lease) {
             let why = format!("leaderName {lease:?}: expected a name of lower-case letters, digits, - and .");
             self.wrong::<()>(flag, value, why);
         }

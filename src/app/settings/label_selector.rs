@@ -1,6 +1,6 @@
 //! Pure: whether a text is a label selector, so that a mistake is told at start and not by a watch that never fills.
 
-use crate::base::names::{is_key, is_value};
+use crate::base::names::{is_label_key, is_label_value};
 
 /// Checks the syntax that the API server takes: `a=b,c!=d,e in (f,g),h notin (i),j,!k`.
 ///
@@ -30,17 +30,18 @@ fn requirements(selector: &str) -> Vec<String> {
 
 fn is_requirement(text: &str) -> bool {
     if let Some(key) = text.strip_prefix('!') {
-        return is_key(key.trim());
+        return is_label_key(key.trim());
     }
     if let Some((key, rest)) = text.split_once(char::is_whitespace)
         && let Some(list) = rest.trim().strip_prefix("notin").or_else(|| rest.trim().strip_prefix("in"))
     {
         let values = list.trim().strip_prefix('(').and_then(|list| list.strip_suffix(')'));
-        return is_key(key) && values.is_some_and(|values| values.split(',').all(|value| is_value(value.trim())));
+        return is_label_key(key)
+            && values.is_some_and(|values| values.split(',').all(|value| is_label_value(value.trim())));
     }
     match text.split_once("!=").or_else(|| text.split_once("==")).or_else(|| text.split_once('=')) {
-        Some((key, value)) => is_key(key.trim()) && is_value(value.trim()),
-        None => is_key(text),
+        Some((key, value)) => is_label_key(key.trim()) && is_label_value(value.trim()),
+        None => is_label_key(text),
     }
 }
 

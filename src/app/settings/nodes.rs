@@ -2,7 +2,7 @@
 
 use super::{Check, node_labels};
 use crate::base::go_duration::{self, parse_duration};
-use crate::base::names::{is_dns_name, is_key, is_value};
+use crate::base::names::{is_dns_name, is_label_key, is_label_value};
 use crate::cloud::node::is_reserved_label;
 use crate::controllers::node::{self, LabelMode};
 use crate::controllers::node_lifecycle::{self, Deletion, Limit};
@@ -62,10 +62,10 @@ impl Check<'_> {
                 }
             };
             for (key, label) in pairs {
-                if !is_key(&key) {
+                if !is_label_key(&key) {
                     let why = "is no name of a label; expected letters, digits, -, _ and ., such as example.com/pool";
                     self.wrong::<()>("--node-labels", value, format!("{key:?} {why}"));
-                } else if !is_value(&label) {
+                } else if !is_label_value(&label) {
                     let why = "is no value of a label; expected at most 63 letters, digits, -, _ and .";
                     self.wrong::<()>("--node-labels", value, format!("{label:?} {why}"));
                 } else {

@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::EventType;
 use super::lru::{Digest, Lru};
+use crate::base::names::is_dns_name;
 
 /// Begins the message of an Event that stands for several.
 pub(super) const COMBINED: &str = "(combined from similar events): ";
@@ -149,7 +150,7 @@ fn subject(fact: &Fact) -> String {
 fn name(fact: &Fact, first: Timestamp) -> String {
     let object = fact.object.name.as_deref().unwrap_or_default();
     let stamp = format!("{:x}", first.as_nanosecond());
-    if is_dns_subdomain(object) && object.len() + stamp.len() < 253 {
+    if is_dns_name(object) && object.len() + stamp.len() < 253 {
         format!("{object}.{stamp}")
     } else {
         use sha2::Digest;
@@ -157,13 +158,6 @@ fn name(fact: &Fact, first: Timestamp) -> String {
         let digest: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
         format!("{digest}.{stamp}")
     }
-}
-
-fn is_dns_subdomain(text: &str) -> bool {
-    text.split('.').all(|label| {
-        let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        !label.is_empty() && label.bytes().all(is_inner) && !label.starts_with('-') && !label.ends_with('-')
-    })
 }
 
 #[cfg(test)]
@@ -228,7 +222,7 @@ mod tests {
             let fact = fact(object, "R", "m");
             let name = name(&fact, fact.at);
             assert_eq!(name.starts_with(&format!("{object}.")) && !object.is_empty(), is_kept, "{object}: {name}");
-            assert!(is_dns_subdomain(&name), "{object}: {name}");
+            assert!(is_dns_name(&name), "{object}: {name}");
         }
     }
 }

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use crate::base::names::is_label_value;
 use crate::clients::vim::types::MoRef;
 use crate::cloud::Reason;
 
@@ -303,19 +304,13 @@ fn unknown(what: String, why: &str) -> ZoneOutcome {
 /// Both names have to be label values: the API server refuses the whole node update otherwise, for ever.
 fn checked(categories: &ZoneCategories, zone: String, region: String) -> ZoneOutcome {
     for (category, name) in [(&categories.zone, &zone), (&categories.region, &region)] {
-        if !is_label_value(name) {
+        // The empty text is a label value, but says nothing here.
+        if name.is_empty() || !is_label_value(name) {
             let problem = ZoneProblem::InvalidTagName { category: category.clone(), name: name.clone() };
             return ZoneOutcome::Unresolved(problem);
         }
     }
     ZoneOutcome::Found { zone, region }
-}
-
-/// Whether Kubernetes accepts the text as a label value; the empty text would, but says nothing here.
-fn is_label_value(text: &str) -> bool {
-    let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    let end = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
-    text.len() <= 63 && text.chars().all(inner) && end(text.chars().next()) && end(text.chars().next_back())
 }
 
 #[cfg(test)]

@@ -7,11 +7,9 @@
 use std::collections::BTreeMap;
 
 use super::{Place, TopologyLabels};
+use crate::base::names::MAX_LABEL_VALUE;
 use crate::clients::vim::{MoRef, decode_name};
 use crate::providers::vsphere::inventory::snapshot::{Freshness, Snapshot, VmRecord};
-
-/// The longest label value.
-const MAX_VALUE: usize = 63;
 
 /// What is known of a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,7 +89,7 @@ fn to_label_value(name: &str) -> Option<String> {
     let fits = |char: char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_' | '.');
     let text: String = name.chars().map(|char| if fits(char) { char } else { '_' }).collect();
     let start = text.trim_start_matches(is_edge);
-    let value = start.get(..MAX_VALUE).unwrap_or(start).trim_end_matches(is_edge);
+    let value = start.get(..MAX_LABEL_VALUE).unwrap_or(start).trim_end_matches(is_edge);
     (!value.is_empty()).then(|| value.to_string())
 }
 

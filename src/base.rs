@@ -1,5 +1,6 @@
 //! The ground floor: pure code that every module may use and that uses none of them.
 
+pub mod addresses;
 pub mod backoff;
 pub mod csv;
 pub mod error_chain;

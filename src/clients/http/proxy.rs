@@ -10,6 +10,7 @@ use secrecy::SecretString;
 use url::{Host, Url};
 
 use super::Endpoint;
+use crate::base::addresses::parse_ip;
 
 /// The proxies, and what is talked to without one.
 #[derive(Clone, Debug, Default)]
@@ -140,7 +141,7 @@ impl Bypass {
 
     fn covers(&self, endpoint: &Endpoint) -> bool {
         let port = endpoint.port().to_string();
-        let ip = parse_ip(endpoint.host());
+        let ip = parse_host_ip(endpoint.host());
         let host = to_ascii(endpoint.host());
         self.everything || self.entries.iter().any(|entry| entry.covers(&host, ip, &port))
     }
@@ -157,8 +158,8 @@ impl Entry {
         }
         let (host, port) = split_port(item);
         let port = port.filter(|port| !port.is_empty()).map(str::to_owned);
-        if let Ok(ip) = host.parse::<IpAddr>() {
-            return Some(Entry::Address { ip: ip.to_canonical(), port });
+        if let Some(ip) = parse_ip(host) {
+            return Some(Entry::Address { ip, port });
         }
         let host = host.strip_prefix('*').filter(|rest| rest.starts_with('.')).unwrap_or(host);
         let (name, includes_itself) = match host.strip_prefix('.') {
@@ -187,13 +188,12 @@ impl Entry {
 }
 
 fn is_local(host: &str) -> bool {
-    host.eq_ignore_ascii_case("localhost") || parse_ip(host).is_some_and(|ip| ip.is_loopback())
+    host.eq_ignore_ascii_case("localhost") || parse_host_ip(host).is_some_and(|ip| ip.is_loopback())
 }
 
 /// An IP literal, with or without a zone; IPv4 inside IPv6 is IPv4.
-fn parse_ip(host: &str) -> Option<IpAddr> {
-    let bare = host.split_once('%').map_or(host, |(bare, _)| bare);
-    bare.parse::<IpAddr>().ok().map(|ip| ip.to_canonical())
+fn parse_host_ip(host: &str) -> Option<IpAddr> {
+    parse_ip(host.split_once('%').map_or(host, |(bare, _)| bare))
 }
 
 /// `host:port`, `[v6]:port` and `[v6]`; several colons without brackets are an address without port.

@@ -4,9 +4,10 @@
 //! `kubernetes/component-helpers`.
 
 use k8s_openapi::api::core::v1::{Node, NodeAddress};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use super::{ANNOTATION_PROVIDED_NODE_IP, annotation};
+use crate::base::addresses::parse_ip_sloppy;
 
 /// The address type of names the node calls itself by.
 pub const HOSTNAME: &str = "Hostname";
@@ -48,30 +49,11 @@ pub fn include_an_ip(addresses: &[NodeAddress]) -> bool {
     addresses.iter().any(|address| address.type_ == INTERNAL_IP || address.type_ == EXTERNAL_IP)
 }
 
-/// Parses an address as the Go program does: octets of IPv4 may have leading zeros, and an IPv4-mapped IPv6 address is
-/// the IPv4 address.
-pub fn parse_ip(text: &str) -> Option<IpAddr> {
-    if text.contains(':') {
-        return text.parse::<Ipv6Addr>().ok().map(|ip| IpAddr::V6(ip).to_canonical());
-    }
-    let octets: Vec<u8> = text.split('.').map(parse_octet).collect::<Option<_>>()?;
-    let octets: [u8; 4] = octets.try_into().ok()?;
-    Some(IpAddr::V4(Ipv4Addr::from(octets)))
-}
-
-fn parse_octet(text: &str) -> Option<u8> {
-    let is_decimal = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    is_decimal.then(|| text.trim_start_matches('0')).and_then(|digits| match digits {
-        "" => Some(0),
-        digits => digits.parse().ok(),
-    })
-}
-
 /// Parses the annotation `alpha.kubernetes.io/provided-node-ip`: one address, or one of each family. No whitespace.
 pub fn parse_provided_node_ips(text: &str) -> Result<Vec<IpAddr>, ProvidedNodeIpError> {
     let ips: Vec<IpAddr> = text
         .split(',')
-        .map(|part| parse_ip(part).ok_or_else(|| ProvidedNodeIpError::Unparsable { part: part.to_owned() }))
+        .map(|part| parse_ip_sloppy(part).ok_or_else(|| ProvidedNodeIpError::Unparsable { part: part.to_owned() }))
         .collect::<Result<_, _>>()?;
     match ips.as_slice() {
         [_] => Ok(ips),
@@ -90,7 +72,7 @@ pub fn filter_by_provided_ips(
     let mut kept: Vec<NodeAddress> = Vec::new();
     for ip in provided {
         let before = kept.len();
-        kept.extend(cloud.iter().filter(|address| parse_ip(&address.address) == Some(*ip)).cloned());
+        kept.extend(cloud.iter().filter(|address| parse_ip_sloppy(&address.address) == Some(*ip)).cloned());
         if kept.len() == before {
             return Err(ProvidedNodeIpError::NotReported { ip: *ip });
         }
@@ -147,7 +129,8 @@ pub fn merge(node: &Node, cloud: &[NodeAddress]) -> Result<Vec<NodeAddress>, Pro
 
 /// `cloud`, with the addresses of each type and family rearranged among themselves.
 fn keep_present_first(present: &[NodeAddress], cloud: &[NodeAddress]) -> Vec<NodeAddress> {
-    let group = |address: &NodeAddress| (address.type_.clone(), parse_ip(&address.address).map(|ip| ip.is_ipv6()));
+    let group =
+        |address: &NodeAddress| (address.type_.clone(), parse_ip_sloppy(&address.address).map(|ip| ip.is_ipv6()));
     let mut arranged: Vec<NodeAddress> = cloud.to_vec();
     arranged.sort_by_key(|address| present.iter().position(|other| other == address).unwrap_or(usize::MAX));
     // The slots of a group stay where the cloud put them; only who sits in them changes.

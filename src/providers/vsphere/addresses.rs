@@ -15,6 +15,7 @@ use k8s_openapi::api::core::v1::NodeAddress;
 
 pub use self::families::{Awaited, awaited};
 use self::refusals::{Refusals, unusable};
+use crate::base::addresses::parse_ip;
 use crate::clients::vim::types::GuestNic;
 use crate::cloud::Reason;
 use crate::cloud::node::addresses::{EXTERNAL_IP, INTERNAL_IP};
@@ -435,12 +436,6 @@ fn named_by<'a>(rule: &AddressRule, allowed: &[Candidate<'a>]) -> Vec<Candidate<
         Some(name) if in_networks.is_empty() => allowed.iter().filter(|c| c.is_on(name)).copied().collect(),
         _ => in_networks,
     }
-}
-
-/// Reads an address as strictly as Go's `net.ParseIP`: no leading zeros, no zone ids. An IPv4-mapped IPv6 address is
-/// an IPv4 address.
-pub fn parse_ip(text: &str) -> Option<IpAddr> {
-    text.parse::<IpAddr>().ok().map(|ip| ip.to_canonical())
 }
 
 fn is_of(ip: IpAddr, family: IpFamily) -> bool {

@@ -13,7 +13,7 @@ use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-use super::addresses::parse_ip;
+use crate::base::addresses::parse_ip;
 use crate::base::yaml::{self, Aliases, Entry, Node, Value, YamlError};
 
 /// The key of the VM's `config.extraConfig` that holds the metadata.

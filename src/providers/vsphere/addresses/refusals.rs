@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::{AddressRules, IpFamily, has_virtual_nic, is_of, parse_ip};
+use super::{AddressRules, IpFamily, has_virtual_nic, is_of};
+use crate::base::addresses::parse_ip;
 use crate::clients::vim::types::GuestNic;
 
 /// How many interfaces and how many addresses of each a message names; a guest may report hundreds.

@@ -5,8 +5,8 @@
 
 use secrecy::ExposeSecret as _;
 
-use super::super::addresses::parse_ip;
 use super::{Credentials, Vcenter};
+use crate::base::addresses::parse_ip;
 
 /// How an entry stands to those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,9 +2,10 @@
 
 use ipnet::{IpNet, Ipv4Net};
 
-use super::super::addresses::{IpFamily, parse_ip};
+use super::super::addresses::IpFamily;
 use super::fields::RawSection;
 use super::problems::Report;
+use crate::base::addresses::parse_ip;
 
 pub(super) fn checked_server(section: &RawSection, report: &mut Report) -> Option<String> {
     let (key, server) = match section.text("server") {

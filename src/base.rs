@@ -6,5 +6,6 @@ pub mod csv;
 pub mod error_chain;
 pub mod glob;
 pub mod go_duration;
+pub mod limited_read;
 pub mod names;
 pub mod yaml;

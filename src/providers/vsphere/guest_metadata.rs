@@ -6,14 +6,16 @@
 //! and the order is that of the document.
 
 use std::collections::HashSet;
-use std::io::Read as _;
+use std::io::ErrorKind;
 use std::net::IpAddr;
 
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use flate2::read::MultiGzDecoder;
 
 use crate::base::addresses::parse_ip;
+use crate::base::limited_read::read_limited;
 use crate::base::yaml::{self, Aliases, Entry, Node, Value, YamlError};
 
 /// The key of the VM's `config.extraConfig` that holds the metadata.
@@ -130,14 +132,11 @@ fn decode_base64(text: &str, document: &'static str) -> Result<Vec<u8>, Metadata
 }
 
 fn unpack(bytes: &[u8], document: &'static str) -> Result<Vec<u8>, MetadataError> {
-    let mut unpacked = Vec::new();
-    // One byte more than allowed tells "too large" from "just fits".
-    let mut reader = flate2::read::MultiGzDecoder::new(bytes).take(MAX_BYTES as u64 + 1);
-    reader.read_to_end(&mut unpacked).map_err(|_| MetadataError::Gzip { document })?;
-    if unpacked.len() > MAX_BYTES {
-        return Err(MetadataError::TooLarge { document });
+    match read_limited(MultiGzDecoder::new(bytes), 0, MAX_BYTES) {
+        Ok(mut unpacked) => Ok(std::mem::take(&mut *unpacked)),
+        Err(error) if error.kind() == ErrorKind::FileTooLarge => Err(MetadataError::TooLarge { document }),
+        Err(_) => Err(MetadataError::Gzip { document }),
     }
-    Ok(unpacked)
 }
 
 fn parse_yaml(bytes: Vec<u8>, document: &'static str) -> Result<Node, MetadataError> {

@@ -1,7 +1,7 @@
 //! Where one pair is from: files, which are read again, or this program, which makes it anew before it ends.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -13,6 +13,7 @@ use super::CertificateError;
 use super::made::{self, LIFETIME};
 use super::pair::{Pair, is_chain_self_made};
 use crate::base::error_chain::chain;
+use crate::base::limited_read::{MAX_FILE, read_limited};
 use crate::runtime::admin::settings::PairFiles;
 
 /// The certificate's file in the folder of `--cert-dir`, as in the Go program.
@@ -23,9 +24,6 @@ pub const SERVED_KEY: &str = "cloud-controller-manager.key";
 
 /// What was made here is made anew this long before it ends: a fifth of its life.
 const MARGIN: Duration = Duration::from_secs(LIFETIME.as_secs() / 5);
-
-/// The largest file that is read. A ConfigMap or a Secret holds no more either.
-const LARGEST: u64 = 1 << 20;
 
 /// Where a pair is from, and what was found there last.
 pub(super) struct Origin {
@@ -182,14 +180,8 @@ fn contents(files: &PairFiles) -> Result<Contents, CertificateError> {
 
 fn content(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
     let file = File::open(path)?;
-    // Room for all of it from the start: a buffer that grows leaves copies behind.
-    let length = file.metadata()?.len().min(LARGEST);
-    let mut content = Zeroizing::new(Vec::with_capacity(usize::try_from(length).unwrap_or_default() + 1));
-    file.take(LARGEST + 1).read_to_end(&mut content)?;
-    if u64::try_from(content.len()).unwrap_or(u64::MAX) > LARGEST {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("the file is larger than {LARGEST} bytes")));
-    }
-    Ok(content)
+    let expected = usize::try_from(file.metadata()?.len()).unwrap_or(MAX_FILE);
+    read_limited(file, expected, MAX_FILE)
 }
 
 fn is_there(path: &Path) -> Result<bool, CertificateError> {

@@ -5,6 +5,7 @@
 //! has the most makes room for the others.
 
 pub mod access;
+mod answer;
 mod asked;
 mod certificate;
 mod connection;
@@ -15,6 +16,7 @@ mod health;
 mod kept;
 mod listen;
 mod page;
+mod peer;
 mod routes;
 mod settings;
 mod slis;

@@ -7,13 +7,13 @@ use std::time::Duration;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use rustls::pki_types::CertificateDer;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 use super::connections::{Phase, Place};
+use super::peer::Peer;
 use super::watched::{Activity, Watched};
 use super::{Server, routes, tls};
 
@@ -47,18 +47,6 @@ const MOST_RESETS: usize = 20;
 
 /// Requests of an HTTP/2 client that were wrong.
 const MOST_WRONG: usize = 50;
-
-/// What a request can know of the connection it came on.
-pub(super) struct Peer {
-    /// Who is on the other side.
-    pub(super) address: SocketAddr,
-    /// The chain that the client showed, leaf first.
-    pub(super) certificates: Vec<CertificateDer<'static>>,
-    /// Ends the connection once what is under way is answered, or a moment later.
-    pub(super) enough: CancellationToken,
-    /// What the connection is doing.
-    pub(super) activity: Activity,
-}
 
 /// How long what is under way may take once the connection of somebody who is known is to end, while the server goes on.
 const LAST_ANSWERS: Duration = Duration::from_secs(20);

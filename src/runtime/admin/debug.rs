@@ -7,7 +7,7 @@ use http::{HeaderValue, Method, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Body;
 
-use super::routes::{Answer, not_found, text};
+use super::answer::{Answer, not_found, text};
 use crate::runtime::logging::Verbosity;
 
 /// The longest body that is read, in bytes.

@@ -6,8 +6,8 @@ use http::{StatusCode, request};
 
 use super::Server;
 use super::access::{Shown, User};
-use super::connection::Peer;
-use super::routes::{Answer, text};
+use super::answer::{Answer, text};
+use super::peer::Peer;
 use crate::base::error_chain::chain;
 
 /// How long finding out who asks and what they may do may take, whoever is asked for it.

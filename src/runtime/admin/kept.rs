@@ -10,7 +10,7 @@ use http_body_util::Full;
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::routes::{Answer, text};
+use super::answer::{Answer, text};
 
 /// Answers at once that are larger than [`SMALL`].
 pub(super) const MOST_KEPT: usize = 1024;

@@ -5,20 +5,18 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures::FutureExt;
-use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue};
+use http::header::{CACHE_CONTROL, CONNECTION, HeaderName, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Version, request};
-use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
+use hyper::body::Incoming;
 use tokio::time::Instant;
 
 use super::access::User;
-use super::connection::Peer;
+use super::answer::{Answer, not_found, text, typed};
 use super::health::Probe;
 use super::kept::{Kept, kept, without_body};
+use super::peer::Peer;
 use super::{Admin, Server, debug, gate};
 use crate::runtime::metrics;
-
-pub(super) type Answer = Response<Full<Bytes>>;
 
 /// Answers one request. Never fails, and a panic is an answer, too.
 pub(super) async fn answer(
@@ -148,21 +146,6 @@ fn exposed(series: Result<String, prometheus::Error>) -> Answer {
             text(StatusCode::INTERNAL_SERVER_ERROR, "the metrics cannot be written")
         }
     }
-}
-
-fn typed(mut answer: Answer, content_type: &'static str) -> Answer {
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    answer
-}
-
-pub(super) fn not_found() -> Answer {
-    text(StatusCode::NOT_FOUND, "404 page not found")
-}
-
-pub(super) fn text(status: StatusCode, body: impl Into<String>) -> Answer {
-    let mut answer = Response::new(Full::new(Bytes::from(body.into())));
-    *answer.status_mut() = status;
-    typed(answer, "text/plain; charset=utf-8")
 }
 
 #[cfg(test)]

@@ -22,7 +22,8 @@ use super::last_place::last_places;
 use super::location::Location;
 use super::provider_id::{self, BiosUuid};
 use super::tracker::board::{Board, Found, Outcome, View};
-use super::tracker::slots::{Setup, Slot};
+use super::tracker::ids::Slot;
+use super::tracker::slots::Setup;
 use super::twins::check_none_runs;
 use crate::cloud::node;
 use crate::cloud::{

@@ -9,7 +9,7 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::watch;
 use tracing::warn;
 
-use super::slots::Slot;
+use super::ids::Slot;
 use crate::cloud::{InstanceEvent, InstanceMetadata, Unknown};
 use crate::providers::vsphere::inventory::snapshot::{PowerState, Proven};
 use crate::providers::vsphere::last_place::LastObservation;

@@ -20,8 +20,8 @@ use crate::providers::vsphere::zones::{
     Chain, Chains, NOT_READ_YET, ObjectTags, ZoneCategories, ZoneOutcome, ZoneProblem, resolve_zone,
 };
 
-use super::resolve::{NodeFacts, VmKey};
-use super::slots::Slot;
+use super::facts::NodeFacts;
+use super::ids::{Slot, VmKey};
 
 /// `guest.toolsRunningStatus` while VMware Tools reports.
 const TOOLS_RUNNING: &str = "guestToolsRunning";

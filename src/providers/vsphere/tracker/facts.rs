@@ -5,10 +5,62 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, NodeAddress};
 
-use super::resolve::NodeFacts;
 use crate::cloud::node::{self, ANNOTATION_PROVIDED_NODE_IP, ANNOTATION_VM, Readiness, addresses};
 use crate::providers::vsphere::location::Location;
-use crate::providers::vsphere::provider_id;
+use crate::providers::vsphere::provider_id::{self, BiosUuid};
+
+/// What a node says of itself, as far as the look-up needs it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NodeFacts {
+    /// `metadata.name`
+    pub name: String,
+    /// `metadata.uid`
+    pub uid: Arc<str>,
+    /// The UUID in `spec.providerID`, if there is a well-formed one.
+    pub provider_id: Option<BiosUuid>,
+    /// Whether `spec.providerID` is set to anything.
+    pub has_provider_id: bool,
+    /// Whether the node has its provider ID and does not wait to be initialised: its machine is its own.
+    pub is_initialized: bool,
+    /// Whether the kubelet, or whoever misses it, says that the node is not ready. A node that says nothing yet is not
+    /// looked after for it.
+    pub is_not_ready: bool,
+    /// Whether its kubelet stopped reporting: Ready=Unknown. Not one without the condition.
+    pub is_unreachable: bool,
+    /// Whether the node could be adopted: it waits for nobody and has no provider ID. Its UUID has to be its machine's
+    /// alone then.
+    pub is_adoptable: bool,
+    /// `status.nodeInfo.systemUUID`, if well-formed.
+    pub system_uuid: Option<BiosUuid>,
+    /// The node's addresses and the provided node IPs.
+    pub addresses: Vec<IpAddr>,
+    /// What the kubelet was told to use (`alpha.kubernetes.io/provided-node-ip`): at most one of each family.
+    pub provided: Vec<IpAddr>,
+    /// The node's addresses as they are on it, without the host name.
+    pub held: Vec<NodeAddress>,
+    /// The record on the node of where its machine is, if there is one.
+    pub recorded: Option<Arc<Location>>,
+}
+
+impl NodeFacts {
+    /// The UUID to search by: the provider ID's, else the system UUID.
+    pub fn search_uuid(&self) -> Option<&BiosUuid> {
+        if self.has_provider_id { self.provider_id.as_ref() } else { self.system_uuid.as_ref() }
+    }
+
+    /// The system UUID, where it is another one than that of the provider ID in either byte order.
+    pub fn contradicting_uuid(&self) -> Option<&BiosUuid> {
+        let (provider_id, system_uuid) = (self.provider_id.as_ref()?, self.system_uuid.as_ref()?);
+        (provider_id != system_uuid && *provider_id != system_uuid.byte_swapped()).then_some(system_uuid)
+    }
+
+    /// Whether `host_name` is this node's: its name, or the name's first label.
+    pub(super) fn is_called(&self, host_name: &str) -> bool {
+        let first_label = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();
+        !host_name.is_empty()
+            && (host_name.eq_ignore_ascii_case(&self.name) || first_label(host_name) == first_label(&self.name))
+    }
+}
 
 /// The facts of `node`; none if it belongs to another provider.
 pub fn facts_of(node: &Node) -> Option<NodeFacts> {

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use tokio::time::Instant;
 
-use super::resolve::VmKey;
+use super::ids::VmKey;
 use super::tracked::Tracked;
 use crate::providers::vsphere::provider_id::BiosUuid;
 
@@ -175,7 +175,8 @@ impl Nodes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::providers::vsphere::tracker::resolve::{Answer, By, NodeFacts};
+    use crate::providers::vsphere::tracker::facts::NodeFacts;
+    use crate::providers::vsphere::tracker::resolve::{Answer, By};
     use crate::providers::vsphere::tracker::tracked::Seen;
     use std::time::Duration;
 

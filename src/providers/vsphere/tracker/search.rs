@@ -7,8 +7,8 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 
+use super::ids::Slot;
 use super::resolve::{Answer, By};
-use super::slots::Slot;
 use crate::providers::vsphere::inventory::Vcenter;
 use crate::providers::vsphere::inventory::reads::{Read, SearchRead, VmRead};
 use crate::providers::vsphere::provider_id::BiosUuid;

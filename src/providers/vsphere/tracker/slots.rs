@@ -10,14 +10,11 @@ use tracing::{debug, warn};
 
 use super::Tracker;
 use super::describe::Rules;
+use super::ids::Slot;
 use super::tracked::{Lost, Tracked};
 use crate::cloud::Reason;
 use crate::providers::vsphere::inventory::snapshot::Snapshot;
 use crate::providers::vsphere::inventory::{Vcenter, scope};
-
-/// The number of a vCenter for as long as it is configured. It is never given twice, so that what was found out about
-/// one is never taken for something about another.
-pub type Slot = usize;
 
 /// What is configured: the vCenters, and the rules for the nodes.
 #[derive(Clone, Default)]

@@ -7,8 +7,9 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Node;
 use tokio::time::Instant;
 
-use super::resolve::{Answer, NodeFacts, SILENT_VCENTER_WAIT, VmKey};
-use super::slots::Slot;
+use super::facts::NodeFacts;
+use super::ids::{Slot, VmKey};
+use super::resolve::{Answer, SILENT_VCENTER_WAIT};
 use crate::base::backoff::Failures;
 use crate::cloud::node::is_control_plane;
 use crate::cloud::{FoundBy, Reason, Unknown};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::*;
 use crate::clients::vim::{GuestNic, MoRef};
 use crate::providers::vsphere::inventory::snapshot::{Entity, Freshness, Trouble};
+use crate::providers::vsphere::location::Location;
 
 const UUID: &str = "422e4956-ad22-1139-6d72-59cc8f26bc90";
 const OTHER_UUID: &str = "11111111-2222-3333-4444-555555555555";

@@ -278,6 +278,8 @@ fn a_signal_stops_the_process_in_order_with_code_0() {
             "-v=10",
             "--cluster-name=x",
             "--webhook-secure-port=10260",
+            "--requestheader-client-ca-file=/there/is/none",
+            "--requestheader-allowed-names=front-proxy-client",
         ])
         .stderr(Stdio::piped())
         .spawn()
@@ -291,7 +293,9 @@ fn a_signal_stops_the_process_in_order_with_code_0() {
     assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
     log.read_to_string(&mut told).unwrap();
     assert_eq!(daemon.wait().unwrap().code(), Some(0), "{told}");
-    assert_eq!(told.matches("--cluster-name is accepted and has no effect").count(), 1, "{told}");
+    for flag in ["--cluster-name", "--requestheader-client-ca-file", "--requestheader-allowed-names"] {
+        assert_eq!(told.matches(&format!("{flag} is accepted and has no effect")).count(), 1, "{told}");
+    }
     assert!(!told.contains("--webhook-secure-port is accepted"), "it has its default: {told}");
     assert!(told.contains("FLAG: --secure-port="), "{told}");
     assert!(told.contains("stopping") && !told.contains(SECRET) && !told.contains("still at work"), "{told}");

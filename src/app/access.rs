@@ -7,7 +7,7 @@ use super::parts::Parts;
 use super::settings::Settings;
 use super::stages::{Stage, Stages};
 use crate::kubernetes::access::{
-    Authentication, Delegated, Look, Metrics, Permissions, TokenReviews, Trust, Wanted, follow_published,
+    Authentication, Delegated, Look, Metrics, Permissions, TokenReviews, Trust, follow_published,
 };
 use crate::kubernetes::client::{self, CallError};
 use crate::runtime::admin::access::{Authenticator, Authorizer};
@@ -54,24 +54,18 @@ async fn client_of(kubeconfig: Option<&PathBuf>, parts: &Parts) -> Result<Client
     Ok(client::unguarded(&client::read_config(&settings).await?, client::purpose::PROCESS)?)
 }
 
-/// Takes CAs and proxies from the files that flags name, and from the API server where they name none.
+/// Takes the CAs of clients from the file that the flag names, without one from the API server.
 async fn believe(settings: &Authentication, trust: &Trust, client: Client, stages: &mut Stages) -> Result<(), Error> {
     if let Some(path) = &settings.client_ca {
         let trust = trust.clone();
-        let bundle = Bundle::read("--client-ca-file", path, move |pem| trust.believe_clients(pem)).await;
+        let bundle = Bundle::read(path, move |pem| trust.believe_clients(pem)).await;
         stages.spawn_until_stop(Stage::Services, "client-ca-file", bundle.follow());
-    }
-    if let Some(files) = &settings.request_header {
-        let (trust, proxies) = (trust.clone(), files.proxies.clone());
-        let take = move |pem: &[u8]| trust.believe_proxies(pem, proxies.clone());
-        let bundle = Bundle::read("--requestheader-client-ca-file", &files.ca, take).await;
-        stages.spawn_until_stop(Stage::Services, "requestheader-client-ca-file", bundle.follow());
-    }
-    let wanted = Wanted { clients: settings.client_ca.is_none(), proxies: settings.request_header.is_none() };
-    if settings.skips_lookup || !(wanted.clients || wanted.proxies) {
         return Ok(());
     }
-    let (mut looks, following) = follow_published(client, trust.clone(), wanted);
+    if settings.skips_lookup {
+        return Ok(());
+    }
+    let (mut looks, following) = follow_published(client, trust.clone());
     stages.spawn_until_stop(Stage::Services, "client-ca-lookup", async move { match following.await {} });
     let first = tokio::time::timeout(FIRST_LOOK, looks.wait_for(|look| !matches!(look, Look::Pending))).await;
     match first.ok().and_then(Result::ok).as_deref() {

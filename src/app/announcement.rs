@@ -59,6 +59,24 @@ mod tests {
                 "--feature-gates: WatchList is accepted and has no effect: what it turns on or off is not in this program",
             ]
         );
+        let proxies = [
+            "--requestheader-client-ca-file=/gone",
+            "--requestheader-client-ca-file=/gone/too",
+            "--requestheader-group-headers=x-remote-group",
+            "--requestheader-uid-headers=x-remote-uid",
+            "--feature-gates=RemoteRequestHeaderUID=false",
+        ];
+        assert_eq!(
+            told(&proxies),
+            [
+                "--requestheader-client-ca-file is accepted and has no effect: no API is aggregated from the secure port, \
+                 so headers of a proxy name nobody",
+                "--requestheader-uid-headers is accepted and has no effect: no API is aggregated from the secure port, so \
+                 headers of a proxy name nobody",
+                "--feature-gates: RemoteRequestHeaderUID is accepted and has no effect: what it turns on or off is not in \
+                 this program",
+            ]
+        );
     }
 
     #[test]

@@ -377,16 +377,7 @@ impl Options {
     /// The flags that are read as Go reads its string slices: one value is a line of comma separated values. An empty
     /// item is dropped, so that `--flag=` clears the default.
     fn split_lists(&mut self) {
-        let Self {
-            controllers,
-            session_manager_hosts,
-            topology_labels,
-            webhook,
-            serving,
-            authentication,
-            authorization,
-            ..
-        } = self;
+        let Self { controllers, session_manager_hosts, topology_labels, webhook, serving, authorization, .. } = self;
         let lists = [
             controllers,
             session_manager_hosts,
@@ -396,11 +387,6 @@ impl Options {
             &mut webhook.webhook_tls_curve_preferences,
             &mut serving.tls_cipher_suites,
             &mut serving.tls_curve_preferences,
-            &mut authentication.requestheader_allowed_names,
-            &mut authentication.requestheader_username_headers,
-            &mut authentication.requestheader_group_headers,
-            &mut authentication.requestheader_extra_headers_prefix,
-            &mut authentication.requestheader_uid_headers,
             &mut authorization.authorization_always_allow_paths,
         ];
         for list in lists {

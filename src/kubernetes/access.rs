@@ -8,10 +8,8 @@ mod lookup;
 mod metrics;
 mod open_paths;
 mod permissions;
-mod published;
 mod questions;
 mod remembered;
-mod request_headers;
 #[cfg(test)]
 mod scripted;
 mod token_reviews;
@@ -22,13 +20,12 @@ use std::time::Duration;
 
 pub use authenticator::Delegated;
 pub use certificates::{BadBundle, check_bundle};
-pub use lookup::{Look, Wanted, follow_published};
+pub use lookup::{Look, follow_published};
 pub use metrics::Metrics;
 pub use open_paths::{BadPattern, OpenPaths};
 pub use permissions::Permissions;
-pub use request_headers::RequestHeaders;
 pub use token_reviews::TokenReviews;
-pub use trust::{ProxySettings, Trust};
+pub use trust::Trust;
 
 /// Who asks: the flags of the Go program's `DelegatingAuthenticationOptions`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,17 +40,6 @@ pub struct Authentication {
     pub cache: Duration,
     /// CAs of client certificates, instead of the ConfigMap's.
     pub client_ca: Option<PathBuf>,
-    /// Proxies that are believed, instead of the ConfigMap's.
-    pub request_header: Option<RequestHeaderFiles>,
-}
-
-/// The proxies whose headers say who asks.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RequestHeaderFiles {
-    /// The CAs of their certificates.
-    pub ca: PathBuf,
-    /// Which of them are believed, and how they say it.
-    pub proxies: ProxySettings,
 }
 
 /// Who may do what: the flags of the Go program's `DelegatingAuthorizationOptions`.

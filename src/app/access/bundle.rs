@@ -1,4 +1,4 @@
-//! A file with CAs, read again when it is replaced.
+//! The file with the CAs of clients, read again when it is replaced.
 
 use crate::app::files::{Files, SystemFiles};
 use crate::base::error_chain::chain;
@@ -7,12 +7,14 @@ use crate::runtime::tasks::{BoxError, off_thread};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// The flag that names the file, in messages.
+const FLAG: &str = "--client-ca-file";
+
 /// Pause between two looks. By content: a ConfigMap is updated by exchanging a symbolic link.
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// A file and who takes its content.
 pub struct Bundle<F> {
-    flag: &'static str,
     path: PathBuf,
     take: F,
     /// What was read last, good or bad.
@@ -21,8 +23,8 @@ pub struct Bundle<F> {
 
 impl<F: Fn(&[u8]) -> Result<(), BadBundle> + Send> Bundle<F> {
     /// Reads the file and hands its content over. A mistake is told, and may be mended while the process runs.
-    pub async fn read(flag: &'static str, path: &Path, take: F) -> Self {
-        let mut bundle = Self { flag, path: path.to_owned(), take, known: Err(String::new()) };
+    pub async fn read(path: &Path, take: F) -> Self {
+        let mut bundle = Self { path: path.to_owned(), take, known: Err(String::new()) };
         bundle.look().await;
         bundle
     }
@@ -46,13 +48,13 @@ impl<F: Fn(&[u8]) -> Result<(), BadBundle> + Send> Bundle<F> {
         if read == self.known {
             return;
         }
-        let (flag, path) = (self.flag, self.path.display());
+        let path = self.path.display();
         match &read {
             Ok(pem) => match (self.take)(pem) {
-                Ok(()) => tracing::info!("{flag}: the certificates of {path} are in force"),
-                Err(error) => tracing::warn!("{flag}: {path}: {}; those known before stay", chain(&error)),
+                Ok(()) => tracing::info!("{FLAG}: the certificates of {path} are in force"),
+                Err(error) => tracing::warn!("{FLAG}: {path}: {}; those known before stay", chain(&error)),
             },
-            Err(error) => tracing::warn!("{flag}: {path} cannot be read: {error}; the certificates known before stay"),
+            Err(error) => tracing::warn!("{FLAG}: {path} cannot be read: {error}; the certificates known before stay"),
         }
         self.known = read;
     }
@@ -78,7 +80,7 @@ mod tests {
             taker.lock().unwrap().push(String::from_utf8_lossy(pem).into_owned());
             Ok(())
         };
-        let mut bundle = Bundle::read("--client-ca-file", &file, take).await;
+        let mut bundle = Bundle::read(&file, take).await;
         let mut expected = vec![one.clone()];
         for (name, content, is_news) in [
             ("the same", Some(one.as_str()), false),

@@ -27,27 +27,27 @@ pub struct Authentication {
     #[arg(long, help_heading = HEADING, value_name = "PATH", default_value = "", allow_hyphen_values = true)]
     pub client_ca_file: String,
 
-    /// Common names of the proxies whose headers are believed; empty is any that the CA knows
+    /// Has no meaning here: headers of a proxy name nobody
     #[arg(long, help_heading = HEADING, value_name = "NAMES", action = ArgAction::Append, allow_hyphen_values = true)]
     pub requestheader_allowed_names: Vec<String>,
 
-    /// CAs of the proxies whose headers are believed, instead of the cluster's
+    /// Has no meaning here: headers of a proxy name nobody
     #[arg(long, help_heading = HEADING, value_name = "PATH", default_value = "", allow_hyphen_values = true)]
     pub requestheader_client_ca_file: String,
 
-    /// Headers with the name of the user
+    /// Has no meaning here: headers of a proxy name nobody
     #[arg(long, help_heading = HEADING, value_name = "NAMES", default_value = "x-remote-user", action = ArgAction::Append, allow_hyphen_values = true)]
     pub requestheader_username_headers: Vec<String>,
 
-    /// Headers with a group of the user
+    /// Has no meaning here: headers of a proxy name nobody
     #[arg(long, help_heading = HEADING, value_name = "NAMES", default_value = "x-remote-group", action = ArgAction::Append, allow_hyphen_values = true)]
     pub requestheader_group_headers: Vec<String>,
 
-    /// Beginnings of headers with further facts about the user
+    /// Has no meaning here: headers of a proxy name nobody
     #[arg(long, help_heading = HEADING, value_name = "PREFIXES", default_value = "x-remote-extra-", action = ArgAction::Append, allow_hyphen_values = true)]
     pub requestheader_extra_headers_prefix: Vec<String>,
 
-    /// Headers with the UID of the user
+    /// Has no meaning here: headers of a proxy name nobody
     #[arg(long, help_heading = HEADING, value_name = "NAMES", action = ArgAction::Append, allow_hyphen_values = true)]
     pub requestheader_uid_headers: Vec<String>,
 }

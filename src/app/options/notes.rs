@@ -14,6 +14,7 @@ const NO_ROUTES: &str = "the route controller is not built yet";
 const NO_SERVICES: &str = "the service controller is not built yet";
 const NO_BUFFER: &str = "every line is written at once";
 const NO_WEBHOOKS: &str = "there are no webhooks here";
+const NO_PROXIES: &str = "no API is aggregated from the secure port, so headers of a proxy name nobody";
 const NO_PARAVIRTUAL: &str = "the provider vsphere-paravirtual is not built yet";
 
 /// Flags that change nothing here, with the reason.
@@ -45,6 +46,12 @@ pub const WITHOUT_EFFECT: &[(&str, &str)] = &[
     ),
     ("node-sync-period", "it has none in the Go program either"),
     ("pod-ip-pool-type", NO_PARAVIRTUAL),
+    ("requestheader-allowed-names", NO_PROXIES),
+    ("requestheader-client-ca-file", NO_PROXIES),
+    ("requestheader-extra-headers-prefix", NO_PROXIES),
+    ("requestheader-group-headers", NO_PROXIES),
+    ("requestheader-uid-headers", NO_PROXIES),
+    ("requestheader-username-headers", NO_PROXIES),
     ("route-reconciliation-period", NO_ROUTES),
     ("vm-operator-api-version", NO_PARAVIRTUAL),
     ("webhook-bind-address", NO_WEBHOOKS),

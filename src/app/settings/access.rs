@@ -3,9 +3,7 @@
 use super::Check;
 use crate::app::files::Files;
 use crate::base::error_chain::chain;
-use crate::kubernetes::access::{
-    Authentication, Authorization, OpenPaths, ProxySettings, RequestHeaderFiles, RequestHeaders, check_bundle,
-};
+use crate::kubernetes::access::{Authentication, Authorization, OpenPaths, check_bundle};
 use std::path::PathBuf;
 
 impl Check<'_> {
@@ -18,14 +16,12 @@ impl Check<'_> {
         let flag = "--authentication-token-webhook-cache-ttl";
         let cache = self.duration(flag, &options.authentication_token_webhook_cache_ttl);
         let client_ca = self.ca("--client-ca-file", &options.client_ca_file);
-        let request_header = self.request_header();
         Some(Authentication {
             kubeconfig: kubeconfig?,
             skips_lookup: skips_lookup?,
             tolerates_lookup_failure: tolerates_lookup_failure?,
             cache: cache?,
             client_ca: client_ca?,
-            request_header: request_header?,
         })
     }
 
@@ -46,37 +42,6 @@ impl Check<'_> {
             allowed_cache: allowed_cache?,
             refused_cache: refused_cache?,
         })
-    }
-
-    /// `Some(None)` is without proxies. Their flags count only with their CAs, as in the Go program, but are checked
-    /// always.
-    fn request_header(&mut self) -> Option<Option<RequestHeaderFiles>> {
-        let options = &self.options.authentication;
-        let username_headers = self.words("--requestheader-username-headers", &options.requestheader_username_headers);
-        let uid_headers = self.words("--requestheader-uid-headers", &options.requestheader_uid_headers);
-        let group_headers = self.words("--requestheader-group-headers", &options.requestheader_group_headers);
-        let flag = "--requestheader-extra-headers-prefix";
-        let extra_prefixes = self.words(flag, &options.requestheader_extra_headers_prefix);
-        let allowed_names = self.words("--requestheader-allowed-names", &options.requestheader_allowed_names);
-        let ca = self.ca("--requestheader-client-ca-file", &options.requestheader_client_ca_file);
-        let (Some(username_headers), Some(uid_headers), Some(group_headers)) =
-            (username_headers, uid_headers, group_headers)
-        else {
-            return None;
-        };
-        let (extra_prefixes, allowed_names) = (extra_prefixes?, allowed_names?);
-        let headers =
-            RequestHeaders { username: username_headers, uid: uid_headers, group: group_headers, extra_prefixes };
-        Some(ca?.map(|ca| RequestHeaderFiles { ca, proxies: ProxySettings { allowed_names, headers } }))
-    }
-
-    /// The items of a list, of which none may be blank.
-    fn words(&mut self, flag: &str, typed: &[String]) -> Option<Vec<String>> {
-        let words = list(typed);
-        if words.iter().any(|word| word.trim().is_empty()) {
-            return self.wrong(flag, &typed.join(","), "expected names with commas in between, none of them empty");
-        }
-        Some(words.to_vec())
     }
 
     /// `Some(None)` is no file.

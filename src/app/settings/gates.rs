@@ -138,9 +138,6 @@ impl FeatureGates {
     /// Unlocks flags of the log.
     pub const LOGGING_ALPHA: &'static str = "LoggingAlphaOptions";
 
-    /// Unlocks `--requestheader-uid-headers`.
-    pub const REMOTE_UID: &'static str = "RemoteRequestHeaderUID";
-
     /// Reads `Name=true` and the like; the last mention of a name counts.
     ///
     /// # Errors
@@ -174,7 +171,7 @@ impl FeatureGates {
             None => is_earlier(name),
         };
         let set = self.set.iter().filter(differs).map(|(name, _)| name.as_str());
-        set.filter(|name| ![Self::LOGGING_ALPHA, Self::REMOTE_UID].contains(name)).collect()
+        set.filter(|name| *name != Self::LOGGING_ALPHA).collect()
     }
 }
 

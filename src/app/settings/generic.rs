@@ -96,11 +96,6 @@ impl Check<'_> {
                 return None;
             }
         };
-        let uid_headers = &self.options.authentication.requestheader_uid_headers;
-        if !gates.is_on(FeatureGates::REMOTE_UID) && !uid_headers.is_empty() {
-            let why = "the feature gate RemoteRequestHeaderUID has to be on";
-            self.wrong::<()>("--requestheader-uid-headers", &uid_headers.join(","), why);
-        }
         if !gates.is_on(FeatureGates::LOGGING_ALPHA) {
             let given = self.options.values.iter();
             let locked = given.filter(|value| value.is_changed() && LOCKED_LOG_FLAGS.contains(&value.flag().as_str()));

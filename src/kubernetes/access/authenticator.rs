@@ -4,7 +4,6 @@ use async_trait::async_trait;
 use rustls::pki_types::UnixTime;
 use tokio::time::Instant;
 
-use super::certificates::Refusal;
 use super::metrics::{Authenticated, Metrics};
 use super::token_reviews::TokenReviews;
 use super::trust::Trust;
@@ -25,25 +24,24 @@ pub struct Delegated {
 }
 
 impl Delegated {
-    /// Believes the certificates and proxies of `trust`, and asks `tokens` whose bearer tokens are.
+    /// Believes the client certificates of `trust`, and asks `tokens` whose bearer tokens are.
     pub fn new(trust: Trust, tokens: TokenReviews, metrics: Metrics) -> Self {
         Self { trust, tokens, metrics }
     }
 
-    /// A proxy's word, a client certificate, a token: the first that names somebody. Something that is wrong counts
-    /// only when nothing else names anybody: a certificate may be shown for another purpose.
+    /// A client certificate, then a token: the first that names a user. A certificate that is refused counts only when
+    /// no token names a user: it may be shown for another purpose. Headers of a proxy (`X-Remote-User` and the like),
+    /// which the Go program reads first, name nobody: no API is aggregated from this port.
     async fn user(&self, shown: Shown<'_>) -> Result<Option<User>, NotAuthenticated> {
-        let now = UnixTime::now();
-        let mut is_wrong = false;
-        for found in [self.trust.user_of_proxy(shown, now), self.trust.user_of_certificate(shown, now)] {
-            match found {
-                Ok(Some(user)) => return Ok(Some(user)),
-                Ok(None) => {}
-                Err(refusal) => is_wrong |= told(&refusal),
-            }
+        let by_certificate = self.trust.user(shown.certificates, UnixTime::now());
+        if let Err(refusal) = &by_certificate {
+            tracing::debug!("{}", chain(refusal));
+        }
+        if let Ok(Some(user)) = by_certificate {
+            return Ok(Some(user));
         }
         match self.tokens.user_of_request(shown.headers).await? {
-            None if is_wrong => Err(NotAuthenticated::Invalid),
+            None if by_certificate.is_err() => Err(NotAuthenticated::Invalid),
             found => Ok(found),
         }
     }
@@ -63,11 +61,6 @@ impl Authenticator for Delegated {
         self.metrics.count_authentication(outcome, begin.elapsed());
         found
     }
-}
-
-fn told(refusal: &Refusal) -> bool {
-    tracing::debug!("{}", chain(refusal));
-    true
 }
 
 /// Adds the group of those who are known, as `group.AuthenticatedGroupAdder` of `kubernetes/apiserver`.

@@ -28,7 +28,13 @@ impl Authority {
     }
 
     pub(super) fn sign(&self, parameters: &CertificateParams) -> CertificateDer<'static> {
-        parameters.signed_by(&KeyPair::generate().unwrap(), &self.issuer).unwrap().into()
+        self.pair(parameters).0
+    }
+
+    /// A certificate and its key.
+    pub(super) fn pair(&self, parameters: &CertificateParams) -> (CertificateDer<'static>, KeyPair) {
+        let key = KeyPair::generate().unwrap();
+        (parameters.signed_by(&key, &self.issuer).unwrap().into(), key)
     }
 }
 

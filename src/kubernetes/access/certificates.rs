@@ -21,8 +21,8 @@ const UID: &str = "1.3.6.1.4.1.57683.2";
 /// Where Kubernetes notes by which credentials somebody is known.
 const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
-/// The authorities of a bundle.
-#[derive(Debug)]
+/// The authorities of a bundle. Cheap to clone.
+#[derive(Debug, Clone)]
 pub(super) struct Authorities(Arc<dyn ClientCertVerifier>);
 
 /// A text is no bundle of certificates.
@@ -56,8 +56,6 @@ pub(super) enum Refusal {
     Unreadable,
     #[error("the client certificate names several UIDs")]
     ManyUids,
-    #[error("the client certificate is for {0:?}, which is no proxy's name")]
-    NoProxy(String),
 }
 
 /// Checks that a text is a bundle of CAs.
@@ -94,26 +92,15 @@ impl Authorities {
     }
 }
 
-/// The common name; empty without one.
-pub(super) fn common_name(leaf: &CertificateDer<'_>) -> Result<String, Refusal> {
-    Ok(parsed(leaf)?
-        .subject()
-        .iter_common_name()
-        .filter_map(|name| name.as_str().ok())
-        .last()
-        .unwrap_or_default()
-        .into())
-}
-
 /// The user a verified certificate is for: the common name, in the groups that are its organisations. Nobody without a
 /// common name. As `x509.CommonNameUserConversion` of `kubernetes/apiserver`.
 pub(super) fn user(leaf: &CertificateDer<'_>) -> Result<Option<User>, Refusal> {
-    let name = common_name(leaf)?;
+    let (_, certificate) = X509Certificate::from_der(leaf).map_err(|_| Refusal::Unreadable)?;
+    let subject = certificate.subject();
+    let name = subject.iter_common_name().filter_map(|name| name.as_str().ok()).last().unwrap_or_default();
     if name.is_empty() {
         return Ok(None);
     }
-    let certificate = parsed(leaf)?;
-    let subject = certificate.subject();
     let groups = subject.iter_organization().filter_map(|group| group.as_str().ok()).map(str::to_owned).collect();
     let mut uids = subject.iter_attributes().filter(|attribute| attribute.attr_type().to_id_string() == UID);
     let uid = uids.next().map(|uid| uid.as_str().map_err(|_| Refusal::Unreadable)).transpose()?.unwrap_or_default();
@@ -125,11 +112,7 @@ pub(super) fn user(leaf: &CertificateDer<'_>) -> Result<Option<User>, Refusal> {
         let _ = write!(credential, "{byte:02x}");
     }
     let extra = BTreeMap::from([(CREDENTIAL.to_owned(), vec![credential])]);
-    Ok(Some(User { name, uid: uid.to_owned(), groups, extra }))
-}
-
-fn parsed<'a>(leaf: &'a CertificateDer<'_>) -> Result<X509Certificate<'a>, Refusal> {
-    X509Certificate::from_der(leaf).map(|(_, certificate)| certificate).map_err(|_| Refusal::Unreadable)
+    Ok(Some(User { name: name.to_owned(), uid: uid.to_owned(), groups, extra }))
 }
 
 #[cfg(test)]

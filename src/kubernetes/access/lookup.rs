@@ -1,8 +1,8 @@
-//! Watches the one ConfigMap in which the API server publishes whom it believes, and believes the same.
+//! Watches the one ConfigMap in which the API server publishes the CAs of client certificates, and believes the same.
 //!
-//! What was learned stays while the API server is away, when the ConfigMap is deleted and when a key of it is gone.
+//! What was learned stays while the API server is away, when the ConfigMap is deleted and when its key is gone. The proxies
+//! that the API server publishes beside them are not read: no headers name a user here.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,6 @@ use kube::{Api, Client};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::published;
 use super::trust::Trust;
 use crate::base::backoff::{Backoff, Failures};
 use crate::base::error_chain::chain;
@@ -22,6 +21,9 @@ use crate::kubernetes::client::{CALL_LIMIT, CallError, limited};
 
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
+
+/// The key with the CAs of client certificates, PEM.
+const CLIENT_CA: &str = "client-ca-file";
 
 /// In messages.
 const SHOWN: &str = "configmap kube-system/extension-apiserver-authentication";
@@ -44,15 +46,6 @@ const POLL: Duration = Duration::from_secs(60);
 /// When something that was forbidden is tried again.
 const PAUSE_FORBIDDEN: Duration = Duration::from_secs(300);
 
-/// What of the ConfigMap counts; flags replace the rest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wanted {
-    /// The CAs of clients.
-    pub clients: bool,
-    /// The proxies.
-    pub proxies: bool,
-}
-
 /// What came of looking at the ConfigMap.
 #[derive(Debug, Clone)]
 pub enum Look {
@@ -70,21 +63,19 @@ pub enum Look {
 pub fn follow_published(
     client: Client,
     trust: Trust,
-    wanted: Wanted,
 ) -> (watch::Receiver<Look>, impl Future<Output = Infallible> + Send + use<>) {
     let (looks, receiver) = watch::channel(Look::Pending);
     let api = Api::namespaced(client, NAMESPACE);
-    let lookup = Lookup { api, trust, wanted, looks, taken: None, next_watch: Instant::now() };
+    let lookup = Lookup { api, trust, looks, taken: None, next_watch: Instant::now() };
     (receiver, lookup.run())
 }
 
 struct Lookup {
     api: Api<ConfigMap>,
     trust: Trust,
-    wanted: Wanted,
     looks: watch::Sender<Look>,
-    /// The data that was looked at last, good or bad.
-    taken: Option<BTreeMap<String, String>>,
+    /// The bundle that was looked at last, good or bad.
+    taken: Option<String>,
     next_watch: Instant,
 }
 
@@ -168,30 +159,23 @@ impl Lookup {
         }
     }
 
-    /// Takes new data over. What is wrong in it is told once, and what was known stays.
+    /// Takes a new bundle over. What is wrong in it is told once, and what was known stays. A key that is missing or blank
+    /// says nothing.
     fn take(&mut self, found: ConfigMap) {
-        let data = found.data.unwrap_or_default();
-        if self.taken.as_ref() == Some(&data) {
-            return;
+        let bundle = found.data.and_then(|mut data| data.remove(CLIENT_CA)).filter(|pem| !pem.trim().is_empty());
+        let Some(pem) = bundle.filter(|pem| self.taken.as_ref() != Some(pem)) else { return };
+        match self.trust.believe_clients(pem.as_bytes()) {
+            Ok(()) => tracing::debug!("taken over: {CLIENT_CA} of {SHOWN}"),
+            Err(error) => tracing::warn!("{SHOWN}: {CLIENT_CA}: {}; what was known before stays", chain(&error)),
         }
-        let (published, wrong) = published::read(&data);
-        if let Some(error) = wrong.filter(|_| self.wanted.proxies) {
-            tracing::warn!("{SHOWN}: {}; what was known of proxies before stays", chain(&error));
-        }
-        self.taken = Some(data);
-        if let Some(pem) = published.client_ca.filter(|_| self.wanted.clients) {
-            told("client-ca-file", self.trust.believe_clients(pem.as_bytes()));
-        }
-        if let Some((pem, settings)) = published.proxies.filter(|_| self.wanted.proxies) {
-            told("requestheader-client-ca-file", self.trust.believe_proxies(pem.as_bytes(), settings));
-        }
+        self.taken = Some(pem);
     }
 
     fn forbidden(&self, error: CallError) {
         if !matches!(*self.looks.borrow(), Look::Forbidden(_)) {
             tracing::warn!(
-                "client certificates and proxies are not believed at the secure port: {}; to allow it, bind the user of \
-                 this process to the Role extension-apiserver-authentication-reader in kube-system",
+                "client certificates are not believed at the secure port: {}; to allow it, bind the user of this \
+                 process to the Role extension-apiserver-authentication-reader in kube-system",
                 chain(&error)
             );
         }
@@ -215,9 +199,44 @@ impl Lookup {
     }
 }
 
-fn told(key: &str, outcome: Result<(), super::BadBundle>) {
-    match outcome {
-        Ok(()) => tracing::debug!("taken over: {key} of {SHOWN}"),
-        Err(error) => tracing::warn!("{SHOWN}: {key}: {}; what was known before stays", chain(&error)),
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kubernetes::access::authority::{Authority, client};
+    use crate::kubernetes::access::scripted::silent_server;
+    use rustls::pki_types::{CertificateDer, UnixTime};
+    use serde_json::json;
+
+    #[tokio::test]
+    async fn the_cas_of_clients_are_taken_over_and_what_says_nothing_of_them_changes_nothing() {
+        let (one, two, proxies) = (Authority::new("one"), Authority::new("two"), Authority::new("proxies"));
+        let api = Api::namespaced(silent_server().0, NAMESPACE);
+        let (looks, trust) = (watch::Sender::new(Look::Pending), Trust::default());
+        let mut lookup = Lookup { api, trust, looks, taken: None, next_watch: Instant::now() };
+        let signed = |authority: &Authority| [authority.sign(&client("jane", &[]))];
+        let (of_one, of_two, of_proxies) = (signed(&one), signed(&two), signed(&proxies));
+        for (name, data, expected) in [
+            ("nothing is there", json!(null), [false, false]),
+            ("no data", json!({}), [false, false]),
+            ("an authority", json!({"client-ca-file": one.pem}), [true, false]),
+            ("the key is gone", json!({"else": two.pem}), [true, false]),
+            ("the key is blank", json!({"client-ca-file": "\n"}), [true, false]),
+            ("no bundle", json!({"client-ca-file": "hello"}), [true, false]),
+            ("another authority", json!({"client-ca-file": two.pem}), [false, true]),
+            ("proxies only", json!({"requestheader-client-ca-file": proxies.pem}), [false, true]),
+            (
+                "proxies by a list that is none",
+                json!({"client-ca-file": one.pem, "requestheader-client-ca-file": proxies.pem,
+                    "requestheader-username-headers": "X-Remote-User"}),
+                [true, false],
+            ),
+        ] {
+            let found = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NAME}, "data": data});
+            lookup.take(serde_json::from_value(found).unwrap());
+            let is_known =
+                |chain: &[CertificateDer<'_>]| matches!(lookup.trust.user(chain, UnixTime::now()), Ok(Some(_)));
+            assert_eq!([is_known(&of_one), is_known(&of_two)], expected, "{name}");
+            assert!(!is_known(&of_proxies), "{name}");
+        }
     }
 }

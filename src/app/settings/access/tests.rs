@@ -29,11 +29,27 @@ impl Files for MadeUp {
     }
 }
 
+/// Reads nothing.
+struct Unread;
+
+impl Files for Unread {
+    fn read(&self, path: &Path) -> std::io::Result<Zeroizing<Vec<u8>>> {
+        panic!("{} is read", path.display());
+    }
+
+    fn is_directory(&self, path: &Path) -> bool {
+        panic!("{} is looked at", path.display());
+    }
+}
+
 fn settled(flags: &[&str]) -> Result<(Authentication, Authorization), Vec<Mistake>> {
+    settled_with(&MadeUp(rcgen::generate_simple_self_signed(["ca".to_owned()]).unwrap().cert.pem()), flags)
+}
+
+fn settled_with(files: &dyn Files, flags: &[&str]) -> Result<(Authentication, Authorization), Vec<Mistake>> {
     let all = [PROGRAM, "--cloud-config=/etc/vsphere.conf"].iter().chain(flags).map(OsString::from);
     let Ok(Asked::Run(options)) = options::parse(all) else { panic!("{flags:?}") };
-    let files = MadeUp(rcgen::generate_simple_self_signed(["ca".to_owned()]).unwrap().cert.pem());
-    let noting = Noting::new(&files);
+    let noting = Noting::new(files);
     let environment = Environment::new(std::iter::empty::<(OsString, OsString)>());
     let mut check = Check { options: &options, files: &noting, environment: &environment, mistakes: Vec::new() };
     match (check.authentication(), check.authorization()) {
@@ -56,7 +72,6 @@ fn the_defaults_are_those_of_the_go_program() {
         tolerates_lookup_failure: false,
         cache: ten,
         client_ca: None,
-        request_header: None,
     };
     assert_eq!(authentication, expected);
     let open = OpenPaths::parse(&words(&["/healthz", "/readyz", "/livez"])).unwrap();
@@ -77,28 +92,16 @@ fn flags_are_taken_over() {
         // O-10: nothing after the = is an empty list.
         "--authorization-always-allow-paths=",
         "--client-ca-file=/etc/ca.pem",
-        "--requestheader-client-ca-file=/etc/ca.pem",
-        "--requestheader-allowed-names=front,back",
-        "--requestheader-uid-headers=x-remote-uid",
-        "--requestheader-group-headers=",
     ])
     .unwrap();
     let minutes = |number: u64| Duration::from_secs(60 * number);
     let kubeconfig = Some(PathBuf::from("/etc/kubeconfig"));
-    let headers = RequestHeaders {
-        username: words(&["x-remote-user"]),
-        uid: words(&["x-remote-uid"]),
-        group: Vec::new(),
-        extra_prefixes: words(&["x-remote-extra-"]),
-    };
-    let proxies = ProxySettings { allowed_names: words(&["front", "back"]), headers };
     let expected = Authentication {
         kubeconfig: kubeconfig.clone(),
         skips_lookup: true,
         tolerates_lookup_failure: true,
         cache: minutes(1),
         client_ca: Some(PathBuf::from("/etc/ca.pem")),
-        request_header: Some(RequestHeaderFiles { ca: PathBuf::from("/etc/ca.pem"), proxies }),
     };
     assert_eq!(authentication, expected);
     let always_allow = OpenPaths::default();
@@ -107,9 +110,16 @@ fn flags_are_taken_over() {
 }
 
 #[test]
-fn flags_about_proxies_count_only_with_their_authorities() {
-    let (authentication, _) = settled(&["--requestheader-allowed-names=front"]).unwrap();
-    assert_eq!(authentication.request_header, None);
+fn flags_about_proxies_are_accepted_whatever_they_say_and_change_and_read_nothing() {
+    let flags = [
+        "--requestheader-client-ca-file=/gone",
+        "--requestheader-allowed-names=front,",
+        "--requestheader-username-headers=a, ,\"b",
+        "--requestheader-uid-headers=x-remote-uid",
+        "--requestheader-group-headers=",
+        "--requestheader-extra-headers-prefix=x-remote-extra-",
+    ];
+    assert_eq!(settled_with(&Unread, &flags).unwrap(), settled_with(&Unread, &[]).unwrap());
 }
 
 #[test]
@@ -119,15 +129,12 @@ fn each_mistake_is_told_with_its_flag_and_what_is_wrong() {
         ("--authorization-kubeconfig=/gone", "cannot be read: entity not found"),
         ("--client-ca-file=/gone", "cannot be read: entity not found"),
         ("--client-ca-file=/etc/no-ca.pem", "there is no certificate in PEM form"),
-        ("--requestheader-client-ca-file=/etc/no-ca.pem", "there is no certificate in PEM form"),
         ("--authentication-skip-lookup=maybe", "expected true or false"),
         ("--authentication-tolerate-lookup-failure=maybe", "expected true or false"),
         ("--authentication-token-webhook-cache-ttl=soon", ""),
         ("--authorization-webhook-cache-authorized-ttl=soon", ""),
         ("--authorization-webhook-cache-unauthorized-ttl=soon", ""),
         ("--authorization-always-allow-paths=/foo*bar", "has a * before its end"),
-        ("--requestheader-username-headers=a, ,b", "none of them empty"),
-        ("--requestheader-allowed-names=a, ", "none of them empty"),
     ] {
         let mistakes = settled(&[flag]).unwrap_err();
         let told: Vec<_> = mistakes.iter().map(|mistake| (mistake.place.as_str(), mistake.why.as_str())).collect();

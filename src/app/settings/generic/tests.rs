@@ -88,10 +88,6 @@ fn gates_are_read_and_unlock_flags_of_the_log() {
         let told = told.map(|mistakes| mistakes.to_string()).unwrap_or_default();
         assert!(!told.contains("LoggingAlphaOptions"), "{told}");
     }
-    let headers = "--requestheader-uid-headers=x-remote-uid";
-    let told = settled(&[headers, "--feature-gates=RemoteRequestHeaderUID=false"]).unwrap_err().to_string();
-    assert!(told.contains(&format!("{headers}: the feature gate RemoteRequestHeaderUID has to be on")), "{told}");
-    assert!(settled(&[headers]).is_ok());
     assert!(settled(&["--log-text-split-stream=false", "--log-text-info-buffer-size=0"]).is_ok());
     let told = settled(&["--feature-gates=NoSuchGate=true,WatchList=maybe"]).unwrap_err().to_string();
     assert!(told.contains("--feature-gates=NoSuchGate=true: unrecognized feature gate: NoSuchGate"), "{told}");

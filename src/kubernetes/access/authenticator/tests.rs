@@ -3,20 +3,28 @@
 use super::*;
 use crate::kubernetes::access::authority::{Authority, client};
 use crate::kubernetes::access::scripted::server;
-use crate::kubernetes::access::{ProxySettings, RequestHeaders};
+use crate::runtime::admin::access::Authorizer;
+use crate::runtime::admin::{Admin, Checks, given_certificate, serve};
+use crate::runtime::tasks::BoxError;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use rustls::pki_types::CertificateDer;
+use rcgen::KeyPair;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::json;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
 
 struct World {
     clients: Authority,
+    /// Those whose word the Go program takes for who asks; here they are strangers.
     proxies: Authority,
-    strangers: Authority,
     delegated: Delegated,
 }
 
-/// Knows client certificates, the proxy `front`, and the token `good`.
+/// Knows client certificates and the token `good`.
 fn world() -> World {
     let (api, _) = server(|spec, _| {
         Ok(match spec["token"].as_str() {
@@ -29,19 +37,12 @@ fn world() -> World {
             _ => json!({"authenticated": false}),
         })
     });
-    let (clients, proxies, strangers) = (Authority::new("clients"), Authority::new("proxies"), Authority::new("else"));
+    let (clients, proxies) = (Authority::new("clients"), Authority::new("proxies"));
     let trust = Trust::default();
     trust.believe_clients(clients.pem.as_bytes()).unwrap();
-    let headers = RequestHeaders {
-        username: vec!["x-remote-user".to_owned()],
-        group: vec!["x-remote-group".to_owned()],
-        ..RequestHeaders::default()
-    };
-    let settings = ProxySettings { allowed_names: vec!["front".to_owned()], headers };
-    trust.believe_proxies(proxies.pem.as_bytes(), settings).unwrap();
     let metrics = Metrics::default();
     let tokens = TokenReviews::new(api, Duration::from_secs(10), &metrics);
-    World { clients, proxies, strangers, delegated: Delegated::new(trust, tokens, metrics) }
+    World { clients, proxies, delegated: Delegated::new(trust, tokens, metrics) }
 }
 
 fn headers(entries: &[(&'static str, &str)]) -> HeaderMap {
@@ -65,34 +66,134 @@ async fn the_first_that_names_somebody_counts_and_something_wrong_only_if_nobody
     let world = world();
     let jane = world.clients.sign(&client("jane", &["a"]));
     let nameless = world.clients.sign(&client("", &["a"]));
-    let front = world.proxies.sign(&client("front", &[]));
-    let back = world.proxies.sign(&client("back", &[]));
-    let stranger = world.strangers.sign(&client("front", &["system:masters"]));
-    let says: &[(&str, &str)] = &[("x-remote-user", "john"), ("x-remote-group", "b")];
+    let stranger = world.proxies.sign(&client("front", &["system:masters"]));
     let good: &[(&str, &str)] = &[("authorization", "Bearer good")];
     let bad: &[(&str, &str)] = &[("authorization", "Bearer bad")];
-    let both: &[(&str, &str)] = &[("x-remote-user", "john"), ("authorization", "Bearer bad")];
     let cases = [
         ("nothing", None, &[][..], "nobody"),
         ("a token", None, good, "token user in system:authenticated"),
         ("a bad token", None, bad, "wrong"),
         ("a certificate", Some(&jane), &[], "jane in a,system:authenticated"),
         ("a certificate and a bad token", Some(&jane), bad, "jane in a,system:authenticated"),
-        ("a certificate and a proxy's headers", Some(&jane), says, "jane in a,system:authenticated"),
-        ("a certificate without a name", Some(&nameless), &[], "wrong"),
-        ("a proxy", Some(&front), says, "john in b,system:authenticated"),
-        ("a proxy and a bad token", Some(&front), both, "john in system:authenticated"),
-        ("a proxy that names nobody", Some(&front), &[], "wrong"),
-        ("a proxy that names nobody, and a token", Some(&front), good, "token user in system:authenticated"),
-        ("another client of the proxies' authority", Some(&back), says, "wrong"),
-        ("a stranger", Some(&stranger), says, "wrong"),
+        ("a certificate without a name", Some(&nameless), &[], "nobody"),
+        ("a certificate without a name and a token", Some(&nameless), good, "token user in system:authenticated"),
+        ("a stranger", Some(&stranger), &[], "wrong"),
         ("a stranger with a token", Some(&stranger), good, "token user in system:authenticated"),
-        ("a proxy's headers alone", None, says, "nobody"),
+        ("a stranger with a bad token", Some(&stranger), bad, "wrong"),
     ];
     for (name, certificate, entries, expected) in cases {
         let chain: Vec<_> = certificate.into_iter().cloned().collect();
         assert_eq!(who(&world, &chain, entries).await, expected, "{name}");
     }
+}
+
+/// What a proxy sends, and the Go program believes.
+const HEADERS: [(&str, &str); 4] = [
+    ("x-remote-user", "root"),
+    ("x-remote-uid", "0"),
+    ("x-remote-group", "system:masters"),
+    ("x-remote-extra-scopes", "all"),
+];
+
+#[tokio::test(start_paused = true)]
+async fn headers_of_a_proxy_name_nobody_whatever_else_is_shown() {
+    let world = world();
+    let jane = world.clients.sign(&client("jane", &["a"]));
+    // A proxy's certificate also by the authority of clients is that of a client.
+    let client_front = world.clients.sign(&client("front-proxy-client", &[]));
+    let front = world.proxies.sign(&client("front-proxy-client", &[]));
+    for (name, certificate, token, expected) in [
+        ("nothing else", None, None, "nobody"),
+        ("a token", None, Some("Bearer good"), "token user in system:authenticated"),
+        ("a bad token", None, Some("Bearer bad"), "wrong"),
+        ("a client's certificate", Some(&jane), None, "jane in a,system:authenticated"),
+        ("one of a proxy's name", Some(&client_front), None, "front-proxy-client in system:authenticated"),
+        ("a proxy's certificate", Some(&front), None, "wrong"),
+        ("a proxy's certificate and a token", Some(&front), Some("Bearer good"), "token user in system:authenticated"),
+        ("a proxy's certificate and a bad token", Some(&front), Some("Bearer bad"), "wrong"),
+    ] {
+        let chain: Vec<_> = certificate.into_iter().cloned().collect();
+        let shown: Vec<_> = HEADERS.into_iter().chain(token.map(|token| ("authorization", token))).collect();
+        assert_eq!(who(&world, &chain, &shown).await, expected, "{name}");
+    }
+}
+
+/// Allows nothing, and notes who asked.
+#[derive(Default)]
+struct Noting(Mutex<Vec<User>>);
+
+#[async_trait]
+impl Authorizer for Noting {
+    fn is_open(&self, _: &str) -> bool {
+        false
+    }
+
+    async fn may(&self, user: &User, _: &str, _: &str) -> Result<bool, BoxError> {
+        self.0.lock().unwrap().push(user.clone());
+        Ok(false)
+    }
+}
+
+/// The status of a request with a proxy's headers, over a connection with this client certificate.
+async fn status(
+    server: SocketAddr,
+    root: &CertificateDer<'static>,
+    client: Option<(CertificateDer<'static>, KeyPair)>,
+) -> String {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(root.clone()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = config.with_root_certificates(roots);
+    let config = match client {
+        None => config.with_no_client_auth(),
+        Some((certificate, key)) => {
+            config.with_client_auth_cert(vec![certificate], PrivateKeyDer::Pkcs8(key.serialize_der().into())).unwrap()
+        }
+    };
+    let tcp = TcpStream::connect(server).await.unwrap();
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+    let mut tls = connector.connect("localhost".try_into().unwrap(), tcp).await.unwrap();
+    let headers: String = HEADERS.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let request = format!("GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{headers}\r\n");
+    tls.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    tls.read_to_end(&mut answer).await.unwrap();
+    String::from_utf8(answer).unwrap().lines().next().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn over_a_connection_with_a_client_certificate_headers_of_a_proxy_name_nobody() {
+    let world = world();
+    let jane = world.clients.pair(&client("jane", &["a"]));
+    let front = world.proxies.pair(&client("front-proxy-client", &[]));
+    let asked = Arc::new(Noting::default());
+    let admin = Admin {
+        checks: Checks::default(),
+        metrics: crate::runtime::metrics::Metrics::new().unwrap(),
+        pages: Vec::new(),
+        verbosity: None,
+        authenticator: Arc::new(world.delegated),
+        authorizer: asked.clone(),
+    };
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let tls = given_certificate(made.cert.pem().as_bytes(), made.signing_key.serialize_pem().as_bytes()).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = listener.local_addr().unwrap();
+    let stop = CancellationToken::new();
+    let serving = tokio::spawn(serve(listener, tls, Arc::new(admin), stop.clone()));
+    let root = made.cert.der();
+    assert_eq!(status(server, root, None).await, "HTTP/1.1 403 Forbidden", "without a certificate");
+    assert_eq!(status(server, root, Some(jane)).await, "HTTP/1.1 403 Forbidden", "with a client's");
+    assert_eq!(status(server, root, Some(front)).await, "HTTP/1.1 401 Unauthorized", "with a proxy's");
+    stop.cancel();
+    serving.await.unwrap().unwrap();
+    let asked = std::mem::take(&mut *asked.0.lock().unwrap());
+    let [nobody, jane] = asked.as_slice() else { panic!("{asked:?}") };
+    assert_eq!(*nobody, User::anonymous());
+    assert_eq!((jane.name.as_str(), jane.uid.as_str()), ("jane", ""));
+    assert_eq!(jane.groups, ["a", "system:authenticated"]);
+    assert!(jane.extra.keys().eq(["authentication.kubernetes.io/credential-id"]), "{jane:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -119,7 +220,6 @@ async fn a_wrong_bundle_changes_nothing() {
     let world = world();
     let jane = world.clients.sign(&client("jane", &[]));
     assert!(world.delegated.trust.believe_clients(b"nothing").is_err());
-    assert!(world.delegated.trust.believe_proxies(b"nothing", ProxySettings::default()).is_err());
     assert_eq!(who(&world, &[jane], &[]).await, "jane in system:authenticated");
     let newer = Authority::new("newer");
     world.delegated.trust.believe_clients(newer.pem.as_bytes()).unwrap();

@@ -7,6 +7,8 @@
     reason = "a failure of a test's own step is a failed test"
 )]
 
+#[path = "architecture/code_map.rs"]
+mod code_map;
 #[path = "architecture/reasons.rs"]
 mod reasons;
 #[path = "architecture/rules.rs"]
@@ -33,6 +35,21 @@ fn sources(folders: &[&str]) -> Vec<Source> {
         paths.filter(|path| path.ends_with(".rs")).map(|path| Source::new(&path, &read(&path))).collect();
     assert!(found.len() > 5, "the rules look at files, and found only {}", found.len());
     found
+}
+
+/// The files of the product, without those that only tests have.
+fn product() -> Vec<Source> {
+    let all = sources(&["src"]);
+    let of_tests: Vec<_> = all.iter().flat_map(Source::test_modules).collect();
+    all.into_iter().filter(|source| !source.is_all_tests() && !of_tests.contains(&source.path)).collect()
+}
+
+/// A text that is written from the code, held against the file it is kept in.
+fn assert_golden(path: &str, text: &str) {
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(root().join(path), text).unwrap();
+    }
+    assert_eq!(text, read(path), "if this is meant, UPDATE_GOLDEN=1 cargo test --test architecture writes {path}");
 }
 
 fn assert_none(broken: &[String]) {
@@ -235,26 +252,6 @@ fn the_project_speaks_only_of_itself() {
     let host = ["crates", "io"].join(".");
     assert!(!rules::registry_hosts("README.md", &format!("see https://{host}/x")).is_empty());
     assert!(rules::registry_hosts("Cargo.lock", &host).is_empty());
-}
-
-#[test]
-fn the_architecture_page_is_short_and_the_code_map_is_the_tree() {
-    let page = read("docs/ARCHITECTURE.md");
-    assert!(page.lines().count() < 300, "{} lines", page.lines().count());
-    let page = read("docs/code-map.md");
-    let is_mapped = |path: &String| path.ends_with(".rs") && !path.ends_with("/tests.rs") && !path.contains("/tests/");
-    let files: Vec<_> = files_below(root(), "src").into_iter().filter(is_mapped).collect();
-    assert_none(&rules::map_differences(&page, &files));
-}
-
-#[test]
-fn a_wrong_map_is_noticed() {
-    let page = "```text\nsrc/\n  lib.rs   the map\nsrc/app/\n  gone.rs  not there\n```\n";
-    let files = ["src/app/new.rs".to_owned(), "src/lib.rs".to_owned()];
-    assert_eq!(
-        rules::map_differences(page, &files),
-        ["src/app/new.rs is not in the map", "src/app/gone.rs is not there"]
-    );
 }
 
 #[test]

@@ -234,31 +234,6 @@ pub fn registry_hosts(path: &str, text: &str) -> Vec<String> {
     found.map(|host| format!("{path}: names {host}")).collect()
 }
 
-/// The code map, `docs/code-map.md`: a line `src/folder/` followed by indented lines that start with a file.
-pub fn mapped_files(document: &str) -> Vec<String> {
-    let (mut folder, mut files) = ("", Vec::new());
-    for line in document.lines() {
-        let Some(first) = line.split_whitespace().next() else { continue };
-        if first.starts_with("src/") && first.ends_with('/') && !line.starts_with(' ') {
-            folder = first;
-        } else if line.starts_with(' ') && first.ends_with(".rs") && !folder.is_empty() {
-            files.push(format!("{folder}{first}"));
-        } else if line.starts_with("```") {
-            folder = "";
-        }
-    }
-    files.sort();
-    files
-}
-
-/// What the code map forgets and what it makes up.
-pub fn map_differences(document: &str, files: &[String]) -> Vec<String> {
-    let mapped = mapped_files(document);
-    let forgotten = files.iter().filter(|file| !mapped.contains(file)).map(|file| format!("{file} is not in the map"));
-    let made_up = mapped.iter().filter(|file| !files.contains(file)).map(|file| format!("{file} is not there"));
-    forgotten.chain(made_up).collect()
-}
-
 /// Paths in backticks, of files that a document says are there.
 pub fn named_paths(document: &str) -> Vec<String> {
     let quoted = document.split('`').skip(1).step_by(2);

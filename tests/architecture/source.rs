@@ -30,8 +30,14 @@ pub struct Named {
 
 impl Source {
     pub fn new(path: &str, text: &str) -> Self {
-        let all_tests = path.ends_with("/tests.rs") || path.contains("/tests/") || path.starts_with("tests/");
-        Self { path: path.to_owned(), text: text.to_owned(), tokens: placed(words(text), all_tests) }
+        let mut source = Self { path: path.to_owned(), text: text.to_owned(), tokens: Vec::new() };
+        source.tokens = placed(words(text), source.is_all_tests());
+        source
+    }
+
+    /// Whether its place says that nothing but tests is in it.
+    pub fn is_all_tests(&self) -> bool {
+        self.path.ends_with("/tests.rs") || self.path.contains("/tests/") || self.path.starts_with("tests/")
     }
 
     pub fn tokens(&self) -> &[Token] {
@@ -64,6 +70,13 @@ impl Source {
         let inner = self.path.strip_prefix("src/").unwrap_or(&self.path);
         let inner = inner.strip_suffix(".rs").unwrap_or(inner);
         if inner == "lib" { Vec::new() } else { inner.split('/').map(str::to_owned).collect() }
+    }
+
+    /// The modules that only tests have, as the files of this one declare them below `#[cfg(test)]`.
+    pub fn test_modules(&self) -> Vec<String> {
+        let folder = self.path.trim_end_matches(".rs");
+        let declared = self.tokens.windows(3).filter(|next| next[0].text == "mod" && next[2].text == ";");
+        declared.filter(|next| next[0].is_test).map(|next| format!("{folder}/{}.rs", next[1].text)).collect()
     }
 
     /// The `//!` lines at the top.

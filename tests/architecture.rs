@@ -7,6 +7,8 @@
     reason = "a failure of a test's own step is a failed test"
 )]
 
+#[path = "architecture/circles.rs"]
+mod circles;
 #[path = "architecture/code_map.rs"]
 mod code_map;
 #[path = "architecture/reasons.rs"]

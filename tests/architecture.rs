@@ -17,6 +17,8 @@ mod public_names;
 mod reasons;
 #[path = "architecture/rules.rs"]
 mod rules;
+#[path = "architecture/shape.rs"]
+mod shape;
 #[path = "architecture/source.rs"]
 mod source;
 #[path = "architecture/vectors.rs"]
@@ -198,37 +200,6 @@ fn every_file_opens_with_what_it_is_for() {
 }
 
 #[test]
-fn files_stay_short() {
-    hold(&["src", "tests"], rules::lengths);
-    let [long, fine, over_main] = [501, 400, 61].map(|lines| "\n".repeat(lines));
-    notices(
-        rules::lengths,
-        &[
-            ("src/a.rs", &long, true),
-            ("src/a.rs", &fine, false),
-            ("src/main.rs", &over_main, true),
-            ("src/a/tests.rs", &long, false),
-        ],
-    );
-}
-
-#[test]
-fn names_say_something() {
-    assert_none(
-        &["src", "tests"]
-            .iter()
-            .flat_map(|at| files_below(root(), at))
-            .flat_map(|path| rules::names(&path))
-            .collect::<Vec<_>>(),
-    );
-    for (path, is_breach) in
-        [("src/utils.rs", true), ("src/app/helpers/x.rs", true), ("src/app/mod.rs", true), ("src/app.rs", false)]
-    {
-        assert_eq!(!rules::names(path).is_empty(), is_breach, "{path}");
-    }
-}
-
-#[test]
 fn no_test_is_ignored() {
     hold(&["src", "tests"], rules::ignored_tests);
     notices(
@@ -237,18 +208,6 @@ fn no_test_is_ignored() {
             ("tests/a.rs", "#[test]\n#[ignore = \"slow\"]\nfn f() {}", true),
             ("tests/a.rs", "#[cfg_attr(not(x), ignore)]\nfn f() {}", true),
             ("tests/a.rs", "fn ignore() { let ignore = [1]; }", false),
-        ],
-    );
-}
-
-#[test]
-fn tests_wait_for_conditions_and_do_not_sleep() {
-    hold(&["tests"], rules::sleeps);
-    notices(
-        rules::sleeps,
-        &[
-            ("tests/daemon/main.rs", "fn f() { tokio::time::sleep(x).await }", true),
-            ("tests/support/src/lib.rs", "fn f() { tokio::time::sleep(x).await }", false),
         ],
     );
 }

@@ -179,28 +179,6 @@ pub fn headers(source: &Source) -> Vec<String> {
     if source.text.starts_with("//! ") { Vec::new() } else { vec![told(source, 1, "no `//!` header")] }
 }
 
-/// 500 lines at most; 60 for `main.rs`. Tables of tests may be longer.
-pub fn lengths(source: &Source) -> Vec<String> {
-    let limit = if source.path == "src/main.rs" { 60 } else { 500 };
-    let lines = source.text.lines().count();
-    if source.path.ends_with("/tests.rs") || source.path.contains("/tests/") || lines <= limit {
-        return Vec::new();
-    }
-    vec![format!("{}: {lines} lines, at most {limit}", source.path)]
-}
-
-/// Modules are nouns of the domain, `name.rs` beside folder `name/`.
-pub fn names(path: &str) -> Vec<String> {
-    const EMPTY: &[&str] = &["util", "utils", "common", "helper", "helpers", "manager", "misc"];
-    let mut parts = path.trim_end_matches(".rs").split('/');
-    let mut broken: Vec<_> =
-        parts.clone().filter(|part| EMPTY.contains(part)).map(|part| format!("{path}: {part} says nothing")).collect();
-    if path.starts_with("src/") && parts.any(|part| part == "mod") {
-        broken.push(format!("{path}: modules are name.rs beside a folder name/"));
-    }
-    broken
-}
-
 /// A test runs or is not there: no `#[ignore]`, also not behind `cfg_attr`.
 pub fn ignored_tests(source: &Source) -> Vec<String> {
     let tokens = source.tokens();
@@ -215,15 +193,6 @@ pub fn ignored_tests(source: &Source) -> Vec<String> {
         }
     }
     broken
-}
-
-/// Tests wait for conditions; only the waiting itself, in `tests/support`, may sleep between looks.
-pub fn sleeps(source: &Source) -> Vec<String> {
-    if !source.path.starts_with("tests/") || source.path.starts_with("tests/support/") {
-        return Vec::new();
-    }
-    let tokens = source.tokens().iter().filter(|token| token.text == "sleep");
-    tokens.map(|token| told(source, token.line, "a sleep in a test")).collect()
 }
 
 /// The project speaks only of itself: hosts of package registries stand in lock files and tool settings alone.

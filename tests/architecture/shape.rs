@@ -1,0 +1,200 @@
+//! The shape of the product: how long files and functions are, and where the methods of a type stand.
+
+use crate::source::{Source, Token, is_word};
+use std::collections::BTreeSet;
+
+const FILE: usize = 800;
+const MAIN: usize = 60;
+const FUNCTION: usize = 60;
+
+/// A file and what of it breaks a rule.
+type Row<'a> = (&'a str, &'a str);
+
+/// Functions that are still too long. The table only shrinks: a row that nothing needs fails.
+const LONG: &[Row<'static>] = &[
+    ("src/app/vsphere.rs", "build"),
+    ("src/controllers/node_lifecycle/look.rs", "keep_taints"),
+    ("src/providers/vsphere/credentials/layout.rs", "read"),
+    ("src/providers/vsphere/inventory/tags.rs", "poll"),
+    ("src/providers/vsphere/inventory/watch.rs", "follow"),
+    ("src/providers/vsphere/tracker/evaluate.rs", "evaluate"),
+];
+
+/// Files that still have methods of a type of another file. This table only shrinks, too.
+const SCATTERED: &[Row<'static>] = &[
+    ("src/app/settings/cloud_config.rs", "Mistake"),
+    ("src/controllers/node_lifecycle/deletion.rs", "Looks"),
+    ("src/providers/vsphere/inventory/power.rs", "Vcenter"),
+    ("src/providers/vsphere/inventory/reads.rs", "Vcenter"),
+    ("src/providers/vsphere/inventory/tags.rs", "Vcenter"),
+    ("src/providers/vsphere/inventory/watch.rs", "Vcenter"),
+];
+
+/// What breaks a rule without a row, and rows that nothing needs.
+fn differences(found: &BTreeSet<Row<'_>>, rows: &[Row<'_>], rule: &str) -> Vec<String> {
+    let new = found.iter().filter(|row| !rows.contains(row)).map(|(path, name)| format!("{path}: {name}: {rule}"));
+    let unneeded = rows.iter().filter(|row| !found.contains(row));
+    new.chain(unneeded.map(|(path, name)| format!("{path}: {name} is in order: remove its row"))).collect()
+}
+
+fn text(tokens: &[Token], at: usize) -> &str {
+    tokens.get(at).map_or("", |token| &token.text)
+}
+
+/// Where the bracket that opens at `open` closes; `>` of `->` closes none.
+fn closes(tokens: &[Token], open: usize) -> usize {
+    let pair =
+        |opening: &str| [("{", "}"), ("(", ")"), ("[", "]"), ("<", ">")].into_iter().find(|(left, _)| *left == opening);
+    let Some((left, right)) = pair(text(tokens, open)) else { return open };
+    let mut depth = 0;
+    for at in open..tokens.len() {
+        depth += usize::from(text(tokens, at) == left);
+        depth -= usize::from(text(tokens, at) == right && text(tokens, at - 1) != "-");
+        if depth == 0 {
+            return at;
+        }
+    }
+    tokens.len() - 1
+}
+
+/// From `at` on the first `{` or `;` that is in no other bracket.
+fn body(tokens: &[Token], mut at: usize) -> Option<usize> {
+    while !matches!(text(tokens, at), "{" | ";" | "") {
+        at = match text(tokens, at) {
+            "(" | "[" => closes(tokens, at) + 1,
+            _ => at + 1,
+        };
+    }
+    (text(tokens, at) == "{").then_some(at)
+}
+
+/// A file that is too long. Modules of tests inside of it do not count.
+fn lengths(source: &Source) -> Vec<String> {
+    if source.is_all_tests() {
+        return Vec::new();
+    }
+    let groups = source.tokens().chunk_by(|one, next| one.is_test == next.is_test);
+    let tests = groups.filter(|group| group[0].is_test).map(|group| group[group.len() - 1].line - group[0].line + 1);
+    let lines = source.text.lines().count() - tests.sum::<usize>();
+    let limit = if source.path == "src/main.rs" { MAIN } else { FILE };
+    if lines > limit { vec![format!("{}: {lines} lines, at most {limit}", source.path)] } else { Vec::new() }
+}
+
+/// The functions of a file that are too long.
+fn long_functions(source: &Source) -> BTreeSet<Row<'_>> {
+    let tokens = source.tokens();
+    let starts = (0..tokens.len()).filter(|&at| text(tokens, at) == "fn" && is_word(text(tokens, at + 1)));
+    let is_long = |at: &usize| {
+        body(tokens, *at).is_some_and(|open| tokens[closes(tokens, open)].line - tokens[*at].line >= FUNCTION)
+    };
+    let long = starts.filter(|&at| !tokens[at].is_test).filter(is_long);
+    long.map(|at| (source.path.as_str(), text(tokens, at + 1))).collect()
+}
+
+/// The types whose methods a file has, without those of traits.
+fn inherent(source: &Source) -> BTreeSet<&str> {
+    let tokens = source.tokens();
+    let is_item =
+        |at: &usize| text(tokens, *at) == "impl" && (*at == 0 || matches!(text(tokens, at - 1), "{" | "}" | ";" | "]"));
+    let starts = (0..tokens.len()).filter(is_item).filter(|&at| !tokens[at].is_test);
+    let named = starts.filter_map(|at| {
+        let mut at = if text(tokens, at + 1) == "<" { closes(tokens, at + 1) + 1 } else { at + 1 };
+        let mut name = None;
+        while !matches!(text(tokens, at), "{" | "where" | "") {
+            match text(tokens, at) {
+                "for" | "$" | "!" => return None,
+                "<" | "(" | "[" => at = closes(tokens, at),
+                "dyn" => {}
+                word if is_word(word) => name = Some(word),
+                _ => {}
+            }
+            at += 1;
+        }
+        name
+    });
+    named.collect()
+}
+
+fn declares(source: &Source, name: &str) -> bool {
+    let is_kind = |kind: &str| matches!(kind, "struct" | "enum" | "union" | "trait" | "type");
+    source.tokens().windows(2).any(|next| is_kind(&next[0].text) && next[1].text == name)
+}
+
+/// Methods of a type stand in its file `a.rs` or in the folder `a/`: file and type for each that does not.
+fn scattered(sources: &[Source]) -> BTreeSet<Row<'_>> {
+    let is_home = |home: &Source, path: &str| {
+        home.path == path
+            || path.strip_prefix(home.path.trim_end_matches(".rs")).is_some_and(|rest| rest.starts_with('/'))
+    };
+    let of = |source| inherent(source).into_iter().map(move |name| (source, name));
+    let astray = sources
+        .iter()
+        .flat_map(of)
+        .filter(|(source, name)| !sources.iter().any(|home| is_home(home, &source.path) && declares(home, name)));
+    astray.map(|(source, name)| (source.path.as_str(), name)).collect()
+}
+
+#[test]
+fn files_and_functions_stay_short() {
+    super::hold(&["src"], lengths);
+    let all = super::product();
+    let long = all.iter().flat_map(long_functions).collect();
+    super::assert_none(&differences(&long, LONG, "at most 60 lines"));
+}
+
+#[test]
+fn methods_stand_with_their_type() {
+    let rule = "methods stand in the file of their type or in its folder";
+    super::assert_none(&differences(&scattered(&super::product()), SCATTERED, rule));
+}
+
+#[test]
+fn a_row_that_is_missing_or_not_needed_is_noticed() {
+    let found = [("src/a.rs", "f"), ("src/b.rs", "g")].into();
+    let expected = ["src/b.rs: g: short", "src/c.rs: h is in order: remove its row"];
+    assert_eq!(differences(&found, &[("src/a.rs", "f"), ("src/c.rs", "h")], "short"), expected);
+}
+
+#[test]
+fn what_is_too_long_is_noticed() {
+    let function = |lines: usize| format!("fn f(a: [u8; 2]) -> impl X {{{}}}", "\n".repeat(lines - 1));
+    let [long, fine, over_main] = [801, 800, 61].map(|lines| "\n".repeat(lines));
+    let tests = format!("\n\n#[cfg(test)]\nmod tests {{\n{};\n{}\n}}\n", "a;\n".repeat(900), function(70));
+    super::notices(
+        lengths,
+        &[
+            ("src/a.rs", &long, true),
+            ("src/a.rs", &fine, false),
+            ("src/a.rs", &tests, false),
+            ("src/main.rs", &over_main, true),
+            ("src/a/tests.rs", &long, false),
+        ],
+    );
+    for (text, is_long) in [
+        (function(61), true),
+        (function(60), false),
+        (tests, false),
+        (format!("trait T {{ fn f(x: fn(u8)); {} }}", function(61)), true),
+        (format!("trait T {{ fn f();{} }}", "\n".repeat(70)), false),
+    ] {
+        assert_eq!(!long_functions(&Source::new("src/a.rs", &text)).is_empty(), is_long, "{text}");
+    }
+}
+
+#[test]
+fn methods_away_from_their_type_are_noticed() {
+    for (path, text, expected) in [
+        ("src/a/b.rs", "impl<T: Fn() -> u8> A<T> where T: X {}", None),
+        ("src/b.rs", "impl<T> super::A<T> { fn f() {} }", Some("A")),
+        ("src/ab.rs", "impl super::B {}", Some("B")),
+        ("src/b.rs", "impl<T> From<B> for A<T> {}\nimpl X for &B {}", None),
+        ("src/b.rs", "struct B;\nimpl B { fn f() -> impl X {} }", None),
+        ("src/b.rs", "fn f(x: impl A) -> impl B { }\nimpl $name {}", None),
+        ("src/b.rs", "#[cfg(test)]\nmod tests { impl A {} }", None),
+        ("src/b.rs", "impl dyn A {}", Some("A")),
+    ] {
+        let sources = [Source::new("src/a.rs", "struct A<T> { x: T }\nenum B {}"), Source::new(path, text)];
+        let expected = expected.map(|name| (path, name)).into_iter().collect();
+        assert_eq!(scattered(&sources), expected, "{path}: {text}");
+    }
+}

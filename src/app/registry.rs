@@ -157,6 +157,7 @@ mod tests {
         assert_eq!(chosen_controllers(&list).unwrap_err(), ["nodes".to_owned(), "ipam".to_owned()]);
     }
 
+    // vectors: O-27
     #[test]
     fn o_27_names_are_unique_and_well_formed() {
         let is_letter = |char: char| char.is_ascii_lowercase();

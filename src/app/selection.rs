@@ -44,6 +44,7 @@ mod tests {
         text.split(',').map(str::to_owned).collect()
     }
 
+    // vectors: O-30–O-36
     #[test]
     fn the_first_mention_of_a_name_decides() {
         let cases = [
@@ -65,6 +66,7 @@ mod tests {
         }
     }
 
+    // vectors: O-24, O-44
     #[test]
     fn aliases_are_names_also_behind_a_minus() {
         let services = [("service", "service-controller"), ("route", "route-controller")];
@@ -84,6 +86,7 @@ mod tests {
     }
 
     /// Known are red, green and blue; which of them are on by default does not matter here.
+    // vectors: O-40–O-42
     #[test]
     fn unknown_names_are_told_without_their_sign() {
         let aliases = [
@@ -108,6 +111,7 @@ mod tests {
         }
     }
 
+    // vectors: O-60–O-64
     #[test]
     fn webhooks_are_chosen_as_controllers_are() {
         let cases: [(&str, &str, &[&str]); 6] = [

@@ -52,6 +52,7 @@ async fn expect_initialised(run: &Run, id: &str, before: &Form, expected: &Form)
     assert_eq!(Form::of(&after), Form { name: name.clone(), ..expected.clone() }, "{id}");
 }
 
+// vectors: N-01–N-03, N-05, N-06, N-08, N-15–N-20
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_are_initialised_as_upstream() {
     for (provider, contract) in [("fake", Contract::Older), ("aws", Contract::Older), ("fake", Contract::Current)] {
@@ -157,6 +158,7 @@ fn vectors(provider: &str, contract: Contract) -> Vec<Vector> {
     }
 }
 
+// vectors: N-07, N-09, N-10, N-21, N-22
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_that_cannot_be_initialised_are_left_alone_and_counted_by_reason() {
     for contract in [Contract::Older, Contract::Current] {
@@ -193,6 +195,7 @@ async fn nodes_that_cannot_be_initialised_are_left_alone_and_counted_by_reason()
     }
 }
 
+// vectors: N-12
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cloud_without_ids_leaves_the_taint() {
     let cloud = Memory::new("memory", Contract::Older);
@@ -205,6 +208,7 @@ async fn a_cloud_without_ids_leaves_the_taint() {
     assert_eq!(run.get(&name).await.metadata.resource_version, created.metadata.resource_version);
 }
 
+// vectors: N-04, N-14
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_without_the_taint_that_are_as_the_cloud_says_are_left_alone() {
     for (id, contract) in [("N-04", Contract::Older), ("N-14", Contract::Current)] {
@@ -219,6 +223,7 @@ async fn nodes_without_the_taint_that_are_as_the_cloud_says_are_left_alone() {
     }
 }
 
+// vectors: N-30–N-32
 #[tokio::test(flavor = "multi_thread")]
 async fn labels_of_initialised_nodes_follow_their_older_form() {
     let betas = [

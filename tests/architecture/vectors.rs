@@ -1,6 +1,7 @@
-//! The two tables that say by which test something is shown: the vectors of the Go program in `docs/testing.md`, and
-//! its weaknesses in `docs/compatibility.md`. Both are held against the lists of ids and against the tests.
+//! Which test shows what: the table of the Go program's vectors in `docs/testing.md`, written from marks above the tests,
+//! and that of its weaknesses in `docs/compatibility.md`, which is held against the tests that it names.
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 /// How many vectors of each kind there are: `C1` to `C32`, and so on.
@@ -107,13 +108,17 @@ fn mentions(text: &str, id: &str) -> bool {
     })
 }
 
+fn is_test(line: &str) -> bool {
+    line.starts_with("#[test]") || line.starts_with("#[tokio::test")
+}
+
 /// Whether the text has a test of that name.
 fn has_test(text: &str, function: &str) -> bool {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let named = |line: &str| line.contains(&format!("fn {function}("));
     lines.iter().enumerate().filter(|(_, line)| named(line)).any(|(at, _)| {
-        let above = lines[..at].iter().rev().take_while(|line| line.starts_with("#[") || line.starts_with("//"));
-        above.into_iter().any(|line| line.starts_with("#[test]") || line.starts_with("#[tokio::test"))
+        let mut above = lines[..at].iter().rev().take_while(|line| line.starts_with("#[") || line.starts_with("//"));
+        above.any(|line| is_test(line))
     })
 }
 
@@ -133,30 +138,50 @@ fn unshown(what: &str, shown: &Shown, read: &dyn Fn(&str) -> Option<String>) -> 
     problems
 }
 
-/// What is wrong with the table of vectors.
-pub fn vector_problems(page: &str, ids: &[String], read: &dyn Fn(&str) -> Option<String>) -> Vec<String> {
-    let mut problems = Vec::new();
-    let mut listed = Vec::new();
-    for row in rows(page, "## Vectors") {
-        let [cell, tests, ..] = row.as_slice() else {
-            problems.push(format!("no row of two cells: {row:?}"));
-            continue;
-        };
-        let shown = shown(tests);
-        problems.extend(unshown(cell, &shown, read));
-        let texts: Vec<String> = shown.files.iter().filter_map(|file| read(file)).collect();
-        for id in expand(cell) {
-            if !ids.contains(&id) {
-                problems.push(format!("{id} is no vector"));
+/// A mark above a test: the vectors that the test shows.
+const MARK: &str = "// vectors: ";
+
+/// The marks of a file: the ids, and the test whose attribute is in the next line.
+fn marks(text: &str) -> Vec<(&str, Option<&str>)> {
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let test = |at: usize| {
+        lines.get(at).filter(|line| is_test(line))?;
+        let name = |line: &&&str| line.starts_with("fn ") || line.starts_with("async fn ");
+        lines[at..].iter().find(name)?.split("fn ").nth(1)?.split('(').next()
+    };
+    let marked = lines.iter().enumerate().filter_map(|(at, line)| Some((at, line.strip_prefix(MARK)?)));
+    marked.map(|(at, ids)| (ids, test(at + 1))).collect()
+}
+
+/// The table of vectors, from the marks of all files, and what is wrong with them. The code of a file, or a golden file,
+/// names each id that is marked there.
+fn vector_table(files: &[(String, String)], golden: &str, ids: &[String]) -> (String, Vec<String>) {
+    let (mut rows, mut problems) = (Vec::new(), Vec::new());
+    for (path, text) in files {
+        for (cell, test) in marks(text) {
+            let Some(test) = test else {
+                problems.push(format!("{path}: the mark {cell} is not above a test"));
+                continue;
+            };
+            for id in expand(cell) {
+                match ids.iter().position(|known| *known == id) {
+                    None => problems.push(format!("{path}: {id} is no vector")),
+                    Some(_) if !mentions(text, &id) && !mentions(golden, &id) => {
+                        problems.push(format!("{path}: {id} is marked at {test}, and no code names it"));
+                    }
+                    Some(at) => rows.push((at, path, test, cell)),
+                }
             }
-            if !texts.iter().any(|text| mentions(text, &id)) {
-                problems.push(format!("{id} is not in {}", shown.files.join(", ")));
-            }
-            listed.push(id);
         }
     }
-    problems.extend(ids.iter().filter(|id| !listed.contains(id)).map(|id| format!("{id} is not in the table")));
-    problems
+    let is_marked = |at: &usize| rows.iter().any(|row| row.0 == *at);
+    problems.extend((0..ids.len()).filter(|at| !is_marked(at)).map(|at| format!("no test is marked with {}", ids[at])));
+    // A test stands where its first vector does.
+    rows.sort();
+    let mut seen = BTreeSet::new();
+    rows.retain(|(_, path, test, _)| seen.insert((*path, *test)));
+    let row = |(_, path, test, cell): &(usize, &String, &str, &str)| format!("| {cell} | `{path}`: `{test}` |\n");
+    (rows.iter().map(row).collect(), problems)
 }
 
 /// What is wrong with the table of weaknesses: id, outcome, how, shown by.
@@ -195,8 +220,20 @@ fn read(path: &str) -> Option<String> {
 }
 
 #[test]
-fn every_vector_is_a_test_that_the_table_names() {
-    super::assert_none(&vector_problems(&super::read("docs/testing.md"), &vector_ids(), &read));
+fn every_vector_is_marked_at_a_test_and_the_table_says_where() {
+    const PAGE: &str = "docs/testing.md";
+    let files = super::sources(&["src", "tests"]).into_iter().map(|source| (source.path, source.text));
+    let golden = super::files_below(super::root(), "tests/golden/vectors")
+        .iter()
+        .filter_map(|path| read(path))
+        .collect::<String>();
+    let (table, problems) = vector_table(&files.collect::<Vec<_>>(), &golden, &vector_ids());
+    super::assert_none(&problems);
+    let page = super::read(PAGE);
+    let (head, rest) = page.split_once("<!-- vectors -->\n").expect("the page has a mark before the table");
+    let (_, tail) = rest.split_once("<!-- end of vectors -->\n").expect("the page has a mark after the table");
+    let table = format!("<!-- vectors -->\n| ids | test |\n|---|---|\n{table}<!-- end of vectors -->\n");
+    super::assert_golden(PAGE, &[head, &table, tail].concat());
     assert_eq!(vector_ids().len(), 176 + 103 + 74);
 }
 
@@ -206,46 +243,34 @@ fn every_weakness_has_an_outcome_that_is_shown() {
 }
 
 #[test]
+fn a_wrong_mark_is_noticed() {
+    let ids: Vec<String> = ["A02", "B1", "B2", "H1", "H-01"].map(str::to_owned).into();
+    let test = |mark: &str, body: &str| format!("/// Says.\n// vectors: {mark}\n#[test]\nfn holds() {{ {body} }}\n");
+    let table = |text: &str| vector_table(&[("src/a.rs".to_owned(), text.to_owned())], "A02 B2", &ids);
+    let all = "\"B1: x\", \"h1\", f(h_01)";
+    let rest =
+        "    // vectors: B2, B1\n    #[tokio::test(start_paused = true)]\n    #[x]\n    async fn b1_is() { B2 }\n";
+    let (rows, problems) = table(&(test("A02, H1, H-01", all) + rest));
+    assert_eq!(problems, Vec::<String>::new());
+    assert_eq!(rows, "| A02, H1, H-01 | `src/a.rs`: `holds` |\n| B2, B1 | `src/a.rs`: `b1_is` |\n");
+    for (text, problem) in [
+        (test("A02, B1–B2, H1", all), "no test is marked with H-01"),
+        (test("B1–B3", all), "src/a.rs: B3 is no vector"),
+        (test("B1", "\n// B1\n"), "src/a.rs: B1 is marked at holds, and no code names it"),
+        (test("H-01", "H1, h02 01"), "src/a.rs: H-01 is marked at holds, and no code names it"),
+        (test("H1", "H-01"), "src/a.rs: H1 is marked at holds, and no code names it"),
+        ("// vectors: A02\nfn helper() {}".to_owned(), "src/a.rs: the mark A02 is not above a test"),
+        ("#[test]\n// vectors: A02\nfn f() {}".to_owned(), "src/a.rs: the mark A02 is not above a test"),
+    ] {
+        let (_, problems) = table(&text);
+        assert!(problems.iter().any(|found| found == problem), "{text}: {problems:?}");
+    }
+}
+
+#[test]
 fn a_wrong_table_is_noticed() {
-    let file = "// B3\n#[test]\nfn b1_holds() {}\nfn helper() {}\nconst ROWS: [&str; 2] = [\"A02\", \"B20\"];\n";
+    let file = "#[test]\nfn b1_holds() {}\nfn helper() {}\n";
     let read = |path: &str| (path == "src/a.rs").then(|| file.to_owned());
-    let ids: Vec<String> = ["A02", "B1"].map(str::to_owned).into();
-    let table = |row: &str| format!("## Vectors\n\n| ids | test |\n|---|---|\n{row}\n## Next\n| x | y |\n");
-    let problems = |row: &str| vector_problems(&table(row), &ids, &read);
-    assert_eq!(problems("| A02, B1 | `src/a.rs`: `b1_holds` |"), Vec::<String>::new());
-    for (row, problem) in [
-        ("| A02 | `src/a.rs`: `b1_holds` |", "B1 is not in the table"),
-        ("| A02, B1 | `src/a.rs` |", "A02, B1: names no test"),
-        ("| A02, B1 | `src/a.rs`: `helper` |", "A02, B1: src/a.rs has no test helper"),
-        ("| A02, B1 | `src/b.rs`: `b1_holds` |", "A02, B1: src/b.rs is not there"),
-        ("| A02, B1–B2 | `src/a.rs`: `b1_holds` |", "B2 is no vector"),
-        ("| A02, B1–B3 | `src/a.rs`: `b1_holds` |", "B3 is not in src/a.rs"),
-    ] {
-        let found = problems(row);
-        assert!(found.iter().any(|found| found == problem), "{row}: {found:?}");
-    }
-    let ids: Vec<String> = ["H1", "H-01", "H-02"].map(str::to_owned).into();
-    let both = "#[test]\nfn h1_holds() { let rows = [\"H-01: a\"]; }\n#[test]\nfn h_02_holds() {}\n";
-    let one = "#[test]\nfn h1_holds() { let rows = [\"H 01\", \"H-02\"]; }\n";
-    for (file, row, expected) in [
-        (both, "| H1, H-01–H-02 | `src/a.rs`: `h1_holds`, `h_02_holds` |", vec![]),
-        (both, "| H-01–H-02 | `src/a.rs`: `h1_holds` |", vec!["H1 is not in the table"]),
-        (both, "| H1, H-01–H-03 | `src/a.rs`: `h1_holds` |", vec!["H-03 is no vector", "H-03 is not in src/a.rs"]),
-        (one, "| H1, H-01, H-02 | `src/a.rs`: `h1_holds` |", vec![]),
-        (
-            "#[test]\nfn h_01_holds() { \"H-02\" }",
-            "| H1, H-01, H-02 | `src/a.rs`: `h_01_holds` |",
-            vec!["H1 is not in src/a.rs"],
-        ),
-        (
-            "#[test]\nfn h1_holds() { \"h01 10\" }",
-            "| H1, H-01, H-02 | `src/a.rs`: `h1_holds` |",
-            vec!["H-02 is not in src/a.rs"],
-        ),
-    ] {
-        let read = |path: &str| (path == "src/a.rs").then(|| file.to_owned());
-        assert_eq!(vector_problems(&table(row), &ids, &read), expected, "{row}");
-    }
     let table = |row: &str| {
         format!("## Weaknesses of the Go program\n| id | outcome | how | shown by |\n|---|---|---|---|\n{row}\n")
     };
@@ -256,6 +281,8 @@ fn a_wrong_table_is_noticed() {
         "",
         "| W1 | solved | so | |",
         "| W1 | solved | so | `src/a.rs`: `gone` |",
+        "| W1 | solved | so | `src/a.rs`: `helper` |",
+        "| W1 | solved | so | `src/b.rs`: `b1_holds` |",
         "| W1 | perhaps | so | |",
         "| W1 | kept |  | |",
         "| W1 | kept | so | |\n| W1 | kept | so | |",

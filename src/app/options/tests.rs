@@ -47,6 +47,7 @@ fn the_last_value_of_a_repeated_flag_counts_and_lists_grow() {
     assert_eq!(grown, ["cloud-node", "-route", "-service"]);
 }
 
+// vectors: O-10–O-12
 #[test]
 fn o_10_to_o_12_lists_are_lines_of_comma_separated_values() {
     let paths = |arguments: &[&str]| options(arguments).authorization.authorization_always_allow_paths;
@@ -85,6 +86,7 @@ fn flags_of_the_other_provider_are_accepted() {
     }
 }
 
+// vectors: O-13, O-15, O-16
 #[test]
 fn o_13_o_15_o_16_flags_of_the_ports_are_taken_over() {
     let flags = options(&[

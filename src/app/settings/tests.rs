@@ -238,6 +238,7 @@ fn each_wrong_flag_is_told_with_its_value_and_what_is_expected() {
 }
 
 /// It is no matter without an election.
+// vectors: O-43
 #[test]
 fn o_43_nothing_but_leases_is_a_lock() {
     let lock = "--leader-elect-resource-lock=configmapsleases";

@@ -115,6 +115,7 @@ fn node0(provider_id: &str) -> Node {
     }
 }
 
+// vectors: N-11, N-60–N-62
 #[tokio::test]
 async fn metadata_is_gathered_from_both_older_traits() {
     let without_ids = Old { id: Answer::NotImplemented, ..good() };
@@ -200,6 +201,7 @@ async fn two_failures_name_both_causes() {
     }
 }
 
+// vectors: L-40, L-42, L-45, L-46
 #[tokio::test]
 async fn the_provider_id_is_the_nodes_else_made_of_the_instances_id() {
     let failing = |id: Answer<String>| Old { id, ..good() };

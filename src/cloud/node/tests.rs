@@ -35,6 +35,7 @@ fn node_with(addresses: &str, provided: Option<&str>) -> Node {
     }
 }
 
+// vectors: H-01–H-14
 #[test]
 fn provided_node_ips_select_as_upstream() {
     let dns = "InternalDNS ip-10-1-1-1.us-west-2.compute.internal, ExternalDNS ec2-55.us-west-2.compute.amazonaws.com";
@@ -109,6 +110,7 @@ fn provided_node_ips_select_as_upstream() {
     }
 }
 
+// vectors: H-20–H-26
 #[test]
 fn provided_node_ips_parse_as_upstream() {
     let unparsable = [
@@ -152,6 +154,7 @@ fn provided_node_ips_parse_as_upstream() {
     }
 }
 
+// vectors: H-30–H-33
 #[test]
 fn addresses_are_appended_once() {
     for (id, existing, more, expected) in [
@@ -166,6 +169,7 @@ fn addresses_are_appended_once() {
     }
 }
 
+// vectors: N-40–N-45
 #[test]
 fn a_change_of_addresses_is_told_from_none() {
     for (id, old, new, expected) in [
@@ -224,6 +228,7 @@ fn addresses_on_the_node_stay_while_the_cloud_reports_them() {
     }
 }
 
+// vectors: H-40–H-45
 #[test]
 fn taints_are_told_apart_by_key_and_effect() {
     let node = |taints: &[(&str, &str)]| {

@@ -174,6 +174,7 @@ async fn a_look_that_outlives_its_term_is_not_remembered() {
     watch.abort();
 }
 
+// vectors: N-70–N-73
 #[tokio::test(start_paused = true)]
 async fn as_many_workers_as_there_are_ask_the_cloud_once_for_each_node() {
     for (vector, workers, expected) in [("N-70", 1, 1000), ("N-71", 5, 200), ("N-72", 10, 100), ("N-73", 30, 40)] {

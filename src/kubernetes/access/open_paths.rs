@@ -58,6 +58,7 @@ mod tests {
     }
 
     /// O-80.
+    // vectors: O-80
     #[test]
     fn o_80_a_star_is_the_last_character_or_none() {
         for pattern in ["/foo*bar", "/foo**", "*foo", "**", "/*/foo"] {
@@ -66,6 +67,7 @@ mod tests {
         }
     }
 
+    // vectors: O-81–O-87
     #[test]
     fn o_81_to_o_87_paths_are_open_as_in_the_go_program() {
         let cases: [Case<'_>; 9] = [

@@ -53,6 +53,7 @@ mod tests {
 
     const HOUR: Duration = Duration::from_secs(3600);
 
+    // vectors: E-10–E-14
     #[tokio::test(start_paused = true)]
     async fn e_10_to_e_14_only_a_believed_leadership_that_was_not_renewed_fails() {
         let lease_duration = Duration::from_secs(15);

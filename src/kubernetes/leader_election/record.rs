@@ -163,6 +163,7 @@ mod tests {
         }
     }
 
+    // vectors: E-02–E-07
     #[test]
     fn a_lease_is_had_when_nobody_holds_it_or_it_stood_still_for_its_own_duration() {
         let base = Duration::from_secs(1000);
@@ -246,6 +247,7 @@ mod tests {
     }
 
     /// And what is written when the Lease is given up.
+    // vectors: E-01
     #[test]
     fn e_01_the_first_record_counts_no_transition_and_a_released_one_has_no_holder() {
         let now = Timestamp::UNIX_EPOCH;

@@ -49,6 +49,7 @@ fn only_the_chosen_contract_is_offered() {
     assert!(current.instances_v2().is_some() && current.instances().is_none() && current.zones().is_none());
 }
 
+// vectors: L-41, L-43, L-44
 #[tokio::test]
 async fn the_provider_id_of_a_node_without_one_is_its_instances() {
     for (id, present, instances) in

@@ -176,6 +176,7 @@ mod tests {
 
     use super::*;
 
+    // vectors: T1
     #[test]
     fn t1_memory_is_cut_to_whole_gib() {
         let vectors = [(512, 0), (1023, 0), (1536, 1), (4095, 3), (4096, 4), (1_048_576, 1024)];
@@ -187,6 +188,7 @@ mod tests {
 
     /// The whole table of the Go program, and the guests of today's vSphere that it does not know: selectors use the
     /// label, so these stay `unknown`.
+    // vectors: T2
     #[test]
     fn t2_every_guest_has_the_shorthand_of_the_go_program() {
         let (mut known, mut unknown) = (HashSet::new(), 0);
@@ -200,6 +202,7 @@ mod tests {
         assert_eq!(unknown, 59);
     }
 
+    // vectors: T3
     #[test]
     fn t3_the_guest_is_looked_up_with_case_and_may_be_unknown() {
         for guest_id in ["UBUNTU64GUEST", "ubuntu64guest", "", " ubuntu64Guest", "of-the-future"] {

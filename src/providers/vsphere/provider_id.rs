@@ -95,6 +95,7 @@ mod tests {
 
     use super::*;
 
+    // vectors: U1–U4
     #[test]
     fn vectors_of_the_go_program_hold() {
         // id, provider ID or UUID, byte-swapped form; None where nothing can be read.
@@ -112,6 +113,7 @@ mod tests {
         assert_eq!(u3.byte_swapped().byte_swapped(), u3, "U3");
     }
 
+    // vectors: U5
     #[test]
     fn provider_ids_are_read_as_the_go_program_reads_them() {
         let uuid = "423740e7-c66e-05e3-9d0b-9e1205b24d43";

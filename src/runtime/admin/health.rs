@@ -243,6 +243,7 @@ mod tests {
         assert_eq!(checks.answer(HEALTHZ, true, &[]).1, "[+]ping ok\nhealthz check passed\n");
     }
 
+    // vectors: O-70–O-73
     #[test]
     fn vectors_of_the_health_handler() {
         let failed = "[+]good ok\n[-]bad failed: reason withheld\nhealthz check failed\n";
@@ -278,6 +279,7 @@ mod tests {
         assert_eq!(text.matches("\\u{7f}").count(), 16 * 60);
     }
 
+    // vectors: O-74
     #[test]
     fn o_74_a_check_can_be_added_later() {
         let checks = checks(&["foo", "bar"]);
@@ -286,6 +288,7 @@ mod tests {
         assert!(!checks.answer(HEALTHZ, false, &[]).0);
     }
 
+    // vectors: O-76
     #[test]
     fn o_76_probes_do_not_wait_for_each_other() {
         let meeting = Arc::new(std::sync::Barrier::new(5));
@@ -322,6 +325,7 @@ mod tests {
         assert_eq!(checks.answer(Probe::Ready, true, &[]).1, "[+]process ok\nreadyz check passed\n");
     }
 
+    // vectors: O-75
     #[test]
     fn o_75_a_single_check_is_answered_with_its_reason() {
         let checks = checks(&["good", "bad"]);

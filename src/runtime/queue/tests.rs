@@ -98,6 +98,7 @@ async fn failures_back_off_up_to_the_maximum_and_are_forgotten() {
 }
 
 /// client-go's exponential limiter and its limit on waits, without jitter. Of its overall bucket there is none here.
+// vectors: E-20–E-22
 #[tokio::test(start_paused = true)]
 async fn vectors_of_the_rate_limiters() {
     let milliseconds = Duration::from_millis;

@@ -26,6 +26,7 @@ async fn pages_are_written_at_each_request() {
 }
 
 /// O-75: in the Go program the paths of single checks cannot be reached.
+// vectors: O-75
 #[tokio::test]
 async fn o_75_single_checks_and_the_series_of_probes_are_served() {
     let server = served().await;

@@ -86,6 +86,7 @@ fn arrange(cloud: &Memory, form: &Form, state: Cloud) {
     }
 }
 
+// vectors: L-01–L-12, L-20–L-28
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_are_deleted_tainted_and_kept_as_upstream() {
     for contract in [Contract::Older, Contract::Current] {
@@ -125,6 +126,7 @@ async fn nodes_are_deleted_tainted_and_kept_as_upstream() {
     }
 }
 
+// vectors: L-29
 #[tokio::test(flavor = "multi_thread")]
 async fn l_29_events_name_the_api_version_of_the_node() {
     let cloud = Memory::default();

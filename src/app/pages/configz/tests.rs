@@ -11,6 +11,7 @@ fn page(arguments: &[&str]) -> Value {
 
 /// O-01, but for the number of nodes initialised at the same time and the rate of requests, which differ on purpose, and
 /// the file, which this program needs.
+// vectors: O-01
 #[test]
 fn o_01_defaults_are_the_go_programs() {
     let expected = json!({
@@ -64,6 +65,7 @@ fn o_01_defaults_are_the_go_programs() {
     assert_eq!(page(&[]), expected);
 }
 
+// vectors: O-17
 #[test]
 fn o_17_flags_reach_the_page() {
     let page = page(&[
@@ -89,6 +91,7 @@ fn o_17_flags_reach_the_page() {
     assert_eq!(page["Webhook"]["Webhooks"], json!(["*"]));
 }
 
+// vectors: O-26
 #[test]
 fn o_26_the_page_survives_being_read_and_written_again() {
     let settings = settled(&["--kube-api-qps=0.1"]).unwrap();

@@ -7,6 +7,7 @@ fn generic(arguments: &[&str]) -> Generic {
     settled(arguments).unwrap_or_else(|mistakes| panic!("{arguments:?}: {mistakes}")).generic
 }
 
+// vectors: O-20, O-21
 #[test]
 fn o_20_o_21_status_updates_default_to_the_number_of_syncs() {
     let cases: [(&str, &[&str], usize); 4] = [
@@ -20,6 +21,7 @@ fn o_20_o_21_status_updates_default_to_the_number_of_syncs() {
     }
 }
 
+// vectors: O-25
 #[test]
 fn o_25_numbers_of_workers_are_checked() {
     let positive = "concurrent-node-syncs must be a positive number";
@@ -41,6 +43,7 @@ fn o_25_numbers_of_workers_are_checked() {
 }
 
 /// There are no webhooks here: what has a listener in the Go program is refused for its names (O-22), or asks for none.
+// vectors: O-22, O-23
 #[test]
 fn o_22_o_23_webhooks_are_unknown_and_nothing_listens_for_them() {
     let told = settled(&["--webhooks=webhook-a,-webhook-b", "--webhook-secure-port=10300"]).unwrap_err().to_string();
@@ -94,6 +97,7 @@ fn gates_are_read_and_unlock_flags_of_the_log() {
     assert!(told.contains("--feature-gates=WatchList=maybe: invalid value"), "{told}");
 }
 
+// vectors: O-14
 #[test]
 fn o_14_durations_are_taken_over() {
     let settings = settled(&[

@@ -16,6 +16,7 @@ fn migration(leaders: &[(&str, &str)]) -> LeaderMigration {
     LeaderMigration { leader_name, resource_lock, controller_leaders }
 }
 
+// vectors: O-50, O-54
 #[test]
 fn o_50_and_o_54_files_that_are_refused() {
     let name = "leaderName: a\nresourceLock: leases\n";
@@ -68,6 +69,7 @@ fn o_50_and_o_54_files_that_are_refused() {
     }
 }
 
+// vectors: O-51–O-54
 #[test]
 fn o_51_to_o_54_files_that_are_read() {
     let two = "leaderName: migration-120-to-121\nresourceLock: leases\ncontrollerLeaders:\n\
@@ -100,6 +102,7 @@ fn o_51_to_o_54_files_that_are_read() {
     }
 }
 
+// vectors: O-55–O-59
 #[test]
 fn o_55_to_o_59_controllers_are_told_apart() {
     use Placement::{Main, Migrated, Unowned};

@@ -120,6 +120,7 @@ fn n08(ip: &'static str) -> Form {
     Form { provided_node_ip: Some(ip), ..tainted("XU", "node0.aws.12345", H) }
 }
 
+// vectors: N-11, N-13, N-63, N-65
 #[test]
 fn nodes_are_initialised_as_upstream() {
     let fake = "fake://12345";
@@ -193,6 +194,7 @@ fn nodes_are_initialised_as_upstream() {
     }
 }
 
+// vectors: N-50, N-51, N-64
 #[test]
 fn nodes_are_left_alone_with_a_reason() {
     let exists = Presence::Exists::<InstanceMetadata>;
@@ -275,6 +277,7 @@ fn labels_of_initialised_nodes_follow_their_older_form() {
     }
 }
 
+// vectors: N-04, N-14
 #[test]
 fn only_addresses_of_initialised_nodes_follow_the_cloud() {
     let everything = InstanceMetadata {

@@ -136,6 +136,7 @@ fn assert_has_row(id: &str, subject: &str) {
     assert!(page.contains(&format!("\n| {subject} |")), "{id}: no row {subject:?}");
 }
 
+// vectors: A01–A53
 #[test]
 fn a01_to_a53_hold() {
     let mut seen = 0;
@@ -226,6 +227,7 @@ fn outcome(nics: &[GuestNic], families: &[IpFamily], set: Set) -> String {
 /// Id, what the guest reports, families, rules, outcome.
 type Row = (&'static str, Vec<GuestNic>, &'static [IpFamily], Set, &'static str);
 
+// vectors: B1–B10, B16–B26
 #[test]
 fn b1_to_b26_hold() {
     use IpFamily::{V4, V6};
@@ -361,6 +363,7 @@ fn an_address_stays_for_its_type() {
     assert_eq!(got, want);
 }
 
+// vectors: H1
 #[test]
 fn h1_the_family_of_an_address() {
     for (text, want) in [("192.168.1.1", Some(true)), ("fd00:1::1", Some(false)), ("garbage", None)] {
@@ -369,6 +372,7 @@ fn h1_the_family_of_an_address() {
     assert_eq!("ipv7".parse::<IpFamily>(), Err(InvalidIpFamily));
 }
 
+// vectors: H2
 #[test]
 fn h2_the_order_of_cidrs_beats_that_of_addresses() {
     let picks = [
@@ -386,6 +390,7 @@ fn h2_the_order_of_cidrs_beats_that_of_addresses() {
     }
 }
 
+// vectors: H3
 #[test]
 fn h3_local_addresses_are_filtered_out() {
     let local = ["garbage", "0.0.0.0", "::", "224.0.0.1", "ff02::1", "169.254.0.1", "fe80::1", "127.0.0.1", "::1"];
@@ -398,6 +403,7 @@ fn h3_local_addresses_are_filtered_out() {
 }
 
 /// B34, differs: Go compares texts, so that it does not recognise an address the guest does not write canonically.
+// vectors: B34
 #[test]
 fn b34_an_address_is_recognised_however_it_is_written() {
     let nics = [nic("n1", &["fd01::9", "fd01:0:0:0:0:0:0:5"])];

@@ -42,6 +42,7 @@ pub(super) fn vcenters(config: &Config) -> Vec<String> {
     config.vcenters.iter().map(one).collect()
 }
 
+// vectors: C1–C5, C7–C10, C12, C13, C20, C24, C25, C30
 #[test]
 fn the_vectors_of_the_go_program_hold() {
     let rows: &[(&str, &str, &[&str])] = &[
@@ -116,6 +117,7 @@ fn the_vectors_of_the_go_program_hold() {
     }
 }
 
+// vectors: C1–C3, C23
 #[test]
 fn the_defaults_and_inherited_values_of_the_go_program_hold() {
     let c1 = config("C1", "[Global]\nserver=s\nuser=u\npassword=p\n");
@@ -155,6 +157,7 @@ fn the_defaults_and_inherited_values_of_the_go_program_hold() {
     );
 }
 
+// vectors: C6, C11, C14–C19, C21, C22, C26, C28, C29, C31, C32
 #[test]
 fn what_the_go_program_refuses_is_refused() {
     let creds = "user: u, password: p";
@@ -230,6 +233,7 @@ fn what_the_go_program_refuses_is_refused() {
 }
 
 /// differs: all of this is found at load, where the Go program finds it at the first login or at each node.
+// vectors: B13
 #[test]
 fn values_are_checked_at_load() {
     let base = "[Global]\nserver=s\nuser=u\npassword=p\n";
@@ -263,6 +267,7 @@ fn values_are_checked_at_load() {
     }
 }
 
+// vectors: C27, B11, B12, B14, B15
 #[test]
 fn lists_of_families_and_networks_are_trimmed() {
     use IpFamily::{V4, V6};

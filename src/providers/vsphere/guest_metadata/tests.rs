@@ -25,6 +25,7 @@ fn addresses(texts: &[&str]) -> Vec<IpAddr> {
 const PLAIN: &str = "network: {ethernets: {id0: {addresses: [10.0.0.2/24]}}}";
 const PAYLOAD: &str = "ethernets: {id0: {addresses: [10.0.0.2/24]}}";
 
+// vectors: B31, B38
 #[test]
 fn metadata_without_an_order_changes_nothing() {
     let plain = encode(PLAIN);
@@ -45,6 +46,7 @@ fn metadata_without_an_order_changes_nothing() {
 }
 
 /// B27, differs: Go reads metadata in `base64` only; here all encodings count that the guest's cloud-init reads.
+// vectors: B27
 #[test]
 fn b27_every_encoding_of_cloud_init_is_read() {
     let packed = encode(gzip(PLAIN.as_bytes()));
@@ -62,6 +64,7 @@ fn b27_every_encoding_of_cloud_init_is_read() {
     assert!(page.contains("\n| encodings of guest metadata (B27) |"));
 }
 
+// vectors: B29, B33–B36, B39, B40
 #[test]
 fn the_order_is_read() {
     let broken = {
@@ -101,6 +104,7 @@ fn the_order_is_read() {
 type Expected = fn(&MetadataError) -> bool;
 
 /// differs: Go fails the discovery of the node; here these are errors that the caller logs and goes on without an order.
+// vectors: B28, B30, B32, B37
 #[test]
 fn unreadable_metadata_is_an_error() {
     use MetadataError::{Base64, Gzip, Shape, Utf8, Yaml};

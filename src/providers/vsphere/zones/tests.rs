@@ -51,6 +51,7 @@ fn told(outcome: ZoneOutcome) -> String {
     }
 }
 
+// vectors: Z1–Z15
 #[test]
 fn z1_to_z15_hold() {
     let rows: Vec<(&str, &[&str], &str)> = vec![
@@ -171,6 +172,7 @@ fn problems_say_what_was_looked_at() {
     );
 }
 
+// vectors: Z15
 #[test]
 fn z15_several_tags_of_one_category_are_told_with_the_object_and_both() {
     let categories = ZoneCategories { zone: "zone".to_owned(), region: "region".to_owned() };

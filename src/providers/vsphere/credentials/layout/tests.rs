@@ -331,6 +331,7 @@ const VECTORS: &[Vector] = &[
     },
 ];
 
+// vectors: S1–S20, S24
 #[test]
 fn secrets_are_read_as_their_vectors_say() {
     for Vector { id, case, keys, servers, problems } in VECTORS {

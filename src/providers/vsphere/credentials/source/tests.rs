@@ -42,6 +42,7 @@ fn found(user: &str, password: &str, version: u32) -> Answer {
 
 const VC: [(&str, &str); 2] = [("vc.username", "u"), ("vc.password", "p")];
 
+// vectors: S16
 #[test]
 fn s16_a_foreign_key_is_told_once_and_the_pair_counts_from_the_first_time_on() {
     let mut source = Source::default();
@@ -54,6 +55,7 @@ fn s16_a_foreign_key_is_told_once_and_the_pair_counts_from_the_first_time_on() {
     assert_eq!(source.find("vc", &place()), found("u", "p", 2));
 }
 
+// vectors: S21
 #[test]
 fn s21_a_server_is_found_as_written_first_then_in_another_spelling() {
     for (case, stored, asked, expected) in [
@@ -87,6 +89,7 @@ fn s21_a_server_is_found_as_written_first_then_in_another_spelling() {
     }
 }
 
+// vectors: S22
 #[test]
 fn s22_a_secret_that_is_deleted_keeps_its_last_credentials_and_that_is_told_once() {
     let mut source = Source::default();
@@ -104,6 +107,7 @@ fn s22_a_secret_that_is_deleted_keeps_its_last_credentials_and_that_is_told_once
     assert_eq!(source.take(absent()).problems.len(), 1);
 }
 
+// vectors: S23
 #[test]
 fn s23_nothing_is_there_before_the_secret_is() {
     let mut source = Source::default();
@@ -175,6 +179,7 @@ fn w21_a_server_that_is_taken_out_is_gone_and_a_broken_one_keeps_its_last_good_p
     assert_eq!(source.find("vc", &place()), Answer::Missing(expected.into()));
 }
 
+// vectors: S14
 #[test]
 fn s14_a_secret_that_is_emptied_keeps_its_last_credentials() {
     let mut source = Source::default();

@@ -283,6 +283,7 @@ fn a_node_without_tags_is_told_that_the_account_may_lack_the_right_to_read_them(
 
 /// B41, differs: the Go program crashes on a machine whose `config` is absent, as while it is inaccessible. Here
 /// `summary.config` gives the UUID, and the guest metadata, which is in `config`, is none.
+// vectors: B41
 #[test]
 fn b41_a_machine_without_config_has_its_addresses() {
     let record = VmRecord { metadata: String::new(), metadata_encoding: String::new(), ..machine(&["10.0.0.1"]) };

@@ -26,6 +26,7 @@ mod vectors;
 
 use source::{Source, files_below};
 use std::path::Path;
+use std::sync::LazyLock;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -35,10 +36,14 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
+/// The Rust files below the folders; each is parsed once for all tests.
 fn sources(folders: &[&str]) -> Vec<Source> {
-    let paths = folders.iter().flat_map(|folder| files_below(root(), folder));
-    let found: Vec<_> =
-        paths.filter(|path| path.ends_with(".rs")).map(|path| Source::new(&path, &read(&path))).collect();
+    static ALL: LazyLock<Vec<Source>> = LazyLock::new(|| {
+        let paths = ["src", "tests"].iter().flat_map(|folder| files_below(root(), folder));
+        paths.filter(|path| path.ends_with(".rs")).map(|path| Source::new(&path, &read(&path))).collect()
+    });
+    let is_below = |source: &&Source| folders.iter().any(|folder| Path::new(&source.path).starts_with(folder));
+    let found: Vec<_> = ALL.iter().filter(is_below).cloned().collect();
     assert!(found.len() > 5, "the rules look at files, and found only {}", found.len());
     found
 }

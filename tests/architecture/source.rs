@@ -1,13 +1,15 @@
 //! Reads Rust text as far as the rules need it: code without comments and strings, and the paths it names.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// One Rust file: where it lies and what is in it.
+#[derive(Clone)]
 pub struct Source {
     /// Relative to the package, with forward slashes: `src/app/options.rs`.
     pub path: String,
     pub text: String,
-    tokens: Vec<Token>,
+    tokens: Arc<[Token]>,
 }
 
 /// A word or a mark of the code, with what the rules ask about its place.
@@ -30,8 +32,8 @@ pub struct Named {
 
 impl Source {
     pub fn new(path: &str, text: &str) -> Self {
-        let mut source = Self { path: path.to_owned(), text: text.to_owned(), tokens: Vec::new() };
-        source.tokens = placed(words(text), source.is_all_tests());
+        let mut source = Self { path: path.to_owned(), text: text.to_owned(), tokens: Arc::new([]) };
+        source.tokens = placed(words(text), source.is_all_tests()).into();
         source
     }
 

@@ -209,7 +209,7 @@ impl NodeLifecycleController {
                         looks.busy(term)
                     };
                     // A node that failed waits for its backoff.
-                    let names = names.into_iter().filter(|name| queue.failures(name) == 0).collect();
+                    let names = names.into_iter().filter(|name| !queue.is_retried(name)).collect();
                     spread(queue, names, length);
                     looks.show(term);
                 }

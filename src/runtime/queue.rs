@@ -79,8 +79,12 @@ struct Entry {
 }
 
 impl Entry {
+    fn is_scheduled(&self) -> bool {
+        self.ready.is_some() || self.due.is_some() || self.runs_since.is_some()
+    }
+
     fn is_idle(&self) -> bool {
-        self.ready.is_none() && self.due.is_none() && self.runs_since.is_none() && self.failures == 0
+        !self.is_scheduled() && self.failures == 0
     }
 }
 
@@ -155,9 +159,9 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         state.drop_if_idle(key);
     }
 
-    /// How often `key` failed since it was last forgotten.
-    pub fn failures(&self, key: &K) -> u32 {
-        self.lock().entries.get(key).map_or(0, |entry| entry.failures)
+    /// Whether `key` failed and is to be handed out again, or is being worked on.
+    pub fn is_retried(&self, key: &K) -> bool {
+        self.lock().entries.get(key).is_some_and(|entry| entry.failures > 0 && entry.is_scheduled())
     }
 
     /// Drops everything that waits, and all failures. Keys that are being worked on are not handed out again.

@@ -367,7 +367,7 @@ pub fn all() -> Vec<Mutant> {
             ("                        term.lock().answers.forget_all();\n", ""),
             GLUE,
         ),
-        Mutant::new("driver-backoff", DRIVER, (".filter(|name| queue.failures(name) == 0)", ""), UNIT),
+        Mutant::new("driver-backoff", DRIVER, (".filter(|name| !queue.is_retried(name))", ""), UNIT),
         Mutant::new(
             "unreachable-of-this-uid",
             UNREACHABLE,

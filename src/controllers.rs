@@ -4,7 +4,7 @@
 //! value, `plan` maps that to a list of changes without any I/O, `apply` performs them. A reconcile is told which
 //! object, never what happened, so that a missed event is healed by the period.
 
-mod confirm;
+pub mod instances;
 pub mod node;
 pub mod node_lifecycle;
 mod reasons;
@@ -13,9 +13,10 @@ mod running;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, ObjectReference};
+use kube::Api;
 
 use crate::cloud::{CloudProvider, Reason};
-use crate::kubernetes::client::CallError;
+use crate::kubernetes::client::{CALL_LIMIT, CallError, limited};
 use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::leader_election::Leadership;
 use crate::kubernetes::stores::Nodes;
@@ -47,6 +48,11 @@ pub struct Unsupported {
 
 /// The name under which the API server records who wrote which field.
 const FIELD_MANAGER: &str = "vsphere-cloud-controller-manager";
+
+/// The node as the API server has it now.
+async fn read_live(nodes: &Api<Node>, name: &str) -> Result<Option<Node>, CallError> {
+    limited(&format!("get node {name}"), CALL_LIMIT, nodes.get_opt(name)).await
+}
 
 /// Why the API server did not take a write.
 fn reason_of(error: &CallError) -> Reason {

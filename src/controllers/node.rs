@@ -28,8 +28,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::backoff::Backoff;
-use crate::cloud::{InstanceEvent, Reason, adapter, node};
-use crate::controllers::confirm::confirm;
+use crate::cloud::{InstanceEvent, Reason, node};
+use crate::controllers::instances::Instances;
 use crate::controllers::reasons::Reasons;
 use crate::controllers::{Context, Unsupported};
 use crate::kubernetes::client::CallError;
@@ -116,16 +116,12 @@ pub struct NodeController {
 impl NodeController {
     /// Fails when the provider has no instances.
     pub fn new(context: Context, settings: Settings) -> Result<Self, Unsupported> {
-        let provider = context.provider;
-        let instances = adapter::instances_v2_of(&*provider)
-            .ok_or_else(|| Unsupported { provider: provider.provider_name(), capability: "instances" })?;
         let metrics = Metrics::new();
         let sync = Sync {
             store: context.nodes,
             api: Api::all(context.write),
             recorder: context.recorder.for_component(COMPONENT),
-            provider,
-            instances,
+            instances: Instances::of(context.provider)?,
             policy: settings.policy.clone(),
             reasons: Arc::new(Reasons::new(metrics.held())),
             remembered: Arc::new(Remembered::new(metrics.differing())),
@@ -169,7 +165,7 @@ impl NodeController {
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = async {
-                    confirm(&self.sync.instances).await;
+                    self.sync.instances.confirm().await;
                     self.feed(&queue).await;
                 } => {}
             }
@@ -181,10 +177,11 @@ impl NodeController {
     /// Turns events and the period into names. Never ends.
     async fn feed(&self, queue: &Queue<String>) {
         let mut node_events = self.sync.store.subscribe();
-        let mut instance_events: BoxStream<'static, InstanceEvent> = match self.sync.provider.instance_events() {
-            Some(events) => events.subscribe().chain(futures::stream::pending()).boxed(),
-            None => futures::stream::pending().boxed(),
-        };
+        let mut instance_events: BoxStream<'static, InstanceEvent> =
+            match self.sync.instances.provider.instance_events() {
+                Some(events) => events.subscribe().chain(futures::stream::pending()).boxed(),
+                None => futures::stream::pending().boxed(),
+            };
         let length = self.settings.period.max(SHORTEST_PERIOD);
         // The first thing a subscription says is to look at everything.
         let mut period = interval_at(Instant::now() + length, length);

@@ -26,8 +26,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::backoff::Backoff;
-use crate::cloud::{InstanceEvent, Reason, adapter};
-use crate::controllers::confirm::confirm;
+use crate::cloud::{InstanceEvent, Reason};
+use crate::controllers::instances::Instances;
 use crate::controllers::reasons::Reasons;
 use crate::controllers::{Context, Unsupported, reference};
 use crate::kubernetes::client::CallError;
@@ -105,17 +105,13 @@ pub struct NodeLifecycleController {
 impl NodeLifecycleController {
     /// Fails when the provider has no instances.
     pub fn new(context: Context, settings: Settings) -> Result<Self, Unsupported> {
-        let provider = context.provider;
-        let instances = adapter::instances_v2_of(&*provider)
-            .ok_or_else(|| Unsupported { provider: provider.provider_name(), capability: "instances" })?;
         let metrics = Metrics::new();
         let reasons = Reasons::new(metrics.held());
         let looks = Looks {
             store: context.nodes,
             api: Api::all(context.write),
             recorder: context.recorder.for_component(COMPONENT),
-            provider,
-            instances,
+            instances: Instances::of(context.provider)?,
             settings,
             metrics,
         };
@@ -159,7 +155,7 @@ impl NodeLifecycleController {
                 () = stop.cancelled() => {}
                 () = async {
                     // Else a taint would follow a power state of before.
-                    confirm(&self.looks.instances).await;
+                    self.looks.instances.confirm().await;
                     self.feed(&queue, &term).await;
                 } => {}
             }
@@ -172,7 +168,7 @@ impl NodeLifecycleController {
     async fn feed(&self, queue: &Queue<String>, term: &Term) {
         let looks = &self.looks;
         let mut node_events = looks.store.subscribe();
-        let mut instance_events: BoxStream<'static, InstanceEvent> = match looks.provider.instance_events() {
+        let mut instance_events: BoxStream<'static, InstanceEvent> = match looks.instances.provider.instance_events() {
             Some(events) => events.subscribe().chain(futures::stream::pending()).boxed(),
             None => futures::stream::pending().boxed(),
         };

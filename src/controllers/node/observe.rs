@@ -5,10 +5,8 @@ use k8s_openapi::api::core::v1::Node;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cloud::{CloudProvider, InstanceMetadata, InstancesV2, Presence, Reason, Unknown, node};
-
-/// A provider answers from what it knows; one that takes longer than this hangs.
-const PROVIDER_LIMIT: Duration = Duration::from_secs(30);
+use crate::cloud::{InstanceMetadata, Presence};
+use crate::controllers::instances::{Instances, within_limit};
 
 /// All that a decision about one node rests on.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,24 +35,11 @@ pub struct Ours {
 }
 
 /// Gathers what is known about `node`, which waited for so long. Never takes longer than the provider's time limit.
-pub async fn observe(
-    node: Option<Arc<Node>>,
-    waited: Duration,
-    may_follow: bool,
-    provider: &dyn CloudProvider,
-    instances: &dyn InstancesV2,
-) -> Observed {
+pub async fn observe(node: Option<Arc<Node>>, waited: Duration, may_follow: bool, instances: &Instances) -> Observed {
     let Some(node) = node else { return Observed::Missing };
-    let provider_id = node::provider_id(&node);
-    if !provider_id.is_empty() && !provider.owns_provider_id(provider_id) {
+    if !instances.owns(&node) {
         return Observed::Foreign;
     }
-    let instance = match tokio::time::timeout(PROVIDER_LIMIT, instances.instance_metadata(&node)).await {
-        Ok(instance) => instance,
-        Err(_) => Presence::Unknown(Unknown::new(
-            Reason::ProviderTimeout,
-            format!("the cloud provider gave no answer within {} s", PROVIDER_LIMIT.as_secs()),
-        )),
-    };
-    Observed::Ours(Ours { node, instance: Box::new(instance), at: Timestamp::now(), waited, may_follow })
+    let instance = Box::new(within_limit(instances.v2.instance_metadata(&node)).await);
+    Observed::Ours(Ours { node, instance, at: Timestamp::now(), waited, may_follow })
 }

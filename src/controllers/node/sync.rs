@@ -14,10 +14,11 @@ use super::observe::{Observed, Ours, observe};
 use super::plan::{self, Action, Held, Outcome, Plan, Retry, plan};
 use super::remembered::Remembered;
 use crate::base::error_chain::chain;
-use crate::cloud::{CloudProvider, InstancesV2, Presence, Reason, Unknown, node};
+use crate::cloud::{Presence, Reason, Unknown, node};
+use crate::controllers::instances::Instances;
 use crate::controllers::reasons::Reasons;
-use crate::controllers::{announce, reason_of, reference};
-use crate::kubernetes::client::{CALL_LIMIT, CallError, limited};
+use crate::controllers::{announce, read_live, reason_of, reference};
+use crate::kubernetes::client::CallError;
 use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::stores::Nodes;
 
@@ -33,8 +34,7 @@ pub(super) struct Sync {
     pub(super) store: Nodes,
     pub(super) api: Api<Node>,
     pub(super) recorder: Recorder,
-    pub(super) provider: Arc<dyn CloudProvider>,
-    pub(super) instances: Arc<dyn InstancesV2>,
+    pub(super) instances: Instances,
     pub(super) policy: Policy,
     pub(super) metrics: Metrics,
     pub(super) reasons: Arc<Reasons>,
@@ -76,8 +76,9 @@ impl Sync {
             tracing::debug!(node = name, attempt, "{}", chain(&error));
             attempt += 1;
             tokio::time::sleep(CONFLICT_PAUSE.mul_f64(1.0 + fastrand::f64())).await;
-            observed = match self.read_live(name).await {
-                Ok(node) => self.observe(node, is_turn).await,
+            // The cache may be what caused the conflict.
+            observed = match read_live(&self.api, name).await {
+                Ok(node) => self.observe(node.map(Arc::new), is_turn).await,
                 Err(error) => return self.refused(&now, plan, error).await,
             };
         }
@@ -88,8 +89,7 @@ impl Sync {
         let held = Held::new(Reason::Panic, panic, Retry::Backoff);
         let Some(node) = self.store.get(name) else { return Ok(Outcome::Held(held)) };
         // A node that may be another provider's is left alone also then.
-        let provider_id = node::provider_id(&node);
-        if !provider_id.is_empty() && !self.provider.owns_provider_id(provider_id) {
+        if !self.instances.owns(&node) {
             return Ok(Outcome::Held(held));
         }
         let instance = Presence::Unknown(Unknown::new(Reason::Panic, ""));
@@ -100,17 +100,11 @@ impl Sync {
 
     async fn observe(&self, node: Option<Arc<Node>>, may_follow: bool) -> Observed {
         let waited = node.as_ref().map(|node| self.waited(node)).unwrap_or_default();
-        observe(node, waited, may_follow, &*self.provider, &*self.instances).await
+        observe(node, waited, may_follow, &self.instances).await
     }
 
     fn waited(&self, node: &Node) -> Duration {
         self.remembered.waited(node, plan::waits(node, &self.policy))
-    }
-
-    /// The node as the API server has it now; the cache may be what caused the conflict.
-    async fn read_live(&self, name: &str) -> Result<Option<Arc<Node>>, CallError> {
-        let node = limited(&format!("get node {name}"), CALL_LIMIT, self.api.get_opt(name)).await?;
-        Ok(node.map(Arc::new))
     }
 
     /// The API server did not take what was planned for the node, which is as `ours` says now.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::cloud::{CloudProvider, InstanceMetadata, InstancesV2, Power, PowerState, Presence};
-use crate::controllers::confirm::CONFIRM_LIMIT;
+use crate::controllers::instances::CONFIRM_LIMIT;
 use crate::kubernetes::events::recorder;
 use crate::kubernetes::stores::watch_nodes;
 use async_trait::async_trait;

@@ -28,11 +28,6 @@ pub async fn delete(nodes: &Api<Node>, node: &Node) -> Result<(), CallError> {
     limited(&format!("delete node {name}"), CALL_LIMIT, nodes.delete(name, &parameters)).await.map(drop)
 }
 
-/// The node as the API server has it now.
-pub async fn read_live(nodes: &Api<Node>, name: &str) -> Result<Option<Node>, CallError> {
-    limited(&format!("get node {name}"), CALL_LIMIT, nodes.get_opt(name)).await
-}
-
 /// The strategic merge patch. The list of taints is atomic and therefore whole.
 fn body(node: &Node, changes: &[Change], time: &str) -> Value {
     let mut metadata = json!({"uid": node.metadata.uid, "resourceVersion": node.metadata.resource_version});

@@ -14,7 +14,7 @@ use super::{Deletion, apply};
 use crate::base::error_chain::chain;
 use crate::cloud::node;
 use crate::cloud::{AbsenceProof, Presence};
-use crate::controllers::announce;
+use crate::controllers::{announce, read_live};
 use crate::kubernetes::client::CallError;
 use crate::kubernetes::events::EventType;
 
@@ -91,7 +91,7 @@ impl Looks {
     }
 
     async fn attempt(&self, term: &Term, node: &Node, permit: &Permit) -> Attempt {
-        let live = match apply::read_live(&self.api, node::name(node)).await {
+        let live = match read_live(&self.api, node::name(node)).await {
             Ok(Some(live)) => live,
             Ok(None) => return Attempt::Vanished,
             Err(error) => return Attempt::Unread(error),
@@ -125,7 +125,7 @@ impl Looks {
             Err(error) if error.is_conflict() => Attempt::Changed,
             Err(error) if error.is_refusal() => Attempt::Refused(error),
             Err(error) if error.code().is_some() => {
-                let after = apply::read_live(&self.api, node::name(node)).await;
+                let after = read_live(&self.api, node::name(node)).await;
                 after_failure(after, &live, proved, error)
             }
             Err(error) => Attempt::Unanswered(error),

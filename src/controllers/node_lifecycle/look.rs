@@ -16,7 +16,9 @@ use super::unreachable::Unreachable;
 use super::{Deletion, Settings, apply, observe};
 use crate::base::error_chain::chain;
 use crate::cloud::node::{self, Readiness};
-use crate::cloud::{AbsenceProof, CloudProvider, InstancesV2, PowerState, Presence, Reason};
+use crate::cloud::{AbsenceProof, PowerState, Presence, Reason};
+use crate::controllers::instances::Instances;
+use crate::controllers::read_live;
 use crate::kubernetes::client::CallError;
 use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::stores::Nodes;
@@ -38,8 +40,7 @@ pub(super) struct Looks {
     pub(super) store: Nodes,
     pub(super) api: Api<Node>,
     pub(super) recorder: Recorder,
-    pub(super) provider: Arc<dyn CloudProvider>,
-    pub(super) instances: Arc<dyn InstancesV2>,
+    pub(super) instances: Instances,
     pub(super) settings: Settings,
     pub(super) metrics: Metrics,
 }
@@ -156,16 +157,10 @@ fn wall_clock_in(left: Duration) -> String {
 }
 
 impl Looks {
-    /// Whether the Node is this provider's.
-    fn is_own(&self, node: &Node) -> bool {
-        let provider_id = node::provider_id(node);
-        provider_id.is_empty() || self.provider.owns_provider_id(provider_id)
-    }
-
     /// Tells the guard of the Node as it is, before anybody works on it.
     pub(super) fn note(&self, term: &Term, name: &str) -> Option<Arc<Node>> {
         let node = self.store.get(name);
-        let facts = node.as_deref().map(|node| Facts::of(node, self.is_own(node)));
+        let facts = node.as_deref().map(|node| Facts::of(node, self.instances.owns(node)));
         let is_busy = node.as_deref().is_some_and(plan::needs_a_look);
         let mut state = term.lock();
         if facts.is_none() {
@@ -194,7 +189,7 @@ impl Looks {
             if plan::needs_a_look(&node) {
                 busy.insert(name.clone());
             }
-            facts.push((name, Facts::of(&node, self.is_own(&node))));
+            facts.push((name, Facts::of(&node, self.instances.owns(&node))));
         }
         let mut state = term.lock();
         // Of a Node that is not busy the kubelet reports.
@@ -217,7 +212,7 @@ impl Looks {
     /// Looks at one node, and does what is to be done.
     pub(super) async fn look(&self, term: &Term, name: &str) -> Result<Outcome, CallError> {
         let Some(node) = self.note(term, name) else { return Ok(Outcome::default()) };
-        if !self.is_own(&node) || !plan::needs_a_look(&node) {
+        if !self.instances.owns(&node) || !plan::needs_a_look(&node) {
             return Ok(Outcome::default());
         }
         let mut outcome = Outcome::default();
@@ -252,7 +247,7 @@ impl Looks {
     pub(super) async fn ask(&self, term: &Term, node: &Node) -> Presence {
         let name = node::name(node);
         term.lock().answers.ask(name, now());
-        let presence = observe::presence(&*self.instances, node).await;
+        let presence = observe::presence(&self.instances, node).await;
         match &presence {
             Presence::Exists(()) => tracing::debug!(node = name, "asked whether the machine exists: it does"),
             Presence::Absent(proof) => {
@@ -316,7 +311,7 @@ impl Looks {
         let uid = node.metadata.uid.as_deref().unwrap_or_default();
         for attempt in 1..=ATTEMPTS {
             let power = match plan::needs_power(&current) {
-                true => observe::power(&*self.instances, &current).await,
+                true => observe::power(&self.instances, &current).await,
                 false => None,
             };
             let unreachable_for = term.lock().unreachable.lasting(&current, now());
@@ -372,8 +367,10 @@ impl Looks {
                 }
             }
             tokio::time::sleep(CONFLICT_PAUSE.mul_f64(1.0 + fastrand::f64())).await;
-            match apply::read_live(&self.api, node::name(node)).await {
-                Ok(Some(live)) if live.metadata.uid == node.metadata.uid && self.is_own(&live) => current = live,
+            match read_live(&self.api, node::name(node)).await {
+                Ok(Some(live)) if live.metadata.uid == node.metadata.uid && self.instances.owns(&live) => {
+                    current = live
+                }
                 // Another Node of this name: its own event looks at it.
                 Ok(_) => return Ok(outcome),
                 Err(error) => {
@@ -399,7 +396,7 @@ impl Looks {
             }
             state.guard.check_limit(now()).map_err(by)?;
         }
-        let held = match observe::fresh_power(&*self.instances, node).await {
+        let held = match observe::fresh_power(&self.instances, node).await {
             Ok(PowerState::Off) => {
                 let mut state = term.lock();
                 state.unproved.forget(name);

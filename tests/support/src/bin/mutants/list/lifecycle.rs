@@ -10,7 +10,7 @@ const APPLY: &str = "src/controllers/node_lifecycle/apply.rs";
 const LOOK: &str = "src/controllers/node_lifecycle/look.rs";
 const ANSWERS: &str = "src/controllers/node_lifecycle/answers.rs";
 const PLAN: &str = "src/controllers/node_lifecycle/plan.rs";
-const OBSERVE: &str = "src/controllers/node_lifecycle/observe.rs";
+const INSTANCES: &str = "src/controllers/instances.rs";
 const UNREACHABLE: &str = "src/controllers/node_lifecycle/unreachable.rs";
 const RETRIES: &str = "src/controllers/node_lifecycle/retries.rs";
 const ROLL: &str = "src/controllers/node_lifecycle/guard/roll.rs";
@@ -18,6 +18,8 @@ const DRIVER: &str = "src/controllers/node_lifecycle.rs";
 
 /// Tests without a server, and those on one in memory.
 const UNIT: Tests = &[&["--lib", "--", "node_lifecycle"], &["--test", "apiserver", "--", "in_memory"]];
+/// The same for what controllers share.
+const SHARED: Tests = &[&["--lib", "--", "controllers"], &["--test", "apiserver", "--", "in_memory"]];
 /// Also those on an API server.
 const GLUE: Tests = &[&["--lib", "--", "node_lifecycle"], &["--test", "apiserver", "--", "lifecycle"]];
 
@@ -276,7 +278,7 @@ pub fn all() -> Vec<Mutant> {
             ..Mutant::new(
                 "look-conflict-with-another-node",
                 LOOK,
-                ("if live.metadata.uid == node.metadata.uid && self.is_own(&live)", "if self.is_own(&live)"),
+                ("live.metadata.uid == node.metadata.uid && self.instances.owns(&live)", "self.instances.owns(&live)"),
                 UNIT,
             )
         },
@@ -347,12 +349,12 @@ pub fn all() -> Vec<Mutant> {
         ),
         Mutant::new(
             "observe-limit",
-            OBSERVE,
+            INSTANCES,
             (
                 "Err(_) => Presence::Unknown(Unknown::new(\n            Reason::ProviderTimeout",
                 "Err(_) => Presence::Unknown(Unknown::passing(\n            Reason::LookupPending",
             ),
-            UNIT,
+            SHARED,
         ),
         Mutant::new("driver-notes-at-once", DRIVER, ("                        looks.note(term, &name);\n", ""), GLUE),
         Mutant::new(

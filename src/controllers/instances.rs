@@ -1,0 +1,78 @@
+//! The cloud's instances as controllers read them: whose a Node is, and answers within a time limit.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+
+use super::Unsupported;
+use crate::cloud::{CloudProvider, InstancesV2, Presence, Reason, Unknown, adapter, node};
+use crate::runtime::tasks::contain;
+
+/// A provider that takes longer than this for an answer hangs.
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+
+/// For how long a term waits for the cloud to say whether all is as known. A provider takes less.
+pub(super) const CONFIRM_LIMIT: Duration = Duration::from_secs(6);
+
+/// The instances, and the provider they belong to. Cheap to clone.
+#[derive(Clone)]
+pub struct Instances {
+    pub(super) provider: Arc<dyn CloudProvider>,
+    /// For questions about one instance; see [`within_limit`].
+    pub v2: Arc<dyn InstancesV2>,
+}
+
+impl Instances {
+    /// Fails when the provider has no instances.
+    pub fn of(provider: Arc<dyn CloudProvider>) -> Result<Self, Unsupported> {
+        let v2 = adapter::instances_v2_of(&*provider)
+            .ok_or_else(|| Unsupported { provider: provider.provider_name(), capability: "instances" })?;
+        Ok(Self { provider, v2 })
+    }
+
+    /// Whether the Node is this provider's, or nobody's yet.
+    pub fn owns(&self, node: &Node) -> bool {
+        let provider_id = node::provider_id(node);
+        provider_id.is_empty() || self.provider.owns_provider_id(provider_id)
+    }
+
+    /// At the beginning of a term: has the provider ask whether all is as it knows it, before anything is written. What
+    /// this process knows may be older than what the leader before it wrote. Never longer than the limit: what is not
+    /// confirmed is in doubt.
+    pub(super) async fn confirm(&self) {
+        let v2 = Arc::clone(&self.v2);
+        let confirmed = contain(async move { v2.confirm().await });
+        match tokio::time::timeout(CONFIRM_LIMIT, confirmed).await {
+            Ok(Ok(())) => {}
+            Ok(Err(panic)) => tracing::error!("asking the cloud whether all is as known failed: {panic}"),
+            Err(_) => {
+                tracing::warn!("the cloud did not say within {} s whether all is as known", CONFIRM_LIMIT.as_secs());
+            }
+        }
+    }
+}
+
+/// The answer, or that there was none in time.
+pub async fn within_limit<T>(answer: impl Future<Output = Presence<T>>) -> Presence<T> {
+    match tokio::time::timeout(ANSWER_LIMIT, answer).await {
+        Ok(answer) => answer,
+        Err(_) => Presence::Unknown(Unknown::new(
+            Reason::ProviderTimeout,
+            format!("the cloud provider gave no answer within {} s", ANSWER_LIMIT.as_secs()),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_provider_that_hangs_has_said_nothing() {
+        let answer: Presence = within_limit(std::future::pending()).await;
+        let Presence::Unknown(unknown) = answer else { panic!("{answer:?}") };
+        assert_eq!(unknown.reason, Reason::ProviderTimeout);
+    }
+}

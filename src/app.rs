@@ -10,8 +10,6 @@ mod controllers;
 mod credentials;
 mod election;
 pub mod files;
-mod node_controller;
-mod node_lifecycle_controller;
 pub mod options;
 mod pages;
 mod parts;

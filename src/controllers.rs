@@ -1,9 +1,10 @@
 //! The control loops, and what is common to them.
 //!
-//! A controller has four rooms: a driver turns events and a period into keys, `observe` gathers all it needs into one
-//! value, `plan` maps that to a list of changes without any I/O, `apply` performs them. A reconcile is told which
-//! object, never what happened, so that a missed event is healed by the period.
+//! A controller has four rooms: it tells the [`driver`] which events give which keys, `observe` gathers all it needs
+//! into one value, `plan` maps that to a list of changes without any I/O, `apply` performs them. A reconcile is told
+//! which object, never what happened, so that a missed event is healed by the period.
 
+pub mod driver;
 pub mod instances;
 pub mod node;
 pub mod node_lifecycle;
@@ -19,13 +20,10 @@ use crate::cloud::{CloudProvider, Reason};
 use crate::kubernetes::client::{CALL_LIMIT, CallError, limited};
 use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::leader_election::Leadership;
-use crate::kubernetes::stores::Nodes;
 
-/// What every controller is handed. Cheap to clone.
+/// What every controller is handed, beside the caches it reads and its settings. Cheap to clone.
 #[derive(Clone)]
 pub struct Context {
-    /// The cache of Nodes.
-    pub nodes: Nodes,
     /// The client for writes, guarded by the leadership.
     pub write: kube::Client,
     /// Records Events; each controller takes its own component's name.

@@ -1,8 +1,9 @@
-//! What the probes are told of a controller: whether its task runs, and whether its cache is filled.
+//! What the probes are told of a controller: whether its task runs, and whether its caches are filled.
 
-use crate::kubernetes::stores::Nodes;
+use crate::controllers::driver::Cache;
 use crate::runtime::admin::{Checks, Health};
 use crate::runtime::pulse::Pulse;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A task that was not given its turn for this long is stuck: it beats every 5 s.
@@ -10,18 +11,26 @@ const STUCK: Duration = Duration::from_secs(60);
 
 /// Adds the checks of a controller under its name. Its work is to be done with the pulse.
 ///
-/// In `/healthz` it fails when its task is stuck, where a restart helps, and in `/readyz` also while the Nodes have not
-/// been listed. A controller that waits, for its leadership or for work, is well.
-pub fn watch(checks: &Checks, name: &'static str, nodes: &Nodes) -> Pulse {
+/// In `/healthz` it fails when its task is stuck, where a restart helps, and in `/readyz` also while one of the
+/// caches it reads has not been filled. A controller that waits, for its leadership or for work, is well.
+pub fn watch(checks: &Checks, name: &'static str, caches: Vec<Arc<dyn Cache>>) -> Pulse {
     let pulse = Pulse::default();
-    let (running, nodes) = (pulse.clone(), nodes.clone());
+    let running = pulse.clone();
     checks.add_health(name, move || of_task(running.silence()));
     let running = pulse.clone();
     checks.add_readiness(name, move || match of_task(running.silence()) {
-        Health::Ok if !nodes.is_ready() => Health::Failed("the nodes have not been listed yet".to_owned()),
+        Health::Ok => of_caches(&caches),
         health => health,
     });
     pulse
+}
+
+/// Well once all of them have been filled.
+pub fn of_caches(caches: &[Arc<dyn Cache>]) -> Health {
+    match caches.iter().find(|cache| !cache.is_synced()) {
+        Some(cache) => Health::Failed(format!("the {} have not been listed yet", cache.name())),
+        None => Health::Ok,
+    }
 }
 
 fn of_task(silence: Option<Duration>) -> Health {

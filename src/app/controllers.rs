@@ -1,17 +1,37 @@
-//! Starts the controllers that are turned on, one after the other.
+//! Builds the controllers that are turned on, and starts them one after the other.
 
 use super::parts::Parts;
-use super::registry::Work;
 use super::settings::Settings;
 use super::stages::{Stage, Stages};
 use super::{Error, controller_health};
-use crate::cloud::CloudProvider;
+use crate::cloud::{CloudProvider, node};
+use crate::controllers::driver::{Cache, Controller, Reconciler};
+use crate::controllers::node_lifecycle::Deletion;
+use crate::controllers::{Context, node as node_controller, node_lifecycle};
 use crate::kubernetes::leader_election::Leadership;
 use crate::runtime::tasks::BoxError;
 use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
+
+/// A controller at work, until its signal to stop.
+type Work = BoxFuture<'static, Result<(), BoxError>>;
+
+/// A controller that is ready to run.
+pub(super) struct Runnable {
+    /// The caches it reads.
+    caches: Vec<Arc<dyn Cache>>,
+    run: Box<dyn FnOnce(CancellationToken) -> Work>,
+}
+
+impl Runnable {
+    fn new(mut controller: Controller<impl Reconciler>, parts: &Parts) -> Result<Self, Error> {
+        controller.register(parts.metrics.registry())?;
+        Ok(Self { caches: controller.spec.caches.clone(), run: Box::new(|stop| controller.run(stop).boxed()) })
+    }
+}
 
 /// Builds and starts them. Nothing is written before this process leads.
 pub fn start(
@@ -30,14 +50,42 @@ pub fn start(
             tracing::info!("{} does not run here: the leader migration gives it to another program", controller.name);
             continue;
         };
+        let Runnable { caches, run } = build(settings, parts, parts.context(controller.name, Arc::clone(provider))?)?;
+        let pulse = controller_health::watch(&parts.checks, controller.name, caches);
         let stop = stages.stop_signal(Stage::Controllers);
-        let work = build(settings, parts, Arc::clone(provider), stop.clone())?;
-        let pulse = controller_health::watch(&parts.checks, controller.name, &parts.nodes);
-        let work = async move { pulse.beating(work).await }.boxed();
+        let run = run(stop.clone());
+        let work = async move { pulse.beating(run).await }.boxed();
         stages.spawn(Stage::Controllers, controller.name, delayed(work, delay, leadership, stop));
         delay += pause(settings.generic.controller_start_interval, fastrand::f64());
     }
     Ok(())
+}
+
+/// Builds the node controller.
+pub(super) fn build_node(settings: &Settings, parts: &Parts, context: Context) -> Result<Runnable, Error> {
+    let mut settings = settings.nodes.clone();
+    // Said once; the Go program says it of every node.
+    settings.policy.node_labels.retain(|key, _| {
+        let is_reserved = node::is_reserved_label(key);
+        if is_reserved {
+            tracing::warn!(
+                "--node-labels: {key} is not set on any node, because its prefix is reserved for Kubernetes"
+            );
+        }
+        !is_reserved
+    });
+    Runnable::new(node_controller::controller(context, parts.nodes.clone(), settings)?, parts)
+}
+
+/// Builds the node-lifecycle controller.
+pub(super) fn build_node_lifecycle(settings: &Settings, parts: &Parts, context: Context) -> Result<Runnable, Error> {
+    let settings = settings.node_lifecycle.clone();
+    match &settings.deletion {
+        Deletion::Enforce => {}
+        Deletion::DryRun => tracing::info!("no Node is deleted, it is only told: --node-deletion=dry-run"),
+        Deletion::Off { because } => tracing::info!("no Node is deleted: {because}"),
+    }
+    Runnable::new(node_lifecycle::controller(context, parts.nodes.clone(), settings)?, parts)
 }
 
 /// Between the starts of two controllers: from the interval on up to twice of it, as `chance` goes from 0 to 1.

@@ -5,14 +5,15 @@ use super::options::PROGRAM;
 use super::registry::{self, Controller};
 use super::settings::Settings;
 use super::stages::{Stage, Stages};
-use super::{Error, api_server};
+use super::{Error, api_server, controller_health};
 use crate::cloud::CloudProvider;
 use crate::controllers::Context;
+use crate::controllers::driver::Cache;
 use crate::kubernetes::client::{self, Account, Clients, Identity, Rate};
 use crate::kubernetes::events::{self, Recorder};
 use crate::kubernetes::leader_election::Leadership;
 use crate::kubernetes::stores::{self, Nodes};
-use crate::runtime::admin::{Checks, Health};
+use crate::runtime::admin::Checks;
 use crate::runtime::metrics::Metrics;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -67,7 +68,7 @@ impl Parts {
         let (events, writer) = events::recorder(clients.auxiliary.clone(), PROGRAM);
         events.register(metrics.registry())?;
         stages.spawn(Stage::Services, "event-writer", writer.run(stages.stop_signal(Stage::Services)));
-        let checks = checks(nodes.clone());
+        let checks = checks(&[Arc::new(nodes.clone())]);
         let accounts = match settings.generic.use_service_account_credentials {
             true => start_accounts(&settings.controllers, &elections, &config, stages)?,
             false => BTreeMap::new(),
@@ -104,7 +105,7 @@ impl Parts {
             None => Identity::Process(client_name),
         };
         let write = client::writer(&self.config, self.rate, leadership.clone(), identity)?;
-        Ok(Context { nodes: self.nodes.clone(), write, recorder: self.events.clone(), provider, leadership })
+        Ok(Context { write, recorder: self.events.clone(), provider, leadership })
     }
 }
 
@@ -131,11 +132,11 @@ fn start_accounts(
 }
 
 /// Ready means that the caches are filled. The provider adds the state of its vCenters, which fails nothing.
-fn checks(nodes: Nodes) -> Checks {
+fn checks(caches: &[Arc<dyn Cache>]) -> Checks {
     let checks = Checks::default();
-    checks.add_readiness("nodes", move || match nodes.is_ready() {
-        true => Health::Ok,
-        false => Health::Failed("the nodes have not been listed yet".to_owned()),
-    });
+    for cache in caches {
+        let cache = Arc::clone(cache);
+        checks.add_readiness(cache.name(), move || controller_health::of_caches(std::slice::from_ref(&cache)));
+    }
     checks
 }

@@ -1,22 +1,17 @@
 //! TWO TABLES: the controllers and the cloud providers of this program.
 
+use super::controllers::Runnable;
 use super::parts::Parts;
 use super::settings::Settings;
 use super::stages::Stages;
-use super::{Error, node_controller, node_lifecycle_controller, selection, vsphere};
+use super::{Error, controllers, selection, vsphere};
 use crate::cloud::CloudProvider;
-use crate::runtime::tasks::BoxError;
-use futures::future::BoxFuture;
+use crate::controllers::Context;
 use std::fmt;
 use std::sync::Arc;
-use tokio_util::sync::CancellationToken;
 
-/// A controller at work, until its signal to stop.
-pub(super) type Work = BoxFuture<'static, Result<(), BoxError>>;
-
-/// Builds a controller, which works as long as the given signal to stop has not come.
-pub(super) type BuildController =
-    fn(&Settings, &Parts, Arc<dyn CloudProvider>, CancellationToken) -> Result<Work, Error>;
+/// Builds a controller.
+pub(super) type BuildController = fn(&Settings, &Parts, Context) -> Result<Runnable, Error>;
 
 /// Builds a cloud provider and starts its background work.
 pub(super) type BuildProvider = fn(&Settings, &Parts, &mut Stages) -> Result<Arc<dyn CloudProvider>, Error>;
@@ -51,7 +46,7 @@ pub const CONTROLLERS: &[Controller] = &[
         is_on_by_default: true,
         client_name: "node-controller",
         event_component: "cloud-node-controller",
-        build: Some(node_controller::build),
+        build: Some(controllers::build_node),
     },
     Controller {
         name: NODE_LIFECYCLE,
@@ -59,7 +54,7 @@ pub const CONTROLLERS: &[Controller] = &[
         is_on_by_default: true,
         client_name: "node-controller",
         event_component: "cloud-node-lifecycle-controller",
-        build: Some(node_lifecycle_controller::build),
+        build: Some(controllers::build_node_lifecycle),
     },
     Controller {
         name: "node-route-controller",

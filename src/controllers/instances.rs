@@ -7,7 +7,9 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Node;
 
 use super::Unsupported;
-use crate::cloud::{CloudProvider, InstancesV2, Presence, Reason, Unknown, adapter, node};
+use crate::cloud::{
+    CloudProvider, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Reason, Unknown, adapter, node,
+};
 use crate::runtime::tasks::contain;
 
 /// A provider that takes longer than this for an answer hangs.
@@ -20,8 +22,7 @@ pub(super) const CONFIRM_LIMIT: Duration = Duration::from_secs(6);
 #[derive(Clone)]
 pub struct Instances {
     pub(super) provider: Arc<dyn CloudProvider>,
-    /// For questions about one instance; see [`within_limit`].
-    pub v2: Arc<dyn InstancesV2>,
+    v2: Arc<dyn InstancesV2>,
 }
 
 impl Instances {
@@ -36,6 +37,30 @@ impl Instances {
     pub fn owns(&self, node: &Node) -> bool {
         let provider_id = node::provider_id(node);
         provider_id.is_empty() || self.provider.owns_provider_id(provider_id)
+    }
+
+    /// Whether the instance exists.
+    pub async fn presence(&self, node: &Node) -> Presence {
+        within_limit(self.v2.instance_exists(node)).await
+    }
+
+    /// What is known of the instance.
+    pub async fn metadata(&self, node: &Node) -> Presence<InstanceMetadata> {
+        within_limit(self.v2.instance_metadata(node)).await
+    }
+
+    /// The power state, where it is proven.
+    pub async fn power(&self, node: &Node) -> Option<Power> {
+        within_limit(self.v2.instance_power(node)).await.found()
+    }
+
+    /// The power state, read from the cloud now, or why it is not proven.
+    pub async fn fresh_power(&self, node: &Node) -> Result<PowerState, Unknown> {
+        match within_limit(self.v2.read_instance_power(node)).await {
+            Presence::Exists(state) => Ok(state),
+            Presence::Unknown(unknown) => Err(unknown),
+            Presence::Absent(proof) => Err(Unknown::passing(Reason::InstanceAbsent, proof.to_string())),
+        }
     }
 
     /// At the beginning of a term: has the provider ask whether all is as it knows it, before anything is written. What
@@ -54,8 +79,7 @@ impl Instances {
     }
 }
 
-/// The answer, or that there was none in time.
-pub async fn within_limit<T>(answer: impl Future<Output = Presence<T>>) -> Presence<T> {
+async fn within_limit<T>(answer: impl Future<Output = Presence<T>>) -> Presence<T> {
     match tokio::time::timeout(ANSWER_LIMIT, answer).await {
         Ok(answer) => answer,
         Err(_) => Presence::Unknown(Unknown::new(

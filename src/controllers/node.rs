@@ -1,11 +1,10 @@
 //! The node controller (`cloud-node-controller`): initialises nodes and keeps their addresses true.
 //!
-//! The driver: changes of Nodes, changes of instances and a period become names in a queue; workers take them while
-//! this process leads. A standby holds no queue: whoever becomes the leader looks at every node.
+//! A standby remembers nothing: whoever becomes the leader looks at every node.
 
 pub mod apply;
 mod census;
-pub mod metrics;
+mod metrics;
 mod moves;
 pub mod observe;
 pub mod plan;
@@ -20,38 +19,23 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt as _;
-use futures::future::join_all;
-use futures::stream::BoxStream;
 use kube::Api;
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
-use tokio_util::sync::CancellationToken;
 
-use crate::base::backoff::Backoff;
-use crate::cloud::{InstanceEvent, Reason, node};
+use crate::cloud::{Reason, node};
+use crate::controllers::driver::{Controller, Event, Next, Reconciler, Spec};
 use crate::controllers::instances::Instances;
 use crate::controllers::reasons::Reasons;
 use crate::controllers::{Context, Unsupported};
 use crate::kubernetes::client::CallError;
-use crate::kubernetes::leader_election::Leadership;
-use crate::kubernetes::stores::NodeEvent;
-use crate::runtime::metrics::Registry;
-use crate::runtime::queue::{Priority, Queue, Work};
-use crate::runtime::tasks::{BoxError, contain};
+use crate::kubernetes::stores::Nodes;
+use crate::runtime::queue::Priority;
+use crate::runtime::tasks::{Panicked, contain};
 use census::Census;
 use metrics::Metrics;
-use plan::{Held, Outcome, Retry};
+use moves::Moves;
+use plan::{Held, Outcome};
 use remembered::Remembered;
 use sync::Sync;
-
-/// The component in Events.
-const COMPONENT: &str = "cloud-node-controller";
-
-/// A node that fails is looked at again after this, twice this, and so on up to a minute.
-const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(500), Duration::from_secs(60)).shortened_by(0.5);
-
-/// A shorter period would leave no time for anything else.
-const SHORTEST_PERIOD: Duration = Duration::from_millis(100);
 
 /// What the flags say about this controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,196 +90,114 @@ pub enum LabelMode {
     Follow,
 }
 
-/// The controller. [`NodeController::run`] is its task.
-pub struct NodeController {
-    settings: Settings,
-    leadership: Leadership,
-    sync: Arc<Sync>,
+/// The controller. Fails when the provider has no instances.
+pub fn controller(context: Context, nodes: Nodes, settings: Settings) -> Result<Controller<Sync>, Unsupported> {
+    let instances = Instances::of(context.provider)?;
+    let metrics = Metrics::new();
+    let mut series = metrics.series();
+    series.push(Box::new(Census::new(nodes.clone())));
+    let spec = Spec {
+        name: "cloud-node",
+        queue: "Nodes",
+        leadership: context.leadership,
+        workers: settings.workers.get(),
+        period: settings.period,
+        caches: vec![Arc::new(nodes.clone())],
+        instances: Some(instances.clone()),
+        series,
+    };
+    let reasons = Arc::new(Reasons::new(metrics.held.clone()));
+    let (api, recorder) = (Api::all(context.write), context.recorder.for_component("cloud-node-controller"));
+    Ok(Controller::new(spec, move || Sync {
+        store: nodes.clone(),
+        api: api.clone(),
+        recorder: recorder.clone(),
+        instances: instances.clone(),
+        policy: settings.policy.clone(),
+        metrics: metrics.clone(),
+        reasons: Arc::clone(&reasons),
+        remembered: Remembered::new(metrics.differing.clone()),
+        moves: Moves::default(),
+    }))
 }
 
-impl NodeController {
-    /// Fails when the provider has no instances.
-    pub fn new(context: Context, settings: Settings) -> Result<Self, Unsupported> {
-        let metrics = Metrics::new();
-        let sync = Sync {
-            store: context.nodes,
-            api: Api::all(context.write),
-            recorder: context.recorder.for_component(COMPONENT),
-            instances: Instances::of(context.provider)?,
-            policy: settings.policy.clone(),
-            reasons: Arc::new(Reasons::new(metrics.held())),
-            remembered: Arc::new(Remembered::new(metrics.differing())),
-            moves: Arc::default(),
-            metrics,
-        };
-        Ok(Self { settings, leadership: context.leadership, sync: Arc::new(sync) })
-    }
+impl Reconciler for Sync {
+    type Outcome = Result<Outcome, CallError>;
 
-    /// Adds this controller's series to `registry`.
-    pub fn register(&self, registry: &Registry) -> Result<(), prometheus::Error> {
-        registry.register(Box::new(Census::new(self.sync.store.clone())))?;
-        self.sync.metrics.register(registry)
-    }
-
-    /// Works whenever this process leads, until `stop`.
-    pub async fn run(mut self, stop: CancellationToken) -> Result<(), BoxError> {
-        loop {
-            tokio::select! {
-                () = stop.cancelled() => return Ok(()),
-                () = self.leadership.wait_until_leader() => {}
-            }
-            tokio::select! {
-                // What waits or runs is dropped with this future.
-                () = self.leadership.wait_until_lost() => {
-                    self.sync.reasons.forget_all();
-                    self.sync.remembered.forget_all();
-                    self.sync = Arc::new(self.sync.for_next_term());
-                }
-                () = self.lead(&stop) => return Ok(()),
+    fn keys_of(&self, event: Event) -> Vec<String> {
+        match event {
+            Event::Object(_, name) | Event::Instance(name) => vec![name],
+            Event::Period => self.store.keys(),
+            Event::AllObjects(_) | Event::AllInstances => {
+                let mut names = self.store.keys();
+                // Nobody may have heard that a node is gone; the look at it forgets it.
+                let known = self.reasons.nodes().into_iter().chain(self.remembered.nodes());
+                names.extend(known.filter(|name| !self.store.contains(name)));
+                names
             }
         }
     }
 
-    /// Works until `stop`, then finishes what is in hand.
-    async fn lead(&self, stop: &CancellationToken) {
-        let _running = self.sync.metrics.running().begin();
-        let queue = Queue::shown(BACKOFF, self.sync.metrics.queue());
-        let workers = (0..self.settings.workers.get()).map(|_| self.work(&queue));
-        let feed = async {
-            tokio::select! {
-                () = stop.cancelled() => {}
-                () = async {
-                    self.sync.instances.confirm().await;
-                    self.feed(&queue).await;
-                } => {}
-            }
-            queue.close();
-        };
-        tokio::join!(feed, join_all(workers));
+    /// When many wait, the control plane comes first: the others need it to become ready.
+    fn priority(&self, name: &str) -> Priority {
+        let is_first = self.store.get(name).is_some_and(|node| node::is_control_plane(&node));
+        if is_first { Priority::First } else { Priority::Normal }
     }
 
-    /// Turns events and the period into names. Never ends.
-    async fn feed(&self, queue: &Queue<String>) {
-        let mut node_events = self.sync.store.subscribe();
-        let mut instance_events: BoxStream<'static, InstanceEvent> =
-            match self.sync.instances.provider.instance_events() {
-                Some(events) => events.subscribe().chain(futures::stream::pending()).boxed(),
-                None => futures::stream::pending().boxed(),
-            };
-        let length = self.settings.period.max(SHORTEST_PERIOD);
-        // The first thing a subscription says is to look at everything.
-        let mut period = interval_at(Instant::now() + length, length);
-        period.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                Some(event) = node_events.next() => match event {
-                    NodeEvent::Applied(name) | NodeEvent::Deleted(name) => self.enqueue(queue, name),
-                    NodeEvent::All => self.enqueue_all(queue),
-                },
-                Some(event) = instance_events.next() => match event {
-                    InstanceEvent::Node(name) => self.enqueue(queue, name),
-                    InstanceEvent::All => self.enqueue_all(queue),
-                },
-                name = self.sync.moves.next() => self.enqueue(queue, name),
-                _ = period.tick() => self.enqueue_spread(queue, length),
+    /// Nodes whose VM moved, one after the other.
+    async fn next_key(&self) -> String {
+        self.moves.next().await
+    }
+
+    async fn reconcile(self: Arc<Self>, name: String) -> Self::Outcome {
+        self.sync(&name).await
+    }
+
+    async fn conclude(self: &Arc<Self>, name: &str, outcome: Result<Self::Outcome, Panicked>) -> Next {
+        match outcome {
+            Ok(outcome) => next(self, name, outcome),
+            Err(panic) => {
+                self.metrics.panicked();
+                let message = format!("looking at the node failed: {panic}");
+                let held = Outcome::Held(Held::new(Reason::Panic, message.clone(), Next::Backoff));
+                let (sync, owned) = (Arc::clone(self), name.to_owned());
+                let told = contain(async move { sync.panicked(&owned, message).await }).await;
+                next(self, name, told.unwrap_or(Ok(held)))
             }
         }
     }
 
-    fn enqueue(&self, queue: &Queue<String>, name: String) {
-        // When many wait, the control plane comes first: the others need it to become ready.
-        match self.sync.store.get(&name) {
-            Some(node) => self.enqueue_node(queue, &node),
-            None => queue.add_with_priority(name, Priority::Normal),
-        }
+    fn end(&self) {
+        self.reasons.forget_all();
+        self.remembered.forget_all();
     }
+}
 
-    fn enqueue_node(&self, queue: &Queue<String>, node: &k8s_openapi::api::core::v1::Node) {
-        let priority = if node::is_control_plane(node) { Priority::First } else { Priority::Normal };
-        queue.add_with_priority(node::name(node).to_owned(), priority);
+/// What comes next for a node: the one place that decides between waiting, retrying and being done.
+fn next(sync: &Sync, name: &str, outcome: Result<Outcome, CallError>) -> Next {
+    let held = match outcome {
+        Ok(Outcome::Settled) => {
+            sync.metrics.synced(None);
+            sync.reasons.clear(name);
+            return Next::Period;
+        }
+        // The end of the term ends this worker.
+        Err(_) | Ok(Outcome::Superseded) => return Next::Wait(None),
+        Ok(Outcome::Held(held)) => held,
+    };
+    sync.metrics.synced(Some(held.reason));
+    let is_uninitialized = sync.store.get(name).is_some_and(|node| node::is_uninitialized(&node));
+    let is_news = sync.reasons.set(name, held.reason, Some(Metrics::initialized(!is_uninitialized)));
+    match held.reason {
+        _ if !is_news || held.is_quiet => {}
+        Reason::Panic => tracing::error!(node = %name, "{}", held.message),
+        reason if is_uninitialized => tracing::warn!(node = %name, %reason, "cannot initialize node: {}", held.message),
+        reason => tracing::warn!(node = %name, %reason, "cannot update node: {}", held.message),
     }
-
-    fn enqueue_all(&self, queue: &Queue<String>) {
-        for node in self.sync.store.list() {
-            self.enqueue_node(queue, &node);
-        }
-        // Nobody may have heard that a node is gone; the look at it forgets it.
-        let known = self.sync.reasons.nodes().into_iter().chain(self.sync.remembered.nodes());
-        for name in known.filter(|name| !self.sync.store.contains(name)) {
-            queue.add(name);
-        }
-    }
-
-    /// Every node once within `period`, evenly, so that the provider is not asked about all of them at once.
-    fn enqueue_spread(&self, queue: &Queue<String>, period: Duration) {
-        let nodes = self.sync.store.keys();
-        let step = period.div_f64(nodes.len().max(1) as f64);
-        let mut delay = Duration::ZERO;
-        for name in nodes {
-            queue.add_after(name, delay);
-            delay += step;
-        }
-    }
-
-    async fn work(&self, queue: &Queue<String>) {
-        while let Some(name) = queue.next().await {
-            let result = match contain(self.look(&name)).await {
-                Ok(result) => result,
-                Err(panic) => {
-                    self.sync.metrics.panicked();
-                    let message = format!("looking at the node failed: {panic}");
-                    let held = Outcome::Held(Held::new(Reason::Panic, message.clone(), Retry::Backoff));
-                    contain(self.tell_of_panic(&name, message)).await.unwrap_or(Ok(held))
-                }
-            };
-            self.conclude(queue, &name, result);
-        }
-    }
-
-    fn look(&self, name: &str) -> impl Future<Output = Result<Outcome, CallError>> + Send + 'static {
-        let (sync, name) = (Arc::clone(&self.sync), name.to_owned());
-        async move { sync.sync(&name).await }
-    }
-
-    fn tell_of_panic(
-        &self,
-        name: &str,
-        message: String,
-    ) -> impl Future<Output = Result<Outcome, CallError>> + Send + 'static {
-        let (sync, name) = (Arc::clone(&self.sync), name.to_owned());
-        async move { sync.panicked(&name, message).await }
-    }
-
-    /// What comes next for a node: the one place that decides between waiting, retrying and being done.
-    fn conclude(&self, queue: &Queue<String>, name: &Work<String>, result: Result<Outcome, CallError>) {
-        let held = match result {
-            Ok(Outcome::Settled) => {
-                self.sync.metrics.synced(None);
-                self.sync.reasons.clear(name);
-                return queue.forget(name);
-            }
-            // The end of the term ends this worker.
-            Err(_) | Ok(Outcome::Superseded) => return,
-            Ok(Outcome::Held(held)) => held,
-        };
-        self.sync.metrics.synced(Some(held.reason));
-        let is_uninitialized = self.sync.store.get(name).is_some_and(|node| node::is_uninitialized(&node));
-        let is_news = self.sync.reasons.set(name, held.reason, Some(Metrics::initialized(!is_uninitialized)));
-        match held.reason {
-            _ if !is_news || held.is_quiet => {}
-            Reason::Panic => tracing::error!(node = %**name, "{}", held.message),
-            reason if is_uninitialized => {
-                tracing::warn!(node = %**name, %reason, "cannot initialize node: {}", held.message);
-            }
-            reason => tracing::warn!(node = %**name, %reason, "cannot update node: {}", held.message),
-        }
-        match held.retry {
-            Retry::Backoff => drop(queue.retry((*name).clone())),
-            Retry::After(delay) => queue.add_after((*name).clone(), delay),
-            Retry::Period => queue.forget(name),
-        }
-        if let Some(delay) = held.tell_after {
-            queue.add_after((*name).clone(), delay);
-        }
+    match (held.next, held.tell_after) {
+        (next, None) => next,
+        (Next::Backoff, Some(delay)) => Next::BackoffOrAfter(delay),
+        (Next::Wait(Some(other)), Some(delay)) => Next::Wait(Some(delay.min(other))),
+        (_, Some(delay)) => Next::After(delay),
     }
 }

@@ -9,40 +9,36 @@ const MANAGER: &str = "cloud-controller-manager";
 
 /// One controller's series. Clones share it.
 #[derive(Clone)]
-pub(in crate::controllers) struct Running {
-    gauge: IntGauge,
-}
+pub(super) struct Running(IntGauge);
 
-/// A controller works as long as this exists.
+/// The controller works as long as this exists.
 #[must_use]
-pub(in crate::controllers) struct Works {
-    gauge: IntGauge,
-}
+pub(super) struct Works(IntGauge);
 
 impl Running {
     /// Not running. `name` is what the Go program's series calls the controller.
-    pub(in crate::controllers) fn new(name: &'static str) -> Self {
+    pub(super) fn new(name: &'static str) -> Self {
         let help = "1 while the controller works, which it does while this process leads.";
         let options = Opts::new("running_managed_controllers", help).const_label("name", name);
         let options = options.const_label("manager", MANAGER);
-        Self { gauge: IntGauge::with_opts(options).expect("name and labels are valid constants") }
+        Self(IntGauge::with_opts(options).expect("name and labels are valid constants"))
     }
 
     /// Adds the series to `registry`. Fails if it is there already.
-    pub(in crate::controllers) fn register(&self, registry: &Registry) -> Result<(), prometheus::Error> {
-        registry.register(Box::new(self.gauge.clone()))
+    pub(super) fn register(&self, registry: &Registry) -> Result<(), prometheus::Error> {
+        registry.register(Box::new(self.0.clone()))
     }
 
     /// The controller works from now on.
-    pub(in crate::controllers) fn begin(&self) -> Works {
-        self.gauge.set(1);
-        Works { gauge: self.gauge.clone() }
+    pub(super) fn begin(&self) -> Works {
+        self.0.set(1);
+        Works(self.0.clone())
     }
 }
 
 impl Drop for Works {
     fn drop(&mut self) {
-        self.gauge.set(0);
+        self.0.set(0);
     }
 }
 

@@ -1,17 +1,9 @@
 //! The node controller's series. The two histograms have the Go program's names and buckets.
 
+use prometheus::core::Collector;
 use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGaugeVec, Opts};
 
 use crate::cloud::Reason;
-use crate::controllers::running::Running;
-use crate::runtime::metrics::Registry;
-use crate::runtime::queue::QueueMetrics;
-
-/// The name of the Go program's queue.
-const QUEUE: &str = "Nodes";
-
-/// What the Go program calls this controller here; elsewhere it has a longer name.
-const CONTROLLER: &str = "cloud-node";
 
 /// Seconds; exponential from one, as upstream.
 const DELAY_BUCKETS: [f64; 6] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0];
@@ -21,28 +13,26 @@ const SETTLED: &str = "Settled";
 
 /// The series. Clones share them.
 #[derive(Clone)]
-pub struct Metrics {
-    queue: QueueMetrics,
-    running: Running,
+pub(super) struct Metrics {
     taint_removal_delay: Histogram,
     initial_sync_delay: Histogram,
     syncs: IntCounterVec,
-    held: IntGaugeVec,
-    differing: IntGaugeVec,
+    /// How many nodes each reason holds up.
+    pub(super) held: IntGaugeVec,
+    /// On how many nodes each label stays although the cloud says otherwise.
+    pub(super) differing: IntGaugeVec,
     panics: IntCounter,
 }
 
 impl Metrics {
     /// All at zero, registered nowhere.
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         let histogram = |name, help| {
             let options = HistogramOpts::new(name, help).subsystem("node_controller").buckets(DELAY_BUCKETS.to_vec());
             Histogram::with_opts(options).expect("name and buckets are valid constants")
         };
         let options = |name, help| Opts::new(name, help).namespace("vsphere_ccm");
         Self {
-            queue: QueueMetrics::new(QUEUE),
-            running: Running::new(CONTROLLER),
             taint_removal_delay: histogram(
                 "cloud_provider_taint_removal_delay_seconds",
                 "Number of seconds after node creation when NodeController removed the cloud-provider taint of a single node.",
@@ -71,26 +61,16 @@ impl Metrics {
         }
     }
 
-    /// Adds the series to `registry`. Fails if one of these names is taken.
-    pub fn register(&self, registry: &Registry) -> Result<(), prometheus::Error> {
-        registry.register(Box::new(self.queue.clone()))?;
-        self.running.register(registry)?;
-        registry.register(Box::new(self.taint_removal_delay.clone()))?;
-        registry.register(Box::new(self.initial_sync_delay.clone()))?;
-        registry.register(Box::new(self.syncs.clone()))?;
-        registry.register(Box::new(self.held.clone()))?;
-        registry.register(Box::new(self.differing.clone()))?;
-        registry.register(Box::new(self.panics.clone()))
-    }
-
-    /// Those of the queue.
-    pub(super) fn queue(&self) -> &QueueMetrics {
-        &self.queue
-    }
-
-    /// Whether the controller works.
-    pub(super) fn running(&self) -> &Running {
-        &self.running
+    /// All of them.
+    pub(super) fn series(&self) -> Vec<Box<dyn Collector>> {
+        vec![
+            Box::new(self.taint_removal_delay.clone()),
+            Box::new(self.initial_sync_delay.clone()),
+            Box::new(self.syncs.clone()),
+            Box::new(self.held.clone()),
+            Box::new(self.differing.clone()),
+            Box::new(self.panics.clone()),
+        ]
     }
 
     /// A node was initialised this many seconds after its creation.
@@ -109,24 +89,8 @@ impl Metrics {
         self.panics.inc();
     }
 
-    /// On how many nodes each label stays although the cloud says otherwise.
-    pub(super) fn differing(&self) -> IntGaugeVec {
-        self.differing.clone()
-    }
-
     /// The value of the label `initialized`.
     pub(super) fn initialized(is_initialized: bool) -> &'static str {
         if is_initialized { "true" } else { "false" }
-    }
-
-    /// How many nodes each reason holds up.
-    pub(super) fn held(&self) -> IntGaugeVec {
-        self.held.clone()
-    }
-}
-
-impl Default for Metrics {
-    fn default() -> Self {
-        Self::new()
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cloud::{InstanceMetadata, Presence};
-use crate::controllers::instances::{Instances, within_limit};
+use crate::controllers::instances::Instances;
 
 /// All that a decision about one node rests on.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +40,6 @@ pub async fn observe(node: Option<Arc<Node>>, waited: Duration, may_follow: bool
     if !instances.owns(&node) {
         return Observed::Foreign;
     }
-    let instance = Box::new(within_limit(instances.v2.instance_metadata(&node)).await);
+    let instance = Box::new(instances.metadata(&node).await);
     Observed::Ours(Ours { node, instance, at: Timestamp::now(), waited, may_follow })
 }

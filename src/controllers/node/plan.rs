@@ -25,6 +25,7 @@ use super::observe::{Observed, Ours};
 use crate::cloud::node::addresses::ProvidedNodeIpError;
 use crate::cloud::node::{self, ANNOTATION_PROVIDED_NODE_IP, ANNOTATION_VM, Readiness, addresses};
 use crate::cloud::{FoundBy, InstanceMetadata, Presence, Reason, Unknown};
+use crate::controllers::driver::Next;
 
 /// When a node is looked at again whose machine may not be as it is known, if the end of that is not announced earlier.
 const DOUBT_PAUSE: Duration = Duration::from_secs(10);
@@ -65,22 +66,11 @@ pub struct Held {
     /// What was looked at, for people.
     pub message: String,
     /// When to look again.
-    pub retry: Retry,
+    pub next: Next,
     /// Also then, because there may be something to tell.
     pub tell_after: Option<Duration>,
     /// Nobody has to hear it: the node works, and the provider tells its own troubles.
     pub is_quiet: bool,
-}
-
-/// When to look at a node again, if no change is announced earlier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Retry {
-    /// After this time.
-    After(Duration),
-    /// With the backoff of the queue.
-    Backoff,
-    /// With the periodic pass.
-    Period,
 }
 
 impl Plan {
@@ -113,13 +103,13 @@ impl Plan {
 
 impl Held {
     /// Something to be heard of.
-    pub(super) fn new(reason: Reason, message: String, retry: Retry) -> Self {
-        Self { reason, message, retry, tell_after: None, is_quiet: false }
+    pub(super) fn new(reason: Reason, message: String, next: Next) -> Self {
+        Self { reason, message, next, tell_after: None, is_quiet: false }
     }
 
-    fn by(unknown: &Unknown, otherwise: Retry) -> Self {
-        let retry = unknown.retry_after.map_or(otherwise, Retry::After);
-        Self { is_quiet: unknown.is_passing, ..Self::new(unknown.reason, unknown.message.clone(), retry) }
+    fn by(unknown: &Unknown, otherwise: Next) -> Self {
+        let next = unknown.retry_after.map_or(otherwise, |delay| Next::Wait(Some(delay)));
+        Self { is_quiet: unknown.is_passing, ..Self::new(unknown.reason, unknown.message.clone(), next) }
     }
 
     fn quiet(self) -> Self {
@@ -170,20 +160,20 @@ fn plan_initialisation(ours: &Ours, policy: &Policy) -> Result<Plan, Held> {
     let node = &*ours.node;
     let metadata = match &*ours.instance {
         Presence::Exists(metadata) => metadata,
-        Presence::Absent(proof) => return Err(Held::new(Reason::InstanceAbsent, proof.to_string(), Retry::Backoff)),
-        Presence::Unknown(unknown) => return Err(Held::by(unknown, Retry::Backoff)),
+        Presence::Absent(proof) => return Err(Held::new(Reason::InstanceAbsent, proof.to_string(), Next::Backoff)),
+        Presence::Unknown(unknown) => return Err(Held::by(unknown, Next::Backoff)),
     };
     if let Some(held) = doubt(metadata) {
         return Err(held);
     }
     if let Some(pending) = &metadata.pending {
-        return Err(Held::by(pending, Retry::Backoff));
+        return Err(Held::by(pending, Next::Backoff));
     }
     if node::provider_id(node).is_empty() && metadata.provider_id.is_empty() {
         let message = format!("cloud provider does not set node provider ID for node {}", node::name(node));
-        return Err(Held::new(Reason::NoProviderID, message, Retry::Backoff));
+        return Err(Held::new(Reason::NoProviderID, message, Next::Backoff));
     }
-    let addresses = merged_addresses(node, metadata, Retry::Backoff)?;
+    let addresses = merged_addresses(node, metadata, Next::Backoff)?;
     let (labels, notes) = labels::at_initialisation(node, metadata, policy);
     let record = Some(&metadata.record).filter(|record| !record.is_empty() && !says(node, record));
     let annotations = record.map(|record| (ANNOTATION_VM.to_owned(), record.clone())).into_iter().collect();
@@ -210,7 +200,7 @@ fn plan_refresh(ours: &Ours, policy: &Policy) -> Plan {
         Presence::Absent(_) => changes.labels = labels::without_cloud(node),
         Presence::Unknown(unknown) => {
             changes.labels = labels::without_cloud(node);
-            plan.outcome = Outcome::Held(Held::by(unknown, Retry::Period).quiet());
+            plan.outcome = Outcome::Held(Held::by(unknown, Next::Period).quiet());
         }
     }
     if !changes.is_empty() {
@@ -237,12 +227,12 @@ fn follow(ours: &Ours, metadata: &InstanceMetadata, policy: &Policy) -> (Plan, M
     }
     // None at all is nothing new: the node keeps what it has.
     if !metadata.node_addresses.is_empty() {
-        match merged_addresses(node, metadata, Retry::Period) {
+        match merged_addresses(node, metadata, Next::Period) {
             Ok(addresses) => plan.actions.extend(addresses.map(Action::WriteAddresses)),
             Err(held) => plan.outcome = Outcome::Held(held),
         }
     } else if let Some(pending) = &metadata.pending {
-        plan.outcome = Outcome::Held(Held::by(pending, Retry::Period).quiet());
+        plan.outcome = Outcome::Held(Held::by(pending, Next::Period).quiet());
     }
     let by_itself = Metadata { labels: labels::without_cloud(node), ..Metadata::default() };
     match doubt(metadata) {
@@ -261,7 +251,7 @@ fn takes_back(ours: &Ours) -> Option<Action> {
 
 /// Why a node without taint and provider ID stays as it is.
 fn why_not_adopted(instance: &Presence<InstanceMetadata>) -> Option<Held> {
-    let held = |reason, message: String| Some(Held::new(reason, message, Retry::Period).quiet());
+    let held = |reason, message: String| Some(Held::new(reason, message, Next::Period).quiet());
     match instance {
         Presence::Exists(metadata) => {
             let (reason, why) = match metadata.found_by {
@@ -306,12 +296,12 @@ fn is_to_be_recorded(node: &Node, metadata: &InstanceMetadata) -> bool {
 /// Why nothing that the cloud said is written: it may not be so any more, and whoever led before may have heard more than
 /// this process has, so that the node would go back to what was.
 fn doubt(metadata: &InstanceMetadata) -> Option<Held> {
-    metadata.doubt.as_ref().map(|doubt| Held::by(doubt, Retry::After(DOUBT_PAUSE)))
+    metadata.doubt.as_ref().map(|doubt| Held::by(doubt, Next::Wait(Some(DOUBT_PAUSE))))
 }
 
 /// The addresses to write, or none if they are as they should be. A node never ends up without an address that others
 /// can reach.
-fn merged_addresses(node: &Node, metadata: &InstanceMetadata, retry: Retry) -> Result<Option<Vec<NodeAddress>>, Held> {
+fn merged_addresses(node: &Node, metadata: &InstanceMetadata, retry: Next) -> Result<Option<Vec<NodeAddress>>, Held> {
     if !addresses::include_an_ip(&metadata.node_addresses) {
         let message = format!("the cloud reports no InternalIP or ExternalIP of {}", described(node, metadata));
         return Err(Held::new(Reason::NoAddresses, message, retry));
@@ -322,7 +312,7 @@ fn merged_addresses(node: &Node, metadata: &InstanceMetadata, retry: Retry) -> R
 }
 
 /// The kubelet's `--node-ip` cannot be followed.
-fn refused_node_ip(node: &Node, metadata: &InstanceMetadata, error: &ProvidedNodeIpError, retry: Retry) -> Held {
+fn refused_node_ip(node: &Node, metadata: &InstanceMetadata, error: &ProvidedNodeIpError, retry: Next) -> Held {
     let reason = match error {
         ProvidedNodeIpError::NotReported { .. } => Reason::ProvidedNodeIPNotOnVM,
         ProvidedNodeIpError::Unparsable { .. }

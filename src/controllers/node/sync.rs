@@ -11,10 +11,11 @@ use super::apply::{Applied, apply};
 use super::metrics::Metrics;
 use super::moves::{Moves, RecordOutcome};
 use super::observe::{Observed, Ours, observe};
-use super::plan::{self, Action, Held, Outcome, Plan, Retry, plan};
+use super::plan::{self, Action, Held, Outcome, Plan, plan};
 use super::remembered::Remembered;
 use crate::base::error_chain::chain;
 use crate::cloud::{Presence, Reason, Unknown, node};
+use crate::controllers::driver::Next;
 use crate::controllers::instances::Instances;
 use crate::controllers::reasons::Reasons;
 use crate::controllers::{announce, read_live, reason_of, reference};
@@ -29,8 +30,7 @@ const ATTEMPTS: u32 = 5;
 const CONFLICT_PAUSE: Duration = Duration::from_millis(50);
 
 /// What the looks of one term need.
-#[derive(Clone)]
-pub(super) struct Sync {
+pub struct Sync {
     pub(super) store: Nodes,
     pub(super) api: Api<Node>,
     pub(super) recorder: Recorder,
@@ -38,17 +38,11 @@ pub(super) struct Sync {
     pub(super) policy: Policy,
     pub(super) metrics: Metrics,
     pub(super) reasons: Arc<Reasons>,
-    pub(super) remembered: Arc<Remembered>,
-    pub(super) moves: Arc<Moves>,
+    pub(super) remembered: Remembered,
+    pub(super) moves: Moves,
 }
 
 impl Sync {
-    /// The same for another term, with nothing remembered.
-    pub(super) fn for_next_term(&self) -> Self {
-        let remembered = Arc::new(Remembered::new(self.metrics.differing()));
-        Self { remembered, moves: Arc::default(), ..self.clone() }
-    }
-
     /// Looks at one node and makes it what it should be. The error says that this process leads no more.
     pub(super) async fn sync(&self, name: &str) -> Result<Outcome, CallError> {
         let cached = self.store.get(name);
@@ -86,7 +80,7 @@ impl Sync {
 
     /// Looking at the node panicked. What it says of itself needs nothing but the node.
     pub(super) async fn panicked(&self, name: &str, panic: String) -> Result<Outcome, CallError> {
-        let held = Held::new(Reason::Panic, panic, Retry::Backoff);
+        let held = Held::new(Reason::Panic, panic, Next::Backoff);
         let Some(node) = self.store.get(name) else { return Ok(Outcome::Held(held)) };
         // A node that may be another provider's is left alone also then.
         if !self.instances.owns(&node) {
@@ -120,7 +114,7 @@ impl Sync {
             tracing::warn!(node = node::name(&ours.node), "{}", chain(&error));
             return Ok(plan.outcome);
         }
-        self.tell(ours, Held::new(reason_of(&error), chain(&error), Retry::Backoff)).await
+        self.tell(ours, Held::new(reason_of(&error), chain(&error), Next::Backoff)).await
     }
 
     /// Says on the node that `held` is in the way, when it is time to. That this fails is no other reason than `held`.

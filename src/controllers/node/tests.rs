@@ -4,13 +4,18 @@ use super::*;
 use crate::cloud::{CloudProvider, InstanceMetadata, InstancesV2, Power, PowerState, Presence};
 use crate::controllers::instances::CONFIRM_LIMIT;
 use crate::kubernetes::events::recorder;
+use crate::kubernetes::leader_election::Leadership;
 use crate::kubernetes::stores::watch_nodes;
+use crate::runtime::tasks::BoxError;
 use async_trait::async_trait;
+use futures::StreamExt as _;
 use http::{Request, Response};
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use kube::client::Body;
 use std::sync::Mutex;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tower::BoxError as TowerError;
 
 const LATENCY: Duration = Duration::from_millis(10);
@@ -124,31 +129,30 @@ fn server() -> Client {
 }
 
 /// A controller, and the task that fills its cache.
-fn controller(cloud: Timed, workers: usize) -> (NodeController, impl Future<Output = Result<(), BoxError>>) {
+fn controller(cloud: Timed, workers: usize) -> (Controller<Sync>, impl Future<Output = Result<(), BoxError>>) {
     let provider = Arc::new(cloud);
     let client = server();
     let (nodes, watch) = watch_nodes(client.clone(), None);
     let (recorder, _) = recorder(client.clone(), "test");
     let leadership = Leadership::always();
-    let context = Context { nodes, write: client, recorder, provider, leadership };
+    let context = Context { write: client, recorder, provider, leadership };
     let workers = NonZeroUsize::new(workers).unwrap();
     let settings = Settings { workers, period: Duration::from_secs(3600), policy: Policy::default() };
-    (NodeController::new(context, settings).unwrap(), watch)
+    (super::controller(context, nodes, settings).unwrap(), watch)
 }
 
 #[tokio::test]
 async fn a_node_whose_end_nobody_heard_of_is_forgotten_with_the_next_look_at_all() {
     let (controller, _watch) = controller(Timed::default(), 1);
-    let (reasons, remembered) = (&controller.sync.reasons, &controller.sync.remembered);
+    let term = Arc::new(controller.begin_term());
+    let (reasons, remembered) = (&term.reasons, &term.remembered);
     assert!(reasons.set("held", Reason::VMNotFound, Some("true")));
     remembered.wrote("written", vec!["7".into()]);
-    let queue = Queue::new(BACKOFF);
-    controller.enqueue_all(&queue);
-    assert_eq!(queue.len(), 2);
-    while !queue.is_empty() {
-        let name = queue.next().await.unwrap();
-        let result = controller.look(&name).await;
-        controller.conclude(&queue, &name, result);
+    let names = term.keys_of(Event::AllObjects("nodes"));
+    assert_eq!(names.len(), 2);
+    for name in names {
+        let outcome = Arc::clone(&term).reconcile(name.clone()).await;
+        assert_eq!(term.conclude(&name, Ok(outcome)).await, Next::Period);
     }
     assert_eq!((reasons.nodes(), remembered.nodes()), (vec![], vec![]));
 }
@@ -159,18 +163,19 @@ async fn a_look_that_outlives_its_term_is_not_remembered() {
     let cloud = Timed { zone: "zone-b".to_owned(), ..Timed::default() };
     let (controller, watch) = controller(cloud.clone(), 1);
     let watch = tokio::spawn(watch);
-    let mut events = controller.sync.store.subscribe();
-    while !controller.sync.store.contains("n7") {
+    let term = Arc::new(controller.begin_term());
+    let mut events = term.store.subscribe();
+    while !term.store.contains("n7") {
         events.next().await;
     }
-    let differing = || controller.sync.metrics.differing().with_label_values(&[node::ZONE.current]).get();
-    let look = tokio::spawn(controller.look("n7"));
+    let differing = || term.metrics.differing.with_label_values(&[node::ZONE.current]).get();
+    let look = tokio::spawn(Arc::clone(&term).reconcile("n7".to_owned()));
     while cloud.asked.lock().unwrap().is_empty() {
         tokio::task::yield_now().await;
     }
-    controller.sync.remembered.forget_all();
+    term.remembered.forget_all();
     look.await.unwrap().unwrap();
-    assert_eq!((controller.sync.remembered.nodes(), differing()), (vec![], 0), "another process looks after them");
+    assert_eq!((term.remembered.nodes(), differing()), (vec![], 0), "another process looks after them");
     watch.abort();
 }
 
@@ -179,7 +184,7 @@ async fn a_look_that_outlives_its_term_is_not_remembered() {
 async fn as_many_workers_as_there_are_ask_the_cloud_once_for_each_node() {
     for (vector, workers, expected) in [("N-70", 1, 1000), ("N-71", 5, 200), ("N-72", 10, 100), ("N-73", 30, 40)] {
         let cloud = Timed::default();
-        let (controller, watch) = controller(cloud.clone(), workers);
+        let (mut controller, watch) = controller(cloud.clone(), workers);
         let metrics = crate::runtime::metrics::Metrics::new().unwrap();
         controller.register(metrics.registry()).unwrap();
         let run = async { tokio::join!(watch, controller.run(CancellationToken::new())) };

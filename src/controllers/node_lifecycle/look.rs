@@ -13,15 +13,18 @@ use super::metrics::Metrics;
 use super::plan::{self, Change, plan};
 use super::retries::Retries;
 use super::unreachable::Unreachable;
-use super::{Deletion, Settings, apply, observe};
+use super::{Deletion, Settings, apply};
 use crate::base::error_chain::chain;
 use crate::cloud::node::{self, Readiness};
 use crate::cloud::{AbsenceProof, PowerState, Presence, Reason};
+use crate::controllers::driver::Next;
 use crate::controllers::instances::Instances;
-use crate::controllers::read_live;
+use crate::controllers::reasons::Reasons;
+use crate::controllers::{read_live, reference};
 use crate::kubernetes::client::CallError;
 use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::stores::Nodes;
+use crate::runtime::tasks::Panicked;
 
 /// How often taints are planned anew because somebody else changed the Node meanwhile. As upstream.
 const ATTEMPTS: u32 = 5;
@@ -31,6 +34,9 @@ const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
 const REQUERY_DELAY: Duration = Duration::from_millis(100);
 /// When answers about other nodes are waited for.
 const COUNTING_PAUSE: Duration = Duration::from_secs(1);
+
+/// The pause between two looks at what every Node says. In between, that is known from the events.
+const ALL_NOTED_AGAIN: Duration = Duration::from_secs(60);
 
 /// What all holds but one are about.
 const NOT_DELETED: &str = "Node not deleted";
@@ -42,11 +48,13 @@ pub(super) struct Looks {
     pub(super) recorder: Recorder,
     pub(super) instances: Instances,
     pub(super) settings: Settings,
+    pub(super) reasons: Reasons,
     pub(super) metrics: Metrics,
 }
 
 /// What one leader knows. It ends with the leadership.
-pub(super) struct Term {
+pub struct Term {
+    pub(super) looks: Arc<Looks>,
     state: Mutex<State>,
 }
 
@@ -60,19 +68,22 @@ pub(super) struct State {
     unproved: Retries<Option<Held>>,
     /// The Nodes with something to do, as of what was last noted of each.
     busy: BTreeSet<String>,
+    /// When the period last went through all Nodes.
+    all_noted: Instant,
 }
 
 impl Term {
-    pub(super) fn new(settings: &Settings) -> Self {
+    pub(super) fn new(looks: Arc<Looks>) -> Self {
         let state = State {
-            guard: Guard::new(settings, now()),
+            guard: Guard::new(&looks.settings, now()),
             answers: Answers::default(),
             unreachable: Unreachable::default(),
             refused: Retries::default(),
             unproved: Retries::default(),
             busy: BTreeSet::new(),
+            all_noted: now(),
         };
-        Self { state: Mutex::new(state) }
+        Self { looks, state: Mutex::new(state) }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
@@ -87,7 +98,7 @@ pub(super) fn now() -> Instant {
 
 /// What came of a look.
 #[derive(Debug, Default)]
-pub(super) struct Outcome {
+pub struct Outcome {
     /// Why the Node is not deleted, if its machine may be gone.
     pub(super) held: Option<Held>,
     pub(super) next: Next,
@@ -104,15 +115,6 @@ pub(super) struct Held {
     pub(super) is_quiet: bool,
 }
 
-/// When the node is looked at again, beside events and the period.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Next {
-    #[default]
-    Period,
-    After(Duration),
-    Backoff,
-}
-
 impl Outcome {
     fn held(reason: Reason, message: impl Into<String>, is_quiet: bool) -> Self {
         Self { held: Some(Held { what: NOT_DELETED, reason, message: message.into(), is_quiet }), next: Next::Period }
@@ -125,6 +127,11 @@ impl Outcome {
     pub(super) fn failed(error: &CallError) -> Self {
         let reason = crate::controllers::reason_of(error);
         Self { next: Next::Backoff, ..Self::held(reason, chain(error), false) }
+    }
+
+    pub(super) fn panicked(panic: &Panicked) -> Self {
+        let message = format!("looking at the node's machine failed: {panic}");
+        Self { next: Next::Backoff, ..Self::held(Reason::Panic, message, false) }
     }
 
     /// The API server refused. The guard says for how long that holds.
@@ -202,10 +209,17 @@ impl Looks {
         busy.into_iter().chain(vanished).collect()
     }
 
-    /// The names of Nodes with something to do, as of what was noted. Costs nothing where there is nothing to do.
-    pub(super) fn busy(&self, term: &Term) -> Vec<String> {
+    /// The names to look at with the period: of Nodes with something to do. Events have noted what each Node is; going
+    /// through all of them only heals what they missed, and is rare.
+    pub(super) fn pass(&self, term: &Term) -> Vec<String> {
         let mut state = term.lock();
-        state.guard.pass(now());
+        let at = now();
+        if at.saturating_duration_since(state.all_noted) >= ALL_NOTED_AGAIN {
+            state.all_noted = at;
+            drop(state);
+            return self.note_all(term);
+        }
+        state.guard.pass(at);
         state.busy.iter().cloned().collect()
     }
 
@@ -247,7 +261,7 @@ impl Looks {
     pub(super) async fn ask(&self, term: &Term, node: &Node) -> Presence {
         let name = node::name(node);
         term.lock().answers.ask(name, now());
-        let presence = observe::presence(&self.instances, node).await;
+        let presence = self.instances.presence(node).await;
         match &presence {
             Presence::Exists(()) => tracing::debug!(node = name, "asked whether the machine exists: it does"),
             Presence::Absent(proof) => {
@@ -311,7 +325,7 @@ impl Looks {
         let uid = node.metadata.uid.as_deref().unwrap_or_default();
         for attempt in 1..=ATTEMPTS {
             let power = match plan::needs_power(&current) {
-                true => observe::power(&self.instances, &current).await,
+                true => self.instances.power(&current).await,
                 false => None,
             };
             let unreachable_for = term.lock().unreachable.lasting(&current, now());
@@ -396,7 +410,7 @@ impl Looks {
             }
             state.guard.check_limit(now()).map_err(by)?;
         }
-        let held = match observe::fresh_power(&self.instances, node).await {
+        let held = match self.instances.fresh_power(node).await {
             Ok(PowerState::Off) => {
                 let mut state = term.lock();
                 state.unproved.forget(name);
@@ -421,6 +435,18 @@ impl Looks {
             self.metrics.taken_out_of_service();
         }
         term.lock().guard.settle(permit, if is_refused { Used::No } else { Used::Yes }, now());
+    }
+
+    /// Says once why something is not done.
+    pub(super) fn tell(&self, name: &str, held: &Held) {
+        if held.reason == Reason::Panic {
+            return tracing::error!(node = %name, "{}", held.message);
+        }
+        let message = format!("{}: {}", held.what, held.message);
+        if let Some(node) = self.store.get(name) {
+            self.recorder.event(&reference(&node), held.event_type(), held.reason.as_str(), &message);
+        }
+        tracing::info!(node = name, reason = %held.reason, "{message}");
     }
 
     /// What the guard counts, as metrics.
@@ -456,6 +482,6 @@ fn sooner(next: Next, delay: Duration) -> Next {
     match next {
         Next::After(other) => Next::After(other.min(delay)),
         Next::Period => Next::After(delay),
-        Next::Backoff => Next::Backoff,
+        other => other,
     }
 }

@@ -1,24 +1,15 @@
 //! The node-lifecycle controller's series.
 
+use prometheus::core::Collector;
 use prometheus::{IntCounter, IntGauge, IntGaugeVec, Opts};
 
 use super::guard::Counts;
-use crate::controllers::running::Running;
-use crate::runtime::metrics::Registry;
-use crate::runtime::queue::QueueMetrics;
-
-/// The queue's name. The Go program's controller has no queue.
-const QUEUE: &str = "NodeLifecycle";
-
-/// What the Go program calls this controller here; elsewhere it has a longer name.
-const CONTROLLER: &str = "cloud-node-lifecycle";
 
 /// The series. Clones share them.
 #[derive(Clone)]
-pub struct Metrics {
-    queue: QueueMetrics,
-    running: Running,
-    held: IntGaugeVec,
+pub(super) struct Metrics {
+    /// How many nodes each reason keeps from being deleted.
+    pub(super) held: IntGaugeVec,
     deletions: IntCounter,
     dry_run_deletions: IntCounter,
     refusals: IntCounter,
@@ -30,13 +21,11 @@ pub struct Metrics {
 
 impl Metrics {
     /// All at zero, registered nowhere.
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         let options = |name, help| Opts::new(name, help).namespace("vsphere_ccm");
         let counter = |name, help| IntCounter::with_opts(options(name, help)).expect("the name is a valid constant");
         let gauge = |name, help| IntGauge::with_opts(options(name, help)).expect("the name is a valid constant");
         Self {
-            queue: QueueMetrics::new(QUEUE),
-            running: Running::new(CONTROLLER),
             held: IntGaugeVec::new(
                 options(
                     "node_deletions_held",
@@ -61,31 +50,18 @@ impl Metrics {
         }
     }
 
-    /// Adds the series to `registry`. Fails if one of these names is taken.
-    pub fn register(&self, registry: &Registry) -> Result<(), prometheus::Error> {
-        registry.register(Box::new(self.queue.clone()))?;
-        self.running.register(registry)?;
-        registry.register(Box::new(self.held.clone()))?;
-        for counter in [&self.deletions, &self.dry_run_deletions, &self.refusals, &self.out_of_service, &self.panics] {
-            registry.register(Box::new(counter.clone()))?;
-        }
-        registry.register(Box::new(self.mass_hold.clone()))?;
-        registry.register(Box::new(self.allowance.clone()))
-    }
-
-    /// Those of the queue.
-    pub(super) fn queue(&self) -> &QueueMetrics {
-        &self.queue
-    }
-
-    /// Whether the controller works.
-    pub(super) fn running(&self) -> &Running {
-        &self.running
-    }
-
-    /// How many nodes each reason keeps from being deleted.
-    pub(super) fn held(&self) -> IntGaugeVec {
-        self.held.clone()
+    /// All of them.
+    pub(super) fn series(&self) -> Vec<Box<dyn Collector>> {
+        vec![
+            Box::new(self.held.clone()),
+            Box::new(self.deletions.clone()),
+            Box::new(self.dry_run_deletions.clone()),
+            Box::new(self.refusals.clone()),
+            Box::new(self.mass_hold.clone()),
+            Box::new(self.allowance.clone()),
+            Box::new(self.out_of_service.clone()),
+            Box::new(self.panics.clone()),
+        ]
     }
 
     pub(super) fn deleted(&self) {
@@ -112,11 +88,5 @@ impl Metrics {
     pub(super) fn guard(&self, counts: Option<Counts>) {
         self.mass_hold.set(i64::from(counts.is_some_and(|counts| counts.is_mass_held)));
         self.allowance.set(counts.map_or(0, |counts| i64::try_from(counts.allowance).unwrap_or(i64::MAX)));
-    }
-}
-
-impl Default for Metrics {
-    fn default() -> Self {
-        Self::new()
     }
 }

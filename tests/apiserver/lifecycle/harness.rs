@@ -2,7 +2,7 @@
 
 use ccm::cloud::{CloudProvider, InstanceMetadata};
 use ccm::controllers::Context;
-use ccm::controllers::node_lifecycle::{Deletion, Limit, NodeLifecycleController, Settings};
+use ccm::controllers::node_lifecycle::{self, Deletion, Limit, Settings};
 use ccm::kubernetes::client::{self, Clients};
 use ccm::kubernetes::events::recorder;
 use ccm::kubernetes::leader_election::Leadership;
@@ -147,14 +147,9 @@ impl Run {
         let group = start.group.unwrap_or_else(|| unique("group"));
         let (nodes, watch) = watch_nodes(clients.watch.clone(), Some(format!("{GROUP}={group}")));
         let (recorder, writer) = recorder(clients.auxiliary.clone(), "test");
-        let context = Context {
-            nodes,
-            write: clients.write.clone(),
-            recorder,
-            provider: start.provider,
-            leadership: start.leadership,
-        };
-        let controller = NodeLifecycleController::new(context, start.settings).unwrap();
+        let context =
+            Context { write: clients.write.clone(), recorder, provider: start.provider, leadership: start.leadership };
+        let mut controller = node_lifecycle::controller(context, nodes, start.settings).unwrap();
         let metrics = Metrics::new().unwrap();
         controller.register(metrics.registry()).unwrap();
         let mut tasks = Tasks::new();

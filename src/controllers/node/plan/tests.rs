@@ -219,11 +219,11 @@ fn nodes_are_left_alone_with_a_reason() {
         let (plan, after) = run(&before, instance);
         assert_eq!(after, before.node(), "{id}");
         let held = held(&plan).expect(id);
-        assert_eq!((held.reason, held.retry), (reason, Retry::Backoff), "{id}");
+        assert_eq!((held.reason, held.next), (reason, Next::Backoff), "{id}");
         assert!(plan.actions.is_empty() && !held.message.is_empty(), "{id}");
     }
     let (plan, _) = run(&u(), Presence::Unknown(soon));
-    assert_eq!(held(&plan).map(|held| held.retry), Some(Retry::After(Duration::from_secs(7))));
+    assert_eq!(held(&plan).map(|held| held.next), Some(Next::Wait(Some(Duration::from_secs(7)))));
 }
 
 #[test]

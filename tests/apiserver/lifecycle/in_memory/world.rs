@@ -16,7 +16,7 @@ use ccm::cloud::{
     CloudProvider, InstanceEvents, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Reason, Unknown, node,
 };
 use ccm::controllers::Context;
-use ccm::controllers::node_lifecycle::{Deletion, Limit, NodeLifecycleController, Settings};
+use ccm::controllers::node_lifecycle::{self, Deletion, Limit, Settings};
 use ccm::kubernetes::events::recorder;
 use ccm::kubernetes::leader_election::Leadership;
 use ccm::kubernetes::stores::watch_nodes;
@@ -138,13 +138,12 @@ impl World {
         let (nodes, watch) = watch_nodes(server.client(), None);
         let (recorder, writer) = recorder(server.client(), "test");
         let context = Context {
-            nodes: nodes.clone(),
             write: server.client(),
             recorder,
             provider: Arc::new(hooked.clone()),
             leadership: Leadership::always(),
         };
-        let controller = NodeLifecycleController::new(context, settings).unwrap();
+        let mut controller = node_lifecycle::controller(context, nodes.clone(), settings).unwrap();
         let metrics = Metrics::new().unwrap();
         controller.register(metrics.registry()).unwrap();
         let mut tasks = JoinSet::new();

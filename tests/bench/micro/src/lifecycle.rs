@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ccm::cloud::{CloudProvider, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Reason, Unknown};
 use ccm::controllers::Context;
-use ccm::controllers::node_lifecycle::{Deletion, Limit, NodeLifecycleController, Settings};
+use ccm::controllers::node_lifecycle::{self, Deletion, Limit, Settings};
 use ccm::kubernetes::events::recorder;
 use ccm::kubernetes::leader_election::Leadership;
 use ccm::kubernetes::stores::{Nodes, watch_nodes};
@@ -97,13 +97,12 @@ async fn pass(store: &Nodes, client: &Client, count: usize) {
         out_of_service_after: None,
     };
     let context = Context {
-        nodes: store.clone(),
         write: client.clone(),
         recorder: recorder(client.clone(), "micro").0,
         provider: Arc::new(cloud.clone()),
         leadership: Leadership::always(),
     };
-    let controller = NodeLifecycleController::new(context, settings).expect("it has instances");
+    let controller = node_lifecycle::controller(context, store.clone(), settings).expect("it has instances");
     let stop = CancellationToken::new();
     let run = controller.run(stop.clone());
     let watch = async {

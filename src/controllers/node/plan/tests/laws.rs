@@ -150,7 +150,7 @@ proptest! {
 
     #[test]
     fn what_is_refused_is_told_once(ours in any_ours(), policy in any_policy()) {
-        let held = || Held::new(Reason::WriteRefused, "forbidden".into(), Retry::Backoff);
+        let held = || Held::new(Reason::WriteRefused, "forbidden".into(), Next::Backoff);
         let mut node = Node::clone(&ours.node);
         tell(&ours, held(), &policy).actions.iter().for_each(|action| action.apply_to(&mut node));
         let again = tell(&Ours { node: Arc::new(node), ..ours }, held(), &policy);

@@ -143,7 +143,7 @@ fn an_initialised_node_never_gets_a_condition() {
 
 #[test]
 fn what_the_api_server_refuses_is_told_like_any_other_reason() {
-    let refused = || Held::new(Reason::WriteRefused, "forbidden".into(), Retry::Backoff);
+    let refused = || Held::new(Reason::WriteRefused, "forbidden".into(), Next::Backoff);
     let exists = Presence::Exists(metadata("fake://1", A3));
     let waiting = Ours { waited: AFTER, ..ours(tainted("U", "", "").node(), exists.clone()) };
     let plan = tell(&waiting, refused(), &Policy::default());

@@ -14,7 +14,8 @@ const INSTANCES: &str = "src/controllers/instances.rs";
 const UNREACHABLE: &str = "src/controllers/node_lifecycle/unreachable.rs";
 const RETRIES: &str = "src/controllers/node_lifecycle/retries.rs";
 const ROLL: &str = "src/controllers/node_lifecycle/guard/roll.rs";
-const DRIVER: &str = "src/controllers/node_lifecycle.rs";
+const DRIVER: &str = "src/controllers/driver.rs";
+const HEAD: &str = "src/controllers/node_lifecycle.rs";
 
 /// Tests without a server, and those on one in memory.
 const UNIT: Tests = &[&["--lib", "--", "node_lifecycle"], &["--test", "apiserver", "--", "in_memory"]];
@@ -356,20 +357,20 @@ pub fn all() -> Vec<Mutant> {
             ),
             SHARED,
         ),
-        Mutant::new("driver-notes-at-once", DRIVER, ("                        looks.note(term, &name);\n", ""), GLUE),
+        Mutant::new("driver-notes-at-once", HEAD, ("                looks.note(self, &name);\n", ""), GLUE),
         Mutant::new(
             "driver-events-end-answers",
-            DRIVER,
-            ("                        term.lock().answers.forget(&name);\n", ""),
+            HEAD,
+            ("                self.lock().answers.forget(&name);\n", ""),
             GLUE,
         ),
+        Mutant::new("driver-all-answers-end", HEAD, ("                self.lock().answers.forget_all();\n", ""), GLUE),
         Mutant::new(
-            "driver-all-answers-end",
+            "driver-backoff",
             DRIVER,
-            ("                        term.lock().answers.forget_all();\n", ""),
-            GLUE,
+            ("                keys.retain(|key| !queue.is_retried(key));\n", ""),
+            SHARED,
         ),
-        Mutant::new("driver-backoff", DRIVER, (".filter(|name| !queue.is_retried(name))", ""), UNIT),
         Mutant::new(
             "unreachable-of-this-uid",
             UNREACHABLE,

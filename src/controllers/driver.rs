@@ -1,0 +1,273 @@
+//! The driver: runs a controller while this process leads.
+//!
+//! A term of leadership begins with a new [`Reconciler`] and an empty queue. Events of the declared caches and of the
+//! cloud's instances become keys at once; the period spreads its keys evenly over its length. As many workers as declared
+//! take one key each, contain its panic and requeue it as the reconciler decides. When the leadership is lost, all of
+//! this is dropped; at the signal to stop, the reconciles in progress are finished.
+//!
+//! A new controller declares its [`Spec`] and implements [`Reconciler`]: it maps events to keys, and reconciles a key
+//! with its `observe`, `plan` and `apply`. Readiness follows from the caches it declares.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::future::join_all;
+use futures::stream::{BoxStream, SelectAll};
+use prometheus::core::Collector;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio_util::sync::CancellationToken;
+
+use super::instances::Instances;
+use super::running::Running;
+use crate::base::backoff::Backoff;
+use crate::cloud::InstanceEvent;
+use crate::kubernetes::leader_election::Leadership;
+use crate::kubernetes::stores::{Change, Nodes};
+use crate::runtime::metrics::Registry;
+use crate::runtime::queue::{Priority, Queue, QueueMetrics};
+use crate::runtime::tasks::{BoxError, Panicked, contain};
+
+/// A key that fails is reconciled again after this, twice this, and so on up to a minute.
+const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(500), Duration::from_secs(60)).shortened_by(0.5);
+
+/// A shorter period would leave no time for anything else.
+const SHORTEST_PERIOD: Duration = Duration::from_millis(100);
+
+/// A controller: what it declares, and what it does in each term of leadership.
+pub struct Controller<R> {
+    /// What it declares.
+    pub spec: Spec,
+    begin_term: Box<dyn Fn() -> R + Send + Sync>,
+    queue: QueueMetrics,
+    running: Running,
+}
+
+/// What a controller declares.
+pub struct Spec {
+    /// What the Go program calls the controller in `running_managed_controllers`.
+    pub name: &'static str,
+    /// The name of its queue in the series of work queues.
+    pub queue: &'static str,
+    /// Whether this process may write.
+    pub leadership: Leadership,
+    /// How many keys are reconciled at the same time.
+    pub workers: usize,
+    /// Pause between two events [`Event::Period`]; at least 100 ms.
+    pub period: Duration,
+    /// The caches it reads: their events arrive, and the controller is ready once they are filled.
+    pub caches: Vec<Arc<dyn Cache>>,
+    /// The cloud's instances, if their events matter. They are confirmed at the beginning of each term.
+    pub instances: Option<Instances>,
+    /// Its own series.
+    pub series: Vec<Box<dyn Collector>>,
+}
+
+/// One term of a controller, and all it knows. A key is the name of an object.
+pub trait Reconciler: Send + Sync + 'static {
+    /// What came of a reconcile.
+    type Outcome: Send + 'static;
+
+    /// The keys to reconcile because of `event`. Those of the period are spread over it.
+    fn keys_of(&self, event: Event) -> Vec<String>;
+
+    /// Which of the keys that wait goes first.
+    fn priority(&self, _: &str) -> Priority {
+        Priority::Normal
+    }
+
+    /// The next key that is due for a reason of the controller's own. It must be safe to cancel.
+    fn next_key(&self) -> impl Future<Output = String> + Send {
+        std::future::pending()
+    }
+
+    /// Makes the object what it should be. It gets the name of the object, never what happened to it. Runs as a task of
+    /// its own, which may outlive the term for a moment.
+    fn reconcile(self: Arc<Self>, key: String) -> impl Future<Output = Self::Outcome> + Send + 'static;
+
+    /// Reports the outcome of a reconcile, or its panic, and decides what comes next for the key. Never runs after the
+    /// end of the term.
+    fn conclude(
+        self: &Arc<Self>,
+        key: &str,
+        outcome: Result<Self::Outcome, Panicked>,
+    ) -> impl Future<Output = Next> + Send;
+
+    /// The leadership is lost, and all workers have stopped. A reconcile may outlive them for a moment.
+    fn end(&self) {}
+}
+
+/// A cache that a controller reads.
+pub trait Cache: Send + Sync {
+    /// The kind of its objects in the plural: `nodes`.
+    fn name(&self) -> &'static str;
+
+    /// Whether it has been filled once.
+    fn is_synced(&self) -> bool;
+
+    /// The changes from now on; the first is [`Change::All`], once the cache has been filled.
+    fn changes(&self) -> BoxStream<'static, Change>;
+}
+
+impl Cache for Nodes {
+    fn name(&self) -> &'static str {
+        "nodes"
+    }
+
+    fn is_synced(&self) -> bool {
+        self.is_ready()
+    }
+
+    fn changes(&self) -> BoxStream<'static, Change> {
+        self.subscribe()
+    }
+}
+
+/// Why keys are to be reconciled. A cache is called by its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The object of this cache with this key is new, has changed or is gone.
+    Object(&'static str, String),
+    /// Any object of this cache may have changed.
+    AllObjects(&'static str),
+    /// The instance of the node with this name has changed.
+    Instance(String),
+    /// Any instance may have changed.
+    AllInstances,
+    /// The period is over. Heals what events missed.
+    Period,
+}
+
+/// What comes next for a key, beside events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Next {
+    /// Done: the period brings it back.
+    #[default]
+    Period,
+    /// Done, and again after this time.
+    After(Duration),
+    /// Failed: again after the backoff, which the period does not shorten.
+    Backoff,
+    /// Failed: again after the backoff, or after this time if that is earlier.
+    BackoffOrAfter(Duration),
+    /// Neither: its failures stay counted. Again after this time, if any.
+    Wait(Option<Duration>),
+}
+
+impl<R: Reconciler> Controller<R> {
+    /// `begin_term` is called at the beginning of each term.
+    pub fn new(spec: Spec, begin_term: impl Fn() -> R + Send + Sync + 'static) -> Self {
+        let (queue, running) = (QueueMetrics::new(spec.queue), Running::new(spec.name));
+        Self { spec, begin_term: Box::new(begin_term), queue, running }
+    }
+
+    /// What a new term knows.
+    #[cfg(test)]
+    pub(super) fn begin_term(&self) -> R {
+        (self.begin_term)()
+    }
+
+    /// Adds its series to `registry`, once. Fails if one of their names is taken.
+    pub fn register(&mut self, registry: &Registry) -> Result<(), prometheus::Error> {
+        registry.register(Box::new(self.queue.clone()))?;
+        self.running.register(registry)?;
+        self.spec.series.drain(..).try_for_each(|series| registry.register(series))
+    }
+
+    /// Works whenever this process leads, until `stop`.
+    pub async fn run(self, stop: CancellationToken) -> Result<(), BoxError> {
+        let leadership = &self.spec.leadership;
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return Ok(()),
+                () = leadership.wait_until_leader() => {}
+            }
+            let term = Arc::new((self.begin_term)());
+            tokio::select! {
+                // What waits or runs is dropped with this future.
+                () = leadership.wait_until_lost() => term.end(),
+                () = self.lead(&term, &stop) => return Ok(()),
+            }
+        }
+    }
+
+    /// Works until `stop`, then finishes what is in hand.
+    async fn lead(&self, term: &Arc<R>, stop: &CancellationToken) {
+        let _running = self.running.begin();
+        let queue = Queue::shown(BACKOFF, &self.queue);
+        let workers = (0..self.spec.workers).map(|_| work(term, &queue));
+        let feed = async {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = async {
+                    if let Some(instances) = &self.spec.instances {
+                        instances.confirm().await;
+                    }
+                    self.feed(term, &queue).await;
+                } => {}
+            }
+            queue.close();
+        };
+        tokio::join!(feed, join_all(workers));
+    }
+
+    /// Turns events and the period into keys. Never ends.
+    async fn feed(&self, term: &R, queue: &Queue<String>) {
+        let add = |key: String| {
+            let priority = term.priority(&key);
+            queue.add_with_priority(key, priority);
+        };
+        let mut events: SelectAll<_> = self.spec.caches.iter().map(|cache| events_of(&**cache)).collect();
+        events.extend(self.spec.instances.as_ref().and_then(instance_events));
+        let length = self.spec.period.max(SHORTEST_PERIOD);
+        // The first event of a cache is about all of its objects.
+        let mut period = interval_at(Instant::now() + length, length);
+        period.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                Some(event) = events.next() => term.keys_of(event).into_iter().for_each(add),
+                key = term.next_key() => add(key),
+                _ = period.tick() => {
+                    let mut keys = term.keys_of(Event::Period);
+                    keys.retain(|key| !queue.is_retried(key));
+                    // Evenly, so that the provider is not asked about all of them at once.
+                    let step = length.div_f64(keys.len().max(1) as f64);
+                    (0..).zip(keys).for_each(|(number, key)| queue.add_after(key, step * number));
+                }
+            }
+        }
+    }
+}
+
+fn events_of(cache: &dyn Cache) -> BoxStream<'static, Event> {
+    let name = cache.name();
+    let event = move |change| match change {
+        Change::Applied(key) | Change::Deleted(key) => Event::Object(name, key),
+        Change::All => Event::AllObjects(name),
+    };
+    cache.changes().map(event).boxed()
+}
+
+fn instance_events(instances: &Instances) -> Option<BoxStream<'static, Event>> {
+    let event = |event| match event {
+        InstanceEvent::Node(name) => Event::Instance(name),
+        InstanceEvent::All => Event::AllInstances,
+    };
+    Some(instances.provider.instance_events()?.subscribe().map(event).boxed())
+}
+
+/// Reconciles one key after the other until the queue is closed.
+async fn work<R: Reconciler>(term: &Arc<R>, queue: &Queue<String>) {
+    while let Some(key) = queue.next().await {
+        let outcome = contain(Arc::clone(term).reconcile(key.clone())).await;
+        let next = term.conclude(&key, outcome).await;
+        match next {
+            Next::Period | Next::After(_) => queue.forget(&key),
+            Next::Backoff | Next::BackoffOrAfter(_) => drop(queue.retry(key.clone())),
+            Next::Wait(_) => {}
+        }
+        if let Next::After(delay) | Next::BackoffOrAfter(delay) | Next::Wait(Some(delay)) = next {
+            queue.add_after(key.clone(), delay);
+        }
+    }
+}

@@ -4,7 +4,7 @@
 mod changes;
 mod guarded;
 mod harness;
-mod in_memory;
+pub mod in_memory;
 mod late;
 mod out_of_service;
 mod vectors;

@@ -4,6 +4,6 @@
 mod counting;
 mod deletion;
 mod log;
-mod server;
+pub mod server;
 mod taints;
-mod world;
+pub mod world;

@@ -1,0 +1,175 @@
+//! What a new controller costs, and what the driver does for it: a third controller on the memory provider and an API
+//! server in memory. The clock of these tests is paused.
+
+use http::Method;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, ResourceExt as _};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+use crate::lifecycle::in_memory::server::Server;
+use crate::lifecycle::in_memory::world::{MOMENT, node, pass, seconds};
+use ccm::cloud::{InstanceMetadata, PowerState, Reason, Unknown};
+use ccm::controllers::driver::{Controller, Event, Next, Reconciler, Spec};
+use ccm::controllers::instances::Instances;
+use ccm::kubernetes::leader_election::Leadership;
+use ccm::kubernetes::stores::{Nodes, watch_nodes};
+use ccm::providers::memory::{Instance, Memory};
+use ccm::runtime::tasks::{Cause, Panicked, Tasks};
+
+/// Labels each Node with the power state of its VM.
+struct PowerLabels {
+    nodes: Nodes,
+    instances: Instances,
+    api: Api<Node>,
+}
+
+impl Reconciler for PowerLabels {
+    type Outcome = Next;
+
+    fn keys_of(&self, event: Event) -> Vec<String> {
+        match event {
+            Event::Object(_, name) | Event::Instance(name) => vec![name],
+            Event::AllObjects(_) | Event::AllInstances | Event::Period => self.nodes.keys(),
+        }
+    }
+
+    async fn reconcile(self: Arc<Self>, name: String) -> Next {
+        let Some(node) = self.nodes.get(&name) else { return Next::Period };
+        let Ok(power) = self.instances.fresh_power(&node).await else { return Next::Backoff };
+        let Some(patch) = plan(&node, power) else { return Next::Period };
+        let written = self.api.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        written.map_or(Next::Backoff, |_| Next::Period)
+    }
+
+    async fn conclude(self: &Arc<Self>, _: &str, outcome: Result<Next, Panicked>) -> Next {
+        outcome.unwrap_or(Next::Backoff)
+    }
+}
+
+const LABEL: &str = "example.com/power";
+
+fn plan(node: &Node, power: PowerState) -> Option<Value> {
+    assert_ne!(power, PowerState::Suspended, "there is no label for it");
+    let label = format!("{power:?}");
+    (node.labels().get(LABEL) != Some(&label)).then(|| json!({"metadata": {"labels": {LABEL: label}}}))
+}
+
+/// The controller at work.
+struct World {
+    server: Server,
+    cloud: Memory,
+    stop: CancellationToken,
+    tasks: Tasks,
+}
+
+impl World {
+    async fn start(period: Duration) -> Self {
+        let (server, cloud, stop, mut tasks) =
+            (Server::start(), Memory::default(), CancellationToken::new(), Tasks::new());
+        let (nodes, watch) = watch_nodes(server.client(), None);
+        let instances = Instances::of(Arc::new(cloud.clone())).unwrap();
+        let spec = Spec {
+            name: "power-labels",
+            queue: "PowerLabels",
+            leadership: Leadership::always(),
+            workers: 2,
+            period,
+            caches: vec![Arc::new(nodes.clone())],
+            instances: Some(instances.clone()),
+            series: Vec::new(),
+        };
+        let api = Api::all(server.client());
+        let begin = move || PowerLabels { nodes: nodes.clone(), instances: instances.clone(), api: api.clone() };
+        let controller = Controller::new(spec, begin);
+        let cache = Arc::clone(&controller.spec.caches[0]);
+        assert!(!cache.is_synced());
+        tasks.spawn("watch", watch);
+        tasks.spawn("controller", controller.run(stop.clone()));
+        pass(MOMENT).await;
+        assert!(cache.is_synced(), "readiness follows from the declared {}", cache.name());
+        Self { server, cloud, stop, tasks }
+    }
+
+    fn create(&self, name: &str, power: PowerState) {
+        let metadata = InstanceMetadata { provider_id: id(name), ..InstanceMetadata::default() };
+        self.cloud.put(Instance { node_name: name.into(), metadata, power, ..Instance::default() });
+        self.server.with(|state| state.put(node(name, "True")));
+    }
+
+    fn set_power(&self, name: &str, power: PowerState) {
+        assert!(self.cloud.update(&id(name), |instance| instance.power = power));
+    }
+
+    fn label(&self, name: &str) -> Option<String> {
+        let node = self.server.node(name).unwrap();
+        node["metadata"]["labels"][LABEL].as_str().map(str::to_owned)
+    }
+}
+
+fn id(name: &str) -> String {
+    format!("memory://{name}")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_third_controller_follows_nodes_and_instances_and_the_period_heals() {
+    let world = World::start(seconds(60)).await;
+    world.create("a", PowerState::On);
+    pass(MOMENT).await;
+    assert_eq!(world.label("a").as_deref(), Some("On"), "an event of the Node");
+    world.set_power("a", PowerState::Off);
+    pass(MOMENT).await;
+    assert_eq!(world.label("a").as_deref(), Some("Off"), "an event of the instance");
+    pass(seconds(300)).await;
+    assert_eq!(world.server.sent(&Method::PATCH).len(), 2, "nothing to change, nothing written");
+    world.server.with(|state| state.remove("a"));
+    world.create("b", PowerState::On);
+    pass(MOMENT).await;
+    assert_eq!(world.label("b").as_deref(), Some("On"), "a Node that is gone is no failure");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_period_does_not_shorten_the_backoff_and_an_event_does() {
+    let world = World::start(seconds(1)).await;
+    world.create("a", PowerState::On);
+    world.cloud.set_unknown(&id("a"), Some(Unknown::new(Reason::VCenterUnavailable, "the test says so")));
+    pass(seconds(120)).await;
+    let before = world.cloud.calls();
+    pass(seconds(300)).await;
+    let calls = world.cloud.calls() - before;
+    assert!((4..=11).contains(&calls), "each after 30 to 60 s, with a period of one second: {calls}");
+    world.cloud.set_unknown(&id("a"), None);
+    pass(MOMENT).await;
+    assert_eq!(world.label("a").as_deref(), Some("On"));
+    let before = world.cloud.calls();
+    pass(seconds(300)).await;
+    let calls = world.cloud.calls() - before;
+    assert!((299..=302).contains(&calls), "one that works is reconciled in each period: {calls}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_holds_up_its_own_key_only_and_is_backed_off() {
+    let world = World::start(seconds(1)).await;
+    world.create("odd", PowerState::Suspended);
+    world.create("even", PowerState::On);
+    pass(seconds(120)).await;
+    assert_eq!((world.label("odd"), world.label("even").as_deref()), (None, Some("On")));
+    world.set_power("odd", PowerState::Off);
+    pass(MOMENT).await;
+    assert_eq!(world.label("odd").as_deref(), Some("Off"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_in_hand_is_finished_at_the_signal_to_stop() {
+    let mut world = World::start(seconds(60)).await;
+    world.cloud.set_latency(seconds(2));
+    world.create("a", PowerState::On);
+    pass(MOMENT).await;
+    world.stop.cancel();
+    let ended = world.tasks.first_unexpected_end().await;
+    assert!(ended.name == "controller" && matches!(ended.cause, Cause::Finished), "{ended}");
+    assert_eq!(world.label("a").as_deref(), Some("On"));
+}

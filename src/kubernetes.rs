@@ -8,3 +8,4 @@ pub mod leader_election;
 pub mod login_ledger;
 pub mod secrets;
 pub mod stores;
+mod watch;

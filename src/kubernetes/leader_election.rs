@@ -154,7 +154,7 @@ impl LeaderElector {
 
     /// Ends only after `stop`.
     async fn compete(&mut self, stop: &CancellationToken) {
-        let mut release = ReleaseWatch::new(self.api.clone(), &self.config.name);
+        let mut release = ReleaseWatch::new(&self.api, &self.config.name);
         while let Some(sent) = self.acquire(&mut release, stop).await {
             release.close();
             self.holder.begin(sent, self.config.renew_deadline);

@@ -4,7 +4,6 @@ mod list_watch;
 mod packed;
 
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use futures::StreamExt;
@@ -13,8 +12,9 @@ use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use tokio::sync::{broadcast, watch};
 
+use super::watch::repeat;
 use crate::runtime::tasks::BoxError;
-use list_watch::ListWatch;
+use list_watch::{ListWatch, WORKED};
 use packed::{Packed, Watched};
 
 /// How many changes a subscriber may lag behind before it is told to look at everything.
@@ -62,8 +62,8 @@ pub fn watch_nodes(
     selector: Option<String>,
 ) -> (Nodes, impl Future<Output = Result<(), BoxError>> + Send + 'static) {
     let nodes = Nodes::new();
-    let task = ListWatch::new(client, selector, nodes.clone()).run();
-    (nodes, task)
+    let list_watch = ListWatch::new(client, selector, nodes.clone());
+    (nodes, async { match repeat(list_watch, WORKED).await {} })
 }
 
 impl<K: Watched> Store<K> {

@@ -3,29 +3,21 @@
 
 use std::time::Duration;
 
-use futures::StreamExt;
-use futures::stream::BoxStream;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
-use kube::api::{WatchEvent, WatchParams};
+use kube::api::WatchParams;
 use tokio::time::Instant;
 
 use super::record;
 use crate::base::error_chain::chain;
-use crate::kubernetes::client::limited;
+use crate::kubernetes::watch::{Event, EventStream, PAUSE_FORBIDDEN, WatchPolicy, WatchTarget};
 
-/// How long the server keeps a watch open, and how long after that the client gives up on it. In seconds.
-const WATCH_SECONDS: u32 = 60;
-const WATCH_IDLE: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 5);
-
-/// How long opening a watch may take.
-const START_LIMIT: Duration = Duration::from_secs(10);
+/// One that lasts longer than the server should keep it open is cut off, and the connection did not say so.
+const POLICY: WatchPolicy =
+    WatchPolicy { seconds: 60..61, call_limit: Duration::from_secs(10), is_extended_by_events: false };
 
 /// The least time between two attempts to open the watch.
 const PAUSE: Duration = Duration::from_secs(2);
-
-/// The same where the credentials do not allow it; the elector's own polling does until then.
-const PAUSE_FORBIDDEN: Duration = Duration::from_secs(300);
 
 /// What a standby hears of the Lease.
 pub(super) enum Heard {
@@ -37,23 +29,22 @@ pub(super) enum Heard {
 
 /// Hears of the Lease as it is written. Opens its watch when first asked and keeps it between questions.
 pub(super) struct ReleaseWatch {
-    api: Api<Lease>,
-    parameters: WatchParams,
-    stream: Option<BoxStream<'static, kube::Result<WatchEvent<Lease>>>>,
+    target: WatchTarget,
+    events: Option<EventStream<Lease>>,
     next_start: Instant,
-    /// When the server has ended the watch; one that lasts longer is cut off and nobody said so.
-    closes: Instant,
 }
 
 impl ReleaseWatch {
-    pub(super) fn new(api: Api<Lease>, name: &str) -> Self {
-        let parameters = WatchParams::default().fields(&format!("metadata.name={name}")).timeout(WATCH_SECONDS);
-        Self { api, parameters, stream: None, next_start: Instant::now(), closes: Instant::now() }
+    pub(super) fn new(api: &Api<Lease>, name: &str) -> Self {
+        let (client, url) = (api.clone().into_client(), api.resource_url().to_owned());
+        let parameters = WatchParams::default().fields(&format!("metadata.name={name}"));
+        let target = WatchTarget { client, url, shown: "the lease".to_owned(), parameters, policy: &POLICY };
+        Self { target, events: None, next_start: Instant::now() }
     }
 
     /// Closes the watch until the next question.
     pub(super) fn close(&mut self) {
-        self.stream = None;
+        self.events = None;
     }
 
     /// Completes when the Lease was written or deleted after `version`, the resourceVersion last read. Never completes
@@ -61,20 +52,20 @@ impl ReleaseWatch {
     pub(super) async fn next(&mut self, version: Option<String>) -> Heard {
         let Some(version) = version else { return std::future::pending().await };
         loop {
-            let Some(stream) = &mut self.stream else {
+            let Some(events) = &mut self.events else {
                 self.start(&version).await;
                 continue;
             };
-            match tokio::time::timeout_at(self.closes, stream.next()).await {
-                Ok(Some(Ok(WatchEvent::Deleted(_)))) => return Heard::GivenUp,
-                Ok(Some(Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease)))) => {
+            match events.next().await {
+                Ok(Some(Event::Deleted(_))) => return Heard::GivenUp,
+                Ok(Some(Event::Applied(lease))) => {
                     return match lease.spec.as_ref().and_then(record::holder) {
                         None => Heard::GivenUp,
                         Some(_) => Heard::Written(Box::new(lease)),
                     };
                 }
-                Ok(Some(Ok(WatchEvent::Bookmark(_)))) => {}
-                Ok(Some(Ok(WatchEvent::Error(_)) | Err(_)) | None) | Err(_) => self.stream = None,
+                Ok(Some(Event::Bookmark(_))) => {}
+                Ok(None) | Err(_) => self.events = None,
             }
         }
     }
@@ -82,11 +73,9 @@ impl ReleaseWatch {
     async fn start(&mut self, version: &str) {
         tokio::time::sleep_until(self.next_start).await;
         self.next_start = Instant::now() + PAUSE;
-        match limited("watch the lease", START_LIMIT, self.api.watch(&self.parameters, version)).await {
-            Ok(stream) => {
-                self.stream = Some(stream.boxed());
-                self.closes = Instant::now() + WATCH_IDLE;
-            }
+        match self.target.open(version, false).await {
+            Ok(events) => self.events = Some(events),
+            // The elector's own polling does until then.
             Err(error) if error.is_forbidden() => {
                 tracing::info!("the lease cannot be watched (forbidden), so it is polled");
                 self.next_start = Instant::now() + PAUSE_FORBIDDEN;
@@ -100,7 +89,9 @@ impl ReleaseWatch {
 mod tests {
     use std::sync::{Arc, Mutex};
 
+    use futures::StreamExt;
     use http::{Method, Request, Response};
+    use kube::api::WatchEvent;
     use kube::client::Body;
     use serde_json::{Value, json};
     use tokio_util::sync::CancellationToken;
@@ -161,9 +152,9 @@ mod tests {
             *renewal.lock().unwrap() = lease(2);
             Ok(WatchEvent::Modified(serde_json::from_value(lease(2)).unwrap()))
         };
-        let mut release = ReleaseWatch::new(elector.api.clone(), "a");
-        release.stream = Some(futures::stream::once(last_words).chain(futures::stream::pending()).boxed());
-        release.closes = Instant::now() + WATCH_IDLE;
+        let mut release = ReleaseWatch::new(&elector.api, "a");
+        let events = futures::stream::once(last_words).chain(futures::stream::pending());
+        release.events = Some(EventStream::new(events, 60, &POLICY));
         let began = Instant::now();
         assert!(elector.acquire(&mut release, &CancellationToken::new()).await.is_some());
         let taken = began.elapsed();
@@ -175,15 +166,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_watch_that_is_cut_is_given_up_although_nobody_waits_for_long() {
         let api = Api::namespaced(client(&Arc::new(Mutex::new(lease(1)))), "b");
-        let mut release = ReleaseWatch::new(api, "a");
-        release.stream = Some(futures::stream::pending().boxed());
-        release.closes = Instant::now() + WATCH_IDLE;
+        let mut release = ReleaseWatch::new(&api, "a");
+        release.events = Some(EventStream::new(futures::stream::pending(), 60, &POLICY));
         let began = Instant::now();
         while release.next_start <= began {
             let heard = tokio::time::timeout(Duration::from_secs(2), release.next(Some("1".to_owned()))).await;
             assert!(heard.is_err() || release.next_start > began, "a new watch was opened");
         }
         let elapsed = began.elapsed();
-        assert!((WATCH_IDLE..WATCH_IDLE + Duration::from_secs(3)).contains(&elapsed), "{elapsed:?}");
+        assert!((65..68).contains(&elapsed.as_secs()), "{elapsed:?}");
     }
 }

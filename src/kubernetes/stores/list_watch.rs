@@ -1,46 +1,30 @@
-//! The loop that fills a store: a streaming list, or pages where the server refuses those, then a watch, for ever.
-//!
-//! kube-runtime's watcher is not used: it neither falls back when streaming lists are refused, nor pauses between
-//! watches that end at once, nor survives one object that does not decode in a list.
+//! The rounds that fill a store: a streaming list, or pages where the server refuses those, then a watch.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{Stream, StreamExt};
 use kube::Client;
-use kube::api::{ListMeta, ListParams, WatchEvent, WatchParams};
+use kube::api::{ListMeta, ListParams, WatchParams};
 use kube::core::Request;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::Store;
 use super::packed::{Item, Packed, Seen, Watched};
-use crate::base::backoff::{Backoff, Failures};
 use crate::base::error_chain::chain;
-use crate::kubernetes::client::{CallError, limited};
-use crate::runtime::tasks::BoxError;
+use crate::kubernetes::client::limited;
+use crate::kubernetes::watch::{Event, EventStream, Failure, Rounds, WatchPolicy, WatchTarget};
 
 /// Objects a page. Larger pages fragment the heap for good.
 const PAGE: u32 = 50;
 
-/// How long one page or the opening of a watch may take, the client's own retries included.
-const CALL_LIMIT: Duration = Duration::from_secs(30);
+/// `call_limit` holds for one page, too.
+const POLICY: WatchPolicy =
+    WatchPolicy { seconds: 60..120, call_limit: Duration::from_secs(30), is_extended_by_events: true };
 
-/// The server ends each watch after that many seconds, a random number of them, so that replicas do not move in step.
-/// Short, because a peer that died silently is noticed only then.
-const WATCH_SECONDS: std::ops::Range<u32> = 60..120;
-
-/// How long after the announced end a silent watch is given up.
-const IDLE_MARGIN: Duration = Duration::from_secs(5);
-
-/// The least time between the starts of two watches; some proxies close them at once.
-const FLOOR: Duration = Duration::from_secs(1);
-
-const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(800), Duration::from_secs(30)).lengthened_by(1.0);
-
-/// A round that lasted this long has worked.
-const WORKED: Duration = Duration::from_secs(10);
+/// A round that lasted this long has worked, even if it failed then.
+pub(super) const WORKED: Duration = Duration::from_secs(10);
 
 /// How long after something could not be read all is listed again: soon for the object that it may have been about, and
 /// seldom enough where it can never be read.
@@ -51,14 +35,11 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// Keeps one [`Store`] filled.
 pub(super) struct ListWatch<K> {
-    client: Client,
-    kind: String,
-    selector: Option<String>,
+    target: WatchTarget,
     store: Store<K>,
     is_streaming: bool,
     /// Where the next watch continues; nothing means from a new list.
     version: Option<String>,
-    next_start: Instant,
     /// Something could not be read, so that what is known may lack an object: when to list all again.
     relist: Option<Instant>,
     /// A streaming list could not be read whole: the next lists go in pages, until one is whole.
@@ -74,88 +55,41 @@ struct Page<K> {
     #[serde(default)]
     metadata: ListMeta,
     /// Of an empty list it may be null. An answer without it is no list.
-    #[serde(deserialize_with = "null_as_none")]
+    #[serde(deserialize_with = "Option::deserialize")]
     items: Option<Vec<Item<K>>>,
 }
 
-fn null_as_none<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
-    Option::deserialize(deserializer)
-}
-
-/// Why a round ended early.
-#[derive(Debug, thiserror::Error)]
-enum Failure {
-    #[error(transparent)]
-    Call(#[from] CallError),
-    #[error("the watch was refused: {message} ({code})")]
-    Refused { code: u16, message: String },
-    #[error("the watch broke")]
-    Broken(#[source] Box<kube::Error>),
-    #[error("the watch was silent for {} s", .0.as_secs())]
-    Silent(Duration),
-    #[error("the list has no resourceVersion")]
-    NoVersion,
-    #[error("the watch ended before its list was complete")]
-    Incomplete,
-    #[error("a part of the streaming list cannot be read; listing in pages")]
-    Unreadable(#[source] Box<kube::Error>),
-}
-
-impl Failure {
-    /// The place to continue from is no longer known to the server.
-    fn is_gone(&self) -> bool {
-        match self {
-            Failure::Call(error) => error.code() == Some(410),
-            Failure::Refused { code, .. } => *code == 410,
-            _ => false,
+impl<K: Watched> Rounds for ListWatch<K> {
+    async fn round(&mut self) -> Result<(), Failure> {
+        let outcome = self.list_and_watch().await;
+        let is_gone = match &outcome {
+            Err(Failure::Call(error)) => error.code() == Some(410),
+            failure => matches!(failure, Err(Failure::Refused { code: 410, .. })),
+        };
+        if is_gone {
+            tracing::debug!(kind = self.target.shown, "the watch is too old to continue; listing again");
+            self.version = None;
+            return Ok(());
         }
+        outcome
+    }
+
+    fn failed(&mut self, failure: Failure, retry_in: Duration) {
+        tracing::warn!(kind = self.target.shown, ?retry_in, "{}", chain(&failure));
     }
 }
 
 impl<K: Watched> ListWatch<K> {
     pub(super) fn new(client: Client, selector: Option<String>, store: Store<K>) -> Self {
-        Self {
-            client,
-            kind: K::plural(&()).into_owned(),
-            selector: selector.filter(|selector| !selector.is_empty()),
-            store,
-            is_streaming: true,
-            version: None,
-            next_start: Instant::now(),
-            relist: None,
-            is_in_pages: false,
-            is_told: false,
-        }
-    }
-
-    /// Lists and watches for ever.
-    pub(super) async fn run(mut self) -> Result<(), BoxError> {
-        let mut failures = Failures::default();
-        loop {
-            tokio::time::sleep_until(self.next_start).await;
-            let start = Instant::now();
-            self.next_start = start + FLOOR;
-            let Err(failure) = self.round().await else {
-                failures.reset();
-                continue;
-            };
-            if failure.is_gone() {
-                tracing::debug!(kind = self.kind, "the watch is too old to continue; listing again");
-                self.version = None;
-                continue;
-            }
-            // A watch that worked for a while and broke is no sign of lasting trouble.
-            if start.elapsed() >= WORKED {
-                failures.reset();
-            }
-            let pause = failures.next_pause(&BACKOFF, fastrand::f64());
-            tracing::warn!(kind = self.kind, retry_in = ?pause, "{}", chain(&failure));
-            tokio::time::sleep(pause).await;
-        }
+        let shown = K::plural(&()).into_owned();
+        let label_selector = selector.filter(|selector| !selector.is_empty());
+        let parameters = WatchParams { label_selector, ..WatchParams::default() };
+        let target = WatchTarget { client, url: K::url_path(&(), None), shown, parameters, policy: &POLICY };
+        Self { target, store, is_streaming: true, version: None, relist: None, is_in_pages: false, is_told: false }
     }
 
     /// One watch, with a list before it when there is nothing to continue from.
-    async fn round(&mut self) -> Result<(), Failure> {
+    async fn list_and_watch(&mut self) -> Result<(), Failure> {
         let mut is_list = self.version.is_none();
         if self.relist.is_some_and(|due| due <= Instant::now()) {
             // Should it fail, the watch goes on first.
@@ -166,53 +100,34 @@ impl<K: Watched> ListWatch<K> {
             self.list_pages().await?;
             is_list = false;
         }
-        let seconds = fastrand::u32(WATCH_SECONDS);
-        let parameters = WatchParams {
-            label_selector: self.selector.clone(),
-            timeout: Some(seconds),
-            send_initial_events: is_list,
-            ..WatchParams::default()
-        };
-        let what = format!("watch {}", self.kind);
         let version = self.version.clone().filter(|_| !is_list).unwrap_or_default();
-        let mut events = match limited(&what, CALL_LIMIT, self.watch(&parameters, &version)).await {
+        let mut events = match self.target.open(&version, is_list).await {
             Err(error) if is_list && error.code() == Some(422) => {
-                tracing::info!(kind = self.kind, "the server refuses streaming lists; listing in pages");
+                tracing::info!(kind = self.target.shown, "the server refuses streaming lists; listing in pages");
                 self.is_streaming = false;
                 return Ok(());
             }
-            answer => answer?.boxed(),
+            answer => answer?,
         };
-        let idle = Duration::from_secs(u64::from(seconds)) + IDLE_MARGIN;
         if is_list {
-            self.take_initial_events(&mut events, idle).await?;
+            self.take_initial_events(&mut events).await?;
         }
-        self.follow(&mut events, idle).await
-    }
-
-    async fn watch(
-        &self,
-        parameters: &WatchParams,
-        version: &str,
-    ) -> kube::Result<impl Stream<Item = kube::Result<WatchEvent<Seen<K>>>> + use<K>> {
-        let mut request = all::<K>().watch(parameters, version).map_err(kube::Error::BuildRequest)?;
-        // The word for it where requests are logged, as kube's own types have it.
-        request.extensions_mut().insert("watch");
-        self.client.request_events(request).await
+        self.follow(&mut events).await
     }
 
     async fn page(&self, parameters: &ListParams) -> kube::Result<Page<K>> {
-        let mut request = all::<K>().list(parameters).map_err(kube::Error::BuildRequest)?;
+        let mut request = Request::new(&self.target.url).list(parameters).map_err(kube::Error::BuildRequest)?;
         request.extensions_mut().insert("list");
-        self.client.request(request).await
+        self.target.client.request(request).await
     }
 
     async fn list_pages(&mut self) -> Result<(), Failure> {
         let (mut fresh, mut unreadable) = (BTreeMap::new(), 0);
-        let mut parameters = ListParams { label_selector: self.selector.clone(), ..ListParams::default() }.limit(PAGE);
-        let what = format!("list {}", self.kind);
+        let label_selector = self.target.parameters.label_selector.clone();
+        let mut parameters = ListParams { label_selector, ..ListParams::default() }.limit(PAGE);
+        let what = format!("list {}", self.target.shown);
         loop {
-            let page = limited(&what, CALL_LIMIT, self.page(&parameters)).await?;
+            let page = limited(&what, POLICY.call_limit, self.page(&parameters)).await?;
             for object in page.items.into_iter().flatten() {
                 match object {
                     Item(Some(object)) => self.gather(&mut fresh, object),
@@ -228,76 +143,59 @@ impl<K: Watched> ListWatch<K> {
         }
     }
 
-    async fn take_initial_events(
-        &mut self,
-        events: &mut (impl Stream<Item = kube::Result<WatchEvent<Seen<K>>>> + Unpin),
-        idle: Duration,
-    ) -> Result<(), Failure> {
+    async fn take_initial_events(&mut self, events: &mut EventStream<Seen<K>>) -> Result<(), Failure> {
         let mut fresh = BTreeMap::new();
         loop {
-            let event = self.next(events, idle).await?.ok_or(Failure::Incomplete)?;
-            let event = event.map_err(|error| {
-                self.is_in_pages = true;
-                Failure::Unreadable(Box::new(error))
-            })?;
+            let event = match events.next().await {
+                Err(Failure::Broken(error)) if is_unreadable(&error) => {
+                    self.is_in_pages = true;
+                    return Err(Failure::Unreadable(error));
+                }
+                next => next?.ok_or(Failure::Incomplete)?,
+            };
             match event {
-                WatchEvent::Added(object) | WatchEvent::Modified(object) => self.gather(&mut fresh, object),
-                WatchEvent::Deleted(object) => drop(fresh.remove(&object.key)),
-                WatchEvent::Bookmark(bookmark) => {
+                Event::Applied(object) => self.gather(&mut fresh, object),
+                Event::Deleted(object) => drop(fresh.remove(&object.key)),
+                Event::Bookmark(bookmark) => {
                     if bookmark.metadata.annotations.contains_key(INITIAL_EVENTS_END) {
                         self.filled(fresh, 0, bookmark.metadata.resource_version);
                         return Ok(());
                     }
-                }
-                WatchEvent::Error(status) => {
-                    return Err(Failure::Refused { code: status.code, message: status.message });
                 }
             }
         }
     }
 
     /// Applies events until the server ends the watch, or all is to be listed again.
-    async fn follow(
-        &mut self,
-        events: &mut (impl Stream<Item = kube::Result<WatchEvent<Seen<K>>>> + Unpin),
-        idle: Duration,
-    ) -> Result<(), Failure> {
+    async fn follow(&mut self, events: &mut EventStream<Seen<K>>) -> Result<(), Failure> {
         loop {
-            let next = self.next(events, idle);
             let next = match self.relist {
-                Some(due) => tokio::time::timeout_at(due, next).await.unwrap_or(Ok(None)),
-                None => next.await,
+                Some(due) => tokio::time::timeout_at(due, events.next()).await.unwrap_or(Ok(None)),
+                None => events.next().await,
             };
-            let event = match next? {
-                None => return Ok(()),
-                Some(Ok(event)) => event,
-                Some(Err(error)) => {
-                    let kind = &self.kind;
-                    tracing::warn!(
-                        kind,
-                        "an event that cannot be read is passed over; all is listed again: {}",
-                        chain(&error)
-                    );
+            let event = match next {
+                Ok(Some(event)) => event,
+                Ok(None) => return Ok(()),
+                Err(Failure::Broken(error)) if is_unreadable(&error) => {
+                    let what = "an event that cannot be read is passed over; all is listed again";
+                    tracing::warn!(kind = self.target.shown, "{what}: {}", chain(&*error));
                     self.relist.get_or_insert_with(|| Instant::now() + RELIST);
                     continue;
                 }
+                Err(failure) => return Err(failure),
             };
             let version = match event {
-                WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                    let Seen { key, version, object } = object;
+                Event::Applied(Seen { key, version, object }) => {
                     if let Some(object) = self.fitting(&key, object) {
                         self.store.apply(key, object);
                     }
                     version
                 }
-                WatchEvent::Deleted(object) => {
+                Event::Deleted(object) => {
                     self.store.remove(&object.key);
                     object.version
                 }
-                WatchEvent::Bookmark(bookmark) => Some(bookmark.metadata.resource_version),
-                WatchEvent::Error(status) => {
-                    return Err(Failure::Refused { code: status.code, message: status.message });
-                }
+                Event::Bookmark(bookmark) => Some(bookmark.metadata.resource_version),
             };
             if let Some(version) = version.filter(|version| !version.is_empty()) {
                 self.version = Some(version);
@@ -305,36 +203,22 @@ impl<K: Watched> ListWatch<K> {
         }
     }
 
-    /// The next event, or why it cannot be read; nothing at the end of the watch.
-    async fn next(
-        &self,
-        events: &mut (impl Stream<Item = kube::Result<WatchEvent<Seen<K>>>> + Unpin),
-        idle: Duration,
-    ) -> Result<Option<Result<WatchEvent<Seen<K>>, kube::Error>>, Failure> {
-        match tokio::time::timeout(idle, events.next()).await.map_err(|_| Failure::Silent(idle))? {
-            Some(Err(error)) if !is_unreadable(&error) => Err(Failure::Broken(Box::new(error))),
-            event => Ok(event),
-        }
-    }
-
-    fn gather(&self, fresh: &mut BTreeMap<String, Packed<K>>, object: Seen<K>) {
-        let Seen { key, object, .. } = object;
+    fn gather(&self, fresh: &mut BTreeMap<String, Packed<K>>, Seen { key, object, .. }: Seen<K>) {
         // An object that does not decode exists all the same: what was known of it stays.
-        let known = self.fitting(&key, object).or_else(|| self.store.packed(&key));
-        if let Some(object) = known {
+        if let Some(object) = self.fitting(&key, object).or_else(|| self.store.packed(&key)) {
             fresh.insert(key, object);
         }
     }
 
     /// Takes over a list of which so many items could not be read: one without any is whole.
     fn filled(&mut self, mut fresh: BTreeMap<String, Packed<K>>, unreadable: usize, version: String) {
-        tracing::debug!(kind = self.kind, count = fresh.len(), unreadable, "the cache is filled");
+        tracing::debug!(kind = self.target.shown, count = fresh.len(), unreadable, "the cache is filled");
         if unreadable == 0 {
             (self.relist, self.is_in_pages, self.is_told) = (None, false, false);
         } else {
             if !std::mem::replace(&mut self.is_told, true) {
                 tracing::warn!(
-                    kind = self.kind,
+                    kind = self.target.shown,
                     unreadable,
                     again_in = ?RELIST,
                     "items of the list have no name and are not known; what was known stays, and all is listed again until \
@@ -357,17 +241,11 @@ impl<K: Watched> ListWatch<K> {
     }
 
     fn fitting(&self, name: &str, object: Result<Packed<K>, Arc<serde_json::Error>>) -> Option<Packed<K>> {
-        object
-            .inspect_err(|error| {
-                tracing::warn!(kind = self.kind, name, "an object is passed over: {}", chain(&**error));
-            })
-            .ok()
+        if let Err(error) = &object {
+            tracing::warn!(kind = self.target.shown, name, "an object is passed over: {}", chain(&**error));
+        }
+        object.ok()
     }
-}
-
-/// Requests about all objects of the kind.
-fn all<K: Watched>() -> Request {
-    Request::new(K::url_path(&(), None))
 }
 
 /// An event that is not what it should be; kube takes any JSON object for a Status without a code.

@@ -6,6 +6,7 @@ const ELECTOR: &str = "src/kubernetes/leader_election.rs";
 const LEADERSHIP: &str = "src/kubernetes/leader_election/leadership.rs";
 const RECORD: &str = "src/kubernetes/leader_election/record.rs";
 const STANDBY: &str = "src/kubernetes/leader_election/standby.rs";
+const WATCH: &str = "src/kubernetes/watch.rs";
 
 /// Machines, clocks and the server are in memory.
 const UNIT: Tests = &[&["--lib", "--", "leader_election"]];
@@ -142,8 +143,11 @@ pub fn all() -> Vec<Mutant> {
         // The standby's watch.
         Mutant::new(
             "standby-cut-watch",
-            STANDBY,
-            ("timeout_at(self.closes, stream.next())", "timeout_at(self.closes + 100 * WATCH_IDLE, stream.next())"),
+            WATCH,
+            (
+                "timeout_at(self.ends, self.events.next())",
+                "timeout_at(self.ends + 100 * self.idle, self.events.next())",
+            ),
             UNIT,
         ),
         Mutant::new(

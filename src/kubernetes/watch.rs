@@ -1,0 +1,181 @@
+//! The one watch of the API server: opens a watch, reads its events, notices its end, and repeats the rounds around it.
+//!
+//! `stores` lists and watches all objects of a kind, and a standby watches its Lease from the version that it read last.
+//!
+//! This is not `watcher` of kube-runtime 5.0 with `DeserializeGuard`:
+//! - It begins with a list, for which a Role needs `list`, or with a streaming list, which it repeats forever where the
+//!   server refuses that (422, the default of Kubernetes 1.33). It cannot start from a known version, nor poll.
+//! - After an event of a streaming list that cannot be read it goes on and reports the list as complete: a Node that
+//!   exists would be taken for deleted. `DeserializeGuard` helps only if the metadata can be read, and it holds the whole
+//!   object twice before anything can be pruned; of a Node of 15 KB, 1 KB is kept.
+//! - A watch that ends at once is opened again without a pause, no time limit applies to a page of a list or to the
+//!   opening of a watch, and every watch has the same timeout, so that replicas reconnect in step.
+
+use std::convert::Infallible;
+use std::ops::Range;
+use std::time::Duration;
+
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt};
+use kube::Client;
+use kube::api::{WatchEvent, WatchParams};
+use kube::core::Request;
+use kube::core::watch::Bookmark;
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, timeout_at};
+
+use super::client::{CallError, limited};
+use crate::base::backoff::{Backoff, Failures};
+
+/// How long after the announced end a silent watch is given up.
+const IDLE_MARGIN: Duration = Duration::from_secs(5);
+
+/// The least time between the starts of two rounds; some proxies close watches at once.
+const FLOOR: Duration = Duration::from_secs(1);
+
+const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(800), Duration::from_secs(30)).lengthened_by(1.0);
+
+/// When a watch that was forbidden is tried again.
+pub const PAUSE_FORBIDDEN: Duration = Duration::from_secs(300);
+
+/// The time limits of a watch.
+#[derive(Debug)]
+pub struct WatchPolicy {
+    /// The server ends each watch after that many seconds, a random number of them, so that replicas do not reconnect in
+    /// step. Short, because a peer that died silently is noticed only then.
+    pub seconds: Range<u32>,
+    /// How long opening the watch may take, the client's own retries included.
+    pub call_limit: Duration,
+    /// Whether a watch may outlast its announced end while events arrive.
+    pub is_extended_by_events: bool,
+}
+
+/// What is watched, by which client.
+pub struct WatchTarget {
+    pub client: Client,
+    /// The path of the collection.
+    pub url: String,
+    /// The object or the kind, in messages.
+    pub shown: String,
+    /// What is selected.
+    pub parameters: WatchParams,
+    pub policy: &'static WatchPolicy,
+}
+
+/// What a watch reports.
+pub enum Event<K> {
+    /// The object is new or has changed.
+    Applied(K),
+    /// The object was deleted, or is no longer selected.
+    Deleted(K),
+    /// A newer version to continue from.
+    Bookmark(Bookmark),
+}
+
+/// An open watch.
+pub struct EventStream<K> {
+    events: BoxStream<'static, kube::Result<WatchEvent<K>>>,
+    idle: Duration,
+    /// When it is given up.
+    ends: Instant,
+    is_extended_by_events: bool,
+}
+
+/// Why a round ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    #[error(transparent)]
+    Call(#[from] CallError),
+    #[error("the watch was refused: {message} ({code})")]
+    Refused { code: u16, message: String },
+    #[error("the watch broke")]
+    Broken(#[source] Box<kube::Error>),
+    #[error("the watch was silent for {} s", .0.as_secs())]
+    Silent(Duration),
+    #[error("the list has no resourceVersion")]
+    NoVersion,
+    #[error("the watch ended before its list was complete")]
+    Incomplete,
+    #[error("a part of the streaming list cannot be read; listing in pages")]
+    Unreadable(#[source] Box<kube::Error>),
+}
+
+/// What [`repeat`] repeats.
+pub trait Rounds {
+    /// Reads what there is, then watches it until the server ends the watch.
+    fn round(&mut self) -> impl Future<Output = Result<(), Failure>> + Send;
+
+    /// A round failed; the next one comes after a pause.
+    fn failed(&mut self, failure: Failure, retry_in: Duration);
+}
+
+/// Repeats the rounds forever: not more than one each second, and with backoff after failures. A round that lasted
+/// `worked` and failed then is no sign of lasting trouble.
+pub async fn repeat(mut rounds: impl Rounds, worked: Duration) -> Infallible {
+    let mut failures = Failures::default();
+    loop {
+        let start = Instant::now();
+        match rounds.round().await {
+            Ok(()) => failures.reset(),
+            Err(failure) => {
+                if start.elapsed() >= worked {
+                    failures.reset();
+                }
+                let pause = failures.next_pause(&BACKOFF, fastrand::f64());
+                rounds.failed(failure, pause);
+                tokio::time::sleep(pause).await;
+            }
+        }
+        tokio::time::sleep_until(start + FLOOR).await;
+    }
+}
+
+impl WatchTarget {
+    /// Opens a watch from `version`; an empty one means: from what there is, as a list if `is_list`.
+    pub async fn open<K>(&self, version: &str, is_list: bool) -> Result<EventStream<K>, CallError>
+    where
+        K: Clone + DeserializeOwned + Send + 'static,
+    {
+        let seconds = fastrand::u32(self.policy.seconds.clone());
+        let parameters = WatchParams { send_initial_events: is_list, ..self.parameters.clone() }.timeout(seconds);
+        let call = async {
+            let mut request = Request::new(&self.url).watch(&parameters, version).map_err(kube::Error::BuildRequest)?;
+            // The word for it where requests are logged, as kube's own types have it.
+            request.extensions_mut().insert("watch");
+            self.client.request_events(request).await
+        };
+        let events = limited(&format!("watch {}", self.shown), self.policy.call_limit, call).await?;
+        Ok(EventStream::new(events, seconds, self.policy))
+    }
+}
+
+impl<K> EventStream<K> {
+    /// A watch that the server ends after so many seconds.
+    pub fn new(
+        events: impl Stream<Item = kube::Result<WatchEvent<K>>> + Send + 'static,
+        seconds: u32,
+        policy: &WatchPolicy,
+    ) -> Self {
+        let idle = Duration::from_secs(u64::from(seconds)) + IDLE_MARGIN;
+        let is_extended_by_events = policy.is_extended_by_events;
+        Self { events: events.boxed(), idle, ends: Instant::now() + idle, is_extended_by_events }
+    }
+
+    /// The next event; nothing at the end of the watch. Safe to cancel.
+    pub async fn next(&mut self) -> Result<Option<Event<K>>, Failure> {
+        let event = timeout_at(self.ends, self.events.next()).await.map_err(|_| Failure::Silent(self.idle))?;
+        if self.is_extended_by_events {
+            self.ends = Instant::now() + self.idle;
+        }
+        match event.transpose().map_err(|error| Failure::Broken(Box::new(error)))? {
+            None => Ok(None),
+            Some(WatchEvent::Added(object) | WatchEvent::Modified(object)) => Ok(Some(Event::Applied(object))),
+            Some(WatchEvent::Deleted(object)) => Ok(Some(Event::Deleted(object))),
+            Some(WatchEvent::Bookmark(bookmark)) => Ok(Some(Event::Bookmark(bookmark))),
+            Some(WatchEvent::Error(status)) => Err(Failure::Refused { code: status.code, message: status.message }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! The one watch of the API server: opens a watch, reads its events, notices its end, and repeats the rounds around it.
 //!
-//! `stores` lists and watches all objects of a kind, and a standby watches its Lease from the version that it read last.
+//! `stores` lists and watches all objects of a kind, [`object`] reads and watches one object by name (Secrets and a
+//! ConfigMap), and a standby watches its Lease from the version that it read last.
 //!
 //! This is not `watcher` of kube-runtime 5.0 with `DeserializeGuard`:
 //! - It begins with a list, for which a Role needs `list`, or with a streaming list, which it repeats forever where the
@@ -10,6 +11,8 @@
 //!   object twice before anything can be pruned; of a Node of 15 KB, 1 KB is kept.
 //! - A watch that ends at once is opened again without a pause, no time limit applies to a page of a list or to the
 //!   opening of a watch, and every watch has the same timeout, so that replicas reconnect in step.
+
+pub mod object;
 
 use std::convert::Infallible;
 use std::ops::Range;

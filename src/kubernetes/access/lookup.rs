@@ -7,17 +7,15 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{WatchEvent, WatchParams};
 use kube::{Api, Client};
 use tokio::sync::watch;
-use tokio::time::Instant;
 
 use super::trust::Trust;
-use crate::base::backoff::{Backoff, Failures};
 use crate::base::error_chain::chain;
-use crate::kubernetes::client::{CALL_LIMIT, CallError, limited};
+use crate::kubernetes::client::{CALL_LIMIT, CallError};
+use crate::kubernetes::watch::object::{News, ObjectPolicy, follow};
+use crate::kubernetes::watch::{Failure, PAUSE_FORBIDDEN, WatchPolicy};
 
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
@@ -28,23 +26,13 @@ const CLIENT_CA: &str = "client-ca-file";
 /// In messages.
 const SHOWN: &str = "configmap kube-system/extension-apiserver-authentication";
 
-/// The server ends each watch after that many seconds, a random number of them; then the ConfigMap is read anew.
-const WATCH_SECONDS: std::ops::Range<u32> = 240..480;
-
-/// How long after the announced end a silent watch is given up.
-const IDLE_MARGIN: Duration = Duration::from_secs(5);
-
-/// The least time between two rounds; some proxies close watches at once.
-const FLOOR: Duration = Duration::from_secs(1);
-
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(800), LONGEST_PAUSE).lengthened_by(1.0);
-
-/// How often the ConfigMap is read where it may not be watched.
-const POLL: Duration = Duration::from_secs(60);
-
-/// When something that was forbidden is tried again.
-const PAUSE_FORBIDDEN: Duration = Duration::from_secs(300);
+const POLICY: ObjectPolicy = ObjectPolicy {
+    watch: WatchPolicy { seconds: 240..480, call_limit: CALL_LIMIT, is_extended_by_events: true },
+    poll: Duration::from_secs(60),
+    watches_without_get: false,
+    forbidden: PAUSE_FORBIDDEN,
+    worked: Duration::from_secs(30),
+};
 
 /// What came of looking at the ConfigMap.
 #[derive(Debug, Clone)]
@@ -66,96 +54,32 @@ pub fn follow_published(
 ) -> (watch::Receiver<Look>, impl Future<Output = Infallible> + Send + use<>) {
     let (looks, receiver) = watch::channel(Look::Pending);
     let api = Api::namespaced(client, NAMESPACE);
-    let lookup = Lookup { api, trust, looks, taken: None, next_watch: Instant::now() };
-    (receiver, lookup.run())
+    let mut lookup = Lookup { trust, looks, taken: None };
+    (receiver, follow(api, NAME.to_owned(), &POLICY, move |news| lookup.learn(news)))
 }
 
 struct Lookup {
-    api: Api<ConfigMap>,
     trust: Trust,
     looks: watch::Sender<Look>,
     /// The bundle that was looked at last, good or bad.
     taken: Option<String>,
-    next_watch: Instant,
-}
-
-/// Why a round ended early.
-#[derive(Debug, thiserror::Error)]
-enum Failure {
-    #[error(transparent)]
-    Call(#[from] CallError),
-    #[error("the watch was refused: {message} ({code})")]
-    Refused { code: u16, message: String },
-    #[error("the watch broke")]
-    Broken(#[source] Box<kube::Error>),
-    #[error("the watch was silent for {} s", .0.as_secs())]
-    Silent(Duration),
 }
 
 impl Lookup {
-    async fn run(mut self) -> Infallible {
-        let mut failures = Failures::default();
-        loop {
-            let start = Instant::now();
-            match self.round().await {
-                Ok(()) => {
-                    failures.reset();
-                    tokio::time::sleep_until(start + FLOOR).await;
+    fn learn(&mut self, news: News<ConfigMap>) {
+        match news {
+            News::Read(found) => {
+                match found {
+                    Some(found) => self.take(found),
+                    None => tracing::debug!("there is no {SHOWN}"),
                 }
-                Err(Failure::Call(error)) if error.is_forbidden() => {
-                    self.forbidden(error);
-                    tokio::time::sleep(PAUSE_FORBIDDEN).await;
-                }
-                Err(failure) => {
-                    // A watch that worked for a while and broke is no sign of lasting trouble.
-                    if start.elapsed() >= LONGEST_PAUSE {
-                        failures.reset();
-                    }
-                    self.failed(&failure);
-                    tokio::time::sleep(failures.next_pause(&BACKOFF, fastrand::f64())).await;
-                }
+                self.looks.send_replace(Look::Done);
             }
-        }
-    }
-
-    /// Reads the ConfigMap, then watches it until the server ends the watch, or waits where it may not be watched.
-    async fn round(&mut self) -> Result<(), Failure> {
-        let read = limited(&format!("get {SHOWN}"), CALL_LIMIT, self.api.get_opt(NAME)).await?;
-        match read {
-            Some(found) => self.take(found),
-            None => tracing::debug!("there is no {SHOWN}"),
-        }
-        self.looks.send_replace(Look::Done);
-        if Instant::now() < self.next_watch {
-            tokio::time::sleep(POLL).await;
-            return Ok(());
-        }
-        match self.watch().await {
-            Err(Failure::Call(error)) if error.is_forbidden() => {
-                tracing::info!("{SHOWN} may not be watched, so it is polled");
-                self.next_watch = Instant::now() + PAUSE_FORBIDDEN;
-                Ok(())
-            }
-            outcome => outcome,
-        }
-    }
-
-    /// The version is left out: the server begins with what there is, so nothing is missed since the read.
-    async fn watch(&mut self) -> Result<(), Failure> {
-        let seconds = fastrand::u32(WATCH_SECONDS);
-        let parameters = WatchParams::default().fields(&format!("metadata.name={NAME}")).timeout(seconds);
-        let mut events = limited(&format!("watch {SHOWN}"), CALL_LIMIT, self.api.watch(&parameters, "")).await?.boxed();
-        let idle = Duration::from_secs(u64::from(seconds)) + IDLE_MARGIN;
-        loop {
-            match tokio::time::timeout(idle, events.next()).await.map_err(|_| Failure::Silent(idle))? {
-                Some(Ok(WatchEvent::Added(found) | WatchEvent::Modified(found))) => self.take(found),
-                Some(Ok(WatchEvent::Deleted(_) | WatchEvent::Bookmark(_))) => {}
-                Some(Ok(WatchEvent::Error(status))) => {
-                    return Err(Failure::Refused { code: status.code, message: status.message });
-                }
-                Some(Err(error)) => return Err(Failure::Broken(Box::new(error))),
-                None => return Ok(()),
-            }
+            News::Watched(Some(found)) => self.take(found),
+            News::Watched(None) => {}
+            News::Polled => tracing::info!("{SHOWN} may not be watched, so it is polled"),
+            News::Forbidden(error) => self.forbidden(error),
+            News::Failed(failure) => self.failed(&failure),
         }
     }
 
@@ -203,16 +127,14 @@ impl Lookup {
 mod tests {
     use super::*;
     use crate::kubernetes::access::authority::{Authority, client};
-    use crate::kubernetes::access::scripted::silent_server;
     use rustls::pki_types::{CertificateDer, UnixTime};
     use serde_json::json;
 
     #[tokio::test]
     async fn the_cas_of_clients_are_taken_over_and_what_says_nothing_of_them_changes_nothing() {
         let (one, two, proxies) = (Authority::new("one"), Authority::new("two"), Authority::new("proxies"));
-        let api = Api::namespaced(silent_server().0, NAMESPACE);
         let (looks, trust) = (watch::Sender::new(Look::Pending), Trust::default());
-        let mut lookup = Lookup { api, trust, looks, taken: None, next_watch: Instant::now() };
+        let mut lookup = Lookup { trust, looks, taken: None };
         let signed = |authority: &Authority| [authority.sign(&client("jane", &[]))];
         let (of_one, of_two, of_proxies) = (signed(&one), signed(&two), signed(&proxies));
         for (name, data, expected) in [

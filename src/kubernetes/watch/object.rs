@@ -1,0 +1,137 @@
+//! Follows one object by name. No other object of its kind comes into memory, and a Role that names the one is enough.
+//!
+//! `get` shows whether it exists, then a watch on its name shows changes. Where the watch is forbidden, `get` is repeated.
+
+use std::convert::Infallible;
+use std::fmt::Debug;
+use std::time::Duration;
+
+use kube::api::WatchParams;
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+
+use super::{Event, Failure, PAUSE_FORBIDDEN, Rounds, WatchPolicy, WatchTarget, repeat};
+use crate::kubernetes::client::{CALL_LIMIT, CallError, limited};
+
+/// How an object is followed.
+#[derive(Debug)]
+pub struct ObjectPolicy {
+    pub watch: WatchPolicy,
+    /// How often the object is read where it may not be watched.
+    pub poll: Duration,
+    /// Whether a watch is tried where `get` is forbidden.
+    pub watches_without_get: bool,
+    /// The pause where the object may not be read.
+    pub forbidden: Duration,
+    /// A round that lasted this long has worked, even if it failed then.
+    pub worked: Duration,
+}
+
+/// What is learned of an object.
+#[derive(Debug)]
+pub enum News<K> {
+    /// The object as it is now; nothing if it does not exist.
+    Read(Option<K>),
+    /// The same from a watch after a `get`. It may begin with what a cache knows, and be older than what was read.
+    Watched(Option<K>),
+    /// The object may not be watched, so it is polled.
+    Polled,
+    /// The object may not be read.
+    Forbidden(CallError),
+    /// A round failed and is repeated.
+    Failed(Failure),
+}
+
+/// What can be followed.
+pub trait Followed: Clone + DeserializeOwned + Debug + Send + Sync + 'static {}
+
+impl<K: Clone + DeserializeOwned + Debug + Send + Sync + 'static> Followed for K {}
+
+/// Follows the object `name` forever, and hands each piece of news to `learn`.
+pub async fn follow<K, L>(api: Api<K>, name: String, policy: &'static ObjectPolicy, learn: L) -> Infallible
+where
+    K: Followed + Resource<DynamicType = ()>,
+    L: FnMut(News<K>) + Send,
+{
+    let shown = format!("{} {}/{name}", K::kind(&()).to_lowercase(), api.namespace().unwrap_or_default());
+    let (client, url) = (api.clone().into_client(), api.resource_url().to_owned());
+    let parameters = WatchParams::default().fields(&format!("metadata.name={name}"));
+    let target = WatchTarget { client, url, shown, parameters, policy: &policy.watch };
+    repeat(Object { api, name, target, policy, learn, next_watch: Instant::now(), is_known: false }, policy.worked)
+        .await
+}
+
+struct Object<K, L> {
+    api: Api<K>,
+    name: String,
+    target: WatchTarget,
+    policy: &'static ObjectPolicy,
+    learn: L,
+    next_watch: Instant,
+    /// Whether there was other news than failures.
+    is_known: bool,
+}
+
+impl<K: Followed, L: FnMut(News<K>) + Send> Rounds for Object<K, L> {
+    async fn round(&mut self) -> Result<(), Failure> {
+        let what = format!("get {}", self.target.shown);
+        let is_readable = match limited(&what, CALL_LIMIT, self.api.get_opt(&self.name)).await {
+            Ok(object) => {
+                self.tell(News::Read(object));
+                true
+            }
+            Err(error) if error.is_forbidden() && self.policy.watches_without_get => false,
+            Err(error) if error.is_forbidden() => return self.forbidden(error).await,
+            Err(error) => return Err(error.into()),
+        };
+        if is_readable && Instant::now() < self.next_watch {
+            tokio::time::sleep(self.policy.poll).await;
+            return Ok(());
+        }
+        match self.watch(if is_readable { News::Watched } else { News::Read }).await {
+            Err(Failure::Call(error)) if error.is_forbidden() && is_readable => {
+                self.tell(News::Polled);
+                self.next_watch = Instant::now() + PAUSE_FORBIDDEN;
+                Ok(())
+            }
+            Err(Failure::Call(error)) if error.is_forbidden() => self.forbidden(error).await,
+            outcome => outcome,
+        }
+    }
+
+    fn failed(&mut self, failure: Failure, _: Duration) {
+        (self.learn)(News::Failed(failure));
+    }
+}
+
+impl<K: Followed, L: FnMut(News<K>) + Send> Object<K, L> {
+    /// The version is left out: the server begins with what there is, so nothing is missed since the read, and no old
+    /// version can be too old.
+    async fn watch(&mut self, news: fn(Option<K>) -> News<K>) -> Result<(), Failure> {
+        let mut events = self.target.open("", false).await?;
+        while let Some(event) = events.next().await? {
+            match event {
+                Event::Applied(object) => self.tell(news(Some(object))),
+                Event::Deleted(_) => self.tell(news(None)),
+                Event::Bookmark(_) => {}
+            }
+        }
+        // With `watch` alone there is no other way to learn that the object does not exist.
+        if !self.is_known {
+            self.tell(News::Read(None));
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, news: News<K>) {
+        self.is_known = true;
+        (self.learn)(news);
+    }
+
+    async fn forbidden(&mut self, error: CallError) -> Result<(), Failure> {
+        self.tell(News::Forbidden(error));
+        tokio::time::sleep(self.policy.forbidden).await;
+        Ok(())
+    }
+}

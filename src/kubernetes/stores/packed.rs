@@ -1,5 +1,6 @@
 //! An object as the cache keeps it: its JSON, without what nobody here reads. A Node with 50 images is 15 KB on the wire,
-//! 5 KB in memory without the images, and 1 KB or so packed. It is unpacked for whoever looks at it.
+//! 5 KB in memory without the images, and 1 KB or so packed. It is unpacked for its readers, once for those that follow
+//! the same event.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use serde_json::Value;
 use crate::cloud::node::{self, ANNOTATION_PROVIDED_NODE_IP, OWN_ANNOTATIONS};
 
 /// What can be kept in a [`Store`](super::Store).
-pub trait Watched: Resource<DynamicType = ()> + DeserializeOwned + Send + Sync + 'static {
+pub trait Watched: Resource<DynamicType = ()> + DeserializeOwned + Clone + Send + Sync + 'static {
     /// The fields that are read over on the wire, as ways from the root.
     const UNREAD: &'static [&'static [&'static str]];
 
@@ -69,32 +70,41 @@ impl Watched for Node {
 }
 
 /// See the file's header. Cheap to clone.
+#[derive(Clone)]
 pub(super) struct Packed<K> {
-    json: Arc<[u8]>,
+    pub(super) json: Arc<[u8]>,
     pub(super) is_marked: bool,
     kind: PhantomData<fn() -> K>,
-}
-
-impl<K> Clone for Packed<K> {
-    fn clone(&self) -> Self {
-        Self { json: Arc::clone(&self.json), is_marked: self.is_marked, kind: PhantomData }
-    }
 }
 
 impl<K: Watched> Packed<K> {
     /// Packs what can be unpacked again.
     pub(super) fn of(object: &Value) -> Result<Self, serde_json::Error> {
-        let is_marked = K::deserialize(object)?.is_marked();
-        Ok(Self { json: serde_json::to_vec(object)?.into(), is_marked, kind: PhantomData })
+        let is_marked = pass(|| K::deserialize(object))?.is_marked();
+        Ok(Self { json: pass(|| serde_json::to_vec(object))?.into(), is_marked, kind: PhantomData })
     }
 
     /// The object.
     pub(super) fn unpacked(&self) -> Arc<K> {
-        Arc::new(serde_json::from_slice(&self.json).expect("it was read once when it was packed"))
+        Arc::new(pass(|| serde_json::from_slice(&self.json)).expect("it was read once when it was packed"))
     }
 }
 
+/// Walks once over the whole JSON of an object. Every walk of the cache goes through here, so that a test can count them.
+fn pass<T>(walk: impl FnOnce() -> T) -> T {
+    #[cfg(test)]
+    PASSES.set(PASSES.get() + 1);
+    walk()
+}
+
+#[cfg(test)]
+thread_local! {
+    /// The passes of this thread.
+    pub(super) static PASSES: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 /// An object of an answer.
+#[derive(Clone)]
 pub(super) struct Seen<K> {
     /// Its name, or `namespace/name`.
     pub(super) key: String,
@@ -102,12 +112,6 @@ pub(super) struct Seen<K> {
     pub(super) version: Option<String>,
     /// The object, or why it is none of its kind.
     pub(super) object: Result<Packed<K>, Arc<serde_json::Error>>,
-}
-
-impl<K> Clone for Seen<K> {
-    fn clone(&self) -> Self {
-        Self { key: self.key.clone(), version: self.version.clone(), object: self.object.clone() }
-    }
 }
 
 impl<'de, K: Watched> Deserialize<'de> for Seen<K> {
@@ -122,7 +126,7 @@ pub(super) struct Item<K>(pub(super) Option<Seen<K>>);
 
 impl<'de, K: Watched> Deserialize<'de> for Item<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(Self(Seen::of(Tree { unread: K::UNREAD.to_vec() }.deserialize(deserializer)?)))
+        Ok(Self(Seen::of(pass(|| Tree { unread: K::UNREAD.to_vec() }.deserialize(deserializer))?)))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Tests of the caches against a scripted API server, on a paused clock.
 
+use super::packed::PASSES;
 use super::*;
 use http::{Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -19,6 +20,8 @@ enum Answer {
     Json(u16, Value),
     /// The events of a watch; it stays open afterwards when the flag says so.
     Watch(Vec<Value>, bool),
+    /// The lines of a watch that stays open.
+    Lines(String),
 }
 
 #[derive(Default)]
@@ -63,14 +66,18 @@ impl Answer {
                 response
             }
             Answer::Watch(events, stays_open) => {
-                let lines =
-                    events.into_iter().map(|event| Ok::<_, BoxError>(Frame::data(Bytes::from(format!("{event}\n")))));
-                let rest =
-                    if stays_open { futures::stream::pending().boxed() } else { futures::stream::empty().boxed() };
-                Response::new(StreamBody::new(futures::stream::iter(lines).chain(rest)).boxed_unsync())
+                let lines = events.into_iter().map(|event| format!("{event}\n"));
+                watch(lines.collect(), stays_open)
             }
+            Answer::Lines(lines) => watch(lines + "\n", true),
         }
     }
+}
+
+fn watch(lines: String, stays_open: bool) -> Response<UnsyncBoxBody<Bytes, BoxError>> {
+    let lines = futures::stream::iter([Ok::<_, BoxError>(Frame::data(Bytes::from(lines)))]);
+    let rest = if stays_open { futures::stream::pending().boxed() } else { futures::stream::empty().boxed() };
+    Response::new(StreamBody::new(lines.chain(rest)).boxed_unsync())
 }
 
 fn node(name: &str, version: u32) -> Value {
@@ -146,6 +153,35 @@ async fn a_streaming_list_fills_the_cache_and_changes_follow() {
     for part in ["sendInitialEvents=true", "labelSelector=role%3Dworker", "allowWatchBookmarks=true"] {
         assert!(query.contains(part), "{query}");
     }
+    task.abort();
+}
+
+/// A pass is one walk over the whole JSON of an object: from the wire into a tree, from the tree into the type (is it a
+/// Node?), from the tree into bytes, and from the bytes into the type. The event has its type in front, as the API server
+/// writes it: behind the object, serde would buffer the object first. The readers are the program's: the node controller
+/// queues and reconciles, the lifecycle controller looks twice, and the provider once.
+#[tokio::test(start_paused = true)]
+async fn an_event_costs_at_most_four_passes_over_its_json_with_all_its_readers() {
+    let script = Script::of(vec![
+        Answer::Watch(vec![event("ADDED", node("a", 1)), list_end(2)], false),
+        Answer::Lines(format!(r#"{{"type":"MODIFIED","object":{}}}"#, node("a", 3))),
+    ]);
+    let (nodes, task) = start(&script);
+    let readers: Vec<_> = [2, 2, 1].into_iter().map(|reads| (reads, nodes.subscribe())).collect();
+    nodes.wait_until_ready().await;
+    PASSES.set(0);
+    let readers = readers.into_iter().map(|(reads, mut changes)| {
+        let nodes = nodes.clone();
+        async move {
+            while next(&mut changes).await != Change::Applied("a".into()) {}
+            for _ in 0..reads {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                assert_eq!(nodes.get("a").unwrap().metadata.resource_version.as_deref(), Some("3"));
+            }
+        }
+    });
+    futures::future::join_all(readers).await;
+    assert_eq!(PASSES.get(), 4);
     task.abort();
 }
 
@@ -383,4 +419,23 @@ async fn a_subscriber_that_fell_behind_is_told_to_look_at_everything() {
     }
     assert_eq!(next(&mut changes).await, Change::All);
     assert_eq!(next(&mut changes).await, Change::Applied(format!("n{CHANGES_KEPT}")));
+}
+
+#[test]
+fn few_objects_stay_unpacked_and_a_new_version_is_another_object() {
+    let nodes = Nodes::new();
+    let apply = |name: &str, version: u32| nodes.apply(name.into(), Packed::of(&node(name, version)).unwrap());
+    apply("first", 1);
+    let first = nodes.get("first").unwrap();
+    assert!(Arc::ptr_eq(&first, &nodes.get("first").unwrap()), "it is shared");
+    apply("first", 2);
+    let second = nodes.get("first").unwrap();
+    assert_eq!(second.metadata.resource_version.as_deref(), Some("2"));
+    for index in 0..RECENT {
+        apply(&index.to_string(), 1);
+        assert_eq!(nodes.get(&index.to_string()).unwrap().metadata.name, Some(index.to_string()));
+    }
+    assert_eq!(nodes.shared.recent.lock().unwrap().len(), RECENT);
+    assert!(!Arc::ptr_eq(&second, &nodes.get("first").unwrap()), "the oldest is not kept");
+    assert_eq!(Arc::strong_count(&first), 1);
 }

@@ -277,6 +277,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn who_waits_for_the_end_sees_soon_that_it_passed_while_the_machine_was_suspended() {
+        let wall_clock = WallClock::default();
+        let (mut holder, leadership) = Holder::with_clock(wall_clock.clone());
+        holder.begin(Sent::now(), LASTS);
+        let lost = leadership.end_of_term();
+        tokio::pin!(lost);
+        assert!(futures::poll!(&mut lost).is_pending());
+        wall_clock.jump(LASTS);
+        let resumed = Instant::now();
+        lost.await;
+        assert!(resumed.elapsed() <= WALL_CLOCK_LOOK, "{:?}", resumed.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn waiting_for_leadership_sees_it_begin_and_a_dropped_elector_ends_it() {
         let (mut holder, leadership) = Holder::new();
         let waiting = leadership.wait_until_leader();

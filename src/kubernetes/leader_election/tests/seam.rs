@@ -153,7 +153,9 @@ async fn what_may_be_held_is_given_up() {
     soon("it leads", only.leadership.wait_until_leader()).await;
     server.lock().unwrap().trouble = Trouble::LosesAnswers;
     soon("the term ends", only.leadership.wait_until_lost()).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
     server.lock().unwrap().trouble = Trouble::None;
+    // It does not lead any more, and the answer to its attempt to lead again is lost, too.
     only.stop.cancel();
     soon("it stops", async { only.task.await.unwrap().unwrap() }).await;
     assert_eq!(server.lock().unwrap().holder(LEASE), "");

@@ -1,8 +1,8 @@
 //! The control loops, and what is common to them.
 //!
-//! A controller has four rooms: it tells the [`driver`] which events give which keys, `observe` gathers all it needs
-//! into one value, `plan` maps that to a list of changes without any I/O, `apply` performs them. A reconcile is told
-//! which object, never what happened, so that a missed event is healed by the period.
+//! A controller tells the [`driver`] which events give which keys. `observe` gathers all it needs into one value, `plan`
+//! maps that to a list of changes without any I/O, `apply` performs them. A reconcile is told which object, never what
+//! happened, so that a missed event is healed by the period.
 
 pub mod driver;
 pub mod instances;

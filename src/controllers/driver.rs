@@ -150,7 +150,8 @@ pub enum Next {
     Backoff,
     /// Failed: again after the backoff, or after this time if that is earlier.
     BackoffOrAfter(Duration),
-    /// Neither: its failures stay counted. Again after this time, if any.
+    /// Neither: its failures stay counted. Again after this time, if any, which the period shortens only for a key without
+    /// failures.
     Wait(Option<Duration>),
 }
 

@@ -9,6 +9,10 @@ use crate::base::names::is_dns_name;
 use std::path::Path;
 use std::time::Duration;
 
+/// What a name of a Lease or a namespace is, in messages.
+const DNS_NAME: &str =
+    "parts of lower-case letters, digits and -, which begin and end with a letter or digit, joined by .";
+
 /// What a process does while another one leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standby {
@@ -53,7 +57,7 @@ impl Check<'_> {
         for (flag, value) in [("--leader-elect-resource-name", name), ("--leader-elect-resource-namespace", namespace)]
         {
             if !is_dns_name(value) {
-                self.wrong::<()>(flag, value, "expected a name of lower-case letters, digits, - and .");
+                self.wrong::<()>(flag, value, format!("expected {DNS_NAME}"));
             }
         }
         let (lease_duration, renew_deadline, retry_period) = (lease_duration?, renew_deadline?, retry_period?);
@@ -99,7 +103,7 @@ impl Check<'_> {
     fn second_lease(&mut self, flag: &str, value: &str, migration: &LeaderMigration, namespace: &str, main: &str) {
         let lease = &migration.leader_name;
         if !is_dns_name(lease) {
-            let why = format!("leaderName {lease:?}: expected a name of lower-case letters, digits, - and .");
+            let why = format!("leaderName {lease:?}: expected {DNS_NAME}");
             self.wrong::<()>(flag, value, why);
         }
         if lease == main {

@@ -1,4 +1,4 @@
-//! The driver over a server in memory. Ids are those of the upstream vectors.
+//! The node controller over a server in memory. Ids are those of the upstream vectors.
 
 use super::*;
 use crate::cloud::{CloudProvider, InstanceMetadata, InstancesV2, Power, PowerState, Presence};

@@ -28,8 +28,7 @@ pub struct ObjectPolicy {
     pub worked: Duration,
 }
 
-/// What is learned of an object.
-#[derive(Debug)]
+/// What is learned of an object. Without `Debug`: the object may be a Secret.
 pub enum News<K> {
     /// The object as it is now; nothing if it does not exist.
     Read(Option<K>),

@@ -7,7 +7,7 @@ use ccm::controllers::node::Policy;
 use ccm::providers::memory::Memory;
 use k8s_openapi::api::core::v1::Node;
 use serde_json::json;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::unique;
 
 /// Long enough that a node that is initialised at once is not told of.
@@ -30,9 +30,9 @@ fn id(name: &str) -> String {
 }
 
 /// Waits for many looks, during which nothing is written.
-async fn expect_quiet(run: &Run, name: &str, result: &str) {
+async fn expect_quiet(run: &Run, cloud: &Memory, name: &str, result: &str) {
     let before = run.get(name).await.metadata.resource_version;
-    run.wait_for_looks(result, 20).await;
+    run.wait_for_failing_looks(cloud, name, result, 20).await;
     assert_eq!(run.get(name).await.metadata.resource_version, before, "nothing changed, and something was written");
 }
 
@@ -46,7 +46,7 @@ async fn a_node_that_waits_says_why_once_for_each_reason_and_that_it_is_over() {
     let first = condition(&first).unwrap().clone();
     assert_eq!(first.message.as_deref(), Some("looked everywhere"));
     assert_eq!(first.last_heartbeat_time, first.last_transition_time);
-    expect_quiet(&run, &name, "VMNotFound").await;
+    expect_quiet(&run, &cloud, &name, "VMNotFound").await;
 
     cloud.set_unknown(&id(&name), unknown(Reason::CloudError, "another trouble"));
     let second = run.wait("another reason", &name, |node| says(node, "False", "CloudError")).await;
@@ -54,7 +54,7 @@ async fn a_node_that_waits_says_why_once_for_each_reason_and_that_it_is_over() {
     run.wait_for_events(&name, &[("Warning", "VMNotFound", 1), ("Warning", "CloudError", 1)]).await;
 
     cloud.set_unknown(&id(&name), unknown(Reason::CloudError, "the same in other words"));
-    expect_quiet(&run, &name, "CloudError").await;
+    expect_quiet(&run, &cloud, &name, "CloudError").await;
     let written = jiff::Timestamp::now() - Duration::from_secs(61);
     let condition_of_old = json!([{"type": "VSphereInitialized", "lastHeartbeatTime": format!("{written:.0}")}]);
     run.patch_status(&name, json!({"conditions": condition_of_old})).await;
@@ -65,7 +65,7 @@ async fn a_node_that_waits_says_why_once_for_each_reason_and_that_it_is_over() {
     cloud.set_unknown(&id(&name), None);
     let done = run.wait("it is over", &name, |node| says(node, "True", "Initialized")).await;
     assert!(!is_tainted(&done));
-    expect_quiet(&run, &name, "Settled").await;
+    expect_quiet(&run, &cloud, &name, "Settled").await;
     let events = [("Warning", "VMNotFound", 1), ("Warning", "CloudError", 1), ("Normal", "Synced", 1)];
     run.wait_for_events(&name, &events).await;
     // Two reasons, the test's own write, the other words, addresses, the rest, and that it is over.
@@ -82,7 +82,7 @@ async fn a_reason_that_passes_is_not_told() {
     let created = run.register(&waiting(&passing)).await;
     run.register(&waiting(&lasting)).await;
     run.wait("the one says why", &lasting, |node| says(node, "False", "VMNotFound")).await;
-    run.wait_for_looks("LookupPending", 10).await;
+    run.wait_for_failing_looks(&cloud, &passing, "LookupPending", 10).await;
     assert_eq!(run.get(&passing).await.metadata.resource_version, created.metadata.resource_version);
 }
 
@@ -98,8 +98,9 @@ async fn another_process_goes_on_where_the_first_one_ended() {
     let cloud = cloud_that_says(&name, said());
     let second = Start::on(&cloud).beside(&first).restless().policy(soon()).run().await;
     drop(first);
-    // Twice as many looks as there are in the time after which it would say so itself.
-    second.wait_for_looks("VMNotFound", 20).await;
+    let began = Instant::now();
+    second.wait_for_failing_looks(&cloud, &name, "VMNotFound", 100).await;
+    assert!(began.elapsed() > AFTER, "it would have said so itself by now");
     assert_eq!(second.writes(&name).await.len(), 0, "it is said already");
     cloud.set_unknown(&id(&name), None);
     second.wait("the second initialises", &name, |node| says(node, "True", "Initialized")).await;
@@ -135,7 +136,7 @@ async fn what_the_api_server_refuses_is_said_and_finished_by_the_next_process() 
     assert!(is_tainted(&refused));
     let message = condition(&refused).unwrap().message.clone().unwrap();
     assert!(message.contains("forbidden") && message.contains(&name), "{message}");
-    expect_quiet(&first, &name, "WriteRefused").await;
+    expect_quiet(&first, &cloud, &name, "WriteRefused").await;
     first.wait_for_events(&name, &[("Warning", "WriteRefused", 1)]).await;
     let writes = first.writes(&name).await;
     assert_eq!(writes.len(), 2, "addresses, and why there is no more");
@@ -160,7 +161,7 @@ async fn the_node_of_an_earlier_name_hears_once_that_its_machine_joined_again() 
     let before = run.wait("the old one is initialised", &old, |node| !is_tainted(node)).await;
     run.register(&waiting(&new)).await;
     run.wait("the new one is initialised", &new, |node| !is_tainted(node)).await;
-    expect_quiet(&run, &new, "Settled").await;
+    expect_quiet(&run, &cloud, &new, "Settled").await;
     run.wait_for_events(&old, &[("Normal", "Synced", 1), ("Warning", "VMBacksAnotherNode", 1)]).await;
     run.wait_for_events(&new, &[("Normal", "Synced", 1)]).await;
     let after = run.get(&old).await;

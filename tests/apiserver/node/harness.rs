@@ -3,7 +3,7 @@
 mod clouds;
 
 use ccm::cloud::node::{ANNOTATION_PROVIDED_NODE_IP, TAINT_UNINITIALIZED};
-use ccm::cloud::{CloudProvider, InstanceMetadata, Reason, Unknown};
+use ccm::cloud::{CloudProvider, InstanceEvent, InstanceMetadata, Reason, Unknown};
 use ccm::controllers::Context;
 use ccm::controllers::node::{self, Policy, Settings};
 use ccm::kubernetes::client::{self, Clients};
@@ -358,9 +358,20 @@ impl Run {
 
     /// Waits until nodes were looked at so many times more with this result.
     pub async fn wait_for_looks(&self, result: &str, more: u64) {
+        self.wait_for_looks_caused_by(|| {}, result, more).await;
+    }
+
+    /// The same for a node at which each look fails: news of its instance ends the backoff, and the period does not.
+    pub async fn wait_for_failing_looks(&self, cloud: &Memory, name: &str, result: &str, more: u64) {
+        let announce = || cloud.announce(InstanceEvent::Node(name.to_owned()));
+        self.wait_for_looks_caused_by(announce, result, more).await;
+    }
+
+    async fn wait_for_looks_caused_by(&self, cause: impl Fn(), result: &str, more: u64) {
         let series = format!("vsphere_ccm_node_syncs_total{{result=\"{result}\"}}");
         let before = self.metric(&series);
         eventually("further looks", LIMIT, async || {
+            cause();
             let seen = self.metric(&series) - before;
             if seen >= more { Ok(()) } else { Err(format!("{seen} of {more}, {result}")) }
         })

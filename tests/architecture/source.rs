@@ -255,17 +255,18 @@ fn placed(words: Vec<(String, usize)>, all_tests: bool) -> Vec<Token> {
     let mut tokens: Vec<Token> = Vec::with_capacity(words.len());
     // Open inline modules: name, depth of braces outside, whether it is test code.
     let mut open: Vec<(String, usize, bool)> = Vec::new();
-    let mut depth = 0;
-    let mut after_cfg_test = false;
+    let (mut depth, mut brackets) = (0_usize, 0_usize);
+    // Of the item or field below `#[cfg(test)]`: the braces and brackets around it, and whether a comma ends it.
+    let mut below: Option<(usize, usize, bool)> = None;
     for (text, line) in words {
         let before = |back: usize| tokens.len().checked_sub(back).map_or("", |at| tokens[at].text.as_str());
+        let in_module = open.last().is_some_and(|module| module.2);
+        let is_test = all_tests || below.is_some() || in_module;
         match text.as_str() {
-            "test" if before(1) == "(" && before(2) == "cfg" => after_cfg_test = true,
+            "test" if before(1) == "(" && before(2) == "cfg" => below = Some((depth, brackets.saturating_sub(2), true)),
             "{" => {
                 if before(2) == "mod" {
-                    let is_test = after_cfg_test || open.last().is_some_and(|module| module.2);
-                    open.push((before(1).to_owned(), depth, is_test));
-                    after_cfg_test = false;
+                    open.push((before(1).to_owned(), depth, below.take().is_some() || in_module));
                 }
                 depth += 1;
             }
@@ -274,12 +275,19 @@ fn placed(words: Vec<(String, usize)>, all_tests: bool) -> Vec<Token> {
                 while open.last().is_some_and(|module| module.1 >= depth) {
                     open.pop();
                 }
+                below = below.filter(|outside| depth > outside.0);
             }
-            ";" => after_cfg_test = false,
+            "(" | "[" => brackets += 1,
+            ")" | "]" => brackets = brackets.saturating_sub(1),
+            ";" => below = below.filter(|outside| (depth, brackets) != (outside.0, outside.1)),
+            "," => below = below.filter(|outside| !outside.2 || (depth, brackets) != (outside.0, outside.1)),
+            // Commas in the generics of an item do not end it.
+            "fn" | "impl" | "struct" | "enum" | "trait" | "type" => {
+                below = below.map(|outside| (outside.0, outside.1, false))
+            }
             _ => {}
         }
         let modules = open.iter().map(|module| module.0.clone()).collect();
-        let is_test = all_tests || after_cfg_test || open.last().is_some_and(|module| module.2);
         tokens.push(Token { text, line, modules, is_test });
     }
     tokens
@@ -334,4 +342,22 @@ fn super_in_an_inline_module_is_the_file_itself() {
     let found: Vec<_> =
         source.paths().iter().map(|named| (named.segments.join("::"), named.line, named.is_test)).collect();
     assert_eq!(found, [("crate::cloud::zones::Zone".to_owned(), 2, true), ("crate::cloud::x".to_owned(), 3, false)]);
+}
+
+#[test]
+fn what_stands_below_cfg_test_ends_with_its_item_or_field() {
+    for text in [
+        "#[cfg(test)] fn a<A, B>(c: [A; 1]) -> B { x::d(); x::e() } impl y::Z {}",
+        "struct A { #[cfg(test)] b: x::C, d: y::Z }",
+        "struct A { #[cfg(test)] b: x::C } impl y::Z {}",
+        "#[cfg(test)] use x::{a, b}; use y::Z;",
+        "#[cfg(test)] #[derive(x::D)] struct A<B, C>(x::D, C); type E = y::Z;",
+        "#[cfg(test)] mod a { fn b() { x::c() } } type E = y::Z;",
+    ] {
+        let source = Source::new("src/a.rs", text);
+        let found: Vec<_> =
+            source.paths().into_iter().map(|named| (named.segments[0].clone(), named.is_test)).collect();
+        assert!(found.iter().all(|(first, is_test)| (first == "x") == *is_test), "{text}: {found:?}");
+        assert!(found.iter().any(|(_, is_test)| !is_test), "{text}");
+    }
 }

@@ -230,7 +230,7 @@ impl<R: Reconciler> Controller<R> {
                 key = term.next_key() => add(key),
                 _ = period.tick() => {
                     let mut keys = term.keys_of(Event::Period);
-                    keys.retain(|key| !queue.is_retried(key));
+                    keys.retain(|key| !queue.is_backing_off(key));
                     // Evenly, so that the provider is not asked about all of them at once.
                     let step = length.div_f64(keys.len().max(1) as f64);
                     (0..).zip(keys).for_each(|(number, key)| queue.add_after(key, step * number));

@@ -75,6 +75,10 @@ struct Entry {
     runs_since: Option<Instant>,
     /// Added while it was running: to be handed out again.
     again: bool,
+    /// When a delay ended while it was running: to be handed out again, unless it fails.
+    overdue: Option<Instant>,
+    /// Waits for its backoff.
+    backs_off: bool,
     failures: u32,
 }
 
@@ -135,13 +139,18 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.change(|state| state.delay_until(key, due));
     }
 
-    /// Counts a failure of `key` and queues it after the backoff; gives the wait.
+    /// Counts a failure of `key` and queues it after the backoff; gives the wait. Ends the delays from before, which say
+    /// nothing new.
     pub fn retry(&self, key: K) -> Duration {
         let mut delay = Duration::ZERO;
         self.change(|state| {
-            let failures = &mut state.entries.entry(key.clone()).or_default().failures;
-            *failures = failures.saturating_add(1);
-            delay = self.shared.backoff.pause(*failures, fastrand::f64());
+            let entry = state.entries.entry(key.clone()).or_default();
+            entry.failures = entry.failures.saturating_add(1);
+            (entry.backs_off, entry.overdue) = (true, None);
+            delay = self.shared.backoff.pause(entry.failures, fastrand::f64());
+            if let Some(earlier) = entry.due.take() {
+                state.delayed.remove(&earlier);
+            }
             state.delay_until(key, Instant::now() + delay);
         });
         if let Some(metrics) = &self.shared.metrics {
@@ -154,14 +163,14 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     pub fn forget(&self, key: &K) {
         let mut state = self.lock();
         if let Some(entry) = state.entries.get_mut(key) {
-            entry.failures = 0;
+            (entry.failures, entry.backs_off) = (0, false);
         }
         state.drop_if_idle(key);
     }
 
-    /// Whether `key` failed and is to be handed out again, or is being worked on.
-    pub fn is_retried(&self, key: &K) -> bool {
-        self.lock().entries.get(key).is_some_and(|entry| entry.failures > 0 && entry.is_scheduled())
+    /// Whether `key` failed and waits for its backoff.
+    pub fn is_backing_off(&self, key: &K) -> bool {
+        self.lock().entries.get(key).is_some_and(|entry| entry.backs_off)
     }
 
     /// Drops everything that waits, and all failures. Keys that are being worked on are not handed out again.
@@ -238,7 +247,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         };
         let mut since = None;
         if let Some(entry) = state.entries.get_mut(&key) {
-            entry.ready = None;
+            (entry.ready, entry.backs_off) = (None, false);
             entry.runs_since = Some(now);
             since = entry.waits_since.take();
         }
@@ -347,12 +356,10 @@ impl<K: Clone + Eq + Hash> State<K> {
     /// Queues `key`, which is not worked on any more, if it was added meanwhile.
     fn hand_out_again(&mut self, key: &K) -> bool {
         let Some(entry) = self.entries.get_mut(key) else { return false };
-        if !std::mem::take(&mut entry.again) {
-            return false;
-        }
-        if let Some(since) = entry.waits_since {
-            self.make_ready(key.clone(), None, since);
-        }
+        let overdue = entry.overdue.take();
+        let since = if std::mem::take(&mut entry.again) { entry.waits_since } else { overdue };
+        let Some(since) = since else { return false };
+        self.make_ready(key.clone(), None, since);
         true
     }
 
@@ -375,10 +382,13 @@ impl<K: Clone + Eq + Hash> State<K> {
                 return;
             }
             let key = first.remove();
-            if let Some(entry) = self.entries.get_mut(&key) {
-                entry.due = None;
+            let Some(entry) = self.entries.get_mut(&key) else { continue };
+            entry.due = None;
+            if entry.runs_since.is_some() {
+                entry.overdue = Some(due);
+            } else {
+                self.make_ready(key, None, due);
             }
-            self.make_ready(key, None, due);
         }
     }
 

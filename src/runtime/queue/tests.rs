@@ -94,9 +94,47 @@ async fn failures_back_off_up_to_the_maximum_and_are_forgotten() {
     assert!(queue.retry("a") >= Duration::from_secs(30));
     queue.forget(&"a");
     assert!(queue.retry("a") <= Duration::from_secs(1));
-    assert!(queue.is_retried(&"a"));
+    assert!(queue.is_backing_off(&"a"));
     queue.forget(&"a");
-    assert!(!queue.is_retried(&"a"), "it waits, but not for its backoff");
+    assert!(!queue.is_backing_off(&"a"), "it waits, but not for its backoff");
+}
+
+/// Nothing new is known of the key, so it has to wait for its backoff.
+#[tokio::test(start_paused = true)]
+async fn a_failure_ends_the_delays_that_were_asked_for_before_it() {
+    for (case, delay, runs) in [("it passes while the key runs", 1, 2), ("it passes afterwards", 2, 1)] {
+        let queue = Queue::new(Backoff::doubling(Duration::from_secs(10), Duration::from_secs(60)));
+        queue.add("a");
+        let work = now(&queue).unwrap();
+        queue.add_after("a", Duration::from_secs(delay));
+        tokio::time::advance(Duration::from_secs(runs)).await;
+        assert!(queue.is_empty(), "{case}: it runs");
+        let failed = Instant::now();
+        assert_eq!(queue.retry("a"), Duration::from_secs(10), "{case}");
+        drop(work);
+        drop(queue.next().await.unwrap());
+        assert_eq!(failed.elapsed(), Duration::from_secs(10), "{case}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_addition_or_a_delay_while_a_key_runs_counts_unless_the_delay_is_followed_by_a_failure() {
+    let queue = queue();
+    queue.add("a");
+    let work = now(&queue).unwrap();
+    queue.add_after("a", Duration::from_secs(1));
+    tokio::time::advance(Duration::from_secs(2)).await;
+    assert!(queue.is_empty(), "it runs");
+    drop(work);
+    let work = now(&queue).expect("the delay is over");
+    queue.add("a");
+    queue.retry("a");
+    drop(work);
+    let work = now(&queue).expect("something new is known");
+    assert!(!queue.is_backing_off(&"a"), "it runs");
+    drop(work);
+    queue.add_after("a", Duration::from_secs(1));
+    assert!(!queue.is_backing_off(&"a"), "it failed once, and does not wait for that");
 }
 
 /// client-go's exponential limiter and its limit on waits, without jitter. Of its overall bucket there is none here.

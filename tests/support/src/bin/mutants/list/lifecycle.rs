@@ -368,7 +368,7 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "driver-backoff",
             DRIVER,
-            ("                keys.retain(|key| !queue.is_retried(key));\n", ""),
+            ("                keys.retain(|key| !queue.is_backing_off(key));\n", ""),
             SHARED,
         ),
         Mutant::new(

@@ -55,7 +55,8 @@ pub struct Spec {
     pub workers: usize,
     /// Pause between two events [`Event::Period`]; at least 100 ms.
     pub period: Duration,
-    /// The caches it reads: their events arrive, and the controller is ready once they are filled.
+    /// The caches it reads: their events arrive, and the controller is ready once they are filled. The first event of each
+    /// is about all of its objects; instances have none such, and a controller without caches begins with the period.
     pub caches: Vec<Arc<dyn Cache>>,
     /// The cloud's instances, if their events matter. They are confirmed at the beginning of each term.
     pub instances: Option<Instances>,
@@ -150,9 +151,21 @@ pub enum Next {
     Backoff,
     /// Failed: again after the backoff, or after this time if that is earlier.
     BackoffOrAfter(Duration),
-    /// Neither: its failures stay counted. Again after this time, if any, which the period shortens only for a key without
-    /// failures.
+    /// Neither: its failures stay counted. Again after this time, if any, or with the period.
     Wait(Option<Duration>),
+}
+
+impl Next {
+    /// The same, or after `delay` if that is earlier.
+    pub fn or_after(self, delay: Duration) -> Self {
+        match self {
+            Next::Period => Next::After(delay),
+            Next::After(other) => Next::After(other.min(delay)),
+            Next::Backoff => Next::BackoffOrAfter(delay),
+            Next::BackoffOrAfter(other) => Next::BackoffOrAfter(other.min(delay)),
+            Next::Wait(other) => Next::Wait(Some(other.map_or(delay, |other| other.min(delay)))),
+        }
+    }
 }
 
 impl<R: Reconciler> Controller<R> {

@@ -194,10 +194,5 @@ fn next(sync: &Sync, name: &str, outcome: Result<Outcome, CallError>) -> Next {
         reason if is_uninitialized => tracing::warn!(node = %name, %reason, "cannot initialize node: {}", held.message),
         reason => tracing::warn!(node = %name, %reason, "cannot update node: {}", held.message),
     }
-    match (held.next, held.tell_after) {
-        (next, None) => next,
-        (Next::Backoff, Some(delay)) => Next::BackoffOrAfter(delay),
-        (Next::Wait(Some(other)), Some(delay)) => Next::Wait(Some(delay.min(other))),
-        (_, Some(delay)) => Next::After(delay),
-    }
+    held.tell_after.map_or(held.next, |delay| held.next.or_after(delay))
 }

@@ -478,10 +478,10 @@ impl Held {
     }
 }
 
+/// At the latest after `delay`, unless the key failed: then its backoff decides.
 fn sooner(next: Next, delay: Duration) -> Next {
     match next {
-        Next::After(other) => Next::After(other.min(delay)),
-        Next::Period => Next::After(delay),
-        other => other,
+        Next::Period | Next::After(_) => next.or_after(delay),
+        Next::Backoff | Next::BackoffOrAfter(_) | Next::Wait(_) => next,
     }
 }

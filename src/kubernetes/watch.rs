@@ -103,10 +103,19 @@ pub enum Failure {
     Unreadable(#[source] Box<kube::Error>),
 }
 
+/// How a round ended that did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It did its work: earlier failures are over.
+    Done,
+    /// The version to continue from is too old. The next round reads everything; earlier failures stay counted.
+    Outdated,
+}
+
 /// What [`repeat`] repeats.
 pub trait Rounds {
     /// Reads what there is, then watches it until the server ends the watch.
-    fn round(&mut self) -> impl Future<Output = Result<(), Failure>> + Send;
+    fn round(&mut self) -> impl Future<Output = Result<Ended, Failure>> + Send;
 
     /// A round failed; the next one comes after a pause.
     fn failed(&mut self, failure: Failure, retry_in: Duration);
@@ -119,7 +128,8 @@ pub async fn repeat(mut rounds: impl Rounds, worked: Duration) -> Infallible {
     loop {
         let start = Instant::now();
         match rounds.round().await {
-            Ok(()) => failures.reset(),
+            Ok(Ended::Done) => failures.reset(),
+            Ok(Ended::Outdated) => {}
             Err(failure) => {
                 if start.elapsed() >= worked {
                     failures.reset();

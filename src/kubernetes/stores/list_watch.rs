@@ -14,7 +14,7 @@ use super::Store;
 use super::packed::{Item, Packed, Seen, Watched};
 use crate::base::error_chain::chain;
 use crate::kubernetes::client::limited;
-use crate::kubernetes::watch::{Event, EventStream, Failure, Rounds, WatchPolicy, WatchTarget};
+use crate::kubernetes::watch::{Ended, Event, EventStream, Failure, Rounds, WatchPolicy, WatchTarget};
 
 /// Objects a page. Larger pages fragment the heap for good.
 const PAGE: u32 = 50;
@@ -60,7 +60,7 @@ struct Page<K> {
 }
 
 impl<K: Watched> Rounds for ListWatch<K> {
-    async fn round(&mut self) -> Result<(), Failure> {
+    async fn round(&mut self) -> Result<Ended, Failure> {
         let outcome = self.list_and_watch().await;
         let is_gone = match &outcome {
             Err(Failure::Call(error)) => error.code() == Some(410),
@@ -69,9 +69,9 @@ impl<K: Watched> Rounds for ListWatch<K> {
         if is_gone {
             tracing::debug!(kind = self.target.shown, "the watch is too old to continue; listing again");
             self.version = None;
-            return Ok(());
+            return Ok(Ended::Outdated);
         }
-        outcome
+        outcome.map(|()| Ended::Done)
     }
 
     fn failed(&mut self, failure: Failure, retry_in: Duration) {

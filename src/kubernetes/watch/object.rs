@@ -1,6 +1,7 @@
 //! Follows one object by name. No other object of its kind comes into memory, and a Role that names the one is enough.
 //!
-//! `get` shows whether it exists, then a watch on its name shows changes. Where the watch is forbidden, `get` is repeated.
+//! `get` shows whether it exists, then a watch on its name shows changes. Where the watch is forbidden, `get` is
+//! repeated; where `get` is forbidden, the policy says whether a watch alone is tried.
 
 use std::convert::Infallible;
 use std::fmt::Debug;
@@ -11,7 +12,7 @@ use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use super::{Event, Failure, PAUSE_FORBIDDEN, Rounds, WatchPolicy, WatchTarget, repeat};
+use super::{Ended, Event, Failure, PAUSE_FORBIDDEN, Rounds, WatchPolicy, WatchTarget, repeat};
 use crate::kubernetes::client::{CALL_LIMIT, CallError, limited};
 
 /// How an object is followed.
@@ -73,7 +74,7 @@ struct Object<K, L> {
 }
 
 impl<K: Followed, L: FnMut(News<K>) + Send> Rounds for Object<K, L> {
-    async fn round(&mut self) -> Result<(), Failure> {
+    async fn round(&mut self) -> Result<Ended, Failure> {
         let what = format!("get {}", self.target.shown);
         let is_readable = match limited(&what, CALL_LIMIT, self.api.get_opt(&self.name)).await {
             Ok(object) => {
@@ -81,21 +82,21 @@ impl<K: Followed, L: FnMut(News<K>) + Send> Rounds for Object<K, L> {
                 true
             }
             Err(error) if error.is_forbidden() && self.policy.watches_without_get => false,
-            Err(error) if error.is_forbidden() => return self.forbidden(error).await,
+            Err(error) if error.is_forbidden() => return Ok(self.forbidden(error).await),
             Err(error) => return Err(error.into()),
         };
         if is_readable && Instant::now() < self.next_watch {
             tokio::time::sleep(self.policy.poll).await;
-            return Ok(());
+            return Ok(Ended::Done);
         }
         match self.watch(if is_readable { News::Watched } else { News::Read }).await {
             Err(Failure::Call(error)) if error.is_forbidden() && is_readable => {
                 self.tell(News::Polled);
                 self.next_watch = Instant::now() + PAUSE_FORBIDDEN;
-                Ok(())
+                Ok(Ended::Done)
             }
-            Err(Failure::Call(error)) if error.is_forbidden() => self.forbidden(error).await,
-            outcome => outcome,
+            Err(Failure::Call(error)) if error.is_forbidden() => Ok(self.forbidden(error).await),
+            outcome => outcome.map(|()| Ended::Done),
         }
     }
 
@@ -128,9 +129,9 @@ impl<K: Followed, L: FnMut(News<K>) + Send> Object<K, L> {
         (self.learn)(news);
     }
 
-    async fn forbidden(&mut self, error: CallError) -> Result<(), Failure> {
+    async fn forbidden(&mut self, error: CallError) -> Ended {
         self.tell(News::Forbidden(error));
         tokio::time::sleep(self.policy.forbidden).await;
-        Ok(())
+        Ended::Done
     }
 }

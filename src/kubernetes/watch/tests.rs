@@ -147,6 +147,28 @@ async fn failures_are_repeated_with_growing_pauses() {
     }
 }
 
+/// A server that fails and asks for a new list in turns is not asked once a second.
+#[tokio::test(start_paused = true)]
+async fn a_version_that_is_too_old_does_not_end_the_backoff() {
+    struct Turns(Arc<Mutex<Vec<Duration>>>, u32);
+
+    impl Rounds for Turns {
+        async fn round(&mut self) -> Result<Ended, Failure> {
+            self.1 += 1;
+            if self.1.is_multiple_of(2) { Ok(Ended::Outdated) } else { Err(Failure::NoVersion) }
+        }
+
+        fn failed(&mut self, _: Failure, retry_in: Duration) {
+            self.0.lock().unwrap().push(retry_in);
+        }
+    }
+
+    let pauses = Arc::default();
+    let repeated = tokio::time::timeout(600 * SECOND, repeat(Turns(Arc::clone(&pauses), 0), SECOND)).await;
+    assert!(repeated.is_err());
+    assert!(pauses.lock().unwrap().last().is_some_and(|pause| *pause >= 30 * SECOND), "{pauses:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn events_extend_a_watch_only_where_the_policy_says_so() {
     for (is_extended_by_events, ends) in [(false, 65), (true, 115)] {

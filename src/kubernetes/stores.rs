@@ -80,14 +80,16 @@ impl<K: Watched> Store<K> {
     /// The object as last seen.
     pub fn get(&self, key: &str) -> Option<Arc<K>> {
         let packed = self.packed(key)?;
-        let mut recent = self.shared.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, object)) = recent.iter().find(|(known, _)| Arc::ptr_eq(&known.json, &packed.json)) {
+        let recent = || self.shared.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, object)) = recent().iter().find(|(known, _)| Arc::ptr_eq(&known.json, &packed.json)) {
             return Some(Arc::clone(object));
         }
+        // Not under the lock: readers of other objects need not wait. Two readers at once may both unpack it.
+        let object = packed.unpacked();
+        let mut recent = recent();
         if recent.len() == RECENT {
             recent.pop_front();
         }
-        let object = packed.unpacked();
         recent.push_back((packed, Arc::clone(&object)));
         Some(object)
     }

@@ -153,11 +153,14 @@ fn marks(text: &str) -> Vec<(&str, Option<&str>)> {
     marked.map(|(at, ids)| (ids, test(at + 1))).collect()
 }
 
-/// The table of vectors, from the marks of all files, and what is wrong with them. The code of a file, or a golden file,
-/// names each id that is marked there.
-fn vector_table(files: &[(String, String)], golden: &str, ids: &[String]) -> (String, Vec<String>) {
+/// The table of vectors, from the marks of all files, and what is wrong with them. The code of a file, or a golden file
+/// that it includes, names each id that is marked there.
+fn vector_table(files: &[(String, String)], golden: &[(String, String)], ids: &[String]) -> (String, Vec<String>) {
     let (mut rows, mut problems) = (Vec::new(), Vec::new());
     for (path, text) in files {
+        let includes = |golden: &str| text.contains("include_str!(") && text.contains(&format!("{golden}\""));
+        let included: String =
+            golden.iter().filter(|(path, _)| includes(path)).map(|(_, text)| text.as_str()).collect();
         for (cell, test) in marks(text) {
             let Some(test) = test else {
                 problems.push(format!("{path}: the mark {cell} is not above a test"));
@@ -166,7 +169,7 @@ fn vector_table(files: &[(String, String)], golden: &str, ids: &[String]) -> (St
             for id in expand(cell) {
                 match ids.iter().position(|known| *known == id) {
                     None => problems.push(format!("{path}: {id} is no vector")),
-                    Some(_) if !mentions(text, &id) && !mentions(golden, &id) => {
+                    Some(_) if !mentions(text, &id) && !mentions(&included, &id) => {
                         problems.push(format!("{path}: {id} is marked at {test}, and no code names it"));
                     }
                     Some(at) => rows.push((at, path, test, cell)),
@@ -224,9 +227,9 @@ fn every_vector_is_marked_at_a_test_and_the_table_says_where() {
     const PAGE: &str = "docs/testing.md";
     let files = super::sources(&["src", "tests"]).into_iter().map(|source| (source.path, source.text));
     let golden = super::files_below(super::root(), "tests/golden/vectors")
-        .iter()
-        .filter_map(|path| read(path))
-        .collect::<String>();
+        .into_iter()
+        .map(|path| (path.clone(), super::read(&path)))
+        .collect::<Vec<_>>();
     let (table, problems) = vector_table(&files.collect::<Vec<_>>(), &golden, &vector_ids());
     super::assert_none(&problems);
     let page = super::read(PAGE);
@@ -246,8 +249,9 @@ fn every_weakness_has_an_outcome_that_is_shown() {
 fn a_wrong_mark_is_noticed() {
     let ids: Vec<String> = ["A02", "B1", "B2", "H1", "H-01"].map(str::to_owned).into();
     let test = |mark: &str, body: &str| format!("/// Says.\n// vectors: {mark}\n#[test]\nfn holds() {{ {body} }}\n");
-    let table = |text: &str| vector_table(&[("src/a.rs".to_owned(), text.to_owned())], "A02 B2", &ids);
-    let all = "\"B1: x\", \"h1\", f(h_01)";
+    let golden = [("golden/a.txt".to_owned(), "A02 B2".to_owned())];
+    let table = |text: &str| vector_table(&[("src/a.rs".to_owned(), text.to_owned())], &golden, &ids);
+    let all = "\"B1: x\", \"h1\", f(h_01), include_str!(\"../golden/a.txt\")";
     let rest =
         "    // vectors: B2, B1\n    #[tokio::test(start_paused = true)]\n    #[x]\n    async fn b1_is() { B2 }\n";
     let (rows, problems) = table(&(test("A02, H1, H-01", all) + rest));
@@ -256,6 +260,7 @@ fn a_wrong_mark_is_noticed() {
     for (text, problem) in [
         (test("A02, B1–B2, H1", all), "no test is marked with H-01"),
         (test("B1–B3", all), "src/a.rs: B3 is no vector"),
+        (test("A02", "\"golden/b.txt\""), "src/a.rs: A02 is marked at holds, and no code names it"),
         (test("B1", "\n// B1\n"), "src/a.rs: B1 is marked at holds, and no code names it"),
         (test("H-01", "H1, h02 01"), "src/a.rs: H-01 is marked at holds, and no code names it"),
         (test("H1", "H-01"), "src/a.rs: H1 is marked at holds, and no code names it"),

@@ -69,10 +69,10 @@ mod tests {
         assert_eq!(
             told(&proxies),
             [
-                "--requestheader-client-ca-file is accepted and has no effect: no API is aggregated from the secure port, \
-                 so headers of a proxy name nobody",
-                "--requestheader-uid-headers is accepted and has no effect: no API is aggregated from the secure port, so \
-                 headers of a proxy name nobody",
+                "--requestheader-client-ca-file is accepted and has no effect: no API server aggregates the secure \
+                 port, which ignores identity headers of a proxy",
+                "--requestheader-uid-headers is accepted and has no effect: no API server aggregates the secure port, \
+                 which ignores identity headers of a proxy",
                 "--feature-gates: RemoteRequestHeaderUID is accepted and has no effect: what it turns on or off is not in \
                  this program",
             ]

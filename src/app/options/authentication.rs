@@ -27,27 +27,27 @@ pub struct Authentication {
     #[arg(long, help_heading = HEADING, value_name = "PATH", default_value = "", allow_hyphen_values = true)]
     pub client_ca_file: String,
 
-    /// Has no meaning here: headers of a proxy name nobody
+    /// Has no meaning here: the secure port ignores identity headers of a proxy
     #[arg(long, help_heading = HEADING, value_name = "NAMES", action = ArgAction::Append, allow_hyphen_values = true)]
     pub requestheader_allowed_names: Vec<String>,
 
-    /// Has no meaning here: headers of a proxy name nobody
+    /// Has no meaning here: the secure port ignores identity headers of a proxy
     #[arg(long, help_heading = HEADING, value_name = "PATH", default_value = "", allow_hyphen_values = true)]
     pub requestheader_client_ca_file: String,
 
-    /// Has no meaning here: headers of a proxy name nobody
+    /// Has no meaning here: the secure port ignores identity headers of a proxy
     #[arg(long, help_heading = HEADING, value_name = "NAMES", default_value = "x-remote-user", action = ArgAction::Append, allow_hyphen_values = true)]
     pub requestheader_username_headers: Vec<String>,
 
-    /// Has no meaning here: headers of a proxy name nobody
+    /// Has no meaning here: the secure port ignores identity headers of a proxy
     #[arg(long, help_heading = HEADING, value_name = "NAMES", default_value = "x-remote-group", action = ArgAction::Append, allow_hyphen_values = true)]
     pub requestheader_group_headers: Vec<String>,
 
-    /// Has no meaning here: headers of a proxy name nobody
+    /// Has no meaning here: the secure port ignores identity headers of a proxy
     #[arg(long, help_heading = HEADING, value_name = "PREFIXES", default_value = "x-remote-extra-", action = ArgAction::Append, allow_hyphen_values = true)]
     pub requestheader_extra_headers_prefix: Vec<String>,
 
-    /// Has no meaning here: headers of a proxy name nobody
+    /// Has no meaning here: the secure port ignores identity headers of a proxy
     #[arg(long, help_heading = HEADING, value_name = "NAMES", action = ArgAction::Append, allow_hyphen_values = true)]
     pub requestheader_uid_headers: Vec<String>,
 }

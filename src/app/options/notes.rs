@@ -14,7 +14,7 @@ const NO_ROUTES: &str = "the route controller is not built yet";
 const NO_SERVICES: &str = "the service controller is not built yet";
 const NO_BUFFER: &str = "every line is written at once";
 const NO_WEBHOOKS: &str = "there are no webhooks here";
-const NO_PROXIES: &str = "no API is aggregated from the secure port, so headers of a proxy name nobody";
+const NO_PROXIES: &str = "no API server aggregates the secure port, which ignores identity headers of a proxy";
 const NO_PARAVIRTUAL: &str = "the provider vsphere-paravirtual is not built yet";
 
 /// Flags that change nothing here, with the reason.

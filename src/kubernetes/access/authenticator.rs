@@ -30,8 +30,8 @@ impl Delegated {
     }
 
     /// A client certificate, then a token: the first that names a user. A certificate that is refused counts only when
-    /// no token names a user: it may be shown for another purpose. Headers of a proxy (`X-Remote-User` and the like),
-    /// which the Go program reads first, name nobody: no API is aggregated from this port.
+    /// no token names a user: it may be shown for another purpose. Identity headers of a proxy (`X-Remote-User` and the
+    /// like), which the Go program reads first, are ignored: no API server aggregates this port.
     async fn user(&self, shown: Shown<'_>) -> Result<Option<User>, NotAuthenticated> {
         let by_certificate = self.trust.user(shown.certificates, UnixTime::now());
         if let Err(refusal) = &by_certificate {

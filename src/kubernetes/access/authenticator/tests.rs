@@ -96,7 +96,7 @@ const HEADERS: [(&str, &str); 4] = [
 ];
 
 #[tokio::test(start_paused = true)]
-async fn headers_of_a_proxy_name_nobody_whatever_else_is_shown() {
+async fn identity_headers_of_a_proxy_are_ignored_whatever_credentials_are_sent() {
     let world = world();
     let jane = world.clients.sign(&client("jane", &["a"]));
     // A proxy's certificate also by the authority of clients is that of a client.
@@ -163,7 +163,7 @@ async fn status(
 }
 
 #[tokio::test]
-async fn over_a_connection_with_a_client_certificate_headers_of_a_proxy_name_nobody() {
+async fn identity_headers_are_ignored_on_a_connection_with_a_client_certificate() {
     let world = world();
     let jane = world.clients.pair(&client("jane", &["a"]));
     let front = world.proxies.pair(&client("front-proxy-client", &[]));

@@ -8,6 +8,7 @@ pub mod driver;
 pub mod instances;
 pub mod node;
 pub mod node_lifecycle;
+pub mod reason;
 mod reasons;
 mod running;
 
@@ -55,13 +56,13 @@ async fn read_live(nodes: &Api<Node>, name: &str) -> Result<Option<Node>, CallEr
 /// Why the API server did not take a write.
 fn reason_of(error: &CallError) -> Reason {
     match error {
-        CallError::Refused { .. } if error.is_conflict() => Reason::WriteConflict,
-        CallError::Refused { .. } => Reason::WriteRefused,
-        CallError::NoToken { source, .. } if source.is_refused() => Reason::WriteRefused,
+        CallError::Refused { .. } if error.is_conflict() => reason::WriteConflict,
+        CallError::Refused { .. } => reason::WriteRefused,
+        CallError::NoToken { source, .. } if source.is_refused() => reason::WriteRefused,
         CallError::Failed { .. }
         | CallError::TimedOut { .. }
         | CallError::NotLeader { .. }
-        | CallError::NoToken { .. } => Reason::APIServerUnavailable,
+        | CallError::NoToken { .. } => reason::APIServerUnavailable,
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::reason::Reason;
+use super::reason::{self, Reason};
 
 /// The public taxonomy of provider errors.
 #[derive(Debug, thiserror::Error)]
@@ -60,11 +60,11 @@ impl Error {
     /// The word for metrics and Events.
     pub fn reason(&self) -> Reason {
         match self {
-            Error::InstanceNotFound => Reason::InstanceNotFound,
-            Error::NotImplemented | Error::ImplementedElsewhere => Reason::NotImplemented,
-            Error::RetryAfter { .. } | Error::Unavailable { .. } => Reason::CloudUnavailable,
-            Error::Denied { .. } => Reason::NoPermission,
-            Error::Other { .. } => Reason::CloudError,
+            Error::InstanceNotFound => reason::InstanceNotFound,
+            Error::NotImplemented | Error::ImplementedElsewhere => reason::NotImplemented,
+            Error::RetryAfter { .. } | Error::Unavailable { .. } => reason::CloudUnavailable,
+            Error::Denied { .. } => reason::NoPermission,
+            Error::Other { .. } => reason::CloudError,
         }
     }
 

@@ -7,9 +7,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Node;
 
 use super::Unsupported;
-use crate::cloud::{
-    CloudProvider, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Reason, Unknown, adapter, node,
-};
+use crate::cloud::{CloudProvider, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Unknown, adapter, node};
+use crate::controllers::reason;
 use crate::runtime::tasks::contain;
 
 /// A provider that takes longer than this for an answer hangs.
@@ -59,7 +58,7 @@ impl Instances {
         match within_limit(self.v2.read_instance_power(node)).await {
             Presence::Exists(state) => Ok(state),
             Presence::Unknown(unknown) => Err(unknown),
-            Presence::Absent(proof) => Err(Unknown::passing(Reason::InstanceAbsent, proof.to_string())),
+            Presence::Absent(proof) => Err(Unknown::passing(reason::InstanceAbsent, proof.to_string())),
         }
     }
 
@@ -83,7 +82,7 @@ async fn within_limit<T>(answer: impl Future<Output = Presence<T>>) -> Presence<
     match tokio::time::timeout(ANSWER_LIMIT, answer).await {
         Ok(answer) => answer,
         Err(_) => Presence::Unknown(Unknown::new(
-            Reason::ProviderTimeout,
+            reason::ProviderTimeout,
             format!("the cloud provider gave no answer within {} s", ANSWER_LIMIT.as_secs()),
         )),
     }
@@ -97,6 +96,6 @@ mod tests {
     async fn a_provider_that_hangs_has_said_nothing() {
         let answer: Presence = within_limit(std::future::pending()).await;
         let Presence::Unknown(unknown) = answer else { panic!("{answer:?}") };
-        assert_eq!(unknown.reason, Reason::ProviderTimeout);
+        assert_eq!(unknown.reason, reason::ProviderTimeout);
     }
 }

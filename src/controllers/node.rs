@@ -8,6 +8,7 @@ mod metrics;
 mod moves;
 pub mod observe;
 pub mod plan;
+pub mod reason;
 mod remembered;
 mod sync;
 
@@ -21,7 +22,7 @@ use std::time::Duration;
 
 use kube::Api;
 
-use crate::cloud::{Reason, node};
+use crate::cloud::node;
 use crate::controllers::driver::{Controller, Event, Next, Reconciler, Spec};
 use crate::controllers::instances::Instances;
 use crate::controllers::reasons::Reasons;
@@ -159,7 +160,7 @@ impl Reconciler for Sync {
             Err(panic) => {
                 self.metrics.panicked();
                 let message = format!("looking at the node failed: {panic}");
-                let held = Outcome::Held(Held::new(Reason::Panic, message.clone(), Next::Backoff));
+                let held = Outcome::Held(Held::new(reason::Panic, message.clone(), Next::Backoff));
                 let (sync, owned) = (Arc::clone(self), name.to_owned());
                 let told = contain(async move { sync.panicked(&owned, message).await }).await;
                 next(self, name, told.unwrap_or(Ok(held)))
@@ -190,7 +191,7 @@ fn next(sync: &Sync, name: &str, outcome: Result<Outcome, CallError>) -> Next {
     let is_news = sync.reasons.set(name, held.reason, Some(Metrics::initialized(!is_uninitialized)));
     match held.reason {
         _ if !is_news || held.is_quiet => {}
-        Reason::Panic => tracing::error!(node = %name, "{}", held.message),
+        reason::Panic => tracing::error!(node = %name, "{}", held.message),
         reason if is_uninitialized => tracing::warn!(node = %name, %reason, "cannot initialize node: {}", held.message),
         reason => tracing::warn!(node = %name, %reason, "cannot update node: {}", held.message),
     }

@@ -10,6 +10,7 @@ pub mod guard;
 mod look;
 mod metrics;
 pub mod plan;
+pub mod reason;
 pub mod retries;
 pub mod unreachable;
 

@@ -78,13 +78,14 @@ impl Reasons {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controllers::reason;
     use prometheus::Opts;
 
     #[test]
     fn a_reason_is_news_once_until_it_changes_or_ends() {
         let held = IntGaugeVec::new(Opts::new("held", "nodes"), &["reason"]).unwrap();
         let reasons = Reasons::new(held.clone());
-        let (a, b) = (Reason::VMNotFound, Reason::NoAddresses);
+        let (a, b) = (reason::VMNotFound, reason::CloudError);
         let news: Vec<bool> = [a, a, b, a].map(|reason| reasons.set("n", reason, None)).to_vec();
         assert_eq!(news, [true, false, true, true]);
         assert_eq!((held.with_label_values(&[a.as_str()]).get(), held.with_label_values(&[b.as_str()]).get()), (1, 0));
@@ -99,7 +100,7 @@ mod tests {
     fn a_node_that_becomes_another_kind_is_counted_there_and_is_no_news() {
         let held = IntGaugeVec::new(Opts::new("held", "nodes"), &["reason", "kind"]).unwrap();
         let reasons = Reasons::new(held.clone());
-        let reason = Reason::NoAddresses;
+        let reason = reason::CloudError;
         let counts = || ["new", "old"].map(|kind| held.with_label_values(&[reason.as_str(), kind]).get());
         assert!(reasons.set("n", reason, Some("new")));
         assert_eq!(counts(), [1, 0]);

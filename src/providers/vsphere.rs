@@ -18,6 +18,7 @@ pub mod inventory;
 mod last_place;
 pub mod location;
 pub mod provider_id;
+pub mod reason;
 pub mod report;
 pub mod topology;
 pub mod tracker;

@@ -12,12 +12,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::lifecycle::in_memory::server::Server;
 use crate::lifecycle::in_memory::world::{MOMENT, node, pass, seconds};
-use ccm::cloud::{InstanceMetadata, PowerState, Reason, Unknown};
+use ccm::cloud::{InstanceMetadata, PowerState, Unknown};
 use ccm::controllers::driver::{Controller, Event, Next, Reconciler, Spec};
 use ccm::controllers::instances::Instances;
 use ccm::kubernetes::leader_election::Leadership;
 use ccm::kubernetes::stores::{Nodes, watch_nodes};
 use ccm::providers::memory::{Instance, Memory};
+use ccm::providers::vsphere::reason;
 use ccm::runtime::tasks::{Cause, Panicked, Tasks};
 
 /// Labels each Node with the power state of its VM.
@@ -135,7 +136,7 @@ async fn a_third_controller_follows_nodes_and_instances_and_the_period_heals() {
 async fn the_period_does_not_shorten_the_backoff_and_an_event_does() {
     let world = World::start(seconds(1)).await;
     world.create("a", PowerState::On);
-    world.cloud.set_unknown(&id("a"), Some(Unknown::new(Reason::VCenterUnavailable, "the test says so")));
+    world.cloud.set_unknown(&id("a"), Some(Unknown::new(reason::VCenterUnavailable, "the test says so")));
     pass(seconds(120)).await;
     let before = world.cloud.calls();
     pass(seconds(300)).await;

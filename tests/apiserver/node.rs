@@ -7,7 +7,8 @@ mod labels;
 mod writes;
 
 use ccm::cloud::node::{ANNOTATION_VM, TAINT_UNINITIALIZED};
-use ccm::cloud::{InstanceMetadata, Reason, Unknown};
+use ccm::cloud::reason;
+use ccm::cloud::{InstanceMetadata, Unknown};
 use ccm::kubernetes::leader_election::{LeaderElector, LeaseConfig};
 use ccm::providers::memory::{Contract, Memory};
 use k8s_openapi::api::core::v1::{Event, Node};
@@ -179,7 +180,7 @@ async fn nodes_that_cannot_be_initialised_are_left_alone_and_counted_by_reason()
         for (id, metadata, provided_node_ip, is_unknown, reason) in vectors {
             let form = Form { provided_node_ip: (*provided_node_ip).into(), ..waiting(&unique("n")) };
             if *is_unknown {
-                let unknown = Unknown::new(Reason::CloudError, "the test says so");
+                let unknown = Unknown::new(reason::CloudError, "the test says so");
                 cloud.set_unknown(&metadata.provider_id, Some(unknown));
             }
             cloud.put(instance(&form.name, metadata.clone()));

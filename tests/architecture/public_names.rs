@@ -1,6 +1,6 @@
 //! The names that operators see, as one list: who changes the list changes dashboards, alerts, scripts and manifests.
 //!
-//! Each part is derived: flags and their variables from the definitions of the command line, reasons from their list,
+//! Each part is derived: flags and their variables from the definitions of the command line, reasons from their declarations,
 //! series and labels from the page that `tests/daemon/metrics.rs` holds against the running program, and everything else
 //! from the texts of the product code that have the form of such a name.
 
@@ -86,7 +86,7 @@ fn series(page: &str) -> BTreeSet<String> {
 }
 
 fn list(sources: &[Source], metrics: &str) -> String {
-    let reasons = ccm::cloud::Reason::ALL.iter().map(|reason| reason.as_str().to_owned()).collect();
+    let reasons = crate::reasons::words(sources).into_iter().collect();
     let flags = flags();
     let is_flag = |name: &String| flags.iter().any(|flag| flag.starts_with(&format!("--{name} ")));
     let forms = FORMS.map(|form| (form.0, of_form(sources, form).into_iter().filter(|name| !is_flag(name)).collect()));

@@ -1,27 +1,27 @@
-//! The one list of reasons, its page and the code: each reason is explained once and really told, and no word of the
-//! list is spelt anywhere else.
+//! The reasons that the product declares, their page and the code: each is declared and explained once and really given,
+//! and its word is spelt nowhere else.
 
-use crate::source::Source;
+use crate::source::{Source, is_word};
 
-/// The file with the list.
-const LIST: &str = "src/cloud/reason.rs";
+/// The only file that makes a reason of a text.
+const MACRO: &str = "src/cloud/reason.rs";
 
 /// What a section says, in this order.
 const PARTS: [&str; 3] = ["Means", "Check", "Mend"];
 
 /// What is wrong with the page: a word without its section, a section without its word, a part that is missing or says
 /// nothing, a check without a command.
-pub fn page_problems(page: &str, words: &[&str]) -> Vec<String> {
+pub fn page_problems(page: &str, words: &[String]) -> Vec<String> {
     let mut problems = Vec::new();
     let sections = sections(page);
     for (heading, text) in &sections {
-        if !words.contains(heading) {
+        if !words.iter().any(|word| word == heading) {
             problems.push(format!("{heading} is no reason"));
         }
         problems.extend(part_problems(text).into_iter().map(|problem| format!("{heading}: {problem}")));
     }
     for word in words {
-        let times = sections.iter().filter(|(heading, _)| heading == word).count();
+        let times = sections.iter().filter(|(heading, _)| word == heading).count();
         if times != 1 {
             problems.push(format!("{word} has {times} sections"));
         }
@@ -58,14 +58,46 @@ fn part_problems(text: &str) -> Vec<String> {
     problems
 }
 
-/// The words of the list that product code gives as a reason. Comparing with a word, or matching it, is not giving it.
+/// The words that product code declares with `reasons!`.
+pub fn declared(source: &Source) -> Vec<String> {
+    let tokens: Vec<_> = source.tokens().iter().filter(|token| !token.is_test).map(|token| &*token.text).collect();
+    let lists = tokens.split(|token| *token == "reasons").skip(1).filter_map(|rest| rest.strip_prefix(&["!", "{"]));
+    let words = lists.flat_map(|list| list.iter().take_while(|token| **token != "}").filter(|token| is_word(token)));
+    words.map(|word| (*word).to_owned()).collect()
+}
+
+/// The words that all sources declare, sorted.
+pub fn words(sources: &[Source]) -> Vec<String> {
+    let mut words: Vec<_> = sources.iter().flat_map(declared).collect();
+    words.sort();
+    words
+}
+
+/// Words that users cannot tell apart, and those that are not like the reasons of conditions in Kubernetes.
+pub fn word_problems(words: &[String]) -> Vec<String> {
+    let twice = words.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| format!("{} is declared twice", pair[0]));
+    let is_reason = |word: &str| {
+        word.starts_with(|char: char| char.is_ascii_uppercase())
+            && word.chars().all(|char| char.is_ascii_alphanumeric())
+            && word.len() <= 64
+    };
+    let odd = words.iter().filter(|word| !is_reason(word)).map(|word| format!("{word} is not in CamelCase"));
+    twice.chain(odd).collect()
+}
+
+/// Reasons that are made without `reasons!`.
+pub fn made(source: &Source) -> Vec<String> {
+    let texts = source.tokens().windows(3).filter(|tokens| {
+        ["Reason", "::", "declare"].iter().zip(*tokens).all(|(text, token)| token.text == *text) && source.path != MACRO
+    });
+    texts.map(|tokens| format!("{}:{}: declare it with reasons!", source.path, tokens[0].line)).collect()
+}
+
+/// The words that product code gives as a reason. Comparing with a word, or matching it, is not giving it.
 pub fn told(source: &Source) -> Vec<String> {
-    if source.path == LIST {
-        return Vec::new();
-    }
     let tokens = source.tokens();
     let text = |at: usize| tokens.get(at).map_or("", |token| token.text.as_str());
-    let names = (2..tokens.len()).filter(|&at| text(at - 1) == "::" && matches!(text(at - 2), "Reason" | "reason"));
+    let names = (2..tokens.len()).filter(|&at| text(at - 1) == "::" && text(at - 2) == "reason");
     let is_pattern = |at: usize| {
         let starts = |start: usize| start < 2 || text(start - 1) != "::";
         let start = (0..=at).rev().step_by(2).find(|start| starts(*start)).unwrap_or(at);
@@ -76,41 +108,52 @@ pub fn told(source: &Source) -> Vec<String> {
     names.filter(|&at| !tokens[at].is_test && !is_pattern(at)).map(|at| text(at).to_owned()).collect()
 }
 
-/// Words of the list that product code spells as text instead of naming them. Wire clients do not know the list; faults
-/// of vCenter have names of their own.
-pub fn spelt(source: &Source, words: &[&str]) -> Vec<String> {
-    if source.path == LIST || source.path.starts_with("src/clients/") {
+/// Words that product code spells as text instead of naming them. Wire clients do not know them; faults of vCenter have
+/// names of their own.
+pub fn spelt(source: &Source, words: &[String]) -> Vec<String> {
+    if source.path.starts_with("src/clients/") {
         return Vec::new();
     }
     let literals = source.literals().into_iter().filter(|literal| !literal.is_test);
     literals
-        .filter(|literal| words.contains(&literal.text.as_str()))
-        .map(|literal| format!("{}:{}: {:?} is Reason::{}", source.path, literal.line, literal.text, literal.text))
+        .filter(|literal| words.contains(&literal.text))
+        .map(|literal| format!("{}:{}: {:?} is reason::{}", source.path, literal.line, literal.text, literal.text))
         .collect()
 }
 
-fn words() -> Vec<&'static str> {
-    ccm::cloud::Reason::ALL.iter().map(|reason| reason.as_str()).collect()
+fn all_words() -> Vec<String> {
+    words(&super::sources(&["src"]))
 }
 
 #[test]
-fn every_reason_is_explained() {
-    super::assert_none(&page_problems(&super::read("docs/reasons.md"), &words()));
-    assert!(words().len() > 30, "the page is held against the list, and found only {} words", words().len());
+fn every_reason_is_declared_once_and_explained() {
+    let words = all_words();
+    super::assert_none(&word_problems(&words));
+    super::assert_none(&page_problems(&super::read("docs/reasons.md"), &words));
+    assert!(words.len() > 30, "the page is held against the declarations, and found only {} words", words.len());
+}
+
+#[test]
+fn reasons_are_made_by_the_macro_only() {
+    super::hold(&["src"], made);
 }
 
 #[test]
 fn every_reason_is_told_by_product_code() {
     let told: Vec<String> = super::sources(&["src"]).iter().flat_map(told).collect();
-    let is_missing = |word: &&&str| !told.iter().any(|told| told == *word);
-    let missing: Vec<String> =
-        words().iter().filter(is_missing).map(|word| format!("nothing tells {word}: use it or remove it")).collect();
+    let words = all_words();
+    let missing: Vec<String> = words
+        .iter()
+        .filter(|word| !told.contains(word))
+        .map(|word| format!("nothing tells {word}: use it or remove it"))
+        .collect();
     super::assert_none(&missing);
 }
 
 #[test]
 fn reasons_are_named_and_not_spelt() {
-    super::hold(&["src"], |source| spelt(source, &words()));
+    let words = all_words();
+    super::hold(&["src"], |source| spelt(source, &words));
 }
 
 #[test]
@@ -122,7 +165,7 @@ fn a_wrong_page_is_noticed() {
         )
     };
     let good = section("VMNotFound", "It exists: `govc find / -type m -name NAME`.");
-    let problems = |page: &str| page_problems(&format!("# Reasons\n\nHead.\n{page}"), &["VMNotFound"]);
+    let problems = |page: &str| page_problems(&format!("# Reasons\n\nHead.\n{page}"), &["VMNotFound".to_owned()]);
     assert_eq!(problems(&good), Vec::<String>::new());
     let swapped =
         good.replace("**Means.**", "**Other.**").replace("**Mend.**", "**Means.**").replace("**Other.**", "**Mend.**");
@@ -146,33 +189,51 @@ fn a_wrong_page_is_noticed() {
 #[test]
 fn only_a_reason_that_is_given_counts_as_told() {
     for (path, text, expected) in [
-        ("src/a.rs", "fn f() -> Unknown { Unknown::new(Reason::Panic, m) }", vec!["Panic"]),
-        ("src/a.rs", "fn f() { crate::cloud::Reason::Panic }", vec!["Panic"]),
-        ("src/a.rs", "fn f() { match x { 1 => Reason::Panic, _ => Reason::NoZoneTags } }", vec!["Panic", "NoZoneTags"]),
+        ("src/a.rs", "fn f() -> Unknown { Unknown::new(reason::Panic, m) }", vec!["Panic"]),
+        ("src/a.rs", "fn f() { crate::cloud::reason::Panic }", vec!["Panic"]),
+        ("src/a.rs", "fn f() { match x { 1 => reason::Panic, _ => reason::NoZoneTags } }", vec!["Panic", "NoZoneTags"]),
         (
             "src/a.rs",
-            "fn f() { match r { Reason::Panic => 1, Reason::NoZoneTags | crate::cloud::Reason::X => 2 } }",
+            "fn f() { match r { reason::Panic => 1, reason::NoZoneTags | crate::cloud::reason::X => 2 } }",
             vec![],
         ),
-        ("src/a.rs", "fn f() { r == Reason::Panic || r != crate::cloud::Reason::NoZoneTags }", vec![]),
-        ("src/a.rs", "// Reason::Panic\n#[cfg(test)]\nmod tests { fn f() { Reason::Panic } }", vec![]),
-        ("src/cloud/reason.rs", "fn f() { Reason::Panic }", vec![]),
+        ("src/a.rs", "fn f() { r == reason::Panic || r != crate::cloud::reason::NoZoneTags }", vec![]),
+        ("src/a.rs", "// reason::Panic\n#[cfg(test)]\nmod tests { fn f() { reason::Panic } }", vec![]),
     ] {
         assert_eq!(told(&Source::new(path, text)), expected, "{text}");
     }
 }
 
 #[test]
+fn declarations_are_found_in_all_files_and_a_wrong_one_is_noticed() {
+    let source = |text: &str| Source::new("src/a.rs", text);
+    let list = source(
+        "macro_rules! reasons { () => {} }\nreasons! {\n    /// Says, a.\n    Panic,\n    X,\n}\nfn f() { g(A, b) }",
+    );
+    assert_eq!(declared(&list), ["Panic", "X"]);
+    assert_eq!(declared(&source("#[cfg(test)]\nmod tests { reasons! { Panic, } }")), Vec::<String>::new());
+    let problems = word_problems(&words(&[list, source("reasons! { X, vm_gone, }")]));
+    assert_eq!(problems, ["X is declared twice", "vm_gone is not in CamelCase"]);
+    super::notices(
+        made,
+        &[
+            ("src/a.rs", "const A: Reason = crate::cloud::Reason::declare(\"A\");", true),
+            ("src/a.rs", "reasons! { A, }", false),
+            (MACRO, "Reason::declare(stringify!($word))", false),
+        ],
+    );
+}
+
+#[test]
 fn a_reason_that_is_spelt_is_noticed() {
     super::notices(
-        |source| spelt(source, &["NoAddresses"]),
+        |source| spelt(source, &["NoAddresses".to_owned()]),
         &[
             ("src/a.rs", "fn f() { recorder.event(x, \"NoAddresses\", m) }", true),
             ("src/a.rs", "fn f() { recorder.event(x, r#\"NoAddresses\"#, m) }", true),
-            ("src/a.rs", "fn f() { recorder.event(x, Reason::NoAddresses.as_str(), m) }", false),
+            ("src/a.rs", "fn f() { recorder.event(x, reason::NoAddresses.as_str(), m) }", false),
             ("src/a.rs", "fn f() { log(\"NoAddresses yet\") } // \"NoAddresses\"", false),
             ("src/a.rs", "#[cfg(test)]\nmod tests { const A: &str = \"NoAddresses\"; }", false),
-            ("src/cloud/reason.rs", "const A: &str = \"NoAddresses\";", false),
             ("src/clients/vim/fault.rs", "const A: &str = \"NoAddresses\";", false),
         ],
     );

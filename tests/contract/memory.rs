@@ -2,15 +2,14 @@
 
 use async_trait::async_trait;
 use ccm::cloud::node::addresses::INTERNAL_IP;
-use ccm::cloud::{
-    CloudProvider, InstanceEvent, InstanceMetadata, LoadBalancer, PowerState, Reason, Route, Routes, Unknown,
-};
+use ccm::cloud::{CloudProvider, InstanceEvent, InstanceMetadata, LoadBalancer, PowerState, Route, Routes, Unknown};
 use ccm::providers::memory::{Contract, Instance, Memory};
 use k8s_openapi::api::core::v1::{NodeAddress, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::sync::Arc;
 
 use super::suite::{self, World};
+use ccm::cloud::reason;
 
 struct MemoryWorld(Memory);
 
@@ -60,7 +59,7 @@ impl World for MemoryWorld {
     }
 
     async fn set_unreachable(&self, name: &str, unreachable: bool) {
-        let why = unreachable.then(|| Unknown::new(Reason::CloudUnavailable, "the suite says so"));
+        let why = unreachable.then(|| Unknown::new(reason::CloudUnavailable, "the suite says so"));
         self.0.set_unknown(&provider_id(name), why);
     }
 

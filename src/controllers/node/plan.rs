@@ -26,6 +26,7 @@ use crate::cloud::node::addresses::ProvidedNodeIpError;
 use crate::cloud::node::{self, ANNOTATION_PROVIDED_NODE_IP, ANNOTATION_VM, Readiness, addresses};
 use crate::cloud::{FoundBy, InstanceMetadata, Presence, Reason, Unknown};
 use crate::controllers::driver::Next;
+use crate::controllers::node::reason;
 
 /// When a node is looked at again whose machine may not be as it is known, if the end of that is not announced earlier.
 const DOUBT_PAUSE: Duration = Duration::from_secs(10);
@@ -160,7 +161,7 @@ fn plan_initialisation(ours: &Ours, policy: &Policy) -> Result<Plan, Held> {
     let node = &*ours.node;
     let metadata = match &*ours.instance {
         Presence::Exists(metadata) => metadata,
-        Presence::Absent(proof) => return Err(Held::new(Reason::InstanceAbsent, proof.to_string(), Next::Backoff)),
+        Presence::Absent(proof) => return Err(Held::new(reason::InstanceAbsent, proof.to_string(), Next::Backoff)),
         Presence::Unknown(unknown) => return Err(Held::by(unknown, Next::Backoff)),
     };
     if let Some(held) = doubt(metadata) {
@@ -171,7 +172,7 @@ fn plan_initialisation(ours: &Ours, policy: &Policy) -> Result<Plan, Held> {
     }
     if node::provider_id(node).is_empty() && metadata.provider_id.is_empty() {
         let message = format!("cloud provider does not set node provider ID for node {}", node::name(node));
-        return Err(Held::new(Reason::NoProviderID, message, Next::Backoff));
+        return Err(Held::new(reason::NoProviderID, message, Next::Backoff));
     }
     let addresses = merged_addresses(node, metadata, Next::Backoff)?;
     let (labels, notes) = labels::at_initialisation(node, metadata, policy);
@@ -255,13 +256,13 @@ fn why_not_adopted(instance: &Presence<InstanceMetadata>) -> Option<Held> {
     match instance {
         Presence::Exists(metadata) => {
             let (reason, why) = match metadata.found_by {
-                FoundBy::Name | FoundBy::ProviderId => (Reason::NameMatchRefused, "only the node's name speaks for it"),
-                FoundBy::SystemUuidAmongSeveral => (Reason::SeveralVMsMatch, "other machines have its UUID, too"),
+                FoundBy::Name | FoundBy::ProviderId => (reason::NameMatchRefused, "only the node's name speaks for it"),
+                FoundBy::SystemUuidAmongSeveral => (reason::SeveralVMsMatch, "other machines have its UUID, too"),
                 FoundBy::SystemUuid => return None,
             };
             held(reason, format!("the node is not adopted for machine {}: {why}", metadata.provider_id))
         }
-        Presence::Absent(proof) => held(Reason::InstanceAbsent, proof.to_string()),
+        Presence::Absent(proof) => held(reason::InstanceAbsent, proof.to_string()),
         // It is quiet, and says its own reason.
         Presence::Unknown(_) => None,
     }
@@ -304,7 +305,7 @@ fn doubt(metadata: &InstanceMetadata) -> Option<Held> {
 fn merged_addresses(node: &Node, metadata: &InstanceMetadata, retry: Next) -> Result<Option<Vec<NodeAddress>>, Held> {
     if !addresses::include_an_ip(&metadata.node_addresses) {
         let message = format!("the cloud reports no InternalIP or ExternalIP of {}", described(node, metadata));
-        return Err(Held::new(Reason::NoAddresses, message, retry));
+        return Err(Held::new(reason::NoAddresses, message, retry));
     }
     let merged = addresses::merge(node, &metadata.node_addresses)
         .map_err(|error| refused_node_ip(node, metadata, &error, retry))?;
@@ -314,10 +315,10 @@ fn merged_addresses(node: &Node, metadata: &InstanceMetadata, retry: Next) -> Re
 /// The kubelet's `--node-ip` cannot be followed.
 fn refused_node_ip(node: &Node, metadata: &InstanceMetadata, error: &ProvidedNodeIpError, retry: Next) -> Held {
     let reason = match error {
-        ProvidedNodeIpError::NotReported { .. } => Reason::ProvidedNodeIPNotOnVM,
+        ProvidedNodeIpError::NotReported { .. } => reason::ProvidedNodeIPNotOnVM,
         ProvidedNodeIpError::Unparsable { .. }
         | ProvidedNodeIpError::NotADualStackPair
-        | ProvidedNodeIpError::Unspecified => Reason::ProvidedNodeIPNotValid,
+        | ProvidedNodeIpError::Unspecified => reason::ProvidedNodeIPNotValid,
     };
     let provided = node::annotation(node, ANNOTATION_PROVIDED_NODE_IP).unwrap_or_default();
     let reported: Vec<_> =

@@ -151,8 +151,8 @@ fn drop_if_empty(nodes: &mut HashMap<String, Entry>, name: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cloud::Reason;
     use crate::cloud::node::ZONE;
+    use crate::controllers::node::reason;
     use prometheus::Opts;
 
     fn remembered() -> (Remembered, IntGaugeVec) {
@@ -209,7 +209,7 @@ mod tests {
         let (remembered, differing) = remembered();
         let zone = |cloud: &str| Difference {
             label: ZONE.current,
-            reason: Reason::ZoneLabelsDiffer,
+            reason: reason::ZoneLabelsDiffer,
             present: "a".into(),
             cloud: cloud.into(),
         };

@@ -14,9 +14,10 @@ use super::observe::{Observed, Ours, observe};
 use super::plan::{self, Action, Held, Outcome, Plan, plan};
 use super::remembered::Remembered;
 use crate::base::error_chain::chain;
-use crate::cloud::{Presence, Reason, Unknown, node};
+use crate::cloud::{Presence, Unknown, node};
 use crate::controllers::driver::Next;
 use crate::controllers::instances::Instances;
+use crate::controllers::node::reason;
 use crate::controllers::reasons::Reasons;
 use crate::controllers::{announce, read_live, reason_of, reference};
 use crate::kubernetes::client::CallError;
@@ -80,13 +81,13 @@ impl Sync {
 
     /// Looking at the node panicked. What it says of itself needs nothing but the node.
     pub(super) async fn panicked(&self, name: &str, panic: String) -> Result<Outcome, CallError> {
-        let held = Held::new(Reason::Panic, panic, Next::Backoff);
+        let held = Held::new(reason::Panic, panic, Next::Backoff);
         let Some(node) = self.store.get(name) else { return Ok(Outcome::Held(held)) };
         // A node that may be another provider's is left alone also then.
         if !self.instances.owns(&node) {
             return Ok(Outcome::Held(held));
         }
-        let instance = Presence::Unknown(Unknown::new(Reason::Panic, ""));
+        let instance = Presence::Unknown(Unknown::new(reason::Panic, ""));
         let waited = self.waited(&node);
         let ours = Ours { node, instance: Box::new(instance), at: jiff::Timestamp::now(), waited, may_follow: false };
         self.tell(&ours, held).await
@@ -173,8 +174,8 @@ impl Sync {
             "the VM of this Node joined as node {name}, which is initialised now. This Node keeps what it has; if {name} is \
              its new name, delete this Node"
         );
-        tracing::warn!(node = node::name(earlier), reason = %Reason::VMBacksAnotherNode, "{message}");
-        self.recorder.event(&reference(earlier), EventType::Warning, Reason::VMBacksAnotherNode.as_str(), &message);
+        tracing::warn!(node = node::name(earlier), reason = %reason::VMBacksAnotherNode, "{message}");
+        self.recorder.event(&reference(earlier), EventType::Warning, reason::VMBacksAnotherNode.as_str(), &message);
     }
 
     fn report_initialised(&self, before: &Node, node: &Node) {

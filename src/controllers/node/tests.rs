@@ -146,7 +146,7 @@ async fn a_node_whose_end_nobody_heard_of_is_forgotten_with_the_next_look_at_all
     let (controller, _watch) = controller(Timed::default(), 1);
     let term = Arc::new(controller.begin_term());
     let (reasons, remembered) = (&term.reasons, &term.remembered);
-    assert!(reasons.set("held", Reason::VMNotFound, Some("true")));
+    assert!(reasons.set("held", reason::VMNotFound, Some("true")));
     remembered.wrote("written", vec!["7".into()]);
     let names = term.keys_of(Event::AllObjects("nodes"));
     assert_eq!(names.len(), 2);

@@ -195,6 +195,7 @@ impl Kept {
 mod tests {
     use super::*;
     use crate::cloud::{AbsenceProof, Unknown};
+    use crate::controllers::node_lifecycle::reason;
 
     fn keep(answers: &mut Answers, presence: &Presence, at: Instant, chance: f64) {
         answers.ask("n", at);
@@ -222,9 +223,8 @@ mod tests {
     #[test]
     fn answers_count_for_as_long_as_asking_again_would_cost_more_than_it_tells() {
         let start = Instant::now();
-        let unknown = |retry_after| {
-            Presence::Unknown(Unknown { retry_after, ..Unknown::new(Reason::VCenterUnavailable, "down") })
-        };
+        let unknown =
+            |retry_after| Presence::Unknown(Unknown { retry_after, ..Unknown::new(reason::CloudUnavailable, "down") });
         let seconds = Duration::from_secs;
         let cases = [
             ("exists", Presence::Exists(()), 0, 0),
@@ -302,19 +302,19 @@ mod tests {
     #[test]
     fn an_event_makes_the_next_answer_that_says_nothing_the_first() {
         let start = Instant::now();
-        let mut answers = troubled(&["a"], Reason::VCenterUnavailable, start);
+        let mut answers = troubled(&["a"], reason::CloudUnavailable, start);
         assert!(counts(&answers, "a", start + seconds(59)));
         answers.forget("a");
         assert!(!counts(&answers, "a", start));
-        answer(&mut answers, "a", &Presence::Unknown(Unknown::new(Reason::VCenterUnavailable, "")), start);
+        answer(&mut answers, "a", &Presence::Unknown(Unknown::new(reason::CloudUnavailable, "")), start);
         assert!(!counts(&answers, "a", start + seconds(1)), "and not after a minute");
     }
 
     #[test]
     fn an_answer_that_ends_the_silence_shortens_the_pause_of_those_who_wait_for_the_same() {
         let gone = || Presence::Absent(AbsenceProof::new("gone", []));
-        let passing = || Presence::Unknown(Unknown::passing(Reason::LookupPending, "asked"));
-        let denied = || Presence::Unknown(Unknown::new(Reason::NoPermission, ""));
+        let passing = || Presence::Unknown(Unknown::passing(reason::LookupPending, "asked"));
+        let denied = || Presence::Unknown(Unknown::new(reason::NoPermission, ""));
         let start = Instant::now();
         let at = start + seconds(20);
         // What is told of a, whether an event comes right before the last of it, and how long the answer about b counts.
@@ -327,7 +327,7 @@ mod tests {
             ("that is over, and not what b waits for", vec![denied(), gone()], false, 60),
         ];
         for (case, told, is_announced, until) in cases {
-            let mut answers = troubled(&["a", "b"], Reason::VCenterUnavailable, start);
+            let mut answers = troubled(&["a", "b"], reason::CloudUnavailable, start);
             answer(&mut answers, "c", &denied(), start);
             let last = told.len() - 1;
             for (number, presence) in told.iter().enumerate() {
@@ -347,15 +347,15 @@ mod tests {
         let start = Instant::now();
         let names: Vec<String> = (0..1_000).map(|number| format!("n{number}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let mut answers = troubled(&names, Reason::VCenterUnavailable, start);
+        let mut answers = troubled(&names, reason::CloudUnavailable, start);
         let due = |answers: &Answers, at| names.iter().filter(|name| !counts(answers, name, at)).count();
         let at = start + seconds(55);
         let gone = Presence::Absent(AbsenceProof::new("gone", []));
         answer(&mut answers, names[0], &gone, at);
         assert!(due(&answers, at + seconds(10)) <= 201 && due(&answers, at + seconds(51)) >= 999);
         // Another one is asked about, and it says nothing.
-        answers = troubled(&["a", "b", "c"], Reason::VCenterUnavailable, start);
-        answer(&mut answers, "b", &Presence::Unknown(Unknown::new(Reason::VCenterUnavailable, "")), at);
+        answers = troubled(&["a", "b", "c"], reason::CloudUnavailable, start);
+        answer(&mut answers, "b", &Presence::Unknown(Unknown::new(reason::CloudUnavailable, "")), at);
         answer(&mut answers, "a", &gone, at);
         assert!(counts(&answers, "b", at + SOON - Duration::from_millis(1)), "it was asked about just now");
         assert!(!counts(&answers, "b", at + SOON));
@@ -364,7 +364,7 @@ mod tests {
     #[test]
     fn answers_that_end_the_silence_one_after_the_other_go_through_all_others_once_in_a_while() {
         let start = Instant::now();
-        let reason = Reason::VCenterUnavailable;
+        let reason = reason::CloudUnavailable;
         let mut answers = troubled(&["a", "b", "c", "d"], reason, start);
         let at = start + seconds(20);
         answer(&mut answers, "a", &Presence::Exists(()), at);
@@ -380,8 +380,8 @@ mod tests {
     #[test]
     fn an_answer_that_was_asked_for_before_the_silence_ended_is_not_kept_for_long() {
         let start = Instant::now();
-        let mut answers = troubled(&["a", "b"], Reason::VCenterUnavailable, start);
-        let silent = Presence::Unknown(Unknown::new(Reason::VCenterUnavailable, ""));
+        let mut answers = troubled(&["a", "b"], reason::CloudUnavailable, start);
+        let silent = Presence::Unknown(Unknown::new(reason::CloudUnavailable, ""));
         answers.ask("b", start + seconds(60));
         answer(&mut answers, "a", &Presence::Exists(()), start + seconds(70));
         answers.keep("b", subject(), &silent, start + seconds(85), 0.0);
@@ -397,7 +397,7 @@ mod tests {
         let told = [
             Presence::Exists(()),
             Presence::Absent(AbsenceProof::new("gone", [])),
-            Presence::Unknown(Unknown::new(Reason::VCenterUnavailable, "")),
+            Presence::Unknown(Unknown::new(reason::CloudUnavailable, "")),
         ];
         let mut random = fastrand::Rng::with_seed(15);
         for _ in 0..2_000 {
@@ -415,7 +415,7 @@ mod tests {
 
     #[test]
     fn a_node_that_is_gone_leaves_nothing() {
-        let mut answers = troubled(&["a"], Reason::VCenterUnavailable, Instant::now());
+        let mut answers = troubled(&["a"], reason::CloudUnavailable, Instant::now());
         answers.ask("a", Instant::now());
         answers.remove("a");
         assert!(answers.by_node.is_empty() && answers.asking.is_empty());

@@ -19,6 +19,7 @@ use crate::cloud::node::{self, Readiness};
 use crate::cloud::{AbsenceProof, PowerState, Presence, Reason};
 use crate::controllers::driver::Next;
 use crate::controllers::instances::Instances;
+use crate::controllers::node_lifecycle::reason;
 use crate::controllers::reasons::Reasons;
 use crate::controllers::{read_live, reference};
 use crate::kubernetes::client::CallError;
@@ -131,16 +132,16 @@ impl Outcome {
 
     pub(super) fn panicked(panic: &Panicked) -> Self {
         let message = format!("looking at the node's machine failed: {panic}");
-        Self { next: Next::Backoff, ..Self::held(Reason::Panic, message, false) }
+        Self { next: Next::Backoff, ..Self::held(reason::Panic, message, false) }
     }
 
     /// The API server refused. The guard says for how long that holds.
     pub(super) fn refused(error: &CallError) -> Self {
-        Self { next: Next::After(Duration::ZERO), ..Self::held(Reason::DeletionRefused, chain(error), false) }
+        Self { next: Next::After(Duration::ZERO), ..Self::held(reason::DeletionRefused, chain(error), false) }
     }
 
     pub(super) fn told(proof: &AbsenceProof) -> Self {
-        Self::held(Reason::DeletionDryRun, Hold::Told.message(None), false).with(proof)
+        Self::held(reason::DeletionDryRun, Hold::Told.message(None), false).with(proof)
     }
 
     fn by(hold: &Hold) -> Self {
@@ -292,7 +293,7 @@ impl Looks {
         if presence != Presence::Exists(()) && node::is_uninitialized(node) {
             // The node controller tells why, where that takes longer than it should.
             let message = "the node is not initialized; its VM is not treated as deleted";
-            return Ok(Outcome::held(Reason::Uninitialized, message, !is_absent));
+            return Ok(Outcome::held(reason::Uninitialized, message, !is_absent));
         }
         match presence {
             Presence::Exists(()) => Ok(Outcome::default()),
@@ -300,7 +301,7 @@ impl Looks {
             Presence::Unknown(unknown) => Ok(Outcome::held(unknown.reason, unknown.message, unknown.is_passing)),
             Presence::Absent(_) if node::provider_id(node).is_empty() => {
                 let message = "the node has no provider ID, so its VM is unknown";
-                Ok(Outcome::held(Reason::NoProviderID, message, false))
+                Ok(Outcome::held(reason::NoProviderID, message, false))
             }
             Presence::Absent(proof) => {
                 let by_hand = plan::is_allowed_by_hand(node);
@@ -439,7 +440,7 @@ impl Looks {
 
     /// Says once why something is not done.
     pub(super) fn tell(&self, name: &str, held: &Held) {
-        if held.reason == Reason::Panic {
+        if held.reason == reason::Panic {
             return tracing::error!(node = %name, "{}", held.message);
         }
         let message = format!("{}: {}", held.what, held.message);
@@ -474,7 +475,7 @@ impl Outcome {
 impl Held {
     /// News where it is as it should be, else trouble.
     pub(super) fn event_type(&self) -> EventType {
-        if self.reason == Reason::DeletionGracePeriod { EventType::Normal } else { EventType::Warning }
+        if self.reason == reason::DeletionGracePeriod { EventType::Normal } else { EventType::Warning }
     }
 }
 

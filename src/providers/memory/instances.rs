@@ -8,9 +8,10 @@ use tokio::time::Instant;
 
 use super::{Instance, Memory, State};
 use crate::cloud::node::ANNOTATION_VM;
+use crate::cloud::reason;
 use crate::cloud::{
-    AbsenceProof, Error, FoundBy, InstanceMetadata, Instances, InstancesV2, Power, PowerState, Presence, Reason,
-    Unknown, Zone, Zones, node,
+    AbsenceProof, Error, FoundBy, InstanceMetadata, Instances, InstancesV2, Power, PowerState, Presence, Unknown, Zone,
+    Zones, node,
 };
 
 impl Memory {
@@ -54,7 +55,7 @@ impl State {
             several => {
                 let ids: Vec<_> = several.iter().map(|instance| instance.metadata.provider_id.as_str()).collect();
                 let message = format!("system UUID {uuid} is that of {}", ids.join(", "));
-                Presence::Unknown(Unknown::new(Reason::SeveralVMsMatch, message))
+                Presence::Unknown(Unknown::new(reason::SeveralVMsMatch, message))
             }
         }
     }
@@ -86,7 +87,7 @@ impl State {
             return Presence::Absent(AbsenceProof::new(format!("instance {provider_id} was removed"), []));
         }
         Presence::Unknown(Unknown::new(
-            Reason::InstanceNotFound,
+            reason::InstanceNotFound,
             format!("no instance with provider ID {provider_id} was seen"),
         ))
     }
@@ -97,7 +98,7 @@ impl State {
             None => match &self.outage {
                 Some(unknown) => Presence::Unknown(unknown.clone()),
                 None => Presence::Unknown(Unknown::new(
-                    Reason::InstanceNotFound,
+                    reason::InstanceNotFound,
                     format!("no instance backs node {node_name}"),
                 )),
             },
@@ -114,7 +115,7 @@ fn proven_power(found: Presence<Instance>, state: &State) -> Presence<Power> {
     let id = &instance.metadata.provider_id;
     if instance.is_power_unproven {
         let message = format!("nobody hears from the host of {id}");
-        return Presence::Unknown(Unknown::new(Reason::PowerStateUnknown, message));
+        return Presence::Unknown(Unknown::new(reason::PowerStateUnknown, message));
     }
     let lasting = state.powered_since.get(id).map(Instant::elapsed).unwrap_or_default();
     Presence::Exists(Power { state: instance.power, lasting })
@@ -125,7 +126,7 @@ fn older(presence: Presence<Instance>) -> Result<Instance, Error> {
     match presence {
         Presence::Exists(instance) => Ok(instance),
         Presence::Absent(_) => Err(Error::InstanceNotFound),
-        Presence::Unknown(unknown) if unknown.reason == Reason::InstanceNotFound => Err(Error::InstanceNotFound),
+        Presence::Unknown(unknown) if unknown.reason == reason::InstanceNotFound => Err(Error::InstanceNotFound),
         Presence::Unknown(Unknown { message, retry_after: Some(after), .. }) => {
             Err(Error::RetryAfter { message, after })
         }

@@ -1,7 +1,7 @@
 //! What only this provider can be asked; the rest is in the contract suite.
 
 use super::*;
-use crate::cloud::{Error, Presence, Reason};
+use crate::cloud::{Error, Presence, reason};
 use k8s_openapi::api::core::v1::{Node, NodeStatus, NodeSystemInfo};
 
 fn instance(provider_id: &str, uuid: &str) -> Instance {
@@ -33,12 +33,12 @@ async fn an_outage_outweighs_a_removal_and_ends() {
     let cloud = Memory::default();
     cloud.put(instance("memory://1", "aa"));
     assert!(cloud.remove("memory://1") && !cloud.remove("memory://1"));
-    cloud.set_outage(Some(Unknown::new(Reason::CloudUnavailable, "on purpose")));
+    cloud.set_outage(Some(Unknown::new(reason::CloudUnavailable, "on purpose")));
     let old = |answer: Result<bool, Error>| answer.map_err(|error| error.reason());
-    assert_eq!(old(cloud.instance_exists_by_provider_id("memory://1").await), Err(Reason::CloudUnavailable));
+    assert_eq!(old(cloud.instance_exists_by_provider_id("memory://1").await), Err(reason::CloudUnavailable));
     cloud.set_outage(None);
     assert_eq!(old(cloud.instance_exists_by_provider_id("memory://1").await), Ok(false));
-    assert_eq!(old(cloud.instance_exists_by_provider_id("memory://2").await), Err(Reason::InstanceNotFound));
+    assert_eq!(old(cloud.instance_exists_by_provider_id("memory://2").await), Err(reason::InstanceNotFound));
 }
 
 #[test]

@@ -16,7 +16,8 @@ use super::location::Location;
 use super::provider_id::{self, BiosUuid};
 use crate::clients::vim::MoRef;
 use crate::cloud::node;
-use crate::cloud::{AbsenceProof, Presence, Reason, Unknown};
+use crate::cloud::{AbsenceProof, Presence, Unknown};
+use crate::providers::vsphere::reason;
 
 /// What one vCenter said.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,18 +79,18 @@ pub struct Case<'a> {
 pub fn uuids(node: &Node) -> Result<Vec<BiosUuid>, Unknown> {
     if node::is_uninitialized(node) {
         return Err(Unknown::new(
-            Reason::Uninitialized,
+            reason::Uninitialized,
             "the node is not initialized; its VM is never reported as deleted",
         ));
     }
     let provider_id = node::provider_id(node);
     if provider_id.is_empty() {
         let message = "the node has no provider ID, so its VM is never reported as deleted";
-        return Err(Unknown::new(Reason::NoProviderID, message));
+        return Err(Unknown::new(reason::NoProviderID, message));
     }
     let Ok(own) = provider_id::parse_provider_id(provider_id) else {
         let message = format!("provider ID {provider_id:?} is not vsphere:// followed by a UUID");
-        return Err(Unknown::new(Reason::MalformedProviderID, message));
+        return Err(Unknown::new(reason::MalformedProviderID, message));
     };
     let mut uuids = vec![own.clone(), own.byte_swapped()];
     // The kubelet says what the firmware says, which may have been given another UUID since.
@@ -131,7 +132,7 @@ fn other_uuid<'a>(vm: &'a VmIdentity, uuids: &[BiosUuid]) -> Option<&'a BiosUuid
 fn prove(case: &Case<'_>) -> Result<AbsenceProof, Unknown> {
     let searched = prove_not_found(case)?;
     if !case.last.are_known && !case.trusts_unseen {
-        return Err(Unknown::new(Reason::NeverSeen, never_seen(case.last)));
+        return Err(Unknown::new(reason::NeverSeen, never_seen(case.last)));
     }
     let mut evidence = Vec::new();
     for location in &case.last.places {
@@ -175,7 +176,7 @@ fn prove_gone_from(testimonies: &[Testimony], location: &Location) -> Result<Vec
             "{} was in the vCenter with instance UUID {}, which is not configured or was never reached",
             location.vm, location.vcenter
         );
-        return Err(Unknown::new(Reason::VCenterNotConfigured, message));
+        return Err(Unknown::new(reason::VCenterNotConfigured, message));
     }
     Ok(evidence)
 }
@@ -183,7 +184,7 @@ fn prove_gone_from(testimonies: &[Testimony], location: &Location) -> Result<Vec
 /// Every vCenter says that it knows none of the UUIDs.
 fn prove_not_found(case: &Case<'_>) -> Result<String, Unknown> {
     if case.uuids.is_empty() || case.testimonies.is_empty() {
-        return Err(Unknown::new(Reason::VCenterUnavailable, "no vCenter was asked for the machine's UUID"));
+        return Err(Unknown::new(reason::VCenterUnavailable, "no vCenter was asked for the machine's UUID"));
     }
     for testimony in case.testimonies {
         for uuid in case.uuids {
@@ -232,7 +233,7 @@ fn reused(server: &str, location: &Location, uuid: &BiosUuid) -> Unknown {
          given to another machine; if the node's machine is gone, delete the Node",
         location.vm
     );
-    Unknown::new(Reason::ProviderIDMismatch, message)
+    Unknown::new(reason::ProviderIDMismatch, message)
 }
 
 /// A host that left vCenter takes its machines out of the inventory, and they run on. So may a machine on a host that
@@ -240,15 +241,15 @@ fn reused(server: &str, location: &Location, uuid: &BiosUuid) -> Unknown {
 fn prove_host(server: &str, location: &Location, place: &Place) -> Result<String, Unknown> {
     let Some(host) = &location.host else {
         let message = format!("{} is gone from {server}, and its last host is not known", location.vm);
-        return Err(Unknown::new(Reason::LocationUnknown, message));
+        return Err(Unknown::new(reason::LocationUnknown, message));
     };
     match &place.host {
         Some(Read::Gone) => Err(Unknown::new(
-            Reason::HostGone,
+            reason::HostGone,
             format!("{} is gone from {server} with its last host {host}, on which it may still run", location.vm),
         )),
         Some(Read::Found(state)) if state != CONNECTED => Err(Unknown::new(
-            Reason::HostNotConnected,
+            reason::HostNotConnected,
             format!(
                 "{} is gone from {server}, and its last host {host}, on which it may still run, has the connection state \
                  {state}",
@@ -278,7 +279,7 @@ fn prove_above(
             "{} is gone from {server}; its last {what} and what is recorded above it cannot be read any more",
             location.vm
         );
-        Unknown::new(Reason::LocationUnknown, message)
+        Unknown::new(reason::LocationUnknown, message)
     };
     let datacenter = location.datacenter.as_ref().ok_or_else(gone)?;
     match &place.datacenter {
@@ -300,7 +301,7 @@ pub(super) fn need_answer<T>(read: Option<&Read<T>>, doing: impl Fn() -> String)
 }
 
 fn denied(doing: &str, denial: &Denial) -> Unknown {
-    Unknown::new(Reason::NoPermission, format!("{doing}: {denial}; give the account the role Read-only there"))
+    Unknown::new(reason::NoPermission, format!("{doing}: {denial}; give the account the role Read-only there"))
 }
 
 fn silent(doing: &str, trouble: &Trouble) -> Unknown {
@@ -308,7 +309,7 @@ fn silent(doing: &str, trouble: &Trouble) -> Unknown {
 }
 
 fn unanswered(doing: &str, reason: &str) -> Unknown {
-    Unknown::new(Reason::VCenterUnavailable, format!("{doing}: {reason}"))
+    Unknown::new(reason::VCenterUnavailable, format!("{doing}: {reason}"))
 }
 
 #[cfg(test)]

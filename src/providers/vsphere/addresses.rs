@@ -19,6 +19,7 @@ use crate::base::addresses::parse_ip;
 use crate::clients::vim::types::GuestNic;
 use crate::cloud::Reason;
 use crate::cloud::node::addresses::{EXTERNAL_IP, INTERNAL_IP};
+use crate::providers::vsphere::reason;
 
 /// A family of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -125,10 +126,10 @@ impl AddressError {
     /// The word for metrics, Events and conditions.
     pub fn reason(&self) -> Reason {
         match self {
-            Self::NoGuestNics => Reason::NoGuestNics,
-            Self::NoNetworkMatches { .. } => Reason::NoNetworkMatches,
-            Self::NoUsableAddress { .. } => Reason::NoUsableAddress,
-            Self::NoAddressOfFamily { .. } => Reason::NoAddressOfFamily,
+            Self::NoGuestNics => reason::NoGuestNics,
+            Self::NoNetworkMatches { .. } => reason::NoNetworkMatches,
+            Self::NoUsableAddress { .. } => reason::NoUsableAddress,
+            Self::NoAddressOfFamily { .. } => reason::NoAddressOfFamily,
         }
     }
 }

@@ -27,8 +27,9 @@ use super::tracker::slots::Setup;
 use super::twins::check_none_runs;
 use crate::cloud::node;
 use crate::cloud::{
-    InstanceEvent, InstanceEvents, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Reason, Unknown,
+    InstanceEvent, InstanceEvents, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Unknown,
 };
+use crate::providers::vsphere::reason;
 
 /// Questions that are asked of vCenter at a time. Each has at most a handful of calls under way at a vCenter.
 const TURNS: usize = 4;
@@ -66,12 +67,12 @@ impl Instances {
         let provider_id = node::provider_id(node);
         if !provider_id.is_empty() && !provider_id::is_own(provider_id) {
             return Err(Unknown::new(
-                Reason::ForeignProviderID,
+                reason::ForeignProviderID,
                 format!("provider ID {provider_id:?} is not vSphere's"),
             ));
         }
         let outcome = self.view(node).map(|view| view.outcome.clone());
-        let pending = || Unknown::passing(Reason::LookupPending, "the node was not looked at yet");
+        let pending = || Unknown::passing(reason::LookupPending, "the node was not looked at yet");
         if provider_id.is_empty() {
             return match outcome {
                 Some(Outcome::Found(found)) => Ok(found),
@@ -82,7 +83,7 @@ impl Instances {
         // The provider ID comes first. What the board says for the name is used where it is about the same machine.
         let Ok(uuid) = provider_id::parse_provider_id(provider_id) else {
             let message = format!("provider ID {provider_id:?} is not vsphere:// followed by a UUID");
-            return Err(Unknown::new(Reason::MalformedProviderID, message));
+            return Err(Unknown::new(reason::MalformedProviderID, message));
         };
         match outcome {
             // A machine whose UUID cannot be read was bound by an earlier one; its metadata says what is missing.
@@ -108,7 +109,7 @@ fn doubt(live: Result<(), Unknown>, was_live: bool, vm: &str) -> Option<Unknown>
         Ok(()) => {
             let message =
                 format!("the vCenter of the node's machine {vm} answers again, and its inventory is being loaded");
-            Unknown::passing(Reason::LookupPending, message)
+            Unknown::passing(reason::LookupPending, message)
         }
         Err(unknown) => unknown,
     };
@@ -121,7 +122,7 @@ impl Instances {
         let setup = self.setup.borrow();
         setup.sources.get(&slot).map(|source| Arc::clone(&source.vcenter)).ok_or_else(|| {
             let message = "the vCenter of the node's machine is not configured any more";
-            Unknown::new(Reason::VCenterNotConfigured, message)
+            Unknown::new(reason::VCenterNotConfigured, message)
         })
     }
 
@@ -137,7 +138,7 @@ impl Instances {
 
     /// Waits until vCenter may be asked once more.
     async fn take_turn(&self) -> Result<SemaphorePermit<'_>, Unknown> {
-        let stopping = |_| Unknown::new(Reason::VCenterUnavailable, "the provider is stopping");
+        let stopping = |_| Unknown::new(reason::VCenterUnavailable, "the provider is stopping");
         self.turns.acquire().await.map_err(stopping)
     }
 
@@ -155,7 +156,7 @@ impl Instances {
             return Ok(());
         }
         let message = "the configured vCenters changed while they were asked";
-        Err(Unknown::passing(Reason::LookupPending, message))
+        Err(Unknown::passing(reason::LookupPending, message))
     }
 
     /// Gathers the evidence and judges it.
@@ -179,7 +180,7 @@ impl Instances {
 
 fn late() -> Unknown {
     let message = format!("vCenter did not say within {} s", ASK_LIMIT.as_secs());
-    Unknown::new(Reason::VCenterUnavailable, message)
+    Unknown::new(reason::VCenterUnavailable, message)
 }
 
 /// Everything that one vCenter has to say. Its calls follow one another, and end with the first that has no answer.
@@ -262,7 +263,7 @@ impl InstancesV2 for Instances {
             (Ok(()), None) => {
                 let message =
                     format!("vCenter does not hear from {} or from its host, or may not say", found.location.vm);
-                Presence::Unknown(Unknown::new(Reason::PowerStateUnknown, message))
+                Presence::Unknown(Unknown::new(reason::PowerStateUnknown, message))
             }
         }
     }
@@ -329,8 +330,8 @@ mod tests {
 
     #[test]
     fn a_machine_is_in_doubt_unless_its_vcenter_is_live_and_was_when_it_was_put_down() {
-        let silent = || Err(Unknown::new(Reason::CredentialsRejected, "vc does not answer: no"));
-        let (silence, pending) = (Reason::CredentialsRejected, Reason::LookupPending);
+        let silent = || Err(Unknown::new(reason::CredentialsRejected, "vc does not answer: no"));
+        let (silence, pending) = (reason::CredentialsRejected, reason::LookupPending);
         for (live, was_live, expected) in [
             (Ok(()), true, None),
             (Ok(()), false, Some((pending, true, Some(BEHIND)))),

@@ -9,7 +9,8 @@ use super::inventory::reads::Read;
 use super::inventory::snapshot::PowerState;
 use super::location::Location;
 use super::provider_id::BiosUuid;
-use crate::cloud::{Reason, Unknown};
+use crate::cloud::Unknown;
+use crate::providers::vsphere::reason;
 
 /// Asks every one of these vCenters for machines with these UUIDs. All but the one at `own` have to be powered off.
 ///
@@ -43,7 +44,7 @@ async fn check(vcenter: &Vcenter, uuids: &[BiosUuid], own: &Location) -> Result<
                  (uuid.bios)",
                 own.vm
             );
-            return Err(Unknown::new(Reason::SeveralVMsMatch, message));
+            return Err(Unknown::new(reason::SeveralVMsMatch, message));
         }
     }
     Ok(())

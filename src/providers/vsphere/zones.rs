@@ -8,6 +8,7 @@ use std::fmt;
 use crate::base::names::is_label_value;
 use crate::clients::vim::types::MoRef;
 use crate::cloud::Reason;
+use crate::providers::vsphere::reason;
 
 /// Why an object's tags are not known when nobody has asked for them yet.
 pub const NOT_READ_YET: &str = "not read yet";
@@ -171,9 +172,9 @@ impl ZoneProblem {
     /// The word for metrics, Events and conditions.
     pub fn reason(&self) -> Reason {
         match self {
-            Self::NoTags { .. } => Reason::NoZoneTags,
-            Self::Unknown { .. } => Reason::ZoneUnknown,
-            Self::InvalidTagName { .. } => Reason::InvalidTagName,
+            Self::NoTags { .. } => reason::NoZoneTags,
+            Self::Unknown { .. } => reason::ZoneUnknown,
+            Self::InvalidTagName { .. } => reason::InvalidTagName,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The guard, from Nodes to deletions: what is held, what is told, and what lets it go.
 
-use ccm::cloud::{Reason, Unknown};
+use ccm::cloud::Unknown;
 use ccm::controllers::node_lifecycle::plan::ANNOTATION_ALLOW_DELETION;
 use ccm::controllers::node_lifecycle::{Deletion, Limit, Settings};
 use ccm::providers::memory::Memory;
@@ -9,6 +9,7 @@ use std::time::Duration;
 use support::eventually;
 
 use super::harness::{Form, LIMIT, Run, instance, settings};
+use ccm::providers::vsphere::reason;
 
 /// Long enough that no test sees its end.
 const NEVER: Duration = Duration::from_secs(3600);
@@ -139,7 +140,7 @@ async fn a_human_may_let_one_node_go_at_once() {
     // Not without a proof, not while Ready, and not a majority of the control plane.
     let allowed = vec![(ANNOTATION_ALLOW_DELETION.to_owned(), "true".to_owned())];
     let unknown = Form { annotations: allowed.clone(), ..Form::new("Unknown") };
-    cloud.set_unknown(&unknown.provider_id, Some(Unknown::new(Reason::VCenterUnavailable, "down")));
+    cloud.set_unknown(&unknown.provider_id, Some(Unknown::new(reason::VCenterUnavailable, "down")));
     run.register(&unknown).await;
     let ready = Form { annotations: allowed.clone(), ..Form::new("True") };
     lost(&run, &cloud, &ready).await;

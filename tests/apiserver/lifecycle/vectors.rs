@@ -1,11 +1,12 @@
 //! The vectors of the Go program, through both contracts.
 
-use ccm::cloud::{PowerState, Reason, Unknown};
+use ccm::cloud::{PowerState, Unknown};
 use ccm::controllers::node_lifecycle::plan::TAINT_SHUTDOWN;
 use ccm::providers::memory::{Contract, Memory};
 use support::{ApiServer, eventually};
 
 use super::harness::{Form, LIMIT, Run, Start, instance, settings, taints};
+use ccm::cloud::reason;
 
 /// What the cloud says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +82,7 @@ fn arrange(cloud: &Memory, form: &Form, state: Cloud) {
     cloud.put(ccm::providers::memory::Instance { power, ..instance(form, &provider_id) });
     match state {
         Cloud::Gone => assert!(cloud.remove(&provider_id)),
-        Cloud::Fails => cloud.set_unknown(&provider_id, Some(Unknown::new(Reason::CloudError, "the test says so"))),
+        Cloud::Fails => cloud.set_unknown(&provider_id, Some(Unknown::new(reason::CloudError, "the test says so"))),
         Cloud::Runs | Cloud::ShutDown | Cloud::NeverThere => {}
     }
 }

@@ -2,7 +2,8 @@
 
 use super::harness::{Run, Start, condition, instance, is_tainted, says, unknown, user_with, waiting};
 use super::{A3, metadata};
-use ccm::cloud::{InstanceMetadata, Reason, Unknown};
+use ccm::cloud::reason;
+use ccm::cloud::{InstanceMetadata, Unknown};
 use ccm::controllers::node::Policy;
 use ccm::providers::memory::Memory;
 use k8s_openapi::api::core::v1::Node;
@@ -39,7 +40,7 @@ async fn expect_quiet(run: &Run, cloud: &Memory, name: &str, result: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_waits_says_why_once_for_each_reason_and_that_it_is_over() {
     let name = unique("n");
-    let cloud = cloud_that_says(&name, unknown(Reason::VMNotFound, "looked everywhere"));
+    let cloud = cloud_that_says(&name, unknown(reason::VMNotFound, "looked everywhere"));
     let run = Start::on(&cloud).restless().policy(soon()).run().await;
     run.register(&waiting(&name)).await;
     let first = run.wait("it says why", &name, |node| says(node, "False", "VMNotFound")).await;
@@ -48,12 +49,12 @@ async fn a_node_that_waits_says_why_once_for_each_reason_and_that_it_is_over() {
     assert_eq!(first.last_heartbeat_time, first.last_transition_time);
     expect_quiet(&run, &cloud, &name, "VMNotFound").await;
 
-    cloud.set_unknown(&id(&name), unknown(Reason::CloudError, "another trouble"));
+    cloud.set_unknown(&id(&name), unknown(reason::CloudError, "another trouble"));
     let second = run.wait("another reason", &name, |node| says(node, "False", "CloudError")).await;
     assert_eq!(condition(&second).unwrap().last_transition_time, first.last_transition_time, "it was False all along");
     run.wait_for_events(&name, &[("Warning", "VMNotFound", 1), ("Warning", "CloudError", 1)]).await;
 
-    cloud.set_unknown(&id(&name), unknown(Reason::CloudError, "the same in other words"));
+    cloud.set_unknown(&id(&name), unknown(reason::CloudError, "the same in other words"));
     expect_quiet(&run, &cloud, &name, "CloudError").await;
     let written = jiff::Timestamp::now() - Duration::from_secs(61);
     let condition_of_old = json!([{"type": "VSphereInitialized", "lastHeartbeatTime": format!("{written:.0}")}]);
@@ -75,9 +76,9 @@ async fn a_node_that_waits_says_why_once_for_each_reason_and_that_it_is_over() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reason_that_passes_is_not_told() {
     let (passing, lasting) = (unique("n"), unique("n"));
-    let cloud = cloud_that_says(&passing, Some(Unknown::passing(Reason::LookupPending, "soon")));
+    let cloud = cloud_that_says(&passing, Some(Unknown::passing(reason::LookupPending, "soon")));
     cloud.put(instance(&lasting, metadata(&id(&lasting), A3)));
-    cloud.set_unknown(&id(&lasting), unknown(Reason::VMNotFound, "nowhere"));
+    cloud.set_unknown(&id(&lasting), unknown(reason::VMNotFound, "nowhere"));
     let run = Start::on(&cloud).restless().policy(soon()).run().await;
     let created = run.register(&waiting(&passing)).await;
     run.register(&waiting(&lasting)).await;
@@ -89,7 +90,7 @@ async fn a_reason_that_passes_is_not_told() {
 #[tokio::test(flavor = "multi_thread")]
 async fn another_process_goes_on_where_the_first_one_ended() {
     let name = unique("n");
-    let said = || unknown(Reason::VMNotFound, "looked everywhere");
+    let said = || unknown(reason::VMNotFound, "looked everywhere");
     let first = Start::on(&cloud_that_says(&name, said())).restless().policy(soon()).run().await;
     first.register(&waiting(&name)).await;
     first.wait("the first says why", &name, |node| says(node, "False", "VMNotFound")).await;

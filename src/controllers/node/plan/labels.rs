@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::cloud::node::{self, INSTANCE_TYPE, LabelPair, REGION, ZONE};
 use crate::cloud::{InstanceMetadata, Reason};
+use crate::controllers::node::reason;
 use crate::controllers::node::{LabelMode, Policy};
 
 /// Labels to change: the new value, or `None` for one that is to go.
@@ -29,7 +30,7 @@ impl Difference {
     /// For people, with the flag that would let the label follow.
     pub fn describe(&self) -> String {
         let Self { label, reason, present, cloud } = self;
-        let flag = if *reason == Reason::ZoneLabelsDiffer { "--zone-labels" } else { "--instance-type" };
+        let flag = if *reason == reason::ZoneLabelsDiffer { "--zone-labels" } else { "--instance-type" };
         format!("label {label} stays {present:?} though the cloud says {cloud:?}; {flag}=follow would change it")
     }
 }
@@ -76,7 +77,7 @@ pub fn on_refresh(node: &Node, metadata: &InstanceMetadata, policy: &Policy) -> 
             None if mode == LabelMode::Fill => set(&mut wanted, pair, value),
             None => {}
             Some(present) if present == value => {}
-            Some(present) if reason == Reason::InstanceTypeDiffers && is_of_older_table(present, value) => {}
+            Some(present) if reason == reason::InstanceTypeDiffers && is_of_older_table(present, value) => {}
             // Volumes are pinned to zones.
             Some(present) => differences.push(Difference {
                 label: pair.current,
@@ -109,13 +110,13 @@ pub fn is_said(label: &str, metadata: &InstanceMetadata, policy: &Policy) -> boo
 }
 
 fn said<'a>(metadata: &'a InstanceMetadata, policy: &Policy) -> [Said<'a>; 3] {
-    let topology = |pair, value| Said { pair, value, mode: policy.zone_labels, reason: Reason::ZoneLabelsDiffer };
+    let topology = |pair, value| Said { pair, value, mode: policy.zone_labels, reason: reason::ZoneLabelsDiffer };
     [
         Said {
             pair: INSTANCE_TYPE,
             value: &metadata.instance_type,
             mode: policy.instance_type,
-            reason: Reason::InstanceTypeDiffers,
+            reason: reason::InstanceTypeDiffers,
         },
         topology(ZONE, &metadata.zone),
         topology(REGION, &metadata.region),

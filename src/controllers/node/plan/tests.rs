@@ -198,22 +198,22 @@ fn nodes_are_initialised_as_upstream() {
 #[test]
 fn nodes_are_left_alone_with_a_reason() {
     let exists = Presence::Exists::<InstanceMetadata>;
-    let unknown = || Unknown::new(Reason::VMNotFound, "no such machine");
+    let unknown = || Unknown::new(reason::VMNotFound, "no such machine");
     let pending = InstanceMetadata { pending: Some(unknown()), ..metadata("fake://1", A3) };
     let soon = Unknown { retry_after: Some(Duration::from_secs(7)), ..unknown() };
     let gone = Presence::Absent(AbsenceProof::new("it was removed", []));
     let u = || tainted("U", "", "");
     let cases = [
-        ("N-07: nothing known is no error there", Presence::Unknown(unknown()), n08("10.0.0.1"), Reason::VMNotFound),
-        ("N-09", exists(metadata("", A2)), n08("invalid-ip"), Reason::ProvidedNodeIPNotValid),
-        ("N-10", exists(metadata("", A2)), n08("10.0.0.2"), Reason::ProvidedNodeIPNotOnVM),
-        ("N-12 differs: untainted there", exists(metadata("", "")), u(), Reason::NoProviderID),
-        ("no addresses", exists(metadata("fake://1", "")), u(), Reason::NoAddresses),
-        ("names only", exists(metadata("fake://1", H)), u(), Reason::NoAddresses),
-        ("N-21, N-64", exists(metadata("", A3)), u(), Reason::NoProviderID),
-        ("N-22", Presence::Unknown(unknown()), u(), Reason::VMNotFound),
-        ("N-50, N-51: addresses come with the initialisation", exists(pending), u(), Reason::VMNotFound),
-        ("absent", gone, u(), Reason::InstanceAbsent),
+        ("N-07: nothing known is no error there", Presence::Unknown(unknown()), n08("10.0.0.1"), reason::VMNotFound),
+        ("N-09", exists(metadata("", A2)), n08("invalid-ip"), reason::ProvidedNodeIPNotValid),
+        ("N-10", exists(metadata("", A2)), n08("10.0.0.2"), reason::ProvidedNodeIPNotOnVM),
+        ("N-12 differs: untainted there", exists(metadata("", "")), u(), reason::NoProviderID),
+        ("no addresses", exists(metadata("fake://1", "")), u(), reason::NoAddresses),
+        ("names only", exists(metadata("fake://1", H)), u(), reason::NoAddresses),
+        ("N-21, N-64", exists(metadata("", A3)), u(), reason::NoProviderID),
+        ("N-22", Presence::Unknown(unknown()), u(), reason::VMNotFound),
+        ("N-50, N-51: addresses come with the initialisation", exists(pending), u(), reason::VMNotFound),
+        ("absent", gone, u(), reason::InstanceAbsent),
     ];
     for (id, instance, before, reason) in cases {
         let (plan, after) = run(&before, instance);
@@ -269,7 +269,7 @@ fn labels_of_initialised_nodes_follow_their_older_form() {
         ("no labels", map(&[]), map(&[]), 0),
     ] {
         let form = Form { labels: before, ..Form::default() };
-        for instance in [Presence::Unknown(Unknown::new(Reason::CloudError, "b")), Presence::Exists(metadata("", ""))] {
+        for instance in [Presence::Unknown(Unknown::new(reason::CloudError, "b")), Presence::Exists(metadata("", ""))] {
             let (plan, after) = run(&form, instance);
             assert_eq!(after.metadata.labels.unwrap_or_default(), expected, "{id}");
             assert_eq!(plan.actions.len(), writes, "{id}");
@@ -285,14 +285,14 @@ fn only_addresses_of_initialised_nodes_follow_the_cloud() {
         additional_labels: map(&[("a/b", "c")]),
         ..metadata("other", A3)
     };
-    let pending = InstanceMetadata { pending: Some(Unknown::new(Reason::CloudError, "b")), ..everything.clone() };
+    let pending = InstanceMetadata { pending: Some(Unknown::new(reason::CloudError, "b")), ..everything.clone() };
     let exists = Presence::Exists::<InstanceMetadata>;
     let only_names = "InternalIP 10.0.0.9, Hostname h";
     for (id, instance, before, expected) in [
         ("N-04, N-14 differ: one pass", exists(everything.clone()), "", A3),
         ("pending holds nothing back", exists(pending), "InternalIP 10.0.0.9", A3),
         ("none reported", exists(metadata("", "")), A2, A2),
-        ("unknown", Presence::Unknown(Unknown::new(Reason::CloudError, "b")), A2, A2),
+        ("unknown", Presence::Unknown(Unknown::new(reason::CloudError, "b")), A2, A2),
         ("absent", Presence::Absent(AbsenceProof::new("gone", [])), A2, A2),
         ("no address any more", exists(metadata("", H)), only_names, only_names),
         ("another order of types", exists(metadata("", A2H)), A3, A3),

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::cloud::Reason;
+use crate::controllers::node_lifecycle::reason;
 
 /// Why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,13 +61,13 @@ impl Hold {
     /// The word for Events, metric and log.
     pub fn reason(&self) -> Reason {
         match self {
-            Hold::Grace { .. } | Hold::Counting { .. } => Reason::DeletionGracePeriod,
-            Hold::ControlPlane { .. } => Reason::DeletionControlPlaneMajority,
-            Hold::Mass { .. } => Reason::DeletionMassHold,
-            Hold::Limit { .. } => Reason::DeletionLimitReached,
-            Hold::Refused { .. } => Reason::DeletionRefused,
-            Hold::Told => Reason::DeletionDryRun,
-            Hold::Off { .. } => Reason::DeletionOff,
+            Hold::Grace { .. } | Hold::Counting { .. } => reason::DeletionGracePeriod,
+            Hold::ControlPlane { .. } => reason::DeletionControlPlaneMajority,
+            Hold::Mass { .. } => reason::DeletionMassHold,
+            Hold::Limit { .. } => reason::DeletionLimitReached,
+            Hold::Refused { .. } => reason::DeletionRefused,
+            Hold::Told => reason::DeletionDryRun,
+            Hold::Off { .. } => reason::DeletionOff,
         }
     }
 

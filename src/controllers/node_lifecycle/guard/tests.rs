@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::cloud::node::Readiness;
-use crate::cloud::{AbsenceProof, Reason, Unknown};
+use crate::cloud::{AbsenceProof, Unknown};
+use crate::controllers::node_lifecycle::reason;
 use proptest::prelude::*;
 
 const GRACE: Duration = Duration::from_secs(30);
@@ -113,7 +114,7 @@ impl Case {
 fn the_grace_period_starts_when_both_hold_and_anew_after_any_sign_of_life() {
     type Between = fn(&mut Case);
     let unknown = |case: &mut Case| {
-        case.answer("a", &Presence::Unknown(Unknown::new(Reason::VCenterUnavailable, "down")));
+        case.answer("a", &Presence::Unknown(Unknown::new(reason::CloudUnavailable, "down")));
     };
     let recreated = |case: &mut Case| {
         let facts = Facts { uid: "uid-other".into(), ..facts("a", Readiness::Unknown) };
@@ -665,7 +666,7 @@ proptest! {
                     observer.absent_since[number] = None;
                 }
                 Step::Unknown(number) if observer.there[number] => {
-                    let unknown = Unknown::new(Reason::VCenterUnavailable, "down");
+                    let unknown = Unknown::new(reason::CloudUnavailable, "down");
                     case.answer(&name(number), &Presence::Unknown(unknown));
                     observer.absent_since[number] = None;
                 }
@@ -715,7 +716,7 @@ proptest! {
 #[test]
 fn a_node_whose_answer_was_overtaken_may_be_one_of_many_that_are_gone() {
     let mut case = Case::settled(&settings());
-    let silent = Presence::Unknown(Unknown::new(Reason::VCenterUnavailable, "down"));
+    let silent = Presence::Unknown(Unknown::new(reason::CloudUnavailable, "down"));
     let names: Vec<String> = (0..20).map(|number| format!("n-{number}")).collect();
     for name in &names {
         case.not_ready(name);

@@ -4,7 +4,8 @@ use super::reads::{CONNECTION_STATE, Denial, Read, denial};
 use super::snapshot::{CONNECTED, PowerState};
 use super::vcenter::Vcenter;
 use crate::clients::vim::{MoRef, ObjectContent, Value};
-use crate::cloud::{Reason, Unknown};
+use crate::cloud::Unknown;
+use crate::providers::vsphere::reason;
 
 /// What is read of the machine.
 const MACHINE_PATHS: [&str; 3] = [POWER, CONNECTION_STATE, HOST];
@@ -32,7 +33,7 @@ fn found(object: &MoRef, read: Read<ObjectContent>) -> Result<ObjectContent, Unk
         Read::Found(content) => Ok(content),
         Read::Gone => {
             let message = format!("vCenter says that {object} does not exist");
-            Err(Unknown::new(Reason::PowerStateUnknown, message))
+            Err(Unknown::new(reason::PowerStateUnknown, message))
         }
         Read::Denied(denial) => Err(denied(object, &denial)),
         Read::Silent(trouble) => Err(Unknown::new(trouble.reason, format!("reading {object}: {trouble}"))),
@@ -44,7 +45,7 @@ fn check_connected(content: &ObjectContent) -> Result<(), Unknown> {
         Some(CONNECTED) => Ok(()),
         Some(state) => {
             let message = format!("vCenter does not hear from {}: its connection state is {state}", content.object);
-            Err(Unknown::new(Reason::PowerStateUnknown, message))
+            Err(Unknown::new(reason::PowerStateUnknown, message))
         }
         None => Err(unsaid(content, CONNECTION_STATE)),
     }
@@ -57,12 +58,12 @@ fn unsaid(content: &ObjectContent, path: &str) -> Unknown {
         Some(denial) => denied(&content.object, &denial),
         None => {
             let message = format!("vCenter does not say {path} of {}", content.object);
-            Unknown::new(Reason::PowerStateUnknown, message)
+            Unknown::new(reason::PowerStateUnknown, message)
         }
     }
 }
 
 fn denied(object: &MoRef, denial: &Denial) -> Unknown {
     let message = format!("reading the power state of {object}: {denial}; give the account the role Read-only there");
-    Unknown::new(Reason::NoPermission, message)
+    Unknown::new(reason::NoPermission, message)
 }

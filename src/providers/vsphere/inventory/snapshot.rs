@@ -7,6 +7,7 @@ use std::time::Instant;
 use crate::clients::vim::{GuestNic, MoRef};
 use crate::cloud::{self, Reason};
 use crate::providers::vsphere::provider_id::BiosUuid;
+use crate::providers::vsphere::reason;
 use crate::providers::vsphere::zones::ObjectTags;
 
 /// The longest way from an object to the root folder that is followed. Real inventories stay below 20.
@@ -75,7 +76,7 @@ pub enum Freshness {
 /// Why a vCenter does not answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
-    /// [`Reason::CredentialsRejected`] where it refuses the login, else [`Reason::VCenterUnavailable`].
+    /// [`reason::CredentialsRejected`] where it refuses the login, else [`reason::VCenterUnavailable`].
     pub reason: Reason,
     /// The failure, in words.
     pub why: String,
@@ -84,7 +85,7 @@ pub struct Trouble {
 impl Trouble {
     /// No answer, and not because the login is refused.
     pub fn unavailable(why: impl Into<String>) -> Self {
-        Self { reason: Reason::VCenterUnavailable, why: why.into() }
+        Self { reason: reason::VCenterUnavailable, why: why.into() }
     }
 }
 
@@ -118,7 +119,7 @@ impl Freshness {
 
     /// Whether vCenter refuses the login.
     pub fn is_refused(&self) -> bool {
-        self.check().is_err_and(|trouble| trouble.reason == Reason::CredentialsRejected)
+        self.check().is_err_and(|trouble| trouble.reason == reason::CredentialsRejected)
     }
 }
 

@@ -19,7 +19,7 @@ use super::watch::{Prepared, Watch};
 use crate::base::backoff::Failures;
 use crate::base::error_chain::chain;
 use crate::clients::vim;
-use crate::cloud::Reason;
+use crate::providers::vsphere::reason;
 use crate::providers::vsphere::zones::ZoneCategories;
 
 /// How long vCenter may take to say whether all is as known. A client that waits for an answer that never comes gives it
@@ -483,7 +483,7 @@ impl Vcenter {
         } else {
             warn!(vcenter, reason, next_try = ?pause, "vCenter does not answer; what is known is kept");
         }
-        let kind = if failure.source.is_refusal() { Reason::CredentialsRejected } else { Reason::VCenterUnavailable };
+        let kind = if failure.source.is_refusal() { reason::CredentialsRejected } else { reason::VCenterUnavailable };
         self.mark_stale(Trouble { reason: kind, why: reason });
     }
 }

@@ -182,6 +182,7 @@ impl Board {
 mod tests {
     use super::*;
     use crate::cloud::Reason;
+    use crate::providers::vsphere::reason;
 
     fn view(reason: Reason) -> View {
         View { uid: "u".into(), outcome: Outcome::Unknown(Unknown::new(reason, "")), last_observation: None }
@@ -203,11 +204,11 @@ mod tests {
                 power: None,
                 is_live: true,
             };
-            View { outcome: Outcome::Found(Arc::new(found)), ..view(Reason::VMNotFound) }
+            View { outcome: Outcome::Found(Arc::new(found)), ..view(reason::VMNotFound) }
         };
         let before = noted(&["a"], "1");
         assert_eq!(before.new_notes(None), ["a"]);
-        assert_eq!(before.new_notes(Some(&view(Reason::LookupPending))), ["a"]);
+        assert_eq!(before.new_notes(Some(&view(reason::LookupPending))), ["a"]);
         assert_eq!(noted(&["a", "b"], "2").new_notes(Some(&before)), ["b"], "what was told already is not told again");
         assert_eq!(noted(&[], "2").new_notes(Some(&before)), Vec::<String>::new());
     }
@@ -216,9 +217,9 @@ mod tests {
     async fn only_a_changed_view_is_announced() {
         let board = Board::default();
         let mut events = board.subscribe();
-        board.set("a", view(Reason::VMNotFound));
-        board.set("a", view(Reason::VMNotFound));
-        board.set("b", view(Reason::VMNotFound));
+        board.set("a", view(reason::VMNotFound));
+        board.set("a", view(reason::VMNotFound));
+        board.set("b", view(reason::VMNotFound));
         assert_eq!(events.next().await, Some(InstanceEvent::Node("a".into())));
         assert_eq!(events.next().await, Some(InstanceEvent::Node("b".into())));
     }
@@ -239,7 +240,7 @@ mod tests {
     #[test]
     fn w41_a_node_that_is_gone_leaves_nothing() {
         let board = Board::default();
-        board.set("a", view(Reason::VMNotFound));
+        board.set("a", view(reason::VMNotFound));
         board.remove("a");
         assert_eq!(board.find("a"), None);
         assert!(board.views.read().unwrap().is_empty());
@@ -250,7 +251,7 @@ mod tests {
         let board = Board::default();
         let mut events = board.subscribe();
         for number in 0..=BACKLOG {
-            board.set(&format!("node-{number}"), view(Reason::VMNotFound));
+            board.set(&format!("node-{number}"), view(reason::VMNotFound));
         }
         assert_eq!(events.next().await, Some(InstanceEvent::All));
     }

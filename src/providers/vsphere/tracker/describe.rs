@@ -22,6 +22,7 @@ use crate::providers::vsphere::zones::{
 
 use super::facts::NodeFacts;
 use super::ids::{Slot, VmKey};
+use crate::providers::vsphere::reason;
 
 /// `guest.toolsRunningStatus` while VMware Tools reports.
 const TOOLS_RUNNING: &str = "guestToolsRunning";
@@ -89,7 +90,7 @@ pub fn describe(
     } else {
         addresses(facts, record, families_at(rules, vm), rules, beside).map_err(|error| match record.power_state {
             Some(PowerState::PoweredOff) if disconnection(record).is_none() => {
-                Unknown::new(Reason::VMPoweredOff, about(&format!("it is powered off; {error}")))
+                Unknown::new(reason::VMPoweredOff, about(&format!("it is powered off; {error}")))
             }
             _ => Unknown::new(error.reason(), about(&error)),
         })
@@ -201,20 +202,20 @@ fn silent_guest(record: &VmRecord, vm: &VmKey, what: &str) -> Unknown {
     let subject = format!("VM {} ({})", record.name, vm.id);
     if let Some(state) = disconnection(record) {
         let message = format!("{subject} is {state}, so vCenter has no current guest data: {what} is missing");
-        return Unknown::new(Reason::ToolsNotRunning, message + &unreadable(record));
+        return Unknown::new(reason::ToolsNotRunning, message + &unreadable(record));
     }
     let (reason, why) = match (record.power_state, record.tools.as_str()) {
-        (Some(PowerState::PoweredOff), _) => (Reason::VMPoweredOff, format!("is powered off and reports no {what}")),
-        (Some(PowerState::Suspended), _) => (Reason::ToolsNotRunning, format!("is suspended and reports no {what}")),
+        (Some(PowerState::PoweredOff), _) => (reason::VMPoweredOff, format!("is powered off and reports no {what}")),
+        (Some(PowerState::Suspended), _) => (reason::ToolsNotRunning, format!("is suspended and reports no {what}")),
         (_, "") => {
             let why = format!("reports no {what}; check that VMware Tools (open-vm-tools) is running in the guest");
-            (Reason::ToolsNotRunning, why)
+            (reason::ToolsNotRunning, why)
         }
         (_, tools @ TOOLS_RUNNING) => {
-            (Reason::ToolsNotRunning, format!("reports no {what}, although VMware Tools is running ({tools})"))
+            (reason::ToolsNotRunning, format!("reports no {what}, although VMware Tools is running ({tools})"))
         }
         (_, tools @ TOOLS_STARTING) => {
-            (Reason::ToolsNotRunning, format!("reports no {what} yet: VMware Tools is starting ({tools})"))
+            (reason::ToolsNotRunning, format!("reports no {what} yet: VMware Tools is starting ({tools})"))
         }
         (power, tools) => {
             let running = if power == Some(PowerState::PoweredOn) { "is running, but" } else { "reports that" };
@@ -222,7 +223,7 @@ fn silent_guest(record: &VmRecord, vm: &VmKey, what: &str) -> Unknown {
                 "{running} VMware Tools is not running ({tools}): it reports no {what}. Install or start open-vm-tools in \
                  the guest"
             );
-            (Reason::ToolsNotRunning, why)
+            (reason::ToolsNotRunning, why)
         }
     };
     Unknown::new(reason, format!("{subject} {why}{}", unreadable(record)))
@@ -236,7 +237,7 @@ fn without_uuid(record: &VmRecord, vm: &VmKey) -> Unknown {
         vm.id,
         unreadable(record)
     );
-    Unknown::new(Reason::ToolsNotRunning, message)
+    Unknown::new(reason::ToolsNotRunning, message)
 }
 
 /// The connection state of a VM that vCenter has no current data of, with its meaning.

@@ -16,12 +16,13 @@ use super::resolve::{Answer, Asked, By, Decision, Question, is_renamed, resolve}
 use super::slots::Held;
 use super::tracked::{Lost, NextSearch, Tracked};
 use crate::base::backoff::Backoff;
-use crate::cloud::{FoundBy, InstanceMetadata, Reason, Unknown};
+use crate::cloud::{FoundBy, InstanceMetadata, Unknown};
 use crate::providers::vsphere::addresses::candidate_ips;
 use crate::providers::vsphere::inventory::snapshot::{Freshness, Snapshot, VmRecord};
 use crate::providers::vsphere::last_place::LastObservation;
 use crate::providers::vsphere::location::Location;
 use crate::providers::vsphere::provider_id::BiosUuid;
+use crate::providers::vsphere::reason;
 use crate::providers::vsphere::topology::labels::labels;
 
 /// How long a match may take to be reported once it is watched.
@@ -66,14 +67,14 @@ impl Tracker {
                     tracked = tracked.leave();
                     self.note_addresses(name, &tracked);
                     next_search = NextSearch::Now;
-                    Outcome::Unknown(Unknown::new(Reason::VMNotFound, message))
+                    Outcome::Unknown(Unknown::new(reason::VMNotFound, message))
                 }
             },
             (None, NextSearch::Later(unknown) | NextSearch::Waiting(unknown)) => {
                 Outcome::Unknown(tracked.lost.as_ref().map_or_else(|| unknown.clone(), |lost| lost.unknown(unknown)))
             }
             (None, NextSearch::Now | NextSearch::None) => {
-                Outcome::Unknown(Unknown::passing(Reason::LookupPending, "the virtual machine is being looked for"))
+                Outcome::Unknown(Unknown::passing(reason::LookupPending, "the virtual machine is being looked for"))
             }
         };
         if tracked.bound.is_some() {
@@ -115,7 +116,7 @@ impl Tracker {
     fn bind(&self, tracked: &mut Tracked) -> NextSearch {
         if tracked.facts.has_provider_id && tracked.facts.provider_id.is_none() {
             let message = "spec.providerID is not vsphere:// followed by a UUID".to_string();
-            return NextSearch::Waiting(Unknown::new(Reason::MalformedProviderID, message));
+            return NextSearch::Waiting(Unknown::new(reason::MalformedProviderID, message));
         }
         let waited = tracked.first_match.map_or(Duration::ZERO, |at| at.elapsed());
         let decision = self.decide(tracked, waited);
@@ -175,7 +176,7 @@ impl Tracker {
             "vCenter found a match and does not report it ({}); check that the account may read it (System.Read)",
             unknown.message
         );
-        NextSearch::Later(Unknown::new(Reason::VMNotReadable, message))
+        NextSearch::Later(Unknown::new(reason::VMNotReadable, message))
     }
 
     fn decide(&self, tracked: &Tracked, waited: Duration) -> Decision {

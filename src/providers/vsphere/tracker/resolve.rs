@@ -12,10 +12,11 @@ use std::time::Duration;
 use self::unfound::{listed, nothing_found, silent, unanswered, why_silent, why_unheard};
 use super::facts::NodeFacts;
 use super::ids::{Slot, VmKey};
-use crate::cloud::{Reason, Unknown};
+use crate::cloud::Unknown;
 use crate::providers::vsphere::inventory::scope;
 use crate::providers::vsphere::inventory::snapshot::{PowerState, Snapshot, VmRecord};
 use crate::providers::vsphere::provider_id::BiosUuid;
+use crate::providers::vsphere::reason;
 
 /// How long a match waits for a vCenter that does not answer, when nothing but its UUID speaks for it.
 pub const SILENT_VCENTER_WAIT: Duration = Duration::from_secs(30);
@@ -184,7 +185,7 @@ pub fn resolve(question: &Question<'_>) -> Decision {
                     continue;
                 }
                 let message = format!("reading {id} on {}", asked.server);
-                return Decision::Reading(Unknown::passing(Reason::LookupPending, message));
+                return Decision::Reading(Unknown::passing(reason::LookupPending, message));
             };
             if let Some(why) = why_not(question.node, asked, record, by) {
                 set_aside.push(format!("{} ({id} on {}) {why}", record.name, asked.server));
@@ -249,12 +250,12 @@ fn choose(question: &Question<'_>, candidates: Vec<Candidate<'_>>) -> Decision {
     }
     match left.as_slice() {
         [] => Decision::Unresolved(Unknown::new(
-            Reason::VMNotFound,
+            reason::VMNotFound,
             format!("only templates match: {}; the node's own virtual machine was not found", listed(&all)),
         )),
         [only] => take(question, only, &all),
         _ => Decision::Unresolved(Unknown::new(
-            Reason::SeveralVMsMatch,
+            reason::SeveralVMsMatch,
             format!(
                 "several virtual machines match: {}; give each its own BIOS UUID (uuid.bios), or power off the ones \
                  that are not this node",
@@ -340,7 +341,7 @@ fn taken_already(question: &Question<'_>, candidate: &Candidate<'_>) -> Option<U
     }
     let taken = (question.taken)(&candidate.key)?;
     Some(Unknown::new(
-        Reason::VMBacksAnotherNode,
+        reason::VMBacksAnotherNode,
         format!(
             "{} {taken}; if that Node is an earlier name of this machine, delete it; if it has a machine of its own, give \
              each its own BIOS UUID (uuid.bios)",
@@ -377,7 +378,7 @@ fn refusal(question: &Question<'_>, candidates: &[Candidate<'_>]) -> Option<Unkn
             (question.taken)(&candidate.key)?
         };
         Some(Unknown::new(
-            Reason::NameMatchRefused,
+            reason::NameMatchRefused,
             format!(
                 "no virtual machine has the node's UUID; {} has its name but {why}; --allow-name-match takes it anyway",
                 candidate.describe()

@@ -12,9 +12,9 @@ use super::Tracker;
 use super::describe::Rules;
 use super::ids::Slot;
 use super::tracked::{Lost, Tracked};
-use crate::cloud::Reason;
 use crate::providers::vsphere::inventory::snapshot::Snapshot;
 use crate::providers::vsphere::inventory::{Vcenter, scope};
+use crate::providers::vsphere::reason;
 
 /// What is configured: the vCenters, and the rules for the nodes.
 #[derive(Clone, Default)]
@@ -127,7 +127,7 @@ impl Tracker {
         if lost_nodes == 0 || is_standby {
             debug!(vcenter = server, "not asked any more");
         } else {
-            let reason = Reason::VCenterNotConfigured;
+            let reason = reason::VCenterNotConfigured;
             warn!(
                 vcenter = server,
                 nodes = lost_nodes,

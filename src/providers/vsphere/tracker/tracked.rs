@@ -12,11 +12,12 @@ use super::ids::{Slot, VmKey};
 use super::resolve::{Answer, SILENT_VCENTER_WAIT};
 use crate::base::backoff::Failures;
 use crate::cloud::node::is_control_plane;
-use crate::cloud::{FoundBy, Reason, Unknown};
+use crate::cloud::{FoundBy, Unknown};
 use crate::providers::vsphere::inventory::snapshot::{Freshness, Snapshot};
 use crate::providers::vsphere::last_place::{LastObservation, LastPlaces, last_places};
 use crate::providers::vsphere::location::Location;
 use crate::providers::vsphere::provider_id::BiosUuid;
+use crate::providers::vsphere::reason;
 
 /// How often the machine of a node that is not ready is looked for while it is known, and not known to run.
 const LOOK_PERIOD: Duration = Duration::from_secs(60);
@@ -99,7 +100,7 @@ impl Lost {
             "the node's virtual machine {vm} is on vCenter {server}, which {file} does not name any more; elsewhere: {}",
             elsewhere.message
         );
-        Unknown::new(Reason::VCenterNotConfigured, message)
+        Unknown::new(reason::VCenterNotConfigured, message)
     }
 }
 

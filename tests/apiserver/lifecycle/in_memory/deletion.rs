@@ -4,10 +4,11 @@ use super::log::Log;
 use super::server::{Fate, Server};
 use super::world::{MOMENT, World, is, node, pass, seconds, settings};
 use ccm::cloud::node::TAINT_UNINITIALIZED;
-use ccm::cloud::{InstanceEvent, InstanceMetadata, PowerState, Reason, Unknown};
+use ccm::cloud::{InstanceEvent, InstanceMetadata, PowerState, Unknown};
 use ccm::controllers::node_lifecycle::plan::ANNOTATION_ALLOW_DELETION;
 use ccm::controllers::node_lifecycle::{Deletion, Settings};
 use ccm::providers::memory::{Instance, Memory};
+use ccm::providers::vsphere::reason;
 use http::Method;
 use serde_json::json;
 use std::time::Duration;
@@ -227,7 +228,7 @@ async fn a_configuration_that_changes_while_the_second_proof_is_made_makes_it_la
         // The answer was made before.
         tokio::spawn(async move {
             pass(MOMENT).await;
-            cloud.set_outage(Some(Unknown::new(Reason::VCenterNotConfigured, "the test says so")));
+            cloud.set_outage(Some(Unknown::new(reason::VCenterNotConfigured, "the test says so")));
         });
     });
     pass(seconds(300)).await;

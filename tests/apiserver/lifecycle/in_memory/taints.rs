@@ -2,7 +2,8 @@
 
 use super::server::Fate;
 use super::world::{MOMENT, World, pass, seconds, settings};
-use ccm::cloud::{PowerState, Presence, Reason, Unknown};
+use ccm::cloud::reason;
+use ccm::cloud::{PowerState, Presence, Unknown};
 use ccm::controllers::node_lifecycle::plan::{ANNOTATION_OUT_OF_SERVICE, TAINT_OUT_OF_SERVICE, TAINT_SHUTDOWN};
 use ccm::controllers::node_lifecycle::{Limit, Settings};
 use http::Method;
@@ -61,7 +62,7 @@ async fn the_time_counts_from_when_the_machine_went_off_where_that_is_later() {
 #[tokio::test(start_paused = true)]
 async fn a_vm_that_is_not_proved_off_is_reported_once_and_read_again_after_pauses() {
     let world = world().await;
-    let twin = Unknown::new(Reason::SeveralVMsMatch, "a twin of it runs");
+    let twin = Unknown::new(reason::SeveralVMsMatch, "a twin of it runs");
     world.set_fresh(Some(Presence::Unknown(twin)));
     world.create("a", "Unknown", PowerState::Off);
     pass(seconds(301)).await;

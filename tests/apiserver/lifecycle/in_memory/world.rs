@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::server::Server;
 use ccm::cloud::{
-    CloudProvider, InstanceEvents, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Reason, Unknown, node,
+    CloudProvider, InstanceEvents, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Unknown, node,
 };
 use ccm::controllers::Context;
 use ccm::controllers::node_lifecycle::{self, Deletion, Limit, Settings};
@@ -21,6 +21,7 @@ use ccm::kubernetes::events::recorder;
 use ccm::kubernetes::leader_election::Leadership;
 use ccm::kubernetes::stores::watch_nodes;
 use ccm::providers::memory::{Instance, Memory};
+use ccm::providers::vsphere::reason;
 use ccm::runtime::metrics::Metrics;
 
 /// Long enough for everything that waits for nothing but others.
@@ -200,7 +201,7 @@ impl World {
 
     /// Nobody can say anything of the machine.
     pub fn hide(&self, name: &str) {
-        self.cloud.set_unknown(&id(name), Some(Unknown::new(Reason::VCenterUnavailable, "the test says so")));
+        self.cloud.set_unknown(&id(name), Some(Unknown::new(reason::VCenterUnavailable, "the test says so")));
     }
 
     /// What is known of the machine is said again.

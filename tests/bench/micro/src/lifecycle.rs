@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ccm::cloud::{CloudProvider, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Reason, Unknown};
+use ccm::cloud::reason;
+use ccm::cloud::{CloudProvider, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Unknown};
 use ccm::controllers::Context;
 use ccm::controllers::node_lifecycle::{self, Deletion, Limit, Settings};
 use ccm::kubernetes::events::recorder;
@@ -66,7 +67,7 @@ impl InstancesV2 for Cloud {
     }
 
     async fn instance_metadata(&self, _: &Node) -> Presence<InstanceMetadata> {
-        Presence::Unknown(Unknown::new(Reason::InstanceNotFound, "nobody asks that here"))
+        Presence::Unknown(Unknown::new(reason::InstanceNotFound, "nobody asks that here"))
     }
 }
 

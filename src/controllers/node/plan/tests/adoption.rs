@@ -15,17 +15,17 @@ fn a_node_without_taint_is_adopted_by_its_uuid_alone() {
     let before = || tainted("X", "", H);
     let reason = |plan: &Plan| held(plan).map(|held| (held.reason, held.is_quiet));
     let absent = Presence::Absent(AbsenceProof::new("gone", []));
-    let unknown = Presence::Unknown(Unknown::new(Reason::VMNotFound, "no such machine"));
+    let unknown = Presence::Unknown(Unknown::new(reason::VMNotFound, "no such machine"));
     let exists = |found_by| Presence::Exists(machine(found_by, A3));
     let quiet = |reason| Some((reason, true));
     for (case, policy, instance, is_adopted, expected) in [
         ("by UUID", adopts(), exists(FoundBy::SystemUuid), true, None),
         ("not asked to", Policy::default(), exists(FoundBy::SystemUuid), false, None),
-        ("one of several", adopts(), exists(FoundBy::SystemUuidAmongSeveral), false, quiet(Reason::SeveralVMsMatch)),
-        ("by name", adopts(), exists(FoundBy::Name), false, quiet(Reason::NameMatchRefused)),
-        ("nobody says how", adopts(), exists(FoundBy::ProviderId), false, quiet(Reason::NameMatchRefused)),
-        ("gone", adopts(), absent, false, quiet(Reason::InstanceAbsent)),
-        ("not known", adopts(), unknown, false, quiet(Reason::VMNotFound)),
+        ("one of several", adopts(), exists(FoundBy::SystemUuidAmongSeveral), false, quiet(reason::SeveralVMsMatch)),
+        ("by name", adopts(), exists(FoundBy::Name), false, quiet(reason::NameMatchRefused)),
+        ("nobody says how", adopts(), exists(FoundBy::ProviderId), false, quiet(reason::NameMatchRefused)),
+        ("gone", adopts(), absent, false, quiet(reason::InstanceAbsent)),
+        ("not known", adopts(), unknown, false, quiet(reason::VMNotFound)),
     ] {
         let (plan, after) = run_on(before().node(), instance, &policy);
         assert_eq!(node::provider_id(&after), if is_adopted { "fake://1" } else { "" }, "{case}");
@@ -53,11 +53,11 @@ fn a_provider_id_is_never_changed_and_such_a_node_not_adopted() {
 
 #[test]
 fn a_node_that_cannot_be_adopted_yet_says_why_and_is_kept_up_to_date() {
-    let pending = Unknown::new(Reason::NoZoneTags, "no tag");
+    let pending = Unknown::new(reason::NoPermission, "no tag");
     let machine = InstanceMetadata { pending: Some(pending), ..machine(FoundBy::SystemUuid, A3) };
     let ours = Ours { waited: Duration::from_secs(30), ..ours(tainted("", "", H).node(), Presence::Exists(machine)) };
     let plan = plan(&Observed::Ours(ours), &adopts());
-    assert_eq!(held(&plan).map(|held| (held.reason, held.is_quiet)), Some((Reason::NoZoneTags, false)));
+    assert_eq!(held(&plan).map(|held| (held.reason, held.is_quiet)), Some((reason::NoPermission, false)));
     let [Action::WriteAddresses(_), Action::SetCondition(condition)] = plan.actions.as_slice() else {
         panic!("{plan:?}")
     };

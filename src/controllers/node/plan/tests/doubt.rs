@@ -4,7 +4,7 @@ use super::*;
 use crate::controllers::node::LabelMode;
 
 fn old(metadata: InstanceMetadata) -> Presence<InstanceMetadata> {
-    doubted(Unknown::new(Reason::VCenterUnavailable, "vc does not answer"), metadata)
+    doubted(Unknown::new(reason::CloudUnavailable, "vc does not answer"), metadata)
 }
 
 fn doubted(doubt: Unknown, metadata: InstanceMetadata) -> Presence<InstanceMetadata> {
@@ -54,7 +54,7 @@ fn an_old_view_is_written_to_no_node() {
     for (case, form, machine, policy, is_held) in cases {
         let (plan, after) = run_on(form.node(), old(machine.clone()), &policy);
         assert_eq!(after, form.node(), "{case}");
-        let expected = is_held.then_some((Reason::VCenterUnavailable, "vc does not answer"));
+        let expected = is_held.then_some((reason::CloudUnavailable, "vc does not answer"));
         let found = held(&plan).map(|held| (held.reason, held.message.as_str()));
         assert_eq!(found, expected, "{case}: {:?}", plan.outcome);
         let (_, live) = run_on(form.node(), Presence::Exists(machine), &policy);
@@ -73,7 +73,7 @@ fn only_a_node_that_waits_makes_it_heard() {
 
 #[test]
 fn a_doubt_that_passes_by_itself_is_not_told_at_once_and_looked_at_again() {
-    let passing = || Unknown::passing(Reason::LookupPending, "being taken in");
+    let passing = || Unknown::passing(reason::LookupPending, "being taken in");
     for form in [tainted("U", "", ""), tainted("", "fake://1", "InternalIP 10.0.0.7")] {
         let (plan, after) = run_on(form.node(), doubted(passing(), metadata("fake://1", A3)), &Policy::default());
         assert_eq!(after, form.node());
@@ -90,5 +90,5 @@ fn what_a_node_says_of_itself_is_kept_in_order_all_the_same() {
     let labels =
         map(&[("failure-domain.beta.kubernetes.io/zone", "us-west-1a"), ("topology.kubernetes.io/zone", "us-west-1a")]);
     assert_eq!(after, Form { labels, ..form }.node());
-    assert_eq!(held(&plan).map(|held| held.reason), Some(Reason::VCenterUnavailable));
+    assert_eq!(held(&plan).map(|held| held.reason), Some(reason::CloudUnavailable));
 }

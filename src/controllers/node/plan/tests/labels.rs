@@ -145,7 +145,7 @@ fn a_label_that_stays_is_told_with_both_values() {
     assert!(texts.iter().any(|text| text.contains("--zone-labels=follow")), "{texts:?}");
     assert!(texts.iter().any(|text| text.contains("--instance-type=follow")), "{texts:?}");
     let form = Form { labels: old(), ..tainted("", "fake://1", A3) };
-    let (plan, _) = run(&form, Presence::Unknown(Unknown::new(Reason::CloudError, "away")));
+    let (plan, _) = run(&form, Presence::Unknown(Unknown::new(reason::CloudError, "away")));
     assert_eq!(plan.differences, None, "what was told stays so while the cloud says nothing");
 }
 
@@ -160,7 +160,7 @@ fn what_was_reported_is_remembered_until_the_cloud_says_all_again() {
         r#"{"node.kubernetes.io/instance-type":["small","large"],"topology.kubernetes.io/zone":["a","b"]}"#,
     );
     assert_eq!(annotation(&reported).as_deref(), Some(both));
-    let pending = || Some(Unknown::passing(Reason::LookupPending, "tags are not read yet"));
+    let pending = || Some(Unknown::passing(reason::LookupPending, "tags are not read yet"));
     for (case, found, expected) in [
         (
             "the zone is not known yet",

@@ -85,16 +85,16 @@ fn any_instance() -> impl Strategy<Value = Presence<InstanceMetadata>> {
                 topology_labels,
                 found_by,
                 is_recorded,
-                pending: is_pending.then(|| Unknown::new(Reason::NoZoneTags, "of this")),
-                doubt: is_doubted.then(|| Unknown::new(Reason::VCenterUnavailable, "of this")),
+                pending: is_pending.then(|| Unknown::new(reason::NoPermission, "of this")),
+                doubt: is_doubted.then(|| Unknown::new(reason::CloudUnavailable, "of this")),
                 ..metadata(if has_id { "fake://2" } else { "" }, addresses)
             })
         },
     );
     prop_oneof![
         6 => exists,
-        1 => Just(Presence::Unknown(Unknown::new(Reason::CloudError, "of this"))),
-        1 => Just(Presence::Unknown(Unknown::passing(Reason::LookupPending, "of this"))),
+        1 => Just(Presence::Unknown(Unknown::new(reason::CloudError, "of this"))),
+        1 => Just(Presence::Unknown(Unknown::passing(reason::LookupPending, "of this"))),
         1 => Just(Presence::Absent(AbsenceProof::new("gone", []))),
     ]
 }
@@ -150,7 +150,7 @@ proptest! {
 
     #[test]
     fn what_is_refused_is_told_once(ours in any_ours(), policy in any_policy()) {
-        let held = || Held::new(Reason::WriteRefused, "forbidden".into(), Next::Backoff);
+        let held = || Held::new(reason::WriteRefused, "forbidden".into(), Next::Backoff);
         let mut node = Node::clone(&ours.node);
         tell(&ours, held(), &policy).actions.iter().for_each(|action| action.apply_to(&mut node));
         let again = tell(&Ours { node: Arc::new(node), ..ours }, held(), &policy);

@@ -17,8 +17,7 @@ fn node_with(taints: &'static str, provider_id: &'static str, record: Option<&st
 
 #[test]
 fn the_record_is_written_when_it_is_needed_and_not_at_every_move() {
-    let stale =
-        InstanceMetadata { doubt: Some(Unknown::new(Reason::VCenterUnavailable, "")), ..machine("vm-1 b", true) };
+    let stale = InstanceMetadata { doubt: Some(Unknown::new(reason::CloudUnavailable, "")), ..machine("vm-1 b", true) };
     let id = "fake://1";
     let (yes, no) = (Some("True"), Some("False"));
     for (case, node, machine, expected) in [
@@ -57,7 +56,7 @@ fn the_record_is_written_when_it_is_needed_and_not_at_every_move() {
 #[test]
 fn a4_the_record_of_a_ready_node_follows_its_machine_when_it_is_its_turn() {
     let moved = || machine("vm-1 b", true);
-    let stale = InstanceMetadata { doubt: Some(Unknown::new(Reason::VCenterUnavailable, "")), ..moved() };
+    let stale = InstanceMetadata { doubt: Some(Unknown::new(reason::CloudUnavailable, "")), ..moved() };
     let id = "fake://1";
     let (yes, no) = (Some("True"), Some("False"));
     let known = |ready| node_with("", id, Some("vm-1 a"), ready);
@@ -90,7 +89,7 @@ fn a4_the_record_of_a_ready_node_follows_its_machine_when_it_is_its_turn() {
             );
         }
     }
-    let gone = ours(known(yes), Presence::Unknown(Unknown::new(Reason::VCenterUnavailable, "away")));
+    let gone = ours(known(yes), Presence::Unknown(Unknown::new(reason::CloudUnavailable, "away")));
     assert!(!has_moved(&gone));
 }
 
@@ -106,7 +105,7 @@ fn labels_and_the_record_are_one_write() {
 fn a_machine_that_is_unknown_or_gone_leaves_the_record() {
     for instance in [
         Presence::Absent(AbsenceProof::new("gone", [])),
-        Presence::Unknown(Unknown::new(Reason::VCenterUnavailable, "away")),
+        Presence::Unknown(Unknown::new(reason::CloudUnavailable, "away")),
     ] {
         let (plan, _) = run_on(node_with("", "fake://1", Some("vm-1 a"), None), instance, &Policy::default());
         assert_eq!(plan.actions, []);

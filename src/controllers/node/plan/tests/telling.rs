@@ -35,8 +35,8 @@ fn told(waited: u64, unknown: Unknown, condition: Option<NodeCondition>) -> Plan
 
 #[test]
 fn a_node_that_waits_says_why_after_a_while_and_not_again() {
-    let unknown = || Unknown::new(Reason::VMNotFound, "no machine");
-    let passing = Unknown::passing(Reason::LookupPending, "soon");
+    let unknown = || Unknown::new(reason::VMNotFound, "no machine");
+    let passing = Unknown::passing(reason::LookupPending, "soon");
     let stands = |reason, message, written| Some(condition("False", reason, message, written, 10));
     let fresh = |written| Some(condition("False", "VMNotFound", "no machine", written, written));
     let same = || stands("VMNotFound", "no machine", 20);
@@ -87,14 +87,14 @@ fn a_node_that_waits_says_why_after_a_while_and_not_again() {
 
 #[test]
 fn the_event_has_the_reason_and_the_whole_message() {
-    let plan = told(30, Unknown::new(Reason::NoAddresses, "none"), None);
-    assert_eq!(plan.told, Some((Reason::NoAddresses, "none".to_owned())));
+    let plan = told(30, Unknown::new(reason::NoAddresses, "none"), None);
+    assert_eq!(plan.told, Some((reason::NoAddresses, "none".to_owned())));
     assert!(plan.only_tells());
 }
 
 #[test]
 fn the_message_is_bounded_and_then_is_still_the_same() {
-    let unknown = || Unknown::new(Reason::VMNotFound, "ä".repeat(2000));
+    let unknown = || Unknown::new(reason::VMNotFound, "ä".repeat(2000));
     let first = told(30, unknown(), None);
     let [Action::SetCondition(condition)] = first.actions.as_slice() else { panic!("{first:?}") };
     let message = condition.message.as_deref().unwrap();
@@ -107,7 +107,7 @@ fn a_condition_that_says_no_is_taken_back_where_the_node_is_initialised() {
     let no = || Some(condition("False", "VMNotFound", "none", 20, 10));
     let yes = || Some(condition("True", "Initialized", "", 20, 10));
     let exists = || Presence::Exists(metadata("fake://1", A3));
-    let unknown = || Presence::Unknown(Unknown::new(Reason::CloudError, "away"));
+    let unknown = || Presence::Unknown(Unknown::new(reason::CloudError, "away"));
     let absent = || Presence::Absent(AbsenceProof::new("gone", []));
     for (case, taints, provider_id, condition, instance, expected) in [
         ("being initialised", "U", "", no(), exists(), vec!["initialised", "True"]),
@@ -134,7 +134,7 @@ fn a_condition_that_says_no_is_taken_back_where_the_node_is_initialised() {
 
 #[test]
 fn an_initialised_node_never_gets_a_condition() {
-    let unknown = Presence::Unknown(Unknown::new(Reason::CloudError, "away"));
+    let unknown = Presence::Unknown(Unknown::new(reason::CloudError, "away"));
     for node in [tainted("", "fake://1", A3).node(), tainted("X", "", A3).node()] {
         let ours = Ours { waited: AFTER * 10, ..ours(node, unknown.clone()) };
         assert_eq!(plan(&Observed::Ours(ours), &Policy::default()).actions, []);
@@ -143,13 +143,13 @@ fn an_initialised_node_never_gets_a_condition() {
 
 #[test]
 fn what_the_api_server_refuses_is_told_like_any_other_reason() {
-    let refused = || Held::new(Reason::WriteRefused, "forbidden".into(), Next::Backoff);
+    let refused = || Held::new(reason::WriteRefused, "forbidden".into(), Next::Backoff);
     let exists = Presence::Exists(metadata("fake://1", A3));
     let waiting = Ours { waited: AFTER, ..ours(tainted("U", "", "").node(), exists.clone()) };
     let plan = tell(&waiting, refused(), &Policy::default());
     let [Action::SetCondition(condition)] = plan.actions.as_slice() else { panic!("{plan:?}") };
     assert_eq!(condition.reason.as_deref(), Some("WriteRefused"));
-    assert_eq!(plan.told, Some((Reason::WriteRefused, "forbidden".to_owned())));
+    assert_eq!(plan.told, Some((reason::WriteRefused, "forbidden".to_owned())));
     let initialised = Ours { waited: AFTER, ..ours(tainted("", "fake://1", A3).node(), exists) };
     let plan = tell(&initialised, refused(), &Policy::default());
     assert_eq!((plan.actions, plan.outcome), (vec![], Outcome::Held(refused())));

@@ -161,7 +161,7 @@ fn a_node_that_joins_waits_for_its_families_and_an_initialised_one_does_not() {
             continue;
         };
         let pending = metadata.pending.unwrap();
-        assert_eq!((pending.reason, pending.is_passing), (Reason::NoAddressOfFamily, false), "{case}");
+        assert_eq!((pending.reason, pending.is_passing), (reason::NoAddressOfFamily, false), "{case}");
         let message = pending.message;
         assert!(message.contains(&format!("IP family {family}")) && message.contains(part), "{case}: {message}");
     }

@@ -71,7 +71,7 @@ impl Vc {
 
     /// One that refuses the login.
     fn refused() -> Self {
-        let trouble = Trouble { reason: Reason::CredentialsRejected, why: "InvalidLogin".into() };
+        let trouble = Trouble { reason: reason::CredentialsRejected, why: "InvalidLogin".into() };
         Self { freshness: Freshness::Unreachable { trouble }, ..Self::asked() }
     }
 

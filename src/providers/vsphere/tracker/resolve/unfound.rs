@@ -5,6 +5,7 @@ use std::borrow::Borrow;
 use super::{Answer, Asked, Decision, NodeFacts, Question};
 use crate::cloud::{Reason, Unknown};
 use crate::providers::vsphere::inventory::snapshot::Freshness;
+use crate::providers::vsphere::reason;
 
 /// How many things of a kind a message names; the number of the others follows.
 const MOST_NAMED: usize = 10;
@@ -54,11 +55,11 @@ pub(super) fn why_silent<'a>(vcenters: impl IntoIterator<Item = &'a Asked<'a>>) 
     let silent: Vec<&Asked<'_>> = vcenters.into_iter().filter(|asked| !asked.answer.is_answered()).collect();
     let is_denied = |asked: &&Asked<'_>| matches!(asked.answer, Answer::Denied { .. });
     if silent.iter().any(|asked| asked.snapshot.freshness.is_refused()) {
-        Reason::CredentialsRejected
+        reason::CredentialsRejected
     } else if !silent.is_empty() && silent.iter().all(is_denied) {
-        Reason::NoPermission
+        reason::NoPermission
     } else {
-        Reason::VCenterUnavailable
+        reason::VCenterUnavailable
     }
 }
 
@@ -67,7 +68,7 @@ pub(super) fn nothing_found(question: &Question<'_>, mut set_aside: Vec<String>)
     if question.vcenters.is_empty() {
         // A standby without sessions: nobody was asked, so nothing was found out.
         return Decision::Unresolved(Unknown::passing(
-            Reason::LookupPending,
+            reason::LookupPending,
             "this replica is a cold standby and does not query vCenter",
         ));
     }
@@ -86,7 +87,7 @@ pub(super) fn nothing_found(question: &Question<'_>, mut set_aside: Vec<String>)
              role Read-only with propagation there, the search is repeated within a minute",
             listed(&denied)
         );
-        return Decision::Unresolved(Unknown::new(Reason::NoPermission, message));
+        return Decision::Unresolved(Unknown::new(reason::NoPermission, message));
     }
     if !silent.is_empty() {
         let message = format!("not found in the vCenters that answered; no answer from {}", listed(&silent));
@@ -106,7 +107,7 @@ pub(super) fn nothing_found(question: &Question<'_>, mut set_aside: Vec<String>)
     let aside = if set_aside.is_empty() { String::new() } else { format!("; {}", listed(&set_aside)) };
     let places: Vec<String> = question.vcenters.iter().map(place).collect();
     Decision::Unresolved(Unknown::new(
-        Reason::VMNotFound,
+        reason::VMNotFound,
         format!(
             "no virtual machine with {} in {}{aside}; check that the machine exists there, that the account may read \
              it, and that `datacenters` covers it",
@@ -124,7 +125,7 @@ pub(super) fn unanswered<'a>(vcenters: impl IntoIterator<Item = &'a Asked<'a>> +
     let is_silent = |asked: &Asked<'_>| matches!(asked.answer, Answer::Silent { .. });
     let only_waiting = vcenters.clone().into_iter().any(is_under_way) && !vcenters.clone().into_iter().any(is_silent);
     match only_waiting {
-        true => Unknown::passing(Reason::LookupPending, message),
+        true => Unknown::passing(reason::LookupPending, message),
         false => Unknown::new(why_silent(vcenters), message),
     }
 }
@@ -150,7 +151,7 @@ fn mismatch(question: &Question<'_>) -> Option<Unknown> {
         return None;
     }
     Some(Unknown::new(
-        Reason::ProviderIDMismatch,
+        reason::ProviderIDMismatch,
         format!(
             "no virtual machine has the BIOS UUID of the provider ID, {own}; {}; delete the Node and restart its kubelet, \
              or set uuid.bios of the machine back to {own} while it is off",

@@ -352,8 +352,8 @@ pub fn all() -> Vec<Mutant> {
             "observe-limit",
             INSTANCES,
             (
-                "Err(_) => Presence::Unknown(Unknown::new(\n            Reason::ProviderTimeout",
-                "Err(_) => Presence::Unknown(Unknown::passing(\n            Reason::LookupPending",
+                "Err(_) => Presence::Unknown(Unknown::new(\n            reason::ProviderTimeout",
+                "Err(_) => Presence::Unknown(Unknown::passing(\n            reason::LookupPending",
             ),
             SHARED,
         ),

@@ -32,8 +32,8 @@ pub fn all() -> Vec<Mutant> {
             "absence-host-gone",
             ABSENCE,
             (
-                "        Some(Read::Gone) => Err(Unknown::new(\n            Reason::HostGone,",
-                "        Some(Read::Gone) if false => Err(Unknown::new(\n            Reason::HostGone,",
+                "        Some(Read::Gone) => Err(Unknown::new(\n            reason::HostGone,",
+                "        Some(Read::Gone) if false => Err(Unknown::new(\n            reason::HostGone,",
             ),
             UNIT,
         ),

@@ -1,0 +1,20 @@
+//! The reasons that several controllers give, beside those of the contract.
+
+pub use crate::cloud::reason::*;
+
+use crate::cloud::reason::reasons;
+
+reasons! {
+    /// The machine of a node that waits to be initialised is gone.
+    InstanceAbsent,
+    /// The provider gave no answer in time.
+    ProviderTimeout,
+    /// The API server refused to write the Node.
+    WriteRefused,
+    /// The Node changed again and again while it was being written.
+    WriteConflict,
+    /// The API server does not answer.
+    APIServerUnavailable,
+    /// A mistake in this program.
+    Panic,
+}

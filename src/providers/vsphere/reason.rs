@@ -1,0 +1,48 @@
+//! The reasons that only vSphere gives, beside those of the contract.
+
+pub use crate::cloud::reason::*;
+
+use crate::cloud::reason::reasons;
+
+reasons! {
+    /// A virtual machine was found that the account may not read.
+    VMNotReadable,
+    /// The provider ID names another machine than the one the node runs on.
+    ProviderIDMismatch,
+    /// The provider ID is not `vsphere://` followed by a UUID.
+    MalformedProviderID,
+    /// The provider ID belongs to another cloud.
+    ForeignProviderID,
+    /// A vCenter does not answer.
+    VCenterUnavailable,
+    /// A vCenter refuses the credentials.
+    CredentialsRejected,
+    /// The node's machine is on a vCenter that is not configured any more.
+    VCenterNotConfigured,
+    /// The guest has reported nothing: VMware Tools do not run, or have not reported yet.
+    ToolsNotRunning,
+    /// The virtual machine is powered off, so that its guest reports nothing.
+    VMPoweredOff,
+    /// The guest reports no network interface.
+    NoGuestNics,
+    /// No interface is on one of the configured networks.
+    NoNetworkMatches,
+    /// The guest reports no address that others could reach.
+    NoUsableAddress,
+    /// A configured address family has no address that the rules allow.
+    NoAddressOfFamily,
+    /// A tag of a configured category is missing.
+    NoZoneTags,
+    /// The tags could not be read.
+    ZoneUnknown,
+    /// A tag's name is no label value.
+    InvalidTagName,
+    /// Not deleted: this program never saw the node's machine.
+    NeverSeen,
+    /// Not deleted: the host of the machine is gone with it, and the machine may run on there.
+    HostGone,
+    /// Not deleted: vCenter does not hear from the machine's last host, on which it may run on.
+    HostNotConnected,
+    /// Not deleted: what the machine lay in cannot be read.
+    LocationUnknown,
+}

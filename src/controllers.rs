@@ -18,9 +18,9 @@ use k8s_openapi::api::core::v1::{Node, ObjectReference};
 use kube::Api;
 
 use crate::cloud::{CloudProvider, Reason};
-use crate::kubernetes::client::{CALL_LIMIT, CallError, limited};
+use crate::kubernetes::call::{CALL_LIMIT, CallError, limited};
 use crate::kubernetes::events::{EventType, Recorder};
-use crate::kubernetes::leader_election::Leadership;
+use crate::kubernetes::leadership::Leadership;
 
 /// What every controller is handed, beside the caches it reads and its settings. Cheap to clone.
 #[derive(Clone)]

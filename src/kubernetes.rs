@@ -1,10 +1,12 @@
 //! Everything that talks to the API server and is not a controller.
 
 pub mod access;
+pub mod call;
 pub mod client;
 pub mod cluster;
 pub mod events;
 pub mod leader_election;
+pub mod leadership;
 pub mod login_ledger;
 pub mod secrets;
 pub mod stores;

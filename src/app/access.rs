@@ -9,7 +9,8 @@ use super::stages::{Stage, Stages};
 use crate::kubernetes::access::{
     Authentication, Delegated, Look, Metrics, Permissions, TokenReviews, Trust, follow_published,
 };
-use crate::kubernetes::client::{self, CallError};
+use crate::kubernetes::call::CallError;
+use crate::kubernetes::client;
 use crate::runtime::admin::access::{Authenticator, Authorizer};
 use bundle::Bundle;
 use kube::Client;

@@ -8,7 +8,7 @@ use crate::cloud::{CloudProvider, node};
 use crate::controllers::driver::{Cache, Controller, Reconciler};
 use crate::controllers::node_lifecycle::Deletion;
 use crate::controllers::{Context, node as node_controller, node_lifecycle};
-use crate::kubernetes::leader_election::Leadership;
+use crate::kubernetes::leadership::Leadership;
 use crate::runtime::tasks::BoxError;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;

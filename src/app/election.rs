@@ -7,7 +7,8 @@ use super::settings::leader_migration::{LeaderMigration, Placement};
 use super::stages::{Stage, Stages};
 use crate::kubernetes::client::{self, purpose};
 use crate::kubernetes::events::Recorder;
-use crate::kubernetes::leader_election::{LeaderElector, Leadership, LeaseConfig, RenewalCheck, identity};
+use crate::kubernetes::leader_election::{LeaderElector, LeaseConfig, RenewalCheck, identity};
+use crate::kubernetes::leadership::Leadership;
 use crate::runtime::admin::{Checks, Health};
 use crate::runtime::metrics::Metrics;
 

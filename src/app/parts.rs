@@ -11,7 +11,7 @@ use crate::controllers::Context;
 use crate::controllers::driver::Cache;
 use crate::kubernetes::client::{self, Account, Clients, Identity, Rate};
 use crate::kubernetes::events::{self, Recorder};
-use crate::kubernetes::leader_election::Leadership;
+use crate::kubernetes::leadership::Leadership;
 use crate::kubernetes::stores::{self, Nodes};
 use crate::runtime::admin::Checks;
 use crate::runtime::metrics::Metrics;

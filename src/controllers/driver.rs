@@ -22,7 +22,7 @@ use super::instances::Instances;
 use super::running::Running;
 use crate::base::backoff::Backoff;
 use crate::cloud::InstanceEvent;
-use crate::kubernetes::leader_election::Leadership;
+use crate::kubernetes::leadership::Leadership;
 use crate::kubernetes::stores::{Change, Nodes};
 use crate::runtime::metrics::Registry;
 use crate::runtime::queue::{Priority, Queue, QueueMetrics};

@@ -27,7 +27,7 @@ use crate::controllers::driver::{Controller, Event, Next, Reconciler, Spec};
 use crate::controllers::instances::Instances;
 use crate::controllers::reasons::Reasons;
 use crate::controllers::{Context, Unsupported};
-use crate::kubernetes::client::CallError;
+use crate::kubernetes::call::CallError;
 use crate::kubernetes::stores::Nodes;
 use crate::runtime::queue::Priority;
 use crate::runtime::tasks::{Panicked, contain};

@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::client::{CallError, limited};
+use super::call::{CallError, limited};
 use crate::base::error_chain::chain;
 use crate::runtime::metrics::Registry;
 use crate::runtime::tasks::BoxError;

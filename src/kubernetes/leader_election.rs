@@ -5,12 +5,10 @@
 
 mod config;
 mod health;
-mod leadership;
 mod metrics;
 mod object;
 mod record;
 mod standby;
-mod wall_clock;
 
 use std::time::Duration;
 
@@ -22,21 +20,19 @@ use kube::{Api, Client};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::client::{CallError, limited};
+use super::call::{CallError, limited};
 use super::events::{EventType, Recorder};
+use super::leadership::{Holder, Leadership, Sent, WallClock};
 use crate::base::error_chain::chain;
 use crate::runtime::metrics::Registry;
 use crate::runtime::tasks::BoxError;
 use config::ACQUIRE_JITTER;
 pub use config::{InvalidLease, LeaseConfig, identity};
 pub use health::{NotRenewed, RenewalCheck};
-pub(in crate::kubernetes) use leadership::{Holder, Sent};
-pub use leadership::{Leadership, NotLeader};
 use metrics::Metrics;
 pub use object::LeaseObject;
 use record::{Decision, Observation};
 use standby::{Heard, ReleaseWatch};
-use wall_clock::WallClock;
 
 /// How long giving the Lease up may take.
 const RELEASE_LIMIT: Duration = Duration::from_secs(3);

@@ -11,7 +11,7 @@ use kube::{Api, Client};
 use secrecy::{ExposeSecret, SecretSlice};
 use tokio::sync::watch;
 
-use super::client::CALL_LIMIT;
+use super::call::CALL_LIMIT;
 use super::watch::WatchPolicy;
 use super::watch::object::{News, ObjectPolicy, follow};
 use crate::base::error_chain::chain;

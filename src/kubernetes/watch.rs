@@ -27,7 +27,7 @@ use kube::core::watch::Bookmark;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout_at};
 
-use super::client::{CallError, limited};
+use super::call::{CallError, limited};
 use crate::base::backoff::{Backoff, Failures};
 
 /// How long after the announced end a silent watch is given up.

@@ -15,7 +15,7 @@ use crate::lifecycle::in_memory::world::{MOMENT, node, pass, seconds};
 use ccm::cloud::{InstanceMetadata, PowerState, Unknown};
 use ccm::controllers::driver::{Controller, Event, Next, Reconciler, Spec};
 use ccm::controllers::instances::Instances;
-use ccm::kubernetes::leader_election::Leadership;
+use ccm::kubernetes::leadership::Leadership;
 use ccm::kubernetes::stores::{Nodes, watch_nodes};
 use ccm::providers::memory::{Instance, Memory};
 use ccm::providers::vsphere::reason;

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use ccm::kubernetes::client::{CALL_LIMIT, Clients, limited};
+use ccm::kubernetes::call::{CALL_LIMIT, limited};
+use ccm::kubernetes::client::Clients;
 use ccm::kubernetes::events;
-use ccm::kubernetes::leader_election::{LeaderElector, Leadership, LeaseConfig, identity};
+use ccm::kubernetes::leader_election::{LeaderElector, LeaseConfig, identity};
+use ccm::kubernetes::leadership::Leadership;
 use ccm::runtime::tasks::BoxError;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Event};
@@ -81,7 +83,7 @@ impl Candidate {
     }
 
     /// Writes something under the leadership.
-    async fn write(&self) -> Result<(), ccm::kubernetes::client::CallError> {
+    async fn write(&self) -> Result<(), ccm::kubernetes::call::CallError> {
         let api: Api<ConfigMap> = Api::namespaced(self.write.clone(), NAMESPACE);
         let mut map = ConfigMap::default();
         map.metadata.name = Some(unique("written"));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ccm::cloud::login_ledger::{Attempt, Claim, LoginLedger, Outcome, SecretVersion};
 use ccm::kubernetes::client::Clients;
-use ccm::kubernetes::leader_election::Leadership;
+use ccm::kubernetes::leadership::Leadership;
 use ccm::kubernetes::login_ledger::{LeaseStore, Ledger, record_name};
 use futures::future::join_all;
 use k8s_openapi::api::coordination::v1::Lease;

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::plan::{Action, Initialise, Metadata, other_taints};
 use crate::cloud::node;
 use crate::controllers::FIELD_MANAGER;
-use crate::kubernetes::client::{CALL_LIMIT, CallError, limited};
+use crate::kubernetes::call::{CALL_LIMIT, CallError, limited};
 
 /// How far the actions came.
 #[derive(Debug)]

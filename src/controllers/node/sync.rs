@@ -20,7 +20,7 @@ use crate::controllers::instances::Instances;
 use crate::controllers::node::reason;
 use crate::controllers::reasons::Reasons;
 use crate::controllers::{announce, read_live, reason_of, reference};
-use crate::kubernetes::client::CallError;
+use crate::kubernetes::call::CallError;
 use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::stores::Nodes;
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::cloud::{CloudProvider, InstanceMetadata, InstancesV2, Power, PowerState, Presence};
 use crate::controllers::instances::CONFIRM_LIMIT;
 use crate::kubernetes::events::recorder;
-use crate::kubernetes::leader_election::Leadership;
+use crate::kubernetes::leadership::Leadership;
 use crate::kubernetes::stores::watch_nodes;
 use crate::runtime::tasks::BoxError;
 use async_trait::async_trait;

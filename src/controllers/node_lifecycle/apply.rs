@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::plan::{ANNOTATION_OUT_OF_SERVICE, Change, taints_after};
 use crate::cloud::node;
 use crate::controllers::FIELD_MANAGER;
-use crate::kubernetes::client::{CALL_LIMIT, CallError, limited};
+use crate::kubernetes::call::{CALL_LIMIT, CallError, limited};
 
 /// Performs `changes`, in one patch. `time` (RFC 3339) is what the annotation of an out-of-service taint says.
 pub async fn write_taints(nodes: &Api<Node>, node: &Node, changes: &[Change], time: &str) -> Result<(), CallError> {

@@ -15,7 +15,7 @@ use crate::base::error_chain::chain;
 use crate::cloud::node;
 use crate::cloud::{AbsenceProof, Presence};
 use crate::controllers::{announce, read_live};
-use crate::kubernetes::client::CallError;
+use crate::kubernetes::call::CallError;
 use crate::kubernetes::events::EventType;
 
 /// The cache needs a moment to show what a live read showed.
@@ -196,7 +196,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use super::*;
-    use crate::kubernetes::client::CALL_LIMIT;
+    use crate::kubernetes::call::CALL_LIMIT;
     use kube::core::Status;
     use serde_json::{Value, json};
     use tracing::field::Field;

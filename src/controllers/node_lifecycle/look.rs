@@ -22,7 +22,7 @@ use crate::controllers::instances::Instances;
 use crate::controllers::node_lifecycle::reason;
 use crate::controllers::reasons::Reasons;
 use crate::controllers::{read_live, reference};
-use crate::kubernetes::client::CallError;
+use crate::kubernetes::call::CallError;
 use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::stores::Nodes;
 use crate::runtime::tasks::Panicked;

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use super::trust::Trust;
 use crate::base::error_chain::chain;
-use crate::kubernetes::client::{CALL_LIMIT, CallError};
+use crate::kubernetes::call::{CALL_LIMIT, CallError};
 use crate::kubernetes::watch::object::{News, ObjectPolicy, follow};
 use crate::kubernetes::watch::{Failure, PAUSE_FORBIDDEN, WatchPolicy};
 

@@ -14,7 +14,7 @@ use super::metrics::{Authorized, Metrics};
 use super::open_paths::OpenPaths;
 use super::questions::{Kind, Questions};
 use super::remembered::{Question, Remembered, question};
-use crate::kubernetes::client::CallError;
+use crate::kubernetes::call::CallError;
 use crate::runtime::admin::access::{Authorizer, User};
 use crate::runtime::tasks::BoxError;
 

@@ -14,7 +14,8 @@ use tokio::time::Instant;
 use super::metrics::Requests;
 use crate::base::backoff::Backoff;
 use crate::base::error_chain::chain;
-use crate::kubernetes::client::{Bucket, CallError, Rate, limited};
+use crate::kubernetes::call::{CallError, limited};
+use crate::kubernetes::client::{Bucket, Rate};
 
 /// How long one question may take, with all its attempts and the wait for its turn.
 pub(super) const LIMIT: Duration = Duration::from_secs(10);

@@ -10,7 +10,7 @@ use kube::Client;
 use super::metrics::Metrics;
 use super::questions::{Kind, Questions};
 use super::remembered::{Question, Remembered, question};
-use crate::kubernetes::client::CallError;
+use crate::kubernetes::call::CallError;
 use crate::runtime::admin::access::{NotAuthenticated, User};
 
 /// Bearer tokens are a few kilobytes.

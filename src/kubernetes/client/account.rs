@@ -24,10 +24,10 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
 
-use super::{CALL_LIMIT, CallError, limited};
 use crate::base::backoff::Backoff;
 use crate::base::error_chain::chain;
-use crate::kubernetes::leader_election::Leadership;
+use crate::kubernetes::call::{CALL_LIMIT, CallError, NoToken, limited};
+use crate::kubernetes::leadership::Leadership;
 use crate::runtime::tasks;
 
 /// Where the accounts are.
@@ -49,22 +49,6 @@ const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(500), LONG_PAUS
 
 /// The pause between two such rows, and the least time between two tokens when the server refuses the first.
 const LONG_PAUSE: Duration = Duration::from_secs(15);
-
-/// There is no token for the account.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("there is no token for the service account {NAMESPACE}/{account}: {why}")]
-pub struct NoToken {
-    account: &'static str,
-    why: String,
-    is_refused: bool,
-}
-
-impl NoToken {
-    /// The API server does not allow it: somebody has to grant the right.
-    pub fn is_refused(&self) -> bool {
-        self.is_refused
-    }
-}
 
 /// The identity. All clones are one.
 #[derive(Clone)]
@@ -182,7 +166,11 @@ impl Keeper {
     }
 
     fn fail(&self, error: &CallError) {
-        let failed = NoToken { account: self.name, why: chain(error), is_refused: error.is_refusal() };
+        let failed = NoToken {
+            account: format!("{NAMESPACE}/{}", self.name),
+            why: chain(error),
+            is_refused: error.is_refusal(),
+        };
         self.state.send_modify(|state| {
             // A token that cannot be renewed may still be good.
             if !matches!(state, State::Token(_)) {
@@ -318,7 +306,9 @@ where
             State::Failed(failed) => return refuse(failed.into()),
             State::Pending => {
                 let why = "it was not asked for yet".to_owned();
-                return refuse(NoToken { account: self.account.name, why, is_refused: false }.into());
+                return refuse(
+                    NoToken { account: format!("{NAMESPACE}/{}", self.account.name), why, is_refused: false }.into(),
+                );
             }
         };
         let mut header = match HeaderValue::from_str(&format!("Bearer {}", token.expose_secret())) {

@@ -6,7 +6,7 @@ use http::{Method, Request, Response};
 use std::task::{Context, Poll};
 use tower::{BoxError, Layer, Service};
 
-use crate::kubernetes::leader_election::Leadership;
+use crate::kubernetes::leadership::Leadership;
 
 /// Lets reads pass, and writes only while this process leads.
 pub(super) struct GuardLayer {
@@ -64,7 +64,7 @@ where
             leadership.check()?;
             tokio::select! {
                 biased;
-                () = over => Err(crate::kubernetes::leader_election::NotLeader.into()),
+                () = over => Err(crate::kubernetes::leadership::NotLeader.into()),
                 answer = answer => answer,
             }
         }

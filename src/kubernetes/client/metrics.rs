@@ -233,8 +233,8 @@ impl<B: Body + Unpin> Body for Counted<B> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kubernetes::client::limited;
-    use crate::kubernetes::leader_election::{Holder, Leadership, Sent};
+    use crate::kubernetes::call::limited;
+    use crate::kubernetes::leadership::{Holder, Leadership, Sent};
     use crate::runtime::metrics::Metrics;
     use futures::TryStreamExt as _;
     use k8s_openapi::api::core::v1::Node;

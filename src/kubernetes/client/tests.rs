@@ -4,8 +4,9 @@ mod kubeconfig;
 
 use super::*;
 use crate::base::error_chain::chain;
-use crate::kubernetes::leader_election::Holder;
-use crate::kubernetes::leader_election::Sent;
+use crate::kubernetes::call::{CALL_LIMIT, limited};
+use crate::kubernetes::leadership::Holder;
+use crate::kubernetes::leadership::Sent;
 use futures::FutureExt;
 use http::{Request, Response};
 use k8s_openapi::api::core::v1::Node;

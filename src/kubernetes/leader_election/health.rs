@@ -5,7 +5,8 @@
 
 use std::time::Duration;
 
-use super::{Leadership, LeaseConfig};
+use super::LeaseConfig;
+use crate::kubernetes::leadership::Leadership;
 
 /// What is forgiven beyond the lease duration; as in the Go program.
 const TOLERANCE: Duration = Duration::from_secs(20);
@@ -48,8 +49,8 @@ fn is_overdue(unrenewed: Option<Duration>, lease_duration: Duration, tolerance: 
 
 #[cfg(test)]
 mod tests {
-    use super::super::leadership::{Holder, Sent};
     use super::*;
+    use crate::kubernetes::leadership::{Holder, Sent};
 
     const HOUR: Duration = Duration::from_secs(3600);
 

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Api, Client};
 use std::time::Duration;
 
-use crate::kubernetes::client::limited;
+use crate::kubernetes::call::limited;
 
 /// How long the look for its UID may take.
 const LIMIT: Duration = Duration::from_secs(5);

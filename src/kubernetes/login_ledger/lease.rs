@@ -15,7 +15,7 @@ use tokio::time::Duration;
 
 use super::{Reading, Store, StoreError, Stored};
 use crate::base::error_chain::chain;
-use crate::kubernetes::client::{CallError, limited};
+use crate::kubernetes::call::{CallError, limited};
 
 /// The annotation that holds a record.
 const ANNOTATION: &str = "vsphere-ccm.dev/logins";

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::Store;
 use super::packed::{Item, Packed, Seen, Watched};
 use crate::base::error_chain::chain;
-use crate::kubernetes::client::limited;
+use crate::kubernetes::call::limited;
 use crate::kubernetes::watch::{Ended, Event, EventStream, Failure, Rounds, WatchPolicy, WatchTarget};
 
 /// Objects a page. Larger pages fragment the heap for good.

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
 use super::{Ended, Event, Failure, PAUSE_FORBIDDEN, Rounds, WatchPolicy, WatchTarget, repeat};
-use crate::kubernetes::client::{CALL_LIMIT, CallError, limited};
+use crate::kubernetes::call::{CALL_LIMIT, CallError, limited};
 
 /// How an object is followed.
 #[derive(Debug)]

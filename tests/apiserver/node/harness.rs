@@ -8,7 +8,7 @@ use ccm::controllers::Context;
 use ccm::controllers::node::{self, Policy, Settings};
 use ccm::kubernetes::client::{self, Clients};
 use ccm::kubernetes::events::recorder;
-use ccm::kubernetes::leader_election::Leadership;
+use ccm::kubernetes::leadership::Leadership;
 use ccm::kubernetes::stores::{Nodes, watch_nodes};
 use ccm::providers::memory::{Instance, Memory};
 use ccm::runtime::metrics::Metrics;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::kubernetes::client::guard::GuardLayer;
-use crate::kubernetes::leader_election::{Holder, Sent};
+use crate::kubernetes::leadership::{Holder, Sent};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams};
 use kube::client::{Body, ClientBuilder};

@@ -18,7 +18,7 @@ use ccm::cloud::{
 use ccm::controllers::Context;
 use ccm::controllers::node_lifecycle::{self, Deletion, Limit, Settings};
 use ccm::kubernetes::events::recorder;
-use ccm::kubernetes::leader_election::Leadership;
+use ccm::kubernetes::leadership::Leadership;
 use ccm::kubernetes::stores::watch_nodes;
 use ccm::providers::memory::{Instance, Memory};
 use ccm::providers::vsphere::reason;

@@ -11,7 +11,7 @@ use ccm::cloud::{CloudProvider, InstanceMetadata, InstancesV2, Power, PowerState
 use ccm::controllers::Context;
 use ccm::controllers::node_lifecycle::{self, Deletion, Limit, Settings};
 use ccm::kubernetes::events::recorder;
-use ccm::kubernetes::leader_election::Leadership;
+use ccm::kubernetes::leadership::Leadership;
 use ccm::kubernetes::stores::{Nodes, watch_nodes};
 use criterion::{Criterion, SamplingMode, Throughput};
 use http::{Request, Response};

@@ -3,13 +3,13 @@
 use crate::{Mutant, Tests};
 
 const ELECTOR: &str = "src/kubernetes/leader_election.rs";
-const LEADERSHIP: &str = "src/kubernetes/leader_election/leadership.rs";
+const LEADERSHIP: &str = "src/kubernetes/leadership.rs";
 const RECORD: &str = "src/kubernetes/leader_election/record.rs";
 const STANDBY: &str = "src/kubernetes/leader_election/standby.rs";
 const WATCH: &str = "src/kubernetes/watch.rs";
 
 /// Machines, clocks and the server are in memory.
-const UNIT: Tests = &[&["--lib", "--", "leader_election"]];
+const UNIT: Tests = &[&["--lib", "--", "leader_election", "leadership"]];
 
 pub fn all() -> Vec<Mutant> {
     vec![

@@ -1,11 +1,14 @@
 //! Leadership as a token: whoever writes asks it, at every attempt.
 
+mod wall_clock;
+
 use std::future::Future;
 use std::time::{Duration, SystemTime};
 
-use super::wall_clock::WallClock;
 use tokio::sync::watch;
 use tokio::time::Instant;
+
+pub(in crate::kubernetes) use wall_clock::WallClock;
 
 /// How often a waiting task looks at the wall clock. The monotonic clock stands still while a machine is suspended.
 const WALL_CLOCK_LOOK: Duration = Duration::from_secs(1);
@@ -106,7 +109,7 @@ impl Leadership {
 
     /// For how long the Lease was not renewed that this process believes to hold; nothing when it does not believe so.
     /// A term that is over and that nobody has ended yet counts, unlike in [`Leadership::check`].
-    pub(super) fn unrenewed_for(&self) -> Option<Duration> {
+    pub(in crate::kubernetes) fn unrenewed_for(&self) -> Option<Duration> {
         let term = *self.term.as_ref()?.borrow();
         term.map(|term| term.renewed.elapsed())
     }
@@ -141,7 +144,7 @@ impl Holder {
     }
 
     /// The same by this wall clock.
-    pub(super) fn with_clock(wall_clock: WallClock) -> (Self, Leadership) {
+    pub(in crate::kubernetes) fn with_clock(wall_clock: WallClock) -> (Self, Leadership) {
         let (term, term_receiver) = watch::channel(None);
         let (flag, flag_receiver) = watch::channel(false);
         let leadership = Leadership { term: Some(term_receiver), flag: flag_receiver, wall_clock: wall_clock.clone() };
@@ -149,7 +152,7 @@ impl Holder {
     }
 
     /// The moment before something is sent, by the clocks that decide about the term.
-    pub(super) fn sends_now(&self) -> Sent {
+    pub(in crate::kubernetes) fn sends_now(&self) -> Sent {
         Sent { monotonic: Instant::now(), wall_clock: self.wall_clock.now() }
     }
 

@@ -4,25 +4,25 @@ use std::time::SystemTime;
 
 /// The machine's wall clock. In tests it can jump; all clones jump together.
 #[derive(Debug, Clone, Default)]
-pub(super) struct WallClock {
+pub(in crate::kubernetes) struct WallClock {
     #[cfg(test)]
     ahead: std::sync::Arc<std::sync::Mutex<std::time::Duration>>,
 }
 
 impl WallClock {
     #[cfg(not(test))]
-    pub(super) fn now(&self) -> SystemTime {
+    pub(in crate::kubernetes) fn now(&self) -> SystemTime {
         SystemTime::now()
     }
 
     #[cfg(test)]
-    pub(super) fn now(&self) -> SystemTime {
+    pub(in crate::kubernetes) fn now(&self) -> SystemTime {
         SystemTime::now() + *self.ahead.lock().unwrap()
     }
 
     /// What a process sees whose machine was suspended for so long.
     #[cfg(test)]
-    pub(super) fn jump(&self, ahead: std::time::Duration) {
+    pub(in crate::kubernetes) fn jump(&self, ahead: std::time::Duration) {
         *self.ahead.lock().unwrap() += ahead;
     }
 }

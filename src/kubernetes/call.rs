@@ -1,0 +1,151 @@
+//! One call to the API server: its time limit, and what it comes to when it fails.
+
+use std::future::Future;
+use std::time::Duration;
+
+use kube::core::Status;
+
+use super::leadership::NotLeader;
+
+/// How long an ordinary call may take.
+pub const CALL_LIMIT: Duration = Duration::from_secs(10);
+
+/// Runs one call to the API server with a time limit. `what` says what is being done and to which object
+/// (`patch node a`): it begins the error's text.
+pub async fn limited<T>(
+    what: &str,
+    limit: Duration,
+    call: impl Future<Output = kube::Result<T>>,
+) -> Result<T, CallError> {
+    match tokio::time::timeout(limit, call).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(error)) => Err(CallError::failed(what, error)),
+        Err(_) => Err(CallError::TimedOut { what: what.to_owned(), limit }),
+    }
+}
+
+/// A call to the API server failed.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// There was no answer in time. A write may have happened all the same.
+    #[error("{what}: no answer within {} s", .limit.as_secs_f32())]
+    TimedOut {
+        /// What was being done and to what.
+        what: String,
+        /// How long it was given.
+        limit: Duration,
+    },
+    /// This process does not lead (any more), so the write was not sent, or given up half-way.
+    #[error("{what}: not written")]
+    NotLeader {
+        /// What was being done and to what.
+        what: String,
+        /// Says so.
+        source: NotLeader,
+    },
+    /// The controller's own identity has no token, so nothing was sent.
+    #[error("{what}: not written")]
+    NoToken {
+        /// What was being done and to what.
+        what: String,
+        /// Why.
+        source: NoToken,
+    },
+    /// The API server answered that it did not do it. Its own words once: the library's text of it has them three times.
+    #[error("{what}: {} ({})", .status.message, .status.code)]
+    Refused {
+        /// What was being done and to what.
+        what: String,
+        /// The answer.
+        status: Box<Status>,
+    },
+    /// The API server could not be reached, or its answer not be read.
+    #[error("{what}")]
+    Failed {
+        /// What was being done and to what.
+        what: String,
+        /// The answer or what went wrong.
+        source: Box<kube::Error>,
+    },
+}
+
+impl CallError {
+    /// A stable word for metrics and events.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            CallError::TimedOut { .. } => "TimedOut",
+            CallError::NotLeader { .. } => "NotLeader",
+            CallError::NoToken { .. } => "NoToken",
+            CallError::Refused { .. } if self.is_not_found() => "NotFound",
+            CallError::Refused { .. } if self.is_conflict() => "Conflict",
+            CallError::Refused { .. } if self.is_forbidden() => "Forbidden",
+            CallError::Refused { .. } => "Refused",
+            CallError::Failed { .. } => "Unreachable",
+        }
+    }
+
+    /// The object does not exist (404).
+    pub fn is_not_found(&self) -> bool {
+        self.code() == Some(404)
+    }
+
+    /// The object has changed, or exists already (409).
+    pub fn is_conflict(&self) -> bool {
+        self.code() == Some(409)
+    }
+
+    /// The credentials do not allow this (403).
+    pub fn is_forbidden(&self) -> bool {
+        self.code() == Some(403)
+    }
+
+    /// The API server refused, and nothing was done (4xx). One that failed (5xx) may have done it all the same.
+    pub fn is_refusal(&self) -> bool {
+        self.code().is_some_and(|code| code < 500)
+    }
+
+    /// The write was refused because this process does not lead.
+    pub fn is_not_leader(&self) -> bool {
+        matches!(self, CallError::NotLeader { .. })
+    }
+
+    /// The HTTP status of the server's refusal.
+    pub fn code(&self) -> Option<u16> {
+        match self {
+            CallError::Refused { status, .. } => Some(status.code),
+            _ => None,
+        }
+    }
+
+    fn failed(what: &str, error: kube::Error) -> Self {
+        let what = what.to_owned();
+        match error {
+            kube::Error::Api(status) => CallError::Refused { what, status },
+            kube::Error::Service(source) if source.is::<NotLeader>() => {
+                CallError::NotLeader { what, source: NotLeader }
+            }
+            kube::Error::Service(source) => match source.downcast::<NoToken>() {
+                Ok(source) => CallError::NoToken { what, source: *source },
+                Err(source) => CallError::Failed { what, source: Box::new(kube::Error::Service(source)) },
+            },
+            error => CallError::Failed { what, source: Box::new(error) },
+        }
+    }
+}
+
+/// There is no token for the account.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("there is no token for the service account {account}: {why}")]
+pub struct NoToken {
+    /// Its namespace and name.
+    pub(in crate::kubernetes) account: String,
+    pub(in crate::kubernetes) why: String,
+    pub(in crate::kubernetes) is_refused: bool,
+}
+
+impl NoToken {
+    /// The API server does not allow it: somebody has to grant the right.
+    pub fn is_refused(&self) -> bool {
+        self.is_refused
+    }
+}

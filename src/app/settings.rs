@@ -1,7 +1,6 @@
 //! Flags joined, defaulted and checked, with the files they name. All mistakes are reported at once.
 
 mod access;
-pub mod cloud_config;
 mod election;
 mod gates;
 mod generic;
@@ -12,6 +11,7 @@ mod mistakes;
 mod node_labels;
 mod nodes;
 mod serving;
+pub mod vsphere;
 
 use super::files::{Files, Noting};
 use super::options::values::without_credentials;
@@ -23,7 +23,6 @@ use crate::kubernetes::access::{Authentication, Authorization};
 use crate::kubernetes::client;
 use crate::providers::vsphere::config::Environment;
 use crate::runtime::{admin, logging};
-pub use cloud_config::{Sources, Vsphere};
 pub use election::{Election, Standby};
 pub use gates::FeatureGates;
 pub use generic::Generic;
@@ -32,6 +31,7 @@ pub use nodes::NodeRules;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+pub use vsphere::{Sources, Vsphere};
 
 /// Everything the daemon is told, and true as far as that can be known without a network.
 #[derive(Debug)]

@@ -1,14 +1,14 @@
 //! Builds the vSphere provider from the settings, and starts its background work.
 
+mod background;
+mod credentials;
 mod metrics;
+mod reload;
 mod sessions;
 
 use super::Error;
-use super::background::Background;
-use super::credentials::Credentials;
 use super::election::hostname;
 use super::parts::Parts;
-use super::reload::{self, Reload, ReloadMetrics};
 use super::settings::{Settings, Vsphere};
 use super::stages::{Stage, Stages};
 use crate::base::error_chain::chain;
@@ -25,7 +25,10 @@ use crate::providers::vsphere::inventory::session::Timeouts;
 use crate::providers::vsphere::report::Report;
 use crate::providers::vsphere::{Connect, Options, Provider};
 use crate::runtime::admin::{Checks, Health};
+use background::Background;
+use credentials::Credentials;
 use metrics::{Calls, Certificates};
+use reload::{Reload, ReloadMetrics};
 use sessions::Sessions;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -102,7 +102,7 @@ fn the_cloud_config_is_read_by_itself_and_again() {
     let Ok(Asked::Run(options)) = options::parse(arguments.map(OsString::from)) else { panic!("flags") };
     let switch = [(OsString::from("SKIP_NODE_DELETION"), OsString::from("false"))];
     for (variables, skips) in [(switch.to_vec(), true), (Vec::new(), false)] {
-        let vsphere = cloud_config::read(&options, &MadeUp, &Environment::new(variables)).unwrap();
+        let vsphere = vsphere::read(&options, &MadeUp, &Environment::new(variables)).unwrap();
         assert_eq!(vsphere.config.vcenters[0].key, "vc.example");
         assert_eq!(vsphere.skips_node_deletion, skips, "it counts when it is there");
     }

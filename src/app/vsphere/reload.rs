@@ -4,9 +4,9 @@
 mod differences;
 mod watch;
 
+use super::Connections;
 use super::background::Background;
-use super::settings::{Sources, Standby, Vsphere};
-use super::vsphere::Connections;
+use crate::app::settings::{Sources, Standby, Vsphere};
 use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::leader_election::LeaseObject;
 use crate::providers::vsphere::config::Config;

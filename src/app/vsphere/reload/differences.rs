@@ -62,7 +62,7 @@ fn told(credentials: Option<&Credentials>) -> (u8, String, &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::reload::tests::vsphere;
+    use crate::app::vsphere::reload::tests::vsphere;
 
     const GLOBAL: &str = "[Global]\nuser = u\npassword = hunter2\n";
 

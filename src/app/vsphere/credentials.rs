@@ -15,7 +15,7 @@ use futures::stream::FuturesUnordered;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::settings::Vsphere;
+use crate::app::settings::Vsphere;
 use crate::clients::http::Endpoint;
 use crate::kubernetes::secrets::{self, State};
 use crate::providers::vsphere::config::Vcenter;

@@ -3,7 +3,7 @@
 //! By content: a ConfigMap is updated by exchanging a symbolic link, and copies keep their times.
 
 use crate::app::files::{Noted, SystemFiles};
-use crate::app::settings::cloud_config::Read;
+use crate::app::settings::vsphere::Read;
 use crate::app::settings::{Mistakes, Sources, Vsphere};
 use crate::runtime::tasks::{BoxError, off_thread};
 use std::sync::Arc;

@@ -4,6 +4,7 @@ mod access;
 mod admin;
 mod announcement;
 mod api_server;
+pub mod catalogue;
 mod controller_health;
 mod controllers;
 mod election;
@@ -11,13 +12,13 @@ pub mod files;
 pub mod options;
 mod pages;
 mod parts;
-pub mod registry;
 mod selection;
 pub mod settings;
 mod stages;
 mod vsphere;
 
 use crate::clients::http::proxy::ProxyMistake;
+use crate::cloud::CloudProvider;
 use crate::controllers::Unsupported;
 use crate::kubernetes::client::SettingsError;
 use crate::kubernetes::leader_election::InvalidLease;
@@ -30,8 +31,9 @@ use crate::runtime::tasks::TaskEnded;
 use files::SystemFiles;
 use options::{Options, PROGRAM};
 use parts::Parts;
-use settings::Settings;
+use settings::{ProviderSettings, Settings};
 use stages::Stages;
+use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 /// Threads that run all tasks: most of the time there is nothing to do, and never much to compute.
@@ -66,9 +68,6 @@ pub enum Error {
     /// There is no certificate to serve with.
     #[error("cannot serve probes and metrics")]
     Certificate(#[from] CertificateError),
-    /// The table of providers knows only its name.
-    #[error("cloud provider {0} is not built yet")]
-    NotBuilt(&'static str),
     /// The API server lets this process not read whom to believe.
     #[error("cannot set up authentication for the secure port")]
     Access(#[from] access::LookupForbidden),
@@ -150,9 +149,15 @@ async fn start(settings: &Settings, verbosity: Verbosity, stages: &mut Stages) -
     }
     // Not before: who cannot serve, or may not know who asks, is no candidate.
     parts.compete(stages);
-    let build = settings.provider.build.ok_or(Error::NotBuilt(settings.provider.name))?;
-    let provider = build(settings, &parts, stages)?;
+    let provider = build_provider(settings, &parts, stages)?;
     controllers::start(settings, &parts, &provider, stages)
+}
+
+/// Builds the chosen cloud provider and starts its background work.
+fn build_provider(settings: &Settings, parts: &Parts, stages: &mut Stages) -> Result<Arc<dyn CloudProvider>, Error> {
+    match &settings.provider {
+        ProviderSettings::Vsphere(vsphere) => vsphere::build(vsphere, settings, parts, stages),
+    }
 }
 
 #[cfg(test)]

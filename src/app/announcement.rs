@@ -8,7 +8,7 @@ const VALUES_FROM: u32 = 1;
 
 /// Tells it, once.
 pub fn announce(settings: &Settings) {
-    let options = &settings.sources.options;
+    let options = &settings.options;
     if settings.logging.verbosity >= VALUES_FROM {
         for line in values(options) {
             tracing::info!("{line}");
@@ -43,7 +43,7 @@ mod tests {
 
     fn told(arguments: &[&str]) -> Vec<String> {
         let settings = settled(arguments).unwrap();
-        in_vain(&settings.sources.options, &settings)
+        in_vain(&settings.options, &settings)
     }
 
     #[test]
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn every_flag_is_told_with_its_value_as_the_go_program_does() {
         let settings = settled(&["--controllers=cloud-node,-service", "--leader-elect=false", "-v=2"]).unwrap();
-        let lines = values(&settings.sources.options);
+        let lines = values(&settings.options);
         for line in [
             "FLAG: --cloud-config=\"/etc/vsphere.conf\"",
             "FLAG: --controllers=\"[cloud-node,-service]\"",

@@ -1,5 +1,6 @@
 //! Builds the controllers that are turned on, and starts them one after the other.
 
+use super::catalogue::ControllerKind;
 use super::parts::Parts;
 use super::settings::Settings;
 use super::stages::{Stage, Stages};
@@ -20,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 type Work = BoxFuture<'static, Result<(), BoxError>>;
 
 /// A controller that is ready to run.
-pub(super) struct Runnable {
+struct Runnable {
     /// The caches it reads.
     caches: Vec<Arc<dyn Cache>>,
     run: Box<dyn FnOnce(CancellationToken) -> Work>,
@@ -42,7 +43,7 @@ pub fn start(
 ) -> Result<(), Error> {
     let mut delay = Duration::ZERO;
     for controller in &settings.controllers {
-        let Some(build) = controller.build else {
+        let Some(kind) = controller.kind else {
             tracing::warn!("{} is not built yet and does not run", controller.name);
             continue;
         };
@@ -50,7 +51,11 @@ pub fn start(
             tracing::info!("{} does not run here: the leader migration gives it to another program", controller.name);
             continue;
         };
-        let Runnable { caches, run } = build(settings, parts, parts.context(controller.name, Arc::clone(provider))?)?;
+        let context = parts.context(controller.name, Arc::clone(provider))?;
+        let Runnable { caches, run } = match kind {
+            ControllerKind::Node => build_node(settings, parts, context)?,
+            ControllerKind::NodeLifecycle => build_node_lifecycle(settings, parts, context)?,
+        };
         let pulse = controller_health::watch(&parts.checks, controller.name, caches);
         let stop = stages.stop_signal(Stage::Controllers);
         let run = run(stop.clone());
@@ -62,7 +67,7 @@ pub fn start(
 }
 
 /// Builds the node controller.
-pub(super) fn build_node(settings: &Settings, parts: &Parts, context: Context) -> Result<Runnable, Error> {
+fn build_node(settings: &Settings, parts: &Parts, context: Context) -> Result<Runnable, Error> {
     let mut settings = settings.nodes.clone();
     // Said once; the Go program says it of every node.
     settings.policy.node_labels.retain(|key, _| {
@@ -78,7 +83,7 @@ pub(super) fn build_node(settings: &Settings, parts: &Parts, context: Context) -
 }
 
 /// Builds the node-lifecycle controller.
-pub(super) fn build_node_lifecycle(settings: &Settings, parts: &Parts, context: Context) -> Result<Runnable, Error> {
+fn build_node_lifecycle(settings: &Settings, parts: &Parts, context: Context) -> Result<Runnable, Error> {
     let settings = settings.node_lifecycle.clone();
     match &settings.deletion {
         Deletion::Enforce => {}

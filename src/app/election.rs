@@ -1,7 +1,7 @@
 //! This process as a candidate: for the Lease of the leader election, and for the second one of a leader migration.
 
 use super::Error;
-use super::registry::{CONTROLLERS, Controller};
+use super::catalogue::{CONTROLLERS, Controller};
 use super::settings::Election;
 use super::settings::leader_migration::{LeaderMigration, Placement};
 use super::stages::{Stage, Stages};
@@ -131,7 +131,7 @@ pub(super) fn hostname() -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::registry::{NODE, NODE_LIFECYCLE};
+    use crate::app::catalogue::{NODE, NODE_LIFECYCLE};
     use crate::app::settings::leader_migration::ControllerLeader;
 
     #[test]

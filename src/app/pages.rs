@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub fn all(settings: &Settings) -> Vec<Page> {
     vec![
         page("/configz", "application/json", configz::text(settings)),
-        page("/flagz", "text/plain; charset=utf-8", flagz::text(&settings.sources.options.values)),
+        page("/flagz", "text/plain; charset=utf-8", flagz::text(&settings.options.values)),
     ]
 }
 

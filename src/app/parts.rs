@@ -1,8 +1,8 @@
 //! What controllers and providers are given: clients, leadership, the shared cache of Nodes, events, metrics.
 
+use super::catalogue::{self, Controller};
 use super::election::{self, Candidates, Elections};
 use super::options::PROGRAM;
-use super::registry::{self, Controller};
 use super::settings::Settings;
 use super::stages::{Stage, Stages};
 use super::{Error, api_server, controller_health};
@@ -53,7 +53,7 @@ impl Parts {
     pub async fn prepare(settings: &Settings, stages: &mut Stages) -> Result<Self, Error> {
         let config = client::read_config(&settings.kubernetes).await?;
         tracing::info!(server = %config.cluster_url, "API server");
-        let api_server = match settings.node_rules.demotes_virtual_ips {
+        let api_server = match settings.provider.needs_api_server_addresses() {
             true => api_server::addresses(&config.cluster_url).await,
             false => Vec::new(),
         };
@@ -99,7 +99,7 @@ impl Parts {
     /// What a controller is handed: a client of its own, which writes under its Lease and with its identity.
     pub fn context(&self, controller: &'static str, provider: Arc<dyn CloudProvider>) -> Result<Context, Error> {
         let leadership = self.elections.leadership_of(controller).cloned().unwrap_or_else(Leadership::never);
-        let client_name = registry::client_name(controller);
+        let client_name = catalogue::client_name(controller);
         let identity = match self.accounts.get(client_name) {
             Some(account) => Identity::Account(account),
             None => Identity::Process(client_name),
@@ -120,7 +120,7 @@ fn start_accounts(
     let leadership = elections.main();
     // One that another program runs needs no account here.
     let is_run = |name| elections.leadership_of(name).is_some();
-    for controller in controllers.iter().filter(|controller| controller.build.is_some() && is_run(controller.name)) {
+    for controller in controllers.iter().filter(|controller| controller.kind.is_some() && is_run(controller.name)) {
         let name = controller.client_name;
         if !accounts.contains_key(name) {
             let (account, keeper) = client::account(config, name, leadership.clone())?;

@@ -10,28 +10,29 @@ mod log;
 mod mistakes;
 mod node_labels;
 mod nodes;
+mod provider;
 mod serving;
 pub mod vsphere;
 
-use super::files::{Files, Noting};
+use super::catalogue::{self, Controller};
+use super::files::Files;
 use super::options::values::without_credentials;
 use super::options::{Options, Origin};
-use super::registry::{self, Controller, Provider};
 use crate::base::go_duration;
 use crate::controllers::{node, node_lifecycle};
 use crate::kubernetes::access::{Authentication, Authorization};
 use crate::kubernetes::client;
 use crate::providers::vsphere::config::Environment;
 use crate::runtime::{admin, logging};
-pub use election::{Election, Standby};
+pub use election::{Election, LeaseName, Standby};
 pub use gates::FeatureGates;
 pub use generic::Generic;
 pub use mistakes::{Mistake, Mistakes};
 pub use nodes::NodeRules;
+pub use provider::ProviderSettings;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
-pub use vsphere::{Sources, Vsphere};
+pub use vsphere::Vsphere;
 
 /// Everything the daemon is told, and true as far as that can be known without a network.
 #[derive(Debug)]
@@ -42,16 +43,16 @@ pub struct Settings {
     pub node_selector: Option<String>,
     /// How to share the work with other replicas; `None` is a single process.
     pub election: Option<Election>,
-    /// The cloud provider; it is built.
-    pub provider: &'static Provider,
+    /// The Lease that Events about this process refer to, also without an election.
+    pub lease: LeaseName,
+    /// The cloud provider.
+    pub provider: ProviderSettings,
     /// Controllers to run, among them such as are not built yet.
     pub controllers: Vec<&'static Controller>,
     /// The node controller.
     pub nodes: node::Settings,
     /// The node-lifecycle controller.
     pub node_lifecycle: node_lifecycle::Settings,
-    /// What the provider goes by when it says something about a node.
-    pub node_rules: NodeRules,
     /// The flags that belong to no single part.
     pub generic: Generic,
     /// How to serve probes, metrics and the other pages; `None` is not at all.
@@ -62,10 +63,8 @@ pub struct Settings {
     pub authorization: Authorization,
     /// The log.
     pub logging: logging::Settings,
-    /// The vSphere provider.
-    pub vsphere: Arc<Vsphere>,
-    /// What its part is read from again while the process runs.
-    pub sources: Arc<Sources>,
+    /// The flags as typed, for those who show them; nothing is decided by them.
+    pub options: Options,
     /// What this process does while it does not lead.
     pub standby: Standby,
 }
@@ -75,7 +74,7 @@ pub struct Settings {
 /// # Errors
 /// All mistakes, each with where it is, what was written and what is expected.
 pub fn settle(options: &Options, files: &dyn Files, environment: &Environment) -> Result<Settings, Mistakes> {
-    let mut check = Check { options, files: &Noting::new(files), environment, mistakes: Vec::new() };
+    let mut check = Check { options, files, environment, mistakes: Vec::new() };
     match (check.settings(), check.mistakes) {
         (Some(settings), mistakes) if mistakes.is_empty() => Ok(settings),
         (_, mistakes) => Err(Mistakes(mistakes)),
@@ -91,7 +90,7 @@ pub fn of_the_log(options: &Options) -> logging::Settings {
 /// The flags, and what has been found wrong so far.
 struct Check<'a> {
     options: &'a Options,
-    files: &'a Noting<'a>,
+    files: &'a dyn Files,
     environment: &'a Environment,
     mistakes: Vec<Mistake>,
 }
@@ -100,14 +99,12 @@ impl Check<'_> {
     /// `None` when something is missing that a mistake tells of. Every part is looked at before the first is missed.
     fn settings(&mut self) -> Option<Settings> {
         let provider = self.provider();
-        let vsphere = self.vsphere();
         let controllers = self.controllers();
         let kubernetes = self.kubernetes();
         let node_selector = self.node_selector();
         let election = self.election();
         let nodes = self.nodes();
         let node_lifecycle = self.node_lifecycle();
-        let node_rules = self.node_rules();
         let generic = self.generic();
         let serving = self.serving();
         let authentication = self.authentication();
@@ -119,36 +116,24 @@ impl Check<'_> {
             kubernetes: kubernetes?,
             node_selector,
             election: election?,
+            lease: self.lease(),
             controllers: controllers?,
             nodes: nodes?,
             node_lifecycle: node_lifecycle?,
-            node_rules: node_rules?,
             generic: generic?,
             serving: serving?,
             authentication: authentication?,
             authorization: authorization?,
             logging: logging?,
-            vsphere: Arc::new(vsphere?),
-            sources: Arc::new(Sources { options: self.options.clone(), environment: self.environment.clone() }),
+            options: self.options.clone(),
             standby: standby?,
         })
     }
 
-    fn provider(&mut self) -> Option<&'static Provider> {
-        let name = self.options.cloud_provider.as_str();
-        let why = match registry::PROVIDERS.iter().find(|provider| provider.name == name) {
-            Some(provider) if provider.build.is_some() => return Some(provider),
-            Some(_) => "this provider is not implemented; only \"vsphere\" is supported",
-            None if name.is_empty() => "required; only \"vsphere\" is supported",
-            None => "unknown provider; only \"vsphere\" is supported (vsphere-paravirtual is not implemented)",
-        };
-        self.wrong("--cloud-provider", name, why)
-    }
-
     fn controllers(&mut self) -> Option<Vec<&'static Controller>> {
-        registry::chosen_controllers(&self.options.controllers)
+        catalogue::chosen_controllers(&self.options.controllers)
             .map_err(|names| {
-                let known: Vec<_> = registry::CONTROLLERS.iter().map(|controller| controller.name).collect();
+                let known: Vec<_> = catalogue::CONTROLLERS.iter().map(|controller| controller.name).collect();
                 let known = known.join(", ");
                 for name in names {
                     self.wrong::<()>(

@@ -3,7 +3,7 @@
 use super::files::SystemFiles;
 use super::options::{self, Asked, PROGRAM};
 use super::parts::Parts;
-use super::{Stages, access, controllers, settings};
+use super::{Stages, access, build_provider, controllers, settings};
 use crate::providers::vsphere::config::Environment;
 use crate::runtime::metrics::Series;
 use std::ffi::OsString;
@@ -57,7 +57,7 @@ async fn registered() -> Vec<Series> {
     let mut parts = Parts::prepare(&settings, &mut stages).await.unwrap();
     let _access = access::prepare(&settings, &parts, &mut stages).await.unwrap();
     parts.compete(&mut stages);
-    let provider = (settings.provider.build.unwrap())(&settings, &parts, &mut stages).unwrap();
+    let provider = build_provider(&settings, &parts, &mut stages).unwrap();
     controllers::start(&settings, &parts, &provider, &mut stages).unwrap();
     let registry = parts.metrics.registry();
     let series = registry.series();

@@ -9,6 +9,7 @@ mod sessions;
 use super::Error;
 use super::election::hostname;
 use super::parts::Parts;
+use super::settings::vsphere::CloudConfig;
 use super::settings::{Settings, Vsphere};
 use super::stages::{Stage, Stages};
 use crate::base::error_chain::chain;
@@ -39,47 +40,26 @@ use tokio::sync::watch;
 const FAMILY_WAIT: Duration = Duration::from_secs(120);
 
 /// Connects to nothing yet: a vCenter that is down delays nothing.
-pub fn build(settings: &Settings, parts: &Parts, stages: &mut Stages) -> Result<Arc<dyn CloudProvider>, Error> {
-    let vsphere = &settings.vsphere;
-    for oddity in &vsphere.oddities {
+pub fn build(
+    vsphere: &Vsphere,
+    settings: &Settings,
+    parts: &Parts,
+    stages: &mut Stages,
+) -> Result<Arc<dyn CloudProvider>, Error> {
+    for oddity in &vsphere.cloud_config.oddities {
         tracing::warn!("{oddity}");
     }
-    for unverified in vsphere.unverified() {
+    for unverified in vsphere.cloud_config.unverified() {
         tracing::warn!("{unverified}");
     }
-    let calls = Arc::new(Calls::register(parts.metrics.registry())?);
-    let proxy = ProxySettings::from_environment(|name| std::env::var(name).ok()).map_err(Error::Proxies)?;
-    let current = watch::Sender::new(Arc::clone(vsphere));
-    let (credentials, keeping) = Credentials::new(parts.clients.watch.clone(), current.subscribe());
-    stages.spawn_until_stop(Stage::Services, "credentials", async move {
-        keeping.await;
-        Ok(())
-    });
-    let certificates = Certificates::register(parts.metrics.registry())?;
-    let (tls, clients) = (Mutex::new(vsphere.tls.clone()), Mutex::default());
-    let connections = Arc::new(Connections { calls, certificates, proxy, tls, clients, credentials });
-    let options = Options {
-        file: vsphere.path.display().to_string(),
-        tag_poll: vsphere.tag_poll_interval,
-        allow_name_match: vsphere.allows_name_match,
-        trusts_unseen: settings.node_rules.trusts_unseen,
-        topology: settings.node_rules.topology.clone(),
-        demotes_virtual_ips: settings.node_rules.demotes_virtual_ips,
-        api_server: parts.api_server.clone(),
-        family_wait: FAMILY_WAIT,
-        timeouts: Timeouts::default(),
-    };
+    let registry = parts.metrics.registry();
+    let current = watch::Sender::new(Arc::clone(&vsphere.cloud_config));
+    let connections = Arc::new(Connections::new(vsphere, &current, parts, stages)?);
     let cluster = Arc::new(Cluster::new(parts.nodes.clone()));
     let stop = stages.stop_signal(Stage::Provider);
-    // Beside the Lease of the leader election, whose rights suffice.
-    let namespace = settings.election.as_ref().map_or("kube-system", |election| election.namespace.as_str());
-    let ledger = Ledger::new(LeaseStore::new(parts.clients.auxiliary.clone(), namespace));
-    let ledger = match hostname() {
-        Some(pod) => Arc::new(ledger.in_pod(&pod)),
-        None => Arc::new(ledger),
-    };
     let connect = Arc::clone(&connections) as Arc<dyn Connect>;
-    let (provider, tracker) = Provider::new(options, connect, ledger, cluster, &stop);
+    let ledger = Arc::new(ledger(settings, parts));
+    let (provider, tracker) = Provider::new(options(vsphere, parts), connect, ledger, cluster, &stop);
     let provider = Arc::new(provider);
     let mut background = Background::default();
     background.start(tracker);
@@ -87,26 +67,51 @@ pub fn build(settings: &Settings, parts: &Parts, stages: &mut Stages) -> Result<
         provider: Arc::clone(&provider),
         connections,
         background,
+        file: vsphere.file.path.clone(),
         current,
         standby: settings.standby,
         leads: parts.leadership.watch(),
         events: parts.events.clone(),
         lease: LeaseObject {
             client: parts.clients.auxiliary.clone(),
-            namespace: settings.sources.options.leader_elect_resource_namespace.clone(),
-            name: settings.sources.options.leader_elect_resource_name.clone(),
+            namespace: settings.lease.namespace.clone(),
+            name: settings.lease.name.clone(),
         },
-        metrics: ReloadMetrics::register(parts.metrics.registry())?,
+        metrics: ReloadMetrics::register(registry)?,
     };
     reload.apply().map_err(Error::Vcenters)?;
-    let (changes, watching) = reload::watch(Arc::clone(&settings.sources), vsphere);
+    let (changes, watching) = reload::watch(vsphere);
     stages.spawn_until_stop(Stage::Provider, "watch-cloud-config", watching);
     stages.spawn(Stage::Provider, "vcenters", reload.run(changes, stop));
     let reports = Arc::downgrade(&provider);
     let reports = move || reports.upgrade().map(|provider| provider.reports()).unwrap_or_default();
-    Sessions::register(parts.metrics.registry(), reports)?;
+    Sessions::register(registry, reports)?;
     show_vcenters(&provider, &parts.checks);
     Ok(provider)
+}
+
+fn options(vsphere: &Vsphere, parts: &Parts) -> Options {
+    Options {
+        file: vsphere.file.path.display().to_string(),
+        tag_poll: vsphere.tag_poll_interval,
+        allow_name_match: vsphere.allows_name_match,
+        trusts_unseen: vsphere.node_rules.trusts_unseen,
+        topology: vsphere.node_rules.topology.clone(),
+        demotes_virtual_ips: vsphere.node_rules.demotes_virtual_ips,
+        api_server: parts.api_server.clone(),
+        family_wait: FAMILY_WAIT,
+        timeouts: Timeouts::default(),
+    }
+}
+
+/// Beside the Lease of the leader election, whose rights suffice.
+fn ledger(settings: &Settings, parts: &Parts) -> Ledger {
+    let namespace = settings.election.as_ref().map_or("kube-system", |election| election.namespace.as_str());
+    let ledger = Ledger::new(LeaseStore::new(parts.clients.auxiliary.clone(), namespace));
+    match hostname() {
+        Some(pod) => ledger.in_pod(&pod),
+        None => ledger,
+    }
 }
 
 /// The state of each vCenter, for whoever looks. It fails no probe: an outage must not block a rollout.
@@ -150,15 +155,35 @@ struct Client {
 }
 
 impl Connections {
+    /// Registers their series, and starts what follows the sources of credentials of the configuration in force.
+    fn new(
+        vsphere: &Vsphere,
+        current: &watch::Sender<Arc<CloudConfig>>,
+        parts: &Parts,
+        stages: &mut Stages,
+    ) -> Result<Self, Error> {
+        let calls = Arc::new(Calls::register(parts.metrics.registry())?);
+        let proxy = ProxySettings::from_environment(|name| std::env::var(name).ok()).map_err(Error::Proxies)?;
+        let hosts = vsphere.session_manager_hosts.clone();
+        let (credentials, keeping) = Credentials::new(parts.clients.watch.clone(), current.subscribe(), hosts);
+        stages.spawn_until_stop(Stage::Services, "credentials", async move {
+            keeping.await;
+            Ok(())
+        });
+        let certificates = Certificates::register(parts.metrics.registry())?;
+        let (tls, clients) = (Mutex::new(vsphere.cloud_config.tls.clone()), Mutex::default());
+        Ok(Self { calls, certificates, proxy, tls, clients, credentials })
+    }
+
     /// Goes by another configuration from now on. Clients of entries that are still there judge certificates by it.
-    pub fn take(&self, vsphere: &Vsphere) {
-        self.tls.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&vsphere.tls);
+    fn take(&self, cloud_config: &CloudConfig) {
+        self.tls.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&cloud_config.tls);
         let entries: BTreeMap<Address, &String> =
-            vsphere.config.vcenters.iter().map(|entry| (address(entry), &entry.key)).collect();
+            cloud_config.config.vcenters.iter().map(|entry| (address(entry), &entry.key)).collect();
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         clients.retain(|address, _| entries.contains_key(address));
         for (address, client) in clients.iter_mut() {
-            let wanted = entries.get(address).and_then(|key| vsphere.tls.get(*key)).cloned().unwrap_or_default();
+            let wanted = entries.get(address).and_then(|key| cloud_config.tls.get(*key)).cloned().unwrap_or_default();
             if client.tls == wanted {
                 continue;
             }

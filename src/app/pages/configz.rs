@@ -157,7 +157,7 @@ struct Webhook {
 }
 
 fn of(settings: &Settings) -> Configuration {
-    let options = &settings.sources.options;
+    let options = &settings.options;
     Configuration {
         kind: "CloudControllerManagerConfiguration".to_owned(),
         api_version: format!("{KEY}/v1alpha1"),
@@ -176,7 +176,7 @@ fn of(settings: &Settings) -> Configuration {
 }
 
 fn generic(settings: &Settings) -> Generic {
-    let options = &settings.sources.options;
+    let options = &settings.options;
     let kubeconfig = settings.kubernetes.kubeconfig.as_ref().map(|path| path.display().to_string());
     let rate = settings.kubernetes.rate;
     Generic {
@@ -227,11 +227,11 @@ impl From<Option<&leader_migration::LeaderMigration>> for LeaderMigration {
 }
 
 fn shared(settings: &Settings) -> KubeCloudShared {
-    let (options, generic) = (&settings.sources.options, &settings.generic);
+    let (options, generic) = (&settings.options, &settings.generic);
     KubeCloudShared {
         cloud_provider: CloudProvider {
-            name: settings.provider.name.to_owned(),
-            cloud_config_file: settings.vsphere.path.display().to_string(),
+            name: settings.provider.name().to_owned(),
+            cloud_config_file: settings.provider.cloud_config().display().to_string(),
         },
         external_cloud_volume_plugin: options.generic.external_cloud_volume_plugin.clone(),
         use_service_account_credentials: generic.use_service_account_credentials,

@@ -22,7 +22,7 @@ mod tests {
     #[test]
     fn flags_stand_below_the_heading_in_the_order_of_their_names() {
         let settings = settled(&["-v=3", "--vmodule=a=1,b=2", "--vmodule=c_d=3"]).unwrap();
-        let page = text(&settings.sources.options.values);
+        let page = text(&settings.options.values);
         let (head, flags) = page.split_once("only.\n\n").unwrap();
         assert!(
             head.starts_with("\ncloud-controller-manager flagz\nWarning: This endpoint is not meant to be"),

@@ -1,7 +1,6 @@
 //! The flags about who asks at the secure port and what they may.
 
 use super::Check;
-use crate::app::files::Files;
 use crate::base::error_chain::chain;
 use crate::kubernetes::access::{Authentication, Authorization, OpenPaths, check_bundle};
 use std::path::PathBuf;

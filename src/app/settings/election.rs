@@ -2,7 +2,6 @@
 
 use super::Check;
 use super::leader_migration::{self, LEASES, LeaderMigration};
-use crate::app::files::Files as _;
 use crate::app::options::Options;
 use crate::base::go_duration;
 use crate::base::names::is_dns_name;
@@ -20,6 +19,15 @@ pub enum Standby {
     Warm,
     /// It has no session with any vCenter.
     Cold,
+}
+
+/// A Lease in the cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeaseName {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
 }
 
 /// Leader election by Lease.
@@ -40,6 +48,11 @@ pub struct Election {
 }
 
 impl Check<'_> {
+    pub(super) fn lease(&self) -> LeaseName {
+        let Options { leader_elect_resource_name: name, leader_elect_resource_namespace: namespace, .. } = self.options;
+        LeaseName { namespace: namespace.clone(), name: name.clone() }
+    }
+
     pub(super) fn election(&mut self) -> Option<Option<Election>> {
         let Options { leader_elect_resource_name: name, leader_elect_resource_namespace: namespace, .. } = self.options;
         let is_on = self.boolean("--leader-elect", &self.options.leader_elect)?;

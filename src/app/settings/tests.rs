@@ -50,23 +50,23 @@ const UNVERIFIED: &str = "[Global]\nuser = u\npassword = p\n[VirtualCenter \"a\"
 
 #[test]
 fn a_vcenter_that_is_not_verified_keeps_its_ca_file_and_is_told() {
-    let vsphere = settled(&["--cloud-config=/etc/unverified.conf"]).unwrap().vsphere;
-    let trust = |key: &str| (vsphere.tls[key].insecure, vsphere.tls[key].trust.clone());
+    let cloud_config = vsphere(&["--cloud-config=/etc/unverified.conf"]).cloud_config;
+    let trust = |key: &str| (cloud_config.tls[key].insecure, cloud_config.tls[key].trust.clone());
     let bundle = TlsTrust::Ca { pem: b"a bundle\n".to_vec(), path: "/etc/ca.pem".to_owned() };
     assert_eq!(trust("a"), (true, bundle));
     assert_eq!(trust("b"), (true, TlsTrust::System), "what is not verified does not keep the daemon from starting");
     let expected = "its certificate is not verified (insecure-flag): its credentials can be intercepted. Set ca-file \
                     or thumbprint in place of insecure-flag";
-    assert_eq!(vsphere.unverified(), ["a:443", "b:8443"].map(|server| format!("vCenter {server}: {expected}")));
+    assert_eq!(cloud_config.unverified(), ["a:443", "b:8443"].map(|server| format!("vCenter {server}: {expected}")));
 }
 
 #[test]
 fn hosts_of_session_managers_are_read_as_urls_name_them() {
     let hosts = "--session-manager-hosts=Manager.Example.com, 10.0.0.1,[fd00::01],fd00::2,";
-    let vsphere = settled(&[hosts]).unwrap().vsphere;
-    let shown: Vec<_> = vsphere.session_manager_hosts.iter().map(String::as_str).collect();
+    let vsphere_settings = vsphere(&[hosts]);
+    let shown: Vec<_> = vsphere_settings.session_manager_hosts.iter().map(String::as_str).collect();
     assert_eq!(shown, ["10.0.0.1", "fd00::1", "fd00::2", "manager.example.com"]);
-    assert!(settled(&[]).unwrap().vsphere.session_manager_hosts.is_empty());
+    assert!(vsphere(&[]).session_manager_hosts.is_empty());
     for wrong in ["https://m", "m:8443", "m/x", "u@m", "a b", "m?x"] {
         let told = settled(&[&format!("--session-manager-hosts={wrong}")]).unwrap_err().to_string();
         assert!(told.contains("expected host names or IP addresses"), "{wrong}: {told}");
@@ -79,6 +79,11 @@ fn every_vcenter_is_checked_although_another_is_wrong() {
     assert!(text.starts_with("2 configuration errors:"), "{text}");
     assert!(text.contains("/etc/two.conf: vCenter \"a\": the CA file /gone.pem cannot be read"), "{text}");
     assert!(text.contains("/etc/two.conf: vCenter \"b\": ") && text.contains("/etc/kubeconfig"), "{text}");
+}
+
+fn vsphere(arguments: &[&str]) -> Vsphere {
+    let ProviderSettings::Vsphere(vsphere) = settled(arguments).unwrap().provider;
+    vsphere
 }
 
 pub(in crate::app) fn settled(arguments: &[&str]) -> Result<Settings, Mistakes> {
@@ -95,17 +100,13 @@ pub(in crate::app) fn settled_in(variables: &[(&str, &str)], arguments: &[&str])
     }
 }
 
-/// While the daemon runs the file is read again, with the flags it was started with.
+/// While the daemon runs the file is read again, without the flags.
 #[test]
 fn the_cloud_config_is_read_by_itself_and_again() {
-    let arguments = [PROGRAM, "--cloud-config=/etc/vsphere.conf", "--concurrent-node-syncs=wrong"];
-    let Ok(Asked::Run(options)) = options::parse(arguments.map(OsString::from)) else { panic!("flags") };
-    let switch = [(OsString::from("SKIP_NODE_DELETION"), OsString::from("false"))];
-    for (variables, skips) in [(switch.to_vec(), true), (Vec::new(), false)] {
-        let vsphere = vsphere::read(&options, &MadeUp, &Environment::new(variables)).unwrap();
-        assert_eq!(vsphere.config.vcenters[0].key, "vc.example");
-        assert_eq!(vsphere.skips_node_deletion, skips, "it counts when it is there");
-    }
+    let file = vsphere(&[]).file;
+    let read = file.read(&MadeUp);
+    assert_eq!(read.outcome.unwrap().config.vcenters[0].key, "vc.example");
+    assert!(!read.seen.differs(&MadeUp));
 }
 
 #[test]
@@ -132,7 +133,8 @@ fn defaults_are_the_go_programs_where_no_difference_is_intended() {
     assert_eq!(settings.controllers.len(), 4);
     assert_eq!(settings.kubernetes.rate, None);
     assert_eq!(settings.node_selector, None);
-    assert_eq!(settings.vsphere.tag_poll_interval, Duration::from_secs(60));
+    let ProviderSettings::Vsphere(vsphere) = settings.provider;
+    assert_eq!(vsphere.tag_poll_interval, Duration::from_secs(60));
 }
 
 #[test]
@@ -153,15 +155,16 @@ fn flags_reach_the_settings() {
     .unwrap();
     assert_eq!(settings.election, None);
     assert_eq!(settings.serving, None);
-    assert_eq!(settings.controllers.iter().map(|controller| controller.name).collect::<Vec<_>>(), [registry::NODE]);
+    assert_eq!(settings.controllers.iter().map(|controller| controller.name).collect::<Vec<_>>(), [catalogue::NODE]);
     assert_eq!(settings.kubernetes.rate, Some(client::Rate { qps: 0.5, burst: 30 }));
     assert_eq!(settings.kubernetes.kubeconfig.as_deref(), Some(Path::new("/etc/kubeconfig")));
     assert_eq!(settings.kubernetes.master.as_deref(), Some("http://127.0.0.1:1"));
     assert_eq!(settings.node_selector.as_deref(), Some("pool=blue"));
     assert_eq!(settings.nodes.period, Duration::from_secs(90));
     assert_eq!(settings.nodes.workers.get(), 1);
-    assert_eq!(settings.vsphere.tag_poll_interval, Duration::from_secs(2));
-    assert!(settings.vsphere.allows_name_match);
+    let ProviderSettings::Vsphere(vsphere) = settings.provider;
+    assert_eq!(vsphere.tag_poll_interval, Duration::from_secs(2));
+    assert!(vsphere.allows_name_match);
 }
 
 #[test]
@@ -173,6 +176,11 @@ fn each_wrong_flag_is_told_with_its_value_and_what_is_expected() {
         (
             &["--cloud-provider=aws"],
             "--cloud-provider=aws: unknown provider; only \"vsphere\" is supported (vsphere-paravirtual is not implemented)",
+        ),
+        // The file is read by its provider only, as are that provider's flags.
+        (
+            &["--cloud-provider=aws", "--cloud-config=/gone", "--tag-poll-interval=0"],
+            "--cloud-provider=aws: unknown provider",
         ),
         (&["--cloud-provider="], "--cloud-provider=: required; only \"vsphere\" is supported"),
         (

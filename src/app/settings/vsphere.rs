@@ -1,57 +1,113 @@
-//! `vsphere.conf` and the files it names, read and checked together with our flags about vCenter.
+//! The settings of the vSphere provider: its flags, and `vsphere.conf` with the files that it names, which are read again
+//! while the process runs.
 
-use super::{Check, Mistake, Mistakes};
+use super::{Check, Mistake, Mistakes, NodeRules};
 use crate::app::files::{Files, Noted, Noting};
-use crate::app::options::Options;
 use crate::clients::http;
 use crate::clients::http::{Endpoint, Thumbprint, TlsSettings, TlsTrust};
 use crate::providers::vsphere::config::{self, Config, ConfigProblem, Environment, Surroundings, Vcenter};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use zeroize::Zeroizing;
 
 /// What the vSphere provider is built from.
 pub struct Vsphere {
-    /// Where `vsphere.conf` was read.
-    pub path: PathBuf,
-    /// What it says.
-    pub config: Config,
-    /// What is odd about it without being a mistake.
-    pub oddities: Vec<ConfigProblem>,
-    /// How to judge each vCenter's certificate, by the key of its entry.
-    pub tls: BTreeMap<String, TlsSettings>,
+    /// Where `vsphere.conf` is.
+    pub file: CloudConfigFile,
+    /// What it says at the start.
+    pub cloud_config: Arc<CloudConfig>,
+    /// The files that were read for this, as they were.
+    pub seen: Noted,
     /// Pause between two looks at the tags.
     pub tag_poll_interval: Duration,
     /// Whether a VM found by its name alone is taken even if its UUID contradicts the node's.
     pub allows_name_match: bool,
     /// The hosts of session managers that may be asked; empty is any.
     pub session_manager_hosts: BTreeSet<String>,
-    /// Whether the variable `SKIP_NODE_DELETION` is there: no Node is to be deleted.
-    pub skips_node_deletion: bool,
-    /// The files this was read from, as they were.
-    pub files: Noted,
+    /// What else decides what is said about a node.
+    pub node_rules: NodeRules,
 }
 
-/// What the cloud config is read from, again and again: the flags and variables of the process. They do not change.
-#[derive(Debug)]
-pub struct Sources {
-    /// The flags.
-    pub options: Options,
+/// Where `vsphere.conf` is, and the environment variables that go with it. They do not change while the process runs.
+#[derive(Debug, Clone)]
+pub struct CloudConfigFile {
+    /// The path of the file.
+    pub path: PathBuf,
     /// The environment variables.
     pub environment: Environment,
+}
+
+/// What `vsphere.conf` says, with the variables and files that go with it.
+pub struct CloudConfig {
+    /// The configuration.
+    pub config: Config,
+    /// What is odd about it without being a mistake.
+    pub oddities: Vec<ConfigProblem>,
+    /// How to judge each vCenter's certificate, by the key of its entry.
+    pub tls: BTreeMap<String, TlsSettings>,
 }
 
 /// What was read, and from which files, also where they are wrong.
 pub struct Read {
     /// What they mean, or their mistakes.
-    pub outcome: Result<Vsphere, Mistakes>,
+    pub outcome: Result<CloudConfig, Mistakes>,
     /// The files, as they were.
     pub seen: Noted,
 }
 
-impl Vsphere {
+impl CloudConfigFile {
+    /// Reads and checks the file and the files that it names; not where waiting is forbidden.
+    pub fn read(&self, files: &dyn Files) -> Read {
+        let files = Noting::new(files);
+        let outcome = self.content(&files).and_then(|content| self.check(&content, &files));
+        Read { outcome, seen: files.noted() }
+    }
+
+    /// The bytes of the file.
+    ///
+    /// # Errors
+    /// The one mistake that it cannot be read.
+    pub fn content(&self, files: &dyn Files) -> Result<Zeroizing<Vec<u8>>, Mistakes> {
+        files.read(&self.path).map_err(|error| self.mistake(format!("cannot be read: {error}")))
+    }
+
+    /// Parses and checks the bytes of the file, and reads and checks the files that it names.
+    ///
+    /// # Errors
+    /// All mistakes in one go, none of which repeats what is in a file.
+    pub fn check(&self, content: &[u8], files: &dyn Files) -> Result<CloudConfig, Mistakes> {
+        let text = std::str::from_utf8(content).map_err(|_| self.mistake("the file is not text in UTF-8"))?;
+        if text.trim().is_empty() {
+            return Err(self.mistake("the file is empty"));
+        }
+        let file = self.path.display().to_string();
+        let is_directory = |path: &Path| files.is_directory(path);
+        let surroundings = Surroundings { environment: &self.environment, is_directory: &is_directory };
+        let parsed = config::parse_within(text, &file, surroundings)
+            .map_err(|errors| Mistakes(errors.problems().iter().map(Mistake::from).collect()))?;
+        let (mut tls, mut mistakes) = (BTreeMap::new(), Vec::new());
+        for vcenter in &parsed.config.vcenters {
+            let place = || format!("{file}: vCenter {:?}", vcenter.key);
+            match vcenter_tls(vcenter, files) {
+                Ok(settings) => drop(tls.insert(vcenter.key.clone(), settings)),
+                Err(wrong) => mistakes.extend(wrong.into_iter().map(|why| Mistake { place: place(), why })),
+            }
+        }
+        match mistakes.is_empty() {
+            true => Ok(CloudConfig { config: parsed.config, oddities: parsed.warnings, tls }),
+            false => Err(Mistakes(mistakes)),
+        }
+    }
+
+    fn mistake(&self, why: impl Into<String>) -> Mistakes {
+        Mistakes(vec![Mistake { place: format!("--cloud-config={}", self.path.display()), why: why.into() }])
+    }
+}
+
+impl CloudConfig {
     /// A warning for each vCenter whose certificate is not verified.
     pub fn unverified(&self) -> Vec<String> {
         let told = |vcenter: &Vcenter| {
@@ -65,85 +121,45 @@ impl Vsphere {
     }
 }
 
-impl Sources {
-    /// As [`read`].
-    pub fn read(&self, files: &dyn Files) -> Read {
-        let files = Noting::new(files);
-        let outcome = read_noting(&self.options, &files, &self.environment);
-        Read { outcome, seen: files.noted() }
-    }
-}
-
-/// Reads and checks the file of `--cloud-config` and what it names, and our flags about vCenter. Asks nothing else of the
-/// process, so that it may be called again while the daemon runs; it reads files, so not where waiting is forbidden.
-///
-/// # Errors
-/// All mistakes in one go, none of which repeats what is in a file.
-pub fn read(options: &Options, files: &dyn Files, environment: &Environment) -> Result<Vsphere, Mistakes> {
-    read_noting(options, &Noting::new(files), environment)
-}
-
-fn read_noting(options: &Options, files: &Noting<'_>, environment: &Environment) -> Result<Vsphere, Mistakes> {
-    let mut check = Check { options, files, environment, mistakes: Vec::new() };
-    match (check.vsphere(), check.mistakes) {
-        (Some(vsphere), mistakes) if mistakes.is_empty() => Ok(vsphere),
-        (_, mistakes) => Err(Mistakes(mistakes)),
-    }
-}
-
-/// Without the certificates, which say nothing to a reader.
 impl fmt::Debug for Vsphere {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = formatter.debug_struct("Vsphere");
-        shown.field("path", &self.path).field("config", &self.config);
+        shown.field("path", &self.file.path).field("config", &self.cloud_config);
         shown.field("tag_poll_interval", &self.tag_poll_interval).field("allows_name_match", &self.allows_name_match);
         shown.finish_non_exhaustive()
     }
 }
 
+/// Without the certificates, which say nothing to a reader.
+impl fmt::Debug for CloudConfig {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.config.fmt(formatter)
+    }
+}
+
 impl Check<'_> {
-    /// Reads the file of `--cloud-config` and what it names, and checks our flags about vCenter.
+    /// Reads and checks the file of `--cloud-config` and what it names, and checks our flags about vCenter.
     pub(super) fn vsphere(&mut self) -> Option<Vsphere> {
         let tag_poll_interval = self.pause("--tag-poll-interval", &self.options.tag_poll_interval);
         let allows_name_match = self.boolean("--allow-name-match", &self.options.allow_name_match);
         let session_manager_hosts = self.session_manager_hosts();
-        let path = self.options.cloud_config.clone().filter(|path| !path.is_empty());
-        let Some(path) = path.map(PathBuf::from) else {
+        let node_rules = self.node_rules();
+        let Some(path) = self.options.cloud_config.as_ref().filter(|path| !path.is_empty()) else {
             let why = "required (path of vsphere.conf)".to_owned();
             self.mistakes.push(Mistake { place: "--cloud-config".to_owned(), why });
             return None;
         };
-        let bytes = self.content(&path)?;
-        let file = path.display().to_string();
-        let Ok(text) = std::str::from_utf8(&bytes) else {
-            return self.wrong("--cloud-config", &file, "the file is not text in UTF-8");
-        };
-        if text.trim().is_empty() {
-            return self.wrong("--cloud-config", &file, "the file is empty");
-        }
-        let is_directory = |path: &Path| self.files.is_directory(path);
-        let surroundings = Surroundings { environment: self.environment, is_directory: &is_directory };
-        let parsed = match config::parse_within(text, &file, surroundings) {
-            Ok(parsed) => parsed,
-            Err(errors) => {
-                self.mistakes.extend(errors.problems().iter().map(Mistake::from));
-                return None;
-            }
-        };
-        let mut tls = BTreeMap::new();
-        for vcenter in &parsed.config.vcenters {
-            tls.extend(self.tls(&file, vcenter).map(|tls| (vcenter.key.clone(), tls)));
-        }
+        let file = CloudConfigFile { path: PathBuf::from(path), environment: self.environment.clone() };
+        let Read { outcome, seen } = file.read(self.files);
+        let cloud_config = outcome.map_err(|Mistakes(found)| self.mistakes.extend(found)).ok();
         Some(Vsphere {
-            path,
-            config: parsed.config,
-            oddities: parsed.warnings,
-            tls,
+            file,
+            cloud_config: Arc::new(cloud_config?),
+            seen,
             tag_poll_interval: tag_poll_interval?,
             allows_name_match: allows_name_match?,
             session_manager_hosts,
-            skips_node_deletion: self.environment.skips_node_deletion(),
-            files: self.files.noted(),
+            node_rules: node_rules?,
         })
     }
 
@@ -162,62 +178,44 @@ impl Check<'_> {
         }
         hosts
     }
-
-    fn content(&mut self, path: &Path) -> Option<Zeroizing<Vec<u8>>> {
-        let read = self.files.read(path);
-        read.map_or_else(
-            |error| self.wrong("--cloud-config", &path.display().to_string(), format!("cannot be read: {error}")),
-            Some,
-        )
-    }
-
-    /// Reads the CA files. That they hold certificates, or that the system has some, is tried here, so that it is told
-    /// at start.
-    fn tls(&mut self, file: &str, vcenter: &Vcenter) -> Option<TlsSettings> {
-        // Without verification the CA files are for the session manager. A missing one stops nothing: there is less to
-        // trust then, not more.
-        let trust = match vcenter.insecure {
-            true => self.readable_trust(vcenter).unwrap_or_default(),
-            false => self.trust(file, vcenter)?,
-        };
-        let mut thumbprints = Vec::new();
-        for text in &vcenter.thumbprints {
-            match Thumbprint::parse(text) {
-                Ok(thumbprint) => thumbprints.push(thumbprint),
-                Err(error) => self.mistakes.push(Mistake::at(file, vcenter, error.to_string())),
-            }
-        }
-        let tls = TlsSettings { trust, thumbprints, insecure: vcenter.insecure };
-        if let Err(error) = http::Client::new(http::Settings::new(&vcenter.server, vcenter.port, tls.clone(), "")) {
-            self.mistakes.push(Mistake::at(file, vcenter, error.to_string()));
-        }
-        Some(tls)
-    }
-
-    fn trust(&mut self, file: &str, vcenter: &Vcenter) -> Option<TlsTrust> {
-        self.readable_trust(vcenter).map_err(|why| self.mistakes.push(Mistake::at(file, vcenter, why))).ok()
-    }
-
-    /// The bundle of all CA files; the system's authorities where there is none.
-    fn readable_trust(&self, vcenter: &Vcenter) -> Result<TlsTrust, String> {
-        if vcenter.ca_files.is_empty() {
-            return Ok(TlsTrust::System);
-        }
-        let mut pem = Vec::new();
-        for path in &vcenter.ca_files {
-            let failed = |error| format!("the CA file {} cannot be read: {error}", path.display());
-            pem.extend_from_slice(&self.files.read(path).map_err(failed)?);
-            pem.push(b'\n');
-        }
-        let shown: Vec<_> = vcenter.ca_files.iter().map(|path| path.display().to_string()).collect();
-        Ok(TlsTrust::Ca { pem, path: shown.join(":") })
-    }
 }
 
-impl Mistake {
-    fn at(file: &str, vcenter: &Vcenter, why: impl Into<String>) -> Self {
-        Self { place: format!("{file}: vCenter {:?}", vcenter.key), why: why.into() }
+/// How to judge the vCenter's certificate. That the CA files hold certificates, or that the system has some, is tried
+/// here, so that it is reported at the start.
+fn vcenter_tls(vcenter: &Vcenter, files: &dyn Files) -> Result<TlsSettings, Vec<String>> {
+    let trust = match trust(vcenter, files) {
+        Ok(trust) => trust,
+        // Without verification the CA files are for the session manager. A missing one stops nothing: there is less to
+        // trust then, not more.
+        Err(_) if vcenter.insecure => TlsTrust::default(),
+        Err(why) => return Err(vec![why]),
+    };
+    let (mut thumbprints, mut wrong) = (Vec::new(), Vec::new());
+    for text in &vcenter.thumbprints {
+        match Thumbprint::parse(text) {
+            Ok(thumbprint) => thumbprints.push(thumbprint),
+            Err(error) => wrong.push(error.to_string()),
+        }
     }
+    let tls = TlsSettings { trust, thumbprints, insecure: vcenter.insecure };
+    let client = http::Client::new(http::Settings::new(&vcenter.server, vcenter.port, tls.clone(), ""));
+    wrong.extend(client.err().map(|error| error.to_string()));
+    if wrong.is_empty() { Ok(tls) } else { Err(wrong) }
+}
+
+/// The bundle of all CA files; the system's authorities where there is none.
+fn trust(vcenter: &Vcenter, files: &dyn Files) -> Result<TlsTrust, String> {
+    if vcenter.ca_files.is_empty() {
+        return Ok(TlsTrust::System);
+    }
+    let mut pem = Vec::new();
+    for path in &vcenter.ca_files {
+        let failed = |error| format!("the CA file {} cannot be read: {error}", path.display());
+        pem.extend_from_slice(&files.read(path).map_err(failed)?);
+        pem.push(b'\n');
+    }
+    let shown: Vec<_> = vcenter.ca_files.iter().map(|path| path.display().to_string()).collect();
+    Ok(TlsTrust::Ca { pem, path: shown.join(":") })
 }
 
 impl From<&ConfigProblem> for Mistake {

@@ -15,7 +15,7 @@ use futures::stream::FuturesUnordered;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::app::settings::Vsphere;
+use crate::app::settings::vsphere::CloudConfig;
 use crate::clients::http::Endpoint;
 use crate::kubernetes::secrets::{self, State};
 use crate::providers::vsphere::config::Vcenter;
@@ -38,7 +38,7 @@ const READINGS: usize = 16;
 /// The credentials of all vCenter entries. Cheap to clone.
 ///
 /// ```text
-/// let (credentials, work) = Credentials::new(clients.watch, current_config);   // once; `work` runs until it is dropped
+/// let (credentials, work) = Credentials::new(clients.watch, current_config, hosts);   // once; `work` runs until it is dropped
 /// let offers = credentials.offers(&entry);                                     // for each entry, as often as one likes
 /// ```
 #[derive(Clone)]
@@ -76,20 +76,22 @@ struct Entry {
 
 impl Credentials {
     /// The credentials of whatever `current` configures, and the work that keeps them true. `secrets` is the client that
-    /// watches Secrets. The work ends only when it is dropped.
+    /// watches Secrets; of the session managers only those on these hosts are used, or any if there are none. The work ends
+    /// only when it is dropped.
     pub fn new(
         secrets: kube::Client,
-        current: watch::Receiver<Arc<Vsphere>>,
+        current: watch::Receiver<Arc<CloudConfig>>,
+        session_manager_hosts: BTreeSet<String>,
     ) -> (Self, impl Future<Output = ()> + Send + use<>) {
-        Self::with_default_directory(secrets, current, PathBuf::from(DEFAULT_DIRECTORY))
+        Self::with_default_directory(secrets, current, session_manager_hosts, PathBuf::from(DEFAULT_DIRECTORY))
     }
 
     fn with_default_directory(
         secrets: kube::Client,
-        current: watch::Receiver<Arc<Vsphere>>,
+        current: watch::Receiver<Arc<CloudConfig>>,
+        hosts: BTreeSet<String>,
         default_directory: PathBuf,
     ) -> (Self, impl Future<Output = ()> + Send + use<>) {
-        let hosts = current.borrow().session_manager_hosts.clone();
         let shared = Arc::new(Shared { known: Mutex::default(), asked: Notify::new(), default_directory });
         let (sender, readings) = mpsc::channel(READINGS);
         let keeper = Keeper {
@@ -138,7 +140,7 @@ struct Keeper {
     shared: Arc<Shared>,
     secrets: kube::Client,
     managers: Arc<SessionManagers>,
-    current: watch::Receiver<Arc<Vsphere>>,
+    current: watch::Receiver<Arc<CloudConfig>>,
     sender: mpsc::Sender<(Place, Reading)>,
     readings: mpsc::Receiver<(Place, Reading)>,
     /// What is followed, each until its guard is dropped.

@@ -6,7 +6,8 @@ mod watch;
 
 use super::Connections;
 use super::background::Background;
-use crate::app::settings::{Sources, Standby, Vsphere};
+use crate::app::settings::vsphere::CloudConfig;
+use crate::app::settings::{Standby, Vsphere};
 use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::leader_election::LeaseObject;
 use crate::providers::vsphere::config::Config;
@@ -15,6 +16,7 @@ use crate::runtime::metrics::Registry;
 use crate::runtime::tasks::BoxError;
 use differences::differences;
 use prometheus::{Gauge, IntCounterVec, Opts};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::{mpsc, watch as latest};
@@ -31,8 +33,10 @@ pub struct Reload {
     pub connections: Arc<Connections>,
     /// Its tasks.
     pub background: Background,
+    /// The path of `vsphere.conf`.
+    pub file: PathBuf,
     /// What is in force, for whoever else follows it.
-    pub current: latest::Sender<Arc<Vsphere>>,
+    pub current: latest::Sender<Arc<CloudConfig>>,
     /// Whether this process holds sessions while it does not lead.
     pub standby: Standby,
     /// Whether this process leads.
@@ -48,11 +52,10 @@ pub struct Reload {
 
 /// What the files say, whenever it changes; and the task that finds out.
 pub fn watch(
-    sources: Arc<Sources>,
     vsphere: &Vsphere,
 ) -> (mpsc::Receiver<watch::Outcome>, impl Future<Output = Result<(), BoxError>> + Send + 'static) {
     let (sender, receiver) = mpsc::channel(1);
-    (receiver, watch::run(sources, vsphere.files.clone(), sender))
+    (receiver, watch::run(Arc::new(vsphere.file.clone()), vsphere.seen.clone(), sender))
 }
 
 impl Reload {
@@ -98,7 +101,7 @@ impl Reload {
         for unverified in new.unverified() {
             tracing::warn!("{unverified}");
         }
-        let file = new.path.display();
+        let file = self.file.display();
         if told.is_empty() {
             self.metrics.count("unchanged");
             tracing::info!("{file} was read again and means what is in force");
@@ -129,10 +132,10 @@ impl Reload {
     /// # Errors
     /// Entries that cannot be used; nothing is changed then.
     pub fn apply(&mut self) -> Result<(), Vec<BuildError>> {
-        let vsphere = Arc::clone(&self.current.borrow());
+        let cloud_config = Arc::clone(&self.current.borrow());
         let config = match self.standby == Standby::Warm || *self.leads.borrow() {
-            true => vsphere.config.clone(),
-            false => Config { vcenters: Vec::new(), ..vsphere.config.clone() },
+            true => cloud_config.config.clone(),
+            false => Config { vcenters: Vec::new(), ..cloud_config.config.clone() },
         };
         for task in self.provider.apply(&config)? {
             self.background.start(task);

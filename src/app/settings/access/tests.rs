@@ -1,7 +1,7 @@
 //! The flags of authentication and authorisation, as typed → what they are taken for.
 
 use super::*;
-use crate::app::files::Noting;
+use crate::app::files::Files;
 use crate::app::options::{self, Asked, PROGRAM};
 use crate::app::settings::Mistake;
 use crate::providers::vsphere::config::Environment;
@@ -49,9 +49,8 @@ fn settled(flags: &[&str]) -> Result<(Authentication, Authorization), Vec<Mistak
 fn settled_with(files: &dyn Files, flags: &[&str]) -> Result<(Authentication, Authorization), Vec<Mistake>> {
     let all = [PROGRAM, "--cloud-config=/etc/vsphere.conf"].iter().chain(flags).map(OsString::from);
     let Ok(Asked::Run(options)) = options::parse(all) else { panic!("{flags:?}") };
-    let noting = Noting::new(files);
     let environment = Environment::new(std::iter::empty::<(OsString, OsString)>());
-    let mut check = Check { options: &options, files: &noting, environment: &environment, mistakes: Vec::new() };
+    let mut check = Check { options: &options, files, environment: &environment, mistakes: Vec::new() };
     match (check.authentication(), check.authorization()) {
         (Some(authentication), Some(authorization)) if check.mistakes.is_empty() => Ok((authentication, authorization)),
         _ => Err(check.mistakes),

@@ -1,6 +1,7 @@
 //! The flags about nodes: their defaults, where they go, and what is told of wrong ones.
 
 use super::*;
+use crate::app::settings::ProviderSettings;
 use crate::app::settings::tests::{settled, settled_in};
 
 fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -22,8 +23,9 @@ fn defaults_follow_nothing_and_delete_with_care() {
             out_of_service_after: None,
         }
     );
+    let ProviderSettings::Vsphere(vsphere) = settings.provider;
     assert_eq!(
-        settings.node_rules,
+        vsphere.node_rules,
         NodeRules { topology: TopologyLabels::default(), demotes_virtual_ips: true, trusts_unseen: false }
     );
 }
@@ -74,7 +76,8 @@ fn flags_reach_the_settings() {
         places: [Place::EsxiHost, Place::Cluster, Place::Datastore].into(),
         prefix: "vsphere.example.com/".to_owned(),
     };
-    assert_eq!(settings.node_rules, NodeRules { topology, demotes_virtual_ips: false, trusts_unseen: true });
+    let ProviderSettings::Vsphere(vsphere) = settings.provider;
+    assert_eq!(vsphere.node_rules, NodeRules { topology, demotes_virtual_ips: false, trusts_unseen: true });
 }
 
 /// They are dropped when the controller starts, as the Go program drops them at each node.

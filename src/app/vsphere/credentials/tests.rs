@@ -55,18 +55,9 @@ fn not_found() -> Value {
     json!({"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404, "message": "no"})
 }
 
-fn config(text: &str) -> Arc<Vsphere> {
-    Arc::new(Vsphere {
-        path: PathBuf::from("vsphere.conf"),
-        config: config::parse(text, "vsphere.conf").unwrap().config,
-        oddities: Vec::new(),
-        tls: BTreeMap::new(),
-        tag_poll_interval: Duration::from_secs(60),
-        allows_name_match: false,
-        session_manager_hosts: BTreeSet::new(),
-        skips_node_deletion: false,
-        files: crate::app::files::Noted::default(),
-    })
+fn config(text: &str) -> Arc<CloudConfig> {
+    let config = config::parse(text, "vsphere.conf").unwrap().config;
+    Arc::new(CloudConfig { config, oddities: Vec::new(), tls: BTreeMap::new() })
 }
 
 fn with_secret(key: &str, server: &str, name: &str) -> String {
@@ -74,7 +65,7 @@ fn with_secret(key: &str, server: &str, name: &str) -> String {
 }
 
 struct World {
-    current: watch::Sender<Arc<Vsphere>>,
+    current: watch::Sender<Arc<CloudConfig>>,
     credentials: Credentials,
     asked: Arc<Asked>,
     default_directory: tempfile::TempDir,
@@ -86,8 +77,9 @@ impl World {
         let (client, asked) = api_server(entries);
         let current = watch::Sender::new(config(text));
         let default_directory = tempfile::tempdir().unwrap();
+        let directory = default_directory.path().to_owned();
         let (credentials, work) =
-            Credentials::with_default_directory(client, current.subscribe(), default_directory.path().to_owned());
+            Credentials::with_default_directory(client, current.subscribe(), BTreeSet::new(), directory);
         Self { current, credentials, asked, default_directory, _work: tokio::spawn(work) }
     }
 

@@ -1,12 +1,12 @@
 //! Pure: what differs between two cloud configs, in words for the log. Values stay out of it: some are secrets.
 
-use crate::app::settings::Vsphere;
+use crate::app::settings::vsphere::CloudConfig;
 use crate::providers::vsphere::config::{Credentials, Vcenter};
 use secrecy::ExposeSecret;
 
 /// One phrase for each difference; none when both mean the same.
-pub(super) fn differences(before: &Vsphere, after: &Vsphere) -> Vec<String> {
-    let find = |all: &Vsphere, key: &str| all.config.vcenters.iter().find(|vcenter| vcenter.key == key).cloned();
+pub(super) fn differences(before: &CloudConfig, after: &CloudConfig) -> Vec<String> {
+    let find = |all: &CloudConfig, key: &str| all.config.vcenters.iter().find(|vcenter| vcenter.key == key).cloned();
     let mut found = Vec::new();
     for vcenter in &after.config.vcenters {
         match find(before, &vcenter.key) {
@@ -62,7 +62,7 @@ fn told(credentials: Option<&Credentials>) -> (u8, String, &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::vsphere::reload::tests::vsphere;
+    use crate::app::vsphere::reload::tests::cloud_config;
 
     const GLOBAL: &str = "[Global]\nuser = u\npassword = hunter2\n";
 
@@ -92,7 +92,7 @@ mod tests {
             ),
         ];
         for (before, after, expected) in cases {
-            let read = |text: &str| vsphere(&format!("{GLOBAL}{text}\n"));
+            let read = |text: &str| cloud_config(&format!("{GLOBAL}{text}\n"));
             let told = differences(&read(before), &read(after));
             assert_eq!(told, *expected, "{after}");
             assert!(!told.concat().contains("hunter"));

@@ -2,10 +2,8 @@
 
 use super::watch;
 use crate::app::files::{Files, SystemFiles};
-use crate::app::options::{self, Asked, Options, PROGRAM};
-use crate::app::settings::{Sources, Vsphere};
+use crate::app::settings::vsphere::{CloudConfig, CloudConfigFile};
 use crate::providers::vsphere::config::Environment;
-use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -27,19 +25,13 @@ impl Files for Only<'_> {
     }
 }
 
-fn flags(path: &str) -> Options {
-    let arguments = [PROGRAM.to_owned(), format!("--cloud-config={path}")];
-    let Ok(Asked::Run(options)) = options::parse(arguments.map(OsString::from)) else { panic!("flags") };
-    *options
-}
-
-fn sources(path: &str) -> Sources {
-    Sources { options: flags(path), environment: Environment::default() }
+fn file(path: &str) -> CloudConfigFile {
+    CloudConfigFile { path: path.into(), environment: Environment::default() }
 }
 
 /// What this `vsphere.conf` means.
-pub(super) fn vsphere(text: &str) -> Vsphere {
-    sources("vsphere.conf").read(&Only(text)).outcome.unwrap()
+pub(super) fn cloud_config(text: &str) -> CloudConfig {
+    file("vsphere.conf").read(&Only(text)).outcome.unwrap()
 }
 
 /// Waits for what a changed content means; with the clock paused this takes no time.
@@ -70,10 +62,10 @@ async fn a_changed_content_is_handed_over_once_through_exchanged_links_too() {
     let path = folder.path().join("vsphere.conf");
     std::os::unix::fs::symlink("data/vsphere.conf", &path).unwrap();
 
-    let sources = Arc::new(sources(path.to_str().unwrap()));
-    let read = sources.read(&SystemFiles);
+    let file = Arc::new(file(path.to_str().unwrap()));
+    let read = file.read(&SystemFiles);
     let (sender, mut changes) = mpsc::channel(1);
-    let watching = tokio::spawn(watch::run(Arc::clone(&sources), read.seen, sender));
+    let watching = tokio::spawn(watch::run(Arc::clone(&file), read.seen, sender));
     assert!(next(&mut changes).await.is_none(), "nothing changed");
     link("2");
     assert!(next(&mut changes).await.is_none(), "the same content elsewhere");
@@ -103,11 +95,11 @@ async fn a_changed_ca_file_is_a_change_although_vsphere_conf_is_the_same() {
     std::fs::write(&ca, authority()).unwrap();
     let text = "[Global]\nuser = u\npassword = p\nca-file = CA\n[VirtualCenter \"a\"]\n";
     std::fs::write(&path, text.replace("CA", ca.to_str().unwrap())).unwrap();
-    let sources = Arc::new(sources(path.to_str().unwrap()));
-    let read = sources.read(&SystemFiles);
+    let file = Arc::new(file(path.to_str().unwrap()));
+    let read = file.read(&SystemFiles);
     let before = read.outcome.unwrap();
     let (sender, mut changes) = mpsc::channel(1);
-    let watching = tokio::spawn(watch::run(Arc::clone(&sources), read.seen, sender));
+    let watching = tokio::spawn(watch::run(Arc::clone(&file), read.seen, sender));
     std::fs::write(&ca, authority()).unwrap();
     let now = next(&mut changes).await.unwrap().unwrap();
     assert_eq!(super::differences(&before, &now), ["vCenter \"a\" (a:443) changed: trust"]);

@@ -3,8 +3,8 @@
 //! By content: a ConfigMap is updated by exchanging a symbolic link, and copies keep their times.
 
 use crate::app::files::{Noted, SystemFiles};
-use crate::app::settings::vsphere::Read;
-use crate::app::settings::{Mistakes, Sources, Vsphere};
+use crate::app::settings::Mistakes;
+use crate::app::settings::vsphere::{CloudConfig, CloudConfigFile, Read};
 use crate::runtime::tasks::{BoxError, off_thread};
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,11 +21,11 @@ const SETTLE: Duration = Duration::from_millis(250);
 const SLOW: Duration = Duration::from_secs(30);
 
 /// What a changed content means.
-pub(super) type Outcome = Result<Vsphere, Mistakes>;
+pub(super) type Outcome = Result<CloudConfig, Mistakes>;
 
 /// Hands every changed content over, once.
 pub(super) async fn run(
-    sources: Arc<Sources>,
+    file: Arc<CloudConfigFile>,
     mut seen: Noted,
     changes: mpsc::Sender<Outcome>,
 ) -> Result<(), BoxError> {
@@ -37,7 +37,7 @@ pub(super) async fn run(
         if !told_if_slow(off_thread(move || known.differs(&SystemFiles))).await? {
             continue;
         }
-        let read = settled(&sources).await?;
+        let read = settled(&file).await?;
         seen = read.seen;
         if changes.send(read.outcome).await.is_err() {
             // Whoever took them is on its way out.
@@ -47,10 +47,10 @@ pub(super) async fn run(
 }
 
 /// What the files say once they have stopped changing.
-async fn settled(sources: &Arc<Sources>) -> Result<Read, BoxError> {
+async fn settled(file: &Arc<CloudConfigFile>) -> Result<Read, BoxError> {
     loop {
-        let sources = Arc::clone(sources);
-        let read = told_if_slow(off_thread(move || sources.read(&SystemFiles))).await?;
+        let file = Arc::clone(file);
+        let read = told_if_slow(off_thread(move || file.read(&SystemFiles))).await?;
         tokio::time::sleep(SETTLE).await;
         let known = read.seen.clone();
         if !told_if_slow(off_thread(move || known.differs(&SystemFiles))).await? {

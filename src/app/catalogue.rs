@@ -1,20 +1,23 @@
-//! TWO TABLES: the controllers and the cloud providers of this program.
+//! The names of the controllers and cloud providers. How they are built is in `app::controllers` and `app::start`, so that
+//! settings can be checked without the start-up.
 
-use super::controllers::Runnable;
-use super::parts::Parts;
-use super::settings::Settings;
-use super::stages::Stages;
-use super::{Error, controllers, selection, vsphere};
-use crate::cloud::CloudProvider;
-use crate::controllers::Context;
+use super::selection;
 use std::fmt;
-use std::sync::Arc;
 
-/// Builds a controller.
-pub(super) type BuildController = fn(&Settings, &Parts, Context) -> Result<Runnable, Error>;
+/// The cloud provider for vCenter.
+pub const VSPHERE: &str = "vsphere";
 
-/// Builds a cloud provider and starts its background work.
-pub(super) type BuildProvider = fn(&Settings, &Parts, &mut Stages) -> Result<Arc<dyn CloudProvider>, Error>;
+/// The Go program's cloud provider for a Supervisor, which this program does not have.
+pub const VSPHERE_PARAVIRTUAL: &str = "vsphere-paravirtual";
+
+/// The controllers that this program has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ControllerKind {
+    /// Initialises Nodes and keeps them up to date.
+    Node,
+    /// Deletes and taints Nodes.
+    NodeLifecycle,
+}
 
 /// A controller of the table.
 pub struct Controller {
@@ -28,8 +31,8 @@ pub struct Controller {
     pub client_name: &'static str,
     /// The component in its Events.
     pub event_component: &'static str,
-    /// Nothing while this program only knows the Go program's name for it.
-    pub(super) build: Option<BuildController>,
+    /// `None` if this program only knows the Go program's name for it.
+    pub kind: Option<ControllerKind>,
 }
 
 /// The node controller's name.
@@ -46,7 +49,7 @@ pub const CONTROLLERS: &[Controller] = &[
         is_on_by_default: true,
         client_name: "node-controller",
         event_component: "cloud-node-controller",
-        build: Some(controllers::build_node),
+        kind: Some(ControllerKind::Node),
     },
     Controller {
         name: NODE_LIFECYCLE,
@@ -54,7 +57,7 @@ pub const CONTROLLERS: &[Controller] = &[
         is_on_by_default: true,
         client_name: "node-controller",
         event_component: "cloud-node-lifecycle-controller",
-        build: Some(controllers::build_node_lifecycle),
+        kind: Some(ControllerKind::NodeLifecycle),
     },
     Controller {
         name: "node-route-controller",
@@ -62,7 +65,7 @@ pub const CONTROLLERS: &[Controller] = &[
         is_on_by_default: true,
         client_name: "route-controller",
         event_component: "route_controller",
-        build: None,
+        kind: None,
     },
     Controller {
         name: "service-lb-controller",
@@ -70,7 +73,7 @@ pub const CONTROLLERS: &[Controller] = &[
         is_on_by_default: true,
         client_name: "service-controller",
         event_component: "service-controller",
-        build: None,
+        kind: None,
     },
 ];
 
@@ -78,18 +81,6 @@ pub const CONTROLLERS: &[Controller] = &[
 pub(super) fn client_name(name: &'static str) -> &'static str {
     CONTROLLERS.iter().find(|controller| controller.name == name).map_or(name, |controller| controller.client_name)
 }
-
-/// A cloud provider of the table.
-pub struct Provider {
-    /// The name in `--cloud-provider`.
-    pub name: &'static str,
-    /// Nothing while this program only knows the Go program's name for it.
-    pub(super) build: Option<BuildProvider>,
-}
-
-/// All cloud providers that can be asked for.
-pub const PROVIDERS: &[Provider] =
-    &[Provider { name: "vsphere", build: Some(vsphere::build) }, Provider { name: "vsphere-paravirtual", build: None }];
 
 /// The controllers that the list of `--controllers` turns on, in the order of the table.
 ///
@@ -107,13 +98,6 @@ pub fn chosen_controllers(list: &[String]) -> Result<Vec<&'static Controller>, V
     }
     let is_on = |controller: &&Controller| selection::is_selected(controller.name, &list, controller.is_on_by_default);
     Ok(CONTROLLERS.iter().filter(is_on).collect())
-}
-
-/// By its name.
-impl fmt::Debug for Provider {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.name)
-    }
 }
 
 /// By its name.

@@ -142,7 +142,7 @@ impl Tracker {
         if self.nodes.get(name).is_some_and(|tracked| tracked.facts.uid != facts.uid) {
             self.forget(name);
         }
-        let Some(mut tracked) = self.nodes.take(name) else {
+        let Some(tracked) = self.nodes.get(name) else {
             self.put(name, Tracked::new(seen, facts));
             self.search_everywhere(name);
             self.evaluate(name);
@@ -159,13 +159,14 @@ impl Tracker {
         let still_fits = is_of_bound || is_asked_enough && tracked.facts.search_uuid() == facts.search_uuid();
         let is_not_ready_now = facts.is_not_ready && !tracked.facts.is_not_ready;
         let is_unreachable_now = facts.is_unreachable && !tracked.facts.is_unreachable;
-        tracked.seen = seen;
-        tracked.facts = facts;
-        tracked.plan_look(Instant::now(), is_not_ready_now, || self.nodes.looked_for());
         if still_fits {
-            self.put(name, tracked);
+            let others = self.nodes.looked_for_beside(name);
+            self.update(name, |tracked| {
+                (tracked.seen, tracked.facts) = (seen, facts);
+                tracked.plan_look(Instant::now(), is_not_ready_now, others);
+            });
         } else {
-            self.put(name, Tracked::new(tracked.seen, tracked.facts));
+            self.put(name, Tracked::new(seen, facts));
             self.search_everywhere(name);
         }
         if has_changed {
@@ -188,7 +189,8 @@ impl Tracker {
     }
 
     /// Enters what the node's machine reports, if it runs, among what the others report.
-    fn note_addresses(&mut self, name: &str, tracked: &Tracked) {
+    fn note_addresses(&mut self, name: &str) {
+        let Some(tracked) = self.nodes.get(name) else { return };
         let record = tracked.bound.as_ref().and_then(|vm| self.slots.get(&vm.vcenter)?.seen.vms.get(&vm.id));
         let is_running = |record: &&Arc<VmRecord>| record.power_state == Some(PowerState::PoweredOn);
         // The earlier name of a machine that joined again is not another machine with its addresses.
@@ -212,9 +214,15 @@ impl Tracker {
         self.shared.of(name).collect()
     }
 
-    /// Puts a node back that was taken out. What no node needs any more is not watched any more.
+    /// Puts a node in. What no node needs any more is not watched any more.
     fn put(&mut self, name: &str, tracked: Tracked) {
         let unneeded = self.nodes.put(name, tracked);
+        self.unwant(unneeded);
+    }
+
+    /// Changes a node. What no node needs any more is not watched any more.
+    fn update(&mut self, name: &str, change: impl FnOnce(&mut Tracked)) {
+        let unneeded = self.nodes.update(name, change);
         self.unwant(unneeded);
     }
 
@@ -262,48 +270,40 @@ impl Tracker {
 
     fn take_answer(&mut self, answered: Answered) {
         let Answered { node, uid, uuid, vcenter, answer, .. } = answered;
-        let Some(mut tracked) = self.nodes.take(&node) else { return };
+        let Some(tracked) = self.nodes.get(&node) else { return };
         if tracked.facts.uid != uid || tracked.facts.search_uuid() != uuid.as_ref() {
             // The answer to an earlier question.
-            self.put(&node, tracked);
-        } else if tracked.bound.is_some() {
-            self.heal(&tracked, vcenter, &answer);
-            self.tell_of_twin(&mut tracked, vcenter, &answer);
-            self.put(&node, tracked);
-            self.evaluate(&node);
-        } else {
-            self.note_answer(&mut tracked, vcenter, answer);
-            self.put(&node, tracked);
-            self.evaluate(&node);
+            return;
         }
+        if tracked.bound.is_some() {
+            self.heal(tracked, vcenter, &answer);
+            self.tell_of_twin(&node, vcenter, &answer);
+        } else {
+            self.note_answer(&node, vcenter, answer);
+        }
+        self.evaluate(&node);
     }
 
     /// What a vCenter answered before it went away may not be so any more.
     fn forget_answer(&mut self, name: &str, vcenter: Slot) {
-        let Some(mut tracked) = self.nodes.take(name) else { return };
-        if tracked.bound.is_none() {
-            self.note_answer(&mut tracked, vcenter, Answer::Pending);
-            // It is asked at once, which is what this moment was for.
-            tracked.search_at = None;
+        if self.nodes.get(name).is_none_or(|tracked| tracked.bound.is_some()) {
+            return;
         }
-        self.put(name, tracked);
+        self.note_answer(name, vcenter, Answer::Pending);
+        // It is asked at once, which is what this moment was for.
+        self.update(name, |tracked| tracked.search_at = None);
     }
 
-    fn note_answer(&self, tracked: &mut Tracked, vcenter: Slot, answer: Answer) {
+    fn note_answer(&mut self, name: &str, vcenter: Slot, answer: Answer) {
         // A vCenter that is not configured any more has no say.
         let Some(Held { source, seen }) = self.slots.get(&vcenter) else { return };
-        tracked.note_end(seen, &answer);
-        let known = tracked.answers.entry(vcenter).or_default();
-        let before = std::mem::replace(known, answer);
-        if let Answer::Matches { ids, .. } = known
+        if let Answer::Matches { ids, .. } = &answer
             && !ids.is_empty()
         {
-            let is_news = |id: &Arc<str>| !matches!(&before, Answer::Matches { ids, .. } if ids.contains(id));
-            if tracked.first_match.is_none() || ids.iter().any(is_news) {
-                tracked.first_match = Some(Instant::now());
-            }
             source.vcenter.want(ids.iter().cloned());
         }
+        let unneeded = self.nodes.update(name, |tracked| tracked.take_answer(vcenter, seen, answer));
+        self.unwant(unneeded);
     }
 
     fn take_snapshot(&mut self, vcenter: Slot) {
@@ -358,18 +358,20 @@ impl Tracker {
     fn take_time(&mut self, now: Instant) {
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         for name in self.nodes.due(now) {
-            let Some(mut tracked) = self.nodes.take(&name) else { continue };
+            let Some(tracked) = self.nodes.get(&name) else { continue };
             let is_look = is_due(tracked.look_at);
             let is_search = is_due(tracked.search_at) || is_look;
-            if is_look {
-                (tracked.look_at, tracked.looked) = (None, Some(now));
-                tracked.plan_look(now, false, || self.nodes.looked_for());
-            } else if is_search {
-                tracked.search_at = None;
-            } else {
-                tracked.decide_at = None;
-            }
-            self.put(&name, tracked);
+            let others = self.nodes.looked_for_beside(&name);
+            self.update(&name, |tracked| {
+                if is_look {
+                    (tracked.look_at, tracked.looked) = (None, Some(now));
+                    tracked.plan_look(now, false, others);
+                } else if is_search {
+                    tracked.search_at = None;
+                } else {
+                    tracked.decide_at = None;
+                }
+            });
             if is_search {
                 self.search_everywhere(&name);
             } else {

@@ -14,7 +14,7 @@ use super::facts::NodeFacts;
 use super::ids::{Slot, VmKey};
 use super::resolve::{Answer, Asked, By, Decision, Question, is_renamed, resolve};
 use super::slots::Held;
-use super::tracked::{Lost, NextSearch, Tracked};
+use super::tracked::{Binding, Lost, NextSearch, Tracked};
 use crate::base::backoff::Backoff;
 use crate::cloud::{FoundBy, InstanceMetadata, Unknown};
 use crate::providers::vsphere::addresses::candidate_ips;
@@ -33,40 +33,24 @@ const SEARCH_BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(2), Durati
 impl Tracker {
     /// Decides for one node and puts the outcome on the board.
     pub(super) fn evaluate(&mut self, name: &str) {
-        let Some(mut tracked) = self.nodes.take(name) else { return };
+        let Some(tracked) = self.nodes.get(name) else { return };
+        let is_open = tracked.bound.is_none();
         if tracked.lost.as_ref().is_some_and(|lost| self.is_configured(lost, tracked.last_observation.as_ref())) {
-            tracked.lost = None;
+            self.update(name, |tracked| tracked.lost = None);
         }
-        let mut next_search = NextSearch::None;
-        let mut is_newly_bound = false;
-        if tracked.bound.is_none() {
-            next_search = self.bind(&mut tracked);
-            if let Some(vm) = &tracked.bound {
-                self.searches.put_last(name);
-                let earlier = self.earlier_name(&tracked.facts, vm).map(|earlier| Arc::from(earlier.as_str()));
-                self.concerned.extend(earlier);
-                is_newly_bound = true;
-            }
-        }
-        if let Some((vm, seen, record)) = self.bound_machine(&tracked) {
-            let location = Location::of(seen, &vm.id, record);
-            let is_addressed = candidate_ips(&record.nics).next().is_some();
-            let seen = Arc::clone(seen);
-            tracked.see(location, &seen);
-            if is_addressed {
-                tracked.addressed_since.get_or_insert_with(Instant::now);
-            }
-        }
-        self.note_addresses(name, &tracked);
-        let outcome = match (&tracked.bound, &mut next_search) {
-            (Some(vm), _) => match self.outcome(&tracked) {
+        let mut next_search = if is_open { self.bind(name) } else { NextSearch::None };
+        self.see(name);
+        self.note_addresses(name);
+        let Some(tracked) = self.nodes.get(name) else { return };
+        let is_newly_bound = is_open && tracked.bound.is_some();
+        let mut has_left = false;
+        let outcome = match (&tracked.bound, &next_search) {
+            (Some(vm), _) => match self.outcome(tracked) {
                 Some(found) => Outcome::Found(Arc::new(found)),
                 None => {
                     let message = format!("virtual machine {} left the inventory; it is being looked for again", vm.id);
                     debug!(node = name, message, "look-up starts anew");
-                    tracked = tracked.leave();
-                    self.note_addresses(name, &tracked);
-                    next_search = NextSearch::Now;
+                    has_left = true;
                     Outcome::Unknown(Unknown::new(reason::VMNotFound, message))
                 }
             },
@@ -77,30 +61,60 @@ impl Tracker {
                 Outcome::Unknown(Unknown::passing(reason::LookupPending, "the virtual machine is being looked for"))
             }
         };
-        if tracked.bound.is_some() {
-            tracked.decide_at = tracked.end_of_family_wait(self.rules.family_wait, Instant::now());
-        }
         let is_running = matches!(&outcome, Outcome::Found(found) if found.is_running());
         let view = View { uid: tracked.facts.uid.clone(), outcome, last_observation: tracked.last_observation.clone() };
         self.board.set(name, view);
-        match next_search {
-            NextSearch::Later(_) if tracked.search_at.is_none() => {
-                let pause = tracked.pauses.next_pause(&SEARCH_BACKOFF, fastrand::f64());
-                tracked.search_at = Some(Instant::now() + pause);
-            }
-            NextSearch::Later(_) | NextSearch::Waiting(_) | NextSearch::Now => {}
-            NextSearch::None => tracked.search_at = None,
+        if has_left {
+            next_search = NextSearch::Now;
+            self.update(name, Tracked::leave);
+            self.note_addresses(name);
         }
-        tracked.is_running = is_running;
-        tracked.plan_look(Instant::now(), false, || self.nodes.looked_for());
-        self.put(name, tracked);
+        self.plan(name, &next_search, is_running);
         if is_newly_bound {
+            self.searches.put_last(name);
             // Its machine may have joined again under another name.
             self.concerned.extend(self.nodes.waiting_for(name).into_iter().map(Arc::from));
         }
         if next_search == NextSearch::Now {
             self.search_everywhere(name);
         }
+    }
+
+    /// The machine that is bound is here now.
+    fn see(&mut self, name: &str) {
+        let Some((vm, seen, record)) = self.nodes.get(name).and_then(|tracked| self.bound_machine(tracked)) else {
+            return;
+        };
+        let location = Location::of(seen, &vm.id, record);
+        let is_addressed = candidate_ips(&record.nics).next().is_some();
+        let seen = Arc::clone(seen);
+        self.update(name, |tracked| {
+            tracked.see(location, &seen);
+            if is_addressed {
+                tracked.addressed_since.get_or_insert_with(Instant::now);
+            }
+        });
+    }
+
+    /// When the node is searched, decided and looked at next.
+    fn plan(&mut self, name: &str, next_search: &NextSearch, is_running: bool) {
+        let others = self.nodes.looked_for_beside(name);
+        let (family_wait, now) = (self.rules.family_wait, Instant::now());
+        self.update(name, |tracked| {
+            if tracked.bound.is_some() {
+                tracked.decide_at = tracked.end_of_family_wait(family_wait, now);
+            }
+            match next_search {
+                NextSearch::Later(_) if tracked.search_at.is_none() => {
+                    let pause = tracked.pauses.next_pause(&SEARCH_BACKOFF, fastrand::f64());
+                    tracked.search_at = Some(now + pause);
+                }
+                NextSearch::Later(_) | NextSearch::Waiting(_) | NextSearch::Now => {}
+                NextSearch::None => tracked.search_at = None,
+            }
+            tracked.is_running = is_running;
+            tracked.plan_look(now, false, others);
+        });
     }
 
     /// Whether the vCenter of a lost machine is configured again, perhaps under another name.
@@ -113,61 +127,73 @@ impl Tracker {
     }
 
     /// Tries to bind a node that has no machine yet.
-    fn bind(&self, tracked: &mut Tracked) -> NextSearch {
+    fn bind(&mut self, name: &str) -> NextSearch {
+        let Some(tracked) = self.nodes.get(name) else { return NextSearch::None };
         if tracked.facts.has_provider_id && tracked.facts.provider_id.is_none() {
             let message = "spec.providerID is not vsphere:// followed by a UUID".to_string();
             return NextSearch::Waiting(Unknown::new(reason::MalformedProviderID, message));
         }
         let waited = tracked.first_match.map_or(Duration::ZERO, |at| at.elapsed());
         let decision = self.decide(tracked, waited);
-        if !matches!(decision, Decision::Reading(_)) {
-            tracked.reading_since = None;
+        if tracked.reading_since.is_some() && !matches!(decision, Decision::Reading(_)) {
+            self.update(name, |tracked| tracked.reading_since = None);
         }
         match decision {
             Decision::Bind { vm, others } => {
-                self.tell_twins(tracked, vm.vcenter, &others);
-                debug!(node = tracked.facts.name, vm = &*vm.id, "the node's virtual machine was found");
-                let is_open = |slot: &Slot| !tracked.answer_at(*slot).is_answered();
-                tracked.unasked = self.slots.keys().filter(|slot| is_open(slot)).copied().collect();
-                tracked.found_by = self.found_by(tracked, &vm);
-                tracked.answers.clear();
-                tracked.lost = None;
-                tracked.bound_uuid = self.record(&vm).and_then(|record| record.bios_uuid.clone());
-                tracked.bound_at = self.slots.get(&vm.vcenter).map(|held| held.seen.instance_uuid.clone());
-                tracked.bound = Some(vm);
-                tracked.decide_at = None;
-                tracked.pauses.reset();
+                self.tell_twins(name, vm.vcenter, &others);
+                debug!(node = name, vm = &*vm.id, "the node's virtual machine was found");
+                let Some(binding) = self.nodes.get(name).map(|tracked| self.binding(tracked, vm)) else {
+                    return NextSearch::None;
+                };
+                let earlier = self.nodes.get(name).and_then(|tracked| self.earlier_name(&tracked.facts, &binding.vm));
+                self.concerned.extend(earlier.map(|earlier| Arc::from(earlier.as_str())));
+                self.update(name, |tracked| tracked.bind(binding));
                 NextSearch::None
             }
             Decision::Wait(unknown) => {
-                tracked.decide_at = tracked.end_of_silent_wait(Instant::now());
+                self.update(name, |tracked| tracked.decide_at = tracked.end_of_silent_wait(Instant::now()));
                 NextSearch::Later(unknown)
             }
             Decision::SearchByName => {
-                tracked.asked_by_name = true;
-                tracked.answers.clear();
+                self.update(name, |tracked| {
+                    tracked.asked_by_name = true;
+                    tracked.answers.clear();
+                });
                 NextSearch::Now
             }
-            Decision::Reading(unknown) => self.wait_for_reading(tracked, unknown),
+            Decision::Reading(unknown) => self.wait_for_reading(name, unknown),
             Decision::Unresolved(unknown) if unknown.is_passing => NextSearch::Waiting(unknown),
             Decision::Unresolved(unknown) => NextSearch::Later(unknown),
         }
     }
 
+    fn binding(&self, tracked: &Tracked, vm: VmKey) -> Binding {
+        let is_open = |slot: &Slot| !tracked.answer_at(*slot).is_answered();
+        Binding {
+            uuid: self.record(&vm).and_then(|record| record.bios_uuid.clone()),
+            instance_uuid: self.slots.get(&vm.vcenter).map(|held| held.seen.instance_uuid.clone()),
+            found_by: self.found_by(tracked, &vm),
+            unasked: self.slots.keys().filter(|slot| is_open(slot)).copied().collect(),
+            vm,
+        }
+    }
+
     /// A match is reported within moments of being watched. One that is not is looked for again, and put into the view
     /// once more.
-    fn wait_for_reading(&self, tracked: &mut Tracked, unknown: Unknown) -> NextSearch {
+    fn wait_for_reading(&mut self, name: &str, unknown: Unknown) -> NextSearch {
         let now = Instant::now();
-        let over = *tracked.reading_since.get_or_insert(now) + READING_LIMIT;
-        if now < over {
-            tracked.decide_at = Some(over);
+        let since = self.nodes.get(name).and_then(|tracked| tracked.reading_since).unwrap_or(now);
+        let over = Some(since + READING_LIMIT).filter(|over| now < *over);
+        self.update(name, |tracked| (tracked.reading_since, tracked.decide_at) = (Some(since), over));
+        if over.is_some() {
             return NextSearch::Waiting(unknown);
         }
-        tracked.decide_at = None;
         // Once per search: putting it into the view again is itself a change that is looked at.
-        for (slot, held) in self.slots.iter().filter(|_| tracked.search_at.is_none()) {
+        let tracked = self.nodes.get(name).filter(|tracked| tracked.search_at.is_none());
+        for (slot, held) in &self.slots {
             let is_known = |id: &str| held.seen.vms.contains_key(id);
-            let unread: Vec<Arc<str>> = tracked.ids_at(*slot).filter(|id| !is_known(id)).cloned().collect();
+            let ids = tracked.into_iter().flat_map(|tracked| tracked.ids_at(*slot));
+            let unread: Vec<Arc<str>> = ids.filter(|id| !is_known(id)).cloned().collect();
             if !unread.is_empty() {
                 held.source.vcenter.rewatch(&unread);
             }
@@ -312,29 +338,32 @@ impl Tracker {
     }
 
     /// A vCenter that was silent when the machine was bound has another one with the node's UUID.
-    pub(super) fn tell_of_twin(&self, tracked: &mut Tracked, vcenter: Slot, answer: &Answer) {
-        let (Some(held), Some(bound)) = (self.slots.get(&vcenter), &tracked.bound) else { return };
-        let source = &held.source.vcenter;
-        tracked.unasked.retain(|unasked| *unasked != vcenter || !answer.is_answered());
-        let Answer::Matches { by: By::Uuid, ids } = answer else { return };
+    pub(super) fn tell_of_twin(&mut self, name: &str, vcenter: Slot, answer: &Answer) {
+        let Some(held) = self.slots.get(&vcenter) else { return };
+        let Some(bound) = self.nodes.get(name).and_then(|tracked| tracked.bound.as_ref()) else { return };
         let is_bound = |id: &Arc<str>| self.is_same(&VmKey { vcenter, id: id.clone() }, bound);
+        let ids = if let Answer::Matches { by: By::Uuid, ids } = answer { ids.as_slice() } else { &[] };
+        let server = held.source.vcenter.server();
         let twins: Vec<String> = ids
             .iter()
             .filter(|id| !is_bound(id))
-            .map(|id| format!("{id} on {} has the node's UUID, too; {} is taken", source.server(), bound.id))
+            .map(|id| format!("{id} on {server} has the node's UUID, too; {} is taken", bound.id))
             .collect();
-        if !twins.is_empty() && tracked.found_by == FoundBy::SystemUuid {
-            tracked.found_by = FoundBy::SystemUuidAmongSeveral;
-        }
-        self.tell_twins(tracked, vcenter, &twins);
+        self.update(name, |tracked| {
+            tracked.unasked.retain(|unasked| *unasked != vcenter || !answer.is_answered());
+            if !twins.is_empty() && tracked.found_by == FoundBy::SystemUuid {
+                tracked.found_by = FoundBy::SystemUuidAmongSeveral;
+            }
+        });
+        self.tell_twins(name, vcenter, &twins);
     }
 
     /// Told once, not at every look.
-    fn tell_twins(&self, tracked: &mut Tracked, vcenter: Slot, twins: &[String]) {
-        if tracked.note_twins(vcenter, twins) {
-            for message in twins {
-                warn!(node = tracked.facts.name, message, "several virtual machines have the node's UUID");
-            }
+    fn tell_twins(&mut self, name: &str, vcenter: Slot, twins: &[String]) {
+        let mut is_news = false;
+        self.update(name, |tracked| is_news = tracked.note_twins(vcenter, twins));
+        for message in twins.iter().filter(|_| is_news) {
+            warn!(node = name, message, "several virtual machines have the node's UUID");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The tracked nodes, and two ways to find them without looking at all: by a machine they need, by when they are due.
+//! The tracked nodes, and ways to find them without looking at all: by a machine they need, by the UUID of their provider
+//! ID, by when they are due.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -8,15 +9,39 @@ use super::ids::VmKey;
 use super::tracked::Tracked;
 use crate::providers::vsphere::provider_id::BiosUuid;
 
-/// See the file's header. A node is taken out to be changed and put back afterwards; only then does the rest follow.
+/// See the file's header. A node stays in the table while it is changed: see [`Nodes::update`].
 #[derive(Default)]
 pub(super) struct Nodes {
     nodes: HashMap<String, Entry>,
+    index: Index,
+}
+
+/// A node and where it is in the index.
+struct Entry {
+    /// Boxed, as a table of them has up to twice as many places as it needs.
+    tracked: Box<Tracked>,
+    place: Place,
+}
+
+/// Follows from the nodes.
+#[derive(Default)]
+struct Index {
     /// The nodes that need a machine: it backs them, or it may.
     needing: HashMap<VmKey, Names>,
     /// The initialised nodes by the UUID of their provider ID.
     claiming: HashMap<BiosUuid, Names>,
     due: BTreeSet<(Instant, String)>,
+    /// How many nodes' machines are looked for again although they are known.
+    looked_for: u32,
+}
+
+/// Where a node is in the index.
+#[derive(Default)]
+struct Place {
+    needs: Vec<VmKey>,
+    due: Option<Instant>,
+    claim: Option<BiosUuid>,
+    is_looked_for: bool,
 }
 
 /// Names in order, each once. Nearly always it is one, for which a set would take room for eleven.
@@ -42,50 +67,45 @@ impl Names {
     }
 }
 
-/// A node and where it was entered.
-#[derive(Default)]
-struct Entry {
-    /// Nothing while it is taken out. Boxed, as a table of them has up to twice as many places as it needs.
-    tracked: Option<Box<Tracked>>,
-    place: Place,
-}
-
-/// Where a node was entered.
-#[derive(Default)]
-struct Place {
-    needs: Vec<VmKey>,
-    due: Option<Instant>,
-    claim: Option<BiosUuid>,
+impl Place {
+    fn of(tracked: &Tracked) -> Self {
+        Self {
+            needs: tracked.needs(),
+            due: [tracked.search_at, tracked.decide_at, tracked.look_at].into_iter().flatten().min(),
+            claim: tracked.facts.provider_id.clone().filter(|_| tracked.facts.is_initialized),
+            is_looked_for: tracked.look_at.is_some(),
+        }
+    }
 }
 
 impl Nodes {
     pub(super) fn get(&self, name: &str) -> Option<&Tracked> {
-        self.nodes.get(name)?.tracked.as_deref()
+        self.nodes.get(name).map(|entry| &*entry.tracked)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&String, &Tracked)> {
-        self.nodes.iter().filter_map(|(name, entry)| Some((name, entry.tracked.as_deref()?)))
+        self.nodes.iter().map(|(name, entry)| (name, &*entry.tracked))
     }
 
-    /// How many nodes' machines are looked for again although they are known. Looks at every node.
-    pub(super) fn looked_for(&self) -> u32 {
-        let count = self.iter().filter(|(_, tracked)| tracked.look_at.is_some()).count();
-        u32::try_from(count).unwrap_or(u32::MAX)
+    /// How many other nodes' machines are looked for again although they are known.
+    pub(super) fn looked_for_beside(&self, name: &str) -> u32 {
+        let is_counted = self.nodes.get(name).is_some_and(|entry| entry.place.is_looked_for);
+        self.index.looked_for - u32::from(is_counted)
     }
 
     pub(super) fn names(&self) -> Vec<String> {
-        self.iter().map(|(name, _)| name.clone()).collect()
+        self.nodes.keys().cloned().collect()
     }
 
     /// The nodes that need this machine.
     pub(super) fn needing(&self, vm: &VmKey) -> impl Iterator<Item = &String> {
-        self.needing.get(vm).into_iter().flat_map(Names::iter)
+        self.index.needing.get(vm).into_iter().flat_map(Names::iter)
     }
 
     /// The initialised nodes whose provider ID names a machine with this UUID.
     pub(super) fn claiming(&self, uuid: &BiosUuid) -> impl Iterator<Item = &String> {
-        let swapped = uuid.byte_swapped();
-        self.claiming.get(uuid).into_iter().chain(self.claiming.get(&swapped)).flat_map(Names::iter)
+        let claiming = &self.index.claiming;
+        claiming.get(uuid).into_iter().chain(claiming.get(&uuid.byte_swapped())).flat_map(Names::iter)
     }
 
     /// The nodes without a machine that may have one of this node's when it is gone.
@@ -96,78 +116,72 @@ impl Nodes {
         others.into_iter().filter(is_waiting).cloned().collect()
     }
 
-    /// Takes a node out, to be changed and put back, or to be forgotten.
-    pub(super) fn take(&mut self, name: &str) -> Option<Tracked> {
-        self.nodes.get_mut(name)?.tracked.take().map(|tracked| *tracked)
+    /// Puts a node in, in place of one of the same name. Returns the machines that no node needs any more.
+    pub(super) fn put(&mut self, name: &str, tracked: Tracked) -> Vec<VmKey> {
+        if self.nodes.contains_key(name) {
+            return self.update(name, |known| *known = tracked);
+        }
+        self.nodes.insert(name.to_owned(), Entry { tracked: Box::new(tracked), place: Place::default() });
+        self.update(name, |_| {})
     }
 
-    /// Puts a node back, or in. Gives back the machines that no node needs any more.
-    pub(super) fn put(&mut self, name: &str, mut tracked: Tracked) -> Vec<VmKey> {
+    /// Changes a node, if it is there, and the index with it. Returns the machines that no node needs any more.
+    pub(super) fn update(&mut self, name: &str, change: impl FnOnce(&mut Tracked)) -> Vec<VmKey> {
+        let Some(Entry { tracked, place }) = self.nodes.get_mut(name) else { return Vec::new() };
+        change(tracked);
         tracked.share_location();
-        let due = [tracked.search_at, tracked.decide_at, tracked.look_at].into_iter().flatten().min();
-        let needs = tracked.needs();
-        self.claim(name, tracked.facts.provider_id.clone().filter(|_| tracked.facts.is_initialized));
-        self.nodes.entry(name.to_owned()).or_default().tracked = Some(Box::new(tracked));
-        self.enter(name, needs, due)
+        let before = std::mem::replace(place, Place::of(tracked));
+        self.index.change(name, before, place)
     }
 
-    /// Forgets a node. Gives back the machines that no node needs any more.
+    /// Forgets a node. Returns the machines that no node needs any more.
     pub(super) fn forget(&mut self, name: &str) -> Vec<VmKey> {
-        self.claim(name, None);
-        let unneeded = self.enter(name, Vec::new(), None);
-        self.nodes.remove(name);
-        unneeded
+        let Some(Entry { place, .. }) = self.nodes.remove(name) else { return Vec::new() };
+        self.index.change(name, place, &Place::default())
     }
 
     /// When the next node is due.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        self.due.first().map(|(at, _)| *at)
+        self.index.due.first().map(|(at, _)| *at)
     }
 
     /// The nodes that are due at `now`. They stay due until they were changed.
     pub(super) fn due(&self, now: Instant) -> Vec<String> {
-        self.due.iter().take_while(|(at, _)| *at <= now).map(|(_, name)| name.clone()).collect()
+        self.index.due.iter().take_while(|(at, _)| *at <= now).map(|(_, name)| name.clone()).collect()
     }
+}
 
-    fn claim(&mut self, name: &str, uuid: Option<BiosUuid>) {
-        let place = &mut self.nodes.entry(name.to_owned()).or_default().place;
-        if place.claim == uuid {
-            return;
-        }
-        if let Some(before) = std::mem::replace(&mut place.claim, uuid.clone())
-            && let Some(nodes) = self.claiming.get_mut(&before)
-            && !nodes.remove(name)
-        {
-            self.claiming.remove(&before);
-        }
-        if let Some(uuid) = uuid {
-            self.claiming.entry(uuid).or_default().insert(name);
-        }
-    }
-
-    fn enter(&mut self, name: &str, needs: Vec<VmKey>, due: Option<Instant>) -> Vec<VmKey> {
-        let place = &mut self.nodes.entry(name.to_owned()).or_default().place;
-        if place.due != due {
-            if let Some(before) = std::mem::replace(&mut place.due, due) {
-                self.due.remove(&(before, name.to_owned()));
+impl Index {
+    /// Moves a node. Returns the machines that no node needs any more.
+    fn change(&mut self, name: &str, before: Place, after: &Place) -> Vec<VmKey> {
+        self.looked_for += u32::from(after.is_looked_for);
+        self.looked_for -= u32::from(before.is_looked_for);
+        if before.due != after.due {
+            self.due.extend(after.due.map(|at| (at, name.to_owned())));
+            if let Some(at) = before.due {
+                self.due.remove(&(at, name.to_owned()));
             }
-            self.due.extend(due.map(|at| (at, name.to_owned())));
         }
-        if place.needs == needs {
+        if before.claim != after.claim {
+            if let Some(uuid) = &after.claim {
+                self.claiming.entry(uuid.clone()).or_default().insert(name);
+            }
+            if let Some(uuid) = before.claim
+                && self.claiming.get_mut(&uuid).is_some_and(|nodes| !nodes.remove(name))
+            {
+                self.claiming.remove(&uuid);
+            }
+        }
+        if before.needs == after.needs {
             return Vec::new();
         }
-        let mut unneeded = Vec::new();
-        for vm in needs.iter().filter(|vm| !place.needs.contains(vm)) {
+        for vm in after.needs.iter().filter(|vm| !before.needs.contains(vm)) {
             self.needing.entry(vm.clone()).or_default().insert(name);
         }
-        for vm in std::mem::take(&mut place.needs).into_iter().filter(|vm| !needs.contains(vm)) {
-            let is_left = self.needing.get_mut(&vm).is_some_and(|nodes| nodes.remove(name));
-            if !is_left {
-                self.needing.remove(&vm);
-                unneeded.push(vm);
-            }
-        }
-        place.needs = needs;
+        let mut unneeded = before.needs;
+        unneeded
+            .retain(|vm| !after.needs.contains(vm) && self.needing.get_mut(vm).is_none_or(|nodes| !nodes.remove(name)));
+        unneeded.iter().for_each(|vm| drop(self.needing.remove(vm)));
         unneeded
     }
 }
@@ -197,13 +211,11 @@ mod tests {
         assert_eq!(nodes.put("a", node(&["vm-1", "vm-2"])), []);
         assert_eq!(nodes.put("b", node(&["vm-2"])), []);
         assert_eq!(nodes.needing(&vm("vm-2")).collect::<Vec<_>>(), ["a", "b"]);
-        let mut bound = nodes.take("a").unwrap();
-        bound.bound = Some(vm("vm-3"));
-        assert_eq!(nodes.put("a", bound), [vm("vm-1")]);
+        assert_eq!(nodes.update("a", |tracked| tracked.bound = Some(vm("vm-3"))), [vm("vm-1")]);
         assert_eq!(nodes.needing(&vm("vm-2")).collect::<Vec<_>>(), ["b"]);
         assert_eq!(nodes.forget("b"), [vm("vm-2")]);
         assert_eq!(nodes.forget("a"), [vm("vm-3")]);
-        assert!(nodes.needing.is_empty() && nodes.nodes.is_empty() && nodes.due.is_empty());
+        assert!(nodes.index.needing.is_empty() && nodes.nodes.is_empty() && nodes.index.due.is_empty());
     }
 
     #[test]
@@ -224,7 +236,7 @@ mod tests {
         nodes.put("a", claims(false));
         nodes.forget("b");
         assert_eq!(claiming(&nodes, &uuid), [""; 0]);
-        assert!(nodes.claiming.is_empty());
+        assert!(nodes.index.claiming.is_empty());
     }
 
     #[test]
@@ -249,11 +261,24 @@ mod tests {
         assert_eq!(nodes.next_due(), at(2));
         assert_eq!(nodes.due(start), [""; 0]);
         assert_eq!(nodes.due(start + Duration::from_secs(5)), ["early", "late"]);
-        let mut early = nodes.take("early").unwrap();
-        early.search_at = None;
-        nodes.put("early", early);
+        nodes.update("early", |tracked| tracked.search_at = None);
         assert_eq!(nodes.next_due(), at(5));
         nodes.forget("late");
         assert_eq!(nodes.next_due(), None);
+    }
+
+    #[test]
+    fn the_other_nodes_that_are_looked_for_are_counted() {
+        let mut nodes = Nodes::default();
+        let looked_for = || Tracked { look_at: Some(Instant::now()), ..node(&[]) };
+        nodes.put("a", looked_for());
+        nodes.put("b", looked_for());
+        nodes.put("c", node(&[]));
+        let counts = |nodes: &Nodes| ["a", "b", "c", "d"].map(|name| nodes.looked_for_beside(name));
+        assert_eq!(counts(&nodes), [1, 1, 2, 2]);
+        nodes.update("a", |tracked| tracked.look_at = None);
+        assert_eq!(counts(&nodes), [1, 0, 1, 1]);
+        nodes.forget("b");
+        assert_eq!(counts(&nodes), [0; 4]);
     }
 }

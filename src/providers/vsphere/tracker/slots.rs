@@ -83,11 +83,7 @@ impl Tracker {
         self.slots.insert(slot, Held { source, seen: Arc::default() });
         // The nodes whose machine is known are asked for, too, so that a twin there is told of.
         for name in self.nodes.names() {
-            let Some(mut tracked) = self.nodes.take(&name) else { continue };
-            if tracked.bound.is_some() {
-                tracked.unasked.push(slot);
-            }
-            self.put(&name, tracked);
+            self.update(&name, |tracked| tracked.unasked.extend(tracked.bound.is_some().then_some(slot)));
         }
     }
 
@@ -102,26 +98,24 @@ impl Tracker {
         let is_standby = setup.sources.is_empty();
         let mut lost_nodes = 0_usize;
         for name in self.nodes.names() {
-            let Some(mut tracked) = self.nodes.take(&name) else { continue };
-            tracked.answers.remove(&slot);
-            tracked.twins.remove(&slot);
-            tracked.unasked.retain(|unasked| *unasked != slot);
-            match tracked.bound.take_if(|vm| vm.vcenter == slot) {
-                Some(vm) => {
-                    lost_nodes += 1;
+            let mut lost = None;
+            self.update(&name, |tracked| {
+                tracked.answers.remove(&slot);
+                tracked.twins.remove(&slot);
+                tracked.unasked.retain(|unasked| *unasked != slot);
+                lost = tracked.bound.take_if(|vm| vm.vcenter == slot);
+                if let Some(vm) = &lost {
                     let lost = || Box::new(Lost { vm: vm.id.to_string(), server: server.clone(), file: file.clone() });
-                    let fresh = Tracked { lost: (!is_standby).then(lost), ..tracked.restart_lookup() };
-                    self.put(&name, fresh);
-                    self.search_everywhere(&name);
-                    self.evaluate(&name);
+                    tracked.restart_lookup();
+                    tracked.lost = (!is_standby).then(lost);
                 }
-                None => {
-                    let is_open = tracked.bound.is_none();
-                    self.put(&name, tracked);
-                    if is_open {
-                        self.evaluate(&name);
-                    }
-                }
+            });
+            if lost.is_some() {
+                lost_nodes += 1;
+                self.search_everywhere(&name);
+            }
+            if self.nodes.get(&name).is_some_and(|tracked| tracked.bound.is_none()) {
+                self.evaluate(&name);
             }
         }
         if lost_nodes == 0 || is_standby {
@@ -150,8 +144,7 @@ impl Tracker {
         let names: Vec<String> =
             self.nodes.iter().filter(|(_, tracked)| is_uncovered(tracked)).map(|(name, _)| name.clone()).collect();
         for name in names {
-            let Some(tracked) = self.nodes.take(&name) else { continue };
-            self.put(&name, tracked.restart_lookup());
+            self.update(&name, Tracked::restart_lookup);
             self.search_everywhere(&name);
         }
     }

@@ -28,6 +28,15 @@ const LOOK_SHARE: Duration = Duration::from_millis(500);
 /// How soon it may be looked for again when the node was ready in between.
 const NEXT_LOOK: Duration = Duration::from_secs(10);
 
+/// How a machine is bound to its node: see the fields of [`Tracked`].
+pub(super) struct Binding {
+    pub(super) vm: VmKey,
+    pub(super) uuid: Option<BiosUuid>,
+    pub(super) instance_uuid: Option<Arc<str>>,
+    pub(super) found_by: FoundBy,
+    pub(super) unasked: Vec<Slot>,
+}
+
 /// What is known of one node.
 pub(super) struct Tracked {
     pub(super) seen: Seen,
@@ -133,16 +142,44 @@ impl Tracked {
         }
     }
 
-    /// The same node, whose machine has to be looked for anew.
-    pub(super) fn restart_lookup(self) -> Self {
-        let Self { last_observation, addressed_since, .. } = self;
-        Self { last_observation, addressed_since, ..Self::new(self.seen, self.facts) }
+    /// The node's machine has to be searched again.
+    pub(super) fn restart_lookup(&mut self) {
+        let (seen, facts) = (std::mem::take(&mut self.seen), std::mem::take(&mut self.facts));
+        let (last_observation, addressed_since) = (self.last_observation.take(), self.addressed_since);
+        *self = Self { last_observation, addressed_since, ..Self::new(seen, facts) };
     }
 
     /// The same for a machine that left the inventory while it was watched: see [`Tracked::note_end`].
-    pub(super) fn leave(self) -> Self {
+    pub(super) fn leave(&mut self) {
         let live_period = self.live_period;
-        Self { live_period, ..self.restart_lookup() }
+        self.restart_lookup();
+        self.live_period = live_period;
+    }
+
+    /// The node's machine is known.
+    pub(super) fn bind(&mut self, binding: Binding) {
+        let Binding { vm, uuid, instance_uuid, found_by, unasked } = binding;
+        (self.bound, self.bound_uuid, self.bound_at) = (Some(vm), uuid, instance_uuid);
+        (self.found_by, self.unasked) = (found_by, unasked);
+        self.answers.clear();
+        self.lost = None;
+        self.decide_at = None;
+        self.pauses.reset();
+    }
+
+    /// What a vCenter answers while the machine is not known.
+    pub(super) fn take_answer(&mut self, vcenter: Slot, snapshot: &Snapshot, answer: Answer) {
+        self.note_end(snapshot, &answer);
+        let known = self.answers.entry(vcenter).or_default();
+        let before = std::mem::replace(known, answer);
+        if let Answer::Matches { ids, .. } = known
+            && !ids.is_empty()
+        {
+            let is_news = |id: &Arc<str>| !matches!(&before, Answer::Matches { ids, .. } if ids.contains(id));
+            if self.first_match.is_none() || ids.iter().any(is_news) {
+                self.first_match = Some(Instant::now());
+            }
+        }
     }
 
     /// The machine is here, as this snapshot says.
@@ -258,13 +295,13 @@ impl Tracked {
     /// The machine of a node that is not ready is looked for again, now and then: another one may run in its place, and
     /// vCenter may have kept to itself that it is gone. `now` is when the node may just have ceased to be ready; `others`
     /// are looked for as well.
-    pub(super) fn plan_look(&mut self, now: Instant, has_changed: bool, others: impl FnOnce() -> u32) {
+    pub(super) fn plan_look(&mut self, now: Instant, has_changed: bool, others: u32) {
         self.look_at = match (self.bound.is_some() && self.facts.is_not_ready, self.look_at) {
             (false, _) => None,
             (true, None) if has_changed => Some(self.looked.map_or(now, |looked| now.max(looked + NEXT_LOOK))),
             (true, None) => {
                 let period = if self.is_running { RUNNING_LOOK_PERIOD } else { LOOK_PERIOD };
-                Some(now + period.max(LOOK_SHARE.saturating_mul(others())))
+                Some(now + period.max(LOOK_SHARE.saturating_mul(others)))
             }
             (true, planned) => planned,
         };
@@ -307,27 +344,27 @@ mod tests {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         tracked.facts.is_not_ready = true;
-        tracked.plan_look(start, true, || 0);
+        tracked.plan_look(start, true, 0);
         assert_eq!(tracked.look_at, None, "no machine is known");
         tracked.bound = Some(VmKey { vcenter: 0, id: "vm-1".into() });
-        tracked.plan_look(start, false, || 0);
+        tracked.plan_look(start, false, 0);
         assert_eq!(tracked.look_at, Some(at(60)), "it was found just now");
         tracked.facts.is_not_ready = false;
-        tracked.plan_look(at(1), true, || 0);
+        tracked.plan_look(at(1), true, 0);
         assert_eq!(tracked.look_at, None, "a ready node is not looked after");
         tracked.facts.is_not_ready = true;
-        tracked.plan_look(at(2), true, || 0);
+        tracked.plan_look(at(2), true, 0);
         assert_eq!(tracked.look_at, Some(at(2)), "at once");
-        tracked.plan_look(at(2), false, || 0);
+        tracked.plan_look(at(2), false, 0);
         assert_eq!(tracked.look_at, Some(at(2)), "a plan stays");
         (tracked.look_at, tracked.looked) = (None, Some(at(3)));
-        tracked.plan_look(at(4), true, || 0);
+        tracked.plan_look(at(4), true, 0);
         assert_eq!(tracked.look_at, Some(at(13)), "a node that flaps is looked after less often");
         for (is_running, others, expected) in
             [(false, 119, 60), (false, 1_000, 500), (true, 0, 600), (true, 5_000, 2_500)]
         {
             (tracked.look_at, tracked.is_running) = (None, is_running);
-            tracked.plan_look(start, false, || others);
+            tracked.plan_look(start, false, others);
             assert_eq!(tracked.look_at, Some(at(expected)), "running {is_running}, {others} others");
         }
     }
@@ -337,7 +374,8 @@ mod tests {
         let mut tracked = Tracked::new(Seen::default(), NodeFacts::default());
         tracked.see(location(), &snapshot(Freshness::Live, Some(3)));
         tracked.addressed_since = Some(Instant::now());
-        tracked.leave()
+        tracked.leave();
+        tracked
     }
 
     fn location() -> Location {
@@ -403,7 +441,7 @@ mod tests {
         {
             let mut tracked = left();
             tracked.see(location(), &seen);
-            let mut tracked = tracked.leave();
+            tracked.leave();
             tracked.note_end(&snapshot(Freshness::Live, Some(3)), &gone);
             tracked.note_end(&snapshot(Freshness::Live, None), &gone);
             assert!(!tracked.last_observation.unwrap().is_watched_to_end, "{case}");
@@ -416,11 +454,11 @@ mod tests {
 
     #[test]
     fn what_is_known_of_where_a_vm_was_and_since_when_it_had_an_address_outlives_its_look_up() {
-        let tracked = left();
+        let mut tracked = left();
         let last_observation = tracked.last_observation.clone().expect("where it was seen");
         assert_eq!((&*last_observation.location.vm, tracked.live_period), ("vm-1", Some(3)));
         assert!(tracked.addressed_since.is_some(), "the wait for further address families goes on");
-        let tracked = tracked.restart_lookup();
+        tracked.restart_lookup();
         assert!(tracked.last_observation.is_some() && tracked.addressed_since.is_some());
         assert_eq!(tracked.live_period, None, "a machine that is not watched any more may move without a report");
     }

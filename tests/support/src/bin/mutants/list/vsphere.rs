@@ -156,8 +156,8 @@ pub fn all() -> Vec<Mutant> {
             "tracked-keeps-last-observation",
             TRACKED,
             (
-                "Self { last_observation, addressed_since, ..Self::new(self.seen, self.facts) }",
-                "Self { addressed_since, ..Self::new(self.seen, self.facts) }",
+                "Self { last_observation, addressed_since, ..Self::new(seen, facts) }",
+                "Self { addressed_since, ..Self::new(seen, facts) }",
             ),
             OUTCOMES,
         ),
@@ -312,7 +312,7 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "slots-standby-is-no-loss",
             SLOTS,
-            ("lost: (!is_standby).then(lost)", "lost: Some(lost())"),
+            ("tracked.lost = (!is_standby).then(lost)", "tracked.lost = Some(lost())"),
             OUTCOMES,
         ),
         Mutant::new(

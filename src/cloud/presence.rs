@@ -30,12 +30,27 @@ impl<T> Presence<T> {
         }
     }
 
+    /// Goes on with what was found, and keeps the other two answers.
+    pub fn and_then<U>(self, next: impl FnOnce(T) -> Presence<U>) -> Presence<U> {
+        match self {
+            Presence::Exists(value) => next(value),
+            Presence::Absent(proof) => Presence::Absent(proof),
+            Presence::Unknown(unknown) => Presence::Unknown(unknown),
+        }
+    }
+
     /// What was found, if it was.
     pub fn found(self) -> Option<T> {
         match self {
             Presence::Exists(value) => Some(value),
             Presence::Absent(_) | Presence::Unknown(_) => None,
         }
+    }
+}
+
+impl<T> From<Result<T, Unknown>> for Presence<T> {
+    fn from(result: Result<T, Unknown>) -> Self {
+        result.map_or_else(Presence::Unknown, Presence::Exists)
     }
 }
 

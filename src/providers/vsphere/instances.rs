@@ -21,7 +21,7 @@ use super::inventory::snapshot::{self, Proven};
 use super::last_place::last_places;
 use super::location::Location;
 use super::provider_id::{self, BiosUuid};
-use super::tracker::board::{Board, Found, Outcome, View};
+use super::tracker::board::{Board, BoundVm, View};
 use super::tracker::ids::Slot;
 use super::tracker::slots::Setup;
 use super::twins::check_none_runs;
@@ -63,40 +63,35 @@ impl Instances {
         self.board.find(node::name(node)).filter(|view| *view.uid == *uid)
     }
 
-    fn find(&self, node: &Node) -> Result<Arc<Found>, Unknown> {
+    fn find(&self, node: &Node) -> Presence<Arc<BoundVm>> {
         let provider_id = node::provider_id(node);
         if !provider_id.is_empty() && !provider_id::is_own(provider_id) {
-            return Err(Unknown::new(
-                reason::ForeignProviderID,
-                format!("provider ID {provider_id:?} is not vSphere's"),
-            ));
+            let message = format!("provider ID {provider_id:?} is not vSphere's");
+            return Presence::Unknown(Unknown::new(reason::ForeignProviderID, message));
         }
-        let outcome = self.view(node).map(|view| view.outcome.clone());
-        let pending = || Unknown::passing(reason::LookupPending, "the node was not looked at yet");
+        let presence = self.view(node).map(|view| view.presence.clone());
+        let pending = || Presence::Unknown(Unknown::passing(reason::LookupPending, "the node was not looked at yet"));
         if provider_id.is_empty() {
-            return match outcome {
-                Some(Outcome::Found(found)) => Ok(found),
-                Some(Outcome::Unknown(unknown)) => Err(unknown),
-                None => Err(pending()),
-            };
+            return presence.unwrap_or_else(pending);
         }
         // The provider ID comes first. What the board says for the name is used where it is about the same machine.
         let Ok(uuid) = provider_id::parse_provider_id(provider_id) else {
             let message = format!("provider ID {provider_id:?} is not vsphere:// followed by a UUID");
-            return Err(Unknown::new(reason::MalformedProviderID, message));
+            return Presence::Unknown(Unknown::new(reason::MalformedProviderID, message));
         };
-        match outcome {
+        match presence {
             // A machine whose UUID cannot be read was bound by an earlier one; its metadata says what is missing.
-            Some(Outcome::Found(found)) if found.uuid.is_none() || found.has_uuid(&uuid) => Ok(found),
-            Some(Outcome::Unknown(unknown)) => Err(unknown),
-            Some(Outcome::Found(_)) | None => self.board.find_by_uuid(&uuid).ok_or_else(pending),
+            Some(Presence::Exists(vm)) if vm.uuid.is_some() && !vm.has_uuid(&uuid) => None,
+            presence => presence,
         }
+        .or_else(|| self.board.find_by_uuid(&uuid).map(Presence::Exists))
+        .unwrap_or_else(pending)
     }
 
     /// Why what the board says of this machine may not be so any more. The end of each reason is announced, but for one
     /// that is over before the board hears of it.
-    fn doubt(&self, found: &Found) -> Option<Unknown> {
-        doubt(self.check_live(found.vcenter), found.is_live, &found.location.vm)
+    fn doubt(&self, vm: &BoundVm) -> Option<Unknown> {
+        doubt(self.check_live(vm.vcenter), vm.is_live, &vm.location.vm)
     }
 }
 
@@ -231,14 +226,10 @@ impl InstancesV2 for Instances {
     /// A machine on the board exists, while its vCenter answers. While its look-up is under way it is unknown. Otherwise
     /// it is looked for anew, everywhere, and is absent only if that is proved. No answer is kept for the next question.
     async fn instance_exists(&self, node: &Node) -> Presence {
-        let unknown = match self.find(node) {
-            Ok(found) => match self.check_live(found.vcenter) {
-                Ok(()) => return Presence::Exists(()),
-                Err(unknown) => unknown,
-            },
+        let unknown = match self.find(node).and_then(|vm| self.check_live(vm.vcenter).into()) {
             // The look-up is under way, and is announced when it is done: a second search beside it tells nothing more.
-            Err(unknown) if unknown.is_passing => return Presence::Unknown(unknown),
-            Err(unknown) => unknown,
+            Presence::Unknown(unknown) if !unknown.is_passing => unknown,
+            presence => return presence,
         };
         let uuids = match absence::uuids(node) {
             Ok(uuids) => uuids,
@@ -249,58 +240,43 @@ impl InstancesV2 for Instances {
     }
 
     async fn instance_power(&self, node: &Node) -> Presence<Power> {
-        let found = match self.find(node) {
-            Ok(found) => found,
-            Err(unknown) => return Presence::Unknown(unknown),
-        };
-        // The board may be a moment behind.
-        match (self.check_live(found.vcenter), found.power) {
-            (Err(unknown), _) => Presence::Unknown(unknown),
-            (Ok(()), Some(Proven { state, since })) => {
+        self.find(node).and_then(|vm| {
+            // The board may be a moment behind.
+            let live = Presence::from(self.check_live(vm.vcenter));
+            live.and_then(|()| vm.power.clone()).map(|Proven { state, since }| {
                 let lasting = Instant::now().saturating_duration_since(since);
-                Presence::Exists(Power { state: state.into(), lasting })
-            }
-            (Ok(()), None) => {
-                let message =
-                    format!("vCenter does not hear from {} or from its host, or may not say", found.location.vm);
-                Presence::Unknown(Unknown::new(reason::PowerStateUnknown, message))
-            }
-        }
+                Power { state: state.into(), lasting }
+            })
+        })
     }
 
     async fn read_instance_power(&self, node: &Node) -> Presence<PowerState> {
-        let found = match self.find(node) {
-            Ok(found) => found,
-            Err(unknown) => return Presence::Unknown(unknown),
+        let vm = match self.find(node) {
+            Presence::Exists(vm) => vm,
+            Presence::Absent(proof) => return Presence::Absent(proof),
+            Presence::Unknown(unknown) => return Presence::Unknown(unknown),
         };
         let reading = async {
-            let vcenter = self.vcenter(found.vcenter)?;
+            let vcenter = self.vcenter(vm.vcenter)?;
             let _turn = self.take_turn().await?;
-            let state = vcenter.read_power(&found.location.vm).await?;
+            let state = vcenter.read_power(&vm.location.vm).await?;
             if state == snapshot::PowerState::PoweredOff {
-                self.check_no_twin_runs(node, &found.location).await?;
+                self.check_no_twin_runs(node, &vm.location).await?;
             }
-            Ok(state)
+            Ok(state.into())
         };
-        match timeout(ASK_LIMIT, reading).await {
-            Ok(Ok(state)) => Presence::Exists(state.into()),
-            Ok(Err(unknown)) => Presence::Unknown(unknown),
-            Err(_) => Presence::Unknown(late()),
-        }
+        timeout(ASK_LIMIT, reading).await.unwrap_or_else(|_| Err(late())).into()
     }
 
     async fn instance_metadata(&self, node: &Node) -> Presence<InstanceMetadata> {
-        match self.find(node) {
-            Ok(found) => match &found.metadata {
-                Ok(metadata) => Presence::Exists(InstanceMetadata {
-                    record: found.location.to_record(),
-                    doubt: self.doubt(&found),
-                    ..metadata.clone()
-                }),
-                Err(unknown) => Presence::Unknown(unknown.clone()),
-            },
-            Err(unknown) => Presence::Unknown(unknown),
-        }
+        self.find(node).and_then(|vm| {
+            let found = vm.metadata.clone();
+            found.map(|metadata| InstanceMetadata {
+                record: vm.location.to_record(),
+                doubt: self.doubt(&vm),
+                ..metadata
+            })
+        })
     }
 
     async fn confirm(&self) {

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tracing::warn;
 
 use super::ids::Slot;
-use crate::cloud::{InstanceEvent, InstanceMetadata, Unknown};
+use crate::cloud::{InstanceEvent, InstanceMetadata, Presence};
 use crate::providers::vsphere::inventory::snapshot::{PowerState, Proven};
 use crate::providers::vsphere::last_place::LastObservation;
 use crate::providers::vsphere::location::Location;
@@ -24,8 +24,8 @@ const BACKLOG: usize = 4_096;
 pub struct View {
     /// The node's UID; a later node of the same name has another.
     pub uid: Arc<str>,
-    /// The outcome of the look-up.
-    pub outcome: Outcome,
+    /// The node's machine.
+    pub presence: Presence<Arc<BoundVm>>,
     /// Where the machine was seen last, if it was. It stays when the machine is not found any more.
     pub last_observation: Option<LastObservation>,
 }
@@ -33,11 +33,12 @@ pub struct View {
 impl View {
     /// What people should know although nothing is held back for it.
     fn notes(&self) -> &[String] {
-        match &self.outcome {
-            Outcome::Found(found) => {
-                found.metadata.as_ref().map(|metadata| metadata.notes.as_slice()).unwrap_or_default()
-            }
-            Outcome::Unknown(_) => &[],
+        match &self.presence {
+            Presence::Exists(vm) => match &vm.metadata {
+                Presence::Exists(metadata) => &metadata.notes,
+                _ => &[],
+            },
+            _ => &[],
         }
     }
 
@@ -48,18 +49,9 @@ impl View {
     }
 }
 
-/// The outcome of a look-up.
+/// The machine that backs a node.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
-    /// The machine is known.
-    Found(Arc<Found>),
-    /// Nothing may be concluded.
-    Unknown(Unknown),
-}
-
-/// A known machine.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Found {
+pub struct BoundVm {
     /// Its vCenter.
     pub vcenter: Slot,
     /// Where it is there.
@@ -67,17 +59,17 @@ pub struct Found {
     /// Its BIOS UUID in vCenter's byte order.
     pub uuid: Option<BiosUuid>,
     /// What the node is told, or why it cannot be told yet. Its doubt and the record of its place are set when it is read.
-    pub metadata: Result<InstanceMetadata, Unknown>,
-    /// Its power state, and since when it is proven; none where it is not.
-    pub power: Option<Proven>,
+    pub metadata: Presence<InstanceMetadata>,
+    /// Its power state, and since when it is proven.
+    pub power: Presence<Proven>,
     /// Whether its vCenter's changes arrive as they happen. Here so that a change of it is announced.
     pub is_live: bool,
 }
 
-impl Found {
+impl BoundVm {
     /// Whether the machine is known to run.
     pub fn is_running(&self) -> bool {
-        self.power.is_some_and(|proven| proven.state == PowerState::PoweredOn)
+        matches!(self.power, Presence::Exists(Proven { state: PowerState::PoweredOn, .. }))
     }
 
     /// Whether `uuid` is the machine's, in either byte order.
@@ -108,15 +100,15 @@ impl Board {
     }
 
     /// The machine with this BIOS UUID, in either byte order, if it backs a node. Looks at every view.
-    pub fn find_by_uuid(&self, uuid: &BiosUuid) -> Option<Arc<Found>> {
+    pub fn find_by_uuid(&self, uuid: &BiosUuid) -> Option<Arc<BoundVm>> {
         let views = self.views.read().unwrap_or_else(PoisonError::into_inner);
-        views.values().find_map(|view| match &view.outcome {
-            Outcome::Found(found) if found.has_uuid(uuid) => Some(Arc::clone(found)),
-            Outcome::Found(_) | Outcome::Unknown(_) => None,
+        views.values().find_map(|view| match &view.presence {
+            Presence::Exists(vm) if vm.has_uuid(uuid) => Some(Arc::clone(vm)),
+            _ => None,
         })
     }
 
-    /// Replaces the view, and announces it if its outcome differs. Its notes are logged when they are new.
+    /// Replaces the view, and announces it if its presence differs. Its notes are logged when they are new.
     pub fn set(&self, node: &str, view: View) {
         let new_notes = {
             let mut views = self.views.write().unwrap_or_else(PoisonError::into_inner);
@@ -125,7 +117,7 @@ impl Board {
                 return;
             }
             let new_notes = view.new_notes(known.map(Arc::as_ref));
-            let is_news = known.is_none_or(|known| known.uid != view.uid || known.outcome != view.outcome);
+            let is_news = known.is_none_or(|known| known.uid != view.uid || known.presence != view.presence);
             views.insert(node.to_string(), Arc::new(view));
             if !is_news {
                 return;
@@ -181,11 +173,11 @@ impl Board {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cloud::Reason;
+    use crate::cloud::{Reason, Unknown};
     use crate::providers::vsphere::reason;
 
     fn view(reason: Reason) -> View {
-        View { uid: "u".into(), outcome: Outcome::Unknown(Unknown::new(reason, "")), last_observation: None }
+        View { uid: "u".into(), presence: Presence::Unknown(Unknown::new(reason, "")), last_observation: None }
     }
 
     #[test]
@@ -196,15 +188,15 @@ mod tests {
                 zone: address.into(),
                 ..InstanceMetadata::default()
             };
-            let found = Found {
+            let vm = BoundVm {
                 vcenter: 0,
                 location: Arc::default(),
                 uuid: None,
-                metadata: Ok(metadata),
-                power: None,
+                metadata: Presence::Exists(metadata),
+                power: Presence::Unknown(Unknown::new(reason::PowerStateUnknown, "")),
                 is_live: true,
             };
-            View { outcome: Outcome::Found(Arc::new(found)), ..view(reason::VMNotFound) }
+            View { presence: Presence::Exists(Arc::new(vm)), ..view(reason::VMNotFound) }
         };
         let before = noted(&["a"], "1");
         assert_eq!(before.new_notes(None), ["a"]);

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::Tracker;
-use super::board::{Found, Outcome, View};
+use super::board::{BoundVm, View};
 use super::describe::{Beside, describe};
 use super::facts::NodeFacts;
 use super::ids::{Slot, VmKey};
@@ -16,7 +16,7 @@ use super::resolve::{Answer, Asked, By, Decision, Question, is_renamed, resolve}
 use super::slots::Held;
 use super::tracked::{Binding, Lost, NextSearch, Tracked};
 use crate::base::backoff::Backoff;
-use crate::cloud::{FoundBy, InstanceMetadata, Unknown};
+use crate::cloud::{FoundBy, InstanceMetadata, Presence, Unknown};
 use crate::providers::vsphere::addresses::candidate_ips;
 use crate::providers::vsphere::inventory::snapshot::{Freshness, Snapshot, VmRecord};
 use crate::providers::vsphere::last_place::LastObservation;
@@ -44,25 +44,26 @@ impl Tracker {
         let Some(tracked) = self.nodes.get(name) else { return };
         let is_newly_bound = is_open && tracked.bound.is_some();
         let mut has_left = false;
-        let outcome = match (&tracked.bound, &next_search) {
-            (Some(vm), _) => match self.outcome(tracked) {
-                Some(found) => Outcome::Found(Arc::new(found)),
+        let presence = match (&tracked.bound, &next_search) {
+            (Some(vm), _) => match self.bound_vm(tracked) {
+                Some(vm) => Presence::Exists(Arc::new(vm)),
                 None => {
                     let message = format!("virtual machine {} left the inventory; it is being looked for again", vm.id);
                     debug!(node = name, message, "look-up starts anew");
                     has_left = true;
-                    Outcome::Unknown(Unknown::new(reason::VMNotFound, message))
+                    Presence::Unknown(Unknown::new(reason::VMNotFound, message))
                 }
             },
             (None, NextSearch::Later(unknown) | NextSearch::Waiting(unknown)) => {
-                Outcome::Unknown(tracked.lost.as_ref().map_or_else(|| unknown.clone(), |lost| lost.unknown(unknown)))
+                Presence::Unknown(tracked.lost.as_ref().map_or_else(|| unknown.clone(), |lost| lost.unknown(unknown)))
             }
             (None, NextSearch::Now | NextSearch::None) => {
-                Outcome::Unknown(Unknown::passing(reason::LookupPending, "the virtual machine is being looked for"))
+                Presence::Unknown(Unknown::passing(reason::LookupPending, "the virtual machine is being looked for"))
             }
         };
-        let is_running = matches!(&outcome, Outcome::Found(found) if found.is_running());
-        let view = View { uid: tracked.facts.uid.clone(), outcome, last_observation: tracked.last_observation.clone() };
+        let is_running = matches!(&presence, Presence::Exists(vm) if vm.is_running());
+        let view =
+            View { uid: tracked.facts.uid.clone(), presence, last_observation: tracked.last_observation.clone() };
         self.board.set(name, view);
         if has_left {
             next_search = NextSearch::Now;
@@ -273,7 +274,7 @@ impl Tracker {
     }
 
     /// What the machine that is bound means for the node.
-    fn outcome(&self, tracked: &Tracked) -> Option<Found> {
+    fn bound_vm(&self, tracked: &Tracked) -> Option<BoundVm> {
         let (vm, snapshot, record) = self.bound_machine(tracked)?;
         let found_by = tracked.found_by();
         let server = self.rules.servers.get(&vm.vcenter).map(String::as_str).unwrap_or_default();
@@ -282,13 +283,18 @@ impl Tracker {
         let shared = self.shared_of(&tracked.facts.name);
         let addressed_for = tracked.addressed_since.map_or(Duration::ZERO, |since| since.elapsed());
         let beside = Beside { shared: &shared, addressed_for };
-        Some(Found {
+        let power = snapshot.power.get(&vm.id).copied().ok_or_else(|| {
+            let message = format!("vCenter does not hear from {} or from its host, or may not say", vm.id);
+            Unknown::new(reason::PowerStateUnknown, message)
+        });
+        Some(BoundVm {
             vcenter: vm.vcenter,
             location: Arc::clone(&tracked.last_observation.as_ref()?.location),
             uuid: record.bios_uuid.clone(),
             metadata: describe(&tracked.facts, snapshot, vm, record, &self.rules, beside)
-                .map(|metadata| InstanceMetadata { found_by, topology_labels, earlier_name, ..metadata }),
-            power: snapshot.power.get(&vm.id).copied(),
+                .map(|metadata| InstanceMetadata { found_by, topology_labels, earlier_name, ..metadata })
+                .into(),
+            power: power.into(),
             is_live: snapshot.freshness == Freshness::Live,
         })
     }

@@ -206,7 +206,7 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "instances-twins-are-asked",
             INSTANCES,
-            ("self.check_no_twin_runs(node, &found.location).await?;", ""),
+            ("self.check_no_twin_runs(node, &vm.location).await?;", ""),
             OUTCOMES,
         ),
         Mutant::new(
@@ -239,10 +239,7 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "instances-live",
             INSTANCES,
-            (
-                "Ok(found) => match self.check_live(found.vcenter) {\n                Ok(()) => return",
-                "Ok(found) => match self.check_live(found.vcenter).or(Ok::<(), Unknown>(())) {\n                Ok(()) => return",
-            ),
+            ("self.find(node).and_then(|vm| self.check_live(vm.vcenter).into())", "self.find(node).map(|_| ())"),
             OUTCOMES,
         ),
         Mutant::new(
@@ -339,7 +336,7 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "board-another-uid-is-news",
             BOARD,
-            ("known.uid != view.uid || known.outcome != view.outcome", "known.outcome != view.outcome"),
+            ("known.uid != view.uid || known.presence != view.presence", "known.presence != view.presence"),
             UNIT,
         ),
         Mutant::new(

@@ -22,8 +22,6 @@ const LONG: &[Row<'static>] = &[
 /// Files that still have methods of a type of another file. This table only shrinks, too.
 const SCATTERED: &[Row<'static>] = &[
     ("src/controllers/node_lifecycle/deletion.rs", "Looks"),
-    ("src/providers/vsphere/inventory/power.rs", "Vcenter"),
-    ("src/providers/vsphere/inventory/reads.rs", "Vcenter"),
     ("src/providers/vsphere/inventory/tags.rs", "Vcenter"),
     ("src/providers/vsphere/inventory/watch.rs", "Vcenter"),
 ];

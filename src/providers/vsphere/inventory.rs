@@ -6,15 +6,13 @@
 
 mod leftovers;
 pub mod mirror;
-mod power;
-pub mod reads;
 pub mod retry;
 pub mod scope;
 pub mod session;
 pub mod snapshot;
 mod tags;
-pub mod vcenter;
+mod vcenter;
 mod watch;
 
 pub use session::{Names, Session};
-pub use vcenter::{Settings, Vcenter};
+pub use vcenter::{Settings, Vcenter, reads};

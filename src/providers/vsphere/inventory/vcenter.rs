@@ -1,5 +1,8 @@
 //! One vCenter: its session, its snapshot, and the searches others ask for.
 
+mod power;
+pub mod reads;
+
 use std::collections::{BTreeSet, HashMap};
 use std::convert::Infallible;
 use std::pin::pin;

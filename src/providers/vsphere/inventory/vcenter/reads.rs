@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::snapshot::Trouble;
-use super::vcenter::Vcenter;
+use super::Vcenter;
 use crate::base::error_chain::chain;
 use crate::clients::vim::{self, Fault, FaultKind, FilterSpec, MoRef, ObjectContent, Value, decode_name};
+use crate::providers::vsphere::inventory::snapshot::Trouble;
 use crate::providers::vsphere::provider_id::BiosUuid;
 
 /// How long one read or search may take.

@@ -1,10 +1,10 @@
 //! A fresh read of whether a machine runs, for what must not rest on the snapshot.
 
+use super::Vcenter;
 use super::reads::{CONNECTION_STATE, Denial, Read, denial};
-use super::snapshot::{CONNECTED, PowerState};
-use super::vcenter::Vcenter;
 use crate::clients::vim::{MoRef, ObjectContent, Value};
-use crate::cloud::Unknown;
+use crate::cloud::{Unknown};
+use crate::providers::vsphere::inventory::snapshot::{CONNECTED, PowerState};
 use crate::providers::vsphere::reason;
 
 /// What is read of the machine.

@@ -5,14 +5,18 @@
 //! publishes. Nothing here knows nodes.
 
 mod leftovers;
+mod members;
 pub mod mirror;
+mod publisher;
 pub mod retry;
 pub mod scope;
 pub mod session;
+mod settings;
 pub mod snapshot;
 mod tags;
 mod vcenter;
 mod watch;
 
 pub use session::{Names, Session};
-pub use vcenter::{Settings, Vcenter, reads};
+pub use settings::Settings;
+pub use vcenter::{Vcenter, reads};

@@ -15,8 +15,9 @@ use tracing::{info, warn};
 
 use super::retry::PASSING;
 use super::session::{RestFailure, Use};
+use super::settings::Settings;
 use super::snapshot::Tags;
-use super::vcenter::{Settings, Vcenter};
+use super::vcenter::Vcenter;
 use crate::base::error_chain::chain;
 use crate::clients::vapi;
 use crate::clients::vim::MoRef;
@@ -71,7 +72,7 @@ impl Vcenter {
             return std::future::pending().await;
         };
         loop {
-            let not_before = self.state.lock().unwrap_or_else(PoisonError::into_inner).tags_not_before;
+            let not_before = self.tags_retry.lock().unwrap_or_else(PoisonError::into_inner).1;
             if let Some(moment) = not_before {
                 tokio::select! {
                     () = sleep_until(moment) => {}
@@ -85,12 +86,12 @@ impl Vcenter {
             };
             {
                 // Not forgotten with the connection: a subscription that breaks often must not ask more often.
-                let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                let (failures, not_before) = &mut *self.tags_retry.lock().unwrap_or_else(PoisonError::into_inner);
                 let pause = match &failure {
                     RestFailure::Held { pause, .. } => *pause,
-                    _ => state.tags_retry.next_pause(&PASSING, fastrand::f64()),
+                    _ => failures.next_pause(&PASSING, fastrand::f64()),
                 };
-                state.tags_not_before = Some(Instant::now() + pause);
+                *not_before = Some(Instant::now() + pause);
             }
             self.tell_trouble(Some(format!("tags cannot be read: {}", chain(&failure))));
         }
@@ -103,7 +104,7 @@ impl Vcenter {
             let rest = self.session.rest().await?;
             let polled = async {
                 self.poll(&rest, categories, &mut known).await?;
-                self.state.lock().unwrap_or_else(PoisonError::into_inner).tags_retry.reset();
+                self.tags_retry.lock().unwrap_or_else(PoisonError::into_inner).0.reset();
                 Ok(())
             };
             match polled.await.map_err(RestFailure::Rest) {
@@ -133,7 +134,7 @@ impl Vcenter {
                 drop(rest);
                 tokio::select! {
                     () = sleep_until(next_poll) => break,
-                    () = self.objects_changed.notified() => sleep(GATHER).await,
+                    () = self.publisher.objects_changed.notified() => sleep(GATHER).await,
                 }
             }
         }
@@ -141,9 +142,8 @@ impl Vcenter {
 
     /// Zones are off: what was known of tags is no answer any more.
     fn forget_tags(&self) {
-        let is_known = self.state.lock().unwrap_or_else(PoisonError::into_inner).tags.as_ref() != &Tags::default();
-        if is_known {
-            self.publish(|state| state.tags = Arc::default());
+        if *self.tags() != Tags::default() {
+            self.publisher.change_tags(|tags| *tags = Tags::default());
         }
     }
 
@@ -226,7 +226,7 @@ impl Vcenter {
         tags: &HashMap<String, Tag>,
         attached: &HashMap<MoRef, BTreeSet<String>>,
     ) -> BTreeSet<String> {
-        let held = self.state.lock().unwrap_or_else(PoisonError::into_inner).tags.clone();
+        let held = self.tags();
         let held = held.of.values().flat_map(|tags| match tags {
             ObjectTags::Read(tags) => tags.as_slice(),
             ObjectTags::Unreadable(_) => &[],
@@ -258,7 +258,7 @@ impl Vcenter {
 
     /// Marks the objects whose tags differ from what the snapshot holds as not read.
     fn forget_changed(&self, known: &Known) {
-        let tags = self.state.lock().unwrap_or_else(PoisonError::into_inner).tags.clone();
+        let tags = self.tags();
         let is_same = |object: &MoRef, held: &ObjectTags| {
             let ObjectTags::Read(held) = held else { return false };
             let none = BTreeSet::new();
@@ -269,22 +269,20 @@ impl Vcenter {
         if tags.of.iter().all(|(object, held)| is_same(object, held)) {
             return;
         }
-        let mut kept = Tags::clone(&tags);
-        kept.of.retain(|object, held| is_same(object, held));
-        self.publish(|state| state.tags = Arc::new(kept));
+        self.publisher.change_tags(|tags| tags.of.retain(|object, held| is_same(object, held)));
     }
 
     /// Reads the tags of objects that were not asked about yet.
     async fn read_new_objects(&self, rest: &Use<vapi::Client>, known: &Known) -> Result<(), vapi::Error> {
-        let (new, gone) = {
-            let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let (new, gone) = self.publisher.with(|state| {
             let vms = state.vms().map(|(id, _)| MoRef::new("VirtualMachine", id));
             let objects: BTreeSet<MoRef> = vms.chain(state.mirror.entities.keys().cloned()).collect();
             let new: Vec<MoRef> =
-                objects.iter().filter(|object| !state.tags.of.contains_key(object)).cloned().collect();
-            let gone: Vec<MoRef> = state.tags.of.keys().filter(|object| !objects.contains(object)).cloned().collect();
+                objects.iter().filter(|object| !state.next.tags.of.contains_key(object)).cloned().collect();
+            let gone: Vec<MoRef> =
+                state.next.tags.of.keys().filter(|object| !objects.contains(object)).cloned().collect();
             (new, gone)
-        };
+        });
         if new.is_empty() && gone.is_empty() {
             return Ok(());
         }
@@ -302,19 +300,20 @@ impl Vcenter {
             }
             read.insert(found.object, ObjectTags::Read(tags));
         }
-        self.publish(|state| {
-            let mut tags = Tags::clone(&state.tags);
+        self.publisher.change_tags(|tags| {
             tags.of.retain(|object, _| !gone.contains(object));
             tags.of.extend(read);
-            state.tags = Arc::new(tags);
         });
         Ok(())
     }
 
+    fn tags(&self) -> Arc<Tags> {
+        self.publisher.with(|state| Arc::clone(&state.next.tags))
+    }
+
     /// Says once why zones cannot be found, and once that they can again.
     fn tell_trouble(&self, trouble: Option<String>) {
-        let before = self.state.lock().unwrap_or_else(PoisonError::into_inner).tags.trouble.clone();
-        if before == trouble {
+        if self.tags().trouble == trouble {
             return;
         }
         let vcenter = &self.session.names().server;
@@ -322,10 +321,6 @@ impl Vcenter {
             Some(reason) => warn!(vcenter, reason, "zones and regions stay as they are known"),
             None => info!(vcenter, "tags can be read again"),
         }
-        self.publish(|state| {
-            let mut tags = Tags::clone(&state.tags);
-            tags.trouble = trouble;
-            state.tags = Arc::new(tags);
-        });
+        self.publisher.change_tags(|tags| tags.trouble = trouble);
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::pin::pin;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
@@ -12,11 +12,12 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use super::leftovers::{Parts, Unfinished};
+use super::members::Change;
 use super::mirror::{Mirror, Touched};
 use super::retry::PASSING;
 use super::session::{Failure, Link, Use, failed};
 use super::snapshot::Trouble;
-use super::vcenter::{Change, State, Vcenter};
+use super::vcenter::Vcenter;
 use crate::base::backoff::Failures;
 use crate::base::error_chain::chain;
 use crate::clients::vim::{self, FilterSpec, MoRef, UpdateSet};
@@ -91,7 +92,7 @@ impl Vcenter {
         let collector = soap.create_property_collector().await.map_err(failed(&doing))?;
         unfinished.add_collector(collector.clone());
         let watch = Watch { soap, collector, view };
-        let members = self.wanted();
+        let members = self.publisher.with(|state| state.members.wanted().clone());
         let unresolved = self.subscribe(&watch, &members).await.map_err(failed(&doing))?;
         unfinished.finish();
         let instance_uuid = watch.soap.about().instance_uuid.unwrap_or_default();
@@ -101,17 +102,7 @@ impl Vcenter {
     /// From now on this is the subscription that tells what is true.
     pub(super) fn begin(&self, prepared: Prepared) -> Watch {
         let Prepared { watch, members, unresolved, instance_uuid, link: _ } = prepared;
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if *state.instance_uuid != *instance_uuid {
-            state.forget_contents();
-        }
-        state.instance_uuid = instance_uuid.into();
-        // Changes between the two subscriptions are not reported, and the inventory is still that of the old one.
-        state.live_period = None;
-        state.members.clear();
-        state.in_view.clear();
-        state.renew.clear();
-        state.changed(&Change { add: members, remove: BTreeSet::new() }, unresolved);
+        self.publisher.with(|state| state.restart(&instance_uuid, members, unresolved));
         watch
     }
 
@@ -163,7 +154,7 @@ impl Vcenter {
                 // The last complete version may be sent again: the server then reports everything since.
                 Err(error) if error.is_transient() && !is_truncated && is_complete && failed_in_row < PATIENCE => {
                     failed_in_row += 1;
-                    self.mark_stale(Trouble::unavailable(chain(&error)));
+                    self.publisher.mark_stale(Trouble::unavailable(chain(&error)));
                     self.session.mark_unreachable();
                     let returned = self.session.returned();
                     let _ = tokio::time::timeout(failures.next_pause(&PASSING, fastrand::f64()), returned).await;
@@ -189,7 +180,10 @@ impl Vcenter {
                     continue;
                 }
                 // Half an answer may hold a machine without its ancestors; nobody sees it before it is whole.
-                self.take_in(&std::mem::take(&mut pages));
+                let touched = self.publisher.apply(&std::mem::take(&mut pages));
+                if touched != Touched::default() {
+                    debug!(vcenter = self.server(), ?touched, "the inventory changed");
+                }
             }
             if version.is_empty() && !is_complete && self.has_members() && empty_answers < EMPTY_ANSWERS {
                 empty_answers += 1;
@@ -198,7 +192,7 @@ impl Vcenter {
             }
             if !is_complete {
                 is_complete = true;
-                self.replace(std::mem::take(&mut fresh));
+                self.publisher.replace(std::mem::take(&mut fresh));
             }
             self.mark_live(retry);
             self.confirmed.send_replace(Some(sent));
@@ -258,57 +252,7 @@ impl Vcenter {
     }
 
     fn has_members(&self) -> bool {
-        !self.state.lock().unwrap_or_else(PoisonError::into_inner).members.is_empty()
-    }
-
-    /// The first complete answer of a connection: what is not in it is gone from the snapshot.
-    fn replace(&self, mirror: Mirror) {
-        self.publish(|state| {
-            state.entities = Arc::new(mirror.entities.clone());
-            state.mirror = mirror;
-            state.begin_live_period();
-        });
-        self.objects_changed.notify_one();
-    }
-
-    fn take_in(&self, pages: &[UpdateSet]) {
-        let wanted = self.wanted();
-        let (touched, is_reported_by_itself) = {
-            let mut guard = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            let State { mirror, entities, members, renew, unresolved, power, .. } = &mut *guard;
-            let mut touched = Touched::default();
-            for page in pages {
-                touched.add(mirror.apply(page));
-            }
-            // Also one that came back: nobody knows what its power state was in between.
-            if touched.left.iter().any(|id| power.contains_key(id)) {
-                Arc::make_mut(power).retain(|id, _| !touched.left.contains(id));
-            }
-            // What left, and did not come back in the same answer, is no member any more: it is taken out of the
-            // view, and if somebody still wants it put in anew, so that the server says whether it knows it.
-            touched.left.retain(|id| !mirror.vms.contains_key(id));
-            members.retain(|id| !touched.left.contains(id));
-            renew.extend(touched.left.iter().cloned());
-            if unresolved.iter().any(|id| mirror.vms.contains_key(id)) {
-                let still = unresolved.iter().filter(|id| !mirror.vms.contains_key(*id)).cloned().collect();
-                *unresolved = Arc::new(still);
-            }
-            if touched.entities {
-                *entities = Arc::new(mirror.entities.clone());
-            }
-            // One that was refused is reported when its right comes back; adding it again makes it a member.
-            let is_reported = mirror.vms.keys().any(|id| wanted.contains(id) && !members.contains(id));
-            (touched, is_reported)
-        };
-        if touched == Touched::default() {
-            return;
-        }
-        if !touched.left.is_empty() || is_reported_by_itself {
-            self.wanted_changed.notify_one();
-        }
-        debug!(vcenter = self.session.names().server, ?touched, "the inventory changed");
-        self.publish(|_| {});
-        self.objects_changed.notify_one();
+        !self.publisher.with(|state| state.members.is_empty())
     }
 
     /// Ends a wait whose client is gone. Closing its connection does not, and until it ends by itself the server keeps
@@ -360,30 +304,15 @@ impl Vcenter {
     async fn keep_members(&self, watch: &Watch) -> Result<Infallible, Failure> {
         let doing = format!("changing the list of watched virtual machines of vCenter {}", self.session.names().server);
         loop {
-            let change = self.next_change();
+            let change = self.publisher.with(|state| state.members.next_change());
             if !change.is_empty() {
                 let unresolved = self.make(watch, &change).await.map_err(failed(&doing))?;
-                self.publish(|state| state.changed(&change, unresolved));
-                self.objects_changed.notify_one();
+                self.publisher.publish(|state| state.made(&change, unresolved));
+                self.publisher.objects_changed.notify_one();
             }
-            self.wanted_changed.notified().await;
+            self.publisher.members_changed.notified().await;
             tokio::time::sleep(GATHER).await;
         }
-    }
-
-    /// What the view lacks, and what it holds without need.
-    fn next_change(&self) -> Change {
-        let wanted = self.wanted();
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let State { in_view, members, renew, .. } = &mut *state;
-        let renew = std::mem::take(renew);
-        let remove: BTreeSet<Arc<str>> =
-            in_view.iter().filter(|id| !wanted.contains(*id) || renew.contains(*id)).cloned().collect();
-        let add: BTreeSet<Arc<str>> =
-            wanted.iter().filter(|id| !in_view.contains(*id) || remove.contains(*id)).cloned().collect();
-        // Members from now on, because updates may come before the call returns.
-        members.extend(add.iter().cloned());
-        Change { add, remove }
     }
 
     /// Makes a change of the view; the answer is what the server does not know.

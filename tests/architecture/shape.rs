@@ -15,7 +15,6 @@ const LONG: &[Row<'static>] = &[
     ("src/controllers/node_lifecycle/look.rs", "keep_taints"),
     ("src/providers/vsphere/credentials/layout.rs", "read"),
     ("src/providers/vsphere/inventory/tags.rs", "poll"),
-    ("src/providers/vsphere/inventory/watch.rs", "follow"),
     ("src/providers/vsphere/tracker/evaluate.rs", "evaluate"),
 ];
 
@@ -23,7 +22,6 @@ const LONG: &[Row<'static>] = &[
 const SCATTERED: &[Row<'static>] = &[
     ("src/controllers/node_lifecycle/deletion.rs", "Looks"),
     ("src/providers/vsphere/inventory/tags.rs", "Vcenter"),
-    ("src/providers/vsphere/inventory/watch.rs", "Vcenter"),
 ];
 
 /// What breaks a rule without a row, and rows that nothing needs.

@@ -4,6 +4,7 @@
 //! Data flows one way: the property collector's updates go through [`mirror`] into a [`snapshot`], which [`vcenter`]
 //! publishes. Nothing here knows nodes.
 
+mod fence;
 mod leftovers;
 mod members;
 pub mod mirror;
@@ -13,9 +14,9 @@ pub mod scope;
 pub mod session;
 mod settings;
 pub mod snapshot;
+mod subscription;
 mod tags;
 mod vcenter;
-mod watch;
 
 pub use session::{Names, Session};
 pub use settings::Settings;

@@ -11,16 +11,18 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info, warn};
+use tracing::{error, warn};
 
+use super::fence::Fence;
 use super::publisher::Publisher;
 use super::retry::PASSING;
-use super::session::{Failure, Pause, Rotation, Session};
+use super::session::{Failure, Link, Pause, Rotation, Session, Use};
 use super::settings::Settings;
 use super::snapshot::{Freshness, Snapshot, Trouble};
-use super::watch::{Prepared, Watch};
+use super::subscription::{Prepared, Subscription, clear_leftovers};
 use crate::base::backoff::Failures;
 use crate::base::error_chain::chain;
+use crate::clients::vim;
 use crate::providers::vsphere::reason;
 
 /// How long vCenter may take to say whether all is as known. A client that waits for an answer that never comes gives it
@@ -34,10 +36,7 @@ pub struct Vcenter {
     pub(super) publisher: Publisher,
     /// The failures in a row of reading tags, and when it may be tried again.
     pub(super) tags_retry: Mutex<(Failures, Option<tokio::time::Instant>)>,
-    /// When somebody last wanted to know whether all is as known.
-    pub(super) doubted: watch::Sender<Option<tokio::time::Instant>>,
-    /// When the last wait for updates was sent that was answered whole: the snapshot has everything until then.
-    pub(super) confirmed: watch::Sender<Option<tokio::time::Instant>>,
+    fence: Fence,
 }
 
 impl Vcenter {
@@ -48,8 +47,7 @@ impl Vcenter {
             session,
             publisher: Publisher::default(),
             tags_retry: Mutex::default(),
-            doubted: watch::Sender::default(),
-            confirmed: watch::Sender::default(),
+            fence: Fence::default(),
         })
     }
 
@@ -97,36 +95,25 @@ impl Vcenter {
     /// like one with nothing to tell. When this returns, the snapshot is live and has everything until now, or is not live.
     /// Takes 3 s at most.
     pub async fn confirm(&self) {
-        let asked = tokio::time::Instant::now();
-        let (mut answers, mut changes) = (self.confirmed.subscribe(), self.changes());
+        let mut changes = self.changes();
         if changes.borrow_and_update().freshness != Freshness::Live {
             return;
         }
-        self.doubt(asked);
+        let request = self.fence.request_sync();
         let answered = async {
-            while !answers.borrow_and_update().is_some_and(|sent| sent >= asked)
-                && changes.borrow_and_update().freshness == Freshness::Live
-            {
-                tokio::select! {
-                    Ok(()) = answers.changed() => {}
-                    Ok(()) = changes.changed() => {}
-                    else => return,
-                }
+            tokio::select! {
+                () = self.fence.wait(request) => {}
+                _ = changes.wait_for(|now| now.freshness != Freshness::Live) => {}
             }
         };
         let is_late = timeout(CONFIRM_LIMIT, answered).await.is_err();
-        if is_late && !self.confirmed.borrow().is_some_and(|sent| sent >= asked) {
+        if is_late && !self.fence.is_synced(request) {
             let why = format!("it did not say within {} s whether its inventory is as known", CONFIRM_LIMIT.as_secs());
             warn!(vcenter = self.server(), reason = why, "vCenter does not answer; what is known is kept");
             self.publisher.mark_stale(Trouble::unavailable(why));
             // The answer may come this very moment: another one takes it back.
-            self.doubt(tokio::time::Instant::now());
+            self.fence.request_sync();
         }
-    }
-
-    /// Somebody wants to know whether all is as known at this moment. Who asked later than that stays in force.
-    fn doubt(&self, asked: tokio::time::Instant) {
-        self.doubted.send_modify(|doubted| *doubted = (*doubted).max(Some(asked)));
     }
 
     /// Watches these virtual machines too; one that vCenter did not know before is tried again. Additions are gathered
@@ -209,20 +196,21 @@ impl Vcenter {
     /// One connection: from the first call to the first failure.
     async fn serve(&self, retry: &mut Failures) -> Failure {
         // Every call below has a limit of its own.
-        let mut watch = match self.open().await {
-            Ok(watch) => watch,
+        let mut subscription = match self.open().await {
+            Ok(subscription) => subscription,
             Err(failure) => return failure,
         };
         let mut tags = pin!(self.follow_tags());
         let mut rotation = Box::pin(self.rotate());
         let failure = loop {
             let failure = tokio::select! {
-                failure = self.follow(&watch, retry) => failure,
-                failure = self.keep_view(&watch) => failure,
+                failure = subscription.follow(retry) => failure,
+                failure = subscription.keep_view() => failure,
                 never = &mut tags => match never {},
-                prepared = &mut rotation => {
+                (link, prepared) = &mut rotation => {
                     // The old subscription ends with its session; the new one tells everything anew.
-                    watch = self.change_to(prepared);
+                    self.session.adopt(link);
+                    subscription = prepared.begin();
                     rotation.set(self.rotate());
                     continue;
                 }
@@ -231,53 +219,60 @@ impl Vcenter {
         };
         self.session.logins().give_up(futures::future::join(tags, rotation)).await;
         if !failure.source.is_not_authenticated() {
-            self.clear(&watch).await;
+            subscription.clear().await;
         }
         failure
     }
 
+    /// Connects, logs in and sets the subscription up.
+    async fn open(&self) -> Result<Subscription<'_>, Failure> {
+        self.session.mark_unreachable();
+        self.session.open().await?;
+        let prepared = self.session.persist(|| self.prepare(self.session.soap())).await;
+        clear_leftovers(&self.session.soap(), self.server()).await;
+        prepared.map(Prepared::begin)
+    }
+
+    fn prepare(&self, soap: Use<vim::Client>) -> impl Future<Output = Result<Prepared<'_>, Failure>> {
+        Subscription::prepare(&self.session, &self.publisher, &self.fence, soap)
+    }
+
     /// Waits for a session with other credentials and subscribes on it, while the old one is still followed. What is
     /// refused is told, and changes nothing.
-    async fn rotate(&self) -> Prepared {
+    async fn rotate(&self) -> (Arc<Link>, Prepared<'_>) {
         let mut retry = Failures::default();
         loop {
             let is_told = self.snapshot().offer_trouble.is_some();
             match self.session.rotated(&mut retry, is_told).await {
                 Rotation::Refused(reason) => self.tell_offer_trouble(Some(reason)),
                 Rotation::Settled => self.tell_offer_trouble(None),
-                Rotation::Accepted(link) => {
-                    let mut retry = Failures::default();
-                    loop {
-                        match self.prepare(link.soap()).await {
-                            Ok(prepared) => {
-                                self.tell_offer_trouble(None);
-                                return prepared.on(link);
-                            }
-                            Err(failure) if failure.source.is_not_authenticated() => {
-                                self.session.discard(&link);
-                                break;
-                            }
-                            Err(failure) => {
-                                self.clear_leftovers(&link.soap()).await;
-                                self.tell_offer_trouble(Some(chain(&failure)));
-                                let pause = retry.next_pause(&PASSING, fastrand::f64());
-                                if timeout(pause, self.session.withdrawn(&link)).await.is_ok() {
-                                    self.session.discard(&link);
-                                    break;
-                                }
-                            }
-                        }
+                Rotation::Accepted(link) => match self.prepare_on(&link).await {
+                    Some(prepared) => {
+                        self.tell_offer_trouble(None);
+                        return (link, prepared);
                     }
-                }
+                    None => self.session.discard(&link),
+                },
             }
         }
     }
 
-    fn change_to(&self, prepared: Prepared) -> Watch {
-        if let Some(link) = &prepared.link {
-            self.session.adopt(Arc::clone(link));
+    /// Subscribes on a session that is not in use yet; none where it ended, or its credentials are not offered any more.
+    async fn prepare_on(&self, link: &Arc<Link>) -> Option<Prepared<'_>> {
+        let mut retry = Failures::default();
+        loop {
+            let failure = match self.prepare(link.soap()).await {
+                Ok(prepared) => return Some(prepared),
+                Err(failure) if failure.source.is_not_authenticated() => return None,
+                Err(failure) => failure,
+            };
+            clear_leftovers(&link.soap(), self.server()).await;
+            self.tell_offer_trouble(Some(chain(&failure)));
+            let pause = retry.next_pause(&PASSING, fastrand::f64());
+            if timeout(pause, self.session.withdrawn(link)).await.is_ok() {
+                return None;
+            }
         }
-        self.begin(prepared)
     }
 
     fn tell_offer_trouble(&self, trouble: Option<String>) {
@@ -292,15 +287,6 @@ impl Vcenter {
             );
         }
         self.publisher.publish(|state| state.next.offer_trouble = trouble);
-    }
-
-    /// vCenter answers: what is known is true.
-    pub(super) fn mark_live(&self, retry: &mut Failures) {
-        retry.reset();
-        self.session.mark_reachable();
-        if self.publisher.mark_live() {
-            info!(vcenter = self.server(), "vCenter answers, its inventory is known");
-        }
     }
 
     /// vCenter is not connected any more. Logged when the reason changes.

@@ -1,0 +1,170 @@
+//! The one subscription of a vCenter: a ListView of the wanted virtual machines, one filter, one outstanding
+//! `WaitForUpdatesEx`. What it reports goes to the publisher.
+
+mod updates;
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tracing::debug;
+
+use super::fence::Fence;
+use super::leftovers::{Parts, Unfinished};
+use super::members::Change;
+use super::publisher::Publisher;
+use super::session::{Failure, Session, Use, failed};
+use crate::clients::vim::{self, FilterSpec, MoRef};
+
+/// Pause in which additions to the view are gathered.
+const GATHER: Duration = Duration::from_millis(50);
+/// Objects per change of the view: vCenter accepts at most 500,000 elements in a request.
+const PORTION: usize = 1_000;
+/// How long clearing away an old subscription may take.
+const CLEAR_LIMIT: Duration = Duration::from_secs(3);
+
+/// What one session holds on the server, and what the updates go to.
+pub(super) struct Subscription<'a> {
+    session: &'a Session,
+    publisher: &'a Publisher,
+    fence: &'a Fence,
+    soap: Use<vim::Client>,
+    collector: MoRef,
+    view: MoRef,
+}
+
+/// A subscription that is set up and not followed yet.
+pub(super) struct Prepared<'a> {
+    subscription: Subscription<'a>,
+    members: BTreeSet<Arc<str>>,
+    unresolved: Vec<Arc<str>>,
+    instance_uuid: String,
+}
+
+impl<'a> Prepared<'a> {
+    /// From now on this is the subscription that tells what is true.
+    pub(super) fn begin(self) -> Subscription<'a> {
+        let Self { subscription, members, unresolved, instance_uuid } = self;
+        subscription.publisher.with(|state| state.restart(&instance_uuid, members, unresolved));
+        subscription
+    }
+}
+
+impl<'a> Subscription<'a> {
+    /// Sets a subscription up on a session. What it makes before it fails, or is given up, is left over there.
+    pub(super) async fn prepare(
+        session: &'a Session,
+        publisher: &'a Publisher,
+        fence: &'a Fence,
+        soap: Use<vim::Client>,
+    ) -> Result<Prepared<'a>, Failure> {
+        let doing = format!("subscribing to the inventory of vCenter {}", session.names().server);
+        let view = soap.create_list_view(&[]).await.map_err(failed(&doing))?;
+        let mut unfinished = Unfinished::new(soap.leftovers(), view.clone());
+        let collector = soap.create_property_collector().await.map_err(failed(&doing))?;
+        unfinished.add_collector(collector.clone());
+        let subscription = Self { session, publisher, fence, soap, collector, view };
+        let members = publisher.with(|state| state.members.wanted().clone());
+        let unresolved = subscription.fill(&members).await.map_err(failed(&doing))?;
+        unfinished.finish();
+        let instance_uuid = subscription.soap.about().instance_uuid.unwrap_or_default();
+        Ok(Prepared { subscription, members, unresolved, instance_uuid })
+    }
+
+    /// Fills the view, which was created empty because only a change of it tells which members the server does not
+    /// know, and puts the filter on it. The answer is what the server does not know.
+    async fn fill(&self, members: &BTreeSet<Arc<str>>) -> Result<Vec<Arc<str>>, vim::Error> {
+        let all: Vec<MoRef> = members.iter().map(reference).collect();
+        let unresolved = if all.is_empty() { Vec::new() } else { self.modify(&all, &[]).await? };
+        self.soap.create_filter(&self.collector, &FilterSpec::for_view(&self.view)).await?;
+        Ok(unresolved)
+    }
+
+    /// Takes a subscription that is over off its session, and what others left behind there.
+    pub(super) async fn clear(&self) {
+        let Self { soap, collector, view, .. } = self;
+        soap.leftovers().add(Parts { view: view.clone(), collector: Some(collector.clone()) });
+        clear_leftovers(soap, &self.session.names().server).await;
+    }
+
+    /// Keeps the members of the view what is wanted.
+    pub(super) async fn keep_view(&self) -> Failure {
+        match self.keep_members().await {
+            Ok(never) => match never {},
+            Err(failure) => failure,
+        }
+    }
+
+    async fn keep_members(&self) -> Result<Infallible, Failure> {
+        let doing = format!("changing the list of watched virtual machines of vCenter {}", self.session.names().server);
+        loop {
+            let change = self.publisher.with(|state| state.members.next_change());
+            if !change.is_empty() {
+                let unresolved = self.make(&change).await.map_err(failed(&doing))?;
+                self.publisher.publish(|state| state.made(&change, unresolved));
+                self.publisher.objects_changed.notify_one();
+            }
+            self.publisher.members_changed.notified().await;
+            tokio::time::sleep(GATHER).await;
+        }
+    }
+
+    /// Makes a change of the view; the answer is what the server does not know.
+    async fn make(&self, change: &Change) -> Result<Vec<Arc<str>>, vim::Error> {
+        let add: Vec<MoRef> = change.add.iter().map(reference).collect();
+        let remove: Vec<MoRef> = change.remove.iter().map(reference).collect();
+        if change.add.is_disjoint(&change.remove) {
+            return self.modify(&add, &remove).await;
+        }
+        // In one call, taking out and putting in the same object would be no change.
+        self.modify(&[], &remove).await?;
+        self.modify(&add, &[]).await
+    }
+
+    /// Changes the view in portions; the answer is what the server does not know.
+    async fn modify(&self, add: &[MoRef], remove: &[MoRef]) -> Result<Vec<Arc<str>>, vim::Error> {
+        let mut unresolved = Vec::new();
+        for portion in remove.chunks(PORTION).skip(1) {
+            self.soap.modify_list_view(&self.view, &[], portion).await?;
+        }
+        // The first removals go with the first additions.
+        let mut removals = remove.chunks(PORTION).next().unwrap_or_default();
+        let mut portions: Vec<&[MoRef]> = add.chunks(PORTION).collect();
+        if portions.is_empty() {
+            portions.push(&[]);
+        }
+        for portion in portions {
+            let refused = self.soap.modify_list_view(&self.view, portion, std::mem::take(&mut removals)).await?;
+            unresolved.extend(refused.into_iter().map(|object| Arc::from(object.id())));
+        }
+        Ok(unresolved)
+    }
+}
+
+/// Takes what earlier subscriptions left behind off a session that lives on. What cannot be taken off now, as vCenter
+/// does not answer, is left for the next time. Ending the session does the same.
+pub(super) async fn clear_leftovers(soap: &Use<vim::Client>, vcenter: &str) {
+    let leftovers = soap.leftovers();
+    while let Some(parts) = leftovers.take() {
+        let both = async {
+            let collector = match &parts.collector {
+                Some(collector) => soap.destroy_property_collector(collector).await,
+                None => Ok(()),
+            };
+            (collector, soap.destroy_view(&parts.view).await)
+        };
+        let ended = timeout(CLEAR_LIMIT, both).await;
+        debug!(vcenter, ?ended, "an old subscription is taken off");
+        let is_over = |end: &Result<(), vim::Error>| !end.as_ref().is_err_and(vim::Error::is_transient);
+        if !ended.is_ok_and(|(collector, view)| is_over(&collector) && is_over(&view)) {
+            leftovers.add(parts);
+            return;
+        }
+    }
+}
+
+fn reference(id: &Arc<str>) -> MoRef {
+    MoRef::new("VirtualMachine", id)
+}

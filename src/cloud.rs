@@ -10,6 +10,7 @@ pub mod instances;
 pub mod load_balancer;
 pub mod login_ledger;
 pub mod node;
+pub mod permit;
 pub mod presence;
 pub mod reason;
 pub mod routes;
@@ -24,6 +25,7 @@ pub use instances::{
     FoundBy, InstanceEvent, InstanceEvents, InstanceMetadata, Instances, InstancesV2, Power, PowerState,
 };
 pub use load_balancer::LoadBalancer;
+pub use permit::WritePermit;
 pub use presence::{AbsenceProof, Presence, Unknown};
 pub use reason::Reason;
 pub use routes::{Route, Routes};

@@ -16,6 +16,9 @@ pub enum Error {
     /// The provider does not have this operation.
     #[error("unimplemented")]
     NotImplemented,
+    /// This process does not lead any more, so it did not write.
+    #[error("this process is not the leader")]
+    NotLeader,
     /// Another component does this for the provider.
     #[error("implemented by alternate to cloud provider")]
     ImplementedElsewhere,
@@ -62,7 +65,7 @@ impl Error {
         match self {
             Error::InstanceNotFound => reason::InstanceNotFound,
             Error::NotImplemented | Error::ImplementedElsewhere => reason::NotImplemented,
-            Error::RetryAfter { .. } | Error::Unavailable { .. } => reason::CloudUnavailable,
+            Error::RetryAfter { .. } | Error::Unavailable { .. } | Error::NotLeader => reason::CloudUnavailable,
             Error::Denied { .. } => reason::NoPermission,
             Error::Other { .. } => reason::CloudError,
         }

@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::NodeAddress;
 
 use super::error::Error;
+use super::permit::WritePermit;
 
 /// One route of the cluster's pod network; `Route` of `cloud.go`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -22,15 +23,21 @@ pub struct Route {
     pub blackhole: bool,
 }
 
-/// `Routes` of `cloud.go`.
+/// `Routes` of `cloud.go`. What writes gets a permit, which the provider checks before each write.
 #[async_trait]
 pub trait Routes: Send + Sync {
     /// All routes managed for the cluster of this name.
     async fn list_routes(&self, cluster_name: &str) -> Result<Vec<Route>, Error>;
 
     /// Creates `route`; `name_hint` is the node's UID.
-    async fn create_route(&self, cluster_name: &str, name_hint: &str, route: &Route) -> Result<(), Error>;
+    async fn create_route(
+        &self,
+        permit: &WritePermit,
+        cluster_name: &str,
+        name_hint: &str,
+        route: &Route,
+    ) -> Result<(), Error>;
 
     /// Deletes `route`, exactly as it was listed.
-    async fn delete_route(&self, cluster_name: &str, route: &Route) -> Result<(), Error>;
+    async fn delete_route(&self, permit: &WritePermit, cluster_name: &str, route: &Route) -> Result<(), Error>;
 }

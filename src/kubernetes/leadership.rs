@@ -1,4 +1,4 @@
-//! Leadership as a token: whoever writes asks it, at every attempt.
+//! Leadership as a token: it is checked before each write.
 
 mod wall_clock;
 
@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::cloud::WritePermit;
 pub(in crate::kubernetes) use wall_clock::WallClock;
 
 /// How often a waiting task looks at the wall clock. The monotonic clock stands still while a machine is suspended.
@@ -78,6 +79,14 @@ impl Leadership {
     /// Whether this process leads now.
     pub fn is_leader(&self) -> bool {
         self.check().is_ok()
+    }
+
+    /// The permission to write to the cloud during the term that runs when this is called, renewals included.
+    pub fn permit(&self) -> WritePermit {
+        let (leadership, term) = (self.clone(), self.current().map(|term| term.number));
+        WritePermit::new(move || {
+            leadership.term.is_none() || leadership.current().is_some_and(|now| Some(now.number) == term)
+        })
     }
 
     /// Completes as soon as this process leads.
@@ -227,6 +236,7 @@ impl Term {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cloud::Error;
 
     const LASTS: Duration = Duration::from_secs(10);
 
@@ -260,6 +270,25 @@ mod tests {
         holder.begin(Sent::now(), LASTS);
         lost.await;
         assert!(leadership.is_leader(), "a new term; the old one's writes are over all the same");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_permit_lasts_as_long_as_its_term_and_never_into_another() {
+        let (mut holder, leadership) = Holder::new();
+        let too_early = leadership.permit();
+        holder.begin(Sent::now(), LASTS);
+        let permit = leadership.permit();
+        tokio::time::advance(Duration::from_secs(8)).await;
+        assert!(holder.extend(Sent::now(), LASTS));
+        tokio::time::advance(Duration::from_secs(8)).await;
+        assert!(permit.check().is_ok(), "renewed");
+        assert!(matches!(too_early.check(), Err(Error::NotLeader)));
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert!(matches!(permit.check(), Err(Error::NotLeader)), "the deadline is over");
+        holder.begin(Sent::now(), LASTS);
+        assert!(matches!(permit.check(), Err(Error::NotLeader)), "another term");
+        assert!(leadership.permit().check().is_ok() && Leadership::always().permit().check().is_ok());
+        assert!(Leadership::never().permit().check().is_err());
     }
 
     #[test]

@@ -18,8 +18,8 @@ use tokio::sync::broadcast;
 use tokio::time::Instant;
 
 use crate::cloud::{
-    CloudProvider, Clusters, InstanceEvent, InstanceEvents, InstanceMetadata, Instances, InstancesV2, LoadBalancer,
-    PowerState, Route, Routes, Unknown, Zones,
+    CloudProvider, Clusters, Error, InstanceEvent, InstanceEvents, InstanceMetadata, Instances, InstancesV2,
+    LoadBalancer, PowerState, Route, Routes, Unknown, WritePermit, Zones,
 };
 
 pub use load_balancer::MemoryLoadBalancer;
@@ -196,6 +196,11 @@ impl Memory {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For the writes of a controller.
+    fn lock_for_write(&self, permit: &WritePermit) -> Result<MutexGuard<'_, State>, Error> {
+        permit.check().map(|()| self.lock())
     }
 }
 

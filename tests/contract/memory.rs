@@ -2,7 +2,9 @@
 
 use async_trait::async_trait;
 use ccm::cloud::node::addresses::INTERNAL_IP;
-use ccm::cloud::{CloudProvider, InstanceEvent, InstanceMetadata, LoadBalancer, PowerState, Route, Routes, Unknown};
+use ccm::cloud::{
+    CloudProvider, InstanceEvent, InstanceMetadata, LoadBalancer, PowerState, Route, Routes, Unknown, WritePermit,
+};
 use ccm::providers::memory::{Contract, Instance, Memory};
 use k8s_openapi::api::core::v1::{NodeAddress, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -81,6 +83,10 @@ async fn the_memory_provider_keeps_the_contract_through_the_adapter() {
     suite::all(&MemoryWorld(Memory::new("memory", Contract::Older))).await;
 }
 
+fn permit() -> WritePermit {
+    WritePermit::new(|| true)
+}
+
 fn service(uid: &str) -> Service {
     Service { metadata: ObjectMeta { uid: Some(uid.into()), ..ObjectMeta::default() }, ..Service::default() }
 }
@@ -92,20 +98,20 @@ async fn load_balancers_are_ensured_updated_and_deleted() {
     let node = |name: &str| Arc::new(suite::node(name, "", ""));
     assert_eq!(cloud.load_balancer_name("c", &service), "a123e4567e89b12d3a45642661417400");
     assert_eq!(cloud.get_load_balancer("c", &service).await.unwrap(), None);
-    assert!(cloud.update_load_balancer("c", &service, &[]).await.is_err());
+    assert!(cloud.update_load_balancer(&permit(), "c", &service, &[]).await.is_err());
 
-    let status = cloud.ensure_load_balancer("c", &service, &[node("b"), node("a")]).await.unwrap();
+    let status = cloud.ensure_load_balancer(&permit(), "c", &service, &[node("b"), node("a")]).await.unwrap();
     assert!(status.ingress.as_ref().unwrap()[0].ip.is_some());
-    assert_eq!(cloud.ensure_load_balancer("c", &service, &[node("a"), node("b")]).await.unwrap(), status);
+    assert_eq!(cloud.ensure_load_balancer(&permit(), "c", &service, &[node("a"), node("b")]).await.unwrap(), status);
     assert_eq!(cloud.get_load_balancer("c", &service).await.unwrap(), Some(status.clone()));
     assert_eq!(cloud.load_balancers()[0].nodes, ["a", "b"]);
-    let other = cloud.ensure_load_balancer("c", &self::service("other"), &[]).await.unwrap();
+    let other = cloud.ensure_load_balancer(&permit(), "c", &self::service("other"), &[]).await.unwrap();
     assert_ne!(other, status, "no two have the same address");
 
-    cloud.update_load_balancer("c", &service, &[node("c")]).await.unwrap();
+    cloud.update_load_balancer(&permit(), "c", &service, &[node("c")]).await.unwrap();
     assert!(cloud.load_balancers().iter().any(|balancer| balancer.nodes == ["c"]));
     for _ in 0..2 {
-        cloud.ensure_load_balancer_deleted("c", &service).await.unwrap();
+        cloud.ensure_load_balancer_deleted(&permit(), "c", &service).await.unwrap();
         assert_eq!(cloud.get_load_balancer("c", &service).await.unwrap(), None);
     }
     assert_eq!(cloud.load_balancers().len(), 1);
@@ -115,12 +121,12 @@ async fn load_balancers_are_ensured_updated_and_deleted() {
 async fn routes_are_created_listed_by_cluster_and_deleted() {
     let cloud = Memory::default();
     let route = Route { target_node: "a".into(), destination_cidr: "10.1.0.0/24".into(), ..Route::default() };
-    cloud.create_route("c", "uid", &route).await.unwrap();
-    assert!(cloud.create_route("c", "uid", &route).await.is_err(), "it exists already");
-    cloud.create_route("d", "uid", &route).await.unwrap();
+    cloud.create_route(&permit(), "c", "uid", &route).await.unwrap();
+    assert!(cloud.create_route(&permit(), "c", "uid", &route).await.is_err(), "it exists already");
+    cloud.create_route(&permit(), "d", "uid", &route).await.unwrap();
     let listed = cloud.list_routes("c").await.unwrap();
     assert_eq!(listed, [Route { name: "c-uid-10.1.0.0/24".into(), ..route }]);
-    cloud.delete_route("c", &listed[0]).await.unwrap();
+    cloud.delete_route(&permit(), "c", &listed[0]).await.unwrap();
     assert!(cloud.list_routes("c").await.unwrap().is_empty());
     assert_eq!(cloud.list_routes("d").await.unwrap().len(), 1);
 }

@@ -1,10 +1,13 @@
 //! What every provider owes the controllers, as plain functions over `dyn CloudProvider`.
 
 use async_trait::async_trait;
-use ccm::cloud::{CloudProvider, InstanceEvent, InstanceMetadata, InstancesV2, Power, PowerState, Presence, adapter};
+use ccm::cloud::{
+    CloudProvider, Error, InstanceEvent, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Route,
+    WritePermit, adapter,
+};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use k8s_openapi::api::core::v1::{Node, NodeSpec, NodeStatus, NodeSystemInfo};
+use k8s_openapi::api::core::v1::{Node, NodeSpec, NodeStatus, NodeSystemInfo, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -75,6 +78,36 @@ pub async fn all(world: &dyn World) {
     strange_provider_ids_are_never_absent(world).await;
     a_machine_nobody_has_seen_is_unknown(world).await;
     a_subscriber_that_falls_behind_is_told_to_look_at_everything(world).await;
+    nothing_is_written_after_the_end_of_the_lead(world).await;
+}
+
+/// What exists when the lead ends stays as it is, and reads are still answered.
+pub async fn nothing_is_written_after_the_end_of_the_lead(world: &dyn World) {
+    let (valid, over) = (WritePermit::new(|| true), WritePermit::new(|| false));
+    fn is_refused<T>(answer: Result<T, Error>) -> bool {
+        matches!(answer, Err(Error::NotLeader))
+    }
+    if let Some(balancers) = world.provider().load_balancer() {
+        let uid = Some("12345".to_owned());
+        let service = Service { metadata: ObjectMeta { uid, ..ObjectMeta::default() }, ..Service::default() };
+        assert!(is_refused(balancers.ensure_load_balancer(&over, "c", &service, &[]).await));
+        assert_eq!(balancers.get_load_balancer("c", &service).await.unwrap(), None);
+        let status = balancers.ensure_load_balancer(&valid, "c", &service, &[]).await.unwrap();
+        assert!(is_refused(balancers.update_load_balancer(&over, "c", &service, &[]).await));
+        assert!(is_refused(balancers.ensure_load_balancer_deleted(&over, "c", &service).await));
+        assert_eq!(balancers.get_load_balancer("c", &service).await.unwrap(), Some(status));
+        balancers.ensure_load_balancer_deleted(&valid, "c", &service).await.unwrap();
+    }
+    if let Some(routes) = world.provider().routes() {
+        let route = Route { target_node: "a".into(), destination_cidr: "10.1.0.0/24".into(), ..Route::default() };
+        assert!(is_refused(routes.create_route(&over, "c", "uid", &route).await));
+        assert_eq!(routes.list_routes("c").await.unwrap(), []);
+        routes.create_route(&valid, "c", "uid", &route).await.unwrap();
+        let listed = routes.list_routes("c").await.unwrap();
+        assert!(is_refused(routes.delete_route(&over, "c", &listed[0]).await));
+        assert_eq!(routes.list_routes("c").await.unwrap(), listed);
+        routes.delete_route(&valid, "c", &listed[0]).await.unwrap();
+    }
 }
 
 fn instances(world: &dyn World) -> Arc<dyn InstancesV2> {

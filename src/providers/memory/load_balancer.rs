@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use super::Memory;
-use crate::cloud::{Error, LoadBalancer, node};
+use crate::cloud::{Error, LoadBalancer, WritePermit, node};
 
 /// The first address handed out; the range is reserved for documentation and benchmarks.
 const FIRST_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
@@ -49,12 +49,13 @@ impl LoadBalancer for Memory {
 
     async fn ensure_load_balancer(
         &self,
+        permit: &WritePermit,
         cluster_name: &str,
         service: &Service,
         nodes: &[Arc<Node>],
     ) -> Result<LoadBalancerStatus, Error> {
         let name = self.load_balancer_name(cluster_name, service);
-        let mut state = self.lock();
+        let mut state = self.lock_for_write(permit)?;
         if let Some(balancer) = state.load_balancers.get_mut(&name) {
             balancer.nodes = names(nodes);
             return Ok(balancer.status.clone());
@@ -75,12 +76,13 @@ impl LoadBalancer for Memory {
 
     async fn update_load_balancer(
         &self,
+        permit: &WritePermit,
         cluster_name: &str,
         service: &Service,
         nodes: &[Arc<Node>],
     ) -> Result<(), Error> {
         let name = self.load_balancer_name(cluster_name, service);
-        match self.lock().load_balancers.get_mut(&name) {
+        match self.lock_for_write(permit)?.load_balancers.get_mut(&name) {
             Some(balancer) => {
                 balancer.nodes = names(nodes);
                 Ok(())
@@ -89,9 +91,14 @@ impl LoadBalancer for Memory {
         }
     }
 
-    async fn ensure_load_balancer_deleted(&self, cluster_name: &str, service: &Service) -> Result<(), Error> {
+    async fn ensure_load_balancer_deleted(
+        &self,
+        permit: &WritePermit,
+        cluster_name: &str,
+        service: &Service,
+    ) -> Result<(), Error> {
         let name = self.load_balancer_name(cluster_name, service);
-        self.lock().load_balancers.remove(&name);
+        self.lock_for_write(permit)?.load_balancers.remove(&name);
         Ok(())
     }
 }

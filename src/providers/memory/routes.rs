@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::Memory;
-use crate::cloud::{Clusters, Error, Route, Routes};
+use crate::cloud::{Clusters, Error, Route, Routes, WritePermit};
 
 fn prefix(cluster_name: &str) -> String {
     format!("{cluster_name}-")
@@ -16,9 +16,15 @@ impl Routes for Memory {
         Ok(self.lock().routes.iter().filter(|route| route.name.starts_with(&prefix)).cloned().collect())
     }
 
-    async fn create_route(&self, cluster_name: &str, name_hint: &str, route: &Route) -> Result<(), Error> {
+    async fn create_route(
+        &self,
+        permit: &WritePermit,
+        cluster_name: &str,
+        name_hint: &str,
+        route: &Route,
+    ) -> Result<(), Error> {
         let name = format!("{}{name_hint}-{}", prefix(cluster_name), route.destination_cidr);
-        let mut state = self.lock();
+        let mut state = self.lock_for_write(permit)?;
         if state.routes.iter().any(|other| other.name == name) {
             return Err(Error::other(format!("route {name} exists already")));
         }
@@ -26,8 +32,8 @@ impl Routes for Memory {
         Ok(())
     }
 
-    async fn delete_route(&self, _cluster_name: &str, route: &Route) -> Result<(), Error> {
-        self.lock().routes.retain(|other| other.name != route.name);
+    async fn delete_route(&self, permit: &WritePermit, _cluster_name: &str, route: &Route) -> Result<(), Error> {
+        self.lock_for_write(permit)?.routes.retain(|other| other.name != route.name);
         Ok(())
     }
 }

@@ -1,0 +1,35 @@
+//! Whether this process may write to the cloud. Ours; `cloud.go` has no counterpart, and a Go process that loses its lead
+//! ends.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::error::Error;
+
+/// The permission to write to the cloud during one term of leadership. Cheap to clone.
+///
+/// A provider checks it before each write that it sends, also between the writes of one call: the next leader may write
+/// already.
+#[derive(Clone)]
+pub struct WritePermit {
+    is_valid: Arc<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl WritePermit {
+    /// `is_valid` never becomes true again once it was false.
+    pub fn new(is_valid: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self { is_valid: Arc::new(is_valid) }
+    }
+
+    /// # Errors
+    /// [`Error::NotLeader`] after the end of the term.
+    pub fn check(&self) -> Result<(), Error> {
+        if (self.is_valid)() { Ok(()) } else { Err(Error::NotLeader) }
+    }
+}
+
+impl fmt::Debug for WritePermit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WritePermit").field("is_valid", &(self.is_valid)()).finish()
+    }
+}

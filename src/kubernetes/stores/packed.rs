@@ -11,9 +11,9 @@ use serde::de::{DeserializeOwned, DeserializeSeed, Error as _, IgnoredAny, MapAc
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use crate::cloud::node::{self, ANNOTATION_PROVIDED_NODE_IP, OWN_ANNOTATIONS};
+use crate::cloud::node::{self, cached};
 
-/// What can be kept in a [`Store`](super::Store).
+/// What can be kept in a [`Store`](super::Store). What of it is kept, its readers declare.
 pub trait Watched: Resource<DynamicType = ()> + DeserializeOwned + Clone + Send + Sync + 'static {
     /// The fields that are read over on the wire, as ways from the root.
     const UNREAD: &'static [&'static [&'static str]];
@@ -25,42 +25,11 @@ pub trait Watched: Resource<DynamicType = ()> + DeserializeOwned + Clone + Send 
     fn is_marked(&self) -> bool;
 }
 
-/// The conditions of every kubelet that say nothing here.
-const UNREAD_CONDITIONS: [&str; 4] = ["MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"];
-
 impl Watched for Node {
-    const UNREAD: &'static [&'static [&'static str]] = &[
-        &["metadata", "managedFields"],
-        &["spec", "podCIDR"],
-        &["spec", "podCIDRs"],
-        &["status", "allocatable"],
-        &["status", "capacity"],
-        &["status", "config"],
-        &["status", "daemonEndpoints"],
-        &["status", "images"],
-        &["status", "nodeInfo", "architecture"],
-        &["status", "nodeInfo", "bootID"],
-        &["status", "nodeInfo", "containerRuntimeVersion"],
-        &["status", "nodeInfo", "kernelVersion"],
-        &["status", "nodeInfo", "kubeProxyVersion"],
-        &["status", "nodeInfo", "kubeletVersion"],
-        &["status", "nodeInfo", "machineID"],
-        &["status", "nodeInfo", "operatingSystem"],
-        &["status", "nodeInfo", "osImage"],
-        &["status", "runtimeHandlers"],
-        &["status", "volumesAttached"],
-        &["status", "volumesInUse"],
-    ];
+    const UNREAD: &'static [&'static [&'static str]] = cached::UNREAD;
 
-    /// Annotations are anybody's, and may be large.
     fn prune(node: &mut Value) {
-        if let Some(annotations) = node.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
-            annotations.retain(|key, _| key.starts_with(OWN_ANNOTATIONS) || key == ANNOTATION_PROVIDED_NODE_IP);
-        }
-        if let Some(conditions) = node.pointer_mut("/status/conditions").and_then(Value::as_array_mut) {
-            let kind = |condition: &Value| condition.get("type").and_then(Value::as_str).map(str::to_owned);
-            conditions.retain(|condition| !kind(condition).is_some_and(|kind| UNREAD_CONDITIONS.contains(&&*kind)));
-        }
+        cached::prune(node);
     }
 
     /// It waits to be initialised.
@@ -233,10 +202,13 @@ mod tests {
                     "alpha.kubernetes.io/provided-node-ip": "10.0.0.1",
                 },
             },
-            "spec": {"providerID": "p", "taints": [{"key": "t", "effect": "NoSchedule"}], "unschedulable": true},
+            "spec": {"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.1.0.0/24"], "providerID": "p", "taints": [{"key": "t", "effect": "NoSchedule"}], "unschedulable": true},
             "status": {
                 "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
-                "conditions": [condition("Ready"), condition("VSphereInitialized")],
+                "conditions": [
+                    condition("Ready"), condition("VSphereInitialized"),
+                    {"type": "NetworkUnavailable", "status": "False", "reason": "RouteCreated"},
+                ],
                 "nodeInfo": {"systemUUID": "s"},
             },
         });
@@ -247,6 +219,8 @@ mod tests {
         }
         whole["metadata"]["annotations"]["other"] = json!("x");
         whole["status"]["conditions"].as_array_mut().unwrap().insert(0, condition("MemoryPressure"));
+        whole["status"]["conditions"][3]["lastTransitionTime"] = json!("2025-01-01T00:00:00Z");
+        whole["status"]["conditions"][3]["message"] = json!("a route exists");
         let seen: Seen<Node> = serde_json::from_value(whole).unwrap();
         assert_eq!((seen.key.as_str(), seen.version.as_deref()), ("a", Some("7")));
         let packed = seen.object.unwrap();

@@ -16,6 +16,7 @@ pub mod reason;
 pub mod routes;
 pub mod zones;
 
+use futures::stream::BoxStream;
 use std::sync::Arc;
 
 pub use cluster::{ClusterReads, NodeChange};
@@ -31,7 +32,8 @@ pub use reason::Reason;
 pub use routes::{Route, Routes};
 pub use zones::{Zone, Zones};
 
-/// A cloud provider; `Interface` of `cloud.go`. Optional capabilities are `Option`, as there.
+/// A cloud provider; `Interface` of `cloud.go`. Optional capabilities are `Option`, as there. Load balancers and routes may
+/// appear and go while the process runs: callers ask for them at each use.
 ///
 /// Differences from upstream: there is no `Initialize` (background work is handed to `app` as named futures when the
 /// provider is built), and a provider says itself which provider IDs are its own.
@@ -70,6 +72,11 @@ pub trait CloudProvider: Send + Sync {
     /// Routes of the pod network.
     fn routes(&self) -> Option<Arc<dyn Routes>> {
         None
+    }
+
+    /// Announces that [`CloudProvider::load_balancer`] or [`CloudProvider::routes`] may have appeared or gone, from now on.
+    fn capability_changes(&self) -> BoxStream<'static, ()> {
+        Box::pin(futures::stream::pending())
     }
 
     /// Clusters; unused by the controllers.

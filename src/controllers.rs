@@ -4,6 +4,7 @@
 //! maps that to a list of changes without any I/O, `apply` performs them. A reconcile is told which object, never what
 //! happened, so that a missed event is healed by the period.
 
+pub mod capability;
 pub mod driver;
 pub mod instances;
 pub mod node;

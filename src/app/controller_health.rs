@@ -1,5 +1,6 @@
 //! What the probes are told of a controller: whether its task runs, and whether its caches are filled.
 
+use crate::controllers::capability::Capability;
 use crate::controllers::driver::Cache;
 use crate::runtime::admin::{Checks, Health};
 use crate::runtime::pulse::Pulse;
@@ -12,17 +13,30 @@ const STUCK: Duration = Duration::from_secs(60);
 /// Adds the checks of a controller under its name. Its work is to be done with the pulse.
 ///
 /// In `/healthz` it fails when its task is stuck, where a restart helps, and in `/readyz` also while one of the
-/// caches it reads has not been filled. A controller that waits, for its leadership or for work, is well.
-pub fn watch(checks: &Checks, name: &'static str, caches: Vec<Arc<dyn Cache>>) -> Pulse {
+/// caches it reads has not been filled. A controller that waits, for its leadership or for work, is well; so is one that
+/// idles without a capability of the provider, which `/readyz?verbose` shows.
+pub fn watch(
+    checks: &Checks,
+    name: &'static str,
+    caches: Vec<Arc<dyn Cache>>,
+    capability: Option<Capability>,
+) -> Pulse {
     let pulse = Pulse::default();
     let running = pulse.clone();
     checks.add_health(name, move || of_task(running.silence()));
     let running = pulse.clone();
     checks.add_readiness(name, move || match of_task(running.silence()) {
-        Health::Ok => of_caches(&caches),
+        Health::Ok => readiness(&caches, capability.as_ref()),
         health => health,
     });
     pulse
+}
+
+fn readiness(caches: &[Arc<dyn Cache>], capability: Option<&Capability>) -> Health {
+    match (of_caches(caches), capability.and_then(Capability::idle)) {
+        (Health::Ok, Some(idle)) => Health::Note(idle),
+        (health, _) => health,
+    }
 }
 
 /// Well once all of them have been filled.
@@ -44,6 +58,36 @@ fn of_task(silence: Option<Duration>) -> Health {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kubernetes::stores::Change;
+    use crate::providers::memory::Memory;
+    use futures::stream::BoxStream;
+
+    struct Filled(bool);
+
+    impl Cache for Filled {
+        fn name(&self) -> &'static str {
+            "nodes"
+        }
+
+        fn is_synced(&self) -> bool {
+            self.0
+        }
+
+        fn changes(&self) -> BoxStream<'static, Change> {
+            Box::pin(futures::stream::pending())
+        }
+    }
+
+    #[test]
+    fn a_controller_without_its_capability_is_ready_and_says_so() {
+        let cloud = Memory::default();
+        let capability = Capability::routes(Arc::new(cloud.clone()));
+        let of = |is_filled| readiness(&[Arc::new(Filled(is_filled))], Some(&capability));
+        assert_eq!(of(true), Health::Ok);
+        cloud.set_has_routes(false);
+        assert_eq!(of(true), Health::Note("idle: the cloud provider has no routes"));
+        assert_eq!(of(false), Health::Failed("the nodes have not been listed yet".to_owned()));
+    }
 
     #[test]
     fn w_83_a_task_that_is_stuck_fails_and_one_that_has_not_begun_does_not() {

@@ -6,6 +6,7 @@ use super::settings::Settings;
 use super::stages::{Stage, Stages};
 use super::{Error, controller_health};
 use crate::cloud::{CloudProvider, node};
+use crate::controllers::capability::Capability;
 use crate::controllers::driver::{Cache, Controller, Reconciler};
 use crate::controllers::node_lifecycle::Deletion;
 use crate::controllers::{Context, node as node_controller, node_lifecycle};
@@ -24,13 +25,16 @@ type Work = BoxFuture<'static, Result<(), BoxError>>;
 struct Runnable {
     /// The caches it reads.
     caches: Vec<Arc<dyn Cache>>,
+    /// What it needs of the provider.
+    capability: Option<Capability>,
     run: Box<dyn FnOnce(CancellationToken) -> Work>,
 }
 
 impl Runnable {
     fn new(mut controller: Controller<impl Reconciler>, parts: &Parts) -> Result<Self, Error> {
         controller.register(parts.metrics.registry())?;
-        Ok(Self { caches: controller.spec.caches.clone(), run: Box::new(|stop| controller.run(stop).boxed()) })
+        let (caches, capability) = (controller.spec.caches.clone(), controller.spec.capability.clone());
+        Ok(Self { caches, capability, run: Box::new(|stop| controller.run(stop).boxed()) })
     }
 }
 
@@ -52,11 +56,11 @@ pub fn start(
             continue;
         };
         let context = parts.context(controller.name, Arc::clone(provider))?;
-        let Runnable { caches, run } = match kind {
+        let Runnable { caches, capability, run } = match kind {
             ControllerKind::Node => build_node(settings, parts, context)?,
             ControllerKind::NodeLifecycle => build_node_lifecycle(settings, parts, context)?,
         };
-        let pulse = controller_health::watch(&parts.checks, controller.name, caches);
+        let pulse = controller_health::watch(&parts.checks, controller.name, caches, capability);
         let stop = stages.stop_signal(Stage::Controllers);
         let run = run(stop.clone());
         let work = async move { pulse.beating(run).await }.boxed();

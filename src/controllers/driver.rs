@@ -3,7 +3,8 @@
 //! A term of leadership begins with a new [`Reconciler`] and an empty queue. Events of the declared caches and of the
 //! cloud's instances become keys at once; the period spreads its keys evenly over its length. As many workers as declared
 //! take one key each, contain its panic and requeue it as the reconciler decides. When the leadership is lost, all of
-//! this is dropped; at the signal to stop, the reconciles in progress are finished.
+//! this is dropped; at the signal to stop, the reconciles in progress are finished. A controller idles while the provider
+//! lacks the capability that it declares: a term also begins when the capability appears, and ends when it goes.
 //!
 //! A new controller declares its [`Spec`] and implements [`Reconciler`]: it maps events to keys, and reconciles a key
 //! with its `observe`, `plan` and `apply`. Readiness follows from the caches it declares.
@@ -18,6 +19,7 @@ use prometheus::core::Collector;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
+use super::capability::Capability;
 use super::instances::Instances;
 use super::running::Running;
 use crate::base::backoff::Backoff;
@@ -51,6 +53,8 @@ pub struct Spec {
     pub queue: &'static str,
     /// Whether this process may write.
     pub leadership: Leadership,
+    /// What the provider must have, if it may lack it.
+    pub capability: Option<Capability>,
     /// How many keys are reconciled at the same time.
     pub workers: usize,
     /// Pause between two events [`Event::Period`]; at least 100 ms.
@@ -190,18 +194,52 @@ impl<R: Reconciler> Controller<R> {
 
     /// Works whenever this process leads, until `stop`.
     pub async fn run(self, stop: CancellationToken) -> Result<(), BoxError> {
-        let leadership = &self.spec.leadership;
         loop {
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
-                () = leadership.wait_until_leader() => {}
+                () = self.wait_until_due() => {}
             }
             let term = Arc::new((self.begin_term)());
             tokio::select! {
                 // What waits or runs is dropped with this future.
-                () = leadership.wait_until_lost() => term.end(),
+                () = self.wait_until_over() => term.end(),
                 () = self.lead(&term, &stop) => return Ok(()),
             }
+        }
+    }
+
+    /// Completes when this process leads and the provider has the capability. Logs once that it is missing.
+    async fn wait_until_due(&self) {
+        let Spec { leadership, capability, name, .. } = &self.spec;
+        let mut is_idle = false;
+        loop {
+            leadership.wait_until_leader().await;
+            let Some(capability) = capability else { return };
+            let Some(idle) = capability.idle() else { break };
+            if !std::mem::replace(&mut is_idle, true) {
+                tracing::info!(controller = name, "{idle}");
+            }
+            tokio::select! {
+                () = leadership.wait_until_lost() => {}
+                () = capability.wait_until(false) => {}
+            }
+        }
+        if is_idle {
+            tracing::info!(controller = name, "no longer idle");
+        }
+    }
+
+    /// Completes when this process does not lead any more, or the provider has lost the capability.
+    async fn wait_until_over(&self) {
+        let idle = async {
+            match &self.spec.capability {
+                Some(capability) => capability.wait_until(true).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = self.spec.leadership.wait_until_lost() => {}
+            () = idle => {}
         }
     }
 

@@ -101,6 +101,7 @@ pub fn controller(context: Context, nodes: Nodes, settings: Settings) -> Result<
         name: "cloud-node",
         queue: "Nodes",
         leadership: context.leadership,
+        capability: None,
         workers: settings.workers.get(),
         period: settings.period,
         caches: vec![Arc::new(nodes.clone())],

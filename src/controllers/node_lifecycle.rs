@@ -82,6 +82,7 @@ pub fn controller(context: Context, nodes: Nodes, settings: Settings) -> Result<
         name: "cloud-node-lifecycle",
         queue: "NodeLifecycle",
         leadership: context.leadership,
+        capability: None,
         workers: WORKERS,
         period: settings.period,
         caches: vec![Arc::new(nodes.clone())],

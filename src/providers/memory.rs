@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 
 use crate::cloud::{
@@ -64,6 +64,7 @@ struct Shared {
     state: Mutex<State>,
     events: broadcast::Sender<InstanceEvent>,
     calls: AtomicUsize,
+    has_routes: watch::Sender<bool>,
 }
 
 #[derive(Default)]
@@ -95,8 +96,12 @@ impl Default for Memory {
 impl Memory {
     /// An empty cloud. `name` is the provider's name, with the older contract also the scheme of its provider IDs.
     pub fn new(name: &'static str, contract: Contract) -> Self {
-        let shared =
-            Shared { state: Mutex::default(), events: broadcast::channel(EVENT_BUFFER).0, calls: AtomicUsize::new(0) };
+        let shared = Shared {
+            state: Mutex::default(),
+            events: broadcast::channel(EVENT_BUFFER).0,
+            calls: AtomicUsize::new(0),
+            has_routes: watch::Sender::new(true),
+        };
         Self { name, contract, shared: Arc::new(shared) }
     }
 
@@ -158,6 +163,11 @@ impl Memory {
     /// Takes the ids of instances away, which the older contract answers with `NotImplemented`.
     pub fn set_without_instance_ids(&self) {
         self.lock().has_no_instance_ids = true;
+    }
+
+    /// Takes the routes away, as a reload may, or gives them back.
+    pub fn set_has_routes(&self, has_routes: bool) {
+        self.shared.has_routes.send_replace(has_routes);
     }
 
     /// Announces `event` without changing anything.
@@ -234,7 +244,14 @@ impl CloudProvider for Memory {
     }
 
     fn routes(&self) -> Option<Arc<dyn Routes>> {
-        Some(Arc::new(self.clone()))
+        self.shared.has_routes.borrow().then(|| Arc::new(self.clone()) as Arc<dyn Routes>)
+    }
+
+    fn capability_changes(&self) -> BoxStream<'static, ()> {
+        let changes = self.shared.has_routes.subscribe();
+        Box::pin(futures::stream::unfold(changes, |mut changes| async move {
+            changes.changed().await.ok().map(|()| ((), changes))
+        }))
     }
 
     fn clusters(&self) -> Option<Arc<dyn Clusters>> {

@@ -10,9 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
+use crate::lifecycle::in_memory::log::Log;
 use crate::lifecycle::in_memory::server::Server;
 use crate::lifecycle::in_memory::world::{MOMENT, node, pass, seconds};
-use ccm::cloud::{InstanceMetadata, PowerState, Unknown};
+use ccm::cloud::{CloudProvider, InstanceMetadata, PowerState, Route, Routes as _, Unknown, WritePermit};
+use ccm::controllers::capability::Capability;
 use ccm::controllers::driver::{Controller, Event, Next, Reconciler, Spec};
 use ccm::controllers::instances::Instances;
 use ccm::kubernetes::leadership::Leadership;
@@ -51,6 +53,36 @@ impl Reconciler for PowerLabels {
     }
 }
 
+/// Routes the pod network of each Node to it, while the cloud has routes.
+struct PodRoutes {
+    nodes: Nodes,
+    cloud: Arc<dyn CloudProvider>,
+    permit: WritePermit,
+}
+
+impl Reconciler for PodRoutes {
+    type Outcome = Next;
+
+    fn keys_of(&self, _: Event) -> Vec<String> {
+        self.nodes.keys()
+    }
+
+    async fn reconcile(self: Arc<Self>, name: String) -> Next {
+        let (Some(node), Some(routes)) = (self.nodes.get(&name), self.cloud.routes()) else { return Next::Period };
+        let destination_cidr = node.spec.as_ref().and_then(|spec| spec.pod_cidr.clone()).unwrap_or_default();
+        let Ok(existing) = routes.list_routes("c").await else { return Next::Backoff };
+        if existing.iter().any(|route| route.destination_cidr == destination_cidr) {
+            return Next::Period;
+        }
+        let route = Route { target_node: name, destination_cidr, ..Route::default() };
+        routes.create_route(&self.permit, "c", "uid", &route).await.map_or(Next::Backoff, |()| Next::Period)
+    }
+
+    async fn conclude(self: &Arc<Self>, _: &str, outcome: Result<Next, Panicked>) -> Next {
+        outcome.unwrap_or(Next::Backoff)
+    }
+}
+
 const LABEL: &str = "example.com/power";
 
 fn plan(node: &Node, power: PowerState) -> Option<Value> {
@@ -63,6 +95,7 @@ fn plan(node: &Node, power: PowerState) -> Option<Value> {
 struct World {
     server: Server,
     cloud: Memory,
+    nodes: Nodes,
     stop: CancellationToken,
     tasks: Tasks,
 }
@@ -77,14 +110,15 @@ impl World {
             name: "power-labels",
             queue: "PowerLabels",
             leadership: Leadership::always(),
+            capability: None,
             workers: 2,
             period,
             caches: vec![Arc::new(nodes.clone())],
             instances: Some(instances.clone()),
             series: Vec::new(),
         };
-        let api = Api::all(server.client());
-        let begin = move || PowerLabels { nodes: nodes.clone(), instances: instances.clone(), api: api.clone() };
+        let (api, cached) = (Api::all(server.client()), nodes.clone());
+        let begin = move || PowerLabels { nodes: cached.clone(), instances: instances.clone(), api: api.clone() };
         let controller = Controller::new(spec, begin);
         let cache = Arc::clone(&controller.spec.caches[0]);
         assert!(!cache.is_synced());
@@ -92,7 +126,34 @@ impl World {
         tasks.spawn("controller", controller.run(stop.clone()));
         pass(MOMENT).await;
         assert!(cache.is_synced(), "readiness follows from the declared {}", cache.name());
-        Self { server, cloud, stop, tasks }
+        Self { server, cloud, nodes, stop, tasks }
+    }
+
+    fn start_pod_routes(&mut self) {
+        let (nodes, cloud): (_, Arc<dyn CloudProvider>) = (self.nodes.clone(), Arc::new(self.cloud.clone()));
+        let leadership = Leadership::always();
+        let spec = Spec {
+            name: "pod-routes",
+            queue: "PodRoutes",
+            leadership: leadership.clone(),
+            capability: Some(Capability::routes(Arc::clone(&cloud))),
+            workers: 1,
+            period: seconds(60),
+            caches: vec![Arc::new(nodes.clone())],
+            instances: None,
+            series: Vec::new(),
+        };
+        let begin = move || PodRoutes { nodes: nodes.clone(), cloud: Arc::clone(&cloud), permit: leadership.permit() };
+        self.tasks.spawn("pod-routes", Controller::new(spec, begin).run(self.stop.clone()));
+    }
+
+    /// Adds a Node with this pod network, and says after some periods to which Nodes the routes lead.
+    async fn routed_with(&self, name: &str, cidr: &str) -> Vec<String> {
+        let mut node = node(name, "True");
+        node["spec"]["podCIDR"] = json!(cidr);
+        self.server.with(|state| state.put(node));
+        pass(seconds(300)).await;
+        self.cloud.list_routes("c").await.unwrap().into_iter().map(|route| route.target_node).collect()
     }
 
     fn create(&self, name: &str, power: PowerState) {
@@ -173,4 +234,23 @@ async fn what_is_in_hand_is_finished_at_the_signal_to_stop() {
     let ended = world.tasks.first_unexpected_end().await;
     assert!(ended.name == "controller" && matches!(ended.cause, Cause::Finished), "{ended}");
     assert_eq!(world.label("a").as_deref(), Some("On"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_works_while_the_cloud_has_what_it_needs_and_says_once_that_it_idles() {
+    let log = Log::keep();
+    let mut world = World::start(seconds(60)).await;
+    world.cloud.set_has_routes(false);
+    world.start_pod_routes();
+    let idle = || log.lines("idle: the cloud provider has no routes").len();
+    assert_eq!(world.routed_with("a", "10.1.0.0/24").await, [""; 0]);
+    assert_eq!(idle(), 1, "over several periods");
+    world.cloud.set_has_routes(true);
+    pass(MOMENT).await;
+    assert_eq!(world.routed_with("b", "10.1.1.0/24").await, ["a", "b"]);
+    world.cloud.set_has_routes(false);
+    assert_eq!(world.routed_with("c", "10.1.2.0/24").await, ["a", "b"], "its work has ended");
+    assert_eq!(idle(), 2);
+    world.cloud.set_has_routes(true);
+    assert_eq!(world.routed_with("d", "10.1.3.0/24").await, ["a", "b", "c", "d"]);
 }

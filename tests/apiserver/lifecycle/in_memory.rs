@@ -3,7 +3,7 @@
 
 mod counting;
 mod deletion;
-mod log;
+pub mod log;
 pub mod server;
 mod taints;
 pub mod world;

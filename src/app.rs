@@ -15,6 +15,7 @@ mod parts;
 mod selection;
 pub mod settings;
 mod stages;
+pub mod subcommands;
 mod vsphere;
 
 use crate::clients::http::proxy::ProxyMistake;

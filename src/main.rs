@@ -1,7 +1,7 @@
 //! Reads flags, starts logging, calls `app::run`, turns its outcome into an exit code.
 
 use ccm::app::options::{self, Asked};
-use ccm::app::{self, settings};
+use ccm::app::{self, settings, subcommands};
 use ccm::base::error_chain::chain;
 use ccm::runtime::logging;
 use std::error::Error;
@@ -12,19 +12,24 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// 0 after an orderly stop, `--help` and `--version`; 1 for everything else, as in the Go program.
+/// 0 after an orderly stop, `--help` and `--version`; 1 for everything else, as in the Go program. Subcommands have their own.
 fn main() -> ExitCode {
-    let asked = match options::parse(std::env::args_os()) {
-        Ok(asked) => asked,
+    let arguments: Vec<_> = std::env::args_os().collect();
+    if let Some(outcome) = subcommands::run(&arguments) {
+        print(std::io::stdout(), &outcome.output);
+        print(std::io::stderr(), &outcome.messages);
+        return outcome.exit_code.into();
+    }
+    let options = match options::parse(arguments) {
+        Ok(Asked::Run(options)) => options,
+        Ok(Asked::Print(text)) => {
+            print(std::io::stdout(), &text);
+            return ExitCode::SUCCESS;
+        }
         Err(misspelled) => return failed(&misspelled),
     };
-    let options = match asked {
-        Asked::Print(text) => return printed(&text),
-        Asked::Run(options) => options,
-    };
-    for told in options.deprecations() {
-        // With standard error closed there is nobody left to tell.
-        let _ = writeln!(std::io::stderr(), "{told}");
+    for deprecation in options.deprecations() {
+        print(std::io::stderr(), &format!("{deprecation}\n"));
     }
     let (verbosity, written) = match logging::start(&settings::of_the_log(&options)) {
         Ok(started) => started,
@@ -44,14 +49,12 @@ fn main() -> ExitCode {
     }
 }
 
-fn printed(text: &str) -> ExitCode {
-    // A closed pipe behind `--help` is nothing to complain about.
-    let _ = std::io::stdout().write_all(text.as_bytes());
-    ExitCode::SUCCESS
+/// Nothing is done about a reader that has closed its end.
+fn print(mut to: impl Write, text: &str) {
+    let _ = to.write_all(text.as_bytes());
 }
 
 fn failed(error: &dyn Error) -> ExitCode {
-    // With standard error closed there is nobody left to tell.
-    let _ = writeln!(std::io::stderr(), "error: {}", chain(error));
+    print(std::io::stderr(), &format!("error: {}\n", chain(error)));
     ExitCode::FAILURE
 }

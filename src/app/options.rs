@@ -2,7 +2,6 @@
 
 mod authentication;
 mod authorization;
-mod completion;
 mod debugging;
 mod generic;
 mod leader_migration;
@@ -312,9 +311,6 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Asked, Mis
             "argument {place} is not text in UTF-8: {:?}",
             argument.to_string_lossy()
         )));
-    }
-    if let Some(shell) = completion::asked_for(&arguments)? {
-        return Ok(Asked::Print(completion::script(shell, &command())));
     }
     let mut command = without_empty_variables(command())?;
     let names: Vec<String> = command.get_arguments().filter_map(|flag| flag.get_long()).map(str::to_owned).collect();

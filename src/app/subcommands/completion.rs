@@ -1,46 +1,27 @@
 //! Scripts that let a shell complete the flags: `completion bash`, `completion zsh`, `completion fish`.
 
-use super::{Misspelled, PROGRAM};
-use clap::{Arg, Command};
+use super::Outcome;
+use crate::app::options::{PROGRAM, command};
+use clap::Arg;
 use std::ffi::OsString;
 
-/// The word that asks for a script. It is the only argument that is no flag.
+/// The word that asks for a script.
 const WORD: &str = "completion";
 
-/// A shell that there is a script for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shell {
-    /// GNU bash, with or without the package bash-completion.
-    Bash,
-    /// zsh, with its completion system turned on.
-    Zsh,
-    /// fish.
-    Fish,
-}
-
-/// The shell whose script a command line asks for, if it asks for one.
-///
-/// # Errors
-/// A shell that is missing or not known, or more arguments.
-pub fn asked_for(arguments: &[OsString]) -> Result<Option<Shell>, Misspelled> {
-    let words: Vec<_> = arguments.iter().skip(1).map(|word| word.to_str().unwrap_or_default()).collect();
-    match words.as_slice() {
-        [WORD, "bash"] => Ok(Some(Shell::Bash)),
-        [WORD, "zsh"] => Ok(Some(Shell::Zsh)),
-        [WORD, "fish"] => Ok(Some(Shell::Fish)),
-        [WORD, ..] => Err(Misspelled::Other(format!("expected {WORD} bash, {WORD} zsh or {WORD} fish"))),
-        _ => Ok(None),
-    }
-}
-
 /// The script for a shell, of the flags that `--help` shows.
-pub fn script(shell: Shell, command: &Command) -> String {
+pub(super) fn run(arguments: &[OsString]) -> Outcome {
+    let command = command();
     let flags: Vec<_> = command.get_arguments().filter(|flag| !flag.is_hide_set()).filter_map(Flag::of).collect();
-    match shell {
-        Shell::Bash => bash(&flags),
-        Shell::Zsh => zsh(&flags),
-        Shell::Fish => fish(&flags),
-    }
+    let words: Vec<_> = arguments.iter().map(|word| word.to_str().unwrap_or_default()).collect();
+    Outcome::success(match words.as_slice() {
+        ["bash"] => bash(&flags),
+        ["zsh"] => zsh(&flags),
+        ["fish"] => fish(&flags),
+        _ => {
+            let expected = format!("expected {WORD} bash, {WORD} zsh or {WORD} fish");
+            return Outcome::failure(&format!("{expected}\nfor all flags: {PROGRAM} --help"), 1);
+        }
+    })
 }
 
 /// What a shell has to know of a flag.
@@ -153,18 +134,21 @@ fn fish(flags: &[Flag]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Asked, Options, parse};
     use super::*;
+    use crate::app::options::Options;
+    use crate::app::subcommands;
     use clap::CommandFactory as _;
 
-    fn asked(words: &[&str]) -> Result<Asked, Misspelled> {
-        parse(std::iter::once(&PROGRAM).chain(words).map(OsString::from))
+    fn completion(words: &[&str]) -> Outcome {
+        let all = [PROGRAM, WORD].iter().chain(words).map(OsString::from);
+        subcommands::run(&all.collect::<Vec<_>>()).unwrap()
     }
 
     #[test]
     fn each_shell_has_a_script_that_names_every_flag_of_the_help_once() {
         for (shell, before) in [("bash", "--"), ("zsh", "'--"), ("fish", "-l ")] {
-            let Ok(Asked::Print(script)) = asked(&["completion", shell]) else { panic!("{shell}") };
+            let Outcome { output: script, exit_code, .. } = completion(&[shell]);
+            assert_eq!(exit_code, 0, "{shell}");
             assert_eq!(script.replace("\\'", "").replace("'\\''", "").matches('\'').count() % 2, 0, "{shell}: quotes");
             for flag in Options::command().get_arguments().filter(|flag| !flag.is_hide_set()) {
                 let name = format!("{before}{}", flag.get_long().unwrap());
@@ -179,10 +163,13 @@ mod tests {
 
     #[test]
     fn other_arguments_are_refused() {
-        for words in [&["completion"][..], &["completion", "tcsh"], &["completion", "bash", "x"]] {
-            let told = asked(words).unwrap_err().to_string();
-            assert!(told.starts_with("expected completion bash, completion zsh or completion fish"), "{told}");
+        for words in [&[][..], &["tcsh"], &["bash", "x"]] {
+            let Outcome { output, messages, exit_code } = completion(words);
+            let expected = "error: expected completion bash, completion zsh or completion fish\nfor all flags: ";
+            assert!(messages.starts_with(expected), "{messages}");
+            assert_eq!((output.as_str(), exit_code), ("", 1), "{words:?}");
         }
-        assert_eq!(asked(&["--v=2", "completion", "bash"]).unwrap_err(), Misspelled::Argument("completion".to_owned()));
+        let behind_a_flag = ["--v=2", "completion", "bash"].map(OsString::from);
+        assert_eq!(subcommands::run(&behind_a_flag), None);
     }
 }

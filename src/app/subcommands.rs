@@ -1,0 +1,40 @@
+//! Subcommands: what the program does when its first argument is a word and no flag. They use the same parts as the daemon
+//! and start none of its watches, elections or background work.
+
+mod completion;
+
+use std::ffi::OsString;
+
+/// What a subcommand prints, and how the process ends.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// For standard output.
+    pub output: String,
+    /// For standard error.
+    pub messages: String,
+    /// The exit code.
+    pub exit_code: u8,
+}
+
+/// A subcommand, given the arguments behind its name.
+type Subcommand = fn(&[OsString]) -> Outcome;
+
+/// All subcommands.
+const SUBCOMMANDS: &[(&str, Subcommand)] = &[("completion", completion::run)];
+
+/// Runs the subcommand that a command line names, the program's name first; `None` if it names none.
+pub fn run(arguments: &[OsString]) -> Option<Outcome> {
+    let (name, rest) = arguments.get(1..)?.split_first()?;
+    let (_, subcommand) = SUBCOMMANDS.iter().find(|(word, _)| name == word)?;
+    Some(subcommand(rest))
+}
+
+impl Outcome {
+    fn success(output: String) -> Self {
+        Self { output, ..Self::default() }
+    }
+
+    fn failure(message: &str, exit_code: u8) -> Self {
+        Self { messages: format!("error: {message}\n"), exit_code, ..Self::default() }
+    }
+}

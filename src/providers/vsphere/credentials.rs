@@ -130,10 +130,18 @@ impl SessionToken {
 impl Login {
     /// Which kind it is, for logs and metrics.
     pub fn kind(&self) -> &'static str {
+        self.parts().0
+    }
+
+    /// The kind and all that is presented; nothing for the token of the service account, of which there is one.
+    fn parts(&self) -> (&'static str, &str, Option<&str>) {
         match self {
-            Login::Password { .. } => "password",
-            Login::Certificate { .. } => "certificate",
-            Login::SharedSession { .. } => "shared session",
+            Login::Password { user, password } => ("password", user, Some(password.expose_secret())),
+            Login::Certificate { certificate, key } => ("certificate", certificate, Some(key.expose_secret())),
+            Login::SharedSession { url, token: SessionToken::Given(token) } => {
+                ("shared session", url, Some(token.expose_secret()))
+            }
+            Login::SharedSession { url, token: SessionToken::ServiceAccount(_) } => ("shared session", url, None),
         }
     }
 }
@@ -148,42 +156,14 @@ impl fmt::Display for Origin {
     }
 }
 
+/// Both are ours, so the time this takes tells nobody anything.
 impl PartialEq for Login {
     fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Login::Password { user, password }, Login::Password { user: user2, password: password2 }) => {
-                user == user2 && is_same(password, password2)
-            }
-            (Login::Certificate { certificate, key }, Login::Certificate { certificate: certificate2, key: key2 }) => {
-                certificate == certificate2 && is_same(key, key2)
-            }
-            (Login::SharedSession { url, token }, Login::SharedSession { url: url2, token: token2 }) => {
-                url == url2 && token == token2
-            }
-            _ => false,
-        }
+        self.parts() == other.parts()
     }
 }
 
 impl Eq for Login {}
-
-impl PartialEq for SessionToken {
-    fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (SessionToken::Given(one), SessionToken::Given(other)) => is_same(one, other),
-            // There is one service account.
-            (SessionToken::ServiceAccount(_), SessionToken::ServiceAccount(_)) => true,
-            _ => false,
-        }
-    }
-}
-
-impl Eq for SessionToken {}
-
-/// Both are ours, so the time this takes tells nobody anything.
-fn is_same(one: &SecretString, other: &SecretString) -> bool {
-    one.expose_secret() == other.expose_secret()
-}
 
 impl fmt::Debug for Login {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

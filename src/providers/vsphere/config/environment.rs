@@ -116,17 +116,9 @@ impl Environment {
     }
 }
 
-/// What the variables say, in the form of sections. Deliberately without `Debug`: passwords are in it.
-pub(super) struct RawEnvironment {
-    pub global: RawSection,
-    pub labels: RawSection,
-    pub nodes: RawSection,
-    /// The vCenters defined by variables, in the order of their names; the keys are unique.
-    pub vcenters: Vec<RawSection>,
-}
-
-/// Reads all variables there are names for; `file` tells which of them have something to act on.
-pub(super) fn read(environment: &Environment, file: &RawFile, report: &mut Report) -> RawEnvironment {
+/// Reads all variables there are names for, in the form of a file; `file` tells which of them have something to act on. The
+/// vCenters are in the order of the variables' names.
+pub(super) fn read(environment: &Environment, file: &RawFile, report: &mut Report) -> RawFile {
     let is_file_empty = file.vcenters.is_empty() && file.global.text("server").is_none();
     let mut reader = Reader { environment, report };
     let mut vcenters = reader.vcenters();
@@ -147,7 +139,7 @@ pub(super) fn read(environment: &Environment, file: &RawFile, report: &mut Repor
     reader.no_effect(&["VSPHERE_INSECURE"], "no effect: expected insecure-flag in the file or VCENTER_<id>_INSECURE");
     let (labels, nodes) = (reader.section(Plain::Labels, &LABELS), reader.section(Plain::Nodes, &NODES));
     reader.tell_orphans();
-    RawEnvironment { global, labels, nodes, vcenters }
+    RawFile { global, labels, nodes, vcenters }
 }
 
 struct Reader<'a, 'b> {

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use super::super::addresses::{AddressRule, AddressRules, IpFamily};
 use super::super::zones::ZoneCategories;
 use super::distinct::{Kinship, kinships};
-use super::environment::RawEnvironment;
 use super::fields::{RawFile, RawSection};
 use super::problems::Report;
 use super::sizes::Total;
@@ -22,7 +21,7 @@ const DEFAULT_PORT: u16 = 443;
 /// Checks everything and fills in the defaults. The result counts only when the report has no mistakes.
 pub(super) fn merge(
     raw: &RawFile,
-    environment: &RawEnvironment,
+    environment: &RawFile,
     is_directory: &dyn Fn(&Path) -> bool,
     report: &mut Report,
 ) -> Config {
@@ -76,7 +75,7 @@ pub(super) fn merge(
 
 /// All entries in the order of the file, then that of Global, then those of variables. One of a variable takes the place
 /// of the one with its key.
-fn entries<'a>(raw: &'a RawFile, environment: &'a RawEnvironment) -> Vec<(Defined, &'a RawSection)> {
+fn entries<'a>(raw: &'a RawFile, environment: &'a RawFile) -> Vec<(Defined, &'a RawSection)> {
     let mut entries: Vec<_> = raw.vcenters.iter().map(|section| (Defined::InFile, section)).collect();
     if raw.global.text("server").is_some_and(|server| raw.vcenters.iter().all(|own| own.key != server)) {
         entries.push((Defined::InGlobal, &raw.global));
@@ -151,18 +150,20 @@ impl Settings {
         self.insecure == Some(true) || inherited.insecure == Some(true)
     }
 
-    /// What variables say, and where they say nothing what Global says. A variable that turns verification off is one
-    /// for each vCenter, so Global's flag is not inherited.
+    /// What is said here, and where nothing is said what Global says. Its server is not inherited, nor is its flag: a
+    /// variable that turns verification off is one for each vCenter.
     fn or(self, global: &Self) -> Self {
-        let strings = |own: Vec<String>, global: &[String]| if own.is_empty() { global.to_vec() } else { own };
+        fn either<T: Clone>(own: Vec<T>, global: &[T]) -> Vec<T> {
+            if own.is_empty() { global.to_vec() } else { own }
+        }
         Self {
             server: None,
             port: self.port.or(global.port),
             insecure: None,
-            ca_files: if self.ca_files.is_empty() { global.ca_files.clone() } else { self.ca_files },
-            thumbprints: strings(self.thumbprints, &global.thumbprints),
-            datacenters: strings(self.datacenters, &global.datacenters),
-            ip_families: global.ip_families.clone(),
+            ca_files: either(self.ca_files, &global.ca_files),
+            thumbprints: either(self.thumbprints, &global.thumbprints),
+            datacenters: either(self.datacenters, &global.datacenters),
+            ip_families: either(self.ip_families, &global.ip_families),
         }
     }
 }
@@ -181,19 +182,18 @@ fn vcenter(
         report.warn_at(section, Some("insecure-flag"), "no effect: the flag is set in the section Global");
     }
     let insecure = own.is_insecure(global);
-    let inherit = |own: Vec<String>, global: &[String]| if own.is_empty() { global.to_vec() } else { own };
-    let mut ip_families = if own.ip_families.is_empty() { global.ip_families.clone() } else { own.ip_families };
+    let Settings { port, ca_files, thumbprints, datacenters, mut ip_families, .. } = own.or(global);
     if ip_families.is_empty() {
         ip_families.push(IpFamily::V4);
     }
     Vcenter {
         key: key.to_owned(),
         server,
-        port: own.port.or(global.port).unwrap_or(DEFAULT_PORT),
+        port: port.unwrap_or(DEFAULT_PORT),
         insecure,
-        ca_files: if own.ca_files.is_empty() { global.ca_files.clone() } else { own.ca_files },
-        thumbprints: inherit(own.thumbprints, &global.thumbprints),
-        datacenters: inherit(own.datacenters, &global.datacenters),
+        ca_files,
+        thumbprints,
+        datacenters,
         ip_families,
         credentials,
         fallback_credentials,

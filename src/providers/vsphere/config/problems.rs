@@ -48,7 +48,8 @@ impl fmt::Display for ConfigProblem {
 }
 
 /// All mistakes of a configuration; at least one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
 pub struct ConfigErrors {
     problems: Vec<ConfigProblem>,
 }
@@ -59,15 +60,6 @@ impl ConfigErrors {
         &self.problems
     }
 }
-
-impl fmt::Display for ConfigErrors {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown: Vec<_> = self.problems.iter().map(ToString::to_string).collect();
-        f.write_str(&shown.join("; "))
-    }
-}
-
-impl std::error::Error for ConfigErrors {}
 
 /// Where mistakes and oddities are gathered while a file is read.
 pub(super) struct Report {

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use secrecy::SecretString;
 
 use super::Credentials;
-use super::environment::RawEnvironment;
 use super::fields::{RawFile, RawSection};
 use super::problems::Report;
 
@@ -73,7 +72,7 @@ impl Sources {
     /// `is_readable` is whether all of the file is known, so that what is not there is missing.
     pub fn new(
         file: &RawFile,
-        environment: &RawEnvironment,
+        environment: &RawFile,
         is_directory: &dyn Fn(&Path) -> bool,
         report: &mut Report,
     ) -> Self {
@@ -113,9 +112,9 @@ impl Sources {
         if defined == Defined::ByVariable {
             self.asked_variables = true;
             let pair = own.or(&self.variables).or(&self.global);
-            return self.pick(section, &pair, own_secret(section).or_else(|| self.shared.clone()), report);
+            return self.pick(section, &pair, secret(&[section]).or_else(|| self.shared.clone()), report);
         }
-        if let Some(secret) = own_secret(section) {
+        if let Some(secret) = secret(&[section]) {
             return self.pick(section, &own, Some(secret), report);
         }
         if self.is_stored {
@@ -166,11 +165,6 @@ impl Sources {
         }
         (Credentials::Inline { user: String::new(), password: SecretString::from("") }, None)
     }
-}
-
-/// The Secret an entry names itself.
-fn own_secret(section: &RawSection) -> Option<Credentials> {
-    secret(&[section])
 }
 
 /// Name and namespace, each from the first section that has it; they belong together.

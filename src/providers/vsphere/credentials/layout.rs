@@ -51,14 +51,6 @@ struct Parts<'a> {
     token: Option<&'a str>,
 }
 
-/// One set of the indexed layout.
-#[derive(Default)]
-struct Indexed<'a> {
-    server: Option<&'a str>,
-    user: Option<&'a str>,
-    password: Option<&'a str>,
-}
-
 /// Which part of a login a key holds, and whose.
 enum Key<'a> {
     User(&'a str),
@@ -98,7 +90,7 @@ impl Stored {
     ) -> Stored {
         let mut problems = Vec::new();
         let mut servers = BTreeMap::<&str, Parts<'a>>::new();
-        let mut sets = BTreeMap::<&str, Indexed<'a>>::new();
+        let mut sets = BTreeMap::<&str, (Option<&str>, Parts<'a>)>::new();
         for (key, value) in entries {
             let Some(parsed) = Key::parse(key) else {
                 problems.push(unknown(key));
@@ -110,19 +102,18 @@ impl Stored {
                 Key::Password(server) => servers.entry(server).or_default().password = value,
                 Key::Url(server) => servers.entry(server).or_default().url = value,
                 Key::Token(server) => servers.entry(server).or_default().token = value,
-                Key::IndexedServer(id) => sets.entry(id).or_default().server = value.map(str::trim),
-                Key::IndexedUser(id) => sets.entry(id).or_default().user = value,
-                Key::IndexedPassword(id) => sets.entry(id).or_default().password = value,
+                Key::IndexedServer(id) => sets.entry(id).or_default().0 = value.map(str::trim),
+                Key::IndexedUser(id) => sets.entry(id).or_default().1.user = value,
+                Key::IndexedPassword(id) => sets.entry(id).or_default().1.password = value,
             }
         }
         let mut contradictory = BTreeMap::<&str, String>::new();
         let mut by_id = BTreeMap::<&str, (&str, Parts<'a>)>::new();
-        for (id, set) in sets {
-            let Some(server) = set.server.filter(|server| !server.is_empty()) else {
+        for (id, (server, parts)) in sets {
+            let Some(server) = server.filter(|server| !server.is_empty()) else {
                 problems.push(format!("{:?} is missing or empty, so nothing of that index counts", cut("server_", id)));
                 continue;
             };
-            let parts = Parts { user: set.user, password: set.password, ..Parts::default() };
             match by_id.get(server) {
                 None => drop(by_id.insert(server, (id, parts))),
                 Some((_, other)) if *other == parts => {}

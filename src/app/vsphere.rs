@@ -202,7 +202,7 @@ impl Connect for Connections {
         let known = self.tls.lock().unwrap_or_else(PoisonError::into_inner).get(&entry.key).cloned();
         let tls = known.unwrap_or_default();
         let mut connection = http::Settings::new(&entry.server, entry.port, tls.clone(), vim::user_agent(COMMIT));
-        connection.observer = Arc::clone(&self.calls);
+        connection.observer = Some(Arc::clone(&self.calls));
         connection.proxy = Some(self.proxy.clone());
         let http = http::Client::new(connection).map_err(|error| error.to_string())?;
         self.certificates.show(&http);

@@ -11,7 +11,6 @@ mod error;
 pub mod proxy;
 mod refusal;
 mod request;
-mod send;
 pub mod thumbprint;
 pub mod tls;
 mod transport;
@@ -21,15 +20,19 @@ mod verifier;
 pub(crate) mod tests;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
+
+pub use ::http::Method;
+use parking_lot::Mutex;
+use tracing::trace;
 
 pub use body::{Body, BodyWriter};
 pub use certificate::Certificate;
 pub use endpoint::Endpoint;
-pub use error::Error;
+pub use error::{Error, FailedRequest};
 pub use proxy::ProxySettings;
-pub use request::{Method, Request, Response};
+pub use request::{Request, Response};
 pub use thumbprint::Thumbprint;
 pub use tls::{TlsSettings, TlsTrust};
 pub use transport::{Failure, Transport};
@@ -42,14 +45,6 @@ pub trait CallObserver: Send + Sync {
     /// A call ended. `endpoint` is `host:port`, `operation` is the vendor's name of the call, `outcome` is `ok` or the
     /// error's `reason()`.
     fn observed(&self, endpoint: &str, operation: &'static str, outcome: &'static str, duration: Duration);
-}
-
-/// Observes nothing.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoObserver;
-
-impl CallObserver for NoObserver {
-    fn observed(&self, _endpoint: &str, _operation: &'static str, _outcome: &'static str, _duration: Duration) {}
 }
 
 /// What a [`Client`] is built from.
@@ -68,7 +63,7 @@ pub struct Settings {
     /// Limit for resolving, connecting and the TLS handshake together.
     pub connect_timeout: Duration,
     /// Told of every call.
-    pub observer: Arc<dyn CallObserver>,
+    pub observer: Option<Arc<dyn CallObserver>>,
     /// What takes the place of the network: for tests, whose stacks then run under a paused clock.
     pub transport: Option<Arc<dyn Transport>>,
 }
@@ -83,15 +78,9 @@ impl Settings {
             proxy: None,
             user_agent: user_agent.into(),
             connect_timeout: Duration::from_secs(10),
-            observer: Arc::new(NoObserver),
+            observer: None,
             transport: None,
         }
-    }
-}
-
-impl fmt::Debug for Settings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings").field("host", &self.host).field("port", &self.port).finish_non_exhaustive()
     }
 }
 
@@ -139,34 +128,60 @@ impl Client {
     /// # Errors
     /// [`Error::Configuration`] when the URL cannot be used; it is not part of the error.
     pub fn sibling(&self, url: &str) -> Result<Self, Error> {
-        let endpoint = self.parse_sibling(url)?;
+        let refused =
+            |message| Error::Configuration { endpoint: format!("a service beside {}", self.endpoint()), message };
+        let endpoint = Endpoint::of_url(url).map_err(refused)?;
         let mut tls = TlsSettings { insecure: false, ..self.current().tls };
         if !endpoint.host().eq_ignore_ascii_case(self.inner.endpoint.host()) {
             tls.thumbprints.clear();
         }
-        self.sibling_at(endpoint, tls)
+        let (host, port) = (endpoint.host().to_owned(), endpoint.port());
+        Self::to(endpoint, Settings { host, port, tls, ..self.inner.settings.clone() })
     }
 
-    /// As [`Client::sibling`], with a trust of its own.
+    /// Sends the request and reads the whole answer, whatever its status.
+    ///
+    /// A repeatable request is sent once more when the connection it went over broke before the head of an answer was
+    /// whole: idle pooled connections die on the server's side.
     ///
     /// # Errors
-    /// [`Error::Configuration`] when the URL or the trust cannot be used.
-    pub fn sibling_with_tls(&self, url: &str, tls: TlsSettings) -> Result<Self, Error> {
-        self.sibling_at(self.parse_sibling(url)?, tls)
+    /// Every variant of [`Error`] but `Status`: judging the status is the caller's.
+    pub async fn send(&self, request: Request) -> Result<Response, Error> {
+        let (timeout, operation) = (request.timeout, request.operation);
+        let limited = tokio::time::timeout(timeout, self.send_twice(request)).await;
+        limited.unwrap_or_else(|_| Err(Error::Timeout(self.failed(operation), timeout)))
     }
 
-    fn parse_sibling(&self, url: &str) -> Result<Endpoint, Error> {
-        let refused =
-            |message| Error::Configuration { endpoint: format!("a service beside {}", self.endpoint()), message };
-        Endpoint::of_url(url).map_err(refused)
+    /// An [`Error::Status`] for an answer that is not of the protocol.
+    pub fn status_error(&self, operation: &'static str, response: &Response) -> Error {
+        Error::Status(self.failed(operation), response.status, response.media_type())
     }
 
-    fn sibling_at(&self, endpoint: Endpoint, tls: TlsSettings) -> Result<Self, Error> {
-        let mut settings = self.inner.settings.clone();
-        settings.host = endpoint.host().to_owned();
-        settings.port = endpoint.port();
-        settings.tls = tls;
-        Self::to(endpoint, settings)
+    /// The request as errors name it.
+    pub fn failed(&self, operation: &'static str) -> FailedRequest {
+        FailedRequest { endpoint: self.endpoint().to_owned(), operation }
+    }
+
+    async fn send_twice(&self, request: Request) -> Result<Response, Error> {
+        let again = request.repeatable.then(|| request.clone());
+        match (self.send_once(request).await, again) {
+            (Err(Failure::Unanswered(error)), Some(request)) => {
+                trace!(operation = request.operation, %error, "connection broke before an answer, sending once more");
+                self.send_once(request).await.map_err(Failure::into_error)
+            }
+            (result, _) => result.map_err(Failure::into_error),
+        }
+    }
+
+    /// Each attempt takes the transport of its moment: the trust may have changed since the last one.
+    async fn send_once(&self, request: Request) -> Result<Response, Failure> {
+        let (operation, limit) = (request.operation, request.max_bytes);
+        let transport = self.current().transport;
+        let response = transport.exchange(&self.inner.endpoint, request).await?;
+        if response.body.len() > limit {
+            return Err(Failure::Final(Error::TooLarge(self.failed(operation), limit)));
+        }
+        Ok(response)
     }
 
     /// From now on new connections are judged by these settings, in clones too. Idle connections of before are not used
@@ -176,7 +191,7 @@ impl Client {
     /// [`Error::Configuration`] when the settings cannot be used; those of before stay in force.
     pub fn set_tls(&self, tls: TlsSettings) -> Result<(), Error> {
         let renewed = Current::new(&self.inner.settings, &self.inner.endpoint, tls, &self.inner.seen)?;
-        *self.lock() = renewed;
+        *self.inner.current.lock() = renewed;
         Ok(())
     }
 
@@ -188,7 +203,7 @@ impl Client {
 
     /// Whether new connections verify the server's certificate.
     pub fn is_verified(&self) -> bool {
-        !self.lock().tls.insecure
+        !self.inner.current.lock().tls.insecure
     }
 
     /// Tells of the certificate without keeping the client alive.
@@ -208,15 +223,13 @@ impl Client {
 
     /// Tells the observer how a call ended.
     pub fn observe(&self, operation: &'static str, outcome: &'static str, duration: Duration) {
-        self.inner.settings.observer.observed(self.endpoint(), operation, outcome, duration);
+        if let Some(observer) = &self.inner.settings.observer {
+            observer.observed(self.endpoint(), operation, outcome, duration);
+        }
     }
 
     fn current(&self) -> Current {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Current> {
-        self.inner.current.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.current.lock().clone()
     }
 }
 

@@ -36,26 +36,15 @@ pub enum Error {
     /// No answer.
     #[error("the session manager cannot be asked: {0}")]
     Http(#[from] http::Error),
-    /// The manager refused.
-    #[error("the session manager at {endpoint} answered with HTTP status {status}; expected 200")]
-    Refused {
-        /// `host:port`.
-        endpoint: String,
-        /// The HTTP status.
-        status: u16,
-    },
-    /// An answer that cannot be understood.
-    #[error("the answer of the session manager at {endpoint} cannot be decoded; expected {{\"token\": \"…\"}}")]
-    Malformed {
-        /// `host:port`.
-        endpoint: String,
-    },
-    /// An answer without a ticket.
-    #[error("the session manager at {endpoint} returned an empty token")]
-    NoTicket {
-        /// `host:port`.
-        endpoint: String,
-    },
+    /// The manager, at `host:port`, refused with this HTTP status.
+    #[error("the session manager at {0} answered with HTTP status {1}; expected 200")]
+    Refused(String, u16),
+    /// An answer, of `host:port`, that cannot be understood.
+    #[error("the answer of the session manager at {0} cannot be decoded; expected {{\"token\": \"…\"}}")]
+    Malformed(String),
+    /// An answer, of `host:port`, without a ticket.
+    #[error("the session manager at {0} returned an empty token")]
+    NoTicket(String),
 }
 
 impl Error {
@@ -65,7 +54,7 @@ impl Error {
             Error::NoUrl | Error::NotEncrypted => "Configuration",
             Error::BadToken => "Token",
             Error::Http(error) => error.reason(),
-            Error::Refused { status: 401 | 403, .. } => "InvalidLogin",
+            Error::Refused(_, 401 | 403) => "InvalidLogin",
             Error::Refused { .. } => "Status",
             Error::Malformed { .. } | Error::NoTicket { .. } => "Malformed",
         }
@@ -73,17 +62,7 @@ impl Error {
 
     /// The manager rejected our token.
     pub fn is_invalid_login(&self) -> bool {
-        matches!(self, Error::Refused { status: 401 | 403, .. })
-    }
-
-    /// The same request may well succeed later without anybody changing a setting.
-    pub fn is_transient(&self) -> bool {
-        match self {
-            Error::Http(error) => error.is_transient(),
-            Error::Refused { status, .. } => matches!(status, 408 | 429 | 500..=599),
-            Error::Malformed { .. } | Error::NoTicket { .. } => true,
-            Error::NoUrl | Error::NotEncrypted | Error::BadToken => false,
-        }
+        matches!(self, Error::Refused(_, 401 | 403))
     }
 }
 
@@ -113,7 +92,7 @@ async fn fetch_within(
     if !manager.is_confidential() {
         return Err(Error::NotEncrypted);
     }
-    let mut request = Request::new(Method::Get, path_of(url), FETCH, timeout);
+    let mut request = Request::new(Method::GET, path_of(url), FETCH, timeout);
     request.secret_headers.push(("Authorization", bearer(value)));
     request.headers.push(("Accept", "application/json".to_owned()));
     request.max_bytes = MAX_BYTES;
@@ -155,12 +134,12 @@ fn read(endpoint: &str, response: Response) -> Result<SecretString, Error> {
     let endpoint = || endpoint.to_owned();
     let body = Zeroizing::new(response.body);
     if response.status != 200 {
-        return Err(Error::Refused { endpoint: endpoint(), status: response.status });
+        return Err(Error::Refused(endpoint(), response.status));
     }
     // The library's own message may quote what it found.
-    let answer: Answer = serde_json::from_slice(&body).map_err(|_| Error::Malformed { endpoint: endpoint() })?;
+    let answer: Answer = serde_json::from_slice(&body).map_err(|_| Error::Malformed(endpoint()))?;
     if answer.token.is_empty() {
-        return Err(Error::NoTicket { endpoint: endpoint() });
+        return Err(Error::NoTicket(endpoint()));
     }
     Ok(answer.token.into())
 }

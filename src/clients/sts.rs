@@ -46,7 +46,7 @@ const MAX_BYTES: usize = 1 << 20;
 pub async fn issue(http: &http::Client, certificate: &str, key: &SecretString, now: Timestamp) -> Result<Token, Error> {
     let key = HolderKey::from_pem(certificate, key)?;
     let document = request(&key, now, &Ids::fresh())?;
-    let mut request = http::Request::new(Method::Post, PATH, ISSUE, TIMEOUT);
+    let mut request = http::Request::new(Method::POST, PATH, ISSUE, TIMEOUT);
     request.headers.push(("Content-Type", "text/xml; charset=\"utf-8\"".to_owned()));
     request.headers.push(("SOAPAction", ACTION.to_owned()));
     request.body = document;
@@ -88,7 +88,7 @@ fn request(key: &HolderKey, now: Timestamp, ids: &Ids) -> Result<http::Body, Err
 fn judge(http: &http::Client, mut response: http::Response, now: Timestamp, key: HolderKey) -> Result<Token, Error> {
     let endpoint = || http.endpoint().to_owned();
     if response.status == 404 {
-        return Err(Error::NotThere { endpoint: endpoint() });
+        return Err(Error::NotThere(endpoint()));
     }
     let body = Zeroizing::new(std::mem::take(&mut response.body));
     let is_success = response.is_success();
@@ -103,7 +103,7 @@ fn judge(http: &http::Client, mut response: http::Response, now: Timestamp, key:
             let expires = expires.unwrap_or_else(|| now.saturating_add(TOKEN_LIFETIME).unwrap_or(now));
             Ok(Token::new(id, assertion, expires, Arc::new(key)))
         }
-        Err(message) if is_success => Err(Error::Malformed { endpoint: endpoint(), message }),
+        Err(message) if is_success => Err(Error::Malformed(endpoint(), message)),
         _ => Err(http.status_error(ISSUE, &response).into()),
     }
 }

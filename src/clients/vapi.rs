@@ -12,10 +12,10 @@ pub mod tagging;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use secrecy::SecretString;
 
 pub use error::{Error, Refusal, Unreadable};
@@ -83,15 +83,5 @@ impl Client {
     /// `host:port`, for messages.
     pub fn endpoint(&self) -> &str {
         self.inner.http.endpoint()
-    }
-
-    fn session(&self) -> MutexGuard<'_, Option<Session>> {
-        self.inner.session.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl fmt::Debug for Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("endpoint", &self.endpoint()).finish_non_exhaustive()
     }
 }

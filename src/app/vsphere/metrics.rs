@@ -113,7 +113,7 @@ mod tests {
     }
 
     async fn call(client: &Client) {
-        let request = Request::new(Method::Get, "/", "probe", Duration::from_secs(20));
+        let request = Request::new(Method::GET, "/", "probe", Duration::from_secs(20));
         assert_eq!(client.send(request).await.unwrap().status, 200);
     }
 

@@ -1,8 +1,7 @@
 //! What the server's certificate says, kept from the last handshake that proved it.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
@@ -61,12 +60,12 @@ struct State {
 impl Seen {
     /// The certificate was accepted; the server has still to prove that it holds the key.
     pub(super) fn judged(&self, certificate: &CertificateDer<'_>) {
-        self.lock().judged = Some(certificate.to_vec());
+        self.state.lock().judged = Some(certificate.to_vec());
     }
 
     /// The server has proved that it holds the key of this certificate. One that was not judged is a proxy's.
     pub(super) fn proved(&self, certificate: &CertificateDer<'_>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.judged.as_deref() == Some(certificate.as_ref()) {
             state.judged = None;
             state.proved = Certificate::read(certificate);
@@ -74,10 +73,6 @@ impl Seen {
     }
 
     pub(super) fn last(&self) -> Option<Certificate> {
-        self.lock().proved.clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().proved.clone()
     }
 }

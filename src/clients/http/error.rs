@@ -1,11 +1,27 @@
 //! Why a request got no usable answer, in one sentence that names the endpoint and what was being done.
 
 use std::error::Error as StdError;
+use std::fmt;
 use std::io;
 use std::time::Duration;
 
 use super::refusal::Refusal;
 use crate::base::error_chain::chain;
+
+/// The request that failed, as messages name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedRequest {
+    /// `host:port`.
+    pub endpoint: String,
+    /// What was being done.
+    pub operation: &'static str,
+}
+
+impl fmt::Display for FailedRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {}", self.operation, self.endpoint)
+    }
+}
 
 /// Why a request got no usable answer.
 #[derive(Debug, thiserror::Error)]
@@ -18,90 +34,32 @@ pub enum Error {
         /// What is wrong.
         message: String,
     },
-    /// The host name has no address.
-    #[error("{operation} at {endpoint}: the host name cannot be resolved: {message}")]
-    Resolve {
-        /// `host:port`.
-        endpoint: String,
-        /// What was being done.
-        operation: &'static str,
-        /// What the resolver said.
-        message: String,
-    },
-    /// No connection: refused or unreachable.
-    #[error("{operation} at {endpoint}: cannot connect: {message}")]
-    Connect {
-        /// `host:port`.
-        endpoint: String,
-        /// What was being done.
-        operation: &'static str,
-        /// What the system said.
-        message: String,
-    },
-    /// The proxy in between could not be reached, or would not connect us.
-    #[error("{operation} at {endpoint}: cannot connect through the proxy {proxy}: {message}")]
-    Proxy {
-        /// `host:port`.
-        endpoint: String,
-        /// What was being done.
-        operation: &'static str,
-        /// Scheme, host and port of the proxy.
-        proxy: String,
-        /// What it, or the system, said.
-        message: String,
-    },
-    /// The TLS handshake failed or the server's certificate is not trusted.
-    #[error("{operation} at {endpoint}: {message}")]
-    Tls {
-        /// `host:port`.
-        endpoint: String,
-        /// What was being done.
-        operation: &'static str,
-        /// What is wrong with the handshake or certificate, and what was presented.
-        message: String,
-    },
-    /// No complete answer within the time limit.
-    #[error("{operation} at {endpoint}: no complete answer within {} s", after.as_secs_f32())]
-    Timeout {
-        /// `host:port`.
-        endpoint: String,
-        /// What was being done.
-        operation: &'static str,
-        /// The limit.
-        after: Duration,
-    },
-    /// An answer that is neither a result nor an error of the protocol: a proxy's page, a wrong service.
-    #[error("{operation} at {endpoint}: answered with HTTP status {status}{}", media_note(media_type))]
-    Status {
-        /// `host:port`.
-        endpoint: String,
-        /// What was being done.
-        operation: &'static str,
-        /// The HTTP status.
-        status: u16,
-        /// The media type of the body, possibly empty.
-        media_type: String,
-    },
-    /// The answer is larger than allowed.
-    #[error("{operation} at {endpoint}: the answer is larger than {limit} bytes")]
-    TooLarge {
-        /// `host:port`.
-        endpoint: String,
-        /// What was being done.
-        operation: &'static str,
-        /// The limit in bytes.
-        limit: usize,
-    },
-    /// The connection broke, or what came over it is not HTTP.
-    #[error("{operation} at {endpoint}: the connection broke: {message}")]
-    Broken {
-        /// `host:port`.
-        endpoint: String,
-        /// What was being done.
-        operation: &'static str,
-        /// What happened to it.
-        message: String,
-    },
+    /// The host name has no address: what the resolver said.
+    #[error("{0}: the host name cannot be resolved: {1}")]
+    Resolve(FailedRequest, String),
+    /// No connection, refused or unreachable: what the system said.
+    #[error("{0}: cannot connect: {1}")]
+    Connect(FailedRequest, String),
+    /// The proxy in between could not be reached, or would not connect us: its scheme, host and port, and what it or the
+    /// system said.
+    #[error("{0}: cannot connect through the proxy {1}: {2}")]
+    Proxy(FailedRequest, String, String),
+    /// The TLS handshake failed or the server's certificate is not trusted: what is wrong, and what was presented.
+    #[error("{0}: {1}")]
+    Tls(FailedRequest, String),
+    /// No complete answer within this time limit.
+    #[error("{0}: no complete answer within {seconds} s", seconds = .1.as_secs_f32())]
+    Timeout(FailedRequest, Duration),
+    /// An answer that is neither a result nor an error of the protocol (a proxy's page, a wrong service): its HTTP status
+    /// and the media type of its body, possibly empty.
+    #[error("{0}: answered with HTTP status {1}{note}", note = media_note(.2))]
+    Status(FailedRequest, u16, String),
+    /// The answer is larger than this limit in bytes.
+    #[error("{0}: the answer is larger than {1} bytes")]
+    TooLarge(FailedRequest, usize),
+    /// The connection broke, or what came over it is not HTTP: what happened to it.
+    #[error("{0}: the connection broke: {1}")]
+    Broken(FailedRequest, String),
 }
 
 impl Error {
@@ -129,15 +87,7 @@ impl Error {
             | Error::Proxy { .. }
             | Error::Timeout { .. }
             | Error::Broken { .. } => true,
-            Error::Status { status, .. } => matches!(status, 408 | 429 | 500 | 502 | 503 | 504),
-        }
-    }
-
-    /// The answer's status, for [`Error::Status`].
-    pub fn status(&self) -> Option<u16> {
-        match self {
-            Error::Status { status, .. } => Some(*status),
-            _ => None,
+            Error::Status(_, status, _) => matches!(status, 408 | 429 | 500 | 502 | 503 | 504),
         }
     }
 
@@ -145,33 +95,27 @@ impl Error {
     /// connection from being made is the proxy's doing, TLS apart.
     pub(super) fn from_reqwest(
         error: &reqwest::Error,
-        endpoint: &str,
-        operation: &'static str,
+        request: FailedRequest,
         timeout: Duration,
         proxy: Option<&str>,
     ) -> Self {
-        let endpoint = endpoint.to_owned();
         if let Some(message) = tls_message(error) {
-            return Error::Tls { endpoint, operation, message };
+            return Error::Tls(request, message);
         }
         if error.is_timeout() && !error.is_connect() {
-            return Error::Timeout { endpoint, operation, after: timeout };
+            return Error::Timeout(request, timeout);
         }
         let message = chain_text(error);
         if error.is_builder() {
-            return Error::Configuration { endpoint, message };
+            return Error::Configuration { endpoint: request.endpoint, message };
         }
-        if error.is_connect() {
-            if let Some(proxy) = proxy {
-                return Error::Proxy { endpoint, operation, proxy: proxy.to_owned(), message };
-            }
+        match proxy {
+            _ if !error.is_connect() => Error::Broken(request, message),
+            Some(proxy) => Error::Proxy(request, proxy.to_owned(), message),
             // hyper-util's resolver failures have no public type; the text is all there is.
-            if message.contains("dns error") {
-                return Error::Resolve { endpoint, operation, message };
-            }
-            return Error::Connect { endpoint, operation, message };
+            None if message.contains("dns error") => Error::Resolve(request, message),
+            None => Error::Connect(request, message),
         }
-        Error::Broken { endpoint, operation, message }
     }
 }
 

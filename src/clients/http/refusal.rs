@@ -1,6 +1,5 @@
 //! What is told of a certificate that was refused: what is wrong, what was presented, and what mends it.
 
-use std::fmt;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -20,16 +19,9 @@ const DESCRIBED: usize = 4;
 const SHORTEST_RSA_KEY: usize = 2048;
 
 /// Why a certificate was refused; travels inside the TLS error to whoever reports it.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub(super) struct Refusal(String);
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Refusal {}
 
 /// Whose certificate it is.
 pub(super) enum Peer {

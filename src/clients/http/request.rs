@@ -3,36 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
+use http::Method;
 use secrecy::SecretString;
 
 use super::body::Body;
-
-/// The HTTP methods the wire clients need.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
-    /// `GET`
-    Get,
-    /// `POST`
-    Post,
-    /// `DELETE`
-    Delete,
-    /// `PATCH`
-    Patch,
-    /// `PUT`
-    Put,
-}
-
-impl Method {
-    pub(super) fn as_http(self) -> reqwest::Method {
-        match self {
-            Method::Get => reqwest::Method::GET,
-            Method::Post => reqwest::Method::POST,
-            Method::Delete => reqwest::Method::DELETE,
-            Method::Patch => reqwest::Method::PATCH,
-            Method::Put => reqwest::Method::PUT,
-        }
-    }
-}
 
 /// One request. Its `Debug` shows neither headers nor body: both may hold secrets.
 #[derive(Clone)]
@@ -60,6 +34,7 @@ pub struct Request {
 impl Request {
     /// A request without headers and body, repeatable only if it is a `GET`, with a limit of 4 MiB for the answer.
     pub fn new(method: Method, path: impl Into<String>, operation: &'static str, timeout: Duration) -> Self {
+        let repeatable = method == Method::GET;
         Self {
             method,
             path: path.into(),
@@ -69,7 +44,7 @@ impl Request {
             operation,
             timeout,
             max_bytes: 4 << 20,
-            repeatable: method == Method::Get,
+            repeatable,
         }
     }
 }

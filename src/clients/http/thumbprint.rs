@@ -54,14 +54,6 @@ impl Thumbprint {
         <[u8; 32]>::try_from(bytes.as_slice()).map(Thumbprint::Sha256).map_err(|_| refused())
     }
 
-    /// Reads one or several, separated by commas, semicolons or line ends. Empty text is an empty list.
-    ///
-    /// # Errors
-    /// When one of them is no thumbprint.
-    pub fn parse_list(text: &str) -> Result<Vec<Self>, ParseThumbprintError> {
-        text.split([',', ';', '\n', '\r']).filter(|part| !part.trim().is_empty()).map(Self::parse).collect()
-    }
-
     /// The SHA-1 thumbprint of a certificate in DER form.
     pub fn sha1_of(der: &[u8]) -> Self {
         Thumbprint::Sha1(Sha1::digest(der).into())
@@ -156,21 +148,12 @@ mod tests {
         assert!(Thumbprint::parse("nonsense").unwrap_err().to_string().starts_with("\"nonsense\" is not"));
     }
 
-    #[test]
-    fn a_list_is_separated_by_commas_semicolons_or_lines() {
-        let list = format!("{SHA1}, {SHA1}\n{SHA1};");
-        assert_eq!(Thumbprint::parse_list(&list).map(|list| list.len()), Ok(3));
-        assert_eq!(Thumbprint::parse_list(" "), Ok(Vec::new()));
-        assert!(Thumbprint::parse_list(&format!("{SHA1},x")).is_err());
-    }
-
     proptest! {
         #[test]
         fn any_text_is_read_without_panic(text in ".*") {
             if let Ok(thumbprint) = Thumbprint::parse(&text) {
                 prop_assert_eq!(Thumbprint::parse(&thumbprint.to_string()), Ok(thumbprint));
             }
-            let _ = Thumbprint::parse_list(&text);
         }
 
         #[test]

@@ -12,16 +12,13 @@ pub enum Error {
     /// No answer of the protocol.
     #[error(transparent)]
     Http(#[from] http::Error),
-    /// There is no token service.
+    /// There is no token service at `host:port`.
     #[error(
-        "sts.Issue at {endpoint}: there is no token service (HTTP status 404); expected it at https://{endpoint}{path}, \
+        "sts.Issue at {0}: there is no token service (HTTP status 404); expected it at https://{0}{path}, \
          where vCenter 7.0 and later have it",
         path = super::PATH
     )]
-    NotThere {
-        /// `host:port`.
-        endpoint: String,
-    },
+    NotThere(String),
     /// The service refused.
     #[error("sts.Issue at {endpoint}: {code}{}{}", detail(text), hint(code))]
     Fault {
@@ -32,14 +29,9 @@ pub enum Error {
         /// The service's text, possibly empty.
         text: String,
     },
-    /// An answer that cannot be understood.
-    #[error("sts.Issue at {endpoint}: the answer cannot be understood: {message}")]
-    Malformed {
-        /// `host:port`.
-        endpoint: String,
-        /// What is wrong with it.
-        message: String,
-    },
+    /// An answer, of `host:port`, that cannot be understood: what is wrong with it.
+    #[error("sts.Issue at {0}: the answer cannot be understood: {1}")]
+    Malformed(String, String),
 }
 
 impl Error {
@@ -65,16 +57,6 @@ impl Error {
     /// The clocks of this machine and of vCenter differ too much.
     pub fn is_clock_difference(&self) -> bool {
         self.has_code(&CLOCK)
-    }
-
-    /// The same request may well succeed later without anybody changing a setting.
-    pub fn is_transient(&self) -> bool {
-        match self {
-            Error::Http(error) => error.is_transient(),
-            Error::Malformed { .. } => true,
-            Error::Fault { .. } => !self.is_invalid_login(),
-            Error::Key(_) | Error::NotThere { .. } => false,
-        }
     }
 
     fn has_code(&self, codes: &[&str]) -> bool {

@@ -56,7 +56,7 @@ async fn a_pair_that_cannot_be_used_is_told_and_nothing_is_sent() {
     let server = TestServer::start(|_| Reply::xml(200, &response(ASSERTION))).await;
     let error = issue(&server.client(), CERTIFICATE, &secret("hunter2"), now()).await.unwrap_err();
     assert_eq!(error.reason(), "Certificate");
-    assert!(!error.is_transient() && !error.is_invalid_login());
+    assert!(!error.is_invalid_login());
     assert!(!format!("{error} {error:?}").contains("hunter2"));
     assert_eq!(server.received().len(), 0);
 }
@@ -69,24 +69,23 @@ async fn refusals_are_sorted_by_what_can_be_done_about_them() {
         Reply::Whole(200, Vec::new(), response(ASSERTION).replace("co<", "\u{e9}<").chars().map(|c| c as u8).collect());
     let large = Reply::Whole(200, Vec::new(), vec![b' '; (1 << 20) + 1]);
     let cases = [
-        (fault("FailedAuthentication"), "InvalidLogin", true, false, "FailedAuthentication: it says so"),
-        (fault("InvalidSecurity"), "InvalidLogin", true, false, "InvalidSecurity: it says so"),
-        (fault("InvalidTimeRange"), "ClockDifference", false, true, "must agree within a minute"),
-        (fault("RequestFailed"), "Fault", false, true, "RequestFailed: it says so"),
-        (not_there, "NotThere", false, false, "/sts/STSService"),
-        (Reply::html(503), "Status", false, true, "503"),
-        (Reply::xml(500, &response(ASSERTION)), "Status", false, true, "500"),
-        (Reply::html(200), "Malformed", false, true, "cannot be understood"),
-        (garbled, "Malformed", false, true, "declared outside"),
-        (bytes, "Malformed", false, true, "no UTF-8"),
-        (large, "TooLarge", false, false, "larger than"),
-        (Reply::Close, "Broken", false, true, "broke"),
+        (fault("FailedAuthentication"), "InvalidLogin", true, "FailedAuthentication: it says so"),
+        (fault("InvalidSecurity"), "InvalidLogin", true, "InvalidSecurity: it says so"),
+        (fault("InvalidTimeRange"), "ClockDifference", false, "must agree within a minute"),
+        (fault("RequestFailed"), "Fault", false, "RequestFailed: it says so"),
+        (not_there, "NotThere", false, "/sts/STSService"),
+        (Reply::html(503), "Status", false, "503"),
+        (Reply::xml(500, &response(ASSERTION)), "Status", false, "500"),
+        (Reply::html(200), "Malformed", false, "cannot be understood"),
+        (garbled, "Malformed", false, "declared outside"),
+        (bytes, "Malformed", false, "no UTF-8"),
+        (large, "TooLarge", false, "larger than"),
+        (Reply::Close, "Broken", false, "broke"),
     ];
-    for (reply, reason, is_invalid_login, is_transient, part) in cases {
+    for (reply, reason, is_invalid_login, part) in cases {
         let server = TestServer::start(move |_| reply.clone()).await;
         let error = issue(&server.client(), CERTIFICATE, &secret(KEY), now()).await.unwrap_err();
         assert_eq!((error.reason(), error.is_invalid_login()), (reason, is_invalid_login), "{error}");
-        assert_eq!(error.is_transient(), is_transient, "{error}");
         let text = error.to_string();
         assert!(text.contains(part) && !text.contains("MIID"), "{text}");
         assert_eq!(server.received().len(), 1, "it is sent once: {text}");

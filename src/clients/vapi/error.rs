@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::error::Category;
 
-use crate::clients::http::{self, Response};
+use crate::clients::http::{self, FailedRequest, Response};
 
 /// Why a REST call failed.
 #[derive(Debug, thiserror::Error)]
@@ -12,12 +12,10 @@ pub enum Error {
     #[error(transparent)]
     Http(#[from] http::Error),
     /// The server refused.
-    #[error("{operation} at {endpoint}: HTTP status {status}{}", detail(message))]
+    #[error("{request}: HTTP status {status}{}", detail(message))]
     Refused {
-        /// `host:port`.
-        endpoint: String,
-        /// What was being done.
-        operation: &'static str,
+        /// Which request.
+        request: FailedRequest,
         /// The HTTP status.
         status: u16,
         /// What a caller may act on.
@@ -26,23 +24,11 @@ pub enum Error {
         message: String,
     },
     /// A call was made without a session; nothing was sent.
-    #[error("{operation} at {endpoint}: not logged in")]
-    NoSession {
-        /// `host:port`.
-        endpoint: String,
-        /// What was being done.
-        operation: &'static str,
-    },
-    /// An answer that cannot be understood.
-    #[error("{operation} at {endpoint}: the answer cannot be understood")]
-    Malformed {
-        /// `host:port`.
-        endpoint: String,
-        /// What was being done.
-        operation: &'static str,
-        /// Where it fails.
-        source: Unreadable,
-    },
+    #[error("{0}: not logged in")]
+    NoSession(FailedRequest),
+    /// An answer that cannot be understood, and where it fails.
+    #[error("{0}: the answer cannot be understood")]
+    Malformed(FailedRequest, #[source] Unreadable),
 }
 
 /// Why JSON cannot be read, and where. Nothing of the JSON is repeated: an answer to a login holds the session's id, and
@@ -120,29 +106,7 @@ impl Error {
 
     /// A login was rejected. Never repeat this quickly: accounts get locked.
     pub fn is_invalid_login(&self) -> bool {
-        matches!(self, Error::Refused { refusal: Refusal::Unauthenticated, operation, .. } if *operation == LOGIN)
-    }
-
-    /// The user lacks a privilege.
-    pub fn is_unauthorized(&self) -> bool {
-        self.is(Refusal::Unauthorized)
-    }
-
-    /// The user has too many sessions.
-    pub fn is_session_limit(&self) -> bool {
-        self.is(Refusal::SessionLimit)
-    }
-
-    /// The same call may well succeed later.
-    pub fn is_transient(&self) -> bool {
-        match self {
-            Error::Http(error) => error.is_transient(),
-            Error::Refused { refusal, .. } => {
-                matches!(refusal, Refusal::SessionLimit | Refusal::Unavailable | Refusal::Internal)
-            }
-            Error::NoSession { .. } => false,
-            Error::Malformed { .. } => true,
-        }
+        matches!(self, Error::Refused { request, .. } if self.is(Refusal::Unauthenticated) && request.operation == LOGIN)
     }
 
     pub(super) fn is(&self, wanted: Refusal) -> bool {
@@ -150,7 +114,7 @@ impl Error {
     }
 
     /// Sorts an answer that is no success. Its body may be JSON of either framing, text, HTML or nothing.
-    pub(super) fn refused(endpoint: &str, operation: &'static str, response: &Response) -> Self {
+    pub(super) fn refused(request: FailedRequest, response: &Response) -> Self {
         let parsed: ErrorBody = serde_json::from_slice(&response.body).unwrap_or_default();
         let messages = parsed.value.map_or(parsed.messages, |value| value.messages).unwrap_or_default();
         let at_limit = messages.iter().any(|message| message.id.ends_with("MaxUserSessionCountReached"));
@@ -158,7 +122,7 @@ impl Error {
             messages.iter().map(|message| message.default_message.as_str()).filter(|text| !text.is_empty()).collect();
         let refusal = if at_limit { Refusal::SessionLimit } else { refusal_of(response.status) };
         let message = texts.join("; ").chars().filter(|c| !c.is_control()).take(300).collect();
-        Error::Refused { endpoint: endpoint.to_owned(), operation, status: response.status, refusal, message }
+        Error::Refused { request, status: response.status, refusal, message }
     }
 }
 

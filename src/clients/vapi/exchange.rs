@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Instant;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
@@ -14,6 +15,9 @@ pub(super) const SESSION_HEADER: &str = "vmware-api-session-id";
 
 /// The largest answer accepted. The server itself refuses above about 7 MB.
 const MAX_BYTES: usize = 16 << 20;
+
+/// Ids hold colons, which vCenter takes as they are; anything else that could end a path segment is escaped.
+const ESCAPED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b':');
 
 /// A tagging call, before it is put into a framing.
 pub(super) struct Call {
@@ -35,7 +39,7 @@ impl Call {
         };
         let mut path = format!("{base}/{}", self.resource);
         if let Some(id) = &self.id {
-            let _ = write!(path, "/{id_prefix}{}", encode_segment(id));
+            let _ = write!(path, "/{id_prefix}{}", utf8_percent_encode(id, &ESCAPED));
         }
         if let Some(action) = self.action {
             let _ = write!(path, "?{action_name}={action}");
@@ -47,14 +51,15 @@ impl Call {
 impl Client {
     /// Makes a call that only reads.
     pub(super) async fn fetch<T: DeserializeOwned>(&self, build: impl FnOnce(Framing) -> Call) -> Result<T, Error> {
-        let session = self.session().clone();
+        let session = self.inner.session.lock().clone();
         let framing = session.as_ref().map_or(Framing::Rest, |session| session.framing);
         let call = build(framing);
         let operation = call.operation;
         let Some(session) = session else {
-            return Err(Error::NoSession { endpoint: self.endpoint().to_owned(), operation });
+            return Err(Error::NoSession(self.inner.http.failed(operation)));
         };
-        let mut request = Request::new(call.method, call.path(framing), operation, self.inner.timeouts.call);
+        let path = call.path(framing);
+        let mut request = Request::new(call.method, path, operation, self.inner.timeouts.call);
         request.secret_headers.push((SESSION_HEADER, session.id.clone()));
         request.headers.push(("Accept", "application/json".to_owned()));
         if let Some(body) = &call.body {
@@ -75,7 +80,7 @@ impl Client {
             Ok(response) if response.is_success() => Ok(response),
             // The HTTP client follows no redirect; nothing of vCenter's REST redirects.
             Ok(response) if response.status < 400 => Err(self.inner.http.status_error(operation, &response).into()),
-            Ok(response) => Err(Error::refused(self.endpoint(), operation, &response)),
+            Ok(response) => Err(Error::refused(self.inner.http.failed(operation), &response)),
             Err(error) => Err(error.into()),
         };
         let outcome = result.as_ref().map_or_else(Error::reason, |_| "ok");
@@ -89,10 +94,7 @@ impl Client {
         operation: &'static str,
         response: &Response,
     ) -> Result<T, Error> {
-        let malformed = |error: serde_json::Error| {
-            let endpoint = self.endpoint().to_owned();
-            Error::Malformed { endpoint, operation, source: error.into() }
-        };
+        let malformed = |error: serde_json::Error| Error::Malformed(self.inner.http.failed(operation), error.into());
         decode(framing, &response.body).map_err(malformed)
     }
 }
@@ -115,17 +117,4 @@ struct Wrapped<T> {
 /// Reads a field that must be there, even where `null` will do: without this serde takes a missing one for `null`.
 pub(super) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
     T::deserialize(deserializer)
-}
-
-/// Ids hold colons, which vCenter takes as they are; anything else that could end a path segment is escaped.
-fn encode_segment(id: &str) -> String {
-    let mut encoded = String::with_capacity(id.len());
-    for byte in id.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~' | b':') {
-            encoded.push(char::from(byte));
-        } else {
-            let _ = write!(encoded, "%{byte:02X}");
-        }
-    }
-    encoded
 }

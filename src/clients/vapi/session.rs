@@ -56,24 +56,24 @@ impl Client {
             }
             other => (Framing::Rest, other?),
         };
-        *self.session() = Some(Session { id, framing, is_borrowed: false });
+        *self.inner.session.lock() = Some(Session { id, framing, is_borrowed: false });
         Ok(())
     }
 
     /// Uses the SOAP session's secret as session id, which vCenter 8.0 Update 3 and later accepts. The next call tells
     /// whether this one does: [`Error::is_unauthenticated`] means that a login of its own is needed.
     pub fn borrow_session(&self, id: SecretString) {
-        *self.session() = Some(Session { id, framing: Framing::Rest, is_borrowed: true });
+        *self.inner.session.lock() = Some(Session { id, framing: Framing::Rest, is_borrowed: true });
     }
 
     /// Whether there is a session as far as this client knows; the server may have dropped it.
     pub fn has_session(&self) -> bool {
-        self.session().is_some()
+        self.inner.session.lock().is_some()
     }
 
     /// Drops the session without telling the server.
     pub fn forget_session(&self) {
-        *self.session() = None;
+        *self.inner.session.lock() = None;
     }
 
     /// Ends the session, in at most 3 s; a borrowed one is only forgotten.
@@ -81,12 +81,12 @@ impl Client {
     /// # Errors
     /// When the server could not be told; it will drop the session after its idle time.
     pub async fn logout(&self) -> Result<(), Error> {
-        let ended = self.session().take();
+        let ended = self.inner.session.lock().take();
         let Some(session) = ended.filter(|session| !session.is_borrowed) else {
             return Ok(());
         };
         let timeout: Duration = self.inner.timeouts.logout;
-        let mut request = Request::new(Method::Delete, session_path(session.framing), "session.delete", timeout);
+        let mut request = Request::new(Method::DELETE, session_path(session.framing), "session.delete", timeout);
         request.secret_headers.push((SESSION_HEADER, session.id.clone()));
         match self.send(request).await {
             Err(error) if error.is_unauthenticated() => Ok(()),
@@ -95,7 +95,7 @@ impl Client {
     }
 
     async fn create_session(&self, framing: Framing, authorization: SecretString) -> Result<SecretString, Error> {
-        let mut request = Request::new(Method::Post, session_path(framing), LOGIN, self.inner.timeouts.login);
+        let mut request = Request::new(Method::POST, session_path(framing), LOGIN, self.inner.timeouts.login);
         request.secret_headers.push(("Authorization", authorization));
         request.headers.push(("Accept", "application/json".to_owned()));
         // No cookie: the id in the header is all we send back.
@@ -103,7 +103,7 @@ impl Client {
         let response = self.send(request).await?;
         let id: String = self.read_result(framing, LOGIN, &response)?;
         if id.is_empty() {
-            return Err(Error::NoSession { endpoint: self.endpoint().to_owned(), operation: LOGIN });
+            return Err(Error::NoSession(self.inner.http.failed(LOGIN)));
         }
         Ok(id.into())
     }

@@ -132,7 +132,7 @@ fn absent_when_not_found<T>(answer: Result<T, Error>) -> Result<Option<T>, Error
 }
 
 fn get(operation: &'static str, resource: &'static str, id: Option<String>) -> Call {
-    Call { operation, method: Method::Get, resource, id, action: None, body: None }
+    Call { operation, method: Method::GET, resource, id, action: None, body: None }
 }
 
 fn post(
@@ -142,7 +142,7 @@ fn post(
     action: &'static str,
     body: Option<serde_json::Value>,
 ) -> Call {
-    Call { operation, method: Method::Post, resource, id, action: Some(action), body }
+    Call { operation, method: Method::POST, resource, id, action: Some(action), body }
 }
 
 /// A managed object as REST writes it: the class in `type`.

@@ -151,22 +151,22 @@ async fn long_lists_of_ids_go_out_in_batches_and_empty_ones_not_at_all() {
 async fn refusals_are_sorted_by_what_can_be_done_about_them() {
     let limit = r#"{"type":"com.vmware.vapi.std.errors.service_unavailable","value":{"messages":[{"id":"com.vmware.vapi.endpoint.failedToLoginMaxUserSessionCountReached","default_message":"too many"}]}}"#;
     let newer = r#"{"error_type":"UNAUTHORIZED","messages":[{"id":"x","default_message":"no right\nat all"}]}"#;
-    let cases: [(&str, Reply, &str, bool); 10] = [
-        ("dead session", Reply::Whole(401, Vec::new(), Vec::new()), "Unauthenticated", false),
-        ("no privilege", Reply::json(403, newer), "Unauthorized", false),
-        ("bad request", Reply::json(400, "{}"), "InvalidRequest", false),
-        ("session limit", Reply::json(503, limit), "SessionLimit", true),
-        ("session limit as 500", Reply::json(500, limit), "SessionLimit", true),
-        ("proxy", Reply::html(503), "Unavailable", true),
-        ("trouble", Reply::json(500, "null"), "Internal", true),
-        ("redirect", Reply::html(302), "Status", false),
-        ("a page", Reply::html(200), "Malformed", true),
-        ("half", Reply::Half(b"{\"value\":[]}".to_vec()), "Broken", true),
+    let cases: [(&str, Reply, &str); 10] = [
+        ("dead session", Reply::Whole(401, Vec::new(), Vec::new()), "Unauthenticated"),
+        ("no privilege", Reply::json(403, newer), "Unauthorized"),
+        ("bad request", Reply::json(400, "{}"), "InvalidRequest"),
+        ("session limit", Reply::json(503, limit), "SessionLimit"),
+        ("session limit as 500", Reply::json(500, limit), "SessionLimit"),
+        ("proxy", Reply::html(503), "Unavailable"),
+        ("trouble", Reply::json(500, "null"), "Internal"),
+        ("redirect", Reply::html(302), "Status"),
+        ("a page", Reply::html(200), "Malformed"),
+        ("half", Reply::Half(b"{\"value\":[]}".to_vec()), "Broken"),
     ];
-    for (name, reply, reason, is_transient) in cases {
+    for (name, reply, reason) in cases {
         let server = start(Framing::Rest, move |_| reply.clone()).await;
         let error = logged_in(&server).await.list_categories().await.unwrap_err();
-        assert_eq!((error.reason(), error.is_transient()), (reason, is_transient), "{name}: {error}");
+        assert_eq!(error.reason(), reason, "{name}: {error}");
         assert_eq!(error.is_unauthenticated(), reason == "Unauthenticated", "{name}");
         assert!(!error.is_invalid_login(), "{name}");
         assert!(error.to_string().starts_with("category.list at 127.0.0.1:"), "{name}: {error}");

@@ -75,7 +75,7 @@ impl Client {
             let state = self.state();
             (state.version.clone(), state.cookie.clone())
         };
-        let mut request = Request::new(Method::Post, "/sdk", call.method, call.timeout);
+        let mut request = Request::new(Method::POST, "/sdk", call.method, call.timeout);
         request.headers.push(("Content-Type", "text/xml; charset=\"utf-8\"".to_owned()));
         request.headers.push(("SOAPAction", format!("urn:vim25/{version}")));
         if let Some(cookie) = &cookie {

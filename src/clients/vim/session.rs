@@ -231,7 +231,7 @@ impl Client {
 
     async fn fetch_version(&self) -> Result<String, Error> {
         let timeout = self.inner.timeouts.call;
-        let request = Request::new(Method::Get, "/sdk/vimServiceVersions.xml", "vimServiceVersions", timeout);
+        let request = Request::new(Method::GET, "/sdk/vimServiceVersions.xml", "vimServiceVersions", timeout);
         let response = self.inner.http.send(request).await?;
         // Without a usable list, what every supported server knows.
         if !response.is_success() {

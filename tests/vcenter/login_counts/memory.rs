@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use ccm::clients::http::{self, Endpoint, Failure, Request, Response, Transport};
+use ccm::clients::http::{self, Endpoint, FailedRequest, Failure, Request, Response, Transport};
 use secrecy::ExposeSecret as _;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
@@ -147,8 +147,8 @@ impl MemoryVcenter {
         match self.outage() {
             None => answer,
             Some(Outage::Refused) => {
-                let message = "connection refused".to_owned();
-                Err(Failure::Final(http::Error::Connect { endpoint, operation, message }))
+                let request = FailedRequest { endpoint, operation };
+                Err(Failure::Final(http::Error::Connect(request, "connection refused".to_owned())))
             }
             Some(Outage::Silent) => std::future::pending().await,
             Some(Outage::Busy) => Ok(plain(503, "busy")),
@@ -262,8 +262,8 @@ impl MemoryVcenter {
                 let is_right = body.contains(&format!("<password>{}</password>", self.with(|s| s.password.clone())));
                 let made = self.log_in(Interface::Soap, is_right);
                 if self.with(|state| state.loses_logins) {
-                    let (endpoint, message) = ("vc.test:443".to_owned(), "reset".to_owned());
-                    return Err(Failure::Final(http::Error::Broken { endpoint, operation: "Login", message }));
+                    let request = FailedRequest { endpoint: "vc.test:443".to_owned(), operation: "Login" };
+                    return Err(Failure::Final(http::Error::Broken(request, "reset".to_owned())));
                 }
                 let Some(id) = made else { return Ok(fault("InvalidLogin")) };
                 let mut response = answer("Login", &format!("<returnval><key>{id}</key></returnval>"));

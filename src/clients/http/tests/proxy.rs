@@ -144,7 +144,7 @@ fn client(tls: TlsSettings, proxy: ProxySettings) -> Client {
 }
 
 async fn status(client: &Client) -> Result<u16, Error> {
-    let request = Request::new(Method::Get, "/sdk", "probe", Duration::from_secs(20));
+    let request = Request::new(Method::GET, "/sdk", "probe", Duration::from_secs(20));
     client.send(request).await.map(|response| response.status)
 }
 

@@ -12,7 +12,7 @@ use super::super::{Error, Method, Request};
 use super::server::{Reply, TestServer};
 
 fn get() -> Request {
-    Request::new(Method::Get, "/sdk", "CurrentTime", Duration::from_secs(20))
+    Request::new(Method::GET, "/sdk", "CurrentTime", Duration::from_secs(20))
 }
 
 fn head(rest: &str) -> Vec<u8> {
@@ -94,7 +94,7 @@ async fn answers_without_end_and_packed_ones_without_measure_stop_at_the_limit()
         let mut limited = get();
         limited.max_bytes = 1 << 20;
         let error = server.client().send(limited).await.unwrap_err();
-        assert!(matches!(error, Error::TooLarge { limit: 0x10_0000, .. }), "{name}: {error:?}");
+        assert!(matches!(error, Error::TooLarge(_, 0x10_0000)), "{name}: {error:?}");
         assert_eq!(server.received().len(), 1, "{name}");
     }
 }
@@ -141,7 +141,7 @@ async fn a_page_in_place_of_an_answer_comes_back_as_what_it_is() {
 
 #[tokio::test]
 async fn a_pooled_connection_that_died_costs_a_repeatable_request_nothing() {
-    for (method, is_repeatable) in [(Method::Get, true), (Method::Post, true), (Method::Post, false)] {
+    for (method, is_repeatable) in [(Method::GET, true), (Method::POST, true), (Method::POST, false)] {
         let calls = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&calls);
         // The second request on the first connection finds it dead.
@@ -151,7 +151,7 @@ async fn a_pooled_connection_that_died_costs_a_repeatable_request_nothing() {
         })
         .await;
         let client = server.client();
-        let request = Request { method, repeatable: is_repeatable, ..get() };
+        let request = Request { method: method.clone(), repeatable: is_repeatable, ..get() };
         assert_eq!(client.send(request.clone()).await.unwrap().status, 200);
         assert_eq!(server.connections(), 1);
         let second = client.send(request).await;

@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::super::{
-    CallObserver, Client, Endpoint, Error, Failure, Method, Request, Response, Settings, TlsSettings, Transport,
+    CallObserver, Client, Endpoint, Error, FailedRequest, Failure, Method, Request, Response, Settings, TlsSettings,
+    Transport,
 };
 
 type Script = dyn Fn(usize, &Endpoint, &Request) -> Result<Response, Failure> + Send + Sync;
@@ -44,7 +45,7 @@ fn whole(body: &[u8]) -> Response {
 }
 
 fn broken(endpoint: &Endpoint) -> Error {
-    Error::Broken { endpoint: endpoint.to_string(), operation: "probe", message: "cut".to_owned() }
+    Error::Broken(FailedRequest { endpoint: endpoint.to_string(), operation: "probe" }, "cut".to_owned())
 }
 
 fn request(method: Method) -> Request {
@@ -58,7 +59,7 @@ async fn a_whole_exchange_runs_in_memory_and_takes_the_time_it_says() {
         Ok(whole(&request.body))
     });
     let began = Instant::now();
-    let mut post = request(Method::Post);
+    let mut post = request(Method::POST);
     post.body = "hello".to_owned().into();
     assert_eq!(client.send(post).await.unwrap().body, b"hello");
     assert_eq!(began.elapsed(), Duration::from_secs(29));
@@ -68,12 +69,12 @@ async fn a_whole_exchange_runs_in_memory_and_takes_the_time_it_says() {
 async fn the_time_limit_holds_around_any_transport_and_both_attempts_together() {
     let began = Instant::now();
     let (hanging, _) = client(Duration::from_secs(3600), |_, _, _| Ok(whole(b"")));
-    let error = hanging.send(request(Method::Get)).await.unwrap_err();
+    let error = hanging.send(request(Method::GET)).await.unwrap_err();
     assert!(matches!(error, Error::Timeout { .. }), "{error}");
     assert_eq!(began.elapsed(), Duration::from_secs(30));
     let (breaking, memory) =
         client(Duration::from_secs(20), |_, endpoint, _| Err(Failure::Unanswered(broken(endpoint))));
-    let error = breaking.send(request(Method::Get)).await.unwrap_err();
+    let error = breaking.send(request(Method::GET)).await.unwrap_err();
     assert!(matches!(error, Error::Timeout { .. }), "{error}");
     assert_eq!((began.elapsed(), memory.calls.load(Ordering::SeqCst)), (Duration::from_secs(60), 2));
 }
@@ -81,9 +82,9 @@ async fn the_time_limit_holds_around_any_transport_and_both_attempts_together() 
 #[tokio::test(start_paused = true)]
 async fn what_is_sent_a_second_time() {
     let cases: [(&str, Method, bool, usize); 3] = [
-        ("unanswered, repeatable", Method::Get, true, 2),
-        ("unanswered, not repeatable", Method::Post, true, 1),
-        ("answered in part", Method::Get, false, 1),
+        ("unanswered, repeatable", Method::GET, true, 2),
+        ("unanswered, not repeatable", Method::POST, true, 1),
+        ("answered in part", Method::GET, false, 1),
     ];
     for (name, method, is_unanswered, attempts) in cases {
         let (client, memory) = client(Duration::ZERO, move |call, endpoint, _| match call {
@@ -100,16 +101,16 @@ async fn what_is_sent_a_second_time() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_too_large_is_refused_whoever_brings_it() {
     let (client, _) = client(Duration::ZERO, |_, _, _| Ok(whole(&[0; 11])));
-    let mut small = request(Method::Get);
+    let mut small = request(Method::GET);
     small.max_bytes = 10;
-    assert!(matches!(client.send(small).await, Err(Error::TooLarge { limit: 10, .. })));
+    assert!(matches!(client.send(small).await, Err(Error::TooLarge(_, 10))));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_sibling_goes_through_the_same_transport_to_its_own_endpoint() {
     let (client, _) = client(Duration::ZERO, |_, endpoint, _| Ok(whole(endpoint.authority().as_bytes())));
     let sibling = client.sibling("http://manager.svc/session").unwrap();
-    assert_eq!(sibling.send(request(Method::Get)).await.unwrap().body, b"manager.svc:80");
+    assert_eq!(sibling.send(request(Method::GET)).await.unwrap().body, b"manager.svc:80");
 }
 
 #[derive(Default)]
@@ -126,7 +127,7 @@ fn the_observer_is_told_the_endpoint_also_of_a_sibling() {
     let log = Arc::new(Log::default());
     let tls = TlsSettings { insecure: true, ..TlsSettings::default() };
     let mut settings = Settings::new("2001:db8::1", 8443, tls, "test");
-    settings.observer = Arc::clone(&log) as Arc<dyn CallObserver>;
+    settings.observer = Some(Arc::clone(&log) as Arc<dyn CallObserver>);
     let client = Client::new(settings).unwrap();
     client.observe("Login", "ok", Duration::ZERO);
     client.sibling("https://sts.example.com").unwrap().observe("Issue", "Tls", Duration::ZERO);

@@ -18,7 +18,7 @@ fn leaf() -> (Identity, String) {
 }
 
 fn get(path: &str) -> Request {
-    Request::new(Method::Get, path, "probe", Duration::from_secs(20))
+    Request::new(Method::GET, path, "probe", Duration::from_secs(20))
 }
 
 async fn status(client: &Client) -> Result<u16, Error> {
@@ -136,7 +136,9 @@ async fn a_thumbprint_goes_along_to_the_same_host_only() {
     assert_eq!(status(&same.sibling(&url).unwrap()).await.unwrap(), 200);
     let error = status(&other.sibling(&url).unwrap()).await.unwrap_err();
     assert!(matches!(error, Error::Tls { .. }), "{error:?}");
-    assert_eq!(status(&other.sibling_with_tls(&url, pinned).unwrap()).await.unwrap(), 200);
+    let sibling = other.sibling(&url).unwrap();
+    sibling.set_tls(pinned).unwrap();
+    assert_eq!(status(&sibling).await.unwrap(), 200);
 }
 
 #[test]

@@ -82,7 +82,7 @@ async fn attempt(server: &TestServer, ca_file: &str, pin: Pin, insecure: bool) -
         insecure,
     };
     let client = Client::new(Settings::new("127.0.0.1", server.port, tls, "test"))?;
-    let request = Request::new(Method::Get, "/", "probe", Duration::from_secs(20));
+    let request = Request::new(Method::GET, "/", "probe", Duration::from_secs(20));
     client.send(request).await.map(|response| response.status)
 }
 

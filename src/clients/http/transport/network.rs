@@ -4,16 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use http::HeaderValue;
+use http::{HeaderValue, Method};
 use secrecy::ExposeSecret as _;
 
 use super::{Failure, Transport};
+use crate::base::error_chain::sources;
 use crate::clients::http::body::Wiped;
 use crate::clients::http::certificate::Seen;
 use crate::clients::http::error::chain_text;
 use crate::clients::http::proxy::ProxyServer;
-use crate::clients::http::request::{Method, Request, Response};
-use crate::clients::http::{Endpoint, Error, Settings, TlsSettings, tls};
+use crate::clients::http::request::{Request, Response};
+use crate::clients::http::{Endpoint, Error, FailedRequest, Settings, TlsSettings, tls};
 
 /// Connections to one endpoint, with one way to judge its certificate.
 pub(in crate::clients::http) struct Network {
@@ -58,9 +59,8 @@ impl Network {
 
     async fn attempt(&self, endpoint: &Endpoint, request: Request) -> Result<Response, Failure> {
         let Request { method, path, headers, secret_headers, body, operation, timeout, max_bytes, .. } = request;
-        let wrap = |error: reqwest::Error| {
-            Error::from_reqwest(&error, endpoint.authority(), operation, timeout, self.proxy.as_deref())
-        };
+        let failed = || FailedRequest { endpoint: endpoint.to_string(), operation };
+        let wrap = |error: reqwest::Error| Error::from_reqwest(&error, failed(), timeout, self.proxy.as_deref());
         if let Some(proxy) = &self.proxy
             && endpoint.is_tls()
             && endpoint.host().contains(':')
@@ -68,10 +68,9 @@ impl Network {
             // reqwest 0.13 takes the address with its brackets for the name in the handshake, and fails.
             let message = "an IPv6 address cannot be reached through a proxy; give the server's name instead, or list \
                            the address in NO_PROXY";
-            let (endpoint, proxy, message) = (endpoint.to_string(), proxy.clone(), message.to_owned());
-            return Err(Failure::Final(Error::Proxy { endpoint, operation, proxy, message }));
+            return Err(Failure::Final(Error::Proxy(failed(), proxy.clone(), message.to_owned())));
         }
-        let mut builder = self.inner.request(method.as_http(), format!("{}{path}", endpoint.base()));
+        let mut builder = self.inner.request(method.clone(), format!("{}{path}", endpoint.base()));
         for (name, value) in headers {
             builder = builder.header(name, value);
         }
@@ -82,7 +81,7 @@ impl Network {
             })?;
             builder = builder.header(name, value);
         }
-        if !body.is_empty() || method == Method::Post {
+        if !body.is_empty() || method == Method::POST {
             builder = builder.body(body.to_shared());
         }
         let mut answer = builder.send().await.map_err(|error| {
@@ -92,11 +91,10 @@ impl Network {
                 error => Failure::Final(error),
             }
         })?;
-        let too_large = || Error::TooLarge { endpoint: endpoint.to_string(), operation, limit: max_bytes };
         let mut body = Vec::new();
         while let Some(chunk) = answer.chunk().await.map_err(|error| Failure::Final(wrap(error)))? {
             if body.len().saturating_add(chunk.len()) > max_bytes {
-                return Err(Failure::Final(too_large()));
+                return Err(Failure::Final(Error::TooLarge(failed(), max_bytes)));
             }
             body.extend_from_slice(&chunk);
         }
@@ -121,12 +119,6 @@ fn sensitive(value: &str) -> Option<HeaderValue> {
 
 /// Whether the server did answer, but not in HTTP, or with a head that is too large.
 fn is_unreadable(error: &reqwest::Error) -> bool {
-    let mut next: Option<&(dyn std::error::Error + 'static)> = std::error::Error::source(error);
-    while let Some(current) = next {
-        if let Some(inner) = current.downcast_ref::<hyper::Error>() {
-            return inner.is_parse();
-        }
-        next = current.source();
-    }
-    false
+    let answer = sources(error).find_map(|source| source.downcast_ref::<hyper::Error>());
+    answer.is_some_and(hyper::Error::is_parse)
 }

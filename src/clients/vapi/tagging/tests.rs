@@ -7,7 +7,7 @@ use proptest::{collection, sample};
 
 use super::super::exchange::decode;
 use super::*;
-use crate::clients::http::Response;
+use crate::clients::http::{FailedRequest, Response};
 
 /// Answers of every tagging call, in both framings.
 const SEEDS: [&str; 9] = [
@@ -33,7 +33,8 @@ fn read_as_everything(body: &[u8]) {
     }
     for status in [400, 401, 404, 500, 503] {
         let response = Response { status, headers: http::HeaderMap::new(), body: body.to_vec() };
-        let told = Error::refused("vc", "tag.get", &response).to_string();
+        let request = FailedRequest { endpoint: "vc".to_owned(), operation: "tag.get" };
+        let told = Error::refused(request, &response).to_string();
         assert!(told.len() < 2_000, "a refusal of {} bytes", told.len());
     }
 }

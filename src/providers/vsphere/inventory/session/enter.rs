@@ -236,7 +236,7 @@ fn was_never_judged(error: &http::Error) -> bool {
     use http::Error::{Configuration, Connect, Proxy, Resolve, Status, Tls};
     match error {
         Configuration { .. } | Resolve { .. } | Connect { .. } | Proxy { .. } | Tls { .. } => true,
-        Status { status, .. } => is_busy(*status),
+        Status(_, status, _) => is_busy(*status),
         _ => false,
     }
 }

@@ -13,19 +13,17 @@ mod remembered;
 #[cfg(test)]
 mod scripted;
 mod token_reviews;
-mod trust;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 pub use authenticator::Delegated;
-pub use certificates::{BadBundle, check_bundle};
+pub use certificates::{BadBundle, Trust, check_bundle};
 pub use lookup::{Look, follow_published};
 pub use metrics::Metrics;
 pub use open_paths::{BadPattern, OpenPaths};
 pub use permissions::Permissions;
 pub use token_reviews::TokenReviews;
-pub use trust::Trust;
 
 /// Who asks: the flags of the Go program's `DelegatingAuthenticationOptions`.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rustls::RootCertStore;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -23,7 +24,7 @@ const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
 /// The authorities of a bundle. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(super) struct Authorities(Arc<dyn ClientCertVerifier>);
+struct Authorities(Arc<dyn ClientCertVerifier>);
 
 /// A text is no bundle of certificates.
 #[derive(Debug, thiserror::Error)]
@@ -34,14 +35,9 @@ pub enum BadBundle {
     /// The PEM form is broken.
     #[error("the PEM form is broken: {0}")]
     Pem(rustls::pki_types::pem::Error),
-    /// One of them cannot be an authority's.
-    #[error("the certificate with number {number} cannot be used")]
-    Certificate {
-        /// From 1 on.
-        number: usize,
-        /// What is wrong.
-        source: rustls::Error,
-    },
+    /// One of them, with this number from 1 on, cannot be an authority's.
+    #[error("the certificate with number {0} cannot be used")]
+    Certificate(usize, #[source] rustls::Error),
     /// Together they cannot be used.
     #[error("the certificates cannot be used")]
     Together(#[source] rustls::server::VerifierBuilderError),
@@ -66,12 +62,37 @@ pub fn check_bundle(pem: &[u8]) -> Result<(), BadBundle> {
     Authorities::parse(pem).map(drop)
 }
 
+/// The authorities of the moment; none at first. Cheap to clone; all clones are one.
+#[derive(Clone, Default)]
+pub struct Trust(Arc<Mutex<Option<Authorities>>>);
+
+impl Trust {
+    /// Believes client certificates of the authorities in this PEM bundle from now on, and of no others.
+    ///
+    /// # Errors
+    /// It is no bundle; all stays as it was.
+    pub fn believe_clients(&self, pem: &[u8]) -> Result<(), BadBundle> {
+        let authorities = Authorities::parse(pem)?;
+        *self.0.lock() = Some(authorities);
+        Ok(())
+    }
+
+    /// The user that a client's chain, leaf first, names; nobody when there is none, or there are no authorities.
+    pub(super) fn user(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Result<Option<User>, Refusal> {
+        let Some((leaf, others)) = chain.split_first() else { return Ok(None) };
+        let authorities = self.0.lock().clone();
+        let Some(authorities) = authorities else { return Ok(None) };
+        authorities.verify(leaf, others, now)?;
+        user(leaf)
+    }
+}
+
 impl Authorities {
     pub(super) fn parse(pem: &[u8]) -> Result<Self, BadBundle> {
         let mut roots = RootCertStore::empty();
         for (index, certificate) in CertificateDer::pem_slice_iter(pem).enumerate() {
             let certificate = certificate.map_err(BadBundle::Pem)?;
-            roots.add(certificate).map_err(|source| BadBundle::Certificate { number: index + 1, source })?;
+            roots.add(certificate).map_err(|source| BadBundle::Certificate(index + 1, source))?;
         }
         if roots.is_empty() {
             return Err(BadBundle::Empty);

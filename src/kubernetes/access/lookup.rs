@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
 use tokio::sync::watch;
 
-use super::trust::Trust;
+use super::certificates::Trust;
 use crate::base::error_chain::chain;
 use crate::kubernetes::call::{CALL_LIMIT, CallError};
 use crate::kubernetes::watch::object::{News, ObjectPolicy, follow};

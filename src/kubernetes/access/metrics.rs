@@ -9,45 +9,21 @@ use crate::runtime::metrics::Registry;
 /// What every part of the delegation counts. Cheap to clone; all clones are one.
 #[derive(Clone)]
 pub struct Metrics {
-    /// TokenReviews.
-    pub(super) authentication: Requests,
-    /// SubjectAccessReviews.
-    pub(super) authorization: Requests,
+    /// TokenReviews, by HTTP status, or `<error>` where there is none.
+    pub(super) authentication: Counted,
+    /// SubjectAccessReviews, likewise.
+    pub(super) authorization: Counted,
     users: IntCounterVec,
-    authentications: Attempts,
-    authorizations: Attempts,
+    authentications: Counted,
+    /// Decisions on requests at the secure port: `allowed`, `denied`, `no-opinion` or `error`.
+    pub(super) authorizations: Counted,
 }
 
-/// Questions to the API server.
+/// How many there were of each outcome, and how long they took.
 #[derive(Clone)]
-pub(super) struct Requests {
+pub(super) struct Counted {
     total: IntCounterVec,
     duration: HistogramVec,
-}
-
-/// Requests at the secure port.
-#[derive(Clone)]
-struct Attempts {
-    total: IntCounterVec,
-    duration: HistogramVec,
-}
-
-/// What came of finding out who asks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Authenticated<'a> {
-    /// A user of this name, which may be the anonymous one.
-    User(&'a str),
-    /// What was shown is wrong or cannot be checked.
-    Failed,
-}
-
-/// What came of finding out what somebody may.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Authorized {
-    Allowed,
-    Denied,
-    NoOpinion,
-    Failed,
 }
 
 const VALID: &str = "the names and labels are valid";
@@ -57,14 +33,14 @@ impl Default for Metrics {
         let users =
             Opts::new("authenticated_user_requests", "Counter of authenticated requests broken out by username.");
         Self {
-            authentication: Requests::new("authn"),
-            authorization: Requests::new("authz"),
+            authentication: Counted::reviews("authn"),
+            authorization: Counted::reviews("authz"),
             users: IntCounterVec::new(users, &["username"]).expect(VALID),
-            authentications: Attempts::new(
+            authentications: Counted::attempts(
                 ["authentication_attempts", "Counter of authenticated attempts."],
                 ["authentication_duration_seconds", "Authentication duration in seconds broken out by result."],
             ),
-            authorizations: Attempts::new(
+            authorizations: Counted::attempts(
                 [
                     "authorization_attempts_total",
                     "Counter of authorization attempts broken down by result. It can be either 'allowed', 'denied', \
@@ -80,76 +56,52 @@ impl Metrics {
     /// Adds the series. Two of one name are an error.
     pub fn register(&self, registry: &Registry) -> Result<(), prometheus::Error> {
         registry.register(Box::new(self.users.clone()))?;
-        for requests in [&self.authentication, &self.authorization] {
-            registry.register(Box::new(requests.total.clone()))?;
-            registry.register(Box::new(requests.duration.clone()))?;
-        }
-        for attempts in [&self.authentications, &self.authorizations] {
-            registry.register(Box::new(attempts.total.clone()))?;
-            registry.register(Box::new(attempts.duration.clone()))?;
+        for counted in [&self.authentication, &self.authorization, &self.authentications, &self.authorizations] {
+            registry.register(Box::new(counted.total.clone()))?;
+            registry.register(Box::new(counted.duration.clone()))?;
         }
         Ok(())
     }
 
-    pub(super) fn count_authentication(&self, outcome: Authenticated<'_>, took: Duration) {
-        let result = match outcome {
-            Authenticated::User(name) => {
-                self.users.with_label_values(&[shown_name(name)]).inc();
-                "success"
-            }
-            Authenticated::Failed => "error",
-        };
-        self.authentications.count(result, took);
-    }
-
-    pub(super) fn count_authorization(&self, outcome: Authorized, took: Duration) {
-        let result = match outcome {
-            Authorized::Allowed => "allowed",
-            Authorized::Denied => "denied",
-            Authorized::NoOpinion => "no-opinion",
-            Authorized::Failed => "error",
-        };
-        self.authorizations.count(result, took);
-    }
-}
-
-impl Requests {
-    fn new(kind: &str) -> Self {
-        let total = Opts::new(
-            format!("apiserver_delegated_{kind}_request_total"),
-            "Number of HTTP requests partitioned by status code.",
-        );
-        let duration = HistogramOpts::new(
-            format!("apiserver_delegated_{kind}_request_duration_seconds"),
-            "Request latency in seconds. Broken down by status code.",
-        );
-        let duration = duration.buckets(vec![0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0]);
-        Self {
-            total: IntCounterVec::new(total, &["code"]).expect(VALID),
-            duration: HistogramVec::new(duration, &["code"]).expect(VALID),
+    /// Counts an attempt to find out who asks: the name of the user, which may be the anonymous one; none when that failed.
+    pub(super) fn count_authentication(&self, user: Option<&str>, took: Duration) {
+        if let Some(name) = user {
+            self.users.with_label_values(&[shown_name(name)]).inc();
         }
-    }
-
-    /// `code` is the HTTP status, or `<error>` where there is none.
-    pub(super) fn count(&self, code: &str, took: Duration) {
-        self.total.with_label_values(&[code]).inc();
-        self.duration.with_label_values(&[code]).observe(took.as_secs_f64());
+        self.authentications.count(if user.is_some() { "success" } else { "error" }, took);
     }
 }
 
-impl Attempts {
-    fn new([total, total_help]: [&str; 2], [duration, duration_help]: [&str; 2]) -> Self {
-        let buckets = prometheus::exponential_buckets(0.001, 2.0, 15).expect(VALID);
+impl Counted {
+    fn new(label: &str, total: [&str; 2], duration: [&str; 2], buckets: Vec<f64>) -> Self {
+        let ([total, total_help], [duration, duration_help]) = (total, duration);
         let duration = HistogramOpts::new(duration, duration_help).buckets(buckets);
         Self {
-            total: IntCounterVec::new(Opts::new(total, total_help), &["result"]).expect(VALID),
-            duration: HistogramVec::new(duration, &["result"]).expect(VALID),
+            total: IntCounterVec::new(Opts::new(total, total_help), &[label]).expect(VALID),
+            duration: HistogramVec::new(duration, &[label]).expect(VALID),
         }
     }
 
-    fn count(&self, result: &str, took: Duration) {
-        self.total.with_label_values(&[result]).inc();
-        self.duration.with_label_values(&[result]).observe(took.as_secs_f64());
+    /// Questions to the API server.
+    fn reviews(kind: &str) -> Self {
+        let total = format!("apiserver_delegated_{kind}_request_total");
+        let duration = format!("apiserver_delegated_{kind}_request_duration_seconds");
+        Self::new(
+            "code",
+            [&total, "Number of HTTP requests partitioned by status code."],
+            [&duration, "Request latency in seconds. Broken down by status code."],
+            vec![0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0],
+        )
+    }
+
+    /// Requests at the secure port.
+    fn attempts(total: [&str; 2], duration: [&str; 2]) -> Self {
+        Self::new("result", total, duration, prometheus::exponential_buckets(0.001, 2.0, 15).expect(VALID))
+    }
+
+    pub(super) fn count(&self, outcome: &str, took: Duration) {
+        self.total.with_label_values(&[outcome]).inc();
+        self.duration.with_label_values(&[outcome]).observe(took.as_secs_f64());
     }
 }
 
@@ -175,11 +127,11 @@ mod tests {
         metrics.authentication.count("201", took);
         metrics.authorization.count("<error>", took);
         for name in ["admin", "jane@example.com", "system:anonymous", "prometheus"] {
-            metrics.count_authentication(Authenticated::User(name), took);
+            metrics.count_authentication(Some(name), took);
         }
-        metrics.count_authentication(Authenticated::Failed, took);
-        for outcome in [Authorized::Allowed, Authorized::Denied, Authorized::NoOpinion, Authorized::Failed] {
-            metrics.count_authorization(outcome, took);
+        metrics.count_authentication(None, took);
+        for outcome in ["allowed", "denied", "no-opinion", "error"] {
+            metrics.authorizations.count(outcome, took);
         }
         let mut text = Vec::new();
         TextEncoder::new().encode(&registry.gather(), &mut text).unwrap();

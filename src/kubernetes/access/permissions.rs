@@ -10,19 +10,15 @@ use kube::Client;
 use tokio::time::Instant;
 
 use super::Authorization;
-use super::metrics::{Authorized, Metrics};
+use super::metrics::Metrics;
 use super::open_paths::OpenPaths;
 use super::questions::{Kind, Questions};
-use super::remembered::{Question, Remembered, question};
 use crate::kubernetes::call::CallError;
 use crate::runtime::admin::access::{Authorizer, User};
 use crate::runtime::tasks::BoxError;
 
 /// Whoever is in it may do everything, in every Kubernetes.
 const MASTERS: &str = "system:masters";
-
-/// Answers remembered.
-const REMEMBERED: usize = 1024;
 
 const KIND: Kind = Kind {
     name: "SubjectAccessReview",
@@ -32,8 +28,7 @@ const KIND: Kind = Kind {
 /// An [`Authorizer`] that asks the API server and believes its answer for a while. Failures are not remembered.
 pub struct Permissions {
     open: OpenPaths,
-    questions: Questions,
-    answers: Remembered<Decision>,
+    questions: Questions<Decision>,
     allowed: Duration,
     refused: Duration,
     metrics: Metrics,
@@ -44,14 +39,6 @@ enum Decision {
     Allowed,
     Denied,
     NoOpinion,
-}
-
-/// It could not be found out what somebody may.
-#[derive(Debug, thiserror::Error)]
-enum Unknown {
-    #[error(transparent)]
-    Call(#[from] CallError),
-    #[error("the API server both allows and denies it")]
     Contradiction,
 }
 
@@ -61,41 +48,29 @@ impl Permissions {
         Self {
             open: settings.always_allow.clone(),
             questions: Questions::new(client, KIND, metrics.authorization.clone()),
-            answers: Remembered::new(REMEMBERED),
             allowed: settings.allowed_cache,
             refused: settings.refused_cache,
             metrics,
         }
     }
 
-    async fn decide(&self, user: &User, verb: &str, path: &str) -> Result<Decision, Unknown> {
+    async fn decide(&self, user: &User, verb: &str, path: &str) -> Result<Decision, CallError> {
         if user.groups.iter().any(|group| group == MASTERS) || self.open.contains(path) {
             return Ok(Decision::Allowed);
         }
         let spec = spec(user, verb, path);
-        let asked = question(&serde_json::to_vec(&spec).unwrap_or_default());
-        if let Some(decision) = self.answers.find(&asked) {
-            return Ok(decision);
-        }
-        let asking = async {
-            let _turn = self.questions.turn().await;
-            // Another may have asked the same while this one waited.
-            match self.answers.find(&asked) {
-                Some(decision) => Ok(Ok(decision)),
-                None => self.review(spec, asked).await,
-            }
+        let subject = serde_json::to_vec(&spec).unwrap_or_default();
+        let read = |review: SubjectAccessReview| {
+            let decision = decision(&review.status.unwrap_or_default());
+            let believed = match decision {
+                Decision::Allowed => Some(self.allowed),
+                Decision::Denied | Decision::NoOpinion => Some(self.refused),
+                Decision::Contradiction => None,
+            };
+            (decision, believed)
         };
-        self.questions.within_limit(asking).await?
-    }
-
-    async fn review(&self, spec: SubjectAccessReviewSpec, asked: Question) -> kube::Result<Result<Decision, Unknown>> {
         let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
-        let decided = decision(&self.questions.ask(&review).await?.status.unwrap_or_default());
-        if let Ok(decision) = decided {
-            let believed = if decision == Decision::Allowed { self.allowed } else { self.refused };
-            self.answers.remember(asked, decision, believed);
-        }
-        Ok(decided)
+        self.questions.answer(&subject, &review, read).await
     }
 }
 
@@ -104,7 +79,7 @@ impl Authorizer for Permissions {
     fn is_open(&self, path: &str) -> bool {
         let is_open = self.open.contains(path);
         if is_open {
-            self.metrics.count_authorization(Authorized::Allowed, Duration::ZERO);
+            self.metrics.authorizations.count("allowed", Duration::ZERO);
         }
         is_open
     }
@@ -113,13 +88,16 @@ impl Authorizer for Permissions {
         let begin = Instant::now();
         let decided = self.decide(user, verb, path).await;
         let outcome = match &decided {
-            Ok(Decision::Allowed) => Authorized::Allowed,
-            Ok(Decision::Denied) => Authorized::Denied,
-            Ok(Decision::NoOpinion) => Authorized::NoOpinion,
-            Err(_) => Authorized::Failed,
+            Ok(Decision::Allowed) => "allowed",
+            Ok(Decision::Denied) => "denied",
+            Ok(Decision::NoOpinion) => "no-opinion",
+            Ok(Decision::Contradiction) | Err(_) => "error",
         };
-        self.metrics.count_authorization(outcome, begin.elapsed());
-        Ok(decided? == Decision::Allowed)
+        self.metrics.authorizations.count(outcome, begin.elapsed());
+        match decided? {
+            Decision::Contradiction => Err("the API server both allows and denies it".into()),
+            decision => Ok(decision == Decision::Allowed),
+        }
     }
 }
 
@@ -135,12 +113,12 @@ fn spec(user: &User, verb: &str, path: &str) -> SubjectAccessReviewSpec {
     }
 }
 
-fn decision(status: &SubjectAccessReviewStatus) -> Result<Decision, Unknown> {
+fn decision(status: &SubjectAccessReviewStatus) -> Decision {
     match (status.allowed, status.denied.unwrap_or_default()) {
-        (true, true) => Err(Unknown::Contradiction),
-        (true, false) => Ok(Decision::Allowed),
-        (false, true) => Ok(Decision::Denied),
-        (false, false) => Ok(Decision::NoOpinion),
+        (true, true) => Decision::Contradiction,
+        (true, false) => Decision::Allowed,
+        (false, true) => Decision::Denied,
+        (false, false) => Decision::NoOpinion,
     }
 }
 

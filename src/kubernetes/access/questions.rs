@@ -1,19 +1,21 @@
-//! Questions to the API server: how many at once, for how long, how often again, and what is told of their failures.
+//! Questions to the API server: how many at once, for how long, how often again, how long an answer is believed, and what
+//! is told of their failures.
 
 use std::fmt::Debug;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use kube::api::PostParams;
 use kube::{Api, Client, Resource};
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::metrics::Requests;
+use super::metrics::Counted;
+use super::remembered::{Remembered, question};
 use crate::base::backoff::Backoff;
-use crate::base::error_chain::chain;
+use crate::base::error_chain::{chain, sources};
 use crate::kubernetes::call::{CallError, limited};
 use crate::kubernetes::client::{Bucket, Rate};
 
@@ -31,11 +33,15 @@ const RATE: Rate = Rate { qps: 200.0, burst: 400 };
 const ATTEMPTS: u32 = 5;
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(500), LIMIT).growing_by(1.5).lengthened_by(0.2);
 
-/// Asks one kind of question.
-pub(super) struct Questions {
+/// Answers remembered, of each kind.
+pub(super) const REMEMBERED: usize = 1024;
+
+/// Asks one kind of question. Failures are not remembered.
+pub(super) struct Questions<A> {
     client: Client,
     kind: Kind,
-    requests: Requests,
+    requests: Counted,
+    answers: Remembered<A>,
     turns: Semaphore,
     rate: Bucket,
     trouble: Mutex<Trouble>,
@@ -58,28 +64,51 @@ enum Trouble {
     Other,
 }
 
-impl Questions {
+impl<A: Clone> Questions<A> {
     /// Asks by `client`, which must not be guarded by leadership and must not retry.
-    pub(super) fn new(client: Client, kind: Kind, requests: Requests) -> Self {
-        let (turns, trouble) = (Semaphore::new(MOST_AT_ONCE), Mutex::new(Trouble::None));
-        Self { client, kind, requests, turns, rate: Bucket::new(RATE), trouble }
+    pub(super) fn new(client: Client, kind: Kind, requests: Counted) -> Self {
+        let (answers, turns) = (Remembered::new(REMEMBERED), Semaphore::new(MOST_AT_ONCE));
+        Self { client, kind, requests, answers, turns, rate: Bucket::new(RATE), trouble: Mutex::new(Trouble::None) }
     }
 
-    /// Runs what asks with the time limit, and tells of its failure.
-    pub(super) async fn within_limit<T>(&self, asking: impl Future<Output = kube::Result<T>>) -> Result<T, CallError> {
+    /// The answer about `subject`, remembered or new: `read` takes it out of the answered `review`, with the time for which
+    /// it is believed, if it is.
+    ///
+    /// # Errors
+    /// The API server refused to say, or did not answer within ten seconds.
+    pub(super) async fn answer<K>(
+        &self,
+        subject: &[u8],
+        review: &K,
+        read: impl FnOnce(K) -> (A, Option<Duration>),
+    ) -> Result<A, CallError>
+    where
+        K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug,
+    {
+        let asked = question(subject);
+        if let Some(answer) = self.answers.find(&asked) {
+            return Ok(answer);
+        }
+        let asking = async {
+            // Fails only when it is closed, which nobody does.
+            let _turn = self.turns.acquire().await.ok();
+            // Another may have asked the same while this one waited.
+            if let Some(answer) = self.answers.find(&asked) {
+                return Ok(answer);
+            }
+            let (answer, believed) = read(self.ask(review).await?);
+            if let Some(believed) = believed {
+                self.answers.remember(asked, answer.clone(), believed);
+            }
+            Ok(answer)
+        };
         let outcome = limited(&format!("create a {}", self.kind.name), LIMIT, asking).await;
         self.note(outcome.as_ref().err());
         outcome
     }
 
-    /// Waits until one more may ask.
-    pub(super) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
-        // Fails only when it is closed, which nobody does.
-        self.turns.acquire().await.ok()
-    }
-
     /// Asks, again where that may help.
-    pub(super) async fn ask<K>(&self, review: &K) -> kube::Result<K>
+    async fn ask<K>(&self, review: &K) -> kube::Result<K>
     where
         K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug,
     {
@@ -118,7 +147,7 @@ impl Questions {
             Some(error) if error.is_forbidden() => Trouble::Forbidden,
             Some(_) => Trouble::Other,
         };
-        let known = std::mem::replace(&mut *self.trouble.lock().unwrap_or_else(PoisonError::into_inner), now);
+        let known = std::mem::replace(&mut *self.trouble.lock(), now);
         match error {
             None if known == Trouble::None => {}
             None => tracing::info!("the API server answers {name}s again"),
@@ -139,17 +168,12 @@ fn is_transient(error: &kube::Error) -> bool {
         let asks_for_delay = status.details.as_ref().is_some_and(|details| details.retry_after_seconds > 0);
         return matches!(status.code, 429 | 500 | 504) || asks_for_delay;
     }
-    let mut source = std::error::Error::source(error);
-    while let Some(error) = source {
+    sources(error).any(|source| {
         use std::io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
-        let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
-        let is_cut = error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_incomplete_message);
-        if is_cut || matches!(kind, Some(BrokenPipe | ConnectionReset | UnexpectedEof)) {
-            return true;
-        }
-        source = error.source();
-    }
-    false
+        let kind = source.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+        let is_cut = source.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_incomplete_message);
+        is_cut || matches!(kind, Some(BrokenPipe | ConnectionReset | UnexpectedEof))
+    })
 }
 
 #[cfg(test)]
@@ -163,7 +187,7 @@ mod tests {
     async fn questions_follow_each_other_at_a_rate() {
         let (client, count) = scripted::server(|_, _| Ok(serde_json::json!({"authenticated": false})));
         let kind = Kind { name: "TokenReview", effect: "nobody is known" };
-        let questions = Questions::new(client, kind, Metrics::default().authentication.clone());
+        let questions = Questions::<()>::new(client, kind, Metrics::default().authentication.clone());
         let start = Instant::now();
         for _ in 0..500 {
             questions.ask(&TokenReview::default()).await.unwrap();

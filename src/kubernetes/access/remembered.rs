@@ -1,9 +1,9 @@
 //! Answers of the API server that are believed for a while. Bounded, and what was asked is kept as a digest only.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
@@ -28,7 +28,7 @@ impl<V: Clone> Remembered<V> {
 
     /// The answer, as long as it is believed.
     pub(super) fn find(&self, question: &Question) -> Option<V> {
-        let answers = self.answers();
+        let answers = self.answers.lock();
         answers.get(question).filter(|(_, until)| *until > Instant::now()).map(|(answer, _)| answer.clone())
     }
 
@@ -37,7 +37,7 @@ impl<V: Clone> Remembered<V> {
         let now = Instant::now();
         // A time so far ahead that the clock does not reach it is one that is never believed: rather asked again.
         let Some(until) = now.checked_add(believed).filter(|until| *until > now) else { return };
-        let mut answers = self.answers();
+        let mut answers = self.answers.lock();
         if answers.len() >= self.most {
             answers.retain(|_, (_, until)| *until > now);
         }
@@ -47,10 +47,6 @@ impl<V: Clone> Remembered<V> {
             answers.remove(&first);
         }
         answers.insert(question, (answer, until));
-    }
-
-    fn answers(&self) -> MutexGuard<'_, HashMap<Question, (V, Instant)>> {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -77,7 +73,7 @@ mod tests {
         let remembered = Remembered::new(3);
         for number in 0..10_u8 {
             remembered.remember(question(&[number]), number, SECOND * (1 + u32::from(number)));
-            assert!(remembered.answers().len() <= 3);
+            assert!(remembered.answers.lock().len() <= 3);
         }
         let known: Vec<_> = (0..10_u8).filter_map(|number| remembered.find(&question(&[number]))).collect();
         assert_eq!(known, [7, 8, 9]);

@@ -9,30 +9,24 @@ use kube::Client;
 
 use super::metrics::Metrics;
 use super::questions::{Kind, Questions};
-use super::remembered::{Question, Remembered, question};
 use crate::kubernetes::call::CallError;
 use crate::runtime::admin::access::{NotAuthenticated, User};
 
 /// Bearer tokens are a few kilobytes.
 const LONGEST_TOKEN: usize = 32 * 1024;
 
-/// Answers remembered.
-const REMEMBERED: usize = 1024;
-
 const KIND: Kind = Kind { name: "TokenReview", effect: "bearer tokens at the secure port are refused" };
 
 /// Asks the API server and believes its answer for a while. Failures are not remembered.
 pub struct TokenReviews {
-    questions: Questions,
-    answers: Remembered<Option<User>>,
+    questions: Questions<Option<User>>,
     believed: Duration,
 }
 
 impl TokenReviews {
     /// Asks by `client`, which must not be guarded by leadership, and believes an answer so long.
     pub fn new(client: Client, believed: Duration, metrics: &Metrics) -> Self {
-        let questions = Questions::new(client, KIND, metrics.authentication.clone());
-        Self { questions, answers: Remembered::new(REMEMBERED), believed }
+        Self { questions: Questions::new(client, KIND, metrics.authentication.clone()), believed }
     }
 
     /// The user whose token a request has; nothing without a token.
@@ -53,34 +47,15 @@ impl TokenReviews {
     /// # Errors
     /// The API server refused to say, or did not answer within ten seconds.
     pub async fn user_of(&self, token: &str) -> Result<Option<User>, CallError> {
-        let asked = question(token.as_bytes());
-        if let Some(user) = self.answers.find(&asked) {
-            return Ok(user);
-        }
-        let asking = async {
-            let _turn = self.questions.turn().await;
-            // Another may have asked the same while this one waited.
-            match self.answers.find(&asked) {
-                Some(user) => Ok(user),
-                None => self.review(token, asked).await,
-            }
-        };
-        self.questions.within_limit(asking).await
-    }
-
-    async fn review(&self, token: &str, asked: Question) -> kube::Result<Option<User>> {
         let spec = TokenReviewSpec { token: Some(token.to_owned()), ..TokenReviewSpec::default() };
-        let review = self.questions.ask(&TokenReview { spec, ..TokenReview::default() }).await?;
-        let status = review.status.unwrap_or_default();
-        let user = match status.authenticated {
-            Some(true) => status.user.and_then(user),
-            _ => None,
+        let read = |review: TokenReview| {
+            let status = review.status.unwrap_or_default();
+            let user = status.user.filter(|_| status.authenticated == Some(true)).and_then(user);
+            // With an error it is not sure that the token is wrong: part of the API server may not have been able to tell.
+            let is_sure = user.is_some() || status.error.is_none_or(|error| error.is_empty());
+            (user, is_sure.then_some(self.believed))
         };
-        // With an error it is not sure that the token is wrong: part of the API server may not have been able to tell.
-        if user.is_some() || status.error.is_none_or(|error| error.is_empty()) {
-            self.answers.remember(asked, user.clone(), self.believed);
-        }
-        Ok(user)
+        self.questions.answer(token.as_bytes(), &TokenReview { spec, ..TokenReview::default() }, read).await
     }
 }
 

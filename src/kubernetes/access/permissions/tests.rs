@@ -1,6 +1,7 @@
 //! Permissions, from a scripted API server, with the clock paused.
 
 use super::*;
+use crate::kubernetes::access::questions::REMEMBERED;
 use crate::kubernetes::access::scripted::server;
 use serde_json::json;
 use std::collections::BTreeMap;

@@ -1,6 +1,7 @@
 //! Tokens and their users, from a scripted API server, with the clock paused.
 
 use super::*;
+use crate::kubernetes::access::questions::REMEMBERED;
 use crate::kubernetes::access::scripted::{server, silent_server};
 use futures::future::join_all;
 use http::HeaderValue;

@@ -19,13 +19,12 @@ use tower::BoxError;
 use tower::util::BoxService;
 
 use super::leadership::Leadership;
-use account::AccountLayer;
 pub use account::{Account, Keeper};
 use guard::GuardLayer;
 pub(super) use limits::Bucket;
 pub use limits::Rate;
 use limits::{Limits, LimitsLayer};
-use metrics::{MeasureLayer, Measured};
+use metrics::Measured;
 use rotating::Rotating;
 pub use user_agent::COMMIT;
 
@@ -157,7 +156,7 @@ pub fn writer(
             let mut anonymous = config.clone();
             anonymous.auth_info = AuthInfo::default();
             let client = single(&anonymous, &account.user())?.with_layer(&guard);
-            client.with_layer(&AccountLayer::new(account.clone())).with_layer(&limits).build()
+            client.with_layer(&account::layer(account.clone())).with_layer(&limits).build()
         }
     })
 }
@@ -203,7 +202,7 @@ type Transport = BoxService<http::Request<Body>, http::Response<Box<DynBody>>, B
 
 fn builder(config: Config) -> Result<ClientBuilder<Measured<Transport>>, SettingsError> {
     let server = config.cluster_url.clone();
-    let measure = MeasureLayer::new(host(&config));
+    let measure = metrics::layer(host(&config));
     expiry::show(&config);
     let namespace = config.default_namespace.clone();
     let builder = match Rotating::new(&config) {

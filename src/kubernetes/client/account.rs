@@ -22,7 +22,8 @@ use kube::{Api, Client};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
-use tower::{BoxError, Layer, Service};
+use tower::layer::{LayerFn, layer_fn};
+use tower::{BoxError, Service};
 
 use crate::base::backoff::Backoff;
 use crate::base::error_chain::chain;
@@ -247,30 +248,16 @@ impl Keeper {
 }
 
 /// Gives each request the token of the moment.
-pub(super) struct AccountLayer {
-    account: Account,
+pub(super) fn layer<S>(account: Account) -> LayerFn<impl Fn(S) -> Authorized<S>> {
+    layer_fn(move |inner| Authorized { inner, account: account.clone(), known: None })
 }
 
-/// See [`AccountLayer`].
+/// See [`layer`].
 pub(super) struct Authorized<S> {
     inner: S,
     account: Account,
     /// Ends when something is known of the token.
     known: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-}
-
-impl AccountLayer {
-    pub(super) fn new(account: Account) -> Self {
-        Self { account }
-    }
-}
-
-impl<S> Layer<S> for AccountLayer {
-    type Service = Authorized<S>;
-
-    fn layer(&self, inner: S) -> Authorized<S> {
-        Authorized { inner, account: self.account.clone(), known: None }
-    }
 }
 
 impl<S, B, R> Service<Request<B>> for Authorized<S>

@@ -1,6 +1,5 @@
 //! The series of the client, under client-go's names: calls to the API server, by how they ended and how long they took.
 
-use std::borrow::Cow;
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll, ready};
@@ -10,7 +9,8 @@ use http::{Method, Request, Response};
 use hyper::body::{Body, Frame, SizeHint};
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts};
 use tokio::time::Instant;
-use tower::{BoxError, Layer, Service};
+use tower::layer::{LayerFn, layer_fn};
+use tower::{BoxError, Service};
 
 use crate::runtime::metrics::Registry;
 
@@ -78,18 +78,18 @@ pub fn register(registry: &Registry) -> Result<(), prometheus::Error> {
 
 /// A write waited since `began` and is sent now.
 pub(super) fn waited(method: &Method, host: &str, began: Instant) {
-    SERIES.limiter.with_label_values(&[verb(method).as_ref(), host]).observe(began.elapsed().as_secs_f64());
+    SERIES.limiter.with_label_values(&[verb(method), host]).observe(began.elapsed().as_secs_f64());
 }
 
 /// The methods there are; nothing that a caller makes up becomes a label.
-fn verb(method: &Method) -> Cow<'static, str> {
+fn verb(method: &Method) -> &'static str {
     match *method {
-        Method::GET => "GET".into(),
-        Method::POST => "POST".into(),
-        Method::PUT => "PUT".into(),
-        Method::PATCH => "PATCH".into(),
-        Method::DELETE => "DELETE".into(),
-        _ => "OTHER".into(),
+        Method::GET => "GET",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        _ => "OTHER",
     }
 }
 
@@ -99,30 +99,17 @@ fn is_watch<B>(request: &Request<B>) -> bool {
     query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1"))
 }
 
-/// Counts what passes. Next to the wire, so that what is not sent is not counted.
-pub(super) struct MeasureLayer {
-    host: Arc<str>,
+/// Counts what passes. Next to the wire, so that what is not sent is not counted. `host` is the API server's, with its
+/// port, as its URL names it.
+pub(super) fn layer<S>(host: &str) -> LayerFn<impl Fn(S) -> Measured<S> + use<S>> {
+    let host: Arc<str> = host.into();
+    layer_fn(move |inner| Measured { inner, host: Arc::clone(&host) })
 }
 
-/// See [`MeasureLayer`].
+/// See [`layer`].
 pub(super) struct Measured<S> {
     inner: S,
     host: Arc<str>,
-}
-
-impl MeasureLayer {
-    /// `host` is the API server's, with its port, as its URL names it.
-    pub(super) fn new(host: &str) -> Self {
-        Self { host: host.into() }
-    }
-}
-
-impl<S> Layer<S> for MeasureLayer {
-    type Service = Measured<S>;
-
-    fn layer(&self, inner: S) -> Measured<S> {
-        Measured { inner, host: Arc::clone(&self.host) }
-    }
 }
 
 impl<S, B, R> Service<Request<B>> for Measured<S>
@@ -163,7 +150,7 @@ where
 
 /// A request that was sent. Dropping it ends it.
 struct Call {
-    verb: Cow<'static, str>,
+    verb: &'static str,
     host: Arc<str>,
     is_watch: bool,
     began: Instant,
@@ -172,12 +159,12 @@ struct Call {
 
 impl Call {
     fn observe(&self, histogram: &HistogramVec, value: f64) {
-        histogram.with_label_values(&[self.verb.as_ref(), &self.host]).observe(value);
+        histogram.with_label_values(&[self.verb, &self.host]).observe(value);
     }
 
     fn answered(&mut self, code: &str) {
         self.is_answered = true;
-        SERIES.requests.with_label_values(&[code, self.verb.as_ref(), &self.host]).inc();
+        SERIES.requests.with_label_values(&[code, self.verb, &self.host]).inc();
     }
 }
 
@@ -262,7 +249,7 @@ mod tests {
             Ok::<_, BoxError>(response.unwrap())
         });
         ClientBuilder::new(service, "default")
-            .with_layer(&MeasureLayer::new(host))
+            .with_layer(&layer(host))
             .with_layer(&super::super::GuardLayer::new(leadership))
             .with_layer(&super::super::LimitsLayer::new(super::super::Limits::new(1, None).shown_for(host)))
             .build()

@@ -113,7 +113,7 @@ fn scene(server: Server, leadership: &Leadership) -> Scene {
     let create = ClientBuilder::new(service(&server), "default").with_layer(&guard).build();
     let (account, keeper) = new("node-controller", ask, create, leadership.clone());
     let write = ClientBuilder::new(service(&server), "default").with_layer(&guard);
-    let nodes = Api::all(write.with_layer(&AccountLayer::new(account.clone())).build());
+    let nodes = Api::all(write.with_layer(&layer(account.clone())).build());
     Scene { server, account, nodes, keeper: tokio::spawn(keeper.run()) }
 }
 

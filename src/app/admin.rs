@@ -6,7 +6,7 @@ use super::parts::Parts;
 use super::settings::Settings;
 use super::stages::{Stage, Stages};
 use super::{Error, access, pages};
-use crate::runtime::admin::{self, Admin, Certificates, KeyKind, listen, serve_with, server_config};
+use crate::runtime::admin::{self, Admin, Certificates, KeyKind, listen, serve, server_config};
 use crate::runtime::logging::Verbosity;
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ pub async fn start(
     }
     stages.spawn(Stage::Services, "certificates", keeper.run(stages.stop_signal(Stage::Services)));
     let stop = stages.stop_signal(Stage::Services);
-    let served = serve_with(listener, tls, Arc::new(admin), serving.streams, stop);
+    let served = serve(listener, tls, Arc::new(admin), serving.streams, stop);
     stages.spawn(Stage::Services, "admin-server", served);
     Ok(())
 }

@@ -15,7 +15,6 @@ mod gate;
 mod health;
 mod kept;
 mod listen;
-mod page;
 mod peer;
 mod routes;
 mod settings;
@@ -41,12 +40,10 @@ use access::{Authenticator, Authorizer};
 use asked::Asked;
 pub use certificate::{
     CertificateError, Certificates, Keeper, KeyKind, SERVED_CERTIFICATE, SERVED_KEY, given_certificate,
-    self_made_certificate,
 };
 use connections::Connections;
 pub use health::{Checks, Health};
 pub use listen::listen;
-pub use page::Page;
 pub use settings::{CertificateSource, NamedPair, PairFiles, Settings, TlsRules};
 pub use tls::server_config;
 
@@ -55,9 +52,6 @@ const MOST_CONNECTIONS: usize = 256;
 
 /// Connections that were told to make room and are not gone yet; then no more are accepted for a moment.
 const MOST_ENDING: usize = 64;
-
-/// Requests of one HTTP/2 connection at the same time, as in the Go program.
-const STREAMS: u32 = 100;
 
 /// After a failure to accept, which is one of the machine (no file descriptors left).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
@@ -78,6 +72,17 @@ pub struct Admin {
     pub authorizer: Arc<dyn Authorizer>,
 }
 
+/// A page: always the same path, written anew at each request.
+#[derive(Clone)]
+pub struct Page {
+    /// Its path, such as `/configz`.
+    pub path: &'static str,
+    /// Its media type.
+    pub content_type: &'static str,
+    /// Writes it. Must not block, and must hold no secret.
+    pub write: Arc<dyn Fn() -> String + Send + Sync>,
+}
+
 /// What all connections share.
 struct Server {
     admin: Arc<Admin>,
@@ -88,19 +93,9 @@ struct Server {
     stop: CancellationToken,
 }
 
-/// As [`serve_with`], with 100 requests of one HTTP/2 connection at the same time.
-pub async fn serve(
-    listener: TcpListener,
-    tls: Arc<ServerConfig>,
-    admin: Arc<Admin>,
-    stop: CancellationToken,
-) -> Result<(), BoxError> {
-    serve_with(listener, tls, admin, STREAMS, stop).await
-}
-
 /// Serves on `listener` until `stop`, then lets answers under way finish for two seconds. `streams` is the number of
 /// requests of one HTTP/2 connection at the same time.
-pub async fn serve_with(
+pub async fn serve(
     listener: TcpListener,
     tls: Arc<ServerConfig>,
     admin: Arc<Admin>,

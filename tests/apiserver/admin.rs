@@ -81,7 +81,7 @@ async fn served_with(pages: Vec<Page>, verbosity: Option<Verbosity>) -> Served {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
     let certificate = made.cert.pem().into_bytes();
     let tls = given_certificate(&certificate, made.signing_key.serialize_pem().as_bytes()).unwrap();
-    let task = tokio::spawn(serve(listener, tls, Arc::new(admin), stop.clone()));
+    let task = tokio::spawn(serve(listener, tls, Arc::new(admin), 100, stop.clone()));
     Served { address, stop, task, checks, certificate }
 }
 

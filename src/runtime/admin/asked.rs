@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 /// Of all addresses together.
 const MOST: usize = 128;
@@ -24,7 +25,7 @@ impl Asked {
     /// One more of this address, if there may be.
     pub(super) fn turn(&self, address: IpAddr) -> Option<Turn<'_>> {
         let address = address.to_canonical();
-        let mut of = self.of();
+        let mut of = self.0.lock();
         let own = of.get(&address).copied().unwrap_or_default();
         if own >= MOST_OF_ONE || of.values().sum::<usize>() >= MOST {
             return None;
@@ -32,15 +33,11 @@ impl Asked {
         of.insert(address, own + 1);
         Some(Turn { asked: self, address })
     }
-
-    fn of(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        let mut of = self.asked.of();
+        let mut of = self.asked.0.lock();
         match of.get_mut(&self.address) {
             Some(own) if *own > 1 => *own -= 1,
             _ => drop(of.remove(&self.address)),
@@ -63,6 +60,6 @@ mod tests {
         turns[1].pop();
         assert_eq!((take(1).len(), take(5).len()), (0, 1), "what is free is for the others");
         drop(turns);
-        assert!(asked.of().is_empty());
+        assert!(asked.0.lock().is_empty());
     }
 }

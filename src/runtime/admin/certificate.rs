@@ -7,15 +7,16 @@ mod pair;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use parking_lot::RwLock;
 use rustls::ServerConfig;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use tokio_util::sync::CancellationToken;
 
-use super::settings::{CertificateSource, NamedPair, TlsRules};
+use super::settings::{CertificateSource, NamedPair, PairFiles, TlsRules};
 use super::tls;
 use crate::runtime::tasks::{BoxError, off_thread};
 use origin::Origin;
@@ -29,59 +30,27 @@ const PAUSE: Duration = Duration::from_secs(3);
 /// The server cannot have its certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
-    /// Making one failed.
-    #[error("cannot make a certificate for {names}")]
-    Make {
-        /// The names it should have.
-        names: String,
-        /// What is wrong.
-        source: rcgen::Error,
-    },
+    /// Making one for these names failed.
+    #[error("cannot make a certificate for {0}")]
+    Make(String, #[source] rcgen::Error),
     /// A file cannot be read.
-    #[error("cannot read {}", .path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the operating system says.
-        source: std::io::Error,
-    },
-    /// A file cannot be written.
-    #[error("cannot write {}", .path.display())]
-    Write {
-        /// The file, or its folder.
-        path: PathBuf,
-        /// What the operating system says.
-        source: std::io::Error,
-    },
-    /// A folder has one file of a pair and not the other.
-    #[error("{} is there, and its counterpart {} is not", .there.display(), .missing.display())]
-    Half {
-        /// The file that is there.
-        there: PathBuf,
-        /// The file that is not.
-        missing: PathBuf,
-    },
-    /// The given files are no certificate chain or no key.
-    #[error("the {what} is not in PEM form")]
-    Pem {
-        /// `certificate` or `private key`.
-        what: &'static str,
-        /// What is wrong.
-        source: rustls::pki_types::pem::Error,
-    },
+    #[error("cannot read {}", .0.display())]
+    Read(PathBuf, #[source] std::io::Error),
+    /// A file, or its folder, cannot be written.
+    #[error("cannot write {}", .0.display())]
+    Write(PathBuf, #[source] std::io::Error),
+    /// A folder has the first file of a pair and not the second.
+    #[error("{} is there, and its counterpart {} is not", .0.display(), .1.display())]
+    Half(PathBuf, PathBuf),
+    /// The given files are no certificate chain or no key, which of them is said.
+    #[error("the {0} is not in PEM form")]
+    Pem(&'static str, #[source] rustls::pki_types::pem::Error),
     /// The certificate and the key do not belong together, or cannot be used.
     #[error("the certificate cannot be used")]
     Unusable(#[from] rustls::Error),
     /// The given pair cannot be used.
-    #[error("cannot use the pair of {} and {}", .certificate.display(), .key.display())]
-    Pair {
-        /// The certificate's file.
-        certificate: PathBuf,
-        /// The key's file.
-        key: PathBuf,
-        /// What is wrong.
-        source: Box<CertificateError>,
-    },
+    #[error("cannot use the pair of {} and {}", .0.certificate.display(), .0.key.display())]
+    Pair(PairFiles, #[source] Box<CertificateError>),
 }
 
 /// The certificates that are served at the moment.
@@ -137,7 +106,7 @@ impl Certificates {
     }
 
     fn served(&self) -> Arc<Served> {
-        Arc::clone(&self.served.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.served.read())
     }
 }
 
@@ -198,19 +167,9 @@ impl Keeper {
         }
         if is_new {
             let served = Arc::new(served(&self.default, &self.by_name));
-            *self.certificates.served.write().unwrap_or_else(PoisonError::into_inner) = served;
+            *self.certificates.served.write() = served;
         }
     }
-}
-
-/// TLS with a new self-made certificate for `names` (host names and addresses) and the loopback ones, which is never
-/// renewed. Nobody can verify it; the kubelet's probes do not ask.
-///
-/// # Errors
-/// It cannot be made.
-pub fn self_made_certificate(names: &[String]) -> Result<Arc<ServerConfig>, CertificateError> {
-    let (certificates, _) = Certificates::load(&CertificateSource::Memory, &[], names)?;
-    Ok(tls::server_config(&TlsRules::default(), true, certificates)?)
 }
 
 /// TLS with the certificate chain (leaf first) and its private key, both in PEM form; never read again.

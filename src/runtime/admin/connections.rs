@@ -5,10 +5,11 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -77,7 +78,7 @@ impl Connections {
         let (peer, now) = (Peer::of(address), Instant::now());
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let closed = CancellationToken::new();
-        let mut entries = self.entries();
+        let mut entries = self.entries.lock();
         while entries.len() >= self.most.max(1) {
             let Some(victim) = victim(&entries, peer, now) else { break };
             if let Some(entry) = entries.remove(&victim) {
@@ -87,10 +88,6 @@ impl Connections {
         }
         entries.insert(id, Entry { peer, phase: Phase::Silent, since: now, closed: closed.clone() });
         Place { connections: self.clone(), id, closed }
-    }
-
-    fn entries(&self) -> MutexGuard<'_, HashMap<u64, Entry>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -116,7 +113,7 @@ impl Place {
 
     /// Notes how far the connection has come.
     pub(super) fn reached(&self, phase: Phase) {
-        if let Some(entry) = self.connections.entries().get_mut(&self.id)
+        if let Some(entry) = self.connections.entries.lock().get_mut(&self.id)
             && entry.phase != phase
         {
             entry.phase = phase;
@@ -127,7 +124,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.connections.entries().remove(&self.id);
+        self.connections.entries.lock().remove(&self.id);
     }
 }
 
@@ -152,7 +149,7 @@ mod tests {
         let closed = |place: &Place| place.closed.is_cancelled();
         assert!(closed(&loud[1]), "what came least far");
         assert!(!closed(&loud[0]) && !closed(&loud[2]) && !closed(&quiet) && !closed(&probe));
-        assert_eq!(connections.entries().len(), 4);
+        assert_eq!(connections.entries.lock().len(), 4);
     }
 
     #[tokio::test(start_paused = true)]
@@ -167,7 +164,7 @@ mod tests {
         let fourth = connections.admit(address("192.0.2.9"));
         assert!(young.closed.is_cancelled(), "all are young: the oldest");
         drop((third, fourth));
-        assert_eq!(connections.entries().len(), 0, "places are given back, also those that were taken");
+        assert_eq!(connections.entries.lock().len(), 0, "places are given back, also those that were taken");
     }
 
     #[test]

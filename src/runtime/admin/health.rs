@@ -1,7 +1,9 @@
 //! Named checks and the text of a probe's answer, as the Go program's `healthz` gives it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
 
 use super::slis::Slis;
 
@@ -87,11 +89,11 @@ impl Checks {
     /// Adds checks like those of [`Checks::add_readiness`] that come and go: what is there at the moment is asked for
     /// at each probe.
     pub fn add_readiness_group(&self, checks: impl Fn() -> Vec<(String, Health)> + Send + Sync + 'static) {
-        self.groups.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(checks));
+        self.groups.write().push(Arc::new(checks));
     }
 
     fn add(&self, named: Named) {
-        self.named.write().unwrap_or_else(PoisonError::into_inner).push(named);
+        self.named.write().push(named);
     }
 
     /// What the probes found so far, as series.
@@ -152,9 +154,9 @@ impl Checks {
 
     /// The checks of a probe as they are now, so that they run without a lock: probes do not wait for each other.
     fn of(&self, probe: Probe) -> Vec<Named> {
-        let mut checks = self.named.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut checks = self.named.read().clone();
         if probe == Probe::Ready {
-            let groups = self.groups.read().unwrap_or_else(PoisonError::into_inner).clone();
+            let groups = self.groups.read().clone();
             let found = groups.iter().flat_map(|group| group());
             checks.extend(found.map(|(name, health)| {
                 let check = Arc::new(move || health.clone());
@@ -173,7 +175,7 @@ impl Checks {
         let Named { name, check, .. } = named;
         let health = check();
         let key = (probe, name.clone());
-        let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failing = self.failing.lock();
         let was = match &health {
             Health::Failed(reason) => failing.insert(key, reason.clone()),
             _ => failing.remove(&key),
@@ -234,11 +236,11 @@ mod tests {
         let names = Arc::new(RwLock::new(vec!["a".to_owned()]));
         let shown = names.clone();
         checks.add_readiness_group(move || {
-            shown.read().unwrap().iter().map(|name| (name.clone(), Health::Note("away"))).collect()
+            shown.read().iter().map(|name| (name.clone(), Health::Note("away"))).collect()
         });
         let ready = |checks: &Checks| checks.answer(Probe::Ready, true, &[]).1;
         assert_eq!(ready(&checks), "[+]a away\nreadyz check passed\n");
-        *names.write().unwrap() = vec!["b".to_owned()];
+        *names.write() = vec!["b".to_owned()];
         assert_eq!(ready(&checks), "[+]b away\nreadyz check passed\n");
         assert_eq!(checks.answer(HEALTHZ, true, &[]).1, "[+]ping ok\nhealthz check passed\n");
     }

@@ -36,8 +36,9 @@ async fn a_client_that_says_nothing_is_cut_off() {
         authorizer: Arc::new(Nobody),
     };
     let stop = CancellationToken::new();
-    let tls = self_made_certificate(&[]).unwrap();
-    let task = tokio::spawn(serve(listener, tls, Arc::new(admin), stop.clone()));
+    let (certificates, _) = Certificates::load(&CertificateSource::Memory, &[], &[]).unwrap();
+    let tls = server_config(&TlsRules::default(), true, certificates).unwrap();
+    let task = tokio::spawn(serve(listener, tls, Arc::new(admin), 100, stop.clone()));
 
     let mut silent = tokio::net::TcpStream::connect(address).await.unwrap();
     let start = tokio::time::Instant::now();

@@ -4,10 +4,11 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
@@ -63,7 +64,7 @@ impl Activity {
 
     /// Notes a request.
     pub(super) fn begin(&self) -> UnderWay {
-        let mut state = self.state();
+        let mut state = self.shared.state.lock();
         (state.under_way, state.is_used, state.heard_since) = (state.under_way + 1, true, None);
         drop(state);
         self.shared.place.reached(Phase::Busy);
@@ -83,7 +84,7 @@ impl Activity {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let state = self.state();
+        let state = self.shared.state.lock();
         let idle = state.quiet_since + if state.is_used { IDLE_LIMIT } else { FIRST_LIMIT };
         match (state.under_way, state.heard_since) {
             (0, Some(since)) => Some(idle.min(since + HEADER_LIMIT)),
@@ -93,20 +94,16 @@ impl Activity {
     }
 
     fn heard(&self) {
-        let mut state = self.state();
+        let mut state = self.shared.state.lock();
         if self.shared.counts_headers && state.under_way == 0 && state.heard_since.is_none() {
             state.heard_since = Some(Instant::now());
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        let mut state = self.0.state();
+        let mut state = self.0.shared.state.lock();
         state.under_way = state.under_way.saturating_sub(1);
         let is_last = state.under_way == 0;
         if is_last {

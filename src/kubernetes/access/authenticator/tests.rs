@@ -181,7 +181,7 @@ async fn identity_headers_are_ignored_on_a_connection_with_a_client_certificate(
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = listener.local_addr().unwrap();
     let stop = CancellationToken::new();
-    let serving = tokio::spawn(serve(listener, tls, Arc::new(admin), stop.clone()));
+    let serving = tokio::spawn(serve(listener, tls, Arc::new(admin), 100, stop.clone()));
     let root = made.cert.der();
     assert_eq!(status(server, root, None).await, "HTTP/1.1 403 Forbidden", "without a certificate");
     assert_eq!(status(server, root, Some(jane)).await, "HTTP/1.1 403 Forbidden", "with a client's");

@@ -34,7 +34,7 @@ pub(super) fn make(names: &[String], now: SystemTime) -> Result<Made, Certificat
         }
     }
     let listed = all.join(", ");
-    signed(all, now).map_err(|source| CertificateError::Make { names: listed, source })
+    signed(all, now).map_err(|source| CertificateError::Make(listed, source))
 }
 
 fn signed(names: Vec<String>, now: SystemTime) -> Result<Made, rcgen::Error> {

@@ -65,8 +65,8 @@ impl Origin {
             (true, true) => {}
             (false, false) => write_new(&files, names, now)?,
             (true, false) if is_ours(&files) => write_new(&files, names, now)?,
-            (true, false) => return Err(CertificateError::Half { there: files.certificate, missing: files.key }),
-            (false, true) => return Err(CertificateError::Half { there: files.key, missing: files.certificate }),
+            (true, false) => return Err(CertificateError::Half(files.certificate, files.key)),
+            (false, true) => return Err(CertificateError::Half(files.key, files.certificate)),
         }
         let (pair, seen) = match read(&files) {
             Err(error @ CertificateError::Pair { .. }) if is_ours(&files) => {
@@ -106,12 +106,11 @@ impl Origin {
             }
             Err(error) => {
                 let why = chain(&error);
-                let is_same = self.refused.as_ref().is_some_and(|refused| refused.why == why);
-                let is_told = is_same && self.refused.as_ref().is_some_and(|refused| refused.is_told);
-                if is_same && !is_told {
+                let before = self.refused.take().filter(|refused| refused.why == why);
+                if before.as_ref().is_some_and(|refused| !refused.is_told) {
                     tracing::warn!("the certificate of the secure port stays as it is: {why}");
                 }
-                self.refused = Some(Refused { why, is_told: is_same });
+                self.refused = Some(Refused { why, is_told: before.is_some() });
                 false
             }
         }
@@ -160,11 +159,7 @@ fn read(files: &PairFiles) -> Result<(Pair, Digests), CertificateError> {
 }
 
 fn parse(files: &PairFiles, chain: &[u8], key: &[u8]) -> Result<Pair, CertificateError> {
-    Pair::parse(chain, key).map_err(|source| CertificateError::Pair {
-        certificate: files.certificate.clone(),
-        key: files.key.clone(),
-        source: Box::new(source),
-    })
+    Pair::parse(chain, key).map_err(|source| CertificateError::Pair(files.clone(), Box::new(source)))
 }
 
 fn digests(chain: &[u8], key: &[u8]) -> Digests {
@@ -174,7 +169,7 @@ fn digests(chain: &[u8], key: &[u8]) -> Digests {
 type Contents = (Zeroizing<Vec<u8>>, Zeroizing<Vec<u8>>);
 
 fn contents(files: &PairFiles) -> Result<Contents, CertificateError> {
-    let read = |path: &PathBuf| content(path).map_err(|source| CertificateError::Read { path: path.clone(), source });
+    let read = |path: &PathBuf| content(path).map_err(|source| CertificateError::Read(path.clone(), source));
     Ok((read(&files.certificate)?, read(&files.key)?))
 }
 
@@ -185,7 +180,7 @@ fn content(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
 }
 
 fn is_there(path: &Path) -> Result<bool, CertificateError> {
-    path.try_exists().map_err(|source| CertificateError::Read { path: path.to_owned(), source })
+    path.try_exists().map_err(|source| CertificateError::Read(path.to_owned(), source))
 }
 
 /// Whether the certificate that is there was made by this program, or by the Go program.
@@ -197,11 +192,10 @@ fn is_ours(files: &PairFiles) -> bool {
 fn write_new(files: &PairFiles, names: &[String], now: SystemTime) -> Result<(), CertificateError> {
     let made = made::make(names, now)?;
     let written = |path: &Path, content: &[u8]| {
-        replace(path, content).map_err(|source| CertificateError::Write { path: path.to_owned(), source })
+        replace(path, content).map_err(|source| CertificateError::Write(path.to_owned(), source))
     };
     if let Some(folder) = files.key.parent() {
-        std::fs::create_dir_all(folder)
-            .map_err(|source| CertificateError::Write { path: folder.to_owned(), source })?;
+        std::fs::create_dir_all(folder).map_err(|source| CertificateError::Write(folder.to_owned(), source))?;
     }
     written(&files.key, made.key.as_bytes())?;
     written(&files.certificate, made.chain.as_bytes())

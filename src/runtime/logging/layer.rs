@@ -131,27 +131,27 @@ impl Visit for Gather<'_> {
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.take(field, Value::Bool(value));
+        self.take(field, Value::Bare(value.to_string()));
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.take(field, Value::Signed(value.into()));
+        self.take(field, Value::Bare(value.to_string()));
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.take(field, Value::Unsigned(value.into()));
+        self.take(field, Value::Bare(value.to_string()));
     }
 
     fn record_i128(&mut self, field: &Field, value: i128) {
-        self.take(field, Value::Signed(value));
+        self.take(field, Value::Bare(value.to_string()));
     }
 
     fn record_u128(&mut self, field: &Field, value: u128) {
-        self.take(field, Value::Unsigned(value));
+        self.take(field, Value::Bare(value.to_string()));
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
-        self.take(field, Value::Float(value));
+        self.take(field, Value::float(value));
     }
 }
 

@@ -40,16 +40,17 @@ pub struct Said {
 /// A value of a message.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// Written bare.
-    Bool(bool),
-    /// Written bare.
-    Signed(i128),
-    /// Written bare.
-    Unsigned(u128),
-    /// Written bare, if it is a number.
-    Float(f64),
+    /// Written as it is: a number, `true` or `false`.
+    Bare(String),
     /// Written in quotes.
     Text(String),
+}
+
+impl Value {
+    /// A number. JSON has no form for one that is not finite.
+    pub fn float(number: f64) -> Self {
+        if number.is_finite() { Value::Bare(number.to_string()) } else { Value::Text(number.to_string()) }
+    }
 }
 
 impl Said {
@@ -107,7 +108,7 @@ fn pair(line: &mut String, key: &str, value: &Value) {
     line.push('=');
     match value {
         Value::Text(text) => quote(line, text),
-        bare => bare_or_quoted(line, bare),
+        Value::Bare(bare) => line.push_str(bare),
     }
 }
 
@@ -155,7 +156,7 @@ pub fn json(record: &Record<'_>) -> String {
     member(&mut line, "caller", &Value::Text(format!("{}:{number}", with_folder(path))));
     member(&mut line, "msg", &Value::Text(record.said.message.clone()));
     if record.level != Level::ERROR {
-        member(&mut line, "v", &Value::Unsigned(verbosity_of(record.level).into()));
+        member(&mut line, "v", &Value::Bare(verbosity_of(record.level).to_string()));
     }
     for (key, value) in record.said.others() {
         // A key twice is an object that readers read differently.
@@ -181,24 +182,12 @@ fn member(line: &mut String, key: &str, value: &Value) {
     line.push(':');
     match value {
         Value::Text(text) => json_string(line, text),
-        bare => bare_or_quoted(line, bare),
+        Value::Bare(bare) => line.push_str(bare),
     }
 }
 
 fn json_string(line: &mut String, text: &str) {
     line.push_str(&serde_json::Value::from(text).to_string());
-}
-
-fn bare_or_quoted(line: &mut String, value: &Value) {
-    match value {
-        Value::Bool(value) => escaped(line, format_args!("{value}")),
-        Value::Signed(value) => escaped(line, format_args!("{value}")),
-        Value::Unsigned(value) => escaped(line, format_args!("{value}")),
-        Value::Float(value) if value.is_finite() => escaped(line, format_args!("{value}")),
-        // JSON has no form for them.
-        Value::Float(value) => escaped(line, format_args!("\"{value}\"")),
-        Value::Text(text) => json_string(line, text),
-    }
 }
 
 #[cfg(test)]

@@ -7,11 +7,14 @@ mod text;
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use prometheus::core::Collector;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::proto::MetricType;
+
+pub use build_info::platform;
 
 /// The content type of [`Metrics::encode`].
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -75,14 +78,14 @@ impl Registry {
     pub fn register(&self, collector: Box<dyn Collector>) -> Result<(), prometheus::Error> {
         let described = described(&*collector);
         self.registry.register(collector)?;
-        let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut series = self.series.lock();
         series.extend(described.into_iter().map(|one| (one.name.clone(), one)));
         Ok(())
     }
 
     /// All series that were registered, by name.
     pub fn series(&self) -> Vec<Series> {
-        self.series.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.series.lock().values().cloned().collect()
     }
 }
 

@@ -1,9 +1,10 @@
 //! Whether a task is still given its turn: one that never waits, or that blocks its thread, has no pulse.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 /// Pause between two beats.
@@ -32,11 +33,11 @@ impl Pulse {
 
     /// How long ago the last beat was; nothing before the first one.
     pub fn silence(&self) -> Option<Duration> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).map(|last| last.elapsed())
+        self.last.lock().map(|last| last.elapsed())
     }
 
     fn beat(&self) {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *self.last.lock() = Some(Instant::now());
     }
 }
 

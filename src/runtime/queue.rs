@@ -11,9 +11,10 @@ mod tests;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use prometheus::IntCounter;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
@@ -49,6 +50,7 @@ impl<K> Clone for Queue<K> {
 struct Shared<K> {
     backoff: Backoff,
     metrics: Option<QueueMetrics>,
+    /// No code of others runs under the lock.
     state: Mutex<State<K>>,
     changed: Notify,
 }
@@ -161,7 +163,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
 
     /// Forgets the failures of `key`. It stays queued if it is.
     pub fn forget(&self, key: &K) {
-        let mut state = self.lock();
+        let mut state = self.shared.state.lock();
         if let Some(entry) = state.entries.get_mut(key) {
             (entry.failures, entry.backs_off) = (0, false);
         }
@@ -170,12 +172,12 @@ impl<K: Clone + Eq + Hash> Queue<K> {
 
     /// Whether `key` failed and waits for its backoff.
     pub fn is_backing_off(&self, key: &K) -> bool {
-        self.lock().entries.get(key).is_some_and(|entry| entry.backs_off)
+        self.shared.state.lock().entries.get(key).is_some_and(|entry| entry.backs_off)
     }
 
     /// Drops everything that waits, and all failures. Keys that are being worked on are not handed out again.
     pub fn clear(&self) {
-        let mut state = self.lock();
+        let mut state = self.shared.state.lock();
         state.ready.clear();
         state.delayed.clear();
         state.entries.retain(|_, entry| {
@@ -187,14 +189,14 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// Ends all workers: every present and future [`Queue::next`] gives `None`. What waits is dropped.
     pub fn close(&self) {
         self.clear();
-        self.lock().closed = true;
+        self.shared.state.lock().closed = true;
         self.shared.changed.notify_waiters();
         self.shared.changed.notify_one();
     }
 
     /// How many keys could be handed out now.
     pub fn len(&self) -> usize {
-        let mut state = self.lock();
+        let mut state = self.shared.state.lock();
         state.promote_due(Instant::now());
         state.ready.len()
     }
@@ -226,24 +228,15 @@ impl<K: Clone + Eq + Hash> Queue<K> {
 
     fn take(&self) -> Taken<K> {
         let now = Instant::now();
-        let (taken, since) = self.take_at(now);
-        if let (Some(since), Some(metrics)) = (since, &self.shared.metrics) {
-            metrics.handed_out(now.saturating_duration_since(since));
-        }
-        taken
-    }
-
-    /// Also says since when the key waited.
-    fn take_at(&self, now: Instant) -> (Taken<K>, Option<Instant>) {
-        let mut state = self.lock();
+        let mut state = self.shared.state.lock();
         if state.closed {
             // The next waiter has to see it too.
             self.shared.changed.notify_one();
-            return (Taken::Closed, None);
+            return Taken::Closed;
         }
         state.promote_due(now);
         let Some((_, key)) = state.ready.pop_first() else {
-            return (Taken::Nothing { next_due: state.delayed.first_key_value().map(|((due, _), _)| *due) }, None);
+            return Taken::Nothing { next_due: state.delayed.first_key_value().map(|((due, _), _)| *due) };
         };
         let mut since = None;
         if let Some(entry) = state.entries.get_mut(&key) {
@@ -255,11 +248,16 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             // This worker was the one that watched the earliest due time; another one takes over.
             self.shared.changed.notify_one();
         }
-        (Taken::Work(Work { key, queue: self.clone() }), since)
+        drop(state);
+        let work = Work { key, queue: self.clone() };
+        if let (Some(since), Some(metrics)) = (since, &self.shared.metrics) {
+            metrics.handed_out(now.saturating_duration_since(since));
+        }
+        Taken::Work(work)
     }
 
     fn change(&self, change: impl FnOnce(&mut State<K>)) {
-        let mut state = self.lock();
+        let mut state = self.shared.state.lock();
         if !state.closed {
             change(&mut state);
             self.shared.changed.notify_one();
@@ -268,34 +266,22 @@ impl<K: Clone + Eq + Hash> Queue<K> {
 
     fn done(&self, key: &K) {
         let now = Instant::now();
-        let began = self.give_back(key);
-        if let (Some(began), Some(metrics)) = (began, &self.shared.metrics) {
-            metrics.done(now.saturating_duration_since(began));
-        }
-    }
-
-    /// Says since when the key was worked on.
-    fn give_back(&self, key: &K) -> Option<Instant> {
-        let mut state = self.lock();
-        let began = state.entries.get_mut(key)?.runs_since.take();
+        let mut state = self.shared.state.lock();
+        let began = state.entries.get_mut(key).and_then(|entry| entry.runs_since.take());
         if state.hand_out_again(key) {
             self.shared.changed.notify_one();
         }
         state.drop_if_idle(key);
-        began
-    }
-}
-
-impl<K> Queue<K> {
-    fn lock(&self) -> MutexGuard<'_, State<K>> {
-        // No code of others runs under the lock, so a poisoned state is still consistent.
-        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+        drop(state);
+        if let (Some(began), Some(metrics)) = (began, &self.shared.metrics) {
+            metrics.done(now.saturating_duration_since(began));
+        }
     }
 }
 
 impl<K: Clone + Eq + Hash + Send> Look for Shared<K> {
     fn look(&self, now: Instant) -> Content {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         state.promote_due(now);
         let mut content = Content::default();
         for entry in state.entries.values() {

@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::time::Duration;
 
-use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
+use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
 
 use crate::base::error_chain::chain;
@@ -150,20 +151,21 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    let handle = tokio::spawn(future.in_current_span());
-    let _abort_on_drop = AbortOnDrop(handle.abort_handle());
-    handle.await.map_err(|error| match error.try_into_panic() {
-        Ok(payload) => Panicked(panic_message(payload.as_ref())),
-        Err(_) => Panicked("the task was stopped with its runtime".into()),
-    })
+    let task = AbortOnDropHandle::new(tokio::spawn(future.in_current_span()));
+    task.await.map_err(|error| panicked(error, "the task was stopped with its runtime"))
 }
 
 /// Runs `work`, which may wait, on a thread of its own. Dropping the returned future does not stop it.
 pub async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Panicked> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| match error.try_into_panic() {
+    let outcome = tokio::task::spawn_blocking(work).await;
+    outcome.map_err(|error| panicked(error, "the thread was stopped with its runtime"))
+}
+
+fn panicked(error: JoinError, otherwise: &str) -> Panicked {
+    match error.try_into_panic() {
         Ok(payload) => Panicked(panic_message(payload.as_ref())),
-        Err(_) => Panicked("the thread was stopped with its runtime".into()),
-    })
+        Err(_) => Panicked(otherwise.into()),
+    }
 }
 
 /// A thread beside the runtime, for what must go on when all of the runtime's are busy: the log's lines are written by
@@ -173,14 +175,6 @@ pub async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'st
 /// The operating system gives no thread.
 pub fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     std::thread::Builder::new().name(name.to_owned()).spawn(work).map(drop)
-}
-
-struct AbortOnDrop(AbortHandle);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 fn panic_message(payload: &(dyn Any + Send)) -> String {

@@ -3,6 +3,7 @@
 use crate::app::options::PROGRAM;
 use crate::kubernetes::client::COMMIT;
 use crate::runtime::admin::Page;
+use crate::runtime::metrics::platform;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -32,18 +33,9 @@ fn version() -> String {
         "buildDate": "",
         "goVersion": "",
         "compiler": "rustc",
-        "platform": format!("{}/{}", std::env::consts::OS, architecture()),
+        "platform": platform(),
     });
     format!("{info:#}")
-}
-
-/// In Go's words.
-fn architecture() -> &'static str {
-    match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    }
 }
 
 /// As component-base's `zpages/statusz` writes it, with the delimiter always the same.

@@ -14,17 +14,18 @@ pub(super) fn build_info() -> Result<IntGauge, prometheus::Error> {
         .const_label("build_date", "")
         .const_label("go_version", "")
         .const_label("compiler", "rustc")
-        .const_label("platform", format!("{}/{}", std::env::consts::OS, architecture()));
+        .const_label("platform", platform());
     let info = IntGauge::with_opts(options)?;
     info.set(1);
     Ok(info)
 }
 
-/// In the words of images and of Go.
-fn architecture() -> &'static str {
-    match std::env::consts::ARCH {
+/// System and architecture, in the words of images and of Go.
+pub fn platform() -> String {
+    let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
         other => other,
-    }
+    };
+    format!("{}/{architecture}", std::env::consts::OS)
 }

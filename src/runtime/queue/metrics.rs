@@ -1,8 +1,9 @@
 //! The series of a work queue, under client-go's names. What changes with time alone is computed when somebody asks.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{Gauge, Histogram, HistogramOpts, IntCounter, IntGauge, Opts};
@@ -86,7 +87,7 @@ impl QueueMetrics {
 
     /// Shows this queue from now on instead of an earlier one.
     pub(super) fn show(&self, queue: Weak<dyn Look>) {
-        *self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner) = Some(queue);
+        *self.shared.queue.lock() = Some(queue);
     }
 
     /// Counts the additions.
@@ -118,7 +119,7 @@ impl Collector for QueueMetrics {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let queue = self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(Weak::upgrade);
+        let queue = self.shared.queue.lock().as_ref().and_then(Weak::upgrade);
         let content = queue.map(|queue| queue.look(Instant::now())).unwrap_or_default();
         self.shared.depth.set(i64::try_from(content.waiting).unwrap_or(i64::MAX));
         self.shared.unfinished.set(content.unfinished.as_secs_f64());

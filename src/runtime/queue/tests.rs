@@ -190,7 +190,7 @@ async fn clearing_drops_what_waits_and_what_would_come_again() {
     drop(work);
     tokio::time::advance(Duration::from_secs(120)).await;
     assert!(now(&queue).is_none());
-    assert!(queue.lock().entries.is_empty());
+    assert!(queue.shared.state.lock().entries.is_empty());
     queue.add("running");
     assert_eq!(now(&queue).as_deref(), Some(&"running"));
 }
@@ -220,7 +220,7 @@ async fn nothing_is_remembered_of_keys_that_are_done() {
         queue.add(key);
         drop(now(&queue));
     }
-    assert!(queue.lock().entries.is_empty());
+    assert!(queue.shared.state.lock().entries.is_empty());
 }
 
 /// What the test does between two moments.

@@ -1,13 +1,13 @@
-//! The files that flags and `vsphere.conf` name, read within a limit into buffers that are wiped.
-
-mod noted;
-
-pub use noted::{Noted, Noting};
+//! The files that flags and `vsphere.conf` name, read within a limit into buffers that are wiped; and what was read, in a
+//! form that says nothing of it and shows whether it would be read differently now.
 
 use crate::base::limited_read::{MAX_FILE, read_limited};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::fs::File;
+use std::hash::{DefaultHasher, Hasher};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 /// What the settings ask of the file system; in tests, one that is made up.
@@ -38,6 +38,66 @@ impl Files for SystemFiles {
     }
 }
 
+/// What was found at each path. Contents are kept as hashes.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Noted {
+    files: BTreeMap<PathBuf, Result<u64, io::ErrorKind>>,
+    directories: BTreeMap<PathBuf, bool>,
+}
+
+/// Reads from other [`Files`] and notes what is found.
+pub struct Noting<'a> {
+    files: &'a dyn Files,
+    noted: Mutex<Noted>,
+}
+
+impl Noted {
+    /// Whether anything of it is different in `files`. Reads all of it, so not where waiting is forbidden.
+    pub fn differs(&self, files: &dyn Files) -> bool {
+        self.directories.iter().any(|(path, known)| files.is_directory(path) != *known)
+            || self.files.iter().any(|(path, known)| trace(&files.read(path)) != *known)
+    }
+}
+
+impl<'a> Noting<'a> {
+    /// Nothing is noted yet.
+    pub fn new(files: &'a dyn Files) -> Self {
+        Self { files, noted: Mutex::default() }
+    }
+
+    /// What was noted so far.
+    pub fn noted(&self) -> Noted {
+        self.noted.lock().clone()
+    }
+}
+
+impl Files for Noting<'_> {
+    fn read(&self, path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
+        let read = self.files.read(path);
+        let mut noted = self.noted.lock();
+        noted.files.insert(path.to_owned(), trace(&read));
+        read
+    }
+
+    fn is_directory(&self, path: &Path) -> bool {
+        let is_directory = self.files.is_directory(path);
+        let mut noted = self.noted.lock();
+        noted.directories.insert(path.to_owned(), is_directory);
+        is_directory
+    }
+}
+
+fn trace(read: &io::Result<Zeroizing<Vec<u8>>>) -> Result<u64, io::ErrorKind> {
+    match read {
+        Ok(content) => {
+            let mut hasher = DefaultHasher::new();
+            hasher.write(content);
+            Ok(hasher.finish())
+        }
+        Err(error) => Err(error.kind()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,5 +110,38 @@ mod tests {
         assert!(SystemFiles.is_directory(directory.path()) && !SystemFiles.is_directory(&file));
         assert_eq!(SystemFiles.read(&file).unwrap().as_slice(), b"text");
         assert!(SystemFiles.read(directory.path()).is_err());
+    }
+
+    #[test]
+    fn content_counts_and_time_does_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let write = |name: &str, text: &str| std::fs::write(path(name), text).unwrap();
+        write("a", "text");
+        let files = Noting::new(&SystemFiles);
+        assert!(files.read(&path("a")).is_ok() && files.read(&path("gone")).is_err());
+        assert!(!files.is_directory(&path("folder")));
+        let noted = files.noted();
+        type Case<'a> = (&'a str, &'a dyn Fn(), &'a dyn Fn(), bool);
+        let cases: &[Case<'_>] = &[
+            ("nothing", &|| {}, &|| {}, false),
+            ("written again", &|| write("a", "text"), &|| {}, false),
+            ("another file", &|| write("b", "text"), &|| {}, false),
+            ("content", &|| write("a", "tex!"), &|| write("a", "text"), true),
+            ("removed", &|| std::fs::remove_file(path("a")).unwrap(), &|| write("a", "text"), true),
+            ("there now", &|| write("gone", ""), &|| std::fs::remove_file(path("gone")).unwrap(), true),
+            (
+                "a directory now",
+                &|| std::fs::create_dir(path("folder")).unwrap(),
+                &|| std::fs::remove_dir(path("folder")).unwrap(),
+                true,
+            ),
+        ];
+        for (case, change, undo, differs) in cases {
+            change();
+            assert_eq!(noted.differs(&SystemFiles), *differs, "{case}");
+            undo();
+            assert!(!noted.differs(&SystemFiles), "{case}, undone");
+        }
     }
 }

@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# Runs every test: `make test`. With CHECKED=1 those that `make check` does not run: `make suites`.
+#
+# The large suites run after all others; each line of theirs begins with the name of the suite. The release binary is
+# built beside them, and the one test that needs it comes last.
+#
+# Cargo knows which test programs there are. It hands each to this script (`--program`), which puts the large ones aside.
+set -euo pipefail
+
+large="daemon vcenter apiserver"
+# The programs of `cargo test --workspace --lib --test architecture --test cli`.
+checked="ccm support fuzz_targets architecture cli"
+needs_release=image::the_shipped_binary_needs_nothing_but_what_its_image_holds
+
+if [ "${1:-}" = --program ]; then
+    shift
+    name=$(basename "$1")
+    name=${name%-*}
+    case " $large " in *" $name "*)
+        echo "$1" >"$PUT_ASIDE/$name"
+        exit ;;
+    esac
+    if [ -n "${CHECKED:-}" ]; then
+        case " $checked " in *" $name "*) exit ;; esac
+    fi
+    exec "$@"
+fi
+
+cd "$(dirname "$0")/.."
+cargo=${CARGO:-cargo}
+export PUT_ASIDE
+PUT_ASIDE=$(mktemp -d)
+# Job control gives each job in the background a process group, so that all of it ends when this script does. The tests'
+# servers end with the tests.
+set -m
+finish() {
+    for job in $(jobs -rp); do kill -TERM -- "-$job" || true; done
+    rm -rf "$PUT_ASIDE"
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# When there is nothing to do, this takes a second. Beside tests, it takes what they leave of the processors.
+nice -n 19 make release >"$PUT_ASIDE/release.log" 2>&1 </dev/null &
+release=$!
+
+"$cargo" test --workspace --locked --config "target.'cfg(all())'.runner=['$PWD/tests/run.sh', '--program']"
+
+# suite NAME ARGUMENTS...: its lines with its name before them, and its exit code.
+suite() {
+    local name=$1 status=0 began=$SECONDS
+    shift
+    "$(cat "$PUT_ASIDE/$name")" "$@" 2>&1 </dev/null | sed -u "s/^/$name | /" || status=$?
+    echo "$name | exit code $status after $((SECONDS - began)) s"
+    return "$status"
+}
+
+failed=()
+for name in $large; do
+    suite "$name" --skip "$needs_release" || failed+=("$name")
+done
+
+if wait "$release"; then
+    suite daemon --exact "$needs_release" || failed+=("daemon ($needs_release)")
+else
+    cat "$PUT_ASIDE/release.log"
+    failed+=("make release")
+fi
+if [ "${#failed[@]}" -gt 0 ]; then
+    printf 'failed: %s\n' "${failed[@]}" >&2
+    exit 1
+fi

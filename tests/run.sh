@@ -58,7 +58,8 @@ suite() {
 
 failed=()
 for name in $large; do
-    suite "$name" --skip "$needs_release" || failed+=("$name")
+    # Of the tests of these suites that run at once, most wait.
+    RUST_TEST_THREADS=${RUST_TEST_THREADS:-6} suite "$name" --skip "$needs_release" || failed+=("$name")
 done
 
 if wait "$release"; then

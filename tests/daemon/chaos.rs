@@ -14,7 +14,7 @@ mod world;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use support::{Daemon, eventually};
+use support::{Daemon, Heavy, eventually};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::admin::{Admin, token_of};
@@ -54,6 +54,7 @@ const FLAGS: [&str; 4] = [
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn through_all_faults_what_must_hold_holds_and_all_ends_as_a_fresh_daemon_writes_it() {
+    let _alone = Heavy::alone();
     let seconds = variable("CHAOS_SECONDS").map_or(SECONDS, |text| number("CHAOS_SECONDS", &text));
     let seed = match variable("CHAOS_SEED").as_deref() {
         None => SEED,

@@ -8,7 +8,7 @@ mod world;
 use std::time::Instant;
 
 use k8s_openapi::jiff::SignedDuration;
-use support::{ApiServer, AuditEvent};
+use support::{ApiServer, AuditEvent, Heavy};
 
 use crate::judge::audit::{Term, breaches, node_writes, terms};
 use world::{Hit, World};
@@ -21,6 +21,7 @@ const NODES_PER_HIT: usize = 33;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn however_leaders_end_all_nodes_are_initialised_and_nobody_writes_beside_the_next_one() {
+    let _alone = Heavy::alone();
     let hits = std::env::var("SOAK_HITS").ok().filter(|text| !text.is_empty());
     let hits = hits.map_or(6, |text| text.parse::<usize>().unwrap_or_else(|error| panic!("SOAK_HITS={text}: {error}")));
     let nodes = NODES.max(hits * NODES_PER_HIT);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Node;
 use support::nodes::UNINITIALIZED_TAINT;
-use support::{Daemon, KubeletNode, Vcenter, eventually};
+use support::{Daemon, Heavy, KubeletNode, Vcenter, eventually};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::admin::{Admin, token};
@@ -50,6 +50,7 @@ const FLAGS: [&str; 3] =
 
 #[tokio::test]
 async fn whatever_happens_no_node_loses_what_it_has_and_all_end_as_a_fresh_daemon_writes_them() {
+    let _alone = Heavy::alone();
     let seconds = variable("SOAK_SECONDS").map_or(SECONDS, |text| number("SOAK_SECONDS", &text));
     let seed = match variable("SOAK_SEED").as_deref() {
         None => SEED,

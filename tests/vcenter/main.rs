@@ -31,11 +31,6 @@ use ccm::clients::http::{self, Settings, Thumbprint, TlsSettings, TlsTrust};
 use ccm::clients::{vapi, vim};
 use secrecy::SecretString;
 use support::{Nic, Object, Scenario, Vcenter, Vm};
-use tokio::sync::Mutex;
-
-/// Held for its whole time by a test that keeps the machine busy by itself: beside another such one its times, and the
-/// memory of this process, say nothing.
-static HEAVY: Mutex<()> = Mutex::const_new(());
 
 const UUID: &str = "4211a1b2-0000-4000-8000-000000000001";
 

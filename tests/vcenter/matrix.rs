@@ -16,9 +16,8 @@ use std::time::{Duration, Instant};
 
 use futures::future::LocalBoxFuture;
 use futures::{FutureExt as _, StreamExt as _};
-use support::{FakeVcenter, Vcenter};
+use support::{FakeVcenter, Heavy, Vcenter};
 
-use crate::HEAVY;
 use scene::Scene;
 
 /// Rows that run side by side: most of their time is waiting.
@@ -168,7 +167,7 @@ async fn go_through(row: &Row, scene: &Rc<Scene>) -> Result<Duration, String> {
 }
 
 async fn prove_all(rows: Vec<Row>) {
-    let _alone = HEAVY.lock().await;
+    let _alone = Heavy::alone();
     support::api_server::install_crypto();
     let only = std::env::var("CCM_MATRIX").unwrap_or_default();
     let before = resident_mib();

@@ -7,9 +7,8 @@ use ccm::cloud::{CloudProvider as _, Presence};
 use k8s_openapi::api::core::v1::{Node, Taint};
 use support::api_server::install_crypto;
 use support::fake_vcenter::FakeCounts;
-use support::{FakeVcenter, Model, eventually};
+use support::{FakeVcenter, Heavy, Model, eventually};
 
-use crate::HEAVY;
 use crate::world::{Running, node};
 
 /// Half a minute is what is promised of a machine of its own; here everything is a debug build, beside other tests. What
@@ -92,7 +91,7 @@ async fn until_quiet(fake: &FakeVcenter) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn five_thousand_nodes_cost_a_search_each_and_a_change_costs_one_machine() {
-    let _alone = HEAVY.lock().await;
+    let _alone = Heavy::alone();
     install_crypto();
     let folder = tempfile::tempdir().unwrap();
     let fake = FakeVcenter::start(model(5_000)).await;
@@ -158,7 +157,7 @@ async fn cost_of_twenty(machines: usize) -> FakeCounts {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn twenty_nodes_cost_what_twenty_nodes_cost_however_large_the_vcenter_is() {
-    let _alone = HEAVY.lock().await;
+    let _alone = Heavy::alone();
     install_crypto();
     let (small, large) = (cost_of_twenty(20).await, cost_of_twenty(5_000).await);
     for (name, counts) in [("20", &small), ("5,000", &large)] {

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{Event, Node};
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
-use support::{ApiServer, Daemon, FakeVcenter, KubeletNode, Machine, Model, eventually};
+use support::{ApiServer, Daemon, FakeVcenter, Heavy, KubeletNode, Machine, Model, eventually};
 
 use super::looks::{Metrics, until_asked};
 use crate::cluster::{Cluster, until_passed};
@@ -76,6 +76,7 @@ async fn names(nodes: &Api<Node>) -> BTreeSet<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_machines_gone_at_once_pause_deletion_and_then_it_goes_on_under_the_limit() {
+    let _alone = Heavy::alone();
     let server = ApiServer::start().await;
     let cluster = Cluster::on(&server).await;
     let fake = FakeVcenter::start(Model::small().vms(NODES)).await;

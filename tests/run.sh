@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Runs every test: `make test`. With CHECKED=1 those that `make check` does not run: `make suites`.
 #
-# The large suites run after all others; each line of theirs begins with the name of the suite. The release binary is
-# built beside them, and the one test that needs it comes last.
+# The large suites wait most of their time. They run side by side, after all others, each with ports of its own; each
+# line of theirs begins with the name of the suite. The release binary is built beside them, and the one test that needs
+# it comes last.
 #
 # Cargo knows which test programs there are. It hands each to this script (`--program`), which puts the large ones aside.
 set -euo pipefail
@@ -57,10 +58,17 @@ suite() {
 }
 
 failed=()
+echo "running $large side by side"
+share=0
+lanes=()
 for name in $large; do
     # Of the tests of these suites that run at once, most wait.
-    RUST_TEST_THREADS=${RUST_TEST_THREADS:-6} suite "$name" --skip "$needs_release" || failed+=("$name")
+    TEST_PORTS=$share/3 RUST_TEST_THREADS=${RUST_TEST_THREADS:-6} \
+        suite "$name" --skip "$needs_release" &
+    lanes+=("$name:$!")
+    share=$((share + 1))
 done
+for lane in "${lanes[@]}"; do wait "${lane#*:}" || failed+=("${lane%:*}"); done
 
 if wait "$release"; then
     suite daemon --exact "$needs_release" || failed+=("daemon ($needs_release)")

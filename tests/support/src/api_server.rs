@@ -4,6 +4,7 @@ mod audit;
 mod identity;
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::Duration;
@@ -305,13 +306,18 @@ enum Trouble {
     Other(String),
 }
 
-/// A port that is free now, below the range from which systems hand out ports: nobody is given it later by chance, and
-/// no caller twice, since what is remembered of an address, as of its logins, outlives who had it.
+/// Of the ports that are given: below the range from which systems hand out ports, so that nobody is given them by chance.
+const PORTS: Range<u16> = 20_000..32_000;
+
+/// A port that is free now. No caller is given it twice, since what is remembered of an address, as of its logins,
+/// outlives who had it. Test programs that run side by side each have a share: `TEST_PORTS=0/3` is the first third.
 pub fn free_port() -> u16 {
     static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    let ports = share_of_ports(std::env::var("TEST_PORTS").ok().as_deref());
+    let count = ports.end - ports.start;
     loop {
         let bytes = uuid::Uuid::new_v4().into_bytes();
-        let port = 20_000 + u16::from_le_bytes([bytes[0], bytes[1]]) % 12_000;
+        let port = ports.start + u16::from_le_bytes([bytes[0], bytes[1]]) % count;
         let is_new = GIVEN.lock().unwrap_or_else(PoisonError::into_inner).insert(port);
         if is_new && std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return port;
@@ -319,8 +325,38 @@ pub fn free_port() -> u16 {
     }
 }
 
+/// All ports, or the share that `TEST_PORTS` names.
+fn share_of_ports(share: Option<&str>) -> Range<u16> {
+    let Some(share) = share else { return PORTS };
+    let numbers = share.split_once('/').and_then(|(index, count)| Some((index.parse().ok()?, count.parse().ok()?)));
+    let (index, count): (u16, u16) = numbers.filter(|(index, count)| index < count).unwrap_or_else(|| {
+        panic!("TEST_PORTS={share}: a share such as 0/3 is expected");
+    });
+    let size = (PORTS.end - PORTS.start) / count;
+    PORTS.start + index * size..PORTS.start + (index + 1) * size
+}
+
 /// One cryptography provider for the process; who comes second finds it there.
 pub fn install_crypto() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_of_ports_are_disjoint_and_cover_all() {
+        assert_eq!(share_of_ports(None), 20_000..32_000);
+        let thirds = ["0/3", "1/3", "2/3"].map(|share| share_of_ports(Some(share)));
+        assert_eq!(thirds, [20_000..24_000, 24_000..28_000, 28_000..32_000]);
+    }
+
+    #[test]
+    fn a_share_that_does_not_exist_is_refused() {
+        for share in ["3/3", "3", "", "a/b", "0/0"] {
+            assert!(std::panic::catch_unwind(|| share_of_ports(Some(share))).is_err(), "{share:?}");
+        }
+    }
 }

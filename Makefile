@@ -34,6 +34,25 @@ soak: testenv ## Twenty hits on leaders (SOAK_HITS=50), then ten minutes of race
 		$(CARGO) test --locked --test daemon race::whatever_happens -- --nocapture
 	$(MAKE) chaos CHAOS_SEED=$(or $(CHAOS_SEED),random)
 
+# The parts of make nightly, in this order.
+NIGHTLY ?= slow properties soak mutants bench
+
+.PHONY: nightly
+nightly: ## What make test leaves out: slow tests, properties and campaigns with new seeds, mutants, benchmark; NIGHTLY="soak bench" is less
+	@set -e; for part in $(NIGHTLY); do $(MAKE) --no-print-directory nightly-$$part; done
+
+.PHONY: nightly-slow
+nightly-slow: testenv
+	RUST_TEST_THREADS=6 $(CARGO) test --locked --test apiserver --test daemon nightly::
+
+.PHONY: nightly-properties
+nightly-properties: SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
+nightly-properties:
+	PROPTEST_RNG_SEED=$(SEED) $(CARGO) test --workspace --locked --lib
+
+.PHONY: nightly-soak nightly-mutants nightly-bench
+nightly-soak nightly-mutants nightly-bench: nightly-%: %
+
 # Cargo's folder, and what the binary as it is shipped is built for: this machine, or another one with a linker for it.
 TARGET ?= $(or $(CARGO_TARGET_DIR),target)
 RELEASE_TARGET ?= $(shell rustc -vV | sed -n 's/^host: //p')

@@ -3,7 +3,7 @@
 #
 # The large suites wait most of their time. They run side by side, after all others, each with ports of its own; each
 # line of theirs begins with the name of the suite. The release binary is built beside them, and the one test that needs
-# it comes last.
+# it comes last. Tests in a module `nightly` are left to `make nightly`.
 #
 # Cargo knows which test programs there are. It hands each to this script (`--program`), which puts the large ones aside.
 set -euo pipefail
@@ -64,7 +64,7 @@ lanes=()
 for name in $large; do
     # Of the tests of these suites that run at once, most wait.
     TEST_PORTS=$share/3 RUST_TEST_THREADS=${RUST_TEST_THREADS:-6} \
-        suite "$name" --skip "$needs_release" &
+        suite "$name" --skip nightly:: --skip "$needs_release" &
     lanes+=("$name:$!")
     share=$((share + 1))
 done

@@ -10,7 +10,7 @@ use crate::admin::{Admin, token};
 use crate::cluster::{Cluster, LIMIT, until_passed, uuid};
 
 /// The time in which nothing changes and next to nothing may be asked.
-const QUIET: Duration = Duration::from_secs(60);
+const QUIET: Duration = Duration::from_secs(15);
 
 #[tokio::test]
 async fn a_hundred_nodes_join_at_once_with_two_calls_each_and_cost_nothing_afterwards() {
@@ -19,7 +19,7 @@ async fn a_hundred_nodes_join_at_once_with_two_calls_each_and_cost_nothing_after
     let vcenter = Vcenter::start(&cluster.scenario(0..NODES)).await;
     vcenter.delay_calls(Duration::from_millis(10)).await;
     // Three passes over all nodes fall into the quiet time.
-    let daemon = cluster.start_for(&vcenter, &["--node-status-update-frequency=20s"]).await;
+    let daemon = cluster.start_for(&vcenter, &["--node-status-update-frequency=5s"]).await;
     let joined = Instant::now();
     cluster.register(0..NODES).await;
     cluster.wait_until_initialised(0..NODES, &daemon).await;

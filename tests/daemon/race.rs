@@ -29,9 +29,9 @@ use world::World;
 /// Machines, and as many nodes.
 const NODES: usize = 24;
 /// How long actions are taken, unless another time is given.
-const SECONDS: u64 = 60;
+const SECONDS: u64 = 20;
 /// The seed of every day: within that time its actions have every trouble, and labels follow their machines.
-const SEED: u64 = 666;
+const SEED: u64 = 916_216;
 /// Between two actions.
 const PACE: Duration = Duration::from_millis(40);
 /// How long a node that is not ready waits for its deletion.

@@ -15,7 +15,7 @@ use crate::cluster::{Cluster, LIMIT, until_passed};
 const NODES: usize = 10;
 
 /// Many looks at everything fall into this time.
-const QUIET: Duration = Duration::from_secs(20);
+const QUIET: Duration = Duration::from_secs(8);
 
 #[tokio::test]
 async fn a_join_takes_two_writes_and_a_quiet_time_none_but_the_leases() {

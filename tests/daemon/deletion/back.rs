@@ -33,43 +33,47 @@ async fn until_failed(world: &World, role: Role, times: usize) {
     .await;
 }
 
-#[tokio::test]
-async fn a_node_whose_machine_went_while_its_vcenter_was_away_is_deleted_soon_after_that_is_back() {
-    let mut world = world().await;
-    world.fakes[0].stop_listening().await;
-    world.destroy(Role::Doomed);
-    world.turn_not_ready().await;
-    until_failed(&world, Role::Doomed, FAILED).await;
-    let output = world.daemon().output().clone();
-    let connections = || output.lines().iter().filter(|line| line.contains(ANSWERS)).count();
-    let before = connections();
-    world.fakes[0].resume_listening().await;
-    eventually("the daemon hears of its vCenter again", LIMIT, async || match connections() {
-        now if now > before => Ok(()),
-        now => Err(format!("{now} times so far")),
-    })
-    .await;
-    let took = world.until_deleted_soon(Role::Doomed.number(), Instant::now(), PROMPT).await;
-    println!("the Node is deleted {took:?} after that is back");
-    world.stay(&[Role::Kept.number(), Role::Beside.number()], &[Role::Live.number()]).await;
-}
+mod nightly {
+    use super::*;
 
-/// The session lives on, so that nothing is announced: that the next node's proof can be made is what tells it.
-#[tokio::test]
-async fn a_proof_that_can_be_made_again_lets_those_be_made_that_wait() {
-    let world = world().await;
-    world.fakes[0].every("FindAllByUuid", Trouble::Fault(Fault::new("SystemError")));
-    let (waits, tells) = (Role::Doomed, Role::Kept);
-    world.destroy(waits);
-    world.set_ready(waits.number(), "Unknown").await;
-    until_failed(&world, waits, FAILED).await;
-    let last = Instant::now();
-    world.destroy(tells);
-    world.set_ready(tells.number(), "Unknown").await;
-    until_failed(&world, tells, 2).await;
-    world.fakes[0].clear();
-    let took = world.until_deleted(waits.number(), last).await;
-    println!("the Node is deleted {took:?} after its last proof that failed");
-    assert!(took < OLD_PAUSE, "{took:?}: {:#?}", world.answers(waits.number()));
-    world.until_deleted(tells.number(), last).await;
+    #[tokio::test]
+    async fn a_node_whose_machine_went_while_its_vcenter_was_away_is_deleted_soon_after_that_is_back() {
+        let mut world = world().await;
+        world.fakes[0].stop_listening().await;
+        world.destroy(Role::Doomed);
+        world.turn_not_ready().await;
+        until_failed(&world, Role::Doomed, FAILED).await;
+        let output = world.daemon().output().clone();
+        let connections = || output.lines().iter().filter(|line| line.contains(ANSWERS)).count();
+        let before = connections();
+        world.fakes[0].resume_listening().await;
+        eventually("the daemon hears of its vCenter again", LIMIT, async || match connections() {
+            now if now > before => Ok(()),
+            now => Err(format!("{now} times so far")),
+        })
+        .await;
+        let took = world.until_deleted_soon(Role::Doomed.number(), Instant::now(), PROMPT).await;
+        println!("the Node is deleted {took:?} after that is back");
+        world.stay(&[Role::Kept.number(), Role::Beside.number()], &[Role::Live.number()]).await;
+    }
+
+    /// The session lives on, so that nothing is announced: that the next node's proof can be made is what tells it.
+    #[tokio::test]
+    async fn a_proof_that_can_be_made_again_lets_those_be_made_that_wait() {
+        let world = world().await;
+        world.fakes[0].every("FindAllByUuid", Trouble::Fault(Fault::new("SystemError")));
+        let (waits, tells) = (Role::Doomed, Role::Kept);
+        world.destroy(waits);
+        world.set_ready(waits.number(), "Unknown").await;
+        until_failed(&world, waits, FAILED).await;
+        let last = Instant::now();
+        world.destroy(tells);
+        world.set_ready(tells.number(), "Unknown").await;
+        until_failed(&world, tells, 2).await;
+        world.fakes[0].clear();
+        let took = world.until_deleted(waits.number(), last).await;
+        println!("the Node is deleted {took:?} after its last proof that failed");
+        assert!(took < OLD_PAUSE, "{took:?}: {:#?}", world.answers(waits.number()));
+        world.until_deleted(tells.number(), last).await;
+    }
 }

@@ -119,19 +119,23 @@ fn with_provider_id(mut node: Node, id: &str) -> Node {
     node
 }
 
-/// With everything as it is by default, as in a cluster.
-#[tokio::test]
-async fn a_destroyed_machine_is_told_within_the_default_grace_period_and_ten_seconds() {
-    const DEFAULT_GRACE: Duration = Duration::from_secs(30);
-    let mut world = World::start_on(ApiServer::shared().await, vec![Model::small()], [0; 4], &[]).await;
-    world.grace = DEFAULT_GRACE;
-    for role in [Role::Doomed, Role::Live] {
-        world.destroy(role);
+mod nightly {
+    use super::*;
+
+    /// With everything as it is by default, as in a cluster.
+    #[tokio::test]
+    async fn a_destroyed_machine_is_told_within_the_default_grace_period_and_ten_seconds() {
+        const DEFAULT_GRACE: Duration = Duration::from_secs(30);
+        let mut world = World::start_on(ApiServer::shared().await, vec![Model::small()], [0; 4], &[]).await;
+        world.grace = DEFAULT_GRACE;
+        for role in [Role::Doomed, Role::Live] {
+            world.destroy(role);
+        }
+        let since = Instant::now();
+        world.turn_not_ready().await;
+        let took = world.until_deleted(Role::Doomed.number(), since).await;
+        println!("by default, the Node of a destroyed machine is deleted {took:?} after it is not ready");
+        assert!(took >= DEFAULT_GRACE && took <= DEFAULT_GRACE + PROMPT, "{took:?}");
+        world.stay(&[Role::Kept.number(), Role::Beside.number()], &[Role::Live.number()]).await;
     }
-    let since = Instant::now();
-    world.turn_not_ready().await;
-    let took = world.until_deleted(Role::Doomed.number(), since).await;
-    println!("by default, the Node of a destroyed machine is deleted {took:?} after it is not ready");
-    assert!(took >= DEFAULT_GRACE && took <= DEFAULT_GRACE + PROMPT, "{took:?}");
-    world.stay(&[Role::Kept.number(), Role::Beside.number()], &[Role::Live.number()]).await;
 }

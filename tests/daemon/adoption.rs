@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{ListParams, PostParams, WatchEvent, WatchParams};
 use kube::{Api, ResourceExt};
 use support::nodes::NodeView;
-use support::{ApiServer, Daemon, KubeletNode, Nic, Vcenter, Vm, eventually};
+use support::{Daemon, KubeletNode, Nic, Vcenter, Vm, eventually};
 
 use crate::cluster::{Cluster, LIMIT, ip, labels, swapped, until_passed, uuid};
 use crate::upgrade::{Fixture, fixtures};
@@ -25,16 +26,14 @@ const QUIET: Duration = Duration::from_secs(6);
 
 #[tokio::test]
 async fn a_node_of_the_go_program_with_zones_gets_one_annotation_and_nothing_else() {
-    let server = ApiServer::start().await;
-    let cluster = Cluster::on(&server).await;
+    let cluster = Cluster::new().await;
     let fixtures = with_more(&cluster, fixtures(&cluster, true), |number| labels(ZONES[number % 3]).to_vec());
     adopt(&cluster, &fixtures, |section| Cluster::zoned(&[section])).await;
 }
 
 #[tokio::test]
 async fn a_node_of_the_go_program_without_zones_gets_one_annotation_and_nothing_else() {
-    let server = ApiServer::start().await;
-    let cluster = Cluster::on(&server).await;
+    let cluster = Cluster::new().await;
     let instance_type = |_| labels("").into_iter().filter(|(key, _)| key.ends_with("instance-type")).collect();
     let fixtures = with_more(&cluster, fixtures(&cluster, false), instance_type);
     adopt(&cluster, &fixtures, |section| section).await;
@@ -42,8 +41,7 @@ async fn a_node_of_the_go_program_without_zones_gets_one_annotation_and_nothing_
 
 #[tokio::test]
 async fn a_dual_stack_node_of_the_go_program_gets_one_annotation_and_nothing_else() {
-    let server = ApiServer::start().await;
-    let cluster = Cluster::on(&server).await;
+    let cluster = Cluster::new().await;
     let fixture = |case, number| {
         let v6 = format!("fd00:1::{number}");
         let usual = Fixture::new(case, number, &cluster).labelled(labels(ZONES[number % 3]));
@@ -94,6 +92,9 @@ async fn adopt(cluster: &Cluster, fixtures: &[Fixture], config: impl Fn(String) 
         nodes.create(&PostParams::default(), &node).await.unwrap();
     }
     let version = nodes.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
+    // From now on: others use the API server, too, and it does not keep versions for long.
+    let only = WatchParams::default().labels(&cluster.labels());
+    let mut events = nodes.watch(&only, &version).await.unwrap().boxed();
     let before = cluster.nodes().await;
     let flags = ["--node-status-update-frequency=1s", "--node-monitor-period=1s", "--tag-poll-interval=1s"];
     // What a machine is recorded with follows from what it says of itself.
@@ -112,7 +113,7 @@ async fn adopt(cluster: &Cluster, fixtures: &[Fixture], config: impl Fn(String) 
     .await;
     until_passed(Instant::now(), QUIET).await;
     let after = cluster.nodes().await;
-    let writes = writes_since(cluster, &version, &after).await;
+    let writes = writes_since(&version, &mut events, &after).await;
     for fixture in fixtures {
         let name = cluster.name(fixture.number);
         let case = format!("{}: {name}\n{}", fixture.case, daemon.output().tail(30));
@@ -138,15 +139,17 @@ fn without_record(node: &Node) -> Node {
 }
 
 /// How often each node was written since this version, up to what it is now.
-async fn writes_since(cluster: &Cluster, version: &str, now: &BTreeMap<String, Node>) -> BTreeMap<String, usize> {
-    let nodes = Api::<Node>::all(cluster.client.clone());
+async fn writes_since(
+    version: &str,
+    events: &mut BoxStream<'_, kube::Result<WatchEvent<Node>>>,
+    now: &BTreeMap<String, Node>,
+) -> BTreeMap<String, usize> {
     let number = |version: Option<String>| version.unwrap_or_default().parse::<u64>().unwrap();
     let last = now.values().map(|node| number(node.resource_version())).max().unwrap_or_default();
     let mut writes = BTreeMap::new();
     if last <= version.parse().unwrap() {
         return writes;
     }
-    let mut events = nodes.watch(&WatchParams::default(), version).await.unwrap().boxed();
     loop {
         let event = tokio::time::timeout(LIMIT, events.try_next()).await.unwrap().unwrap();
         match event {

@@ -120,9 +120,9 @@ async fn grant(cluster: &Cluster, role: &str, account: &str, rules: &[Value]) {
 /// This process may not write Nodes; the account of the node controllers may, as soon as there may be a token for it.
 #[tokio::test]
 async fn controllers_write_as_their_own_service_account_and_never_as_the_process() {
-    // The account's name is the same for everybody, so that the server is the test's own.
-    let server = ApiServer::start().await;
-    let cluster = Cluster::on(&server).await;
+    // The name of the controller's account is the same for everybody: no other test has it made.
+    let server = ApiServer::shared().await;
+    let cluster = Cluster::on(server).await;
     let vcenter = Vcenter::start(&cluster.scenario(0..2)).await;
     let process = cluster.pool();
     let accounts = Api::<ServiceAccount>::namespaced(cluster.client.clone(), "kube-system");

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use support::{ApiServer, Daemon, Machine, Model, eventually};
+use support::{ApiServer, Daemon, Machine, Model, eventually, unique};
 
 use super::looks::ABSENT;
 use super::world::{PROMPT, Role, SHORT, World};
@@ -14,17 +14,19 @@ const LONG_GRACE: Duration = Duration::from_secs(12);
 /// An allowance of two in ten seconds is one more every five.
 const REFILL: Duration = Duration::from_secs(5);
 
-async fn world(server: &ApiServer, more: &[&str]) -> World {
+async fn world(more: &[&str]) -> World {
+    let lease = format!("--leader-elect-resource-name={}", unique("lease"));
     // Long enough that an API server on a busy machine answers in time: the right one has to lead.
     let election = [
         "--leader-elect=true",
+        &lease,
         "--leader-elect-lease-duration=8s",
         "--leader-elect-renew-deadline=6s",
         "--leader-elect-retry-period=500ms",
         "--node-deletion-grace=12s",
     ];
     let flags = [&SHORT[..], &election, more].concat();
-    let mut world = World::start_on(server, vec![Model::small()], [0; 4], &flags).await;
+    let mut world = World::start_on(ApiServer::shared().await, vec![Model::small()], [0; 4], &flags).await;
     world.grace = LONG_GRACE;
     world.daemon().wait_for_line("became leader", LIMIT).await;
     world
@@ -40,8 +42,7 @@ async fn with_second(world: &mut World) -> Daemon {
 
 #[tokio::test]
 async fn a_new_leader_begins_the_grace_period_anew_with_an_allowance_of_one() {
-    let server = ApiServer::start().await;
-    let mut world = world(&server, &["--node-deletion-limit=2,0%,10s"]).await;
+    let mut world = world(&["--node-deletion-limit=2,0%,10s"]).await;
     // Of the second one, which alone deletes.
     world.flags.push(format!("--node-deletion-grace={}s", GRACE.as_secs()));
     world.grace = GRACE;
@@ -85,8 +86,7 @@ async fn a_new_leader_begins_the_grace_period_anew_with_an_allowance_of_one() {
 /// As when a virtual machine is suspended: it wakes up in the belief that it leads and that the grace period is over.
 #[tokio::test]
 async fn a_leader_that_was_frozen_in_the_grace_period_deletes_nothing() {
-    let server = ApiServer::start().await;
-    let mut world = world(&server, &[]).await;
+    let mut world = world(&[]).await;
     // The second one deletes nothing at all: whatever is deleted is the first one's doing.
     world.flags.push("--node-deletion=off".to_owned());
     let mut first = with_second(&mut world).await;
@@ -124,9 +124,8 @@ async fn a_leader_that_was_frozen_in_the_grace_period_deletes_nothing() {
 /// one has recorded a newer place.
 #[tokio::test]
 async fn who_leads_again_proves_absence_where_the_other_leader_saw_the_machine() {
-    let server = ApiServer::start().await;
     let grace = format!("--node-deletion-grace={}s", GRACE.as_secs());
-    let mut world = world(&server, &["--standby=cold", &grace]).await;
+    let mut world = world(&["--standby=cold", &grace]).await;
     world.grace = GRACE;
     let mut first = with_second(&mut world).await;
     let (moved, gone) = (Role::Kept, Role::Doomed);

@@ -12,8 +12,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kube::Api;
-use kube::api::{Patch, PatchParams};
-use serde_json::json;
 use support::report::{Limit, Measure};
 use support::{ApiServer, eventually};
 use tokio::time::{Instant, timeout_at};
@@ -239,9 +237,8 @@ impl World {
     }
 
     async fn set_ready(&self, number: usize, status: &str) {
-        let nodes = Api::<k8s_openapi::api::core::v1::Node>::all(self.cluster.client.clone());
-        let patch = json!({ "status": { "conditions": [{ "type": "Ready", "status": status }] } });
-        nodes.patch_status(&format!("n-{number}"), &PatchParams::default(), &Patch::Strategic(patch)).await.unwrap();
+        let nodes = Api::all(self.cluster.client.clone());
+        support::nodes::set_ready(&nodes, &format!("n-{number}"), status, "").await.unwrap();
     }
 
     fn row(&self, kind: Change, what: &str, unit: &'static str, samples: Vec<f64>, limit: Option<Limit>) -> Measure {

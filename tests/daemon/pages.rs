@@ -174,9 +174,7 @@ impl Reader {
     }
 
     async fn set_ready(&self, number: usize, status: &str) {
-        let now = k8s_openapi::jiff::Timestamp::now().to_string();
-        let condition = json!({"type": "Ready", "status": status, "reason": "Test", "lastTransitionTime": now});
-        self.patch_node(number, json!({"status": {"conditions": [condition]}})).await;
+        support::nodes::set_ready(&self.nodes(), &self.cluster.name(number), status, "").await.unwrap();
     }
 
     /// Waits until the nodes have their provider IDs and no taint.

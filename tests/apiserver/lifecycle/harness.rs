@@ -169,8 +169,7 @@ impl Run {
 
     /// As kube-controller-manager or the kubelet would.
     pub async fn set_ready(&self, name: &str, ready: &str) {
-        let patch = json!({"status": {"conditions": conditions(ready)}});
-        self.api().patch_status(name, &PatchParams::default(), &Patch::Strategic(patch)).await.unwrap();
+        support::nodes::set_ready(&self.api(), name, ready, "").await.unwrap();
     }
 
     pub async fn annotate(&self, name: &str, key: &str, value: Option<&str>) {

@@ -3,12 +3,9 @@
 use std::time::Instant;
 
 use futures::future::join_all;
-use k8s_openapi::api::core::v1::{Node, NodeCondition};
-use k8s_openapi::jiff::Timestamp;
-use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use serde_json::json;
-use support::nodes::{UNINITIALIZED_TAINT, ready_condition};
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{DeleteParams, PostParams, Preconditions};
+use support::nodes::{UNINITIALIZED_TAINT, set_ready};
 use support::{KubeletNode, Machine as VirtualMachine};
 
 use super::script::Action;
@@ -122,7 +119,7 @@ impl World {
 
     async fn ready(&mut self, number: usize, status: &str) -> bool {
         let began = Instant::now();
-        let written = set_ready(self.nodes.clone(), self.cluster.name(number), status, self.count).await;
+        let written = set_ready(&self.nodes, &self.cluster.name(number), status, &self.count.to_string()).await;
         self.written(written, began)
     }
 
@@ -158,8 +155,8 @@ impl World {
         for some in ready.chunks(AT_ONCE) {
             self.count += 1;
             let began = Instant::now();
-            let write = |(number, status): &(usize, &'static str)| {
-                set_ready(self.nodes.clone(), self.cluster.name(*number), status, self.count)
+            let write = async |(number, status): &(usize, &'static str)| {
+                set_ready(&self.nodes, &self.cluster.name(*number), status, &self.count.to_string()).await
             };
             for written in join_all(some.iter().map(write)).await {
                 self.written(written, began);
@@ -204,14 +201,6 @@ impl World {
 }
 
 /// As a kubelet, or who watches over it. Each message is another one, so that the version it makes is told from others.
-async fn set_ready(nodes: Api<Node>, name: String, status: &str, step: usize) -> Result<Node, kube::Error> {
-    let node = nodes.get(&name).await?;
-    let condition = ready_condition(&node, status, Timestamp::now());
-    let condition = NodeCondition { message: Some(step.to_string()), ..condition };
-    let patch = Patch::Strategic(json!({ "status": { "conditions": [condition] } }));
-    nodes.patch_status(&name, &PatchParams::default(), &patch).await
-}
-
 fn number_of(action: Action) -> usize {
     match action {
         Action::Register(number)

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{Event, Node};
 use kube::Api;
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::api::{ListParams, PostParams};
 use serde_json::json;
+use support::nodes::set_ready;
 use support::{ApiServer, Daemon, FakeVcenter, Heavy, KubeletNode, Machine, Model, eventually};
 
 use super::looks::{Metrics, until_asked};
@@ -91,8 +92,7 @@ async fn a_thousand_machines_gone_at_once_pause_deletion_and_then_it_goes_on_und
     let gone = WELL + 1..=NODES;
     // The kubelets of the first are cut off, those of the last still report.
     each(1..=NODES - READY, async |number| {
-        let patch = json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}});
-        nodes.patch_status(&name(number), &PatchParams::default(), &Patch::Strategic(patch)).await.unwrap();
+        set_ready(&nodes, &name(number), "Unknown", "").await.unwrap();
     })
     .await;
     until_asked(&daemon, &gone.clone().take(NODES - READY - WELL).map(name).collect::<Vec<_>>(), 1).await;

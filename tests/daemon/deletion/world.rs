@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::{Event, Node};
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use serde_json::{Value, json};
-use support::nodes::NodeView;
+use kube::api::{DeleteParams, ListParams, PostParams};
+use serde_json::Value;
+use support::nodes::{self, NodeView};
 use support::{ApiServer, Daemon, FakeVcenter, KubeletNode, Machine, Model, eventually};
 
 use super::looks;
@@ -208,11 +208,7 @@ impl World {
 
     /// Writes the condition as the kubelet (`True`, `False`) or the kube-controller-manager (`Unknown`) does.
     pub async fn set_ready(&self, number: usize, status: &str) {
-        let now = k8s_openapi::jiff::Timestamp::now().to_string();
-        let reason = if status == "Unknown" { "NodeStatusUnknown" } else { "Kubelet" };
-        let condition = json!({"type": "Ready", "status": status, "reason": reason, "lastTransitionTime": now});
-        let patch = Patch::Strategic(json!({"status": {"conditions": [condition]}}));
-        self.nodes().patch_status(&self.cluster.name(number), &PatchParams::default(), &patch).await.unwrap();
+        nodes::set_ready(&self.nodes(), &self.cluster.name(number), status, "").await.unwrap();
     }
 
     /// The kubelets of all but the one that stays ready are not heard of any more.

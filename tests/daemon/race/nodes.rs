@@ -2,12 +2,11 @@
 
 use std::time::Instant;
 
-use k8s_openapi::api::core::v1::{Node, NodeCondition};
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use serde_json::{Value, json};
 use support::KubeletNode;
-use support::nodes::{PROVIDED_NODE_IP, UNINITIALIZED_TAINT, ready_condition};
+use support::nodes::{PROVIDED_NODE_IP, UNINITIALIZED_TAINT, set_ready};
 
 use super::action::{Action, NodeIp};
 use super::world::World;
@@ -51,11 +50,7 @@ impl World<'_> {
         let mut patch = json!({ "metadata": { "annotations": { "test.example/step": step } } });
         match action {
             Action::Ready(_, status) => {
-                let Some(node) = self.nodes.get_opt(&name).await.unwrap() else { return false };
-                let condition = ready_condition(&node, status, Timestamp::now());
-                let condition = NodeCondition { message: Some(step), ..condition };
-                let patch = Patch::Strategic(json!({ "status": { "conditions": [condition] } }));
-                let written = self.nodes.patch_status(&name, &PatchParams::default(), &patch).await;
+                let written = set_ready(&self.nodes, &name, status, &step).await;
                 return self.written(written, began);
             }
             Action::Taint(_, key) | Action::Untaint(_, key) => {

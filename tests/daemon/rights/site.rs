@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use k8s_openapi::api::core::v1::{Event, Node};
+use k8s_openapi::api::core::v1::Event;
 use kube::Api;
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::ListParams;
 use serde_json::{Value, json};
+use support::nodes::set_ready;
 use support::{ApiServer, Daemon, Vcenter, Vm, eventually};
 
 use super::GO_RELEASE;
@@ -213,11 +214,7 @@ impl Site {
     async fn destroy_a_machine(&self, daemon: &Daemon) {
         let name = self.cluster.name(3);
         self.vcenter.destroy_vm(&name).await;
-        let now = k8s_openapi::jiff::Timestamp::now().to_string();
-        let unknown = json!({"type": "Ready", "status": "Unknown", "lastTransitionTime": now});
-        let patch = Patch::Strategic(json!({"status": {"conditions": [unknown]}}));
-        let nodes = Api::<Node>::all(self.cluster.client.clone());
-        nodes.patch_status(&name, &PatchParams::default(), &patch).await.unwrap();
+        set_ready(&Api::all(self.cluster.client.clone()), &name, "Unknown", "").await.unwrap();
         eventually("the Node of the machine that is gone is deleted", LIMIT, async || {
             match self.cluster.nodes().await.contains_key(&name) {
                 false => Ok(()),

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, NodeSystemInfo, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
-use kube::api::PostParams;
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
+use serde_json::json;
 
 /// The taint that says that a cloud controller manager has still to come.
 pub const UNINITIALIZED_TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialized";
@@ -166,6 +167,21 @@ pub fn ready_condition(node: &Node, status: &str, now: Timestamp) -> NodeConditi
         last_heartbeat_time: if is_reported { now.clone() } else { last_heartbeat.clone() },
         last_transition_time: same.map_or(now, |condition| condition.last_transition_time.clone()),
     }
+}
+
+/// Writes the condition Ready that follows the one that the Node has. A message tells writes of one status apart; without
+/// one it is empty.
+///
+/// # Errors
+///
+/// What the API server says, also when there is no such Node.
+pub async fn set_ready(nodes: &Api<Node>, name: &str, status: &str, message: &str) -> kube::Result<Node> {
+    let node = nodes.get(name).await?;
+    let condition = ready_condition(&node, status, Timestamp::now());
+    let message = Some(message.to_owned()).filter(|message| !message.is_empty());
+    let condition = NodeCondition { message, ..condition };
+    let patch = Patch::Strategic(json!({"status": {"conditions": [condition]}}));
+    nodes.patch_status(name, &PatchParams::default(), &patch).await
 }
 
 /// What a registered Node shows of its initialisation; for conditions and failure messages.

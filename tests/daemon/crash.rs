@@ -106,7 +106,7 @@ async fn an_api_server_restarted_in_the_middle_of_a_join_of_200_delays_it_and_lo
     let vcenter = Vcenter::start(&cluster.scenario(0..NODES)).await;
     // Slow enough that the join is under way when the API server goes.
     let mut daemon =
-        cluster.start_for(&vcenter, &["--leader-elect=true", "--kube-api-qps=100", "--kube-api-burst=1"]).await;
+        cluster.start_for(&vcenter, &["--leader-elect=true", "--kube-api-qps=40", "--kube-api-burst=1"]).await;
     cluster.register(0..NODES).await;
     let meddlers = join_all((0..NODES).map(|number| meddle(&cluster, cluster.name(number))));
     let join = async {

@@ -9,13 +9,14 @@ use support::{Nic, Vcenter, Vm, eventually};
 
 use crate::cluster::{Cluster, LIMIT, ip, uuid};
 
-/// A change that is seen only when a wait for changes ends by itself takes up to 20 s: seven in a row do not all come
-/// sooner than this by chance. By a poll it takes a minute or more.
-const AT_ONCE: Duration = Duration::from_secs(5);
+/// A change takes less than a tenth of a second. One that is seen only when a wait for changes ends by itself takes up to
+/// 20 s, by a poll a minute or more: half of the changes do not come sooner than this by chance.
+const AT_ONCE: Duration = Duration::from_secs(1);
 
 #[tokio::test]
 async fn an_address_that_changes_in_vcenter_is_on_the_node_at_once_without_a_poll() {
     const CHANGES: usize = 7;
+    const ROWS: usize = 3;
     let cluster = Cluster::new().await;
     let vcenter = Vcenter::start(&cluster.scenario(0..3)).await;
     let daemon = cluster.start_for(&vcenter, &[]).await;
@@ -41,7 +42,7 @@ async fn an_address_that_changes_in_vcenter_is_on_the_node_at_once_without_a_pol
     times.sort();
     let median = times[CHANGES / 2];
     println!("{CHANGES} changes reached the Node after {times:?}, median {median:?}, with {:?}", counts.operations);
-    assert!(times[CHANGES - 1] < AT_ONCE, "the slowest of {times:?}");
+    assert!(median < AT_ONCE, "the median of {times:?}");
     // Each change ends one wait or, if the simulator announces it in two parts, two.
     let waits = counts.of("WaitForUpdatesEx");
     assert!(waits as usize <= 2 * CHANGES + 1, "{counts:?}");
@@ -49,12 +50,16 @@ async fn an_address_that_changes_in_vcenter_is_on_the_node_at_once_without_a_pol
     assert!(others.is_empty(), "nothing else is asked: {counts:?}");
 
     // A machine that gets its addresses one after the other, faster than they are taken in.
-    for change in 0..5 {
-        vcenter.set_ip(&name, &format!("10.9.1.{change}")).await;
+    times.clear();
+    for row in 1..=ROWS {
+        for change in 0..5 {
+            vcenter.set_ip(&name, &format!("10.9.{row}.{change}")).await;
+        }
+        times.push(change_address(&vcenter, &nodes, &name, &format!("10.9.{row}.99")).await);
     }
-    let time = change_address(&vcenter, &nodes, &name, "10.9.1.99").await;
-    println!("the last of six changes in a row reached the Node after {time:?}");
-    assert!(time < AT_ONCE, "{time:?}");
+    times.sort();
+    println!("the last of six changes in a row reached the Node after {times:?}");
+    assert!(times[ROWS / 2] < AT_ONCE, "the median of {times:?}");
 }
 
 #[tokio::test]

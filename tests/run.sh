@@ -31,8 +31,8 @@ cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
 export PUT_ASIDE
 PUT_ASIDE=$(mktemp -d)
-# Job control gives each job in the background a process group, so that all of it ends when this script does. The tests'
-# servers end with the tests.
+# Everything runs in the background: job control gives each job a process group, so that all of it ends when this script
+# does. The tests' servers end with the tests.
 set -m
 finish() {
     for job in $(jobs -rp); do kill -TERM -- "-$job" || true; done
@@ -46,7 +46,8 @@ trap 'exit 143' TERM
 nice -n 19 make release >"$PUT_ASIDE/release.log" 2>&1 </dev/null &
 release=$!
 
-"$cargo" test --workspace --locked --config "target.'cfg(all())'.runner=['$PWD/tests/run.sh', '--program']"
+"$cargo" test --workspace --locked --config "target.'cfg(all())'.runner=['$PWD/tests/run.sh', '--program']" </dev/null &
+wait "$!"
 
 # suite NAME ARGUMENTS...: its lines with its name before them, and its exit code.
 suite() {
@@ -71,7 +72,8 @@ done
 for lane in "${lanes[@]}"; do wait "${lane#*:}" || failed+=("${lane%:*}"); done
 
 if wait "$release"; then
-    suite daemon --exact "$needs_release" || failed+=("daemon ($needs_release)")
+    suite daemon --exact "$needs_release" &
+    wait "$!" || failed+=("daemon ($needs_release)")
 else
     cat "$PUT_ASIDE/release.log"
     failed+=("make release")

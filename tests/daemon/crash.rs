@@ -116,10 +116,11 @@ async fn an_api_server_restarted_in_the_middle_of_a_join_of_200_delays_it_and_lo
         })
         .await;
         server.kill().await;
+        // Not asked of the API server when it is back: until it says so, the daemon may have gone on for long.
+        let done = daemon.output().lines().iter().filter(|line| line.contains("node initialised")).count();
+        println!("{done} of {NODES} nodes were initialised when the API server went");
+        assert!((BEFORE / 2..NODES - BEFORE / 2).contains(&done), "{done}: the join was not under way");
         server.restart().await;
-        let left = NODES - initialised(&cluster).await;
-        println!("{left} of {NODES} nodes were left to initialise when the API server was back");
-        assert!(left > 0, "the join had ended before the API server went");
         cluster.wait_until_initialised(0..NODES, &daemon).await;
         assert!(daemon.ended().is_none());
     };

@@ -54,7 +54,7 @@ const FLAGS: [&str; 4] = [
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn through_all_faults_what_must_hold_holds_and_all_ends_as_a_fresh_daemon_writes_it() {
-    let _alone = Heavy::alone();
+    let alone = Heavy::alone();
     let seconds = variable("CHAOS_SECONDS").map_or(SECONDS, |text| number("CHAOS_SECONDS", &text));
     let seed = match variable("CHAOS_SEED").as_deref() {
         None => SEED,
@@ -68,6 +68,8 @@ async fn through_all_faults_what_must_hold_holds_and_all_ends_as_a_fresh_daemon_
 
     let mut world = World::start(follows).await;
     run(&mut world, &script, follows).await;
+    // From here on it mostly waits, up to minutes for logins that were lost.
+    drop(alone);
     world.start_those_due(follows);
     world.make_clear().await;
     let over = Instant::now();

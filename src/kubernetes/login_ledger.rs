@@ -19,9 +19,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use self::local::{Local, ObservedEntry, Process, Settlement};
-use self::record::{Aged, Decision, Entry, Evidence, KEPT_FOR, Record, State, UNDER_WAY, WINDOW, decide};
+use self::record::{Aged, Decision, Entry, Evidence, KEPT_FOR, Record, State, UNDER_WAY, decide};
 use crate::base::backoff::Backoff;
-use crate::cloud::login_ledger::{Attempt, Claim, LoginLedger, Outcome, Refused};
+use crate::cloud::login_ledger::{Attempt, Claim, LoginLedger, LoginPolicy, Outcome, Refused};
 use async_trait::async_trait;
 use jiff::Timestamp;
 pub use lease::LeaseStore;
@@ -93,9 +93,13 @@ impl Fetched {
     }
 }
 
-/// The name of the record of an account at a server. Nothing else of the two leaves the process.
-pub fn record_name(server: &str, user: &str) -> String {
+/// The name of the record of an account at a server, for the scope of a policy. Nothing else of the two leaves the process.
+pub fn record_name(scope: &str, server: &str, user: &str) -> String {
     let mut hash = Sha256::new();
+    if !scope.is_empty() {
+        hash.update(scope);
+        hash.update([1]);
+    }
     hash.update(server.to_lowercase());
     hash.update([0]);
     hash.update(user.to_lowercase());
@@ -146,7 +150,7 @@ impl Ledger {
 
     /// Claims by what this process alone has done.
     fn claim_alone(&self, attempt: &Attempt, id: &str) -> Result<(), Refused> {
-        let (names, here) = self.names(&attempt.server, &attempt.user);
+        let (names, here) = self.names(attempt.policy, &attempt.server, &attempt.user);
         let clock = self.own_clock();
         // Noted first: of two who claim at once, one sees the other.
         self.local().note(&here, self.entry(id, clock.now, attempt));
@@ -170,7 +174,7 @@ impl Ledger {
 
     /// Claims in the store.
     async fn claim_shared(&self, attempt: &Attempt, id: &str) -> Result<(), Problem> {
-        let (names, here) = self.names(&attempt.server, &attempt.user);
+        let (names, here) = self.names(attempt.policy, &attempt.server, &attempt.user);
         for turn in 0..TRIES {
             let mut records = vec![(here.clone(), self.fetch(&here).await?)];
             self.judge(&records, &here, attempt, None, false)?;
@@ -192,7 +196,7 @@ impl Ledger {
             return match self.judge(&records, &here, attempt, Some(id), false) {
                 Ok(()) => Ok(()),
                 Err(refused) => {
-                    self.settle_everywhere(&here, Settlement::harmless(id), KNOWN_LIMIT).await;
+                    self.settle_everywhere(attempt, Settlement::harmless(id), KNOWN_LIMIT).await;
                     Err(refused.into())
                 }
             };
@@ -205,10 +209,12 @@ impl Ledger {
         .into())
     }
 
-    /// The records of the account at all servers, and the one at this server.
-    fn names(&self, server: &str, user: &str) -> (BTreeSet<String>, String) {
-        let here = record_name(server, user);
-        let mut names: BTreeSet<String> = self.local().servers.iter().map(|server| record_name(server, user)).collect();
+    /// The records of the account at all servers of the policy, and the one at this server.
+    fn names(&self, policy: LoginPolicy, server: &str, user: &str) -> (BTreeSet<String>, String) {
+        let here = record_name(policy.scope, server, user);
+        let local = self.local();
+        let servers = local.servers.iter().filter(|(scope, _)| *scope == policy.scope);
+        let mut names: BTreeSet<String> = servers.map(|(scope, server)| record_name(scope, server, user)).collect();
         names.insert(here.clone());
         (names, here)
     }
@@ -279,11 +285,12 @@ impl Ledger {
         match decide(evidence, attempt, fastrand::f64()) {
             Decision::Granted => Ok(()),
             Decision::Queue { pause, why } => Err(Refused { pause, why: why.to_owned(), is_lockout: false }),
-            Decision::Wait { pause, why } => Err(Refused { pause, why: why.to_owned(), is_lockout: true }),
+            Decision::Wait { pause, why } => Err(Refused { pause, why, is_lockout: true }),
         }
     }
 
-    async fn settle_everywhere(&self, name: &str, settlement: Settlement<'_>, limit: Duration) {
+    async fn settle_everywhere(&self, attempt: &Attempt, settlement: Settlement<'_>, limit: Duration) {
+        let name = &record_name(attempt.policy.scope, &attempt.server, &attempt.user);
         self.local().settle(name, settlement, (self.wall_clock)());
         let written = async {
             for turn in 0..TRIES {
@@ -299,7 +306,7 @@ impl Ledger {
             Err(StoreError::Conflict)
         };
         let written = within(limit, written).await;
-        self.log_availability(written.as_ref().err());
+        self.log_availability(attempt.policy, written.as_ref().err());
         if written.is_err() {
             let mut local = self.local();
             let surplus = (local.pending.len() + 1).saturating_sub(MOST_PENDING);
@@ -340,7 +347,7 @@ impl Ledger {
     }
 
     /// Logs once that the store is out of reach, and once that it is available again.
-    fn log_availability(&self, problem: Option<&StoreError>) {
+    fn log_availability(&self, policy: LoginPolicy, problem: Option<&StoreError>) {
         let is_out_of_reach = match problem {
             Some(StoreError::Conflict) => return,
             Some(StoreError::OutOfReach(_)) => true,
@@ -350,8 +357,9 @@ impl Ledger {
         match problem {
             Some(error) if !was => tracing::warn!(
                 %error,
-                "rejected logins cannot be counted together with other replicas; this process makes one login in 200 s until \
-                 one is accepted"
+                "rejected logins cannot be counted together with other replicas; this process makes one login in {} s until \
+                 one is accepted",
+                policy.window.as_secs()
             ),
             None if was => tracing::info!("rejected logins are counted together with other replicas again"),
             _ => {}
@@ -361,19 +369,19 @@ impl Ledger {
 
 #[async_trait]
 impl LoginLedger for Ledger {
-    fn know(&self, server: &str) {
+    fn know(&self, policy: LoginPolicy, server: &str) {
         let mut local = self.local();
         if local.servers.len() < MOST_SERVERS {
-            local.servers.insert(server.to_owned());
+            local.servers.insert((policy.scope, server.to_owned()));
         }
     }
 
-    fn reset_command(&self, server: &str, user: &str) -> Option<String> {
+    fn reset_command(&self, policy: LoginPolicy, server: &str, user: &str) -> Option<String> {
         if self.local().is_out_of_reach {
             return None;
         }
         // Rejections count at every server of the account, so each of their records is in the way.
-        self.store.delete_command(&self.names(server, user).0)
+        self.store.delete_command(&self.names(policy, server, user).0)
     }
 
     async fn claim(&self, attempt: &Attempt) -> Result<Claim, Refused> {
@@ -390,28 +398,27 @@ impl LoginLedger for Ledger {
         };
         match answer {
             Ok(()) => {
-                self.log_availability(None);
+                self.log_availability(attempt.policy, None);
                 Ok(claim(Duration::ZERO))
             }
             Err(Problem::Refused(refused)) => {
-                self.log_availability(None);
+                self.log_availability(attempt.policy, None);
                 Err(refused)
             }
             Err(Problem::Store(error)) => {
-                self.log_availability(Some(&error));
+                self.log_availability(attempt.policy, Some(&error));
                 let alone = self.claim_alone(attempt, &id);
                 if alone.is_err() {
                     // It may stand in the store.
-                    let name = record_name(&attempt.server, &attempt.user);
-                    self.settle_everywhere(&name, Settlement::harmless(&id), KNOWN_LIMIT).await;
+                    self.settle_everywhere(attempt, Settlement::harmless(&id), KNOWN_LIMIT).await;
                 }
-                alone.map(|()| claim(WINDOW))
+                alone.map(|()| claim(attempt.policy.window))
             }
         }
     }
 
     async fn may_retry(&self, attempt: &Attempt, was_rejected: bool) -> bool {
-        let (names, here) = self.names(&attempt.server, &attempt.user);
+        let (names, here) = self.names(attempt.policy, &attempt.server, &attempt.user);
         let Ok(records) = self.read_for_review(names).await else { return false };
         let is_over = |(_, fetched): &(String, Fetched)| {
             let own = self.local().rejections(&here);
@@ -422,13 +429,12 @@ impl LoginLedger for Ledger {
     }
 
     async fn settle(&self, claim: Claim, outcome: Outcome) {
-        let name = record_name(&claim.attempt.server, &claim.attempt.user);
         // A pair that was accepted before does not wait for the API server. Another one's claim makes the others wait
         // if it is not given back, and a slow API server was waited for when it was made.
         let is_quick = claim.attempt.is_known && State::after(outcome).is_none();
         let limit = if is_quick { KNOWN_LIMIT } else { CALL_LIMIT };
         let settlement = Settlement { id: &claim.id, outcome, version: claim.attempt.version.as_ref() };
-        self.settle_everywhere(&name, settlement, limit).await;
+        self.settle_everywhere(&claim.attempt, settlement, limit).await;
     }
 }
 

@@ -46,8 +46,11 @@ use self::tracker::describe::Rules;
 use self::tracker::ids::Slot;
 use self::tracker::slots::{Setup, Source};
 use crate::clients::http;
-use crate::cloud::login_ledger::LoginLedger;
+use crate::cloud::login_ledger::{LoginLedger, LoginPolicy};
 use crate::cloud::{CloudProvider, ClusterReads, InstanceEvents, InstancesV2};
+
+/// vCenter's single sign-on locks an account after about five rejections in three minutes.
+pub const LOGIN_POLICY: LoginPolicy = LoginPolicy { scope: "", window: Duration::from_secs(200), budget: 3 };
 
 /// What the provider takes besides `vsphere.conf`.
 #[derive(Clone, Debug)]

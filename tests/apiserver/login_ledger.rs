@@ -7,6 +7,7 @@ use ccm::cloud::login_ledger::{Attempt, Claim, LoginLedger, Outcome, SecretVersi
 use ccm::kubernetes::client::Clients;
 use ccm::kubernetes::leadership::Leadership;
 use ccm::kubernetes::login_ledger::{LeaseStore, Ledger, record_name};
+use ccm::providers::vsphere::LOGIN_POLICY;
 use futures::future::join_all;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
@@ -21,7 +22,7 @@ const NAMESPACE: &str = "kube-system";
 /// An account of nobody else, so that tests do not meet.
 fn attempt(user: &str) -> Attempt {
     let (server, user) = ("vc.example.com:443".to_owned(), format!("{user}@vsphere.local"));
-    Attempt { server, user, version: None, is_known: false, is_new: true }
+    Attempt { policy: LOGIN_POLICY, server, user, version: None, is_known: false, is_new: true }
 }
 
 /// May get, create and update Leases, and nothing else.
@@ -47,13 +48,13 @@ async fn ledger_of(server: &ApiServer, user: &str) -> Ledger {
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
     let clients = Clients::from_config(&config, None, Leadership::always()).unwrap();
     let ledger = Ledger::new(LeaseStore::new(clients.auxiliary, NAMESPACE));
-    ledger.know("vc.example.com:443");
+    ledger.know(LOGIN_POLICY, "vc.example.com:443");
     ledger
 }
 
 async fn text_of(admin: &Client, attempt: &Attempt) -> Option<String> {
     let leases: Api<Lease> = Api::namespaced(admin.clone(), NAMESPACE);
-    let lease = leases.get_opt(&record_name(&attempt.server, &attempt.user)).await.unwrap()?;
+    let lease = leases.get_opt(&record_name("", &attempt.server, &attempt.user)).await.unwrap()?;
     lease.metadata.annotations.unwrap_or_default().remove("vsphere-ccm.dev/logins")
 }
 
@@ -80,10 +81,10 @@ async fn replicas_share_one_budget_through_leases_that_the_elections_rights_suff
     }
     let leases: Api<Lease> = Api::namespaced(admin.clone(), NAMESPACE);
     let labelled = leases.list(&ListParams::default().labels("vsphere-ccm.dev/lease=logins")).await.unwrap().items;
-    let name = record_name(&attempt.server, &attempt.user);
+    let name = record_name("", &attempt.server, &attempt.user);
     assert!(labelled.iter().any(|lease| lease.metadata.name.as_deref() == Some(&name)), "{labelled:?}");
     let command = format!("kubectl -n {NAMESPACE} delete lease {name}");
-    assert_eq!(one.reset_command(&attempt.server, &attempt.user), Some(command));
+    assert_eq!(one.reset_command(LOGIN_POLICY, &attempt.server, &attempt.user), Some(command));
     // The fourth of anybody has to wait, also of a process that has just started.
     for replica in [&one, &other, &ledger_of(server, &user).await] {
         let refused = replica.claim(&attempt).await.unwrap_err();

@@ -7,6 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ccm::cloud::login_ledger::{Attempt, LoginLedger, Outcome};
 use ccm::kubernetes::login_ledger::{LeaseStore, Ledger, record_name};
+use ccm::providers::vsphere::LOGIN_POLICY;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
@@ -146,7 +147,8 @@ async fn to_which_host_the_service_accounts_token_is_sent_is_told_once_and_can_b
 async fn reject_three_logins(cluster: &Cluster, vcenter: &Vcenter) {
     let ledger = Ledger::new(LeaseStore::new(cluster.client.clone(), NAMESPACE));
     let server = format!("{}:{}", vcenter.host(), vcenter.port());
-    let attempt = Attempt { server, user: USER.to_owned(), version: None, is_known: false, is_new: true };
+    let attempt =
+        Attempt { policy: LOGIN_POLICY, server, user: USER.to_owned(), version: None, is_known: false, is_new: true };
     for _ in 0..3 {
         let claim = ledger.claim(&attempt).await.unwrap();
         ledger.settle(claim, Outcome::Rejected).await;
@@ -164,7 +166,7 @@ async fn a_paused_login_says_until_when_and_why_and_the_command_that_ends_the_pa
     let mut daemon = cluster.start(&config(&vcenter, &source), &flags);
     let told = daemon.wait_for_line("is paused until", LIMIT).await;
     println!("{told}");
-    let name = record_name(&format!("{}:{}", vcenter.host(), vcenter.port()), USER);
+    let name = record_name("", &format!("{}:{}", vcenter.host(), vcenter.port()), USER);
     let command = format!("kubectl -n {NAMESPACE} delete lease {name}");
     for part in [
         &format!("login to vCenter {}:{} as", vcenter.host(), vcenter.port()),

@@ -13,8 +13,8 @@ use crate::cloud::login_ledger::{Outcome, SecretVersion};
 /// The state of one process. Never locked over an await.
 #[derive(Default)]
 pub(super) struct Local {
-    /// `host:port` of the servers that there are.
-    pub(super) servers: BTreeSet<String>,
+    /// The servers that there are: the scope of their policy, and `host:port`.
+    pub(super) servers: BTreeSet<(&'static str, String)>,
     /// By name of the record: this process's own attempts, for when the store is out of reach.
     pub(super) own: HashMap<String, Record>,
     /// Ids of those of them that the store was never told of, which it is told at the next write.

@@ -1,23 +1,16 @@
 //! Pure: what is remembered of the logins of one account at one server, and whether one more may be made.
 //!
-//! vCenter's single sign-on locks an account after about five rejections in three minutes, so at most three attempts
-//! count in any 200 s, a fourth only with credentials that were accepted before, or if none was rejected; then the backoff
-//! grows. Ages are handed in: how they are known is the ledger's.
+//! A server locks an account after some rejections in a time, so at most the budget of the attempt's policy counts in any
+//! window, one more only with credentials that were accepted before, or if none was rejected; then the backoff grows. Ages
+//! are handed in: how they are known is the ledger's.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::base::backoff::Backoff;
-use crate::cloud::login_ledger::{Attempt, Outcome, SecretVersion};
+use crate::cloud::login_ledger::{Attempt, LoginPolicy, Outcome, SecretVersion};
 
-/// The time in which [`BUDGET`] attempts may count.
-pub const WINDOW: Duration = Duration::from_secs(200);
-/// The attempts that may count in any [`WINDOW`].
-pub const BUDGET: usize = 3;
-/// The attempts that may count in it where pairs are tried that were accepted before, or none of them is known to be
-/// rejected. The account is locked after about five.
-pub const MOST: usize = 4;
 /// How long a claim may be under way. An older one that was not settled has lost its answer.
 pub const UNDER_WAY: Duration = Duration::from_secs(75);
 /// For how long a login of another replica is awaited whose pair nobody has seen accepted yet: if it is wrong, one
@@ -32,14 +25,8 @@ pub const KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 pub const PROVEN_FOR: Duration = Duration::from_secs(10 * 60);
 /// Entries of one record; the youngest stay. More than this in one window would not change a decision.
 pub const MOST_ENTRIES: usize = 16;
-/// The pause after the first rejection of one version of a Secret. Three such attempts fit into [`WINDOW`] and no more.
-const FIRST_FOR_VERSION: Duration = Duration::from_secs(70);
-/// The pause after the third counted attempt of a pair without a version.
-const FIRST_PAUSE: Duration = Duration::from_secs(100);
 /// The longest pause.
 const LONGEST: Duration = Duration::from_secs(30 * 60);
-/// The longest pause when nothing was rejected, or for a pair that may be another one than what was rejected.
-const LONGEST_WITH_HOPE: Duration = Duration::from_secs(5 * 60);
 
 const OTHERS_UNDER_WAY: &str = "other logins of the account are under way";
 
@@ -273,7 +260,7 @@ pub enum Decision {
         /// For how long.
         pause: Duration,
         /// What was counted.
-        why: &'static str,
+        why: String,
     },
 }
 
@@ -291,6 +278,7 @@ pub struct Evidence<'a> {
 
 /// Whether `attempt` may be made. `random` is in 0..1 and makes a pause up to a quarter longer.
 pub fn decide(evidence: Evidence<'_>, attempt: &Attempt, random: f64) -> Decision {
+    let policy = attempt.policy;
     let mut counted: Vec<&Aged<'_>> = evidence.entries.iter().filter(|aged| aged.counts()).collect();
     counted.sort_by_key(|aged| aged.age);
     if !evidence.is_shared {
@@ -300,12 +288,12 @@ pub fn decide(evidence: Evidence<'_>, attempt: &Attempt, random: f64) -> Decisio
     let doubt = counted
         .iter()
         .filter(|aged| casts_doubt(aged, attempt) && !(evidence.is_accepted && is_same_pair(aged.entry, attempt)))
-        .map(|aged| WINDOW.saturating_sub(aged.likely_age))
+        .map(|aged| policy.window.saturating_sub(aged.likely_age))
         .max();
     // Without a version it may be another pair that was accepted: then it keeps to the budget.
     let is_proven = attempt.is_known || evidence.is_accepted && attempt.version.is_some();
     if is_proven && doubt.is_none() {
-        return of_known(&counted, random);
+        return of_known(&counted, policy, random);
     }
     let is_awaited = |aged: &&Aged<'_>| aged.is_here && aged.is_under_way() && !aged.entry.known && aged.age < CAUTION;
     if counted.iter().any(is_awaited) {
@@ -315,46 +303,45 @@ pub fn decide(evidence: Evidence<'_>, attempt: &Attempt, random: f64) -> Decisio
         };
     }
     let mut decision = Decision::Granted;
-    let in_window: Vec<&&Aged<'_>> = counted.iter().filter(|aged| aged.age < WINDOW).collect();
-    let (budget, why) = match in_window.iter().any(|aged| aged.entry.state == State::Rejected) {
-        true => (BUDGET, "logins were rejected or not answered three times within 200 s"),
+    let in_window: Vec<&&Aged<'_>> = counted.iter().filter(|aged| aged.age < policy.window).collect();
+    let (budget, what) = match in_window.iter().any(|aged| aged.entry.state == State::Rejected) {
+        true => (policy.budget, "rejected or not answered"),
         // As many may turn out to have been rejected.
-        false => (MOST, "logins were not answered four times within 200 s"),
+        false => (most(policy), "not answered"),
     };
-    if let Some(last) = in_window.get(budget - 1) {
+    if let Some(last) = in_window.get(budget.saturating_sub(1)) {
         let settled = in_window.iter().filter(|aged| !aged.is_under_way()).count();
         if settled < budget {
             return Decision::Queue { pause: jittered(LOOK_AGAIN, random), why: OTHERS_UNDER_WAY };
         }
-        decision = longer(decision, WINDOW.saturating_sub(last.age), why);
+        decision = longer(decision, policy.window.saturating_sub(last.age), too_often(what, budget, policy));
     }
     if let Some((pause, why)) = slow_down(&counted, attempt).filter(|_| !evidence.is_accepted) {
         // Without doubt it does not wait, so it waits no longer than there is doubt.
         let most = doubt.filter(|_| is_proven).unwrap_or(pause);
-        decision = longer(decision, pause.min(most), why);
+        decision = longer(decision, pause.min(most), why.to_owned());
     }
     with_jitter(decision, random)
 }
 
-/// The same for a process that knows its own attempts only, `counted` and sorted by age: one in any [`WINDOW`], and
-/// logins one after the other, so that three replicas make no more than [`BUDGET`] together. A pair that was accepted
+/// The same for a process that knows its own attempts only, `counted` and sorted by age: one in any window, and logins
+/// one after the other, so that with a budget of three, three replicas make no more together. A pair that was accepted
 /// does not wait long for another login that is under way, which is most likely accepted as well.
 fn decide_alone(counted: &[&Aged<'_>], attempt: &Attempt, random: f64) -> Decision {
+    let window = attempt.policy.window;
     let longest = if attempt.is_known { CAUTION } else { UNDER_WAY };
     if counted.iter().any(|aged| aged.is_under_way() && aged.age < longest) {
         return Decision::Queue { pause: jittered(LOOK_AGAIN, random), why: OTHERS_UNDER_WAY };
     }
     let mut decision = Decision::Granted;
-    if let Some(last) = counted.iter().find(|aged| !aged.is_under_way() && aged.age < WINDOW) {
-        let pause = WINDOW.saturating_sub(last.age);
-        decision = longer(
-            decision,
-            pause,
-            "a login was rejected or not answered within 200 s, and the replicas cannot count together",
-        );
+    if let Some(last) = counted.iter().find(|aged| !aged.is_under_way() && aged.age < window) {
+        let seconds = window.as_secs();
+        let why =
+            format!("a login was rejected or not answered within {seconds} s, and the replicas cannot count together");
+        decision = longer(decision, window.saturating_sub(last.age), why);
     }
     if let Some((pause, why)) = slow_down(counted, attempt).filter(|_| !attempt.is_known) {
-        decision = longer(decision, pause, why);
+        decision = longer(decision, pause, why.to_owned());
     }
     with_jitter(decision, random)
 }
@@ -363,16 +350,16 @@ fn decide_alone(counted: &[&Aged<'_>], attempt: &Attempt, random: f64) -> Decisi
 /// longer. One that is accepted gives its place back at once. `counted` are the attempts that count. Their age by their
 /// writers' clocks is believed here, since a pair that is right must not wait for hours that this process did not look;
 /// where clocks are minutes apart, more may fail.
-fn of_known(counted: &[&Aged<'_>], random: f64) -> Decision {
-    let mut recent: Vec<&&Aged<'_>> = counted.iter().filter(|aged| aged.likely_age < WINDOW).collect();
+fn of_known(counted: &[&Aged<'_>], policy: LoginPolicy, random: f64) -> Decision {
+    let mut recent: Vec<&&Aged<'_>> = counted.iter().filter(|aged| aged.likely_age < policy.window).collect();
     recent.sort_by_key(|aged| aged.likely_age);
     let settled = recent.iter().filter(|aged| !aged.is_under_way()).count();
-    let Some(last) = recent.get(MOST - 1) else { return Decision::Granted };
-    match settled < MOST {
+    let Some(last) = recent.get(policy.budget) else { return Decision::Granted };
+    match settled < most(policy) {
         true => Decision::Queue { pause: jittered(LOOK_AGAIN, random), why: OTHERS_UNDER_WAY },
         false => Decision::Wait {
-            pause: jittered(WINDOW.saturating_sub(last.likely_age), random),
-            why: "logins were rejected or not answered four times within 200 s",
+            pause: jittered(policy.window.saturating_sub(last.likely_age), random),
+            why: too_often("rejected or not answered", most(policy), policy),
         },
     }
 }
@@ -385,7 +372,7 @@ fn casts_doubt(aged: &Aged<'_>, attempt: &Attempt) -> bool {
     };
     let is_same_pair = attempt.version.as_ref().is_some_and(|version| aged.entry.is_of(version));
     aged.entry.state == State::Rejected
-        && aged.likely_age < WINDOW
+        && aged.likely_age < attempt.policy.window
         && (aged.entry.known || is_same_pair)
         && !is_other_pair
 }
@@ -395,24 +382,57 @@ fn is_same_pair(entry: &Entry, attempt: &Attempt) -> bool {
     attempt.version.as_ref().map_or(!entry.has_version(), |version| entry.is_of(version))
 }
 
+/// The attempts that may count in the window where pairs are tried that were accepted before, or none of them is known to be
+/// rejected.
+fn most(policy: LoginPolicy) -> usize {
+    policy.budget.saturating_add(1)
+}
+
+/// The pause after the first rejection of one version of a Secret.
+fn first_for_version(policy: LoginPolicy) -> Duration {
+    policy.window * 7 / 20
+}
+
+/// The pause after a pair without a version has used the budget up.
+fn first_pause(policy: LoginPolicy) -> Duration {
+    policy.window / 2
+}
+
+/// The longest pause when nothing was rejected, or for a pair that may be another one than what was rejected.
+fn longest_with_hope(policy: LoginPolicy) -> Duration {
+    policy.window * 3 / 2
+}
+
 /// How long the pause since the last attempt has to be, beyond the budget; `counted` is sorted by age.
 fn slow_down(counted: &[&Aged<'_>], attempt: &Attempt) -> Option<(Duration, &'static str)> {
+    let policy = attempt.policy;
     if let Some(version) = &attempt.version {
         let mut same = counted.iter().filter(|aged| aged.entry.state == State::Rejected && aged.entry.is_of(version));
         let youngest = same.next()?;
-        let backoff = Backoff::doubling(FIRST_FOR_VERSION, LONGEST);
+        let backoff = Backoff::doubling(first_for_version(policy), LONGEST);
         let pause = pause_after(backoff, same.count()).checked_sub(youngest.age)?;
         return Some((pause, "this version of the Secret was rejected"));
     }
     let settled: Vec<&&Aged<'_>> = counted.iter().filter(|aged| !aged.is_under_way()).collect();
     let was_rejected = settled.iter().any(|aged| aged.entry.state == State::Rejected);
-    let surplus = settled.len().checked_sub(if was_rejected { BUDGET } else { MOST })?;
-    let longest = if attempt.is_new || !was_rejected { LONGEST_WITH_HOPE } else { LONGEST };
-    let pause = pause_after(Backoff::doubling(FIRST_PAUSE, longest), surplus).checked_sub(settled.first()?.age)?;
+    let surplus = settled.len().checked_sub(if was_rejected { policy.budget } else { most(policy) })?;
+    let longest = if attempt.is_new || !was_rejected { longest_with_hope(policy) } else { LONGEST };
+    let pause =
+        pause_after(Backoff::doubling(first_pause(policy), longest), surplus).checked_sub(settled.first()?.age)?;
     Some((pause, "logins were rejected or not answered again and again"))
 }
 
-fn longer(decision: Decision, pause: Duration, why: &'static str) -> Decision {
+/// Why a budget is used up.
+fn too_often(what: &str, times: usize, policy: LoginPolicy) -> String {
+    let times = match times {
+        3 => "three".to_owned(),
+        4 => "four".to_owned(),
+        times => times.to_string(),
+    };
+    format!("logins were {what} {times} times within {} s", policy.window.as_secs())
+}
+
+fn longer(decision: Decision, pause: Duration, why: String) -> Decision {
     match decision {
         Decision::Wait { pause: before, why } if before >= pause => Decision::Wait { pause: before, why },
         _ => Decision::Wait { pause, why },

@@ -2,18 +2,27 @@
 
 use tokio::time::Instant;
 
-use super::record::WINDOW;
 use super::*;
 use crate::cloud::login_ledger::SecretVersion;
 
+const WINDOW: Duration = Duration::from_secs(200);
+
+/// That of vSphere, whose records have names without a scope.
+const POLICY: LoginPolicy = LoginPolicy { scope: "", window: WINDOW, budget: 3 };
+
 #[test]
 fn the_name_of_a_record_tells_servers_and_users_apart_and_shows_neither() {
-    let name = record_name("vc.example.com:443", "ccm@vsphere.local");
+    let name = record_name("", "vc.example.com:443", "ccm@vsphere.local");
     assert_eq!(name.len(), "vsphere-ccm-logins-".len() + 32);
-    assert_eq!(name, record_name("VC.example.com:443", "CCM@vsphere.local"), "as vCenter compares them");
-    assert_ne!(name, record_name("vc.example.com:444", "ccm@vsphere.local"));
-    assert_ne!(name, record_name("vc.example.com:443", "ccm@vsphere.loca"));
-    assert_ne!(record_name("a", "bc"), record_name("ab", "c"));
+    assert_eq!(
+        name, "vsphere-ccm-logins-40b8a9c1e5f793b97eb6f4602a6d2293",
+        "replicas of another version read the same record"
+    );
+    assert_ne!(name, record_name("nsx", "vc.example.com:443", "ccm@vsphere.local"));
+    assert_eq!(name, record_name("", "VC.example.com:443", "CCM@vsphere.local"), "as vCenter compares them");
+    assert_ne!(name, record_name("", "vc.example.com:444", "ccm@vsphere.local"));
+    assert_ne!(name, record_name("", "vc.example.com:443", "ccm@vsphere.loca"));
+    assert_ne!(record_name("", "a", "bc"), record_name("", "ab", "c"));
 }
 
 /// A ledger on this store, by a clock that goes with the paused one and is off by some seconds.
@@ -24,7 +33,7 @@ fn ledger(store: &MemoryStore, began: Instant, skew: i64) -> Ledger {
 
 fn attempt(is_known: bool) -> Attempt {
     let (server, user) = ("vc.test:443".to_owned(), "ccm@vsphere.local".to_owned());
-    Attempt { server, user, version: None, is_known, is_new: !is_known }
+    Attempt { policy: POLICY, server, user, version: None, is_known, is_new: !is_known }
 }
 
 /// One login that ends so; nothing when it has to wait.
@@ -60,7 +69,7 @@ async fn what_was_counted_while_the_store_was_out_of_reach_counts_when_it_is_bac
             assert!(refused.pause > WINDOW.mul_f64(0.9), "{outcome:?}: {who}: {refused}");
         }
         // Whoever empties the record lets the account go: it is told once and not again.
-        let name = record_name("vc.test:443", "ccm@vsphere.local");
+        let name = record_name("", "vc.test:443", "ccm@vsphere.local");
         let version = store.read(&name).await.unwrap().stored.unwrap().version;
         store.write(&name, Some(&version), "").await.unwrap();
         assert_eq!(one(&replicas[0], &attempt(false), Outcome::Harmless).await, Ok(()), "{outcome:?}");
@@ -270,7 +279,7 @@ async fn the_command_that_ends_a_pause_deletes_the_rejections_of_the_account_at_
     let (store, began) = (MemoryStore::default(), Instant::now());
     let ledger = self::ledger(&store, began, 0);
     for server in ["vc-a.test:443", "vc-b.test:443"] {
-        ledger.know(server);
+        ledger.know(POLICY, server);
     }
     for _ in 0..3 {
         assert_eq!(one(&ledger, &at("vc-a.test:443"), Outcome::Rejected).await, Ok(()));
@@ -278,11 +287,38 @@ async fn the_command_that_ends_a_pause_deletes_the_rejections_of_the_account_at_
     let elsewhere = at("vc-b.test:443");
     assert!(ledger.claim(&elsewhere).await.unwrap_err().is_lockout);
     assert!(!ledger.may_retry(&elsewhere, false).await);
-    let command = ledger.reset_command(&elsewhere.server, &elsewhere.user).unwrap();
+    let command = ledger.reset_command(POLICY, &elsewhere.server, &elsewhere.user).unwrap();
     let named: Vec<String> = store.texts().into_keys().filter(|name| command.contains(name.as_str())).collect();
     store.clear(&named);
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert!(ledger.may_retry(&elsewhere, false).await, "{command}");
+}
+
+/// The same name at the same server, and at another one of the same product.
+#[tokio::test(start_paused = true)]
+async fn accounts_of_another_policy_are_counted_apart() {
+    let (store, began) = (MemoryStore::default(), Instant::now());
+    let ledger = self::ledger(&store, began, 0);
+    let policy = LoginPolicy { scope: "nsx", window: Duration::from_secs(15 * 60), budget: 2 };
+    let nsx = |server: &str| Attempt { policy, ..at(server) };
+    for server in ["a.test:443", "b.test:443"] {
+        ledger.know(POLICY, server);
+        ledger.know(policy, server);
+    }
+    for _ in 0..2 {
+        assert_eq!(one(&ledger, &nsx("a.test:443"), Outcome::Rejected).await, Ok(()));
+    }
+    assert!(ledger.claim(&nsx("b.test:443")).await.unwrap_err().is_lockout, "two count at all servers of the product");
+    for server in ["a.test:443", "b.test:443", "a.test:443"] {
+        assert_eq!(one(&ledger, &at(server), Outcome::Rejected).await, Ok(()), "three of its own");
+    }
+    assert!(ledger.claim(&at("b.test:443")).await.unwrap_err().is_lockout);
+    tokio::time::sleep(Duration::from_secs(800)).await;
+    assert_eq!(one(&ledger, &at("b.test:443"), Outcome::Harmless).await, Ok(()), "200 s are over");
+    assert!(ledger.claim(&nsx("b.test:443")).await.unwrap_err().is_lockout, "15 min are not");
+    let command = |policy| ledger.reset_command(policy, "a.test:443", "ccm@vsphere.local").unwrap();
+    let name = record_name("nsx", "a.test:443", "ccm@vsphere.local");
+    assert!(command(policy).contains(&name) && !command(POLICY).contains(&name));
 }
 
 /// Counts what is read, and takes its time.
@@ -311,7 +347,7 @@ async fn a_review_of_many_paused_logins_reads_each_record_once() {
     let counted = Counted { store: store.clone(), reads: Arc::clone(&reads) };
     let ledger = Ledger::with_clock(counted, Arc::new(|| 1_900_000_000));
     let servers: Vec<String> = (0..20).map(|number| format!("vc-{number}.test:443")).collect();
-    servers.iter().for_each(|server| ledger.know(server));
+    servers.iter().for_each(|server| ledger.know(POLICY, server));
     for _ in 0..3 {
         assert_eq!(one(&ledger, &at(&servers[0]), Outcome::Rejected).await, Ok(()));
     }

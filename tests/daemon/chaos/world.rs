@@ -390,7 +390,7 @@ pub fn vcenter_of(number: usize) -> usize {
 
 /// The name of the Lease with the logins of the account at this vCenter.
 fn record_of(fake: &FakeVcenter) -> String {
-    record_name(&format!("{}:{}", fake.host(), fake.port()), &fake.user())
+    record_name("", &format!("{}:{}", fake.host(), fake.port()), &fake.user())
 }
 
 /// Whether a daemon has ended because its configuration was broken when it started. One that runs is told of the same

@@ -2,12 +2,16 @@
 
 use super::*;
 
+/// That of vSphere.
+const POLICY: LoginPolicy = LoginPolicy { scope: "", window: Duration::from_secs(200), budget: 3 };
+
 fn version(number: &str) -> SecretVersion {
     SecretVersion { uid: "u-1".to_owned(), resource_version: number.to_owned() }
 }
 
 fn attempt() -> Attempt {
     Attempt {
+        policy: POLICY,
         server: "vc:443".to_owned(),
         user: "ccm@vsphere.local".to_owned(),
         version: None,
@@ -353,4 +357,20 @@ fn a_record_is_bounded_survives_a_round_trip_and_holds_nothing_of_a_password() {
     }
     let one = Record { entries: vec![Entry::claim("id-1".to_owned(), 5, &attempt())], accepted: None };
     assert_eq!(one.to_text(), r#"{"entries":[{"id":"id-1","at":5,"state":"claimed"}]}"#);
+}
+
+#[test]
+fn another_product_has_its_own_budget_and_pauses() {
+    let policy = LoginPolicy { scope: "nsx", window: Duration::from_secs(15 * 60), budget: 2 };
+    let of = |made: Attempt| Attempt { policy, is_new: false, ..made };
+    let rejected = |ages: &[u64], made: &Attempt| -> Vec<Case> {
+        ages.iter().map(|age| Case(*age, State::Rejected, true, made.clone())).collect()
+    };
+    let (any, seventh) = (of(attempt()), of(of_version("7")));
+    assert_eq!(waits(&decided(&rejected(&[800], &any), &any)), 0);
+    let Decision::Wait { pause, why } = decided(&rejected(&[700, 800], &any), &any) else { panic!("granted") };
+    assert_eq!((pause.as_secs(), why.as_str()), (100, "logins were rejected or not answered 2 times within 900 s"));
+    assert_eq!(waits(&decided(&rejected(&[700, 800], &any), &Attempt { is_known: true, ..any.clone() })), 0, "a third");
+    assert_eq!(waits(&decided(&rejected(&[10], &seventh), &seventh)), 305, "7/20 of the window");
+    assert_eq!(waits(&decided_by(&rejected(&[300], &any), &any, false)), 600, "alone: one in the window");
 }

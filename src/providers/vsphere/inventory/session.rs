@@ -30,6 +30,7 @@ use crate::base::backoff::Failures;
 use crate::base::error_chain::chain;
 use crate::clients::{http, vapi, vim};
 use crate::cloud::login_ledger::LoginLedger;
+use crate::providers::vsphere::LOGIN_POLICY;
 use crate::providers::vsphere::credentials::{Credential, Offer, Offers};
 pub(super) use failure::{Failure, Pause, RestFailure, failed};
 pub(super) use link::Link;
@@ -137,7 +138,7 @@ impl Session {
         names: Names,
         timeouts: Timeouts,
     ) -> Self {
-        ledger.know(&names.server);
+        ledger.know(LOGIN_POLICY, &names.server);
         let state = State {
             current: link(&http, timeouts),
             coming: None,

@@ -13,6 +13,7 @@ use super::{Names, Session};
 use crate::base::error_chain::chain;
 use crate::clients::{http, session_manager, sts, vapi, vim};
 use crate::cloud::login_ledger::{Claim, Outcome};
+use crate::providers::vsphere::LOGIN_POLICY;
 use crate::providers::vsphere::credentials::{Credential, Login, Origin};
 
 /// How long reading a token from a file may take.
@@ -163,7 +164,7 @@ impl Session {
 
     /// Why a login waits, and how the wait can be ended.
     fn why_held(&self, credential: &Credential, held: &Held) -> String {
-        let reset = self.ledger.reset_command(&self.names.server, account(&credential.login));
+        let reset = self.ledger.reset_command(LOGIN_POLICY, &self.names.server, account(&credential.login));
         held.why(matches!(credential.origin, Origin::Secret { .. }), reset.as_deref())
     }
 

@@ -7,6 +7,7 @@ use jiff::{Timestamp, Unit};
 
 use crate::base::backoff::Failures;
 use crate::cloud::login_ledger::{Attempt, SecretVersion};
+use crate::providers::vsphere::LOGIN_POLICY;
 use crate::providers::vsphere::credentials::{Credential, Login, Origin};
 use crate::providers::vsphere::inventory::retry::REJECTED;
 
@@ -200,6 +201,7 @@ impl Pairs {
     pub(super) fn attempt(&self, credential: &Credential, server: &str) -> Attempt {
         let standing = self.find(credential);
         Attempt {
+            policy: LOGIN_POLICY,
             server: server.to_owned(),
             user: account(&credential.login).to_owned(),
             version: version(&credential.origin),

@@ -7,6 +7,8 @@
     reason = "a failure of a test's own step is a failed test"
 )]
 
+#[path = "cli/config_lint.rs"]
+mod config_lint;
 #[path = "cli/flags_page.rs"]
 mod flags_page;
 

@@ -2,6 +2,7 @@
 //! and start none of its watches, elections or background work.
 
 mod completion;
+mod config_lint;
 
 use std::ffi::OsString;
 
@@ -19,8 +20,8 @@ pub struct Outcome {
 /// A subcommand, given the arguments behind its name.
 type Subcommand = fn(&[OsString]) -> Outcome;
 
-/// All subcommands.
-const SUBCOMMANDS: &[(&str, Subcommand)] = &[("completion", completion::run)];
+/// All subcommands. `config-lint` is in no help text yet.
+const SUBCOMMANDS: &[(&str, Subcommand)] = &[("completion", completion::run), ("config-lint", config_lint::run)];
 
 /// Runs the subcommand that a command line names, the program's name first; `None` if it names none.
 pub fn run(arguments: &[OsString]) -> Option<Outcome> {

@@ -8,6 +8,7 @@ use crate::clients::http::{Endpoint, Thumbprint, TlsSettings, TlsTrust};
 use crate::providers::vsphere::config::{self, Config, ConfigProblem, Environment, Surroundings, Vcenter};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,16 +63,19 @@ impl CloudConfigFile {
     /// Reads and checks the file and the files that it names; not where waiting is forbidden.
     pub fn read(&self, files: &dyn Files) -> Read {
         let files = Noting::new(files);
-        let outcome = self.content(&files).and_then(|content| self.check(&content, &files));
+        let outcome = match self.content(&files) {
+            Ok(content) => self.check(&content, &files),
+            Err(error) => Err(self.mistake(format!("cannot be read: {error}"))),
+        };
         Read { outcome, seen: files.noted() }
     }
 
     /// The bytes of the file.
     ///
     /// # Errors
-    /// The one mistake that it cannot be read.
-    pub fn content(&self, files: &dyn Files) -> Result<Zeroizing<Vec<u8>>, Mistakes> {
-        files.read(&self.path).map_err(|error| self.mistake(format!("cannot be read: {error}")))
+    /// As [`Files::read`].
+    pub fn content(&self, files: &dyn Files) -> io::Result<Zeroizing<Vec<u8>>> {
+        files.read(&self.path)
     }
 
     /// Parses and checks the bytes of the file, and reads and checks the files that it names.

@@ -1,0 +1,35 @@
+//! `config-lint FILE`: reads and checks a `vsphere.conf` and the files that it names as the daemon does, with the environment
+//! variables of this process. It does not ask the API server, so it does not check Secrets.
+
+use super::Outcome;
+use crate::app::files::SystemFiles;
+use crate::app::settings::vsphere::CloudConfigFile;
+use crate::providers::vsphere::config::Environment;
+use std::ffi::OsString;
+
+/// The file has errors.
+const ERRORS: u8 = 1;
+
+/// Wrong usage, or a file that cannot be read.
+const NOT_CHECKED: u8 = 2;
+
+pub(super) fn run(arguments: &[OsString]) -> Outcome {
+    let path = match arguments {
+        [path] if !path.to_string_lossy().starts_with('-') => path.into(),
+        _ => return Outcome::failure("expected config-lint FILE", NOT_CHECKED),
+    };
+    let file = CloudConfigFile { path, environment: Environment::new(std::env::vars_os()) };
+    let shown = file.path.display();
+    let content = match file.content(&SystemFiles) {
+        Ok(content) => content,
+        Err(error) => return Outcome::failure(&format!("{shown}: cannot be read: {error}"), NOT_CHECKED),
+    };
+    match file.check(&content, &SystemFiles) {
+        Ok(cloud_config) => {
+            let oddities = cloud_config.oddities.iter().map(ToString::to_string);
+            let warnings = oddities.chain(cloud_config.unverified()).map(|warning| format!("warning: {warning}\n"));
+            Outcome { messages: warnings.collect(), ..Outcome::success(format!("{shown}: no errors\n")) }
+        }
+        Err(mistakes) => Outcome::failure(&mistakes.to_string(), ERRORS),
+    }
+}

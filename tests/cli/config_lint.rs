@@ -1,0 +1,157 @@
+//! `config-lint FILE`: exit codes, the daemon's own messages, and no secrets.
+
+use super::{SECRET, THREE_MISTAKES, program, run, text};
+use ccm::base::limited_read::MAX_FILE;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::process::Output;
+
+const FILE: &str = "vsphere.conf";
+
+/// Without the secret, in whatever form it is printed.
+fn lint(folder: &Path, arguments: &[&OsStr], variables: &[(&str, &str)]) -> (Option<i32>, String, String) {
+    let mut command = program();
+    command.current_dir(folder).arg("config-lint").args(arguments).envs(variables.iter().copied());
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let (stdout, stderr) = (text(&stdout), text(&stderr));
+    assert!(!(stdout.clone() + &stderr).contains(SECRET), "{stdout}{stderr}");
+    (status.code(), stdout, stderr)
+}
+
+/// What the daemon says of the same file when it refuses to start.
+fn refusal_of_the_daemon(folder: &Path) -> String {
+    let output = program().current_dir(folder).arg(format!("--cloud-config={FILE}")).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    text(&output.stderr)
+}
+
+/// A file without errors: exit code 0, and these warnings.
+#[test]
+fn a_file_without_errors_passes_with_its_warnings() {
+    let ini = "[Global]\nuser = u\npassword = correct-horse-battery\n";
+    let vcenter = "[VirtualCenter \"vc.example\"]\n";
+    let yaml = "global:\n  user: u\n  password: correct-horse-battery\nvcenter:\n  a:\n    server: vc.example\n";
+    let cases: &[(&str, String, &[&str])] = &[
+        ("INI", [ini, vcenter].concat(), &[]),
+        ("YAML", yaml.to_owned(), &[]),
+        (
+            "a Secret, which only the API server knows",
+            format!("[Global]\nsecret-name = none\nsecret-namespace = kube-system\n{vcenter}"),
+            &[],
+        ),
+        (
+            "a key that nothing reads, and no verification",
+            format!("{ini}colour = correct-horse-battery\n{vcenter}insecure-flag = true\n"),
+            &[
+                "warning: vsphere.conf:4: [Global]: unknown key",
+                "warning: vCenter vc.example:443: its certificate is not",
+            ],
+        ),
+    ];
+    for (case, content, warnings) in cases {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(FILE), content).unwrap();
+        let (code, stdout, stderr) = lint(folder.path(), &[FILE.as_ref()], &[]);
+        assert_eq!((code, stdout.as_str()), (Some(0), "vsphere.conf: no errors\n"), "{case}: {stderr}");
+        assert_eq!(stderr.lines().count(), warnings.len(), "{case}: {stderr}");
+        for (line, warning) in stderr.lines().zip(*warnings) {
+            assert!(line.starts_with(warning), "{case}: {line}");
+        }
+    }
+}
+
+/// A file with errors: exit code 1, and all of them, in the words of the daemon.
+#[test]
+fn a_file_with_errors_fails_in_the_words_of_the_daemon() {
+    let vcenter = "[Global]\nuser = u\npassword = correct-horse-battery\n[VirtualCenter \"vc.example\"]\n";
+    let cases: &[(&str, Vec<u8>, &[&str])] = &[
+        (
+            "INI",
+            THREE_MISTAKES.into(),
+            &[
+                "vsphere.conf:5: [Global] port: ",
+                "vsphere.conf:9: [VirtualCenter \"vc.example\"] insecure-flag: ",
+                "vsphere.conf:12: [Nodes] internal-network-subnet-cidr: ",
+            ],
+        ),
+        (
+            "YAML",
+            "global:\n  user: u\n  password: correct-horse-battery\nvcenter:\n  a:\n    port: many\n".into(),
+            &["vsphere.conf:6: vcenter.a.port: "],
+        ),
+        (
+            "files that it names",
+            format!("{vcenter}ca-file = /no/such/ca.pem\n[VirtualCenter \"b\"]\nca-file = vsphere.conf\n").into(),
+            &["vCenter \"vc.example\": the CA file /no/such/ca.pem cannot be read", "vCenter \"b\": "],
+        ),
+        (
+            "no credentials",
+            "[VirtualCenter \"vc.example\"]\n".into(),
+            &["[VirtualCenter \"vc.example\"] user: missing", "[VirtualCenter \"vc.example\"] password: missing"],
+        ),
+        ("empty", " \n".into(), &["the file is empty"]),
+        ("not UTF-8", b"[Global]\npassword = correct-horse-battery\xff\n".into(), &["the file is not text in UTF-8"]),
+    ];
+    for (case, content, errors) in cases {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(FILE), content).unwrap();
+        let (code, stdout, stderr) = lint(folder.path(), &[FILE.as_ref()], &[]);
+        assert_eq!((code, stdout.as_str()), (Some(1), ""), "{case}: {stderr}");
+        for error in *errors {
+            assert_eq!(stderr.matches(error).count(), 1, "{case}: {error} in {stderr}");
+        }
+        assert_eq!(stderr, refusal_of_the_daemon(folder.path()), "{case}");
+    }
+}
+
+#[test]
+fn the_variables_that_go_with_the_file_count() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join(FILE), "[VirtualCenter \"vc.example\"]\n").unwrap();
+    let variables = [("VSPHERE_USER", "u"), ("VSPHERE_PASSWORD", SECRET)];
+    let code = |variables: &[(&str, &str)]| lint(folder.path(), &[FILE.as_ref()], variables).0;
+    assert_eq!((code(&variables), code(&[])), (Some(0), Some(1)));
+}
+
+/// Wrong usage, or a file that cannot be read: exit code 2.
+#[test]
+fn what_is_not_checked_is_no_pass() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("folder")).unwrap();
+    std::fs::File::create(folder.path().join("large")).unwrap().set_len(MAX_FILE as u64 + 1).unwrap();
+    let cases: &[(&[&str], &str)] = &[
+        (&["missing"], "error: missing: cannot be read: "),
+        (&["folder"], "error: folder: cannot be read: "),
+        (&["large"], "error: large: cannot be read: "),
+        (&[""], "error: : cannot be read: "),
+        (&["-"], "error: expected config-lint FILE\n"),
+        (&["--cloud-config=missing"], "error: expected config-lint FILE\n"),
+        (&["--help"], "error: expected config-lint FILE\n"),
+        (&[], "error: expected config-lint FILE\n"),
+        (&["missing", "folder"], "error: expected config-lint FILE\n"),
+    ];
+    for (arguments, expected) in cases {
+        let words: Vec<_> = arguments.iter().map(OsStr::new).collect();
+        let (code, stdout, stderr) = lint(folder.path(), &words, &[]);
+        assert_eq!((code, stdout.as_str()), (Some(2), ""), "{arguments:?}: {stderr}");
+        assert!(stderr.starts_with(expected), "{arguments:?}: {stderr}");
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn the_name_of_the_file_may_be_no_text() {
+    use std::os::unix::ffi::OsStringExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let name = OsString::from_vec(b"vsphere_\xff.conf".to_vec());
+    std::fs::write(folder.path().join(&name), "").unwrap();
+    assert_eq!(lint(folder.path(), &[&name], &[]).0, Some(1), "it is read and empty");
+}
+
+#[test]
+fn it_is_in_no_help_text() {
+    for arguments in [&["--help"][..], &["completion", "bash"], &["completion", "zsh"], &["completion", "fish"]] {
+        let shown = text(&run(arguments).stdout);
+        assert!(shown.contains("cloud-config") && !shown.contains("config-lint"), "{arguments:?}: {shown}");
+    }
+}

@@ -7,17 +7,19 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::convert::Infallible;
 use std::pin::pin;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{info, warn};
 
+use super::publisher::Publisher;
 use super::retry::PASSING;
-use super::session::{RestFailure, Use};
+use super::session::{RestFailure, Session, Use};
 use super::settings::Settings;
 use super::snapshot::Tags;
-use super::vcenter::Vcenter;
+use crate::base::backoff::Failures;
 use crate::base::error_chain::chain;
 use crate::clients::vapi;
 use crate::clients::vim::MoRef;
@@ -47,10 +49,85 @@ struct Known {
     polls: u32,
 }
 
-impl Vcenter {
+impl Known {
+    /// Why zones cannot be found if a configured category is not visible.
+    fn missing_category(&self, categories: &ZoneCategories) -> Option<String> {
+        let is_missing = |wanted: &&String| !self.categories.values().any(|name| name == *wanted);
+        let missing: Vec<&str> =
+            [&categories.region, &categories.zone].into_iter().filter(is_missing).map(String::as_str).collect();
+        (!missing.is_empty()).then(|| {
+            format!(
+                "tag category {} is not visible: {GLOBAL_PERMISSION}, then that the category exists",
+                missing.join(" and ")
+            )
+        })
+    }
+
+    /// Why zones cannot be found if no tag of a category is attached, be it any more.
+    fn unattached_category(
+        &self,
+        lost: &BTreeSet<String>,
+        attached: &HashMap<MoRef, BTreeSet<String>>,
+    ) -> Option<String> {
+        if !lost.is_empty() {
+            let lost: Vec<&str> = lost.iter().map(String::as_str).collect();
+            return Some(format!(
+                "no tag of {} is visible on any object any more; the account may have lost its global permission",
+                lost.join(" and ")
+            ));
+        }
+        let seen: BTreeSet<&str> =
+            attached.values().flatten().filter_map(|id| self.tags.get(id)).map(|tag| tag.category.as_str()).collect();
+        let has_none = |category: &&str| !seen.contains(category);
+        let bare: Vec<&str> = self.categories.values().map(String::as_str).filter(has_none).collect();
+        (!bare.is_empty()).then(|| {
+            format!(
+                "no tag of category {} is visible on any object: {GLOBAL_PERMISSION}, then that tags are attached",
+                bare.join(" and ")
+            )
+        })
+    }
+}
+
+/// When tags may be read again after a failure. Not forgotten with the connection: a subscription that breaks often must
+/// not ask more often. Never locked over an await.
+#[derive(Default)]
+pub(super) struct TagRetry {
+    state: Mutex<(Failures, Option<Instant>)>,
+}
+
+impl TagRetry {
+    fn state(&self) -> MutexGuard<'_, (Failures, Option<Instant>)> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn failed(&self, failure: &RestFailure) {
+        let (failures, not_before) = &mut *self.state();
+        let pause = match failure {
+            RestFailure::Held { pause, .. } => *pause,
+            _ => failures.next_pause(&PASSING, fastrand::f64()),
+        };
+        *not_before = Some(Instant::now() + pause);
+    }
+
+    /// Tags may be read at once.
+    pub(super) fn reset(&self) {
+        *self.state() = Default::default();
+    }
+}
+
+/// Reads the tags over one connection.
+pub(super) struct TagReader<'a> {
+    pub(super) session: &'a Session,
+    pub(super) publisher: &'a Publisher,
+    pub(super) settings: &'a watch::Sender<Arc<Settings>>,
+    pub(super) retry: &'a TagRetry,
+}
+
+impl TagReader<'_> {
     /// Keeps the tags in the snapshot true, by the settings in force. Failures are told and retried; they never end the
     /// subscription.
-    pub(super) async fn follow_tags(&self) -> Infallible {
+    pub(super) async fn run(&self) -> Infallible {
         let mut changes = self.settings.subscribe();
         loop {
             let settings = changes.borrow_and_update().clone();
@@ -72,7 +149,7 @@ impl Vcenter {
             return std::future::pending().await;
         };
         loop {
-            let not_before = self.tags_retry.lock().unwrap_or_else(PoisonError::into_inner).1;
+            let (_, not_before) = *self.retry.state();
             if let Some(moment) = not_before {
                 tokio::select! {
                     () = sleep_until(moment) => {}
@@ -84,15 +161,7 @@ impl Vcenter {
                 Ok(never) => match never {},
                 Err(failure) => failure,
             };
-            {
-                // Not forgotten with the connection: a subscription that breaks often must not ask more often.
-                let (failures, not_before) = &mut *self.tags_retry.lock().unwrap_or_else(PoisonError::into_inner);
-                let pause = match &failure {
-                    RestFailure::Held { pause, .. } => *pause,
-                    _ => failures.next_pause(&PASSING, fastrand::f64()),
-                };
-                *not_before = Some(Instant::now() + pause);
-            }
+            self.retry.failed(&failure);
             self.tell_trouble(Some(format!("tags cannot be read: {}", chain(&failure))));
         }
     }
@@ -104,7 +173,7 @@ impl Vcenter {
             let rest = self.session.rest().await?;
             let polled = async {
                 self.poll(&rest, categories, &mut known).await?;
-                self.tags_retry.lock().unwrap_or_else(PoisonError::into_inner).0.reset();
+                self.retry.state().0.reset();
                 Ok(())
             };
             match polled.await.map_err(RestFailure::Rest) {
@@ -159,11 +228,27 @@ impl Vcenter {
             known.categories = self.fetch_categories(rest, categories).await?;
             known.tags.clear();
         }
-        let missing: Vec<&str> = [&categories.region, &categories.zone]
-            .into_iter()
-            .filter(|wanted| !known.categories.values().any(|name| name == *wanted))
-            .map(String::as_str)
-            .collect();
+        self.fetch_tags(rest, known).await?;
+        let ids: Vec<String> = known.tags.keys().cloned().collect();
+        let mut attached: HashMap<MoRef, BTreeSet<String>> = HashMap::new();
+        for found in rest.list_attached_objects_on_tags(&ids).await? {
+            for object in found.objects {
+                attached.entry(object).or_default().insert(found.tag_id.clone());
+            }
+        }
+        let lost = self.lost_categories(categories, &known.tags, &attached);
+        let trouble = known.missing_category(categories).or_else(|| known.unattached_category(&lost, &attached));
+        self.tell_trouble(trouble);
+        if lost.is_empty() {
+            known.attached = attached;
+            self.forget_changed(known);
+        }
+        known.polls = known.polls.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Fetches the names of the tags of both categories that are not known.
+    async fn fetch_tags(&self, rest: &Use<vapi::Client>, known: &mut Known) -> Result<(), vapi::Error> {
         let mut names = HashMap::new();
         for (category_id, category) in &known.categories {
             // A category or tag may disappear between the calls.
@@ -179,43 +264,6 @@ impl Vcenter {
             }
         }
         known.tags = names;
-        let ids: Vec<String> = known.tags.keys().cloned().collect();
-        let mut attached: HashMap<MoRef, BTreeSet<String>> = HashMap::new();
-        for found in rest.list_attached_objects_on_tags(&ids).await? {
-            for object in found.objects {
-                attached.entry(object).or_default().insert(found.tag_id.clone());
-            }
-        }
-        let lost = self.lost_categories(categories, &known.tags, &attached);
-        let seen: BTreeSet<&str> =
-            attached.values().flatten().filter_map(|id| known.tags.get(id)).map(|tag| tag.category.as_str()).collect();
-        let has_none = |category: &&str| !seen.contains(category);
-        let bare: Vec<&str> = known.categories.values().map(String::as_str).filter(has_none).collect();
-        let trouble = if !missing.is_empty() {
-            Some(format!(
-                "tag category {} is not visible: {GLOBAL_PERMISSION}, then that the category exists",
-                missing.join(" and ")
-            ))
-        } else if lost.is_empty() && !bare.is_empty() {
-            Some(format!(
-                "no tag of category {} is visible on any object: {GLOBAL_PERMISSION}, then that tags are attached",
-                bare.join(" and ")
-            ))
-        } else if lost.is_empty() {
-            None
-        } else {
-            let lost: Vec<&str> = lost.iter().map(String::as_str).collect();
-            Some(format!(
-                "no tag of {} is visible on any object any more; the account may have lost its global permission",
-                lost.join(" and ")
-            ))
-        };
-        self.tell_trouble(trouble);
-        if lost.is_empty() {
-            known.attached = attached;
-            self.forget_changed(known);
-        }
-        known.polls = known.polls.wrapping_add(1);
         Ok(())
     }
 
@@ -293,10 +341,10 @@ impl Vcenter {
         for found in answer {
             let tags: Vec<Tag> = found.tag_ids.iter().filter_map(|id| known.tags.get(id).cloned()).collect();
             // An object is read when it is new or its tags changed, so that this is told once.
-            let settings = self.settings();
+            let settings = self.settings.borrow().clone();
             let oddities = settings.categories.iter().flat_map(|known| known.oddities(&found.object, &tags));
             for oddity in oddities {
-                warn!(vcenter = self.server(), "{oddity}");
+                warn!(vcenter = self.session.names().server, "{oddity}");
             }
             read.insert(found.object, ObjectTags::Read(tags));
         }

@@ -5,7 +5,7 @@ pub mod reads;
 
 use std::convert::Infallible;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -20,6 +20,7 @@ use super::session::{Failure, Link, Pause, Rotation, Session, Use};
 use super::settings::Settings;
 use super::snapshot::{Freshness, Snapshot, Trouble};
 use super::subscription::{Prepared, Subscription, clear_leftovers};
+use super::tags::{TagReader, TagRetry};
 use crate::base::backoff::Failures;
 use crate::base::error_chain::chain;
 use crate::clients::vim;
@@ -31,11 +32,10 @@ const CONFIRM_LIMIT: Duration = Duration::from_secs(3);
 
 /// One vCenter. Shared by its actor ([`Vcenter::run`]) and by those who search and read.
 pub struct Vcenter {
-    pub(super) settings: watch::Sender<Arc<Settings>>,
-    pub(super) session: Session,
-    pub(super) publisher: Publisher,
-    /// The failures in a row of reading tags, and when it may be tried again.
-    pub(super) tags_retry: Mutex<(Failures, Option<tokio::time::Instant>)>,
+    settings: watch::Sender<Arc<Settings>>,
+    session: Session,
+    publisher: Publisher,
+    tag_retry: TagRetry,
     fence: Fence,
 }
 
@@ -46,7 +46,7 @@ impl Vcenter {
             settings: watch::Sender::new(Arc::new(settings)),
             session,
             publisher: Publisher::default(),
-            tags_retry: Mutex::default(),
+            tag_retry: TagRetry::default(),
             fence: Fence::default(),
         })
     }
@@ -187,7 +187,7 @@ impl Vcenter {
                 () = returned, if failure.pause == Pause::Backoff => {
                     retry.reset();
                     // A login that has to wait still does.
-                    *self.tags_retry.lock().unwrap_or_else(PoisonError::into_inner) = Default::default();
+                    self.tag_retry.reset();
                 }
             }
         }
@@ -200,7 +200,9 @@ impl Vcenter {
             Ok(subscription) => subscription,
             Err(failure) => return failure,
         };
-        let mut tags = pin!(self.follow_tags());
+        let Self { settings, session, publisher, tag_retry, .. } = self;
+        let reader = TagReader { session, publisher, settings, retry: tag_retry };
+        let mut tags = pin!(reader.run());
         let mut rotation = Box::pin(self.rotate());
         let failure = loop {
             let failure = tokio::select! {

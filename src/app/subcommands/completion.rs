@@ -169,7 +169,7 @@ mod tests {
             assert!(messages.starts_with(expected), "{messages}");
             assert_eq!((output.as_str(), exit_code), ("", 1), "{words:?}");
         }
-        let behind_a_flag = ["--v=2", "completion", "bash"].map(OsString::from);
+        let behind_a_flag = [PROGRAM, "--v=2", WORD, "bash"].map(OsString::from);
         assert_eq!(subcommands::run(&behind_a_flag), None);
     }
 }

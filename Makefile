@@ -43,7 +43,7 @@ nightly: ## What make test leaves out: slow tests, properties and campaigns with
 
 .PHONY: nightly-slow
 nightly-slow: testenv
-	RUST_TEST_THREADS=6 $(CARGO) test --locked --test apiserver --test daemon nightly::
+	RUST_TEST_THREADS=6 $(CARGO) test --workspace --locked --test apiserver --test daemon nightly::
 
 .PHONY: nightly-properties
 nightly-properties: SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')

@@ -1,5 +1,6 @@
 //! What the daemon was told of each node's machine: what makes "not deleted" more than "not deleted yet".
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use support::{ApiServer, Daemon, eventually};
@@ -20,18 +21,26 @@ pub fn answers(daemon: &Daemon, name: &str) -> Vec<String> {
     daemon.output().lines().into_iter().filter(is_about).collect()
 }
 
-/// Waits until there are so many more answers about each of these nodes.
+/// The name of the node that a line of the log is about.
+fn node_of(line: &str) -> Option<&str> {
+    line.split_once("node=\"")?.1.split('"').next()
+}
+
+/// Waits until there are so many more answers about each of these nodes. Lines are counted as they come: of a long log the
+/// first ones are not kept.
 pub async fn until_asked(daemon: &Daemon, names: &[String], more: usize) {
-    let before: Vec<usize> = names.iter().map(|name| answers(daemon, name).len()).collect();
-    for (name, before) in names.iter().zip(before) {
-        eventually(&format!("it is asked about {name} {more} times more"), LIMIT, async || {
-            match answers(daemon, name).len() - before {
-                asked if asked >= more => Ok(()),
-                asked => Err(format!("{asked} times\n{}", daemon.output().tail(40))),
-            }
-        })
-        .await;
-    }
+    let mut asked: BTreeMap<&str, usize> = names.iter().map(|name| (name.as_str(), 0)).collect();
+    let mut position = 0;
+    daemon.output().read_on(&mut position, |_| {});
+    eventually(&format!("it is asked about each of {} nodes {more} times more", names.len()), LIMIT, async || {
+        daemon.output().read_on(&mut position, |line| {
+            let count = node_of(line).filter(|_| line.contains(ANSWER)).and_then(|name| asked.get_mut(name));
+            count.into_iter().for_each(|count| *count += 1);
+        });
+        let left: Vec<_> = asked.iter().filter(|(_, count)| **count < more).take(5).collect();
+        if left.is_empty() { Ok(()) } else { Err(format!("{left:?}\n{}", daemon.output().tail(40))) }
+    })
+    .await;
 }
 
 /// Reads the metrics of a daemon.

@@ -38,12 +38,11 @@ use self::config::Config;
 use self::credentials::Offers;
 use self::instances::Instances;
 use self::inventory::session::{PROBES, Timeouts};
-use self::inventory::{Names, Session, Settings, Vcenter};
+use self::inventory::{Names, Session, Settings, Vcenter, VcenterId};
 use self::topology::TopologyLabels;
 use self::tracker::Tracker;
 use self::tracker::board::Board;
 use self::tracker::describe::Rules;
-use self::tracker::ids::Slot;
 use self::tracker::slots::{Setup, Source};
 use crate::clients::http;
 use crate::cloud::login_ledger::{LoginLedger, LoginPolicy};
@@ -97,15 +96,9 @@ pub struct Provider {
     /// Bounds how many vCenters that are away are asked at once.
     probes: Arc<Semaphore>,
     setup: watch::Sender<Arc<Setup>>,
-    running: Mutex<Running>,
+    /// What [`Provider::apply`] has to compare a configuration with.
+    configured: Mutex<BTreeMap<VcenterId, Entry>>,
     stop: CancellationToken,
-}
-
-/// What [`Provider::apply`] has to compare a configuration with.
-#[derive(Default)]
-struct Running {
-    entries: BTreeMap<Slot, Entry>,
-    next: Slot,
 }
 
 #[derive(Clone)]
@@ -149,8 +142,8 @@ impl Provider {
         let task =
             Task { name: "node-tracker".to_string(), stop: stop.clone(), run: Box::pin(tracker.run(stop.clone())) };
         let instances = Arc::new(Instances::new(board, setup.subscribe(), options.trusts_unseen));
-        let (probes, running) = (Arc::new(Semaphore::new(PROBES)), Mutex::default());
-        (Self { instances, options, connect, ledger, probes, setup, running, stop: stop.clone() }, task)
+        let (probes, configured) = (Arc::new(Semaphore::new(PROBES)), Mutex::default());
+        (Self { instances, options, connect, ledger, probes, setup, configured, stop: stop.clone() }, task)
     }
 
     /// Works by this configuration from now on; hands out the tasks of vCenters that are new in it. What is configured
@@ -161,22 +154,20 @@ impl Provider {
     /// # Errors
     /// One for every vCenter entry that cannot be used. Nothing is changed then.
     pub fn apply(&self, config: &Config) -> Result<Vec<Task>, Vec<BuildError>> {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut next = running.next;
+        let mut configured = self.configured.lock().unwrap_or_else(PoisonError::into_inner);
         let mut entries = BTreeMap::new();
         let mut tasks = Vec::new();
         let mut errors = Vec::new();
         for entry in &config::distinct_vcenters(&config.vcenters) {
-            let kept = running.entries.iter().find(|(_, known)| known.serves(entry));
-            if let Some((slot, known)) = kept {
-                entries.insert(*slot, Entry { config: entry.clone(), ..known.clone() });
+            let kept = configured.iter().find(|(_, known)| known.serves(entry));
+            if let Some((id, known)) = kept {
+                entries.insert(*id, Entry { config: entry.clone(), ..known.clone() });
                 continue;
             }
             match self.entry(config, entry) {
                 Ok(entry) => {
                     tasks.push(entry.task());
-                    entries.insert(next, entry);
-                    next += 1;
+                    entries.insert(VcenterId::next(), entry);
                 }
                 Err(problem) => errors.push(BuildError { key: entry.key.clone(), problem }),
             }
@@ -185,7 +176,7 @@ impl Provider {
             return Err(errors);
         }
         self.setup.send_replace(Arc::new(self.setup_of(config, &entries)));
-        for (_, removed) in running.entries.iter().filter(|(slot, _)| !entries.contains_key(slot)) {
+        for (_, removed) in configured.iter().filter(|(id, _)| !entries.contains_key(id)) {
             removed.stop.cancel();
         }
         for entry in entries.values() {
@@ -193,27 +184,27 @@ impl Provider {
             // What stands in the file itself is offered anew; the session changes over by itself.
             drop(self.connect.offers(&entry.config));
         }
-        *running = Running { entries, next };
+        *configured = entries;
         Ok(tasks)
     }
 
-    fn setup_of(&self, config: &Config, entries: &BTreeMap<Slot, Entry>) -> Setup {
+    fn setup_of(&self, config: &Config, entries: &BTreeMap<VcenterId, Entry>) -> Setup {
         let source = |entry: &Entry| Source {
             vcenter: Arc::clone(&entry.vcenter),
             datacenters: entry.config.datacenters.clone(),
         };
         let rules = Rules {
             addresses: config.addresses.clone(),
-            families: entries.iter().map(|(slot, entry)| (*slot, entry.config.ip_families.clone())).collect(),
+            families: entries.iter().map(|(id, entry)| (*id, entry.config.ip_families.clone())).collect(),
             categories: config.labels.clone(),
-            servers: entries.iter().map(|(slot, entry)| (*slot, entry.config.server.clone())).collect(),
+            servers: entries.iter().map(|(id, entry)| (*id, entry.config.server.clone())).collect(),
             topology: self.options.topology.clone(),
             allow_name_match: self.options.allow_name_match,
             demotes_virtual_ips: self.options.demotes_virtual_ips,
             api_server: self.options.api_server.clone(),
             family_wait: self.options.family_wait,
         };
-        let sources = entries.iter().map(|(slot, entry)| (*slot, source(entry))).collect();
+        let sources = entries.iter().map(|(id, entry)| (*id, source(entry))).collect();
         Setup { sources, rules, file: self.options.file.clone() }
     }
 

@@ -22,13 +22,13 @@ use super::last_place::last_places;
 use super::location::Location;
 use super::provider_id::{self, BiosUuid};
 use super::tracker::board::{Board, BoundVm, View};
-use super::tracker::ids::Slot;
 use super::tracker::slots::Setup;
 use super::twins::check_none_runs;
 use crate::cloud::node;
 use crate::cloud::{
     InstanceEvent, InstanceEvents, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Unknown,
 };
+use crate::providers::vsphere::inventory::VcenterId;
 use crate::providers::vsphere::reason;
 
 /// Questions that are asked of vCenter at a time. Each has at most a handful of calls under way at a vCenter.
@@ -113,7 +113,7 @@ fn doubt(live: Result<(), Unknown>, was_live: bool, vm: &str) -> Option<Unknown>
 
 impl Instances {
     /// The vCenter of this number.
-    fn vcenter(&self, slot: Slot) -> Result<Arc<Vcenter>, Unknown> {
+    fn vcenter(&self, slot: VcenterId) -> Result<Arc<Vcenter>, Unknown> {
         let setup = self.setup.borrow();
         setup.sources.get(&slot).map(|source| Arc::clone(&source.vcenter)).ok_or_else(|| {
             let message = "the vCenter of the node's machine is not configured any more";
@@ -122,7 +122,7 @@ impl Instances {
     }
 
     /// Whether what the board says of a machine at this vCenter is true now, else why nobody knows.
-    fn check_live(&self, slot: Slot) -> Result<(), Unknown> {
+    fn check_live(&self, slot: VcenterId) -> Result<(), Unknown> {
         let vcenter = self.vcenter(slot)?;
         vcenter.snapshot().freshness.check().map_err(|trouble| {
             let server = vcenter.server();

@@ -17,7 +17,9 @@ pub mod snapshot;
 mod subscription;
 mod tags;
 mod vcenter;
+mod vcenter_id;
 
 pub use session::{Names, Session};
 pub use settings::Settings;
 pub use vcenter::{Vcenter, reads};
+pub use vcenter_id::VcenterId;

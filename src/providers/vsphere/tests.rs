@@ -116,12 +116,12 @@ fn snapshot(mirror: &Mirror) -> Snapshot {
 
 fn rules(families: &[IpFamily]) -> Rules {
     let categories = ZoneCategories { zone: "zone".into(), region: "region".into() };
-    Rules { families: [(0, families.to_vec())].into(), categories: Some(categories), ..Rules::default() }
+    Rules { families: [(0.into(), families.to_vec())].into(), categories: Some(categories), ..Rules::default() }
 }
 
 fn described(mirror: &Mirror, families: &[IpFamily]) -> Result<InstanceMetadata, Unknown> {
     let snapshot = snapshot(mirror);
-    let vm = VmKey { vcenter: 0, id: "vm-1".into() };
+    let vm = VmKey { vcenter: 0.into(), id: "vm-1".into() };
     describe(&NodeFacts::default(), &snapshot, &vm, &snapshot.vms["vm-1"], &rules(families), Beside::default())
 }
 
@@ -277,7 +277,7 @@ fn checklist_8_9_one_uuid_in_every_spelling_and_on_two_machines() {
             node: &node,
             asked_by_name: false,
             vcenters: &[Asked {
-                slot: 0,
+                slot: 0.into(),
                 server: "vc",
                 datacenters: &[],
                 snapshot: &snapshot,
@@ -372,7 +372,7 @@ proptest! {
         }
         let snapshot = snapshot(&mirror);
         for (id, record) in &mirror.vms {
-            let vm = VmKey { vcenter: 0, id: id.clone() };
+            let vm = VmKey { vcenter: 0.into(), id: id.clone() };
             let rules = rules(&[IpFamily::V4, IpFamily::V6]);
             let _ = describe(&NodeFacts::default(), &snapshot, &vm, record, &rules, Beside::default());
             prop_assert!(record.power_state != Some(PowerState::PoweredOff), "no seed has a machine that is off");

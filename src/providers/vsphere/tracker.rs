@@ -32,7 +32,7 @@ use self::board::Board;
 use self::changes::{Changes, changes};
 use self::describe::Rules;
 use self::facts::{NodeFacts, facts_of};
-use self::ids::{Slot, VmKey};
+use self::ids::VmKey;
 use self::nodes::Nodes;
 use self::resolve::{Answer, is_renamed};
 use self::search::{Answered, Searches, Wanted};
@@ -43,6 +43,7 @@ use super::addresses::candidate_ips;
 use super::inventory::snapshot::{Freshness, PowerState, Snapshot, VmRecord};
 use super::location::Location;
 use crate::cloud::{ClusterReads, NodeChange};
+use crate::providers::vsphere::inventory::VcenterId;
 
 /// The task's state. Built by [`Tracker::new`], consumed by [`Tracker::run`].
 pub struct Tracker {
@@ -50,9 +51,9 @@ pub struct Tracker {
     setup: watch::Receiver<Arc<Setup>>,
     board: Arc<Board>,
     rules: Rules,
-    slots: BTreeMap<Slot, Held>,
+    slots: BTreeMap<VcenterId, Held>,
     /// Which vCenter's snapshot changed.
-    snapshots: SelectAll<BoxStream<'static, Slot>>,
+    snapshots: SelectAll<BoxStream<'static, VcenterId>>,
     nodes: Nodes,
     searches: Searches,
     shared: SharedAddresses,
@@ -235,13 +236,13 @@ impl Tracker {
     }
 
     fn search_everywhere(&mut self, name: &str) {
-        let slots: Vec<Slot> = self.slots.keys().copied().collect();
+        let slots: Vec<VcenterId> = self.slots.keys().copied().collect();
         for slot in slots {
             self.search(name, slot);
         }
     }
 
-    fn search(&mut self, name: &str, slot: Slot) {
+    fn search(&mut self, name: &str, slot: VcenterId) {
         let Some(tracked) = self.nodes.get(name) else { return };
         let facts = &tracked.facts;
         if facts.has_provider_id && facts.provider_id.is_none() {
@@ -285,7 +286,7 @@ impl Tracker {
     }
 
     /// What a vCenter answered before it went away may not be so any more.
-    fn forget_answer(&mut self, name: &str, vcenter: Slot) {
+    fn forget_answer(&mut self, name: &str, vcenter: VcenterId) {
         if self.nodes.get(name).is_none_or(|tracked| tracked.bound.is_some()) {
             return;
         }
@@ -294,7 +295,7 @@ impl Tracker {
         self.update(name, |tracked| tracked.search_at = None);
     }
 
-    fn note_answer(&mut self, name: &str, vcenter: Slot, answer: Answer) {
+    fn note_answer(&mut self, name: &str, vcenter: VcenterId, answer: Answer) {
         // A vCenter that is not configured any more has no say.
         let Some(Held { source, seen }) = self.slots.get(&vcenter) else { return };
         if let Answer::Matches { ids, .. } = &answer
@@ -306,7 +307,7 @@ impl Tracker {
         self.unwant(unneeded);
     }
 
-    fn take_snapshot(&mut self, vcenter: Slot) {
+    fn take_snapshot(&mut self, vcenter: VcenterId) {
         let Some(held) = self.slots.get_mut(&vcenter) else { return };
         let now = held.source.vcenter.snapshot();
         let before = std::mem::replace(&mut held.seen, Arc::clone(&now));
@@ -328,7 +329,7 @@ impl Tracker {
     }
 
     /// A vCenter went away or came back, or all it says has another meaning.
-    fn take_state(&mut self, vcenter: Slot, came_back: bool, before: &Snapshot, now: &Snapshot) {
+    fn take_state(&mut self, vcenter: VcenterId, came_back: bool, before: &Snapshot, now: &Snapshot) {
         let is_asking = |tracked: &Tracked| tracked.bound.is_none() || tracked.unasked.contains(&vcenter);
         let is_concerned = |tracked: &Tracked| is_asking(tracked) || tracked.ids_at(vcenter).next().is_some();
         let concerned: Vec<(String, bool)> = self
@@ -348,7 +349,7 @@ impl Tracker {
     }
 
     /// A twin may have been switched on in place of a machine that was switched off.
-    fn look_for_twins(&mut self, name: &str, vcenter: Slot, before: &Snapshot, now: &Snapshot) {
+    fn look_for_twins(&mut self, name: &str, vcenter: VcenterId, before: &Snapshot, now: &Snapshot) {
         let is_switched = |vm: &VmKey| vm.vcenter == vcenter && has_other_power(before, now, &vm.id);
         if self.nodes.get(name).and_then(|tracked| tracked.bound.as_ref()).is_some_and(is_switched) {
             self.search_everywhere(name);

@@ -9,8 +9,8 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::watch;
 use tracing::warn;
 
-use super::ids::Slot;
 use crate::cloud::{InstanceEvent, InstanceMetadata, Presence};
+use crate::providers::vsphere::inventory::VcenterId;
 use crate::providers::vsphere::inventory::snapshot::{PowerState, Proven};
 use crate::providers::vsphere::last_place::LastObservation;
 use crate::providers::vsphere::location::Location;
@@ -53,7 +53,7 @@ impl View {
 #[derive(Clone, Debug, PartialEq)]
 pub struct BoundVm {
     /// Its vCenter.
-    pub vcenter: Slot,
+    pub vcenter: VcenterId,
     /// Where it is there.
     pub location: Arc<Location>,
     /// Its BIOS UUID in vCenter's byte order.
@@ -84,7 +84,7 @@ pub struct Board {
     views: RwLock<HashMap<String, Arc<View>>>,
     events: broadcast::Sender<InstanceEvent>,
     /// The number of the last snapshot of each vCenter that all views have taken account of.
-    taken: watch::Sender<HashMap<Slot, u64>>,
+    taken: watch::Sender<HashMap<VcenterId, u64>>,
 }
 
 impl Default for Board {
@@ -137,21 +137,21 @@ impl Board {
     }
 
     /// All views have taken account of this snapshot of the vCenter.
-    pub fn took(&self, vcenter: Slot, snapshot: u64) {
+    pub fn took(&self, vcenter: VcenterId, snapshot: u64) {
         self.taken.send_modify(|taken| {
             taken.insert(vcenter, snapshot);
         });
     }
 
     /// The vCenter is not configured any more.
-    pub fn leave(&self, vcenter: Slot) {
+    pub fn leave(&self, vcenter: VcenterId) {
         self.taken.send_modify(|taken| {
             taken.remove(&vcenter);
         });
     }
 
     /// Completes when all views have taken account of this snapshot of the vCenter, or of a later one.
-    pub async fn until_taken(&self, vcenter: Slot, snapshot: u64) {
+    pub async fn until_taken(&self, vcenter: VcenterId, snapshot: u64) {
         let mut taken = self.taken.subscribe();
         // The sender is here, so that this ends with the answer only.
         let _ = taken.wait_for(|taken| taken.get(&vcenter).is_some_and(|number| *number >= snapshot)).await;
@@ -189,7 +189,7 @@ mod tests {
                 ..InstanceMetadata::default()
             };
             let vm = BoundVm {
-                vcenter: 0,
+                vcenter: 0.into(),
                 location: Arc::default(),
                 uuid: None,
                 metadata: Presence::Exists(metadata),
@@ -219,12 +219,12 @@ mod tests {
     #[tokio::test]
     async fn a_snapshot_is_waited_for_until_it_or_a_later_one_is_taken() {
         let board = Board::default();
-        let mut waiting = std::pin::pin!(board.until_taken(7, 3));
+        let mut waiting = std::pin::pin!(board.until_taken(7.into(), 3));
         assert_eq!(futures::poll!(&mut waiting), std::task::Poll::Pending);
         for (vcenter, number, expected) in
             [(7, 2, std::task::Poll::Pending), (8, 9, std::task::Poll::Pending), (7, 4, std::task::Poll::Ready(()))]
         {
-            board.took(vcenter, number);
+            board.took(vcenter.into(), number);
             assert_eq!(futures::poll!(&mut waiting), expected, "{vcenter}: {number}");
         }
     }

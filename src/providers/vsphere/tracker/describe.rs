@@ -21,7 +21,8 @@ use crate::providers::vsphere::zones::{
 };
 
 use super::facts::NodeFacts;
-use super::ids::{Slot, VmKey};
+use super::ids::VmKey;
+use crate::providers::vsphere::inventory::VcenterId;
 use crate::providers::vsphere::reason;
 
 /// `guest.toolsRunningStatus` while VMware Tools reports.
@@ -39,11 +40,11 @@ pub struct Rules {
     /// Which addresses nodes get.
     pub addresses: AddressRules,
     /// The address families of each vCenter.
-    pub families: BTreeMap<Slot, Vec<IpFamily>>,
+    pub families: BTreeMap<VcenterId, Vec<IpFamily>>,
     /// Where zone and region come from; none where zones are off.
     pub categories: Option<ZoneCategories>,
     /// The host of each vCenter, as it is configured.
-    pub servers: BTreeMap<Slot, String>,
+    pub servers: BTreeMap<VcenterId, String>,
     /// Which places of machines are labels of their nodes.
     pub topology: TopologyLabels,
     /// Whether a match by name is taken as the Go program takes it.

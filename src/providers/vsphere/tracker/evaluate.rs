@@ -11,13 +11,14 @@ use super::Tracker;
 use super::board::{BoundVm, View};
 use super::describe::{Beside, describe};
 use super::facts::NodeFacts;
-use super::ids::{Slot, VmKey};
+use super::ids::VmKey;
 use super::resolve::{Answer, Asked, By, Decision, Question, is_renamed, resolve};
 use super::slots::Held;
 use super::tracked::{Binding, Lost, NextSearch, Tracked};
 use crate::base::backoff::Backoff;
 use crate::cloud::{FoundBy, InstanceMetadata, Presence, Unknown};
 use crate::providers::vsphere::addresses::candidate_ips;
+use crate::providers::vsphere::inventory::VcenterId;
 use crate::providers::vsphere::inventory::snapshot::{Freshness, Snapshot, VmRecord};
 use crate::providers::vsphere::last_place::LastObservation;
 use crate::providers::vsphere::location::Location;
@@ -169,7 +170,7 @@ impl Tracker {
     }
 
     fn binding(&self, tracked: &Tracked, vm: VmKey) -> Binding {
-        let is_open = |slot: &Slot| !tracked.answer_at(*slot).is_answered();
+        let is_open = |slot: &VcenterId| !tracked.answer_at(*slot).is_answered();
         Binding {
             uuid: self.record(&vm).and_then(|record| record.bios_uuid.clone()),
             instance_uuid: self.slots.get(&vm.vcenter).map(|held| held.seen.instance_uuid.clone()),
@@ -329,7 +330,7 @@ impl Tracker {
     /// The machine is in the inventory, and a search does not know it: vCenter may have kept to itself that it is gone.
     /// It is put into the view anew, so that vCenter says whether it knows it. While a machine is there, nothing but
     /// a search that is late makes this happen.
-    pub(super) fn heal(&self, tracked: &Tracked, vcenter: Slot, answer: &Answer) {
+    pub(super) fn heal(&self, tracked: &Tracked, vcenter: VcenterId, answer: &Answer) {
         let Some(bound) = tracked.bound.as_ref().filter(|bound| bound.vcenter == vcenter) else { return };
         let is_missed = match answer {
             Answer::Gone { id } => *id == bound.id,
@@ -344,7 +345,7 @@ impl Tracker {
     }
 
     /// A vCenter that was silent when the machine was bound has another one with the node's UUID.
-    pub(super) fn tell_of_twin(&mut self, name: &str, vcenter: Slot, answer: &Answer) {
+    pub(super) fn tell_of_twin(&mut self, name: &str, vcenter: VcenterId, answer: &Answer) {
         let Some(held) = self.slots.get(&vcenter) else { return };
         let Some(bound) = self.nodes.get(name).and_then(|tracked| tracked.bound.as_ref()) else { return };
         let is_bound = |id: &Arc<str>| self.is_same(&VmKey { vcenter, id: id.clone() }, bound);
@@ -365,7 +366,7 @@ impl Tracker {
     }
 
     /// Told once, not at every look.
-    fn tell_twins(&mut self, name: &str, vcenter: Slot, twins: &[String]) {
+    fn tell_twins(&mut self, name: &str, vcenter: VcenterId, twins: &[String]) {
         let mut is_news = false;
         self.update(name, |tracked| is_news = tracked.note_twins(vcenter, twins));
         for message in twins.iter().filter(|_| is_news) {

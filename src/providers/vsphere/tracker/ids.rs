@@ -1,16 +1,14 @@
-//! Names of vCenters and virtual machines within this process.
+//! Names of virtual machines within this process.
 
 use std::sync::Arc;
 
-/// The number of a vCenter for as long as it is configured. It is never given twice, so that what was found out about
-/// one is never taken for something about another.
-pub type Slot = usize;
+use crate::providers::vsphere::inventory::VcenterId;
 
-/// A virtual machine: the number of its vCenter, and its id there.
+/// A virtual machine: its vCenter, and its id there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VmKey {
     /// The vCenter.
-    pub vcenter: Slot,
+    pub vcenter: VcenterId,
     /// The managed object id.
     pub id: Arc<str>,
 }

@@ -197,12 +197,12 @@ mod tests {
     fn node(ids: &[&str]) -> Tracked {
         let ids = ids.iter().map(|id| (*id).into()).collect();
         let mut tracked = Tracked::new(Seen::default(), NodeFacts::default());
-        tracked.answers.insert(7, Answer::Matches { by: By::Uuid, ids });
+        tracked.answers.insert(7.into(), Answer::Matches { by: By::Uuid, ids });
         tracked
     }
 
     fn vm(id: &str) -> VmKey {
-        VmKey { vcenter: 7, id: id.into() }
+        VmKey { vcenter: 7.into(), id: id.into() }
     }
 
     #[test]

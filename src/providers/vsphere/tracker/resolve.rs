@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use self::unfound::{listed, nothing_found, silent, unanswered, why_silent, why_unheard};
 use super::facts::NodeFacts;
-use super::ids::{Slot, VmKey};
+use super::ids::VmKey;
 use crate::cloud::Unknown;
+use crate::providers::vsphere::inventory::VcenterId;
 use crate::providers::vsphere::inventory::scope;
 use crate::providers::vsphere::inventory::snapshot::{PowerState, Snapshot, VmRecord};
 use crate::providers::vsphere::provider_id::BiosUuid;
@@ -86,7 +87,7 @@ pub enum By {
 /// One vCenter's part in the question.
 pub struct Asked<'a> {
     /// The vCenter.
-    pub slot: Slot,
+    pub slot: VcenterId,
     /// The server's name, for messages.
     pub server: &'a str,
     /// The configured datacenters; none means all.

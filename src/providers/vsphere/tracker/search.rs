@@ -7,9 +7,9 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 
-use super::ids::Slot;
 use super::resolve::{Answer, By};
 use crate::providers::vsphere::inventory::Vcenter;
+use crate::providers::vsphere::inventory::VcenterId;
 use crate::providers::vsphere::inventory::reads::{Read, SearchRead, VmRead};
 use crate::providers::vsphere::provider_id::BiosUuid;
 
@@ -47,7 +47,7 @@ pub(super) struct Answered {
     pub(super) uid: Arc<str>,
     /// What was searched for.
     pub(super) uuid: Option<BiosUuid>,
-    pub(super) vcenter: Slot,
+    pub(super) vcenter: VcenterId,
     pub(super) answer: Answer,
     /// For a hit on a system UUID: whether it was the other byte order.
     pub(super) hit_swapped: Option<bool>,
@@ -56,7 +56,7 @@ pub(super) struct Answered {
 
 /// The queue of each vCenter, and what is running.
 pub(super) struct Searches {
-    queues: BTreeMap<Slot, Queue>,
+    queues: BTreeMap<VcenterId, Queue>,
     running: FuturesUnordered<BoxFuture<'static, Answered>>,
     order: Order,
     /// Guests usually report their UUID in the other byte order; whichever hit last is asked first.
@@ -113,12 +113,12 @@ impl Waiting {
 struct Order {
     last: u64,
     /// By vCenter and node: the latest search that was answered, and how many are under way.
-    running: BTreeMap<(Slot, String), (u64, usize)>,
+    running: BTreeMap<(VcenterId, String), (u64, usize)>,
 }
 
 impl Order {
     /// A search begins; its number.
-    fn begin(&mut self, slot: Slot, node: &str) -> u64 {
+    fn begin(&mut self, slot: VcenterId, node: &str) -> u64 {
         self.last += 1;
         let (_, running) = self.running.entry((slot, node.to_owned())).or_default();
         *running += 1;
@@ -127,7 +127,7 @@ impl Order {
 
     /// A search is over, with an answer or without: whether it counts, which it does unless one was answered that began
     /// later.
-    fn end(&mut self, slot: Slot, node: &str, number: u64, is_answered: bool) -> bool {
+    fn end(&mut self, slot: VcenterId, node: &str, number: u64, is_answered: bool) -> bool {
         let key = (slot, node.to_owned());
         let Some((answered, running)) = self.running.get_mut(&key) else { return false };
         let counts = number > *answered;
@@ -150,17 +150,17 @@ impl Default for Searches {
 
 impl Searches {
     /// A vCenter that can be asked from now on.
-    pub(super) fn add(&mut self, slot: Slot, vcenter: Arc<Vcenter>) {
+    pub(super) fn add(&mut self, slot: VcenterId, vcenter: Arc<Vcenter>) {
         self.queues.insert(slot, Queue { vcenter, waiting: Waiting::default(), in_flight: 0 });
     }
 
     /// A vCenter that is asked nothing more. What is under way ends by itself.
-    pub(super) fn remove(&mut self, slot: Slot) {
+    pub(super) fn remove(&mut self, slot: VcenterId) {
         self.queues.remove(&slot);
     }
 
     /// Asks `vcenter`. A search for the same node that is still waiting is replaced.
-    pub(super) fn start(&mut self, vcenter: Slot, wanted: Wanted) {
+    pub(super) fn start(&mut self, vcenter: VcenterId, wanted: Wanted) {
         if let Some(queue) = self.queues.get_mut(&vcenter) {
             queue.waiting.push(wanted);
         }
@@ -198,7 +198,7 @@ impl Searches {
         }
     }
 
-    fn fill(&mut self, slot: Slot) {
+    fn fill(&mut self, slot: VcenterId) {
         let Some(Queue { vcenter, waiting, in_flight }) = self.queues.get_mut(&slot) else { return };
         while *in_flight < IN_FLIGHT {
             let Some(wanted) = waiting.pop() else { break };
@@ -209,7 +209,7 @@ impl Searches {
     }
 }
 
-async fn ask(slot: Slot, vcenter: Arc<Vcenter>, wanted: Wanted, swapped_first: bool, number: u64) -> Answered {
+async fn ask(slot: VcenterId, vcenter: Arc<Vcenter>, wanted: Wanted, swapped_first: bool, number: u64) -> Answered {
     let (answer, hit_swapped) = search(&vcenter, &wanted, swapped_first).await;
     Answered { node: wanted.node, uid: wanted.uid, uuid: wanted.uuid, vcenter: slot, answer, hit_swapped, number }
 }
@@ -299,16 +299,20 @@ mod tests {
     #[test]
     fn a_search_counts_unless_a_later_one_was_answered() {
         let mut order = Order::default();
-        let [first, second] = [order.begin(0, "n"), order.begin(0, "n")];
-        let (other, elsewhere) = (order.begin(0, "m"), order.begin(1, "n"));
-        assert!(order.end(0, "n", second, true));
-        assert!(!order.end(0, "n", first, true), "it was overtaken");
-        assert!(order.end(0, "m", other, true) && order.end(1, "n", elsewhere, true), "another node, another vCenter");
+        let [first, second] = [order.begin(0.into(), "n"), order.begin(0.into(), "n")];
+        let (other, elsewhere) = (order.begin(0.into(), "m"), order.begin(1.into(), "n"));
+        assert!(order.end(0.into(), "n", second, true));
+        assert!(!order.end(0.into(), "n", first, true), "it was overtaken");
+        assert!(
+            order.end(0.into(), "m", other, true) && order.end(1.into(), "n", elsewhere, true),
+            "another node, another vCenter"
+        );
         assert!(order.running.is_empty());
-        let [first, second, third] = [order.begin(0, "n"), order.begin(0, "n"), order.begin(0, "n")];
-        assert!(order.end(0, "n", first, true), "what comes later is not known yet");
-        assert!(order.end(0, "n", third, false), "that nothing was said is told");
-        assert!(order.end(0, "n", second, true), "and is no answer");
+        let [first, second, third] =
+            [order.begin(0.into(), "n"), order.begin(0.into(), "n"), order.begin(0.into(), "n")];
+        assert!(order.end(0.into(), "n", first, true), "what comes later is not known yet");
+        assert!(order.end(0.into(), "n", third, false), "that nothing was said is told");
+        assert!(order.end(0.into(), "n", second, true), "and is no answer");
         assert!(order.running.is_empty());
     }
 

@@ -10,8 +10,8 @@ use tracing::{debug, warn};
 
 use super::Tracker;
 use super::describe::Rules;
-use super::ids::Slot;
 use super::tracked::{Lost, Tracked};
+use crate::providers::vsphere::inventory::VcenterId;
 use crate::providers::vsphere::inventory::snapshot::Snapshot;
 use crate::providers::vsphere::inventory::{Vcenter, scope};
 use crate::providers::vsphere::reason;
@@ -20,7 +20,7 @@ use crate::providers::vsphere::reason;
 #[derive(Clone, Default)]
 pub struct Setup {
     /// The vCenters in the order in which they were first configured.
-    pub sources: BTreeMap<Slot, Source>,
+    pub sources: BTreeMap<VcenterId, Source>,
     /// What applies to every node.
     pub rules: Rules,
     /// The path of `vsphere.conf`, for messages.
@@ -47,7 +47,8 @@ impl Tracker {
     /// Takes over what is configured now. What is the same as before stays as it is.
     pub(super) fn take_setup(&mut self) {
         let setup = Arc::clone(&self.setup.borrow_and_update());
-        let removed: Vec<Slot> = self.slots.keys().filter(|slot| !setup.sources.contains_key(slot)).copied().collect();
+        let removed: Vec<VcenterId> =
+            self.slots.keys().filter(|slot| !setup.sources.contains_key(slot)).copied().collect();
         for slot in removed {
             self.remove(slot, &setup);
         }
@@ -69,11 +70,11 @@ impl Tracker {
         }
     }
 
-    fn add(&mut self, slot: Slot, source: Source) {
+    fn add(&mut self, slot: VcenterId, source: Source) {
         let mut changes = source.vcenter.changes();
         // What was published before the subscription counts as a change, too.
         changes.mark_changed();
-        let changes: BoxStream<'static, Slot> = stream::unfold(changes, move |mut changes| async move {
+        let changes: BoxStream<'static, VcenterId> = stream::unfold(changes, move |mut changes| async move {
             changes.changed().await.ok()?;
             Some((slot, changes))
         })
@@ -88,7 +89,7 @@ impl Tracker {
     }
 
     /// The nodes whose machine is there are *unknown* from now on, until it is found elsewhere or the vCenter is back.
-    fn remove(&mut self, slot: Slot, setup: &Setup) {
+    fn remove(&mut self, slot: VcenterId, setup: &Setup) {
         let Some(held) = self.slots.remove(&slot) else { return };
         self.searches.remove(slot);
         self.board.leave(slot);
@@ -132,7 +133,7 @@ impl Tracker {
     }
 
     /// Nodes whose machine is outside the datacenters that are configured now are looked up anew.
-    fn release_uncovered(&mut self, slot: Slot) {
+    fn release_uncovered(&mut self, slot: VcenterId) {
         let Some(held) = self.slots.get(&slot) else { return };
         let (seen, datacenters) = (Arc::clone(&held.seen), held.source.datacenters.clone());
         let is_uncovered = |tracked: &Tracked| {

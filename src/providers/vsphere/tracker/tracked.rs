@@ -8,11 +8,12 @@ use k8s_openapi::api::core::v1::Node;
 use tokio::time::Instant;
 
 use super::facts::NodeFacts;
-use super::ids::{Slot, VmKey};
+use super::ids::VmKey;
 use super::resolve::{Answer, SILENT_VCENTER_WAIT};
 use crate::base::backoff::Failures;
 use crate::cloud::node::is_control_plane;
 use crate::cloud::{FoundBy, Unknown};
+use crate::providers::vsphere::inventory::VcenterId;
 use crate::providers::vsphere::inventory::snapshot::{Freshness, Snapshot};
 use crate::providers::vsphere::last_place::{LastObservation, LastPlaces, last_places};
 use crate::providers::vsphere::location::Location;
@@ -34,7 +35,7 @@ pub(super) struct Binding {
     pub(super) uuid: Option<BiosUuid>,
     pub(super) instance_uuid: Option<Arc<str>>,
     pub(super) found_by: FoundBy,
-    pub(super) unasked: Vec<Slot>,
+    pub(super) unasked: Vec<VcenterId>,
 }
 
 /// What is known of one node.
@@ -43,7 +44,7 @@ pub(super) struct Tracked {
     pub(super) facts: NodeFacts,
     pub(super) asked_by_name: bool,
     /// What the vCenters answered; one that has no answer here was not asked yet, or its answer is under way.
-    pub(super) answers: BTreeMap<Slot, Answer>,
+    pub(super) answers: BTreeMap<VcenterId, Answer>,
     pub(super) first_match: Option<Instant>,
     /// Since when a match was waited for that is watched and not reported yet.
     pub(super) reading_since: Option<Instant>,
@@ -61,12 +62,12 @@ pub(super) struct Tracked {
     pub(super) look_at: Option<Instant>,
     pub(super) looked: Option<Instant>,
     /// The twins that were told of last, by the vCenter that has them.
-    pub(super) twins: BTreeMap<Slot, Vec<String>>,
+    pub(super) twins: BTreeMap<VcenterId, Vec<String>>,
     /// Whether the bound machine is known to run.
     pub(super) is_running: bool,
     /// The vCenters that had not answered when the machine was bound. They are asked when they come back, so that a
     /// twin there is told of.
-    pub(super) unasked: Vec<Slot>,
+    pub(super) unasked: Vec<VcenterId>,
     /// The machine the node had when its vCenter was taken out of the configuration.
     pub(super) lost: Option<Box<Lost>>,
     /// Where this process saw the machine last; it outlives the machine.
@@ -168,7 +169,7 @@ impl Tracked {
     }
 
     /// What a vCenter answers while the machine is not known.
-    pub(super) fn take_answer(&mut self, vcenter: Slot, snapshot: &Snapshot, answer: Answer) {
+    pub(super) fn take_answer(&mut self, vcenter: VcenterId, snapshot: &Snapshot, answer: Answer) {
         self.note_end(snapshot, &answer);
         let known = self.answers.entry(vcenter).or_default();
         let before = std::mem::replace(known, answer);
@@ -256,12 +257,12 @@ impl Tracked {
     }
 
     /// What this vCenter answered.
-    pub(super) fn answer_at(&self, vcenter: Slot) -> &Answer {
+    pub(super) fn answer_at(&self, vcenter: VcenterId) -> &Answer {
         self.answers.get(&vcenter).unwrap_or(&Answer::Pending)
     }
 
     /// Takes down what is told of the twins at this vCenter. True if that is news: each vCenter has its own.
-    pub(super) fn note_twins(&mut self, vcenter: Slot, twins: &[String]) -> bool {
+    pub(super) fn note_twins(&mut self, vcenter: VcenterId, twins: &[String]) -> bool {
         let is_news = !twins.is_empty() && self.twins.get(&vcenter).is_none_or(|told| told != twins);
         if is_news {
             self.twins.insert(vcenter, twins.to_vec());
@@ -270,7 +271,7 @@ impl Tracked {
     }
 
     /// The machines that answers name, or that is bound, at this vCenter.
-    pub(super) fn ids_at(&self, vcenter: Slot) -> impl Iterator<Item = &Arc<str>> {
+    pub(super) fn ids_at(&self, vcenter: VcenterId) -> impl Iterator<Item = &Arc<str>> {
         let bound = self.bound.as_ref().filter(|vm| vm.vcenter == vcenter).map(|vm| &vm.id);
         let matched = match (self.bound.is_none(), self.answers.get(&vcenter)) {
             (true, Some(Answer::Matches { ids, .. })) => ids.as_slice(),
@@ -346,7 +347,7 @@ mod tests {
         tracked.facts.is_not_ready = true;
         tracked.plan_look(start, true, 0);
         assert_eq!(tracked.look_at, None, "no machine is known");
-        tracked.bound = Some(VmKey { vcenter: 0, id: "vm-1".into() });
+        tracked.bound = Some(VmKey { vcenter: 0.into(), id: "vm-1".into() });
         tracked.plan_look(start, false, 0);
         assert_eq!(tracked.look_at, Some(at(60)), "it was found just now");
         tracked.facts.is_not_ready = false;
@@ -466,9 +467,9 @@ mod tests {
     #[test]
     fn the_twins_at_each_vcenter_are_told_of_once() {
         let mut tracked = Tracked::new(Seen::default(), NodeFacts::default());
-        let mut is_news = |vcenter: Slot, twins: &[&str]| {
+        let mut is_news = |vcenter: u64, twins: &[&str]| {
             let twins: Vec<String> = twins.iter().map(ToString::to_string).collect();
-            tracked.note_twins(vcenter, &twins)
+            tracked.note_twins(vcenter.into(), &twins)
         };
         assert_eq!([is_news(0, &["a"]), is_news(1, &["b"])], [true, true]);
         assert_eq!([is_news(0, &["a"]), is_news(1, &["b"])], [false, false], "at the next look");

@@ -3,7 +3,7 @@
 use super::Vcenter;
 use super::reads::{CONNECTION_STATE, Denial, Read, denial};
 use crate::clients::vim::{MoRef, ObjectContent, Value};
-use crate::cloud::{Unknown};
+use crate::cloud::Unknown;
 use crate::providers::vsphere::inventory::snapshot::{CONNECTED, PowerState};
 use crate::providers::vsphere::reason;
 

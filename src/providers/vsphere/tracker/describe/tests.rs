@@ -35,13 +35,13 @@ fn machine(addresses: &[&str]) -> VmRecord {
 }
 
 fn rules() -> Rules {
-    Rules { families: BTreeMap::from([(0, vec![IpFamily::V4])]), ..Rules::default() }
+    Rules { families: BTreeMap::from([(0.into(), vec![IpFamily::V4])]), ..Rules::default() }
 }
 
 /// With both families, the second of which is waited for.
 fn dual() -> Rules {
     let family_wait = Duration::from_secs(120);
-    Rules { families: [(0, vec![IpFamily::V4, IpFamily::V6])].into(), family_wait, ..rules() }
+    Rules { families: [(0.into(), vec![IpFamily::V4, IpFamily::V6])].into(), family_wait, ..rules() }
 }
 
 fn zoned() -> Rules {
@@ -79,7 +79,7 @@ fn snapshot(has_cluster: bool, tags: &[Tagged<'_>]) -> Snapshot {
 }
 
 fn described(node: &NodeFacts, snapshot: &Snapshot, record: &VmRecord, rules: &Rules) -> InstanceMetadata {
-    describe(node, snapshot, &VmKey { vcenter: 0, id: "vm-1".into() }, record, rules, Beside::default()).unwrap()
+    describe(node, snapshot, &VmKey { vcenter: 0.into(), id: "vm-1".into() }, record, rules, Beside::default()).unwrap()
 }
 
 fn internal_ip(address: &str) -> NodeAddress {
@@ -152,7 +152,8 @@ fn a_node_that_joins_waits_for_its_families_and_an_initialised_one_does_not() {
     ] {
         let record = machine(&address.split(' ').collect::<Vec<_>>());
         let node = NodeFacts { is_initialized, ..NodeFacts::default() };
-        let (vm, beside) = (VmKey { vcenter: 0, id: "vm-1".into() }, Beside { addressed_for, ..Beside::default() });
+        let (vm, beside) =
+            (VmKey { vcenter: 0.into(), id: "vm-1".into() }, Beside { addressed_for, ..Beside::default() });
         let metadata = describe(&node, &snapshot(true, &[]), &vm, &record, &dual(), beside).unwrap();
         let has_all = address.contains(' ');
         assert_eq!(metadata.notes.is_empty(), has_all || expected.is_some(), "{case}: {:?}", metadata.notes);
@@ -183,7 +184,7 @@ fn a_virtual_address_is_passed_over_with_a_note() {
         ("the API server's", with(true, &[mapped]), None, "10.0.0.1", Some("API server")),
         ("not asked for", with(false, &[virtual_ip]), Some(virtual_ip), "10.0.0.100", None),
     ] {
-        let vm = VmKey { vcenter: 0, id: "vm-1".into() };
+        let vm = VmKey { vcenter: 0.into(), id: "vm-1".into() };
         let facts = NodeFacts::default();
         let shared: Vec<IpAddr> = shared.into_iter().collect();
         let beside = Beside { shared: &shared, ..Beside::default() };
@@ -291,7 +292,7 @@ fn b41_a_machine_without_config_has_its_addresses() {
     assert_eq!(internal(&metadata), "10.0.0.1");
     assert_eq!(metadata.provider_id, format!("vsphere://{UUID}"));
     let nothing = VmRecord { bios_uuid: None, ..record };
-    let vm = VmKey { vcenter: 0, id: "vm-1".into() };
+    let vm = VmKey { vcenter: 0.into(), id: "vm-1".into() };
     let unknown =
         describe(&NodeFacts::default(), &snapshot(true, &[]), &vm, &nothing, &rules(), Beside::default()).unwrap_err();
     assert_eq!(unknown.reason, "ToolsNotRunning", "neither has one: nothing is concluded");
@@ -303,7 +304,7 @@ fn without_host_name() -> VmRecord {
 
 #[test]
 fn what_the_guest_or_the_account_lacks_is_named_with_the_state_of_the_vm_first() {
-    let vm = VmKey { vcenter: 0, id: "vm-1".into() };
+    let vm = VmKey { vcenter: 0.into(), id: "vm-1".into() };
     for (case, record, reason, parts) in [
         (
             "no host name",

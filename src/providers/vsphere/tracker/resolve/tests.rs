@@ -121,9 +121,9 @@ fn decide(vcenters: &[Vc], extra: &Extra) -> Decision {
     let asked: Vec<Asked<'_>> = vcenters
         .iter()
         .zip(&snapshots)
-        .enumerate()
-        .map(|(slot, (vcenter, snapshot))| Asked {
-            slot,
+        .zip(0_u64..)
+        .map(|((vcenter, snapshot), slot)| Asked {
+            slot: slot.into(),
             server: "vc.example",
             datacenters: &vcenter.datacenters,
             snapshot,

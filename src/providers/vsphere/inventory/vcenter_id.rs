@@ -1,0 +1,41 @@
+//! The identity of a configured vCenter within this process.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A vCenter for as long as it is configured. The same entry that is configured once more is another one, so that what
+/// was found out about one is never taken for something about the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct VcenterId(u64);
+
+impl VcenterId {
+    /// The identity of a vCenter that is new. It is greater than all before.
+    pub fn next() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+impl std::fmt::Display for VcenterId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+impl From<u64> for VcenterId {
+    fn from(number: u64) -> Self {
+        Self(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_identity_is_given_twice() {
+        let (first, second, third) = (VcenterId::next(), VcenterId::next(), VcenterId::next());
+        assert!(first < second && second < third);
+    }
+}

@@ -15,6 +15,8 @@ const CHAPTER: &str = "micro";
 const DECODING: f64 = 150.0;
 /// How many times longer the controller may take for five times as many Nodes.
 const GROWTH: f64 = 6.0;
+/// How many times longer a change of one VM may take among a hundred times as many.
+const CHANGE_GROWTH: f64 = 2.0;
 
 /// What Criterion says of one function.
 #[derive(Deserialize)]
@@ -62,23 +64,26 @@ pub fn measure(bench: &mut Bench) {
     found.sort();
     assert!(!found.is_empty(), "Criterion wrote nothing into {}", folder.path().display());
     let measures: Vec<Measure> = found.iter().map(|folder| read(folder)).collect();
-    let growth = growth(&measures);
-    measures.into_iter().chain([growth]).for_each(|measure| bench.report(measure));
+    let name = "lifecycle: a pass over 5,000 Nodes, by one over 1,000";
+    let pass = growth(&measures, name, "lifecycle/pass", [1_000.0, 5_000.0], GROWTH);
+    let name = "inventory: a change of one VM of 5,000, by one of 50";
+    let change = growth(&measures, name, "inventory/change", [50.0, 5_000.0], CHANGE_GROWTH);
+    measures.into_iter().chain([pass, change]).for_each(|measure| bench.report(measure));
 }
 
-/// How many times longer a pass of the node-lifecycle controller takes over five times as many Nodes: the median calls,
-/// and the ends of both confidence intervals that are furthest from each other.
-fn growth(measures: &[Measure]) -> Measure {
-    let each = |count: f64| {
-        let name = format!("lifecycle/pass-{count}");
-        let found = measures.iter().find(|measure| measure.name == name).expect("a pass over each number of Nodes");
+/// How many times longer a call takes at the larger of two sizes: the median calls, and the ends of both confidence
+/// intervals that are furthest from each other.
+fn growth(measures: &[Measure], name: &str, function: &str, sizes: [f64; 2], limit: f64) -> Measure {
+    let [[low, small, high], [least, large, most]] = sizes.map(|size| {
+        let name = format!("{function}-{size}");
+        let found = measures.iter().find(|measure| measure.name == name).expect("a call at each size");
         let [lower, median, upper] = found.samples[..] else { panic!("three samples: {found:?}") };
-        [lower, median, upper].map(|each| each * count)
-    };
-    let ([low, small, high], [least, large, most]) = (each(1_000.0), each(5_000.0));
+        let elements = if found.unit == "ns each" { size } else { 1.0 };
+        [lower, median, upper].map(|each| each * elements)
+    });
     let samples = vec![least / high, large / small, most / low];
-    let name = "lifecycle: a pass over 5,000 Nodes, by one over 1,000".to_owned();
-    Measure { chapter: CHAPTER, subject: "ours", name, unit: "times", samples, limit: Some(Limit::Below(GROWTH)) }
+    let (name, limit) = (name.to_owned(), Some(Limit::Below(limit)));
+    Measure { chapter: CHAPTER, subject: "ours", name, unit: "times", samples, limit }
 }
 
 /// The folders with the latest run of each function.

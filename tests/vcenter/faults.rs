@@ -90,6 +90,13 @@ fn is_live(snapshot: &Snapshot) -> bool {
     snapshot.freshness == Freshness::Live
 }
 
+/// Whether a snapshot names every machine that differs from the one before; true where another one was between them.
+fn names_its_changes(before: &Snapshot, now: &Snapshot) -> bool {
+    let Some(changed) = now.changed.as_ref().filter(|_| now.number == before.number + 1) else { return true };
+    let mut ids = before.vms.keys().chain(now.vms.keys());
+    ids.all(|id| changed.contains(id) || before.vms.get(id) == now.vms.get(id))
+}
+
 /// What of a snapshot helps to see why a test fails.
 fn told(snapshot: &Snapshot) -> String {
     let mut vms: Vec<String> =
@@ -166,9 +173,12 @@ impl Watched {
     ) -> Arc<Snapshot> {
         let mut changes = self.vcenter.changes();
         let deadline = tokio::time::Instant::now() + SOON;
+        let mut before = Arc::clone(&changes.borrow());
         loop {
             let now = Arc::clone(&changes.borrow_and_update());
             assert!(always(&now), "{what}: on the way there was {}", told(&now));
+            assert!(names_its_changes(&before, &now), "{what}: {:?} of {}", now.changed, told(&now));
+            before = Arc::clone(&now);
             if fits(&now) {
                 return now;
             }

@@ -13,6 +13,7 @@ pub mod retry;
 pub mod scope;
 pub mod session;
 mod settings;
+pub mod shared_map;
 pub mod snapshot;
 mod subscription;
 mod tags;

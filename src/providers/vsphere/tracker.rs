@@ -5,7 +5,7 @@
 //! writes the outcome on the [`board`], from which the contract is answered without waiting.
 
 pub mod board;
-mod changes;
+pub mod changes;
 pub mod describe;
 mod evaluate;
 pub mod facts;
@@ -310,6 +310,10 @@ impl Tracker {
     fn take_snapshot(&mut self, vcenter: VcenterId) {
         let Some(held) = self.slots.get_mut(&vcenter) else { return };
         let now = held.source.vcenter.snapshot();
+        if now.number == held.seen.number {
+            // It was taken before its announcement was heard.
+            return;
+        }
         let before = std::mem::replace(&mut held.seen, Arc::clone(&now));
         match changes(&before, &now) {
             Changes::Machines(machines) => {

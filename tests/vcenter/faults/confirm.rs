@@ -29,7 +29,7 @@ async fn deaf(watched: &Watched, trouble: impl FnOnce(&Watched)) {
     let before = waits(&watched.fake.counts());
     trouble(watched);
     watched.fake.change_vm("n-1", |vm| vm.ip("192.0.2.1"));
-    watched.until("the last it hears", |now| address(&now.vms["vm-1"]) == "192.0.2.1").await;
+    watched.until("the last it hears", |now| address(now.vms.get("vm-1").unwrap()) == "192.0.2.1").await;
     watched.until_counted("a lost wait", |counts| waits(counts) > before && counts.pending_waits == 0).await;
     watched.fake.change_vm("n-2", |vm| vm.ip("192.0.2.2"));
 }
@@ -41,7 +41,7 @@ async fn a_wait_that_was_lost_is_found_out_and_what_it_missed_is_read() {
     assert!(is_live(&watched.vcenter.snapshot()), "nobody can know");
     watched.vcenter.confirm().await;
     let now = watched.vcenter.snapshot();
-    assert!(is_live(&now) && address(&now.vms["vm-2"]) == "192.0.2.2", "{}", told(&now));
+    assert!(is_live(&now) && address(now.vms.get("vm-2").unwrap()) == "192.0.2.2", "{}", told(&now));
     let counts = watched.fake.counts();
     assert_eq!(
         (counts.soap_logins, counts.of("CreatePropertyCollector")),
@@ -62,7 +62,7 @@ async fn an_answer_that_was_on_its_way_when_the_wait_was_ended_is_not_lost() {
     watched.until_counted("an answer on its way", |counts| counts.pending_waits == 0).await;
     watched.vcenter.confirm().await;
     let now = watched.vcenter.snapshot();
-    assert_eq!(address(&now.vms["vm-2"]), "192.0.2.2", "{}", told(&now));
+    assert_eq!(address(now.vms.get("vm-2").unwrap()), "192.0.2.2", "{}", told(&now));
     assert!(!is_live(&now), "whether that is all nobody has said: {}", told(&now));
     let counts = watched.fake.counts();
     assert!(counts.of("CancelWaitForUpdates") > 0, "it was ended: {counts:?}");
@@ -79,7 +79,7 @@ async fn a_vcenter_that_does_not_say_is_live_no_more_until_it_answers() {
     watched.vcenter.confirm().await;
     assert!(!is_live(&watched.vcenter.snapshot()), "whom nobody hears nobody asks");
     watched.fake.clear();
-    watched.until("live again", |now| is_live(now) && address(&now.vms["vm-2"]) == "192.0.2.2").await;
+    watched.until("live again", |now| is_live(now) && address(now.vms.get("vm-2").unwrap()) == "192.0.2.2").await;
     watched.stop().await;
 }
 

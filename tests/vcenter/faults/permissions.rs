@@ -38,13 +38,13 @@ async fn a_machine_that_may_not_be_read_any_more_leaves_and_comes_back_with_the_
 async fn a_property_that_may_not_be_read_is_named_and_comes_back() {
     let watched = Watched::synced(2).await;
     watched.fake.set_path_readable("VirtualMachine", "n-1", "guest.net", false);
-    let now = watched.until("it is named", |now| now.vms["vm-1"].unreadable == ["guest.net"]).await;
-    assert!(now.vms["vm-2"].unreadable.is_empty());
+    let now = watched.until("it is named", |now| now.vms.get("vm-1").unwrap().unreadable == ["guest.net"]).await;
+    assert!(now.vms.get("vm-2").unwrap().unreadable.is_empty());
     watched.fake.set_path_readable("VirtualMachine", "n-1", "guest.net", true);
     let is_back = |vm: &ccm::providers::vsphere::inventory::snapshot::VmRecord| {
         vm.unreadable.is_empty() && address(vm) == "10.0.0.2"
     };
-    watched.until("it is back", |now| is_back(&now.vms["vm-1"])).await;
+    watched.until("it is back", |now| is_back(now.vms.get("vm-1").unwrap())).await;
     watched.stop().await;
 }
 
@@ -54,8 +54,8 @@ async fn a_property_that_could_never_be_read_is_named_from_the_start() {
     fake.set_path_readable("VirtualMachine", "n-1", "guest.net", false);
     let watched = Watched::run(fake, vcenter);
     let now = watched.until("the first sync", |now| is_live(now) && now.vms.len() == 1).await;
-    assert_eq!(now.vms["vm-1"].unreadable, ["guest.net"]);
-    assert_eq!(now.vms["vm-1"].name, "n-1", "the rest is known");
+    assert_eq!(now.vms.get("vm-1").unwrap().unreadable, ["guest.net"]);
+    assert_eq!(now.vms.get("vm-1").unwrap().name, "n-1", "the rest is known");
     watched.stop().await;
 }
 

@@ -45,7 +45,9 @@ async fn a_broken_wait_recovers_alone_on_the_same_session_and_nothing_is_emptied
         // Nothing changes in vCenter: it must find out by itself that all is well.
         watched.until_always(name, has_both, is_live).await;
         watched.fake.change_vm("n-2", |vm| vm.ip("192.0.2.2"));
-        watched.until_always(name, has_both, |now| is_live(now) && address(&now.vms["vm-2"]) == "192.0.2.2").await;
+        watched
+            .until_always(name, has_both, |now| is_live(now) && address(now.vms.get("vm-2").unwrap()) == "192.0.2.2")
+            .await;
         let counts = watched.fake.counts();
         assert_eq!((counts.soap_logins, counts.most_soap_sessions), (logins, 1), "{name}: {counts:?}");
         watched.stop().await;
@@ -62,7 +64,9 @@ async fn a_session_that_ends_during_a_wait_is_replaced_by_one_other() {
         watched.fake.kill_soap_sessions(fault);
         watched.fake.change_vm("n-1", |vm| vm.ip("192.0.2.1"));
         watched.until_always(name, has_both, |now| !is_live(now)).await;
-        watched.until_always(name, has_both, |now| is_live(now) && address(&now.vms["vm-1"]) == "192.0.2.1").await;
+        watched
+            .until_always(name, has_both, |now| is_live(now) && address(now.vms.get("vm-1").unwrap()) == "192.0.2.1")
+            .await;
         let counts = watched.fake.counts();
         assert_eq!((counts.soap_logins, counts.soap_sessions, counts.most_soap_sessions), (2, 1, 1), "{name}");
         watched.stop().await;
@@ -106,7 +110,9 @@ async fn an_answer_that_is_lost_cut_or_too_slow_is_asked_for_again_and_nothing_i
         watched.until_always(name, has_both, |now| !is_live(now)).await;
         watched.fake.change_vm("n-2", |vm| vm.power("poweredOff").ip("192.0.2.2"));
         let has_all = |now: &Snapshot| {
-            is_live(now) && address(&now.vms["vm-1"]) == "192.0.2.1" && address(&now.vms["vm-2"]) == "192.0.2.2"
+            is_live(now)
+                && address(now.vms.get("vm-1").unwrap()) == "192.0.2.1"
+                && address(now.vms.get("vm-2").unwrap()) == "192.0.2.2"
         };
         watched.until_always(name, has_both, has_all).await;
         let counts = watched.fake.counts();
@@ -161,7 +167,7 @@ async fn an_outage_is_survived_and_what_happened_in_it_is_seen() {
     watched.fake.change_vm("n-1", |vm| vm.ip("192.0.2.1"));
     watched.fake.resume_listening().await;
     let now = watched.until("live again", is_live).await;
-    assert_eq!((now.vms.len(), address(&now.vms["vm-1"])), (2, "192.0.2.1"), "{}", told(&now));
+    assert_eq!((now.vms.len(), address(now.vms.get("vm-1").unwrap())), (2, "192.0.2.1"), "{}", told(&now));
     watched.until("the destroyed one is told as unknown", |now| now.unresolved.contains(&"vm-3".into())).await;
     let counts = watched.fake.counts();
     assert_eq!((counts.soap_logins, counts.most_soap_sessions), (1, 1), "the session outlived it: {counts:?}");
@@ -178,8 +184,8 @@ async fn a_server_that_comes_back_with_other_ids_is_read_anew() {
     assert_eq!(found, ["vm-1-9".into()]);
     watched.vcenter.want(found);
     let now = watched.until("the machine under its new id", |now| now.vms.contains_key("vm-1-9")).await;
-    assert_eq!(now.vms["vm-1-9"].name, "n-1");
-    assert_eq!(now.datacenter_of(&now.vms["vm-1-9"]).unwrap().id, "datacenter-1-9");
+    assert_eq!(now.vms.get("vm-1-9").unwrap().name, "n-1");
+    assert_eq!(now.datacenter_of(now.vms.get("vm-1-9").unwrap()).unwrap().id, "datacenter-1-9");
     assert!(now.entities.keys().all(|object| object.id().ends_with('9') || object.id() == "group-d1"), "nothing old");
     assert_eq!(watched.fake.counts().soap_logins, 2);
     watched.stop().await;

@@ -14,7 +14,7 @@ async fn the_first_sync_comes_in_pages_and_is_shown_whole_or_not_at_all() {
     let now = watched.until_always("25 machines", is_all_or_nothing, |now| is_live(now) && now.vms.len() == 25).await;
     // 25 machines, 3 hosts, cluster, pool, 2 folders, datacenter, root folder: 34 objects by 7.
     assert_eq!(now.entities.len(), 9, "{:?}", now.entities);
-    let datacenter = now.datacenter_of(&now.vms["vm-1"]).unwrap();
+    let datacenter = now.datacenter_of(now.vms.get("vm-1").unwrap()).unwrap();
     assert_eq!((datacenter.id.as_str(), datacenter.path), ("datacenter-1", vec!["dc-1".to_owned()]));
     watched.until_counted("the last page and the next wait", |counts| counts.pending_waits == 1).await;
     assert_eq!(watched.fake.counts().of("WaitForUpdatesEx"), 5 + 1);
@@ -25,7 +25,7 @@ async fn the_first_sync_comes_in_pages_and_is_shown_whole_or_not_at_all() {
 async fn five_thousand_machines_cost_pages_and_portions_and_not_a_call_each() {
     let watched = Watched::start(Model::small().vms(5_000), ids(1..=5_000)).await;
     let now = watched.until("5,000 machines", |now| is_live(now) && now.vms.len() == 5_000).await;
-    assert_eq!(address(&now.vms["vm-4999"]), "10.0.19.250", "{}", told(&now));
+    assert_eq!(address(now.vms.get("vm-4999").unwrap()), "10.0.19.250", "{}", told(&now));
     watched.until_counted("the next wait", |counts| counts.pending_waits == 1).await;
     let counts = watched.fake.counts();
     assert_eq!(counts.of("WaitForUpdatesEx"), 51 + 1, "pages of 100 objects, and the wait: {counts:?}");
@@ -34,7 +34,7 @@ async fn five_thousand_machines_cost_pages_and_portions_and_not_a_call_each() {
 
     // What changes later costs one answer, whoever else there is.
     watched.fake.change_vm("n-17", |vm| vm.ip("192.0.2.17"));
-    watched.until("the change", |now| address(&now.vms["vm-17"]) == "192.0.2.17").await;
+    watched.until("the change", |now| address(now.vms.get("vm-17").unwrap()) == "192.0.2.17").await;
     watched.until_counted("the wait after it", |counts| counts.pending_waits == 1).await;
     assert_eq!(watched.fake.counts().of("WaitForUpdatesEx"), 51 + 2);
     watched.stop().await;
@@ -64,15 +64,20 @@ async fn a_machine_is_created_changed_moved_and_destroyed_under_the_eyes_of_one_
     assert_eq!(found(&watched.vcenter, 99).await, std::slice::from_ref(&id));
     watched.vcenter.want([id.clone()]);
     let now = watched.until("it is known", |now| now.vms.contains_key(&id)).await;
-    assert_eq!((now.vms[&id].metadata.as_str(), address(&now.vms[&id])), ("e30=", "10.9.9.9"));
+    assert_eq!((now.vms.get(&id).unwrap().metadata.as_str(), address(now.vms.get(&id).unwrap())), ("e30=", "10.9.9.9"));
 
     watched.fake.change_vm("late", |vm| vm.power("poweredOff").without("guest.net").without("guest.hostName"));
-    let now = watched.until("it is off", |now| now.vms[&id].nics.is_empty()).await;
-    assert_eq!(now.vms[&id].host_name, "", "what is unset is not kept");
+    let now = watched.until("it is off", |now| now.vms.get(&id).unwrap().nics.is_empty()).await;
+    assert_eq!(now.vms.get(&id).unwrap().host_name, "", "what is unset is not kept");
 
     watched.fake.migrate_vm("late", "host-2");
     let is_on = |now: &ccm::providers::vsphere::inventory::snapshot::Snapshot| {
-        now.vms[&id].host.as_ref().is_some_and(|host| host.id() == "host-2" && now.entities.contains_key(host))
+        now.vms
+            .get(&id)
+            .unwrap()
+            .host
+            .as_ref()
+            .is_some_and(|host| host.id() == "host-2" && now.entities.contains_key(host))
     };
     watched.until("it is on its new host, and the host is known", is_on).await;
 

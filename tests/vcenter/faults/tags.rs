@@ -113,7 +113,13 @@ async fn too_many_rest_sessions_are_told_and_leave_the_inventory_alone() {
     assert!(now.tags.of.is_empty(), "nothing is made up");
     watched.until("the inventory is live", |now| is_live(now) && now.vms.len() == 2).await;
     watched.fake.change_vm("n-1", |vm| vm.ip("192.0.2.1"));
-    watched.until_always("and follows", |now| now.vms.len() == 2, |now| address(&now.vms["vm-1"]) == "192.0.2.1").await;
+    watched
+        .until_always(
+            "and follows",
+            |now| now.vms.len() == 2,
+            |now| address(now.vms.get("vm-1").unwrap()) == "192.0.2.1",
+        )
+        .await;
     watched.fake.clear();
     watched.until("tags, when there is room again", |now| has_zones(now) && now.tags.trouble.is_none()).await;
     assert_eq!(watched.fake.counts().soap_logins, 1);

@@ -74,7 +74,9 @@ impl Members {
     /// The server reported that these left the view: they are no members any more. The next change takes them out of the
     /// view and, if they are still wanted, puts them in again, so that the server says whether it knows them.
     pub(super) fn leave(&mut self, ids: &BTreeSet<Arc<str>>) {
-        self.shown.retain(|id| !ids.contains(id));
+        for id in ids {
+            self.shown.remove(id);
+        }
         self.renew(ids);
     }
 

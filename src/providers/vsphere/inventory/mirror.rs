@@ -25,10 +25,12 @@ pub struct Mirror {
 /// What an update set touched.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Touched {
-    /// Whether a virtual machine changed, came or went.
-    pub vms: bool,
+    /// Virtual machines that changed, came or went.
+    pub vms: BTreeSet<Arc<str>>,
     /// Whether an object above the virtual machines changed, came or went.
     pub entities: bool,
+    /// Whether any object came or went.
+    pub objects: bool,
     /// Virtual machines that left the filter: destroyed, unregistered, or no longer readable.
     pub left: BTreeSet<Arc<str>>,
 }
@@ -36,8 +38,9 @@ pub struct Touched {
 impl Touched {
     /// Joins what two update sets touched.
     pub fn add(&mut self, other: Self) {
-        self.vms |= other.vms;
+        self.vms.extend(other.vms);
         self.entities |= other.entities;
+        self.objects |= other.objects;
         self.left.extend(other.left);
     }
 }
@@ -57,13 +60,17 @@ impl Mirror {
     }
 
     fn apply_vm(&mut self, update: &ObjectUpdate, touched: &mut Touched) {
-        let id = update.object.id();
+        let entry = self.vms.get_key_value(update.object.id());
+        let id = entry.map_or_else(|| update.object.id().into(), |(id, _)| Arc::clone(id));
         if update.kind == UpdateKind::Leave {
-            touched.vms |= self.vms.remove(id).is_some();
-            touched.left.insert(id.into());
+            if self.vms.remove(&id).is_some() {
+                touched.objects = true;
+                touched.vms.insert(Arc::clone(&id));
+            }
+            touched.left.insert(id);
             return;
         }
-        let known = self.vms.get(id);
+        let known = entry.map(|(_, known)| known);
         let mut record = match (update.kind, known) {
             (UpdateKind::Modify, Some(known)) => VmRecord::clone(known),
             _ => VmRecord::default(),
@@ -84,14 +91,17 @@ impl Mirror {
         }
         // A server may report an object again unchanged; keeping the old allocation lets readers compare pointers.
         if known.is_none_or(|known| **known != record) {
-            self.vms.insert(id.into(), Arc::new(record));
-            touched.vms = true;
+            touched.objects |= known.is_none();
+            self.vms.insert(Arc::clone(&id), Arc::new(record));
+            touched.vms.insert(id);
         }
     }
 
     fn apply_entity(&mut self, update: &ObjectUpdate, touched: &mut Touched) {
         if update.kind == UpdateKind::Leave {
-            touched.entities |= self.entities.remove(&update.object).is_some();
+            let is_gone = self.entities.remove(&update.object).is_some();
+            touched.entities |= is_gone;
+            touched.objects |= is_gone;
             return;
         }
         let known = self.entities.get(&update.object);
@@ -113,8 +123,9 @@ impl Mirror {
             entity.connection_state = None;
         }
         if known != Some(&entity) {
-            self.entities.insert(update.object.clone(), entity);
+            touched.objects |= known.is_none();
             touched.entities = true;
+            self.entities.insert(update.object.clone(), entity);
         }
     }
 }
@@ -234,7 +245,8 @@ mod tests {
                 ],
             )],
         );
-        assert_eq!(touched, Touched { vms: true, ..Touched::default() });
+        let expected = Touched { vms: ["vm-1".into()].into(), objects: true, ..Touched::default() };
+        assert_eq!(touched, expected);
         let record = &mirror.vms["vm-1"];
         assert_eq!(record.name, "a/b");
         assert_eq!(record.bios_uuid.as_ref().unwrap().to_string(), UUID, "an unset config.uuid does not take it away");
@@ -260,7 +272,8 @@ mod tests {
     fn a_modify_changes_what_it_names_and_an_enter_replaces_all() {
         let mut mirror = Mirror::default();
         apply(&mut mirror, vec![vm(UpdateKind::Enter, vec![("name", text("a")), ("guest.hostName", text("h"))])]);
-        apply(&mut mirror, vec![vm(UpdateKind::Modify, vec![("guest.hostName", None)])]);
+        let touched = apply(&mut mirror, vec![vm(UpdateKind::Modify, vec![("guest.hostName", None)])]);
+        assert!(touched.vms.contains("vm-1") && !touched.objects, "{touched:?}");
         assert_eq!((mirror.vms["vm-1"].name.as_str(), mirror.vms["vm-1"].host_name.as_str()), ("a", ""));
         apply(&mut mirror, vec![vm(UpdateKind::Enter, vec![("guest.hostName", text("h"))])]);
         assert_eq!((mirror.vms["vm-1"].name.as_str(), mirror.vms["vm-1"].host_name.as_str()), ("", "h"));
@@ -272,9 +285,10 @@ mod tests {
         apply(&mut mirror, vec![vm(UpdateKind::Modify, vec![("name", text("a"))])]);
         assert_eq!(mirror.vms["vm-1"].name, "a", "a modify for an unknown object creates it");
         let touched = apply(&mut mirror, vec![vm(UpdateKind::Leave, vec![])]);
-        assert!(touched.vms && touched.left.contains("vm-1") && mirror.vms.is_empty());
+        assert!(touched.vms.contains("vm-1") && touched.left.contains("vm-1") && touched.objects, "{touched:?}");
+        assert!(mirror.vms.is_empty());
         let touched = apply(&mut mirror, vec![vm(UpdateKind::Leave, vec![])]);
-        assert!(!touched.vms, "a leave for an unknown object is nothing");
+        assert!(touched.vms.is_empty() && !touched.objects, "a leave for an unknown object is nothing");
     }
 
     #[test]

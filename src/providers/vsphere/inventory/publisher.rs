@@ -8,6 +8,7 @@ use tokio::sync::{Notify, watch};
 
 use super::members::{Change, Members};
 use super::mirror::{Mirror, Touched};
+use super::shared_map::SharedMap;
 use super::snapshot::{Freshness, Snapshot, Tags, Trouble, VmRecord};
 use crate::clients::vim::UpdateSet;
 
@@ -25,7 +26,7 @@ pub(super) struct Publisher {
 /// What the snapshots are made from. Never locked over an await.
 #[derive(Default)]
 pub(super) struct State {
-    /// The next snapshot, without its virtual machines.
+    /// The next snapshot, without its virtual machines. Its changed VMs are those since the last snapshot.
     pub(super) next: Snapshot,
     pub(super) mirror: Mirror,
     pub(super) members: Members,
@@ -36,8 +37,23 @@ pub(super) struct State {
 impl State {
     /// A change of the view was made, and this is what the server did not know.
     pub(super) fn made(&mut self, change: &Change, unresolved: Vec<Arc<str>>) {
+        self.note_changed(change.add.iter().chain(&change.remove).chain(&unresolved));
         self.members.made(change, &unresolved);
         self.set_unresolved(unresolved);
+    }
+
+    /// The next change of the view. What it adds is shown at once.
+    pub(super) fn next_change(&mut self) -> Change {
+        let change = self.members.next_change();
+        self.note_changed(&change.add);
+        change
+    }
+
+    /// These VMs may have to be shown differently in the next snapshot.
+    fn note_changed<'a>(&mut self, ids: impl IntoIterator<Item = &'a Arc<str>>) {
+        if let Some(changed) = &mut self.next.changed {
+            changed.extend(ids.into_iter().cloned());
+        }
     }
 
     /// The same list stays the same allocation: readers compare pointers.
@@ -60,6 +76,7 @@ impl State {
         self.next.instance_uuid = instance_uuid.into();
         // Changes between the two subscriptions are not reported, and the inventory is still that of the old one.
         self.next.live_period = None;
+        self.next.changed = None;
         self.members.restart(members, &unresolved);
         self.set_unresolved(unresolved);
     }
@@ -71,7 +88,8 @@ impl State {
         self.next.entities = Arc::default();
         self.next.tags = Arc::default();
         // An id of the new one may be another machine's: how long it has been off is not known.
-        self.next.power = Arc::default();
+        self.next.power = SharedMap::default();
+        self.next.changed = None;
     }
 
     /// The virtual machines that are watched and known. The mirror may hold more: what was taken out of the view stays
@@ -88,8 +106,8 @@ impl State {
             touched.add(mirror.apply(page));
         }
         // Also one that came back: nobody knows what its power state was in between.
-        if touched.left.iter().any(|id| next.power.contains_key(id)) {
-            Arc::make_mut(&mut next.power).retain(|id, _| !touched.left.contains(id));
+        for id in &touched.left {
+            next.power.set(id, None);
         }
         touched.left.retain(|id| !mirror.vms.contains_key(id));
         members.leave(&touched.left);
@@ -99,6 +117,7 @@ impl State {
         if touched.entities {
             next.entities = Arc::new(mirror.entities.clone());
         }
+        self.note_changed(touched.vms.union(&touched.left));
         touched
     }
 }
@@ -133,10 +152,21 @@ impl Publisher {
     /// Under the lock, so that the snapshots are published in the order of the changes.
     fn send(&self, state: &mut State) {
         state.next.number += 1;
-        let vms = state.vms().map(|(id, record)| (id.clone(), Arc::clone(record))).collect();
-        let mut snapshot = Snapshot { vms, ..state.next.clone() };
-        snapshot.prove_power(Instant::now());
-        state.next.power = Arc::clone(&snapshot.power);
+        let before = self.snapshot();
+        let changed = state.next.changed.replace(BTreeSet::new());
+        let vms = match &changed {
+            Some(changed) => {
+                let mut vms = before.vms.clone();
+                for id in changed {
+                    vms.set(id, state.mirror.vms.get(id).filter(|_| state.members.shows(id)).cloned());
+                }
+                vms
+            }
+            None => state.vms().map(|(id, record)| (id.clone(), Arc::clone(record))).collect(),
+        };
+        let mut snapshot = Snapshot { vms, changed, ..state.next.clone() };
+        snapshot.prove_power(&before, Instant::now());
+        state.next.power = snapshot.power.clone();
         self.snapshot.send_replace(Arc::new(snapshot));
     }
 
@@ -145,7 +175,12 @@ impl Publisher {
         self.publish(|state| {
             state.next.entities = Arc::new(mirror.entities.clone());
             state.mirror = mirror;
+            state.next.changed = None;
             state.begin_live_period();
+            if state.mirror.vms.keys().any(|id| state.members.lacks(id)) {
+                // Reported by itself: see `apply`.
+                self.members_changed.notify_one();
+            }
         });
         self.objects_changed.notify_one();
     }
@@ -158,11 +193,14 @@ impl Publisher {
             return touched;
         }
         // One that was refused is reported when its right comes back; adding it again makes it a member.
-        if !touched.left.is_empty() || state.mirror.vms.keys().any(|id| state.members.lacks(id)) {
+        let is_reported = |id: &Arc<str>| state.mirror.vms.contains_key(id) && state.members.lacks(id);
+        if !touched.left.is_empty() || touched.vms.iter().any(is_reported) {
             self.members_changed.notify_one();
         }
         self.send(&mut state);
-        self.objects_changed.notify_one();
+        if touched.objects {
+            self.objects_changed.notify_one();
+        }
         touched
     }
 

@@ -1,9 +1,10 @@
 //! Pure: what is known of one vCenter at one moment. Others look at it without waiting.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::shared_map::SharedMap;
 use crate::clients::vim::{GuestNic, MoRef};
 use crate::cloud::{self, Reason};
 use crate::providers::vsphere::provider_id::BiosUuid;
@@ -31,7 +32,10 @@ pub struct Snapshot {
     /// Why the credentials that are offered are not those in use, if they are not.
     pub offer_trouble: Option<String>,
     /// The virtual machines that are watched, by id.
-    pub vms: HashMap<Arc<str>, Arc<VmRecord>>,
+    pub vms: SharedMap<Arc<VmRecord>>,
+    /// The VMs that may differ from those of the previous snapshot, which has the number before this one; none where all
+    /// may. A reader that skipped a snapshot compares all.
+    pub changed: Option<BTreeSet<Arc<str>>>,
     /// Ids that were asked for and that vCenter does not know (any more), or does not let us read.
     pub unresolved: Arc<Vec<Arc<str>>>,
     /// Hosts, clusters, pools, folders and datacenters above the virtual machines.
@@ -39,7 +43,7 @@ pub struct Snapshot {
     /// Tags of zones and regions.
     pub tags: Arc<Tags>,
     /// The power states that are proven, by machine; see [`Snapshot::prove_power`].
-    pub power: Arc<HashMap<Arc<str>, Proven>>,
+    pub power: SharedMap<Proven>,
 }
 
 /// A power state that is proven: see [`Snapshot::proves`].
@@ -236,20 +240,29 @@ impl Snapshot {
         record.power_state.filter(|_| is_proven)
     }
 
-    /// Takes down what is proven at this moment. What the snapshot before proved, and this one proves, too, goes on; so no
-    /// snapshot may be left out.
-    pub fn prove_power(&mut self, moment: Instant) {
-        let mut proven = Vec::with_capacity(self.power.len());
-        for (id, record) in &self.vms {
-            let Some(state) = self.proves(record) else { continue };
-            let before = self.power.get(id).filter(|before| before.state == state);
-            proven.push((id, before.copied().unwrap_or(Proven { state, since: moment })));
-        }
-        // The same states stay the same allocation: most changes are of something else.
-        let is_same =
-            proven.len() == self.power.len() && proven.iter().all(|(id, one)| self.power.get(*id) == Some(one));
-        if !is_same {
-            self.power = Arc::new(proven.into_iter().map(|(id, one)| (id.clone(), one)).collect());
+    /// Records the power states that are proven at this moment. A state that the previous snapshot, `before`, proves as
+    /// well keeps its start; so no snapshot may be left out.
+    pub fn prove_power(&mut self, before: &Snapshot, moment: Instant) {
+        let all: BTreeSet<Arc<str>>;
+        let ids = match &self.changed {
+            Some(changed) if self.freshness == before.freshness && Arc::ptr_eq(&self.entities, &before.entities) => {
+                changed
+            }
+            _ => {
+                all = self.vms.keys().chain(self.power.keys()).cloned().collect();
+                &all
+            }
+        };
+        for id in ids {
+            let known = self.power.get(id).copied();
+            let proven = self.vms.get(id).and_then(|record| self.proves(record));
+            let proven = proven.map(|state| match known {
+                Some(known) if known.state == state => known,
+                _ => Proven { state, since: moment },
+            });
+            if proven != known {
+                self.power.set(id, proven);
+            }
         }
     }
 

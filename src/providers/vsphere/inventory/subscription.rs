@@ -100,7 +100,7 @@ impl<'a> Subscription<'a> {
     async fn keep_members(&self) -> Result<Infallible, Failure> {
         let doing = format!("changing the list of watched virtual machines of vCenter {}", self.session.names().server);
         loop {
-            let change = self.publisher.with(|state| state.members.next_change());
+            let change = self.publisher.with(|state| state.next_change());
             if !change.is_empty() {
                 let unresolved = self.make(&change).await.map_err(failed(&doing))?;
                 self.publisher.publish(|state| state.made(&change, unresolved));

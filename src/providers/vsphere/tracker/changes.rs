@@ -8,15 +8,16 @@ use crate::providers::vsphere::inventory::snapshot::{Snapshot, VmRecord};
 
 /// What differs between two snapshots of one vCenter.
 #[derive(Debug, PartialEq)]
-pub(super) enum Changes {
+pub enum Changes {
     /// Something that every node may depend on.
     All,
     /// These machines, or something above them.
     Machines(HashSet<Arc<str>>),
 }
 
-/// The machines for which `after` says something else than `before`.
-pub(super) fn changes(before: &Snapshot, after: &Snapshot) -> Changes {
+/// The machines for which `after` may say something else than `before`. Where snapshots between them were skipped, all
+/// machines are compared.
+pub fn changes(before: &Snapshot, after: &Snapshot) -> Changes {
     let is_all = before.freshness != after.freshness
         || before.live_period != after.live_period
         || before.instance_uuid != after.instance_uuid
@@ -25,9 +26,14 @@ pub(super) fn changes(before: &Snapshot, after: &Snapshot) -> Changes {
         return Changes::All;
     }
     let mut machines = HashSet::new();
-    let is_same = |id: &str, record: &Arc<VmRecord>| before.vms.get(id).is_some_and(|known| Arc::ptr_eq(known, record));
-    machines.extend(after.vms.iter().filter(|(id, record)| !is_same(id, record)).map(|(id, _)| id.clone()));
-    machines.extend(before.vms.keys().filter(|id| !after.vms.contains_key(*id)).cloned());
+    if let Some(changed) = after.changed.as_ref().filter(|_| after.number == before.number + 1) {
+        machines.extend(changed.iter().cloned());
+    } else {
+        let is_same =
+            |id: &str, record: &Arc<VmRecord>| before.vms.get(id).is_some_and(|known| Arc::ptr_eq(known, record));
+        machines.extend(after.vms.iter().filter(|(id, record)| !is_same(id, record)).map(|(id, _)| id.clone()));
+        machines.extend(before.vms.keys().filter(|id| !after.vms.contains_key(id)).cloned());
+    }
     if !Arc::ptr_eq(&before.unresolved, &after.unresolved) {
         let (old, new): (HashSet<_>, HashSet<_>) =
             (before.unresolved.iter().collect(), after.unresolved.iter().collect());
@@ -86,7 +92,7 @@ mod tests {
         Snapshot {
             freshness: Freshness::Live,
             live_period: Some(1),
-            vms: HashMap::from([("vm-1".into(), record("h1")), ("vm-2".into(), record("h2"))]),
+            vms: [("vm-1".into(), record("h1")), ("vm-2".into(), record("h2"))].into_iter().collect(),
             entities: Arc::new(HashMap::from([
                 (object("HostSystem", "h1"), entity("h1", above.clone())),
                 (object("HostSystem", "h2"), entity("h2", above)),
@@ -112,9 +118,9 @@ mod tests {
         let cases: Vec<(&str, Change, &[&str])> = vec![
             ("nothing", Box::new(|_| {}), &[]),
             ("the same, copied", Box::new(|after| after.entities = Arc::new(HashMap::clone(&after.entities))), &[]),
-            ("a machine", Box::new(|after| drop(after.vms.insert("vm-1".into(), record("h1")))), &["vm-1"]),
-            ("a machine came", Box::new(|after| drop(after.vms.insert("vm-3".into(), record("h1")))), &["vm-3"]),
-            ("a machine left", Box::new(|after| drop(after.vms.remove("vm-2"))), &["vm-2"]),
+            ("a machine", Box::new(|after| drop(after.vms.set(&"vm-1".into(), Some(record("h1"))))), &["vm-1"]),
+            ("a machine came", Box::new(|after| drop(after.vms.set(&"vm-3".into(), Some(record("h1"))))), &["vm-3"]),
+            ("a machine left", Box::new(|after| drop(after.vms.set(&"vm-2".into(), None))), &["vm-2"]),
             ("one is unknown there", Box::new(|after| after.unresolved = Arc::new(vec!["vm-9".into()])), &["vm-9"]),
             ("a machine's tag", Box::new(|after| after.tags = tagged(object("VirtualMachine", "vm-2"))), &["vm-2"]),
             ("a host's tag", Box::new(|after| after.tags = tagged(object("HostSystem", "h2"))), &["vm-2"]),
@@ -142,6 +148,24 @@ mod tests {
             let expected: HashSet<Arc<str>> = expected.iter().map(|id| (*id).into()).collect();
             assert_eq!(changes(&before, &after), Changes::Machines(expected), "{case}");
         }
+    }
+
+    #[test]
+    fn a_reader_that_skips_a_snapshot_loses_no_machine() {
+        let first = Snapshot { number: 7, ..snapshot() };
+        let next = |before: &Snapshot, id: &str| {
+            let mut after = Snapshot { number: before.number + 1, ..before.clone() };
+            after.vms.set(&id.into(), Some(record("h3")));
+            Snapshot { changed: Some([id.into()].into()), ..after }
+        };
+        let second = next(&first, "vm-1");
+        let third = next(&second, "vm-2");
+        let machines = |ids: &[&str]| Changes::Machines(ids.iter().map(|id| (*id).into()).collect());
+        assert_eq!(changes(&first, &second), machines(&["vm-1"]));
+        assert_eq!(changes(&second, &third), machines(&["vm-2"]));
+        assert_eq!(changes(&first, &third), machines(&["vm-1", "vm-2"]));
+        let unsaid = Snapshot { changed: None, ..second };
+        assert_eq!(changes(&first, &unsaid), machines(&["vm-1"]), "all may have changed");
     }
 
     #[test]

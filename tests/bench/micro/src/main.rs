@@ -6,6 +6,7 @@
 
 mod addresses;
 mod answers;
+mod change;
 mod decode;
 mod lifecycle;
 mod plan;
@@ -27,5 +28,6 @@ fn main() {
     plan::measure(&mut criterion);
     queue::measure(&mut criterion);
     lifecycle::measure(&mut criterion);
+    change::measure(&mut criterion);
     criterion.final_summary();
 }

@@ -56,7 +56,7 @@ fn a_power_state_is_proven_by_a_live_snapshot_and_a_connected_machine_and_host()
 type Step = fn(&mut Snapshot);
 
 fn put(snapshot: &mut Snapshot, record: VmRecord) {
-    snapshot.vms.insert("vm-1".into(), Arc::new(record));
+    snapshot.vms.set(&"vm-1".into(), Some(Arc::new(record)));
 }
 
 #[test]
@@ -79,26 +79,48 @@ fn a_proven_state_lasts_until_anything_breaks_the_proof() {
             |snapshot| snapshot.freshness = Freshness::Unreachable { trouble: Trouble::unavailable("down") },
             |snapshot| snapshot.freshness = Freshness::Live,
         ),
-        ("the machine left", |snapshot| drop(snapshot.vms.remove("vm-1")), off),
+        ("the machine left", |snapshot| drop(snapshot.vms.set(&"vm-1".into(), None)), off),
     ];
     for (case, breaks, mends) in changes_that_break {
-        let start = Instant::now();
-        let at = |seconds| start + Duration::from_secs(seconds);
-        let mut snapshot = snapshot(Some(CONNECTED));
-        let since = |snapshot: &Snapshot| snapshot.power.get("vm-1").map(|proven| (proven.state, proven.since));
-        off(&mut snapshot);
-        snapshot.prove_power(at(1));
-        assert_eq!(since(&snapshot), Some((PowerState::PoweredOff, at(1))), "{case}");
-        // Another property, another host that is connected: nothing that counts.
-        put(&mut snapshot, VmRecord { name: "renamed".into(), ..machine(PowerState::PoweredOff) });
-        let before = Arc::clone(&snapshot.power);
-        snapshot.prove_power(at(2));
-        assert!(Arc::ptr_eq(&before, &snapshot.power), "{case}: the same states are the same allocation");
-        breaks(&mut snapshot);
-        snapshot.prove_power(at(3));
-        assert_ne!(since(&snapshot).map(|(state, _)| state), Some(PowerState::PoweredOff), "{case}");
-        mends(&mut snapshot);
-        snapshot.prove_power(at(4));
-        assert_eq!(since(&snapshot), Some((PowerState::PoweredOff, at(4))), "{case}");
+        for changed in [None, Some(BTreeSet::from(["vm-1".into()]))] {
+            let start = Instant::now();
+            let at = |seconds| start + Duration::from_secs(seconds);
+            let case = format!("{case}, changed {changed:?}");
+            let mut snapshot = Snapshot { changed, ..snapshot(Some(CONNECTED)) };
+            let after = |snapshot: &mut Snapshot, step: &dyn Fn(&mut Snapshot), seconds| {
+                let before = snapshot.clone();
+                step(snapshot);
+                snapshot.prove_power(&before, at(seconds));
+                snapshot.power.get("vm-1").map(|proven| (proven.state, proven.since))
+            };
+            assert_eq!(after(&mut snapshot, &off, 1), Some((PowerState::PoweredOff, at(1))), "{case}");
+            // Another property, another host that is connected: nothing that counts.
+            let renamed = || VmRecord { name: "renamed".into(), ..machine(PowerState::PoweredOff) };
+            let known = after(&mut snapshot, &|snapshot| put(snapshot, renamed()), 2);
+            assert_eq!(known, Some((PowerState::PoweredOff, at(1))), "{case}");
+            let broken = after(&mut snapshot, &breaks, 3);
+            assert_ne!(broken.map(|(state, _)| state), Some(PowerState::PoweredOff), "{case}");
+            assert_eq!(after(&mut snapshot, &mends, 4), Some((PowerState::PoweredOff, at(4))), "{case}");
+        }
+    }
+}
+
+#[test]
+fn what_is_above_the_vms_is_looked_at_for_all_of_them() {
+    let breaks: [(&str, Step); 2] = [
+        ("the host is disconnected", |snapshot| {
+            snapshot.entities = super::tests::snapshot(Some("disconnected")).entities
+        }),
+        ("the snapshot is stale", |snapshot| snapshot.freshness = Freshness::Never),
+    ];
+    for (case, breaks) in breaks {
+        let mut before = snapshot(Some(CONNECTED));
+        put(&mut before, machine(PowerState::PoweredOff));
+        before.prove_power(&Snapshot::default(), Instant::now());
+        assert!(before.power.contains_key("vm-1"), "{case}");
+        let mut after = Snapshot { changed: Some(BTreeSet::new()), ..before.clone() };
+        breaks(&mut after);
+        after.prove_power(&before, Instant::now());
+        assert!(after.power.is_empty(), "{case}: no VM changed");
     }
 }

@@ -4,13 +4,13 @@
 //! type. Servers differ in prefixes and in how many types they write (seen: vCenter 8.0 writes them everywhere,
 //! the simulator hardly anywhere).
 
-mod scan;
-
 use std::borrow::Cow;
 
-use quick_xml::events::BytesRef;
-
-use scan::{Scanner, Token};
+use quick_xml::XmlVersion;
+use quick_xml::errors::Error;
+use quick_xml::events::attributes::Attributes;
+use quick_xml::events::{BytesRef, BytesStart, Event};
+use quick_xml::reader::Reader;
 
 /// Deeper answers are refused; real ones stay below 20.
 const MAX_DEPTH: usize = 128;
@@ -73,22 +73,45 @@ pub(super) struct Start<'a> {
     pub(super) xml_type: Option<Cow<'a, str>>,
 }
 
+/// What comes next in a document.
+enum Token<'a> {
+    /// An element begins.
+    Start(Start<'a>),
+    /// The innermost open element ends.
+    End,
+    /// Text as it is written, without references.
+    Text(Cow<'a, str>),
+    /// What a reference stands for.
+    Reference(char),
+    /// The document has ended, maybe inside elements.
+    Eof,
+}
+
 /// Reads one document. After [`Decoder::next_child`] returned an element it must be consumed whole: by `text`, `leaf`,
-/// `skip`, or by asking for its children until there are no more.
+/// `skip`, or by asking for its children until there are no more. After an error it must not be asked again.
 pub(super) struct Decoder<'a> {
-    scanner: Scanner<'a>,
+    reader: Reader<&'a [u8]>,
+    /// What the positions of the reader count in: it does not count a byte order mark.
+    document: &'a str,
+    /// The local names of the open elements.
+    open: Vec<&'a str>,
+    /// How many elements were entered.
+    elements: usize,
 }
 
 impl<'a> Decoder<'a> {
     pub(super) fn new(document: &'a str) -> Self {
-        Self { scanner: Scanner::new(document) }
+        let mut reader = Reader::from_str(document);
+        reader.config_mut().expand_empty_elements = true;
+        let document = document.strip_prefix('\u{feff}').unwrap_or(document);
+        Self { reader, document, open: Vec::new(), elements: 0 }
     }
 
     /// The next child of the innermost open element, or `None` once that element has ended. Text between is ignored.
     /// On a fresh decoder: the root element.
     pub(super) fn next_child(&mut self) -> Result<Option<Start<'a>>, DecodeError> {
         loop {
-            match self.scanner.next()? {
+            match self.next()? {
                 Token::Start(start) => return Ok(Some(start)),
                 Token::End => return Ok(None),
                 // The end of the document is fine only outside of all elements.
@@ -103,7 +126,7 @@ impl<'a> Decoder<'a> {
     /// no answer, and must not look like an empty one. They are not repeated.
     pub(super) fn next_element(&mut self, parent: &'static str) -> Result<Option<Start<'a>>, DecodeError> {
         loop {
-            match self.scanner.next()? {
+            match self.next()? {
                 Token::Start(start) => return Ok(Some(start)),
                 Token::End => return Ok(None),
                 Token::Eof => return Err(self.truncated()),
@@ -124,9 +147,9 @@ impl<'a> Decoder<'a> {
     pub(super) fn leaf(&mut self) -> Result<Cow<'a, str>, DecodeError> {
         let mut text = Cow::Borrowed("");
         loop {
-            match self.scanner.next()? {
+            match self.next()? {
                 Token::Text(part) => append(&mut text, part),
-                Token::Reference(reference) => text.to_mut().push(resolve(reference)),
+                Token::Reference(character) => text.to_mut().push(character),
                 Token::Start(_) => self.skip()?,
                 Token::End => return Ok(text),
                 Token::Eof => return Err(self.truncated()),
@@ -138,9 +161,9 @@ impl<'a> Decoder<'a> {
     pub(super) fn text_or_child(&mut self) -> Result<TextOrChild<'a>, DecodeError> {
         let mut text = Cow::Borrowed("");
         loop {
-            match self.scanner.next()? {
+            match self.next()? {
                 Token::Text(part) => append(&mut text, part),
-                Token::Reference(reference) => text.to_mut().push(resolve(reference)),
+                Token::Reference(character) => text.to_mut().push(character),
                 Token::Start(start) => return Ok(TextOrChild::Child(start)),
                 Token::End => return Ok(TextOrChild::Text(text)),
                 Token::Eof => return Err(self.truncated()),
@@ -152,7 +175,7 @@ impl<'a> Decoder<'a> {
     pub(super) fn skip(&mut self) -> Result<(), DecodeError> {
         let outside = self.depth().saturating_sub(1);
         while self.depth() > outside {
-            if let Token::Eof = self.scanner.next()? {
+            if let Token::Eof = self.next()? {
                 return Err(self.truncated());
             }
         }
@@ -172,11 +195,64 @@ impl<'a> Decoder<'a> {
 
     /// How many elements are open.
     pub(super) fn depth(&self) -> usize {
-        self.scanner.depth()
+        self.open.len()
     }
 
     fn truncated(&self) -> DecodeError {
-        DecodeError::Truncated(self.scanner.innermost().to_owned())
+        DecodeError::Truncated(self.open.last().copied().unwrap_or_default().to_owned())
+    }
+
+    fn next(&mut self) -> Result<Token<'a>, DecodeError> {
+        loop {
+            let at = self.reader.buffer_position();
+            match self.reader.read_event().map_err(malformed)? {
+                Event::Start(tag) => return self.start(&tag, at).map(Token::Start),
+                Event::End(_) => {
+                    self.open.pop();
+                    return Ok(Token::End);
+                }
+                Event::Text(text) => return Ok(Token::Text(text.into_inner())),
+                Event::CData(section) => return Ok(Token::Text(section.into_inner())),
+                Event::GeneralRef(reference) => return Ok(Token::Reference(resolve(&reference))),
+                Event::Eof => return Ok(Token::Eof),
+                Event::Empty(_) | Event::Comment(_) | Event::Decl(_) | Event::PI(_) | Event::DocType(_) => {}
+            }
+        }
+    }
+
+    /// Enters the element whose tag stands at this position. It is cut from the document once more: the event lends its
+    /// parts for too short a time.
+    fn start(&mut self, tag: &BytesStart<'_>, at: u64) -> Result<Start<'a>, DecodeError> {
+        if self.open.len() >= MAX_DEPTH {
+            return Err(DecodeError::TooDeep);
+        }
+        self.elements += 1;
+        if self.elements > MAX_ELEMENTS {
+            return Err(DecodeError::TooManyElements);
+        }
+        let content = usize::try_from(at).ok().and_then(|at| self.document.get(at + 1..)?.get(..tag.len()));
+        let length = tag.name().as_ref().len();
+        let Some((content, name)) = content.and_then(|content| Some((content, local(content.get(..length)?)))) else {
+            return Err(DecodeError::Malformed("a tag outside of the document".to_owned()));
+        };
+        self.open.push(name);
+        let mut start = Start { name, object_type: None, xml_type: None };
+        for (index, attribute) in Attributes::new(content, length).enumerate() {
+            if index == MAX_ATTRIBUTES {
+                return Err(DecodeError::TooManyAttributes);
+            }
+            let attribute = attribute.map_err(malformed)?;
+            let (key, prefix) = attribute.key.decompose();
+            if key.as_ref() != "type" {
+                continue;
+            }
+            let value = attribute.normalized_value(XmlVersion::Implicit1_0).map_err(malformed)?;
+            match prefix {
+                None => start.object_type = Some(value),
+                Some(_) => start.xml_type = Some(without_prefix(value)),
+            }
+        }
+        Ok(start)
     }
 }
 
@@ -190,8 +266,7 @@ pub(super) enum TextOrChild<'a> {
 
 /// The ends of lines become line feeds, as XML has it.
 fn append<'a>(text: &mut Cow<'a, str>, part: Cow<'a, str>) {
-    let has_return = memchr::memchr(b'\r', part.as_bytes()).is_some();
-    let part = if has_return { part.replace("\r\n", "\n").replace('\r', "\n").into() } else { part };
+    let part = if part.contains('\r') { part.replace("\r\n", "\n").replace('\r', "\n").into() } else { part };
     if text.is_empty() {
         *text = part;
     } else {
@@ -200,18 +275,32 @@ fn append<'a>(text: &mut Cow<'a, str>, part: Cow<'a, str>) {
 }
 
 /// Guest-supplied text may hold references that XML does not allow: replaced, so that the rest of the page is usable.
-fn resolve(reference: &str) -> char {
-    match BytesRef::new(reference).resolve_char_ref() {
-        Ok(Some(character)) => character,
-        Ok(None) => match reference {
-            "amp" => '&',
-            "lt" => '<',
-            "gt" => '>',
-            "quot" => '"',
-            "apos" => '\'',
-            _ => char::REPLACEMENT_CHARACTER,
-        },
-        Err(_) => char::REPLACEMENT_CHARACTER,
+fn resolve(reference: &BytesRef<'_>) -> char {
+    match (reference.resolve_char_ref(), reference.as_ref()) {
+        (Ok(Some(character)), _) => character,
+        (Ok(None), "amp") => '&',
+        (Ok(None), "lt") => '<',
+        (Ok(None), "gt") => '>',
+        (Ok(None), "quot") => '"',
+        (Ok(None), "apos") => '\'',
+        _ => char::REPLACEMENT_CHARACTER,
+    }
+}
+
+fn malformed(error: impl Into<Error>) -> DecodeError {
+    DecodeError::Malformed(error.into().to_string())
+}
+
+/// The name without its prefix.
+fn local(name: &str) -> &str {
+    name.split_once(':').map_or(name, |(_, local)| local)
+}
+
+/// What stands behind the last colon.
+fn without_prefix(value: Cow<'_, str>) -> Cow<'_, str> {
+    match value {
+        Cow::Borrowed(text) => text.rsplit(':').next().unwrap_or_default().into(),
+        Cow::Owned(text) => text.rsplit(':').next().unwrap_or_default().to_owned().into(),
     }
 }
 

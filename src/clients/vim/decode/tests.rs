@@ -1,9 +1,9 @@
 //! The pull decoder: prefixes, entities, limits, and that no bytes make it panic.
 
-use proptest::prelude::{any, proptest};
+use proptest::prelude::{any, prop_assert_eq, proptest};
 use proptest::{collection, sample};
 
-use super::{DecodeError, Decoder, MAX_DEPTH};
+use super::{DecodeError, Decoder, Event, MAX_ATTRIBUTES, MAX_DEPTH, Reader, Start, Token, XmlVersion};
 use crate::clients::vim::call::{read_envelope, return_values};
 use crate::clients::vim::updates::{read_page, read_update_set};
 use crate::clients::vim::version::read_offered;
@@ -78,6 +78,148 @@ fn nesting_is_limited_and_mismatched_tags_are_refused() {
     assert!(matches!(leaf("<a><b></a></b>"), Err(DecodeError::Malformed(_))));
 }
 
+/// The elements of a document up to its first mistake, with their types.
+fn cut(document: &str) -> Vec<String> {
+    let (mut decoder, mut elements) = (Decoder::new(document), Vec::new());
+    loop {
+        match decoder.next() {
+            Ok(Token::Start(Start { name, object_type, xml_type })) => {
+                elements.push(format!("{name} {object_type:?} {xml_type:?}"));
+            }
+            Ok(Token::Eof) | Err(_) => return elements,
+            Ok(_) => {}
+        }
+    }
+}
+
+/// The same as the events say it.
+fn said(document: &str) -> Vec<String> {
+    let (mut reader, mut elements) = (Reader::from_str(document), Vec::new());
+    loop {
+        match reader.read_event() {
+            Ok(Event::Start(tag) | Event::Empty(tag)) => {
+                let (mut object, mut xml) = (None, None);
+                for attribute in tag.attributes() {
+                    let Ok(attribute) = attribute else { return elements };
+                    if attribute.key.local_name().as_ref() == "type" {
+                        let Ok(value) = attribute.normalized_value(XmlVersion::Implicit1_0) else { return elements };
+                        match attribute.key.prefix() {
+                            None => object = Some(value.into_owned()),
+                            Some(_) => xml = value.rsplit(':').next().map(str::to_owned),
+                        }
+                    }
+                }
+                elements.push(format!("{} {object:?} {xml:?}", tag.local_name().as_ref()));
+            }
+            Ok(Event::Eof) | Err(_) => return elements,
+            Ok(_) => {}
+        }
+    }
+}
+
+#[test]
+fn elements_are_cut_from_the_document_as_the_events_say_them() {
+    let cases = [
+        "<a>x</a>",
+        "\u{feff}<?xml version=\"1.0\"?>\r\n<a/>",
+        "<a type=\"b:c\" x:type=\"b:c\"/>",
+        "<a type='b' x:type = \"c&amp;d\"></a >",
+        "<a x:y:type=\"1\" x:type=\"b:c:d\" mytype=\"2\" :type=\"e\"/>",
+        "<a type=\"1\" type=\"2\"/>",
+        "<a b=\"1\" b=\"2\"/>",
+        "<a type=\"1\n2\"/>",
+        "<a b=\">\" type=\"/\">",
+        "<a b=\"'\" type=\"1\"c=\"2\">",
+        "<a b=1>",
+        "<a b>",
+        "<a =\"b\">",
+        "<a\tb=\"1\"\r\n type=\"c\">",
+        "<a  b=\"1\"  type=\"c\"  >",
+        "<x:a:b></x:a:b>",
+        "<a b=\"1\" c=\"1\" d=\"1\" e=\"1\"/><a b=\"1\" c=\"1\" d=\"1\" e=\"1\" f=\"1\" type=\"z\"/>",
+        "<a><b></a>",
+        "</a>",
+        "<a></b",
+        "<a",
+        "<",
+        "<a b=\"",
+        "<></>",
+        "< a></ a>",
+        "</ >",
+        "<></ >",
+        "<a/ ></a/>",
+        "<!DOCTYPE a [<!ENTITY b \"]>\">]><a>&b;&#65;&</a>",
+        "<a>&amp;&lt</a>",
+        "<a><!-- <b> --><![CDATA[<c>&]]>]]></a>",
+        "<a><![CDATA[</a>",
+        "<a\u{e9}\u{b}\u{c}/>",
+        "<a\" \">x</a\">",
+        "<a\" \">x</a\"><b c=\"1\"/>",
+        "<a' '><b/></a'></a>",
+        "<a\"b\">x</a\"b\">",
+        "<a\">\">x</a\">\">",
+        "<a\"'\"><b></b></a\"'\">",
+    ];
+    for document in cases {
+        assert_eq!(cut(document), said(document), "{document}");
+    }
+}
+
+#[test]
+fn attributes_are_limited() {
+    let attributes = |number: usize| (0..number).map(|number| format!(" a{number}=\"\"")).collect::<String>();
+    assert_eq!(leaf(&format!("<a{}>x</a>", attributes(MAX_ATTRIBUTES))), Ok("x".to_owned()));
+    assert_eq!(leaf(&format!("<a{}>x</a>", attributes(MAX_ATTRIBUTES + 1))), Err(DecodeError::TooManyAttributes));
+}
+
+/// Parts of documents, whole and torn.
+const PARTS: [&str; 44] = [
+    "<a>",
+    "</a>",
+    "<b:a>",
+    "</b:a>",
+    "<a/>",
+    "<a",
+    "</a",
+    ">",
+    "/>",
+    "/",
+    "<",
+    "</",
+    " ",
+    "  ",
+    "\n",
+    "\r\n",
+    "\t",
+    "=",
+    "\"",
+    "'",
+    "&",
+    ";",
+    "&amp;",
+    "&#65;",
+    "type",
+    "x:type",
+    ":",
+    " type=\"",
+    " x:type=\"b:c\"",
+    " y=\"1\"",
+    " z='2'",
+    "\" ",
+    "text",
+    "\u{e9}",
+    "<![CDATA[",
+    "]]>",
+    "<!--",
+    "-->",
+    "<?a",
+    "?>",
+    "<!DOCTYPE a",
+    "[",
+    "]",
+    "!",
+];
+
 /// Pieces from which nearly valid answers are made.
 const PIECES: [&str; 22] = [
     "<Envelope>",
@@ -111,6 +253,14 @@ fn read_as_everything(text: &str) {
 }
 
 proptest! {
+    #[test]
+    fn elements_of_any_arrangement_of_parts_are_cut_as_the_events_say_them(
+        parts in collection::vec(sample::select(PARTS.to_vec()), 0..24),
+    ) {
+        let document = parts.concat();
+        prop_assert_eq!(cut(&document), said(&document), "{}", document);
+    }
+
     #[test]
     fn no_bytes_make_the_readers_panic(bytes in collection::vec(any::<u8>(), 0..400)) {
         read_as_everything(&String::from_utf8_lossy(&bytes));

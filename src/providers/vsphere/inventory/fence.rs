@@ -20,7 +20,7 @@ impl Fence {
         self.last_request()
     }
 
-    /// The last request. Whoever sends a wait for updates afterwards, and publishes its whole answer, fulfills it.
+    /// The last request. A wait for updates that is sent afterwards fulfills it once its whole answer is published.
     pub(super) fn last_request(&self) -> u64 {
         *self.requested.borrow()
     }

@@ -71,7 +71,9 @@ for name in $large; do
 done
 for lane in "${lanes[@]}"; do wait "${lane#*:}" || failed+=("${lane%:*}"); done
 
-if wait "$release"; then
+if ! "$(cat "$PUT_ASIDE/daemon")" --list --exact "$needs_release" | grep ': test$' >/dev/null; then
+    failed+=("no test is called $needs_release")
+elif wait "$release"; then
     suite daemon --exact "$needs_release" &
     wait "$!" || failed+=("daemon ($needs_release)")
 else

@@ -65,6 +65,7 @@ async fn prove_all(moments: fn(&Row) -> &'static [Moment]) {
     let results: Vec<(String, Option<String>)> =
         futures::stream::iter(proofs).buffer_unordered(AT_ONCE).collect().await;
     println!("{} rows in {:.1} s", results.len(), began.elapsed().as_secs_f32());
+    assert!(!results.is_empty() || !only.is_empty(), "nothing was proved");
     let failures: Vec<String> =
         results.iter().filter_map(|(name, why)| why.as_ref().map(|why| format!("{name}: {why}"))).collect();
     assert!(failures.is_empty(), "{} of {} rows fail:\n{}", failures.len(), results.len(), failures.join("\n\n"));

@@ -10,7 +10,7 @@ use crate::admin::{Admin, token};
 use crate::cluster::{Cluster, LIMIT, until_passed, uuid};
 
 /// The time in which nothing changes and next to nothing may be asked.
-const QUIET: Duration = Duration::from_secs(15);
+const QUIET: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn a_hundred_nodes_join_at_once_with_two_calls_each_and_cost_nothing_afterwards() {
@@ -18,7 +18,7 @@ async fn a_hundred_nodes_join_at_once_with_two_calls_each_and_cost_nothing_after
     let cluster = Cluster::new().await;
     let vcenter = Vcenter::start(&cluster.scenario(0..NODES)).await;
     vcenter.delay_calls(Duration::from_millis(10)).await;
-    // Three passes over all nodes fall into the quiet time.
+    // Six passes over all nodes fall into the quiet time.
     let daemon = cluster.start_for(&vcenter, &["--node-status-update-frequency=5s"]).await;
     let joined = Instant::now();
     cluster.register(0..NODES).await;
@@ -40,7 +40,7 @@ async fn a_hundred_nodes_join_at_once_with_two_calls_each_and_cost_nothing_after
     until_passed(Instant::now(), QUIET).await;
     let counts = vcenter.counts().await;
     println!("{} calls in {QUIET:?} with nothing changing: {:?}", counts.total, counts.operations);
-    assert!(counts.total <= 20, "{counts:?}");
+    assert!(counts.total <= 10, "{counts:?}");
     assert_eq!((counts.soap_sessions, counts.rest_sessions), (1, 1), "{counts:?}");
     assert_eq!(counts.of("Login") + counts.of("REST:session-login"), 0, "{counts:?}");
     assert_eq!(versions(&cluster).await, before, "no Node was written");

@@ -8,7 +8,7 @@ use crate::cluster::{ANSWERS, Cluster, LIMIT, until_it_answers, until_passed};
 
 const WRONG_PASSWORD: &str = "not-the-password-31";
 /// What a wrong password may cost is counted over this time.
-const WATCHED: Duration = Duration::from_secs(10);
+const WATCHED: Duration = Duration::from_secs(30);
 
 /// All three are in one `vsphere.conf`, beside a vCenter that is right and works.
 #[tokio::test]

@@ -200,7 +200,6 @@ impl World {
     }
 }
 
-/// As a kubelet, or who watches over it. Each message is another one, so that the version it makes is told from others.
 fn number_of(action: Action) -> usize {
     match action {
         Action::Register(number)

@@ -117,7 +117,7 @@ testenv: ## Build the components that the tests start, such as kube-apiserver an
 demo-components:
 	@tests/testenv/build.sh
 
-# Not the release binary: this shares its dependencies with the demo itself, and four minutes less are to be waited for.
+# Not the release binary: this shares its dependencies with the demo itself, which saves four minutes.
 .PHONY: demo-programs
 demo-programs:
 	@$(CARGO) build --locked --package vsphere-cloud-controller-manager --package ccm-test-support \

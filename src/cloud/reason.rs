@@ -1,6 +1,6 @@
 //! Reasons: why a node is not as it should be, why nothing is known of its instance, why it is not deleted.
 //!
-//! A reason is declared where it arises, with [`reasons`], in a module `reason`: here those of the contract, in each
+//! A reason is declared where it arises, with the macro `reasons!`, in a module `reason`: here those of the contract, in each
 //! provider and controller its own beside those it inherits. The same word stands in conditions, Events, metrics and the
 //! log. `docs/reasons.md` has a section for each, which a test holds against all declarations.
 
@@ -11,7 +11,7 @@ use std::fmt;
 pub struct Reason(&'static str);
 
 impl Reason {
-    /// For [`reasons`] only, so that every word is documented.
+    /// For `reasons!` only, so that every word is documented.
     pub(crate) const fn declare(word: &'static str) -> Self {
         Self(word)
     }

@@ -1,7 +1,7 @@
 //! One independent actor per vCenter: it owns that vCenter's session and a read-only snapshot that others look at
 //! without waiting. A dead vCenter never delays a node of another.
 //!
-//! Data flows one way: the property collector's updates go through [`mirror`] into a [`snapshot`], which [`vcenter`]
+//! Data flows one way: the property collector's updates go through [`mirror`] into a [`snapshot`], which [`Vcenter`]
 //! publishes. Nothing here knows nodes.
 
 mod fence;

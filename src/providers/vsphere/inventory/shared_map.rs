@@ -20,7 +20,10 @@ type Leaf<V> = Arc<Vec<(Arc<str>, V)>>;
 
 impl<V> Default for SharedMap<V> {
     fn default() -> Self {
-        Self { branches: Arc::new(vec![Arc::new(vec![Leaf::default(); WIDTH]); WIDTH]) }
+        // Empty parts are one allocation until they are changed.
+        let leaf = Leaf::default();
+        let branch = Arc::new(vec![leaf; WIDTH]);
+        Self { branches: Arc::new(vec![branch; WIDTH]) }
     }
 }
 

@@ -104,7 +104,7 @@ fn update(number: usize, kind: UpdateKind, changes: Vec<(&str, Value)>) -> Updat
     let changes = changes.into_iter().map(assign).collect();
     let object = ObjectUpdate {
         kind,
-        object: MoRef::new("VirtualMachine", &format!("vm-{number}")),
+        object: MoRef::new("VirtualMachine", format!("vm-{number}")),
         changes,
         missing: Vec::new(),
     };

@@ -1,10 +1,16 @@
-//! Tables of the rules, and a law over random histories of many nodes.
+//! Tables of the rules.
+
+mod law;
+mod memory;
 
 use super::*;
 use crate::cloud::node::Readiness;
-use crate::cloud::{AbsenceProof, Unknown};
+use crate::cloud::{AbsenceProof, Reason, Unknown};
+use crate::controllers::node_lifecycle::answers::{Answers, Subject};
+use crate::controllers::node_lifecycle::plan::ANNOTATION_ALLOW_DELETION;
 use crate::controllers::node_lifecycle::reason;
-use proptest::prelude::*;
+use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeSpec, NodeStatus};
+use std::collections::BTreeMap;
 
 const GRACE: Duration = Duration::from_secs(30);
 const WINDOW: Duration = Duration::from_secs(600);
@@ -38,9 +44,42 @@ fn gone() -> Presence {
     Presence::Absent(AbsenceProof::new("gone", []))
 }
 
-/// A guard and its clock.
+/// A Node as it was seen, and whether somebody allowed its deletion.
+#[derive(Clone, Debug)]
+struct Seen {
+    facts: Facts,
+    by_hand: bool,
+}
+
+impl Seen {
+    fn subject(&self) -> Subject {
+        let status = match self.facts.readiness {
+            Readiness::True => "True",
+            Readiness::False => "False",
+            Readiness::Unknown => "Unknown",
+        };
+        let ready = NodeCondition { type_: "Ready".into(), status: status.into(), ..NodeCondition::default() };
+        let mut node = Node {
+            spec: Some(NodeSpec { provider_id: Some(self.facts.provider_id.clone()), ..NodeSpec::default() }),
+            status: Some(NodeStatus { conditions: Some(vec![ready]), ..NodeStatus::default() }),
+            ..Node::default()
+        };
+        node.metadata.uid = Some(self.facts.uid.clone());
+        let allowed = self.by_hand.then(|| (ANNOTATION_ALLOW_DELETION.to_owned(), "true".to_owned()));
+        node.metadata.annotations = Some(allowed.into_iter().collect());
+        Subject::of(&node)
+    }
+}
+
+/// A guard as the controller uses it, what the provider said, and the clock.
 struct Case {
     guard: Guard,
+    answers: Answers,
+    seen: BTreeMap<String, Seen>,
+    /// The Nodes that the provider is asked about, as they were then.
+    asked: BTreeMap<String, Seen>,
+    /// Shortens the time for which answers count.
+    chance: f64,
     start: Instant,
     at: Instant,
 }
@@ -48,7 +87,15 @@ struct Case {
 impl Case {
     fn new(settings: &Settings) -> Self {
         let start = Instant::now();
-        Self { guard: Guard::new(settings, start), start, at: start }
+        Self {
+            guard: Guard::new(settings, start),
+            answers: Answers::default(),
+            seen: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            chance: 0.0,
+            start,
+            at: start,
+        }
     }
 
     /// With a leader that has reached the whole limit.
@@ -62,8 +109,28 @@ impl Case {
         self.at += time;
     }
 
+    fn saw(&mut self, name: &str, facts: Facts) {
+        let by_hand = self.seen.get(name).is_some_and(|seen| seen.by_hand && seen.facts.uid == facts.uid);
+        self.seen.insert(name.to_owned(), Seen { facts: facts.clone(), by_hand });
+        self.guard.saw(name, Some(facts), self.at);
+    }
+
+    /// Somebody allows the deletion of the Node, or takes that back.
+    fn allow(&mut self, name: &str, by_hand: bool) {
+        let seen = self.seen.get_mut(name).unwrap();
+        seen.by_hand = by_hand;
+        self.guard.saw(name, Some(seen.facts.clone()), self.at);
+    }
+
+    /// The Node is there no more.
+    fn gone(&mut self, name: &str) {
+        self.seen.remove(name);
+        self.guard.saw(name, None, self.at);
+        self.answers.remove(name);
+    }
+
     fn ready(&mut self, name: &str) {
-        self.guard.saw(name, Some(facts(name, Readiness::True)), self.at);
+        self.saw(name, facts(name, Readiness::True));
     }
 
     fn ready_many(&mut self, prefix: &str, count: usize) {
@@ -71,11 +138,47 @@ impl Case {
     }
 
     fn not_ready(&mut self, name: &str) {
-        self.guard.saw(name, Some(facts(name, Readiness::Unknown)), self.at);
+        self.saw(name, facts(name, Readiness::Unknown));
+    }
+
+    /// The provider is asked about the Node as it was seen last.
+    fn ask(&mut self, name: &str) {
+        self.asked.insert(name.to_owned(), self.seen[name].clone());
+        self.answers.ask(name, self.at);
+    }
+
+    /// Its answer arrives.
+    fn receive(&mut self, name: &str, presence: &Presence) {
+        let asked = self.asked.remove(name).unwrap();
+        let is_kept = self.answers.keep(name, asked.subject(), presence, self.at, self.chance);
+        if is_kept || !matches!(presence, Presence::Absent(_)) {
+            self.guard.answered(name, &asked.facts.uid, presence, self.at);
+        } else {
+            self.guard.overtaken(name, &asked.facts.uid);
+        }
     }
 
     fn answer(&mut self, name: &str, presence: &Presence) {
-        self.guard.answered(name, &format!("uid-{name}"), presence, self.at);
+        self.ask(name);
+        self.receive(name, presence);
+    }
+
+    /// The last answer, if the provider need not be asked about the Node as it was seen last.
+    fn remembered(&mut self, name: &str) -> Option<Presence> {
+        let seen = self.seen.get(name)?;
+        let kept = self.answers.kept(name, &seen.subject(), self.at);
+        if let Some(presence @ Presence::Unknown(_)) = &kept {
+            self.guard.answered(name, &seen.facts.uid, presence, self.at);
+        }
+        kept
+    }
+
+    fn event(&mut self, name: &str) {
+        self.answers.forget(name);
+    }
+
+    fn event_about_all(&mut self) {
+        self.answers.forget_all();
     }
 
     /// Not Ready, and its machine is gone.
@@ -95,7 +198,12 @@ impl Case {
 
     fn judge_as(&mut self, name: &str, by_hand: bool, used: Used) -> String {
         match self.guard.judge(name, by_hand, self.at) {
-            Verdict::NotSuspected => "not suspected".into(),
+            Verdict::NotSuspected => {
+                if let Some(Presence::Absent(_)) = self.remembered(name) {
+                    self.answers.forget(name);
+                }
+                "not suspected".into()
+            }
             Verdict::Held(hold) => hold.reason().to_string(),
             Verdict::Permitted(permit) => {
                 assert!(self.guard.is_still_permitted(&permit, self.at));
@@ -117,20 +225,16 @@ fn the_grace_period_starts_when_both_hold_and_anew_after_any_sign_of_life() {
         case.answer("a", &Presence::Unknown(Unknown::new(reason::CloudUnavailable, "down")));
     };
     let recreated = |case: &mut Case| {
-        let facts = Facts { uid: "uid-other".into(), ..facts("a", Readiness::Unknown) };
-        case.guard.saw("a", Some(facts), case.at);
+        case.saw("a", Facts { uid: "uid-other".into(), ..facts("a", Readiness::Unknown) });
     };
     let unseen = |case: &mut Case| {
         let transition = Some("2026-01-01T00:00:00Z".parse().unwrap());
-        case.guard.saw("a", Some(Facts { transition, ..facts("a", Readiness::Unknown) }), case.at);
+        case.saw("a", Facts { transition, ..facts("a", Readiness::Unknown) });
     };
     let other_machine = |case: &mut Case| {
-        let facts = Facts { provider_id: "p://b".into(), ..facts("a", Readiness::Unknown) };
-        case.guard.saw("a", Some(facts), case.at);
+        case.saw("a", Facts { provider_id: "p://b".into(), ..facts("a", Readiness::Unknown) });
     };
-    let reports = |case: &mut Case| {
-        case.guard.saw("a", Some(facts("a", Readiness::False)), case.at);
-    };
+    let reports = |case: &mut Case| case.saw("a", facts("a", Readiness::False));
     let table: [(&str, Between, bool); 9] = [
         ("nothing", |_| {}, false),
         ("absent again", |case| case.answer("a", &gone()), false),
@@ -152,16 +256,12 @@ fn the_grace_period_starts_when_both_hold_and_anew_after_any_sign_of_life() {
         if starts_anew {
             assert_eq!(case.judge("a"), "not suspected", "{name}");
         }
-        let uid = case.guard.nodes.get("a").unwrap().facts.uid.clone();
-        case.guard.saw(
-            "a",
-            Some(Facts { uid: uid.clone(), ..case.guard.nodes.get("a").unwrap().facts.clone() }),
-            case.at,
-        );
+        let again = case.seen["a"].facts.clone();
+        case.saw("a", again);
         if name == "Ready" || name == "False" {
             case.not_ready("a");
         }
-        case.guard.answered("a", &uid, &gone(), case.at);
+        case.answer("a", &gone());
         case.pass(Duration::from_secs(1));
         assert_eq!(case.judge("a"), if starts_anew { "DeletionGracePeriod" } else { "deleted" }, "{name}");
         case.pass(GRACE);
@@ -178,7 +278,7 @@ fn nodes_that_may_not_be_gone_are_not_suspected() {
         ("another provider's, or not initialised, or without provider ID", Facts { may_be_suspected: false, ..base }),
     ] {
         let mut case = Case::settled(&settings());
-        case.guard.saw("a", Some(facts), case.at);
+        case.saw("a", facts);
         case.answer("a", &gone());
         case.pass(GRACE * 2);
         assert_eq!(case.judge("a"), "not suspected", "{name}");
@@ -397,8 +497,10 @@ fn a_mass_that_shows_itself_withdraws_what_was_permitted() {
 fn an_answer_about_another_node_of_the_name_says_nothing() {
     let mut case = Case::settled(&settings());
     case.ready_many("other", 20);
+    case.saw("a", Facts { uid: "uid-of-the-one-before".into(), ..facts("a", Readiness::Unknown) });
+    case.ask("a");
     case.not_ready("a");
-    case.guard.answered("a", "uid-of-the-one-before", &gone(), case.at);
+    case.receive("a", &gone());
     case.pass(GRACE);
     assert_eq!(case.judge("a"), "not suspected");
     case.answer("a", &gone());
@@ -451,7 +553,7 @@ fn a_majority_of_the_control_plane_is_never_deleted() {
     let mut case = Case::settled(&settings());
     case.ready_many("control", 3);
     let leaving = Facts { is_leaving: true, may_be_suspected: false, ..facts("control-0", Readiness::Unknown) };
-    case.guard.saw("control-0", Some(leaving), case.at);
+    case.saw("control-0", leaving);
     case.lose("control-1");
     case.pass(GRACE);
     assert_eq!(case.judge("control-1"), "DeletionControlPlaneMajority");
@@ -552,167 +654,6 @@ fn vanished_nodes_are_told_and_forgotten() {
     assert_eq!(case.judge("a-1"), "DeletionGracePeriod");
 }
 
-/// One thing that happens.
-#[derive(Clone, Debug)]
-enum Step {
-    Ready(usize),
-    NotReady(usize),
-    Absent(usize),
-    Exists(usize),
-    Unknown(usize),
-    Judge(usize, bool),
-    Pass(u64),
-    /// A part of all is gone.
-    Mass(usize),
-}
-
-const NODES: usize = 40;
-
-fn step() -> impl Strategy<Value = Step> {
-    let node = 0..NODES;
-    prop_oneof![
-        2 => node.clone().prop_map(Step::Ready),
-        3 => node.clone().prop_map(Step::NotReady),
-        6 => node.clone().prop_map(Step::Absent),
-        1 => node.clone().prop_map(Step::Exists),
-        1 => node.clone().prop_map(Step::Unknown),
-        12 => (node, prop::bool::weighted(0.05)).prop_map(|(node, by_hand)| Step::Judge(node, by_hand)),
-        6 => (0..90_u64).prop_map(Step::Pass),
-        1 => (1..NODES).prop_map(Step::Mass),
-    ]
-}
-
-/// What a careful observer knows, by other means than the guard.
-struct Observer {
-    ready: Vec<bool>,
-    absent_since: Vec<Option<Instant>>,
-    there: Vec<bool>,
-    deletions: Vec<(usize, Instant, bool)>,
-    /// The end of the last pause, and since when machines are gone that belong to it; nothing once few are gone.
-    mass: Option<(Instant, Option<Instant>)>,
-}
-
-impl Observer {
-    fn own(&self) -> usize {
-        self.there.iter().filter(|there| **there).count()
-    }
-
-    fn absent(&self) -> usize {
-        self.absent_since.iter().filter(|since| since.is_some()).count()
-    }
-
-    fn note_mass(&mut self, at: Instant) {
-        let threshold = (self.own() / 5).max(5);
-        let ended = self.mass.map(|(until, _)| until);
-        let is_since = |since: &&Instant| ended.is_none_or(|ended| **since >= ended);
-        let newcomers = self.absent_since.iter().flatten().filter(is_since).count();
-        if ended.is_some_and(|until| at < until) {
-            return;
-        }
-        if self.absent() <= threshold {
-            self.mass = None;
-        } else if newcomers > threshold {
-            self.mass = Some((at + HOLD, ended));
-        }
-    }
-}
-
-fn name(number: usize) -> String {
-    if number < 5 { format!("control-{number}") } else { format!("n-{number}") }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
-
-    #[test]
-    fn whatever_happens_no_rule_is_broken(steps in prop::collection::vec(step(), 1..400)) {
-        let mut case = Case::new(&settings());
-        let mut observer = Observer {
-            ready: vec![true; NODES], absent_since: vec![None; NODES], there: vec![true; NODES],
-            deletions: Vec::new(), mass: None,
-        };
-        (0..NODES).for_each(|number| case.ready(&name(number)));
-        for step in steps {
-            let absent = |case: &mut Case, observer: &mut Observer, number: usize| {
-                if observer.there[number] && !observer.ready[number] {
-                    case.answer(&name(number), &gone());
-                    observer.absent_since[number].get_or_insert(case.at);
-                    observer.note_mass(case.at);
-                }
-            };
-            match step {
-                Step::Pass(seconds) => {
-                    case.pass(Duration::from_secs(seconds));
-                    case.guard.pass(case.at);
-                }
-                Step::Ready(number) if observer.there[number] => {
-                    case.ready(&name(number));
-                    (observer.ready[number], observer.absent_since[number]) = (true, None);
-                }
-                Step::NotReady(number) if observer.there[number] => {
-                    case.not_ready(&name(number));
-                    observer.ready[number] = false;
-                }
-                Step::Absent(number) => absent(&mut case, &mut observer, number),
-                Step::Mass(count) => (0..count).for_each(|number| {
-                    if observer.there[number] {
-                        case.not_ready(&name(number));
-                        observer.ready[number] = false;
-                        absent(&mut case, &mut observer, number);
-                    }
-                }),
-                Step::Exists(number) if observer.there[number] => {
-                    case.answer(&name(number), &Presence::Exists(()));
-                    observer.absent_since[number] = None;
-                }
-                Step::Unknown(number) if observer.there[number] => {
-                    let unknown = Unknown::new(reason::CloudUnavailable, "down");
-                    case.answer(&name(number), &Presence::Unknown(unknown));
-                    observer.absent_since[number] = None;
-                }
-                Step::Judge(number, by_hand) => {
-                    observer.note_mass(case.at);
-                    let own = observer.own();
-                    if case.judge_as(&name(number), by_hand, Used::Yes) == "deleted" {
-                        let at = case.at;
-                        prop_assert!(!observer.ready[number], "a Ready one");
-                        let since = observer.absent_since[number];
-                        prop_assert!(since.is_some(), "without a proof");
-                        let lately: Vec<_> = observer.deletions.iter()
-                            .filter(|(_, then, _)| at.duration_since(*then) < WINDOW).collect();
-                        if !by_hand {
-                            prop_assert!(since.unwrap() + GRACE <= at, "within the grace period");
-                            let is_paused = observer.mass.is_some_and(|(until, from)| {
-                                at < until && from.is_none_or(|from| since.unwrap() >= from)
-                            });
-                            prop_assert!(!is_paused, "during the mass hold");
-                            let counted = lately.iter().filter(|(_, _, by_hand)| !by_hand).count();
-                            prop_assert!(counted < ((own + lately.len()) / 10).max(5), "more than the limit");
-                            let first = at.duration_since(case.start) < WINDOW / 4;
-                            prop_assert!(!first || counted == 0, "more than a new leader may");
-                        }
-                        if number < 5 {
-                            let before = lately.iter().filter(|(number, ..)| *number < 5).count();
-                            let absent = (0..5).filter(|number| observer.absent_since[*number].is_some()).count();
-                            let there = (0..5).filter(|number| observer.there[*number]).count();
-                            prop_assert!((before + absent) * 2 <= there + before, "a majority of the control plane");
-                        }
-                        observer.deletions.push((number, at, by_hand));
-                        (observer.there[number], observer.absent_since[number]) = (false, None);
-                    }
-                }
-                Step::Ready(_) | Step::NotReady(_) | Step::Exists(_) | Step::Unknown(_) => {}
-            }
-            observer.note_mass(case.at);
-            let kept = &case.guard.nodes;
-            let counted: Vec<_> = kept.all().filter(|known| !known.is_told).collect();
-            let own = counted.iter().filter(|known| known.facts.is_own).count();
-            let absent = counted.iter().filter(|known| known.suspected_since().is_some()).count();
-            prop_assert_eq!((kept.own(), kept.absent()), (own, absent), "counted anew");
-        }
-    }
-}
-
 #[test]
 fn a_node_whose_answer_was_overtaken_may_be_one_of_many_that_are_gone() {
     let mut case = Case::settled(&settings());
@@ -724,16 +665,14 @@ fn a_node_whose_answer_was_overtaken_may_be_one_of_many_that_are_gone() {
     }
     case.answer("n-0", &gone());
     case.pass(GRACE);
-    for name in &names[1..] {
-        case.guard.overtaken(name, "uid-of-another");
-    }
     let permit = |case: &mut Case| case.guard.judge("n-0", false, case.at);
-    let Verdict::Permitted(permitted) = permit(&mut case) else { panic!("nobody says anything of the others") };
+    let Verdict::Permitted(permitted) = permit(&mut case) else { panic!("the provider says nothing of the others") };
     case.guard.settle(permitted, Used::No, case.at);
-    for name in &names[1..] {
-        case.guard.overtaken(name, &format!("uid-{name}"));
+    for name in &names {
+        case.ask(name);
+        case.event(name);
+        case.receive(name, &gone());
     }
-    case.guard.overtaken("n-0", "uid-n-0");
     let verdict = permit(&mut case);
     assert!(matches!(verdict, Verdict::Held(Hold::Counting { unanswered: 19 })), "{verdict:?}");
 }

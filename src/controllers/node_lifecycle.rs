@@ -3,7 +3,6 @@
 //!
 //! A Ready node without a taint of ours costs nothing: a kubelet that reports is the best proof.
 
-pub mod answers;
 pub mod apply;
 mod deletion;
 pub mod guard;
@@ -122,11 +121,11 @@ impl Reconciler for Term {
             }
             Event::AllObjects(_) => looks.note_all(self),
             Event::Instance(name) => {
-                self.lock().answers.forget(&name);
+                self.lock().guard.expire(&name);
                 vec![name]
             }
             Event::AllInstances => {
-                self.lock().answers.forget_all();
+                self.lock().guard.expire_all();
                 looks.note_all(self)
             }
             Event::Period => {

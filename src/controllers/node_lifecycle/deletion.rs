@@ -6,7 +6,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 
-use super::answers::Subject;
 use super::guard::{Facts, Permit, Used};
 use super::look::{Looks, Outcome, Term, now};
 use super::plan;
@@ -101,7 +100,7 @@ impl Looks {
         }
         let began = Timestamp::now();
         let Presence::Absent(proof) = self.ask(term, &live).await else { return Attempt::Changed };
-        if term.lock().answers.kept(node::name(&live), &Subject::of(&live), now()).is_none() {
+        if term.lock().guard.last_answer(node::name(&live), &self.facts(&live), now()).is_none() {
             // Something happened to the machine while it was asked about: the proof is late.
             return Attempt::Changed;
         }
@@ -174,7 +173,7 @@ fn rfc3339(time: Timestamp) -> String {
 /// reported in between starts a new grace period, as it would with the cache.
 fn is_still(live: &Node, node: &Node, is_by_hand: bool) -> bool {
     let [before, after] = [node, live].map(|node| Facts::of(node, true));
-    before.is_same_suspect(&after)
+    before.is_same_subject(&after)
         && before.is_control_plane == after.is_control_plane
         && (!is_by_hand || plan::is_allowed_by_hand(live))
 }

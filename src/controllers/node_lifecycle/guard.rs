@@ -5,23 +5,26 @@
 //! Everything is forgotten with the leadership, so that a new leader begins anew.
 
 mod allowance;
+mod answers;
 mod facts;
 mod hold;
+mod record;
 mod roll;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 
-use super::retries::Retry;
 use super::{Deletion, Limit, Settings};
-use crate::cloud::Presence;
+use crate::cloud::Reason;
 use allowance::{Allowance, Bounds};
+use answers::Over;
 pub use facts::Facts;
 pub use hold::Hold;
-use roll::Roll;
+use record::NodeRecord;
+use roll::{Mark, Roll};
 
 /// As many machines may be gone at once without more ado, if that is more than the share.
 const MASS_NODES: usize = 5;
@@ -33,6 +36,8 @@ const MASS_PERCENT: usize = 20;
 pub struct Guard {
     rules: Rules,
     nodes: Roll,
+    /// The reasons for unknown answers that are over.
+    over: BTreeMap<Reason, Over>,
     allowance: Allowance,
     mass: Option<Mass>,
     gone: Vec<Gone>,
@@ -45,25 +50,6 @@ struct Rules {
     grace: Duration,
     limit: Limit,
     mass_hold: Duration,
-}
-
-#[derive(Debug)]
-struct Known {
-    facts: Facts,
-    answer: Answer,
-    /// `--node-deletion=dry-run` has said it. It counts as deleted.
-    is_told: bool,
-    /// Of a deletion that the API server refused.
-    retry: Retry,
-}
-
-/// What the provider said last about a node with Ready=Unknown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
-    NotAsked,
-    Exists { at: Instant },
-    Unknown,
-    Absent { since: Instant },
 }
 
 /// Many machines are gone at once.
@@ -152,7 +138,8 @@ impl Guard {
             limit: settings.limit,
             mass_hold: settings.mass_hold,
         };
-        Self { rules, nodes: Roll::default(), allowance: Allowance::new(at), mass: None, gone: Vec::new(), permits: 0 }
+        let (nodes, over, allowance) = (Roll::default(), BTreeMap::new(), Allowance::new(at));
+        Self { rules, nodes, over, allowance, mass: None, gone: Vec::new(), permits: 0 }
     }
 
     /// A Node is like this now, or is there no more.
@@ -185,26 +172,8 @@ impl Guard {
 
     fn note(&mut self, name: &str, facts: Facts) {
         match self.nodes.get(name) {
-            Some(known) if known.facts.is_same_suspect(&facts) => self.nodes.change(name, |known| known.facts = facts),
-            _ => self.nodes.put(name, Known::new(facts)),
-        }
-    }
-
-    /// The provider's answer about the Node with this UID, received at `at`.
-    pub fn answered(&mut self, name: &str, uid: &str, presence: &Presence, at: Instant) {
-        let Some(known) = self.nodes.get(name) else { return };
-        if known.facts.uid != uid || !known.facts.may_be_suspected {
-            return;
-        }
-        self.nodes.change(name, |known| known.hear(presence, at));
-        self.count_mass(at);
-    }
-
-    /// The answer about the Node with this UID came too late to count: it is asked about again.
-    pub fn overtaken(&mut self, name: &str, uid: &str) {
-        let is_unknown = |known: &Known| known.facts.uid == uid && matches!(known.answer, Answer::Unknown);
-        if self.nodes.get(name).is_some_and(is_unknown) {
-            self.nodes.change(name, |known| known.answer = Answer::NotAsked);
+            Some(_) => self.nodes.change(name, |record| record.note(facts)),
+            None => self.nodes.put(name, NodeRecord::new(facts)),
         }
     }
 
@@ -255,7 +224,10 @@ impl Guard {
         }
         match used {
             Used::Yes => self.nodes.remove(&permit.name),
-            Used::Told => self.nodes.change(&permit.name, |known| known.is_told = true),
+            Used::Told => self.nodes.change(&permit.name, |known| {
+                // Not if the kubelet reported meanwhile.
+                known.is_told = known.suspected_since() == Some(permit.since);
+            }),
             Used::Refused => self.nodes.change(&permit.name, |known| {
                 known.retry.failed(at, 0.0);
             }),
@@ -271,7 +243,7 @@ impl Guard {
     }
 
     /// The rules beside the limit, in the order in which they are told.
-    fn check(&self, known: &Known, by_hand: bool, since: Instant, at: Instant) -> Result<(), Hold> {
+    fn check(&self, known: &NodeRecord, by_hand: bool, since: Instant, at: Instant) -> Result<(), Hold> {
         let until = since + self.rules.grace;
         if !by_hand && at < until {
             return Err(Hold::Grace { until });
@@ -285,7 +257,7 @@ impl Guard {
         if by_hand {
             return Ok(());
         }
-        let (absent, nodes) = (self.nodes.newcomers(), self.nodes.own());
+        let (absent, nodes) = (self.nodes.count(Mark::Newcomer), self.nodes.count(Mark::Own));
         if let Some(mass) = self.mass {
             if mass.from.is_some_and(|from| since < from) {
                 // The pause for it has ended: the limit alone counts.
@@ -298,7 +270,7 @@ impl Guard {
                 return Ok(());
             }
         }
-        let unanswered = self.unanswered(since);
+        let unanswered = self.nodes.unanswered(since);
         if absent + unanswered > threshold(nodes) {
             return Err(Hold::Counting { unanswered });
         }
@@ -329,7 +301,7 @@ impl Guard {
     fn bounds(&self) -> Bounds {
         let Limit { nodes, percent, window } = self.rules.limit;
         // With those that were deleted lately: the limit does not shrink while it is used up.
-        let share = (self.nodes.own() + self.deleted()).saturating_mul(percent as usize) / 100;
+        let share = (self.nodes.count(Mark::Own) + self.deleted()).saturating_mul(percent as usize) / 100;
         Bounds { capacity: share.max(nodes as usize), window }
     }
 
@@ -338,16 +310,6 @@ impl Guard {
         let is_there =
             |gone: &Gone| self.nodes.get(&gone.name).is_some_and(|known| known.facts.uid == gone.uid && !known.is_told);
         self.gone.iter().filter(|gone| !is_there(gone)).count()
-    }
-
-    /// The nodes whose machines may have gone together with one that is gone since `since`.
-    fn unanswered(&self, since: Instant) -> usize {
-        let is_unanswered = |known: &&Known| match known.answer {
-            Answer::NotAsked => known.facts.may_be_suspected,
-            Answer::Exists { at } => at < since,
-            Answer::Unknown | Answer::Absent { .. } => false,
-        };
-        self.nodes.all().filter(is_unanswered).count()
     }
 
     /// How many nodes of the control plane are gone or were deleted lately, and how many there are with those.
@@ -375,20 +337,20 @@ impl Guard {
     fn count_mass(&mut self, at: Instant) {
         let window = self.rules.limit.window;
         self.gone.retain(|gone| at.saturating_duration_since(gone.at) < window);
-        let threshold = threshold(self.nodes.own());
+        let threshold = threshold(self.nodes.count(Mark::Own));
         // A pause that has begun lasts, also when some machines are found again: whatever took them may take more.
         if self.mass.is_some_and(|mass| at < mass.until) {
             return;
         }
         let ended = self.mass.map(|mass| mass.until);
-        if self.nodes.absent() <= threshold {
+        if self.nodes.count(Mark::Absent) <= threshold {
             self.mass = None;
             self.nodes.count_from(None);
             return;
         }
         // Those for which a pause has ended go under the limit. As many more are another mass.
         self.nodes.count_from(ended);
-        if self.nodes.newcomers() > threshold {
+        if self.nodes.count(Mark::Newcomer) > threshold {
             self.mass = Some(Mass { until: at + self.rules.mass_hold, from: ended });
         }
     }
@@ -397,31 +359,4 @@ impl Guard {
 /// How many of `nodes` may be gone at once without more ado.
 fn threshold(nodes: usize) -> usize {
     (nodes.saturating_mul(MASS_PERCENT) / 100).max(MASS_NODES)
-}
-
-impl Known {
-    fn new(facts: Facts) -> Self {
-        Self { facts, answer: Answer::NotAsked, is_told: false, retry: Retry::default() }
-    }
-
-    /// Since when the node is both Ready=Unknown and proved absent.
-    fn suspected_since(&self) -> Option<Instant> {
-        match self.answer {
-            Answer::Absent { since } if self.facts.may_be_suspected => Some(since),
-            _ => None,
-        }
-    }
-
-    /// The provider's answer about the machine.
-    fn hear(&mut self, presence: &Presence, at: Instant) {
-        self.answer = match (presence, self.answer) {
-            (Presence::Absent(_), Answer::Absent { since }) => Answer::Absent { since },
-            (Presence::Absent(_), _) => Answer::Absent { since: at },
-            (Presence::Exists(()), _) => Answer::Exists { at },
-            (Presence::Unknown(_), _) => Answer::Unknown,
-        };
-        if self.suspected_since().is_none() {
-            (self.is_told, self.retry) = (false, Retry::default());
-        }
-    }
 }

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 
-use super::answers::{Answers, Subject};
 use super::guard::{Facts, Guard, Hold, Permit, Used, Verdict};
 use super::metrics::Metrics;
 use super::plan::{self, Change, plan};
@@ -61,7 +60,6 @@ pub struct Term {
 
 pub(super) struct State {
     pub(super) guard: Guard,
-    pub(super) answers: Answers,
     unreachable: Unreachable,
     /// Changes of taints that could not be written.
     refused: Retries<Vec<Change>>,
@@ -77,7 +75,6 @@ impl Term {
     pub(super) fn new(looks: Arc<Looks>) -> Self {
         let state = State {
             guard: Guard::new(&looks.settings, now()),
-            answers: Answers::default(),
             unreachable: Unreachable::default(),
             refused: Retries::default(),
             unproved: Retries::default(),
@@ -168,12 +165,9 @@ impl Looks {
     /// Tells the guard of the Node as it is, before anybody works on it.
     pub(super) fn note(&self, term: &Term, name: &str) -> Option<Arc<Node>> {
         let node = self.store.get(name);
-        let facts = node.as_deref().map(|node| Facts::of(node, self.instances.owns(node)));
+        let facts = node.as_deref().map(|node| self.facts(node));
         let is_busy = node.as_deref().is_some_and(plan::needs_a_look);
         let mut state = term.lock();
-        if facts.is_none() {
-            state.answers.remove(name);
-        }
         if is_busy {
             state.busy.insert(name.to_owned());
         } else {
@@ -197,7 +191,7 @@ impl Looks {
             if plan::needs_a_look(&node) {
                 busy.insert(name.clone());
             }
-            facts.push((name, Facts::of(&node, self.instances.owns(&node))));
+            facts.push((name, self.facts(&node)));
         }
         let mut state = term.lock();
         // Of a Node that is not busy the kubelet reports.
@@ -240,28 +234,19 @@ impl Looks {
         self.keep_taints(term, &node, outcome).await
     }
 
-    /// The last answer about the machine where that counts, else a new one.
+    /// The last answer about the machine while it is valid, else a new one.
     async fn presence(&self, term: &Term, node: &Node) -> Presence {
-        let (name, at) = (node::name(node), now());
-        let kept = {
-            let mut state = term.lock();
-            let kept = state.answers.kept(name, &Subject::of(node), at);
-            if let Some(presence @ Presence::Unknown(_)) = &kept {
-                // The guard forgot it if the kubelet reported in between, and would wait for an answer about this node.
-                state.guard.answered(name, node.metadata.uid.as_deref().unwrap_or_default(), presence, at);
-            }
-            kept
-        };
-        match kept {
+        let last = term.lock().guard.last_answer(node::name(node), &self.facts(node), now());
+        match last {
             Some(presence) => presence,
             None => self.ask(term, node).await,
         }
     }
 
-    /// Asks the provider, and tells the guard.
+    /// Asks the provider, and has the guard hear its answer.
     pub(super) async fn ask(&self, term: &Term, node: &Node) -> Presence {
         let name = node::name(node);
-        term.lock().answers.ask(name, now());
+        term.lock().guard.ask(name, &self.facts(node), now());
         let presence = self.instances.presence(node).await;
         match &presence {
             Presence::Exists(()) => tracing::debug!(node = name, "asked whether the machine exists: it does"),
@@ -270,16 +255,13 @@ impl Looks {
             }
             Presence::Unknown(unknown) => tracing::debug!(node = name, "asked whether the machine exists: {unknown}"),
         }
-        let uid = node.metadata.uid.as_deref().unwrap_or_default();
-        let mut state = term.lock();
-        let is_kept = state.answers.keep(name, Subject::of(node), &presence, now(), fastrand::f64());
-        if is_kept || !matches!(presence, Presence::Absent(_)) {
-            state.guard.answered(name, uid, &presence, now());
-        } else {
-            // What happened meanwhile is looked at next: a machine that was gone before it may be there again.
-            state.guard.overtaken(name, uid);
-        }
+        term.lock().guard.answered(name, &presence, now(), fastrand::f64());
         presence
+    }
+
+    /// What the guard knows a Node by.
+    pub(super) fn facts(&self, node: &Node) -> Facts {
+        Facts::of(node, self.instances.owns(node))
     }
 
     async fn look_for_deletion(&self, term: &Term, node: &Node) -> Result<Outcome, CallError> {
@@ -307,12 +289,8 @@ impl Looks {
                 let by_hand = plan::is_allowed_by_hand(node);
                 let verdict = term.lock().guard.judge(node::name(node), by_hand, now());
                 match verdict {
-                    Verdict::NotSuspected => {
-                        // The answer is older than what it would be about: the node was Ready in between, or something
-                        // else happened.
-                        term.lock().answers.forget(node::name(node));
-                        Ok(Outcome::after(REQUERY_DELAY))
-                    }
+                    // The answer came too late: the node was Ready in between, or something else happened.
+                    Verdict::NotSuspected => Ok(Outcome::after(REQUERY_DELAY)),
                     Verdict::Held(hold) => Ok(Outcome::by(&hold).with(&proof)),
                     Verdict::Permitted(permit) => self.delete(term, node, permit).await,
                 }

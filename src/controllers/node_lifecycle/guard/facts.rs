@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 
 use crate::cloud::node::{self, Readiness};
+use crate::controllers::node_lifecycle::plan;
 
 /// See the file's header.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub struct Facts {
     /// Whether its VM may be gone: own, Ready=Unknown, initialised, with a provider ID, and not deleted already.
     /// Ready=False is reported by a kubelet that runs, so its VM exists, perhaps as a copy that no vCenter shows.
     pub may_be_suspected: bool,
+    /// Whether somebody allowed its deletion.
+    pub is_allowed_by_hand: bool,
     /// What `Ready` says.
     pub readiness: Readiness,
     /// Since when, as the Node has it.
@@ -40,19 +43,24 @@ impl Facts {
             is_control_plane: node::is_control_plane(node),
             is_leaving,
             may_be_suspected: is_own && readiness == Readiness::Unknown && is_candidate,
+            is_allowed_by_hand: plan::is_allowed_by_hand(node),
             readiness,
             transition: node::ready_since(node),
         }
     }
 
-    /// Whether what is known of `self` is still true of `later`, as far as a suspicion goes: the same Node, the same
-    /// machine, and Ready=Unknown all the time.
-    pub fn is_same_suspect(&self, later: &Self) -> bool {
+    /// Whether what the provider said of `self` holds for `later`, too: the same Node and VM, with the same status of
+    /// Ready all the time.
+    pub fn is_same_subject(&self, later: &Self) -> bool {
         // Another transition time means another status in between that this process did not see.
-        self.uid == later.uid
-            && self.provider_id == later.provider_id
-            && self.may_be_suspected
-            && later.may_be_suspected
+        self.is_same_node(later)
+            && self.may_be_suspected == later.may_be_suspected
+            && self.readiness == later.readiness
             && self.transition == later.transition
+    }
+
+    /// Whether both are of the same Node and VM, in whichever state.
+    pub fn is_same_node(&self, later: &Self) -> bool {
+        self.uid == later.uid && self.provider_id == later.provider_id
     }
 }

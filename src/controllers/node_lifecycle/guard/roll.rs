@@ -1,47 +1,58 @@
-//! Pure: the Nodes that the guard knows, and how many of them are its own and how many are gone. That is asked at every
-//! event of every Node, so it is kept rather than counted.
+//! Pure: the Nodes that the guard knows, and how many of them are its own, are gone, were not asked about, and so on. That
+//! is asked at every event of every Node, so it is kept rather than counted.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use super::Known;
+use super::record::NodeRecord;
 
 /// See the file's header.
 #[derive(Debug, Default)]
 pub(super) struct Roll {
-    nodes: BTreeMap<String, Known>,
-    own: usize,
-    absent: usize,
+    nodes: BTreeMap<String, NodeRecord>,
     /// Nodes absent since this time are newcomers; all absent Nodes if it is none.
     from: Option<Instant>,
-    newcomers: usize,
+    counts: Counts,
+}
+
+type Counts = BTreeMap<Mark, usize>;
+
+/// What a Node counts as. One of which a dry run said that it is deleted is neither there nor absent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Mark {
+    /// One of this provider.
+    Own,
+    /// Its VM is gone.
+    Absent,
+    /// Its VM is gone since the time of [`Roll::count_from`].
+    Newcomer,
+    /// To ask about it again may cost a search.
+    Costly,
+    /// Its VM may be gone, though the provider did not say so: it existed then, or the provider was not asked.
+    Unanswered(Option<Instant>),
 }
 
 impl Roll {
-    /// The nodes of this provider.
-    pub(super) fn own(&self) -> usize {
-        self.own
+    /// How many Nodes count as that.
+    pub(super) fn count(&self, mark: Mark) -> usize {
+        self.counts.get(&mark).copied().unwrap_or_default()
     }
 
-    /// The nodes whose machines are gone.
-    pub(super) fn absent(&self) -> usize {
-        self.absent
-    }
-
-    /// The nodes whose machines are gone since the time of [`Roll::count_from`].
-    pub(super) fn newcomers(&self) -> usize {
-        self.newcomers
+    /// The nodes whose machines may have gone together with one that is gone since `since`.
+    pub(super) fn unanswered(&self, since: Instant) -> usize {
+        self.counts.range(Mark::Unanswered(None)..Mark::Unanswered(Some(since))).map(|(_, count)| count).sum()
     }
 
     /// From when on a machine that is gone is a newcomer. Goes through all of them if that is another time.
     pub(super) fn count_from(&mut self, from: Option<Instant>) {
         if self.from != from {
             self.from = from;
-            self.newcomers = self.all().filter(|known| Counted::of(known, from).newcomer).count();
+            let newcomers = self.all().flat_map(|record| marks(record, from)).filter(|mark| *mark == Mark::Newcomer);
+            self.counts.insert(Mark::Newcomer, newcomers.count());
         }
     }
 
-    pub(super) fn get(&self, name: &str) -> Option<&Known> {
+    pub(super) fn get(&self, name: &str) -> Option<&NodeRecord> {
         self.nodes.get(name)
     }
 
@@ -50,59 +61,63 @@ impl Roll {
     }
 
     /// Goes through all of them.
-    pub(super) fn all(&self) -> impl Iterator<Item = &Known> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &NodeRecord> {
         self.nodes.values()
     }
 
-    /// Takes the place of what was known under this name.
-    pub(super) fn put(&mut self, name: &str, known: Known) {
+    /// Of a Node that was not known.
+    pub(super) fn put(&mut self, name: &str, record: NodeRecord) {
         self.remove(name);
-        self.add(&known);
-        self.nodes.insert(name.to_owned(), known);
+        add(&mut self.counts, &record, self.from);
+        self.nodes.insert(name.to_owned(), record);
     }
 
     /// Changes what is known under this name, if anything is.
-    pub(super) fn change(&mut self, name: &str, change: impl FnOnce(&mut Known)) {
-        let Some(known) = self.nodes.get_mut(name) else { return };
-        let before = Counted::of(known, self.from);
-        change(known);
-        let after = Counted::of(known, self.from);
-        self.own = self.own + usize::from(after.own) - usize::from(before.own);
-        self.absent = self.absent + usize::from(after.absent) - usize::from(before.absent);
-        self.newcomers = self.newcomers + usize::from(after.newcomer) - usize::from(before.newcomer);
+    pub(super) fn change(&mut self, name: &str, change: impl FnOnce(&mut NodeRecord)) {
+        let Some(record) = self.nodes.get_mut(name) else { return };
+        subtract(&mut self.counts, record, self.from);
+        change(record);
+        add(&mut self.counts, record, self.from);
+    }
+
+    /// Changes what is known of each.
+    pub(super) fn change_all(&mut self, mut change: impl FnMut(&mut NodeRecord)) {
+        self.counts.clear();
+        for record in self.nodes.values_mut() {
+            change(record);
+            add(&mut self.counts, record, self.from);
+        }
     }
 
     pub(super) fn remove(&mut self, name: &str) {
-        if let Some(known) = self.nodes.remove(name) {
-            let counted = Counted::of(&known, self.from);
-            self.own -= usize::from(counted.own);
-            self.absent -= usize::from(counted.absent);
-            self.newcomers -= usize::from(counted.newcomer);
+        if let Some(record) = self.nodes.remove(name) {
+            subtract(&mut self.counts, &record, self.from);
         }
-    }
-
-    fn add(&mut self, known: &Known) {
-        let counted = Counted::of(known, self.from);
-        self.own += usize::from(counted.own);
-        self.absent += usize::from(counted.absent);
-        self.newcomers += usize::from(counted.newcomer);
     }
 }
 
-/// Where a Node counts. One of which a dry run said that it is deleted counts nowhere.
-struct Counted {
-    own: bool,
-    absent: bool,
-    newcomer: bool,
+fn add(counts: &mut Counts, record: &NodeRecord, from: Option<Instant>) {
+    marks(record, from).for_each(|mark| *counts.entry(mark).or_default() += 1);
 }
 
-impl Counted {
-    fn of(known: &Known, from: Option<Instant>) -> Self {
-        let since = known.suspected_since().filter(|_| !known.is_told);
-        Self {
-            own: known.facts.is_own && !known.is_told,
-            absent: since.is_some(),
-            newcomer: since.is_some_and(|since| from.is_none_or(|from| since >= from)),
+fn subtract(counts: &mut Counts, record: &NodeRecord, from: Option<Instant>) {
+    for mark in marks(record, from) {
+        let Some(count) = counts.get_mut(&mark) else { continue };
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&mark);
         }
     }
+}
+
+fn marks(record: &NodeRecord, from: Option<Instant>) -> impl Iterator<Item = Mark> {
+    let since = record.suspected_since().filter(|_| !record.is_told);
+    let marks = [
+        (record.facts.is_own && !record.is_told).then_some(Mark::Own),
+        since.map(|_| Mark::Absent),
+        since.filter(|since| from.is_none_or(|from| *since >= from)).map(|_| Mark::Newcomer),
+        record.is_costly().then_some(Mark::Costly),
+        record.unanswered_since().map(Mark::Unanswered),
+    ];
+    marks.into_iter().flatten()
 }

@@ -5,12 +5,8 @@ mod memory;
 
 use super::*;
 use crate::cloud::node::Readiness;
-use crate::cloud::{AbsenceProof, Reason, Unknown};
-use crate::controllers::node_lifecycle::answers::{Answers, Subject};
-use crate::controllers::node_lifecycle::plan::ANNOTATION_ALLOW_DELETION;
+use crate::cloud::{AbsenceProof, Presence, Reason, Unknown};
 use crate::controllers::node_lifecycle::reason;
-use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeSpec, NodeStatus};
-use std::collections::BTreeMap;
 
 const GRACE: Duration = Duration::from_secs(30);
 const WINDOW: Duration = Duration::from_secs(600);
@@ -35,6 +31,7 @@ fn facts(name: &str, readiness: Readiness) -> Facts {
         is_control_plane: name.starts_with("control"),
         is_leaving: false,
         may_be_suspected: readiness == Readiness::Unknown,
+        is_allowed_by_hand: false,
         readiness,
         transition: None,
     }
@@ -44,40 +41,11 @@ fn gone() -> Presence {
     Presence::Absent(AbsenceProof::new("gone", []))
 }
 
-/// A Node as it was seen, and whether somebody allowed its deletion.
-#[derive(Clone, Debug)]
-struct Seen {
-    facts: Facts,
-    by_hand: bool,
-}
-
-impl Seen {
-    fn subject(&self) -> Subject {
-        let status = match self.facts.readiness {
-            Readiness::True => "True",
-            Readiness::False => "False",
-            Readiness::Unknown => "Unknown",
-        };
-        let ready = NodeCondition { type_: "Ready".into(), status: status.into(), ..NodeCondition::default() };
-        let mut node = Node {
-            spec: Some(NodeSpec { provider_id: Some(self.facts.provider_id.clone()), ..NodeSpec::default() }),
-            status: Some(NodeStatus { conditions: Some(vec![ready]), ..NodeStatus::default() }),
-            ..Node::default()
-        };
-        node.metadata.uid = Some(self.facts.uid.clone());
-        let allowed = self.by_hand.then(|| (ANNOTATION_ALLOW_DELETION.to_owned(), "true".to_owned()));
-        node.metadata.annotations = Some(allowed.into_iter().collect());
-        Subject::of(&node)
-    }
-}
-
 /// A guard as the controller uses it, what the provider said, and the clock.
 struct Case {
     guard: Guard,
-    answers: Answers,
-    seen: BTreeMap<String, Seen>,
-    /// The Nodes that the provider is asked about, as they were then.
-    asked: BTreeMap<String, Seen>,
+    /// The Nodes as they were seen last.
+    seen: BTreeMap<String, Facts>,
     /// Shortens the time for which answers count.
     chance: f64,
     start: Instant,
@@ -87,15 +55,7 @@ struct Case {
 impl Case {
     fn new(settings: &Settings) -> Self {
         let start = Instant::now();
-        Self {
-            guard: Guard::new(settings, start),
-            answers: Answers::default(),
-            seen: BTreeMap::new(),
-            asked: BTreeMap::new(),
-            chance: 0.0,
-            start,
-            at: start,
-        }
+        Self { guard: Guard::new(settings, start), seen: BTreeMap::new(), chance: 0.0, start, at: start }
     }
 
     /// With a leader that has reached the whole limit.
@@ -110,23 +70,19 @@ impl Case {
     }
 
     fn saw(&mut self, name: &str, facts: Facts) {
-        let by_hand = self.seen.get(name).is_some_and(|seen| seen.by_hand && seen.facts.uid == facts.uid);
-        self.seen.insert(name.to_owned(), Seen { facts: facts.clone(), by_hand });
+        self.seen.insert(name.to_owned(), facts.clone());
         self.guard.saw(name, Some(facts), self.at);
     }
 
     /// Somebody allows the deletion of the Node, or takes that back.
-    fn allow(&mut self, name: &str, by_hand: bool) {
-        let seen = self.seen.get_mut(name).unwrap();
-        seen.by_hand = by_hand;
-        self.guard.saw(name, Some(seen.facts.clone()), self.at);
+    fn allow(&mut self, name: &str, is_allowed_by_hand: bool) {
+        self.saw(name, Facts { is_allowed_by_hand, ..self.seen[name].clone() });
     }
 
     /// The Node is there no more.
     fn gone(&mut self, name: &str) {
         self.seen.remove(name);
         self.guard.saw(name, None, self.at);
-        self.answers.remove(name);
     }
 
     fn ready(&mut self, name: &str) {
@@ -143,19 +99,12 @@ impl Case {
 
     /// The provider is asked about the Node as it was seen last.
     fn ask(&mut self, name: &str) {
-        self.asked.insert(name.to_owned(), self.seen[name].clone());
-        self.answers.ask(name, self.at);
+        self.guard.ask(name, &self.seen[name], self.at);
     }
 
     /// Its answer arrives.
     fn receive(&mut self, name: &str, presence: &Presence) {
-        let asked = self.asked.remove(name).unwrap();
-        let is_kept = self.answers.keep(name, asked.subject(), presence, self.at, self.chance);
-        if is_kept || !matches!(presence, Presence::Absent(_)) {
-            self.guard.answered(name, &asked.facts.uid, presence, self.at);
-        } else {
-            self.guard.overtaken(name, &asked.facts.uid);
-        }
+        self.guard.answered(name, presence, self.at, self.chance);
     }
 
     fn answer(&mut self, name: &str, presence: &Presence) {
@@ -165,20 +114,15 @@ impl Case {
 
     /// The last answer, if the provider need not be asked about the Node as it was seen last.
     fn remembered(&mut self, name: &str) -> Option<Presence> {
-        let seen = self.seen.get(name)?;
-        let kept = self.answers.kept(name, &seen.subject(), self.at);
-        if let Some(presence @ Presence::Unknown(_)) = &kept {
-            self.guard.answered(name, &seen.facts.uid, presence, self.at);
-        }
-        kept
+        self.guard.last_answer(name, self.seen.get(name)?, self.at)
     }
 
     fn event(&mut self, name: &str) {
-        self.answers.forget(name);
+        self.guard.expire(name);
     }
 
     fn event_about_all(&mut self) {
-        self.answers.forget_all();
+        self.guard.expire_all();
     }
 
     /// Not Ready, and its machine is gone.
@@ -198,12 +142,7 @@ impl Case {
 
     fn judge_as(&mut self, name: &str, by_hand: bool, used: Used) -> String {
         match self.guard.judge(name, by_hand, self.at) {
-            Verdict::NotSuspected => {
-                if let Some(Presence::Absent(_)) = self.remembered(name) {
-                    self.answers.forget(name);
-                }
-                "not suspected".into()
-            }
+            Verdict::NotSuspected => "not suspected".into(),
             Verdict::Held(hold) => hold.reason().to_string(),
             Verdict::Permitted(permit) => {
                 assert!(self.guard.is_still_permitted(&permit, self.at));
@@ -256,7 +195,7 @@ fn the_grace_period_starts_when_both_hold_and_anew_after_any_sign_of_life() {
         if starts_anew {
             assert_eq!(case.judge("a"), "not suspected", "{name}");
         }
-        let again = case.seen["a"].facts.clone();
+        let again = case.seen["a"].clone();
         case.saw("a", again);
         if name == "Ready" || name == "False" {
             case.not_ready("a");

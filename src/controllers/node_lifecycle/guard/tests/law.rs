@@ -87,15 +87,13 @@ struct Watched {
     asked: Option<(Instant, bool)>,
     /// The last answer that may be used again.
     last: Option<Last>,
-    /// Between how few and how many answers in a row said nothing.
-    failures: (u32, u32),
+    /// Answers in a row that said nothing.
+    failures: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Last {
     said: Said,
-    /// Whether it has to be used again while it is recent.
-    is_certain: bool,
     /// Until then the provider need not be asked.
     least: Instant,
     /// From then on it has to be.
@@ -105,7 +103,7 @@ struct Last {
 impl Watched {
     /// What was said of it does not count any more.
     fn is_overtaken(&mut self) {
-        (self.last, self.failures) = (None, (0, 0));
+        (self.last, self.failures) = (None, 0);
         self.asked = self.asked.map(|(asked, _)| (asked, true));
     }
 
@@ -120,23 +118,25 @@ impl Watched {
         if said == Said::Absent {
             self.absent_since.get_or_insert(at);
         }
-        let (few, many) = self.failures;
-        self.failures = if said == Said::Unknown { (few + 1, many + 1) } else { (0, 0) };
+        self.failures = if said == Said::Unknown { self.failures + 1 } else { 0 };
         let pause = |failures: u32| Duration::from_secs(60.min(1 << (failures - 1).min(6)));
         let (least, most) = match said {
             Said::Exists => (at, at),
             Said::Absent => (at + pause(7), at + pause(7)),
             // An answer about another node may cut the pause short.
-            Said::Unknown => ((at + pause(few + 1)).min(asked + Duration::from_secs(5)), at + pause(many + 1)),
+            Said::Unknown => {
+                ((at + pause(self.failures)).min(asked + Duration::from_secs(5)), at + pause(self.failures))
+            }
         };
-        self.last = (at < most).then_some(Last { said, is_certain: true, least, most });
+        self.last = (at < most).then_some(Last { said, least, most });
     }
 
     /// Its kubelet was heard of, or was not for long.
     fn turns(&mut self, is_ready: bool) {
         if self.ready != is_ready {
-            self.ready = is_ready;
-            self.last = self.last.map(|last| Last { is_certain: false, ..last });
+            let failures = self.failures;
+            self.is_overtaken();
+            (self.ready, self.failures) = (is_ready, failures);
         }
         if is_ready {
             self.absent_since = None;
@@ -201,7 +201,7 @@ impl Observer {
             let Some(last) = node.last else { panic!("{presence:?} does not count any more: {node:?}") };
             prop_assert_eq!(presence, &last.said.presence(), "the last one");
             prop_assert!(at < last.most, "the provider is to be asked: {:?}", node);
-        } else if let Some(last) = node.last.filter(|last| last.is_certain) {
+        } else if let Some(last) = node.last {
             prop_assert!(at >= last.least, "the provider is asked too often: {:?}", node);
         }
         Ok(())
@@ -216,14 +216,14 @@ impl Case {
     /// What the kubelet says of this node.
     fn turn(&mut self, observer: &mut Observer, number: usize, is_ready: bool) {
         let node = &mut observer.nodes[number];
-        // Not while the provider is asked.
-        if !node.there || node.asked.is_some() {
+        if !node.there {
             return;
         }
         node.turns(is_ready);
         let readiness = if is_ready { Readiness::True } else { Readiness::Unknown };
         let uid = format!("uid-{number}-{}", node.made);
-        self.saw(&name(number), Facts { uid, ..facts(&name(number), readiness) });
+        let is_allowed_by_hand = self.seen.get(&name(number)).is_some_and(|seen| seen.is_allowed_by_hand);
+        self.saw(&name(number), Facts { uid, is_allowed_by_hand, ..facts(&name(number), readiness) });
     }
 
     /// Only nodes that are not Ready are asked about, and each once at a time.
@@ -279,9 +279,8 @@ impl Case {
             }
             Step::Allow(number, is_allowed) => {
                 let node = &mut observer.nodes[number];
-                if node.there && node.asked.is_none() {
-                    node.last = node.last.map(|last| Last { is_certain: false, ..last });
-                    node.failures.0 = 0;
+                if node.there && self.seen[&name(number)].is_allowed_by_hand != is_allowed {
+                    node.is_overtaken();
                     self.allow(&name(number), is_allowed);
                 }
             }
@@ -291,7 +290,7 @@ impl Case {
                     node.is_overtaken();
                     (node.made, node.absent_since) = (node.made + 1, None);
                     let uid = format!("uid-{number}-{}", node.made);
-                    let facts = Facts { uid, ..self.seen[&name(number)].facts.clone() };
+                    let facts = Facts { uid, ..self.seen[&name(number)].clone() };
                     self.saw(&name(number), facts);
                 }
             }
@@ -324,7 +323,7 @@ proptest! {
     fn whatever_happens_no_rule_is_broken(steps in prop::collection::vec(step(), 1..400)) {
         let mut case = Case::new(&settings());
         let node = Watched {
-            ready: true, there: true, absent_since: None, made: 0, asked: None, last: None, failures: (0, 0),
+            ready: true, there: true, absent_since: None, made: 0, asked: None, last: None, failures: 0,
         };
         let mut observer = Observer { nodes: vec![node; NODES], deletions: Vec::new(), mass: None };
         (0..NODES).for_each(|number| case.turn(&mut observer, number, true));
@@ -336,7 +335,11 @@ proptest! {
             let counted: Vec<_> = kept.all().filter(|known| !known.is_told).collect();
             let own = counted.iter().filter(|known| known.facts.is_own).count();
             let absent = counted.iter().filter(|known| known.suspected_since().is_some()).count();
-            prop_assert_eq!((kept.own(), kept.absent()), (own, absent), "counted anew");
+            prop_assert_eq!((kept.count(Mark::Own), kept.count(Mark::Absent)), (own, absent), "counted anew");
+            let costly = kept.all().filter(|record| record.is_costly()).count();
+            prop_assert_eq!(kept.count(Mark::Costly), costly, "counted anew");
+            let unanswered = kept.all().filter_map(NodeRecord::unanswered_since).filter(|existed| *existed < Some(case.at));
+            prop_assert_eq!(kept.unanswered(case.at), unanswered.count(), "counted anew");
         }
     }
 }

@@ -135,6 +135,91 @@ fn what_happens_while_the_provider_is_asked_makes_the_answer_late() {
     }
 }
 
+/// What happens to a Node while the provider is asked about it.
+const CHANGES: [(&str, fn(&mut Case)); 6] = [
+    ("Ready for a moment", |case| {
+        case.ready("n");
+        case.not_ready("n");
+    }),
+    ("Ready for a moment that nobody saw", |case| {
+        let transition = Some("2026-01-01T00:00:00Z".parse().unwrap());
+        case.saw("n", Facts { transition, ..facts("n", Readiness::Unknown) });
+    }),
+    ("another machine", |case| case.saw("n", Facts { provider_id: "q".into(), ..facts("n", Readiness::Unknown) })),
+    ("recreated", |case| case.saw("n", Facts { uid: "v".into(), ..facts("n", Readiness::Unknown) })),
+    ("somebody allowed it", |case| case.allow("n", true)),
+    ("it was not initialised", |case| {
+        case.saw("n", Facts { may_be_suspected: false, ..facts("n", Readiness::Unknown) });
+        case.not_ready("n");
+    }),
+];
+
+#[test]
+fn an_answer_about_the_node_as_it_was_counts_for_nothing() {
+    for (name, change) in CHANGES {
+        for presence in [gone(), down(), Presence::Exists(())] {
+            let mut case = Case::settled(&settings());
+            case.not_ready("n");
+            case.ask("n");
+            change(&mut case);
+            case.receive("n", &presence);
+            assert_eq!(case.remembered("n"), None, "{name}, {presence:?}");
+            case.pass(GRACE);
+            assert_eq!(case.judge("n"), "not suspected", "{name}, {presence:?}");
+            // The provider is asked about the Node as it was before.
+            let before = facts("n", Readiness::True);
+            case.guard.ask("n", &before, case.at);
+            case.receive("n", &presence);
+            assert_eq!(case.judge("n"), "not suspected", "{name}, {presence:?}: before");
+            case.answer("n", &gone());
+            assert_eq!(case.judge("n"), "DeletionGracePeriod", "{name}, {presence:?}: asked again");
+            assert_eq!(case.guard.last_answer("n", &before, case.at), None, "{name}: about the Node as it was before");
+        }
+    }
+}
+
+#[test]
+fn an_answer_is_not_used_again_once_another_status_was_in_between() {
+    for (name, change) in CHANGES {
+        for presence in [gone(), down()] {
+            let mut case = Case::settled(&settings());
+            case.not_ready("n");
+            case.answer("n", &presence);
+            change(&mut case);
+            assert_eq!(case.remembered("n"), None, "{name}, {presence:?}");
+        }
+    }
+    // The pause goes on growing: a kubelet that reports says nothing of what keeps the provider from answering.
+    let mut case = Case::troubled(&["n", "m"], reason::CloudUnavailable);
+    case.ready("n");
+    case.not_ready("n");
+    case.answer("n", &down());
+    assert!(case.is_remembered_after("n", seconds(60) - TICK));
+    case.ready("n");
+    case.not_ready("n");
+    case.pass(seconds(20));
+    case.answer("n", &gone());
+    assert!(!case.is_remembered_after("m", TICK * 100), "and that it is over is news for others");
+}
+
+#[test]
+fn a_node_about_which_an_answer_came_too_late_may_be_one_of_many_that_are_gone() {
+    for presence in [gone(), down(), Presence::Exists(())] {
+        let mut case = Case::settled(&Settings { grace: Duration::ZERO, ..settings() });
+        for number in 0..6 {
+            case.not_ready(&format!("n-{number}"));
+            case.ask(&format!("n-{number}"));
+        }
+        case.receive("n-0", &gone());
+        for number in 1..6 {
+            case.event(&format!("n-{number}"));
+            case.receive(&format!("n-{number}"), &presence);
+        }
+        let verdict = case.guard.judge("n-0", false, case.at);
+        assert!(matches!(verdict, Verdict::Held(Hold::Counting { unanswered: 5 })), "{presence:?}: {verdict:?}");
+    }
+}
+
 #[test]
 fn a_late_answer_goes_on_with_a_suspicion_only_if_it_says_the_same() {
     for (presence, expected) in
@@ -325,6 +410,18 @@ fn a_refusal_and_what_a_dry_run_said_end_with_the_suspicion() {
             assert_eq!(case.judge("n"), "deleted", "{used:?}, {presence:?}");
         }
     }
+}
+
+#[test]
+fn what_a_dry_run_said_of_a_node_that_reported_meanwhile_does_not_count() {
+    let mut case = Case::settled(&settings());
+    case.lose("n");
+    case.pass(GRACE);
+    let Verdict::Permitted(permit) = case.guard.judge("n", false, case.at) else { panic!("held") };
+    case.ready("n");
+    case.guard.settle(permit, Used::Told, case.at);
+    case.ready("n");
+    assert_eq!(case.guard.nodes.count(Mark::Own), 1, "it is there");
 }
 
 #[test]

@@ -8,7 +8,8 @@ const FACTS: &str = "src/controllers/node_lifecycle/guard/facts.rs";
 const DELETION: &str = "src/controllers/node_lifecycle/deletion.rs";
 const APPLY: &str = "src/controllers/node_lifecycle/apply.rs";
 const LOOK: &str = "src/controllers/node_lifecycle/look.rs";
-const ANSWERS: &str = "src/controllers/node_lifecycle/answers.rs";
+const ANSWERS: &str = "src/controllers/node_lifecycle/guard/answers.rs";
+const RECORD: &str = "src/controllers/node_lifecycle/guard/record.rs";
 const PLAN: &str = "src/controllers/node_lifecycle/plan.rs";
 const INSTANCES: &str = "src/controllers/instances.rs";
 const UNREACHABLE: &str = "src/controllers/node_lifecycle/unreachable.rs";
@@ -47,7 +48,7 @@ pub fn all() -> Vec<Mutant> {
             "guard-mass-is-armed-again",
             GUARD,
             (
-                "        if self.nodes.newcomers() > threshold {\n            self.mass =",
+                "        if self.nodes.count(Mark::Newcomer) > threshold {\n            self.mass =",
                 "        if self.mass.is_none() {\n            self.mass =",
             ),
             UNIT,
@@ -60,17 +61,14 @@ pub fn all() -> Vec<Mutant> {
         ),
         Mutant::new(
             "guard-answer-of-this-uid",
-            GUARD,
-            ("if known.facts.uid != uid || !known.facts.may_be_suspected {", "if !known.facts.may_be_suspected {"),
+            ANSWERS,
+            ("record.asking = record.facts.is_same_subject(facts).then_some(at)", "record.asking = Some(at)"),
             UNIT,
         ),
         Mutant::new(
             "guard-overtaken-of-this-uid",
-            GUARD,
-            (
-                "known.facts.uid == uid && matches!(known.answer, Answer::Unknown)",
-                "matches!(known.answer, Answer::Unknown)",
-            ),
+            FACTS,
+            ("self.uid == later.uid && self.provider_id", "self.provider_id"),
             UNIT,
         ),
         Mutant::new(
@@ -115,8 +113,8 @@ pub fn all() -> Vec<Mutant> {
         ),
         Mutant::new(
             "guard-existed-before",
-            GUARD,
-            ("Answer::Exists { at } => at < since,", "Answer::Exists { .. } => false,"),
+            ROLL,
+            ("..Mark::Unanswered(Some(since)))", "..=Mark::Unanswered(None))"),
             UNIT,
         ),
         Mutant::new(
@@ -136,14 +134,14 @@ pub fn all() -> Vec<Mutant> {
         ),
         Mutant::new(
             "guard-another-suspect",
-            GUARD,
-            ("Some(known) if known.facts.is_same_suspect(&facts) => self", "Some(_) => self"),
+            RECORD,
+            ("} else if !self.facts.is_same_subject(&facts) {", "} else if !self.facts.is_same_node(&facts) {"),
             UNIT,
         ),
         Mutant::new(
             "guard-limit-counts-the-deleted",
             GUARD,
-            ("(self.nodes.own() + self.deleted())", "self.nodes.own()"),
+            ("(self.nodes.count(Mark::Own) + self.deleted())", "self.nodes.count(Mark::Own)"),
             UNIT,
         ),
         Mutant::new(
@@ -171,7 +169,7 @@ pub fn all() -> Vec<Mutant> {
             UNIT,
         ),
         Mutant::new("facts-transition", FACTS, ("            && self.transition == later.transition\n", ""), UNIT),
-        Mutant::new("facts-provider-id", FACTS, ("            && self.provider_id == later.provider_id\n", ""), UNIT),
+        Mutant::new("facts-provider-id", FACTS, (" && self.provider_id == later.provider_id", ""), UNIT),
         Mutant::new(
             "deletion-live-node",
             DELETION,
@@ -187,10 +185,7 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "deletion-late-proof",
             DELETION,
-            (
-                "&Subject::of(&live), now()).is_none() {",
-                "&Subject::of(&live), now()).is_none() && permit.is_by_hand() {",
-            ),
+            ("&self.facts(&live), now()).is_none() {", "&self.facts(&live), now()).is_none() && permit.is_by_hand() {"),
             UNIT,
         ),
         Mutant::new(
@@ -252,11 +247,8 @@ pub fn all() -> Vec<Mutant> {
         ),
         Mutant::new(
             "look-late-answer",
-            LOOK,
-            (
-                "if is_kept || !matches!(presence, Presence::Absent(_)) {",
-                "if is_kept || presence != Presence::Exists(()) {",
-            ),
+            ANSWERS,
+            ("let Some(asked) = record.asking else {", "let Some(asked) = record.asking.or(Some(at)) else {"),
             UNIT,
         ),
         Mutant::new(
@@ -297,27 +289,51 @@ pub fn all() -> Vec<Mutant> {
         ),
         Mutant::new(
             "look-kept-unknown-is-told",
-            LOOK,
-            (
-                "state.guard.answered(name, node.metadata.uid.as_deref().unwrap_or_default(), presence, at);",
-                "let _ = presence;",
-            ),
+            RECORD,
+            ("Some(answer) if answer.presence == Presence::Exists(()) =>", "Some(answer) if !answer.is_absent() =>"),
             UNIT,
         ),
-        Mutant::new("answers-subject", ANSWERS, ("kept.subject == *subject && at < kept.due", "at < kept.due"), UNIT),
         Mutant::new(
-            "answers-due",
+            "answers-subject",
             ANSWERS,
-            ("kept.subject == *subject && at < kept.due", "kept.subject == *subject"),
+            (".filter(|record| record.facts.is_same_subject(facts))?;", "?;"),
             UNIT,
         ),
+        Mutant::new("answers-due", ANSWERS, ("answer.due.is_some_and(|due| at < due)", "answer.due.is_some()"), UNIT),
         Mutant::new(
             "answers-forgotten-while-asked",
-            ANSWERS,
-            (
-                "            kept.forget();\n        }\n        self.asking.remove(name);",
-                "            kept.forget();\n        }",
-            ),
+            RECORD,
+            ("(self.asking, self.failures) = (None, 0);", "self.failures = 0;"),
+            UNIT,
+        ),
+        Mutant::new(
+            "answers-late-answer-ends-suspicion",
+            RECORD,
+            ("is_some_and(|last| is_absent && last.is_absent())", "is_some_and(|last| last.is_absent())"),
+            UNIT,
+        ),
+        Mutant::new(
+            "answers-late-answer-counts-as-none",
+            RECORD,
+            ("is_some_and(|last| is_absent && last.is_absent())", "is_some_and(|_| is_absent)"),
+            UNIT,
+        ),
+        Mutant::new(
+            "answers-allowed-by-hand",
+            RECORD,
+            ("            if has_permission_changed {", "            if false {"),
+            UNIT,
+        ),
+        Mutant::new(
+            "answers-failures-outlast-a-report",
+            RECORD,
+            ("failures: self.failures, trouble: self.trouble, ..Self", "..Self"),
+            UNIT,
+        ),
+        Mutant::new(
+            "answers-since-the-first",
+            RECORD,
+            ("Some(since) if answer.is_absent() =>", "Some(since) if !answer.is_absent() =>"),
             UNIT,
         ),
         Mutant::new(
@@ -361,10 +377,10 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "driver-events-end-answers",
             HEAD,
-            ("                self.lock().answers.forget(&name);\n", ""),
+            ("                self.lock().guard.expire(&name);\n", ""),
             GLUE,
         ),
-        Mutant::new("driver-all-answers-end", HEAD, ("                self.lock().answers.forget_all();\n", ""), GLUE),
+        Mutant::new("driver-all-answers-end", HEAD, ("                self.lock().guard.expire_all();\n", ""), GLUE),
         Mutant::new(
             "driver-backoff",
             DRIVER,
@@ -394,14 +410,14 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "roll-told-count-nowhere",
             ROLL,
-            ("known.suspected_since().filter(|_| !known.is_told)", "known.suspected_since()"),
+            ("record.suspected_since().filter(|_| !record.is_told)", "record.suspected_since()"),
             UNIT,
         ),
-        Mutant::new("roll-newcomers", ROLL, ("from.is_none_or(|from| since >= from)", "from.is_none()"), UNIT),
+        Mutant::new("roll-newcomers", ROLL, ("from.is_none_or(|from| *since >= from)", "from.is_none()"), UNIT),
         Mutant::new(
             "roll-absent-is-kept",
             ROLL,
-            ("self.absent + usize::from(after.absent) - usize::from(before.absent)", "self.absent"),
+            ("*count -= 1;", "*count -= usize::from(mark != Mark::Absent);"),
             UNIT,
         ),
     ]

@@ -1,0 +1,122 @@
+//! Pure: what is known of one Node, what the provider said last of its VM, and whether that is still valid.
+//!
+//! An answer is about the Node as it was when the provider was asked: with another UID, provider ID or status of Ready,
+//! also one in between that nobody saw, it is forgotten. After an event of the VM the provider is asked again, and the
+//! answer counts until then.
+
+use std::time::Instant;
+
+use super::Facts;
+use crate::cloud::{Presence, Reason};
+use crate::controllers::node_lifecycle::retries::Retry;
+
+/// See the file's header.
+#[derive(Debug)]
+pub(super) struct NodeRecord {
+    pub(super) facts: Facts,
+    /// The provider's last answer about the Node as it is, if there is one.
+    pub(super) answer: Option<Box<LastAnswer>>,
+    /// Being asked about, since then. What happens meanwhile makes the answer late.
+    pub(super) asking: Option<Instant>,
+    /// Answers in a row that said nothing.
+    pub(super) failures: u32,
+    /// Why the last answer said nothing, if it did not. While the next one is on its way that is what it was before.
+    pub(super) trouble: Option<Reason>,
+    /// `--node-deletion=dry-run` has said it. It counts as deleted.
+    pub(super) is_told: bool,
+    /// Of a deletion that the API server refused.
+    pub(super) retry: Retry,
+}
+
+/// What the provider said last.
+#[derive(Debug)]
+pub(super) struct LastAnswer {
+    pub(super) presence: Presence,
+    /// When it was received; of a VM that is gone, when the provider said so first.
+    pub(super) since: Instant,
+    /// When it was asked for.
+    pub(super) asked: Instant,
+    /// Until then the provider need not be asked again; nothing if it has to be.
+    pub(super) due: Option<Instant>,
+}
+
+impl LastAnswer {
+    fn is_absent(&self) -> bool {
+        matches!(self.presence, Presence::Absent(_))
+    }
+}
+
+impl NodeRecord {
+    pub(super) fn new(facts: Facts) -> Self {
+        let (is_told, retry) = (false, Retry::default());
+        Self { facts, answer: None, asking: None, failures: 0, trouble: None, is_told, retry }
+    }
+
+    /// The Node is like this now.
+    pub(super) fn note(&mut self, facts: Facts) {
+        if !self.facts.is_same_node(&facts) {
+            *self = Self::new(facts);
+        } else if !self.facts.is_same_subject(&facts) {
+            // A kubelet that reported says nothing of what keeps the provider from answering.
+            *self = Self { failures: self.failures, trouble: self.trouble, ..Self::new(facts) };
+        } else {
+            // That somebody allows the deletion does not end a suspicion: others are judged by how many are gone.
+            let has_permission_changed = self.facts.is_allowed_by_hand != facts.is_allowed_by_hand;
+            self.facts = facts;
+            if has_permission_changed {
+                self.expire();
+            }
+        }
+    }
+
+    /// Something happened: the provider is asked again, and if it says nothing then, that is the first time. Why it said
+    /// nothing before is not forgotten: that it is over tells something about others.
+    pub(super) fn expire(&mut self) {
+        (self.asking, self.failures) = (None, 0);
+        if let Some(answer) = &mut self.answer {
+            answer.due = None;
+        }
+    }
+
+    /// The provider's answer takes the place of the last one; without one the provider is to be asked. A suspicion goes on
+    /// only while answers say the same.
+    pub(super) fn set_answer(&mut self, answer: Option<LastAnswer>) {
+        let since = self.answer.as_ref().filter(|last| last.is_absent()).map(|last| last.since);
+        self.answer = answer.map(|answer| match since {
+            Some(since) if answer.is_absent() => Box::new(LastAnswer { since, ..answer }),
+            _ => Box::new(answer),
+        });
+        if self.suspected_since().is_none() {
+            (self.is_told, self.retry) = (false, Retry::default());
+        }
+    }
+
+    /// An answer that something overtook counts as none.
+    pub(super) fn hear_late(&mut self, presence: &Presence) {
+        let is_absent = matches!(presence, Presence::Absent(_));
+        if !self.answer.as_ref().is_some_and(|last| is_absent && last.is_absent()) {
+            self.set_answer(None);
+        }
+    }
+
+    /// Since when the node is both Ready=Unknown and proved absent.
+    pub(super) fn suspected_since(&self) -> Option<Instant> {
+        let answer = self.answer.as_ref().filter(|answer| answer.is_absent() && self.facts.may_be_suspected)?;
+        Some(answer.since)
+    }
+
+    /// Whether it may cost a search to ask again.
+    pub(super) fn is_costly(&self) -> bool {
+        self.answer.as_ref().is_some_and(|answer| answer.due.is_some())
+    }
+
+    /// Of a Node whose VM may be gone though the provider did not say so: when it existed last, if the provider was asked.
+    pub(super) fn unanswered_since(&self) -> Option<Option<Instant>> {
+        let existed = match &self.answer {
+            None => None,
+            Some(answer) if answer.presence == Presence::Exists(()) => Some(answer.since),
+            Some(_) => return None,
+        };
+        self.facts.may_be_suspected.then_some(existed)
+    }
+}

@@ -4,7 +4,6 @@
 //! A Ready node without a taint of ours costs nothing: a kubelet that reports is the best proof.
 
 pub mod apply;
-mod deletion;
 pub mod guard;
 mod look;
 mod metrics;

@@ -12,12 +12,12 @@ type Row<'a> = (&'a str, &'a str);
 
 /// Functions that are still too long. The table only shrinks: a row that nothing needs fails.
 const LONG: &[Row<'static>] = &[
-    ("src/controllers/node_lifecycle/look.rs", "keep_taints"),
+    ("src/controllers/node_lifecycle/look/taints.rs", "keep_taints"),
     ("src/providers/vsphere/credentials/layout.rs", "read"),
 ];
 
 /// Files that still have methods of a type of another file. This table only shrinks, too.
-const SCATTERED: &[Row<'static>] = &[("src/controllers/node_lifecycle/deletion.rs", "Looks")];
+const SCATTERED: &[Row<'static>] = &[];
 
 /// What breaks a rule without a row, and rows that nothing needs.
 fn differences(found: &BTreeSet<Row<'_>>, rows: &[Row<'_>], rule: &str) -> Vec<String> {

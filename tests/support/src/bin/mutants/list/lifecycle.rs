@@ -5,8 +5,9 @@ use crate::{Mutant, Tests};
 const GUARD: &str = "src/controllers/node_lifecycle/guard.rs";
 const ALLOWANCE: &str = "src/controllers/node_lifecycle/guard/allowance.rs";
 const FACTS: &str = "src/controllers/node_lifecycle/guard/facts.rs";
-const DELETION: &str = "src/controllers/node_lifecycle/deletion.rs";
+const DELETION: &str = "src/controllers/node_lifecycle/look/deletion.rs";
 const APPLY: &str = "src/controllers/node_lifecycle/apply.rs";
+const TAINTS: &str = "src/controllers/node_lifecycle/look/taints.rs";
 const LOOK: &str = "src/controllers/node_lifecycle/look.rs";
 const ANSWERS: &str = "src/controllers/node_lifecycle/guard/answers.rs";
 const RECORD: &str = "src/controllers/node_lifecycle/guard/record.rs";
@@ -241,7 +242,7 @@ pub fn all() -> Vec<Mutant> {
         ),
         Mutant::new(
             "look-fresh-power",
-            LOOK,
+            TAINTS,
             ("Ok(PowerState::Off) => {\n                let mut state", "Ok(_) => {\n                let mut state"),
             UNIT,
         ),
@@ -270,20 +271,20 @@ pub fn all() -> Vec<Mutant> {
             missed_because: Some("the event of the other Node comes to the same taints at that moment"),
             ..Mutant::new(
                 "look-conflict-with-another-node",
-                LOOK,
+                TAINTS,
                 ("live.metadata.uid == node.metadata.uid && self.instances.owns(&live)", "self.instances.owns(&live)"),
                 UNIT,
             )
         },
         Mutant::new(
             "look-taint-without-answer",
-            LOOK,
+            TAINTS,
             ("if is_refused { Used::No } else { Used::Yes }", "if written.is_err() { Used::No } else { Used::Yes }"),
             UNIT,
         ),
         Mutant::new(
             "look-refused-write-waits",
-            LOOK,
+            TAINTS,
             (".wait(node::name(node), uid, now()).and_then", ".wait(node::name(node), \"\", now()).and_then"),
             UNIT,
         ),
@@ -406,7 +407,7 @@ pub fn all() -> Vec<Mutant> {
             ("self.by_node.get(name).filter(|failure| failure.uid == uid)?", "self.by_node.get(name)?"),
             UNIT,
         ),
-        Mutant::new("look-other-changes", LOOK, ("(*failed == planned).then_some(wait)", "Some(wait)"), UNIT),
+        Mutant::new("look-other-changes", TAINTS, ("(*failed == planned).then_some(wait)", "Some(wait)"), UNIT),
         Mutant::new(
             "roll-told-count-nowhere",
             ROLL,

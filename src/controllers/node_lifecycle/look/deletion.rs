@@ -6,13 +6,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 
-use super::guard::{Facts, Permit, Used};
-use super::look::{Looks, Outcome, Term, now};
-use super::plan;
-use super::{Deletion, apply};
+use super::{Looks, Outcome, Term, now};
 use crate::base::error_chain::chain;
 use crate::cloud::node;
 use crate::cloud::{AbsenceProof, Presence};
+use crate::controllers::node_lifecycle::guard::{Facts, Permit, Used};
+use crate::controllers::node_lifecycle::plan;
+use crate::controllers::node_lifecycle::{Deletion, apply};
 use crate::controllers::{announce, read_live};
 use crate::kubernetes::call::CallError;
 use crate::kubernetes::events::EventType;

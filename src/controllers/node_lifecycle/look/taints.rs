@@ -1,0 +1,163 @@
+//! Makes the taints of one Node what they should be.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+
+use super::{Looks, Outcome, Term, now, wall_clock_in};
+use crate::base::error_chain::chain;
+use crate::cloud::PowerState;
+use crate::cloud::node;
+use crate::controllers::driver::Next;
+use crate::controllers::node_lifecycle::apply;
+use crate::controllers::node_lifecycle::guard::{Hold, Permit, Used};
+use crate::controllers::node_lifecycle::plan::{self, Change, plan};
+use crate::controllers::read_live;
+use crate::kubernetes::call::CallError;
+
+/// How often taints are planned anew because somebody else changed the Node meanwhile. As upstream.
+const ATTEMPTS: u32 = 5;
+/// The shortest pause before such an attempt; the longest is twice that. As upstream.
+const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
+
+impl Looks {
+    /// Makes our taints what they should be. `outcome` is what the deletion came to.
+    pub(super) async fn keep_taints(
+        &self,
+        term: &Term,
+        node: &Node,
+        mut outcome: Outcome,
+    ) -> Result<Outcome, CallError> {
+        let mut current = node.clone();
+        let uid = node.metadata.uid.as_deref().unwrap_or_default();
+        for attempt in 1..=ATTEMPTS {
+            let power = match plan::needs_power(&current) {
+                true => self.instances.power(&current).await,
+                false => None,
+            };
+            let unreachable_for = term.lock().unreachable.lasting(&current, now());
+            let mut plan = plan(&current, power, unreachable_for, self.settings.out_of_service_after);
+            if let Some(delay) = plan.look_again {
+                outcome.next = sooner(outcome.next, delay);
+            }
+            let planned = plan.changes.clone();
+            if planned.is_empty() {
+                term.lock().refused.forget(node::name(node));
+                return Ok(outcome);
+            }
+            // Other changes than those that failed need not wait.
+            let refused = |(wait, failed): (Duration, &Vec<Change>)| (*failed == planned).then_some(wait);
+            let wait = term.lock().refused.wait(node::name(node), uid, now()).and_then(refused);
+            if let Some(wait) = wait {
+                outcome.next = sooner(outcome.next, wait);
+                return Ok(outcome);
+            }
+            let mut permit = None;
+            if plan.changes.contains(&Change::AddOutOfService) {
+                match self.permit_out_of_service(term, &current).await {
+                    Ok(given) => permit = Some(given),
+                    Err(held) => {
+                        plan.changes.retain(|change| *change != Change::AddOutOfService);
+                        if outcome.held.is_none() {
+                            outcome = held;
+                        }
+                    }
+                }
+            }
+            if plan.changes.is_empty() {
+                return Ok(outcome);
+            }
+            let time = wall_clock_in(Duration::ZERO);
+            let written = apply::write_taints(&self.api, &current, &plan.changes, &time).await;
+            self.settle(term, permit, &written);
+            match written {
+                Ok(()) => {
+                    tracing::info!(node = node::name(node), "taints changed: {:?}", plan.changes);
+                    term.lock().refused.forget(node::name(node));
+                    return Ok(outcome);
+                }
+                Err(error) if error.is_not_found() => return Ok(outcome),
+                Err(error) if error.is_conflict() && attempt < ATTEMPTS => {}
+                Err(error) if error.is_not_leader() => return Err(error),
+                Err(error) => {
+                    tracing::warn!(node = node::name(node), "{}", chain(&error));
+                    let chance = fastrand::f64();
+                    let wait = term.lock().refused.failed(node::name(node), uid, planned, now(), chance);
+                    outcome.next = sooner(outcome.next, wait);
+                    return Ok(outcome);
+                }
+            }
+            tokio::time::sleep(CONFLICT_PAUSE.mul_f64(1.0 + fastrand::f64())).await;
+            match read_live(&self.api, node::name(node)).await {
+                Ok(Some(live)) if live.metadata.uid == node.metadata.uid && self.instances.owns(&live) => {
+                    current = live
+                }
+                // Another Node of this name: its own event looks at it.
+                Ok(_) => return Ok(outcome),
+                Err(error) => {
+                    tracing::warn!(node = node::name(node), "{}", chain(&error));
+                    outcome.next = Next::Backoff;
+                    return Ok(outcome);
+                }
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// A machine is taken out of service only if it is off at this very moment, and under the limit for deletions. To ask
+    /// may cost the cloud a search everywhere, so that what does not prove it is not asked for again at each look.
+    async fn permit_out_of_service(&self, term: &Term, node: &Node) -> Result<Permit, Outcome> {
+        let (name, uid) = (node::name(node), node.metadata.uid.as_deref().unwrap_or_default());
+        let by = |hold: Hold| Outcome::by(&hold).about_out_of_service();
+        {
+            let state = term.lock();
+            if let Some((wait, held)) = state.unproved.wait(name, uid, now()) {
+                // It holds during the pause, too. If it was cleared, the next failure would report it as news.
+                return Err(Outcome { held: held.clone(), next: Next::After(wait) });
+            }
+            state.guard.check_limit(now()).map_err(by)?;
+        }
+        let held = match self.instances.fresh_power(node).await {
+            Ok(PowerState::Off) => {
+                let mut state = term.lock();
+                state.unproved.forget(name);
+                // Not before the read, which may take long: meanwhile a deletion may need the allowance.
+                return state.guard.reserve(now()).map_err(by);
+            }
+            // It runs again, and that is about to be announced.
+            Ok(PowerState::On | PowerState::Suspended | PowerState::NotRunning) => None,
+            Err(unknown) => {
+                Outcome::held(unknown.reason, unknown.message, unknown.is_passing).about_out_of_service().held
+            }
+        };
+        let wait = term.lock().unproved.failed(name, uid, held.clone(), now(), fastrand::f64());
+        Err(Outcome { held, next: Next::After(wait) })
+    }
+
+    fn settle(&self, term: &Term, permit: Option<Permit>, written: &Result<(), CallError>) {
+        let Some(permit) = permit else { return };
+        // Without an answer the write may have happened, and so it may where the API server failed at it.
+        let is_refused = written.as_ref().is_err_and(CallError::is_refusal);
+        if written.is_ok() {
+            self.metrics.taken_out_of_service();
+        }
+        term.lock().guard.settle(permit, if is_refused { Used::No } else { Used::Yes }, now());
+    }
+}
+
+impl Outcome {
+    fn about_out_of_service(mut self) -> Self {
+        if let Some(held) = &mut self.held {
+            held.what = "Node not taken out of service";
+        }
+        self
+    }
+}
+
+/// At the latest after `delay`, unless the key failed: then its backoff decides.
+fn sooner(next: Next, delay: Duration) -> Next {
+    match next {
+        Next::Period | Next::After(_) => next.or_after(delay),
+        Next::Backoff | Next::BackoffOrAfter(_) | Next::Wait(_) => next,
+    }
+}

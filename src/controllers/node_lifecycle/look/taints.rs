@@ -20,6 +20,15 @@ const ATTEMPTS: u32 = 5;
 /// The shortest pause before such an attempt; the longest is twice that. As upstream.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
 
+/// One patch of taints.
+struct Write {
+    planned: Vec<Change>,
+    /// What is planned, but for a taint that the Node may not have now.
+    changes: Vec<Change>,
+    /// The permit for the out-of-service taint, if that is among the changes.
+    permit: Option<Permit>,
+}
+
 impl Looks {
     /// Makes our taints what they should be. `outcome` is what the deletion came to.
     pub(super) async fn keep_taints(
@@ -28,80 +37,82 @@ impl Looks {
         node: &Node,
         mut outcome: Outcome,
     ) -> Result<Outcome, CallError> {
+        let (name, uid) = (node::name(node), node.metadata.uid.as_deref().unwrap_or_default());
         let mut current = node.clone();
-        let uid = node.metadata.uid.as_deref().unwrap_or_default();
         for attempt in 1..=ATTEMPTS {
-            let power = match plan::needs_power(&current) {
-                true => self.instances.power(&current).await,
-                false => None,
-            };
-            let unreachable_for = term.lock().unreachable.lasting(&current, now());
-            let mut plan = plan(&current, power, unreachable_for, self.settings.out_of_service_after);
-            if let Some(delay) = plan.look_again {
-                outcome.next = sooner(outcome.next, delay);
-            }
-            let planned = plan.changes.clone();
-            if planned.is_empty() {
-                term.lock().refused.forget(node::name(node));
-                return Ok(outcome);
-            }
-            // Other changes than those that failed need not wait.
-            let refused = |(wait, failed): (Duration, &Vec<Change>)| (*failed == planned).then_some(wait);
-            let wait = term.lock().refused.wait(node::name(node), uid, now()).and_then(refused);
-            if let Some(wait) = wait {
-                outcome.next = sooner(outcome.next, wait);
-                return Ok(outcome);
-            }
-            let mut permit = None;
-            if plan.changes.contains(&Change::AddOutOfService) {
-                match self.permit_out_of_service(term, &current).await {
-                    Ok(given) => permit = Some(given),
-                    Err(held) => {
-                        plan.changes.retain(|change| *change != Change::AddOutOfService);
-                        if outcome.held.is_none() {
-                            outcome = held;
-                        }
-                    }
-                }
-            }
-            if plan.changes.is_empty() {
-                return Ok(outcome);
-            }
+            let Some(write) = self.plan_taints(term, &current, &mut outcome).await else { return Ok(outcome) };
             let time = wall_clock_in(Duration::ZERO);
-            let written = apply::write_taints(&self.api, &current, &plan.changes, &time).await;
-            self.settle(term, permit, &written);
+            let written = apply::write_taints(&self.api, &current, &write.changes, &time).await;
+            self.settle(term, write.permit, &written);
             match written {
                 Ok(()) => {
-                    tracing::info!(node = node::name(node), "taints changed: {:?}", plan.changes);
-                    term.lock().refused.forget(node::name(node));
+                    tracing::info!(node = name, "taints changed: {:?}", write.changes);
+                    term.lock().refused.forget(name);
                     return Ok(outcome);
                 }
                 Err(error) if error.is_not_found() => return Ok(outcome),
                 Err(error) if error.is_conflict() && attempt < ATTEMPTS => {}
                 Err(error) if error.is_not_leader() => return Err(error),
                 Err(error) => {
-                    tracing::warn!(node = node::name(node), "{}", chain(&error));
-                    let chance = fastrand::f64();
-                    let wait = term.lock().refused.failed(node::name(node), uid, planned, now(), chance);
+                    tracing::warn!(node = name, "{}", chain(&error));
+                    let wait = term.lock().refused.failed(name, uid, write.planned, now(), fastrand::f64());
                     outcome.next = sooner(outcome.next, wait);
                     return Ok(outcome);
                 }
             }
             tokio::time::sleep(CONFLICT_PAUSE.mul_f64(1.0 + fastrand::f64())).await;
-            match read_live(&self.api, node::name(node)).await {
+            match read_live(&self.api, name).await {
                 Ok(Some(live)) if live.metadata.uid == node.metadata.uid && self.instances.owns(&live) => {
                     current = live
                 }
                 // Another Node of this name: its own event looks at it.
                 Ok(_) => return Ok(outcome),
                 Err(error) => {
-                    tracing::warn!(node = node::name(node), "{}", chain(&error));
+                    tracing::warn!(node = name, "{}", chain(&error));
                     outcome.next = Next::Backoff;
                     return Ok(outcome);
                 }
             }
         }
         Ok(outcome)
+    }
+
+    /// What to write to `node` now, if anything; `outcome` becomes when to look again, and what holds a change.
+    async fn plan_taints(&self, term: &Term, node: &Node, outcome: &mut Outcome) -> Option<Write> {
+        let (name, uid) = (node::name(node), node.metadata.uid.as_deref().unwrap_or_default());
+        let power = match plan::needs_power(node) {
+            true => self.instances.power(node).await,
+            false => None,
+        };
+        let unreachable_for = term.lock().unreachable.lasting(node, now());
+        let plan = plan(node, power, unreachable_for, self.settings.out_of_service_after);
+        if let Some(delay) = plan.look_again {
+            outcome.next = sooner(outcome.next, delay);
+        }
+        let planned = plan.changes;
+        if planned.is_empty() {
+            term.lock().refused.forget(name);
+            return None;
+        }
+        // Other changes than those that failed need not wait.
+        let refused = |(wait, failed): (Duration, &Vec<Change>)| (*failed == planned).then_some(wait);
+        if let Some(wait) = term.lock().refused.wait(name, uid, now()).and_then(refused) {
+            outcome.next = sooner(outcome.next, wait);
+            return None;
+        }
+        let mut write = Write { changes: planned.clone(), planned, permit: None };
+        if write.planned.contains(&Change::AddOutOfService) {
+            match self.permit_out_of_service(term, node).await {
+                Ok(permit) => write.permit = Some(permit),
+                Err(held) => {
+                    write.changes.retain(|change| *change != Change::AddOutOfService);
+                    if outcome.held.is_none() {
+                        *outcome = held;
+                    }
+                }
+            }
+        }
+        (!write.changes.is_empty()).then_some(write)
     }
 
     /// A machine is taken out of service only if it is off at this very moment, and under the limit for deletions. To ask

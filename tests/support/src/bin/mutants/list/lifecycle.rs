@@ -285,7 +285,7 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "look-refused-write-waits",
             TAINTS,
-            (".wait(node::name(node), uid, now()).and_then", ".wait(node::name(node), \"\", now()).and_then"),
+            ("refused.wait(name, uid, now())", "refused.wait(name, \"\", now())"),
             UNIT,
         ),
         Mutant::new(

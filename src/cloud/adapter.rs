@@ -7,7 +7,7 @@
 mod tests;
 
 use async_trait::async_trait;
-use k8s_openapi::api::core::v1::{Node, NodeAddress};
+use k8s_openapi::api::core::v1::Node;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,35 +53,9 @@ impl FromInstances {
         Ok(format!("{}://{id}", self.provider_name))
     }
 
-    async fn addresses(&self, provider_id: &str, node_name: &str) -> Result<Vec<NodeAddress>, Error> {
-        match self.instances.node_addresses_by_provider_id(provider_id).await {
-            Ok(addresses) => Ok(addresses),
-            Err(first) => {
-                let by_name = self.instances.node_addresses(node_name).await;
-                by_name.map_err(|second| both_failed("node addresses", node_name, &first, second))
-            }
-        }
-    }
-
-    async fn instance_type(&self, provider_id: &str, node_name: &str) -> Result<String, Error> {
-        match self.instances.instance_type_by_provider_id(provider_id).await {
-            Ok(instance_type) => Ok(instance_type),
-            Err(first) => {
-                let by_name = self.instances.instance_type(node_name).await;
-                by_name.map_err(|second| both_failed("the instance type", node_name, &first, second))
-            }
-        }
-    }
-
     async fn zone(&self, provider_id: &str, node_name: &str) -> Result<Zone, Error> {
         let Some(zones) = &self.zones else { return Ok(Zone::default()) };
-        match zones.zone_by_provider_id(provider_id).await {
-            Ok(zone) => Ok(zone),
-            Err(first) => {
-                let by_name = zones.zone_by_node_name(node_name).await;
-                by_name.map_err(|second| both_failed("the zone", node_name, &first, second))
-            }
-        }
+        either("the zone", node_name, zones.zone_by_provider_id(provider_id), zones.zone_by_node_name(node_name)).await
     }
 
     async fn metadata(&self, node: &Node) -> Result<InstanceMetadata, Error> {
@@ -91,8 +65,10 @@ impl FromInstances {
             other => other?,
         };
         let name = node::name(node);
-        let node_addresses = self.addresses(&provider_id, name).await?;
-        let instance_type = self.instance_type(&provider_id, name).await?;
+        let by_id = self.instances.node_addresses_by_provider_id(&provider_id);
+        let node_addresses = either("node addresses", name, by_id, self.instances.node_addresses(name)).await?;
+        let by_id = self.instances.instance_type_by_provider_id(&provider_id);
+        let instance_type = either("the instance type", name, by_id, self.instances.instance_type(name)).await?;
         let Zone { failure_domain, region } = self.zone(&provider_id, name).await?;
         Ok(InstanceMetadata {
             provider_id,
@@ -129,11 +105,11 @@ impl InstancesV2 for FromInstances {
     /// The older contract tells what does not run no further apart. A cloud that does not know is no proof either way;
     /// upstream takes it for running, with the same effect on the taint it would set.
     async fn read_instance_power(&self, node: &Node) -> Presence<PowerState> {
-        let provider_id = match self.provider_id(node).await {
-            Ok(provider_id) => provider_id,
-            Err(error) => return unknown(&error),
+        let is_shut_down = async {
+            let provider_id = self.provider_id(node).await?;
+            self.instances.instance_shutdown_by_provider_id(&provider_id).await
         };
-        match self.instances.instance_shutdown_by_provider_id(&provider_id).await {
+        match is_shut_down.await {
             Ok(true) => Presence::Exists(PowerState::NotRunning),
             Ok(false) => Presence::Exists(PowerState::On),
             Err(error) => unknown(&error),
@@ -157,19 +133,28 @@ fn unknown<T>(error: &Error) -> Presence<T> {
     Presence::Unknown(Unknown { reason: error.reason(), message: chain(error), retry_after, is_passing: false })
 }
 
-/// The message of an error and of all its causes: an answer has no source of its own.
-/// The failure by name decides what may be done about it; its text names both.
-fn both_failed(what: &str, node_name: &str, by_provider_id: &Error, by_name: Error) -> Error {
-    let message = format!(
-        "reading {what} of node {node_name} by provider ID failed ({}), and by name ({})",
-        chain(by_provider_id),
-        chain(&by_name)
-    );
-    match by_name {
-        Error::RetryAfter { after, .. } => Error::RetryAfter { message, after },
-        Error::Denied { .. } => Error::Denied { message },
-        Error::Unavailable { .. } => Error::Unavailable { message, source: None },
-        Error::InstanceNotFound => Error::InstanceNotFound,
-        _ => Error::other(message),
-    }
+/// The answer by provider ID, else that by name, which is asked for only then. If that fails, too, it decides what may be
+/// done about it; the text names both failures.
+async fn either<T>(
+    what: &str,
+    node_name: &str,
+    by_provider_id: impl Future<Output = Result<T, Error>>,
+    by_name: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    let first = match by_provider_id.await {
+        Ok(found) => return Ok(found),
+        Err(first) => chain(&first),
+    };
+    by_name.await.map_err(|second| {
+        let second_chain = chain(&second);
+        let message =
+            format!("reading {what} of node {node_name} by provider ID failed ({first}), and by name ({second_chain})");
+        match second {
+            Error::RetryAfter { after, .. } => Error::RetryAfter { message, after },
+            Error::Denied { .. } => Error::Denied { message },
+            Error::Unavailable { .. } => Error::Unavailable { message, source: None },
+            Error::InstanceNotFound => Error::InstanceNotFound,
+            _ => Error::other(message),
+        }
+    })
 }

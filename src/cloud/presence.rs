@@ -23,11 +23,7 @@ pub enum Presence<T = ()> {
 impl<T> Presence<T> {
     /// Applies `transform` to what was found, and keeps the other two answers.
     pub fn map<U>(self, transform: impl FnOnce(T) -> U) -> Presence<U> {
-        match self {
-            Presence::Exists(value) => Presence::Exists(transform(value)),
-            Presence::Absent(proof) => Presence::Absent(proof),
-            Presence::Unknown(unknown) => Presence::Unknown(unknown),
-        }
+        self.and_then(|value| Presence::Exists(transform(value)))
     }
 
     /// Goes on with what was found, and keeps the other two answers.

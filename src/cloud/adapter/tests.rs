@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::cloud::presence::Presence;
+use k8s_openapi::api::core::v1::NodeAddress;
 use k8s_openapi::api::core::v1::NodeSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::time::Duration;

@@ -159,7 +159,7 @@ impl Reconciler for Sync {
         match outcome {
             Ok(outcome) => next(self, name, outcome),
             Err(panic) => {
-                self.metrics.panicked();
+                self.metrics.panics.inc();
                 let message = format!("looking at the node failed: {panic}");
                 let held = Outcome::Held(Held::new(reason::Panic, message.clone(), Next::Backoff));
                 let (sync, owned) = (Arc::clone(self), name.to_owned());

@@ -149,12 +149,12 @@ impl Reconciler for Term {
             Ok(Err(error)) if error.is_not_leader() => return Next::Wait(None),
             Ok(Err(error)) => Outcome::failed(&error),
             Err(panic) => {
-                looks.metrics.panicked();
+                looks.metrics.panics.inc();
                 Outcome::panicked(&panic)
             }
         };
         match &outcome.held {
-            None => drop(looks.reasons.clear(name)),
+            None => looks.reasons.clear(name),
             Some(held) => {
                 if looks.reasons.set(name, held.reason, None) && !held.is_quiet {
                     looks.tell(name, held);

@@ -1,8 +1,8 @@
 //! Which node is held up by what, so that a reason is told when it changes and not at every retry.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use prometheus::IntGaugeVec;
 
 use crate::cloud::Reason;
@@ -22,26 +22,22 @@ impl Reasons {
         Self { held, by_node: Mutex::default() }
     }
 
-    /// Nothing is in the way any more. Says what was, if something was.
-    pub(in crate::controllers) fn clear(&self, node: &str) -> Option<Reason> {
-        let old = {
-            let mut by_node = self.by_node.lock().unwrap_or_else(PoisonError::into_inner);
-            let old = by_node.remove(node);
-            // What a storm needed is not kept until the next one.
-            if old.is_some() && by_node.is_empty() {
-                by_node.shrink_to_fit();
-            }
-            old
-        };
+    /// Nothing is in the way any more.
+    pub(in crate::controllers) fn clear(&self, node: &str) {
+        let mut by_node = self.by_node.lock();
+        let old = by_node.remove(node);
         self.changed(old, None);
-        old.map(|(reason, _)| reason)
+        // What a storm needed is not kept until the next one.
+        if old.is_some() && by_node.is_empty() {
+            by_node.shrink_to_fit();
+        }
     }
 
     /// `reason` is in the way of a node of this kind. True if the reason is news.
     #[must_use]
     pub(in crate::controllers) fn set(&self, node: &str, reason: Reason, kind: Option<&'static str>) -> bool {
         let new = (reason, kind);
-        let old = self.by_node.lock().unwrap_or_else(PoisonError::into_inner).insert(node.to_owned(), new);
+        let old = self.by_node.lock().insert(node.to_owned(), new);
         if old != Some(new) {
             self.changed(old, Some(new));
         }
@@ -50,7 +46,7 @@ impl Reasons {
 
     /// The nodes that something holds.
     pub(in crate::controllers) fn nodes(&self) -> Vec<String> {
-        self.by_node.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
+        self.by_node.lock().keys().cloned().collect()
     }
 
     /// The entry of one node changed.
@@ -69,7 +65,7 @@ impl Reasons {
 
     /// Forgets all: another process looks after the nodes.
     pub(in crate::controllers) fn forget_all(&self) {
-        for (_, entry) in self.by_node.lock().unwrap_or_else(PoisonError::into_inner).drain() {
+        for (_, entry) in self.by_node.lock().drain() {
             self.changed(Some(entry), None);
         }
     }
@@ -89,8 +85,10 @@ mod tests {
         let news: Vec<bool> = [a, a, b, a].map(|reason| reasons.set("n", reason, None)).to_vec();
         assert_eq!(news, [true, false, true, true]);
         assert_eq!((held.with_label_values(&[a.as_str()]).get(), held.with_label_values(&[b.as_str()]).get()), (1, 0));
-        assert_eq!(reasons.clear("n"), Some(a));
-        assert_eq!(reasons.clear("n"), None);
+        for _ in 0..2 {
+            reasons.clear("n");
+            assert_eq!(held.with_label_values(&[a.as_str()]).get(), 0);
+        }
         assert!(reasons.set("n", a, None));
         reasons.forget_all();
         assert!(reasons.set("n", a, None));

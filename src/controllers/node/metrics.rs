@@ -21,7 +21,7 @@ pub(super) struct Metrics {
     pub(super) held: IntGaugeVec,
     /// On how many nodes each label stays although the cloud says otherwise.
     pub(super) differing: IntGaugeVec,
-    panics: IntCounter,
+    pub(super) panics: IntCounter,
 }
 
 impl Metrics {
@@ -32,6 +32,9 @@ impl Metrics {
             Histogram::with_opts(options).expect("name and buckets are valid constants")
         };
         let options = |name, help| Opts::new(name, help).namespace("vsphere_ccm");
+        let counts = |name, help, labels: &[&str]| {
+            IntGaugeVec::new(options(name, help), labels).expect("name and labels are valid constants")
+        };
         Self {
             taint_removal_delay: histogram(
                 "cloud_provider_taint_removal_delay_seconds",
@@ -46,16 +49,16 @@ impl Metrics {
                 &["result"],
             )
             .expect("name and label are valid constants"),
-            held: IntGaugeVec::new(
-                options("nodes_held", "Nodes that are not up to date, by reason and by whether they are initialized."),
+            held: counts(
+                "nodes_held",
+                "Nodes that are not up to date, by reason and by whether they are initialized.",
                 &["reason", "initialized"],
-            )
-            .expect("name and label are valid constants"),
-            differing: IntGaugeVec::new(
-                options("node_labels_differing", "Nodes with a label that stays although the cloud says otherwise."),
+            ),
+            differing: counts(
+                "node_labels_differing",
+                "Nodes with a label that stays although the cloud says otherwise.",
                 &["label"],
-            )
-            .expect("name and label are valid constants"),
+            ),
             panics: IntCounter::with_opts(options("node_sync_panics_total", "Panics while a node was looked at."))
                 .expect("the name is a valid constant"),
         }
@@ -82,11 +85,6 @@ impl Metrics {
     /// A node was looked at; `reason` says what was in the way.
     pub(super) fn synced(&self, reason: Option<Reason>) {
         self.syncs.with_label_values(&[reason.map_or(SETTLED, Reason::as_str)]).inc();
-    }
-
-    /// Looking at a node panicked.
-    pub(super) fn panicked(&self) {
-        self.panics.inc();
     }
 
     /// The value of the label `initialized`.

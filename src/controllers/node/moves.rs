@@ -5,9 +5,9 @@
 //! at once, but not again soon, and the Nodes that wait are written one after the other.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
@@ -53,13 +53,13 @@ pub(super) enum RecordOutcome {
 impl Moves {
     /// Whether it is this Node's turn. A turn is given once.
     pub(super) fn take_turn(&self, node: &str) -> bool {
-        self.lock().granted.remove(node)
+        self.state.lock().granted.remove(node)
     }
 
     /// Takes down what came of a look.
     pub(super) fn looked(&self, node: &str, looked: RecordOutcome) {
         let now = Instant::now();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         match looked {
             RecordOutcome::Settled => state.forget(node),
             RecordOutcome::Moved => {
@@ -86,13 +86,9 @@ impl Moves {
     /// The next Node that may be written, once it may be.
     pub(super) async fn next(&self) -> String {
         loop {
-            let due = {
-                let mut state = self.lock();
-                match state.next(Instant::now()) {
-                    Next::Granted(node) => return node,
-                    Next::At(at) => Some(at),
-                    Next::Never => None,
-                }
+            let due = match self.state.lock().next(Instant::now()) {
+                Ok(node) => return node,
+                Err(due) => due,
             };
             let is_due = async {
                 match due {
@@ -106,21 +102,12 @@ impl Moves {
             }
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-enum Next {
-    Granted(String),
-    At(Instant),
-    Never,
 }
 
 impl State {
-    /// Gives a turn to the Node that has waited longest of those that do not rest.
-    fn next(&mut self, now: Instant) -> Next {
+    /// Gives a turn to the Node that has waited longest of those that do not rest. Without one: when there may be one, if
+    /// nothing else happens.
+    fn next(&mut self, now: Instant) -> Result<String, Option<Instant>> {
         let mut first: Option<(Instant, &String)> = None;
         let mut rested: Option<Instant> = None;
         for (node, since) in self.waiting.iter().filter(|(node, _)| !self.granted.contains(*node)) {
@@ -131,14 +118,14 @@ impl State {
         }
         let paced = self.last.map(|last| last + PACE).filter(|at| *at > now);
         match (first, paced) {
-            (Some(_), Some(at)) => Next::At(at),
+            (Some(_), Some(_)) => Err(paced),
             (Some((_, node)), None) => {
                 let node = node.clone();
                 self.last = Some(now);
                 self.granted.insert(node.clone());
-                Next::Granted(node)
+                Ok(node)
             }
-            (None, _) => rested.map_or(Next::Never, Next::At),
+            (None, _) => Err(rested),
         }
     }
 

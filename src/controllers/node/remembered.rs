@@ -2,10 +2,10 @@
 //! differ, and which of their versions it replaced.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
+use parking_lot::Mutex;
 use prometheus::IntGaugeVec;
 use tokio::time::Instant;
 
@@ -21,7 +21,7 @@ const CACHE_LIMIT: Duration = Duration::from_secs(60);
 pub(super) struct Remembered {
     /// On how many nodes each label differs.
     differing: IntGaugeVec,
-    nodes: Mutex<Memory>,
+    memory: Mutex<Memory>,
 }
 
 #[derive(Default)]
@@ -42,12 +42,12 @@ struct Entry {
 
 impl Remembered {
     pub(super) fn new(differing: IntGaugeVec) -> Self {
-        Self { differing, nodes: Mutex::default() }
+        Self { differing, memory: Mutex::default() }
     }
 
     /// For how long `node` is known to wait, by the monotonic clock; `waits` says whether it does now.
     pub(super) fn waited(&self, node: &Node, waits: bool) -> Duration {
-        let mut memory = self.lock();
+        let mut memory = self.memory.lock();
         let name = node::name(node);
         if !waits || memory.is_over {
             if let Some(entry) = memory.nodes.get_mut(name) {
@@ -58,16 +58,13 @@ impl Remembered {
         }
         let entry = memory.nodes.entry(name.to_owned()).or_default();
         // A node that was made anew under the same name waits anew.
-        let is_known = entry.waiting.as_ref().is_some_and(|(uid, _)| *uid == node.metadata.uid);
-        if !is_known {
-            entry.waiting = None;
-        }
+        entry.waiting.take_if(|(uid, _)| *uid != node.metadata.uid);
         entry.waiting.get_or_insert_with(|| (node.metadata.uid.clone(), Instant::now())).1.elapsed()
     }
 
     /// This process wrote to the node, whose versions `replaced` are history with that.
     pub(super) fn wrote(&self, name: &str, replaced: Vec<String>) {
-        let mut memory = self.lock();
+        let mut memory = self.memory.lock();
         if !replaced.is_empty() && !memory.is_over {
             memory.nodes.entry(name.to_owned()).or_default().replaced = Some((replaced, Instant::now()));
         }
@@ -76,7 +73,7 @@ impl Remembered {
     /// Whether `node` is as it was before this process wrote to it. Its present state is on its way to the cache, and is
     /// looked at when it comes.
     pub(super) fn is_replaced(&self, node: &Node) -> bool {
-        let mut memory = self.lock();
+        let mut memory = self.memory.lock();
         let nodes = &mut memory.nodes;
         let name = node::name(node);
         let Some(entry) = nodes.get_mut(name) else { return false };
@@ -92,7 +89,7 @@ impl Remembered {
 
     /// These labels differ now. Gives those of which that is news.
     pub(super) fn differ(&self, name: &str, differences: &[Difference]) -> Vec<Difference> {
-        let mut memory = self.lock();
+        let mut memory = self.memory.lock();
         if memory.is_over {
             return Vec::new();
         }
@@ -107,19 +104,19 @@ impl Remembered {
 
     /// There is no such node any more.
     pub(super) fn forget(&self, name: &str) {
-        if let Some(entry) = self.lock().nodes.remove(name) {
+        if let Some(entry) = self.memory.lock().nodes.remove(name) {
             self.count(&entry.differences, -1);
         }
     }
 
     /// The nodes of which there is something to remember.
     pub(super) fn nodes(&self) -> Vec<String> {
-        self.lock().nodes.keys().cloned().collect()
+        self.memory.lock().nodes.keys().cloned().collect()
     }
 
     /// The term is over: forgets everything, and remembers nothing from now on.
     pub(super) fn forget_all(&self) {
-        let mut memory = self.lock();
+        let mut memory = self.memory.lock();
         memory.is_over = true;
         for (_, entry) in memory.nodes.drain() {
             self.count(&entry.differences, -1);
@@ -130,10 +127,6 @@ impl Remembered {
         for difference in differences {
             self.differing.with_label_values(&[difference.label]).add(by);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Memory> {
-        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -178,7 +171,7 @@ mod tests {
         }
         assert_eq!(seen, [0, 1, 0, 1, 0, 0]);
         remembered.waited(&node("2"), false);
-        assert!(remembered.lock().nodes.is_empty());
+        assert!(remembered.memory.lock().nodes.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
@@ -193,13 +186,13 @@ mod tests {
         remembered.wrote("a", vec!["7".into(), "8".into()]);
         assert!(remembered.is_replaced(&at("7")) && remembered.is_replaced(&at("8")));
         assert!(!remembered.is_replaced(&at("9")), "what was written");
-        assert!(!remembered.is_replaced(&at("8")) && remembered.lock().nodes.is_empty(), "nothing is kept");
+        assert!(!remembered.is_replaced(&at("8")) && remembered.memory.lock().nodes.is_empty(), "nothing is kept");
         remembered.wrote("a", vec!["9".into()]);
         tokio::time::advance(CACHE_LIMIT - Duration::from_secs(1)).await;
         assert!(remembered.is_replaced(&at("9")));
         tokio::time::advance(Duration::from_secs(1)).await;
         assert!(
-            !remembered.is_replaced(&at("9")) && remembered.lock().nodes.is_empty(),
+            !remembered.is_replaced(&at("9")) && remembered.memory.lock().nodes.is_empty(),
             "it is not looked past for ever"
         );
     }
@@ -228,6 +221,6 @@ mod tests {
         remembered.differ("n", &[zone("b")]);
         remembered.forget_all();
         assert_eq!(count(), 0);
-        assert!(remembered.lock().nodes.is_empty());
+        assert!(remembered.memory.lock().nodes.is_empty());
     }
 }

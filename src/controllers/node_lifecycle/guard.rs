@@ -15,7 +15,7 @@ mod roll;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::{Deletion, Limit, Settings};
 use crate::cloud::Reason;
@@ -34,7 +34,7 @@ const MASS_PERCENT: usize = 20;
 /// See the file's header.
 #[derive(Debug)]
 pub struct Guard {
-    rules: Rules,
+    settings: Settings,
     nodes: Roll,
     /// The reasons for unknown answers that are over.
     over: BTreeMap<Reason, Over>,
@@ -42,14 +42,6 @@ pub struct Guard {
     mass: Option<Mass>,
     gone: Vec<Gone>,
     permits: u64,
-}
-
-#[derive(Debug)]
-struct Rules {
-    deletion: Deletion,
-    grace: Duration,
-    limit: Limit,
-    mass_hold: Duration,
 }
 
 /// Many machines are gone at once.
@@ -132,14 +124,8 @@ pub struct Counts {
 impl Guard {
     /// That of a leader whose term begins at `at`.
     pub fn new(settings: &Settings, at: Instant) -> Self {
-        let rules = Rules {
-            deletion: settings.deletion.clone(),
-            grace: settings.grace,
-            limit: settings.limit,
-            mass_hold: settings.mass_hold,
-        };
         let (nodes, over, allowance) = (Roll::default(), BTreeMap::new(), Allowance::new(at));
-        Self { rules, nodes, over, allowance, mass: None, gone: Vec::new(), permits: 0 }
+        Self { settings: settings.clone(), nodes, over, allowance, mass: None, gone: Vec::new(), permits: 0 }
     }
 
     /// A Node is like this now, or is there no more.
@@ -184,7 +170,7 @@ impl Guard {
         let Some(since) = known.suspected_since() else { return Verdict::NotSuspected };
         let (is_told, refused_until, is_first) = (known.is_told, known.retry.not_before(at), known.retry.is_first());
         let (uid, is_control_plane) = (known.facts.uid.clone(), known.facts.is_control_plane);
-        if let Deletion::Off { because } = self.rules.deletion {
+        if let Deletion::Off { because } = self.settings.deletion {
             return Verdict::Held(Hold::Off { because });
         }
         if is_told {
@@ -244,7 +230,7 @@ impl Guard {
 
     /// The rules beside the limit, in the order in which they are told.
     fn check(&self, known: &NodeRecord, by_hand: bool, since: Instant, at: Instant) -> Result<(), Hold> {
-        let until = since + self.rules.grace;
+        let until = since + self.settings.grace;
         if !by_hand && at < until {
             return Err(Hold::Grace { until });
         }
@@ -299,7 +285,7 @@ impl Guard {
     }
 
     fn bounds(&self) -> Bounds {
-        let Limit { nodes, percent, window } = self.rules.limit;
+        let Limit { nodes, percent, window } = self.settings.limit;
         // With those that were deleted lately: the limit does not shrink while it is used up.
         let share = (self.nodes.count(Mark::Own) + self.deleted()).saturating_mul(percent as usize) / 100;
         Bounds { capacity: share.max(nodes as usize), window }
@@ -317,7 +303,7 @@ impl Guard {
         let lately = self
             .gone
             .iter()
-            .filter(|gone| gone.is_control_plane && at.saturating_duration_since(gone.at) < self.rules.limit.window);
+            .filter(|gone| gone.is_control_plane && at.saturating_duration_since(gone.at) < self.settings.limit.window);
         let mut lost: BTreeSet<&str> = lately.map(|gone| gone.uid.as_str()).collect();
         let mut all = lost.clone();
         for known in self.nodes.all().filter(|known| known.facts.is_control_plane) {
@@ -335,7 +321,7 @@ impl Guard {
 
     /// Begins and ends the pause for many machines that are gone at once.
     fn count_mass(&mut self, at: Instant) {
-        let window = self.rules.limit.window;
+        let window = self.settings.limit.window;
         self.gone.retain(|gone| at.saturating_duration_since(gone.at) < window);
         let threshold = threshold(self.nodes.count(Mark::Own));
         // A pause that has begun lasts, also when some machines are found again: whatever took them may take more.
@@ -351,7 +337,7 @@ impl Guard {
         // Those for which a pause has ended go under the limit. As many more are another mass.
         self.nodes.count_from(ended);
         if self.nodes.count(Mark::Newcomer) > threshold {
-            self.mass = Some(Mass { until: at + self.rules.mass_hold, from: ended });
+            self.mass = Some(Mass { until: at + self.settings.mass_hold, from: ended });
         }
     }
 }

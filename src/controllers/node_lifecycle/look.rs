@@ -4,11 +4,12 @@ mod deletion;
 mod taints;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::guard::{Facts, Guard, Hold, Verdict};
 use super::metrics::Metrics;
@@ -84,7 +85,7 @@ impl Term {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

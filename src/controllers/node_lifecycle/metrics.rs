@@ -10,13 +10,13 @@ use super::guard::Counts;
 pub(super) struct Metrics {
     /// How many nodes each reason keeps from being deleted.
     pub(super) held: IntGaugeVec,
-    deletions: IntCounter,
-    dry_run_deletions: IntCounter,
-    refusals: IntCounter,
+    pub(super) deletions: IntCounter,
+    pub(super) dry_run_deletions: IntCounter,
+    pub(super) refusals: IntCounter,
     mass_hold: IntGauge,
     allowance: IntGauge,
-    out_of_service: IntCounter,
-    panics: IntCounter,
+    pub(super) out_of_service: IntCounter,
+    pub(super) panics: IntCounter,
 }
 
 impl Metrics {
@@ -25,15 +25,12 @@ impl Metrics {
         let options = |name, help| Opts::new(name, help).namespace("vsphere_ccm");
         let counter = |name, help| IntCounter::with_opts(options(name, help)).expect("the name is a valid constant");
         let gauge = |name, help| IntGauge::with_opts(options(name, help)).expect("the name is a valid constant");
+        let held = options(
+            "node_deletions_held",
+            "Nodes with Ready=Unknown that are not deleted, or not taken out of service, by reason.",
+        );
         Self {
-            held: IntGaugeVec::new(
-                options(
-                    "node_deletions_held",
-                    "Nodes with Ready=Unknown that are not deleted, or not taken out of service, by reason.",
-                ),
-                &["reason"],
-            )
-            .expect("name and label are valid constants"),
+            held: IntGaugeVec::new(held, &["reason"]).expect("name and label are valid constants"),
             deletions: counter("node_deletions_total", "Nodes deleted because their machines are gone."),
             dry_run_deletions: counter(
                 "node_deletions_dry_run_total",
@@ -62,26 +59,6 @@ impl Metrics {
             Box::new(self.out_of_service.clone()),
             Box::new(self.panics.clone()),
         ]
-    }
-
-    pub(super) fn deleted(&self) {
-        self.deletions.inc();
-    }
-
-    pub(super) fn would_delete(&self) {
-        self.dry_run_deletions.inc();
-    }
-
-    pub(super) fn failed(&self) {
-        self.refusals.inc();
-    }
-
-    pub(super) fn taken_out_of_service(&self) {
-        self.out_of_service.inc();
-    }
-
-    pub(super) fn panicked(&self) {
-        self.panics.inc();
     }
 
     /// What the guard counts; nothing while this process does not lead.

@@ -76,11 +76,7 @@ pub fn plan(
 ) -> Plan {
     let mut plan = Plan::default();
     plan.changes.extend(plan_shutdown(node, power));
-    match plan_out_of_service(node, power, unreachable_for, out_of_service_after) {
-        Step::Change(change) => plan.changes.push(change),
-        Step::Wait(delay) => plan.look_again = Some(delay),
-        Step::Nothing => {}
-    }
+    plan_out_of_service(&mut plan, node, power, unreachable_for, out_of_service_after);
     plan
 }
 
@@ -100,31 +96,32 @@ fn plan_shutdown(node: &Node, power: Option<Power>) -> Option<Change> {
     }
 }
 
-enum Step {
-    Nothing,
-    Change(Change),
-    Wait(Duration),
-}
-
-fn plan_out_of_service(node: &Node, power: Option<Power>, unreachable_for: Duration, after: Option<Duration>) -> Step {
+fn plan_out_of_service(
+    plan: &mut Plan,
+    node: &Node,
+    power: Option<Power>,
+    unreachable_for: Duration,
+    after: Option<Duration>,
+) {
     let readiness = node::readiness(node);
     if node::annotation(node, ANNOTATION_OUT_OF_SERVICE).is_some() {
         // A Ready node runs, whichever VM it runs on. The annotation without the taint: somebody removed the taint, and
         // it is not added again while the VM is off.
         let is_over = readiness == Readiness::True || power.is_some_and(|power| power.state == PowerState::On);
-        return if is_over { Step::Change(Change::RemoveOutOfService) } else { Step::Nothing };
+        plan.changes.extend(is_over.then_some(Change::RemoveOutOfService));
+        return;
     }
-    let (Some(power), Some(after)) = (power, after) else { return Step::Nothing };
+    let (Some(power), Some(after)) = (power, after) else { return };
     let is_theirs = node::has_taint(node, TAINT_OUT_OF_SERVICE);
     // A kubelet that reports runs, perhaps on a copy of the VM with the same volumes.
     let is_candidate = readiness == Readiness::Unknown && !node::is_uninitialized(node) && !is_theirs;
     // A suspended VM may resume at any moment with its volumes mounted.
     if !is_candidate || power.state != PowerState::Off {
-        return Step::Nothing;
+        return;
     }
     match after.checked_sub(power.lasting.min(unreachable_for)) {
-        None | Some(Duration::ZERO) => Step::Change(Change::AddOutOfService),
-        Some(rest) => Step::Wait(rest),
+        None | Some(Duration::ZERO) => plan.changes.push(Change::AddOutOfService),
+        rest => plan.look_again = rest,
     }
 }
 

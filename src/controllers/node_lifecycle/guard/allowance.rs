@@ -30,7 +30,7 @@ impl Allowance {
 
     /// How much may be taken at `at`.
     pub fn available(&self, bounds: Bounds, at: Instant) -> usize {
-        self.reached(bounds, at).saturating_sub(self.counted(bounds.window, at))
+        self.reached(bounds, at).saturating_sub(self.times(bounds.window, at).count())
     }
 
     /// When there is something to take again, if nothing else is taken or given back; nothing with a capacity of zero.
@@ -60,10 +60,6 @@ impl Allowance {
 
     fn times(&self, window: Duration, at: Instant) -> impl Iterator<Item = Instant> + '_ {
         self.taken.iter().map(|(_, taken)| *taken).filter(move |taken| is_counted(*taken, window, at))
-    }
-
-    fn counted(&self, window: Duration, at: Instant) -> usize {
-        self.times(window, at).count()
     }
 
     /// The part of the capacity that this leader has reached.

@@ -6,7 +6,8 @@ mod memory;
 use super::*;
 use crate::cloud::node::Readiness;
 use crate::cloud::{AbsenceProof, Presence, Reason, Unknown};
-use crate::controllers::node_lifecycle::reason;
+use crate::controllers::node_lifecycle::{Limit, reason};
+use std::time::Duration;
 
 const GRACE: Duration = Duration::from_secs(30);
 const WINDOW: Duration = Duration::from_secs(600);

@@ -63,14 +63,14 @@ impl Looks {
         let name = node::name(node);
         match attempt {
             Attempt::Deleted(Proved { proof, began }) => {
-                self.metrics.deleted();
+                self.metrics.deletions.inc();
                 let proof_began = rfc3339(began);
                 tracing::info!(node = name, uid = node.metadata.uid, proof_began, "node deleted: {proof}");
                 Ok(Outcome::default())
             }
             Attempt::Vanished => Ok(Outcome::default()),
             Attempt::Told(proof) => {
-                self.metrics.would_delete();
+                self.metrics.dry_run_deletions.inc();
                 Ok(Outcome::told(&proof))
             }
             Attempt::Changed => Ok(Outcome::after(CATCH_UP)),
@@ -134,7 +134,7 @@ impl Looks {
     }
 
     fn tell_failure(&self, node: &Node, error: &CallError) {
-        self.metrics.failed();
+        self.metrics.refusals.inc();
         // The words of upstream.
         let message = format!("Failed deleting node {}: {}", node::name(node), chain(error));
         announce(&self.recorder, node, EventType::Warning, "DeletingNodeFailed", &message);

@@ -150,7 +150,7 @@ impl Looks {
         // Without an answer the write may have happened, and so it may where the API server failed at it.
         let is_refused = written.as_ref().is_err_and(CallError::is_refusal);
         if written.is_ok() {
-            self.metrics.taken_out_of_service();
+            self.metrics.out_of_service.inc();
         }
         term.lock().guard.settle(permit, if is_refused { Used::No } else { Used::Yes }, now());
     }

@@ -107,8 +107,8 @@ pub fn all() -> Vec<Mutant> {
             "guard-off",
             GUARD,
             (
-                "if let Deletion::Off { because } = self.rules.deletion {",
-                "if let (Deletion::Off { because }, true) = (self.rules.deletion.clone(), by_hand) {",
+                "if let Deletion::Off { because } = self.settings.deletion {",
+                "if let (Deletion::Off { because }, true) = (self.settings.deletion.clone(), by_hand) {",
             ),
             UNIT,
         ),

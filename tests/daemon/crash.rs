@@ -9,10 +9,10 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use support::nodes::NodeView;
-use support::{ApiServer, Vcenter, eventually};
+use support::api_proxy::{Side, Write};
+use support::{ApiProxy, ApiServer, Vcenter, eventually};
 
 use crate::cluster::{Cluster, LIMIT};
-use crate::front::{Front, Side, Write};
 
 /// The moments at which the daemon is killed: before and after each of the two writes.
 const MOMENTS: [(Write, Side); 4] = [
@@ -26,20 +26,28 @@ const NODES: usize = 6;
 /// An address that no machine has at first.
 const NEW_IP: &str = "10.9.9.9";
 
+/// Before the shared API server, and the flag that leads a daemon there.
+async fn proxy() -> (ApiProxy, String) {
+    let server = ApiServer::shared().await;
+    let proxy = ApiProxy::start(server);
+    let kubeconfig = proxy.kubeconfig(&server.kubeconfig()).await;
+    (proxy, format!("--kubeconfig={}", kubeconfig.display()))
+}
+
 /// What the dead daemon had sent arrives after the next one has finished the work: it is refused.
 #[tokio::test]
 async fn a_daemon_killed_before_or_after_either_write_leaves_nodes_that_the_next_one_finishes() {
     let cluster = Cluster::new().await;
     let vcenter = Vcenter::start(&cluster.scenario(0..NODES * MOMENTS.len())).await;
-    let front = Front::start(&cluster).await;
+    let (proxy, flag) = proxy().await;
     for (index, (write, side)) in MOMENTS.into_iter().enumerate() {
         let numbers = index * NODES..(index + 1) * NODES;
-        let mut killed = cluster.start_for(&vcenter, &[&front.flag()]).await;
-        let hold = front.hold(write, side);
+        let mut killed = cluster.start_for(&vcenter, &[&flag]).await;
+        let hold = proxy.hold(write, side);
         cluster.register(numbers.clone()).await;
         hold.wait_for(NODES).await;
         killed.kill().await;
-        front.open();
+        proxy.clear();
         let views = cluster.views().await;
         for view in numbers.clone().map(|number| &views[&cluster.name(number)]) {
             let has_addresses = (write, side) != (Write::Status, Side::Request);
@@ -75,18 +83,18 @@ async fn a_daemon_killed_before_or_after_either_write_leaves_nodes_that_the_next
 async fn taints_that_others_add_between_the_plan_and_either_write_survive() {
     let cluster = Cluster::new().await;
     let vcenter = Vcenter::start(&cluster.scenario(0..NODES)).await;
-    let front = Front::start(&cluster).await;
-    let daemon = cluster.start_for(&vcenter, &[&front.flag()]).await;
-    let first = front.hold(Write::Status, Side::Request);
+    let (proxy, flag) = proxy().await;
+    let daemon = cluster.start_for(&vcenter, &[&flag]).await;
+    let first = proxy.hold(Write::Status, Side::Request);
     cluster.register(0..NODES).await;
     first.wait_for(NODES).await;
     add_taints(&cluster, 0..NODES, "test.example/before-the-first").await;
-    let second = front.hold(Write::Node, Side::Request);
+    let second = proxy.hold(Write::Node, Side::Request);
     let refused = first.release().await;
     assert!(refused.iter().all(|held| held.status == Some(StatusCode::CONFLICT)), "{refused:?}");
     second.wait_for(NODES).await;
     add_taints(&cluster, 0..NODES, "test.example/before-the-second").await;
-    front.open();
+    proxy.clear();
     let refused = second.release().await;
     assert!(refused.iter().all(|held| held.status == Some(StatusCode::CONFLICT)), "{refused:?}");
     cluster.wait_until_initialised(0..NODES, &daemon).await;

@@ -16,7 +16,6 @@ mod cluster;
 mod crash;
 mod credentials;
 mod deletion;
-mod front;
 mod handover;
 mod image;
 mod join;

@@ -1,5 +1,5 @@
 //! Stands between a daemon and the API server, and is all that can be wrong there: slow, overloaded, mute, cut off,
-//! forgetful.
+//! forgetful. It can also hold writes back.
 //!
 //! One of its addresses is for one user: what the daemon asks, the API server is asked by that user, over a connection
 //! of its own for each of the daemon's. Bodies pass as they come. When the API server is down, so is the proxy:
@@ -7,6 +7,7 @@
 
 mod answer;
 mod counts;
+mod hold;
 mod pass;
 
 use std::path::{Path, PathBuf};
@@ -21,6 +22,7 @@ use tokio::task::JoinHandle;
 
 use crate::api_server::ApiServer;
 pub use counts::ProxyCounts;
+pub use hold::{Held, Hold, Side, Write};
 use pass::Upstream;
 
 /// See the file's header. Dropping it closes its addresses and connections.
@@ -61,6 +63,8 @@ struct State {
     counts: ProxyCounts,
     /// Watch requests that are still to be told that their version is too old.
     expiring: u32,
+    /// What new writes are held by.
+    hold: Option<Arc<Hold>>,
 }
 
 struct Shared {
@@ -148,9 +152,19 @@ impl ApiProxy {
         self.shared.faults.send_modify(|faults| faults.is_hanging = true);
     }
 
-    /// Everything passes again. Watches that were to expire do not.
+    /// From now on these writes to Nodes are held, and no others; each passes in the end, even when its sender is gone.
+    /// What an earlier hold has stays there until that is released.
+    pub fn hold(&self, write: Write, side: Side) -> Arc<Hold> {
+        let hold = Hold::new(write, side);
+        self.shared.state().hold = Some(Arc::clone(&hold));
+        hold
+    }
+
+    /// Everything passes again, but for what a hold has until that is released. Watches that were to expire do not.
     pub fn clear(&self) {
-        self.shared.state().expiring = 0;
+        let mut state = self.shared.state();
+        (state.expiring, state.hold) = (0, None);
+        drop(state);
         self.shared.faults.send_replace(Faults::default());
     }
 

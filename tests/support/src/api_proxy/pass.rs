@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::stream;
 use http::{Request, Response, header};
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, StreamBody};
+use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Bytes, Frame, Incoming};
 use hyper::client::conn::http1::SendRequest;
 use hyper::service::service_fn;
@@ -23,6 +23,7 @@ use tokio::sync::{Mutex, watch};
 use tokio_rustls::TlsConnector;
 
 use super::counts::Open;
+use super::hold::{Place, Side};
 use super::{End, Faults, Shared, answer};
 
 /// For a connection to the API server and its TLS.
@@ -50,7 +51,7 @@ impl Upstream {
     }
 
     /// A connection, whose end is told to `lost`.
-    async fn connect(&self, lost: &watch::Sender<bool>) -> io::Result<SendRequest<Incoming>> {
+    async fn connect(&self, lost: &watch::Sender<bool>) -> io::Result<SendRequest<Body>> {
         let connect = async {
             let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
             stream.set_nodelay(true)?;
@@ -66,6 +67,16 @@ impl Upstream {
         });
         Ok(sender)
     }
+
+    /// Makes the request one of this connection; the client adds what belongs to that.
+    fn address(&self, mut request: Request<Body>) -> io::Result<Request<Body>> {
+        for name in [header::HOST, header::CONNECTION, header::TRANSFER_ENCODING] {
+            request.headers_mut().remove(name);
+        }
+        let host = format!("{}:{}", self.host, self.port);
+        request.headers_mut().insert(header::HOST, host.parse().map_err(io::Error::other)?);
+        Ok(request)
+    }
 }
 
 /// One connection of the daemon.
@@ -73,7 +84,7 @@ struct Link {
     shared: Arc<Shared>,
     upstream: Arc<Upstream>,
     /// The connection behind it, once something was to pass. There is one request at a time.
-    sender: Mutex<Option<SendRequest<Incoming>>>,
+    sender: Mutex<Option<SendRequest<Body>>>,
     /// Whether that has ended.
     lost: watch::Sender<bool>,
 }
@@ -131,7 +142,11 @@ impl Link {
         {
             return Ok(own(expired));
         }
-        self.pass(request, is_watch, faults).await
+        let hold = self.shared.state().hold.clone();
+        match hold.and_then(|hold| hold.place(request.method(), request.uri().path())) {
+            Some(place) => self.pass_held(request, place).await,
+            None => self.pass(request, is_watch, faults).await,
+        }
     }
 
     async fn while_hanging(&self, faults: &mut watch::Receiver<Faults>) {
@@ -150,19 +165,14 @@ impl Link {
 
     async fn pass(
         &self,
-        mut request: Request<Incoming>,
+        request: Request<Incoming>,
         is_watch: bool,
         mut faults: watch::Receiver<Faults>,
     ) -> io::Result<Response<Body>> {
         let watch = is_watch
             .then(|| (self.shared.ended.subscribe(), Open::new(&self.shared, |counts| &mut counts.open_watches)));
         self.shared.state().counts.passed += 1;
-        // Those of this connection; the client makes those of the other one.
-        for name in [header::HOST, header::CONNECTION, header::TRANSFER_ENCODING] {
-            request.headers_mut().remove(name);
-        }
-        let host = format!("{}:{}", self.upstream.host, self.upstream.port);
-        request.headers_mut().insert(header::HOST, host.parse().map_err(io::Error::other)?);
+        let request = self.upstream.address(request.map(boxed))?;
         let mut sender = self.sender.lock().await;
         // Nothing, or closed since: a stream was ended here that the API server had not ended.
         if let Some(before) = sender.as_mut()
@@ -185,6 +195,27 @@ impl Link {
             Some((frame, passing))
         });
         Ok(Response::from_parts(head, StreamBody::new(frames).boxed_unsync()))
+    }
+
+    /// In a task of its own: what was sent is on its way, also when its sender is gone.
+    async fn pass_held(&self, request: Request<Incoming>, place: Place) -> io::Result<Response<Body>> {
+        self.shared.state().counts.passed += 1;
+        let (head, body) = request.into_parts();
+        let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
+        let body = Full::new(body).map_err(|never| match never {}).boxed_unsync();
+        let request = self.upstream.address(Request::from_parts(head, body))?;
+        let upstream = Arc::clone(&self.upstream);
+        let work = tokio::spawn(async move {
+            place.pass(Side::Request).await;
+            let mut sender = upstream.connect(&watch::Sender::default()).await?;
+            let answer = sender.send_request(request).await.map_err(io::Error::other)?;
+            place.answered(answer.status());
+            place.pass(Side::Answer).await;
+            let (mut head, body) = answer.into_parts();
+            head.headers.remove(header::TRANSFER_ENCODING);
+            Ok(Response::from_parts(head, boxed(body)))
+        });
+        work.await.map_err(io::Error::other)?
     }
 }
 
@@ -227,6 +258,10 @@ impl Passing {
             frame = frame => frame,
         }
     }
+}
+
+fn boxed(body: Incoming) -> Body {
+    body.map_err(io::Error::other).boxed_unsync()
 }
 
 fn own(answer: Response<String>) -> Response<Body> {

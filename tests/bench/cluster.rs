@@ -6,13 +6,13 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::DeleteParams;
 use kube::{Api, Client};
-use support::ApiServer;
 use support::measure::initialised::Initialised;
 use support::measure::kubelet;
 use support::report::OURS;
+use support::{ApiServer, VcenterServer};
 use tokio::time::timeout;
 
-use crate::machines::{Kind, Machines};
+use crate::machines::{self, Kind};
 use crate::subject::{Running, Subject};
 
 /// How long a step may take that is not what is measured.
@@ -22,16 +22,16 @@ pub const LIMIT: Duration = Duration::from_secs(300);
 pub struct Cluster {
     pub server: ApiServer,
     pub client: Client,
-    pub vcenter: Machines,
+    pub vcenter: Box<dyn VcenterServer>,
     pub config: PathBuf,
 }
 
 impl Cluster {
     /// With so many machines, and no nodes.
     pub async fn new(server: ApiServer, kind: Kind, machines: usize) -> Self {
-        let vcenter = Machines::start(kind, machines).await;
+        let vcenter = machines::start(kind, machines).await;
         let config = server.folder().join("vsphere.conf");
-        let section = vcenter.ini_section("vc", server.folder());
+        let section = vcenter.ini_section("vc", "dc-1", server.folder());
         std::fs::write(&config, format!("{section}\n[Labels]\nregion = k8s-region\nzone = k8s-zone\n")).unwrap();
         Self { client: server.client().await, server, vcenter, config }
     }

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::Bench;
 use crate::cluster::{Cluster, LIMIT};
-use crate::machines::address;
+use crate::machines::{address, name, until_quiet};
 use crate::subject::{Running, Subject};
 
 const NODES: usize = 1_000;
@@ -99,8 +99,8 @@ impl World {
         cluster.until_initialised(nodes).await;
         let (changed, is_warm, place) = (0, false, 0);
         let mut world = Self { subject, cluster, replicas, nodes, changed, is_warm, place, holders: BTreeMap::new() };
-        world.cluster.vcenter.until_quiet(QUIET, WARM_LIMIT).await;
-        world.is_warm = world.cluster.vcenter.logins().await >= REPLICAS as u32;
+        until_quiet(&*world.cluster.vcenter, QUIET, WARM_LIMIT).await;
+        world.is_warm = world.cluster.vcenter.counts().await.soap_logins >= REPLICAS as u32;
         println!("  {}: standbys are logged in at vCenter: {}", world.subject.name, world.is_warm);
         world
     }
@@ -113,18 +113,18 @@ impl World {
         self.replicas[leader].running.daemon.signal(signal).await;
         let first = self.first_write_of_another(leader, told).await;
         self.replicas[leader].running.daemon.wait(LIMIT).await;
-        let logins = self.cluster.vcenter.logins().await;
+        let logins = self.cluster.vcenter.counts().await.soap_logins;
         self.replicas[leader].running = self.cluster.start(&self.subject, &self.replicas[leader].kubeconfig).await;
         if self.is_warm {
             let logged_in = eventually("the standby logs in", LIMIT, async || {
-                let now = self.cluster.vcenter.logins().await;
+                let now = self.cluster.vcenter.counts().await.soap_logins;
                 if now > logins { Ok(()) } else { Err(format!("{now} logins, {logins} before")) }
             });
             if timeout(WARM_LIMIT, logged_in).await.is_err() {
                 println!("  {}: the standby has not logged in at vCenter within {WARM_LIMIT:?}", self.subject.name);
             }
         }
-        self.cluster.vcenter.until_quiet(QUIET, WARM_LIMIT).await;
+        until_quiet(&*self.cluster.vcenter, QUIET, WARM_LIMIT).await;
         let took = first?.duration_since(told).as_secs_f64();
         if took > LEASE_DURATION {
             self.tell_lease(told);
@@ -178,7 +178,7 @@ impl World {
     /// The next machine gets another address.
     async fn change(&mut self) {
         self.changed += 1;
-        self.cluster.vcenter.set_ip(self.changed % self.nodes + 1, &address(99, self.changed)).await;
+        self.cluster.vcenter.set_ip(&name(self.changed % self.nodes + 1), &address(99, self.changed)).await;
     }
 
     /// The replica that holds the Lease.

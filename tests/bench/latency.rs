@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::Bench;
 use crate::cluster::{Cluster, LIMIT};
-use crate::machines::{HOSTS, Kind, address};
+use crate::machines::{HOSTS, Kind, address, name, until_quiet};
 use crate::subject::{Running, Subject};
 use bare::Bare;
 use nodes::Nodes;
@@ -125,9 +125,9 @@ impl World {
         running.until_leading(&cluster.client).await;
         cluster.until_initialised(size).await;
         // The simulator tells everything anew after each change of a view, in pages.
-        cluster.vcenter.until_quiet(QUIET, QUIET_LIMIT).await;
+        until_quiet(&*cluster.vcenter, QUIET, QUIET_LIMIT).await;
         let nodes = Nodes::follow(&cluster.client).await;
-        let bare = Bare::follow(cluster.vcenter.simulator()).await;
+        let bare = Bare::follow(cluster.vcenter.simulator().unwrap()).await;
         Self { subject, size, bare, nodes, _running: running, cluster }
     }
 
@@ -212,10 +212,11 @@ impl World {
     }
 
     async fn make(&self, kind: Change, number: usize, wanted: &str) {
+        let (vcenter, name) = (&self.cluster.vcenter, name(number));
         match kind {
-            Change::Ip => self.cluster.vcenter.set_ip(number, wanted).await,
-            Change::Host => self.cluster.vcenter.migrate(number, wanted).await,
-            Change::Power => self.cluster.vcenter.set_power(number, false).await,
+            Change::Ip => vcenter.set_ip(&name, wanted).await,
+            Change::Host => vcenter.migrate_vm(&name, wanted).await,
+            Change::Power => vcenter.set_power(&name, false).await,
         }
     }
 
@@ -225,7 +226,7 @@ impl World {
             return;
         }
         if self.nodes.is_shut_down(number) {
-            self.cluster.vcenter.set_power(number, true).await;
+            self.cluster.vcenter.set_power(&name(number), true).await;
             self.set_ready(number, "True").await;
             eventually("the taint is gone", LIMIT, async || {
                 self.nodes.drain();
@@ -238,7 +239,7 @@ impl World {
 
     async fn set_ready(&self, number: usize, status: &str) {
         let nodes = Api::all(self.cluster.client.clone());
-        support::nodes::set_ready(&nodes, &format!("n-{number}"), status, "").await.unwrap();
+        support::nodes::set_ready(&nodes, &name(number), status, "").await.unwrap();
     }
 
     fn row(&self, kind: Change, what: &str, unit: &'static str, samples: Vec<f64>, limit: Option<Limit>) -> Measure {

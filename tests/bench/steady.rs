@@ -11,12 +11,12 @@ use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use support::process::Usage;
 use support::report::{Limit, Measure};
-use support::{ApiServer, AuditEvent};
+use support::{ApiServer, AuditEvent, Counts};
 use tokio::time::{Instant, sleep_until};
 
 use crate::Bench;
 use crate::cluster::Cluster;
-use crate::machines::{Asked, Kind, address};
+use crate::machines::{Kind, address, name, until_quiet};
 use crate::subject::{Running, Subject};
 
 const SIZES: [usize; 2] = [100, 1_000];
@@ -61,7 +61,7 @@ struct World {
 /// All that is counted, up to a moment; vCenter counts from the begin of the window.
 struct Totals {
     at: Instant,
-    asked: Asked,
+    asked: Counts,
     usage: Usage,
     /// The place in the API server's audit log.
     place: u64,
@@ -106,7 +106,7 @@ impl World {
         running.until_leading(&cluster.client).await;
         cluster.until_initialised(nodes).await;
         // A peer that has begun anew goes through all machines first.
-        cluster.vcenter.until_quiet(QUIET, QUIET_LIMIT).await;
+        until_quiet(&*cluster.vcenter, QUIET, QUIET_LIMIT).await;
         Self { subject, nodes, cluster, user, running }
     }
 
@@ -124,7 +124,7 @@ impl World {
             // Each in the middle of its share of the window.
             sleep_until(before.at + window * (2 * change + 1) / (2 * changes)).await;
             let number = change as usize + 1;
-            self.cluster.vcenter.set_ip(number, &address(98, number)).await;
+            self.cluster.vcenter.set_ip(&name(number), &address(98, number)).await;
         }
         sleep_until(end).await;
         let (log, place) = self.cluster.server.audit_from(before.place);
@@ -160,7 +160,7 @@ impl World {
     }
 
     async fn totals(&self, place: u64) -> Totals {
-        let asked = self.cluster.vcenter.asked().await;
+        let asked = self.cluster.vcenter.counts().await;
         Totals { at: Instant::now(), asked, usage: self.running.usage(), place }
     }
 
@@ -182,7 +182,7 @@ impl World {
         // One beyond them is missed: a limit is kept by what is below it.
         let most_calls = promised(is_quiet, CALLS + 0.01);
         let mut rows = vec![
-            ("vCenter calls".to_owned(), "a minute", a_minute(f64::from(after.asked.calls())), most_calls),
+            ("vCenter calls".to_owned(), "a minute", a_minute(f64::from(after.asked.total)), most_calls),
             ("bytes to vCenter".to_owned(), "kB a minute", kilobytes(after.asked.bytes_received), None),
             ("bytes from vCenter".to_owned(), "kB a minute", kilobytes(after.asked.bytes_sent), None),
             ("CPU time".to_owned(), "s", cpu, None),

@@ -10,18 +10,18 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::Event;
 use kube::Api;
 use kube::api::ListParams;
-use support::ApiServer;
 use support::measure::initialised::Initialised;
 use support::measure::kubelet;
 use support::measure::settled::settled;
 use support::measure::writes::Writes;
 use support::process::Usage;
 use support::report::{Limit, Measure, OURS};
+use support::{ApiServer, Counts};
 
 use crate::Bench;
 use crate::cluster::{Cluster, LIMIT};
 use crate::floor;
-use crate::machines::{Asked, Kind};
+use crate::machines::Kind;
 use crate::subject::{Running, Subject};
 
 /// What each call of vCenter takes longer. The first follows right after the floor, since the promise is about it.
@@ -71,7 +71,7 @@ struct Storm {
     afterwards: Usage,
     /// CPU seconds by program.
     cpu: Vec<(&'static str, f64)>,
-    asked: Asked,
+    asked: Counts,
     writes: BTreeMap<String, u64>,
 }
 
@@ -100,7 +100,7 @@ async fn until_quiet(cluster: &Cluster) {
     let is_quiet = settled(QUIET, QUIET_LIMIT, async || {
         let list = events.list_metadata(&ListParams::default().limit(1)).await.unwrap();
         let count = list.items.len() as u64 + u64::try_from(list.metadata.remaining_item_count.unwrap_or(0)).unwrap();
-        count + u64::from(cluster.vcenter.asked().await.calls())
+        count + u64::from(cluster.vcenter.counts().await.total)
     });
     if !is_quiet.await {
         println!("  there are still calls or Events after {QUIET_LIMIT:?}");
@@ -111,7 +111,7 @@ async fn until_quiet(cluster: &Cluster) {
 fn cpu(cluster: &Cluster, running: Option<&Running>) -> Vec<(&'static str, f64)> {
     let daemon = running.map(Running::usage_or_nothing).unwrap_or_default();
     let programs = cluster.server.usage().into_iter().map(|(name, usage)| (name, usage.cpu));
-    let programs = programs.chain([("vCenter", cluster.vcenter.cpu()), ("daemon", daemon.cpu)]);
+    let programs = programs.chain([("vCenter", cluster.vcenter.usage().unwrap().cpu), ("daemon", daemon.cpu)]);
     programs.map(|(name, cpu)| (name, cpu.as_secs_f64())).collect()
 }
 
@@ -182,7 +182,7 @@ impl Case<'_> {
         let after = cpu(cluster, Some(&running));
         let cpu = after.into_iter().zip(before).map(|((name, after), (_, before))| (name, after - before)).collect();
         let writes = Writes::of(&cluster.client).await.unwrap().since(&writes);
-        let (afterwards, asked) = (running.usage_or_nothing(), cluster.vcenter.asked().await);
+        let (afterwards, asked) = (running.usage_or_nothing(), cluster.vcenter.counts().await);
         running.daemon.stop(LIMIT).await;
         Storm { times, at_once, afterwards, cpu, asked, writes }
     }
@@ -232,11 +232,12 @@ impl Case<'_> {
         }
     }
 
-    fn report_calls(&self, bench: &mut Bench, asked: &Asked) {
+    fn report_calls(&self, bench: &mut Bench, asked: &Counts) {
         let limit = Limit::Below((CALLS_PER_NODE * self.nodes + CALLS + 1) as f64);
-        self.tell(bench, "vCenter calls", "calls", f64::from(asked.calls() - asked.pages), Some(limit));
-        if asked.pages > 0 {
-            self.tell(bench, "vCenter calls for further pages", "calls", f64::from(asked.pages), None);
+        // The simulator sends all objects anew whenever a ListView changes, in pages, which no real server does.
+        self.tell(bench, "vCenter calls", "calls", f64::from(asked.total - asked.truncated), Some(limit));
+        if asked.truncated > 0 {
+            self.tell(bench, "vCenter calls for further pages", "calls", f64::from(asked.truncated), None);
         }
         let (many, few): (Vec<_>, Vec<_>) = asked.operations.iter().partition(|(_, count)| **count >= FEW);
         for (operation, count) in many {

@@ -11,5 +11,6 @@
 mod memory;
 mod suite;
 mod vsphere;
+#[expect(dead_code, reason = "the vCenter suite starts simulators with it, too")]
 #[path = "../vcenter/world.rs"]
 mod world;

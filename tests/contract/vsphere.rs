@@ -6,8 +6,7 @@ use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{Node, NodeSpec};
 use std::sync::Arc;
 use std::time::Duration;
-use support::vcenter::{Scenario, Vcenter, Vm};
-use support::{FakeVcenter, Machine, Model};
+use support::{FakeVcenter, Model, Scenario, Vcenter, VcenterServer};
 use tempfile::TempDir;
 
 use super::suite::{self, World};
@@ -16,20 +15,20 @@ use super::world::{Running, SOON, node};
 /// More events than are kept for a subscriber.
 const FLOOD: usize = 5_000;
 
-struct SimulatorWorld {
-    vcenter: Vcenter,
+struct VsphereWorld {
+    vcenter: Box<dyn VcenterServer>,
     running: Running,
 }
 
 #[async_trait]
-impl World for SimulatorWorld {
+impl World for VsphereWorld {
     fn provider(&self) -> Arc<dyn CloudProvider> {
         self.running.provider.clone()
     }
 
     async fn add(&self, name: &str, address: &str) -> String {
         let uuid = uuid::Uuid::new_v4().to_string();
-        self.vcenter.create_vm(&Vm::new(name, &uuid).ip(address)).await;
+        self.vcenter.create_vm(name, &uuid, address).await;
         self.running.cluster.put(node(name, &uuid));
         uuid
     }
@@ -39,8 +38,7 @@ impl World for SimulatorWorld {
     }
 
     async fn set_power(&self, name: &str, on: bool) {
-        let change = if on { Vm::change().powered_on() } else { Vm::change().powered_off() };
-        self.vcenter.change_vm(name, &change).await;
+        self.vcenter.set_power(name, on).await;
     }
 
     async fn destroy(&self, name: &str) -> bool {
@@ -53,50 +51,6 @@ impl World for SimulatorWorld {
             self.vcenter.stop_listening().await;
         } else {
             self.vcenter.resume_listening().await;
-        }
-    }
-
-    async fn flood(&self, _name: &str) -> bool {
-        flood(&self.running).await
-    }
-}
-
-struct FakeWorld {
-    fake: FakeVcenter,
-    running: Running,
-}
-
-#[async_trait]
-impl World for FakeWorld {
-    fn provider(&self) -> Arc<dyn CloudProvider> {
-        self.running.provider.clone()
-    }
-
-    async fn add(&self, name: &str, address: &str) -> String {
-        let uuid = uuid::Uuid::new_v4().to_string();
-        self.fake.create_vm(Machine::new(name, &uuid).ip(address));
-        self.running.cluster.put(node(name, &uuid));
-        uuid
-    }
-
-    async fn set_address(&self, name: &str, address: &str) {
-        self.fake.change_vm(name, |vm| vm.ip(address));
-    }
-
-    async fn set_power(&self, name: &str, on: bool) {
-        self.fake.change_vm(name, |vm| vm.power(if on { "poweredOn" } else { "poweredOff" }));
-    }
-
-    async fn destroy(&self, name: &str) -> bool {
-        self.fake.destroy_vm(name);
-        true
-    }
-
-    async fn set_unreachable(&self, _name: &str, unreachable: bool) {
-        if unreachable {
-            self.fake.stop_listening().await;
-        } else {
-            self.fake.resume_listening().await;
         }
     }
 
@@ -128,12 +82,10 @@ async fn flood(running: &Running) -> bool {
     true
 }
 
-#[tokio::test]
-async fn the_vsphere_provider_keeps_the_contract() {
-    support::api_server::install_crypto();
-    let vcenter = Vcenter::start(&Scenario::small()).await;
-    let running = Running::start(&[&vcenter], "");
-    let world = SimulatorWorld { vcenter, running };
+async fn keeps_the_contract(vcenter: Box<dyn VcenterServer>) {
+    let folder = TempDir::new().unwrap();
+    let running = Running::start_with(&vcenter.ini_section("vc", "", folder.path()), Duration::from_secs(60));
+    let world = VsphereWorld { vcenter, running };
     suite::all(&world).await;
     world.running.cluster.clear();
     world.running.stop().await;
@@ -142,15 +94,13 @@ async fn the_vsphere_provider_keeps_the_contract() {
 }
 
 #[tokio::test]
+async fn the_vsphere_provider_keeps_the_contract() {
+    support::api_server::install_crypto();
+    keeps_the_contract(Box::new(Vcenter::start(&Scenario::small()).await)).await;
+}
+
+#[tokio::test]
 async fn the_fake_vcenter_lets_the_provider_keep_it() {
     support::api_server::install_crypto();
-    let fake = FakeVcenter::start(Model::small()).await;
-    let folder = TempDir::new().unwrap();
-    let running = Running::start_with(&fake.ini_section("fake", "", folder.path()), Duration::from_secs(60));
-    let world = FakeWorld { fake, running };
-    suite::all(&world).await;
-    world.running.cluster.clear();
-    world.running.stop().await;
-    let counts = world.fake.counts();
-    assert_eq!((counts.soap_sessions, counts.rest_sessions), (0, 0), "logged out");
+    keeps_the_contract(Box::new(FakeVcenter::start(Model::small()).await)).await;
 }

@@ -27,6 +27,7 @@ pub mod report;
 pub mod sbom;
 pub mod supervisor;
 pub mod vcenter;
+pub mod vcenter_server;
 
 pub use api_proxy::{ApiProxy, ProxyCounts};
 pub use api_server::{ApiServer, AuditEvent};
@@ -37,3 +38,4 @@ pub use fake_vcenter::{Denial, FakeVcenter, Fault, LoginAttempt, LoginOutcome, M
 pub use heavy::Heavy;
 pub use nodes::KubeletNode;
 pub use vcenter::{Counts, Nic, Object, Rule, Scenario, Vcenter, Vm, VmChange};
+pub use vcenter_server::VcenterServer;

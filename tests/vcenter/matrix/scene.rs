@@ -20,7 +20,7 @@ use ccm::providers::vsphere::{Connect, Options, topology::TopologyLabels};
 use k8s_openapi::api::core::v1::{Node, NodeSpec};
 use secrecy::SecretString;
 use support::fake_vcenter::Certificate;
-use support::{FakeVcenter, Machine, Model, Object, Scenario, Vcenter, Vm, eventually};
+use support::{FakeVcenter, Machine, Model, Object, Scenario, Vcenter, VcenterServer, Vm, eventually};
 use tempfile::TempDir;
 use tokio::sync::watch;
 
@@ -73,6 +73,15 @@ impl Connect for Doors {
 enum Server {
     Fake(FakeVcenter),
     Simulator(Box<Vcenter>),
+}
+
+impl Server {
+    fn any(&self) -> &dyn VcenterServer {
+        match self {
+            Self::Fake(fake) => fake,
+            Self::Simulator(simulator) => &**simulator,
+        }
+    }
 }
 
 /// What was ever told since the trouble began.
@@ -235,10 +244,7 @@ impl Scene {
     }
 
     fn port(&self) -> u16 {
-        match &self.troubled {
-            Server::Fake(fake) => fake.port(),
-            Server::Simulator(simulator) => simulator.port(),
-        }
+        self.troubled.any().port()
     }
 
     /// The troubled vCenter shows another certificate.
@@ -303,24 +309,15 @@ impl Scene {
             // Before the machine is gone: from now on nothing that is said of it is wrong.
             self.nodes.lock().unwrap().remove("n-4").unwrap();
         }
-        match &self.troubled {
-            Server::Fake(fake) => {
-                fake.change_vm("n-1", |vm| vm.ip(&own));
-                if is_first {
-                    fake.destroy_vm("n-4");
-                }
-                if is_odd {
-                    fake.create_vm(machine(&new));
-                }
-            }
-            Server::Simulator(simulator) => {
-                simulator.set_ip("n-1", &own).await;
-                // None goes: now and then the simulator's next answers do not tell that a machine left, and it stays
-                // known as one that exists. Whose fault that is has not been found out.
-                if is_odd {
-                    simulator.create_vm(&simulated(&new)).await;
-                }
-            }
+        let troubled = self.troubled.any();
+        troubled.set_ip("n-1", &own).await;
+        // On the simulator none goes: now and then its next answers do not tell that a machine left, and it stays known
+        // as one that exists. Whose fault that is has not been found out.
+        if is_first && matches!(self.troubled, Server::Fake(_)) {
+            troubled.destroy_vm("n-4").await;
+        }
+        if is_odd {
+            troubled.create_vm(&new, &uuid(&new), &first_address(&new)).await;
         }
         self.other.change_vm("m-1", |vm| vm.ip(&others));
         if is_odd {
@@ -340,19 +337,13 @@ impl Scene {
     }
 
     async fn count(&self, operation: &str) -> u32 {
-        match &self.troubled {
-            Server::Fake(fake) => fake.counts().of(operation),
-            Server::Simulator(simulator) => simulator.counts().await.of(operation),
-        }
+        self.troubled.any().counts().await.of(operation)
     }
 
     /// A wait is pending: nothing is under way. What is felt from here on is the next trouble.
     pub async fn settle(&self) {
         eventually("a wait is pending", FELT, async || {
-            let pending = match &self.troubled {
-                Server::Fake(fake) => fake.counts().pending_waits,
-                Server::Simulator(simulator) => simulator.counts().await.pending_waits,
-            };
+            let pending = self.troubled.any().counts().await.pending_waits;
             if pending > 0 { Ok(()) } else { Err("none") }
         })
         .await;
@@ -462,19 +453,12 @@ impl Scene {
         if took > STOP {
             return Err(format!("the stop took {took:?}"));
         }
-        let open = match &self.troubled {
-            Server::Fake(fake) => {
-                let counts = fake.counts();
-                (counts.soap_sessions, counts.rest_sessions)
-            }
-            Server::Simulator(simulator) => {
-                let counts = simulator.counts().await;
-                (usize::try_from(counts.soap_sessions).unwrap(), usize::try_from(counts.rest_sessions).unwrap())
-            }
-        };
-        let of_other = self.other.counts();
-        let all = (open.0 + of_other.soap_sessions, open.1 + of_other.rest_sessions);
-        if all == (0, 0) { Ok(()) } else { Err(format!("sessions are left open: {all:?}")) }
+        let mut open = Vec::new();
+        for server in [self.troubled.any(), &self.other] {
+            let counts = server.counts().await;
+            open.push((counts.soap_sessions, counts.rest_sessions));
+        }
+        if open == [(0, 0); 2] { Ok(()) } else { Err(format!("sessions are left open: {open:?}")) }
     }
 }
 
@@ -489,10 +473,7 @@ fn inventory_of(running: &Running, port: u16) -> Arc<Inventory> {
 
 /// The `vsphere.conf` now.
 fn text(troubled: &Server, other: &FakeVcenter, folder: &TempDir, ca: Option<String>) -> String {
-    let section = match troubled {
-        Server::Fake(fake) => fake.ini_section("a", "", folder.path()),
-        Server::Simulator(simulator) => simulator.ini_section("a", ""),
-    };
+    let section = troubled.any().ini_section("a", "", folder.path());
     if let (Server::Fake(fake), Some(pem)) = (troubled, ca) {
         std::fs::write(folder.path().join(format!("{}.pem", fake.port())), pem).unwrap();
     }

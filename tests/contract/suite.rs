@@ -10,6 +10,7 @@ use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::{Node, NodeSpec, NodeStatus, NodeSystemInfo, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// An answer that takes longer than this was not ready: providers answer from what they know.
@@ -18,6 +19,9 @@ const QUICK: Duration = Duration::from_secs(2);
 /// How long a change may take to be announced and visible. Generous: a failing provider fails late, a good one is
 /// waited for no longer than it takes.
 const SOON: Duration = Duration::from_secs(30);
+
+/// No call makes more writes than this.
+const MOST_WRITES: usize = 100;
 
 /// How long nothing is announced before a question is repeated.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -79,6 +83,7 @@ pub async fn all(world: &dyn World) {
     a_machine_nobody_has_seen_is_unknown(world).await;
     a_subscriber_that_falls_behind_is_told_to_look_at_everything(world).await;
     nothing_is_written_after_the_end_of_the_lead(world).await;
+    a_lead_that_ends_between_two_writes_is_the_next_leaders_to_go_on_with(world).await;
 }
 
 /// What exists when the lead ends stays as it is, and reads are still answered.
@@ -107,6 +112,70 @@ pub async fn nothing_is_written_after_the_end_of_the_lead(world: &dyn World) {
         assert!(is_refused(routes.delete_route(&over, "c", &listed[0]).await));
         assert_eq!(routes.list_routes("c").await.unwrap(), listed);
         routes.delete_route(&valid, "c", &listed[0]).await.unwrap();
+    }
+}
+
+/// A permit is good for so many checks; what it has written stays, what comes later is refused, and with another permit the
+/// same calls end in the same state as without a break.
+pub async fn a_lead_that_ends_between_two_writes_is_the_next_leaders_to_go_on_with(world: &dyn World) {
+    let good_for = |checks: usize| {
+        let left = AtomicUsize::new(checks);
+        let check = move |left: usize| left.checked_sub(1);
+        WritePermit::new(move || left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, check).is_ok())
+    };
+    if let Some(balancers) = world.provider().load_balancer() {
+        let service = |uid: &str| {
+            let uid = Some(uid.to_owned());
+            Service { metadata: ObjectMeta { uid, ..ObjectMeta::default() }, ..Service::default() }
+        };
+        let (nodes, mut checks) = (["a", "b"].map(|name| Arc::new(node(name, "", ""))), 0);
+        // The lead ends before each of the writes of one call.
+        while let Err(error) = balancers.ensure_load_balancer(&good_for(checks), "c", &service("1"), &nodes).await {
+            assert!(matches!(error, Error::NotLeader) && checks < MOST_WRITES, "{error}");
+            checks += 1;
+        }
+        assert!(checks > 0, "a call that writes asks for the permit");
+        let status = balancers.get_load_balancer("c", &service("1")).await.unwrap();
+        let again = balancers.ensure_load_balancer(&good_for(usize::MAX), "c", &service("1"), &nodes).await.unwrap();
+        assert_eq!(status, Some(again), "nothing was left to do");
+
+        // The lead ends between two calls.
+        let permit = good_for(checks);
+        balancers.ensure_load_balancer(&permit, "c", &service("2"), &nodes).await.unwrap();
+        assert!(matches!(
+            balancers.ensure_load_balancer_deleted(&permit, "c", &service("2")).await,
+            Err(Error::NotLeader)
+        ));
+        assert!(balancers.get_load_balancer("c", &service("2")).await.unwrap().is_some());
+        for uid in ["1", "2"] {
+            balancers.ensure_load_balancer_deleted(&good_for(usize::MAX), "c", &service(uid)).await.unwrap();
+            assert_eq!(balancers.get_load_balancer("c", &service(uid)).await.unwrap(), None);
+        }
+    }
+    if let Some(routes) = world.provider().routes() {
+        let route = |number: usize| Route {
+            target_node: "a".into(),
+            destination_cidr: format!("10.{number}.0.0/24"),
+            ..Route::default()
+        };
+        let mut checks = 0;
+        while let Err(error) = routes.create_route(&good_for(checks), "c", "uid", &route(1)).await {
+            assert!(matches!(error, Error::NotLeader) && checks < MOST_WRITES, "{error}");
+            checks += 1;
+        }
+        assert!(checks > 0, "a call that writes asks for the permit");
+        let permit = good_for(checks);
+        routes.create_route(&permit, "c", "uid", &route(2)).await.unwrap();
+        let listed = routes.list_routes("c").await.unwrap();
+        assert_eq!(listed.len(), 2, "{listed:?}");
+        for one in &listed {
+            assert!(matches!(routes.delete_route(&permit, "c", one).await, Err(Error::NotLeader)));
+        }
+        assert_eq!(routes.list_routes("c").await.unwrap(), listed);
+        for one in &listed {
+            routes.delete_route(&good_for(usize::MAX), "c", one).await.unwrap();
+        }
+        assert_eq!(routes.list_routes("c").await.unwrap(), []);
     }
 }
 

@@ -2,7 +2,6 @@
 //! vectors.
 
 mod changes;
-mod guarded;
 mod harness;
 pub mod in_memory;
 mod late;

@@ -1,5 +1,4 @@
-//! What happens in the middle: signs of life during the grace period, other leaders, refusals, conflicts, a thousand
-//! machines gone.
+//! What happens in the middle: other leaders, refusals, conflicts, panics.
 
 use async_trait::async_trait;
 use ccm::cloud::{CloudProvider, InstanceMetadata, InstancesV2, Power, PowerState, Presence};
@@ -10,7 +9,7 @@ use ccm::providers::memory::{Instance, Memory};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,7 +17,7 @@ use std::time::{Duration, Instant};
 use support::{ApiServer, eventually, unique};
 use tokio_util::sync::CancellationToken;
 
-use super::harness::{Form, LIMIT, Run, Start, instance, settings, taints};
+use super::harness::{Form, LIMIT, Run, Start, instance, settings, several_passes, taints};
 
 /// Long enough that no test sees its end.
 const NEVER: Duration = Duration::from_secs(3600);
@@ -111,63 +110,6 @@ impl InstancesV2 for Wrapped {
 fn lose(cloud: &Memory, form: &Form) {
     cloud.put(instance(form, &form.provider_id));
     assert!(cloud.remove(&form.provider_id));
-}
-
-async fn several_passes(cloud: &Memory) {
-    let asked = cloud.calls();
-    eventually("several passes", LIMIT, async || {
-        if cloud.calls() > asked + 20 { Ok(()) } else { Err(cloud.calls().to_string()) }
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_was_ready_during_the_grace_period_has_a_new_one() {
-    let cloud = Memory::default();
-    let grace = Duration::from_secs(6);
-    let run = Run::start(&cloud, Settings { grace, ..settings() }).await;
-    let form = Form::new("Unknown");
-    lose(&cloud, &form);
-    run.register(&form).await;
-    run.wait_for_held("the grace period runs", "DeletionGracePeriod", 1).await;
-    run.set_ready(&form.name, "True").await;
-    run.wait_for_held("it is Ready", "DeletionGracePeriod", 0).await;
-    let began = Instant::now();
-    run.set_ready(&form.name, "Unknown").await;
-    run.wait_for_deletion("it is not Ready for long enough", &form.name).await;
-    assert!(began.elapsed() >= grace, "{:?}", began.elapsed());
-    assert!(began.elapsed() < grace + Duration::from_secs(10), "{:?}", began.elapsed());
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_is_recreated_during_the_grace_period_is_another_one() {
-    let cloud = Memory::default();
-    let grace = Duration::from_secs(5);
-    let run = Run::start(&cloud, Settings { grace, ..settings() }).await;
-    let form = Form::new("Unknown");
-    lose(&cloud, &form);
-    let old = run.register(&form).await;
-    run.wait_for_held("the grace period runs", "DeletionGracePeriod", 1).await;
-    run.api().delete(&form.name, &DeleteParams::default()).await.unwrap();
-    // The machine that the new Node is on was made under another id.
-    let other = Form { provider_id: format!("{}-new", form.provider_id), ..form.clone() };
-    cloud.put(instance(&other, &other.provider_id));
-    let new = run.register(&other).await;
-    assert_ne!(old.metadata.uid, new.metadata.uid);
-    run.wait_for_held("nothing is held", "DeletionGracePeriod", 0).await;
-    let began = Instant::now();
-    eventually(
-        "the old one's time passes",
-        LIMIT,
-        async || {
-            if began.elapsed() > grace { Ok(()) } else { Err("not yet") }
-        },
-    )
-    .await;
-    several_passes(&cloud).await;
-    let after = run.api().get(&form.name).await.unwrap();
-    assert_eq!(after.metadata.resource_version, new.metadata.resource_version, "nothing is written");
-    assert_eq!(run.metric("vsphere_ccm_node_deletions_total"), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -350,52 +292,4 @@ async fn a_panic_in_the_provider_is_counted_and_tried_again() {
     provider.panics.store(false, Ordering::SeqCst);
     run.wait_for_deletion("it works again", &form.name).await;
     run.wait_for_held("it is over", "Panic", 0).await;
-}
-
-mod nightly {
-    use super::*;
-
-    #[tokio::test(flavor = "multi_thread")]
-    async fn a_thousand_machines_gone_at_once_pause_and_then_go_under_the_limit() {
-        const NODES: usize = 1000;
-        let server = ApiServer::start().await;
-        let cloud = Memory::default();
-        let limit = Limit { nodes: 5, percent: 10, window: Duration::from_secs(4) };
-        let own = Settings { period: Duration::from_secs(1), limit, grace: Duration::from_secs(2), ..settings() };
-        let run =
-            Run::with(&server, Start::of(cloud.clone(), Settings { mass_hold: Duration::from_secs(20), ..own })).await;
-        let forms: Vec<Form> = (0..NODES).map(|_| Form::new("True")).collect();
-        for some in forms.chunks(50) {
-            futures::future::join_all(some.iter().map(|form| run.register(form))).await;
-        }
-        forms.iter().for_each(|form| lose(&cloud, form));
-        let began = Instant::now();
-        for some in forms.chunks(50) {
-            futures::future::join_all(some.iter().map(|form| run.set_ready(&form.name, "Unknown"))).await;
-        }
-        run.wait_for_metric("the pause", "vsphere_ccm_node_deletion_mass_hold", 1).await;
-        eventually("all are held", LIMIT, async || {
-            let held = run.held("DeletionMassHold");
-            let deleted = run.metric("vsphere_ccm_node_deletions_total");
-            if held + deleted == NODES as u64 { Ok(()) } else { Err(format!("{held} held, {deleted} deleted")) }
-        })
-        .await;
-        let before = run.metric("vsphere_ccm_node_deletions_total");
-        assert!(before <= 100, "{before} were deleted before a fifth of all was gone");
-        let paused = began.elapsed();
-        run.wait_for_metric("the pause is over", "vsphere_ccm_node_deletion_mass_hold", 0).await;
-        let resumed = Instant::now();
-        eventually("some go, under the limit", LIMIT, async || {
-            let deleted = run.metric("vsphere_ccm_node_deletions_total");
-            let windows = resumed.elapsed().as_secs() / 4 + 2;
-            assert!(deleted - before <= windows * 100, "{deleted} in {windows} windows");
-            if deleted - before >= 250 { Ok(()) } else { Err(format!("{deleted} deleted, paused after {paused:?}")) }
-        })
-        .await;
-        // What is counted is what is gone, while it goes on.
-        let counted = run.metric("vsphere_ccm_node_deletions_total");
-        let gone = NODES as u64 - run.count().await as u64;
-        let later = run.metric("vsphere_ccm_node_deletions_total");
-        assert!((counted..=later + 8).contains(&gone), "{counted}, {gone}, {later}");
-    }
 }

@@ -11,7 +11,7 @@ use ccm::providers::memory::{Instance, Memory};
 use ccm::runtime::metrics::Metrics;
 use ccm::runtime::tasks::Tasks;
 use k8s_openapi::api::core::v1::{Event, Node};
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::api::{ListParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -46,7 +46,6 @@ pub struct Form {
     /// `key:effect` each.
     pub taints: Vec<String>,
     pub annotations: Vec<(String, String)>,
-    pub is_control_plane: bool,
 }
 
 impl Form {
@@ -59,16 +58,12 @@ impl Form {
         let taints: Vec<Value> = self.taints.iter().map(|text| taint(text)).collect();
         let annotations: serde_json::Map<_, _> =
             self.annotations.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
-        let mut labels = json!({GROUP: group});
-        if self.is_control_plane {
-            labels["node-role.kubernetes.io/control-plane"] = json!("");
-        }
         let mut spec = json!({"taints": taints});
         if !self.provider_id.is_empty() {
             spec["providerID"] = json!(self.provider_id);
         }
         serde_json::from_value(json!({
-            "metadata": {"name": self.name, "labels": labels, "annotations": annotations},
+            "metadata": {"name": self.name, "labels": {GROUP: group}, "annotations": annotations},
             "spec": spec, "status": {"conditions": conditions(&self.ready)},
         }))
         .unwrap()
@@ -107,6 +102,15 @@ pub fn taints(node: &Node) -> Vec<String> {
 pub fn instance(form: &Form, provider_id: &str) -> Instance {
     let metadata = InstanceMetadata { provider_id: provider_id.into(), ..InstanceMetadata::default() };
     Instance { node_name: form.name.clone(), metadata, ..Instance::default() }
+}
+
+/// Waits until the controller has asked this many times more; for one node that is as many passes.
+pub async fn several_passes(cloud: &Memory) {
+    let asked = cloud.calls();
+    eventually("several passes", LIMIT, async || {
+        if cloud.calls() > asked + 20 { Ok(()) } else { Err(cloud.calls().to_string()) }
+    })
+    .await;
 }
 
 /// A controller at work. Dropping it ends its tasks.
@@ -172,11 +176,6 @@ impl Run {
         support::nodes::set_ready(&self.api(), name, ready, "").await.unwrap();
     }
 
-    pub async fn annotate(&self, name: &str, key: &str, value: Option<&str>) {
-        let patch = json!({"metadata": {"annotations": {key: value}}});
-        self.api().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
-    }
-
     /// Waits for the node to be as `is_expected` says.
     pub async fn wait(&self, what: &str, name: &str, is_expected: impl Fn(&Node) -> bool) -> Node {
         eventually(what, LIMIT, async || {
@@ -210,10 +209,6 @@ impl Run {
         let text = self.text();
         let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
         line.map_or(0, |value| value.parse().unwrap())
-    }
-
-    pub fn held(&self, reason: &str) -> u64 {
-        self.metric(&format!("vsphere_ccm_node_deletions_held{{reason=\"{reason}\"}}"))
     }
 
     pub async fn wait_for_metric(&self, what: &str, series: &str, value: u64) {

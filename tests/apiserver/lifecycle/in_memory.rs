@@ -3,6 +3,7 @@
 
 mod counting;
 mod deletion;
+mod guarded;
 pub mod log;
 pub mod server;
 mod taints;

@@ -12,15 +12,7 @@ use std::sync::{Arc, Mutex};
 use support::{ApiServer, eventually};
 use tokio::sync::{Notify, mpsc};
 
-use super::harness::{Form, LIMIT, Run, Start, instance, settings};
-
-async fn several_passes(cloud: &Memory) {
-    let asked = cloud.calls();
-    eventually("several passes", LIMIT, async || {
-        if cloud.calls() > asked + 20 { Ok(()) } else { Err(cloud.calls().to_string()) }
-    })
-    .await;
-}
+use super::harness::{Form, LIMIT, Run, Start, instance, settings, several_passes};
 
 /// A provider whose second proof is overtaken: an event about the machine comes while it is made. From the third on
 /// the machine is there.

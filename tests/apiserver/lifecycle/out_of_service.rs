@@ -6,9 +6,8 @@ use ccm::controllers::node_lifecycle::{Limit, Settings};
 use ccm::providers::memory::{Instance, Memory};
 use k8s_openapi::api::core::v1::Node;
 use std::time::Duration;
-use support::eventually;
 
-use super::harness::{Form, LIMIT, Run, instance, settings, taints};
+use super::harness::{Form, Run, instance, settings, several_passes, taints};
 
 fn is_out(node: &Node) -> bool {
     taints(node).contains(&format!("{TAINT_OUT_OF_SERVICE}=nodeshutdown:NoExecute"))
@@ -20,14 +19,6 @@ fn mark(node: &Node) -> Option<&str> {
 
 fn put(cloud: &Memory, form: &Form, power: PowerState) {
     cloud.put(Instance { power, ..instance(form, &form.provider_id) });
-}
-
-async fn several_passes(cloud: &Memory) {
-    let asked = cloud.calls();
-    eventually("several passes", LIMIT, async || {
-        if cloud.calls() > asked + 20 { Ok(()) } else { Err(cloud.calls().to_string()) }
-    })
-    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -55,6 +55,27 @@ async fn the_grace_period_starts_again_after_any_other_status() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_that_is_recreated_during_the_grace_period_is_another_one() {
+    let world = world(settings()).await;
+    world.lose("a");
+    pass(seconds(20)).await;
+    assert_eq!(world.held("DeletionGracePeriod"), 1);
+    world.server.with(|state| state.remove("a"));
+    // The machine that the new Node is on was made under another id.
+    let metadata = InstanceMetadata { provider_id: "memory://a-new".into(), ..InstanceMetadata::default() };
+    world.cloud.put(Instance { node_name: "a".into(), metadata, ..Instance::default() });
+    let mut new = node("a", "Unknown");
+    new["spec"]["providerID"] = json!("memory://a-new");
+    world.server.with(|state| state.put(new));
+    pass(MOMENT).await;
+    assert_eq!(world.held("DeletionGracePeriod"), 0);
+    let before = world.server.node("a");
+    pass(seconds(300)).await;
+    assert_eq!(world.server.node("a"), before, "nothing is written");
+    assert_eq!(world.deletions(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_deletion_carries_what_was_read_live() {
     let world = world(settings()).await;
     world.lose("a");

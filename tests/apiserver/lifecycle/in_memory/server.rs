@@ -52,8 +52,8 @@ pub struct State {
     /// What watches tell, in order. The resourceVersion is its length.
     changes: Vec<Value>,
     sent: Vec<Sent>,
-    /// Names, reasons and messages of the Events, in the order in which they came, once for each time.
-    events: Vec<(String, String, String)>,
+    /// The Events in the order in which they came, once for each time.
+    events: Vec<Value>,
     /// The fates of the next requests of a method.
     next: BTreeMap<String, VecDeque<Fate>>,
     /// The fate of all others of a method.
@@ -100,11 +100,11 @@ impl State {
     /// An Event is created, or its count rises.
     fn record(&mut self, path: &str, event: &Value) -> Response<UnsyncBoxBody<Bytes, BoxError>> {
         if path.ends_with("/events") {
-            self.events.push((text(event, "/metadata/name"), text(event, "/reason"), text(event, "/message")));
+            self.events.push(event.clone());
             return complete(201, event);
         }
         let name = path.rsplit('/').next().unwrap_or_default();
-        if let Some(repeated) = self.events.iter().find(|event| event.0 == name).cloned() {
+        if let Some(repeated) = self.events.iter().find(|event| event["metadata"]["name"] == name).cloned() {
             self.events.push(repeated);
         }
         complete(200, &json!({"metadata": {}, "involvedObject": {}}))
@@ -179,11 +179,19 @@ impl Server {
         self.lock().nodes.get(name).cloned()
     }
 
-    /// The messages of Events with this reason, as often as they came.
+    /// Events with this reason, as often as they came.
+    pub fn told(&self, reason: &str) -> Vec<Value> {
+        self.lock().events.iter().filter(|event| event["reason"] == reason).cloned().collect()
+    }
+
+    /// Their messages.
     pub fn events(&self, reason: &str) -> Vec<String> {
-        let state = self.lock();
-        let of = state.events.iter().filter(|event| event.1 == reason);
-        of.map(|event| event.2.clone()).collect()
+        self.told(reason).iter().map(|event| text(event, "/message")).collect()
+    }
+
+    /// The reasons of all Events, as often as they came.
+    pub fn reasons(&self) -> Vec<String> {
+        self.lock().events.iter().map(|event| text(event, "/reason")).collect()
     }
 
     pub fn client(&self) -> Client {

@@ -8,8 +8,8 @@ use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
-use support::nodes::NodeView;
 use support::api_proxy::{Side, Write};
+use support::nodes::NodeView;
 use support::{ApiProxy, ApiServer, Vcenter, eventually};
 
 use crate::cluster::{Cluster, LIMIT};

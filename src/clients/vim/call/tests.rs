@@ -397,12 +397,13 @@ async fn a_wait_may_take_its_time_and_its_margin_but_no_more() {
         false => Reply::Hang,
     })
     .await;
-    let timeouts = Timeouts { wait_margin: Duration::from_millis(200), ..Timeouts::default() };
-    let client = Client::with_timeouts(server.client(), timeouts);
+    let client = |timeouts| Client::with_timeouts(server.client(), timeouts);
     let collector = MoRef::new("PropertyCollector", "pc");
-    let nothing: Option<UpdateSet> = client.wait_for_updates(&collector, "1", Duration::ZERO, 0).await.unwrap();
+    let patient = client(Timeouts::default());
+    let nothing: Option<UpdateSet> = patient.wait_for_updates(&collector, "1", Duration::ZERO, 0).await.unwrap();
     assert_eq!(nothing, None);
     assert!(content(&server.received()[0]).contains("<maxObjectUpdates>1</maxObjectUpdates>"), "zero is illegal");
+    let client = client(Timeouts { wait_margin: Duration::from_millis(200), ..Timeouts::default() });
     let error = client.wait_for_updates(&collector, "2", Duration::ZERO, 100).await.unwrap_err();
     assert_eq!(error.reason(), "Timeout", "{error}");
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use futures::future::join_all;
 use k8s_openapi::api::core::v1::{Node, Taint};
 use support::nodes::NodeView;
 use support::{ApiServer, Rule, Vcenter, eventually, unique};
@@ -11,6 +12,8 @@ use crate::cluster::{Cluster, LIMIT};
 const NODES: usize = 8;
 /// How often a moment is tried whose kill came when all writes were made: the last one is half a second before that.
 const TRIES: usize = 5;
+/// Moments that are tried one after the other, beside the others.
+const AT_A_STRETCH: usize = 4;
 
 /// When the daemon is killed.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +28,16 @@ enum Moment {
 
 #[tokio::test]
 async fn a_daemon_killed_at_any_moment_of_a_join_ends_in_the_same_nodes() {
+    let calls = ["Login", "FindAllByUuid", "ModifyListView", "WaitForUpdatesEx", "REST:list-attached-tags-on-objects"];
+    let moments = std::iter::once(Moment::Started)
+        .chain(calls.map(Moment::During))
+        .chain([1, 2, 3, 4, 6, 9, 11].map(Moment::Writes));
+    let moments: Vec<Moment> = moments.collect();
+    join_all(moments.chunks(AT_A_STRETCH).map(all_end_in_the_same_nodes)).await;
+}
+
+/// With nodes and a vCenter of its own, one moment after the other.
+async fn all_end_in_the_same_nodes(moments: &[Moment]) {
     let cluster = Cluster::new().await;
     let vcenter = Vcenter::start(&cluster.scenario(0..NODES)).await;
     let config = Cluster::zoned(&[vcenter.ini_section("vc-1", "dc-1")]);
@@ -34,11 +47,7 @@ async fn a_daemon_killed_at_any_moment_of_a_join_ends_in_the_same_nodes() {
     let expected = results(&cluster).await;
     undisturbed.kill().await;
 
-    let calls = ["Login", "FindAllByUuid", "ModifyListView", "WaitForUpdatesEx", "REST:list-attached-tags-on-objects"];
-    let moments = std::iter::once(Moment::Started)
-        .chain(calls.map(Moment::During))
-        .chain([1, 2, 3, 4, 6, 9, 11].map(Moment::Writes));
-    for moment in moments {
+    for &moment in moments {
         let (config, writes) = killed_at(moment, &cluster, &vcenter).await;
         let config = match moment {
             Moment::During("Login") => config,

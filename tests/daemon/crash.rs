@@ -1,6 +1,7 @@
 //! The daemon, or the API server, dies in the middle of an initialisation, and others write to the Node meanwhile.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use futures::future::join_all;
 use http::StatusCode;
@@ -11,6 +12,7 @@ use serde_json::json;
 use support::api_proxy::{Side, Write};
 use support::nodes::NodeView;
 use support::{ApiProxy, ApiServer, Vcenter, eventually};
+use tokio::time::interval;
 
 use crate::cluster::{Cluster, LIMIT};
 
@@ -23,6 +25,8 @@ const MOMENTS: [(Write, Side); 4] = [
 ];
 /// Nodes at each moment; fewer than are worked on at the same time.
 const NODES: usize = 6;
+/// Between two taints that are added to a node while it joins.
+const BEAT: Duration = Duration::from_secs(1);
 /// An address that no machine has at first.
 const NEW_IP: &str = "10.9.9.9";
 
@@ -37,45 +41,46 @@ async fn proxy() -> (ApiProxy, String) {
 /// What the dead daemon had sent arrives after the next one has finished the work: it is refused.
 #[tokio::test]
 async fn a_daemon_killed_before_or_after_either_write_leaves_nodes_that_the_next_one_finishes() {
-    let cluster = Cluster::new().await;
-    let vcenter = Vcenter::start(&cluster.scenario(0..NODES * MOMENTS.len())).await;
-    let (proxy, flag) = proxy().await;
-    for (index, (write, side)) in MOMENTS.into_iter().enumerate() {
-        let numbers = index * NODES..(index + 1) * NODES;
-        let mut killed = cluster.start_for(&vcenter, &[&flag]).await;
-        let hold = proxy.hold(write, side);
-        cluster.register(numbers.clone()).await;
-        hold.wait_for(NODES).await;
-        killed.kill().await;
-        proxy.clear();
-        let views = cluster.views().await;
-        for view in numbers.clone().map(|number| &views[&cluster.name(number)]) {
-            let has_addresses = (write, side) != (Write::Status, Side::Request);
-            let is_initialised = (write, side) == (Write::Node, Side::Answer);
-            assert_eq!(!view.addresses.is_empty(), has_addresses, "{write:?}, {side:?}: {view:?}");
-            assert_eq!(view.provider_id.is_some(), is_initialised, "{write:?}, {side:?}: {view:?}");
-            assert_eq!(!view.uninitialized, is_initialised, "{write:?}, {side:?}: {view:?}");
-        }
+    join_all(MOMENTS.map(|(write, side)| killed_there(write, side))).await;
+}
 
-        // What was written to the first of them, or was about to be, is true no longer.
-        let moved = numbers.start;
-        vcenter.set_ip(&cluster.name(moved), NEW_IP).await;
-        let mut next = cluster.start_for(&vcenter, &[]).await;
-        cluster.wait_until_initialised(moved + 1..numbers.end, &next).await;
-        eventually("the first node has the address of now", LIMIT, async || {
-            let view = &cluster.views().await[&cluster.name(moved)];
-            let has_both =
-                ["InternalIP", "ExternalIP"].iter().all(|kind| view.addresses.contains(&format!("{kind}={NEW_IP}")));
-            if has_both && !view.uninitialized { Ok(()) } else { Err(format!("{view:?}\n{}", next.output().tail(20))) }
-        })
-        .await;
-        let before = cluster.nodes().await;
-        let late = hold.release().await;
-        let expected = if side == Side::Request { StatusCode::CONFLICT } else { StatusCode::OK };
-        assert!(late.iter().all(|held| held.status == Some(expected)), "{write:?}, {side:?}: {late:?}");
-        assert_eq!(cluster.nodes().await, before, "{write:?}, {side:?}: a late write changed something");
-        next.kill().await;
+async fn killed_there(write: Write, side: Side) {
+    let numbers = 0..NODES;
+    let cluster = Cluster::new().await;
+    let vcenter = Vcenter::start(&cluster.scenario(numbers.clone())).await;
+    let (proxy, flag) = proxy().await;
+    let mut killed = cluster.start_for(&vcenter, &[&flag]).await;
+    let hold = proxy.hold(write, side);
+    cluster.register(numbers.clone()).await;
+    hold.wait_for(NODES).await;
+    killed.kill().await;
+    proxy.clear();
+    let views = cluster.views().await;
+    for view in numbers.clone().map(|number| &views[&cluster.name(number)]) {
+        let has_addresses = (write, side) != (Write::Status, Side::Request);
+        let is_initialised = (write, side) == (Write::Node, Side::Answer);
+        assert_eq!(!view.addresses.is_empty(), has_addresses, "{write:?}, {side:?}: {view:?}");
+        assert_eq!(view.provider_id.is_some(), is_initialised, "{write:?}, {side:?}: {view:?}");
+        assert_eq!(!view.uninitialized, is_initialised, "{write:?}, {side:?}: {view:?}");
     }
+
+    // What was written to the first of them, or was about to be, is true no longer.
+    let moved = numbers.start;
+    vcenter.set_ip(&cluster.name(moved), NEW_IP).await;
+    let next = cluster.start_for(&vcenter, &[]).await;
+    cluster.wait_until_initialised(moved + 1..numbers.end, &next).await;
+    eventually("the first node has the address of now", LIMIT, async || {
+        let view = &cluster.views().await[&cluster.name(moved)];
+        let has_both =
+            ["InternalIP", "ExternalIP"].iter().all(|kind| view.addresses.contains(&format!("{kind}={NEW_IP}")));
+        if has_both && !view.uninitialized { Ok(()) } else { Err(format!("{view:?}\n{}", next.output().tail(20))) }
+    })
+    .await;
+    let before = cluster.nodes().await;
+    let late = hold.release().await;
+    let expected = if side == Side::Request { StatusCode::CONFLICT } else { StatusCode::OK };
+    assert!(late.iter().all(|held| held.status == Some(expected)), "{write:?}, {side:?}: {late:?}");
+    assert_eq!(cluster.nodes().await, before, "{write:?}, {side:?}: a late write changed something");
 }
 
 /// The list of taints is written whole: a write that was planned before another taint was there would drop that.
@@ -134,6 +139,7 @@ async fn an_api_server_restarted_in_the_middle_of_a_join_of_200_delays_it_and_lo
     };
     let (added, ()) = tokio::join!(meddlers, join);
     let nodes = cluster.nodes().await;
+    println!("{} taints were added while they joined", added.iter().map(|added| added.taints.len()).sum::<usize>());
     for added in added {
         let node = &nodes[&added.node];
         assert_eq!(taint_keys(node), added.taints, "{}", added.node);
@@ -151,11 +157,14 @@ struct Meddled {
     taints: Vec<String>,
 }
 
-/// Adds one taint after the other to a node until it is initialised, and one more.
+/// Adds a taint to a node every now and then until it is initialised, and one more. As fast as possible, 200 who do so
+/// would be what the join waits for.
 async fn meddle(cluster: &Cluster, node: String) -> Meddled {
     let nodes = Api::<Node>::all(cluster.client.clone());
     let mut taints = Vec::new();
+    let mut beat = interval(BEAT);
     loop {
+        beat.tick().await;
         let key = format!("test.example/added-{}", taints.len());
         let written = eventually("a taint is added", LIMIT, async || add_taint(&nodes, &node, &key).await).await;
         taints.push(key);

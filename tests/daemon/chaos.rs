@@ -83,12 +83,12 @@ async fn through_all_faults_what_must_hold_holds_and_all_ends_as_a_fresh_daemon_
          later; excused for lost logins: {excused:.1?}"
     );
     assert!(settled <= limit, "{settled:?} instead of {limit:?}");
-    let changed = world.last_change.saturating_duration_since(over);
+    let changed = world.judged.last_change.saturating_duration_since(over);
     assert!(changed <= RECOVERY + excused, "Nodes of machines that exist were written {changed:?} later");
     lose_some(&mut world).await;
     world.stop().await;
     told(&world, &script);
-    assert_eq!(world.rules.seen.lacks(&least(seconds)), [""; 0], "too little happened");
+    assert_eq!(world.judged.rules.seen.lacks(&least(seconds)), [""; 0], "too little happened");
     as_a_fresh_daemon(&mut world, follows).await;
 }
 
@@ -131,7 +131,7 @@ async fn run(world: &mut World, script: &Script, follows: bool) {
 async fn until_nodes_are_as_machines(world: &mut World, limit: Duration) -> Instant {
     eventually("all nodes are as their machines", limit, async || {
         world.check();
-        match invariants::unsettled(&world.machines, &world.all_nodes().await, &world.joined).there {
+        match invariants::unsettled(&world.judged.machines, &world.all_nodes().await, &world.joined).there {
             open if open.is_empty() => Ok(Instant::now()),
             open => Err(format!("{} are left: {open:?}", open.len())),
         }
@@ -144,9 +144,9 @@ async fn settle(world: &mut World, limit: Duration) -> Instant {
     eventually("all that happened is on the Nodes", limit, async || {
         world.check();
         let nodes = world.all_nodes().await;
-        let open = invariants::unsettled(&world.machines, &nodes, &world.joined);
-        match world.last_version.elapsed() {
-            quiet if quiet >= QUIET && open.there.is_empty() && open.gone.is_empty() => Ok(world.last_version),
+        let open = invariants::unsettled(&world.judged.machines, &nodes, &world.joined);
+        match world.judged.last_version.elapsed() {
+            quiet if quiet >= QUIET && open.there.is_empty() && open.gone.is_empty() => Ok(world.judged.last_version),
             quiet => Err(format!("quiet for {quiet:?}; left are {open:?}")),
         }
     })
@@ -198,7 +198,7 @@ fn told(world: &World, script: &Script) {
         world.elapsed(),
         script.faults.len(),
         world.count,
-        world.rules.seen,
+        world.judged.rules.seen,
         world.peaks.memory,
         world.peaks.logins,
         world.peaks.writes,
@@ -228,7 +228,7 @@ async fn look_afresh(world: &mut World, follows: bool) -> Daemon {
     flags.push(admin.flag());
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let mut daemon = world.cluster.start_on(world.site.config(), &flags);
-    world.proofs.started(daemon.output());
+    world.judged.proofs.started(daemon.output());
     let token = token_of(&world.server).await;
     let nodes = world.all_nodes().await.len();
     until_looked(&mut daemon, nodes, (&admin, &token), FRESH).await;

@@ -11,3 +11,4 @@ pub mod results;
 pub mod rules;
 pub mod seen;
 pub mod versions;
+pub mod world;

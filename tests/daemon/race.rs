@@ -92,14 +92,18 @@ async fn all_that_happens(seed: u64, seconds: u64) {
         world.act(Action::Power(number, power)).await;
         world.act(Action::Ready(number, ready)).await;
     }
-    let there = (0..NODES).filter(|number| world.machines[*number].is_there);
+    let there = (0..NODES).filter(|number| world.judged.machines[*number].is_there);
     for number in there.take(LOST).collect::<Vec<_>>() {
         world.act(Action::Lose(number)).await;
     }
     settle(&mut world).await;
     world.stop().await;
-    println!("{:.0?} after the start all was settled; in the end the daemon: {:?}", began.elapsed(), world.rules.seen);
-    assert_eq!(world.rules.seen.lacks(&least(seconds)), [""; 0], "too little happened");
+    println!(
+        "{:.0?} after the start all was settled; in the end the daemon: {:?}",
+        began.elapsed(),
+        world.judged.rules.seen
+    );
+    assert_eq!(world.judged.rules.seen.lacks(&least(seconds)), [""; 0], "too little happened");
 
     // A fresh daemon finds nothing to write on these Nodes.
     let left = cluster.nodes().await;
@@ -110,9 +114,9 @@ async fn all_that_happens(seed: u64, seconds: u64) {
     // On new Nodes of the same machines it writes the same.
     for (number, ready) in world.readiness().await {
         assert!(world.delete_node(number).await);
-        assert!(world.register_as(kubelet(&cluster, number, &ready)).await);
+        assert!(world.judged.register(kubelet(&cluster, number, &ready)).await);
     }
-    world.check();
+    world.judged.check();
     let daemon = look_afresh(&mut world, &flags, "fresh-2").await;
     assert_alike(&cluster.nodes().await, &left, follows, daemon.output());
 }
@@ -159,13 +163,14 @@ fn start(cluster: &Cluster, config: &str, flags: &[String], more: &[&str]) -> Da
 /// Waits until every node whose machine is there is initialised, every other one is deleted, and nothing is written.
 async fn settle(world: &mut World<'_>) {
     eventually("all that happened is on the Nodes", RECOVERY, async || {
-        world.check();
+        world.judged.check();
         let nodes = world.cluster.nodes().await;
-        let is_there = |node: &Node| world.machines[number_of(node)].is_there;
+        let is_there = |node: &Node| world.judged.machines[number_of(node)].is_there;
         let strangers = nodes.values().filter(|node| !is_there(node)).map(name).collect::<Vec<_>>();
         let pending = nodes.values().filter(|node| has_taint(node, UNINITIALIZED_TAINT)).map(name).collect::<Vec<_>>();
-        let missing = world.machines.iter().filter(|machine| machine.is_there).count() + strangers.len() - nodes.len();
-        match world.last_version.elapsed() {
+        let missing =
+            world.judged.machines.iter().filter(|machine| machine.is_there).count() + strangers.len() - nodes.len();
+        match world.judged.last_version.elapsed() {
             quiet if quiet >= QUIET && missing == 0 && strangers.is_empty() && pending.is_empty() => Ok(()),
             quiet => Err(format!(
                 "quiet for {quiet:?}, uninitialised {pending:?}, without a machine {strangers:?}, missing {missing}"
@@ -187,7 +192,7 @@ async fn look_afresh(world: &mut World<'_>, flags: &[String], account: &str) -> 
     let config = Cluster::zoned(&[vcenter.ini_section("vc-1", "dc-1").replace(vcenter.user(), account)]);
     let admin = Admin::new();
     let mut daemon = start(world.cluster, &config, flags, &[&admin.flag()]);
-    world.proofs.started(daemon.output());
+    world.judged.proofs.started(daemon.output());
     let token = token(world.cluster).await;
     let nodes = world.cluster.nodes().await.len();
     until_looked(&mut daemon, nodes, (&admin, &token), RECOVERY).await;

@@ -4,7 +4,6 @@ use std::time::Instant;
 
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{DeleteParams, PostParams, Preconditions};
 use support::nodes::{UNINITIALIZED_TAINT, set_ready};
 use support::{KubeletNode, Machine as VirtualMachine};
 
@@ -27,7 +26,7 @@ impl World {
             Action::Register(number) => self.is_served && self.register(number).await,
             Action::DeleteNode(number) => self.is_served && self.delete_node(number).await,
             Action::Ready(number, status) => self.is_served && self.ready(number, status).await,
-            Action::Create(number) if !self.machines[number].is_there => {
+            Action::Create(number) if !self.judged.machines[number].is_there => {
                 self.names[number] = self.cluster.name(number);
                 let machine = VirtualMachine::new(&self.names[number], &uuid(number)).ip(&ip(number));
                 self.fake(number).create_vm(machine);
@@ -35,7 +34,7 @@ impl World {
                 true
             }
             Action::Create(_) => false,
-            _ if !self.machines[number_of(action)].is_there => false,
+            _ if !self.judged.machines[number_of(action)].is_there => false,
             Action::Destroy(number) => {
                 self.destroy(number);
                 true
@@ -58,14 +57,14 @@ impl World {
             Action::Address(number, last) => {
                 let address = format!("10.2.{number}.{last}");
                 self.fake(number).change_vm(&self.names[number], |vm| vm.ip(&address));
-                self.machines[number].address = Some(address);
+                self.judged.machines[number].address = Some(address);
                 true
             }
         }
     }
 
     fn destroy(&mut self, number: usize) {
-        let machine = &mut self.machines[number];
+        let machine = &mut self.judged.machines[number];
         (machine.is_there, machine.power) = (false, None);
         machine.note();
         self.fake(number).destroy_vm(&self.names[number]);
@@ -73,13 +72,13 @@ impl World {
 
     /// A machine runs that was not there before.
     pub fn appeared(&mut self, number: usize) {
-        let machine = &mut self.machines[number];
+        let machine = &mut self.judged.machines[number];
         (machine.is_there, machine.power, machine.address) = (true, Some(Power::On), Some(ip(number)));
         machine.note();
     }
 
     fn power(&mut self, number: usize, power: Power) {
-        let machine = &mut self.machines[number];
+        let machine = &mut self.judged.machines[number];
         machine.power = Some(power).filter(|power| *power != Power::On);
         machine.note();
         let state = match power {
@@ -88,65 +87,41 @@ impl World {
             Power::Suspended => "suspended",
         };
         self.fake(number).change_vm(&self.names[number], |vm| vm.power(state));
-        self.machines[number].power = Some(power);
-        self.machines[number].note();
+        self.judged.machines[number].power = Some(power);
+        self.judged.machines[number].note();
     }
 
     async fn register(&mut self, number: usize) -> bool {
         self.joined.insert(number);
-        let (node, began) = (self.cluster.kubelet(number).build(), Instant::now());
-        let written = self.nodes.create(&PostParams::default(), &node).await;
-        self.written(written, began)
+        self.judged.register(self.cluster.kubelet(number)).await
     }
 
     async fn delete_node(&mut self, number: usize) -> bool {
         let name = self.cluster.name(number);
-        let Some(node) = self.nodes.get_opt(&name).await.unwrap() else { return false };
+        let Some(node) = self.judged.nodes.get_opt(&name).await.unwrap() else { return false };
         self.joined.remove(&number);
-        self.delete(&node).await
-    }
-
-    async fn delete(&mut self, node: &Node) -> bool {
-        self.rules.will_delete(node);
-        let preconditions = Some(Preconditions { uid: node.metadata.uid.clone(), resource_version: None });
-        let parameters = DeleteParams { preconditions, ..DeleteParams::default() };
-        match self.nodes.delete(node.metadata.name.as_deref().unwrap(), &parameters).await {
-            Ok(_) => true,
-            Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => false,
-            Err(error) => panic!("a Node could not be deleted: {error}"),
-        }
+        self.judged.delete(&node).await
     }
 
     async fn ready(&mut self, number: usize, status: &str) -> bool {
-        let began = Instant::now();
-        let written = set_ready(&self.nodes, &self.cluster.name(number), status, &self.count.to_string()).await;
-        self.written(written, began)
-    }
-
-    fn written(&mut self, written: Result<Node, kube::Error>, began: Instant) -> bool {
-        match written {
-            Ok(node) => self.rules.wrote(&node, began),
-            Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => return false,
-            Err(error) => panic!("a Node could not be written: {error}"),
-        }
-        true
+        self.judged.set_ready(&self.cluster.name(number), status, &self.count.to_string()).await
     }
 
     /// Makes it clear what every Node should be: of each machine that is there, there is one that is ready if it runs;
     /// of the others no kubelet reports, or they are taken away where the daemon would keep them: because it never initialised them, or
     /// because their machines' last hosts are gone.
     pub async fn make_clear(&mut self) {
-        for number in 0..self.machines.len() {
-            if self.machines[number].is_there && self.joined.contains(&number) {
+        for number in 0..self.judged.machines.len() {
+            if self.judged.machines[number].is_there && self.joined.contains(&number) {
                 self.act(Action::Register(number)).await;
             }
         }
         let mut ready = Vec::new();
         for (number, node) in self.all_nodes().await {
-            let machine = &self.machines[number];
+            let machine = &self.judged.machines[number];
             let is_kept = has_taint(&node, UNINITIALIZED_TAINT) || self.names_a_host_that_is_gone(number, &node);
             if !machine.is_there && is_kept {
-                self.delete(&node).await;
+                self.judged.delete(&node).await;
                 continue;
             }
             let status = if machine.is_there && machine.power == Some(Power::On) { "True" } else { "Unknown" };
@@ -156,10 +131,10 @@ impl World {
             self.count += 1;
             let began = Instant::now();
             let write = async |(number, status): &(usize, &'static str)| {
-                set_ready(&self.nodes, &self.cluster.name(*number), status, &self.count.to_string()).await
+                set_ready(&self.judged.nodes, &self.cluster.name(*number), status, &self.count.to_string()).await
             };
             for written in join_all(some.iter().map(write)).await {
-                self.written(written, began);
+                self.judged.written(written, began);
             }
         }
     }
@@ -176,7 +151,7 @@ impl World {
 
     /// Some nodes whose machines are there join anew, so that they record where those are now; gives their numbers.
     pub async fn join_anew(&mut self, count: usize) -> Vec<usize> {
-        let is_there = |number: &usize| self.machines[*number].is_there;
+        let is_there = |number: &usize| self.judged.machines[*number].is_there;
         let numbers: Vec<usize> = self.joined.iter().copied().filter(is_there).take(count).collect();
         for &number in &numbers {
             self.act(Action::DeleteNode(number)).await;
@@ -189,13 +164,11 @@ impl World {
     /// The Nodes of now are deleted, and their kubelets register them again, as ready as they were.
     pub async fn begin_anew(&mut self) {
         for (number, node) in self.all_nodes().await {
-            assert!(self.delete(&node).await);
+            assert!(self.judged.delete(&node).await);
             let kubelet: KubeletNode = self.cluster.kubelet(number);
-            let is_ready = self.machines[number].power == Some(Power::On);
+            let is_ready = self.judged.machines[number].power == Some(Power::On);
             let kubelet = if is_ready { kubelet.ready() } else { kubelet };
-            let began = Instant::now();
-            let written = self.nodes.create(&PostParams::default(), &kubelet.build()).await;
-            assert!(self.written(written, began));
+            assert!(self.judged.register(kubelet).await);
         }
     }
 }

@@ -47,7 +47,7 @@ impl World {
             Fault::Terminated(_) => self.stop_replica(hit).await,
             Fault::Frozen(_) => self.signal(hit, "STOP").await,
             Fault::Clock(_, seconds) => {
-                self.proofs.clock_is_ahead(seconds);
+                self.judged.proofs.clock_is_ahead(seconds);
                 self.replicas[hit].clock.set_ahead(seconds);
             }
             Fault::ConfigBroken => {
@@ -174,7 +174,7 @@ impl World {
             Right::Tree => fake.set_tree_readable("Datacenter", "dc-1", is_given),
             Right::Machine(number) => {
                 // It may be another vCenter's, or gone, or have come back meanwhile: then nothing was taken from it.
-                if super::world::vcenter_of(number) == vcenter && self.machines[number].is_there {
+                if super::world::vcenter_of(number) == vcenter && self.judged.machines[number].is_there {
                     fake.set_readable("VirtualMachine", &self.names[number], is_given);
                 }
             }

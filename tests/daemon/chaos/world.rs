@@ -24,9 +24,9 @@ use crate::cluster::Cluster;
 use crate::judge::audit::{breaches, node_writes};
 use crate::judge::daemons::flags;
 use crate::judge::machine::Machine;
-use crate::judge::proofs::Proofs;
 use crate::judge::rules::{Rules, number};
 use crate::judge::versions::Versions;
+use crate::judge::world::Judged;
 
 /// Between two looks at what takes longer than the Nodes: output, memory, audit log, logins.
 const LOOK: Duration = Duration::from_secs(2);
@@ -79,20 +79,12 @@ pub struct World {
     pub site: Site,
     /// All of the time.
     pub replicas: Vec<Replica>,
-    /// By number.
-    pub machines: Vec<Machine>,
+    /// The machines, and the nodes.
+    pub judged: Judged,
     /// Names of machines in the inventory, by number.
     pub names: Vec<String>,
     /// Nodes that a kubelet registered.
     pub joined: BTreeSet<usize>,
-    /// What versions are held to.
-    pub rules: Rules,
-    /// What replicas log of the proofs that led to deletions.
-    pub proofs: Proofs,
-    /// When the last version of a Node came.
-    pub last_version: Instant,
-    /// The same of a Node whose machine exists.
-    pub last_change: Instant,
     /// How far things went.
     pub peaks: Peaks,
     /// Actions so far: makes each write of the test another one.
@@ -101,9 +93,6 @@ pub struct World {
     pub hit: HashMap<usize, usize>,
     /// When replicas could perhaps not count logins together.
     pub apart: Vec<Apart>,
-    /// The nodes, as an administrator sees them.
-    pub nodes: Api<Node>,
-    versions: Versions,
     began: Instant,
     looked: Instant,
     audit: Vec<AuditEvent>,
@@ -129,7 +118,8 @@ impl World {
             let clock = Clock::new(server.folder());
             replicas.push(Replica { proxy, clock, daemon: None, user, kubeconfig, is_due: false });
         }
-        let nodes = Api::all(cluster.client.clone());
+        let mut judged = Judged::new(Api::all(cluster.client.clone()), versions, Rules::new(GRACE, follows));
+        judged.machines.resize_with(MACHINES, Machine::default);
         let names = (0..MACHINES).map(|number| cluster.name(number)).collect();
         let now = Instant::now();
         let mut world = Self {
@@ -138,19 +128,13 @@ impl World {
             cluster,
             site,
             replicas,
-            machines: Vec::new(),
+            judged,
             names,
             joined: BTreeSet::new(),
-            rules: Rules::new(GRACE, follows),
-            proofs: Proofs::new(),
-            last_version: now,
-            last_change: now,
             peaks: Peaks::default(),
             count: 0,
             hit: HashMap::new(),
             apart: Vec::new(),
-            nodes,
-            versions,
             began: now,
             looked: now,
             audit: Vec::new(),
@@ -158,7 +142,6 @@ impl World {
             ended: Vec::new(),
             told: Vec::new(),
         };
-        world.machines.resize_with(MACHINES, Machine::default);
         (0..MACHINES).for_each(|number| world.appeared(number));
         for number in 0..REPLICAS {
             world.start_replica(number, follows);
@@ -184,7 +167,7 @@ impl World {
     /// Starts this replica, if it does not run. With a configuration that cannot be read it would end at once, and be
     /// started again and again: here it is started once that is mended.
     pub fn start_replica(&mut self, number: usize, follows: bool) {
-        let Self { replicas, cluster, site, proofs, .. } = self;
+        let Self { replicas, cluster, site, judged, .. } = self;
         let replica = &mut replicas[number];
         replica.is_due = site.is_broken;
         if replica.daemon.is_some() || site.is_broken {
@@ -196,7 +179,7 @@ impl World {
         flags.push(format!("--kubeconfig={}", replica.kubeconfig.display()));
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         let daemon = cluster.start_file(&replica.clock.environment(), site.config(), &flags);
-        proofs.started(daemon.output());
+        judged.proofs.started(daemon.output());
         replica.daemon = Some(daemon);
     }
 
@@ -224,7 +207,7 @@ impl World {
         if let Some(mut daemon) = self.replicas[number].daemon.take() {
             self.assert_runs(number, &mut daemon);
             daemon.kill().await;
-            self.proofs.killed();
+            self.judged.proofs.killed();
             self.ended(number, &daemon);
         }
     }
@@ -313,21 +296,7 @@ impl World {
     ///
     /// When something does not.
     pub fn check(&mut self) {
-        for version in self.versions.take() {
-            self.last_version = version.at;
-            let number = number(&version.node);
-            if self.machines[number].is_there {
-                self.last_change = version.at;
-            }
-            if let Err(broken) = self.rules.take(version, &self.machines[number]) {
-                panic!("node {number}: {broken}");
-            }
-        }
-        self.proofs.read();
-        let concluded = self.rules.conclude(&self.machines, |uid, since, until| self.proofs.of(uid, since, until));
-        if let Err(broken) = concluded {
-            panic!("{broken}");
-        }
+        self.judged.check();
         if self.looked.elapsed() >= LOOK {
             self.check_the_rest();
         }
@@ -372,7 +341,7 @@ impl World {
         for number in 0..REPLICAS {
             self.stop_replica(number).await;
         }
-        self.proofs.close();
+        self.judged.proofs.close();
         self.check();
         self.check_the_rest();
     }

@@ -63,7 +63,7 @@ pub async fn what_limits_allow(seed: u64, seconds: u64) {
     let mut script = Script::new(seed, NODES);
     run(&mut world, PACE, began + Duration::from_secs(seconds), || script.next_of_nodes()).await;
     world.stop().await;
-    let seen = &world.rules.seen;
+    let seen = &world.judged.rules.seen;
     println!("with limits: {:.0?}; the daemon: {seen:?}", began.elapsed());
     // What was waited for above, whatever the seed.
     let least = Seen {
@@ -81,12 +81,12 @@ async fn lose_many(world: &mut World<'_>) {
     for (before, number) in LOST.enumerate() {
         if before == LIMIT {
             // With the next one they are many.
-            world.rules.hold(Instant::now(), HOLD);
+            world.judged.rules.hold(Instant::now(), HOLD);
         }
         world.act(Action::Lose(number)).await;
     }
     eventually("the limit is reached", RECOVERY, async || {
-        world.check();
+        world.judged.check();
         world.has_logged("DeletionLimitReached").then_some(()).ok_or_else(|| world.output())
     })
     .await;
@@ -97,7 +97,7 @@ async fn lose_many(world: &mut World<'_>) {
 
 async fn until(world: &mut World<'_>, what: &str, is_so: impl Fn(&[Node]) -> bool) {
     eventually(what, RECOVERY, async || {
-        world.check();
+        world.judged.check();
         let nodes: Vec<Node> = world.cluster.nodes().await.into_values().collect();
         is_so(&nodes).then_some(()).ok_or_else(|| format!("{} nodes\n{}", nodes.len(), world.output()))
     })

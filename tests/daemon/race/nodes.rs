@@ -2,11 +2,9 @@
 
 use std::time::Instant;
 
-use k8s_openapi::api::core::v1::Node;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
-use support::KubeletNode;
-use support::nodes::{PROVIDED_NODE_IP, UNINITIALIZED_TAINT, set_ready};
+use support::nodes::{PROVIDED_NODE_IP, UNINITIALIZED_TAINT};
 
 use super::action::{Action, NodeIp};
 use super::world::World;
@@ -16,31 +14,14 @@ impl World<'_> {
     pub(super) async fn register(&mut self, number: usize) -> bool {
         let kubelet = self.cluster.kubelet(number);
         let kubelet = if number < self.control_plane { kubelet.control_plane() } else { kubelet };
-        self.register_as(kubelet).await
-    }
-
-    /// Registers this node, if there is none of its name.
-    pub async fn register_as(&mut self, kubelet: KubeletNode) -> bool {
-        let began = Instant::now();
-        match self.nodes.create(&PostParams::default(), &kubelet.build()).await {
-            Ok(node) => self.rules.wrote(&node, began),
-            Err(kube::Error::Api(status)) if status.code == 409 => return false,
-            Err(error) => panic!("a node could not be registered: {error}"),
-        }
-        true
+        self.judged.register(kubelet).await
     }
 
     /// Deletes a Node, if there is one.
     pub async fn delete_node(&mut self, number: usize) -> bool {
         let name = self.cluster.name(number);
-        let Some(node) = self.nodes.get_opt(&name).await.unwrap() else { return false };
-        self.rules.will_delete(&node);
-        let preconditions = Some(Preconditions { uid: node.metadata.uid, resource_version: None });
-        match self.nodes.delete(&name, &DeleteParams { preconditions, ..DeleteParams::default() }).await {
-            Ok(_) => true,
-            Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => false,
-            Err(error) => panic!("node {name} could not be deleted: {error}"),
-        }
+        let Some(node) = self.judged.nodes.get_opt(&name).await.unwrap() else { return false };
+        self.judged.delete(&node).await
     }
 
     /// A change by somebody else. Each changes something, so that the version it makes is told from others.
@@ -49,10 +30,7 @@ impl World<'_> {
         let step = self.count.to_string();
         let mut patch = json!({ "metadata": { "annotations": { "test.example/step": step } } });
         match action {
-            Action::Ready(_, status) => {
-                let written = set_ready(&self.nodes, &name, status, &step).await;
-                return self.written(written, began);
-            }
+            Action::Ready(_, status) => return self.judged.set_ready(&name, status, &step).await,
             Action::Taint(_, key) | Action::Untaint(_, key) => {
                 return self.change_taint(&name, key, matches!(action, Action::Taint(..))).await;
             }
@@ -60,7 +38,7 @@ impl World<'_> {
             Action::Unlabel(_, key) => patch["metadata"]["labels"] = json!({ *key: Value::Null }),
             Action::NodeIp(_, wanted) => {
                 let ip = match wanted {
-                    NodeIp::Its => json!(self.machines[number].address),
+                    NodeIp::Its => json!(self.judged.machines[number].address),
                     NodeIp::Foreign => json!("10.250.0.1"),
                     NodeIp::None => Value::Null,
                 };
@@ -69,13 +47,13 @@ impl World<'_> {
             Action::Cordon(_, cordoned) => patch["spec"] = json!({ "unschedulable": cordoned }),
             other => panic!("{other:?} changes no Node"),
         }
-        let written = self.nodes.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
-        self.written(written, began)
+        let written = self.judged.nodes.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        self.judged.written(written, began)
     }
 
     /// As the taint controllers do: the whole list, if nobody wrote meanwhile. Losing that race is nothing to do.
     async fn change_taint(&mut self, name: &str, key: &str, is_wanted: bool) -> bool {
-        let Some(node) = self.nodes.get_opt(name).await.unwrap() else { return false };
+        let Some(node) = self.judged.nodes.get_opt(name).await.unwrap() else { return false };
         if has_taint(&node, key) == is_wanted {
             return false;
         }
@@ -87,21 +65,12 @@ impl World<'_> {
         }
         let (version, began) = (node.metadata.resource_version, Instant::now());
         let patch = json!({ "metadata": { "resourceVersion": version }, "spec": { "taints": list } });
-        let written = self.nodes.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
-        self.written(written, began)
-    }
-
-    fn written(&mut self, written: Result<Node, kube::Error>, began: Instant) -> bool {
-        match written {
-            Ok(node) => self.rules.wrote(&node, began),
-            Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => return false,
-            Err(error) => panic!("a Node could not be changed: {error}"),
-        }
-        true
+        let written = self.judged.nodes.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        self.judged.written(written, began)
     }
 
     pub(super) async fn is_uninitialised(&self, number: usize) -> bool {
-        let node = self.nodes.get_opt(&self.cluster.name(number)).await.unwrap();
+        let node = self.judged.nodes.get_opt(&self.cluster.name(number)).await.unwrap();
         node.is_some_and(|node| has_taint(&node, UNINITIALIZED_TAINT))
     }
 

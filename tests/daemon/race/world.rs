@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use support::supervisor::Output;
 use support::{Daemon, Nic, Object, Rule, Vcenter, Vm, eventually};
@@ -12,9 +11,9 @@ use super::RECOVERY;
 use super::action::{Action, NodeIp, Trouble};
 use crate::cluster::{ANSWERS, Cluster, ip, uuid};
 use crate::judge::machine::{Machine, Power};
-use crate::judge::proofs::Proofs;
-use crate::judge::rules::{Rules, number};
+use crate::judge::rules::Rules;
 use crate::judge::versions::Versions;
+use crate::judge::world::Judged;
 
 /// Actions and processes that a failed run tells of.
 const TOLD: usize = 60;
@@ -31,21 +30,12 @@ pub struct World<'a> {
     pub cluster: &'a Cluster,
     /// The simulator.
     pub vcenter: Vcenter,
-    /// The machines, by number.
-    pub machines: Vec<Machine>,
-    /// What versions are held to.
-    pub rules: Rules,
-    /// What daemons log of the proofs that led to deletions.
-    pub proofs: Proofs,
-    /// When the last version came.
-    pub last_version: Instant,
+    /// Its machines, and the nodes.
+    pub judged: Judged,
     /// The nodes below this number are of the control plane.
     pub control_plane: usize,
-    /// As an administrator sees them.
-    pub nodes: Api<Node>,
     /// Actions so far.
     pub count: usize,
-    versions: Versions,
     start: Box<dyn Fn() -> Daemon + 'a>,
     replicas: Vec<Daemon>,
     /// They were told to stop.
@@ -70,14 +60,9 @@ impl<'a> World<'a> {
         Self {
             cluster,
             vcenter,
-            machines: Vec::new(),
-            rules,
-            proofs: Proofs::new(),
-            last_version: Instant::now(),
+            judged: Judged::new(Api::all(cluster.client.clone()), versions, rules),
             control_plane: 0,
-            nodes: Api::all(cluster.client.clone()),
             count: 0,
-            versions,
             start: Box::new(start),
             replicas: Vec::new(),
             ending: Vec::new(),
@@ -108,25 +93,9 @@ impl<'a> World<'a> {
             self.count
         ));
         self.recent.drain(..self.recent.len().saturating_sub(TOLD));
-        self.check();
+        self.judged.check();
         if self.count.is_multiple_of(REPORTED) {
-            println!("{:.0?}: {} actions; the daemon: {:?}", self.began.elapsed(), self.count, self.rules.seen);
-        }
-    }
-
-    /// Holds the versions that have come to the rules.
-    pub fn check(&mut self) {
-        for version in self.versions.take() {
-            self.last_version = version.at;
-            let number = number(&version.node);
-            if let Err(broken) = self.rules.take(version, &self.machines[number]) {
-                panic!("node {number}: {broken}");
-            }
-        }
-        self.proofs.read();
-        let concluded = self.rules.conclude(&self.machines, |uid, since, until| self.proofs.of(uid, since, until));
-        if let Err(broken) = concluded {
-            panic!("{broken}");
+            println!("{:.0?}: {} actions; the daemon: {:?}", self.began.elapsed(), self.count, self.judged.rules.seen);
         }
     }
 
@@ -143,7 +112,7 @@ impl<'a> World<'a> {
     /// Starts a replica.
     fn start(&mut self) -> Daemon {
         let replica = (self.start)();
-        self.proofs.started(replica.output());
+        self.judged.proofs.started(replica.output());
         self.outputs.push_back(replica.output().clone());
         self.outputs.drain(..self.outputs.len().saturating_sub(PROCESSES));
         replica
@@ -158,8 +127,8 @@ impl<'a> World<'a> {
             let status = daemon.wait(STOP).await;
             assert_eq!(status.code(), Some(0), "{}", daemon.output().tail(40));
         }
-        self.proofs.close();
-        self.check();
+        self.judged.proofs.close();
+        self.judged.check();
     }
 
     async fn end(&mut self, mut replica: Daemon) {
@@ -178,26 +147,26 @@ impl<'a> World<'a> {
                 self.trouble(action).await;
                 true
             }
-            Action::Create(number) if !self.machines[*number].is_there => {
+            Action::Create(number) if !self.judged.machines[*number].is_there => {
                 self.create(*number).await;
                 true
             }
-            Action::Twin(number, runs) if !self.machines[*number].has_twin => {
+            Action::Twin(number, runs) if !self.judged.machines[*number].has_twin => {
                 self.create_twin(*number, *runs).await;
                 true
             }
-            Action::RemoveTwin(number) if self.machines[*number].has_twin => {
+            Action::RemoveTwin(number) if self.judged.machines[*number].has_twin => {
                 self.remove_twin(*number).await;
                 true
             }
-            Action::Lose(number) if self.machines[*number].is_there => {
+            Action::Lose(number) if self.judged.machines[*number].is_there => {
                 self.machine(*number, &Action::Destroy(*number)).await;
                 self.node(*number, &Action::Ready(*number, "Unknown")).await
             }
             Action::Lose(_) | Action::Create(_) | Action::Twin(..) | Action::RemoveTwin(_) => false,
             // A machine is in one zone, or which one is nobody's to say.
-            Action::Tag(number, _) if !self.machines[*number].zones.is_empty() => false,
-            Action::Untag(number, zone) if !self.machines[*number].zones.contains(zone) => false,
+            Action::Tag(number, _) if !self.judged.machines[*number].zones.is_empty() => false,
+            Action::Untag(number, zone) if !self.judged.machines[*number].zones.contains(zone) => false,
             Action::Destroy(number)
             | Action::Reregister(number)
             | Action::Power(number, _)
@@ -210,7 +179,7 @@ impl<'a> World<'a> {
             | Action::Connection(number, _)
             | Action::Tag(number, _)
             | Action::Untag(number, _) => {
-                let is_there = self.machines[*number].is_there;
+                let is_there = self.judged.machines[*number].is_there;
                 if is_there {
                     self.machine(*number, action).await;
                 }
@@ -234,7 +203,7 @@ impl<'a> World<'a> {
             // A login that is lost with its process would keep the next one waiting, by intent.
             Action::Kill(replica) if self.replicas[*replica].output().find(ANSWERS).is_some() => {
                 self.replicas[*replica].kill().await;
-                self.proofs.killed();
+                self.judged.proofs.killed();
                 self.replicas[*replica] = self.start();
             }
             Action::Restart(replica) => {
@@ -286,10 +255,10 @@ impl<'a> World<'a> {
 
     /// What [`World::create`] and the scenario make is known from now on.
     pub fn appeared(&mut self, number: usize) {
-        if self.machines.len() <= number {
-            self.machines.resize_with(number + 1, Machine::default);
+        if self.judged.machines.len() <= number {
+            self.judged.machines.resize_with(number + 1, Machine::default);
         }
-        let machine = &mut self.machines[number];
+        let machine = &mut self.judged.machines[number];
         machine.is_there = true;
         machine.power = Some(Power::On);
         machine.address = Some(ip(number));
@@ -300,16 +269,16 @@ impl<'a> World<'a> {
     async fn create_twin(&mut self, number: usize, runs: bool) {
         let twin = Vm::new(&self.twin(number), &uuid(number)).guest_host_name("clone").ip("10.4.0.1");
         let twin = if runs { twin } else { twin.powered_off() };
-        self.machines[number].has_twin = true;
+        self.judged.machines[number].has_twin = true;
         self.vcenter.create_vm(&twin).await;
-        self.machines[number].note();
+        self.judged.machines[number].note();
     }
 
     async fn remove_twin(&mut self, number: usize) {
-        self.machines[number].has_twin = false;
-        self.machines[number].note();
+        self.judged.machines[number].has_twin = false;
+        self.judged.machines[number].note();
         self.vcenter.destroy_vm(&self.twin(number)).await;
-        self.machines[number].note();
+        self.judged.machines[number].note();
     }
 
     fn twin(&self, number: usize) -> String {
@@ -319,7 +288,7 @@ impl<'a> World<'a> {
     async fn machine(&mut self, number: usize, action: &Action) {
         let name = self.cluster.name(number);
         let vcenter = &self.vcenter;
-        let machine = &mut self.machines[number];
+        let machine = &mut self.judged.machines[number];
         let change = match action {
             Action::Destroy(_) | Action::Reregister(_) => {
                 (machine.is_there, machine.power) = (false, None);
@@ -388,19 +357,20 @@ impl<'a> World<'a> {
         self.act(Action::Up).await;
         self.act(Action::Delay(0)).await;
         self.vcenter.clear_rules().await;
-        for number in 0..self.machines.len() {
+        for number in 0..self.judged.machines.len() {
             self.act(Action::RemoveTwin(number)).await;
             self.act(Action::Connection(number, true)).await;
             self.act(Action::Power(number, Power::On)).await;
             self.act(Action::Address(number, 1)).await;
-            if self.machines[number].is_there {
+            if self.judged.machines[number].is_there {
                 self.act(Action::Register(number)).await;
             } else if self.is_uninitialised(number).await {
                 // A node that was never initialised is never deleted by the daemon: its machine may still come.
                 self.act(Action::DeleteNode(number)).await;
             }
             self.act(Action::NodeIp(number, NodeIp::None)).await;
-            self.act(Action::Ready(number, if self.machines[number].is_there { "True" } else { "Unknown" })).await;
+            self.act(Action::Ready(number, if self.judged.machines[number].is_there { "True" } else { "Unknown" }))
+                .await;
         }
         if self.has_lost_updates {
             // All is read anew.

@@ -14,7 +14,7 @@ mod world;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use support::{Daemon, Heavy, eventually};
+use support::{Daemon, Heavy, environment, eventually};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::admin::{Admin, token_of};
@@ -55,12 +55,8 @@ const FLAGS: [&str; 4] = [
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn through_all_faults_what_must_hold_holds_and_all_ends_as_a_fresh_daemon_writes_it() {
     let alone = Heavy::alone();
-    let seconds = variable("CHAOS_SECONDS").map_or(SECONDS, |text| number("CHAOS_SECONDS", &text));
-    let seed = match variable("CHAOS_SEED").as_deref() {
-        None => SEED,
-        Some("random") => fastrand::u64(..),
-        Some(text) => number("CHAOS_SEED", text),
-    };
+    let seconds = environment::number("CHAOS_SECONDS").unwrap_or(SECONDS);
+    let seed = environment::seed("CHAOS_SEED").unwrap_or(SEED);
     println!("CHAOS_SEED={seed} CHAOS_SECONDS={seconds}");
     // Whether labels follow their machines is up to the seed, too.
     let follows = seed.is_multiple_of(2);
@@ -90,15 +86,6 @@ async fn through_all_faults_what_must_hold_holds_and_all_ends_as_a_fresh_daemon_
     told(&world, &script);
     assert_eq!(world.judged.rules.seen.lacks(&least(seconds)), [""; 0], "too little happened");
     as_a_fresh_daemon(&mut world, follows).await;
-}
-
-/// From the environment.
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|text| !text.is_empty())
-}
-
-fn number(name: &str, text: &str) -> u64 {
-    text.parse().unwrap_or_else(|error| panic!("{name}={text}: {error}"))
 }
 
 /// The steps at their times. What takes long, as an API server that starts, makes all later steps later.

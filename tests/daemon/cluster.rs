@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures::future::join_all;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::api::{DeleteParams, ListParams, PostParams};
@@ -154,6 +155,13 @@ impl Cluster {
 
     fn selected(&self) -> ListParams {
         ListParams::default().labels(&self.labels())
+    }
+
+    /// Who holds this Lease; empty if nobody does.
+    pub async fn holder(&self, lease: &str) -> String {
+        let leases = Api::<Lease>::namespaced(self.client.clone(), "kube-system");
+        let lease = leases.get_opt(lease).await.unwrap();
+        lease.and_then(|lease| lease.spec?.holder_identity).unwrap_or_default()
     }
 
     /// The rights that a replica uses, to each of these users.

@@ -8,7 +8,7 @@ mod world;
 use std::time::Instant;
 
 use k8s_openapi::jiff::SignedDuration;
-use support::{ApiServer, AuditEvent, Heavy};
+use support::{ApiServer, AuditEvent, Heavy, environment};
 
 use crate::judge::audit::{Term, breaches, node_writes, terms};
 use world::{Hit, World};
@@ -22,9 +22,7 @@ const NODES_PER_HIT: usize = 33;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn however_leaders_end_all_nodes_are_initialised_and_nobody_writes_beside_the_next_one() {
     let _alone = Heavy::alone();
-    let hits = std::env::var("SOAK_HITS").ok().filter(|text| !text.is_empty());
-    let hits = hits
-        .map_or(HITS.len(), |text| text.parse::<usize>().unwrap_or_else(|error| panic!("SOAK_HITS={text}: {error}")));
+    let hits = environment::number("SOAK_HITS").map_or(HITS.len(), |hits| usize::try_from(hits).unwrap());
     let nodes = NODES.max(hits * NODES_PER_HIT);
     let server = ApiServer::audited().await;
     let mut world = World::start(&server, nodes).await;

@@ -10,14 +10,8 @@ use support::{ApiServer, Daemon, Vcenter, eventually};
 
 use crate::cluster::{ANSWERS, Cluster, LIMIT};
 
-async fn holder(cluster: &Cluster, lease: &str) -> String {
-    let leases = Api::<Lease>::namespaced(cluster.client.clone(), "kube-system");
-    let lease = leases.get_opt(lease).await.unwrap();
-    lease.and_then(|lease| lease.spec?.holder_identity).unwrap_or_default()
-}
-
 async fn wait_for_holder(cluster: &Cluster, lease: &str, is_right: impl Fn(&str) -> bool, daemon: &Daemon) -> String {
-    eventually(&format!("the right one holds {lease}"), LIMIT, async || match holder(cluster, lease).await {
+    eventually(&format!("the right one holds {lease}"), LIMIT, async || match cluster.holder(lease).await {
         found if is_right(&found) => Ok(found),
         other => Err(format!("{other:?}\n{}", daemon.output().tail(30))),
     })
@@ -74,7 +68,7 @@ async fn each_controller_works_under_its_own_lease_and_a_second_process_follows_
     first.wait_for_line("another took the lease; this process stands by", LIMIT).await;
     cluster.register(1..2).await;
     first.wait_for_line("standing by", LIMIT).await;
-    assert_eq!(holder(&cluster, &main).await, identity, "the main one is kept");
+    assert_eq!(cluster.holder(&main).await, identity, "the main one is kept");
     // Several looks at the node fall into this time.
     let began = std::time::Instant::now();
     support::eventually("the node is left alone for some seconds", LIMIT, async || {
@@ -96,7 +90,7 @@ async fn each_controller_works_under_its_own_lease_and_a_second_process_follows_
     cluster.register(2..3).await;
     cluster.wait_until_initialised(0..3, &other).await;
     assert_eq!(other.stop(LIMIT).await.code(), Some(0));
-    assert_eq!((holder(&cluster, &main).await, holder(&cluster, &second).await), (String::new(), String::new()));
+    assert_eq!((cluster.holder(&main).await, cluster.holder(&second).await), (String::new(), String::new()));
 }
 
 fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {

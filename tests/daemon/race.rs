@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Node;
 use support::nodes::UNINITIALIZED_TAINT;
-use support::{Daemon, Heavy, KubeletNode, Vcenter, eventually};
+use support::{Daemon, Heavy, KubeletNode, Vcenter, environment, eventually};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::admin::{Admin, token};
@@ -51,12 +51,8 @@ const FLAGS: [&str; 3] =
 #[tokio::test]
 async fn whatever_happens_no_node_loses_what_it_has_and_all_end_as_a_fresh_daemon_writes_them() {
     let _alone = Heavy::alone();
-    let seconds = variable("SOAK_SECONDS").map_or(SECONDS, |text| number("SOAK_SECONDS", &text));
-    let seed = match variable("SOAK_SEED").as_deref() {
-        None => SEED,
-        Some("random") => fastrand::u64(..),
-        Some(text) => number("SOAK_SEED", text),
-    };
+    let seconds = environment::number("SOAK_SECONDS").unwrap_or(SECONDS);
+    let seed = environment::seed("SOAK_SEED").unwrap_or(SEED);
     println!("SOAK_SEED={seed} SOAK_SECONDS={seconds}");
     // Side by side: both wait most of the time.
     tokio::join!(all_that_happens(seed, seconds), limited::what_limits_allow(seed, seconds));
@@ -144,15 +140,6 @@ async fn run(world: &mut World<'_>, pace: Duration, until: Instant, mut next: im
         pace.tick().await;
         world.act(next()).await;
     }
-}
-
-/// From the environment.
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|text| !text.is_empty())
-}
-
-fn number(name: &str, text: &str) -> u64 {
-    text.parse().unwrap_or_else(|error| panic!("{name}={text}: {error}"))
 }
 
 fn start(cluster: &Cluster, config: &str, flags: &[String], more: &[&str]) -> Daemon {

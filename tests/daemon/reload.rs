@@ -1,13 +1,12 @@
 //! `vsphere.conf` and the CA file are changed while the daemon works for the nodes of a vCenter that stays.
 
-use std::path::Path;
 use std::time::Instant;
 
 use k8s_openapi::api::core::v1::Event;
 use kube::Api;
 use kube::api::ListParams;
 use support::nodes::NodeView;
-use support::{Daemon, Vcenter, eventually};
+use support::{Daemon, Vcenter, eventually, replace_file};
 
 use crate::admin::{Admin, token};
 use crate::cluster::{Cluster, LIMIT, ip};
@@ -19,13 +18,6 @@ const SECOND: std::ops::Range<usize> = 2..4;
 
 /// What the daemon says when a changed file is in force.
 const IN_FORCE: &str = "was read again and is in force";
-
-/// Writes a file as `kubectl edit` and the kubelet do: the new one takes the old one's place in one step.
-fn replace(path: &Path, text: &str) {
-    let fresh = path.with_extension("fresh");
-    std::fs::write(&fresh, text).unwrap();
-    std::fs::rename(fresh, path).unwrap();
-}
 
 async fn wait_for(what: &str, cluster: &Cluster, daemon: &Daemon, number: usize, is_so: impl Fn(&NodeView) -> bool) {
     let name = cluster.name(number);
@@ -63,7 +55,7 @@ async fn a_changed_configuration_is_in_force_without_dropping_what_is_known() {
     let alone = Cluster::zoned(std::slice::from_ref(&section));
     let both = Cluster::zoned(&[section.clone(), second.ini_section("vc-2", "dc-1")]);
     let path = first.folder().join("vsphere-of-the-test.conf");
-    replace(&path, &alone);
+    replace_file(&path, &alone);
     let (admin, token) = (Admin::new(), token(&cluster).await);
     let lease = format!("--leader-elect-resource-name={}", cluster.pool());
     let more = ["--leader-elect=true", &lease, &admin.flag()];
@@ -74,7 +66,7 @@ async fn a_changed_configuration_is_in_force_without_dropping_what_is_known() {
 
     // A vCenter is added.
     let changed = Instant::now();
-    replace(&path, &both);
+    replace_file(&path, &both);
     cluster.wait_until_initialised(SECOND, &daemon).await;
     println!("the nodes of an added vCenter were initialised {:?} after the file changed", changed.elapsed());
     let told = daemon.wait_for_line(IN_FORCE, LIMIT).await;
@@ -85,7 +77,7 @@ async fn a_changed_configuration_is_in_force_without_dropping_what_is_known() {
 
     // It is removed: the daemon leaves it, and its nodes are unknown, with the reason.
     let changed = Instant::now();
-    replace(&path, &alone);
+    replace_file(&path, &alone);
     eventually("the daemon logs out", LIMIT, async || match second.counts().await {
         counts if counts.soap_sessions + counts.rest_sessions == 0 => Ok(()),
         counts => Err(format!("{counts:?}\n{}", daemon.output().tail(20))),
@@ -104,7 +96,7 @@ async fn a_changed_configuration_is_in_force_without_dropping_what_is_known() {
     }
 
     // It comes back.
-    replace(&path, &both);
+    replace_file(&path, &both);
     eventually("there is a session again", LIMIT, async || match second.counts().await {
         counts if counts.pending_waits == 1 => Ok(()),
         counts => Err(format!("{counts:?}\n{}", daemon.output().tail(20))),
@@ -117,7 +109,7 @@ async fn a_changed_configuration_is_in_force_without_dropping_what_is_known() {
     .await;
 
     // The rules for addresses are changed.
-    replace(&path, &format!("{both}\n[Nodes]\nexclude-external-network-subnet-cidr = 10.1.0.0/16\n"));
+    replace_file(&path, &format!("{both}\n[Nodes]\nexclude-external-network-subnet-cidr = 10.1.0.0/16\n"));
     wait_for("the rules are in force", &cluster, &daemon, 0, |view| {
         view.addresses == [format!("Hostname={}", cluster.name(0)), "InternalIP=10.1.0.102".to_owned()]
     })
@@ -125,7 +117,7 @@ async fn a_changed_configuration_is_in_force_without_dropping_what_is_known() {
     one_login(&first, "the rules were changed").await;
 
     // The file is broken: what was in force stays so.
-    replace(&path, &format!("{both}\n[Nodes]\ninternal-network-subnet-cidr = hunter2-secret\n"));
+    replace_file(&path, &format!("{both}\n[Nodes]\ninternal-network-subnet-cidr = hunter2-secret\n"));
     let told = daemon.wait_for_line("is refused and the old one stays in force", LIMIT).await;
     assert!(told.contains("internal-network-subnet-cidr") && !told.contains("hunter2"), "{told}");
     let message = refused(&cluster).await;
@@ -141,19 +133,19 @@ async fn a_changed_configuration_is_in_force_without_dropping_what_is_known() {
     }
 
     // It is mended.
-    replace(&path, &both);
+    replace_file(&path, &both);
     wait_for("the old rules are in force", &cluster, &daemon, 0, |view| {
         view.addresses.contains(&"ExternalIP=10.1.0.103".to_owned())
     })
     .await;
 
     // Another authority is trusted, and then the right one again: the session lives on.
-    replace(&ca, second.ca_pem());
+    replace_file(&ca, second.ca_pem());
     daemon.wait_for_line("changed: trust", LIMIT).await;
     // The wait under way ends as it began; a change ends it.
     first.set_ip(&cluster.name(1), "10.1.0.105").await;
     daemon.wait_for_line("vCenter does not answer; what is known is kept", LIMIT).await;
-    replace(&ca, first.ca_pem());
+    replace_file(&ca, first.ca_pem());
     follows(&cluster, &first, &daemon, "10.1.0.104").await;
     let counts = first.counts().await;
     assert_eq!((counts.soap_sessions, counts.soap_logins), (1, 1), "{counts:?}");
@@ -195,10 +187,10 @@ async fn a_vcenter_that_is_not_verified_is_told_at_the_start_and_at_each_reload(
             "[Global]\nuser = u\npassword = p\ninsecure-flag = true\n[VirtualCenter \"127.0.0.1\"]\nport = {port}\n"
         )
     };
-    replace(&path, &text(1));
+    replace_file(&path, &text(1));
     let mut daemon = cluster.start_on(&path, &[]);
     daemon.wait_for_line("vCenter 127.0.0.1:1: its certificate is not verified (insecure-flag)", LIMIT).await;
-    replace(&path, &text(2));
+    replace_file(&path, &text(2));
     daemon.wait_for_line("vCenter 127.0.0.1:2: its certificate is not verified (insecure-flag)", LIMIT).await;
     daemon.stop(LIMIT).await;
 }

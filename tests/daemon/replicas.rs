@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Event;
 use kube::Api;
 use kube::api::ListParams;
@@ -26,12 +25,6 @@ async fn start_replica(cluster: &Cluster, vcenter: &Vcenter) -> Daemon {
     daemon
 }
 
-async fn holder(cluster: &Cluster) -> String {
-    let leases = Api::<Lease>::namespaced(cluster.client.clone(), "kube-system");
-    let lease = leases.get(cluster.pool()).await.unwrap();
-    lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default()
-}
-
 fn count(daemon: &Daemon, text: &str) -> usize {
     daemon.output().lines().iter().filter(|line| line.contains(text)).count()
 }
@@ -42,7 +35,7 @@ async fn one_of_two_replicas_works_and_hands_over_when_it_is_told_to_stop() {
     let vcenter = Vcenter::start(&cluster.scenario(0..9)).await;
     let mut first = start_replica(&cluster, &vcenter).await;
     let leads = first.wait_for_line("became leader", LIMIT).await;
-    let identity = holder(&cluster).await;
+    let identity = cluster.holder(cluster.pool()).await;
     assert!(leads.contains(&identity), "{identity}: {leads}");
     let mut second = start_replica(&cluster, &vcenter).await;
     second.wait_for_line("standing by", LIMIT).await;
@@ -56,7 +49,7 @@ async fn one_of_two_replicas_works_and_hands_over_when_it_is_told_to_stop() {
     })
     .await;
     assert_eq!(count(&second, "node initialised"), 0);
-    assert_eq!(holder(&cluster).await, identity);
+    assert_eq!(cluster.holder(cluster.pool()).await, identity);
     // That of the standby over REST is made beside all else.
     eventually("there is one session of each kind per replica", LIMIT, async || match vcenter.counts().await {
         counts if (counts.soap_sessions, counts.rest_sessions) == (2, 2) => Ok(()),
@@ -92,14 +85,14 @@ async fn one_of_two_replicas_works_and_hands_over_when_it_is_told_to_stop() {
     })
     .await;
     let leads = second.wait_for_line("became leader", LIMIT).await;
-    assert!(leads.contains(&holder(&cluster).await), "{leads}");
+    assert!(leads.contains(&cluster.holder(cluster.pool()).await), "{leads}");
 
     let counts = vcenter.counts().await;
     assert_eq!((counts.soap_sessions, counts.rest_sessions), (1, 1), "the first one logged out: {counts:?}");
     assert_eq!(second.stop(GRACE).await.code(), Some(0));
     let counts = vcenter.counts().await;
     assert_eq!((counts.soap_sessions, counts.rest_sessions), (0, 0), "{counts:?}");
-    assert_eq!(holder(&cluster).await, "");
+    assert_eq!(cluster.holder(cluster.pool()).await, "");
     let expected = ["became leader", "stopped leading", "became leader", "stopped leading"];
     eventually("Events on the Lease tell the story", LIMIT, async || {
         let told = election_events(&cluster).await;
@@ -212,7 +205,10 @@ async fn a_leader_that_was_frozen_writes_nothing_once_another_leads() {
     })
     .await;
     assert_eq!((count(&first, "node initialised"), count(&first, "node updated")), (1, 0));
-    assert!(holder(&cluster).await.len() > 1 && second.output().find(&holder(&cluster).await).is_some());
+    assert!(
+        cluster.holder(cluster.pool()).await.len() > 1
+            && second.output().find(&cluster.holder(cluster.pool()).await).is_some()
+    );
     assert!(first.ended().is_none(), "it stands by and goes on");
 }
 

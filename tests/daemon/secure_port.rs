@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use support::process::Usage;
-use support::{Vcenter, eventually};
+use support::{Vcenter, eventually, replace_file};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -22,9 +22,7 @@ const MOST_MEMORY: u64 = 64 * 1024;
 fn exchange(certificate: &Path, key: &Path) -> CertificateDer<'static> {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
     for (path, content) in [(certificate, made.cert.pem()), (key, made.signing_key.serialize_pem())] {
-        let new = path.with_extension("new");
-        std::fs::write(&new, content).unwrap();
-        std::fs::rename(&new, path).unwrap();
+        replace_file(path, &content);
     }
     CertificateDer::from_pem_slice(made.cert.pem().as_bytes()).unwrap()
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use support::FakeVcenter;
+use support::{FakeVcenter, replace_file};
 
 use super::MACHINES;
 use super::fault::VCENTERS;
@@ -54,7 +54,7 @@ impl Site {
 
     /// Puts the CA file of this vCenter in its place.
     pub fn write_authority(&self, number: usize) {
-        replace(&self.authorities[number], &self.certificates[number]);
+        replace_file(&self.authorities[number], &self.certificates[number]);
     }
 
     /// Puts the configuration in its place.
@@ -62,7 +62,7 @@ impl Site {
         let numbers = (0..VCENTERS).filter(|number| self.without != Some(*number));
         let text = Cluster::zoned(&numbers.map(|number| self.section(number)).collect::<Vec<_>>());
         let broken = if self.is_broken { "[Global\nserver = = \"\n" } else { "" };
-        replace(&self.config, &format!("{text}{broken}"));
+        replace_file(&self.config, &format!("{text}{broken}"));
     }
 
     fn section(&self, number: usize) -> String {
@@ -78,11 +78,4 @@ impl Site {
             self.authorities[number].display()
         )
     }
-}
-
-/// As `kubectl edit` and the kubelet do: the new file takes the old one's place in one step.
-fn replace(path: &Path, text: &str) {
-    let fresh = path.with_extension("fresh");
-    std::fs::write(&fresh, text).unwrap();
-    std::fs::rename(fresh, path).unwrap();
 }

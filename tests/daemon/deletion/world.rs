@@ -10,7 +10,7 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use serde_json::Value;
 use support::nodes::{self, NodeView};
-use support::{ApiServer, Daemon, FakeVcenter, KubeletNode, Machine, Model, eventually};
+use support::{ApiServer, Daemon, FakeVcenter, KubeletNode, Machine, Model, eventually, replace_file};
 
 use super::looks;
 use crate::cluster::{Cluster, LIMIT, ip, until_passed, uuid};
@@ -124,9 +124,7 @@ impl World {
     }
 
     pub fn write_config(&self, text: &str) {
-        let fresh = self.config.with_extension("fresh");
-        std::fs::write(&fresh, text).unwrap();
-        std::fs::rename(fresh, &self.config).unwrap();
+        replace_file(&self.config, text);
     }
 
     /// Starts a daemon, and leaves alone one that runs already and was taken.

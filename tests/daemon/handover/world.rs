@@ -5,7 +5,6 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::ListParams;
@@ -170,10 +169,8 @@ impl World {
 
     /// Who holds the Lease, once it is another one than this.
     async fn leader_but(&self, before: Option<usize>) -> usize {
-        let leases = Api::<Lease>::namespaced(self.cluster.client.clone(), "kube-system");
         eventually("one of the replicas holds the Lease", LIMIT, async || {
-            let lease = leases.get(self.lease()).await.map_err(|error| error.to_string())?;
-            let holder = lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
+            let holder = self.cluster.holder(self.lease()).await;
             let leads = |line: &String| line.contains("became leader") && line.contains(&holder);
             let is_it = |replica: &Replica| replica.daemon.output().lines().iter().any(leads);
             match self.replicas.iter().position(is_it) {

@@ -7,7 +7,7 @@ use kube::Api;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 use support::nodes::set_ready;
-use support::{ApiServer, Daemon, Vcenter, Vm, eventually};
+use support::{ApiServer, Daemon, Vcenter, Vm, eventually, replace_file};
 
 use super::GO_RELEASE;
 use crate::admin::{Admin, token_of};
@@ -163,15 +163,10 @@ impl Site {
     /// Twice with the same mistake.
     async fn break_the_configuration(&self, daemon: &Daemon) {
         let sound = std::fs::read_to_string(&self.config).unwrap();
-        let replace = |text: &str| {
-            let fresh = self.config.with_extension("fresh");
-            std::fs::write(&fresh, text).unwrap();
-            std::fs::rename(fresh, &self.config).unwrap();
-        };
         for count in [1, 2] {
-            replace(&sound.replace("datacenters:", "datacenters: {}\n    x:"));
+            replace_file(&self.config, &sound.replace("datacenters:", "datacenters: {}\n    x:"));
             self.wait_for_event("cloud-controller-manager", "InvalidCloudConfig", "", count).await;
-            replace(&sound);
+            replace_file(&self.config, &sound);
             eventually("the mended file is read", LIMIT, async || {
                 let lines = daemon.output().lines();
                 let read =

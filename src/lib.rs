@@ -18,3 +18,7 @@ pub mod controllers;
 pub mod kubernetes;
 pub mod providers;
 pub mod runtime;
+
+// A test double that implements a trait of this crate is a module of the unit tests, and names the crate as other tests do.
+#[cfg(test)]
+extern crate self as ccm;

@@ -1,4 +1,3 @@
 //! The clouds.
 
-pub mod memory;
 pub mod vsphere;

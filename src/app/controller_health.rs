@@ -58,9 +58,46 @@ fn of_task(silence: Option<Duration>) -> Health {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cloud::{CloudProvider, Error, Route, Routes, WritePermit};
     use crate::kubernetes::stores::Change;
-    use crate::providers::memory::Memory;
     use futures::stream::BoxStream;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// A cloud with routes, or without.
+    struct Cloud {
+        has_routes: AtomicBool,
+    }
+
+    impl CloudProvider for Cloud {
+        fn provider_name(&self) -> &'static str {
+            "cloud"
+        }
+
+        fn owns_provider_id(&self, _: &str) -> bool {
+            true
+        }
+
+        fn routes(&self) -> Option<Arc<dyn Routes>> {
+            self.has_routes.load(Ordering::SeqCst).then(|| Arc::new(NoRoutes) as Arc<dyn Routes>)
+        }
+    }
+
+    struct NoRoutes;
+
+    #[async_trait::async_trait]
+    impl Routes for NoRoutes {
+        async fn list_routes(&self, _: &str) -> Result<Vec<Route>, Error> {
+            Ok(Vec::new())
+        }
+
+        async fn create_route(&self, _: &WritePermit, _: &str, _: &str, _: &Route) -> Result<(), Error> {
+            Err(Error::NotImplemented)
+        }
+
+        async fn delete_route(&self, _: &WritePermit, _: &str, _: &Route) -> Result<(), Error> {
+            Err(Error::NotImplemented)
+        }
+    }
 
     struct Filled(bool);
 
@@ -80,11 +117,11 @@ mod tests {
 
     #[test]
     fn a_controller_without_its_capability_is_ready_and_says_so() {
-        let cloud = Memory::default();
-        let capability = Capability::routes(Arc::new(cloud.clone()));
+        let cloud = Arc::new(Cloud { has_routes: AtomicBool::new(true) });
+        let capability = Capability::routes(cloud.clone());
         let of = |is_filled| readiness(&[Arc::new(Filled(is_filled))], Some(&capability));
         assert_eq!(of(true), Health::Ok);
-        cloud.set_has_routes(false);
+        cloud.has_routes.store(false, Ordering::SeqCst);
         assert_eq!(of(true), Health::Note("idle: the cloud provider has no routes"));
         assert_eq!(of(false), Health::Failed("the nodes have not been listed yet".to_owned()));
     }

@@ -8,7 +8,6 @@
 
 mod lease;
 mod local;
-mod memory;
 pub mod record;
 mod review;
 mod store;
@@ -25,7 +24,6 @@ use crate::cloud::login_ledger::{Attempt, Claim, LoginLedger, LoginPolicy, Outco
 use async_trait::async_trait;
 use jiff::Timestamp;
 pub use lease::LeaseStore;
-pub use memory::MemoryStore;
 use sha2::{Digest, Sha256};
 pub use store::{Reading, Store, StoreError, Stored};
 use tokio::sync::Semaphore;

@@ -19,9 +19,9 @@ use ccm::controllers::driver::{Controller, Event, Next, Reconciler, Spec};
 use ccm::controllers::instances::Instances;
 use ccm::kubernetes::leadership::Leadership;
 use ccm::kubernetes::stores::{Nodes, watch_nodes};
-use ccm::providers::memory::{Instance, Memory};
 use ccm::providers::vsphere::reason;
 use ccm::runtime::tasks::{Cause, Panicked, Tasks};
+use doubles::memory::{Instance, Memory};
 
 /// Labels each Node with the power state of its VM.
 struct PowerLabels {

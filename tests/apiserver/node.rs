@@ -10,7 +10,7 @@ use ccm::cloud::node::{ANNOTATION_VM, TAINT_UNINITIALIZED};
 use ccm::cloud::reason;
 use ccm::cloud::{InstanceMetadata, Unknown};
 use ccm::kubernetes::leader_election::{LeaderElector, LeaseConfig};
-use ccm::providers::memory::{Contract, Memory};
+use doubles::memory::{Contract, Memory};
 use k8s_openapi::api::core::v1::{Event, Node};
 use kube::Api;
 use kube::api::{ListParams, PostParams};

@@ -5,7 +5,7 @@ use ccm::cloud::node::addresses::INTERNAL_IP;
 use ccm::cloud::{
     CloudProvider, InstanceEvent, InstanceMetadata, LoadBalancer, PowerState, Route, Routes, Unknown, WritePermit,
 };
-use ccm::providers::memory::{Contract, Instance, Memory};
+use doubles::memory::{Contract, Instance, Memory};
 use k8s_openapi::api::core::v1::{NodeAddress, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::sync::Arc;

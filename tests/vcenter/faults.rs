@@ -14,13 +14,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm::clients::{http, vapi, vim};
-use ccm::kubernetes::login_ledger::{Ledger, MemoryStore};
+use ccm::kubernetes::login_ledger::Ledger;
 use ccm::providers::vsphere::credentials::{Credential, Login, Offer, Offers, Origin};
 use ccm::providers::vsphere::inventory::reads::{Read, SearchRead};
 use ccm::providers::vsphere::inventory::session::Timeouts;
 use ccm::providers::vsphere::inventory::snapshot::{Freshness, Snapshot, VmRecord};
 use ccm::providers::vsphere::inventory::{Names, Session, Settings, Vcenter};
 use ccm::providers::vsphere::zones::ZoneCategories;
+use doubles::login_store::MemoryStore;
 use secrecy::SecretString;
 use support::{FakeVcenter, Model};
 use tokio::sync::watch;

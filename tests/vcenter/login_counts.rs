@@ -8,11 +8,12 @@ mod trouble;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm::kubernetes::login_ledger::{Ledger, MemoryStore};
+use ccm::kubernetes::login_ledger::Ledger;
 use ccm::providers::vsphere::credentials::{Credential, Login, Offer, Origin, SessionToken};
 use ccm::providers::vsphere::inventory::snapshot::{Freshness, Snapshot};
 use ccm::providers::vsphere::inventory::{Names, Session, Settings, Vcenter};
 use ccm::providers::vsphere::zones::ZoneCategories;
+use doubles::login_store::MemoryStore;
 use memory::{Interface, MemoryVcenter};
 use secrecy::SecretString;
 use tokio::sync::{Semaphore, watch};

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm::cloud::login_ledger::LoginLedger;
-use ccm::kubernetes::login_ledger::{Ledger, MemoryStore};
+use ccm::kubernetes::login_ledger::Ledger;
 use ccm::providers::vsphere::credentials::{Credential, Login, Offer, Origin};
 use ccm::providers::vsphere::inventory::reads::Read;
 use ccm::providers::vsphere::inventory::snapshot::{Freshness, Snapshot};
 use ccm::providers::vsphere::inventory::{Names, Session, Settings, Vcenter as Inventory};
 use ccm::providers::vsphere::zones::{ObjectTags, ZoneCategories};
+use doubles::login_store::MemoryStore;
 use secrecy::SecretString;
 use support::vcenter::Vcenter;
 use support::{Object, eventually};

@@ -6,12 +6,13 @@ use std::time::Duration;
 use ccm::clients::http::{self, TlsSettings, TlsTrust};
 
 use ccm::cloud::{ClusterReads, NodeChange};
-use ccm::kubernetes::login_ledger::{Ledger, MemoryStore};
+use ccm::kubernetes::login_ledger::Ledger;
 use ccm::providers::vsphere::config::Credentials;
 use ccm::providers::vsphere::credentials::{Credential, Login, Offer, Offers, Origin};
 use ccm::providers::vsphere::inventory::session::Timeouts;
 use ccm::providers::vsphere::topology::TopologyLabels;
 use ccm::providers::vsphere::{Connect, Options, Provider, config};
+use doubles::login_store::MemoryStore;
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use k8s_openapi::api::core::v1::{Node, NodeSpec, NodeStatus, NodeSystemInfo};

@@ -2,8 +2,12 @@
 
 use tokio::time::Instant;
 
+use self::memory::MemoryStore;
 use super::*;
 use crate::cloud::login_ledger::SecretVersion;
+
+#[path = "../../../tests/doubles/src/login_store.rs"]
+mod memory;
 
 const WINDOW: Duration = Duration::from_secs(200);
 

@@ -5,7 +5,7 @@ use ccm::cloud::{CloudProvider, InstanceMetadata, InstancesV2, Power, PowerState
 use ccm::controllers::node_lifecycle::plan::TAINT_SHUTDOWN;
 use ccm::controllers::node_lifecycle::{Limit, Settings};
 use ccm::kubernetes::leader_election::{LeaderElector, LeaseConfig};
-use ccm::providers::memory::{Instance, Memory};
+use doubles::memory::{Instance, Memory};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::Api;

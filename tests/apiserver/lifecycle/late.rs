@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use ccm::cloud::{CloudProvider, InstanceEvent, InstanceEvents, InstanceMetadata, InstancesV2, PowerState, Presence};
-use ccm::providers::memory::Memory;
+use doubles::memory::Memory;
 use futures::stream::{BoxStream, StreamExt, unfold};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams};

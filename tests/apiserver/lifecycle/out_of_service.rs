@@ -3,7 +3,7 @@
 use ccm::cloud::PowerState;
 use ccm::controllers::node_lifecycle::plan::{ANNOTATION_OUT_OF_SERVICE, TAINT_OUT_OF_SERVICE};
 use ccm::controllers::node_lifecycle::{Limit, Settings};
-use ccm::providers::memory::{Instance, Memory};
+use doubles::memory::{Instance, Memory};
 use k8s_openapi::api::core::v1::Node;
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 
 use ccm::cloud::{PowerState, Unknown};
 use ccm::controllers::node_lifecycle::plan::TAINT_SHUTDOWN;
-use ccm::providers::memory::{Contract, Memory};
+use doubles::memory::{Contract, Memory};
 use support::{ApiServer, eventually};
 
 use super::harness::{Form, LIMIT, Run, Start, instance, settings, taints};
@@ -79,7 +79,7 @@ fn arrange(cloud: &Memory, form: &Form, state: Cloud) {
         return;
     }
     let power = if state == Cloud::ShutDown { PowerState::Off } else { PowerState::On };
-    cloud.put(ccm::providers::memory::Instance { power, ..instance(form, &provider_id) });
+    cloud.put(doubles::memory::Instance { power, ..instance(form, &provider_id) });
     match state {
         Cloud::Gone => assert!(cloud.remove(&provider_id)),
         Cloud::Fails => cloud.set_unknown(&provider_id, Some(Unknown::new(reason::CloudError, "the test says so"))),

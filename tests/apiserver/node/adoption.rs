@@ -5,7 +5,7 @@ use super::{A3, H, ZONES, metadata, zoned};
 use ccm::cloud::InstanceMetadata;
 use ccm::cloud::node::ANNOTATION_VM;
 use ccm::controllers::node::{LabelMode, Policy};
-use ccm::providers::memory::{Instance, Memory};
+use doubles::memory::{Instance, Memory};
 use support::unique;
 
 const UUID: &str = "4212B2D3-0F9A-4B47-9F3A-2D7C0E5A1B6C";

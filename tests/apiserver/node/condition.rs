@@ -5,7 +5,7 @@ use super::{A3, metadata};
 use ccm::cloud::reason;
 use ccm::cloud::{InstanceMetadata, Unknown};
 use ccm::controllers::node::Policy;
-use ccm::providers::memory::Memory;
+use doubles::memory::Memory;
 use k8s_openapi::api::core::v1::Node;
 use serde_json::json;
 use std::time::{Duration, Instant};

@@ -10,9 +10,9 @@ use ccm::kubernetes::client::{self, Clients};
 use ccm::kubernetes::events::recorder;
 use ccm::kubernetes::leadership::Leadership;
 use ccm::kubernetes::stores::{Nodes, watch_nodes};
-use ccm::providers::memory::{Instance, Memory};
 use ccm::runtime::metrics::Metrics;
 use ccm::runtime::tasks::{BoxError, Tasks};
+use doubles::memory::{Instance, Memory};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{
     Event, Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, NodeSystemInfo, Taint,

@@ -5,7 +5,7 @@ use super::{A3, ZONES, metadata, zoned};
 use ccm::cloud::InstanceMetadata;
 use ccm::cloud::node::{ZONE, label};
 use ccm::controllers::node::{LabelMode, Policy};
-use ccm::providers::memory::Memory;
+use doubles::memory::Memory;
 use support::unique;
 
 #[tokio::test(flavor = "multi_thread")]

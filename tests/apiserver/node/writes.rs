@@ -4,7 +4,7 @@ use super::harness::{Form, Start, addresses, instance, is_tainted, labels, lines
 use super::{A2, A2H, A2K, A3, ZONES, metadata, zoned};
 use ccm::cloud::InstanceMetadata;
 use ccm::cloud::node::ANNOTATION_VM;
-use ccm::providers::memory::Memory;
+use doubles::memory::Memory;
 use k8s_openapi::api::core::v1::Node;
 use serde_json::json;
 use support::unique;

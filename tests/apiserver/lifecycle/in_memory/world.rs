@@ -20,9 +20,9 @@ use ccm::controllers::node_lifecycle::{self, Deletion, Limit, Settings};
 use ccm::kubernetes::events::recorder;
 use ccm::kubernetes::leadership::Leadership;
 use ccm::kubernetes::stores::watch_nodes;
-use ccm::providers::memory::{Instance, Memory};
 use ccm::providers::vsphere::reason;
 use ccm::runtime::metrics::Metrics;
+use doubles::memory::{Instance, Memory};
 
 /// Long enough for everything that waits for nothing but others.
 pub const MOMENT: Duration = Duration::from_millis(500);

@@ -3,7 +3,7 @@
 use super::*;
 use async_trait::async_trait;
 use ccm::cloud::{InstanceEvents, InstanceMetadata, InstancesV2, Power, PowerState, Presence};
-use ccm::providers::memory::Memory;
+use doubles::memory::Memory;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// A provider that panics while it is armed.

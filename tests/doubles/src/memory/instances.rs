@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering;
 use tokio::time::Instant;
 
 use super::{Instance, Memory, State};
-use crate::cloud::node::ANNOTATION_VM;
-use crate::cloud::reason;
-use crate::cloud::{
+use ccm::cloud::node::ANNOTATION_VM;
+use ccm::cloud::reason;
+use ccm::cloud::{
     AbsenceProof, Error, FoundBy, InstanceMetadata, Instances, InstancesV2, Power, PowerState, Presence, Unknown, Zone,
     Zones, node,
 };

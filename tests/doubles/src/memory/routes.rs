@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::Memory;
-use crate::cloud::{Clusters, Error, Route, Routes, WritePermit};
+use ccm::cloud::{Clusters, Error, Route, Routes, WritePermit};
 
 fn prefix(cluster_name: &str) -> String {
     format!("{cluster_name}-")

@@ -1,7 +1,7 @@
 //! What only this provider can be asked; the rest is in the contract suite.
 
 use super::*;
-use crate::cloud::{Presence, reason};
+use ccm::cloud::{Presence, reason};
 use k8s_openapi::api::core::v1::{Node, NodeStatus, NodeSystemInfo};
 
 fn instance(provider_id: &str, uuid: &str) -> Instance {

@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 
-use crate::cloud::{
+use ccm::cloud::{
     CloudProvider, Clusters, Error, InstanceEvent, InstanceEvents, InstanceMetadata, Instances, InstancesV2,
     LoadBalancer, PowerState, Route, Routes, Unknown, WritePermit, Zones,
 };

@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use super::Memory;
-use crate::cloud::{Error, LoadBalancer, WritePermit, node};
+use ccm::cloud::{Error, LoadBalancer, WritePermit, node};
 
 /// The first address handed out; the range is reserved for documentation and benchmarks.
 const FIRST_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);

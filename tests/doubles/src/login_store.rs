@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use tokio::time::Instant;
 
-use super::{Reading, Store, StoreError, Stored};
+use ccm::kubernetes::login_ledger::{Reading, Store, StoreError, Stored};
 
 /// What its clock shows when it is made.
 const EPOCH: i64 = 1_900_000_000;

@@ -21,7 +21,7 @@ pub fn announce(settings: &Settings) {
 
 /// `FLAG: --name="value"` for each.
 fn values(options: &Options) -> Vec<String> {
-    options.values.iter().map(|value| format!("FLAG: --{}={:?}", value.name, value.printed())).collect()
+    options.values.iter().map(|value| format!("FLAG: --{}={:?}", value.flag.name, value.printed())).collect()
 }
 
 /// Flags that were set to something else than their default although they change nothing here.

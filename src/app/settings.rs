@@ -15,9 +15,9 @@ mod serving;
 pub mod vsphere;
 
 use super::catalogue::{self, Controller};
-use super::files::Files;
+use super::files::{Files, SystemFiles};
 use super::options::values::without_credentials;
-use super::options::{Options, Origin};
+use super::options::{Options, Origin, Value};
 use crate::base::go_duration;
 use crate::controllers::{node, node_lifecycle};
 use crate::kubernetes::access::{Authentication, Authorization};
@@ -30,7 +30,7 @@ pub use generic::Generic;
 pub use mistakes::{Mistake, Mistakes};
 pub use nodes::NodeRules;
 pub use provider::ProviderSettings;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 pub use vsphere::Vsphere;
 
@@ -84,7 +84,9 @@ pub fn settle(options: &Options, files: &dyn Files, environment: &Environment) -
 /// The log alone; known before the other settings, since those are logged. A mistake in its flags is told by
 /// [`settle`], and the log is the default one until then.
 pub fn of_the_log(options: &Options) -> logging::Settings {
-    log::settle(&options.logging).unwrap_or_default()
+    let environment = Environment::default();
+    let mut check = Check { options, files: &SystemFiles, environment: &environment, mistakes: Vec::new() };
+    check.logging().filter(|_| check.mistakes.is_empty()).unwrap_or_default()
 }
 
 /// The flags, and what has been found wrong so far.
@@ -95,7 +97,7 @@ struct Check<'a> {
     mistakes: Vec<Mistake>,
 }
 
-impl Check<'_> {
+impl<'a> Check<'a> {
     /// `None` when something is missing that a mistake tells of. Every part is looked at before the first is missed.
     fn settings(&mut self) -> Option<Settings> {
         let provider = self.provider();
@@ -131,13 +133,13 @@ impl Check<'_> {
     }
 
     fn controllers(&mut self) -> Option<Vec<&'static Controller>> {
-        catalogue::chosen_controllers(&self.options.controllers)
+        catalogue::chosen_controllers(self.options.list("controllers"))
             .map_err(|names| {
                 let known: Vec<_> = catalogue::CONTROLLERS.iter().map(|controller| controller.name).collect();
                 let known = known.join(", ");
                 for name in names {
                     self.wrong::<()>(
-                        "--controllers",
+                        "controllers",
                         &name,
                         format!("{name:?} is not in the list of known controllers; expected *, or of {known}"),
                     );
@@ -147,81 +149,101 @@ impl Check<'_> {
     }
 
     fn kubernetes(&mut self) -> Option<client::Settings> {
-        let master = self.options.master.clone().filter(|master| !master.is_empty());
-        if let Some(master) = &master {
+        let master = self.optional("master");
+        if let Some(master) = master {
             let shown = without_credentials(master);
-            if shown != *master {
+            if shown != master {
                 let why = "expected a URL without a user; credentials come from a kubeconfig or a service account";
-                self.wrong::<()>("--master", &shown, why);
+                self.wrong::<()>("master", &shown, why);
             } else if !is_server_url(master) {
-                self.wrong::<()>("--master", master, "expected a URL such as https://10.0.0.1:6443");
+                self.wrong::<()>("master", master, "expected a URL such as https://10.0.0.1:6443");
             }
         }
-        let kubeconfig = self.options.kubeconfig.as_ref().filter(|path| !path.is_empty()).map(PathBuf::from);
-        if let Some(path) = &kubeconfig
-            && let Err(error) = self.files.read(path)
-        {
-            self.wrong::<()>("--kubeconfig", &path.display().to_string(), format!("cannot be read: {error}"));
-        }
-        Some(client::Settings { kubeconfig, master, rate: self.rate() })
+        let (kubeconfig, rate) = (self.readable("kubeconfig"), self.rate());
+        Some(client::Settings { kubeconfig: kubeconfig?, master: master.map(str::to_owned), rate })
     }
 
     /// Only when a flag asks for it: the API server has priority and fairness of its own.
     fn rate(&mut self) -> Option<client::Rate> {
-        let Options { kube_api_qps, kube_api_burst, .. } = self.options;
-        if kube_api_qps.is_none() && kube_api_burst.is_none() {
+        let given = |name| self.options.list(name).last();
+        let (qps, burst) = (given("kube-api-qps"), given("kube-api-burst"));
+        if qps.is_none() && burst.is_none() {
             return None;
         }
-        let qps = kube_api_qps.as_deref().unwrap_or("20");
-        let burst = kube_api_burst.as_deref().unwrap_or("30");
+        let qps = qps.map_or("20", String::as_str);
         let qps = match qps.parse::<f32>() {
             Ok(number) if number.is_finite() => Some(number),
-            _ => self.wrong("--kube-api-qps", qps, "expected a number such as 20 or 0.5"),
+            _ => self.wrong("kube-api-qps", qps, "expected a number such as 20 or 0.5"),
         };
-        let burst = self.number::<u32>("--kube-api-burst", burst, "a whole number such as 30");
+        let burst = match burst {
+            Some(_) => self.number("kube-api-burst", "a whole number such as 30"),
+            None => Some(30),
+        };
         Some(client::Rate { qps: qps?, burst: burst? })
     }
 
     fn node_selector(&mut self) -> Option<String> {
-        let selector = self.options.node_selector.clone().filter(|selector| !selector.is_empty())?;
-        if let Err(wrong) = label_selector::check(&selector) {
+        let selector = self.optional("node-selector")?;
+        if let Err(wrong) = label_selector::check(selector) {
             let expected = format!("{wrong:?} is no requirement; expected a label selector such as pool=blue,!virtual");
-            self.wrong::<()>("--node-selector", &selector, expected);
+            self.wrong::<()>("node-selector", selector, expected);
         }
-        Some(selector)
+        Some(selector.to_owned())
     }
 
-    fn boolean(&mut self, flag: &str, value: &str) -> Option<bool> {
+    /// The text of a flag, unless it is empty.
+    fn optional(&self, flag: &str) -> Option<&'a str> {
+        Some(self.options.text(flag)).filter(|text| !text.is_empty())
+    }
+
+    /// The path of a file that can be read; `Some(None)` is no file.
+    fn readable(&mut self, flag: &str) -> Option<Option<PathBuf>> {
+        let Some(path) = self.optional(flag) else { return Some(None) };
+        match self.files.read(Path::new(path)) {
+            Ok(_) => Some(Some(PathBuf::from(path))),
+            Err(error) => self.wrong(flag, path, format!("cannot be read: {error}")),
+        }
+    }
+
+    fn boolean(&mut self, flag: &str) -> Option<bool> {
+        let value = self.options.text(flag);
         boolean(value).or_else(|| self.wrong(flag, value, "expected true or false"))
     }
 
-    fn duration(&mut self, flag: &str, value: &str) -> Option<Duration> {
-        match go_duration::parse_duration(value) {
-            Ok(duration) => Some(duration),
-            Err(refused) => self.wrong(flag, value, refused.to_string()),
-        }
+    fn duration(&mut self, flag: &str) -> Option<Duration> {
+        let value = self.options.text(flag);
+        go_duration::parse_duration(value).map_err(|refused| self.wrong::<()>(flag, value, refused.to_string())).ok()
     }
 
     /// A duration between repeated work: not so short that it never rests.
-    fn pause(&mut self, flag: &str, value: &str) -> Option<Duration> {
-        match self.duration(flag, value)? {
-            pause if pause < Duration::from_secs(1) => self.wrong(flag, value, "expected at least 1s"),
+    fn pause(&mut self, flag: &str) -> Option<Duration> {
+        match self.duration(flag)? {
+            pause if pause < Duration::from_secs(1) => {
+                self.wrong(flag, self.options.text(flag), "expected at least 1s")
+            }
             pause => Some(pause),
         }
     }
 
-    fn number<T: std::str::FromStr>(&mut self, flag: &str, value: &str, expected: &str) -> Option<T> {
+    /// The one of these words that is given.
+    fn choice<T: Clone>(&mut self, flag: &str, choices: &[(&str, T)], expected: &str) -> Option<T> {
+        let value = self.options.text(flag);
+        let choice = choices.iter().find(|(word, _)| *word == value).map(|(_, choice)| choice.clone());
+        choice.or_else(|| self.wrong(flag, value, format!("expected {expected}")))
+    }
+
+    fn number<T: std::str::FromStr>(&mut self, flag: &str, expected: &str) -> Option<T> {
+        let value = self.options.text(flag);
         value.parse().map_or_else(|_| self.wrong(flag, value, format!("expected {expected}")), Some)
     }
 
     /// Notes a mistake; there is no value then. Who gave a variable and no flag looks for the variable.
     fn wrong<T>(&mut self, flag: &str, value: &str, why: impl Into<String>) -> Option<T> {
-        let given = self.options.values.iter().find(|given| given.flag() == flag);
-        let variable =
-            given.filter(|given| given.origin == Origin::Environment).and_then(|given| given.variable.as_ref());
+        let given = self.options.value(flag);
+        let variable = given.filter(|given| given.origin == Origin::Environment).and_then(|given| given.flag.variable);
         let place = match variable {
             Some(variable) => format!("environment variable {variable}={value}"),
-            None => format!("{flag}={value}"),
+            None => format!("{}={value}", given.map_or_else(|| flag.to_owned(), Value::spelled)),
         };
         self.mistakes.push(Mistake { place, why: why.into() });
         None

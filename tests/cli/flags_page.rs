@@ -1,6 +1,6 @@
 //! `docs/flags.md`, written from the definitions of the flags and from what only a page needs.
 
-use ccm::app::options::{self, notes};
+use ccm::app::options::{self, Flag};
 use clap::Arg;
 
 const HEAD: &str = "# Flags
@@ -179,10 +179,14 @@ pub fn page() -> String {
         let flags: Vec<_> = flags.iter().copied().filter(|flag| flag.get_help_heading() == Some(group)).collect();
         page += &section(group, &flags);
     }
+    let told_of = |note: fn(&Flag) -> Option<&str>| -> String {
+        let flags = options::flags();
+        flags.iter().filter_map(|flag| Some(format!("| `--{}` | {} |\n", flag.name, note(flag)?))).collect()
+    };
     page += WITHOUT_EFFECT;
-    page.extend(notes::WITHOUT_EFFECT.iter().map(|(name, why)| format!("| `--{name}` | {why} |\n")));
+    page += &told_of(|flag| flag.without_effect);
     page += DEPRECATED;
-    page.extend(notes::DEPRECATED.iter().map(|(name, hint)| format!("| `--{name}` | {hint} |\n")));
+    page += &told_of(|flag| flag.deprecated);
     page
 }
 

@@ -1,8 +1,10 @@
-//! Every flag with its value and where that is from: for the log, for `/flagz`, and for what is told about flags that were
-//! given.
+//! Every flag with its value and where that is from: for the settings, the log, `/flagz`, and for what is told about flags
+//! that were given.
 
+use super::flag::{Flag, Kind};
+use crate::base::csv;
+use clap::ArgMatches;
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches, Command};
 
 /// Where a value is from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,62 +20,50 @@ pub enum Origin {
 /// A flag with its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Value {
-    /// The flag's name, without dashes.
-    pub name: String,
-    /// Its environment variable, if it is one of ours.
-    pub variable: Option<String>,
+    /// The flag.
+    pub flag: Flag,
     /// As typed, without credentials; several values of a list are joined by commas.
     pub value: String,
-    /// What it is when nobody gives one.
-    pub default: String,
+    /// The items of a list; of other flags the one value.
+    pub items: Vec<String>,
     /// Where it is from.
     pub origin: Origin,
-    /// Whether it is a list.
-    pub is_list: bool,
 }
 
 impl Value {
+    pub(super) fn new(flag: Flag, matches: &ArgMatches) -> Self {
+        let typed = matches.get_raw(flag.name).into_iter().flatten();
+        let typed: Vec<_> = typed.map(|value| value.to_string_lossy().into_owned()).collect();
+        let origin = match matches.value_source(flag.name) {
+            Some(ValueSource::CommandLine) => Origin::CommandLine,
+            Some(ValueSource::EnvVariable) => Origin::Environment,
+            _ => Origin::Default,
+        };
+        let value = without_credentials(&typed.join(","));
+        let items = match flag.kind {
+            Kind::Slice => typed.iter().flat_map(|line| csv::fields(line)).filter(|item| !item.is_empty()).collect(),
+            _ => typed,
+        };
+        Self { flag, value, items, origin }
+    }
+
     /// Whether somebody gave it and it is not the default.
     pub fn is_changed(&self) -> bool {
-        self.origin != Origin::Default && self.value != self.default
+        self.origin != Origin::Default && self.value != self.flag.default
     }
 
     /// `--name`, and `-v` for the short one.
-    pub fn flag(&self) -> String {
-        if self.name == "v" { "-v".to_owned() } else { format!("--{}", self.name) }
+    pub fn spelled(&self) -> String {
+        if self.flag.name == "v" { "-v".to_owned() } else { format!("--{}", self.flag.name) }
     }
 
     /// As Go's flag package prints a value: a list stands in brackets.
     pub fn printed(&self) -> String {
-        if self.is_list { format!("[{}]", self.value) } else { self.value.clone() }
+        match self.flag.kind {
+            Kind::Repeated | Kind::Items | Kind::Slice => format!("[{}]", self.value),
+            Kind::Help | Kind::Boolean | Kind::Text => self.value.clone(),
+        }
     }
-}
-
-/// The values of all flags, by name.
-pub fn of(command: &Command, matches: &ArgMatches) -> Vec<Value> {
-    let mut values: Vec<_> = command.get_arguments().filter_map(|flag| value(flag, matches)).collect();
-    values.sort_by(|one, other| one.name.cmp(&other.name));
-    values
-}
-
-fn value(flag: &Arg, matches: &ArgMatches) -> Option<Value> {
-    // It prints a text and is no setting.
-    let name = flag.get_long().filter(|name| *name != "help")?;
-    let id = flag.get_id().as_str();
-    let typed = matches.get_raw(id).into_iter().flatten().map(|value| value.to_string_lossy());
-    let defaults = flag.get_default_values().iter().map(|value| value.to_string_lossy());
-    Some(Value {
-        name: name.to_owned(),
-        variable: flag.get_env().map(|variable| variable.to_string_lossy().into_owned()),
-        value: without_credentials(&typed.collect::<Vec<_>>().join(",")),
-        default: defaults.collect::<Vec<_>>().join(","),
-        origin: match matches.value_source(id) {
-            Some(ValueSource::CommandLine) => Origin::CommandLine,
-            Some(ValueSource::EnvVariable) => Origin::Environment,
-            _ => Origin::Default,
-        },
-        is_list: matches!(flag.get_action(), ArgAction::Append),
-    })
 }
 
 /// A URL may name a user with a password, which nobody else is to read.

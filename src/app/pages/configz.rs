@@ -1,7 +1,8 @@
 //! Pure: `/configz`, the settings in the form of the Go program's `CloudControllerManagerConfiguration`.
 
+use crate::app::options::Options;
 use crate::app::settings::leader_migration::{ControllerLeader, LeaderMigration};
-use crate::app::settings::{Settings, boolean};
+use crate::app::settings::{self, Settings};
 use crate::base::go_duration::{parse_duration, spelled};
 use serde::Serialize;
 
@@ -13,6 +14,7 @@ const NO_LIMIT: f32 = -1.0;
 
 /// The page. The Go types have hardly any JSON names, so most fields begin with a capital letter.
 pub fn text(settings: &Settings) -> String {
+    let options = &settings.options;
     let (nodes, status_updates) = (settings.nodes.workers, settings.generic.concurrent_node_status_updates);
     let page = object(&[
         ("kind", json("CloudControllerManagerConfiguration")),
@@ -23,9 +25,9 @@ pub fn text(settings: &Settings) -> String {
             "NodeController",
             object(&[("ConcurrentNodeSyncs", json(nodes)), ("ConcurrentNodeStatusUpdates", json(status_updates))]),
         ),
-        ("ServiceController", object(&[("ConcurrentServiceSyncs", json(settings.generic.concurrent_service_syncs))])),
-        ("NodeStatusUpdateFrequency", json(spelled(settings.nodes.period))),
-        ("Webhook", object(&[("Webhooks", json(&settings.options.webhook.webhooks))])),
+        ("ServiceController", object(&[("ConcurrentServiceSyncs", number(options, "concurrent-service-syncs"))])),
+        ("NodeStatusUpdateFrequency", duration(options, "node-status-update-frequency")),
+        ("Webhook", object(&[("Webhooks", json(options.list("webhooks")))])),
     ]);
     object(&[(KEY, page)])
 }
@@ -48,35 +50,34 @@ fn generic(settings: &Settings) -> String {
     let client_connection = object(&[
         ("kubeconfig", json(kubeconfig.unwrap_or_default())),
         ("acceptContentTypes", json("")),
-        ("contentType", json(&options.generic.kube_api_content_type)),
+        ("contentType", json(options.text("kube-api-content-type"))),
         ("qps", json(rate.map_or(NO_LIMIT, |rate| rate.qps))),
         ("burst", json(rate.map_or(0, |rate| rate.burst))),
     ]);
     let leader_election = object(&[
         ("leaderElect", json(settings.election.is_some())),
-        ("leaseDuration", json(as_go_prints(&options.leader_elect_lease_duration))),
-        ("renewDeadline", json(as_go_prints(&options.leader_elect_renew_deadline))),
-        ("retryPeriod", json(as_go_prints(&options.leader_elect_retry_period))),
-        ("resourceLock", json(&options.leader_elect_resource_lock)),
-        ("resourceName", json(&options.leader_elect_resource_name)),
-        ("resourceNamespace", json(&options.leader_elect_resource_namespace)),
+        ("leaseDuration", duration(options, "leader-elect-lease-duration")),
+        ("renewDeadline", duration(options, "leader-elect-renew-deadline")),
+        ("retryPeriod", duration(options, "leader-elect-retry-period")),
+        ("resourceLock", json(options.text("leader-elect-resource-lock"))),
+        ("resourceName", json(options.text("leader-elect-resource-name"))),
+        ("resourceNamespace", json(options.text("leader-elect-resource-namespace"))),
     ]);
     let debugging = object(&[
-        ("enableProfiling", json(settings.generic.profiling)),
-        ("enableContentionProfiling", json(settings.generic.contention_profiling)),
+        ("enableProfiling", boolean(options, "profiling")),
+        ("enableContentionProfiling", boolean(options, "contention-profiling")),
     ]);
-    let is_migration_on = boolean(&options.leader_migration.enable_leader_migration) == Some(true);
     object(&[
         // The port without TLS, which the Go program does not have any more either.
         ("Port", json(0)),
         ("Address", json("0.0.0.0")),
-        ("MinResyncPeriod", json(spelled(settings.generic.min_resync_period))),
+        ("MinResyncPeriod", duration(options, "min-resync-period")),
         ("ClientConnection", client_connection),
-        ("ControllerStartInterval", json(spelled(settings.generic.controller_start_interval))),
+        ("ControllerStartInterval", duration(options, "controller-start-interval")),
         ("LeaderElection", leader_election),
-        ("Controllers", json(&options.controllers)),
+        ("Controllers", json(options.list("controllers"))),
         ("Debugging", debugging),
-        ("LeaderMigrationEnabled", json(is_migration_on)),
+        ("LeaderMigrationEnabled", boolean(options, "enable-leader-migration")),
         ("LeaderMigration", migration(settings.election.as_ref().and_then(|election| election.migration.as_ref()))),
     ])
 }
@@ -93,30 +94,40 @@ fn migration(migration: Option<&LeaderMigration>) -> String {
 }
 
 fn shared(settings: &Settings) -> String {
-    let (options, generic) = (&settings.options, &settings.generic);
+    let options = &settings.options;
     let cloud_provider = object(&[
         ("Name", json(settings.provider.name())),
         ("CloudConfigFile", json(settings.provider.cloud_config().display().to_string())),
     ]);
     object(&[
         ("CloudProvider", cloud_provider),
-        ("ExternalCloudVolumePlugin", json(&options.generic.external_cloud_volume_plugin)),
-        ("UseServiceAccountCredentials", json(generic.use_service_account_credentials)),
-        ("AllowUntaggedCloud", json(generic.allow_untagged_cloud)),
-        ("RouteReconciliationPeriod", json(spelled(generic.route_reconciliation_period))),
-        ("NodeMonitorPeriod", json(spelled(settings.node_lifecycle.period))),
-        ("ClusterName", json(&generic.cluster_name)),
-        ("ClusterCIDR", json(&options.generic.cluster_cidr)),
-        ("AllocateNodeCIDRs", json(generic.allocate_node_cidrs)),
-        ("CIDRAllocatorType", json(&options.generic.cidr_allocator_type)),
-        ("ConfigureCloudRoutes", json(generic.configure_cloud_routes)),
-        ("NodeSyncPeriod", json(spelled(generic.node_sync_period))),
+        ("ExternalCloudVolumePlugin", json(options.text("external-cloud-volume-plugin"))),
+        ("UseServiceAccountCredentials", boolean(options, "use-service-account-credentials")),
+        ("AllowUntaggedCloud", boolean(options, "allow-untagged-cloud")),
+        ("RouteReconciliationPeriod", duration(options, "route-reconciliation-period")),
+        ("NodeMonitorPeriod", duration(options, "node-monitor-period")),
+        ("ClusterName", json(options.text("cluster-name"))),
+        ("ClusterCIDR", json(options.text("cluster-cidr"))),
+        ("AllocateNodeCIDRs", boolean(options, "allocate-node-cidrs")),
+        ("CIDRAllocatorType", json(options.text("cidr-allocator-type"))),
+        ("ConfigureCloudRoutes", boolean(options, "configure-cloud-routes")),
+        ("NodeSyncPeriod", duration(options, "node-sync-period")),
     ])
 }
 
-/// A duration that was checked, `60s`, in Go's own spelling, `1m0s`.
-fn as_go_prints(typed: &str) -> String {
-    parse_duration(typed).map_or_else(|_| typed.to_owned(), spelled)
+/// A flag that was checked.
+fn boolean(options: &Options, name: &str) -> String {
+    json(settings::boolean(options.text(name)))
+}
+
+/// A flag that was checked.
+fn number(options: &Options, name: &str) -> String {
+    json(options.text(name).parse::<u32>().ok())
+}
+
+/// A flag that was checked, `60s`, in Go's own spelling, `1m0s`.
+fn duration(options: &Options, name: &str) -> String {
+    json(parse_duration(options.text(name)).ok().map(spelled))
 }
 
 #[cfg(test)]

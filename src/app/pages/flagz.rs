@@ -11,7 +11,7 @@ pub fn text(values: &[Value]) -> String {
         "\n{COMPONENT} flagz\nWarning: This endpoint is not meant to be machine parseable, has no formatting compatibility \
          guarantees and is for debugging purposes only.\n\n"
     );
-    head + &values.iter().map(|value| format!("{}={}\n", value.name, value.printed())).collect::<String>()
+    head + &values.iter().map(|value| format!("{}={}\n", value.flag.name, value.printed())).collect::<String>()
 }
 
 #[cfg(test)]

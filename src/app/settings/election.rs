@@ -2,7 +2,6 @@
 
 use super::Check;
 use super::leader_migration::{self, LEASES, LeaderMigration};
-use crate::app::options::Options;
 use crate::base::go_duration;
 use crate::base::names::is_dns_name;
 use std::path::Path;
@@ -49,63 +48,60 @@ pub struct Election {
 
 impl Check<'_> {
     pub(super) fn lease(&self) -> LeaseName {
-        let Options { leader_elect_resource_name: name, leader_elect_resource_namespace: namespace, .. } = self.options;
-        LeaseName { namespace: namespace.clone(), name: name.clone() }
+        let text = |flag| self.options.text(flag).to_owned();
+        LeaseName { namespace: text("leader-elect-resource-namespace"), name: text("leader-elect-resource-name") }
     }
 
     pub(super) fn election(&mut self) -> Option<Option<Election>> {
-        let Options { leader_elect_resource_name: name, leader_elect_resource_namespace: namespace, .. } = self.options;
-        let is_on = self.boolean("--leader-elect", &self.options.leader_elect)?;
-        let lease_duration = self.duration("--leader-elect-lease-duration", &self.options.leader_elect_lease_duration);
-        let renew_deadline = self.duration("--leader-elect-renew-deadline", &self.options.leader_elect_renew_deadline);
-        let retry_period = self.duration("--leader-elect-retry-period", &self.options.leader_elect_retry_period);
-        let migration = self.migration(namespace, name);
+        let LeaseName { namespace, name } = self.lease();
+        let is_on = self.boolean("leader-elect")?;
+        let lease_duration = self.duration("leader-elect-lease-duration");
+        let renew_deadline = self.duration("leader-elect-renew-deadline");
+        let retry_period = self.duration("leader-elect-retry-period");
+        let migration = self.migration(&namespace, &name);
         if !is_on {
             return Some(None);
         }
-        if self.options.leader_elect_resource_lock != "leases" {
-            let lock = self.options.leader_elect_resource_lock.clone();
-            self.wrong::<()>("--leader-elect-resource-lock", &lock, "resourceLock value must be \"leases\"");
+        let lock = self.options.text("leader-elect-resource-lock");
+        if lock != LEASES {
+            self.wrong::<()>("leader-elect-resource-lock", lock, "resourceLock value must be \"leases\"");
         }
-        for (flag, value) in [("--leader-elect-resource-name", name), ("--leader-elect-resource-namespace", namespace)]
-        {
+        for (flag, value) in [("leader-elect-resource-name", &name), ("leader-elect-resource-namespace", &namespace)] {
             if !is_dns_name(value) {
                 self.wrong::<()>(flag, value, format!("expected {DNS_NAME}"));
             }
         }
         let (lease_duration, renew_deadline, retry_period) = (lease_duration?, renew_deadline?, retry_period?);
         self.check_order(lease_duration, renew_deadline, retry_period);
-        let (name, namespace) = (name.clone(), namespace.clone());
         Some(Some(Election { name, namespace, lease_duration, renew_deadline, retry_period, migration: migration? }))
     }
 
     /// The file is read and checked also without an election, as in the Go program.
     fn migration(&mut self, namespace: &str, main: &str) -> Option<Option<LeaderMigration>> {
-        let options = &self.options.leader_migration;
-        if !self.boolean("--enable-leader-migration", &options.enable_leader_migration)? {
+        if !self.boolean("enable-leader-migration")? {
             return Some(None);
         }
-        let flag = "--leader-migration-config";
-        let Some(path) = options.leader_migration_config.clone().filter(|path| !path.is_empty()) else {
+        let flag = "leader-migration-config";
+        let Some(path) = self.optional(flag) else {
             let migration = LeaderMigration::default();
-            self.second_lease("--enable-leader-migration", "true", &migration, namespace, main);
+            self.second_lease("enable-leader-migration", "true", &migration, namespace, main);
             return Some(Some(migration));
         };
-        let bytes = match self.files.read(Path::new(&path)) {
+        let bytes = match self.files.read(Path::new(path)) {
             Ok(bytes) => bytes,
-            Err(error) => return self.wrong(flag, &path, format!("cannot be read: {error}")),
+            Err(error) => return self.wrong(flag, path, format!("cannot be read: {error}")),
         };
         let Ok(text) = std::str::from_utf8(&bytes) else {
-            return self.wrong(flag, &path, "is not UTF-8 text");
+            return self.wrong(flag, path, "is not UTF-8 text");
         };
         match leader_migration::parse(text) {
             Ok(migration) => {
-                self.second_lease(flag, &path, &migration, namespace, main);
+                self.second_lease(flag, path, &migration, namespace, main);
                 Some(Some(migration))
             }
             Err(mistakes) => {
                 for mistake in mistakes {
-                    self.wrong::<()>(flag, &path, mistake);
+                    self.wrong::<()>(flag, path, mistake);
                 }
                 None
             }
@@ -133,28 +129,24 @@ impl Check<'_> {
     fn check_order(&mut self, lease_duration: Duration, renew_deadline: Duration, retry_period: Duration) {
         let spelled = go_duration::spelled;
         if retry_period.is_zero() {
-            self.wrong::<()>("--leader-elect-retry-period", "0s", "expected more than 0s");
+            self.wrong::<()>("leader-elect-retry-period", "0s", "expected more than 0s");
         }
         if lease_duration < Duration::from_secs(1) {
             // A Lease counts whole seconds.
-            self.wrong::<()>("--leader-elect-lease-duration", &spelled(lease_duration), "expected at least 1s");
+            self.wrong::<()>("leader-elect-lease-duration", &spelled(lease_duration), "expected at least 1s");
         }
         if lease_duration <= renew_deadline {
             let expected = format!("expected more than --leader-elect-renew-deadline ({})", spelled(renew_deadline));
-            self.wrong::<()>("--leader-elect-lease-duration", &spelled(lease_duration), expected);
+            self.wrong::<()>("leader-elect-lease-duration", &spelled(lease_duration), expected);
         }
         if renew_deadline <= retry_period.mul_f64(1.2) {
             let expected =
                 format!("expected more than 1.2 times --leader-elect-retry-period ({})", spelled(retry_period));
-            self.wrong::<()>("--leader-elect-renew-deadline", &spelled(renew_deadline), expected);
+            self.wrong::<()>("leader-elect-renew-deadline", &spelled(renew_deadline), expected);
         }
     }
 
     pub(super) fn standby(&mut self) -> Option<Standby> {
-        match self.options.standby.as_str() {
-            "warm" => Some(Standby::Warm),
-            "cold" => Some(Standby::Cold),
-            other => self.wrong("--standby", other, "expected warm or cold"),
-        }
+        self.choice("standby", &[("warm", Standby::Warm), ("cold", Standby::Cold)], "warm or cold")
     }
 }

@@ -121,12 +121,8 @@ const EARLIER_LOCKED: &[&str] = &[
 const GROUPS: &[(&str, Stage)] = &[("AllAlpha", Alpha), ("AllBeta", Beta)];
 
 /// The flags of the log that [`FeatureGates::LOGGING_ALPHA`] unlocks.
-pub const LOCKED_LOG_FLAGS: &[&str] = &[
-    "--log-json-info-buffer-size",
-    "--log-json-split-stream",
-    "--log-text-info-buffer-size",
-    "--log-text-split-stream",
-];
+pub const LOCKED_LOG_FLAGS: &[&str] =
+    &["log-json-info-buffer-size", "log-json-split-stream", "log-text-info-buffer-size", "log-text-split-stream"];
 
 /// Which gates are set, as typed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

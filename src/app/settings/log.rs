@@ -1,95 +1,59 @@
 //! The flags of the log.
 
-use super::{Check, Mistake};
-use crate::app::options;
-use crate::base::go_duration;
+use super::Check;
 use crate::runtime::logging::{Format, Module, Settings};
 use std::time::Duration;
 
 /// klog counts verbosity in 31 bits.
 const MOST_VERBOSE: u32 = i32::MAX.unsigned_abs();
 
-/// Joins and checks the flags of the log.
-///
-/// # Errors
-/// All that is wrong with them.
-pub(super) fn settle(options: &options::Logging) -> Result<Settings, Vec<Mistake>> {
-    let mut wrong = Vec::new();
-    let settings = Settings {
-        verbosity: noted(&mut wrong, verbosity("-v", &options.v)).unwrap_or_default(),
-        modules: noted(&mut wrong, modules(&options.vmodule)).unwrap_or_default(),
-        format: noted(&mut wrong, format(&options.logging_format)).unwrap_or_default(),
-        split: noted(&mut wrong, split(options)).unwrap_or_default(),
-    };
-    if settings.format == Format::Json && !settings.modules.is_empty() {
-        wrong.push(mistake("--vmodule", &options.vmodule.join(","), "works with --logging-format=text only"));
-    }
-    // These have no meaning here, since every line is written at once; what Go refuses is refused all the same.
-    let _ = noted(&mut wrong, flush_frequency(&options.log_flush_frequency));
-    let sizes = [
-        ("--log-text-info-buffer-size", &options.log_text_info_buffer_size),
-        ("--log-json-info-buffer-size", &options.log_json_info_buffer_size),
-    ];
-    for (flag, size) in sizes {
-        if !is_quantity(size) {
-            wrong.push(mistake(flag, size, "expected a size such as 0, 512 or 64Ki"));
+impl Check<'_> {
+    /// Joins and checks the flags of the log.
+    pub(super) fn logging(&mut self) -> Option<Settings> {
+        let verbosity = self.options.text("v");
+        let verbosity =
+            parse_verbosity(verbosity).or_else(|| self.wrong("v", verbosity, "expected a whole number such as 2"));
+        let modules = self.modules();
+        let choices = [("text", Format::Text), ("", Format::Text), ("json", Format::Json)];
+        let format = self.choice("logging-format", &choices, "text or json");
+        // Of the two flags the one of the format in use counts.
+        let (text, json) = (self.boolean("log-text-split-stream"), self.boolean("log-json-split-stream"));
+        // These have no meaning here, since every line is written at once; what Go refuses is refused all the same.
+        let flag = "log-flush-frequency";
+        if self.duration(flag) == Some(Duration::ZERO) {
+            self.wrong::<()>(flag, self.options.text(flag), "expected more than 0s");
         }
-    }
-    if wrong.is_empty() { Ok(settings) } else { Err(wrong) }
-}
-
-fn mistake(flag: &str, value: &str, why: impl Into<String>) -> Mistake {
-    Mistake { place: format!("{flag}={value}"), why: why.into() }
-}
-
-fn noted<T>(wrong: &mut Vec<Mistake>, outcome: Result<T, Mistake>) -> Option<T> {
-    outcome.map_err(|mistake| wrong.push(mistake)).ok()
-}
-
-fn verbosity(flag: &str, text: &str) -> Result<u32, Mistake> {
-    let number = text.parse().ok().filter(|number| *number <= MOST_VERBOSE);
-    number.ok_or_else(|| mistake(flag, text, "expected a whole number such as 2"))
-}
-
-/// `pattern=N`, as klog reads it: nothing between two commas is nothing.
-fn modules(items: &[String]) -> Result<Vec<Module>, Mistake> {
-    let module = |item: &&String| match item.split('=').collect::<Vec<_>>().as_slice() {
-        [pattern, level] if !pattern.is_empty() && !level.is_empty() => {
-            let verbosity = verbosity("--vmodule", level).map_err(|_| not_a_module(item))?;
-            Ok(Module { pattern: (*pattern).to_owned(), verbosity })
+        for flag in ["log-text-info-buffer-size", "log-json-info-buffer-size"] {
+            let size = self.options.text(flag);
+            if !is_quantity(size) {
+                self.wrong::<()>(flag, size, "expected a size such as 0, 512 or 64Ki");
+            }
         }
-        _ => Err(not_a_module(item)),
-    };
-    items.iter().filter(|item| !item.is_empty()).map(|item| module(&item)).collect()
-}
+        let (modules, format) = (modules?, format?);
+        if format == Format::Json && !modules.is_empty() {
+            let value = self.options.list("vmodule").join(",");
+            self.wrong::<()>("vmodule", &value, "works with --logging-format=text only");
+        }
+        let split = if format == Format::Json { json? } else { text? };
+        Some(Settings { verbosity: verbosity?, modules, format, split })
+    }
 
-fn not_a_module(item: &str) -> Mistake {
-    mistake("--vmodule", item, "expected a file's name or pattern and a whole number such as node*=4")
-}
-
-fn format(text: &str) -> Result<Format, Mistake> {
-    match text {
-        "text" | "" => Ok(Format::Text),
-        "json" => Ok(Format::Json),
-        other => Err(mistake("--logging-format", other, "expected text or json")),
+    /// `pattern=N`, as klog reads it: nothing between two commas is nothing.
+    fn modules(&mut self) -> Option<Vec<Module>> {
+        let module = |item: &String| match item.split('=').collect::<Vec<_>>().as_slice() {
+            [pattern, level] if !pattern.is_empty() => {
+                Some(Module { pattern: (*pattern).to_owned(), verbosity: parse_verbosity(level)? })
+            }
+            _ => None,
+        };
+        let expected = "expected a file's name or pattern and a whole number such as node*=4";
+        let items = self.options.list("vmodule").iter().filter(|item| !item.is_empty());
+        items.map(|item| module(item).or_else(|| self.wrong("vmodule", item, expected))).collect()
     }
 }
 
-/// Of the two flags the one of the format in use counts.
-fn split(options: &options::Logging) -> Result<bool, Mistake> {
-    let boolean =
-        |flag: &str, text: &str| super::boolean(text).ok_or_else(|| mistake(flag, text, "expected true or false"));
-    let text = boolean("--log-text-split-stream", &options.log_text_split_stream)?;
-    let json = boolean("--log-json-split-stream", &options.log_json_split_stream)?;
-    Ok(if options.logging_format == "json" { json } else { text })
-}
-
-fn flush_frequency(text: &str) -> Result<Duration, Mistake> {
-    let refused = |why: String| mistake("--log-flush-frequency", text, why);
-    match go_duration::parse_duration(text) {
-        Ok(Duration::ZERO) => Err(refused("expected more than 0s".to_owned())),
-        outcome => outcome.map_err(|error| refused(error.to_string())),
-    }
+fn parse_verbosity(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|number| *number <= MOST_VERBOSE)
 }
 
 /// Whether this is a quantity as Kubernetes spells them: a decimal number and a suffix such as Ki, M or e3.
@@ -105,21 +69,22 @@ fn is_quantity(text: &str) -> bool {
     is_number && is_suffix
 }
 
-impl Check<'_> {
-    pub(super) fn logging(&mut self) -> Option<Settings> {
-        settle(&self.options.logging).map_err(|wrong| self.mistakes.extend(wrong)).ok()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app::files::SystemFiles;
     use crate::app::options::{self, Asked};
+    use crate::app::settings::Mistake;
+    use crate::providers::vsphere::config::Environment;
 
     fn settled(arguments: &[&str]) -> Result<Settings, Vec<Mistake>> {
         let program = std::iter::once("vsphere-cloud-controller-manager").chain(arguments.iter().copied());
         let Ok(Asked::Run(options)) = options::parse(program.map(Into::into)) else { panic!("{arguments:?}") };
-        settle(&options.logging)
+        let environment = Environment::default();
+        let mut check =
+            Check { options: &options, files: &SystemFiles, environment: &environment, mistakes: Vec::new() };
+        let settings = check.logging();
+        if check.mistakes.is_empty() { Ok(settings.unwrap()) } else { Err(check.mistakes) }
     }
 
     #[test]

@@ -25,21 +25,14 @@ pub struct NodeRules {
 
 impl Check<'_> {
     pub(super) fn nodes(&mut self) -> Option<node::Settings> {
-        let workers = self.workers("--concurrent-node-syncs", &self.options.concurrent_node_syncs);
-        let period = self.pause("--node-status-update-frequency", &self.options.node_status_update_frequency);
+        let workers = self.workers("concurrent-node-syncs");
+        let period = self.pause("node-status-update-frequency");
         let node_labels = self.node_labels();
-        let zone_labels = match self.options.zone_labels.as_str() {
-            "init" => Some(LabelMode::Init),
-            "fill" => Some(LabelMode::Fill),
-            "follow" => Some(LabelMode::Follow),
-            value => self.wrong("--zone-labels", value, "expected init, fill or follow"),
-        };
-        let instance_type = match self.options.instance_type.as_str() {
-            "init" => Some(LabelMode::Init),
-            "follow" => Some(LabelMode::Follow),
-            value => self.wrong("--instance-type", value, "expected init or follow"),
-        };
-        let adopts = self.boolean("--adopt-untainted-nodes", &self.options.adopt_untainted_nodes);
+        let [init, follow] = [("init", LabelMode::Init), ("follow", LabelMode::Follow)];
+        let zone_labels =
+            self.choice("zone-labels", &[init, ("fill", LabelMode::Fill), follow], "init, fill or follow");
+        let instance_type = self.choice("instance-type", &[init, follow], "init or follow");
+        let adopts = self.boolean("adopt-untainted-nodes");
         let policy = node::Policy {
             node_labels,
             zone_labels: zone_labels?,
@@ -53,21 +46,21 @@ impl Check<'_> {
     /// What does not read as labels is told and left out.
     fn node_labels(&mut self) -> BTreeMap<String, String> {
         let mut labels = BTreeMap::new();
-        for value in &self.options.node_labels {
+        for value in self.options.list("node-labels") {
             let pairs = match node_labels::pairs(value) {
                 Ok(pairs) => pairs,
                 Err(wrong) => {
-                    self.wrong::<()>("--node-labels", value, wrong.to_string());
+                    self.wrong::<()>("node-labels", value, wrong.to_string());
                     continue;
                 }
             };
             for (key, label) in pairs {
                 if !is_label_key(&key) {
                     let why = "is no name of a label; expected letters, digits, -, _ and ., such as example.com/pool";
-                    self.wrong::<()>("--node-labels", value, format!("{key:?} {why}"));
+                    self.wrong::<()>("node-labels", value, format!("{key:?} {why}"));
                 } else if !is_label_value(&label) {
                     let why = "is no value of a label; expected at most 63 letters, digits, -, _ and .";
-                    self.wrong::<()>("--node-labels", value, format!("{label:?} {why}"));
+                    self.wrong::<()>("node-labels", value, format!("{label:?} {why}"));
                 } else {
                     labels.insert(key, label);
                 }
@@ -77,12 +70,11 @@ impl Check<'_> {
     }
 
     pub(super) fn node_lifecycle(&mut self) -> Option<node_lifecycle::Settings> {
-        let options = self.options;
-        let period = self.pause("--node-monitor-period", &options.node_monitor_period);
+        let period = self.pause("node-monitor-period");
         let deletion = self.deletion();
-        let grace = self.duration("--node-deletion-grace", &options.node_deletion_grace);
+        let grace = self.duration("node-deletion-grace");
         let limit = self.limit();
-        let mass_hold = self.duration("--node-deletion-mass-hold", &options.node_deletion_mass_hold);
+        let mass_hold = self.duration("node-deletion-mass-hold");
         let out_of_service_after = self.out_of_service_after();
         Some(node_lifecycle::Settings {
             period: period?,
@@ -96,13 +88,9 @@ impl Check<'_> {
 
     /// The variable of the Go program says no, whatever the flag says.
     fn deletion(&mut self) -> Option<Deletion> {
-        let value = self.options.node_deletion.as_str();
-        let deletion = match value {
-            "enforce" => Deletion::Enforce,
-            "dry-run" => Deletion::DryRun,
-            "off" => Deletion::Off { because: "--node-deletion=off" },
-            _ => return self.wrong("--node-deletion", value, "expected enforce, dry-run or off"),
-        };
+        let off = Deletion::Off { because: "--node-deletion=off" };
+        let choices = [("enforce", Deletion::Enforce), ("dry-run", Deletion::DryRun), ("off", off)];
+        let deletion = self.choice("node-deletion", &choices, "enforce, dry-run or off")?;
         Some(match self.environment.skips_node_deletion() {
             true => Deletion::Off { because: "SKIP_NODE_DELETION is set" },
             false => deletion,
@@ -110,8 +98,8 @@ impl Check<'_> {
     }
 
     fn limit(&mut self) -> Option<Limit> {
-        const FLAG: &str = "--node-deletion-limit";
-        let value = self.options.node_deletion_limit.as_str();
+        const FLAG: &str = "node-deletion-limit";
+        let value = self.options.text(FLAG);
         let Some(limit) = limit(value) else {
             let expected = "expected a number of nodes, a percentage of all and a time, such as 5,10%,10m";
             return self.wrong(FLAG, value, expected);
@@ -126,11 +114,9 @@ impl Check<'_> {
     }
 
     fn out_of_service_after(&mut self) -> Option<Option<Duration>> {
-        const FLAG: &str = "--out-of-service-after";
-        let Some(value) = self.options.out_of_service_after.as_deref().filter(|value| !value.is_empty()) else {
-            return Some(None);
-        };
-        match self.duration(FLAG, value)? {
+        const FLAG: &str = "out-of-service-after";
+        let Some(value) = self.optional(FLAG) else { return Some(None) };
+        match self.duration(FLAG)? {
             Duration::ZERO => Some(None),
             after if after < Duration::from_secs(1) => self.wrong(FLAG, value, "expected at least 1s, or 0 for never"),
             after => Some(Some(after)),
@@ -139,30 +125,27 @@ impl Check<'_> {
 
     pub(super) fn node_rules(&mut self) -> Option<NodeRules> {
         let topology = self.topology();
-        let demotes = self.boolean("--demote-virtual-ips", &self.options.demote_virtual_ips);
-        let trusts_unseen = match self.options.node_deletion_unseen.as_str() {
-            "hold" => Some(false),
-            "enforce" => Some(true),
-            value => self.wrong("--node-deletion-unseen", value, "expected hold or enforce"),
-        };
+        let demotes = self.boolean("demote-virtual-ips");
+        let choices = [("hold", false), ("enforce", true)];
+        let trusts_unseen = self.choice("node-deletion-unseen", &choices, "hold or enforce");
         Some(NodeRules { topology: topology?, demotes_virtual_ips: demotes?, trusts_unseen: trusts_unseen? })
     }
 
     fn topology(&mut self) -> Option<TopologyLabels> {
-        let prefix = self.options.topology_label_prefix.clone();
-        let is_prefix = prefix.strip_suffix('/').is_some_and(is_dns_name) && !is_reserved_label(&prefix);
+        let prefix = self.options.text("topology-label-prefix");
+        let is_prefix = prefix.strip_suffix('/').is_some_and(is_dns_name) && !is_reserved_label(prefix);
         if !is_prefix {
             let expected =
                 "expected a DNS name and a slash such as topology.example.com/, not below kubernetes.io or k8s.io";
-            self.wrong::<()>("--topology-label-prefix", &prefix, expected);
+            self.wrong::<()>("topology-label-prefix", prefix, expected);
         }
-        let words = self.options.topology_labels.iter().map(|word| word.trim()).filter(|word| !word.is_empty());
+        let words = self.options.list("topology-labels").iter().map(|word| word.trim()).filter(|word| !word.is_empty());
         let read = |word: &str| word.parse::<Place>().map_err(|unknown| (word.to_owned(), unknown.to_string()));
         let (places, wrong): (Vec<_>, Vec<_>) = words.map(read).partition(Result::is_ok);
         for (word, expected) in wrong.into_iter().filter_map(Result::err) {
-            self.wrong::<()>("--topology-labels", &word, expected);
+            self.wrong::<()>("topology-labels", &word, expected);
         }
-        Some(TopologyLabels { places: places.into_iter().flatten().collect(), prefix })
+        Some(TopologyLabels { places: places.into_iter().flatten().collect(), prefix: prefix.to_owned() })
     }
 }
 

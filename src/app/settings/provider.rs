@@ -38,13 +38,13 @@ impl ProviderSettings {
 impl Check<'_> {
     /// Parses and checks the settings of the provider of `--cloud-provider`, and of no other.
     pub(super) fn provider(&mut self) -> Option<ProviderSettings> {
-        let name = self.options.cloud_provider.as_str();
+        let name = self.options.text("cloud-provider");
         let why = match name {
             VSPHERE => return self.vsphere().map(ProviderSettings::Vsphere),
             VSPHERE_PARAVIRTUAL => "this provider is not implemented; only \"vsphere\" is supported",
             "" => "required; only \"vsphere\" is supported",
             _ => "unknown provider; only \"vsphere\" is supported (vsphere-paravirtual is not implemented)",
         };
-        self.wrong("--cloud-provider", name, why)
+        self.wrong("cloud-provider", name, why)
     }
 }

@@ -15,21 +15,18 @@ const STREAMS: u32 = 100;
 impl Check<'_> {
     /// `Some(None)` is no secure port.
     pub(super) fn serving(&mut self) -> Option<Option<Settings>> {
-        let options = &self.options.serving;
-        let port = self.number::<u16>("--secure-port", &options.secure_port, "a port from 1 to 65535, or 0 for none");
-        let expected = "an IP address such as 0.0.0.0 or ::";
-        let address = self.number::<IpAddr>("--bind-address", &options.bind_address, expected);
+        let port = self.number::<u16>("secure-port", "a port from 1 to 65535, or 0 for none");
+        let address = self.number::<IpAddr>("bind-address", "an IP address such as 0.0.0.0 or ::");
         let mut remarks = Vec::new();
         let certificate = self.certificate();
         let by_name = self.named_pairs();
         let tls = self.tls_rules(&mut remarks);
-        let http1 = self.boolean("--disable-http2-serving", &options.disable_http2_serving);
-        let streams = &options.http2_max_streams_per_connection;
-        let streams = self.number::<u32>("--http2-max-streams-per-connection", streams, "a whole number such as 100");
-        let shares_address = self.boolean("--permit-address-sharing", &options.permit_address_sharing);
-        let shares_port = self.boolean("--permit-port-sharing", &options.permit_port_sharing);
+        let http1 = self.boolean("disable-http2-serving");
+        let streams = self.number::<u32>("http2-max-streams-per-connection", "a whole number such as 100");
+        let shares_address = self.boolean("permit-address-sharing");
+        let shares_port = self.boolean("permit-port-sharing");
         // A mistake in it is told with the flags of its group.
-        let debug = super::boolean(&self.options.debugging.profiling);
+        let debug = super::boolean(self.options.text("profiling"));
         let port = port?;
         let serving = Settings {
             address: SocketAddr::new(address?, port),
@@ -48,24 +45,24 @@ impl Check<'_> {
 
     /// Files go before a folder, as in the Go program.
     fn certificate(&mut self) -> Option<CertificateSource> {
-        let options = &self.options.serving;
-        let (certificate, key) = (options.tls_cert_file.as_str(), options.tls_private_key_file.as_str());
-        match (certificate, key, options.cert_dir.as_str()) {
+        let [certificate, key, folder] =
+            ["tls-cert-file", "tls-private-key-file", "cert-dir"].map(|flag| self.options.text(flag));
+        match (certificate, key, folder) {
             ("", "", "") => Some(CertificateSource::Memory),
             ("", "", folder) => Some(CertificateSource::Folder(PathBuf::from(folder))),
-            ("", key, _) => self.wrong("--tls-private-key-file", key, "--tls-cert-file has to be given as well"),
+            ("", key, _) => self.wrong("tls-private-key-file", key, "--tls-cert-file has to be given as well"),
             (certificate, "", _) => {
-                self.wrong("--tls-cert-file", certificate, "--tls-private-key-file has to be given as well")
+                self.wrong("tls-cert-file", certificate, "--tls-private-key-file has to be given as well")
             }
             (certificate, key, _) => Some(CertificateSource::Files(files(certificate, key))),
         }
     }
 
     fn named_pairs(&mut self) -> Option<Vec<NamedPair>> {
-        let all: Vec<_> = self.options.serving.tls_sni_cert_key.iter().filter(|text| !text.is_empty()).collect();
+        let all: Vec<_> = self.options.list("tls-sni-cert-key").iter().filter(|text| !text.is_empty()).collect();
         let read = all.into_iter().map(|text| match named_pair(text) {
             Ok(pair) => Some(pair),
-            Err(why) => self.wrong("--tls-sni-cert-key", text, format!("{why}; expected certificate,key[:names]")),
+            Err(why) => self.wrong("tls-sni-cert-key", text, format!("{why}; expected certificate,key[:names]")),
         });
         // Every mistake is told, not the first alone.
         read.collect::<Vec<_>>().into_iter().collect()
@@ -80,19 +77,19 @@ impl Check<'_> {
 
     /// Whether TLS 1.3 is the least.
     fn least_version(&mut self, remarks: &mut Vec<String>) -> Option<bool> {
-        match self.options.serving.tls_min_version.as_str() {
+        match self.options.text("tls-min-version") {
             "VersionTLS13" => Some(true),
             "" | "VersionTLS12" => Some(false),
             older @ ("VersionTLS10" | "VersionTLS11") => {
                 remarks.push(format!("--tls-min-version={older}: TLS 1.2 is the oldest version that is spoken"));
                 Some(false)
             }
-            other => self.wrong("--tls-min-version", other, "expected VersionTLS12 or VersionTLS13"),
+            other => self.wrong("tls-min-version", other, "expected VersionTLS12 or VersionTLS13"),
         }
     }
 
     fn cipher_suites(&mut self, is_without_effect: bool, remarks: &mut Vec<String>) -> Option<Vec<CipherSuite>> {
-        let names = trimmed(&self.options.serving.tls_cipher_suites);
+        let names = trimmed(self.options.list("tls-cipher-suites"));
         let (mut chosen, mut missing, mut is_wrong, mut has_newer) = (Vec::new(), Vec::new(), false, false);
         for name in &names {
             match ciphers::suite(name) {
@@ -102,7 +99,7 @@ impl Check<'_> {
                 None => {
                     is_wrong = true;
                     let expected = format!("there is no such cipher suite; expected of {}", ciphers::suites_here());
-                    self.wrong::<()>("--tls-cipher-suites", name, expected);
+                    self.wrong::<()>("tls-cipher-suites", name, expected);
                 }
             }
         }
@@ -111,7 +108,7 @@ impl Check<'_> {
         }
         if !missing.is_empty() && chosen.is_empty() && !has_newer && !is_without_effect {
             let why = format!("none of these cipher suites can be used; expected of {}", ciphers::suites_here());
-            return self.wrong("--tls-cipher-suites", &names.join(","), why);
+            return self.wrong("tls-cipher-suites", &names.join(","), why);
         }
         if !missing.is_empty() {
             let missing = missing.join(", ");
@@ -125,7 +122,7 @@ impl Check<'_> {
     }
 
     fn groups(&mut self, remarks: &mut Vec<String>) -> Option<Vec<NamedGroup>> {
-        let numbers = trimmed(&self.options.serving.tls_curve_preferences);
+        let numbers = trimmed(self.options.list("tls-curve-preferences"));
         let (mut chosen, mut missing, mut is_wrong) = (Vec::new(), Vec::new(), false);
         for number in &numbers {
             match number.parse().ok().and_then(ciphers::group) {
@@ -134,7 +131,7 @@ impl Check<'_> {
                 None => {
                     is_wrong = true;
                     let expected = "expected a number of a group: 23 (P-256), 24 (P-384) or 29 (X25519)";
-                    self.wrong::<()>("--tls-curve-preferences", number, expected);
+                    self.wrong::<()>("tls-curve-preferences", number, expected);
                 }
             }
         }
@@ -143,7 +140,7 @@ impl Check<'_> {
         }
         if !missing.is_empty() && chosen.is_empty() {
             let why = "none of these groups can be used; expected of 23 (P-256), 24 (P-384) and 29 (X25519)";
-            return self.wrong("--tls-curve-preferences", &numbers.join(","), why);
+            return self.wrong("tls-curve-preferences", &numbers.join(","), why);
         }
         if !missing.is_empty() {
             let missing = missing.join(", ");

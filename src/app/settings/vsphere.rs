@@ -144,11 +144,11 @@ impl fmt::Debug for CloudConfig {
 impl Check<'_> {
     /// Reads and checks the file of `--cloud-config` and what it names, and checks our flags about vCenter.
     pub(super) fn vsphere(&mut self) -> Option<Vsphere> {
-        let tag_poll_interval = self.pause("--tag-poll-interval", &self.options.tag_poll_interval);
-        let allows_name_match = self.boolean("--allow-name-match", &self.options.allow_name_match);
+        let tag_poll_interval = self.pause("tag-poll-interval");
+        let allows_name_match = self.boolean("allow-name-match");
         let session_manager_hosts = self.session_manager_hosts();
         let node_rules = self.node_rules();
-        let Some(path) = self.options.cloud_config.as_ref().filter(|path| !path.is_empty()) else {
+        let Some(path) = self.optional("cloud-config") else {
             let why = "required (path of vsphere.conf)".to_owned();
             self.mistakes.push(Mistake { place: "--cloud-config".to_owned(), why });
             return None;
@@ -170,14 +170,16 @@ impl Check<'_> {
     /// Host names and addresses in the form of URLs; mistakes are told.
     fn session_manager_hosts(&mut self) -> BTreeSet<String> {
         let mut hosts = BTreeSet::new();
-        for item in self.options.session_manager_hosts.iter().map(|item| item.trim()).filter(|item| !item.is_empty()) {
+        for item in
+            self.options.list("session-manager-hosts").iter().map(|item| item.trim()).filter(|item| !item.is_empty())
+        {
             let bare = item.trim_start_matches('[').trim_end_matches(']');
             let url = if bare.contains(':') { format!("https://[{bare}]") } else { format!("https://{bare}") };
             let host = Endpoint::of_url(&url).ok().filter(|_| !bare.contains(['/', '?', '#', '@', '\\']));
             let expected = "expected host names or IP addresses, without scheme, port and path";
             match host {
                 Some(endpoint) => hosts.extend([endpoint.host().to_owned()]),
-                None => hosts.extend(self.wrong::<String>("--session-manager-hosts", item, expected)),
+                None => hosts.extend(self.wrong::<String>("session-manager-hosts", item, expected)),
             }
         }
         hosts

@@ -135,9 +135,8 @@ fn fish(flags: &[Flag]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::options::Options;
+    use crate::app::options;
     use crate::app::subcommands;
-    use clap::CommandFactory as _;
 
     fn completion(words: &[&str]) -> Outcome {
         let all = [PROGRAM, WORD].iter().chain(words).map(OsString::from);
@@ -150,7 +149,7 @@ mod tests {
             let Outcome { output: script, exit_code, .. } = completion(&[shell]);
             assert_eq!(exit_code, 0, "{shell}");
             assert_eq!(script.replace("\\'", "").replace("'\\''", "").matches('\'').count() % 2, 0, "{shell}: quotes");
-            for flag in Options::command().get_arguments().filter(|flag| !flag.is_hide_set()) {
+            for flag in options::command().get_arguments().filter(|flag| !flag.is_hide_set()) {
                 let name = format!("{before}{}", flag.get_long().unwrap());
                 let is_end = |rest: &str| !rest.starts_with(|char: char| char.is_ascii_alphanumeric() || char == '-');
                 let times = script.replace("'*--", "'--").split(&name).skip(1).filter(|rest| is_end(rest)).count();

@@ -1,0 +1,120 @@
+//! Pure: the declaration of a flag, and the argument of the command line that follows from it.
+
+use clap::{Arg, ArgAction};
+
+/// What a flag takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing: it prints the help.
+    Help,
+    /// A boolean as Go spells it, only behind `=`; without one it is `true`.
+    Boolean,
+    /// One text; the last one that is given counts.
+    Text,
+    /// A list; each use of the flag adds one item.
+    Repeated,
+    /// A list, its items separated by commas.
+    Items,
+    /// A list as Go reads its string slices: each use adds a line of comma separated values. An empty item is dropped, so that
+    /// `--flag=` clears the default.
+    Slice,
+}
+
+/// A flag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flag {
+    /// Without dashes.
+    pub name: &'static str,
+    /// The heading in the help.
+    pub group: &'static str,
+    /// What it takes.
+    pub kind: Kind,
+    /// What the help calls its value.
+    pub value_name: &'static str,
+    /// Its value when nobody gives one; empty is none.
+    pub default: &'static str,
+    /// A sentence without a full stop.
+    pub help: &'static str,
+    /// Its short name.
+    pub short: Option<char>,
+    /// The environment variable; flags that the Go program has too have none.
+    pub variable: Option<&'static str>,
+    /// Why it changes nothing here, if it changes nothing.
+    pub without_effect: Option<&'static str>,
+    /// The Go program's hint, if the flag is deprecated. It is not in the help then.
+    pub deprecated: Option<&'static str>,
+}
+
+pub(super) const fn flag(name: &'static str, kind: Kind, value_name: &'static str, default: &'static str) -> Flag {
+    let (group, help, short, variable, without_effect, deprecated) = ("", "", None, None, None, None);
+    Flag { name, group, kind, value_name, default, help, short, variable, without_effect, deprecated }
+}
+
+pub(super) const fn boolean(name: &'static str, default: &'static str) -> Flag {
+    flag(name, Kind::Boolean, "BOOL", default)
+}
+
+pub(super) const fn text(name: &'static str, value_name: &'static str, default: &'static str) -> Flag {
+    flag(name, Kind::Text, value_name, default)
+}
+
+pub(super) const fn repeated(name: &'static str, value_name: &'static str, default: &'static str) -> Flag {
+    flag(name, Kind::Repeated, value_name, default)
+}
+
+pub(super) const fn slice(name: &'static str, value_name: &'static str, default: &'static str) -> Flag {
+    flag(name, Kind::Slice, value_name, default)
+}
+
+impl Flag {
+    pub(super) const fn help(self, help: &'static str) -> Self {
+        Self { help, ..self }
+    }
+
+    pub(super) const fn short(self, short: char) -> Self {
+        Self { short: Some(short), ..self }
+    }
+
+    pub(super) const fn variable(self, variable: &'static str) -> Self {
+        Self { variable: Some(variable), ..self }
+    }
+
+    pub(super) const fn without_effect(self, reason: &'static str) -> Self {
+        Self { without_effect: Some(reason), ..self }
+    }
+
+    pub(super) const fn deprecated(self, hint: &'static str) -> Self {
+        Self { deprecated: Some(hint), ..self }
+    }
+
+    /// As the command line has it.
+    pub(super) fn arg(self) -> Arg {
+        let mut arg = Arg::new(self.name).long(self.name).help(self.help).help_heading(self.group);
+        arg = arg.hide(self.deprecated.is_some()).hide_env_values(true).action(match self.kind {
+            Kind::Help => ArgAction::Help,
+            Kind::Boolean | Kind::Text => ArgAction::Set,
+            Kind::Repeated | Kind::Items | Kind::Slice => ArgAction::Append,
+        });
+        arg = match self.kind {
+            Kind::Help => arg,
+            Kind::Boolean => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
+            _ => arg.allow_hyphen_values(true),
+        };
+        if self.kind == Kind::Items {
+            arg = arg.value_delimiter(',');
+        }
+        if self.kind != Kind::Help {
+            arg = arg.value_name(self.value_name);
+        }
+        if !self.default.is_empty() {
+            arg = arg.default_value(self.default);
+        }
+        if let Some(short) = self.short {
+            arg = arg.short(short);
+        }
+        if let Some(variable) = self.variable {
+            arg = arg.env(variable);
+        }
+        arg
+    }
+}

@@ -1,0 +1,319 @@
+//! The flags, by group: the one declaration from which the command line, its help, completion, `/flagz` and the page of
+//! flags follow. Groups are in the order of the Go program.
+
+use super::OURS as OURS_HEADING;
+use super::flag::{Flag, Kind, boolean, flag, repeated, slice, text};
+
+/// The heading of a group, why its flags have no effect if they have none, and the flags.
+type Group = (&'static str, Option<&'static str>, &'static [Flag]);
+
+/// All flags.
+pub(super) fn flags() -> impl Iterator<Item = Flag> {
+    GROUPS.iter().flat_map(|&(group, reason, flags)| {
+        flags.iter().map(move |flag| Flag { group, without_effect: flag.without_effect.or(reason), ..*flag })
+    })
+}
+
+const NO_NODE_NETWORKS: &str = "no controller here gives networks to nodes";
+const NO_ROUTES: &str = "the route controller is not built yet";
+const NO_SERVICES: &str = "the service controller is not built yet";
+const NO_BUFFER: &str = "every line is written at once";
+const NO_WEBHOOKS: &str = "there are no webhooks here";
+const NO_PROXIES: &str = "no API server aggregates the secure port, which ignores identity headers of a proxy";
+const NO_PARAVIRTUAL: &str = "the provider vsphere-paravirtual is not built yet";
+
+const GROUPS: &[Group] = &[
+    ("Debugging flags", None, DEBUGGING),
+    ("Leader-migration flags", None, LEADER_MIGRATION),
+    ("Generic flags", None, GENERIC),
+    ("Generic flags", Some(NO_ROUTES), ROUTES),
+    ("Cloud-node-controller flags", None, CLOUD_NODE),
+    ("Service-lb-controller flags", None, SERVICE_LB),
+    ("Webhook flags", Some(NO_WEBHOOKS), WEBHOOK),
+    ("Webhook serving flags", Some(NO_WEBHOOKS), WEBHOOK_SERVING),
+    ("Secure serving flags", None, SECURE_SERVING),
+    ("Authentication flags", None, AUTHENTICATION),
+    ("Authentication flags", Some(NO_PROXIES), REQUEST_HEADERS),
+    ("Authorization flags", None, AUTHORIZATION),
+    ("Misc flags", None, MISC),
+    ("Misc flags", Some(NO_PARAVIRTUAL), PARAVIRTUAL),
+    ("Global flags", None, GLOBAL),
+    ("Global flags", Some(NO_BUFFER), LOG_BUFFERS),
+    (OURS_HEADING, None, OURS),
+];
+
+const DEBUGGING: &[Flag] = &[
+    boolean("contention-profiling", "false")
+        .without_effect("there are no profiles of Go's runtime here")
+        .help("Has no meaning here"),
+    boolean("profiling", "true").help("Serve /debug/flags/v beside the probes; there are no pprof pages"),
+];
+
+const LEADER_MIGRATION: &[Flag] = &[
+    boolean("enable-leader-migration", "false")
+        .help("Share controllers with another process while they move from one to the other, by a second Lease"),
+    text("leader-migration-config", "PATH", "")
+        .help("Path of a LeaderMigrationConfiguration; without it the built-in one"),
+];
+
+const GENERIC: &[Flag] = &[
+    boolean("allocate-node-cidrs", "false")
+        .without_effect(NO_NODE_NETWORKS)
+        .help("Whether pod CIDRs are given to nodes; no controller here does that"),
+    boolean("allow-untagged-cloud", "false")
+        .without_effect("this cloud has a cluster ID")
+        .deprecated(
+            "This flag is deprecated and will be removed in a future release. \
+             A cluster-id will be required on cloud instances.",
+        )
+        .help("Run with a cloud that has no cluster ID"),
+    text("cidr-allocator-type", "NAME", "RangeAllocator")
+        .without_effect(NO_NODE_NETWORKS)
+        .help("How pod CIDRs are chosen; no controller here does that"),
+    text("cloud-config", "PATH", "").help("Path of vsphere.conf, INI or YAML"),
+    text("cloud-provider", "NAME", "vsphere").help("The cloud provider"),
+    text("cluster-name", "NAME", "kubernetes")
+        .without_effect("only load balancers and routes bear it, and their controllers are not built yet")
+        .help("Name of the cluster, for load balancers and routes"),
+    text("controller-start-interval", "DURATION", "0s").help("Pause between the starts of two controllers"),
+    slice("controllers", "NAMES", "*").help(
+        "Controllers to run, comma separated: * is all that are on by default, foo turns foo on, -foo turns \
+             it off; the first mention of a name wins",
+    ),
+    text("external-cloud-volume-plugin", "NAME", "")
+        .without_effect("volumes are the work of the CSI driver")
+        .help("Has no meaning here"),
+    flag("feature-gates", Kind::Items, "GATES", "").help("Features to turn on or off, as Name=true,Other=false"),
+    text("kube-api-burst", "NUMBER", "")
+        .help("Writes to the API server that may follow each other at once after a pause"),
+    text("kube-api-content-type", "TYPE", "application/vnd.kubernetes.protobuf")
+        .without_effect("requests to the API server are JSON")
+        .help("Has no meaning here: requests are JSON"),
+    text("kube-api-qps", "NUMBER", "")
+        .help("Writes per second to the API server; without this flag and the next there is no limit on this side"),
+    boolean("leader-elect", "true").help("Work only while holding the Lease; turn it off for a single process only"),
+    text("leader-elect-lease-duration", "DURATION", "15s")
+        .help("How long others wait after the last renewal they saw before they take over"),
+    text("leader-elect-renew-deadline", "DURATION", "10s")
+        .help("How long a leader tries to renew before it stops; shorter than the lease duration"),
+    text("leader-elect-resource-lock", "KIND", "leases").help("Kind of the lock; leases is the only one"),
+    text("leader-elect-resource-name", "NAME", "cloud-controller-manager").help("Name of the Lease"),
+    text("leader-elect-resource-namespace", "NAME", "kube-system").help("Namespace of the Lease"),
+    text("leader-elect-retry-period", "DURATION", "2s").help("Pause between attempts to get or renew the Lease"),
+    text("min-resync-period", "DURATION", "12h0m0s")
+        .without_effect("caches follow watches, and every node is looked at again after --node-status-update-frequency")
+        .help(
+            "Has no meaning here: caches follow watches, and every node is looked at again after \
+             --node-status-update-frequency",
+        ),
+    text("node-monitor-period", "DURATION", "5s")
+        .help("Pause between two looks at every node that is not ready, beside the events"),
+    text("node-sync-period", "DURATION", "0s")
+        .without_effect("it has none in the Go program either")
+        .deprecated("This flag is currently no-op and will be deleted.")
+        .help("Has no meaning"),
+    boolean("use-service-account-credentials", "false")
+        .help("Each controller writes with a service account of its own"),
+];
+
+const ROUTES: &[Flag] = &[
+    text("cluster-cidr", "CIDRS", "").help("CIDRs of the pods, at most one of each family"),
+    boolean("configure-cloud-routes", "true").help("Run the route controller if the cloud has routes"),
+    text("route-reconciliation-period", "DURATION", "10s").help("Pause between two looks at all routes"),
+];
+
+const CLOUD_NODE: &[Flag] = &[
+    text("concurrent-node-status-updates", "NUMBER", "0")
+        .without_effect("the workers of --concurrent-node-syncs look at all nodes, spread over the period")
+        .help(
+            "Nodes whose addresses are looked at at the same time by the periodic pass; 0 is the value of \
+             --concurrent-node-syncs",
+        ),
+    text("concurrent-node-syncs", "NUMBER", "16").help("Nodes that are worked on at the same time"),
+    repeated("node-labels", "LABELS", "")
+        .help("Labels that a node gets when it is initialised, key=value,...; one that it has already stays as it is"),
+];
+
+const SERVICE_LB: &[Flag] = &[text("concurrent-service-syncs", "NUMBER", "1")
+    .without_effect(NO_SERVICES)
+    .help("Services that are worked on at the same time")];
+
+const WEBHOOK: &[Flag] =
+    &[slice("webhooks", "NAMES", "").help("Webhooks to run, as --controllers; there are none here")];
+
+const WEBHOOK_SERVING: &[Flag] = &[
+    text("webhook-bind-address", "IP", "0.0.0.0").help("Address that the webhook port listens on"),
+    text("webhook-cert-dir", "PATH", "").help("Folder of the certificate of the webhooks"),
+    boolean("webhook-disable-http2-serving", "false").help("Serve webhooks with HTTP/1.1 only"),
+    text("webhook-secure-port", "PORT", "10260").help("Port of the webhooks; 0 turns it off"),
+    text("webhook-tls-cert-file", "PATH", "").help("Certificate of the webhooks"),
+    slice("webhook-tls-cipher-suites", "NAMES", "").help("Cipher suites of the webhooks"),
+    slice("webhook-tls-curve-preferences", "NUMBERS", "").help("Key exchange groups of the webhooks"),
+    text("webhook-tls-min-version", "VERSION", "").help("Oldest version of TLS of the webhooks"),
+    text("webhook-tls-private-key-file", "PATH", "").help("Key of the certificate of the webhooks"),
+    repeated("webhook-tls-sni-cert-key", "PAIR", "")
+        .help("Further certificates of the webhooks: certificate,key or certificate,key:name"),
+];
+
+const SECURE_SERVING: &[Flag] = &[
+    text("bind-address", "IP", "0.0.0.0").help("Address that the secure port listens on; 0.0.0.0 and :: are all"),
+    text("cert-dir", "PATH", "").help(
+        "Folder of cloud-controller-manager.crt and .key, made there if they are missing; empty keeps the \
+             certificate in memory",
+    ),
+    boolean("disable-http2-serving", "false").help("Serve with HTTP/1.1 only"),
+    text("http2-max-streams-per-connection", "NUMBER", "0")
+        .help("Requests of one HTTP/2 connection at the same time; 0 is 100"),
+    boolean("permit-address-sharing", "false").help("Listen with SO_REUSEADDR"),
+    boolean("permit-port-sharing", "false").help("Listen with SO_REUSEPORT"),
+    text("secure-port", "PORT", "10258").help("Port of probes, metrics and the other pages, with TLS; 0 turns it off"),
+    text("tls-cert-file", "PATH", "")
+        .help("Certificate of the secure port, with what leads to its root; read again when it changes"),
+    slice("tls-cipher-suites", "NAMES", "").help("Cipher suites of the secure port, by their IANA names"),
+    slice("tls-curve-preferences", "NUMBERS", "").help("Key exchange groups of the secure port, by their numbers"),
+    text("tls-min-version", "VERSION", "")
+        .help("Oldest version of TLS of the secure port: VersionTLS12 or VersionTLS13"),
+    text("tls-private-key-file", "PATH", "").help("Key of --tls-cert-file"),
+    repeated("tls-sni-cert-key", "PAIR", "").help(
+        "A further certificate: certificate,key for the names it has, certificate,key:name,... for others; \
+             may be repeated",
+    ),
+];
+
+const AUTHENTICATION: &[Flag] = &[
+    text("authentication-kubeconfig", "PATH", "")
+        .help("Kubeconfig of the API server that says whose tokens are whose; empty is the one of the pod"),
+    boolean("authentication-skip-lookup", "false").help("Do not read the CAs of clients from the cluster"),
+    text("authentication-token-webhook-cache-ttl", "DURATION", "10s")
+        .help("How long an answer about a token is believed"),
+    boolean("authentication-tolerate-lookup-failure", "false")
+        .help("Start although the CAs of clients cannot be read from the cluster"),
+    text("client-ca-file", "PATH", "").help("CAs of client certificates, instead of the cluster's"),
+];
+
+const REQUEST_HEADERS: &[Flag] = &[
+    repeated("requestheader-allowed-names", "NAMES", "")
+        .help("Has no meaning here: the secure port ignores identity headers of a proxy"),
+    text("requestheader-client-ca-file", "PATH", "")
+        .help("Has no meaning here: the secure port ignores identity headers of a proxy"),
+    repeated("requestheader-extra-headers-prefix", "PREFIXES", "x-remote-extra-")
+        .help("Has no meaning here: the secure port ignores identity headers of a proxy"),
+    repeated("requestheader-group-headers", "NAMES", "x-remote-group")
+        .help("Has no meaning here: the secure port ignores identity headers of a proxy"),
+    repeated("requestheader-uid-headers", "NAMES", "")
+        .help("Has no meaning here: the secure port ignores identity headers of a proxy"),
+    repeated("requestheader-username-headers", "NAMES", "x-remote-user")
+        .help("Has no meaning here: the secure port ignores identity headers of a proxy"),
+];
+
+const AUTHORIZATION: &[Flag] = &[
+    slice("authorization-always-allow-paths", "PATHS", "/healthz,/readyz,/livez")
+        .help("Paths that are open to everybody; a * at the end is any rest"),
+    text("authorization-kubeconfig", "PATH", "")
+        .help("Kubeconfig of the API server that says who may do what; empty is the one of the pod"),
+    text("authorization-webhook-cache-authorized-ttl", "DURATION", "10s").help("How long a permission is believed"),
+    text("authorization-webhook-cache-unauthorized-ttl", "DURATION", "10s").help("How long a refusal is believed"),
+];
+
+const MISC: &[Flag] = &[
+    text("kubeconfig", "PATH", "")
+        .help("Path of a kubeconfig; without it and --master the service account of the pod is used"),
+    text("master", "URL", "").help("Address of the API server; goes before the one in the kubeconfig"),
+    text("node-status-update-frequency", "DURATION", "5m0s")
+        .help("Pause between two looks at every node, beside the events"),
+];
+
+const PARAVIRTUAL: &[Flag] = &[
+    text("cluster-ip-family", "FAMILIES", "ipv4")
+        .help("Of vsphere-paravirtual: families of the cluster, ipv4, ipv6, ipv4ipv6 or ipv6ipv4"),
+    boolean("enable-service-annotation-propagation", "false")
+        .help("Of vsphere-paravirtual: pass annotations of Services on to the Supervisor"),
+    boolean("enable-vpc-mode", "false").help("Of vsphere-paravirtual: routable pods in VPC mode"),
+    boolean("is-legacy-paravirtual", "false").help("Of vsphere-paravirtual: machine labels of the older form"),
+    text("pod-ip-pool-type", "WORD", "")
+        .help("Of vsphere-paravirtual: pool of addresses of the pods, Public or Private"),
+    text("vm-operator-api-version", "VERSION", "v1alpha2")
+        .help("Of vsphere-paravirtual: version of the API of the VM Operator"),
+];
+
+const GLOBAL: &[Flag] = &[
+    flag("help", Kind::Help, "", "").short('h').help("Print this text and exit"),
+    boolean("log-json-split-stream", "false")
+        .help("Write errors to standard error and the rest to standard output; JSON format"),
+    boolean("log-text-split-stream", "false")
+        .help("Write errors to standard error and the rest to standard output; text format"),
+    text("logging-format", "FORMAT", "text").help("text, as klog writes it, or json"),
+    text("v", "LEVEL", "0").short('v').help(
+        "How much to log: from 0 the life of the process and the changes it makes, from 4 its decisions, \
+             from 6 data",
+    ),
+    flag("version", Kind::Boolean, "FORM", "false").help("Print the version and exit; vX.Y.Z is printed instead of it"),
+    flag("vmodule", Kind::Items, "LEVELS", "").help("Levels of single modules, pattern=LEVEL; text format only"),
+];
+
+const LOG_BUFFERS: &[Flag] = &[
+    text("log-flush-frequency", "DURATION", "5s").help("Has no meaning here: every line is written at once"),
+    text("log-json-info-buffer-size", "SIZE", "0").help("Has no meaning here: every line is written at once"),
+    text("log-text-info-buffer-size", "SIZE", "0").help("Has no meaning here: every line is written at once"),
+];
+
+const OURS: &[Flag] = &[
+    boolean("adopt-untainted-nodes", "false")
+        .variable("CCM_ADOPT_UNTAINTED_NODES")
+        .help("Initialise also nodes without provider ID and without the taint, by their systemUUID alone"),
+    boolean("allow-name-match", "false").variable("CCM_ALLOW_NAME_MATCH").help(
+        "Take a VM that was found by its name alone even if its UUID contradicts the node's or it backs \
+             another node",
+    ),
+    boolean("demote-virtual-ips", "true")
+        .variable("CCM_DEMOTE_VIRTUAL_IPS")
+        .help("An address that several machines have, or the API server, is a node's only if it has no other"),
+    text("instance-type", "WORD", "init")
+        .variable("CCM_INSTANCE_TYPE")
+        .help("Whether the instance type stays as it was at initialisation (init) or follows the machine (follow)"),
+    text("node-deletion", "WORD", "enforce").variable("CCM_NODE_DELETION").help(
+        "Whether Nodes whose machine is proved to be gone are deleted (enforce), only told (dry-run) or \
+             neither (off)",
+    ),
+    text("node-deletion-grace", "DURATION", "30s")
+        .variable("CCM_NODE_DELETION_GRACE")
+        .help("How long a node has to be Ready=Unknown and its machine proved to be gone before its Node is deleted"),
+    text("node-deletion-limit", "LIMIT", "5,10%,10m")
+        .variable("CCM_NODE_DELETION_LIMIT")
+        .help("How many Nodes may be deleted: the larger of a number and a share of all nodes, within a time"),
+    text("node-deletion-mass-hold", "DURATION", "15m")
+        .variable("CCM_NODE_DELETION_MASS_HOLD")
+        .help("How long no Node is deleted after many machines have gone at once"),
+    text("node-deletion-unseen", "WORD", "hold")
+        .variable("CCM_NODE_DELETION_UNSEEN")
+        .help("Whether a Node whose machine was never seen stays (hold) or is deleted like others (enforce)"),
+    text("node-selector", "SELECTOR", "")
+        .variable("CCM_NODE_SELECTOR")
+        .help("Label selector of the nodes to look after; empty is all"),
+    text("out-of-service-after", "DURATION", "").variable("CCM_OUT_OF_SERVICE_AFTER").help(
+        "Taint a node as out of service once it has been Ready=Unknown and its VM powered off for this long; \
+             without it, or with 0, never",
+    ),
+    slice("session-manager-hosts", "NAMES", "").variable("CCM_SESSION_MANAGER_HOSTS").help(
+        "Hosts of session managers that are allowed, comma separated; they can receive the service account's \
+             token; empty is any",
+    ),
+    text("standby", "WORD", "warm").variable("CCM_STANDBY").help(
+        "Whether a process that does not lead keeps its vCenter sessions and inventory (warm) or has none \
+             (cold)",
+    ),
+    text("tag-poll-interval", "DURATION", "60s")
+        .variable("CCM_TAG_POLL_INTERVAL")
+        .help("Pause between two looks at the tags of vCenter"),
+    text("topology-label-prefix", "PREFIX", "topology.vsphere-ccm.dev/")
+        .variable("CCM_TOPOLOGY_LABEL_PREFIX")
+        .help("What the names of the labels of --topology-labels begin with"),
+    slice("topology-labels", "NAMES", "").variable("CCM_TOPOLOGY_LABELS").help(
+        "Labels that say where a node's machine is and follow it, comma separated: vcenter, datacenter, \
+             cluster, esxi-host, resource-pool, folder, datastore",
+    ),
+    text("zone-labels", "WORD", "init").variable("CCM_ZONE_LABELS").help(
+        "Whether zone and region stay as they were at initialisation (init), are added to nodes that have \
+             neither (fill), or follow the machine (follow)",
+    ),
+];

@@ -20,6 +20,13 @@ pub enum Kind {
     Slice,
 }
 
+impl Kind {
+    /// Whether further uses of the flag add to its value.
+    pub fn is_list(self) -> bool {
+        matches!(self, Self::Repeated | Self::Items | Self::Slice)
+    }
+}
+
 /// A flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Flag {
@@ -92,8 +99,8 @@ impl Flag {
         let mut arg = Arg::new(self.name).long(self.name).help(self.help).help_heading(self.group);
         arg = arg.hide(self.deprecated.is_some()).hide_env_values(true).action(match self.kind {
             Kind::Help => ArgAction::Help,
-            Kind::Boolean | Kind::Text => ArgAction::Set,
-            Kind::Repeated | Kind::Items | Kind::Slice => ArgAction::Append,
+            kind if kind.is_list() => ArgAction::Append,
+            _ => ArgAction::Set,
         });
         arg = match self.kind {
             Kind::Help => arg,

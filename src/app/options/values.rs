@@ -59,10 +59,7 @@ impl Value {
 
     /// As Go's flag package prints a value: a list stands in brackets.
     pub fn printed(&self) -> String {
-        match self.flag.kind {
-            Kind::Repeated | Kind::Items | Kind::Slice => format!("[{}]", self.value),
-            Kind::Help | Kind::Boolean | Kind::Text => self.value.clone(),
-        }
+        if self.flag.kind.is_list() { format!("[{}]", self.value) } else { self.value.clone() }
     }
 }
 

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 /// Requests of one HTTP/2 connection at the same time, unless a flag says otherwise.
 const STREAMS: u32 = 100;
 
-impl Check<'_> {
+impl<'a> Check<'a> {
     /// `Some(None)` is no secure port.
     pub(super) fn serving(&mut self) -> Option<Option<Settings>> {
         let port = self.number::<u16>("secure-port", "a port from 1 to 65535, or 0 for none");
@@ -89,31 +89,14 @@ impl Check<'_> {
     }
 
     fn cipher_suites(&mut self, is_without_effect: bool, remarks: &mut Vec<String>) -> Option<Vec<CipherSuite>> {
-        let names = trimmed(self.options.list("tls-cipher-suites"));
-        let (mut chosen, mut missing, mut is_wrong, mut has_newer) = (Vec::new(), Vec::new(), false, false);
-        for name in &names {
-            match ciphers::suite(name) {
-                Some(Known::Here(suite)) => chosen.push(suite),
-                Some(Known::Always) => has_newer = true,
-                Some(Known::Missing) => missing.push(*name),
-                None => {
-                    is_wrong = true;
-                    let expected = format!("there is no such cipher suite; expected of {}", ciphers::suites_here());
-                    self.wrong::<()>("tls-cipher-suites", name, expected);
-                }
-            }
-        }
-        if is_wrong {
-            return None;
-        }
+        let flag = "tls-cipher-suites";
+        let unknown = format!("there is no such cipher suite; expected of {}", ciphers::suites_here());
+        let (mut chosen, missing, has_newer) = self.known(flag, ciphers::suite, &unknown)?;
         if !missing.is_empty() && chosen.is_empty() && !has_newer && !is_without_effect {
             let why = format!("none of these cipher suites can be used; expected of {}", ciphers::suites_here());
-            return self.wrong("tls-cipher-suites", &names.join(","), why);
+            return self.wrong(flag, &missing.join(","), why);
         }
-        if !missing.is_empty() {
-            let missing = missing.join(", ");
-            remarks.push(format!("--tls-cipher-suites: not offered, because there are none of them: {missing}"));
-        }
+        remarks.extend(not_offered(flag, &missing));
         if chosen.is_empty() && has_newer {
             // In Go such a list leaves nothing for TLS 1.2 either; an empty one here would be all of them.
             chosen.push(CipherSuite::TLS13_AES_128_GCM_SHA256);
@@ -122,36 +105,45 @@ impl Check<'_> {
     }
 
     fn groups(&mut self, remarks: &mut Vec<String>) -> Option<Vec<NamedGroup>> {
-        let numbers = trimmed(self.options.list("tls-curve-preferences"));
-        let (mut chosen, mut missing, mut is_wrong) = (Vec::new(), Vec::new(), false);
-        for number in &numbers {
-            match number.parse().ok().and_then(ciphers::group) {
-                Some(Known::Here(group)) => chosen.push(group),
-                Some(Known::Always | Known::Missing) => missing.push(*number),
+        let flag = "tls-curve-preferences";
+        let group = |number: &str| number.parse().ok().and_then(ciphers::group);
+        let unknown = "expected a number of a group: 23 (P-256), 24 (P-384) or 29 (X25519)";
+        let (chosen, missing, _) = self.known(flag, group, unknown)?;
+        if !missing.is_empty() && chosen.is_empty() {
+            let why = "none of these groups can be used; expected of 23 (P-256), 24 (P-384) and 29 (X25519)";
+            return self.wrong(flag, &missing.join(","), why);
+        }
+        remarks.extend(not_offered(flag, &missing));
+        Some(chosen)
+    }
+
+    /// The items of a list that there are here, those that are missing, and whether one is always on. `unknown` is what is
+    /// wrong with any other.
+    fn known<T>(
+        &mut self,
+        flag: &str,
+        find: impl Fn(&str) -> Option<Known<T>>,
+        unknown: &str,
+    ) -> Option<(Vec<T>, Vec<&'a str>, bool)> {
+        let (mut chosen, mut missing, mut is_wrong, mut has_newer) = (Vec::new(), Vec::new(), false, false);
+        for item in self.options.list(flag).iter().map(|item| item.trim()).filter(|item| !item.is_empty()) {
+            match find(item) {
+                Some(Known::Here(known)) => chosen.push(known),
+                Some(Known::Always) => has_newer = true,
+                Some(Known::Missing) => missing.push(item),
                 None => {
                     is_wrong = true;
-                    let expected = "expected a number of a group: 23 (P-256), 24 (P-384) or 29 (X25519)";
-                    self.wrong::<()>("tls-curve-preferences", number, expected);
+                    self.wrong::<()>(flag, item, unknown);
                 }
             }
         }
-        if is_wrong {
-            return None;
-        }
-        if !missing.is_empty() && chosen.is_empty() {
-            let why = "none of these groups can be used; expected of 23 (P-256), 24 (P-384) and 29 (X25519)";
-            return self.wrong("tls-curve-preferences", &numbers.join(","), why);
-        }
-        if !missing.is_empty() {
-            let missing = missing.join(", ");
-            remarks.push(format!("--tls-curve-preferences: not offered, because there are none of them: {missing}"));
-        }
-        Some(chosen)
+        (!is_wrong).then_some((chosen, missing, has_newer))
     }
 }
 
-fn trimmed(list: &[String]) -> Vec<&str> {
-    list.iter().map(|item| item.trim()).filter(|item| !item.is_empty()).collect()
+fn not_offered(flag: &str, missing: &[&str]) -> Option<String> {
+    let names = missing.join(", ");
+    (!names.is_empty()).then(|| format!("--{flag}: not offered, because there are none of them: {names}"))
 }
 
 fn files(certificate: &str, key: &str) -> PairFiles {

@@ -1,17 +1,18 @@
 //! Scripts that let a shell complete the flags: `completion bash`, `completion zsh`, `completion fish`.
 
 use super::Outcome;
-use crate::app::options::{PROGRAM, command};
-use clap::Arg;
+use crate::app::options::{Flag, Kind, PROGRAM, flags};
 use std::ffi::OsString;
 
 /// The word that asks for a script.
 const WORD: &str = "completion";
 
+/// What the help calls the value of a flag that names a file.
+const PATH: &str = "PATH";
+
 /// The script for a shell, of the flags that `--help` shows.
 pub(super) fn run(arguments: &[OsString]) -> Outcome {
-    let command = command();
-    let flags: Vec<_> = command.get_arguments().filter(|flag| !flag.is_hide_set()).filter_map(Flag::of).collect();
+    let flags: Vec<_> = flags().into_iter().filter(|flag| flag.deprecated.is_none()).collect();
     let words: Vec<_> = arguments.iter().map(|word| word.to_str().unwrap_or_default()).collect();
     Outcome::success(match words.as_slice() {
         ["bash"] => bash(&flags),
@@ -22,44 +23,6 @@ pub(super) fn run(arguments: &[OsString]) -> Outcome {
             return Outcome::failure(&format!("{expected}\nfor all flags: {PROGRAM} --help"), 1);
         }
     })
-}
-
-/// What a shell has to know of a flag.
-struct Flag {
-    name: String,
-    short: Option<char>,
-    help: String,
-    value: Value,
-    is_repeated: bool,
-}
-
-/// What may follow a flag.
-enum Value {
-    None,
-    /// Only behind `=`, and it may be left out.
-    Boolean,
-    Path,
-    /// Anything else; the word for it in the help.
-    Text(String),
-}
-
-impl Flag {
-    fn of(flag: &Arg) -> Option<Self> {
-        let word = flag.get_value_names().and_then(|names| names.first()).map(|name| name.to_string());
-        let takes_value = flag.get_action().takes_values();
-        Some(Self {
-            name: flag.get_long()?.to_owned(),
-            short: flag.get_short(),
-            help: flag.get_help().map(ToString::to_string).unwrap_or_default(),
-            is_repeated: matches!(flag.get_action(), clap::ArgAction::Append),
-            value: match word.as_deref() {
-                Some(_) | None if !takes_value => Value::None,
-                _ if flag.is_require_equals_set() => Value::Boolean,
-                Some("PATH") => Value::Path,
-                word => Value::Text(word.unwrap_or("VALUE").to_owned()),
-            },
-        })
-    }
 }
 
 /// Names of flags only; behind a flag, names of files.
@@ -94,13 +57,13 @@ fn zsh(flags: &[Flag]) -> String {
         text.replace('\'', "'\\''")
     };
     let spec = |flag: &Flag| {
-        let repeated = if flag.is_repeated { "*" } else { "" };
-        let help = quoted(&flag.help);
-        let spec = |name: &str, sign: &str| match &flag.value {
-            Value::None => format!("'{repeated}{name}[{help}]'"),
-            Value::Boolean => format!("'{repeated}{name}=-[{help}]::BOOL:(true false)'"),
-            Value::Path => format!("'{repeated}{name}{sign}[{help}]:PATH:_files'"),
-            Value::Text(word) => format!("'{repeated}{name}{sign}[{help}]:{word}: '"),
+        let repeated = if flag.kind.is_list() { "*" } else { "" };
+        let help = quoted(flag.help);
+        let spec = |name: &str, sign: &str| match (flag.kind, flag.value_name) {
+            (Kind::Help, _) => format!("'{repeated}{name}[{help}]'"),
+            (Kind::Boolean, _) => format!("'{repeated}{name}=-[{help}]::BOOL:(true false)'"),
+            (_, PATH) => format!("'{repeated}{name}{sign}[{help}]:PATH:_files'"),
+            (_, word) => format!("'{repeated}{name}{sign}[{help}]:{word}: '"),
         };
         let mut specs = vec![spec(&format!("--{}", flag.name), "=")];
         specs.extend(flag.short.map(|short| spec(&format!("-{short}"), "+")));
@@ -116,11 +79,11 @@ fn zsh(flags: &[Flag]) -> String {
 fn fish(flags: &[Flag]) -> String {
     let line = |flag: &Flag| {
         let short = flag.short.map(|short| format!(" -s {short}")).unwrap_or_default();
-        let value = match &flag.value {
-            Value::None => "",
-            Value::Boolean => " -f",
-            Value::Path => " -r -F",
-            Value::Text(_) => " -x",
+        let value = match (flag.kind, flag.value_name) {
+            (Kind::Help, _) => "",
+            (Kind::Boolean, _) => " -f",
+            (_, PATH) => " -r -F",
+            _ => " -x",
         };
         let help = flag.help.replace('\\', "\\\\").replace('\'', "\\'");
         format!("complete -c {PROGRAM}{short} -l {}{value} -d '{help}'\n", flag.name)

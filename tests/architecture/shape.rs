@@ -11,7 +11,7 @@ const FUNCTION: usize = 60;
 type Row<'a> = (&'a str, &'a str);
 
 /// Functions that are still too long. The table only shrinks: a row that nothing needs fails.
-const LONG: &[Row<'static>] = &[("src/providers/vsphere/credentials/layout.rs", "read")];
+const LONG: &[Row<'static>] = &[];
 
 /// Files that still have methods of a type of another file. This table only shrinks, too.
 const SCATTERED: &[Row<'static>] = &[];

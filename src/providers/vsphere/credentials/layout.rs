@@ -45,41 +45,56 @@ const SHOWN: usize = 100;
 /// The parts of one server's login. What is empty counts as not given.
 #[derive(Default, Clone, PartialEq)]
 struct Parts<'a> {
+    /// Of an index: whose parts they are.
+    server: Option<&'a str>,
     user: Option<&'a str>,
     password: Option<&'a str>,
     url: Option<&'a str>,
     token: Option<&'a str>,
 }
 
-/// Which part of a login a key holds, and whose.
-enum Key<'a> {
-    User(&'a str),
-    Password(&'a str),
-    Url(&'a str),
-    Token(&'a str),
-    IndexedServer(&'a str),
-    IndexedUser(&'a str),
-    IndexedPassword(&'a str),
-}
+/// The part that a key holds.
+type Part = for<'a, 'b> fn(&'b mut Parts<'a>) -> &'b mut Option<&'a str>;
 
-/// What a key with this owner holds.
-type Part<'a> = fn(&'a str) -> Key<'a>;
+/// What stands behind the name of a server.
+const SUFFIXES: [(&str, Part); 4] = [
+    (".username", |parts| &mut parts.user),
+    (".password", |parts| &mut parts.password),
+    (".vc-session-manager-url", |parts| &mut parts.url),
+    (".vc-session-manager-token", |parts| &mut parts.token),
+];
+
+/// What stands before an index.
+const PREFIXES: [(&str, Part); 3] = [
+    ("server_", |parts| &mut parts.server),
+    ("username_", |parts| &mut parts.user),
+    ("password_", |parts| &mut parts.password),
+];
+
+/// A key of one of the two layouts.
+struct Key<'a> {
+    is_indexed: bool,
+    /// The server or the index.
+    owner: &'a str,
+    part: Part,
+}
 
 impl<'a> Key<'a> {
     /// The layout per server goes first, as in the Go program. The server is what stands before the last suffix.
     fn parse(key: &'a str) -> Option<Self> {
-        let suffixes: [(&str, Part<'a>); 4] = [
-            (".username", Key::User),
-            (".password", Key::Password),
-            (".vc-session-manager-url", Key::Url),
-            (".vc-session-manager-token", Key::Token),
-        ];
-        let prefixes: [(&str, Part<'a>); 3] =
-            [("server_", Key::IndexedServer), ("username_", Key::IndexedUser), ("password_", Key::IndexedPassword)];
-        let suffixed = suffixes.iter().filter_map(|(suffix, part)| Some((key.strip_suffix(suffix)?, part)));
-        let prefixed = prefixes.iter().filter_map(|(prefix, part)| Some((key.strip_prefix(prefix)?, part)));
-        suffixed.chain(prefixed).find(|(owner, _)| !owner.is_empty()).map(|(owner, part)| part(owner))
+        let suffixed = SUFFIXES.iter().filter_map(|(suffix, part)| Some((false, key.strip_suffix(suffix)?, part)));
+        let prefixed = PREFIXES.iter().filter_map(|(prefix, part)| Some((true, key.strip_prefix(prefix)?, part)));
+        let (is_indexed, owner, part) = suffixed.chain(prefixed).find(|(_, owner, _)| !owner.is_empty())?;
+        Some(Self { is_indexed, owner, part: *part })
     }
+}
+
+/// The parts of one index.
+struct Indexed<'a> {
+    id: &'a str,
+    parts: Parts<'a>,
+    /// Why nothing of it counts.
+    contradiction: Option<String>,
 }
 
 impl Stored {
@@ -89,45 +104,18 @@ impl Stored {
         managers: &SessionManagers,
     ) -> Stored {
         let mut problems = Vec::new();
-        let mut servers = BTreeMap::<&str, Parts<'a>>::new();
-        let mut sets = BTreeMap::<&str, (Option<&str>, Parts<'a>)>::new();
+        let (mut servers, mut indexes) = (BTreeMap::<_, Parts<'_>>::new(), BTreeMap::<_, Parts<'_>>::new());
         for (key, value) in entries {
-            let Some(parsed) = Key::parse(key) else {
+            let Some(Key { is_indexed, owner, part }) = Key::parse(key) else {
                 problems.push(unknown(key));
                 continue;
             };
-            let value = value.and_then(|value| text(key, value, &mut problems));
-            match parsed {
-                Key::User(server) => servers.entry(server).or_default().user = value,
-                Key::Password(server) => servers.entry(server).or_default().password = value,
-                Key::Url(server) => servers.entry(server).or_default().url = value,
-                Key::Token(server) => servers.entry(server).or_default().token = value,
-                Key::IndexedServer(id) => sets.entry(id).or_default().0 = value.map(str::trim),
-                Key::IndexedUser(id) => sets.entry(id).or_default().1.user = value,
-                Key::IndexedPassword(id) => sets.entry(id).or_default().1.password = value,
-            }
+            let of_layout = if is_indexed { &mut indexes } else { &mut servers };
+            *part(of_layout.entry(owner).or_default()) = value.and_then(|value| text(key, value, &mut problems));
         }
-        let mut contradictory = BTreeMap::<&str, String>::new();
-        let mut by_id = BTreeMap::<&str, (&str, Parts<'a>)>::new();
-        for (id, (server, parts)) in sets {
-            let Some(server) = server.filter(|server| !server.is_empty()) else {
-                problems.push(format!("{:?} is missing or empty, so nothing of that index counts", cut("server_", id)));
-                continue;
-            };
-            match by_id.get(server) {
-                None => drop(by_id.insert(server, (id, parts))),
-                Some((_, other)) if *other == parts => {}
-                Some((other, _)) => {
-                    let why = format!(
-                        "it stands under the indexes {:?} and {:?} with different values",
-                        cut("", other),
-                        cut("", id)
-                    );
-                    contradictory.insert(server, why);
-                }
-            }
-        }
-        for (server, (_, indexed)) in by_id {
+        let mut contradictions = Vec::new();
+        for (server, Indexed { parts: indexed, contradiction, .. }) in by_server(indexes, &mut problems) {
+            contradictions.extend(contradiction.map(|why| (server.to_owned(), Err(why))));
             let parts = servers.entry(server).or_default();
             if parts.user.is_some() || parts.password.is_some() {
                 let which =
@@ -138,14 +126,8 @@ impl Stored {
                 (parts.user, parts.password) = (indexed.user, indexed.password);
             }
         }
-        let servers = servers.into_iter().map(|(server, parts)| {
-            let login = match contradictory.remove(server) {
-                Some(why) => Err(why),
-                None => parts.login(managers),
-            };
-            (server.to_owned(), login)
-        });
-        Stored { servers: servers.collect(), problems }
+        let servers = servers.into_iter().map(|(server, parts)| (server.to_owned(), parts.login(managers)));
+        Stored { servers: servers.chain(contradictions).collect(), problems }
     }
 
     /// Whether there is nothing in it that could be meant for a server.
@@ -180,6 +162,27 @@ impl Parts<'_> {
             (None, None) => Err("its user name and password are missing or empty".to_owned()),
         }
     }
+}
+
+/// The parts of all indexes by the server that they name.
+fn by_server<'a>(indexes: BTreeMap<&'a str, Parts<'a>>, problems: &mut Vec<String>) -> BTreeMap<&'a str, Indexed<'a>> {
+    let mut servers = BTreeMap::<_, Indexed<'a>>::new();
+    for (id, mut parts) in indexes {
+        let Some(server) = parts.server.take().map(str::trim).filter(|server| !server.is_empty()) else {
+            problems.push(format!("{:?} is missing or empty, so nothing of that index counts", cut("server_", id)));
+            continue;
+        };
+        match servers.get_mut(server) {
+            None => drop(servers.insert(server, Indexed { id, parts, contradiction: None })),
+            Some(known) if known.parts == parts => {}
+            Some(known) => {
+                let (one, other) = (cut("", known.id), cut("", id));
+                let why = format!("it stands under the indexes {one:?} and {other:?} with different values");
+                known.contradiction = Some(why);
+            }
+        }
+    }
+    servers
 }
 
 /// A user name that is a PEM certificate asks for the login by certificate, whatever stands in it otherwise.

@@ -29,10 +29,11 @@ use crate::runtime::admin::{Checks, Health};
 use background::Background;
 use credentials::Credentials;
 use metrics::{Calls, Certificates};
+use parking_lot::Mutex;
 use reload::{Reload, ReloadMetrics};
 use sessions::Sessions;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -177,10 +178,10 @@ impl Connections {
 
     /// Goes by another configuration from now on. Clients of entries that are still there judge certificates by it.
     fn take(&self, cloud_config: &CloudConfig) {
-        self.tls.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&cloud_config.tls);
+        self.tls.lock().clone_from(&cloud_config.tls);
         let entries: BTreeMap<Address, &String> =
             cloud_config.config.vcenters.iter().map(|entry| (address(entry), &entry.key)).collect();
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = self.clients.lock();
         clients.retain(|address, _| entries.contains_key(address));
         for (address, client) in clients.iter_mut() {
             let wanted = entries.get(address).and_then(|key| cloud_config.tls.get(*key)).cloned().unwrap_or_default();
@@ -199,14 +200,14 @@ impl Connections {
 
 impl Connect for Connections {
     fn http(&self, entry: &Vcenter) -> Result<http::Client, String> {
-        let known = self.tls.lock().unwrap_or_else(PoisonError::into_inner).get(&entry.key).cloned();
+        let known = self.tls.lock().get(&entry.key).cloned();
         let tls = known.unwrap_or_default();
         let mut connection = http::Settings::new(&entry.server, entry.port, tls.clone(), vim::user_agent(COMMIT));
         connection.observer = Some(Arc::clone(&self.calls));
         connection.proxy = Some(self.proxy.clone());
         let http = http::Client::new(connection).map_err(|error| error.to_string())?;
         self.certificates.show(&http);
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = self.clients.lock();
         clients.insert(address(entry), Client { http: http.clone(), tls });
         Ok(http)
     }

@@ -6,21 +6,22 @@ mod directory;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::app::settings::vsphere::CloudConfig;
 use crate::clients::http::Endpoint;
 use crate::kubernetes::secrets::{self, State};
-use crate::providers::vsphere::config::Vcenter;
+use crate::providers::vsphere::config::{DEFAULT_DIRECTORY, Vcenter};
 use crate::providers::vsphere::credentials::layout::{SessionManagers, Stored};
-use crate::providers::vsphere::credentials::offer::{DEFAULT_DIRECTORY, offer, places};
+use crate::providers::vsphere::credentials::offer::{offer, places};
 use crate::providers::vsphere::credentials::source::{News, Place, Reading, Source};
 use crate::providers::vsphere::credentials::{Credential, Login, Offer, Offers, Origin, SessionToken};
 use account_token::AccountToken;
@@ -113,7 +114,7 @@ impl Credentials {
     /// The same key, server and port give the same offers, also when their credentials are configured in another way
     /// from now on. They last until the entry is in the current configuration no longer and nobody listens.
     pub fn offers(&self, entry: &Vcenter) -> Offers {
-        let mut known = self.shared.lock();
+        let mut known = self.shared.known.lock();
         let server = Server::of(entry);
         let Known { sources, entries } = &mut *known;
         let unread = || Offer::Pending { why: "its credentials have not been looked at yet".to_owned() };
@@ -126,12 +127,6 @@ impl Credentials {
         held.publish(sources, &self.shared.default_directory);
         self.shared.asked.notify_one();
         held.offer.subscribe()
-    }
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -169,14 +164,14 @@ impl Keeper {
     fn forget_what_is_not_used(&mut self) -> bool {
         let current = Arc::clone(&self.current.borrow_and_update());
         let configured: BTreeSet<Server> = current.config.vcenters.iter().map(Server::of).collect();
-        let mut known = self.shared.lock();
+        let mut known = self.shared.known.lock();
         known.entries.retain(|server, entry| configured.contains(server) || entry.offer.receiver_count() > 0);
         known.entries.keys().any(|server| !configured.contains(server))
     }
 
     /// One watch for each Secret, one look for each directory, however many entries ask for it.
     fn follow_what_is_asked_for(&mut self) {
-        let mut known = self.shared.lock();
+        let mut known = self.shared.known.lock();
         let directory = &self.shared.default_directory;
         let asked: BTreeSet<Place> =
             known.entries.values().flat_map(|entry| places(&entry.config, directory)).collect();
@@ -208,7 +203,7 @@ impl Keeper {
         if !self.followed.contains_key(place) {
             return;
         }
-        let mut known = self.shared.lock();
+        let mut known = self.shared.known.lock();
         let Known { sources, entries } = &mut *known;
         tell(place, &sources.entry(place.clone()).or_default().take(reading));
         for entry in entries.values_mut() {

@@ -3,11 +3,12 @@
 
 use crate::clients::http::{CallObserver, CertificateSource, Client};
 use crate::runtime::metrics::Registry;
+use parking_lot::Mutex;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{GaugeVec, HistogramOpts, HistogramVec, Opts};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long the calls of vCenter take, and how they end. `vcenter` is `host:port`, as in the log.
@@ -64,7 +65,7 @@ impl Certificates {
 
     /// Shows the certificate of this client's server for as long as the client is in use.
     pub fn show(&self, client: &Client) {
-        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sources = self.sources.lock();
         sources.insert(client.endpoint().to_owned(), client.certificate_source());
     }
 }
@@ -75,7 +76,7 @@ impl Collector for Certificates {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sources = self.sources.lock();
         sources.retain(|_, source| source.is_in_use());
         self.expiry.reset();
         self.verified.reset();

@@ -2,10 +2,10 @@
 
 use crate::providers::vsphere::report::Report;
 use crate::runtime::metrics::Registry;
+use parking_lot::Mutex;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{Gauge, GaugeVec, IntCounterVec, Opts};
-use std::sync::{Mutex, PoisonError};
 
 /// Collected when somebody asks, so that no value drifts from what it shows.
 pub struct Sessions<R> {
@@ -113,7 +113,7 @@ impl<R: Fn() -> Vec<Report> + Send + Sync + 'static> Collector for Sessions<R> {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.turn.lock();
         self.gauges().into_iter().for_each(GaugeVec::reset);
         self.logins.reset();
         for report in (self.reports)() {

@@ -19,7 +19,7 @@ mod yaml;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 
 pub use super::addresses::{AddressRule, AddressRules, IpFamily};
 pub use super::zones::ZoneCategories;
@@ -27,6 +27,7 @@ use crate::base::yaml::MAX_TEXT;
 pub use distinct::distinct_vcenters;
 pub use environment::Environment;
 pub use problems::{ConfigErrors, ConfigProblem};
+pub use sources::DEFAULT_DIRECTORY;
 
 use fields::{Dialect, RawFile};
 use problems::Report;
@@ -143,6 +144,22 @@ pub enum Credentials {
     },
     /// They are in files of this directory. Whether it exists is not checked here.
     Directory(PathBuf),
+}
+
+/// For what compares configurations; both are ours, so the time this takes discloses nothing.
+impl PartialEq for Credentials {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Inline { user, password }, Self::Inline { user: other_user, password: other_password }) => {
+                user == other_user && password.expose_secret() == other_password.expose_secret()
+            }
+            (Self::Secret { namespace, name }, Self::Secret { namespace: other_namespace, name: other_name }) => {
+                namespace == other_namespace && name == other_name
+            }
+            (Self::Directory(path), Self::Directory(other_path)) => path == other_path,
+            _ => false,
+        }
+    }
 }
 
 impl fmt::Debug for Credentials {

@@ -89,7 +89,7 @@ impl World {
     }
 
     fn followed(&self) -> Vec<String> {
-        self.credentials.shared.lock().sources.keys().map(ToString::to_string).collect()
+        self.credentials.shared.known.lock().sources.keys().map(ToString::to_string).collect()
     }
 }
 

@@ -1,8 +1,7 @@
 //! Pure: what differs between two cloud configs, in words for the log. Values stay out of it: some are secrets.
 
 use crate::app::settings::vsphere::CloudConfig;
-use crate::providers::vsphere::config::{Credentials, Vcenter};
-use secrecy::ExposeSecret;
+use crate::providers::vsphere::config::Vcenter;
 
 /// One phrase for each difference; none when both mean the same.
 pub(super) fn differences(before: &CloudConfig, after: &CloudConfig) -> Vec<String> {
@@ -37,8 +36,8 @@ fn shown(vcenter: &Vcenter) -> String {
 }
 
 fn changed(before: &Vcenter, after: &Vcenter, is_trust_changed: bool) -> Vec<&'static str> {
-    let is_same_credentials = told(Some(&before.credentials)) == told(Some(&after.credentials))
-        && told(before.fallback_credentials.as_ref()) == told(after.fallback_credentials.as_ref());
+    let is_same_credentials =
+        before.credentials == after.credentials && before.fallback_credentials == after.fallback_credentials;
     let parts = [
         (before.server != after.server || before.port != after.port, "server"),
         (is_trust_changed, "trust"),
@@ -47,16 +46,6 @@ fn changed(before: &Vcenter, after: &Vcenter, is_trust_changed: bool) -> Vec<&'s
         (!is_same_credentials, "credentials"),
     ];
     parts.into_iter().filter(|(is_changed, _)| *is_changed).map(|(_, what)| what).collect()
-}
-
-/// What identifies credentials; compared and never shown.
-fn told(credentials: Option<&Credentials>) -> (u8, String, &str) {
-    match credentials {
-        None => (0, String::new(), ""),
-        Some(Credentials::Inline { user, password }) => (1, user.clone(), password.expose_secret()),
-        Some(Credentials::Secret { namespace, name }) => (2, namespace.clone(), name),
-        Some(Credentials::Directory(path)) => (3, path.display().to_string(), ""),
-    }
 }
 
 #[cfg(test)]

@@ -3,8 +3,6 @@
 //! The Go program makes a connection per entry, also where `Global.server` repeats the server of another entry
 //! (`validateConfig` of `config_ini_legacy.go` and `config_yaml.go`).
 
-use secrecy::ExposeSecret as _;
-
 use super::{Credentials, Vcenter};
 use crate::base::addresses::parse_ip;
 
@@ -79,18 +77,13 @@ fn same_address(one: &Vcenter, other: &Vcenter) -> bool {
 
 /// In what two entries of one server differ, so that they cannot share a session.
 fn difference(one: &Vcenter, other: &Vcenter) -> Option<&'static str> {
-    let sources = |vcenter: &Vcenter| [Some(vcenter.credentials.clone()), vcenter.fallback_credentials.clone()];
     let is_stored = |source: &Credentials| !matches!(source, Credentials::Inline { .. });
-    let same = sources(one).iter().zip(&sources(other)).all(|pair| match pair {
-        // In a Secret or directory the server as written is the key.
-        (Some(one_source), Some(other_source)) if is_stored(one_source) => {
-            same_source(one_source, other_source) && one.server == other.server
-        }
-        (Some(one), Some(other)) => same_source(one, other),
-        (None, None) => true,
-        _ => false,
-    });
-    if !same {
+    // In a Secret or directory the server as written is the key.
+    let is_server_the_key = is_stored(&one.credentials) || one.fallback_credentials.as_ref().is_some_and(is_stored);
+    if one.credentials != other.credentials
+        || one.fallback_credentials != other.fallback_credentials
+        || is_server_the_key && one.server != other.server
+    {
         Some("credentials")
     } else if one.insecure != other.insecure || one.ca_files != other.ca_files || one.thumbprints != other.thumbprints {
         Some("trust")
@@ -98,21 +91,6 @@ fn difference(one: &Vcenter, other: &Vcenter) -> Option<&'static str> {
         Some("IP families")
     } else {
         None
-    }
-}
-
-fn same_source(one: &Credentials, other: &Credentials) -> bool {
-    match (one, other) {
-        (
-            Credentials::Inline { user, password },
-            Credentials::Inline { user: other_user, password: other_password },
-        ) => user == other_user && password.expose_secret() == other_password.expose_secret(),
-        (
-            Credentials::Secret { namespace, name },
-            Credentials::Secret { namespace: other_namespace, name: other_name },
-        ) => namespace == other_namespace && name == other_name,
-        (Credentials::Directory(path), Credentials::Directory(other_path)) => path == other_path,
-        _ => false,
     }
 }
 

@@ -11,7 +11,7 @@ use super::fields::{RawFile, RawSection};
 use super::problems::Report;
 
 /// The directory that is used where none is configured, if it exists.
-pub(super) const DEFAULT_DIRECTORY: &str = "/etc/cloud/secrets";
+pub const DEFAULT_DIRECTORY: &str = "/etc/cloud/secrets";
 
 /// Where an entry was defined, which decides what it inherits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

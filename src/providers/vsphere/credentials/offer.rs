@@ -11,9 +11,6 @@ use super::source::{Answer, Place, Source};
 use super::{Credential, Offer, Origin};
 use crate::providers::vsphere::config::{Credentials, Vcenter};
 
-/// The directory that the Go program looks into unasked.
-pub const DEFAULT_DIRECTORY: &str = "/etc/cloud/secrets";
-
 /// The sources that an entry asks for, most important first. An entry without a pair of its own also looks into
 /// `default_directory`, where its other sources have nothing.
 pub fn places(entry: &Vcenter, default_directory: &Path) -> Vec<Place> {

@@ -86,7 +86,8 @@ pub fn settle(options: &Options, files: &dyn Files, environment: &Environment) -
 pub fn of_the_log(options: &Options) -> logging::Settings {
     let environment = Environment::default();
     let mut check = Check { options, files: &SystemFiles, environment: &environment, mistakes: Vec::new() };
-    check.logging().filter(|_| check.mistakes.is_empty()).unwrap_or_default()
+    let logging = check.logging();
+    if check.mistakes.is_empty() { logging } else { logging::Settings::default() }
 }
 
 /// The flags, and what has been found wrong so far.
@@ -98,69 +99,53 @@ struct Check<'a> {
 }
 
 impl<'a> Check<'a> {
-    /// `None` when something is missing that a mistake tells of. Every part is looked at before the first is missed.
+    /// Where a flag is wrong, its value here is any: the result counts only without mistakes. `None` without a provider.
     fn settings(&mut self) -> Option<Settings> {
         let provider = self.provider();
-        let controllers = self.controllers();
-        let kubernetes = self.kubernetes();
-        let node_selector = self.node_selector();
-        let election = self.election();
-        let nodes = self.nodes();
-        let node_lifecycle = self.node_lifecycle();
-        let generic = self.generic();
-        let serving = self.serving();
-        let authentication = self.authentication();
-        let authorization = self.authorization();
-        let logging = self.logging();
-        let standby = self.standby();
         Some(Settings {
-            provider: provider?,
-            kubernetes: kubernetes?,
-            node_selector,
-            election: election?,
+            controllers: self.controllers(),
+            kubernetes: self.kubernetes(),
+            node_selector: self.node_selector(),
+            election: self.election(),
             lease: self.lease(),
-            controllers: controllers?,
-            nodes: nodes?,
-            node_lifecycle: node_lifecycle?,
-            generic: generic?,
-            serving: serving?,
-            authentication: authentication?,
-            authorization: authorization?,
-            logging: logging?,
+            nodes: self.nodes(),
+            node_lifecycle: self.node_lifecycle(),
+            generic: self.generic(),
+            serving: self.serving(),
+            authentication: self.authentication(),
+            authorization: self.authorization(),
+            logging: self.logging(),
             options: self.options.clone(),
-            standby: standby?,
+            standby: self.standby(),
+            provider: provider?,
         })
     }
 
-    fn controllers(&mut self) -> Option<Vec<&'static Controller>> {
-        catalogue::chosen_controllers(self.options.list("controllers"))
-            .map_err(|names| {
-                let known: Vec<_> = catalogue::CONTROLLERS.iter().map(|controller| controller.name).collect();
-                let known = known.join(", ");
-                for name in names {
-                    self.wrong::<()>(
-                        "controllers",
-                        &name,
-                        format!("{name:?} is not in the list of known controllers; expected *, or of {known}"),
-                    );
-                }
-            })
-            .ok()
+    fn controllers(&mut self) -> Vec<&'static Controller> {
+        catalogue::chosen_controllers(self.options.list("controllers")).unwrap_or_else(|names| {
+            let known: Vec<_> = catalogue::CONTROLLERS.iter().map(|controller| controller.name).collect();
+            let expected = format!("expected *, or of {}", known.join(", "));
+            for name in names {
+                let why = format!("{name:?} is not in the list of known controllers; {expected}");
+                self.wrong("controllers", &name, why);
+            }
+            Vec::new()
+        })
     }
 
-    fn kubernetes(&mut self) -> Option<client::Settings> {
+    fn kubernetes(&mut self) -> client::Settings {
         let master = self.optional("master");
         if let Some(master) = master {
             let shown = without_credentials(master);
             if shown != master {
                 let why = "expected a URL without a user; credentials come from a kubeconfig or a service account";
-                self.wrong::<()>("master", &shown, why);
+                self.wrong("master", &shown, why);
             } else if !is_server_url(master) {
-                self.wrong::<()>("master", master, "expected a URL such as https://10.0.0.1:6443");
+                self.wrong("master", master, "expected a URL such as https://10.0.0.1:6443");
             }
         }
-        let (kubeconfig, rate) = (self.readable("kubeconfig"), self.rate());
-        Some(client::Settings { kubeconfig: kubeconfig?, master: master.map(str::to_owned), rate })
+        let kubeconfig = self.readable("kubeconfig");
+        client::Settings { kubeconfig, master: master.map(str::to_owned), rate: self.rate() }
     }
 
     /// Only when a flag asks for it: the API server has priority and fairness of its own.
@@ -171,22 +156,19 @@ impl<'a> Check<'a> {
             return None;
         }
         let qps = qps.map_or("20", String::as_str);
-        let qps = match qps.parse::<f32>() {
-            Ok(number) if number.is_finite() => Some(number),
-            _ => self.wrong("kube-api-qps", qps, "expected a number such as 20 or 0.5"),
-        };
-        let burst = match burst {
-            Some(_) => self.number("kube-api-burst", "a whole number such as 30"),
-            None => Some(30),
-        };
-        Some(client::Rate { qps: qps?, burst: burst? })
+        let number = qps.parse().ok().filter(|number: &f32| number.is_finite());
+        if number.is_none() {
+            self.wrong("kube-api-qps", qps, "expected a number such as 20 or 0.5");
+        }
+        let burst = burst.and_then(|_| self.number("kube-api-burst", "a whole number such as 30"));
+        Some(client::Rate { qps: number.unwrap_or_default(), burst: burst.unwrap_or(30) })
     }
 
     fn node_selector(&mut self) -> Option<String> {
         let selector = self.optional("node-selector")?;
         if let Err(wrong) = label_selector::check(selector) {
             let expected = format!("{wrong:?} is no requirement; expected a label selector such as pool=blue,!virtual");
-            self.wrong::<()>("node-selector", selector, expected);
+            self.wrong("node-selector", selector, expected);
         }
         Some(selector.to_owned())
     }
@@ -196,49 +178,54 @@ impl<'a> Check<'a> {
         Some(self.options.text(flag)).filter(|text| !text.is_empty())
     }
 
-    /// The path of a file that can be read; `Some(None)` is no file.
-    fn readable(&mut self, flag: &str) -> Option<Option<PathBuf>> {
-        let Some(path) = self.optional(flag) else { return Some(None) };
-        match self.files.read(Path::new(path)) {
-            Ok(_) => Some(Some(PathBuf::from(path))),
-            Err(error) => self.wrong(flag, path, format!("cannot be read: {error}")),
+    /// The path of a file, which has to be readable.
+    fn readable(&mut self, flag: &str) -> Option<PathBuf> {
+        let path = self.optional(flag)?;
+        if let Err(error) = self.files.read(Path::new(path)) {
+            self.wrong(flag, path, format!("cannot be read: {error}"));
         }
+        Some(PathBuf::from(path))
     }
 
-    fn boolean(&mut self, flag: &str) -> Option<bool> {
+    fn boolean(&mut self, flag: &str) -> bool {
         let value = self.options.text(flag);
-        boolean(value).or_else(|| self.wrong(flag, value, "expected true or false"))
+        boolean(value).unwrap_or_else(|| {
+            self.wrong(flag, value, "expected true or false");
+            false
+        })
     }
 
     fn duration(&mut self, flag: &str) -> Option<Duration> {
         let value = self.options.text(flag);
-        go_duration::parse_duration(value).map_err(|refused| self.wrong::<()>(flag, value, refused.to_string())).ok()
+        go_duration::parse_duration(value).map_err(|refused| self.wrong(flag, value, refused.to_string())).ok()
     }
 
     /// A duration between repeated work: not so short that it never rests.
-    fn pause(&mut self, flag: &str) -> Option<Duration> {
-        match self.duration(flag)? {
-            pause if pause < Duration::from_secs(1) => {
-                self.wrong(flag, self.options.text(flag), "expected at least 1s")
-            }
-            pause => Some(pause),
+    fn pause(&mut self, flag: &str) -> Duration {
+        let pause = self.duration(flag);
+        if pause.is_some_and(|pause| pause < Duration::from_secs(1)) {
+            self.wrong(flag, self.options.text(flag), "expected at least 1s");
         }
+        pause.unwrap_or_default()
     }
 
-    /// The one of these words that is given.
+    /// What the given word stands for.
     fn choice<T: Clone>(&mut self, flag: &str, choices: &[(&str, T)], expected: &str) -> Option<T> {
         let value = self.options.text(flag);
         let choice = choices.iter().find(|(word, _)| *word == value).map(|(_, choice)| choice.clone());
-        choice.or_else(|| self.wrong(flag, value, format!("expected {expected}")))
+        if choice.is_none() {
+            self.wrong(flag, value, format!("expected {expected}"));
+        }
+        choice
     }
 
     fn number<T: std::str::FromStr>(&mut self, flag: &str, expected: &str) -> Option<T> {
         let value = self.options.text(flag);
-        value.parse().map_or_else(|_| self.wrong(flag, value, format!("expected {expected}")), Some)
+        value.parse().map_err(|_| self.wrong(flag, value, format!("expected {expected}"))).ok()
     }
 
-    /// Notes a mistake; there is no value then. Who gave a variable and no flag looks for the variable.
-    fn wrong<T>(&mut self, flag: &str, value: &str, why: impl Into<String>) -> Option<T> {
+    /// Notes a mistake. Who gave a variable and no flag looks for the variable.
+    fn wrong(&mut self, flag: &str, value: &str, why: impl Into<String>) {
         let given = self.options.value(flag);
         let variable = given.filter(|given| given.origin == Origin::Environment).and_then(|given| given.flag.variable);
         let place = match variable {
@@ -246,7 +233,6 @@ impl<'a> Check<'a> {
             None => format!("{}={value}", given.map_or_else(|| flag.to_owned(), Value::spelled)),
         };
         self.mistakes.push(Mistake { place, why: why.into() });
-        None
     }
 }
 

@@ -6,50 +6,39 @@ use crate::kubernetes::access::{Authentication, Authorization, OpenPaths, check_
 use std::path::PathBuf;
 
 impl Check<'_> {
-    pub(super) fn authentication(&mut self) -> Option<Authentication> {
-        let kubeconfig = self.readable("authentication-kubeconfig");
-        let skips_lookup = self.boolean("authentication-skip-lookup");
-        let tolerates_lookup_failure = self.boolean("authentication-tolerate-lookup-failure");
-        let cache = self.duration("authentication-token-webhook-cache-ttl");
-        let client_ca = self.ca("client-ca-file");
-        Some(Authentication {
-            kubeconfig: kubeconfig?,
-            skips_lookup: skips_lookup?,
-            tolerates_lookup_failure: tolerates_lookup_failure?,
-            cache: cache?,
-            client_ca: client_ca?,
-        })
+    pub(super) fn authentication(&mut self) -> Authentication {
+        Authentication {
+            kubeconfig: self.readable("authentication-kubeconfig"),
+            skips_lookup: self.boolean("authentication-skip-lookup"),
+            tolerates_lookup_failure: self.boolean("authentication-tolerate-lookup-failure"),
+            cache: self.duration("authentication-token-webhook-cache-ttl").unwrap_or_default(),
+            client_ca: self.ca("client-ca-file"),
+        }
     }
 
-    pub(super) fn authorization(&mut self) -> Option<Authorization> {
-        let kubeconfig = self.readable("authorization-kubeconfig");
+    pub(super) fn authorization(&mut self) -> Authorization {
         let flag = "authorization-always-allow-paths";
-        let always_allow = match OpenPaths::parse(self.options.list(flag)) {
-            Ok(open) => Some(open),
-            Err(error) => self.wrong(flag, &error.0, error.to_string()),
-        };
-        let allowed_cache = self.duration("authorization-webhook-cache-authorized-ttl");
-        let refused_cache = self.duration("authorization-webhook-cache-unauthorized-ttl");
-        Some(Authorization {
-            kubeconfig: kubeconfig?,
-            always_allow: always_allow?,
-            allowed_cache: allowed_cache?,
-            refused_cache: refused_cache?,
-        })
+        let always_allow = OpenPaths::parse(self.options.list(flag));
+        Authorization {
+            kubeconfig: self.readable("authorization-kubeconfig"),
+            always_allow: always_allow
+                .map_err(|error| self.wrong(flag, &error.0, error.to_string()))
+                .unwrap_or_default(),
+            allowed_cache: self.duration("authorization-webhook-cache-authorized-ttl").unwrap_or_default(),
+            refused_cache: self.duration("authorization-webhook-cache-unauthorized-ttl").unwrap_or_default(),
+        }
     }
 
-    /// The path of a file with certificates; `Some(None)` is no file.
-    fn ca(&mut self, flag: &str) -> Option<Option<PathBuf>> {
-        let Some(path) = self.optional(flag) else { return Some(None) };
+    /// The path of a file, which has to have certificates.
+    fn ca(&mut self, flag: &str) -> Option<PathBuf> {
+        let path = self.optional(flag)?;
         let file = PathBuf::from(path);
-        let why = match self.files.read(&file) {
-            Ok(pem) => match check_bundle(&pem) {
-                Ok(()) => return Some(Some(file)),
-                Err(error) => chain(&error),
-            },
-            Err(error) => format!("cannot be read: {error}"),
-        };
-        self.wrong(flag, path, why)
+        match self.files.read(&file).map(|pem| check_bundle(&pem)) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => self.wrong(flag, path, chain(&error)),
+            Err(error) => self.wrong(flag, path, format!("cannot be read: {error}")),
+        }
+        Some(file)
     }
 }
 

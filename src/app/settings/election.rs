@@ -52,60 +52,54 @@ impl Check<'_> {
         LeaseName { namespace: text("leader-elect-resource-namespace"), name: text("leader-elect-resource-name") }
     }
 
-    pub(super) fn election(&mut self) -> Option<Option<Election>> {
+    pub(super) fn election(&mut self) -> Option<Election> {
         let LeaseName { namespace, name } = self.lease();
-        let is_on = self.boolean("leader-elect")?;
+        let is_on = self.boolean("leader-elect");
         let lease_duration = self.duration("leader-elect-lease-duration");
         let renew_deadline = self.duration("leader-elect-renew-deadline");
         let retry_period = self.duration("leader-elect-retry-period");
         let migration = self.migration(&namespace, &name);
         if !is_on {
-            return Some(None);
+            return None;
         }
         let lock = self.options.text("leader-elect-resource-lock");
         if lock != LEASES {
-            self.wrong::<()>("leader-elect-resource-lock", lock, "resourceLock value must be \"leases\"");
+            self.wrong("leader-elect-resource-lock", lock, "resourceLock value must be \"leases\"");
         }
         for (flag, value) in [("leader-elect-resource-name", &name), ("leader-elect-resource-namespace", &namespace)] {
             if !is_dns_name(value) {
-                self.wrong::<()>(flag, value, format!("expected {DNS_NAME}"));
+                self.wrong(flag, value, format!("expected {DNS_NAME}"));
             }
         }
+        // One that is wrong is in no order.
         let (lease_duration, renew_deadline, retry_period) = (lease_duration?, renew_deadline?, retry_period?);
         self.check_order(lease_duration, renew_deadline, retry_period);
-        Some(Some(Election { name, namespace, lease_duration, renew_deadline, retry_period, migration: migration? }))
+        Some(Election { name, namespace, lease_duration, renew_deadline, retry_period, migration })
     }
 
     /// The file is read and checked also without an election, as in the Go program.
-    fn migration(&mut self, namespace: &str, main: &str) -> Option<Option<LeaderMigration>> {
-        if !self.boolean("enable-leader-migration")? {
-            return Some(None);
+    fn migration(&mut self, namespace: &str, main: &str) -> Option<LeaderMigration> {
+        if !self.boolean("enable-leader-migration") {
+            return None;
         }
         let flag = "leader-migration-config";
         let Some(path) = self.optional(flag) else {
             let migration = LeaderMigration::default();
             self.second_lease("enable-leader-migration", "true", &migration, namespace, main);
-            return Some(Some(migration));
+            return Some(migration);
         };
-        let bytes = match self.files.read(Path::new(path)) {
-            Ok(bytes) => bytes,
-            Err(error) => return self.wrong(flag, path, format!("cannot be read: {error}")),
+        let parsed = match self.files.read(Path::new(path)) {
+            Ok(bytes) => match std::str::from_utf8(&bytes) {
+                Ok(text) => leader_migration::parse(text),
+                Err(_) => Err(vec!["is not UTF-8 text".to_owned()]),
+            },
+            Err(error) => Err(vec![format!("cannot be read: {error}")]),
         };
-        let Ok(text) = std::str::from_utf8(&bytes) else {
-            return self.wrong(flag, path, "is not UTF-8 text");
-        };
-        match leader_migration::parse(text) {
-            Ok(migration) => {
-                self.second_lease(flag, path, &migration, namespace, main);
-                Some(Some(migration))
-            }
-            Err(mistakes) => {
-                for mistake in mistakes {
-                    self.wrong::<()>(flag, path, mistake);
-                }
-                None
-            }
+        match &parsed {
+            Ok(migration) => self.second_lease(flag, path, migration, namespace, main),
+            Err(mistakes) => mistakes.iter().for_each(|mistake| self.wrong(flag, path, mistake)),
         }
+        parsed.ok()
     }
 
     /// What the Go program finds out when it makes the lock, or never.
@@ -113,15 +107,15 @@ impl Check<'_> {
         let lease = &migration.leader_name;
         if !is_dns_name(lease) {
             let why = format!("leaderName {lease:?}: expected {DNS_NAME}");
-            self.wrong::<()>(flag, value, why);
+            self.wrong(flag, value, why);
         }
         if lease == main {
             let why = format!("leaderName {lease:?} is the Lease of the leader election itself, {namespace}/{main}");
-            self.wrong::<()>(flag, value, why);
+            self.wrong(flag, value, why);
         }
         if migration.resource_lock != LEASES {
             let why = format!("resourceLock {:?} does not exist any more; expected leases", migration.resource_lock);
-            self.wrong::<()>(flag, value, why);
+            self.wrong(flag, value, why);
         }
     }
 
@@ -129,24 +123,25 @@ impl Check<'_> {
     fn check_order(&mut self, lease_duration: Duration, renew_deadline: Duration, retry_period: Duration) {
         let spelled = go_duration::spelled;
         if retry_period.is_zero() {
-            self.wrong::<()>("leader-elect-retry-period", "0s", "expected more than 0s");
+            self.wrong("leader-elect-retry-period", "0s", "expected more than 0s");
         }
         if lease_duration < Duration::from_secs(1) {
             // A Lease counts whole seconds.
-            self.wrong::<()>("leader-elect-lease-duration", &spelled(lease_duration), "expected at least 1s");
+            self.wrong("leader-elect-lease-duration", &spelled(lease_duration), "expected at least 1s");
         }
         if lease_duration <= renew_deadline {
             let expected = format!("expected more than --leader-elect-renew-deadline ({})", spelled(renew_deadline));
-            self.wrong::<()>("leader-elect-lease-duration", &spelled(lease_duration), expected);
+            self.wrong("leader-elect-lease-duration", &spelled(lease_duration), expected);
         }
         if renew_deadline <= retry_period.mul_f64(1.2) {
             let expected =
                 format!("expected more than 1.2 times --leader-elect-retry-period ({})", spelled(retry_period));
-            self.wrong::<()>("leader-elect-renew-deadline", &spelled(renew_deadline), expected);
+            self.wrong("leader-elect-renew-deadline", &spelled(renew_deadline), expected);
         }
     }
 
-    pub(super) fn standby(&mut self) -> Option<Standby> {
-        self.choice("standby", &[("warm", Standby::Warm), ("cold", Standby::Cold)], "warm or cold")
+    pub(super) fn standby(&mut self) -> Standby {
+        let choices = [("warm", Standby::Warm), ("cold", Standby::Cold)];
+        self.choice("standby", &choices, "warm or cold").unwrap_or(Standby::Warm)
     }
 }

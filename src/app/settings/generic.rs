@@ -26,7 +26,7 @@ pub struct Generic {
 }
 
 impl Check<'_> {
-    pub(super) fn generic(&mut self) -> Option<Generic> {
+    pub(super) fn generic(&mut self) -> Generic {
         for flag in [
             "allocate-node-cidrs",
             "allow-untagged-cloud",
@@ -43,25 +43,22 @@ impl Check<'_> {
         self.workers("concurrent-service-syncs");
         self.cluster_cidr();
         self.webhooks();
-        let gates = self.gates();
-        let controller_start_interval = self.duration("controller-start-interval");
-        let use_service_account_credentials = self.boolean("use-service-account-credentials");
-        Some(Generic {
-            concurrent_node_status_updates: self.status_updates()?,
-            gates: gates?,
-            controller_start_interval: controller_start_interval?,
-            use_service_account_credentials: use_service_account_credentials?,
-        })
+        Generic {
+            gates: self.gates(),
+            controller_start_interval: self.duration("controller-start-interval").unwrap_or_default(),
+            use_service_account_credentials: self.boolean("use-service-account-credentials"),
+            concurrent_node_status_updates: self.status_updates(),
+        }
     }
 
-    fn gates(&mut self) -> Option<FeatureGates> {
+    fn gates(&mut self) -> FeatureGates {
         let gates = match FeatureGates::parse(self.options.list("feature-gates")) {
             Ok(gates) => gates,
             Err(wrong) => {
                 for (item, why) in wrong {
-                    self.wrong::<()>("feature-gates", &item, why);
+                    self.wrong("feature-gates", &item, why);
                 }
-                return None;
+                return FeatureGates::default();
             }
         };
         if !gates.is_on(FeatureGates::LOGGING_ALPHA) {
@@ -69,35 +66,39 @@ impl Check<'_> {
             let locked = given.filter(|value| value.is_changed() && LOCKED_LOG_FLAGS.contains(&value.flag.name));
             for value in locked {
                 let why = "Feature LoggingAlphaOptions is disabled; it needs --feature-gates=LoggingAlphaOptions=true";
-                self.wrong::<()>(value.flag.name, &value.value, why);
+                self.wrong(value.flag.name, &value.value, why);
             }
         }
-        Some(gates)
+        gates
     }
 
     /// A number of workers; the text of the mistake is the Go program's, which has it and never says it.
-    pub(super) fn workers(&mut self, flag: &str) -> Option<NonZeroUsize> {
+    pub(super) fn workers(&mut self, flag: &str) -> NonZeroUsize {
         let value = self.options.text(flag);
-        match value.parse::<i32>() {
-            Ok(number) if number > MOST_WORKERS => self.wrong(flag, value, format!("expected at most {MOST_WORKERS}")),
-            Ok(number) => match NonZeroUsize::new(usize::try_from(number).unwrap_or_default()) {
-                Some(workers) => Some(workers),
-                None => self.wrong(flag, value, format!("{flag} must be a positive number")),
-            },
+        let number = value.parse::<i32>();
+        match number {
+            Ok(..=0) => self.wrong(flag, value, format!("{flag} must be a positive number")),
+            Ok(1..=MOST_WORKERS) => {}
+            Ok(_) => self.wrong(flag, value, format!("expected at most {MOST_WORKERS}")),
             Err(_) => self.wrong(flag, value, "expected a whole number above 0, such as 16"),
         }
+        let workers = number.ok().and_then(|number| usize::try_from(number).ok());
+        workers.and_then(NonZeroUsize::new).unwrap_or(NonZeroUsize::MIN)
     }
 
-    fn status_updates(&mut self) -> Option<NonZeroUsize> {
+    fn status_updates(&mut self) -> NonZeroUsize {
         const FLAG: &str = "concurrent-node-status-updates";
         let value = self.options.text(FLAG);
-        // A mistake in the other flag is told where its value is used.
-        let syncs = self.options.text("concurrent-node-syncs").parse().ok();
-        match value.parse::<i32>() {
+        let updates = value.parse::<i32>();
+        match updates {
             Ok(..=-1) => self.wrong(FLAG, value, format!("{FLAG} cannot be a negative number")),
-            Ok(updates) => NonZeroUsize::new(updates.unsigned_abs() as usize).or(syncs),
+            Ok(_) => {}
             Err(_) => self.wrong(FLAG, value, "expected a whole number, or 0 for the value of --concurrent-node-syncs"),
         }
+        let updates = updates.ok().and_then(|updates| NonZeroUsize::new(updates.unsigned_abs() as usize));
+        // A mistake in the other flag is told where its value is used.
+        let syncs = || self.options.text("concurrent-node-syncs").parse().ok();
+        updates.or_else(syncs).unwrap_or(NonZeroUsize::MIN)
     }
 
     /// The networks of the pods, at most one of each family.
@@ -109,21 +110,21 @@ impl Check<'_> {
             Ok([] | [_] | [IpNet::V4(_), IpNet::V6(_)] | [IpNet::V6(_), IpNet::V4(_)]) => return,
             Ok(_) => "expected at most two CIDRs, one of each family",
         };
-        self.wrong::<()>("cluster-cidr", value, why);
+        self.wrong("cluster-cidr", value, why);
     }
 
     /// There are no webhooks here, so every name is unknown.
     fn webhooks(&mut self) {
         for name in selection::unknown(self.options.list("webhooks"), &[]) {
             let why = format!("{name:?} is not in the list of known webhooks; expected *, there are none here");
-            self.wrong::<()>("webhooks", name, why);
+            self.wrong("webhooks", name, why);
         }
         self.number::<IpAddr>("webhook-bind-address", "an IP address such as 0.0.0.0 or ::");
         let flag = "webhook-secure-port";
         let port = self.number::<u16>(flag, "a port from 1 to 65535, or 0 for none");
         if port.is_some_and(|port| port != 0) && port == self.options.text("secure-port").parse().ok() {
             let why = "--webhook-secure-port cannot be the same value as --secure-port";
-            self.wrong::<()>(flag, self.options.text(flag), why);
+            self.wrong(flag, self.options.text(flag), why);
         }
     }
 }

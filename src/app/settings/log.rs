@@ -9,46 +9,49 @@ const MOST_VERBOSE: u32 = i32::MAX.unsigned_abs();
 
 impl Check<'_> {
     /// Joins and checks the flags of the log.
-    pub(super) fn logging(&mut self) -> Option<Settings> {
+    pub(super) fn logging(&mut self) -> Settings {
         let verbosity = self.options.text("v");
-        let verbosity =
-            parse_verbosity(verbosity).or_else(|| self.wrong("v", verbosity, "expected a whole number such as 2"));
-        let modules = self.modules();
+        if parse_verbosity(verbosity).is_none() {
+            self.wrong("v", verbosity, "expected a whole number such as 2");
+        }
         let choices = [("text", Format::Text), ("", Format::Text), ("json", Format::Json)];
-        let format = self.choice("logging-format", &choices, "text or json");
+        let format = self.choice("logging-format", &choices, "text or json").unwrap_or_default();
+        let modules = self.modules();
+        if format == Format::Json && !modules.is_empty() {
+            let value = self.options.list("vmodule").join(",");
+            self.wrong("vmodule", &value, "works with --logging-format=text only");
+        }
         // Of the two flags the one of the format in use counts.
         let (text, json) = (self.boolean("log-text-split-stream"), self.boolean("log-json-split-stream"));
         // These have no meaning here, since every line is written at once; what Go refuses is refused all the same.
         let flag = "log-flush-frequency";
         if self.duration(flag) == Some(Duration::ZERO) {
-            self.wrong::<()>(flag, self.options.text(flag), "expected more than 0s");
+            self.wrong(flag, self.options.text(flag), "expected more than 0s");
         }
         for flag in ["log-text-info-buffer-size", "log-json-info-buffer-size"] {
             let size = self.options.text(flag);
             if !is_quantity(size) {
-                self.wrong::<()>(flag, size, "expected a size such as 0, 512 or 64Ki");
+                self.wrong(flag, size, "expected a size such as 0, 512 or 64Ki");
             }
         }
-        let (modules, format) = (modules?, format?);
-        if format == Format::Json && !modules.is_empty() {
-            let value = self.options.list("vmodule").join(",");
-            self.wrong::<()>("vmodule", &value, "works with --logging-format=text only");
-        }
-        let split = if format == Format::Json { json? } else { text? };
-        Some(Settings { verbosity: verbosity?, modules, format, split })
+        let split = if format == Format::Json { json } else { text };
+        Settings { verbosity: parse_verbosity(verbosity).unwrap_or_default(), modules, format, split }
     }
 
     /// `pattern=N`, as klog reads it: nothing between two commas is nothing.
-    fn modules(&mut self) -> Option<Vec<Module>> {
-        let module = |item: &String| match item.split('=').collect::<Vec<_>>().as_slice() {
-            [pattern, level] if !pattern.is_empty() => {
-                Some(Module { pattern: (*pattern).to_owned(), verbosity: parse_verbosity(level)? })
+    fn modules(&mut self) -> Vec<Module> {
+        let mut modules = Vec::new();
+        for item in self.options.list("vmodule").iter().filter(|item| !item.is_empty()) {
+            let parts = item.split_once('=').filter(|(pattern, _)| !pattern.is_empty());
+            match parts.and_then(|(pattern, level)| Some((pattern.to_owned(), parse_verbosity(level)?))) {
+                Some((pattern, verbosity)) => modules.push(Module { pattern, verbosity }),
+                None => {
+                    let expected = "expected a file's name or pattern and a whole number such as node*=4";
+                    self.wrong("vmodule", item, expected);
+                }
             }
-            _ => None,
-        };
-        let expected = "expected a file's name or pattern and a whole number such as node*=4";
-        let items = self.options.list("vmodule").iter().filter(|item| !item.is_empty());
-        items.map(|item| module(item).or_else(|| self.wrong("vmodule", item, expected))).collect()
+        }
+        modules
     }
 }
 
@@ -84,7 +87,7 @@ mod tests {
         let mut check =
             Check { options: &options, files: &SystemFiles, environment: &environment, mistakes: Vec::new() };
         let settings = check.logging();
-        if check.mistakes.is_empty() { Ok(settings.unwrap()) } else { Err(check.mistakes) }
+        if check.mistakes.is_empty() { Ok(settings) } else { Err(check.mistakes) }
     }
 
     #[test]

@@ -45,6 +45,7 @@ impl Check<'_> {
             "" => "required; only \"vsphere\" is supported",
             _ => "unknown provider; only \"vsphere\" is supported (vsphere-paravirtual is not implemented)",
         };
-        self.wrong("cloud-provider", name, why)
+        self.wrong("cloud-provider", name, why);
+        None
     }
 }

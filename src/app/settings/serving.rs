@@ -13,8 +13,7 @@ use std::path::PathBuf;
 const STREAMS: u32 = 100;
 
 impl<'a> Check<'a> {
-    /// `Some(None)` is no secure port.
-    pub(super) fn serving(&mut self) -> Option<Option<Settings>> {
+    pub(super) fn serving(&mut self) -> Option<Settings> {
         let port = self.number::<u16>("secure-port", "a port from 1 to 65535, or 0 for none");
         let address = self.number::<IpAddr>("bind-address", "an IP address such as 0.0.0.0 or ::");
         let mut remarks = Vec::new();
@@ -26,95 +25,95 @@ impl<'a> Check<'a> {
         let shares_address = self.boolean("permit-address-sharing");
         let shares_port = self.boolean("permit-port-sharing");
         // A mistake in it is told with the flags of its group.
-        let debug = super::boolean(self.options.text("profiling"));
-        let port = port?;
-        let serving = Settings {
-            address: SocketAddr::new(address?, port),
-            certificate: certificate?,
-            by_name: by_name?,
-            tls: tls?,
-            http2: !http1?,
-            streams: if streams? == 0 { STREAMS } else { streams? },
-            shares_address: shares_address?,
-            shares_port: shares_port?,
-            debug: debug?,
+        let debug = super::boolean(self.options.text("profiling")).unwrap_or_default();
+        let (address, port) = (address?, port.filter(|port| *port != 0)?);
+        Some(Settings {
+            address: SocketAddr::new(address, port),
+            certificate,
+            by_name,
+            tls,
+            http2: !http1,
+            streams: streams.filter(|streams| *streams != 0).unwrap_or(STREAMS),
+            shares_address,
+            shares_port,
+            debug,
             remarks,
-        };
-        Some((port != 0).then_some(serving))
+        })
     }
 
     /// Files go before a folder, as in the Go program.
-    fn certificate(&mut self) -> Option<CertificateSource> {
+    fn certificate(&mut self) -> CertificateSource {
         let [certificate, key, folder] =
             ["tls-cert-file", "tls-private-key-file", "cert-dir"].map(|flag| self.options.text(flag));
         match (certificate, key, folder) {
-            ("", "", "") => Some(CertificateSource::Memory),
-            ("", "", folder) => Some(CertificateSource::Folder(PathBuf::from(folder))),
+            ("", "", "") => return CertificateSource::Memory,
+            ("", "", folder) => return CertificateSource::Folder(PathBuf::from(folder)),
             ("", key, _) => self.wrong("tls-private-key-file", key, "--tls-cert-file has to be given as well"),
             (certificate, "", _) => {
-                self.wrong("tls-cert-file", certificate, "--tls-private-key-file has to be given as well")
+                self.wrong("tls-cert-file", certificate, "--tls-private-key-file has to be given as well");
             }
-            (certificate, key, _) => Some(CertificateSource::Files(files(certificate, key))),
+            _ => {}
         }
+        CertificateSource::Files(files(certificate, key))
     }
 
-    fn named_pairs(&mut self) -> Option<Vec<NamedPair>> {
-        let all: Vec<_> = self.options.list("tls-sni-cert-key").iter().filter(|text| !text.is_empty()).collect();
-        let read = all.into_iter().map(|text| match named_pair(text) {
-            Ok(pair) => Some(pair),
-            Err(why) => self.wrong("tls-sni-cert-key", text, format!("{why}; expected certificate,key[:names]")),
-        });
-        // Every mistake is told, not the first alone.
-        read.collect::<Vec<_>>().into_iter().collect()
+    fn named_pairs(&mut self) -> Vec<NamedPair> {
+        let flag = "tls-sni-cert-key";
+        let texts = self.options.list(flag).iter().filter(|text| !text.is_empty());
+        let mut pair = |text: &str| {
+            let expected = "expected certificate,key[:names]";
+            named_pair(text).map_err(|why| self.wrong(flag, text, format!("{why}; {expected}"))).ok()
+        };
+        texts.filter_map(|text| pair(text)).collect()
     }
 
-    fn tls_rules(&mut self, remarks: &mut Vec<String>) -> Option<TlsRules> {
-        let only_13 = self.least_version(remarks);
-        let cipher_suites = self.cipher_suites(only_13 == Some(true), remarks);
-        let groups = self.groups(remarks);
-        Some(TlsRules { only_13: only_13?, cipher_suites: cipher_suites?, groups: groups? })
+    fn tls_rules(&mut self, remarks: &mut Vec<String>) -> TlsRules {
+        let only_13 = self.is_only_13(remarks);
+        let cipher_suites = self.cipher_suites(only_13, remarks);
+        TlsRules { only_13, cipher_suites, groups: self.groups(remarks) }
     }
 
-    /// Whether TLS 1.3 is the least.
-    fn least_version(&mut self, remarks: &mut Vec<String>) -> Option<bool> {
-        match self.options.text("tls-min-version") {
-            "VersionTLS13" => Some(true),
-            "" | "VersionTLS12" => Some(false),
-            older @ ("VersionTLS10" | "VersionTLS11") => {
-                remarks.push(format!("--tls-min-version={older}: TLS 1.2 is the oldest version that is spoken"));
-                Some(false)
+    fn is_only_13(&mut self, remarks: &mut Vec<String>) -> bool {
+        let version = self.options.text("tls-min-version");
+        match version {
+            "" | "VersionTLS12" | "VersionTLS13" => {}
+            "VersionTLS10" | "VersionTLS11" => {
+                remarks.push(format!("--tls-min-version={version}: TLS 1.2 is the oldest version that is spoken"));
             }
-            other => self.wrong("tls-min-version", other, "expected VersionTLS12 or VersionTLS13"),
+            _ => self.wrong("tls-min-version", version, "expected VersionTLS12 or VersionTLS13"),
         }
+        version == "VersionTLS13"
     }
 
-    fn cipher_suites(&mut self, is_without_effect: bool, remarks: &mut Vec<String>) -> Option<Vec<CipherSuite>> {
+    fn cipher_suites(&mut self, is_without_effect: bool, remarks: &mut Vec<String>) -> Vec<CipherSuite> {
         let flag = "tls-cipher-suites";
         let unknown = format!("there is no such cipher suite; expected of {}", ciphers::suites_here());
-        let (mut chosen, missing, has_newer) = self.known(flag, ciphers::suite, &unknown)?;
+        let Some((mut chosen, missing, has_newer)) = self.known(flag, ciphers::suite, &unknown) else {
+            return Vec::new();
+        };
         if !missing.is_empty() && chosen.is_empty() && !has_newer && !is_without_effect {
             let why = format!("none of these cipher suites can be used; expected of {}", ciphers::suites_here());
-            return self.wrong(flag, &missing.join(","), why);
+            self.wrong(flag, &missing.join(","), why);
         }
         remarks.extend(not_offered(flag, &missing));
         if chosen.is_empty() && has_newer {
             // In Go such a list leaves nothing for TLS 1.2 either; an empty one here would be all of them.
             chosen.push(CipherSuite::TLS13_AES_128_GCM_SHA256);
         }
-        Some(chosen)
+        chosen
     }
 
-    fn groups(&mut self, remarks: &mut Vec<String>) -> Option<Vec<NamedGroup>> {
+    fn groups(&mut self, remarks: &mut Vec<String>) -> Vec<NamedGroup> {
         let flag = "tls-curve-preferences";
         let group = |number: &str| number.parse().ok().and_then(ciphers::group);
         let unknown = "expected a number of a group: 23 (P-256), 24 (P-384) or 29 (X25519)";
-        let (chosen, missing, _) = self.known(flag, group, unknown)?;
+        let Some((chosen, missing, _)) = self.known(flag, group, unknown) else { return Vec::new() };
         if !missing.is_empty() && chosen.is_empty() {
             let why = "none of these groups can be used; expected of 23 (P-256), 24 (P-384) and 29 (X25519)";
-            return self.wrong(flag, &missing.join(","), why);
+            self.wrong(flag, &missing.join(","), why);
         }
         remarks.extend(not_offered(flag, &missing));
-        Some(chosen)
+        chosen
     }
 
     /// The items of a list that there are here, those that are missing, and whether one is always on. `unknown` is what is
@@ -133,7 +132,7 @@ impl<'a> Check<'a> {
                 Some(Known::Missing) => missing.push(item),
                 None => {
                     is_wrong = true;
-                    self.wrong::<()>(flag, item, unknown);
+                    self.wrong(flag, item, unknown);
                 }
             }
         }

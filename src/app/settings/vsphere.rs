@@ -160,10 +160,10 @@ impl Check<'_> {
             file,
             cloud_config: Arc::new(cloud_config?),
             seen,
-            tag_poll_interval: tag_poll_interval?,
-            allows_name_match: allows_name_match?,
+            tag_poll_interval,
+            allows_name_match,
             session_manager_hosts,
-            node_rules: node_rules?,
+            node_rules,
         })
     }
 
@@ -178,8 +178,8 @@ impl Check<'_> {
             let host = Endpoint::of_url(&url).ok().filter(|_| !bare.contains(['/', '?', '#', '@', '\\']));
             let expected = "expected host names or IP addresses, without scheme, port and path";
             match host {
-                Some(endpoint) => hosts.extend([endpoint.host().to_owned()]),
-                None => hosts.extend(self.wrong::<String>("session-manager-hosts", item, expected)),
+                Some(endpoint) => drop(hosts.insert(endpoint.host().to_owned())),
+                None => self.wrong("session-manager-hosts", item, expected),
             }
         }
         hosts

@@ -51,10 +51,8 @@ fn settled_with(files: &dyn Files, flags: &[&str]) -> Result<(Authentication, Au
     let Ok(Asked::Run(options)) = options::parse(all) else { panic!("{flags:?}") };
     let environment = Environment::new(std::iter::empty::<(OsString, OsString)>());
     let mut check = Check { options: &options, files, environment: &environment, mistakes: Vec::new() };
-    match (check.authentication(), check.authorization()) {
-        (Some(authentication), Some(authorization)) if check.mistakes.is_empty() => Ok((authentication, authorization)),
-        _ => Err(check.mistakes),
-    }
+    let settled = (check.authentication(), check.authorization());
+    if check.mistakes.is_empty() { Ok(settled) } else { Err(check.mistakes) }
 }
 
 fn words(words: &[&str]) -> Vec<String> {

@@ -20,23 +20,21 @@ mod version;
 mod view;
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use secrecy::SecretString;
 
 pub use decode::DecodeError;
 pub use error::Error;
 pub use fault::{Fault, FaultKind};
-pub use filter::{FilterSpec, ObjectSpec, PropertySpec, Selection, TraversalSpec};
+pub use filter::{FilterSpec, ObjectSpec, PropertySpec, Selection};
 pub use names::decode_name;
 pub use session::{AboutInfo, ServiceContent, UserSession};
 pub use types::{GuestNic, MoRef};
-pub use updates::{
-    ChangeOp, FilterUpdate, MissingObject, MissingProperty, ObjectContent, ObjectUpdate, PropertyChange, UpdateKind,
-    UpdateSet,
-};
+pub use updates::{FilterUpdate, MissingProperty, ObjectContent, ObjectUpdate, PropertyChange, UpdateKind, UpdateSet};
 pub use value::Value;
 
 use super::http;

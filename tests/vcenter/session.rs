@@ -18,7 +18,6 @@ async fn a_session_begins_with_a_login_and_ends_with_the_logout() {
     let session = client.login(vcenter.user(), &password(&vcenter)).await.unwrap();
     assert!(!session.key.is_empty() && !session.user_name.is_empty(), "{session:?}");
     assert!(client.is_logged_in().await.unwrap());
-    assert!(client.current_time().await.unwrap().contains('T'));
     // A login on top of a live session is a new session, not an error.
     client.login(vcenter.user(), &password(&vcenter)).await.unwrap();
     client.logout().await.unwrap();

@@ -1,9 +1,9 @@
 //! One call: envelope out, cookie kept by hand, answer or fault in.
 
 use std::sync::atomic::Ordering;
-use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::MutexGuard;
 use secrecy::{ExposeSecret, SecretString};
 use tracing::trace;
 
@@ -125,7 +125,7 @@ impl Client {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.state.lock()
     }
 
     pub(super) fn content(&self) -> ServiceContent {
@@ -156,7 +156,7 @@ pub(super) fn read_envelope<T>(
     }
     let entry = decoder.next_element("Body")?.ok_or(DecodeError::Missing("response"))?;
     let mut result = match entry.name {
-        "Fault" => Err(Fault::read_soap(&mut decoder)?),
+        "Fault" => Err(Fault::read(&mut decoder)?),
         name if name.strip_suffix("Response") == Some(method) => Ok(answer(&mut decoder)?),
         _ => return Err(unexpected("Body", &entry)),
     };
@@ -164,7 +164,7 @@ pub(super) fn read_envelope<T>(
         match (&result, entry.name) {
             // What was refused stays refused, whatever follows.
             (Err(_), _) => decoder.skip()?,
-            (Ok(_), "Fault") => result = Err(Fault::read_soap(&mut decoder)?),
+            (Ok(_), "Fault") => result = Err(Fault::read(&mut decoder)?),
             (Ok(_), _) => return Err(unexpected("Body", &entry)),
         }
     }

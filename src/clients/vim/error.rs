@@ -70,27 +70,12 @@ impl Error {
         self.has_kind(FaultKind::InvalidLogin) || self.has_kind(FaultKind::PasswordExpired)
     }
 
-    /// The user lacks a privilege.
-    pub fn is_no_permission(&self) -> bool {
-        self.has_kind(FaultKind::NoPermission)
-    }
-
     /// The server says that exactly this object does not exist. The same fault naming another object (a collector, a
     /// view, a filter) proves nothing about this one.
     pub fn is_managed_object_not_found(&self, object: &MoRef) -> bool {
         self.fault().is_some_and(|fault| {
             fault.kind == FaultKind::ManagedObjectNotFound && fault.object.as_ref() == Some(object)
         })
-    }
-
-    /// The collector does not know the version: start again with the empty one.
-    pub fn is_invalid_collector_version(&self) -> bool {
-        self.has_kind(FaultKind::InvalidCollectorVersion)
-    }
-
-    /// A pending wait was cancelled.
-    pub fn is_request_canceled(&self) -> bool {
-        self.has_kind(FaultKind::RequestCanceled)
     }
 
     /// The same call may well succeed later, with the same session and settings.

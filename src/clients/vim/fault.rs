@@ -43,48 +43,33 @@ pub enum FaultKind {
     Other,
 }
 
+/// The families: their words for metrics and events, and the types of faults that belong to them.
+const FAMILIES: [(FaultKind, &str, &[&str]); 15] = [
+    (FaultKind::NotAuthenticated, "NotAuthenticated", &["NotAuthenticated"]),
+    (FaultKind::NoPermission, "NoPermission", &["NoPermission", "RestrictedByAdministrator"]),
+    (FaultKind::InvalidLogin, "InvalidLogin", &["InvalidLogin"]),
+    (FaultKind::PasswordExpired, "PasswordExpired", &["PasswordExpired"]),
+    (FaultKind::ManagedObjectNotFound, "ManagedObjectNotFound", &["ManagedObjectNotFound"]),
+    (FaultKind::InvalidProperty, "InvalidProperty", &["InvalidProperty"]),
+    (FaultKind::InvalidType, "InvalidType", &["InvalidType"]),
+    (FaultKind::InvalidArgument, "InvalidArgument", &["InvalidArgument", "InvalidName", "InvalidLocale"]),
+    (FaultKind::InvalidCollectorVersion, "InvalidCollectorVersion", &["InvalidCollectorVersion"]),
+    (FaultKind::RequestCanceled, "RequestCanceled", &["RequestCanceled"]),
+    (FaultKind::HostUnreachable, "HostUnreachable", &["HostCommunication", "HostNotReachable", "HostNotConnected"]),
+    (FaultKind::NotSupported, "NotSupported", &["MethodNotFound", "InvalidRequest", "NotSupported", "NotImplemented"]),
+    (FaultKind::InvalidState, "InvalidState", &["InvalidState", "LimitExceeded", "InvalidPowerState"]),
+    (FaultKind::NotFound, "NotFound", &["NotFound"]),
+    (FaultKind::SystemError, "SystemError", &["SystemError", "RuntimeFault"]),
+];
+
 impl FaultKind {
     fn of(name: &str) -> Self {
-        match name {
-            "NotAuthenticated" => FaultKind::NotAuthenticated,
-            "NoPermission" | "RestrictedByAdministrator" => FaultKind::NoPermission,
-            "InvalidLogin" => FaultKind::InvalidLogin,
-            "PasswordExpired" => FaultKind::PasswordExpired,
-            "ManagedObjectNotFound" => FaultKind::ManagedObjectNotFound,
-            "InvalidProperty" => FaultKind::InvalidProperty,
-            "InvalidType" => FaultKind::InvalidType,
-            "InvalidArgument" | "InvalidName" | "InvalidLocale" => FaultKind::InvalidArgument,
-            "InvalidCollectorVersion" => FaultKind::InvalidCollectorVersion,
-            "RequestCanceled" => FaultKind::RequestCanceled,
-            "HostCommunication" | "HostNotReachable" | "HostNotConnected" => FaultKind::HostUnreachable,
-            "MethodNotFound" | "InvalidRequest" | "NotSupported" | "NotImplemented" => FaultKind::NotSupported,
-            "InvalidState" | "LimitExceeded" | "InvalidPowerState" => FaultKind::InvalidState,
-            "NotFound" => FaultKind::NotFound,
-            "SystemError" | "RuntimeFault" => FaultKind::SystemError,
-            _ => FaultKind::Other,
-        }
+        FAMILIES.iter().find(|(_, _, types)| types.contains(&name)).map_or(FaultKind::Other, |(kind, ..)| *kind)
     }
 
     /// A stable word for metrics and events.
     pub fn as_str(self) -> &'static str {
-        match self {
-            FaultKind::NotAuthenticated => "NotAuthenticated",
-            FaultKind::NoPermission => "NoPermission",
-            FaultKind::InvalidLogin => "InvalidLogin",
-            FaultKind::PasswordExpired => "PasswordExpired",
-            FaultKind::ManagedObjectNotFound => "ManagedObjectNotFound",
-            FaultKind::InvalidProperty => "InvalidProperty",
-            FaultKind::InvalidType => "InvalidType",
-            FaultKind::InvalidArgument => "InvalidArgument",
-            FaultKind::InvalidCollectorVersion => "InvalidCollectorVersion",
-            FaultKind::RequestCanceled => "RequestCanceled",
-            FaultKind::HostUnreachable => "HostUnreachable",
-            FaultKind::NotSupported => "NotSupported",
-            FaultKind::InvalidState => "InvalidState",
-            FaultKind::NotFound => "NotFound",
-            FaultKind::SystemError => "SystemError",
-            FaultKind::Other => "Fault",
-        }
+        FAMILIES.iter().find(|(kind, ..)| *kind == self).map_or("Fault", |(_, word, _)| word)
     }
 }
 
@@ -141,39 +126,24 @@ impl Fault {
         }
     }
 
-    /// Reads the content of `soapenv:Fault`, which was just entered.
-    pub(super) fn read_soap(decoder: &mut Decoder<'_>) -> Result<Self, DecodeError> {
-        let (mut text, mut fault) = (String::new(), None);
+    /// Reads the content of `soapenv:Fault`, or of a `fault` element beside a property or object
+    /// (`LocalizedMethodFault`), which was just entered. The first detail counts.
+    pub(super) fn read(decoder: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        let (mut message, mut fault) = (String::new(), None);
         while let Some(part) = decoder.next_child()? {
             match part.name {
-                "faultstring" => text = one_line(&decoder.text()?),
+                "faultstring" | "localizedMessage" => message = one_line(&decoder.text()?),
                 "detail" => {
                     while let Some(detail) = decoder.next_child()? {
                         let read = Self::read_detail(decoder, &detail)?;
                         fault.get_or_insert(read);
                     }
                 }
-                _ => decoder.skip()?,
-            }
-        }
-        let mut fault = fault.unwrap_or_else(|| Fault::new("Fault"));
-        fault.message = text;
-        Ok(fault)
-    }
-
-    /// Reads a `fault` element beside a property or object: `LocalizedMethodFault`, which was just entered.
-    pub(super) fn read_localized(decoder: &mut Decoder<'_>) -> Result<Self, DecodeError> {
-        let (mut text, mut fault) = (String::new(), None);
-        while let Some(part) = decoder.next_child()? {
-            match part.name {
                 "fault" => fault = Some(Self::read_detail(decoder, &part)?),
-                "localizedMessage" => text = one_line(&decoder.text()?),
                 _ => decoder.skip()?,
             }
         }
-        let mut fault = fault.unwrap_or_else(|| Fault::new("Fault"));
-        fault.message = text;
-        Ok(fault)
+        Ok(Self { message, ..fault.unwrap_or_else(|| Fault::new("Fault")) })
     }
 
     /// Reads the fields of the typed element that was just entered.

@@ -41,8 +41,6 @@ pub struct FilterSpec {
     pub properties: Vec<PropertySpec>,
     /// Where to start.
     pub objects: Vec<ObjectSpec>,
-    /// Report missing start objects in the result instead of refusing.
-    pub report_missing: bool,
 }
 
 /// The paths read of a class and its subclasses.
@@ -70,21 +68,17 @@ pub struct ObjectSpec {
 pub enum Selection {
     /// The traversal of that name elsewhere in the same start object; this is how recursion is written.
     Named(String),
-    /// A traversal.
-    Traverse(TraversalSpec),
-}
-
-/// Follows a property of objects of a class.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TraversalSpec {
-    /// A name, unique in the filter.
-    pub name: String,
-    /// The class that has the property.
-    pub kind: String,
-    /// The property, which holds a reference or several.
-    pub path: String,
-    /// Where to go from what is found.
-    pub select: Vec<Selection>,
+    /// A traversal: follows a property of objects of a class.
+    Traverse {
+        /// A name, unique in the filter.
+        name: String,
+        /// The class that has the property.
+        kind: String,
+        /// The property, which holds a reference or several.
+        path: String,
+        /// Where to go from what is found.
+        select: Vec<Selection>,
+    },
 }
 
 impl PropertySpec {
@@ -95,13 +89,14 @@ impl PropertySpec {
 }
 
 impl Selection {
-    fn named(name: &str) -> Self {
+    /// [`Selection::Named`]
+    pub fn named(name: &str) -> Self {
         Selection::Named(name.to_owned())
     }
 
-    fn along(name: &str, kind: &str, path: &str, select: Vec<Selection>) -> Self {
-        let (name, kind, path) = (name.to_owned(), kind.to_owned(), path.to_owned());
-        Selection::Traverse(TraversalSpec { name, kind, path, select })
+    /// [`Selection::Traverse`]
+    pub fn along(name: &str, kind: &str, path: &str, select: Vec<Selection>) -> Self {
+        Selection::Traverse { name: name.to_owned(), kind: kind.to_owned(), path: path.to_owned(), select }
     }
 }
 
@@ -111,7 +106,6 @@ impl FilterSpec {
         Self {
             properties: vec![PropertySpec::new(object.kind(), paths)],
             objects: vec![ObjectSpec { object: object.clone(), skip: false, select: Vec::new() }],
-            report_missing: false,
         }
     }
 
@@ -142,21 +136,7 @@ impl FilterSpec {
             PropertySpec::new("VirtualApp", &["name", "parent", "parentFolder"]),
             PropertySpec::new("ManagedEntity", &["name", "parent"]),
         ];
-        Self { properties, objects: vec![start], report_missing: false }
-    }
-
-    /// Every datacenter below the root folder with the folders between, each with `name` and `parent`.
-    pub fn datacenters(root_folder: &MoRef) -> Self {
-        // It ends at datacenters by itself: they have no `childEntity`.
-        let down = Selection::along("down", "Folder", "childEntity", vec![Selection::named("down")]);
-        Self {
-            properties: vec![
-                PropertySpec::new("Datacenter", &["name", "parent"]),
-                PropertySpec::new("Folder", &["name", "parent"]),
-            ],
-            objects: vec![ObjectSpec { object: root_folder.clone(), skip: false, select: vec![down] }],
-            report_missing: false,
-        }
+        Self { properties, objects: vec![start] }
     }
 
     /// Writes the content of a `PropertyFilterSpec` in schema order.
@@ -177,9 +157,6 @@ impl FilterSpec {
             object.select.iter().for_each(|selection| selection.write(body));
             body.close("objectSet");
         }
-        if self.report_missing {
-            body.boolean("reportMissingObjectsInResults", true);
-        }
     }
 }
 
@@ -190,13 +167,13 @@ impl Selection {
                 body.open("selectSet");
                 body.text("name", name);
             }
-            Selection::Traverse(traversal) => {
+            Selection::Traverse { name, kind, path, select } => {
                 body.open_typed("selectSet", "TraversalSpec");
-                body.text("name", &traversal.name);
-                body.text("type", &traversal.kind);
-                body.text("path", &traversal.path);
+                body.text("name", name);
+                body.text("type", kind);
+                body.text("path", path);
                 body.boolean("skip", false);
-                traversal.select.iter().for_each(|selection| selection.write(body));
+                select.iter().for_each(|selection| selection.write(body));
             }
         }
         body.close("selectSet");

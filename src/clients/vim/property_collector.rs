@@ -37,11 +37,6 @@ impl Client {
         self.write("CreateFilter", body, reference).await
     }
 
-    /// Removes a filter.
-    pub async fn destroy_filter(&self, filter: &MoRef) -> Result<(), Error> {
-        self.write("DestroyPropertyFilter", Body::of(filter), nothing).await
-    }
-
     /// Waits for changes since `version`; the empty version means the full state. `None`: nothing changed in time and
     /// the version stays good. Never two at a time on one collector.
     ///

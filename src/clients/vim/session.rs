@@ -103,7 +103,7 @@ impl Client {
     }
 
     async fn fetch_content(&self) -> Result<ServiceContent, Error> {
-        let body = Body::of(&service_instance());
+        let body = Body::of(&MoRef::new("ServiceInstance", "ServiceInstance"));
         let contents = self
             .read("RetrieveServiceContent", body, |decoder| return_values(decoder, |decoder, _| read_content(decoder)))
             .await?;
@@ -215,14 +215,6 @@ impl Client {
         Ok(objects.iter().any(|object| object.property("currentSession").is_some()))
     }
 
-    /// The server's time, RFC 3339. The cheapest call that a dead session fails.
-    pub async fn current_time(&self) -> Result<String, Error> {
-        let body = Body::of(&service_instance());
-        let read = |decoder: &mut Decoder<'_>| return_values(decoder, |decoder, _| decoder.text());
-        let times = self.read("CurrentTime", body, read).await?;
-        Ok(times.into_iter().next().unwrap_or_default())
-    }
-
     /// The session's secret without its quotes, which vCenter 8.0U3 and later accepts as a REST session id.
     pub fn session_secret(&self) -> Option<SecretString> {
         let cookie = self.state().cookie.clone()?;
@@ -240,10 +232,6 @@ impl Client {
         let offered = version::read_offered(&String::from_utf8_lossy(&response.body)).unwrap_or_default();
         Ok(version::choose(&offered))
     }
-}
-
-fn service_instance() -> MoRef {
-    MoRef::new("ServiceInstance", "ServiceInstance")
 }
 
 pub(super) fn read_content(decoder: &mut Decoder<'_>) -> Result<ServiceContent, DecodeError> {

@@ -12,7 +12,7 @@ use super::fault::{Fault, FaultKind};
 use super::session::read_content;
 use super::updates::{Page, read_page, read_update_set};
 use super::version::read_offered;
-use super::{ChangeOp, GuestNic, MoRef, UpdateKind, UpdateSet, Value, user_agent};
+use super::{GuestNic, MoRef, UpdateKind, UpdateSet, Value, user_agent};
 
 /// An envelope as vCenter 8 writes it.
 fn envelope(method: &str, content: &str) -> String {
@@ -247,8 +247,14 @@ fn what_is_kept_of_an_answer_is_in_proportion_to_its_bytes() {
          <op>assign</op><val>{nics}</val></changeSet></objectSet>"
     ));
     let set = read_updates(&text).unwrap().pop().unwrap();
-    let kept = set.filters[0].objects[0].changes[0].value.as_ref().and_then(Value::as_nics).unwrap();
-    assert!(size_of_val(kept) < 16 * text.len(), "{} interfaces of {} bytes", kept.len(), size_of::<GuestNic>());
+    let kept = set.filters[0].objects[0].changes[0].value.as_ref();
+    let Some(Value::Nics(kept)) = kept else { panic!("{kept:?}") };
+    assert!(
+        size_of_val(kept.as_slice()) < 16 * text.len(),
+        "{} interfaces of {} bytes",
+        kept.len(),
+        size_of::<GuestNic>()
+    );
     let fault = format!(
         "<Envelope><Body><Fault><faultstring>{0}</faultstring><detail><{1}Fault><privilegeId>{0}</privilegeId>{2}\
          </{1}Fault></detail></Fault></Body></Envelope>",
@@ -368,6 +374,6 @@ fn checklist_8_5_pages_and_waits_of_every_shape_are_read() {
     );
     let objects = &set.filters[0].objects;
     assert_eq!((objects[0].kind, objects[0].changes.len()), (UpdateKind::Leave, 0));
-    let ops: Vec<_> = objects[1].changes.iter().map(|change| (change.op, change.new_value())).collect();
-    assert_eq!(ops, [(ChangeOp::Assign, None), (ChangeOp::Remove, None), (ChangeOp::IndirectRemove, None)]);
+    assert_eq!(objects[1].changes.len(), 3);
+    assert!(objects[1].changes.iter().all(|change| change.value.is_none()), "{:?}", objects[1].changes);
 }

@@ -34,15 +34,6 @@ pub struct MissingProperty {
     pub fault: Fault,
 }
 
-/// A start object that could not be read, and why.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MissingObject {
-    /// The object.
-    pub object: MoRef,
-    /// Why.
-    pub fault: Fault,
-}
-
 /// One answer of a wait.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UpdateSet {
@@ -61,8 +52,6 @@ pub struct FilterUpdate {
     pub filter: MoRef,
     /// Changes, to be applied in order; one object may come several times.
     pub objects: Vec<ObjectUpdate>,
-    /// Start objects that are gone or unreadable.
-    pub missing_objects: Vec<MissingObject>,
 }
 
 /// What happened to an object.
@@ -89,38 +78,13 @@ pub struct ObjectUpdate {
     pub missing: Vec<MissingProperty>,
 }
 
-/// How a property changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ChangeOp {
-    /// A new value; none means unset.
-    Assign,
-    /// An element joined a list.
-    Add,
-    /// An element or the value was removed.
-    Remove,
-    /// A containing property was removed.
-    IndirectRemove,
-}
-
 /// A change of one property.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PropertyChange {
     /// The path, as it was asked for.
     pub name: String,
-    /// How it changed.
-    pub op: ChangeOp,
-    /// The new value; `None` with any operation means that the property is unset.
+    /// Its value now; `None` when it is unset or was removed.
     pub value: Option<Value>,
-}
-
-impl PropertyChange {
-    /// The value after the change: `None` when the property is unset now.
-    pub fn new_value(&self) -> Option<&Value> {
-        match self.op {
-            ChangeOp::Assign | ChangeOp::Add => self.value.as_ref(),
-            ChangeOp::Remove | ChangeOp::IndirectRemove => None,
-        }
-    }
 }
 
 /// One page of a property read.
@@ -177,16 +141,15 @@ pub(super) fn read_update_set(decoder: &mut Decoder<'_>) -> Result<UpdateSet, De
 }
 
 fn read_filter_update(decoder: &mut Decoder<'_>) -> Result<FilterUpdate, DecodeError> {
-    let (mut filter, mut objects, mut missing_objects) = (None, Vec::new(), Vec::new());
+    let (mut filter, mut objects) = (None, Vec::new());
     while let Some(part) = decoder.next_child()? {
         match part.name {
             "filter" => filter = Some(read_reference(decoder, &part)?),
             "objectSet" => objects.push(read_object_update(decoder)?),
-            "missingSet" => missing_objects.push(read_missing_object(decoder)?),
             _ => decoder.skip()?,
         }
     }
-    Ok(FilterUpdate { filter: filter.ok_or(DecodeError::Missing("filter"))?, objects, missing_objects })
+    Ok(FilterUpdate { filter: filter.ok_or(DecodeError::Missing("filter"))?, objects })
 }
 
 fn read_object_update(decoder: &mut Decoder<'_>) -> Result<ObjectUpdate, DecodeError> {
@@ -197,7 +160,8 @@ fn read_object_update(decoder: &mut Decoder<'_>) -> Result<ObjectUpdate, DecodeE
             "obj" => object = Some(read_reference(decoder, &part)?),
             "changeSet" => {
                 let (name, op, value) = read_change_parts(decoder)?;
-                changes.push(PropertyChange { name, op: parse_op(op.as_deref())?, value });
+                let has_value = has_value(op.as_deref())?;
+                changes.push(PropertyChange { name, value: value.filter(|_| has_value) });
             }
             "missingSet" => missing.push(read_missing_property(decoder)?),
             _ => decoder.skip()?,
@@ -216,12 +180,11 @@ fn parse_kind(text: &str) -> Result<UpdateKind, DecodeError> {
     }
 }
 
-fn parse_op(text: Option<&str>) -> Result<ChangeOp, DecodeError> {
-    match text.map(str::trim) {
-        Some("assign") => Ok(ChangeOp::Assign),
-        Some("add") => Ok(ChangeOp::Add),
-        Some("remove") => Ok(ChangeOp::Remove),
-        Some("indirectRemove") => Ok(ChangeOp::IndirectRemove),
+/// Whether the property has a value after this operation (`PropertyChangeOp`).
+fn has_value(op: Option<&str>) -> Result<bool, DecodeError> {
+    match op.map(str::trim) {
+        Some("assign" | "add") => Ok(true),
+        Some("remove" | "indirectRemove") => Ok(false),
         Some(other) => Err(DecodeError::Unexpected { element: "op", found: other.chars().take(40).collect() }),
         None => Err(DecodeError::Missing("op")),
     }
@@ -248,25 +211,12 @@ fn read_missing_property(decoder: &mut Decoder<'_>) -> Result<MissingProperty, D
     while let Some(part) = decoder.next_child()? {
         match part.name {
             "path" => path = Some(decoder.text()?),
-            "fault" => fault = Some(Fault::read_localized(decoder)?),
+            "fault" => fault = Some(Fault::read(decoder)?),
             _ => decoder.skip()?,
         }
     }
     let path = path.ok_or(DecodeError::Missing("path"))?;
     Ok(MissingProperty { path, fault: fault.ok_or(DecodeError::Missing("fault"))? })
-}
-
-fn read_missing_object(decoder: &mut Decoder<'_>) -> Result<MissingObject, DecodeError> {
-    let (mut object, mut fault) = (None, None);
-    while let Some(part) = decoder.next_child()? {
-        match part.name {
-            "obj" => object = Some(read_reference(decoder, &part)?),
-            "fault" => fault = Some(Fault::read_localized(decoder)?),
-            _ => decoder.skip()?,
-        }
-    }
-    let object = object.ok_or(DecodeError::Missing("obj"))?;
-    Ok(MissingObject { object, fault: fault.ok_or(DecodeError::Missing("fault"))? })
 }
 
 #[cfg(test)]

@@ -34,43 +34,10 @@ impl Value {
         }
     }
 
-    /// A boolean.
-    pub fn as_bool(&self) -> Option<bool> {
-        match self.as_str()?.trim() {
-            "true" | "1" => Some(true),
-            "false" | "0" => Some(false),
-            _ => None,
-        }
-    }
-
-    /// A whole number.
-    pub fn as_i64(&self) -> Option<i64> {
-        self.as_str()?.trim().parse().ok()
-    }
-
     /// A reference.
     pub fn as_ref(&self) -> Option<&MoRef> {
         match self {
             Value::Ref(object) => Some(object),
-            _ => None,
-        }
-    }
-
-    /// References; an empty element without a type is an empty list.
-    pub fn as_refs(&self) -> Option<&[MoRef]> {
-        match self {
-            Value::Refs(objects) => Some(objects),
-            Value::Ref(object) => Some(std::slice::from_ref(object)),
-            Value::Text(text) if text.trim().is_empty() => Some(&[]),
-            _ => None,
-        }
-    }
-
-    /// Guest interfaces; an empty element without a type is an empty list.
-    pub fn as_nics(&self) -> Option<&[GuestNic]> {
-        match self {
-            Value::Nics(nics) => Some(nics),
-            Value::Text(text) if text.trim().is_empty() => Some(&[]),
             _ => None,
         }
     }

@@ -28,17 +28,6 @@ impl Client {
         self.write("ModifyListView", body, references).await
     }
 
-    /// A view of everything of these classes below the container; it follows the inventory by itself.
-    pub async fn create_container_view(&self, container: &MoRef, kinds: &[&str]) -> Result<MoRef, Error> {
-        let mut body = Body::of(&self.content().view_manager);
-        body.reference("container", container);
-        for kind in kinds {
-            body.text("type", kind);
-        }
-        body.boolean("recursive", true);
-        self.write("CreateContainerView", body, reference).await
-    }
-
     /// Removes a view.
     pub async fn destroy_view(&self, view: &MoRef) -> Result<(), Error> {
         self.write("DestroyView", Body::of(view), nothing).await

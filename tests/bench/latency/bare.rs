@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ccm::clients::http::{self, TlsSettings, TlsTrust};
-use ccm::clients::vim::{self, FilterSpec, MoRef, ObjectSpec, PropertySpec, Selection, TraversalSpec, Value};
+use ccm::clients::vim::{self, FilterSpec, MoRef, ObjectSpec, PropertySpec, Selection, Value};
 use secrecy::SecretString;
 use support::Vcenter;
 use tokio::sync::mpsc;
@@ -72,20 +72,16 @@ impl Drop for Bare {
 
 /// The machines `n-<number>` and their numbers.
 async fn machines(client: &vim::Client, root: &MoRef) -> BTreeMap<MoRef, usize> {
-    let view = client.create_container_view(root, &["VirtualMachine"]).await.unwrap();
-    let members = TraversalSpec {
-        name: "members".to_owned(),
-        kind: view.kind().to_owned(),
-        path: "view".to_owned(),
-        select: Vec::new(),
-    };
+    let both = || vec![Selection::named("down"), Selection::named("machines")];
+    let ways = vec![
+        Selection::along("down", "Folder", "childEntity", both()),
+        Selection::along("machines", "Datacenter", "vmFolder", both()),
+    ];
     let spec = FilterSpec {
         properties: vec![PropertySpec::new("VirtualMachine", &["name"])],
-        objects: vec![ObjectSpec { object: view.clone(), skip: true, select: vec![Selection::Traverse(members)] }],
-        report_missing: false,
+        objects: vec![ObjectSpec { object: root.clone(), skip: true, select: ways }],
     };
     let found = client.retrieve_properties(&spec).await.unwrap();
-    client.destroy_view(&view).await.unwrap();
     let number = |name: Option<&Value>| name?.as_str()?.strip_prefix("n-")?.parse().ok();
     found.into_iter().filter_map(|one| Some((one.object.clone(), number(one.property("name"))?))).collect()
 }

@@ -46,7 +46,7 @@ fn vcenter(status: u16, body: Vec<u8>) -> Client {
 }
 
 fn look_at(value: &Value) {
-    if let Some(nics) = value.as_nics() {
+    if let Value::Nics(nics) = value {
         let _ = candidate_ips(nics).count();
     }
     if let Some(text) = value.as_str() {
@@ -62,7 +62,7 @@ pub fn updates(bytes: &[u8]) {
     });
     let filters = set.flatten().into_iter().flat_map(|set| set.filters);
     for change in filters.flat_map(|filter| filter.objects).flat_map(|object| object.changes) {
-        change.new_value().into_iter().for_each(look_at);
+        change.value.iter().for_each(look_at);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The SOAP client's searches and reads against the fake: scopes, pages, rights.
 
-use ccm::clients::vim::{Client, FilterSpec, MoRef};
+use ccm::clients::vim::{Client, FaultKind, FilterSpec, MoRef};
 use secrecy::SecretString;
 use support::{FakeVcenter, Model, Trouble};
 
@@ -31,9 +31,9 @@ async fn a_search_stays_in_its_datacenter() {
 #[tokio::test]
 async fn a_read_of_many_objects_is_all_its_pages_or_an_error() {
     let (fake, client) = logged_in(Model::small().vms(250)).await;
-    let container = MoRef::new("Datacenter", "datacenter-1");
-    let view = client.create_container_view(&container, &["VirtualMachine"]).await.unwrap();
-    let spec = FilterSpec::for_view(&MoRef::new("ContainerView", view.id()));
+    let machines: Vec<_> = (1..=250).map(|number| MoRef::new("VirtualMachine", format!("vm-{number}"))).collect();
+    let view = client.create_list_view(&machines).await.unwrap();
+    let spec = FilterSpec::for_view(&view);
     // 250 machines and 9 objects above them.
     let read = client.retrieve_properties(&spec).await.unwrap();
     assert_eq!(read.len(), 259);
@@ -82,7 +82,7 @@ async fn a_version_that_was_never_given_out_is_refused_and_the_last_complete_one
     };
     let first = wait("").await.unwrap().unwrap();
     let unknown = wait("4711").await.unwrap_err();
-    assert!(unknown.is_invalid_collector_version(), "{unknown}");
+    assert!(unknown.fault().is_some_and(|fault| fault.kind == FaultKind::InvalidCollectorVersion), "{unknown}");
     for address in ["192.0.2.1", "192.0.2.2"] {
         fake.change_vm("n-1", |vm| vm.ip(address));
         let again = wait(&first.version).await.unwrap().unwrap();

@@ -61,20 +61,6 @@ fn values_are_read_from_both_servers_shapes() {
     for (name, document, expected) in cases {
         assert_eq!(value(document), Ok(expected), "{name}");
     }
-    assert_eq!(value("<val/>").unwrap().as_nics(), Some([].as_slice()));
-    assert_eq!(value("<val/>").unwrap().as_refs(), Some([].as_slice()));
-}
-
-#[test]
-fn scalars_are_read_by_who_needs_them() {
-    let text = |text: &str| Value::Text(text.to_owned());
-    assert_eq!(text("true").as_bool(), Some(true));
-    assert_eq!(text("0").as_bool(), Some(false));
-    assert_eq!(text("yes").as_bool(), None);
-    assert_eq!(text(" 4096 ").as_i64(), Some(4096));
-    assert_eq!(text("4k").as_i64(), None);
-    assert_eq!(Value::Other.as_str(), None);
-    assert_eq!(text("x").as_nics(), None);
 }
 
 #[test]

@@ -163,7 +163,7 @@ fn assign_vm(record: &mut VmRecord, change: &PropertyChange, entities: &HashMap<
         "guest.hostName" => record.host_name = string(),
         "guest.toolsRunningStatus" => record.tools = string(),
         "guest.net" => {
-            record.nics = match change.new_value() {
+            record.nics = match &change.value {
                 Some(Value::Nics(nics)) => nics.clone(),
                 _ => Vec::new(),
             }
@@ -175,15 +175,15 @@ fn assign_vm(record: &mut VmRecord, change: &PropertyChange, entities: &HashMap<
 }
 
 fn text(change: &PropertyChange) -> Option<&str> {
-    change.new_value().and_then(Value::as_str)
+    change.value.as_ref().and_then(Value::as_str)
 }
 
 fn reference(change: &PropertyChange) -> Option<MoRef> {
-    change.new_value().and_then(Value::as_ref).cloned()
+    change.value.as_ref().and_then(Value::as_ref).cloned()
 }
 
 fn option_value(change: &PropertyChange) -> String {
-    match change.new_value() {
+    match &change.value {
         Some(Value::OptionValue { value, .. }) => value.clone(),
         _ => String::new(),
     }
@@ -192,17 +192,15 @@ fn option_value(change: &PropertyChange) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clients::vim::{ChangeOp, FilterUpdate, GuestNic};
+    use crate::clients::vim::{FilterUpdate, GuestNic};
 
     fn text(value: &str) -> Option<Value> {
         Some(Value::Text(value.to_string()))
     }
 
     fn update(kind: UpdateKind, object: MoRef, changes: Vec<(&str, Option<Value>)>) -> ObjectUpdate {
-        let changes = changes
-            .into_iter()
-            .map(|(name, value)| PropertyChange { name: name.to_string(), op: ChangeOp::Assign, value })
-            .collect();
+        let changes =
+            changes.into_iter().map(|(name, value)| PropertyChange { name: name.to_string(), value }).collect();
         ObjectUpdate { kind, object, changes, missing: Vec::new() }
     }
 
@@ -211,7 +209,7 @@ mod tests {
     }
 
     fn apply(mirror: &mut Mirror, objects: Vec<ObjectUpdate>) -> Touched {
-        let filter = FilterUpdate { filter: MoRef::new("PropertyFilter", "f"), objects, missing_objects: Vec::new() };
+        let filter = FilterUpdate { filter: MoRef::new("PropertyFilter", "f"), objects };
         mirror.apply(&UpdateSet { version: "1".into(), filters: vec![filter], truncated: false })
     }
 

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ccm::clients::vim::{ChangeOp, FilterUpdate, MoRef, ObjectUpdate, PropertyChange, UpdateKind, UpdateSet, Value};
+use ccm::clients::vim::{FilterUpdate, MoRef, ObjectUpdate, PropertyChange, UpdateKind, UpdateSet, Value};
 use ccm::providers::vsphere::inventory::mirror::Mirror;
 use ccm::providers::vsphere::inventory::snapshot::{CONNECTED, Entity, Freshness, Snapshot};
 use ccm::providers::vsphere::tracker::changes::{Changes, changes};
@@ -96,11 +96,7 @@ fn renamed(turn: usize, count: usize) -> UpdateSet {
 }
 
 fn update(number: usize, kind: UpdateKind, changes: Vec<(&str, Value)>) -> UpdateSet {
-    let assign = |(name, value): (&str, Value)| PropertyChange {
-        name: name.to_owned(),
-        op: ChangeOp::Assign,
-        value: Some(value),
-    };
+    let assign = |(name, value): (&str, Value)| PropertyChange { name: name.to_owned(), value: Some(value) };
     let changes = changes.into_iter().map(assign).collect();
     let object = ObjectUpdate {
         kind,
@@ -108,7 +104,6 @@ fn update(number: usize, kind: UpdateKind, changes: Vec<(&str, Value)>) -> Updat
         changes,
         missing: Vec::new(),
     };
-    let filter =
-        FilterUpdate { filter: MoRef::new("PropertyFilter", "f"), objects: vec![object], missing_objects: Vec::new() };
+    let filter = FilterUpdate { filter: MoRef::new("PropertyFilter", "f"), objects: vec![object] };
     UpdateSet { version: "1".into(), filters: vec![filter], truncated: false }
 }

@@ -43,8 +43,8 @@ pub fn measure(criterion: &mut Criterion) {
             let updates = runtime.block_on(wait).expect("an answer").expect("updates");
             let objects = &updates.filters[0].objects;
             assert_eq!((objects.len(), objects[0].changes.len()), (MACHINES, 20));
-            let is_interfaces = |value: &Value| value.as_nics().is_some_and(|nics| nics.len() == 6);
-            assert!(objects[0].changes[5].new_value().is_some_and(is_interfaces));
+            let is_interfaces = |value: &Value| matches!(value, Value::Nics(nics) if nics.len() == 6);
+            assert!(objects[0].changes[5].value.as_ref().is_some_and(is_interfaces));
             updates
         });
     });

@@ -195,12 +195,6 @@ impl Client {
         Ok(())
     }
 
-    /// What the server's certificate says: that of the last handshake in which the server proved that it is its own.
-    /// `None` before the first.
-    pub fn certificate(&self) -> Option<Certificate> {
-        self.inner.seen.last()
-    }
-
     /// Whether new connections verify the server's certificate.
     pub fn is_verified(&self) -> bool {
         !self.inner.current.lock().tls.insecure
@@ -243,7 +237,8 @@ impl CertificateSource {
         self.0.strong_count() > 0
     }
 
-    /// As [`Client::certificate`].
+    /// What the certificate says: that of the last handshake in which the server proved that it is its own. `None`
+    /// before the first.
     pub fn certificate(&self) -> Option<Certificate> {
         self.0.upgrade()?.seen.last()
     }

@@ -3,11 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 /// A managed object reference: the concrete class, as the server spells it, and the id, unique per vCenter only.
 ///
 /// One text that is shared by its clones: a host is referred to by every machine on it, and a machine's references are
 /// held in several places.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "RestObject", into = "RestObject")]
 pub struct MoRef {
     /// `HostSystem:host-21`
     text: Arc<str>,
@@ -31,6 +34,25 @@ impl MoRef {
     /// The id without the class, for example `vm-42`.
     pub fn id(&self) -> &str {
         self.text.get(self.kind_end as usize + 1..).unwrap_or_default()
+    }
+}
+
+/// A managed object as REST writes it: the class in `type`.
+#[derive(Serialize, Deserialize)]
+struct RestObject {
+    id: String,
+    r#type: String,
+}
+
+impl From<MoRef> for RestObject {
+    fn from(object: MoRef) -> Self {
+        Self { id: object.id().to_owned(), r#type: object.kind().to_owned() }
+    }
+}
+
+impl From<RestObject> for MoRef {
+    fn from(object: RestObject) -> Self {
+        MoRef::new(object.r#type, object.id)
     }
 }
 

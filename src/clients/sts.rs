@@ -53,7 +53,7 @@ pub async fn issue(http: &http::Client, certificate: &str, key: &SecretString, n
     request.max_bytes = MAX_BYTES;
     let began = Instant::now();
     let result = match http.send(request).await {
-        Ok(response) => judge(http, response, now, key),
+        Ok(response) => judge(http, response, key),
         Err(error) => Err(error.into()),
     };
     http.observe(ISSUE, result.as_ref().map_or_else(Error::reason, |_| "ok"), began.elapsed());
@@ -85,7 +85,7 @@ fn request(key: &HolderKey, now: Timestamp, ids: &Ids) -> Result<http::Body, Err
     Ok(document.into())
 }
 
-fn judge(http: &http::Client, mut response: http::Response, now: Timestamp, key: HolderKey) -> Result<Token, Error> {
+fn judge(http: &http::Client, mut response: http::Response, key: HolderKey) -> Result<Token, Error> {
     let endpoint = || http.endpoint().to_owned();
     if response.status == 404 {
         return Err(Error::NotThere(endpoint()));
@@ -99,10 +99,7 @@ fn judge(http: &http::Client, mut response: http::Response, now: Timestamp, key:
     };
     match read {
         Ok(answer::Answer::Fault { code, text }) => Err(Error::Fault { endpoint: endpoint(), code, text }),
-        Ok(answer::Answer::Token { id, assertion, expires }) if is_success => {
-            let expires = expires.unwrap_or_else(|| now.saturating_add(TOKEN_LIFETIME).unwrap_or(now));
-            Ok(Token::new(id, assertion, expires, Arc::new(key)))
-        }
+        Ok(answer::Answer::Token { id, assertion }) if is_success => Ok(Token::new(id, assertion, Arc::new(key))),
         Err(message) if is_success => Err(Error::Malformed(endpoint(), message)),
         _ => Err(http.status_error(ISSUE, &response).into()),
     }

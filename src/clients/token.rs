@@ -9,7 +9,6 @@ pub(super) mod signature;
 use std::fmt;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use secrecy::{ExposeSecret, SecretString};
 
 pub use key::{HolderKey, KeyError};
@@ -19,25 +18,19 @@ pub use key::{HolderKey, KeyError};
 pub struct Token {
     id: String,
     assertion: Arc<SecretString>,
-    expires: Timestamp,
     key: Arc<HolderKey>,
 }
 
 impl Token {
-    /// A token of its parts: the `saml2:Assertion` element byte for byte as it was issued (it is signed), its `ID`, the
-    /// end of its lifetime, and the key it was issued for.
-    pub fn new(id: impl Into<String>, assertion: SecretString, expires: Timestamp, key: Arc<HolderKey>) -> Self {
-        Self { id: id.into(), assertion: Arc::new(assertion), expires, key }
+    /// A token of its parts: the `saml2:Assertion` element byte for byte as it was issued (it is signed), its `ID`, and
+    /// the key it was issued for.
+    pub fn new(id: impl Into<String>, assertion: SecretString, key: Arc<HolderKey>) -> Self {
+        Self { id: id.into(), assertion: Arc::new(assertion), key }
     }
 
     /// The assertion's `ID`.
     pub fn id(&self) -> &str {
         &self.id
-    }
-
-    /// When the token stops being accepted. The sessions made with it live on.
-    pub fn expires(&self) -> Timestamp {
-        self.expires
     }
 
     pub(super) fn assertion(&self) -> &str {
@@ -51,7 +44,7 @@ impl Token {
 
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Token").field("expires", &self.expires).finish_non_exhaustive()
+        f.debug_struct("Token").finish_non_exhaustive()
     }
 }
 

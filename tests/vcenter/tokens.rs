@@ -80,7 +80,6 @@ async fn a_certificate_becomes_a_token_and_the_token_logs_in_to_both_interfaces(
     let vcenter = Vcenter::start(&certified()).await;
     let http = https(&vcenter);
     let token = issue(&http).await.unwrap();
-    assert!(token.expires() > Timestamp::now() + SignedDuration::from_mins(4), "{token:?}");
     let client = vim::Client::new(http.clone());
     client.connect().await.unwrap();
     let session = client.login_by_token(&token, Timestamp::now()).await.unwrap();
@@ -296,7 +295,7 @@ async fn a_token_in_the_hands_of_another_key_is_an_invalid_login() {
     let answer = meddler.answers.lock().unwrap().remove(0);
     let (_, rest) = answer.split_once("<ns:RequestedSecurityToken>").unwrap();
     let (assertion, _) = rest.split_once("</ns:RequestedSecurityToken>").unwrap();
-    let take = |key| Token::new(token.id(), secret(assertion), token.expires(), Arc::new(key));
+    let take = |key| Token::new(token.id(), secret(assertion), Arc::new(key));
     let stolen = take(HolderKey::from_pem(&other_certificate(), &secret(OTHER_KEY)).unwrap());
     let client = vim::Client::new(https(&vcenter));
     let error = client.login_by_token(&stolen, Timestamp::now()).await.unwrap_err();

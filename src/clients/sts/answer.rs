@@ -1,6 +1,5 @@
 //! Reads the token service's answer. The assertion is cut out byte for byte, because it is signed.
 
-use jiff::Timestamp;
 use quick_xml::XmlVersion;
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::reader::Reader;
@@ -14,7 +13,7 @@ const MAX_TEXT: usize = 300;
 /// What the service said.
 #[derive(Debug)]
 pub(super) enum Answer {
-    Token { id: String, assertion: SecretString, expires: Option<Timestamp> },
+    Token { id: String, assertion: SecretString },
     Fault { code: String, text: String },
 }
 
@@ -69,7 +68,6 @@ struct Found {
     is_fault: bool,
     code: String,
     text: String,
-    expires: String,
     assertion: Option<(String, SecretString)>,
 }
 
@@ -100,14 +98,12 @@ impl Found {
 
     /// Keeps text that stands directly in one of the elements that matter.
     fn keep_text(&mut self, open: &[String], text: &str) {
-        let (Some(own), Some(parent)) = (open.last(), open.iter().nth_back(1)) else { return };
-        let kept = match (parent.as_str(), own.as_str()) {
-            ("Fault", "faultcode") => &mut self.code,
-            ("Fault", "faultstring") => &mut self.text,
-            ("Lifetime", "Expires") => &mut self.expires,
+        let kept = match open {
+            [.., parent, own] if parent == "Fault" && own == "faultcode" => &mut self.code,
+            [.., parent, own] if parent == "Fault" && own == "faultstring" => &mut self.text,
             _ => return,
         };
-        self.is_fault |= parent == "Fault";
+        self.is_fault = true;
         let room = MAX_TEXT.saturating_sub(kept.chars().count());
         kept.extend(text.chars().map(|char| if char.is_control() { ' ' } else { char }).take(room));
     }
@@ -119,7 +115,7 @@ impl Found {
             return Ok(Answer::Fault { code, text: self.text.trim().to_owned() });
         }
         let (id, assertion) = self.assertion.ok_or("there is no assertion in it")?;
-        Ok(Answer::Token { id, assertion, expires: self.expires.trim().parse().ok() })
+        Ok(Answer::Token { id, assertion })
     }
 }
 

@@ -38,7 +38,6 @@ async fn a_token_is_asked_for_at_the_vcenter_itself() {
     let server = TestServer::start(|_| Reply::xml(200, &response(ASSERTION))).await;
     let token = issue(&server.client(), CERTIFICATE, &secret(KEY), now()).await.unwrap();
     assert_eq!((token.id(), token.assertion()), ("_token-1", ASSERTION));
-    assert_eq!(token.expires().to_string(), "2026-03-01T10:04:00Z");
     assert_eq!(token.key().certificate(), holder_key().certificate());
     let received = server.received();
     assert_eq!(received.len(), 1);

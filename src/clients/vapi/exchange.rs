@@ -115,6 +115,6 @@ struct Wrapped<T> {
 }
 
 /// Reads a field that must be there, even where `null` will do: without this serde takes a missing one for `null`.
-pub(super) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
     T::deserialize(deserializer)
 }

@@ -3,10 +3,11 @@
 //! What the user may not read is left out of the answers without a word: an empty list may be a missing privilege. It may
 //! be written as `null`; a list or a field that is not there at all makes the answer a broken one.
 
-use serde::{Deserialize, Serialize};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
 
-use super::exchange::{Call, present};
+use super::exchange::Call;
 use super::{Client, Error, Framing, Refusal};
 use crate::clients::http::Method;
 use crate::clients::object::MoRef;
@@ -38,21 +39,29 @@ pub struct Tag {
 }
 
 /// The objects a tag is attached to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct TagObjects {
     /// The tag's URN.
     pub tag_id: String,
-    /// The objects the user may read.
+    /// The objects the user may read. The simulator answers `null` for an unknown tag.
+    #[serde(rename = "object_ids", deserialize_with = "list")]
     pub objects: Vec<MoRef>,
 }
 
 /// The tags attached to an object.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct ObjectTags {
     /// The object.
+    #[serde(rename = "object_id")]
     pub object: MoRef,
     /// The URNs of the tags the user may read.
+    #[serde(deserialize_with = "list")]
     pub tag_ids: Vec<String>,
+}
+
+/// Reads a list that must be there; `null` is an empty one.
+fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
 impl Client {
@@ -87,38 +96,29 @@ impl Client {
 
     /// The objects of many tags, in batches. Tags that are unknown or unreadable may be left out of the answer.
     pub async fn list_attached_objects_on_tags(&self, tags: &[String]) -> Result<Vec<TagObjects>, Error> {
-        let mut all = Vec::new();
-        for batch in tags.chunks(BATCH) {
-            let body = json!({ "tag_ids": batch });
-            let answer = self.fetch(|_| {
-                let operation = "tag-association.list-attached-objects-on-tags";
-                post(operation, "tag-association", None, "list-attached-objects-on-tags", Some(body))
-            });
-            let rows: Option<Vec<WireTagObjects>> = answer.await?;
-            all.extend(rows.into_iter().flatten().map(|row| TagObjects {
-                tag_id: row.tag_id,
-                objects: row.object_ids.unwrap_or_default().into_iter().map(MoRef::from).collect(),
-            }));
-        }
-        Ok(all)
+        let operation = "tag-association.list-attached-objects-on-tags";
+        self.fetch_batches(operation, "list-attached-objects-on-tags", "tag_ids", tags).await
     }
 
     /// The tags of many objects, in batches. Objects that are unknown or unreadable may be left out of the answer.
     pub async fn list_attached_tags_on_objects(&self, objects: &[MoRef]) -> Result<Vec<ObjectTags>, Error> {
+        let operation = "tag-association.list-attached-tags-on-objects";
+        self.fetch_batches(operation, "list-attached-tags-on-objects", "object_ids", objects).await
+    }
+
+    async fn fetch_batches<I: Serialize, T: DeserializeOwned>(
+        &self,
+        operation: &'static str,
+        action: &'static str,
+        field: &'static str,
+        ids: &[I],
+    ) -> Result<Vec<T>, Error> {
         let mut all = Vec::new();
-        for batch in objects.chunks(BATCH) {
-            let ids: Vec<WireObject> = batch.iter().map(WireObject::from).collect();
-            let body = json!({ "object_ids": ids });
-            let answer = self.fetch(|_| {
-                let operation = "tag-association.list-attached-tags-on-objects";
-                post(operation, "tag-association", None, "list-attached-tags-on-objects", Some(body))
-            });
-            let rows: Option<Vec<WireObjectTags>> = answer.await?;
-            all.extend(
-                rows.into_iter()
-                    .flatten()
-                    .map(|row| ObjectTags { object: row.object_id.into(), tag_ids: row.tag_ids.unwrap_or_default() }),
-            );
+        for batch in ids.chunks(BATCH) {
+            let body = json!({ (field): batch });
+            let answer = self.fetch(|_| post(operation, "tag-association", None, action, Some(body)));
+            let rows: Option<Vec<T>> = answer.await?;
+            all.extend(rows.into_iter().flatten());
         }
         Ok(all)
     }
@@ -143,40 +143,6 @@ fn post(
     body: Option<serde_json::Value>,
 ) -> Call {
     Call { operation, method: Method::POST, resource, id, action: Some(action), body }
-}
-
-/// A managed object as REST writes it: the class in `type`.
-#[derive(Serialize, Deserialize)]
-struct WireObject {
-    id: String,
-    r#type: String,
-}
-
-impl From<&MoRef> for WireObject {
-    fn from(object: &MoRef) -> Self {
-        Self { id: object.id().to_owned(), r#type: object.kind().to_owned() }
-    }
-}
-
-impl From<WireObject> for MoRef {
-    fn from(object: WireObject) -> Self {
-        MoRef::new(object.r#type, object.id)
-    }
-}
-
-/// The simulator answers `null` for an unknown tag's objects.
-#[derive(Deserialize)]
-struct WireTagObjects {
-    tag_id: String,
-    #[serde(deserialize_with = "present")]
-    object_ids: Option<Vec<WireObject>>,
-}
-
-#[derive(Deserialize)]
-struct WireObjectTags {
-    object_id: WireObject,
-    #[serde(deserialize_with = "present")]
-    tag_ids: Option<Vec<String>>,
 }
 
 #[cfg(test)]

@@ -81,9 +81,9 @@ async fn the_certificate_is_that_of_the_last_handshake_that_the_server_proved() 
     let (identity, authority) = leaf();
     let server = TestServer::start_as(identity, |_| Reply::json(200, "{}")).await;
     let client = Client::new(Settings::new("127.0.0.1", server.port, trust_in(&leaf().1), "test")).unwrap();
-    assert_eq!(client.certificate(), None);
+    assert_eq!(client.certificate_source().certificate(), None);
     assert!(status(&client).await.is_err());
-    assert_eq!(client.certificate(), None, "a refused certificate is no fact of this server");
+    assert_eq!(client.certificate_source().certificate(), None, "a refused certificate is no fact of this server");
     client.set_tls(trust_in(&authority)).unwrap();
     assert_eq!(status(&client).await.unwrap(), 200);
     let expected = Certificate {
@@ -94,9 +94,9 @@ async fn the_certificate_is_that_of_the_last_handshake_that_the_server_proved() 
         sha1: Thumbprint::sha1_of(&server.certificate),
         sha256: Thumbprint::sha256_of(&server.certificate),
     };
-    assert_eq!(client.clone().certificate(), Some(expected));
+    assert_eq!(client.clone().certificate_source().certificate(), Some(expected));
     client.set_tls(trust_in(&leaf().1)).unwrap();
-    assert!(client.certificate().is_some(), "known until a handshake tells another");
+    assert!(client.certificate_source().certificate().is_some(), "known until a handshake tells another");
 }
 
 #[tokio::test]
@@ -105,7 +105,7 @@ async fn without_verification_the_certificate_is_known_all_the_same() {
     let tls = TlsSettings { insecure: true, ..TlsSettings::default() };
     let client = Client::new(Settings::new("127.0.0.1", server.port, tls, "test")).unwrap();
     assert_eq!(status(&client).await.unwrap(), 200);
-    let sha256 = client.certificate().map(|certificate| certificate.sha256);
+    let sha256 = client.certificate_source().certificate().map(|certificate| certificate.sha256);
     assert_eq!(sha256, Some(Thumbprint::sha256_of(&server.certificate)));
 }
 

@@ -56,8 +56,11 @@ impl Network {
         let inner = builder.build().map_err(|error| refused(chain_text(&error)))?;
         Ok(Self { inner, proxy: server.map(ProxyServer::to_string) })
     }
+}
 
-    async fn attempt(&self, endpoint: &Endpoint, request: Request) -> Result<Response, Failure> {
+#[async_trait]
+impl Transport for Network {
+    async fn exchange(&self, endpoint: &Endpoint, request: Request) -> Result<Response, Failure> {
         let Request { method, path, headers, secret_headers, body, operation, timeout, max_bytes, .. } = request;
         let failed = || FailedRequest { endpoint: endpoint.to_string(), operation };
         let wrap = |error: reqwest::Error| Error::from_reqwest(&error, failed(), timeout, self.proxy.as_deref());
@@ -99,13 +102,6 @@ impl Network {
             body.extend_from_slice(&chunk);
         }
         Ok(Response { status: answer.status().as_u16(), headers: std::mem::take(answer.headers_mut()), body })
-    }
-}
-
-#[async_trait]
-impl Transport for Network {
-    async fn exchange(&self, endpoint: &Endpoint, request: Request) -> Result<Response, Failure> {
-        self.attempt(endpoint, request).await
     }
 }
 

@@ -28,8 +28,8 @@ fn read_as_everything(body: &[u8]) {
         let _ = decode::<Vec<String>>(framing, body);
         let _ = decode::<Category>(framing, body);
         let _ = decode::<Tag>(framing, body);
-        let _ = decode::<Vec<WireTagObjects>>(framing, body);
-        let _ = decode::<Vec<WireObjectTags>>(framing, body);
+        let _ = decode::<Vec<TagObjects>>(framing, body);
+        let _ = decode::<Vec<ObjectTags>>(framing, body);
     }
     for status in [400, 401, 404, 500, 503] {
         let response = Response { status, headers: http::HeaderMap::new(), body: body.to_vec() };
@@ -87,10 +87,10 @@ fn hostile_answers_of_tags_are_read_in_linear_time() {
 
 #[test]
 fn every_list_may_be_null() {
-    let rows: Vec<WireTagObjects> = decode(Framing::Rest, SEEDS[3].as_bytes()).unwrap();
-    assert_eq!(rows.iter().map(|row| row.object_ids.as_ref().map_or(0, Vec::len)).collect::<Vec<_>>(), [1, 0]);
-    let rows: Vec<WireObjectTags> = decode(Framing::Api, SEEDS[4].as_bytes()).unwrap();
-    assert_eq!(rows.iter().map(|row| row.tag_ids.as_ref().map_or(0, Vec::len)).collect::<Vec<_>>(), [1, 0]);
+    let rows: Vec<TagObjects> = decode(Framing::Rest, SEEDS[3].as_bytes()).unwrap();
+    assert_eq!(rows.iter().map(|row| row.objects.len()).collect::<Vec<_>>(), [1, 0]);
+    let rows: Vec<ObjectTags> = decode(Framing::Api, SEEDS[4].as_bytes()).unwrap();
+    assert_eq!(rows.iter().map(|row| row.tag_ids.len()).collect::<Vec<_>>(), [1, 0]);
     assert!(decode::<Option<Vec<String>>>(Framing::Rest, SEEDS[7].as_bytes()).unwrap().is_none());
     assert!(decode::<Option<Vec<String>>>(Framing::Api, SEEDS[8].as_bytes()).unwrap().is_none());
 }

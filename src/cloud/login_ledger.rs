@@ -2,10 +2,12 @@
 //! lock an account. Ours; `cloud.go` has no counterpart.
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// A Secret at one moment: tells a pair that was rejected from a newer one, and tells nothing of the pair itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct SecretVersion {
     /// The Secret's UID.
     pub uid: String,

@@ -13,8 +13,7 @@ mod review;
 mod store;
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use self::local::{Local, ObservedEntry, Process, Settlement};
@@ -24,6 +23,7 @@ use crate::cloud::login_ledger::{Attempt, Claim, LoginLedger, LoginPolicy, Outco
 use async_trait::async_trait;
 use jiff::Timestamp;
 pub use lease::LeaseStore;
+use parking_lot::{Mutex, MutexGuard};
 use sha2::{Digest, Sha256};
 pub use store::{Reading, Store, StoreError, Stored};
 use tokio::sync::Semaphore;
@@ -101,11 +101,7 @@ pub fn record_name(scope: &str, server: &str, user: &str) -> String {
     hash.update(server.to_lowercase());
     hash.update([0]);
     hash.update(user.to_lowercase());
-    let mut name = "vsphere-ccm-logins-".to_owned();
-    for byte in hash.finalize().iter().take(16) {
-        let _ = write!(name, "{byte:02x}");
-    }
-    name
+    format!("vsphere-ccm-logins-{:.32x}", hash.finalize())
 }
 
 impl Ledger {
@@ -143,7 +139,7 @@ impl Ledger {
     }
 
     fn local(&self) -> MutexGuard<'_, Local> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Claims by what this process alone has done.
@@ -219,7 +215,7 @@ impl Ledger {
 
     /// Reads a record, brought up to date with what could not be written earlier.
     async fn fetch(&self, name: &str) -> Result<Fetched, StoreError> {
-        let Reading { stored, server_time } = limited(self.store.read(name)).await?;
+        let Reading { stored, server_time } = within(CALL_LIMIT, self.store.read(name)).await?;
         let clock = server_time.map_or_else(|| self.own_clock(), |now| Clock { now, margin: MARGIN });
         let (mut record, version) = match stored {
             Some(stored) => (Record::from_text(&stored.text), Some(stored.version)),
@@ -248,7 +244,7 @@ impl Ledger {
                 local.pending.iter().filter(|(of, ..)| of == name).map(|(_, id, _)| id.clone()).collect();
             (Record { entries, accepted: record.accepted.clone() }, pending)
         };
-        limited(self.store.write(name, version.as_deref(), &kept.to_text())).await?;
+        within(CALL_LIMIT, self.store.write(name, version.as_deref(), &kept.to_text())).await?;
         let mut local = self.local();
         local.readings.remove(name);
         local.writes += 1;
@@ -437,25 +433,12 @@ impl LoginLedger for Ledger {
 }
 
 /// Why a claim was not made in the store.
+#[derive(Debug, thiserror::Error)]
 enum Problem {
-    Refused(Refused),
-    Store(StoreError),
-}
-
-impl From<Refused> for Problem {
-    fn from(refused: Refused) -> Self {
-        Problem::Refused(refused)
-    }
-}
-
-impl From<StoreError> for Problem {
-    fn from(error: StoreError) -> Self {
-        Problem::Store(error)
-    }
-}
-
-async fn limited<T>(call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-    within(CALL_LIMIT, call).await
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 async fn within<T>(limit: Duration, call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {

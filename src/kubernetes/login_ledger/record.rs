@@ -66,12 +66,9 @@ pub struct Entry {
     /// The pair was accepted earlier in the same process.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub known: bool,
-    /// The Secret the pair was from: its UID.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub uid: Option<String>,
-    /// The Secret the pair was from: its resourceVersion.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resource_version: Option<String>,
+    /// The Secret the pair was from, if it was from one.
+    #[serde(flatten)]
+    pub version: Option<SecretVersion>,
     /// The pod that has claimed it, by its host name, as long as it is a claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
@@ -83,22 +80,13 @@ pub struct Entry {
 impl Entry {
     /// A claim.
     pub fn claim(id: String, at: i64, attempt: &Attempt) -> Self {
-        let (uid, resource_version) = split(attempt.version.as_ref());
-        let known = attempt.is_known;
-        Self { id, at, state: State::Claimed, known, uid, resource_version, pod: None, start: None }
+        let (known, version) = (attempt.is_known, attempt.version.clone());
+        Self { id, at, state: State::Claimed, known, version, pod: None, start: None }
     }
 
     fn is_of(&self, version: &SecretVersion) -> bool {
-        self.uid.as_ref() == Some(&version.uid) && self.resource_version.as_ref() == Some(&version.resource_version)
+        self.version.as_ref() == Some(version)
     }
-
-    fn has_version(&self) -> bool {
-        self.uid.is_some()
-    }
-}
-
-fn split(version: Option<&SecretVersion>) -> (Option<String>, Option<String>) {
-    version.map(|version| (version.uid.clone(), version.resource_version.clone())).unzip()
 }
 
 /// What one Lease holds.
@@ -117,12 +105,9 @@ pub struct Record {
 pub struct Accepted {
     /// When, as in an entry.
     pub at: i64,
-    /// The Secret the pair was from: its UID.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub uid: Option<String>,
-    /// The Secret the pair was from: its resourceVersion.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resource_version: Option<String>,
+    /// The Secret the pair was from, if it was from one.
+    #[serde(flatten)]
+    pub version: Option<SecretVersion>,
 }
 
 impl Record {
@@ -161,9 +146,7 @@ impl Record {
     pub fn apply(&mut self, id: &str, outcome: Outcome, at: i64) -> bool {
         let Some(entry) = self.take(id) else { return false };
         if let Some(state) = State::after(outcome) {
-            let is_its = |accepted: &Accepted| {
-                (&accepted.uid, &accepted.resource_version) == (&entry.uid, &entry.resource_version)
-            };
+            let is_its = |accepted: &Accepted| accepted.version == entry.version;
             if state == State::Rejected && self.accepted.as_ref().is_some_and(is_its) {
                 self.accepted = None;
             }
@@ -177,8 +160,7 @@ impl Record {
     /// own count starts over: such attempts are forgotten, and claims that are `lost`. Without a version those of all
     /// pairs are. Rejections stay. For some time the pair counts as proven.
     pub fn clear_unanswered(&mut self, version: Option<&SecretVersion>, at: i64, lost: impl Fn(&Entry) -> bool) {
-        let (uid, resource_version) = split(version);
-        self.accepted = Some(Accepted { at, uid, resource_version });
+        self.accepted = Some(Accepted { at, version: version.cloned() });
         self.entries.retain(|entry| {
             let is_its = version.is_none_or(|version| entry.is_of(version));
             let is_open = match entry.state {
@@ -194,7 +176,7 @@ impl Record {
     /// later than `moment` by more than `margin`, the tolerance for clocks, does not count: it would not expire.
     pub fn is_accepted(&self, version: Option<&SecretVersion>, moment: i64, margin: Duration) -> bool {
         self.accepted.as_ref().is_some_and(|accepted| {
-            let is_same = (&accepted.uid, &accepted.resource_version) == (&split(version).0, &split(version).1);
+            let is_same = accepted.version.as_ref() == version;
             let age = moment.saturating_sub(accepted.at);
             let is_recent = match u64::try_from(age) {
                 Ok(seconds) => seconds < PROVEN_FOR.as_secs(),
@@ -287,7 +269,7 @@ pub fn decide(evidence: Evidence<'_>, attempt: &Attempt, random: f64) -> Decisio
     // For how long there is doubt whether a pair that was accepted still would be.
     let doubt = counted
         .iter()
-        .filter(|aged| casts_doubt(aged, attempt) && !(evidence.is_accepted && is_same_pair(aged.entry, attempt)))
+        .filter(|aged| casts_doubt(aged, attempt) && !(evidence.is_accepted && aged.entry.version == attempt.version))
         .map(|aged| policy.window.saturating_sub(aged.likely_age))
         .max();
     // Without a version it may be another pair that was accepted: then it keeps to the budget.
@@ -366,20 +348,12 @@ fn of_known(counted: &[&Aged<'_>], policy: LoginPolicy, random: f64) -> Decision
 
 /// Whether an entry says that a pair which was accepted is so no longer: such a pair was refused a moment ago.
 fn casts_doubt(aged: &Aged<'_>, attempt: &Attempt) -> bool {
-    let is_other_pair = match &attempt.version {
-        Some(version) => aged.entry.has_version() && !aged.entry.is_of(version),
-        None => false,
+    let is_about_pair = match (&attempt.version, &aged.entry.version) {
+        (Some(version), Some(rejected)) => version == rejected,
+        // It may be another pair.
+        _ => aged.entry.known,
     };
-    let is_same_pair = attempt.version.as_ref().is_some_and(|version| aged.entry.is_of(version));
-    aged.entry.state == State::Rejected
-        && aged.likely_age < attempt.policy.window
-        && (aged.entry.known || is_same_pair)
-        && !is_other_pair
-}
-
-/// Whether an attempt was made with the same version of a Secret, or both with none.
-fn is_same_pair(entry: &Entry, attempt: &Attempt) -> bool {
-    attempt.version.as_ref().map_or(!entry.has_version(), |version| entry.is_of(version))
+    aged.entry.state == State::Rejected && aged.likely_age < attempt.policy.window && is_about_pair
 }
 
 /// The attempts that may count in the window where pairs are tried that were accepted before, or none of them is known to be

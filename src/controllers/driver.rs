@@ -246,7 +246,7 @@ impl<R: Reconciler> Controller<R> {
     /// Works until `stop`, then finishes what is in hand.
     async fn lead(&self, term: &Arc<R>, stop: &CancellationToken) {
         let _running = self.running.begin();
-        let queue = Queue::shown(BACKOFF, &self.queue);
+        let queue = Queue::new(BACKOFF, &self.queue);
         let workers = (0..self.spec.workers).map(|_| work(term, &queue));
         let feed = async {
             tokio::select! {

@@ -49,7 +49,7 @@ impl<K> Clone for Queue<K> {
 
 struct Shared<K> {
     backoff: Backoff,
-    metrics: Option<QueueMetrics>,
+    metrics: QueueMetrics,
     /// No code of others runs under the lock.
     state: Mutex<State<K>>,
     changed: Notify,
@@ -63,7 +63,7 @@ struct State<K> {
     sequence: u64,
     closed: bool,
     /// Counts what becomes ready.
-    adds: Option<IntCounter>,
+    adds: IntCounter,
 }
 
 #[derive(Default)]
@@ -95,32 +95,24 @@ impl Entry {
 }
 
 impl<K: Clone + Eq + Hash> Queue<K> {
-    /// An empty queue that counts nothing.
-    pub fn new(backoff: Backoff) -> Self {
-        Self::with(backoff, None)
-    }
-
     /// An empty queue that is shown by `metrics`, instead of the one they showed before.
-    pub fn shown(backoff: Backoff, metrics: &QueueMetrics) -> Self
+    pub fn new(backoff: Backoff, metrics: &QueueMetrics) -> Self
     where
         K: Send + 'static,
     {
-        let queue = Self::with(backoff, Some(metrics.clone()));
-        let shared: Arc<dyn Look> = Arc::clone(&queue.shared) as Arc<dyn Look>;
-        metrics.show(Arc::downgrade(&shared));
-        queue
-    }
-
-    fn with(backoff: Backoff, metrics: Option<QueueMetrics>) -> Self {
         let state = State {
             entries: HashMap::new(),
             ready: BTreeMap::new(),
             delayed: BTreeMap::new(),
             sequence: 0,
             closed: false,
-            adds: metrics.as_ref().map(|metrics| metrics.adds().clone()),
+            adds: metrics.adds().clone(),
         };
-        Self { shared: Arc::new(Shared { backoff, metrics, state: Mutex::new(state), changed: Notify::new() }) }
+        let (metrics, state) = (metrics.clone(), Mutex::new(state));
+        let shared = Arc::new(Shared { backoff, metrics, state, changed: Notify::new() });
+        let shown: Arc<dyn Look> = Arc::clone(&shared) as Arc<dyn Look>;
+        shared.metrics.show(Arc::downgrade(&shown));
+        Self { shared }
     }
 
     /// Queues `key` with its last priority.
@@ -155,9 +147,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             }
             state.delay_until(key, Instant::now() + delay);
         });
-        if let Some(metrics) = &self.shared.metrics {
-            metrics.retried();
-        }
+        self.shared.metrics.retried();
         delay
     }
 
@@ -194,16 +184,11 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.shared.changed.notify_one();
     }
 
-    /// How many keys could be handed out now.
-    pub fn len(&self) -> usize {
-        let mut state = self.shared.state.lock();
-        state.promote_due(Instant::now());
-        state.ready.len()
-    }
-
     /// Whether no key could be handed out now.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        let mut state = self.shared.state.lock();
+        state.promote_due(Instant::now());
+        state.ready.is_empty()
     }
 
     /// Waits for the next key; `None` once the queue is closed. The key belongs to the caller until the guard is
@@ -250,8 +235,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
         drop(state);
         let work = Work { key, queue: self.clone() };
-        if let (Some(since), Some(metrics)) = (since, &self.shared.metrics) {
-            metrics.handed_out(now.saturating_duration_since(since));
+        if let Some(since) = since {
+            self.shared.metrics.handed_out(now.saturating_duration_since(since));
         }
         Taken::Work(work)
     }
@@ -273,8 +258,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
         state.drop_if_idle(key);
         drop(state);
-        if let (Some(began), Some(metrics)) = (began, &self.shared.metrics) {
-            metrics.done(now.saturating_duration_since(began));
+        if let Some(began) = began {
+            self.shared.metrics.done(now.saturating_duration_since(began));
         }
     }
 }
@@ -320,9 +305,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         }
         if entry.waits_since.is_none() {
             entry.waits_since = Some(since);
-            if let Some(adds) = &self.adds {
-                adds.inc();
-            }
+            self.adds.inc();
         }
         if entry.runs_since.is_some() {
             entry.again = true;

@@ -2,13 +2,12 @@
 
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
-use http_body_util::Full;
 use hyper::body::Bytes;
 
-pub(super) type Answer = Response<Full<Bytes>>;
+pub(super) type Answer = Response<Bytes>;
 
 pub(super) fn text(status: StatusCode, body: impl Into<String>) -> Answer {
-    let mut answer = Response::new(Full::new(Bytes::from(body.into())));
+    let mut answer = Response::new(Bytes::from(body.into()));
     *answer.status_mut() = status;
     typed(answer, "text/plain; charset=utf-8")
 }

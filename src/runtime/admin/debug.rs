@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Method, StatusCode};
+use http::{Method, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Body;
 
-use super::answer::{Answer, not_found, text};
+use super::answer::{Answer, not_found, text, typed};
 use crate::runtime::logging::Verbosity;
 
 /// The longest body that is read, in bytes.
@@ -31,9 +30,7 @@ where
         "/debug/flags/v" if *method == Method::PUT => put(verbosity, body).await,
         "/debug/flags/v" => text(StatusCode::NOT_ACCEPTABLE, "unsupported http method"),
         _ if path == "/debug/flags" || path.starts_with("/debug/flags/") => {
-            let mut answer = text(StatusCode::OK, INDEX);
-            answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-            answer
+            typed(text(StatusCode::OK, INDEX), "text/html; charset=utf-8")
         }
         _ if path == "/debug/pprof" || path.starts_with("/debug/pprof/") => {
             text(StatusCode::NOT_FOUND, "404 page not found: this program has no pprof, which is a profiler of Go")

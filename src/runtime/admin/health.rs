@@ -26,11 +26,10 @@ pub enum Health {
 ///
 /// | added with | `/healthz` | `/livez` | `/readyz` | for |
 /// |---|---|---|---|---|
-/// | [`Checks::add_liveness`] | yes | yes | yes | the process itself |
 /// | [`Checks::add_health`] | yes | no | no | what the Go program has in `/healthz`: the election, the controllers |
 /// | [`Checks::add_readiness`], [`Checks::add_readiness_group`] | no | no | yes | what the process needs before it is of use |
 ///
-/// A probe without any check of its own has the check `ping`, which passes.
+/// A probe without any check of its own, as `/livez` is, has the check `ping`, which passes.
 #[derive(Clone, Default)]
 pub struct Checks {
     named: Arc<RwLock<Vec<Named>>>,
@@ -42,19 +41,14 @@ pub struct Checks {
 /// Checks whose number changes, with what they found.
 type Group = Arc<dyn Fn() -> Vec<(String, Health)> + Send + Sync>;
 
+/// What a check does.
+type Check = Arc<dyn Fn() -> Health + Send + Sync>;
+
 #[derive(Clone)]
 struct Named {
     name: String,
-    scope: Scope,
-    check: Arc<dyn Fn() -> Health + Send + Sync>,
-}
-
-/// Which probes ask a check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Scope {
-    Process,
-    Health,
-    Readiness,
+    probe: Probe,
+    check: Check,
 }
 
 /// Which probe asks.
@@ -69,21 +63,15 @@ pub(super) enum Probe {
 }
 
 impl Checks {
-    /// Adds a check of the process itself, for all three probes; when it fails, the kubelet restarts the container. It
-    /// must not block.
-    pub fn add_liveness(&self, name: impl Into<String>, check: impl Fn() -> Health + Send + Sync + 'static) {
-        self.add(Named { name: name.into(), scope: Scope::Process, check: Arc::new(check) });
-    }
-
     /// Adds a check to `/healthz` alone, as the Go program has one of the election and one of each controller that was
     /// started. Manifests may use that probe for restarts: it is to fail only where a restart helps. It must not block.
     pub fn add_health(&self, name: impl Into<String>, check: impl Fn() -> Health + Send + Sync + 'static) {
-        self.add(Named { name: name.into(), scope: Scope::Health, check: Arc::new(check) });
+        self.add(name.into(), Probe::Health, Arc::new(check));
     }
 
     /// Adds a check of what the process needs before it is of use. It must not block.
     pub fn add_readiness(&self, name: impl Into<String>, check: impl Fn() -> Health + Send + Sync + 'static) {
-        self.add(Named { name: name.into(), scope: Scope::Readiness, check: Arc::new(check) });
+        self.add(name.into(), Probe::Ready, Arc::new(check));
     }
 
     /// Adds checks like those of [`Checks::add_readiness`] that come and go: what is there at the moment is asked for
@@ -92,8 +80,8 @@ impl Checks {
         self.groups.write().push(Arc::new(checks));
     }
 
-    fn add(&self, named: Named) {
-        self.named.write().push(named);
+    fn add(&self, name: String, probe: Probe, check: Check) {
+        self.named.write().push(Named { name, probe, check });
     }
 
     /// What the probes found so far, as series.
@@ -158,14 +146,11 @@ impl Checks {
         if probe == Probe::Ready {
             let groups = self.groups.read().clone();
             let found = groups.iter().flat_map(|group| group());
-            checks.extend(found.map(|(name, health)| {
-                let check = Arc::new(move || health.clone());
-                Named { name, scope: Scope::Readiness, check }
-            }));
+            checks.extend(found.map(|(name, health)| Named { name, probe, check: Arc::new(move || health.clone()) }));
         }
-        checks.retain(|named| probe.asks(named.scope));
+        checks.retain(|named| named.probe == probe);
         if checks.is_empty() {
-            checks.push(Named { name: "ping".into(), scope: Scope::Process, check: Arc::new(|| Health::Ok) });
+            checks.push(Named { name: "ping".into(), probe, check: Arc::new(|| Health::Ok) });
         }
         checks
     }
@@ -205,14 +190,6 @@ impl Probe {
             Probe::Ready => "readyz",
         }
     }
-
-    fn asks(self, scope: Scope) -> bool {
-        match scope {
-            Scope::Process => true,
-            Scope::Health => self == Probe::Health,
-            Scope::Readiness => self == Probe::Ready,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -225,7 +202,7 @@ mod tests {
         let checks = Checks::default();
         for name in names {
             let is_bad = name.starts_with("bad");
-            checks.add_liveness(*name, move || if is_bad { Health::Failed("secret".into()) } else { Health::Ok });
+            checks.add_health(*name, move || if is_bad { Health::Failed("secret".into()) } else { Health::Ok });
         }
         checks
     }
@@ -286,7 +263,7 @@ mod tests {
     fn o_74_a_check_can_be_added_later() {
         let checks = checks(&["foo", "bar"]);
         assert!(checks.answer(HEALTHZ, false, &[]).0);
-        checks.clone().add_liveness("bad", || Health::Failed(String::new()));
+        checks.clone().add_health("bad", || Health::Failed(String::new()));
         assert!(!checks.answer(HEALTHZ, false, &[]).0);
     }
 
@@ -296,7 +273,7 @@ mod tests {
         let meeting = Arc::new(std::sync::Barrier::new(5));
         let checks = Checks::default();
         let inside = meeting.clone();
-        checks.add_liveness("meets", move || {
+        checks.add_health("meets", move || {
             inside.wait();
             Health::Ok
         });
@@ -323,8 +300,8 @@ mod tests {
         let checks = checks(&["process"]);
         checks.add_health("leaderElection", || Health::Failed("failed election to renew leadership".into()));
         assert!(!checks.answer(Probe::Health, false, &[]).0);
-        assert_eq!(checks.answer(Probe::Live, true, &[]).1, "[+]process ok\nlivez check passed\n");
-        assert_eq!(checks.answer(Probe::Ready, true, &[]).1, "[+]process ok\nreadyz check passed\n");
+        assert_eq!(checks.answer(Probe::Live, true, &[]).1, "[+]ping ok\nlivez check passed\n");
+        assert_eq!(checks.answer(Probe::Ready, true, &[]).1, "[+]ping ok\nreadyz check passed\n");
     }
 
     // vectors: O-75
@@ -338,7 +315,7 @@ mod tests {
             ("note", Probe::Ready, "vcenter a.example", Some((true, "unavailable"))),
             ("of another probe", Probe::Health, "vcenter a.example", None),
             ("unknown", Probe::Live, "other", None),
-            ("no ping beside checks", Probe::Live, "ping", None),
+            ("no ping beside checks", Probe::Health, "ping", None),
         ];
         for (case, probe, name, expected) in cases {
             let expected = expected.map(|(passes, text)| (passes, text.to_owned()));
@@ -359,7 +336,7 @@ mod tests {
             "kubernetes_healthcheck{name=\"good\",type=\"healthz\"} 1",
             "kubernetes_healthcheck{name=\"bad\",type=\"healthz\"} 0",
             "kubernetes_healthchecks_total{name=\"bad\",status=\"error\",type=\"healthz\"} 2",
-            "kubernetes_healthchecks_total{name=\"good\",status=\"success\",type=\"livez\"} 1",
+            "kubernetes_healthchecks_total{name=\"ping\",status=\"success\",type=\"livez\"} 1",
         ] {
             assert!(text.lines().any(|other| other == line), "{line} in {text}");
         }

@@ -1,13 +1,10 @@
 //! Answers that wait for being read: all connections together keep only so many.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
+use http::StatusCode;
 use http::header::CONTENT_LENGTH;
-use http::{Response, StatusCode};
-use http_body_util::Full;
-use hyper::body::{Body, Bytes, Frame, SizeHint};
+use hyper::body::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::answer::{Answer, text};
@@ -17,50 +14,36 @@ pub(super) const MOST_KEPT: usize = 1024;
 
 /// An answer of that many bytes costs no more than the request that it is for. It is always given: a probe says little,
 /// and must not fail because others read nothing.
-const SMALL: u64 = 256;
+const SMALL: usize = 256;
 
-/// The body of an answer, with its place among those that are kept.
-pub(super) struct Kept {
-    body: Full<Bytes>,
-    _place: Option<OwnedSemaphorePermit>,
+/// The bytes of an answer, with their place among those that are kept.
+struct Kept {
+    bytes: Bytes,
+    _place: OwnedSemaphorePermit,
 }
 
-/// The answer once it has its place; without one it is that there is none.
-pub(super) fn kept(answer: Answer, places: &Arc<Semaphore>) -> Response<Kept> {
-    let is_small = answer.body().size_hint().exact().is_some_and(|size| size <= SMALL);
-    match (is_small, Arc::clone(places).try_acquire_owned()) {
-        (true, _) => answer.map(|body| Kept { body, _place: None }),
-        (false, Ok(place)) => answer.map(|body| Kept { body, _place: Some(place) }),
-        (false, Err(_)) => text(StatusCode::SERVICE_UNAVAILABLE, "").map(|body| Kept { body, _place: None }),
+impl AsRef<[u8]> for Kept {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// The answer once it has its place, for as long as its bytes are in memory; without a place it is that there is none.
+pub(super) fn kept(answer: Answer, places: &Arc<Semaphore>) -> Answer {
+    if answer.body().len() <= SMALL {
+        return answer;
+    }
+    match Arc::clone(places).try_acquire_owned() {
+        Ok(place) => answer.map(|bytes| Bytes::from_owner(Kept { bytes, _place: place })),
+        Err(_) => text(StatusCode::SERVICE_UNAVAILABLE, ""),
     }
 }
 
 /// The same header with nothing behind it, for whoever asks for that only.
-pub(super) fn without_body(mut answer: Response<Kept>) -> Response<Kept> {
-    if let Some(size) = answer.body().size_hint().exact() {
-        answer.headers_mut().insert(CONTENT_LENGTH, size.into());
-    }
-    answer.map(|_| Kept { body: Full::default(), _place: None })
-}
-
-impl Body for Kept {
-    type Data = Bytes;
-    type Error = std::convert::Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
+pub(super) fn without_body(mut answer: Answer) -> Answer {
+    let size = answer.body().len();
+    answer.headers_mut().insert(CONTENT_LENGTH, size.into());
+    answer.map(|_| Bytes::new())
 }
 
 #[cfg(test)]
@@ -74,7 +57,7 @@ mod tests {
         let waiting = [large(), large()];
         assert!(waiting.iter().all(|answer| answer.status() == StatusCode::OK));
         let refused = large();
-        assert_eq!((refused.status(), refused.body().size_hint().exact()), (StatusCode::SERVICE_UNAVAILABLE, Some(0)));
+        assert_eq!((refused.status(), refused.body().len()), (StatusCode::SERVICE_UNAVAILABLE, 0));
         assert_eq!(kept(text(StatusCode::OK, "x".repeat(256)), &places).status(), StatusCode::OK);
         drop(waiting);
         assert_eq!(large().status(), StatusCode::OK, "there is room again");

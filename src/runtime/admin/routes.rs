@@ -7,13 +7,14 @@ use std::sync::Arc;
 use futures::FutureExt;
 use http::header::{CACHE_CONTROL, CONNECTION, HeaderName, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Version, request};
-use hyper::body::Incoming;
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
 use tokio::time::Instant;
 
 use super::access::User;
 use super::answer::{Answer, not_found, text, typed};
 use super::health::Probe;
-use super::kept::{Kept, kept, without_body};
+use super::kept::{kept, without_body};
 use super::peer::Peer;
 use super::{Admin, Server, debug, gate};
 use crate::runtime::metrics;
@@ -23,7 +24,7 @@ pub(super) async fn answer(
     server: Arc<Server>,
     peer: Arc<Peer>,
     request: Request<Incoming>,
-) -> Result<Response<Kept>, Infallible> {
+) -> Result<Response<Full<Bytes>>, Infallible> {
     let _under_way = peer.activity.begin();
     let start = Instant::now();
     let (parts, body) = request.into_parts();
@@ -60,7 +61,7 @@ pub(super) async fn answer(
         peer = %peer.address,
         "HTTP"
     );
-    Ok(answer)
+    Ok(answer.map(Full::new))
 }
 
 async fn handled(server: &Server, peer: &Peer, parts: &request::Parts, body: Incoming) -> (Option<User>, Answer) {

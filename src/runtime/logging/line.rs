@@ -5,7 +5,6 @@
 use std::fmt::Write;
 
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use tracing::Level;
 
 use super::levels::verbosity_of;
@@ -75,18 +74,10 @@ pub fn text(record: &Record<'_>, process: u32) -> String {
         Level::WARN => 'W',
         _ => 'I',
     };
-    let time = record.time.to_zoned(TimeZone::UTC);
+    let time = record.time.strftime("%m%d %H:%M:%S%.6f");
     let (path, number) = record.place;
     let file = path.rsplit('/').next().unwrap_or(path);
-    let mut line = format!(
-        "{severity}{:02}{:02} {:02}:{:02}:{:02}.{:06} {process:>7} {file}:{number}] ",
-        time.month(),
-        time.day(),
-        time.hour(),
-        time.minute(),
-        time.second(),
-        time.subsec_nanosecond() / 1000,
-    );
+    let mut line = format!("{severity}{time} {process:>7} {file}:{number}] ");
     quote(&mut line, &record.said.message);
     for value in record.said.errors() {
         pair(&mut line, ERROR, value);

@@ -176,7 +176,7 @@ mod tests {
         let metrics = QueueMetrics::new("Nodes");
         let shown = Shown::of(&metrics);
         shown.says(&[("depth", "0"), ("adds_total", "0"), ("unfinished_work_seconds", "0")]);
-        let queue = Queue::shown(BACKOFF, &metrics);
+        let queue = Queue::new(BACKOFF, &metrics);
         for key in ["a", "b", "a", "c"] {
             queue.add(key);
         }
@@ -217,7 +217,7 @@ mod tests {
     async fn a_key_that_is_due_waits_from_then_on() {
         let metrics = QueueMetrics::new("Nodes");
         let shown = Shown::of(&metrics);
-        let queue = Queue::shown(BACKOFF, &metrics);
+        let queue = Queue::new(BACKOFF, &metrics);
         queue.add_after("a", Duration::from_secs(10));
         tokio::time::advance(Duration::from_secs(15)).await;
         drop(next(&queue));
@@ -228,11 +228,11 @@ mod tests {
     async fn the_series_go_on_with_the_next_queue_and_a_queue_that_is_gone_holds_nothing() {
         let metrics = QueueMetrics::new("Nodes");
         let shown = Shown::of(&metrics);
-        let queue = Queue::shown(BACKOFF, &metrics);
+        let queue = Queue::new(BACKOFF, &metrics);
         queue.add("a");
         drop(queue);
         shown.says(&[("depth", "0"), ("adds_total", "1")]);
-        let queue = Queue::shown(BACKOFF, &metrics);
+        let queue = Queue::new(BACKOFF, &metrics);
         queue.add("b");
         queue.add("c");
         shown.says(&[("depth", "2"), ("adds_total", "3")]);

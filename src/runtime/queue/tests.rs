@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn queue() -> Queue<&'static str> {
-    Queue::new(Backoff::doubling(Duration::from_secs(1), Duration::from_secs(60)))
+    Queue::new(Backoff::doubling(Duration::from_secs(1), Duration::from_secs(60)), &QueueMetrics::new("test"))
 }
 
 fn now<K: Clone + Eq + Hash>(queue: &Queue<K>) -> Option<Work<K>> {
@@ -103,7 +103,8 @@ async fn failures_back_off_up_to_the_maximum_and_are_forgotten() {
 #[tokio::test(start_paused = true)]
 async fn a_failure_ends_the_delays_that_were_asked_for_before_it() {
     for (case, delay, runs) in [("it passes while the key runs", 1, 2), ("it passes afterwards", 2, 1)] {
-        let queue = Queue::new(Backoff::doubling(Duration::from_secs(10), Duration::from_secs(60)));
+        let queue =
+            Queue::new(Backoff::doubling(Duration::from_secs(10), Duration::from_secs(60)), &QueueMetrics::new("test"));
         queue.add("a");
         let work = now(&queue).unwrap();
         queue.add_after("a", Duration::from_secs(delay));
@@ -147,7 +148,7 @@ async fn vectors_of_the_rate_limiters() {
     assert_eq!(delays, [1, 2, 4, 8, 16].map(milliseconds), "E-20");
     assert_eq!(backoff.pause(100, 0.0), milliseconds(1000), "E-22");
 
-    let queue = Queue::new(Backoff::doubling(milliseconds(16), milliseconds(1000)));
+    let queue = Queue::new(Backoff::doubling(milliseconds(16), milliseconds(1000)), &QueueMetrics::new("test"));
     for _ in 0..4 {
         queue.add(0);
         let work = now(&queue).unwrap();
@@ -215,7 +216,8 @@ async fn closing_ends_every_worker() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_remembered_of_keys_that_are_done() {
-    let queue = Queue::new(Backoff::doubling(Duration::from_secs(1), Duration::from_secs(60)));
+    let queue =
+        Queue::new(Backoff::doubling(Duration::from_secs(1), Duration::from_secs(60)), &QueueMetrics::new("test"));
     for key in 0..1000 {
         queue.add(key);
         drop(now(&queue));
@@ -270,7 +272,8 @@ async fn work(queue: Queue<usize>, keys: Arc<[Key; KEYS]>, pace: u64) {
 }
 
 async fn play(steps: Vec<Step>, workers: u64) {
-    let queue = Queue::new(Backoff::doubling(Duration::from_millis(5), Duration::from_millis(40)));
+    let queue =
+        Queue::new(Backoff::doubling(Duration::from_millis(5), Duration::from_millis(40)), &QueueMetrics::new("test"));
     let keys: Arc<[Key; KEYS]> = Arc::default();
     let tasks: Vec<_> = (0..workers).map(|i| tokio::spawn(work(queue.clone(), keys.clone(), i + 3))).collect();
     for step in steps {

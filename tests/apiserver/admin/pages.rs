@@ -30,7 +30,7 @@ async fn pages_are_written_at_each_request() {
 #[tokio::test]
 async fn o_75_single_checks_and_the_series_of_probes_are_served() {
     let server = served().await;
-    server.checks.add_liveness("good", || Health::Ok);
+    server.checks.add_health("good", || Health::Ok);
     server.checks.add_health("bad", || Health::Failed("stuck".to_owned()));
     server.checks.add_readiness("vcenter a.example", || Health::Note("unavailable"));
     for (path, status, text) in [
@@ -38,13 +38,13 @@ async fn o_75_single_checks_and_the_series_of_probes_are_served() {
         ("/healthz/bad", 500, "internal server error: stuck\n"),
         ("/healthz", 500, "[+]good ok\n[-]bad failed: reason withheld\nhealthz check failed\n"),
         ("/healthz?exclude=bad&verbose", 200, "[+]good ok\n[+]bad excluded: ok\nhealthz check passed\n"),
-        ("/livez/good", 200, "ok"),
+        ("/livez/ping", 200, "ok"),
         ("/livez/bad", 404, "404 page not found"),
         ("/readyz/vcenter%20a.example", 200, "unavailable"),
         (
             "/readyz?exclude=vcenter+a.example&verbose=1",
             200,
-            "[+]good ok\n[+]vcenter a.example excluded: ok\nreadyz check passed\n",
+            "[+]vcenter a.example excluded: ok\nreadyz check passed\n",
         ),
     ] {
         let (seen, _, body) = ask(&server, "GET", path, "").await;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use ccm::base::backoff::Backoff;
-use ccm::runtime::queue::Queue;
+use ccm::runtime::queue::{Queue, QueueMetrics};
 use criterion::{Criterion, Throughput};
 
 const KEYS: usize = 1_000;
@@ -14,11 +14,12 @@ const BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(60), Duration::fr
 pub fn measure(criterion: &mut Criterion) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     let keys: Vec<String> = (0..KEYS).map(|number| format!("cluster-a-md-0-{number:05}-x7k2p")).collect();
+    let metrics = QueueMetrics::new("bench");
     let mut group = criterion.benchmark_group("queue");
     group.throughput(Throughput::Elements(KEYS as u64));
     group.bench_function("work", |bencher| {
         bencher.iter(|| {
-            let queue = Queue::new(BACKOFF);
+            let queue = Queue::new(BACKOFF, &metrics);
             for key in keys.iter().chain(&keys) {
                 queue.add(key.clone());
             }
@@ -33,7 +34,7 @@ pub fn measure(criterion: &mut Criterion) {
     });
     group.bench_function("retry", |bencher| {
         bencher.iter(|| {
-            let queue = Queue::new(BACKOFF);
+            let queue = Queue::new(BACKOFF, &metrics);
             for key in &keys {
                 queue.retry(key.clone());
             }

@@ -61,8 +61,7 @@ impl Parts {
         client::metrics::register(metrics.registry())?;
         let (candidates, elections) = election::prepare(settings.election.as_ref(), &config, &metrics)?;
         let leadership = elections.main().clone();
-        let rate = settings.kubernetes.rate;
-        let clients = Clients::from_config(&config, rate, leadership.clone())?;
+        let clients = Clients::new(&config)?;
         let (nodes, watch) = stores::watch_nodes(clients.watch.clone(), settings.node_selector.clone());
         stages.spawn_until_stop(Stage::Services, "watch-nodes", watch);
         let (events, writer) = events::recorder(clients.auxiliary.clone(), PROGRAM);
@@ -84,7 +83,7 @@ impl Parts {
             checks,
             candidates,
             config,
-            rate,
+            rate: settings.kubernetes.rate,
             accounts,
         })
     }

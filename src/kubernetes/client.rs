@@ -20,10 +20,8 @@ use tower::util::BoxService;
 
 use super::leadership::Leadership;
 pub use account::{Account, Keeper};
-use guard::GuardLayer;
 pub(super) use limits::Bucket;
 pub use limits::Rate;
-use limits::{Limits, LimitsLayer};
 use metrics::Measured;
 use rotating::Rotating;
 pub use user_agent::COMMIT;
@@ -67,15 +65,11 @@ pub struct Settings {
     pub rate: Option<Rate>,
 }
 
-/// The clients, one per purpose: each is a queue of its own, and none may hold up another.
+/// The clients that the whole process shares: each is a queue of its own, and none may hold up another.
 #[derive(Clone)]
 pub struct Clients {
-    /// For the Lease alone. Never retries by itself: the election has its own deadlines.
-    pub lease: Client,
     /// For lists and watches.
     pub watch: Client,
-    /// For controllers. Writes pass only while this process leads, end with the leadership, and are not retried.
-    pub write: Client,
     /// For Events and token reviews, which a standby may write too. Never retries by itself.
     pub auxiliary: Client,
 }
@@ -121,20 +115,10 @@ pub enum SettingsError {
 }
 
 impl Clients {
-    /// Builds the clients; `leadership` guards the one that writes. Must run inside the async runtime. Connects to
-    /// nothing yet.
-    pub async fn build(settings: &Settings, leadership: Leadership) -> Result<Self, SettingsError> {
-        let config = read_config(settings).await?;
-        tracing::info!(server = %config.cluster_url, "API server");
-        Self::from_config(&config, settings.rate, leadership)
-    }
-
-    /// The same from a configuration that exists already.
-    pub fn from_config(config: &Config, rate: Option<Rate>, leadership: Leadership) -> Result<Self, SettingsError> {
+    /// Builds them. Must run inside the async runtime. Connects to nothing yet.
+    pub fn new(config: &Config) -> Result<Self, SettingsError> {
         Ok(Self {
-            lease: unguarded(config, purpose::LEADER_ELECTION)?,
             watch: builder(prepared(config, purpose::INFORMERS))?.build(),
-            write: writer(config, rate, leadership, Identity::Process(purpose::PROCESS))?,
             auxiliary: unguarded(config, purpose::PROCESS)?,
         })
     }
@@ -148,8 +132,8 @@ pub fn writer(
     identity: Identity<'_>,
 ) -> Result<Client, SettingsError> {
     // What is added last is outermost: a write waits for its turn first, then for a token, and is checked last.
-    let limits = LimitsLayer::new(Limits::new(WRITES_IN_FLIGHT, rate).shown_for(host(config)));
-    let guard = GuardLayer::new(leadership);
+    let limits = limits::layer(WRITES_IN_FLIGHT, rate, host(config));
+    let guard = guard::layer(leadership);
     Ok(match identity {
         Identity::Process(name) => single(config, name)?.with_layer(&guard).with_layer(&limits).build(),
         Identity::Account(account) => {
@@ -180,8 +164,8 @@ where
     S::Future: Send + 'static,
 {
     ClientBuilder::new(service, "default")
-        .with_layer(&GuardLayer::new(leadership))
-        .with_layer(&LimitsLayer::new(Limits::new(WRITES_IN_FLIGHT, None)))
+        .with_layer(&guard::layer(leadership))
+        .with_layer(&limits::layer(WRITES_IN_FLIGHT, None, ""))
         .build()
 }
 

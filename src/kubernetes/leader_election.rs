@@ -432,16 +432,10 @@ impl LeaderElector {
     }
 
     fn reference(&self) -> ObjectReference {
-        let metadata = self.last.as_ref().map(|lease| &lease.metadata);
-        ObjectReference {
-            api_version: Some("coordination.k8s.io/v1".to_owned()),
-            kind: Some("Lease".to_owned()),
-            namespace: Some(self.config.namespace.clone()),
-            name: Some(self.config.name.clone()),
-            uid: metadata.and_then(|metadata| metadata.uid.clone()),
-            resource_version: metadata.and_then(|metadata| metadata.resource_version.clone()),
-            ..ObjectReference::default()
-        }
+        let ObjectMeta { uid, resource_version, .. } =
+            self.last.as_ref().map(|lease| lease.metadata.clone()).unwrap_or_default();
+        let reference = object::reference(&self.config.namespace, &self.config.name, uid);
+        ObjectReference { resource_version, ..reference }
     }
 
     fn tell_failure(&mut self, error: &CallError) {

@@ -4,12 +4,13 @@ mod list_watch;
 mod packed;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::{broadcast, watch};
 
 use super::watch::repeat;
@@ -25,9 +26,6 @@ const RECENT: usize = 32;
 
 /// The cluster's Nodes (or those of `--node-selector`), pruned of what nobody here reads.
 pub type Nodes = Store<Node>;
-
-/// A change of [`Nodes`].
-pub type NodeEvent = Change;
 
 /// A cache of one kind of objects, kept up to date by a background task. Cheap to clone. Objects are found by name,
 /// namespaced ones by `namespace/name`. Kept packed, and unpacked for whoever asks.
@@ -80,7 +78,7 @@ impl<K: Watched> Store<K> {
     /// The object as last seen.
     pub fn get(&self, key: &str) -> Option<Arc<K>> {
         let packed = self.packed(key)?;
-        let recent = || self.shared.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let recent = || self.shared.recent.lock();
         if let Some((_, object)) = recent().iter().find(|(known, _)| Arc::ptr_eq(&known.json, &packed.json)) {
             return Some(Arc::clone(object));
         }
@@ -95,30 +93,30 @@ impl<K: Watched> Store<K> {
     }
 
     fn packed(&self, key: &str) -> Option<Packed<K>> {
-        self.shared.objects.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+        self.shared.objects.read().get(key).cloned()
     }
 
     /// Whether there is this object.
     pub fn contains(&self, key: &str) -> bool {
-        self.shared.objects.read().unwrap_or_else(PoisonError::into_inner).contains_key(key)
+        self.shared.objects.read().contains_key(key)
     }
 
     /// All objects, by key, as they are now. Whoever keeps one at a time needs the memory of one.
     pub fn list(&self) -> impl ExactSizeIterator<Item = Arc<K>> + Send + use<K> {
-        let objects = self.shared.objects.read().unwrap_or_else(PoisonError::into_inner);
+        let objects = self.shared.objects.read();
         let packed: Vec<_> = objects.values().cloned().collect();
         packed.into_iter().map(|packed| packed.unpacked())
     }
 
     /// How many objects there are, and of how many its kind says that they are marked: Nodes that wait to be initialised.
     pub fn count_marked(&self) -> (usize, usize) {
-        let objects = self.shared.objects.read().unwrap_or_else(PoisonError::into_inner);
+        let objects = self.shared.objects.read();
         (objects.len(), objects.values().filter(|packed| packed.is_marked).count())
     }
 
     /// The keys of all objects, in their order.
     pub fn keys(&self) -> Vec<String> {
-        self.shared.objects.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
+        self.shared.objects.read().keys().cloned().collect()
     }
 
     /// Whether the cache has been filled once. It stays so when the API server goes away.
@@ -154,14 +152,14 @@ impl<K: Watched> Store<K> {
     }
 
     fn apply(&self, key: String, object: Packed<K>) {
-        let mut objects = self.shared.objects.write().unwrap_or_else(PoisonError::into_inner);
+        let mut objects = self.shared.objects.write();
         objects.insert(key.clone(), object);
         drop(objects);
         self.announce(Change::Applied(key));
     }
 
     fn remove(&self, key: &str) {
-        let mut objects = self.shared.objects.write().unwrap_or_else(PoisonError::into_inner);
+        let mut objects = self.shared.objects.write();
         let removed = objects.remove(key);
         drop(objects);
         if removed.is_some() {
@@ -171,7 +169,7 @@ impl<K: Watched> Store<K> {
 
     /// Takes over a complete list. Objects that vanished meanwhile are announced as deleted.
     fn replace_all(&self, fresh: BTreeMap<String, Packed<K>>) {
-        let mut objects = self.shared.objects.write().unwrap_or_else(PoisonError::into_inner);
+        let mut objects = self.shared.objects.write();
         let vanished: Vec<_> = objects.keys().filter(|key| !fresh.contains_key(*key)).cloned().collect();
         *objects = fresh;
         drop(objects);

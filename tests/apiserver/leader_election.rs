@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ccm::kubernetes::call::{CALL_LIMIT, limited};
-use ccm::kubernetes::client::Clients;
+use ccm::kubernetes::client::{self, Identity, purpose};
 use ccm::kubernetes::events;
 use ccm::kubernetes::leader_election::{LeaderElector, LeaseConfig, identity};
 use ccm::kubernetes::leadership::Leadership;
@@ -61,13 +61,14 @@ async fn compete(server: &ApiServer, user: &std::path::Path, lease: &str, times:
         renew_deadline: Duration::from_secs(times.renew),
         retry_period: Duration::from_millis(times.retry_ms),
     };
-    let unguarded = Clients::from_config(&config_from(user).await, None, Leadership::always()).unwrap();
-    let (recorder, writer) = events::recorder(unguarded.auxiliary.clone(), "cloud-controller-manager");
-    let (elector, leadership) = LeaderElector::new(unguarded.lease, lease).unwrap();
+    let config = config_from(user).await;
+    let client = |purpose| client::unguarded(&config, purpose).unwrap();
+    let (recorder, writer) = events::recorder(client(purpose::PROCESS), "cloud-controller-manager");
+    let (elector, leadership) = LeaderElector::new(client(purpose::LEADER_ELECTION), lease).unwrap();
     let metrics = ccm::runtime::metrics::Registry::default();
     elector.register(&metrics).unwrap();
     let admin = config_from(&server.kubeconfig()).await;
-    let write = Clients::from_config(&admin, None, leadership.clone()).unwrap().write;
+    let write = client::writer(&admin, None, leadership.clone(), Identity::Process(purpose::PROCESS)).unwrap();
     let stop = CancellationToken::new();
     tokio::spawn(writer.run(CancellationToken::new()));
     let task = tokio::spawn(elector.with_recorder(recorder).run(stop.clone()));

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm::cloud::login_ledger::{Attempt, Claim, LoginLedger, Outcome, SecretVersion};
-use ccm::kubernetes::client::Clients;
-use ccm::kubernetes::leadership::Leadership;
+use ccm::kubernetes::client::{self, purpose};
 use ccm::kubernetes::login_ledger::{LeaseStore, Ledger, record_name};
 use ccm::providers::vsphere::LOGIN_POLICY;
 use futures::future::join_all;
@@ -46,8 +45,8 @@ async fn grant(admin: &Client, user: &str) {
 async fn ledger_of(server: &ApiServer, user: &str) -> Ledger {
     let kubeconfig = Kubeconfig::read_from(server.kubeconfig_of(user)).unwrap();
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
-    let clients = Clients::from_config(&config, None, Leadership::always()).unwrap();
-    let ledger = Ledger::new(LeaseStore::new(clients.auxiliary, NAMESPACE));
+    let client = client::unguarded(&config, purpose::PROCESS).unwrap();
+    let ledger = Ledger::new(LeaseStore::new(client, NAMESPACE));
     ledger.know(LOGIN_POLICY, "vc.example.com:443");
     ledger
 }

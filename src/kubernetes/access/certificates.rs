@@ -1,7 +1,6 @@
 //! Client certificates: whether an authority vouches for one, and whom it names.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -128,10 +127,7 @@ pub(super) fn user(leaf: &CertificateDer<'_>) -> Result<Option<User>, Refusal> {
     if uids.next().is_some() {
         return Err(Refusal::ManyUids);
     }
-    let mut credential = "X509SHA256=".to_owned();
-    for byte in Sha256::digest(leaf) {
-        let _ = write!(credential, "{byte:02x}");
-    }
+    let credential = format!("X509SHA256={:x}", Sha256::digest(leaf));
     let extra = BTreeMap::from([(CREDENTIAL.to_owned(), vec![credential])]);
     Ok(Some(User { name: name.to_owned(), uid: uid.to_owned(), groups, extra }))
 }

@@ -1,11 +1,12 @@
 //! Until when the client certificates are valid with which this process reaches the API server.
 
 use std::collections::BTreeMap;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::LazyLock;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kube::Config;
+use parking_lot::Mutex;
 use prometheus::{GaugeVec, Opts};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -39,7 +40,7 @@ pub(super) fn show(config: &Config) {
         None => std::fs::read(file).ok(),
     };
     let Some(seconds) = pem.map(Zeroizing::new).and_then(|pem| not_after(&pem)) else { return };
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = KNOWN.lock();
     known.insert(format!("{} {file}", config.cluster_url), seconds);
     let first = known.values().copied().fold(f64::INFINITY, f64::min);
     EXPIRY.with_label_values::<&str>(&[]).set(first);
@@ -48,7 +49,7 @@ pub(super) fn show(config: &Config) {
 /// What is shown for the certificate in this file.
 #[cfg(test)]
 pub(super) fn shown_for(file: &str) -> Option<f64> {
-    let known = KNOWN.lock().unwrap();
+    let known = KNOWN.lock();
     known.iter().find(|(key, _)| key.ends_with(file)).map(|(_, seconds)| *seconds)
 }
 
@@ -82,7 +83,7 @@ mod tests {
                 config.auth_info.client_certificate_data = Some(STANDARD.encode(pem));
             }
             show(&config);
-            let known = KNOWN.lock().unwrap();
+            let known = KNOWN.lock();
             shown.extend(known.iter().filter(|(key, _)| key.contains(&year.to_string())).map(|(_, seconds)| *seconds));
         }
         assert_eq!(shown, [2_208_988_800.0, 1_893_456_000.0]);

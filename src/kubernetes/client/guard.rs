@@ -1,4 +1,5 @@
-//! The leadership check behind the client's buffer: the last thing a write passes before the wire.
+//! The leadership check behind the client's buffer: the last thing a write passes before the wire. And what all layers
+//! that hold writes back have in common.
 
 use futures::future::BoxFuture;
 use futures::future::FutureExt;
@@ -6,68 +7,70 @@ use http::{Method, Request, Response};
 use std::task::{Context, Poll};
 use tower::{BoxError, Layer, Service};
 
-use crate::kubernetes::leadership::Leadership;
+use crate::kubernetes::leadership::{Leadership, NotLeader};
 
-/// Lets reads pass, and writes only while this process leads.
-pub(super) struct GuardLayer {
-    leadership: Leadership,
-}
+/// The answer to a request, which is sent when this is first polled.
+pub(super) type Answer<R> = BoxFuture<'static, Result<Response<R>, BoxError>>;
 
-/// See [`GuardLayer`].
-pub(super) struct Guard<S> {
+/// Lets reads pass. What becomes of a write is up to the function.
+pub(super) struct WriteLayer<F>(pub(super) F);
+
+/// See [`WriteLayer`].
+pub(super) struct Writes<S, F> {
     inner: S,
-    leadership: Leadership,
+    hold: F,
 }
 
-impl GuardLayer {
-    pub(super) fn new(leadership: Leadership) -> Self {
-        Self { leadership }
+impl<S, F: Clone> Layer<S> for WriteLayer<F> {
+    type Service = Writes<S, F>;
+
+    fn layer(&self, inner: S) -> Writes<S, F> {
+        Writes { inner, hold: self.0.clone() }
     }
 }
 
-impl<S> Layer<S> for GuardLayer {
-    type Service = Guard<S>;
-
-    fn layer(&self, inner: S) -> Guard<S> {
-        Guard { inner, leadership: self.leadership.clone() }
-    }
-}
-
-/// Whether a request changes anything.
-pub(super) fn is_write(method: &Method) -> bool {
-    !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
-}
-
-impl<S, B, R> Service<Request<B>> for Guard<S>
+impl<S, F, B, R> Service<Request<B>> for Writes<S, F>
 where
     S: Service<Request<B>, Response = Response<R>, Error = BoxError>,
     S::Future: Send + 'static,
+    F: Fn(Method, Answer<R>) -> Answer<R>,
     R: 'static,
 {
     type Response = Response<R>;
     type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response<R>, BoxError>>;
+    type Future = Answer<R>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        // Never waits here: one waiting write would stall the client's reads behind it.
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        if !is_write(request.method()) {
-            return self.inner.call(request).boxed();
+    fn call(&mut self, request: Request<B>) -> Answer<R> {
+        let method = request.method().clone();
+        let answer = self.inner.call(request).boxed();
+        match method {
+            Method::GET | Method::HEAD | Method::OPTIONS => answer,
+            method => (self.hold)(method, answer),
         }
-        let over = self.leadership.end_of_term();
-        let leadership = self.leadership.clone();
-        let answer = self.inner.call(request);
+    }
+}
+
+/// Lets writes pass only while this process leads.
+pub(super) fn layer<R: 'static>(
+    leadership: Leadership,
+) -> WriteLayer<impl Fn(Method, Answer<R>) -> Answer<R> + Clone + use<R>> {
+    WriteLayer(move |_: Method, answer: Answer<R>| {
+        let over = leadership.end_of_term();
+        let leadership = leadership.clone();
         async move {
             // The request is sent when this future is first polled, which may be long after it was made.
             leadership.check()?;
             tokio::select! {
                 biased;
-                () = over => Err(crate::kubernetes::leadership::NotLeader.into()),
+                () = over => Err(NotLeader.into()),
                 answer = answer => answer,
             }
         }
         .boxed()
-    }
+    })
 }

@@ -1,16 +1,14 @@
 //! How many writes may be on the wire at once, and how fast they may follow each other when a rate is given.
 
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures::future::{BoxFuture, FutureExt};
-use http::{Request, Response};
+use futures::future::FutureExt;
+use http::Method;
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::Instant;
-use tower::{BoxError, Layer, Service};
 
-use super::guard::is_write;
+use super::guard::{Answer, WriteLayer};
 use super::metrics;
 
 /// A rate as the flags `--kube-api-qps` and `--kube-api-burst` give it.
@@ -22,25 +20,29 @@ pub struct Rate {
     pub burst: u32,
 }
 
-/// The limits all writes of one client share.
-#[derive(Clone)]
-pub(super) struct Limits {
-    in_flight: Arc<Semaphore>,
-    bucket: Option<Arc<Bucket>>,
-    /// Whose series shows the waiting.
-    host: Arc<str>,
-}
-
-impl Limits {
-    pub(super) fn new(in_flight: usize, rate: Option<Rate>) -> Self {
-        let bucket = rate.filter(|rate| rate.qps > 0.0).map(|rate| Arc::new(Bucket::new(rate)));
-        Self { in_flight: Arc::new(Semaphore::new(in_flight)), bucket, host: "".into() }
-    }
-
-    /// The waiting is shown in the series of the API server at `host`.
-    pub(super) fn shown_for(self, host: &str) -> Self {
-        Self { host: host.into(), ..self }
-    }
+/// Holds writes back, so that at most `in_flight` are on the wire, and they follow each other at `rate`. The waiting is
+/// shown in the series of the API server at `host`.
+pub(super) fn layer<R: 'static>(
+    in_flight: usize,
+    rate: Option<Rate>,
+    host: &str,
+) -> WriteLayer<impl Fn(Method, Answer<R>) -> Answer<R> + Clone + use<R>> {
+    let in_flight = Arc::new(Semaphore::new(in_flight));
+    let bucket = rate.filter(|rate| rate.qps > 0.0).map(|rate| Arc::new(Bucket::new(rate)));
+    let host: Arc<str> = host.into();
+    WriteLayer(move |method: Method, answer: Answer<R>| {
+        let (in_flight, bucket, host) = (in_flight.clone(), bucket.clone(), host.clone());
+        async move {
+            let began = Instant::now();
+            if let Some(bucket) = &bucket {
+                bucket.take().await;
+            }
+            let _slot = in_flight.acquire_owned().await?;
+            metrics::waited(&method, &host, began);
+            answer.await
+        }
+        .boxed()
+    })
 }
 
 /// A token bucket: who comes first is served first, since waiting happens inside a fair lock.
@@ -85,66 +87,6 @@ impl Level {
         // A hair more than grew, so that rounding never asks for a wait of nothing.
         self.tokens = (self.tokens + grown + 1e-9).min(burst);
         self.at = now;
-    }
-}
-
-/// Holds writes back to [`Limits`]; reads pass.
-pub(super) struct LimitsLayer {
-    limits: Limits,
-}
-
-/// See [`LimitsLayer`].
-pub(super) struct Limited<S> {
-    inner: S,
-    limits: Limits,
-}
-
-impl LimitsLayer {
-    pub(super) fn new(limits: Limits) -> Self {
-        Self { limits }
-    }
-}
-
-impl<S> Layer<S> for LimitsLayer {
-    type Service = Limited<S>;
-
-    fn layer(&self, inner: S) -> Limited<S> {
-        Limited { inner, limits: self.limits.clone() }
-    }
-}
-
-impl<S, B, R> Service<Request<B>> for Limited<S>
-where
-    S: Service<Request<B>, Response = Response<R>, Error = BoxError>,
-    S::Future: Send + 'static,
-    R: 'static,
-{
-    type Response = Response<R>;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response<R>, BoxError>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        // Never waits here: one waiting write would stall the client's reads behind it.
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        if !is_write(request.method()) {
-            return self.inner.call(request).boxed();
-        }
-        let limits = self.limits.clone();
-        let method = request.method().clone();
-        let answer = self.inner.call(request);
-        async move {
-            let began = Instant::now();
-            if let Some(bucket) = &limits.bucket {
-                bucket.take().await;
-            }
-            let _slot = limits.in_flight.acquire_owned().await?;
-            metrics::waited(&method, &limits.host, began);
-            answer.await
-        }
-        .boxed()
     }
 }
 

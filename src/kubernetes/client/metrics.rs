@@ -250,8 +250,8 @@ mod tests {
         });
         ClientBuilder::new(service, "default")
             .with_layer(&layer(host))
-            .with_layer(&super::super::GuardLayer::new(leadership))
-            .with_layer(&super::super::LimitsLayer::new(super::super::Limits::new(1, None).shown_for(host)))
+            .with_layer(&super::super::guard::layer(leadership))
+            .with_layer(&super::super::limits::layer(1, None, host))
             .build()
     }
 

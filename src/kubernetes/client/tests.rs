@@ -33,8 +33,8 @@ fn guarded(leadership: Leadership, delay: Duration) -> (Client, Arc<AtomicUsize>
         }
     });
     let client = ClientBuilder::new(service, "default")
-        .with_layer(&GuardLayer::new(leadership))
-        .with_layer(&LimitsLayer::new(Limits::new(2, None)))
+        .with_layer(&guard::layer(leadership))
+        .with_layer(&limits::layer(2, None, ""))
         .build();
     (client, count)
 }
@@ -131,8 +131,8 @@ async fn a_refused_connection_names_what_was_asked() {
     // Bound and dropped: nobody listens there.
     let address = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let config = Config::new(format!("http://{address}").parse().unwrap());
-    let clients = Clients::from_config(&config, None, Leadership::always()).unwrap();
-    let error = limited("get node a", CALL_LIMIT, Api::<Node>::all(clients.lease).get("a")).await.unwrap_err();
+    let client = unguarded(&config, purpose::PROCESS).unwrap();
+    let error = limited("get node a", CALL_LIMIT, Api::<Node>::all(client).get("a")).await.unwrap_err();
     let text = chain(&error);
     assert!(text.starts_with("get node a: ") && text.contains("refused"), "{text}");
     assert_eq!(error.reason(), "Unreachable");

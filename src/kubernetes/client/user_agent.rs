@@ -2,6 +2,8 @@
 
 use http::HeaderValue;
 
+use crate::runtime::metrics::platform;
+
 /// The server derives the field manager from what stands before the slash, unless a write names one.
 const PROGRAM: &str = "vsphere-cloud-controller-manager";
 
@@ -14,14 +16,9 @@ pub(super) fn header(purpose: &str) -> HeaderValue {
 }
 
 fn built_from(commit: Option<&str>, purpose: &str) -> HeaderValue {
-    let (version, os) = (env!("CARGO_PKG_VERSION"), std::env::consts::OS);
-    let architecture = match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    };
+    let (version, platform) = (env!("CARGO_PKG_VERSION"), platform());
     let commit = commit.and_then(|commit| commit.get(..7)).unwrap_or("unknown");
-    let text = format!("{PROGRAM}/{version} ({os}/{architecture}) kubernetes/{commit}/{purpose}");
+    let text = format!("{PROGRAM}/{version} ({platform}) kubernetes/{commit}/{purpose}");
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(PROGRAM))
 }
 

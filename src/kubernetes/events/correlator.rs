@@ -154,9 +154,7 @@ fn name(fact: &Fact, first: Timestamp) -> String {
         format!("{object}.{stamp}")
     } else {
         use sha2::Digest;
-        let digest = sha2::Sha256::digest(subject(fact).as_bytes());
-        let digest: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-        format!("{digest}.{stamp}")
+        format!("{:.32x}.{stamp}", sha2::Sha256::digest(subject(fact)))
     }
 }
 

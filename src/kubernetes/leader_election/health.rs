@@ -32,19 +32,16 @@ impl RenewalCheck {
         Self { lease: config.name.clone(), lease_duration: config.lease_duration, leadership }
     }
 
-    /// Fails when this process believes it leads and has not renewed for longer than the lease duration and 20 s.
+    /// Fails when this process believes it leads and has not renewed for longer than the lease duration and 20 s. Mirrors
+    /// `Check` of client-go's `tools/leaderelection/leaderelection.go`.
     pub fn check(&self) -> Result<(), NotRenewed> {
-        match is_overdue(self.leadership.unrenewed_for(), self.lease_duration, TOLERANCE) {
-            false => Ok(()),
-            true => Err(NotRenewed { lease: self.lease.clone() }),
+        match self.leadership.unrenewed_for() {
+            Some(unrenewed) if unrenewed > self.lease_duration + TOLERANCE => {
+                Err(NotRenewed { lease: self.lease.clone() })
+            }
+            _ => Ok(()),
         }
     }
-}
-
-/// Mirrors `Check` of client-go's `tools/leaderelection/leaderelection.go`. `unrenewed` is nothing for a process that
-/// does not believe it leads.
-fn is_overdue(unrenewed: Option<Duration>, lease_duration: Duration, tolerance: Duration) -> bool {
-    unrenewed.is_some_and(|unrenewed| unrenewed > lease_duration + tolerance)
 }
 
 #[cfg(test)]

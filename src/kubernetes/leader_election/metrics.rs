@@ -24,19 +24,14 @@ impl Metrics {
              lease. Please make sure to group by name.",
         );
         let valid = "the name and the label are valid";
-        let metrics = Self {
-            lease: lease.to_owned(),
-            status: IntGaugeVec::new(status, &["name"]).expect(valid),
-            slow_path: IntCounterVec::new(slow_path, &["name"]).expect(valid),
-        };
-        metrics.show(false);
-        metrics
+        let status = IntGaugeVec::new(status, &["name"]).expect(valid);
+        let slow_path = IntCounterVec::new(slow_path, &["name"]).expect(valid);
+        Self { lease: String::new(), status, slow_path }.for_lease(lease)
     }
 
     /// The same series with the label of another Lease.
     pub(super) fn for_lease(&self, lease: &str) -> Self {
-        let (status, slow_path) = (self.status.clone(), self.slow_path.clone());
-        let metrics = Self { lease: lease.to_owned(), status, slow_path };
+        let metrics = Self { lease: lease.to_owned(), status: self.status.clone(), slow_path: self.slow_path.clone() };
         metrics.show(false);
         metrics
     }

@@ -27,13 +27,18 @@ impl LeaseObject {
         let leases = Api::<Lease>::namespaced(self.client.clone(), &self.namespace);
         let what = format!("get lease {}/{}", self.namespace, self.name);
         let metadata = limited(&what, LIMIT, leases.get(&self.name)).await.map(|lease| lease.metadata).ok();
-        ObjectReference {
-            api_version: Some("coordination.k8s.io/v1".to_owned()),
-            kind: Some("Lease".to_owned()),
-            namespace: Some(self.namespace.clone()),
-            name: Some(self.name.clone()),
-            uid: metadata.and_then(|metadata| metadata.uid),
-            ..ObjectReference::default()
-        }
+        reference(&self.namespace, &self.name, metadata.and_then(|metadata| metadata.uid))
+    }
+}
+
+/// A Lease, as Events refer to it.
+pub(super) fn reference(namespace: &str, name: &str, uid: Option<String>) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("coordination.k8s.io/v1".to_owned()),
+        kind: Some("Lease".to_owned()),
+        namespace: Some(namespace.to_owned()),
+        name: Some(name.to_owned()),
+        uid,
+        ..ObjectReference::default()
     }
 }

@@ -435,7 +435,7 @@ fn few_objects_stay_unpacked_and_a_new_version_is_another_object() {
         apply(&index.to_string(), 1);
         assert_eq!(nodes.get(&index.to_string()).unwrap().metadata.name, Some(index.to_string()));
     }
-    assert_eq!(nodes.shared.recent.lock().unwrap().len(), RECENT);
+    assert_eq!(nodes.shared.recent.lock().len(), RECENT);
     assert!(!Arc::ptr_eq(&second, &nodes.get("first").unwrap()), "the oldest is not kept");
     assert_eq!(Arc::strong_count(&first), 1);
 }

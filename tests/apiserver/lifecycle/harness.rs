@@ -3,7 +3,7 @@
 use ccm::cloud::{CloudProvider, InstanceMetadata};
 use ccm::controllers::Context;
 use ccm::controllers::node_lifecycle::{self, Deletion, Limit, Settings};
-use ccm::kubernetes::client::{self, Clients};
+use ccm::kubernetes::client::{self, Clients, Identity, purpose};
 use ccm::kubernetes::events::recorder;
 use ccm::kubernetes::leadership::Leadership;
 use ccm::kubernetes::stores::watch_nodes;
@@ -147,12 +147,14 @@ impl Run {
     pub async fn with(server: &ApiServer, start: Start) -> Self {
         let kubeconfig = start.kubeconfig.unwrap_or_else(|| server.kubeconfig());
         let access = client::Settings { kubeconfig: Some(kubeconfig), ..client::Settings::default() };
-        let clients = Clients::build(&access, start.leadership.clone()).await.unwrap();
+        let config = client::read_config(&access).await.unwrap();
+        let clients = Clients::new(&config).unwrap();
+        let identity = Identity::Process(purpose::PROCESS);
+        let write = client::writer(&config, None, start.leadership.clone(), identity).unwrap();
         let group = start.group.unwrap_or_else(|| unique("group"));
         let (nodes, watch) = watch_nodes(clients.watch.clone(), Some(format!("{GROUP}={group}")));
         let (recorder, writer) = recorder(clients.auxiliary.clone(), "test");
-        let context =
-            Context { write: clients.write.clone(), recorder, provider: start.provider, leadership: start.leadership };
+        let context = Context { write, recorder, provider: start.provider, leadership: start.leadership };
         let mut controller = node_lifecycle::controller(context, nodes, start.settings).unwrap();
         let metrics = Metrics::new().unwrap();
         controller.register(metrics.registry()).unwrap();

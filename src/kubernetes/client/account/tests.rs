@@ -1,7 +1,7 @@
 //! The token of an account against a scripted API server, on a paused clock.
 
 use super::*;
-use crate::kubernetes::client::guard::GuardLayer;
+use crate::kubernetes::client::guard;
 use crate::kubernetes::leadership::{Holder, Sent};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams};
@@ -109,10 +109,9 @@ struct Scene {
 fn scene(server: Server, leadership: &Leadership) -> Scene {
     let server = Arc::new(Mutex::new(server));
     let ask = ClientBuilder::new(service(&server), "default").build();
-    let guard = GuardLayer::new(leadership.clone());
-    let create = ClientBuilder::new(service(&server), "default").with_layer(&guard).build();
+    let create = ClientBuilder::new(service(&server), "default").with_layer(&guard::layer(leadership.clone())).build();
     let (account, keeper) = new("node-controller", ask, create, leadership.clone());
-    let write = ClientBuilder::new(service(&server), "default").with_layer(&guard);
+    let write = ClientBuilder::new(service(&server), "default").with_layer(&guard::layer(leadership.clone()));
     let nodes = Api::all(write.with_layer(&layer(account.clone())).build());
     Scene { server, account, nodes, keeper: tokio::spawn(keeper.run()) }
 }

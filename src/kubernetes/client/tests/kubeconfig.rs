@@ -44,7 +44,7 @@ async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> Option<String> {
 
 async fn client(settings: &Settings) -> Api<Node> {
     let config = read_config(settings).await.unwrap();
-    Api::all(Clients::from_config(&config, None, Leadership::always()).unwrap().lease)
+    Api::all(unguarded(&config, purpose::PROCESS).unwrap())
 }
 
 /// Who signs certificates.
@@ -274,12 +274,12 @@ async fn through_every_kind_of_proxy_the_api_server_sees_the_token_and_the_user_
         });
         let settings = write_kubeconfig(folder.path(), &cluster, &serde_json::json!({"token": "t-1"}));
         let config = read_config(&settings).await.unwrap();
-        let clients = Clients::from_config(&config, None, Leadership::always()).unwrap();
+        let clients = Clients::new(&config).unwrap();
         // What only lists and watches repeats a request that a busy server refused, as without a proxy.
         server.busy.store(1, Ordering::SeqCst);
-        let nodes = [Api::<Node>::all(clients.watch), Api::all(clients.lease)];
+        let nodes = [Api::<Node>::all(clients.watch), Api::all(clients.auxiliary)];
         let test = async {
-            for (nodes, purpose) in nodes.iter().zip([purpose::INFORMERS, purpose::LEADER_ELECTION]) {
+            for (nodes, purpose) in nodes.iter().zip([purpose::INFORMERS, purpose::PROCESS]) {
                 let answer = limited("get node a", LIMIT, nodes.get("a")).await;
                 assert!(answer.is_ok(), "{scheme}: {}", chain(&answer.unwrap_err()));
                 let request = server.last().to_lowercase();

@@ -59,7 +59,7 @@ fn reason_of(error: &CallError) -> Reason {
     match error {
         CallError::Refused { .. } if error.is_conflict() => reason::WriteConflict,
         CallError::Refused { .. } => reason::WriteRefused,
-        CallError::NoToken { source, .. } if source.is_refused() => reason::WriteRefused,
+        CallError::NoToken(_, source) if source.is_refused => reason::WriteRefused,
         CallError::Failed { .. }
         | CallError::TimedOut { .. }
         | CallError::NotLeader { .. }

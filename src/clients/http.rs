@@ -21,7 +21,7 @@ pub(crate) mod tests;
 
 use std::fmt;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub use ::http::Method;
 use parking_lot::Mutex;
@@ -215,11 +215,20 @@ impl Client {
         self.inner.endpoint.is_confidential()
     }
 
-    /// Tells the observer how a call ended.
-    pub fn observe(&self, operation: &'static str, outcome: &'static str, duration: Duration) {
+    /// Makes a call, and tells the observer how it ended: `ok`, or the `reason` of its error.
+    pub async fn observed<T, E>(
+        &self,
+        operation: &'static str,
+        reason: fn(&E) -> &'static str,
+        call: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        let began = Instant::now();
+        let result = call.await;
         if let Some(observer) = &self.inner.settings.observer {
-            observer.observed(self.endpoint(), operation, outcome, duration);
+            let outcome = result.as_ref().map_or_else(reason, |_| "ok");
+            observer.observed(self.endpoint(), operation, outcome, began.elapsed());
         }
+        result
     }
 
     fn current(&self) -> Current {

@@ -4,7 +4,7 @@
 //! `GET` with a bearer token; the answer is `{"token": "<clone ticket>"}`. Neither token is part of an error or a log.
 //! The token may be that of our service account, so the manager's certificate is always verified.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
@@ -96,13 +96,8 @@ async fn fetch_within(
     request.secret_headers.push(("Authorization", bearer(value)));
     request.headers.push(("Accept", "application/json".to_owned()));
     request.max_bytes = MAX_BYTES;
-    let began = Instant::now();
-    let result = match manager.send(request).await {
-        Ok(response) => read(manager.endpoint(), response),
-        Err(error) => Err(error.into()),
-    };
-    manager.observe(FETCH, result.as_ref().map_or_else(Error::reason, |_| "ok"), began.elapsed());
-    result
+    let answered = async { read(manager.endpoint(), manager.send(request).await?) };
+    manager.observed(FETCH, Error::reason, answered).await
 }
 
 fn bearer(token: &str) -> SecretString {
@@ -115,12 +110,8 @@ fn bearer(token: &str) -> SecretString {
 
 /// Path and query of a URL that the client has taken.
 fn path_of(url: &str) -> String {
-    let parsed = url::Url::parse(url).ok();
-    let path = parsed.as_ref().map_or("/", url::Url::path);
-    match parsed.as_ref().and_then(url::Url::query) {
-        Some(query) => format!("{path}?{query}"),
-        None => path.to_owned(),
-    }
+    use url::Position::{AfterQuery, BeforePath};
+    url::Url::parse(url).map_or_else(|_| "/".to_owned(), |url| url[BeforePath..AfterQuery].to_owned())
 }
 
 /// The manager's answer; whatever else is in it does not matter.

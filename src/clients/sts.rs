@@ -7,7 +7,7 @@ mod answer;
 mod error;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use secrecy::SecretString;
@@ -51,13 +51,7 @@ pub async fn issue(http: &http::Client, certificate: &str, key: &SecretString, n
     request.headers.push(("SOAPAction", ACTION.to_owned()));
     request.body = document;
     request.max_bytes = MAX_BYTES;
-    let began = Instant::now();
-    let result = match http.send(request).await {
-        Ok(response) => judge(http, response, key),
-        Err(error) => Err(error.into()),
-    };
-    http.observe(ISSUE, result.as_ref().map_or_else(Error::reason, |_| "ok"), began.elapsed());
-    result
+    http.observed(ISSUE, Error::reason, async { judge(http, http.send(request).await?, key) }).await
 }
 
 /// The whole request.
@@ -98,7 +92,7 @@ fn judge(http: &http::Client, mut response: http::Response, key: HolderKey) -> R
         Err(_) => Err("it is no UTF-8".to_owned()),
     };
     match read {
-        Ok(answer::Answer::Fault { code, text }) => Err(Error::Fault { endpoint: endpoint(), code, text }),
+        Ok(answer::Answer::Fault { code, text }) => Err(Error::Fault(endpoint(), code, text)),
         Ok(answer::Answer::Token { id, assertion }) if is_success => Ok(Token::new(id, assertion, Arc::new(key))),
         Err(message) if is_success => Err(Error::Malformed(endpoint(), message)),
         _ => Err(http.status_error(ISSUE, &response).into()),

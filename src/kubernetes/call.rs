@@ -20,53 +20,28 @@ pub async fn limited<T>(
     match tokio::time::timeout(limit, call).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(error)) => Err(CallError::failed(what, error)),
-        Err(_) => Err(CallError::TimedOut { what: what.to_owned(), limit }),
+        Err(_) => Err(CallError::TimedOut(what.to_owned(), limit)),
     }
 }
 
-/// A call to the API server failed.
+/// A call to the API server failed. Each variant begins with what was being done and to what.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
-    /// There was no answer in time. A write may have happened all the same.
-    #[error("{what}: no answer within {} s", .limit.as_secs_f32())]
-    TimedOut {
-        /// What was being done and to what.
-        what: String,
-        /// How long it was given.
-        limit: Duration,
-    },
+    /// There was no answer within this limit. A write may have happened all the same.
+    #[error("{0}: no answer within {seconds} s", seconds = .1.as_secs_f32())]
+    TimedOut(String, Duration),
     /// This process does not lead (any more), so the write was not sent, or given up half-way.
-    #[error("{what}: not written")]
-    NotLeader {
-        /// What was being done and to what.
-        what: String,
-        /// Says so.
-        source: NotLeader,
-    },
+    #[error("{0}: not written")]
+    NotLeader(String, #[source] NotLeader),
     /// The controller's own identity has no token, so nothing was sent.
-    #[error("{what}: not written")]
-    NoToken {
-        /// What was being done and to what.
-        what: String,
-        /// Why.
-        source: NoToken,
-    },
+    #[error("{0}: not written")]
+    NoToken(String, #[source] NoToken),
     /// The API server answered that it did not do it. Its own words once: the library's text of it has them three times.
-    #[error("{what}: {} ({})", .status.message, .status.code)]
-    Refused {
-        /// What was being done and to what.
-        what: String,
-        /// The answer.
-        status: Box<Status>,
-    },
+    #[error("{0}: {message} ({code})", message = .1.message, code = .1.code)]
+    Refused(String, Box<Status>),
     /// The API server could not be reached, or its answer not be read.
-    #[error("{what}")]
-    Failed {
-        /// What was being done and to what.
-        what: String,
-        /// The answer or what went wrong.
-        source: Box<kube::Error>,
-    },
+    #[error("{0}")]
+    Failed(String, #[source] Box<kube::Error>),
 }
 
 impl CallError {
@@ -112,7 +87,7 @@ impl CallError {
     /// The HTTP status of the server's refusal.
     pub fn code(&self) -> Option<u16> {
         match self {
-            CallError::Refused { status, .. } => Some(status.code),
+            CallError::Refused(_, status) => Some(status.code),
             _ => None,
         }
     }
@@ -120,15 +95,13 @@ impl CallError {
     fn failed(what: &str, error: kube::Error) -> Self {
         let what = what.to_owned();
         match error {
-            kube::Error::Api(status) => CallError::Refused { what, status },
-            kube::Error::Service(source) if source.is::<NotLeader>() => {
-                CallError::NotLeader { what, source: NotLeader }
-            }
+            kube::Error::Api(status) => CallError::Refused(what, status),
+            kube::Error::Service(source) if source.is::<NotLeader>() => CallError::NotLeader(what, NotLeader),
             kube::Error::Service(source) => match source.downcast::<NoToken>() {
-                Ok(source) => CallError::NoToken { what, source: *source },
-                Err(source) => CallError::Failed { what, source: Box::new(kube::Error::Service(source)) },
+                Ok(source) => CallError::NoToken(what, *source),
+                Err(source) => CallError::Failed(what, Box::new(kube::Error::Service(source))),
             },
-            error => CallError::Failed { what, source: Box::new(error) },
+            error => CallError::Failed(what, Box::new(error)),
         }
     }
 }
@@ -138,14 +111,9 @@ impl CallError {
 #[error("there is no token for the service account {account}: {why}")]
 pub struct NoToken {
     /// Its namespace and name.
-    pub(in crate::kubernetes) account: String,
-    pub(in crate::kubernetes) why: String,
-    pub(in crate::kubernetes) is_refused: bool,
-}
-
-impl NoToken {
+    pub account: String,
+    /// What keeps it from having one.
+    pub why: String,
     /// The API server does not allow it: somebody has to grant the right.
-    pub fn is_refused(&self) -> bool {
-        self.is_refused
-    }
+    pub is_refused: bool,
 }

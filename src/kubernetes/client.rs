@@ -77,41 +77,24 @@ pub struct Clients {
 /// The clients cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    /// The kubeconfig cannot be used.
-    #[error("cannot use the kubeconfig {}", .path.display())]
-    Kubeconfig {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        source: Box<KubeconfigError>,
-    },
-    /// The proxy of the kubeconfig cannot be used. Its URL may hold a password and is not repeated.
-    #[error("cannot use the proxy-url of the kubeconfig {}: {why}; expected http, https or socks5 and a host", .path.display())]
-    Proxy {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: &'static str,
-    },
+    /// This kubeconfig cannot be used.
+    #[error("cannot use the kubeconfig {}", .0.display())]
+    Kubeconfig(PathBuf, #[source] Box<KubeconfigError>),
+    /// The proxy of this kubeconfig cannot be used: why. Its URL may hold a password and is not repeated.
+    #[error(
+        "cannot use the proxy-url of the kubeconfig {path}: {1}; expected http, https or socks5 and a host",
+        path = .0.display()
+    )]
+    Proxy(PathBuf, &'static str),
     /// There is neither a kubeconfig nor a pod's environment.
     #[error("no --kubeconfig is given and this is not a pod with a service account")]
     InCluster(#[source] kube::config::InClusterError),
-    /// `--master` is no URL.
-    #[error("--master: {text:?} is not a URL such as https://10.0.0.1:6443")]
-    Master {
-        /// What was given.
-        text: String,
-        /// What is wrong with it.
-        source: http::uri::InvalidUri,
-    },
-    /// The credentials or certificates cannot be used.
-    #[error("cannot prepare the client for the API server {server}")]
-    Client {
-        /// The server's address.
-        server: http::Uri,
-        /// What is wrong.
-        source: Box<kube::Error>,
-    },
+    /// `--master` is this, which is no URL.
+    #[error("--master: {0:?} is not a URL such as https://10.0.0.1:6443")]
+    Master(String, #[source] http::uri::InvalidUri),
+    /// The credentials or certificates for this server cannot be used.
+    #[error("cannot prepare the client for the API server {0}")]
+    Client(http::Uri, #[source] Box<kube::Error>),
 }
 
 impl Clients {
@@ -193,7 +176,7 @@ fn builder(config: Config) -> Result<ClientBuilder<Measured<Transport>>, Setting
         Some(rotating) => rotating.map(|client| ClientBuilder::new(BoxService::new(client), namespace)),
         None => transport(config),
     };
-    let builder = builder.map_err(|source| SettingsError::Client { server, source: Box::new(source) })?;
+    let builder = builder.map_err(|source| SettingsError::Client(server, Box::new(source)))?;
     Ok(builder.with_layer(&measure))
 }
 
@@ -235,9 +218,9 @@ pub async fn read_config(settings: &Settings) -> Result<Config, SettingsError> {
 }
 
 async fn read_kubeconfig(path: &Path) -> Result<Config, SettingsError> {
-    let failed = |source| SettingsError::Kubeconfig { path: path.to_owned(), source: Box::new(source) };
+    let failed = |source| SettingsError::Kubeconfig(path.to_owned(), Box::new(source));
     let mut kubeconfig = Kubeconfig::read_from(path).map_err(failed)?;
-    let proxy = proxy::of(&kubeconfig).map_err(|why| SettingsError::Proxy { path: path.to_owned(), why })?;
+    let proxy = proxy::of(&kubeconfig).map_err(|why| SettingsError::Proxy(path.to_owned(), why))?;
     for cluster in kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
         // Without one of its own, the library takes the proxy of the environment.
         cluster.proxy_url = Some(NO_PROXY.to_owned());
@@ -250,7 +233,7 @@ async fn read_kubeconfig(path: &Path) -> Result<Config, SettingsError> {
 
 fn parse_master(text: &str) -> Result<http::Uri, SettingsError> {
     let complete = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
-    complete.parse().map_err(|source| SettingsError::Master { text: text.to_owned(), source })
+    complete.parse().map_err(|source| SettingsError::Master(text.to_owned(), source))
 }
 
 #[cfg(test)]

@@ -48,15 +48,11 @@ impl Endpoint {
         self.is_tls
     }
 
-    /// Whether it is this machine, so that what is sent to it stays here.
-    pub fn is_loopback(&self) -> bool {
-        let address = self.host.parse::<IpAddr>();
-        address.map_or_else(|_| self.host.eq_ignore_ascii_case("localhost"), |address| address.is_loopback())
-    }
-
     /// Whether requests cannot be read on the network: they use TLS, or stay on this machine.
     pub fn is_confidential(&self) -> bool {
-        self.is_tls || self.is_loopback()
+        let address = self.host.parse::<IpAddr>();
+        let is_here = address.map_or_else(|_| self.host.eq_ignore_ascii_case("localhost"), |own| own.is_loopback());
+        self.is_tls || is_here
     }
 
     /// Host name or IP literal, IPv6 without brackets.

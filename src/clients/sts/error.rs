@@ -19,16 +19,10 @@ pub enum Error {
         path = super::PATH
     )]
     NotThere(String),
-    /// The service refused.
-    #[error("sts.Issue at {endpoint}: {code}{}{}", detail(text), hint(code))]
-    Fault {
-        /// `host:port`.
-        endpoint: String,
-        /// The fault's code without prefix, for example `FailedAuthentication`.
-        code: String,
-        /// The service's text, possibly empty.
-        text: String,
-    },
+    /// The service at `host:port` refused: the fault's code without prefix, for example `FailedAuthentication`, and its
+    /// text, possibly empty.
+    #[error("sts.Issue at {0}: {1}{detail}{hint}", detail = detail(.2), hint = hint(.1))]
+    Fault(String, String, String),
     /// An answer, of `host:port`, that cannot be understood: what is wrong with it.
     #[error("sts.Issue at {0}: the answer cannot be understood: {1}")]
     Malformed(String, String),
@@ -60,7 +54,7 @@ impl Error {
     }
 
     fn has_code(&self, codes: &[&str]) -> bool {
-        matches!(self, Error::Fault { code, .. } if codes.contains(&code.as_str()))
+        matches!(self, Error::Fault(_, code, _) if codes.contains(&code.as_str()))
     }
 }
 

@@ -13,32 +13,18 @@ use zeroize::Zeroizing;
 
 /// Why a certificate and key cannot be used. Holds nothing of either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum KeyError {
-    /// There is no certificate in the text.
-    #[error("there is no CERTIFICATE block in the certificate's PEM text")]
-    NoCertificate,
-    /// The certificate cannot be read.
-    #[error("the first certificate of the PEM text cannot be read")]
-    BadCertificate,
-    /// There is no key in the text.
-    #[error("there is no PRIVATE KEY block in the key's PEM text")]
-    NoKey,
-    /// The key needs a passphrase.
-    #[error("the private key is encrypted; expected one without a passphrase")]
-    Encrypted,
-    /// The certificate's key is of another kind.
-    #[error("the certificate's key is no RSA key; vCenter's token service needs an RSA key")]
-    NotRsa,
-    /// The key is broken, or of another kind or length.
-    #[error("the private key cannot be used: expected an RSA key of 2048 to 4096 bits in PKCS#1 or PKCS#8 form")]
-    BadKey,
-    /// The key is not the certificate's.
-    #[error("the private key does not belong to the certificate")]
-    Mismatch,
-    /// The library could not sign.
-    #[error("the private key could not make a signature")]
-    Unsigned,
-}
+#[error("{0}")]
+pub struct KeyError(&'static str);
+
+const NO_CERTIFICATE: KeyError = KeyError("there is no CERTIFICATE block in the certificate's PEM text");
+const BAD_CERTIFICATE: KeyError = KeyError("the first certificate of the PEM text cannot be read");
+const NO_KEY: KeyError = KeyError("there is no PRIVATE KEY block in the key's PEM text");
+const ENCRYPTED: KeyError = KeyError("the private key is encrypted; expected one without a passphrase");
+const NOT_RSA: KeyError = KeyError("the certificate's key is no RSA key; vCenter's token service needs an RSA key");
+const BAD_KEY: KeyError =
+    KeyError("the private key cannot be used: expected an RSA key of 2048 to 4096 bits in PKCS#1 or PKCS#8 form");
+const MISMATCH: KeyError = KeyError("the private key does not belong to the certificate");
+const UNSIGNED: KeyError = KeyError("the private key could not make a signature");
 
 /// A certificate and its RSA key. Prints neither.
 pub struct HolderKey {
@@ -53,21 +39,20 @@ impl HolderKey {
     /// When there is none, it is of another kind, or the two do not belong together.
     pub fn from_pem(certificate: &str, key: &SecretString) -> Result<Self, KeyError> {
         let certificate = block(certificate, |label| label == "CERTIFICATE")
-            .ok_or(KeyError::NoCertificate)?
+            .ok_or(NO_CERTIFICATE)?
             .der()
-            .ok_or(KeyError::BadCertificate)?
+            .ok_or(BAD_CERTIFICATE)?
             .to_vec();
         let public = rsa_public_key(&certificate)?;
-        let block = block(key.expose_secret(), |label| label.ends_with("PRIVATE KEY")).ok_or(KeyError::NoKey)?;
+        let block = block(key.expose_secret(), |label| label.ends_with("PRIVATE KEY")).ok_or(NO_KEY)?;
         if block.is_encrypted() {
-            return Err(KeyError::Encrypted);
+            return Err(ENCRYPTED);
         }
-        let der = block.der().ok_or(KeyError::BadKey)?;
+        let der = block.der().ok_or(BAD_KEY)?;
         // Labels are often wrong, so both forms are tried whatever it says.
-        let pair =
-            RsaKeyPair::from_pkcs8(&der).or_else(|_| RsaKeyPair::from_der(&der)).map_err(|_| KeyError::BadKey)?;
+        let pair = RsaKeyPair::from_pkcs8(&der).or_else(|_| RsaKeyPair::from_der(&der)).map_err(|_| BAD_KEY)?;
         if pair.public().as_ref() != public {
-            return Err(KeyError::Mismatch);
+            return Err(MISMATCH);
         }
         Ok(Self { certificate, pair })
     }
@@ -81,7 +66,7 @@ impl HolderKey {
     pub(in crate::clients) fn sign(&self, message: &[u8]) -> Result<String, KeyError> {
         let mut signature = vec![0; self.pair.public().modulus_len()];
         let signed = self.pair.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), message, &mut signature);
-        signed.map_err(|_| KeyError::Unsigned)?;
+        signed.map_err(|_| UNSIGNED)?;
         Ok(STANDARD.encode(signature))
     }
 }
@@ -94,10 +79,10 @@ impl fmt::Debug for HolderKey {
 
 /// The `RSAPublicKey` of a certificate.
 fn rsa_public_key(certificate: &[u8]) -> Result<Vec<u8>, KeyError> {
-    let (_, parsed) = X509Certificate::from_der(certificate).map_err(|_| KeyError::BadCertificate)?;
+    let (_, parsed) = X509Certificate::from_der(certificate).map_err(|_| BAD_CERTIFICATE)?;
     let info = parsed.public_key();
     if info.algorithm.algorithm != OID_PKCS1_RSAENCRYPTION {
-        return Err(KeyError::NotRsa);
+        return Err(NOT_RSA);
     }
     Ok(info.subject_public_key.data.to_vec())
 }

@@ -1,7 +1,6 @@
 //! One call in either framing.
 
 use std::fmt::Write as _;
-use std::time::Instant;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
@@ -75,17 +74,16 @@ impl Client {
     /// Sends a request and tells the observer; an answer that is no success becomes an error.
     pub(super) async fn send(&self, request: Request) -> Result<Response, Error> {
         let operation = request.operation;
-        let began = Instant::now();
-        let result = match self.inner.http.send(request).await {
-            Ok(response) if response.is_success() => Ok(response),
-            // The HTTP client follows no redirect; nothing of vCenter's REST redirects.
-            Ok(response) if response.status < 400 => Err(self.inner.http.status_error(operation, &response).into()),
-            Ok(response) => Err(Error::refused(self.inner.http.failed(operation), &response)),
-            Err(error) => Err(error.into()),
+        let http = &self.inner.http;
+        let answered = async {
+            match http.send(request).await? {
+                response if response.is_success() => Ok(response),
+                // The HTTP client follows no redirect; nothing of vCenter's REST redirects.
+                response if response.status < 400 => Err(http.status_error(operation, &response).into()),
+                response => Err(Error::refused(http.failed(operation), &response)),
+            }
         };
-        let outcome = result.as_ref().map_or_else(Error::reason, |_| "ok");
-        self.inner.http.observe(operation, outcome, began.elapsed());
-        result
+        http.observed(operation, Error::reason, answered).await
     }
 
     pub(super) fn read_result<T: DeserializeOwned>(

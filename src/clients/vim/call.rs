@@ -1,7 +1,7 @@
 //! One call: envelope out, cookie kept by hand, answer or fault in.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::MutexGuard;
 use secrecy::{ExposeSecret, SecretString};
@@ -57,14 +57,8 @@ impl Client {
         answer: impl FnOnce(&mut Decoder<'_>) -> Result<T, DecodeError>,
     ) -> Result<T, Error> {
         let method = call.method;
-        let began = Instant::now();
-        let result = match self.exchange(call, body).await {
-            Ok(response) => self.judge(method, &response, answer),
-            Err(error) => Err(error),
-        };
-        let outcome = result.as_ref().map_or_else(Error::reason, |_| "ok");
-        self.inner.http.observe(method, outcome, began.elapsed());
-        result
+        let answered = async { self.judge(method, &self.exchange(call, body).await?, answer) };
+        self.inner.http.observed(method, Error::reason, answered).await
     }
 
     async fn exchange(&self, call: Call, body: Body) -> Result<Response, Error> {
@@ -105,13 +99,11 @@ impl Client {
         let text = str::from_utf8(&response.body)
             .map_or_else(|_| String::from_utf8_lossy(&response.body), std::borrow::Cow::Borrowed);
         match read_envelope(&text, method, answer) {
-            Ok(Err(fault)) => {
-                Err(Error::Fault { endpoint: self.endpoint().to_owned(), operation: method, fault: Box::new(fault) })
-            }
+            Ok(Err(fault)) => Err(Error::Fault(self.inner.http.failed(method), Box::new(fault))),
             // With an error's status nothing but a fault counts: it must never say that nothing was found.
             Ok(Ok(_)) | Err(_) if !response.is_success() => Err(self.inner.http.status_error(method, response).into()),
             Ok(Ok(value)) => Ok(value),
-            Err(source) => Err(Error::Malformed { endpoint: self.endpoint().to_owned(), operation: method, source }),
+            Err(source) => Err(Error::Malformed(self.inner.http.failed(method), source)),
         }
     }
 

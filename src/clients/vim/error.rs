@@ -3,7 +3,7 @@
 use super::decode::DecodeError;
 use super::fault::{Fault, FaultKind};
 use super::types::MoRef;
-use crate::clients::http;
+use crate::clients::http::{self, FailedRequest};
 
 /// Why a SOAP call failed.
 #[derive(Debug, thiserror::Error)]
@@ -11,34 +11,15 @@ pub enum Error {
     /// No answer of the protocol.
     #[error(transparent)]
     Http(#[from] http::Error),
-    /// The server refused.
-    #[error("{operation} at {endpoint}: {fault}")]
-    Fault {
-        /// `host:port`.
-        endpoint: String,
-        /// The method.
-        operation: &'static str,
-        /// What it said.
-        fault: Box<Fault>,
-    },
-    /// An answer that cannot be understood.
-    #[error("{operation} at {endpoint}: the answer cannot be understood")]
-    Malformed {
-        /// `host:port`.
-        endpoint: String,
-        /// The method.
-        operation: &'static str,
-        /// Where it fails.
-        source: DecodeError,
-    },
-    /// The peer speaks the protocol but is no vCenter.
-    #[error("{endpoint} is not a vCenter Server but {found}")]
-    NotVcenter {
-        /// `host:port`.
-        endpoint: String,
-        /// What it says it is.
-        found: String,
-    },
+    /// The server refused: what it said.
+    #[error("{0}: {1}")]
+    Fault(FailedRequest, Box<Fault>),
+    /// An answer that cannot be understood, and where it fails.
+    #[error("{0}: the answer cannot be understood")]
+    Malformed(FailedRequest, #[source] DecodeError),
+    /// The peer at `host:port` speaks the protocol but is no vCenter: what it says it is.
+    #[error("{0} is not a vCenter Server but {1}")]
+    NotVcenter(String, String),
 }
 
 impl Error {
@@ -46,7 +27,7 @@ impl Error {
     pub fn reason(&self) -> &'static str {
         match self {
             Error::Http(error) => error.reason(),
-            Error::Fault { fault, .. } => fault.kind.as_str(),
+            Error::Fault(_, fault) => fault.kind.as_str(),
             Error::Malformed { .. } => "Malformed",
             Error::NotVcenter { .. } => "NotVcenter",
         }
@@ -55,7 +36,7 @@ impl Error {
     /// The fault, if the server refused.
     pub fn fault(&self) -> Option<&Fault> {
         match self {
-            Error::Fault { fault, .. } => Some(fault),
+            Error::Fault(_, fault) => Some(fault),
             _ => None,
         }
     }
@@ -82,7 +63,7 @@ impl Error {
     pub fn is_transient(&self) -> bool {
         match self {
             Error::Http(error) => error.is_transient(),
-            Error::Fault { fault, .. } => matches!(
+            Error::Fault(_, fault) => matches!(
                 fault.kind,
                 FaultKind::SystemError
                     | FaultKind::HostUnreachable

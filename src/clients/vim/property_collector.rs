@@ -99,11 +99,8 @@ impl Client {
 
     fn too_many_pages(&self) -> Error {
         let found = format!("more than {MAX_PAGES} pages");
-        Error::Malformed {
-            endpoint: self.endpoint().to_owned(),
-            operation: "ContinueRetrievePropertiesEx",
-            source: DecodeError::Unexpected { element: "token", found },
-        }
+        let request = self.inner.http.failed("ContinueRetrievePropertiesEx");
+        Error::Malformed(request, DecodeError::Unexpected { element: "token", found })
     }
 }
 

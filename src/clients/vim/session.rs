@@ -107,12 +107,11 @@ impl Client {
         let contents = self
             .read("RetrieveServiceContent", body, |decoder| return_values(decoder, |decoder, _| read_content(decoder)))
             .await?;
-        let missing =
-            || Error::NotVcenter { endpoint: self.endpoint().to_owned(), found: "an empty service".to_owned() };
+        let missing = || Error::NotVcenter(self.endpoint().to_owned(), "an empty service".to_owned());
         let content = contents.into_iter().next().ok_or_else(missing)?;
         if content.about.api_type != "VirtualCenter" {
             let found = format!("{} ({})", content.about.full_name, content.about.api_type);
-            return Err(Error::NotVcenter { endpoint: self.endpoint().to_owned(), found });
+            return Err(Error::NotVcenter(self.endpoint().to_owned(), found));
         }
         Ok(content)
     }

@@ -24,20 +24,8 @@ pub struct LeaseConfig {
 
 /// The times of a Lease do not fit together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidLease {
-    /// Others would take over while the holder still leads.
-    #[error("the lease duration must be longer than the renew deadline")]
-    LeaseTooShort,
-    /// There would be no time for a second attempt.
-    #[error("the renew deadline must be longer than 1.2 times the retry period")]
-    DeadlineTooShort,
-    /// A Lease counts in seconds.
-    #[error("the lease duration must be at least one second")]
-    LeaseBelowSecond,
-    /// A pause of nothing would flood the API server.
-    #[error("the retry period must be longer than zero")]
-    NoRetryPeriod,
-}
+#[error("{0}")]
+pub struct InvalidLease(&'static str);
 
 /// `<hostname>_<uuid>`, a new one at each start, as in the Go program.
 pub fn identity(hostname: &str) -> String {
@@ -47,17 +35,22 @@ pub fn identity(hostname: &str) -> String {
 impl LeaseConfig {
     /// Whether the times fit together; the conditions of client-go.
     pub fn validate(&self) -> Result<(), InvalidLease> {
-        if self.retry_period.is_zero() {
-            Err(InvalidLease::NoRetryPeriod)
+        let complaint = if self.retry_period.is_zero() {
+            // It would flood the API server.
+            "the retry period must be longer than zero"
         } else if self.renew_deadline <= self.retry_period.mul_f64(ACQUIRE_JITTER) {
-            Err(InvalidLease::DeadlineTooShort)
+            // There would be no time for a second attempt.
+            "the renew deadline must be longer than 1.2 times the retry period"
         } else if self.lease_duration <= self.renew_deadline {
-            Err(InvalidLease::LeaseTooShort)
+            // Others would take over while the holder still leads.
+            "the lease duration must be longer than the renew deadline"
         } else if self.lease_duration < Duration::from_secs(1) {
-            Err(InvalidLease::LeaseBelowSecond)
+            // A Lease counts in seconds.
+            "the lease duration must be at least one second"
         } else {
-            Ok(())
-        }
+            return Ok(());
+        };
+        Err(InvalidLease(complaint))
     }
 
     pub(super) fn request_limit(&self) -> Duration {

@@ -227,8 +227,7 @@ mod tests {
                 at: 0,
                 state,
                 known: false,
-                uid: None,
-                resource_version: None,
+                version: None,
                 pod: None,
                 start: None,
             };

@@ -122,15 +122,17 @@ impl CallObserver for Log {
     }
 }
 
-#[test]
-fn the_observer_is_told_the_endpoint_also_of_a_sibling() {
+#[tokio::test]
+async fn the_observer_is_told_the_endpoint_also_of_a_sibling() {
     let log = Arc::new(Log::default());
     let tls = TlsSettings { insecure: true, ..TlsSettings::default() };
     let mut settings = Settings::new("2001:db8::1", 8443, tls, "test");
     settings.observer = Some(Arc::clone(&log) as Arc<dyn CallObserver>);
     let client = Client::new(settings).unwrap();
-    client.observe("Login", "ok", Duration::ZERO);
-    client.sibling("https://sts.example.com").unwrap().observe("Issue", "Tls", Duration::ZERO);
+    client.observed("Login", Error::reason, async { Ok(()) }).await.unwrap();
+    let sibling = client.sibling("https://sts.example.com").unwrap();
+    let refused = async { Err::<(), _>(Error::Tls(sibling.failed("Issue"), String::new())) };
+    sibling.observed("Issue", Error::reason, refused).await.unwrap_err();
     let told = log.0.lock().unwrap().clone();
     let expected =
         [("[2001:db8::1]:8443".to_owned(), "Login", "ok"), ("sts.example.com:443".to_owned(), "Issue", "Tls")];

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use rcgen::KeyPair;
 
-use super::{HolderKey, KeyError};
+use super::HolderKey;
 use crate::clients::http::tests::server::{params, self_signed};
 use crate::clients::token::tests::{CERTIFICATE, KEY, secret};
 
@@ -40,18 +40,18 @@ fn a_pair_that_cannot_be_used_says_why_and_shows_nothing_of_it() {
     let no_der = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     let no_base64 = "-----BEGIN CERTIFICATE-----\n!!!!\n-----END CERTIFICATE-----\n";
     let cases = [
-        ("no certificate", "ccm@vsphere.local", KEY, KeyError::NoCertificate),
-        ("a key for the certificate", KEY, KEY, KeyError::NoCertificate),
-        ("a certificate without an end", "-----BEGIN CERTIFICATE-----\nMIID", KEY, KeyError::NoCertificate),
-        ("a certificate that is none", no_der, KEY, KeyError::BadCertificate),
-        ("a certificate that is no base64", no_base64, KEY, KeyError::BadCertificate),
-        ("an elliptic pair", &elliptic.pem, &elliptic_key, KeyError::NotRsa),
-        ("no key", CERTIFICATE, "hunter2", KeyError::NoKey),
-        ("a certificate for the key", CERTIFICATE, CERTIFICATE, KeyError::NoKey),
-        ("an elliptic key", CERTIFICATE, &elliptic_key, KeyError::BadKey),
-        ("a key that is cut", CERTIFICATE, &cut, KeyError::BadKey),
-        ("a key with a passphrase", CERTIFICATE, ENCRYPTED, KeyError::Encrypted),
-        ("another's key", CERTIFICATE, &rsa_as_ec, KeyError::Mismatch),
+        ("no certificate", "ccm@vsphere.local", KEY, super::NO_CERTIFICATE),
+        ("a key for the certificate", KEY, KEY, super::NO_CERTIFICATE),
+        ("a certificate without an end", "-----BEGIN CERTIFICATE-----\nMIID", KEY, super::NO_CERTIFICATE),
+        ("a certificate that is none", no_der, KEY, super::BAD_CERTIFICATE),
+        ("a certificate that is no base64", no_base64, KEY, super::BAD_CERTIFICATE),
+        ("an elliptic pair", &elliptic.pem, &elliptic_key, super::NOT_RSA),
+        ("no key", CERTIFICATE, "hunter2", super::NO_KEY),
+        ("a certificate for the key", CERTIFICATE, CERTIFICATE, super::NO_KEY),
+        ("an elliptic key", CERTIFICATE, &elliptic_key, super::BAD_KEY),
+        ("a key that is cut", CERTIFICATE, &cut, super::BAD_KEY),
+        ("a key with a passphrase", CERTIFICATE, ENCRYPTED, super::ENCRYPTED),
+        ("another's key", CERTIFICATE, &rsa_as_ec, super::MISMATCH),
     ];
     for (name, certificate, key, expected) in cases {
         let error = HolderKey::from_pem(certificate, &secret(key)).unwrap_err();

@@ -289,13 +289,11 @@ mod tests {
     #[test]
     fn a_deletion_at_which_the_api_server_failed_counts_if_the_node_is_gone() {
         let proof = || Proved { proof: AbsenceProof::new("gone", []), began: Timestamp::UNIX_EPOCH };
-        let failure = || CallError::Refused {
-            what: "delete node n".into(),
-            status: Status::failure("timeout", "Timeout").with_code(504).boxed(),
-        };
+        let status = || Status::failure("timeout", "Timeout").with_code(504).boxed();
+        let failure = || CallError::Refused("delete node n".into(), status());
         assert!(!failure().is_refusal());
         let live = node(&json!({}));
-        let silent = CallError::TimedOut { what: "get node n".into(), limit: CALL_LIMIT };
+        let silent = CallError::TimedOut("get node n".into(), CALL_LIMIT);
         let leaving = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:01:00Z"}});
         let cases = [
             ("it is gone", Ok(None), "deleted"),

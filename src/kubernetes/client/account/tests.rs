@@ -193,7 +193,7 @@ async fn without_the_right_nothing_is_written_and_the_reason_is_told() {
     let start = Server { has_account: true, refuses: Some(403), ..Server::default() };
     let scene = scene(start, &Leadership::always());
     let error = scene.write().await.unwrap_err();
-    assert!(matches!(&error, CallError::NoToken { source, .. } if source.is_refused()), "{error:?}");
+    assert!(matches!(&error, CallError::NoToken(_, source) if source.is_refused), "{error:?}");
     assert_eq!(error.reason(), "NoToken");
     let text = chain(&error);
     let expected = "patch node a: not written: there is no token for the service account kube-system/node-controller: \

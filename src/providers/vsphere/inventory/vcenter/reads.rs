@@ -249,6 +249,7 @@ fn identity(content: &ObjectContent) -> VmIdentity {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clients::http::FailedRequest;
     use crate::clients::vim::MissingProperty;
 
     fn vm() -> MoRef {
@@ -267,11 +268,8 @@ mod tests {
     }
 
     fn failed(fault: Fault) -> Refusal {
-        Refusal::Failed(vim::Error::Fault {
-            endpoint: "vc:443".into(),
-            operation: "RetrievePropertiesEx",
-            fault: Box::new(fault),
-        })
+        let request = FailedRequest { endpoint: "vc:443".into(), operation: "RetrievePropertiesEx" };
+        Refusal::Failed(vim::Error::Fault(request, Box::new(fault)))
     }
 
     #[test]

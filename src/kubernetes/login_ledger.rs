@@ -32,6 +32,8 @@ use tokio::sync::Semaphore;
 pub const MARGIN: Duration = Duration::from_secs(30);
 /// The same where the store tells no time, and replicas go by their own clocks.
 pub const SKEW: Duration = Duration::from_secs(10 * 60);
+/// Begins the names of records.
+const PREFIX: &str = "vsphere-ccm-logins-";
 /// How long one question to the store may take.
 const CALL_LIMIT: Duration = Duration::from_secs(5);
 /// How long the store may take when the login is made in any case.
@@ -101,7 +103,7 @@ pub fn record_name(scope: &str, server: &str, user: &str) -> String {
     hash.update(server.to_lowercase());
     hash.update([0]);
     hash.update(user.to_lowercase());
-    format!("vsphere-ccm-logins-{:.32x}", hash.finalize())
+    format!("{PREFIX}{:.32x}", hash.finalize())
 }
 
 impl Ledger {

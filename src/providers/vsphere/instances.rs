@@ -38,8 +38,6 @@ const ASK_LIMIT: Duration = Duration::from_secs(25);
 
 /// When to ask again while the board is behind its vCenter.
 const BEHIND: Duration = Duration::from_secs(1);
-/// How long it may take until the board says what a snapshot says, of all nodes.
-const TAKE_LIMIT: Duration = Duration::from_secs(2);
 
 /// The contract over the board.
 pub struct Instances {
@@ -281,14 +279,10 @@ impl InstancesV2 for Instances {
 
     async fn confirm(&self) {
         let setup = Arc::clone(&self.setup.borrow());
-        join_all(setup.sources.iter().map(async |(slot, source)| {
+        join_all(setup.sources.values().map(async |source| {
             source.vcenter.confirm().await;
-            let snapshot = source.vcenter.snapshot().number;
             // What is on the board follows from the snapshots a moment later.
-            if timeout(TAKE_LIMIT, self.board.until_taken(*slot, snapshot)).await.is_err() {
-                let (vcenter, seconds) = (source.vcenter.server(), TAKE_LIMIT.as_secs());
-                tracing::warn!(vcenter, "what the inventory says is not known of all nodes after {seconds} s");
-            }
+            source.vcenter.wait_applied().await;
         }))
         .await;
     }

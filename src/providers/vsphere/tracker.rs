@@ -99,8 +99,8 @@ impl Tracker {
             while let Some(name) = self.concerned.pop_first() {
                 self.evaluate(&name);
             }
-            if let Some((slot, held)) = taken.and_then(|slot| self.slots.get_key_value(&slot)) {
-                self.board.took(*slot, held.seen.number);
+            if let Some(held) = taken.and_then(|slot| self.slots.get(&slot)) {
+                held.source.vcenter.mark_applied(held.seen.number);
             }
         }
     }

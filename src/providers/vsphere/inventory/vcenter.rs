@@ -29,6 +29,8 @@ use crate::providers::vsphere::reason;
 /// How long vCenter may take to say whether all is as known. A client that waits for an answer that never comes gives it
 /// up within a part of this.
 const CONFIRM_LIMIT: Duration = Duration::from_secs(3);
+/// How long it may take until a snapshot is applied to all nodes.
+const APPLY_LIMIT: Duration = Duration::from_secs(2);
 
 /// One vCenter. Shared by its actor ([`Vcenter::run`]) and by those who search and read.
 pub struct Vcenter {
@@ -113,6 +115,19 @@ impl Vcenter {
             self.publisher.mark_stale(Trouble::unavailable(why));
             // The answer may come this very moment: another one takes it back.
             self.fence.request_sync();
+        }
+    }
+
+    /// All that is answered from the snapshots has taken account of this one.
+    pub fn mark_applied(&self, snapshot: u64) {
+        self.fence.applied(snapshot);
+    }
+
+    /// Completes when the snapshot of now is applied: see [`Vcenter::mark_applied`]. Takes 2 s at most.
+    pub async fn wait_applied(&self) {
+        if timeout(APPLY_LIMIT, self.fence.wait_applied(self.snapshot().number)).await.is_err() {
+            let (vcenter, seconds) = (self.server(), APPLY_LIMIT.as_secs());
+            warn!(vcenter, "what the inventory says is not known of all nodes after {seconds} s");
         }
     }
 

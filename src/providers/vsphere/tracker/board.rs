@@ -6,7 +6,6 @@ use std::sync::{Arc, PoisonError, RwLock};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use tokio::sync::broadcast::{self, error::RecvError};
-use tokio::sync::watch;
 use tracing::warn;
 
 use crate::cloud::{InstanceEvent, InstanceMetadata, Presence};
@@ -83,13 +82,11 @@ impl BoundVm {
 pub struct Board {
     views: RwLock<HashMap<String, Arc<View>>>,
     events: broadcast::Sender<InstanceEvent>,
-    /// The number of the last snapshot of each vCenter that all views have taken account of.
-    taken: watch::Sender<HashMap<VcenterId, u64>>,
 }
 
 impl Default for Board {
     fn default() -> Self {
-        Self { views: RwLock::default(), events: broadcast::Sender::new(BACKLOG), taken: watch::Sender::default() }
+        Self { views: RwLock::default(), events: broadcast::Sender::new(BACKLOG) }
     }
 }
 
@@ -134,27 +131,6 @@ impl Board {
     /// Forgets a node that is gone.
     pub fn remove(&self, node: &str) {
         self.views.write().unwrap_or_else(PoisonError::into_inner).remove(node);
-    }
-
-    /// All views have taken account of this snapshot of the vCenter.
-    pub fn took(&self, vcenter: VcenterId, snapshot: u64) {
-        self.taken.send_modify(|taken| {
-            taken.insert(vcenter, snapshot);
-        });
-    }
-
-    /// The vCenter is not configured any more.
-    pub fn leave(&self, vcenter: VcenterId) {
-        self.taken.send_modify(|taken| {
-            taken.remove(&vcenter);
-        });
-    }
-
-    /// Completes when all views have taken account of this snapshot of the vCenter, or of a later one.
-    pub async fn until_taken(&self, vcenter: VcenterId, snapshot: u64) {
-        let mut taken = self.taken.subscribe();
-        // The sender is here, so that this ends with the answer only.
-        let _ = taken.wait_for(|taken| taken.get(&vcenter).is_some_and(|number| *number >= snapshot)).await;
     }
 
     /// A stream of changes from now on.
@@ -214,19 +190,6 @@ mod tests {
         board.set("b", view(reason::VMNotFound));
         assert_eq!(events.next().await, Some(InstanceEvent::Node("a".into())));
         assert_eq!(events.next().await, Some(InstanceEvent::Node("b".into())));
-    }
-
-    #[tokio::test]
-    async fn a_snapshot_is_waited_for_until_it_or_a_later_one_is_taken() {
-        let board = Board::default();
-        let mut waiting = std::pin::pin!(board.until_taken(7.into(), 3));
-        assert_eq!(futures::poll!(&mut waiting), std::task::Poll::Pending);
-        for (vcenter, number, expected) in
-            [(7, 2, std::task::Poll::Pending), (8, 9, std::task::Poll::Pending), (7, 4, std::task::Poll::Ready(()))]
-        {
-            board.took(vcenter.into(), number);
-            assert_eq!(futures::poll!(&mut waiting), expected, "{vcenter}: {number}");
-        }
     }
 
     #[test]

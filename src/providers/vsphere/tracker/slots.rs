@@ -92,7 +92,6 @@ impl Tracker {
     fn remove(&mut self, slot: VcenterId, setup: &Setup) {
         let Some(held) = self.slots.remove(&slot) else { return };
         self.searches.remove(slot);
-        self.board.leave(slot);
         let server = held.source.vcenter.server().to_owned();
         let file = &setup.file;
         // A file names a vCenter. Where there is none, this process stands by without sessions, and the file is as it was.

@@ -13,6 +13,8 @@ const RESOLVE: &str = "src/providers/vsphere/tracker/resolve.rs";
 const UNFOUND: &str = "src/providers/vsphere/tracker/resolve/unfound.rs";
 const BOARD: &str = "src/providers/vsphere/tracker/board.rs";
 const SLOTS: &str = "src/providers/vsphere/tracker/slots.rs";
+const FENCE: &str = "src/providers/vsphere/inventory/fence.rs";
+const VCENTER: &str = "src/providers/vsphere/inventory/vcenter.rs";
 
 /// Tests without a server.
 const UNIT: Tests = &[&["--lib", "--", "providers::vsphere::"]];
@@ -343,6 +345,31 @@ pub fn all() -> Vec<Mutant> {
             "board-either-byte-order",
             BOARD,
             ("own == uuid || *own == uuid.byte_swapped()", "own == uuid"),
+            OUTCOMES,
+        ),
+        // What a new leader reads is not older than its lead.
+        Mutant::new(
+            "fence-passed-by-an-earlier-request",
+            FENCE,
+            ("wait_for(|synced| *synced >= number)", "wait_for(|synced| *synced + 1 >= number)"),
+            UNIT,
+        ),
+        Mutant::new(
+            "fence-passed-by-an-earlier-snapshot",
+            FENCE,
+            ("wait_for(|applied| *applied >= snapshot)", "wait_for(|applied| *applied + 1 >= snapshot)"),
+            UNIT,
+        ),
+        Mutant::new(
+            "fence-never-waits-for-vcenter",
+            VCENTER,
+            ("() = self.fence.wait(request) => {}", "() = std::future::ready(()) => {}"),
+            OUTCOMES,
+        ),
+        Mutant::new(
+            "fence-never-waits-for-the-board",
+            VCENTER,
+            ("self.fence.wait_applied(self.snapshot().number)", "std::future::ready(())"),
             OUTCOMES,
         ),
     ]

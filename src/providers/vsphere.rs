@@ -27,10 +27,11 @@ pub mod zones;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -154,7 +155,7 @@ impl Provider {
     /// # Errors
     /// One for every vCenter entry that cannot be used. Nothing is changed then.
     pub fn apply(&self, config: &Config) -> Result<Vec<Task>, Vec<BuildError>> {
-        let mut configured = self.configured.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut configured = self.configured.lock();
         let mut entries = BTreeMap::new();
         let mut tasks = Vec::new();
         let mut errors = Vec::new();

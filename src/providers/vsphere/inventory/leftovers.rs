@@ -1,7 +1,9 @@
 //! What subscriptions leave behind on a session that lives on. The server would keep it, and collect changes for it, until
 //! the session ends.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::clients::vim::MoRef;
 
@@ -23,18 +25,14 @@ pub(super) struct Leftovers {
 
 impl Leftovers {
     pub(super) fn add(&self, parts: Parts) {
-        let mut all = self.lock();
+        let mut all = self.parts.lock();
         if all.len() < MOST {
             all.push(parts);
         }
     }
 
     pub(super) fn take(&self) -> Option<Parts> {
-        self.lock().pop()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Parts>> {
-        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.parts.lock().pop()
     }
 }
 

@@ -1,9 +1,10 @@
 //! Publishes the snapshots of one vCenter: one after each change of what they are made from, in the order of the changes.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use super::members::{Change, Members};
@@ -133,18 +134,14 @@ impl Publisher {
         self.snapshot.subscribe()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Reads the state, or changes what the next snapshot does not have to show at once.
     pub(super) fn with<T>(&self, access: impl FnOnce(&mut State) -> T) -> T {
-        access(&mut self.state())
+        access(&mut self.state.lock())
     }
 
     /// Changes the state and publishes what follows from it.
     pub(super) fn publish(&self, change: impl FnOnce(&mut State)) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         change(&mut state);
         self.send(&mut state);
     }
@@ -187,7 +184,7 @@ impl Publisher {
 
     /// Takes in one whole answer, and publishes what it changed.
     pub(super) fn apply(&self, pages: &[UpdateSet]) -> Touched {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let touched = state.apply(pages);
         if touched == Touched::default() {
             return touched;
@@ -211,7 +208,7 @@ impl Publisher {
 
     /// vCenter answers: what is known is true. Returns whether that is new.
     pub(super) fn mark_live(&self) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.answered = Some(Instant::now());
         if state.next.freshness == Freshness::Live {
             return false;

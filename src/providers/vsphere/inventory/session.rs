@@ -14,10 +14,11 @@ mod review;
 mod under_way;
 
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::{Instant, timeout};
 use tracing::{debug, info, warn};
@@ -172,7 +173,7 @@ impl Session {
 
     /// What it has come to.
     pub fn facts(&self) -> Facts {
-        self.state().facts
+        self.state.lock().facts
     }
 
     /// The client of the session in use. Ask anew for every call: it changes with the credentials.
@@ -189,12 +190,8 @@ impl Session {
         Moment { since_start: self.began.elapsed(), wall: Timestamp::now() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn current(&self) -> Arc<Link> {
-        Arc::clone(&self.state().current)
+        Arc::clone(&self.state.lock().current)
     }
 
     /// What is offered now; an offer that is pending or missing offers nothing, and says why.
@@ -221,7 +218,7 @@ impl Session {
     /// wait.
     pub(super) async fn open(&self) -> Result<vim::ServiceContent, Failure> {
         let _turn = self.turn.acquire().await;
-        let coming = self.state().coming.take();
+        let coming = self.state.lock().coming.take();
         if let Some(link) = coming {
             self.adopt(link);
         }
@@ -252,10 +249,10 @@ impl Session {
     async fn log_in(&self, link: &Arc<Link>) -> Result<(), Failure> {
         let in_use = link.credential();
         let (offered, nothing) = self.offered();
-        self.state().pairs.forget_others(&offered, in_use.as_ref());
+        self.state.lock().pairs.forget_others(&offered, in_use.as_ref());
         let mut last: Option<Failure> = None;
         for credential in Pairs::candidates(&offered, in_use.as_ref()) {
-            if !self.state().pairs.may_be_tried(&credential, &offered) {
+            if !self.state.lock().pairs.may_be_tried(&credential, &offered) {
                 break;
             }
             let failure = match self.enter(link, &credential).await {
@@ -287,7 +284,7 @@ impl Session {
             let ended = link.rest.logout().await;
             debug!(vcenter = self.names.server, ?ended, "REST gets another session");
         }
-        self.state().facts.since = Some(Instant::now());
+        self.state.lock().facts.since = Some(Instant::now());
     }
 
     /// Waits for other credentials, and logs in with them beside the session in use. Ends with every news; `is_told`
@@ -301,7 +298,7 @@ impl Session {
                 changed.await;
                 continue;
             };
-            let better = self.state().pairs.better(&offered, &in_use, self.began.elapsed());
+            let better = self.state.lock().pairs.better(&offered, &in_use, self.began.elapsed());
             match (better, nothing) {
                 (Better::Nothing, Some(why)) if !is_told => return Rotation::Refused(why),
                 (Better::Nothing, None) if is_told => return Rotation::Settled,
@@ -325,7 +322,7 @@ impl Session {
                         if failure.pause == Pause::Backoff {
                             let pause = retry.next_pause(&PASSING, fastrand::f64());
                             let held = self.now().wait(pause, why.clone());
-                            self.state().pairs.hold(&credential, Interface::Soap, held);
+                            self.state.lock().pairs.hold(&credential, Interface::Soap, held);
                         }
                         return Rotation::Refused(why);
                     }
@@ -341,7 +338,7 @@ impl Session {
         match self.enter(&link, credential).await {
             Entered::Accepted => {
                 link.set_credential(Arc::clone(credential));
-                let before = self.state().coming.replace(Arc::clone(&link));
+                let before = self.state.lock().coming.replace(Arc::clone(&link));
                 self.leave(before);
                 Ok(link)
             }
@@ -353,7 +350,7 @@ impl Session {
     pub(super) fn adopt(&self, link: Arc<Link>) {
         let place = link.credential().map(|credential| place(&credential.origin, &self.names.key));
         let before = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             state.coming = None;
             state.facts.since = Some(Instant::now());
             std::mem::replace(&mut state.current, link)
@@ -364,7 +361,7 @@ impl Session {
 
     /// A link that was accepted is of no use after all: its session has ended.
     pub(super) fn discard(&self, link: &Arc<Link>) {
-        let coming = self.state().coming.take_if(|coming| Arc::ptr_eq(coming, link));
+        let coming = self.state.lock().coming.take_if(|coming| Arc::ptr_eq(coming, link));
         self.leave(coming);
     }
 
@@ -380,7 +377,7 @@ impl Session {
 
     fn leave(&self, link: Option<Arc<Link>>) {
         if let Some(link) = link {
-            self.state().leaving.push(link);
+            self.state.lock().leaving.push(link);
             self.leaving.notify_one();
         }
     }
@@ -388,14 +385,14 @@ impl Session {
     /// Ends sessions that were replaced, when the calls on them are over. Never ends itself.
     pub(super) async fn tend(&self) -> Infallible {
         loop {
-            let next = self.state().leaving.first().cloned();
+            let next = self.state.lock().leaving.first().cloned();
             let Some(link) = next else {
                 self.leaving.notified().await;
                 continue;
             };
             let _ = timeout(USE_LIMIT, link.unused()).await;
             self.end(&link).await;
-            self.state().leaving.retain(|other| !Arc::ptr_eq(other, &link));
+            self.state.lock().leaving.retain(|other| !Arc::ptr_eq(other, &link));
         }
     }
 
@@ -411,7 +408,7 @@ impl Session {
             return Err(RestFailure::NoSession);
         };
         let about = link.about();
-        let refuses = self.state().refuses_loans.as_ref() == Some(&about.full_name);
+        let refuses = self.state.lock().refuses_loans.as_ref() == Some(&about.full_name);
         if enter::is_shared(&credential) || about.is_api_at_least(ONE_SESSION) && !refuses {
             link.rest.borrow_session(secret);
             link.set_borrowing(true);
@@ -438,14 +435,14 @@ impl Session {
         if is_ours && matches!(link.soap.is_logged_in().await, Ok(true)) {
             let version = link.about().full_name;
             debug!(vcenter = self.names.server, version, "REST does not take the SOAP session, and gets its own");
-            self.state().refuses_loans = Some(version);
+            self.state.lock().refuses_loans = Some(version);
         }
     }
 
     /// Ends every session, in at most 3 s.
     pub(super) async fn log_out(&self) {
         let links: Vec<Arc<Link>> = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             let leaving = std::mem::take(&mut state.leaving);
             leaving.into_iter().chain(state.coming.take()).chain([Arc::clone(&state.current)]).collect()
         };

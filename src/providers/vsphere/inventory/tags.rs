@@ -7,9 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::convert::Infallible;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{info, warn};
@@ -97,12 +98,8 @@ pub(super) struct TagRetry {
 }
 
 impl TagRetry {
-    fn state(&self) -> MutexGuard<'_, (Failures, Option<Instant>)> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn failed(&self, failure: &RestFailure) {
-        let (failures, not_before) = &mut *self.state();
+        let (failures, not_before) = &mut *self.state.lock();
         let pause = match failure {
             RestFailure::Held { pause, .. } => *pause,
             _ => failures.next_pause(&PASSING, fastrand::f64()),
@@ -112,7 +109,7 @@ impl TagRetry {
 
     /// Tags may be read at once.
     pub(super) fn reset(&self) {
-        *self.state() = Default::default();
+        *self.state.lock() = Default::default();
     }
 }
 
@@ -149,7 +146,7 @@ impl TagReader<'_> {
             return std::future::pending().await;
         };
         loop {
-            let (_, not_before) = *self.retry.state();
+            let (_, not_before) = *self.retry.state.lock();
             if let Some(moment) = not_before {
                 tokio::select! {
                     () = sleep_until(moment) => {}
@@ -173,7 +170,7 @@ impl TagReader<'_> {
             let rest = self.session.rest().await?;
             let polled = async {
                 self.poll(&rest, categories, &mut known).await?;
-                self.retry.state().0.reset();
+                self.retry.state.lock().0.reset();
                 Ok(())
             };
             match polled.await.map_err(RestFailure::Rest) {

@@ -1,10 +1,11 @@
 //! The outcome per node, from which the contract is answered without waiting.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
+use parking_lot::RwLock;
 use tokio::sync::broadcast::{self, error::RecvError};
 use tracing::warn;
 
@@ -93,13 +94,12 @@ impl Default for Board {
 impl Board {
     /// The view of the node of this name.
     pub fn find(&self, node: &str) -> Option<Arc<View>> {
-        self.views.read().unwrap_or_else(PoisonError::into_inner).get(node).cloned()
+        self.views.read().get(node).cloned()
     }
 
     /// The machine with this BIOS UUID, in either byte order, if it backs a node. Looks at every view.
     pub fn find_by_uuid(&self, uuid: &BiosUuid) -> Option<Arc<BoundVm>> {
-        let views = self.views.read().unwrap_or_else(PoisonError::into_inner);
-        views.values().find_map(|view| match &view.presence {
+        self.views.read().values().find_map(|view| match &view.presence {
             Presence::Exists(vm) if vm.has_uuid(uuid) => Some(Arc::clone(vm)),
             _ => None,
         })
@@ -108,7 +108,7 @@ impl Board {
     /// Replaces the view, and announces it if its presence differs. Its notes are logged when they are new.
     pub fn set(&self, node: &str, view: View) {
         let new_notes = {
-            let mut views = self.views.write().unwrap_or_else(PoisonError::into_inner);
+            let mut views = self.views.write();
             let known = views.get(node);
             if known.is_some_and(|known| **known == view) {
                 return;
@@ -130,7 +130,7 @@ impl Board {
 
     /// Forgets a node that is gone.
     pub fn remove(&self, node: &str) {
-        self.views.write().unwrap_or_else(PoisonError::into_inner).remove(node);
+        self.views.write().remove(node);
     }
 
     /// A stream of changes from now on.
@@ -198,7 +198,7 @@ mod tests {
         board.set("a", view(reason::VMNotFound));
         board.remove("a");
         assert_eq!(board.find("a"), None);
-        assert!(board.views.read().unwrap().is_empty());
+        assert!(board.views.read().is_empty());
     }
 
     #[tokio::test]

@@ -39,6 +39,7 @@ pub(super) struct Binding {
 }
 
 /// What is known of one node.
+#[derive(Default)]
 pub(super) struct Tracked {
     pub(super) seen: Seen,
     pub(super) facts: NodeFacts,
@@ -121,25 +122,7 @@ impl Tracked {
             asked_by_name: facts.search_uuid().is_none() && !facts.has_provider_id,
             seen,
             facts,
-            answers: BTreeMap::new(),
-            first_match: None,
-            reading_since: None,
-            bound: None,
-            bound_uuid: None,
-            bound_at: None,
-            found_by: FoundBy::default(),
-            pauses: Failures::default(),
-            search_at: None,
-            decide_at: None,
-            look_at: None,
-            looked: None,
-            twins: BTreeMap::new(),
-            is_running: false,
-            unasked: Vec::new(),
-            lost: None,
-            last_observation: None,
-            live_period: None,
-            addressed_since: None,
+            ..Self::default()
         }
     }
 

@@ -40,7 +40,7 @@ impl Session {
             Ok(claim) => claim,
             Err(held) => {
                 let pause = held.until.saturating_sub(self.began.elapsed());
-                let was_rejected = self.state().pairs.was_rejected(credential, Interface::Soap);
+                let was_rejected = self.state.lock().pairs.was_rejected(credential, Interface::Soap);
                 let source = Cause::Held { why: self.why_held(credential, &held), was_rejected };
                 return failed(held.what(&self.login_of(credential)), source, Pause::For(pause));
             }
@@ -48,7 +48,7 @@ impl Session {
         match self.present(&link.soap, &credential.login).await {
             Ok(()) => {
                 {
-                    let mut state = self.state();
+                    let mut state = self.state.lock();
                     state.pairs.accepted(credential, Interface::Soap);
                     state.facts.soap_logins += 1;
                 }
@@ -78,7 +78,7 @@ impl Session {
         match self.present_rest(&link.rest, &credential.login).await {
             Ok(()) => {
                 {
-                    let mut state = self.state();
+                    let mut state = self.state.lock();
                     state.pairs.accepted(credential, Interface::Rest);
                     state.facts.rest_logins += 1;
                 }
@@ -97,7 +97,7 @@ impl Session {
     /// The permission of this process's own schedule, then that of the ledger.
     async fn claim(&self, credential: &Arc<Credential>, interface: Interface) -> Result<Claim, Held> {
         let attempt = {
-            let state = self.state();
+            let state = self.state.lock();
             if let Some(held) = state.pairs.held(credential, interface, self.began.elapsed()) {
                 return Err(held);
             }
@@ -108,7 +108,7 @@ impl Session {
                 true => self.now().lockout(refused.pause, refused.why),
                 false => self.now().wait(refused.pause, refused.why),
             };
-            self.state().pairs.hold(credential, interface, held.clone());
+            self.state.lock().pairs.hold(credential, interface, held.clone());
             self.pauses.notify_one();
             held
         })
@@ -123,7 +123,7 @@ impl Session {
         outcome: Outcome,
         why: impl FnOnce() -> String,
     ) -> Pause {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         match outcome {
             Outcome::Rejected => {
                 state.facts.rejections += 1;

@@ -1,8 +1,9 @@
 //! One session over SOAP, the REST session beside it, and who uses them at the moment.
 
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::clients::vim::AboutInfo;
@@ -38,35 +39,31 @@ impl Link {
         })
     }
 
-    fn with<T>(&self, look: impl FnOnce(&mut Facts) -> T) -> T {
-        look(&mut self.facts.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
     /// What the session was made with; nothing before the first login.
     pub(super) fn credential(&self) -> Option<Arc<Credential>> {
-        self.with(|facts| facts.credential.clone())
+        self.facts.lock().credential.clone()
     }
 
     pub(super) fn set_credential(&self, credential: Arc<Credential>) {
-        self.with(|facts| facts.credential = Some(credential));
+        self.facts.lock().credential = Some(credential);
     }
 
     /// What the server said of itself when it was connected to last.
     pub(super) fn about(&self) -> AboutInfo {
-        self.with(|facts| facts.about.clone())
+        self.facts.lock().about.clone()
     }
 
     pub(super) fn set_about(&self, about: AboutInfo) {
-        self.with(|facts| facts.about = about);
+        self.facts.lock().about = about;
     }
 
     /// Whether the REST session is the SOAP session.
     pub(super) fn is_borrowing(&self) -> bool {
-        self.with(|facts| facts.is_borrowing)
+        self.facts.lock().is_borrowing
     }
 
     pub(super) fn set_borrowing(&self, is_borrowing: bool) {
-        self.with(|facts| facts.is_borrowing = is_borrowing);
+        self.facts.lock().is_borrowing = is_borrowing;
     }
 
     /// The SOAP client, counted as in use until what is returned is dropped.

@@ -15,13 +15,14 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::future::join_all;
 use futures::stream::{BoxStream, SelectAll};
+use prometheus::IntGauge;
 use prometheus::core::Collector;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
 use super::capability::Capability;
 use super::instances::Instances;
-use super::running::Running;
+use super::running::{self, Works};
 use crate::base::backoff::Backoff;
 use crate::cloud::InstanceEvent;
 use crate::kubernetes::leadership::Leadership;
@@ -42,7 +43,7 @@ pub struct Controller<R> {
     pub spec: Spec,
     begin_term: Box<dyn Fn() -> R + Send + Sync>,
     queue: QueueMetrics,
-    running: Running,
+    running: IntGauge,
 }
 
 /// What a controller declares.
@@ -175,7 +176,7 @@ impl Next {
 impl<R: Reconciler> Controller<R> {
     /// `begin_term` is called at the beginning of each term.
     pub fn new(spec: Spec, begin_term: impl Fn() -> R + Send + Sync + 'static) -> Self {
-        let (queue, running) = (QueueMetrics::new(spec.queue), Running::new(spec.name));
+        let (queue, running) = (QueueMetrics::new(spec.queue), running::series(spec.name));
         Self { spec, begin_term: Box::new(begin_term), queue, running }
     }
 
@@ -188,7 +189,7 @@ impl<R: Reconciler> Controller<R> {
     /// Adds its series to `registry`, once. Fails if one of their names is taken.
     pub fn register(&mut self, registry: &Registry) -> Result<(), prometheus::Error> {
         registry.register(Box::new(self.queue.clone()))?;
-        self.running.register(registry)?;
+        registry.register(Box::new(self.running.clone()))?;
         self.spec.series.drain(..).try_for_each(|series| registry.register(series))
     }
 
@@ -245,7 +246,7 @@ impl<R: Reconciler> Controller<R> {
 
     /// Works until `stop`, then finishes what is in hand.
     async fn lead(&self, term: &Arc<R>, stop: &CancellationToken) {
-        let _running = self.running.begin();
+        let _works = Works::begin(&self.running);
         let queue = Queue::new(BACKOFF, &self.queue);
         let workers = (0..self.spec.workers).map(|_| work(term, &queue));
         let feed = async {

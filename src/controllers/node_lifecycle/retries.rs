@@ -37,7 +37,7 @@ impl Retry {
 }
 
 /// The retries of one kind of call, by Node. `T` is what the last failure was about.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Retries<T> {
     by_node: HashMap<String, Failure<T>>,
 }
@@ -47,12 +47,6 @@ struct Failure<T> {
     uid: String,
     about: T,
     retry: Retry,
-}
-
-impl<T> Default for Retries<T> {
-    fn default() -> Self {
-        Self { by_node: HashMap::new() }
-    }
 }
 
 impl<T> Retries<T> {

@@ -67,7 +67,6 @@ impl Roll {
 
     /// Of a Node that was not known.
     pub(super) fn put(&mut self, name: &str, record: NodeRecord) {
-        self.remove(name);
         add(&mut self.counts, &record, self.from);
         self.nodes.insert(name.to_owned(), record);
     }

@@ -135,8 +135,11 @@ fn what_happens_while_the_provider_is_asked_makes_the_answer_late() {
     }
 }
 
+/// Something that happens to a node.
+type Happening = fn(&mut Case);
+
 /// What happens to a Node while the provider is asked about it.
-const CHANGES: [(&str, fn(&mut Case)); 6] = [
+const CHANGES: [(&str, Happening); 6] = [
     ("Ready for a moment", |case| {
         case.ready("n");
         case.not_ready("n");

@@ -214,8 +214,8 @@ impl Provider {
         let settings = self.settings(config, entry);
         let names = Names { key: settings.key.clone(), server: settings.server.clone() };
         let (offers, ledger) = (self.connect.offers(entry), Arc::clone(&self.ledger));
-        let session = Session::with_timeouts(http, offers, ledger, names, self.options.timeouts)
-            .with_probes(Arc::clone(&self.probes));
+        let session =
+            Session::new(http, offers, ledger, names, self.options.timeouts).with_probes(Arc::clone(&self.probes));
         let vcenter = Vcenter::new(settings, session);
         Ok(Entry { config: entry.clone(), vcenter, stop: self.stop.child_token() })
     }
@@ -229,12 +229,6 @@ impl Provider {
             categories: config.labels.clone(),
             tag_poll: self.options.tag_poll,
         }
-    }
-
-    /// The state of each vCenter: its server, and why it does not answer if it does not.
-    pub fn vcenters(&self) -> Vec<(String, Option<String>)> {
-        let state = |vcenter: &Arc<Vcenter>| vcenter.snapshot().freshness.trouble().map(String::from);
-        self.inventories().iter().map(|vcenter| (vcenter.server().to_owned(), state(vcenter))).collect()
     }
 
     /// The inventory of each vCenter, for those who only look.

@@ -141,7 +141,7 @@ impl Watched {
         };
         let names = Names { key: settings.key.clone(), server: settings.server.clone() };
         let ledger = Arc::new(Ledger::new(MemoryStore::default()));
-        let session = Session::with_timeouts(connect(&fake), offers, ledger, names, timeouts());
+        let session = Session::new(connect(&fake), offers, ledger, names, timeouts());
         let vcenter = Vcenter::new(settings, session);
         vcenter.want(wanted);
         (fake, vcenter)

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use ccm::kubernetes::login_ledger::Ledger;
 use ccm::providers::vsphere::credentials::{Credential, Login, Offer, Origin, SessionToken};
+use ccm::providers::vsphere::inventory::session::Timeouts;
 use ccm::providers::vsphere::inventory::snapshot::{Freshness, Snapshot};
 use ccm::providers::vsphere::inventory::{Names, Session, Settings, Vcenter};
 use ccm::providers::vsphere::zones::ZoneCategories;
@@ -82,7 +83,7 @@ impl Replica {
             categories: Some(ZoneCategories { zone: "k8s-zone".to_owned(), region: "k8s-region".to_owned() }),
             tag_poll: MINUTE,
         };
-        let session = Session::new(server.client(), offers, ledger, names);
+        let session = Session::new(server.client(), offers, ledger, names, Timeouts::default());
         let session = match probes {
             Some(probes) => session.with_probes(probes),
             None => session,

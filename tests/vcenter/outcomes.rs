@@ -375,7 +375,7 @@ async fn one_vcenter_configured_twice_has_one_machine() {
     let text = format!("{}{}ip-family = ipv4, ipv6\n", entry("a"), entry("b"));
     let running = Running::start_with(&text, Duration::from_secs(60));
     let scene = Scene { fakes: vec![fake], datacenters: "", folder, running };
-    assert_eq!(scene.running.provider.vcenters().len(), 2);
+    assert_eq!(scene.running.provider.inventories().len(), 2);
     let node = scene.initialised("n").await;
     assert_eq!(address(&scene.found(&node).await), "10.0.0.1");
     scene.told(&node, "exists").await;

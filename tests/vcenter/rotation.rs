@@ -7,6 +7,7 @@ use ccm::cloud::login_ledger::LoginLedger;
 use ccm::kubernetes::login_ledger::Ledger;
 use ccm::providers::vsphere::credentials::{Credential, Login, Offer, Origin};
 use ccm::providers::vsphere::inventory::reads::Read;
+use ccm::providers::vsphere::inventory::session::Timeouts;
 use ccm::providers::vsphere::inventory::snapshot::{Freshness, Snapshot};
 use ccm::providers::vsphere::inventory::{Names, Session, Settings, Vcenter as Inventory};
 use ccm::providers::vsphere::zones::{ObjectTags, ZoneCategories};
@@ -74,7 +75,7 @@ impl Watched {
         };
         let offers = watch::Sender::new(offer(vcenter.user(), vcenter.password(), 1));
         let ledger: Arc<dyn LoginLedger> = Arc::new(Ledger::new(MemoryStore::default()));
-        let session = Session::new(https(vcenter), offers.subscribe(), ledger, names);
+        let session = Session::new(https(vcenter), offers.subscribe(), ledger, names, Timeouts::default());
         let inventory = Inventory::new(settings, session);
         let stop = CancellationToken::new();
         let task = tokio::spawn(Arc::clone(&inventory).run(stop.clone()));

@@ -18,12 +18,6 @@ use crate::base::addresses::parse_ip;
 use crate::base::limited_read::read_limited;
 use crate::base::yaml::{self, Aliases, Entry, Node, Value, YamlError};
 
-/// The key of the VM's `config.extraConfig` that holds the metadata.
-pub const METADATA_KEY: &str = "guestinfo.metadata";
-
-/// The key of the VM's `config.extraConfig` that holds the encoding of the metadata.
-pub const ENCODING_KEY: &str = "guestinfo.metadata.encoding";
-
 /// The largest metadata or network document that is read, in bytes, decoded and unpacked.
 const MAX_BYTES: usize = 1 << 20;
 
@@ -39,45 +33,23 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MetadataError {
     /// A document is larger than what is read.
-    #[error("{document} is larger than {MAX_BYTES} bytes")]
-    TooLarge {
-        /// Which document.
-        document: &'static str,
-    },
+    #[error("{0} is larger than {MAX_BYTES} bytes")]
+    TooLarge(&'static str),
     /// A document is not padded standard base64.
-    #[error("{document} is not padded standard base64")]
-    Base64 {
-        /// Which document.
-        document: &'static str,
-    },
+    #[error("{0} is not padded standard base64")]
+    Base64(&'static str),
     /// A document is not gzip.
-    #[error("{document} is not gzip data")]
-    Gzip {
-        /// Which document.
-        document: &'static str,
-    },
+    #[error("{0} is not gzip data")]
+    Gzip(&'static str),
     /// A document is not UTF-8 text.
-    #[error("{document} is not UTF-8 text")]
-    Utf8 {
-        /// Which document.
-        document: &'static str,
-    },
+    #[error("{0} is not UTF-8 text")]
+    Utf8(&'static str),
     /// A document is not YAML.
-    #[error("{document} cannot be read")]
-    Yaml {
-        /// Which document.
-        document: &'static str,
-        /// Where.
-        source: YamlError,
-    },
-    /// A value has another form than is expected.
-    #[error("cannot unmarshal {what}: expected {expected}")]
-    Shape {
-        /// Which value.
-        what: &'static str,
-        /// The form that is expected.
-        expected: &'static str,
-    },
+    #[error("{0} cannot be read")]
+    Yaml(&'static str, #[source] YamlError),
+    /// A value has another form than the one that is expected.
+    #[error("cannot unmarshal {0}: expected {1}")]
+    Shape(&'static str, &'static str),
 }
 
 const METADATA: &str = "guestinfo.metadata";
@@ -95,7 +67,7 @@ pub fn parse_static_order(metadata: Option<&str>, encoding: Option<&str>) -> Res
     let bytes = match encoding.unwrap_or_default() {
         "base64" | "b64" => decode_base64(metadata, METADATA)?,
         "gzip+base64" | "gz+b64" => unpack(&decode_base64(metadata, METADATA)?, METADATA)?,
-        "" if metadata.len() > MAX_BYTES => return Err(MetadataError::TooLarge { document: METADATA }),
+        "" if metadata.len() > MAX_BYTES => return Err(MetadataError::TooLarge(METADATA)),
         "" => metadata.as_bytes().to_vec(),
         _ => return Ok(Vec::new()),
     };
@@ -125,23 +97,23 @@ fn decode_base64(text: &str, document: &'static str) -> Result<Vec<u8>, Metadata
     let digits: Vec<u8> = text.bytes().filter(|byte| !matches!(byte, b'\r' | b'\n')).collect();
     // Up to two of the bytes may be padding.
     if digits.len() / 4 * 3 > MAX_BYTES + 2 {
-        return Err(MetadataError::TooLarge { document });
+        return Err(MetadataError::TooLarge(document));
     }
-    let bytes = BASE64.decode(digits).map_err(|_| MetadataError::Base64 { document })?;
-    if bytes.len() > MAX_BYTES { Err(MetadataError::TooLarge { document }) } else { Ok(bytes) }
+    let bytes = BASE64.decode(digits).map_err(|_| MetadataError::Base64(document))?;
+    if bytes.len() > MAX_BYTES { Err(MetadataError::TooLarge(document)) } else { Ok(bytes) }
 }
 
 fn unpack(bytes: &[u8], document: &'static str) -> Result<Vec<u8>, MetadataError> {
     match read_limited(MultiGzDecoder::new(bytes), 0, MAX_BYTES) {
         Ok(mut unpacked) => Ok(std::mem::take(&mut *unpacked)),
-        Err(error) if error.kind() == ErrorKind::FileTooLarge => Err(MetadataError::TooLarge { document }),
-        Err(_) => Err(MetadataError::Gzip { document }),
+        Err(error) if error.kind() == ErrorKind::FileTooLarge => Err(MetadataError::TooLarge(document)),
+        Err(_) => Err(MetadataError::Gzip(document)),
     }
 }
 
 fn parse_yaml(bytes: Vec<u8>, document: &'static str) -> Result<Node, MetadataError> {
-    let text = String::from_utf8(bytes).map_err(|_| MetadataError::Utf8 { document })?;
-    yaml::parse_document(&text, Aliases::Refused).map_err(|source| MetadataError::Yaml { document, source })
+    let text = String::from_utf8(bytes).map_err(|_| MetadataError::Utf8(document))?;
+    yaml::parse_document(&text, Aliases::Refused).map_err(|source| MetadataError::Yaml(document, source))
 }
 
 /// The addresses of a netplan document: `ethernets`, per name `addresses`.
@@ -176,14 +148,14 @@ fn map_of<'a>(node: &'a Node, what: &'static str) -> Result<Option<&'a [Entry]>,
     match &node.value {
         Value::Map(entries) => Ok(Some(entries)),
         Value::Null => Ok(None),
-        Value::Scalar { .. } | Value::List(_) => Err(MetadataError::Shape { what, expected: "a mapping" }),
+        Value::Scalar { .. } | Value::List(_) => Err(MetadataError::Shape(what, "a mapping")),
     }
 }
 
 fn list_of<'a>(node: &'a Node, what: &'static str) -> Result<&'a [Node], MetadataError> {
     match &node.value {
         Value::List(items) => Ok(items),
-        _ => Err(MetadataError::Shape { what, expected: "a list" }),
+        _ => Err(MetadataError::Shape(what, "a list")),
     }
 }
 
@@ -191,7 +163,7 @@ fn text_of<'a>(node: Option<&'a Node>, what: &'static str) -> Result<Option<&'a 
     match node.map(|node| &node.value) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Scalar { text, .. }) => Ok(Some(text)),
-        Some(Value::List(_) | Value::Map(_)) => Err(MetadataError::Shape { what, expected: "text" }),
+        Some(Value::List(_) | Value::Map(_)) => Err(MetadataError::Shape(what, "text")),
     }
 }
 

@@ -18,7 +18,6 @@ pub mod slots;
 mod tracked;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use futures::StreamExt;
@@ -208,11 +207,6 @@ impl Tracker {
         let mut others =
             self.nodes.needing(vm).filter(|other| *other != name).filter_map(|other| self.nodes.get(other));
         others.any(|other| other.bound.as_ref() == Some(vm) && is_renamed(&tracked.facts, &other.facts, record))
-    }
-
-    /// The addresses of the node's machine that other machines have, too.
-    fn shared_of(&self, name: &str) -> Vec<IpAddr> {
-        self.shared.of(name).collect()
     }
 
     /// Puts a node in. What no node needs any more is not watched any more.

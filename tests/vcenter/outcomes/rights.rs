@@ -58,9 +58,11 @@ async fn an_account_without_any_role_makes_unknown_with_object_and_privilege_als
     scene.restart(&node).await;
     // Without a session there is no look-up: the vCenter itself says why.
     let provider = Arc::clone(&scene.running.provider);
-    eventually("the refusal is known", SOON, async || match provider.vcenters() {
-        states if states.iter().any(|(_, why)| why.as_ref().is_some_and(|why| why.contains("System.Read"))) => Ok(()),
-        states => Err(format!("{states:?}")),
+    eventually("the refusal is known", SOON, async || {
+        let states: Vec<_> =
+            provider.inventories().iter().map(|vcenter| vcenter.snapshot().freshness.clone()).collect();
+        let is_told = states.iter().any(|state| state.trouble().is_some_and(|why| why.contains("System.Read")));
+        if is_told { Ok(()) } else { Err(format!("{states:?}")) }
     })
     .await;
     for message in [scene.unknown(&node, "VCenterUnavailable").await, scene.told(&node, "VCenterUnavailable").await] {

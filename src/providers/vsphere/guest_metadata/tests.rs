@@ -109,12 +109,12 @@ type Expected = fn(&MetadataError) -> bool;
 fn unreadable_metadata_is_an_error() {
     use MetadataError::{Base64, Gzip, Shape, Utf8, Yaml};
     let unpadded = encode("network: {}").trim_end_matches('=').to_owned();
-    assert_eq!(parse_static_order(Some("@@@"), Some("base64")), Err(Base64 { document: METADATA }), "B28");
-    assert_eq!(parse_static_order(Some(&unpadded), Some("base64")), Err(Base64 { document: METADATA }), "B32");
+    assert_eq!(parse_static_order(Some("@@@"), Some("base64")), Err(Base64(METADATA)), "B28");
+    assert_eq!(parse_static_order(Some(&unpadded), Some("base64")), Err(Base64(METADATA)), "B32");
     let utf8 = parse_static_order(Some(&encode([0xff, 0xfe, 0xfd])), Some("base64"));
-    assert_eq!(utf8, Err(Utf8 { document: METADATA }), "not UTF-8");
+    assert_eq!(utf8, Err(Utf8(METADATA)), "not UTF-8");
     let not_packed = parse_static_order(Some(&encode(PLAIN)), Some("gz+b64"));
-    assert_eq!(not_packed, Err(Gzip { document: METADATA }), "not gzip");
+    assert_eq!(not_packed, Err(Gzip(METADATA)), "not gzip");
 
     let is_shape: Expected = |error| matches!(error, Shape { .. });
     let rows: Vec<(&str, String, Expected)> = vec![
@@ -124,9 +124,7 @@ fn unreadable_metadata_is_an_error() {
         ("B37 list", "network: {ethernets: [a]}".to_owned(), is_shape),
         ("B37 hello", "hello".to_owned(), is_shape),
         ("mapping where text is expected", "network.encoding: b64\nnetwork: {}".to_owned(), is_shape),
-        ("inner base64", "network.encoding: b64\nnetwork: '@@@'".to_owned(), |e| {
-            matches!(e, Base64 { document: NETWORK })
-        }),
+        ("inner base64", "network.encoding: b64\nnetwork: '@@@'".to_owned(), |e| matches!(e, Base64(NETWORK))),
         ("inner gzip", format!("network.encoding: gz+b64\nnetwork: {}", encode("x")), |e| matches!(e, Gzip { .. })),
         ("YAML", "network: [".to_owned(), |e| matches!(e, Yaml { .. })),
     ];
@@ -140,13 +138,13 @@ fn unreadable_metadata_is_an_error() {
 fn a_small_text_cannot_become_a_large_document() {
     let bomb = encode(gzip(&vec![b' '; 64 << 20]));
     let outer = parse_static_order(Some(&bomb), Some("gz+b64"));
-    assert_eq!(outer, Err(MetadataError::TooLarge { document: METADATA }));
+    assert_eq!(outer, Err(MetadataError::TooLarge(METADATA)));
     let document = format!("network.encoding: gz+b64\nnetwork: {bomb}");
-    assert_eq!(order(&document), Err(MetadataError::TooLarge { document: NETWORK }));
+    assert_eq!(order(&document), Err(MetadataError::TooLarge(NETWORK)));
     let long = "A".repeat(2 << 20);
     for encoding in [Some("base64"), None] {
         let got = parse_static_order(Some(&long), encoding);
-        assert_eq!(got, Err(MetadataError::TooLarge { document: METADATA }), "{encoding:?}");
+        assert_eq!(got, Err(MetadataError::TooLarge(METADATA)), "{encoding:?}");
     }
 }
 
@@ -154,9 +152,9 @@ fn a_small_text_cannot_become_a_large_document() {
 fn an_alias_costs_the_order_and_an_anchor_alone_does_not() {
     use MetadataError::Yaml;
     let copied = "a: &x 10.0.0.2\nnetwork: {ethernets: {id0: {addresses: [*x]}}}";
-    assert_eq!(order(copied), Err(Yaml { document: METADATA, source: YamlError::Alias { line: 2 } }));
+    assert_eq!(order(copied), Err(Yaml(METADATA, YamlError::Alias { line: 2 })));
     let inside = format!("network.encoding: base64\nnetwork: {}", encode("a: &x 1\nb: *x"));
-    assert_eq!(order(&inside), Err(Yaml { document: NETWORK, source: YamlError::Alias { line: 2 } }));
+    assert_eq!(order(&inside), Err(Yaml(NETWORK, YamlError::Alias { line: 2 })));
     assert_eq!(order("network: {ethernets: {id0: {addresses: [&x 10.0.0.2]}}}"), Ok(addresses(&["10.0.0.2"])));
 }
 
@@ -168,5 +166,5 @@ fn a_document_of_the_largest_size_is_read_in_every_encoding() {
         assert_eq!(parse_static_order(Some(&text), encoding), Ok(addresses(&["10.0.0.2"])), "{encoding:?}");
     }
     let larger = encode(format!("{document}\n"));
-    assert_eq!(parse_static_order(Some(&larger), Some("base64")), Err(MetadataError::TooLarge { document: METADATA }));
+    assert_eq!(parse_static_order(Some(&larger), Some("base64")), Err(MetadataError::TooLarge(METADATA)));
 }

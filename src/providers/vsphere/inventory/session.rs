@@ -23,7 +23,6 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::{Instant, timeout};
 use tracing::{debug, info, warn};
 
-use self::enter::Entered;
 use self::pairs::{Better, Interface, Moment, Pairs, place};
 use self::reach::Reach;
 use super::retry::PASSING;
@@ -127,12 +126,7 @@ pub(super) enum Rotation {
 
 impl Session {
     /// A session that nobody has made yet; nothing is sent.
-    pub fn new(http: http::Client, offers: Offers, ledger: Arc<dyn LoginLedger>, names: Names) -> Self {
-        Self::with_timeouts(http, offers, ledger, names, Timeouts::default())
-    }
-
-    /// As [`Session::new`], with other time limits.
-    pub fn with_timeouts(
+    pub fn new(
         http: http::Client,
         offers: Offers,
         ledger: Arc<dyn LoginLedger>,
@@ -206,12 +200,7 @@ impl Session {
     pub(super) fn offer_changed(&self) -> impl Future<Output = ()> + use<> {
         let mut offers = self.offers.clone();
         offers.mark_unchanged();
-        async move {
-            if offers.changed().await.is_err() {
-                // Nobody offers anything any more.
-                std::future::pending::<()>().await;
-            }
-        }
+        next_change(offers)
     }
 
     /// Connects, and logs in unless the session of an earlier connection is still good. One caller does so while others
@@ -256,12 +245,12 @@ impl Session {
                 break;
             }
             let failure = match self.enter(link, &credential).await {
-                Entered::Accepted => {
+                Ok(()) => {
                     self.logged_in(link, credential).await;
                     return Ok(());
                 }
-                Entered::Failed(failure) if failure.pause == Pause::Backoff => return Err(failure),
-                Entered::Failed(failure) => failure,
+                Err(failure) if failure.pause == Pause::Backoff => return Err(failure),
+                Err(failure) => failure,
             };
             last = Some(match last {
                 Some(before) => soonest(before, failure),
@@ -335,15 +324,11 @@ impl Session {
         let _turn = self.turn.acquire().await;
         let link = link(&self.http, self.timeouts);
         self.connect(&link).await?;
-        match self.enter(&link, credential).await {
-            Entered::Accepted => {
-                link.set_credential(Arc::clone(credential));
-                let before = self.state.lock().coming.replace(Arc::clone(&link));
-                self.leave(before);
-                Ok(link)
-            }
-            Entered::Failed(failure) => Err(failure),
-        }
+        self.enter(&link, credential).await?;
+        link.set_credential(Arc::clone(credential));
+        let before = self.state.lock().coming.replace(Arc::clone(&link));
+        self.leave(before);
+        Ok(link)
     }
 
     /// Makes a link that [`Session::rotated`] has told the one in use; the old one is ended when nobody uses it.
@@ -469,6 +454,13 @@ impl Session {
         if timeout(LOGOUT_LIMIT, both).await.is_err() {
             warn!(vcenter = self.names.server, "the session could not be ended within {LOGOUT_LIMIT:?}");
         }
+    }
+}
+
+/// Completes with the next change. Never, if nobody can make one any more.
+async fn next_change<T>(mut watched: watch::Receiver<T>) {
+    if watched.changed().await.is_err() {
+        std::future::pending::<()>().await;
     }
 }
 

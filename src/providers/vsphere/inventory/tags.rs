@@ -166,16 +166,22 @@ impl TagReader<'_> {
     async fn keep_tags(&self, categories: &ZoneCategories, tag_poll: Duration) -> Result<Infallible, RestFailure> {
         let mut known = Known::default();
         let mut refused_in_row = 0;
+        let mut next_poll = Instant::now();
         loop {
             let rest = self.session.rest().await?;
-            let polled = async {
-                self.poll(&rest, categories, &mut known).await?;
-                self.retry.state.lock().0.reset();
-                Ok(())
+            let read = async {
+                if Instant::now() >= next_poll {
+                    self.poll(&rest, categories, &mut known).await?;
+                    self.retry.state.lock().0.reset();
+                    refused_in_row = 0;
+                    // Jitter keeps replicas and vCenters apart.
+                    next_poll = Instant::now() + tag_poll.mul_f64(0.9 + fastrand::f64() / 10.0);
+                }
+                self.read_new_objects(&rest, &known).await
             };
-            match polled.await.map_err(RestFailure::Rest) {
+            match read.await.map_err(RestFailure::Rest) {
                 Ok(()) => refused_in_row = 0,
-                // The session ended, or is none for REST: another one, then the poll again.
+                // The session ended, or is none for REST: another one, then the same again.
                 Err(failure) if failure.is_unauthenticated() && refused_in_row < REFUSALS => {
                     refused_in_row += 1;
                     self.session.rest_refused(&rest).await;
@@ -184,24 +190,9 @@ impl TagReader<'_> {
                 Err(failure) => return Err(failure),
             }
             drop(rest);
-            // Jitter keeps replicas and vCenters apart.
-            let next_poll = Instant::now() + tag_poll.mul_f64(0.9 + fastrand::f64() / 10.0);
-            loop {
-                let rest = self.session.rest().await?;
-                match self.read_new_objects(&rest, &known).await.map_err(RestFailure::Rest) {
-                    Ok(()) => refused_in_row = 0,
-                    Err(failure) if failure.is_unauthenticated() && refused_in_row < REFUSALS => {
-                        refused_in_row += 1;
-                        self.session.rest_refused(&rest).await;
-                        continue;
-                    }
-                    Err(failure) => return Err(failure),
-                }
-                drop(rest);
-                tokio::select! {
-                    () = sleep_until(next_poll) => break,
-                    () = self.publisher.objects_changed.notified() => sleep(GATHER).await,
-                }
+            tokio::select! {
+                () = sleep_until(next_poll) => {}
+                () = self.publisher.objects_changed.notified() => sleep(GATHER).await,
             }
         }
     }

@@ -1,6 +1,7 @@
 //! What follows for one node from what is known: whether a machine may be bound to it, what it is told of its machine,
 //! and when to look again.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -281,7 +282,7 @@ impl Tracker {
         let server = self.rules.servers.get(&vm.vcenter).map(String::as_str).unwrap_or_default();
         let topology_labels = labels(&self.rules.topology, server, snapshot, record);
         let earlier_name = self.earlier_name(&tracked.facts, vm).cloned();
-        let shared = self.shared_of(&tracked.facts.name);
+        let shared: Vec<IpAddr> = self.shared.of(&tracked.facts.name).collect();
         let addressed_for = tracked.addressed_since.map_or(Duration::ZERO, |since| since.elapsed());
         let beside = Beside { shared: &shared, addressed_for };
         let power = snapshot.power.get(&vm.id).copied().ok_or_else(|| {

@@ -66,7 +66,9 @@ impl Tracker {
             }
         }
         if is_changed {
-            self.evaluate_all();
+            for name in self.nodes.names() {
+                self.evaluate(&name);
+            }
         }
     }
 
@@ -146,12 +148,6 @@ impl Tracker {
         for name in names {
             self.update(&name, Tracked::restart_lookup);
             self.search_everywhere(&name);
-        }
-    }
-
-    fn evaluate_all(&mut self) {
-        for name in self.nodes.names() {
-            self.evaluate(&name);
         }
     }
 }

@@ -118,12 +118,7 @@ impl Lost {
 impl Tracked {
     /// A node that was just seen.
     pub(super) fn new(seen: Seen, facts: NodeFacts) -> Self {
-        Self {
-            asked_by_name: facts.search_uuid().is_none() && !facts.has_provider_id,
-            seen,
-            facts,
-            ..Self::default()
-        }
+        Self { asked_by_name: facts.search_uuid().is_none() && !facts.has_provider_id, seen, facts, ..Self::default() }
     }
 
     /// The node's machine has to be searched again.

@@ -19,12 +19,6 @@ use crate::providers::vsphere::credentials::{Credential, Login, Origin};
 /// How long reading a token from a file may take.
 const READ_LIMIT: Duration = Duration::from_secs(5);
 
-/// How a login over SOAP went.
-pub(super) enum Entered {
-    Accepted,
-    Failed(Failure),
-}
-
 /// Whether the session is a copy of somebody else's, for which REST has no login.
 pub(super) fn is_shared(credential: &Credential) -> bool {
     matches!(credential.login, Login::SharedSession { .. })
@@ -32,17 +26,17 @@ pub(super) fn is_shared(credential: &Credential) -> bool {
 
 impl Session {
     /// Logs in over SOAP, unless that has to wait.
-    pub(super) async fn enter(&self, link: &Link, credential: &Arc<Credential>) -> Entered {
+    pub(super) async fn enter(&self, link: &Link, credential: &Arc<Credential>) -> Result<(), Failure> {
         // From the claim on, so that a claim is not left behind by a stop that comes a moment too early.
         let _under_way = self.logins.begin();
-        let failed = |during, source, pause| Entered::Failed(Failure { during, source, pause });
         let claim = match self.claim(credential, Interface::Soap).await {
             Ok(claim) => claim,
             Err(held) => {
                 let pause = held.until.saturating_sub(self.began.elapsed());
                 let was_rejected = self.state.lock().pairs.was_rejected(credential, Interface::Soap);
                 let source = Cause::Held { why: self.why_held(credential, &held), was_rejected };
-                return failed(held.what(&self.login_of(credential)), source, Pause::For(pause));
+                let during = held.what(&self.login_of(credential));
+                return Err(Failure { during, source, pause: Pause::For(pause) });
             }
         };
         match self.present(&link.soap, &credential.login).await {
@@ -53,7 +47,7 @@ impl Session {
                     state.facts.soap_logins += 1;
                 }
                 self.ledger.settle(claim, Outcome::Accepted).await;
-                Entered::Accepted
+                Ok(())
             }
             Err(cause) => {
                 let outcome = if is_shared(credential) { Outcome::Harmless } else { outcome(&cause) };
@@ -63,7 +57,7 @@ impl Session {
                     true => self.rejected(credential),
                     false => format!("failed to log in to {}", self.login_of(credential)),
                 };
-                failed(during, cause, pause)
+                Err(Failure { during, source: cause, pause })
             }
         }
     }

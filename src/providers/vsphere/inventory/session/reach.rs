@@ -10,7 +10,7 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::debug;
 
-use super::Session;
+use super::{Session, next_change};
 use crate::clients::vim;
 
 /// The pause between the beginnings of two questions; a quarter more or less by chance.
@@ -62,12 +62,7 @@ impl Session {
 
     /// Completes when it has come back, from the time of the call on.
     pub(in super::super) fn returned(&self) -> impl Future<Output = ()> + use<> {
-        let mut returned = self.reach.returned.subscribe();
-        async move {
-            if returned.changed().await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        }
+        next_change(self.reach.returned.subscribe())
     }
 
     /// Makes a call, and once more whenever vCenter comes back meanwhile: what was sent while it was away gets no answer.

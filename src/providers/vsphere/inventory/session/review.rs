@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tracing::info;
 
-use super::Session;
+use super::{Session, next_change};
 
 /// The pause between two reviews while a login waits; up to a quarter is added by chance.
 const REVIEW: Duration = Duration::from_secs(30);
@@ -37,11 +37,6 @@ impl Session {
 
     /// Completes when a login that waits may be made after all, from the time of the call on.
     pub(in super::super) fn released(&self) -> impl Future<Output = ()> + use<> {
-        let mut released = self.released.subscribe();
-        async move {
-            if released.changed().await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        }
+        next_change(self.released.subscribe())
     }
 }

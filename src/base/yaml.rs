@@ -34,6 +34,17 @@ pub(crate) struct Node {
     pub value: Value,
 }
 
+impl Node {
+    /// The entries of a mapping; none of a null; nothing for anything else.
+    pub(crate) fn entries(&self) -> Option<&[Entry]> {
+        match &self.value {
+            Value::Map(entries) => Some(entries),
+            Value::Null => Some(&[]),
+            Value::Scalar { .. } | Value::List(_) => None,
+        }
+    }
+}
+
 /// A YAML value.
 #[derive(Clone)]
 pub(crate) enum Value {

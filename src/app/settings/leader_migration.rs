@@ -111,17 +111,14 @@ impl Reading {
             resource_lock: String::new(),
             controller_leaders: Vec::new(),
         };
-        let entries = match &document.value {
-            Value::Map(entries) => entries,
-            Value::Null => {
-                self.wrong(document.line, format!("the file is empty; expected a {KIND}"));
-                return migration;
-            }
-            Value::Scalar { .. } | Value::List(_) => {
-                self.wrong(document.line, format!("expected a mapping: a {KIND}"));
-                return migration;
-            }
+        let Some(entries) = document.entries() else {
+            self.wrong(document.line, format!("expected a mapping: a {KIND}"));
+            return migration;
         };
+        if matches!(document.value, Value::Null) {
+            self.wrong(document.line, format!("the file is empty; expected a {KIND}"));
+            return migration;
+        }
         let Some(version) = self.version(document.line, entries) else { return migration };
         if version == "v1" {
             migration.resource_lock = LEASES.to_owned();
@@ -169,20 +166,16 @@ impl Reading {
 
     fn leader(&mut self, item: &Node) -> ControllerLeader {
         let mut leader = ControllerLeader { name: String::new(), component: String::new() };
-        match &item.value {
-            Value::Map(entries) => {
-                self.refuse_duplicates(entries);
-                for entry in entries {
-                    match entry.key.as_str() {
-                        "name" => leader.name = self.text(entry),
-                        "component" => leader.component = self.text(entry),
-                        other => self.wrong(entry.line, format!("controllerLeaders: unknown field {other:?}")),
-                    }
-                }
-            }
-            Value::Null | Value::Scalar { .. } | Value::List(_) => {
-                self.wrong(item.line, "controllerLeaders: expected name and component".to_owned());
-                return leader;
+        let Value::Map(entries) = &item.value else {
+            self.wrong(item.line, "controllerLeaders: expected name and component".to_owned());
+            return leader;
+        };
+        self.refuse_duplicates(entries);
+        for entry in entries {
+            match entry.key.as_str() {
+                "name" => leader.name = self.text(entry),
+                "component" => leader.component = self.text(entry),
+                other => self.wrong(entry.line, format!("controllerLeaders: unknown field {other:?}")),
             }
         }
         for (field, value) in [("name", &leader.name), ("component", &leader.component)] {

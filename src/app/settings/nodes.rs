@@ -138,11 +138,11 @@ impl Check<'_> {
             self.wrong("topology-label-prefix", prefix, expected);
         }
         let words = self.options.list("topology-labels").iter().map(|word| word.trim()).filter(|word| !word.is_empty());
-        let mut place = |word: &str| {
+        let place = |word: &str| {
             let place = word.parse::<Place>();
             place.map_err(|unknown| self.wrong("topology-labels", word, unknown.to_string())).ok()
         };
-        TopologyLabels { places: words.filter_map(|word| place(word)).collect(), prefix: prefix.to_owned() }
+        TopologyLabels { places: words.filter_map(place).collect(), prefix: prefix.to_owned() }
     }
 }
 

@@ -5,7 +5,7 @@ use super::{Check, Mistake, Mistakes, NodeRules};
 use crate::app::files::{Files, Noted, Noting};
 use crate::clients::http;
 use crate::clients::http::{Endpoint, Thumbprint, TlsSettings, TlsTrust};
-use crate::providers::vsphere::config::{self, Config, ConfigProblem, Environment, Surroundings, Vcenter};
+use crate::providers::vsphere::config::{self, Config, ConfigProblem, Environment, Vcenter};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
@@ -89,8 +89,7 @@ impl CloudConfigFile {
         }
         let file = self.path.display().to_string();
         let is_directory = |path: &Path| files.is_directory(path);
-        let surroundings = Surroundings { environment: &self.environment, is_directory: &is_directory };
-        let parsed = config::parse_within(text, &file, surroundings)
+        let parsed = config::parse_within(text, &file, &self.environment, &is_directory)
             .map_err(|errors| Mistakes(errors.problems().iter().map(Mistake::from).collect()))?;
         let (mut tls, mut mistakes) = (BTreeMap::new(), Vec::new());
         for vcenter in &parsed.config.vcenters {

@@ -8,8 +8,8 @@ use prometheus::proto::MetricFamily;
 use prometheus::{Gauge, GaugeVec, IntCounterVec, Opts};
 
 /// Collected when somebody asks, so that no value drifts from what it shows.
-pub struct Sessions<R> {
-    reports: R,
+pub struct Sessions {
+    reports: Box<dyn Fn() -> Vec<Report> + Send + Sync>,
     up: GaugeVec,
     lag: GaugeVec,
     objects: GaugeVec,
@@ -20,15 +20,18 @@ pub struct Sessions<R> {
     turn: Mutex<()>,
 }
 
-impl<R: Fn() -> Vec<Report> + Send + Sync + 'static> Sessions<R> {
+impl Sessions {
     /// Adds the series; `reports` says what is so at the moment. A vCenter that is not configured any more has none.
     ///
     /// # Errors
     /// When another one has its name.
-    pub fn register(registry: &Registry, reports: R) -> Result<(), prometheus::Error> {
+    pub fn register(
+        registry: &Registry,
+        reports: impl Fn() -> Vec<Report> + Send + Sync + 'static,
+    ) -> Result<(), prometheus::Error> {
         let gauge = |name: &str, help: &str, labels: &[&str]| GaugeVec::new(Opts::new(name, help), labels);
         let sessions = Self {
-            reports,
+            reports: Box::new(reports),
             up: gauge("vsphere_ccm_vcenter_up", "1 while changes of the vCenter arrive as they happen.", &["vcenter"])?,
             lag: gauge(
                 "vsphere_ccm_vcenter_inventory_lag_seconds",
@@ -61,9 +64,7 @@ impl<R: Fn() -> Vec<Report> + Send + Sync + 'static> Sessions<R> {
         };
         registry.register(Box::new(sessions))
     }
-}
 
-impl<R> Sessions<R> {
     fn gauges(&self) -> [&GaugeVec; 5] {
         [&self.up, &self.lag, &self.objects, &self.refused, &self.age]
     }
@@ -107,7 +108,7 @@ impl<R> Sessions<R> {
     }
 }
 
-impl<R: Fn() -> Vec<Report> + Send + Sync + 'static> Collector for Sessions<R> {
+impl Collector for Sessions {
     fn desc(&self) -> Vec<&Desc> {
         self.gauges().into_iter().flat_map(|gauges| gauges.desc()).chain(self.logins.desc()).collect()
     }

@@ -42,30 +42,25 @@ pub struct Parsed {
     pub warnings: Vec<ConfigProblem>,
 }
 
-/// What decides beside the text of the file.
-#[derive(Clone, Copy)]
-pub struct Surroundings<'a> {
-    /// The environment variables.
-    pub environment: &'a Environment,
-    /// Whether a path is a directory.
-    pub is_directory: &'a dyn Fn(&Path) -> bool,
-}
-
 /// Reads the text of a `vsphere.conf` in either dialect, by itself: without environment variables and directories.
 /// `file` is its name, for messages.
 ///
 /// # Errors
 /// All mistakes in one go, none of which repeats a value of the file.
 pub fn parse(text: &str, file: &str) -> Result<Parsed, ConfigErrors> {
-    let environment = Environment::default();
-    parse_within(text, file, Surroundings { environment: &environment, is_directory: &|_| false })
+    parse_within(text, file, &Environment::default(), &|_| false)
 }
 
-/// As [`parse`], with what else decides.
+/// As [`parse`], with what else decides: the environment variables, and which paths are directories.
 ///
 /// # Errors
 /// All mistakes in one go, none of which repeats a value of the file or of a variable.
-pub fn parse_within(text: &str, file: &str, surroundings: Surroundings<'_>) -> Result<Parsed, ConfigErrors> {
+pub fn parse_within(
+    text: &str,
+    file: &str,
+    environment: &Environment,
+    is_directory: &dyn Fn(&Path) -> bool,
+) -> Result<Parsed, ConfigErrors> {
     let mut report = Report::new(file);
     if text.len() > MAX_TEXT {
         report.mistake(None, format!("expected at most {MAX_TEXT} bytes"));
@@ -83,8 +78,8 @@ pub fn parse_within(text: &str, file: &str, surroundings: Surroundings<'_>) -> R
     if !sizes::are_lists_short(&raw, &mut report) {
         raw = RawFile::new(dialect);
     }
-    let environment = environment::read(surroundings.environment, &raw, &mut report);
-    let config = merge::merge(&raw, &environment, surroundings.is_directory, &mut report);
+    let environment = environment::read(environment, &raw, &mut report);
+    let config = merge::merge(&raw, &environment, is_directory, &mut report);
     report.finish().map(|warnings| Parsed { config, warnings })
 }
 

@@ -32,6 +32,7 @@ const MOST_BYTES: u64 = 1024 * 1024;
 const HIDDEN: &str = "..";
 
 /// What a look found.
+#[derive(PartialEq)]
 pub enum Seen {
     /// The files, all from one moment.
     Files(Files),
@@ -90,14 +91,14 @@ impl Watched {
                 Ok(seen) => seen,
                 Err(_) => {
                     let stuck = Seen::Failing(format!("it was not read within {} s", LOOK_LIMIT.as_secs()));
-                    if !is_same(self.told.as_ref(), &stuck) {
+                    if self.told.as_ref() != Some(&stuck) {
                         break stuck;
                     }
                     looking.await
                 }
             };
             self.next_look = Instant::now() + PAUSE;
-            if is_same(self.told.as_ref(), &seen) {
+            if self.told.as_ref() == Some(&seen) {
                 self.unsettled = None;
                 continue;
             }
@@ -116,16 +117,6 @@ impl Watched {
     /// Whether the files are all from one moment: swapped by a link, seen twice, or there before this process was.
     fn is_settled(&self, files: &Files) -> bool {
         files.link.is_some() || self.told.is_none() || self.unsettled.as_ref() == Some(files)
-    }
-}
-
-fn is_same(told: Option<&Seen>, seen: &Seen) -> bool {
-    match (told, seen) {
-        (Some(Seen::Files(told)), Seen::Files(seen)) => told == seen,
-        (Some(Seen::Absent(told)), Seen::Absent(seen)) | (Some(Seen::Failing(told)), Seen::Failing(seen)) => {
-            told == seen
-        }
-        _ => false,
     }
 }
 

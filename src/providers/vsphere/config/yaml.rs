@@ -29,7 +29,7 @@ pub(super) fn read(text: &str, report: &mut Report) -> RawFile {
             return file;
         }
     };
-    let Some(top) = entries(&document) else {
+    let Some(top) = document.entries() else {
         report.mistake(Some(document.line), "expected a mapping with global, vcenter, labels and nodes, or [Section]");
         return file;
     };
@@ -47,21 +47,12 @@ pub(super) fn read(text: &str, report: &mut Report) -> RawFile {
     file
 }
 
-/// The entries of a mapping; none of a null; nothing for anything else.
-fn entries(node: &Node) -> Option<&[Entry]> {
-    match &node.value {
-        Value::Map(entries) => Some(entries),
-        Value::Null => Some(&[]),
-        Value::Scalar { .. } | Value::List(_) => None,
-    }
-}
-
 /// An entry that is there twice replaces the first, and a null replaces all, as in the Go program.
 fn read_vcenters(vcenters: &mut Vec<RawSection>, all: &Entry, report: &mut Report) {
     if matches!(all.node.value, Value::Null) {
         vcenters.clear();
     }
-    let Some(written) = entries(&all.node) else {
+    let Some(written) = all.node.entries() else {
         report.mistake_in(all.line, "vcenter", None, "expected a mapping of names to vCenters");
         return;
     };
@@ -85,7 +76,7 @@ fn read_section(section: &mut RawSection, written: &Entry, report: &mut Report) 
     if matches!(written.node.value, Value::Null) {
         section.fields.clear();
     }
-    let Some(fields) = entries(&written.node) else {
+    let Some(fields) = written.node.entries() else {
         report.mistake_in(written.line, &section.shown, None, "expected a mapping of keys to values");
         return;
     };

@@ -2,7 +2,7 @@
 
 use super::super::sources::DEFAULT_DIRECTORY;
 use super::super::tests::vcenters;
-use super::super::{Config, ConfigErrors, IpFamily, Parsed, Surroundings, Vcenter, parse_within};
+use super::super::{Config, ConfigErrors, IpFamily, Parsed, Vcenter, parse_within};
 use super::*;
 
 type Texts = &'static [&'static str];
@@ -19,7 +19,7 @@ fn environment(variables: &[&str]) -> Environment {
 fn read(text: &str, variables: &[&str], directories: &[&str]) -> Result<Parsed, ConfigErrors> {
     let is_directory = |path: &std::path::Path| directories.iter().any(|directory| path.ends_with(directory));
     let environment = environment(variables);
-    parse_within(text, "f", Surroundings { environment: &environment, is_directory: &is_directory })
+    parse_within(text, "f", &environment, &is_directory)
 }
 
 fn config(id: &str, text: &str, variables: &[&str], directories: &[&str]) -> Config {
@@ -542,8 +542,7 @@ fn a_value_that_is_no_text_is_a_mistake_where_it_would_count() {
         (OsString::from("VSPHERE_ELSE"), no_text.clone()),
         (OsString::from("OTHER"), no_text),
     ]);
-    let surroundings = Surroundings { environment: &environment, is_directory: &|_| false };
-    let told = parse_within(FILE, "f", surroundings).unwrap_err().to_string();
+    let told = parse_within(FILE, "f", &environment, &|_| false).unwrap_err().to_string();
     assert_eq!(told, "environment: VSPHERE_PASSWORD: expected text in UTF-8");
 }
 

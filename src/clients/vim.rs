@@ -13,7 +13,6 @@ mod names;
 mod property_collector;
 mod search;
 mod session;
-pub mod types;
 mod updates;
 mod value;
 mod version;
@@ -33,11 +32,11 @@ pub use fault::{Fault, FaultKind};
 pub use filter::{FilterSpec, ObjectSpec, PropertySpec, Selection};
 pub use names::decode_name;
 pub use session::{AboutInfo, ServiceContent, UserSession};
-pub use types::{GuestNic, MoRef};
 pub use updates::{FilterUpdate, MissingProperty, ObjectContent, ObjectUpdate, PropertyChange, UpdateKind, UpdateSet};
-pub use value::Value;
+pub use value::{GuestNic, Value};
 
 use super::http;
+pub use super::object::MoRef;
 
 /// The `User-Agent` to give the HTTP client: vCenter shows it in its session list, and administrators look there for
 /// the name the Go program sends. `commit` is what the program was built from, where that is known.

@@ -10,9 +10,8 @@ use tracing::trace;
 use super::decode::{DecodeError, Decoder, Start};
 use super::envelope::Body;
 use super::fault::Fault;
-use super::types::MoRef;
 use super::value::read_reference;
-use super::{Client, Error, ServiceContent, State};
+use super::{Client, Error, MoRef, ServiceContent, State};
 use crate::clients::http::{Method, Request, Response};
 
 const COOKIE: &str = "vmware_soap_session";

@@ -2,7 +2,7 @@
 //!
 //! A request may hold a password, so it is written into buffers that are overwritten when they are left.
 
-use super::types::MoRef;
+use super::MoRef;
 use crate::clients::http::{self, BodyWriter};
 use crate::clients::token::signature::Signed;
 

@@ -1,8 +1,8 @@
 //! Why a SOAP call failed, and what a caller may do about it.
 
+use super::MoRef;
 use super::decode::DecodeError;
 use super::fault::{Fault, FaultKind};
-use super::types::MoRef;
 use crate::clients::http::{self, FailedRequest};
 
 /// Why a SOAP call failed.

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use super::MoRef;
 use super::decode::{DecodeError, Decoder, Start};
-use super::types::MoRef;
 use super::value::read_reference;
 
 /// The families of faults a caller can act on.

@@ -1,7 +1,7 @@
 //! What a filter or a read covers, and the ready-made ones.
 
+use super::MoRef;
 use super::envelope::Body;
-use super::types::MoRef;
 
 /// The paths read of every virtual machine. Only the two keys of `extraConfig` that are needed: the whole is 8 to 20 KB.
 pub const VIRTUAL_MACHINE_PATHS: [&str; 21] = [

@@ -5,9 +5,8 @@ use std::time::Duration;
 use super::call::{Call, nothing, reference, return_value};
 use super::decode::{DecodeError, Decoder};
 use super::envelope::Body;
-use super::types::MoRef;
 use super::updates::{Page, read_page, read_update_set};
-use super::{Client, Error, FilterSpec, ObjectContent, UpdateSet};
+use super::{Client, Error, FilterSpec, MoRef, ObjectContent, UpdateSet};
 
 /// Objects asked for in one page of a read. Servers cut at 100 by themselves.
 const PAGE: u32 = 100;

@@ -2,8 +2,7 @@
 
 use super::call::references;
 use super::envelope::Body;
-use super::types::MoRef;
-use super::{Client, Error};
+use super::{Client, Error, MoRef};
 
 impl Client {
     /// The virtual machines with this BIOS UUID, in the datacenter or anywhere. None found is an empty list. The UUID

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
+use super::MoRef;
 use super::decode::{DecodeError, Decoder};
 use super::fault::Fault;
-use super::types::MoRef;
 use super::value::{Value, read_reference, read_value};
 
 /// One object of a property read. Unset properties are left out.

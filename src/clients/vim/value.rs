@@ -1,7 +1,7 @@
 //! Property values, as far as this program needs their shapes.
 
+use super::MoRef;
 use super::decode::{DecodeError, Decoder, Start, TextOrChild};
-use super::types::{GuestNic, MoRef};
 
 /// The value of a property. The path decides what it means; its shape decides the variant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,21 @@ pub enum Value {
     },
     /// Something this program does not read.
     Other,
+}
+
+/// One interface the guest reports; `GuestNicInfo`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GuestNic {
+    /// The port group; missing for interfaces without a virtual NIC.
+    pub network: Option<String>,
+    /// The addresses as reported: not checked, not canonical.
+    pub ip_addresses: Vec<String>,
+    /// The MAC address as reported.
+    pub mac_address: Option<String>,
+    /// Whether the virtual NIC is connected.
+    pub connected: bool,
+    /// The key of the virtual NIC (4000…), or -1 for an interface that has none.
+    pub device_config_id: i32,
 }
 
 impl Value {

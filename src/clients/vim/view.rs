@@ -2,8 +2,7 @@
 
 use super::call::{nothing, reference, references};
 use super::envelope::Body;
-use super::types::MoRef;
-use super::{Client, Error};
+use super::{Client, Error, MoRef};
 
 impl Client {
     /// A view of exactly these objects, which may be none. A server takes at most 500,000 elements in one request:

@@ -16,7 +16,7 @@ use k8s_openapi::api::core::v1::NodeAddress;
 pub use self::families::{Awaited, awaited};
 use self::refusals::{Refusals, unusable};
 use crate::base::addresses::parse_ip;
-use crate::clients::vim::types::GuestNic;
+use crate::clients::vim::GuestNic;
 use crate::cloud::Reason;
 use crate::cloud::node::addresses::{EXTERNAL_IP, INTERNAL_IP};
 use crate::providers::vsphere::reason;

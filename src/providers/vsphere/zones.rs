@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::base::names::is_label_value;
-use crate::clients::vim::types::MoRef;
+use crate::clients::vim::MoRef;
 use crate::cloud::Reason;
 use crate::providers::vsphere::reason;
 

@@ -6,7 +6,7 @@ use ipnet::IpNet;
 
 use super::{AddressRules, IpFamily, has_virtual_nic, is_of};
 use crate::base::addresses::parse_ip;
-use crate::clients::vim::types::GuestNic;
+use crate::clients::vim::GuestNic;
 
 /// How many interfaces and how many addresses of each a message names; a guest may report hundreds.
 const MAX_DESCRIBED: usize = 8;

@@ -20,19 +20,20 @@ use crate::kubernetes::client::COMMIT;
 use crate::kubernetes::cluster::Cluster;
 use crate::kubernetes::leader_election::LeaseObject;
 use crate::kubernetes::login_ledger::{LeaseStore, Ledger};
-use crate::providers::vsphere::config::Vcenter;
+use crate::providers::vsphere::config::{DEFAULT_DIRECTORY, Vcenter};
 use crate::providers::vsphere::credentials::Offers;
 use crate::providers::vsphere::inventory::session::Timeouts;
 use crate::providers::vsphere::report::Report;
 use crate::providers::vsphere::{Connect, Options, Provider};
 use crate::runtime::admin::{Checks, Health};
 use background::Background;
-use credentials::Credentials;
+use credentials::{Credentials, Server};
 use metrics::{Calls, Certificates};
 use parking_lot::Mutex;
 use reload::{Reload, ReloadMetrics};
 use sessions::Sessions;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -138,16 +139,9 @@ pub struct Connections {
     proxy: ProxySettings,
     /// How to judge each vCenter's certificate, by the key of its entry.
     tls: Mutex<BTreeMap<String, TlsSettings>>,
-    /// The clients that were handed out, by key, server and port of the entry.
-    clients: Mutex<BTreeMap<Address, Client>>,
+    /// The clients that were handed out.
+    clients: Mutex<BTreeMap<Server, Client>>,
     credentials: Credentials,
-}
-
-/// Key, server and port of an entry.
-type Address = (String, String, u16);
-
-fn address(entry: &Vcenter) -> Address {
-    (entry.key.clone(), entry.server.clone(), entry.port)
 }
 
 struct Client {
@@ -166,7 +160,8 @@ impl Connections {
         let calls = Arc::new(Calls::register(parts.metrics.registry())?);
         let proxy = ProxySettings::from_environment(|name| std::env::var(name).ok()).map_err(Error::Proxies)?;
         let hosts = vsphere.session_manager_hosts.clone();
-        let (credentials, keeping) = Credentials::new(parts.clients.watch.clone(), current.subscribe(), hosts);
+        let (credentials, keeping) =
+            Credentials::new(parts.clients.watch.clone(), current.subscribe(), hosts, PathBuf::from(DEFAULT_DIRECTORY));
         stages.spawn_until_stop(Stage::Services, "credentials", async move {
             keeping.await;
             Ok(())
@@ -179,12 +174,11 @@ impl Connections {
     /// Goes by another configuration from now on. Clients of entries that are still there judge certificates by it.
     fn take(&self, cloud_config: &CloudConfig) {
         self.tls.lock().clone_from(&cloud_config.tls);
-        let entries: BTreeMap<Address, &String> =
-            cloud_config.config.vcenters.iter().map(|entry| (address(entry), &entry.key)).collect();
+        let entries: BTreeSet<_> = cloud_config.config.vcenters.iter().map(Server::of).collect();
         let mut clients = self.clients.lock();
-        clients.retain(|address, _| entries.contains_key(address));
-        for (address, client) in clients.iter_mut() {
-            let wanted = entries.get(address).and_then(|key| cloud_config.tls.get(*key)).cloned().unwrap_or_default();
+        clients.retain(|server, _| entries.contains(server));
+        for (server, client) in clients.iter_mut() {
+            let wanted = cloud_config.tls.get(&server.key).cloned().unwrap_or_default();
             if client.tls == wanted {
                 continue;
             }
@@ -208,7 +202,7 @@ impl Connect for Connections {
         let http = http::Client::new(connection).map_err(|error| error.to_string())?;
         self.certificates.show(&http);
         let mut clients = self.clients.lock();
-        clients.insert(address(entry), Client { http: http.clone(), tls });
+        clients.insert(Server::of(entry), Client { http: http.clone(), tls });
         Ok(http)
     }
 

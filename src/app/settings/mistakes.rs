@@ -3,18 +3,13 @@
 use std::fmt;
 
 /// One thing that is wrong.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {why}")]
 pub struct Mistake {
     /// The flag with its value, or the file with section and key. Never holds a secret.
     pub place: String,
     /// What is wrong with it and what is expected.
     pub why: String,
-}
-
-impl fmt::Display for Mistake {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}: {}", self.place, self.why)
-    }
 }
 
 /// All that is wrong; at least one.

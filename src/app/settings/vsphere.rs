@@ -90,7 +90,7 @@ impl CloudConfigFile {
         let file = self.path.display().to_string();
         let is_directory = |path: &Path| files.is_directory(path);
         let parsed = config::parse_within(text, &file, &self.environment, &is_directory)
-            .map_err(|errors| Mistakes(errors.problems().iter().map(Mistake::from).collect()))?;
+            .map_err(|errors| Mistakes(errors.0.iter().map(Mistake::from).collect()))?;
         let (mut tls, mut mistakes) = (BTreeMap::new(), Vec::new());
         for vcenter in &parsed.config.vcenters {
             let place = || format!("{file}: vCenter {:?}", vcenter.key);

@@ -19,7 +19,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::app::settings::vsphere::CloudConfig;
 use crate::clients::http::Endpoint;
 use crate::kubernetes::secrets::{self, State};
-use crate::providers::vsphere::config::{DEFAULT_DIRECTORY, Vcenter};
+use crate::providers::vsphere::config::Vcenter;
 use crate::providers::vsphere::credentials::layout::{SessionManagers, Stored};
 use crate::providers::vsphere::credentials::offer::{offer, places};
 use crate::providers::vsphere::credentials::source::{News, Place, Reading, Source};
@@ -36,12 +36,7 @@ const LINGER: Duration = Duration::from_secs(30);
 /// Readings that wait to be taken in.
 const READINGS: usize = 16;
 
-/// The credentials of all vCenter entries. Cheap to clone.
-///
-/// ```text
-/// let (credentials, work) = Credentials::new(clients.watch, current_config, hosts);   // once; `work` runs until it is dropped
-/// let offers = credentials.offers(&entry);                                     // for each entry, as often as one likes
-/// ```
+/// The credentials of all vCenter entries.
 #[derive(Clone)]
 pub struct Credentials {
     shared: Arc<Shared>,
@@ -62,8 +57,8 @@ struct Known {
 
 /// Whose credentials: another server or port under the same key must never see those of the one before.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Server {
-    key: String,
+pub(super) struct Server {
+    pub key: String,
     server: String,
     port: u16,
 }
@@ -77,17 +72,9 @@ struct Entry {
 
 impl Credentials {
     /// The credentials of whatever `current` configures, and the work that keeps them true. `secrets` is the client that
-    /// watches Secrets; of the session managers only those on these hosts are used, or any if there are none. The work ends
-    /// only when it is dropped.
+    /// watches Secrets; of the session managers only those on these hosts are used, or any if there are none. An entry
+    /// without a pair of its own also looks into the default directory. The work ends only when it is dropped.
     pub fn new(
-        secrets: kube::Client,
-        current: watch::Receiver<Arc<CloudConfig>>,
-        session_manager_hosts: BTreeSet<String>,
-    ) -> (Self, impl Future<Output = ()> + Send + use<>) {
-        Self::with_default_directory(secrets, current, session_manager_hosts, PathBuf::from(DEFAULT_DIRECTORY))
-    }
-
-    fn with_default_directory(
         secrets: kube::Client,
         current: watch::Receiver<Arc<CloudConfig>>,
         hosts: BTreeSet<String>,
@@ -213,7 +200,7 @@ impl Keeper {
 }
 
 impl Server {
-    fn of(entry: &Vcenter) -> Self {
+    pub fn of(entry: &Vcenter) -> Self {
         Self { key: entry.key.clone(), server: entry.server.clone(), port: entry.port }
     }
 }

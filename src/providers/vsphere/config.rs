@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 use secrecy::{ExposeSecret as _, SecretString};
 
 pub use super::addresses::{AddressRule, AddressRules, IpFamily};
+use super::credentials::source::Place;
 pub use super::zones::ZoneCategories;
 use crate::base::yaml::MAX_TEXT;
 pub use distinct::distinct_vcenters;
@@ -130,15 +131,9 @@ pub enum Credentials {
         /// The password, or a PEM private key.
         password: SecretString,
     },
-    /// They are in a Kubernetes Secret, under keys that begin with the server.
-    Secret {
-        /// The namespace of the Secret.
-        namespace: String,
-        /// The name of the Secret.
-        name: String,
-    },
-    /// They are in files of this directory. Whether it exists is not checked here.
-    Directory(PathBuf),
+    /// They are in a Secret, under keys that begin with the server, or in files of a directory. Whether it exists is not
+    /// checked here.
+    Stored(Place),
 }
 
 /// For what compares configurations; both are ours, so the time this takes discloses nothing.
@@ -148,10 +143,7 @@ impl PartialEq for Credentials {
             (Self::Inline { user, password }, Self::Inline { user: other_user, password: other_password }) => {
                 user == other_user && password.expose_secret() == other_password.expose_secret()
             }
-            (Self::Secret { namespace, name }, Self::Secret { namespace: other_namespace, name: other_name }) => {
-                namespace == other_namespace && name == other_name
-            }
-            (Self::Directory(path), Self::Directory(other_path)) => path == other_path,
+            (Self::Stored(place), Self::Stored(other)) => place == other,
             _ => false,
         }
     }
@@ -165,10 +157,7 @@ impl fmt::Debug for Credentials {
                 formatter.debug_struct("Inline").finish_non_exhaustive()
             }
             Self::Inline { user, .. } => formatter.debug_struct("Inline").field("user", user).finish_non_exhaustive(),
-            Self::Secret { namespace, name } => {
-                formatter.debug_struct("Secret").field("namespace", namespace).field("name", name).finish()
-            }
-            Self::Directory(path) => formatter.debug_tuple("Directory").field(path).finish(),
+            Self::Stored(place) => place.fmt(formatter),
         }
     }
 }

@@ -165,27 +165,10 @@ impl PartialEq for Login {
 
 impl Eq for Login {}
 
+/// Only its kind: what was taken for a user name, a certificate or a URL may be a secret.
 impl fmt::Debug for Login {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Login::Password { user, .. } => {
-                formatter.debug_struct("Password").field("user", user).finish_non_exhaustive()
-            }
-            // What was taken for the certificate may be the key, if somebody swapped the two.
-            Login::Certificate { .. } => formatter.debug_struct("Certificate").finish_non_exhaustive(),
-            Login::SharedSession { token, .. } => {
-                formatter.debug_struct("SharedSession").field("token", token).finish_non_exhaustive()
-            }
-        }
-    }
-}
-
-impl fmt::Debug for SessionToken {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            SessionToken::Given(_) => "Given",
-            SessionToken::ServiceAccount(_) => "ServiceAccount",
-        })
+        formatter.write_str(self.kind())
     }
 }
 

@@ -18,8 +18,8 @@ pub fn vsphere_conf(bytes: &[u8]) {
             (parsed.warnings.clone(), format!("{parsed:?}"))
         }
         Err(errors) => {
-            assert!(!errors.problems().is_empty(), "nothing is wrong with what is refused");
-            (errors.problems().to_vec(), format!("{errors:?} {errors}"))
+            assert!(!errors.0.is_empty(), "nothing is wrong with what is refused");
+            (errors.0.clone(), format!("{errors:?} {errors}"))
         }
     };
     let words: usize = told.iter().map(|problem| problem.to_string().len()).sum();

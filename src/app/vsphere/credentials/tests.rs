@@ -78,8 +78,7 @@ impl World {
         let current = watch::Sender::new(config(text));
         let default_directory = tempfile::tempdir().unwrap();
         let directory = default_directory.path().to_owned();
-        let (credentials, work) =
-            Credentials::with_default_directory(client, current.subscribe(), BTreeSet::new(), directory);
+        let (credentials, work) = Credentials::new(client, current.subscribe(), BTreeSet::new(), directory);
         Self { current, credentials, asked, default_directory, _work: tokio::spawn(work) }
     }
 

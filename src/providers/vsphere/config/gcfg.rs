@@ -180,7 +180,7 @@ impl Scanner<'_> {
     /// Quoted and unquoted pieces, put together; blanks around the whole are dropped, those in quotes kept.
     fn value(&mut self) -> Result<Zeroizing<String>, SyntaxError> {
         self.skip_blanks();
-        let mut text = Wiped::default();
+        let mut text = Zeroizing::new(String::new());
         // The length up to which trailing blanks belong to the value.
         let mut kept = 0;
         let mut quoted = false;
@@ -200,7 +200,7 @@ impl Scanner<'_> {
                 }
                 Some('\r') => _ = self.bump(),
                 Some(c) => {
-                    text.push(c);
+                    push(&mut text, c);
                     self.bump();
                     if quoted || !is_blank(c) {
                         kept = text.len();
@@ -208,17 +208,18 @@ impl Scanner<'_> {
                 }
             }
         }
-        Ok(text.cut(kept))
+        text.truncate(kept);
+        Ok(text)
     }
 
     /// In quotes `\\`, `\"`, `\n` and `\t`; outside a continued line or a quote.
-    fn escape(&mut self, text: &mut Wiped, quoted: bool) -> Result<(), SyntaxError> {
+    fn escape(&mut self, text: &mut Zeroizing<String>, quoted: bool) -> Result<(), SyntaxError> {
         self.bump();
         if quoted {
             match self.peek() {
-                Some(c @ ('"' | '\\')) => text.push(c),
-                Some('n') => text.push('\n'),
-                Some('t') => text.push('\t'),
+                Some(c @ ('"' | '\\')) => push(text, c),
+                Some('n') => push(text, '\n'),
+                Some('t') => push(text, '\t'),
                 _ => return Err(self.error(ESCAPE)),
             }
         } else {
@@ -226,7 +227,7 @@ impl Scanner<'_> {
                 self.bump();
             }
             match self.peek() {
-                Some('"') => text.push('"'),
+                Some('"') => push(text, '"'),
                 Some('\n') => {}
                 _ => return Err(self.error(BACKSLASH)),
             }
@@ -277,29 +278,15 @@ impl Scanner<'_> {
     }
 }
 
-/// Text that is put together character by character. What it outgrows is wiped, as it is itself in the end.
-#[derive(Default)]
-struct Wiped(Zeroizing<String>);
-
-impl Wiped {
-    fn push(&mut self, c: char) {
-        if self.0.capacity() < self.0.len() + c.len_utf8() {
-            let mut larger = Zeroizing::new(String::with_capacity((self.0.capacity() * 2).max(64)));
-            larger.push_str(&self.0);
-            // The smaller one is dropped here, and thereby wiped.
-            self.0 = larger;
-        }
-        self.0.push(c);
+/// Appends a character. A buffer that the text outgrows is wiped.
+fn push(text: &mut Zeroizing<String>, c: char) {
+    if text.capacity() < text.len() + c.len_utf8() {
+        let mut larger = Zeroizing::new(String::with_capacity((text.capacity() * 2).max(64)));
+        larger.push_str(text);
+        // The smaller one is dropped here, and thereby wiped.
+        *text = larger;
     }
-
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn cut(mut self, length: usize) -> Zeroizing<String> {
-        self.0.truncate(length);
-        self.0
-    }
+    text.push(c);
 }
 
 const ILLEGAL: &str = "illegal character";

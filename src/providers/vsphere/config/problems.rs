@@ -1,7 +1,6 @@
 //! Mistakes and oddities of a configuration: all of them, each with its place and what is expected.
 
 use std::collections::BTreeSet;
-use std::fmt;
 
 use super::fields::{Dialect, OtherSection, RawSection};
 use super::names::{UnknownName, unknown_key, unknown_section};
@@ -13,7 +12,8 @@ const MOST_TOLD: usize = 100;
 const MOST_KEPT: usize = 1000;
 
 /// A mistake, or something odd that is no mistake. It names a place and never repeats a value: values may be passwords.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {expected}", self.place())]
 pub struct ConfigProblem {
     /// The file, as given by the caller; `environment` where it is a variable, whose name is then the key.
     pub file: String,
@@ -41,25 +41,10 @@ impl ConfigProblem {
     }
 }
 
-impl fmt::Display for ConfigProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place(), self.expected)
-    }
-}
-
-/// All mistakes of a configuration; at least one.
+/// All mistakes of a configuration, in the order of the lines; at least one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}", problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
-pub struct ConfigErrors {
-    problems: Vec<ConfigProblem>,
-}
-
-impl ConfigErrors {
-    /// The mistakes, in the order of the lines.
-    pub fn problems(&self) -> &[ConfigProblem] {
-        &self.problems
-    }
-}
+#[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+pub struct ConfigErrors(pub Vec<ConfigProblem>);
 
 /// Where mistakes and oddities are gathered while a file is read.
 pub(super) struct Report {
@@ -97,44 +82,37 @@ impl Report {
     /// A mistake of the whole file, or one after which a part of it is not known.
     pub fn mistake(&mut self, line: Option<usize>, expected: impl Into<String>) {
         self.is_readable = false;
-        let problem = self.place(line, None, None, expected);
-        self.problems.push(problem);
+        self.problems.push(self.place(line, None, None, expected));
     }
 
     /// A mistake at a key of a section, or at the section.
     pub fn mistake_at(&mut self, section: &RawSection, key: Option<&str>, expected: impl Into<String>) {
-        let problem = self.place_at(section, key, expected);
-        self.problems.push(problem);
+        self.problems.push(self.place_at(section, key, expected));
     }
 
     /// A mistake where the section is not read yet.
     pub fn mistake_in(&mut self, line: usize, section: &str, key: Option<&str>, expected: impl Into<String>) {
-        let problem = self.place(Some(line), Some(section), key, expected);
-        self.problems.push(problem);
+        self.problems.push(self.place(Some(line), Some(section), key, expected));
     }
 
     /// A mistake of an environment variable.
     pub fn mistake_of_variable(&mut self, variable: &str, expected: impl Into<String>) {
-        let problem = place_of_variable(variable, expected);
-        self.problems.push(problem);
+        self.problems.push(place_of_variable(variable, expected));
     }
 
     /// Something odd about an environment variable.
     pub fn warn_of_variable(&mut self, variable: &str, odd: impl Into<String>) {
-        let warning = place_of_variable(variable, odd);
-        self.warnings.push(warning);
+        self.warnings.push(place_of_variable(variable, odd));
     }
 
     /// Something odd at a key of a section, or at the section.
     pub fn warn_at(&mut self, section: &RawSection, key: Option<&str>, odd: impl Into<String>) {
-        let warning = self.place_at(section, key, odd);
-        self.warnings.push(warning);
+        self.warnings.push(self.place_at(section, key, odd));
     }
 
     /// Something odd where the section is not read yet.
     pub fn warn_in(&mut self, line: usize, section: &str, key: Option<&str>, odd: impl Into<String>) {
-        let warning = self.place(Some(line), Some(section), key, odd);
-        self.warnings.push(warning);
+        self.warnings.push(self.place(Some(line), Some(section), key, odd));
     }
 
     /// A key that this section does not have; it is named if that discloses nothing. `written` is nothing where it is
@@ -152,8 +130,7 @@ impl Report {
         let found = if is_told { unknown_section(written, dialect) } else { UnknownName::hidden() };
         let shown = found.shown.map(|name| if dialect == Dialect::Ini { format!("[{name}]") } else { name });
         let odd = format!("unknown section, ignored{}", found.hint);
-        let warning = self.place(Some(line), shown.as_deref(), None, odd);
-        self.warnings.push(warning);
+        self.warnings.push(self.place(Some(line), shown.as_deref(), None, odd));
     }
 
     /// A section of a part that is not here, with what is not done: once, however often it is there.
@@ -180,14 +157,14 @@ impl Report {
 
     /// The mistakes, where there are some.
     pub fn into_errors(self) -> ConfigErrors {
-        ConfigErrors { problems: self.problems.kept }
+        ConfigErrors(self.problems.kept)
     }
 
     /// The oddities, or the mistakes if there are any.
     pub fn finish(mut self) -> Result<Vec<ConfigProblem>, ConfigErrors> {
         let (problems, warnings) = (std::mem::take(&mut self.problems), std::mem::take(&mut self.warnings));
         let problems = self.sorted(problems, "mistakes");
-        if problems.is_empty() { Ok(self.sorted(warnings, "oddities")) } else { Err(ConfigErrors { problems }) }
+        if problems.is_empty() { Ok(self.sorted(warnings, "oddities")) } else { Err(ConfigErrors(problems)) }
     }
 
     /// In the order of the lines, and not without end.

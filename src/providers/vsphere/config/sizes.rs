@@ -3,6 +3,7 @@
 
 use secrecy::ExposeSecret;
 
+use super::super::credentials::source::Place;
 use super::fields::{RawFile, RawSection, RawValue};
 use super::problems::Report;
 use super::{Credentials, Vcenter};
@@ -67,8 +68,8 @@ fn bytes(vcenter: &Vcenter) -> usize {
     let credentials = [Some(&vcenter.credentials), vcenter.fallback_credentials.as_ref()].into_iter().flatten();
     let stored = credentials.map(|credentials| match credentials {
         Credentials::Inline { user, password } => user.len() + password.expose_secret().len(),
-        Credentials::Secret { namespace, name } => namespace.len() + name.len(),
-        Credentials::Directory(path) => path.as_os_str().len(),
+        Credentials::Stored(Place::Secret { namespace, name }) => namespace.len() + name.len(),
+        Credentials::Stored(Place::Directory(path)) => path.as_os_str().len(),
     });
     vcenter.key.len() + vcenter.server.len() + texts.chain(paths).chain(stored).sum::<usize>()
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use secrecy::SecretString;
 
+use super::super::credentials::source::Place;
 use super::Credentials;
 use super::fields::{RawFile, RawSection};
 use super::problems::Report;
@@ -170,7 +171,7 @@ impl Sources {
 /// Name and namespace, each from the first section that has it; they belong together.
 fn secret(sections: &[&RawSection]) -> Option<Credentials> {
     let first = |key: &str| sections.iter().find_map(|section| section.text(key)).map(str::to_owned);
-    Some(Credentials::Secret { namespace: first("secret-namespace")?, name: first("secret-name")? })
+    Some(Credentials::Stored(Place::Secret { namespace: first("secret-namespace")?, name: first("secret-name")? }))
 }
 
 /// Tells of a name without a namespace, or the reverse.
@@ -197,7 +198,7 @@ fn shared(
     }
     let chosen = [variables, global].into_iter().find(|section| section.text("secrets-directory").is_some());
     let directory = chosen.and_then(|section| Some((section, PathBuf::from(section.text("secrets-directory")?))));
-    let at = |path: &Path| Some(Credentials::Directory(path.to_path_buf()));
+    let at = |path: &Path| Some(Credentials::Stored(Place::Directory(path.to_path_buf())));
     let default = Path::new(DEFAULT_DIRECTORY);
     match (secret, directory) {
         (Some(secret), Some((section, path))) => {
@@ -219,6 +220,6 @@ fn shared(
             Some(secret)
         }
         (None, Some((_, path))) => at(&path),
-        (None, None) => is_directory(default).then(|| Credentials::Directory(default.to_path_buf())),
+        (None, None) => at(default).filter(|_| is_directory(default)),
     }
 }

@@ -16,7 +16,7 @@ fn config(id: &str, text: &str) -> Config {
 fn mistakes(id: &str, text: &str) -> Vec<String> {
     match parse(text, "f") {
         Ok(_) => panic!("{id}: accepted"),
-        Err(errors) => errors.problems().iter().map(ToString::to_string).collect(),
+        Err(errors) => errors.0.iter().map(ToString::to_string).collect(),
     }
 }
 
@@ -27,8 +27,8 @@ fn warnings(text: &str) -> Vec<String> {
 pub(super) fn shown(credentials: &Credentials) -> String {
     match credentials {
         Credentials::Inline { user, password } => format!("{user}/{}", password.expose_secret()),
-        Credentials::Secret { namespace, name } => format!("secret {namespace}/{name}"),
-        Credentials::Directory(path) => format!("directory {}", path.display()),
+        Credentials::Stored(Place::Secret { namespace, name }) => format!("secret {namespace}/{name}"),
+        Credentials::Stored(Place::Directory(path)) => format!("directory {}", path.display()),
     }
 }
 

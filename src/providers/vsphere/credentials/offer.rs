@@ -8,15 +8,15 @@ use secrecy::ExposeSecret;
 
 use super::layout;
 use super::source::{Answer, Place, Source};
-use super::{Credential, Offer, Origin};
+use super::{Credential, Login, Offer, Origin};
 use crate::providers::vsphere::config::{Credentials, Vcenter};
 
 /// The sources that an entry asks for, most important first. An entry without a pair of its own also looks into
 /// `default_directory`, where its other sources have nothing.
 pub fn places(entry: &Vcenter, default_directory: &Path) -> Vec<Place> {
-    let mut places: Vec<_> = configured(entry).filter_map(Place::of).collect();
+    let mut places: Vec<_> = stored(entry).cloned().collect();
     let default = Place::Directory(default_directory.to_owned());
-    if !has_pair(entry) && !places.contains(&default) {
+    if inline(entry).is_none() && !places.contains(&default) {
         places.push(default);
     }
     places
@@ -28,14 +28,14 @@ pub fn offer(entry: &Vcenter, default_directory: &Path, sources: &BTreeMap<Place
     let mut ready: Vec<Arc<Credential>> = Vec::new();
     let mut missing = Vec::new();
     let mut failing = Vec::new();
-    if let Some(pair) = configured(entry).find_map(inline) {
+    if let Some(pair) = inline(entry) {
         match pair {
-            Ok(credential) => ready.push(Arc::new(credential)),
+            Ok(login) => ready.push(Arc::new(Credential { login, origin: Origin::Config })),
             Err(why) => missing.push(format!("the pair of the cloud config: {why}")),
         }
     }
     let default = Place::Directory(default_directory.to_owned());
-    let is_configured = configured(entry).filter_map(Place::of).any(|place| place == default);
+    let is_configured = stored(entry).any(|place| *place == default);
     for place in places(entry, default_directory) {
         let is_default = place == default && !is_configured;
         if is_default && !ready.is_empty() {
@@ -63,14 +63,18 @@ fn configured(entry: &Vcenter) -> impl Iterator<Item = &Credentials> {
     [Some(&entry.credentials), entry.fallback_credentials.as_ref()].into_iter().flatten()
 }
 
-fn has_pair(entry: &Vcenter) -> bool {
-    configured(entry).any(|credentials| matches!(credentials, Credentials::Inline { .. }))
+fn stored(entry: &Vcenter) -> impl Iterator<Item = &Place> {
+    configured(entry).filter_map(|credentials| match credentials {
+        Credentials::Inline { .. } => None,
+        Credentials::Stored(place) => Some(place),
+    })
 }
 
-fn inline(credentials: &Credentials) -> Option<Result<Credential, String>> {
-    let Credentials::Inline { user, password } = credentials else { return None };
-    let login = layout::pair(user, password.expose_secret());
-    Some(login.map(|login| Credential { login, origin: Origin::Config }))
+fn inline(entry: &Vcenter) -> Option<Result<Login, String>> {
+    configured(entry).find_map(|credentials| match credentials {
+        Credentials::Inline { user, password } => Some(layout::pair(user, password.expose_secret())),
+        Credentials::Stored(_) => None,
+    })
 }
 
 #[cfg(test)]

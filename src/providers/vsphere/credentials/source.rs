@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 use super::layout::{self, Stored};
 use super::{Credential, Login, Origin};
-use crate::providers::vsphere::config::Credentials;
 
 /// How many of a source's servers a message names.
 const MOST_NAMED: usize = 10;
@@ -210,19 +209,6 @@ impl Source {
 
     fn has_credentials(&self) -> bool {
         self.servers.values().any(|held| held.credential.is_some())
-    }
-}
-
-impl Place {
-    /// Where these credentials are, unless they are in the configuration itself.
-    pub fn of(credentials: &Credentials) -> Option<Self> {
-        match credentials {
-            Credentials::Inline { .. } => None,
-            Credentials::Secret { namespace, name } => {
-                Some(Place::Secret { namespace: namespace.clone(), name: name.clone() })
-            }
-            Credentials::Directory(path) => Some(Place::Directory(path.clone())),
-        }
     }
 }
 

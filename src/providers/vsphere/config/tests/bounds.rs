@@ -69,7 +69,7 @@ const UNITS: &[&str] = &[
 fn told(text: &str) -> Vec<String> {
     match parse(text, "f") {
         Ok(parsed) => parsed.warnings.iter().map(ToString::to_string).collect(),
-        Err(errors) => errors.problems().iter().map(ToString::to_string).collect(),
+        Err(errors) => errors.0.iter().map(ToString::to_string).collect(),
     }
 }
 

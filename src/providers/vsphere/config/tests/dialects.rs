@@ -174,7 +174,7 @@ fn outcome(text: &str) -> Result<(String, Vec<String>, usize), Vec<String>> {
     match parse(text, "f") {
         Ok(parsed) => Ok((format!("{:?}", parsed.config), vcenters(&parsed.config), parsed.warnings.len())),
         Err(errors) => {
-            let mut told: Vec<_> = errors.problems().iter().map(|problem| problem.expected.clone()).collect();
+            let mut told: Vec<_> = errors.0.iter().map(|problem| problem.expected.clone()).collect();
             told.sort();
             Err(told)
         }

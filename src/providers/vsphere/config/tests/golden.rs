@@ -18,7 +18,7 @@ fn show(text: &str, file: &str) -> String {
     let parsed = match parse(text, file) {
         Ok(parsed) => parsed,
         Err(errors) => {
-            let lines: Vec<_> = errors.problems().iter().map(|problem| format!("mistake: {problem}\n")).collect();
+            let lines: Vec<_> = errors.0.iter().map(|problem| format!("mistake: {problem}\n")).collect();
             return lines.concat();
         }
     };

@@ -41,25 +41,8 @@ pub enum Asked {
 
 /// Why the command line was not understood; what is told ends with how to get help.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Misspelled {
-    /// A flag that does not exist, with the nearest that does.
-    #[error("unknown flag: {flag}{}\nfor all flags: {PROGRAM} --help", nearest.as_ref().map_or(String::new(), |name| format!("; did you mean {name}?")))]
-    UnknownFlag {
-        /// As typed.
-        flag: String,
-        /// The name it resembles most.
-        nearest: Option<String>,
-    },
-    /// Something that is not a flag.
-    #[error("{PROGRAM:?} does not take any arguments, got {0:?}\nfor all flags: {PROGRAM} --help")]
-    Argument(String),
-    /// A flag without the value it needs.
-    #[error("flag needs a value: {0}\nfor all flags: {PROGRAM} --help")]
-    NoValue(String),
-    /// Anything else; the parser's own words.
-    #[error("{0}\nfor all flags: {PROGRAM} --help")]
-    Other(String),
-}
+#[error("{0}\nfor all flags: {PROGRAM} --help")]
+pub struct Misspelled(String);
 
 /// All flags, by name.
 pub fn flags() -> Vec<Flag> {
@@ -91,10 +74,7 @@ pub fn command() -> Command {
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Asked, Misspelled> {
     let arguments = spelling::as_dashes(arguments);
     if let Some((place, argument)) = arguments.iter().enumerate().find(|(_, argument)| argument.to_str().is_none()) {
-        return Err(Misspelled::Other(format!(
-            "argument {place} is not text in UTF-8: {:?}",
-            argument.to_string_lossy()
-        )));
+        return Err(Misspelled(format!("argument {place} is not text in UTF-8: {:?}", argument.to_string_lossy())));
     }
     match without_empty_variables(command())?.try_get_matches_from(arguments) {
         Ok(matches) => {
@@ -129,7 +109,7 @@ fn without_empty_variables(command: Command) -> Result<Command, Misspelled> {
     match wrong {
         Some(variable) => {
             let name = variable.to_string_lossy();
-            Err(Misspelled::Other(format!("the environment variable {name} is not text in UTF-8")))
+            Err(Misspelled(format!("the environment variable {name} is not text in UTF-8")))
         }
         None => Ok(command),
     }
@@ -143,9 +123,7 @@ fn printed_version(asked: &str) -> Result<Option<&str>, Misspelled> {
         _ if asked.strip_prefix('v').is_some_and(|rest| rest.starts_with(|char: char| char.is_ascii_digit())) => {
             Ok(Some(asked))
         }
-        _ => {
-            Err(Misspelled::Other(format!("--version={asked}: expected true, false, raw or a version such as v1.2.3")))
-        }
+        _ => Err(Misspelled(format!("--version={asked}: expected true, false, raw or a version such as v1.2.3"))),
     }
 }
 
@@ -184,22 +162,22 @@ impl Options {
 }
 
 fn misspelled(error: &clap::Error) -> Misspelled {
-    let typed = match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(typed)) => typed.clone(),
-        _ => return Misspelled::Other(first_line(error)),
+    let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidArg) else {
+        return Misspelled(first_line(error));
     };
-    match error.kind() {
+    let what = match error.kind() {
         ErrorKind::UnknownArgument if typed.starts_with('-') => {
             let names = flags().into_iter().map(|flag| flag.name);
-            let nearest = spelling::nearest(&typed, names).map(|name| format!("--{name}"));
-            Misspelled::UnknownFlag { flag: typed, nearest }
+            let hint = spelling::nearest(typed, names).map(|name| format!("; did you mean --{name}?"));
+            format!("unknown flag: {typed}{}", hint.unwrap_or_default())
         }
-        ErrorKind::UnknownArgument => Misspelled::Argument(typed),
+        ErrorKind::UnknownArgument => format!("{PROGRAM:?} does not take any arguments, got {typed:?}"),
         ErrorKind::InvalidValue | ErrorKind::NoEquals => {
-            Misspelled::NoValue(typed.split([' ', '=']).next().unwrap_or_default().to_owned())
+            format!("flag needs a value: {}", typed.split([' ', '=']).next().unwrap_or_default())
         }
-        _ => Misspelled::Other(first_line(error)),
-    }
+        _ => first_line(error),
+    };
+    Misspelled(what)
 }
 
 fn first_line(error: &clap::Error) -> String {

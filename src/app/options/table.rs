@@ -191,19 +191,15 @@ const AUTHENTICATION: &[Flag] = &[
     text("client-ca-file", "PATH", "").help("CAs of client certificates, instead of the cluster's"),
 ];
 
+const IGNORED_HEADERS: &str = "Has no meaning here: the secure port ignores identity headers of a proxy";
+
 const REQUEST_HEADERS: &[Flag] = &[
-    repeated("requestheader-allowed-names", "NAMES", "")
-        .help("Has no meaning here: the secure port ignores identity headers of a proxy"),
-    text("requestheader-client-ca-file", "PATH", "")
-        .help("Has no meaning here: the secure port ignores identity headers of a proxy"),
-    repeated("requestheader-extra-headers-prefix", "PREFIXES", "x-remote-extra-")
-        .help("Has no meaning here: the secure port ignores identity headers of a proxy"),
-    repeated("requestheader-group-headers", "NAMES", "x-remote-group")
-        .help("Has no meaning here: the secure port ignores identity headers of a proxy"),
-    repeated("requestheader-uid-headers", "NAMES", "")
-        .help("Has no meaning here: the secure port ignores identity headers of a proxy"),
-    repeated("requestheader-username-headers", "NAMES", "x-remote-user")
-        .help("Has no meaning here: the secure port ignores identity headers of a proxy"),
+    repeated("requestheader-allowed-names", "NAMES", "").help(IGNORED_HEADERS),
+    text("requestheader-client-ca-file", "PATH", "").help(IGNORED_HEADERS),
+    repeated("requestheader-extra-headers-prefix", "PREFIXES", "x-remote-extra-").help(IGNORED_HEADERS),
+    repeated("requestheader-group-headers", "NAMES", "x-remote-group").help(IGNORED_HEADERS),
+    repeated("requestheader-uid-headers", "NAMES", "").help(IGNORED_HEADERS),
+    repeated("requestheader-username-headers", "NAMES", "x-remote-user").help(IGNORED_HEADERS),
 ];
 
 const AUTHORIZATION: &[Flag] = &[

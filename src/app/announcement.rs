@@ -29,11 +29,10 @@ fn in_vain(options: &Options, settings: &Settings) -> Vec<String> {
     let flags = options.without_effect();
     let flags = flags.into_iter().map(|(flag, why)| format!("{flag} is accepted and has no effect: {why}"));
     let gates = settings.generic.gates.without_effect();
-    flags.chain(gates.into_iter().map(gate_in_vain)).collect()
-}
-
-fn gate_in_vain(gate: &str) -> String {
-    format!("--feature-gates: {gate} is accepted and has no effect: what it turns on or off is not in this program")
+    let gates = gates.into_iter().map(|gate| {
+        format!("--feature-gates: {gate} is accepted and has no effect: what it turns on or off is not in this program")
+    });
+    flags.chain(gates).collect()
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 //! settings can be checked without the start-up.
 
 use super::selection;
-use std::fmt;
 
 /// The cloud provider for vCenter.
 pub const VSPHERE: &str = "vsphere";
@@ -20,6 +19,7 @@ pub enum ControllerKind {
 }
 
 /// A controller of the table.
+#[derive(Debug)]
 pub struct Controller {
     /// The name in `--controllers`, in logs and in metrics.
     pub name: &'static str,
@@ -77,11 +77,6 @@ pub const CONTROLLERS: &[Controller] = &[
     },
 ];
 
-/// The name of a controller's client; its own name when the table does not know it.
-pub(super) fn client_name(name: &'static str) -> &'static str {
-    CONTROLLERS.iter().find(|controller| controller.name == name).map_or(name, |controller| controller.client_name)
-}
-
 /// The controllers that the list of `--controllers` turns on, in the order of the table.
 ///
 /// The first mention of a name decides; what is not mentioned runs if `*` is in the list and it is on by default.
@@ -98,13 +93,6 @@ pub fn chosen_controllers(list: &[String]) -> Result<Vec<&'static Controller>, V
     }
     let is_on = |controller: &&Controller| selection::is_selected(controller.name, &list, controller.is_on_by_default);
     Ok(CONTROLLERS.iter().filter(is_on).collect())
-}
-
-/// By its name.
-impl fmt::Debug for Controller {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.name)
-    }
 }
 
 #[cfg(test)]

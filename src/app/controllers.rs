@@ -55,7 +55,7 @@ pub fn start(
             tracing::info!("{} does not run here: the leader migration gives it to another program", controller.name);
             continue;
         };
-        let context = parts.context(controller.name, Arc::clone(provider))?;
+        let context = parts.context(controller, leadership.clone(), Arc::clone(provider))?;
         let Runnable { caches, capability, run } = match kind {
             ControllerKind::Node => build_node(settings, parts, context)?,
             ControllerKind::NodeLifecycle => build_node_lifecycle(settings, parts, context)?,

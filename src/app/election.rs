@@ -2,7 +2,7 @@
 
 use super::Error;
 use super::catalogue::{CONTROLLERS, Controller};
-use super::settings::Election;
+use super::settings::Settings;
 use super::settings::leader_migration::{LeaderMigration, Placement};
 use super::stages::{Stage, Stages};
 use crate::kubernetes::client::{self, purpose};
@@ -45,16 +45,16 @@ impl Elections {
 
 /// The candidates, if there is an election, and the tokens that say who leads.
 pub fn prepare(
-    election: Option<&Election>,
+    settings: &Settings,
     config: &kube::Config,
     metrics: &Metrics,
 ) -> Result<(Option<Candidates>, Elections), Error> {
-    let Some(election) = election else {
+    let Some(election) = &settings.election else {
         return Ok((None, Elections { main: Leadership::always(), second: None }));
     };
     let lease = LeaseConfig {
-        namespace: election.namespace.clone(),
-        name: election.name.clone(),
+        namespace: settings.lease.namespace.clone(),
+        name: settings.lease.name.clone(),
         identity: identity(&hostname().unwrap_or_else(|| "unknown-host".to_owned())),
         lease_duration: election.lease_duration,
         renew_deadline: election.renew_deadline,
@@ -67,7 +67,7 @@ pub fn prepare(
     let mut checks = vec![RenewalCheck::new(&lease, leadership.clone())];
     let (mut second, mut elections) = (None, Elections { main: leadership.clone(), second: None });
     if let Some(migration) = &election.migration {
-        tell(migration, &election.name);
+        tell(migration, &settings.lease.name);
         let lease = LeaseConfig { name: migration.leader_name.clone(), ..lease };
         let (elector, leadership) = LeaderElector::new(client, lease.clone())?;
         checks.push(RenewalCheck::new(&lease, leadership.clone()));

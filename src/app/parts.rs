@@ -1,6 +1,6 @@
 //! What controllers and providers are given: clients, leadership, the shared cache of Nodes, events, metrics.
 
-use super::catalogue::{self, Controller};
+use super::catalogue::Controller;
 use super::election::{self, Candidates, Elections};
 use super::options::PROGRAM;
 use super::settings::Settings;
@@ -59,7 +59,7 @@ impl Parts {
         };
         let metrics = Metrics::new()?;
         client::metrics::register(metrics.registry())?;
-        let (candidates, elections) = election::prepare(settings.election.as_ref(), &config, &metrics)?;
+        let (candidates, elections) = election::prepare(settings, &config, &metrics)?;
         let leadership = elections.main().clone();
         let clients = Clients::new(&config)?;
         let (nodes, watch) = stores::watch_nodes(clients.watch.clone(), settings.node_selector.clone());
@@ -67,7 +67,10 @@ impl Parts {
         let (events, writer) = events::recorder(clients.auxiliary.clone(), PROGRAM);
         events.register(metrics.registry())?;
         stages.spawn(Stage::Services, "event-writer", writer.run(stages.stop_signal(Stage::Services)));
-        let checks = checks(&[Arc::new(nodes.clone())]);
+        let checks = Checks::default();
+        // The provider adds the state of its vCenters, which fails nothing.
+        let caches: [Arc<dyn Cache>; 1] = [Arc::new(nodes.clone())];
+        checks.add_readiness(nodes.name(), move || controller_health::of_caches(&caches));
         let accounts = match settings.generic.use_service_account_credentials {
             true => start_accounts(&settings.controllers, &elections, &config, stages)?,
             false => BTreeMap::new(),
@@ -96,12 +99,15 @@ impl Parts {
     }
 
     /// What a controller is handed: a client of its own, which writes under its Lease and with its identity.
-    pub fn context(&self, controller: &'static str, provider: Arc<dyn CloudProvider>) -> Result<Context, Error> {
-        let leadership = self.elections.leadership_of(controller).cloned().unwrap_or_else(Leadership::never);
-        let client_name = catalogue::client_name(controller);
-        let identity = match self.accounts.get(client_name) {
+    pub fn context(
+        &self,
+        controller: &Controller,
+        leadership: Leadership,
+        provider: Arc<dyn CloudProvider>,
+    ) -> Result<Context, Error> {
+        let identity = match self.accounts.get(controller.client_name) {
             Some(account) => Identity::Account(account),
-            None => Identity::Process(client_name),
+            None => Identity::Process(controller.client_name),
         };
         let write = client::writer(&self.config, self.rate, leadership.clone(), identity)?;
         Ok(Context { write, recorder: self.events.clone(), provider, leadership })
@@ -128,14 +134,4 @@ fn start_accounts(
         }
     }
     Ok(accounts)
-}
-
-/// Ready means that the caches are filled. The provider adds the state of its vCenters, which fails nothing.
-fn checks(caches: &[Arc<dyn Cache>]) -> Checks {
-    let checks = Checks::default();
-    for cache in caches {
-        let cache = Arc::clone(cache);
-        checks.add_readiness(cache.name(), move || controller_health::of_caches(std::slice::from_ref(&cache)));
-    }
-    checks
 }

@@ -7,7 +7,6 @@ mod generic;
 mod label_selector;
 pub mod leader_migration;
 mod log;
-mod mistakes;
 mod node_labels;
 mod nodes;
 mod provider;
@@ -27,9 +26,8 @@ use crate::runtime::{admin, logging};
 pub use election::{Election, LeaseName, Standby};
 pub use gates::FeatureGates;
 pub use generic::Generic;
-pub use mistakes::{Mistake, Mistakes};
-pub use nodes::NodeRules;
 pub use provider::ProviderSettings;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 pub use vsphere::Vsphere;
@@ -88,6 +86,34 @@ pub fn of_the_log(options: &Options) -> logging::Settings {
     let mut check = Check { options, files: &SystemFiles, environment: &environment, mistakes: Vec::new() };
     let logging = check.logging();
     if check.mistakes.is_empty() { logging } else { logging::Settings::default() }
+}
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {why}")]
+pub struct Mistake {
+    /// The flag with its value, or the file with section and key. Never holds a secret.
+    pub place: String,
+    /// What is wrong with it and what is expected.
+    pub why: String,
+}
+
+/// All that is wrong; at least one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mistakes(pub Vec<Mistake>);
+
+impl std::error::Error for Mistakes {}
+
+impl fmt::Display for Mistakes {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_slice() {
+            [only] => write!(formatter, "invalid configuration: {only}"),
+            all => {
+                write!(formatter, "{} configuration errors:", all.len())?;
+                all.iter().try_for_each(|mistake| write!(formatter, "\n  {mistake}"))
+            }
+        }
+    }
 }
 
 /// The flags, and what has been found wrong so far.

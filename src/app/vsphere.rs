@@ -22,7 +22,6 @@ use crate::kubernetes::leader_election::LeaseObject;
 use crate::kubernetes::login_ledger::{LeaseStore, Ledger};
 use crate::providers::vsphere::config::{DEFAULT_DIRECTORY, Vcenter};
 use crate::providers::vsphere::credentials::Offers;
-use crate::providers::vsphere::inventory::session::Timeouts;
 use crate::providers::vsphere::report::Report;
 use crate::providers::vsphere::{Connect, Options, Provider};
 use crate::runtime::admin::{Checks, Health};
@@ -37,9 +36,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
-
-/// How long a node that joins waits for each address family but its first. VMware Tools reports the families seconds apart.
-const FAMILY_WAIT: Duration = Duration::from_secs(120);
 
 /// Connects to nothing yet: a vCenter that is down delays nothing.
 pub fn build(
@@ -61,7 +57,8 @@ pub fn build(
     let stop = stages.stop_signal(Stage::Provider);
     let connect = Arc::clone(&connections) as Arc<dyn Connect>;
     let ledger = Arc::new(ledger(settings, parts));
-    let (provider, tracker) = Provider::new(options(vsphere, parts), connect, ledger, cluster, &stop);
+    let options = Options { api_server: parts.api_server.clone(), ..vsphere.options.clone() };
+    let (provider, tracker) = Provider::new(options, connect, ledger, cluster, &stop);
     let provider = Arc::new(provider);
     let mut background = Background::default();
     background.start(tracker);
@@ -92,23 +89,9 @@ pub fn build(
     Ok(provider)
 }
 
-fn options(vsphere: &Vsphere, parts: &Parts) -> Options {
-    Options {
-        file: vsphere.file.path.display().to_string(),
-        tag_poll: vsphere.tag_poll_interval,
-        allow_name_match: vsphere.allows_name_match,
-        trusts_unseen: vsphere.node_rules.trusts_unseen,
-        topology: vsphere.node_rules.topology.clone(),
-        demotes_virtual_ips: vsphere.node_rules.demotes_virtual_ips,
-        api_server: parts.api_server.clone(),
-        family_wait: FAMILY_WAIT,
-        timeouts: Timeouts::default(),
-    }
-}
-
 /// Beside the Lease of the leader election, whose rights suffice.
 fn ledger(settings: &Settings, parts: &Parts) -> Ledger {
-    let namespace = settings.election.as_ref().map_or("kube-system", |election| election.namespace.as_str());
+    let namespace = settings.election.as_ref().map_or("kube-system", |_| settings.lease.namespace.as_str());
     let ledger = Ledger::new(LeaseStore::new(parts.clients.auxiliary.clone(), namespace));
     match hostname() {
         Some(pod) => ledger.in_pod(&pod),

@@ -74,27 +74,18 @@ pub(crate) struct Entry {
     pub node: Node,
 }
 
-/// Why a text is not read as YAML.
+/// Why a text is not read as YAML, with the line, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum YamlError {
     /// The text is no YAML.
-    #[error("line {line}: not valid YAML")]
-    Syntax {
-        /// The line, from 1.
-        line: usize,
-    },
+    #[error("line {0}: not valid YAML")]
+    Syntax(usize),
     /// The document is nested too deeply, or it is too large with its aliases replaced.
-    #[error("line {line}: more than {MAX_VALUES} values, {MAX_TEXT} bytes of text or {MAX_DEPTH} levels, with aliases")]
-    TooLarge {
-        /// The line, from 1.
-        line: usize,
-    },
+    #[error("line {0}: more than {MAX_VALUES} values, {MAX_TEXT} bytes of text or {MAX_DEPTH} levels, with aliases")]
+    TooLarge(usize),
     /// There is an alias in a document that may have none.
-    #[error("line {line}: an alias, expected a document without aliases")]
-    Alias {
-        /// The line, from 1.
-        line: usize,
-    },
+    #[error("line {0}: an alias, expected a document without aliases")]
+    Alias(usize),
 }
 
 /// What an alias in a document is.
@@ -110,7 +101,7 @@ impl YamlError {
     /// The line, from 1.
     pub fn line(self) -> usize {
         match self {
-            Self::Syntax { line } | Self::TooLarge { line } | Self::Alias { line } => line,
+            Self::Syntax(line) | Self::TooLarge(line) | Self::Alias(line) => line,
         }
     }
 }
@@ -118,13 +109,13 @@ impl YamlError {
 /// Reads the first document of `text`; a text without one is `Null`.
 pub(crate) fn parse_document(text: &str, aliases: Aliases) -> Result<Node, YamlError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut builder = Builder::new(aliases);
+    let mut builder = Builder { aliases, open: Vec::new(), anchors: HashMap::new(), values: 0, text: 0 };
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|error| {
             let line = error.marker().line();
             match error.kind() {
-                ErrorKind::RecursionLimitExceeded => YamlError::TooLarge { line },
-                _ => YamlError::Syntax { line },
+                ErrorKind::RecursionLimitExceeded => YamlError::TooLarge(line),
+                _ => YamlError::Syntax(line),
             }
         })?;
         let line = span.start.line();
@@ -183,10 +174,6 @@ struct Builder {
 }
 
 impl Builder {
-    fn new(aliases: Aliases) -> Self {
-        Self { aliases, open: Vec::new(), anchors: HashMap::new(), values: 0, text: 0 }
-    }
-
     /// Takes one event; gives the root when it is complete.
     fn accept(&mut self, event: Event<'_>, line: usize) -> Result<Option<Node>, YamlError> {
         match event {
@@ -196,7 +183,7 @@ impl Builder {
                 let text = Zeroizing::new(text.into_owned());
                 let kind = tag.as_deref().and_then(|tag| tag.suffix_in_namespace(NAMESPACE));
                 let value = scalar(text, style, kind.as_deref());
-                self.close(Node { line, value: value.ok_or(YamlError::Syntax { line })? }, anchor, size)
+                self.close(Node { line, value: value.ok_or(YamlError::Syntax(line))? }, anchor, size)
             }
             Event::SequenceStart(_, anchor, _) => {
                 self.push(Open::List { line, anchor, items: Vec::new(), size: Size::EMPTY })
@@ -213,12 +200,12 @@ impl Builder {
                 }
                 None => Ok(None),
             },
-            Event::Alias(_) if self.aliases == Aliases::Refused => Err(YamlError::Alias { line }),
+            Event::Alias(_) if self.aliases == Aliases::Refused => Err(YamlError::Alias(line)),
             Event::Alias(anchor) => {
                 // An anchor that is still open would hold itself.
-                let size = self.anchors.get(&anchor).ok_or(YamlError::Syntax { line })?.1;
+                let size = self.anchors.get(&anchor).ok_or(YamlError::Syntax(line))?.1;
                 self.make_text(size, line)?;
-                let (node, size) = self.anchors.get(&anchor).cloned().ok_or(YamlError::Syntax { line })?;
+                let (node, size) = self.anchors.get(&anchor).cloned().ok_or(YamlError::Syntax(line))?;
                 self.close(Node { line, ..node }, 0, size)
             }
             // An empty document.
@@ -230,7 +217,7 @@ impl Builder {
     fn push(&mut self, open: Open) -> Result<Option<Node>, YamlError> {
         let (Open::List { line, .. } | Open::Map { line, .. }) = &open;
         if self.open.len() >= MAX_DEPTH {
-            return Err(YamlError::TooLarge { line: *line });
+            return Err(YamlError::TooLarge(*line));
         }
         self.open.push(open);
         Ok(None)
@@ -239,7 +226,7 @@ impl Builder {
     /// Text of this size is about to be made: read, or copied.
     fn make_text(&mut self, size: Size, line: usize) -> Result<(), YamlError> {
         self.text = self.text.saturating_add(size.text);
-        if self.text > MAX_TEXT { Err(YamlError::TooLarge { line }) } else { Ok(()) }
+        if self.text > MAX_TEXT { Err(YamlError::TooLarge(line)) } else { Ok(()) }
     }
 
     /// A node is complete: it goes into what encloses it, or is the root.
@@ -247,7 +234,7 @@ impl Builder {
         // A container counts its content twice, once per level; a bound need not be exact.
         self.values = self.values.saturating_add(size.values);
         if self.values > MAX_VALUES {
-            return Err(YamlError::TooLarge { line: node.line });
+            return Err(YamlError::TooLarge(node.line));
         }
         if anchor != 0 && self.aliases == Aliases::Copied {
             self.make_text(size, node.line)?;
@@ -305,7 +292,7 @@ fn key_of(node: Node) -> Key {
 /// `<<`: the entries of a map, or of each map of a list, where earlier maps win. Later entries win everywhere, so they
 /// are put in from behind.
 fn merge_into(entries: &mut Vec<Entry>, node: Node) -> Result<(), YamlError> {
-    let no_map = YamlError::Syntax { line: node.line };
+    let no_map = YamlError::Syntax(node.line);
     match node.value {
         Value::Map(merged) => entries.extend(merged),
         Value::List(maps) => {
@@ -392,7 +379,7 @@ mod tests {
             ("at sign", "a: @b"),
         ];
         for (id, text) in vectors {
-            assert!(matches!(parse(text).map(|_| ()), Err(YamlError::Syntax { .. })), "{id}");
+            assert!(matches!(parse(text).map(|_| ()), Err(YamlError::Syntax(_))), "{id}");
         }
     }
 
@@ -403,7 +390,7 @@ mod tests {
         };
         let lines: Vec<_> = entries.iter().map(|entry| entry.line).collect();
         assert_eq!(lines, [2, 4]);
-        assert_eq!(parse("a: 1\nb:\n\tc: 2\n").map(|_| ()), Err(YamlError::Syntax { line: 3 }));
+        assert_eq!(parse("a: 1\nb:\n\tc: 2\n").map(|_| ()), Err(YamlError::Syntax(3)));
     }
 
     #[test]
@@ -413,7 +400,7 @@ mod tests {
             let aliases = vec![format!("*a{}", level - 1); 10].join(", ");
             bomb.push_str(&format!("a{level}: &a{level} [{aliases}]\n"));
         }
-        assert!(matches!(parse(&bomb), Err(YamlError::TooLarge { .. })), "alias bomb");
+        assert!(matches!(parse(&bomb), Err(YamlError::TooLarge(_))), "alias bomb");
         let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
         assert!(parse(&deep).is_err(), "nesting");
         assert!(parse("a: &x [*x]").is_err(), "an anchor inside itself");
@@ -424,18 +411,14 @@ mod tests {
         let large = "A".repeat(MAX_TEXT / 4);
         let copies = |count: usize| format!("a: &x {large}\nb: [{}]\n", vec!["*x"; count].join(", "));
         assert!(parse(&copies(1)).is_ok(), "the text, the copy for its anchor and one for an alias");
-        assert_eq!(parse(&copies(19_000)).err(), Some(YamlError::TooLarge { line: 2 }));
-        assert_eq!(
-            parse(&format!("[&a [&b [&c [&d {large}]]]]")).err(),
-            Some(YamlError::TooLarge { line: 1 }),
-            "anchors"
-        );
+        assert_eq!(parse(&copies(19_000)).err(), Some(YamlError::TooLarge(2)));
+        assert_eq!(parse(&format!("[&a [&b [&c [&d {large}]]]]")).err(), Some(YamlError::TooLarge(1)), "anchors");
         assert!(parse(&format!("a: {}", "A".repeat(MAX_TEXT - 1))).is_ok(), "text without copies");
     }
 
     #[test]
     fn where_aliases_are_refused_an_anchor_alone_is_not() {
-        assert_eq!(parse_document("a: &x 1\nb: *x", Aliases::Refused).err(), Some(YamlError::Alias { line: 2 }));
+        assert_eq!(parse_document("a: &x 1\nb: *x", Aliases::Refused).err(), Some(YamlError::Alias(2)));
         let read = parse_document("a: &x {b: &y 1}", Aliases::Refused).map(|node| show(&node));
         assert_eq!(read.as_deref(), Ok("{a={b=1}}"));
     }

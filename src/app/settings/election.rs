@@ -32,10 +32,6 @@ pub struct LeaseName {
 /// Leader election by Lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Election {
-    /// Name of the Lease.
-    pub name: String,
-    /// Namespace of the Lease.
-    pub namespace: String,
     /// How long others wait after the last renewal they saw.
     pub lease_duration: Duration,
     /// How long a leader tries to renew; below the lease duration.
@@ -74,7 +70,7 @@ impl Check<'_> {
         // One that is wrong is in no order.
         let (lease_duration, renew_deadline, retry_period) = (lease_duration?, renew_deadline?, retry_period?);
         self.check_order(lease_duration, renew_deadline, retry_period);
-        Some(Election { name, namespace, lease_duration, renew_deadline, retry_period, migration })
+        Some(Election { lease_duration, renew_deadline, retry_period, migration })
     }
 
     /// The file is read and checked also without an election, as in the Go program.

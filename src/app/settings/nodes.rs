@@ -10,19 +10,6 @@ use crate::providers::vsphere::topology::{Place, TopologyLabels};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What the provider goes by, besides `vsphere.conf`, when it says something about a node. It does not change while the
-/// process runs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NodeRules {
-    /// `--topology-labels` and `--topology-label-prefix`.
-    pub topology: TopologyLabels,
-    /// `--demote-virtual-ips`: whether an address of several machines, or of the API server, is taken only when there
-    /// is no other.
-    pub demotes_virtual_ips: bool,
-    /// `--node-deletion-unseen=enforce`: whether a machine that was never seen may be called absent.
-    pub trusts_unseen: bool,
-}
-
 impl Check<'_> {
     pub(super) fn nodes(&mut self) -> node::Settings {
         let workers = self.workers("concurrent-node-syncs");
@@ -120,16 +107,7 @@ impl Check<'_> {
         Some(after)
     }
 
-    pub(super) fn node_rules(&mut self) -> NodeRules {
-        let choices = [("hold", false), ("enforce", true)];
-        NodeRules {
-            topology: self.topology(),
-            demotes_virtual_ips: self.boolean("demote-virtual-ips"),
-            trusts_unseen: self.choice("node-deletion-unseen", &choices, "hold or enforce").unwrap_or_default(),
-        }
-    }
-
-    fn topology(&mut self) -> TopologyLabels {
+    pub(super) fn topology(&mut self) -> TopologyLabels {
         let prefix = self.options.text("topology-label-prefix");
         let is_prefix = prefix.strip_suffix('/').is_some_and(is_dns_name) && !is_reserved_label(prefix);
         if !is_prefix {
@@ -139,8 +117,12 @@ impl Check<'_> {
         }
         let words = self.options.list("topology-labels").iter().map(|word| word.trim()).filter(|word| !word.is_empty());
         let place = |word: &str| {
-            let place = word.parse::<Place>();
-            place.map_err(|unknown| self.wrong("topology-labels", word, unknown.to_string())).ok()
+            let place = Place::ALL.into_iter().find(|place| place.word() == word);
+            if place.is_none() {
+                let expected = "expected vcenter, datacenter, cluster, esxi-host, resource-pool, folder or datastore";
+                self.wrong("topology-labels", word, expected);
+            }
+            place
         };
         TopologyLabels { places: words.filter_map(place).collect(), prefix: prefix.to_owned() }
     }

@@ -30,7 +30,7 @@ impl ProviderSettings {
     /// Whether the provider compares addresses of nodes with those of the API server.
     pub fn needs_api_server_addresses(&self) -> bool {
         match self {
-            Self::Vsphere(vsphere) => vsphere.node_rules.demotes_virtual_ips,
+            Self::Vsphere(vsphere) => vsphere.options.demotes_virtual_ips,
         }
     }
 }

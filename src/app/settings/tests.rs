@@ -105,22 +105,24 @@ pub(in crate::app) fn settled_in(variables: &[(&str, &str)], arguments: &[&str])
 fn the_cloud_config_is_read_by_itself_and_again() {
     let file = vsphere(&[]).file;
     let read = file.read(&MadeUp);
-    assert_eq!(read.outcome.unwrap().config.vcenters[0].key, "vc.example");
-    assert!(!read.seen.differs(&MadeUp));
+    assert_eq!(read.0.unwrap().config.vcenters[0].key, "vc.example");
+    assert!(!read.1.differs(&MadeUp));
 }
 
 #[test]
 fn defaults_are_the_go_programs_where_no_difference_is_intended() {
     let settings = settled(&[]).unwrap();
     let election = Election {
-        name: "cloud-controller-manager".to_owned(),
-        namespace: "kube-system".to_owned(),
         lease_duration: Duration::from_secs(15),
         renew_deadline: Duration::from_secs(10),
         retry_period: Duration::from_secs(2),
         migration: None,
     };
     assert_eq!(settings.election, Some(election));
+    assert_eq!(
+        (settings.lease.namespace.as_str(), settings.lease.name.as_str()),
+        ("kube-system", "cloud-controller-manager")
+    );
     assert_eq!(
         settings.nodes,
         node::Settings {
@@ -134,7 +136,7 @@ fn defaults_are_the_go_programs_where_no_difference_is_intended() {
     assert_eq!(settings.kubernetes.rate, None);
     assert_eq!(settings.node_selector, None);
     let ProviderSettings::Vsphere(vsphere) = settings.provider;
-    assert_eq!(vsphere.tag_poll_interval, Duration::from_secs(60));
+    assert_eq!(vsphere.options.tag_poll, Duration::from_secs(60));
 }
 
 #[test]
@@ -163,8 +165,8 @@ fn flags_reach_the_settings() {
     assert_eq!(settings.nodes.period, Duration::from_secs(90));
     assert_eq!(settings.nodes.workers.get(), 1);
     let ProviderSettings::Vsphere(vsphere) = settings.provider;
-    assert_eq!(vsphere.tag_poll_interval, Duration::from_secs(2));
-    assert!(vsphere.allows_name_match);
+    assert_eq!(vsphere.options.tag_poll, Duration::from_secs(2));
+    assert!(vsphere.options.allow_name_match);
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! The settings of the vSphere provider: its flags, and `vsphere.conf` with the files that it names, which are read again
 //! while the process runs.
 
-use super::{Check, Mistake, Mistakes, NodeRules};
+use super::{Check, Mistake, Mistakes};
 use crate::app::files::{Files, Noted, Noting};
 use crate::clients::http;
 use crate::clients::http::{Endpoint, Thumbprint, TlsSettings, TlsTrust};
+use crate::providers::vsphere::Options;
 use crate::providers::vsphere::config::{self, Config, ConfigProblem, Environment, Vcenter};
+use crate::providers::vsphere::inventory::session::Timeouts;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
@@ -13,6 +15,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use zeroize::Zeroizing;
+
+/// How long a node that joins waits for each address family but its first. VMware Tools reports the families seconds apart.
+const FAMILY_WAIT: Duration = Duration::from_secs(120);
 
 /// What the vSphere provider is built from.
 pub struct Vsphere {
@@ -22,14 +27,10 @@ pub struct Vsphere {
     pub cloud_config: Arc<CloudConfig>,
     /// The files that were read for this, as they were.
     pub seen: Noted,
-    /// Pause between two looks at the tags.
-    pub tag_poll_interval: Duration,
-    /// Whether a VM found by its name alone is taken even if its UUID contradicts the node's.
-    pub allows_name_match: bool,
     /// The hosts of session managers that may be asked; empty is any.
     pub session_manager_hosts: BTreeSet<String>,
-    /// What else decides what is said about a node.
-    pub node_rules: NodeRules,
+    /// What else the provider goes by; without the addresses of the API server, which are not known yet.
+    pub options: Options,
 }
 
 /// Where `vsphere.conf` is, and the environment variables that go with it. They do not change while the process runs.
@@ -51,23 +52,16 @@ pub struct CloudConfig {
     pub tls: BTreeMap<String, TlsSettings>,
 }
 
-/// What was read, and from which files, also where they are wrong.
-pub struct Read {
-    /// What they mean, or their mistakes.
-    pub outcome: Result<CloudConfig, Mistakes>,
-    /// The files, as they were.
-    pub seen: Noted,
-}
-
 impl CloudConfigFile {
-    /// Reads and checks the file and the files that it names; not where waiting is forbidden.
-    pub fn read(&self, files: &dyn Files) -> Read {
+    /// Reads and checks the file and the files that it names; not where waiting is forbidden. The second value is the files
+    /// as they were, also where they are wrong.
+    pub fn read(&self, files: &dyn Files) -> (Result<CloudConfig, Mistakes>, Noted) {
         let files = Noting::new(files);
         let outcome = match self.content(&files) {
             Ok(content) => self.check(&content, &files),
             Err(error) => Err(self.mistake(format!("cannot be read: {error}"))),
         };
-        Read { outcome, seen: files.noted() }
+        (outcome, files.noted())
     }
 
     /// The bytes of the file.
@@ -89,8 +83,9 @@ impl CloudConfigFile {
         }
         let file = self.path.display().to_string();
         let is_directory = |path: &Path| files.is_directory(path);
+        let mistake = |problem: ConfigProblem| Mistake { place: problem.place(), why: problem.expected };
         let parsed = config::parse_within(text, &file, &self.environment, &is_directory)
-            .map_err(|errors| Mistakes(errors.0.iter().map(Mistake::from).collect()))?;
+            .map_err(|errors| Mistakes(errors.0.into_iter().map(mistake).collect()))?;
         let (mut tls, mut mistakes) = (BTreeMap::new(), Vec::new());
         for vcenter in &parsed.config.vcenters {
             let place = || format!("{file}: vCenter {:?}", vcenter.key);
@@ -128,8 +123,8 @@ impl fmt::Debug for Vsphere {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = formatter.debug_struct("Vsphere");
         shown.field("path", &self.file.path).field("config", &self.cloud_config);
-        shown.field("tag_poll_interval", &self.tag_poll_interval).field("allows_name_match", &self.allows_name_match);
-        shown.finish_non_exhaustive()
+        shown.field("tag_poll_interval", &self.options.tag_poll);
+        shown.field("allows_name_match", &self.options.allow_name_match).finish_non_exhaustive()
     }
 }
 
@@ -143,27 +138,33 @@ impl fmt::Debug for CloudConfig {
 impl Check<'_> {
     /// Reads and checks the file of `--cloud-config` and what it names, and checks our flags about vCenter.
     pub(super) fn vsphere(&mut self) -> Option<Vsphere> {
-        let tag_poll_interval = self.pause("tag-poll-interval");
-        let allows_name_match = self.boolean("allow-name-match");
+        let tag_poll = self.pause("tag-poll-interval");
+        let allow_name_match = self.boolean("allow-name-match");
         let session_manager_hosts = self.session_manager_hosts();
-        let node_rules = self.node_rules();
+        let topology = self.topology();
+        let demotes_virtual_ips = self.boolean("demote-virtual-ips");
+        let choices = [("hold", false), ("enforce", true)];
+        let trusts_unseen = self.choice("node-deletion-unseen", &choices, "hold or enforce");
         let Some(path) = self.optional("cloud-config") else {
             let why = "required (path of vsphere.conf)".to_owned();
             self.mistakes.push(Mistake { place: "--cloud-config".to_owned(), why });
             return None;
         };
         let file = CloudConfigFile { path: PathBuf::from(path), environment: self.environment.clone() };
-        let Read { outcome, seen } = file.read(self.files);
-        let cloud_config = outcome.map_err(|Mistakes(found)| self.mistakes.extend(found)).ok();
-        Some(Vsphere {
-            file,
-            cloud_config: Arc::new(cloud_config?),
-            seen,
-            tag_poll_interval,
-            allows_name_match,
-            session_manager_hosts,
-            node_rules,
-        })
+        let (outcome, seen) = file.read(self.files);
+        let cloud_config = Arc::new(outcome.map_err(|Mistakes(found)| self.mistakes.extend(found)).ok()?);
+        let options = Options {
+            file: path.to_owned(),
+            tag_poll,
+            allow_name_match,
+            trusts_unseen: trusts_unseen.unwrap_or_default(),
+            topology,
+            demotes_virtual_ips,
+            api_server: Vec::new(),
+            family_wait: FAMILY_WAIT,
+            timeouts: Timeouts::default(),
+        };
+        Some(Vsphere { file, cloud_config, seen, session_manager_hosts, options })
     }
 
     /// Host names and addresses in the form of URLs; mistakes are told.
@@ -221,10 +222,4 @@ fn trust(vcenter: &Vcenter, files: &dyn Files) -> Result<TlsTrust, String> {
     }
     let shown: Vec<_> = vcenter.ca_files.iter().map(|path| path.display().to_string()).collect();
     Ok(TlsTrust::Ca { pem, path: shown.join(":") })
-}
-
-impl From<&ConfigProblem> for Mistake {
-    fn from(problem: &ConfigProblem) -> Self {
-        Self { place: problem.place(), why: problem.expected.clone() }
-    }
 }

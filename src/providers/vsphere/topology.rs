@@ -3,8 +3,6 @@
 pub mod labels;
 
 use std::collections::BTreeSet;
-use std::fmt;
-use std::str::FromStr;
 
 /// The prefix of these labels where no other is asked for.
 pub const PREFIX: &str = "topology.vsphere-ccm.dev/";
@@ -54,25 +52,6 @@ impl Place {
     }
 }
 
-/// A word that names no place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected vcenter, datacenter, cluster, esxi-host, resource-pool, folder or datastore")]
-pub struct UnknownPlace;
-
-impl FromStr for Place {
-    type Err = UnknownPlace;
-
-    fn from_str(word: &str) -> Result<Self, UnknownPlace> {
-        Self::ALL.into_iter().find(|place| place.word() == word).ok_or(UnknownPlace)
-    }
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.word())
-    }
-}
-
 /// `--topology-labels` and `--topology-label-prefix`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopologyLabels {
@@ -99,18 +78,6 @@ impl Default for TopologyLabels {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_place_is_found_by_its_word_and_named_where_a_word_is_wrong() {
-        let told = UnknownPlace.to_string();
-        for place in Place::ALL {
-            assert_eq!(place.word().parse(), Ok(place));
-            assert!(told.contains(place.word()), "{place}: {told}");
-        }
-        for wrong in ["", "Cluster", "host", "esxi_host", " cluster"] {
-            assert_eq!(wrong.parse::<Place>(), Err(UnknownPlace), "{wrong:?}");
-        }
-    }
 
     #[test]
     fn a_label_is_the_prefix_and_the_word() {

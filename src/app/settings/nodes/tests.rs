@@ -3,6 +3,7 @@
 use super::*;
 use crate::app::settings::ProviderSettings;
 use crate::app::settings::tests::{settled, settled_in};
+use crate::providers::vsphere::Options;
 
 fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
@@ -24,10 +25,8 @@ fn defaults_follow_nothing_and_delete_with_care() {
         }
     );
     let ProviderSettings::Vsphere(vsphere) = settings.provider;
-    assert_eq!(
-        vsphere.node_rules,
-        NodeRules { topology: TopologyLabels::default(), demotes_virtual_ips: true, trusts_unseen: false }
-    );
+    let Options { topology, demotes_virtual_ips, trusts_unseen, .. } = vsphere.options;
+    assert_eq!((topology, demotes_virtual_ips, trusts_unseen), (TopologyLabels::default(), true, false));
 }
 
 #[test]
@@ -77,7 +76,19 @@ fn flags_reach_the_settings() {
         prefix: "vsphere.example.com/".to_owned(),
     };
     let ProviderSettings::Vsphere(vsphere) = settings.provider;
-    assert_eq!(vsphere.node_rules, NodeRules { topology, demotes_virtual_ips: false, trusts_unseen: true });
+    assert_eq!(vsphere.options.topology, topology);
+    assert_eq!((vsphere.options.demotes_virtual_ips, vsphere.options.trusts_unseen), (false, true));
+}
+
+#[test]
+fn every_place_is_found_by_its_word_and_named_where_a_word_is_wrong() {
+    let told = settled(&["--topology-labels=host"]).unwrap_err().to_string();
+    for place in Place::ALL {
+        let settings = settled(&[&format!("--topology-labels={}", place.word())]).unwrap();
+        let ProviderSettings::Vsphere(vsphere) = settings.provider;
+        assert_eq!(vsphere.options.topology.places, [place].into());
+        assert!(told.contains(place.word()), "{place:?}: {told}");
+    }
 }
 
 /// They are dropped when the controller starts, as the Go program drops them at each node.
@@ -141,7 +152,13 @@ fn each_wrong_flag_is_told_with_its_value_and_what_is_expected() {
         ("--node-deletion-unseen", "off", "expected hold or enforce"),
         ("--out-of-service-after", "10ms", "expected at least 1s, or 0 for never"),
         ("--out-of-service-after", "never", "it is not a duration such as 1h2m3s"),
-        ("--topology-labels", "host", "expected vcenter, datacenter, cluster, esxi-host"),
+        (
+            "--topology-labels",
+            "host",
+            "expected vcenter, datacenter, cluster, esxi-host, resource-pool, folder or datastore",
+        ),
+        ("--topology-labels", "Cluster", "expected vcenter, datacenter"),
+        ("--topology-labels", "esxi_host", "expected vcenter, datacenter"),
         ("--topology-label-prefix", "", PREFIX),
         ("--topology-label-prefix", "/", PREFIX),
         ("--topology-label-prefix", "example.com", PREFIX),

@@ -31,7 +31,7 @@ fn file(path: &str) -> CloudConfigFile {
 
 /// What this `vsphere.conf` means.
 pub(super) fn cloud_config(text: &str) -> CloudConfig {
-    file("vsphere.conf").read(&Only(text)).outcome.unwrap()
+    file("vsphere.conf").read(&Only(text)).0.unwrap()
 }
 
 /// Waits for what a changed content means; with the clock paused this takes no time.
@@ -65,7 +65,7 @@ async fn a_changed_content_is_handed_over_once_through_exchanged_links_too() {
     let file = Arc::new(file(path.to_str().unwrap()));
     let read = file.read(&SystemFiles);
     let (sender, mut changes) = mpsc::channel(1);
-    let watching = tokio::spawn(watch::run(Arc::clone(&file), read.seen, sender));
+    let watching = tokio::spawn(watch::run(Arc::clone(&file), read.1, sender));
     assert!(next(&mut changes).await.is_none(), "nothing changed");
     link("2");
     assert!(next(&mut changes).await.is_none(), "the same content elsewhere");
@@ -97,9 +97,9 @@ async fn a_changed_ca_file_is_a_change_although_vsphere_conf_is_the_same() {
     std::fs::write(&path, text.replace("CA", ca.to_str().unwrap())).unwrap();
     let file = Arc::new(file(path.to_str().unwrap()));
     let read = file.read(&SystemFiles);
-    let before = read.outcome.unwrap();
+    let before = read.0.unwrap();
     let (sender, mut changes) = mpsc::channel(1);
-    let watching = tokio::spawn(watch::run(Arc::clone(&file), read.seen, sender));
+    let watching = tokio::spawn(watch::run(Arc::clone(&file), read.1, sender));
     std::fs::write(&ca, authority()).unwrap();
     let now = next(&mut changes).await.unwrap().unwrap();
     assert_eq!(super::differences(&before, &now), ["vCenter \"a\" (a:443) changed: trust"]);

@@ -4,7 +4,7 @@
 
 use crate::app::files::{Noted, SystemFiles};
 use crate::app::settings::Mistakes;
-use crate::app::settings::vsphere::{CloudConfig, CloudConfigFile, Read};
+use crate::app::settings::vsphere::{CloudConfig, CloudConfigFile};
 use crate::runtime::tasks::{BoxError, off_thread};
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,9 +37,9 @@ pub(super) async fn run(
         if !told_if_slow(off_thread(move || known.differs(&SystemFiles))).await? {
             continue;
         }
-        let read = settled(&file).await?;
-        seen = read.seen;
-        if changes.send(read.outcome).await.is_err() {
+        let (outcome, now) = settled(&file).await?;
+        seen = now;
+        if changes.send(outcome).await.is_err() {
             // Whoever took them is on its way out.
             return std::future::pending().await;
         }
@@ -47,12 +47,12 @@ pub(super) async fn run(
 }
 
 /// What the files say once they have stopped changing.
-async fn settled(file: &Arc<CloudConfigFile>) -> Result<Read, BoxError> {
+async fn settled(file: &Arc<CloudConfigFile>) -> Result<(Outcome, Noted), BoxError> {
     loop {
         let file = Arc::clone(file);
         let read = told_if_slow(off_thread(move || file.read(&SystemFiles))).await?;
         tokio::time::sleep(SETTLE).await;
-        let known = read.seen.clone();
+        let known = read.1.clone();
         if !told_if_slow(off_thread(move || known.differs(&SystemFiles))).await? {
             return Ok(read);
         }

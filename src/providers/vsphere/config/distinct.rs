@@ -59,8 +59,7 @@ fn with_datacenters_of(mut known: Vcenter, other: &Vcenter) -> Vcenter {
     if known.datacenters.is_empty() || other.datacenters.is_empty() {
         known.datacenters.clear();
     } else {
-        let new = other.datacenters.iter().filter(|name| !known.datacenters.contains(name)).cloned();
-        let new: Vec<_> = new.collect();
+        let new: Vec<_> = other.datacenters.iter().filter(|name| !known.datacenters.contains(name)).cloned().collect();
         known.datacenters.extend(new);
     }
     known

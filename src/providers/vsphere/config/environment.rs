@@ -103,17 +103,6 @@ impl Environment {
     pub fn skips_node_deletion(&self) -> bool {
         self.0.contains_key(SKIP_NODE_DELETION)
     }
-
-    /// A value that is not empty; one that is no text is a mistake.
-    fn text(&self, name: &str, report: &mut Report) -> Option<&str> {
-        match self.0.get(name)? {
-            Some(text) => Some(text.as_str()).filter(|text| !text.is_empty()),
-            None => {
-                report.mistake_of_variable(name, "expected text in UTF-8");
-                None
-            }
-        }
-    }
 }
 
 /// Reads all variables there are names for, in the form of a file; `file` tells which of them have something to act on. The
@@ -148,8 +137,13 @@ struct Reader<'a, 'b> {
 }
 
 impl<'a> Reader<'a, '_> {
+    /// A value that is not empty; one that is no text is a mistake.
     fn text(&mut self, name: &str) -> Option<&'a str> {
-        self.environment.text(name, self.report)
+        let value = self.environment.0.get(name)?;
+        if value.is_none() {
+            self.report.mistake_of_variable(name, "expected text in UTF-8");
+        }
+        value.as_deref().map(String::as_str).filter(|text| !text.is_empty())
     }
 
     fn no_effect(&mut self, names: &[&str], odd: &str) {

@@ -9,13 +9,6 @@ use super::fields::{
 use super::gcfg::{self, Item};
 use super::problems::Report;
 
-/// Where variables go.
-enum Target {
-    Plain(Plain),
-    Vcenter(usize),
-    Ignored,
-}
-
 /// Reads the whole text. Mistakes go into the report; what is right is in the result all the same.
 pub(super) fn read(text: &str, report: &mut Report) -> RawFile {
     let (items, errors) = gcfg::scan(text);
@@ -23,59 +16,60 @@ pub(super) fn read(text: &str, report: &mut Report) -> RawFile {
         report.mistake(Some(error.line), format!("column {}: {}", error.column, error.message));
     }
     let mut file = RawFile::new(Dialect::Ini);
-    let mut target = Target::Ignored;
+    let mut section: Option<&mut RawSection> = None;
     for item in items {
         match item {
-            Item::Section { name, subsection, line } => target = enter(&mut file, &name, subsection, line, report),
+            Item::Section { name, subsection, line } => section = enter(&mut file, &name, subsection, line, report),
             Item::Variable { key, value, line } => {
-                let section = match target {
-                    Target::Plain(which) => file.plain_mut(which),
-                    Target::Vcenter(index) => match file.vcenters.get_mut(index) {
-                        Some(section) => section,
-                        None => continue,
-                    },
-                    Target::Ignored => continue,
-                };
-                add(section, &key, value, line, report);
+                if let Some(section) = &mut section {
+                    add(section, &key, value, line, report);
+                }
             }
         }
     }
     file
 }
 
-/// A header: sections of the same name are one; a header alone makes a vCenter.
-fn enter(file: &mut RawFile, name: &str, subsection: Option<String>, line: usize, report: &mut Report) -> Target {
+/// A header: sections of the same name are one; a header alone makes a vCenter. Nothing where variables are ignored.
+fn enter<'a>(
+    file: &'a mut RawFile,
+    name: &str,
+    subsection: Option<String>,
+    line: usize,
+    report: &mut Report,
+) -> Option<&'a mut RawSection> {
     if equal_fold(name, "VirtualCenter") {
         let Some(key) = subsection else {
             report.mistake_in(line, "[VirtualCenter]", None, "expected a name: [VirtualCenter \"<name or address>\"]");
-            return Target::Ignored;
+            return None;
         };
         let index = file.vcenters.iter().position(|section| section.key == key).unwrap_or(file.vcenters.len());
         if index == MAX_VCENTERS {
             report.mistake_once(line, "[VirtualCenter]", TOO_MANY);
-            return Target::Ignored;
+            return None;
         }
         if index == file.vcenters.len() {
             file.vcenters.push(RawSection::vcenter(key, Some(line), Dialect::Ini));
         }
-        return Target::Vcenter(index);
+        return file.vcenters.get_mut(index);
     }
     let plain = Plain::ALL.into_iter().find(|which| equal_fold(which.name(), name));
     match (plain, subsection) {
         (Some(which), None) => {
-            file.plain_mut(which).line.get_or_insert(line);
-            Target::Plain(which)
+            let section = file.plain_mut(which);
+            section.line.get_or_insert(line);
+            Some(section)
         }
         (Some(_), Some(_)) => {
             report.warn_in(line, &format!("[{name}]"), None, "ignored: this section takes no name");
-            Target::Ignored
+            None
         }
         (None, _) => {
             match find_other_section(name) {
                 Some(other) => report.warn_of_other_section(line, other, Dialect::Ini),
                 None => report.warn_of_unknown_section(line, name, Dialect::Ini),
             }
-            Target::Ignored
+            None
         }
     }
 }

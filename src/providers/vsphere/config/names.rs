@@ -11,20 +11,13 @@ const FORMER_KEYS: [&str; 4] = ["tenantref", "secretref", "ipfamilypriority", "s
 /// No known name is longer.
 const LONGEST: usize = 40;
 
-/// What a message says of a name that is not known.
-#[derive(Debug, PartialEq, Eq)]
+/// What a message says of a name that is not known; by default it resembles nothing, or is not looked at.
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct UnknownName {
     /// The name, if repeating it discloses nothing.
     pub shown: Option<String>,
     /// What follows "unknown key, ignored": which name was probably meant. Empty when nothing resembles it.
     pub hint: String,
-}
-
-impl UnknownName {
-    /// A name that resembles nothing, or that is not looked at.
-    pub fn hidden() -> Self {
-        Self { shown: None, hint: String::new() }
-    }
 }
 
 /// A key that this section does not have, with the key of this section that it resembles most, in the spelling of the
@@ -132,6 +125,6 @@ mod tests {
             let found = unknown_section(written, dialect);
             assert_eq!((found.shown.as_deref(), found.hint.as_str()), (Some(written), hint));
         }
-        assert_eq!(unknown_section("default-VirtualCenter", Dialect::Ini), UnknownName::hidden());
+        assert_eq!(unknown_section("default-VirtualCenter", Dialect::Ini), UnknownName::default());
     }
 }

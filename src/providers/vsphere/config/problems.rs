@@ -120,14 +120,14 @@ impl Report {
     pub fn warn_of_unknown_key(&mut self, line: usize, section: &RawSection, written: Option<&str>) {
         // Beyond that the name would not be reported, and comparing it takes time.
         let written = written.filter(|_| self.warnings.kept.len() < MOST_TOLD);
-        let found = written.map_or_else(UnknownName::hidden, |written| unknown_key(section, written));
+        let found = written.map(|written| unknown_key(section, written)).unwrap_or_default();
         self.warn_in(line, &section.shown, found.shown.as_deref(), format!("unknown key, ignored{}", found.hint));
     }
 
     /// A section that is not known; it is named if that discloses nothing.
     pub fn warn_of_unknown_section(&mut self, line: usize, written: &str, dialect: Dialect) {
         let is_told = self.warnings.kept.len() < MOST_TOLD;
-        let found = if is_told { unknown_section(written, dialect) } else { UnknownName::hidden() };
+        let found = if is_told { unknown_section(written, dialect) } else { UnknownName::default() };
         let shown = found.shown.map(|name| if dialect == Dialect::Ini { format!("[{name}]") } else { name });
         let odd = format!("unknown section, ignored{}", found.hint);
         self.warnings.push(self.place(Some(line), shown.as_deref(), None, odd));

@@ -81,17 +81,12 @@ fn parse_thumbprint(text: &str) -> Option<String> {
 pub(super) fn checked_families(section: &RawSection, report: &mut Report) -> Vec<IpFamily> {
     let Some(items) = section.items("ip-family") else { return Vec::new() };
     let mut families = Vec::new();
-    for item in &items {
-        match item.parse() {
-            Ok(family) if !families.contains(&family) => families.push(family),
-            Ok(_) => {}
-            Err(_) => {
-                report.mistake_at(section, Some("ip-family"), "expected ipv4, ipv6, or both in the order wanted");
-                return families;
-            }
-        }
-    }
-    if families.is_empty() {
+    let are_known = items.iter().all(|item| {
+        let family = item.parse().ok();
+        families.extend(family.filter(|family| !families.contains(family)));
+        family.is_some()
+    });
+    if !are_known || families.is_empty() {
         report.mistake_at(section, Some("ip-family"), "expected ipv4, ipv6, or both in the order wanted");
     }
     families

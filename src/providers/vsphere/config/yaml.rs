@@ -15,11 +15,11 @@ pub(super) fn read(text: &str, report: &mut Report) -> RawFile {
         Ok(document) => document,
         Err(error) => {
             let hint = match error {
-                YamlError::Syntax { .. } | YamlError::Alias { .. } => {
+                YamlError::Syntax(_) | YamlError::Alias(_) => {
                     "expected YAML: check the indentation (no tabs), and quote values with ': ' or ' #' in them"
                         .to_owned()
                 }
-                YamlError::TooLarge { .. } => {
+                YamlError::TooLarge(_) => {
                     format!(
                         "expected at most {MAX_VALUES} values and {MAX_TEXT} bytes of text, with aliases, and {MAX_DEPTH} levels"
                     )

@@ -152,9 +152,9 @@ fn a_small_text_cannot_become_a_large_document() {
 fn an_alias_costs_the_order_and_an_anchor_alone_does_not() {
     use MetadataError::Yaml;
     let copied = "a: &x 10.0.0.2\nnetwork: {ethernets: {id0: {addresses: [*x]}}}";
-    assert_eq!(order(copied), Err(Yaml(METADATA, YamlError::Alias { line: 2 })));
+    assert_eq!(order(copied), Err(Yaml(METADATA, YamlError::Alias(2))));
     let inside = format!("network.encoding: base64\nnetwork: {}", encode("a: &x 1\nb: *x"));
-    assert_eq!(order(&inside), Err(Yaml(NETWORK, YamlError::Alias { line: 2 })));
+    assert_eq!(order(&inside), Err(Yaml(NETWORK, YamlError::Alias(2))));
     assert_eq!(order("network: {ethernets: {id0: {addresses: [&x 10.0.0.2]}}}"), Ok(addresses(&["10.0.0.2"])));
 }
 

@@ -49,7 +49,7 @@ fn asked(places: &[Place]) -> TopologyLabels {
 /// What the label of `place` is to be: a value, `-` for none, nothing where it is left alone.
 fn shown(place: Place, snapshot: &Snapshot, record: &VmRecord) -> Option<String> {
     let labels = labels(&asked(&Place::ALL), "vc.example.com", snapshot, record);
-    labels.get(&format!("x/{place}")).map(|value| value.clone().unwrap_or_else(|| "-".to_string()))
+    labels.get(&format!("x/{}", place.word())).map(|value| value.clone().unwrap_or_else(|| "-".to_string()))
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn every_place_has_its_label() {
         (Place::Folder, "vm"),
         (Place::Datastore, "datastore_1"),
     ] {
-        assert_eq!(shown(place, &snapshot(), &record()).as_deref(), Some(expected), "{place}");
+        assert_eq!(shown(place, &snapshot(), &record()).as_deref(), Some(expected), "{place:?}");
     }
 }
 
@@ -95,7 +95,7 @@ fn a_place_that_does_not_apply_takes_its_label_away_and_one_that_cannot_be_told_
         ("the folder may not be read", Place::Folder, without("Folder", "group-v1"), record(), None),
         ("the datacenter may not be read", Place::Datacenter, without("Datacenter", "datacenter-1"), record(), None),
     ] {
-        assert_eq!(shown(place, &snapshot, &record).as_deref(), expected, "{case}: {place}");
+        assert_eq!(shown(place, &snapshot, &record).as_deref(), expected, "{case}: {place:?}");
     }
 }
 

@@ -20,8 +20,8 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use crate::base::backoff::Backoff;
+use metrics::Content;
 pub use metrics::QueueMetrics;
-use metrics::{Content, Look};
 
 /// How many places for keys an empty queue keeps.
 const KEPT_CAPACITY: usize = 64;
@@ -85,12 +85,8 @@ struct Entry {
 }
 
 impl Entry {
-    fn is_scheduled(&self) -> bool {
-        self.ready.is_some() || self.due.is_some() || self.runs_since.is_some()
-    }
-
     fn is_idle(&self) -> bool {
-        !self.is_scheduled() && self.failures == 0
+        self.ready.is_none() && self.due.is_none() && self.runs_since.is_none() && self.failures == 0
     }
 }
 
@@ -106,12 +102,12 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             delayed: BTreeMap::new(),
             sequence: 0,
             closed: false,
-            adds: metrics.adds().clone(),
+            adds: metrics.adds.clone(),
         };
         let (metrics, state) = (metrics.clone(), Mutex::new(state));
         let shared = Arc::new(Shared { backoff, metrics, state, changed: Notify::new() });
-        let shown: Arc<dyn Look> = Arc::clone(&shared) as Arc<dyn Look>;
-        shared.metrics.show(Arc::downgrade(&shown));
+        let shown = Arc::downgrade(&shared);
+        shared.metrics.show(move |now| Some(shown.upgrade()?.state.lock().content(now)));
         Self { shared }
     }
 
@@ -147,7 +143,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             }
             state.delay_until(key, Instant::now() + delay);
         });
-        self.shared.metrics.retried();
+        self.shared.metrics.retries.inc();
         delay
     }
 
@@ -236,7 +232,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         drop(state);
         let work = Work { key, queue: self.clone() };
         if let Some(since) = since {
-            self.shared.metrics.handed_out(now.saturating_duration_since(since));
+            self.shared.metrics.waited.observe(now.saturating_duration_since(since).as_secs_f64());
         }
         Taken::Work(work)
     }
@@ -259,25 +255,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         state.drop_if_idle(key);
         drop(state);
         if let Some(began) = began {
-            self.shared.metrics.done(now.saturating_duration_since(began));
+            self.shared.metrics.worked.observe(now.saturating_duration_since(began).as_secs_f64());
         }
-    }
-}
-
-impl<K: Clone + Eq + Hash + Send> Look for Shared<K> {
-    fn look(&self, now: Instant) -> Content {
-        let mut state = self.state.lock();
-        state.promote_due(now);
-        let mut content = Content::default();
-        for entry in state.entries.values() {
-            content.waiting += usize::from(entry.waits_since.is_some());
-            if let Some(began) = entry.runs_since {
-                let runs = now.saturating_duration_since(began);
-                content.unfinished += runs;
-                content.longest = content.longest.max(runs);
-            }
-        }
-        content
     }
 }
 
@@ -342,6 +321,21 @@ impl<K: Clone + Eq + Hash> State<K> {
             self.delayed.remove(&later);
         }
         self.delayed.insert((due, sequence), key);
+    }
+
+    /// What is in the queue at the moment.
+    fn content(&mut self, now: Instant) -> Content {
+        self.promote_due(now);
+        let mut content = Content::default();
+        for entry in self.entries.values() {
+            content.waiting += usize::from(entry.waits_since.is_some());
+            if let Some(began) = entry.runs_since {
+                let runs = now.saturating_duration_since(began);
+                content.unfinished += runs;
+                content.longest = content.longest.max(runs);
+            }
+        }
+        content
     }
 
     fn promote_due(&mut self, now: Instant) {

@@ -1,6 +1,6 @@
 //! The series of a work queue, under client-go's names. What changes with time alone is computed when somebody asks.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -16,26 +16,23 @@ const BUCKETS: [f64; 10] =
 /// The series of one queue by its name. They outlive the queue: each term has a new one. Clones share them.
 #[derive(Clone)]
 pub struct QueueMetrics {
-    shared: Arc<Shared>,
-}
-
-struct Shared {
     depth: IntGauge,
-    adds: IntCounter,
-    retries: IntCounter,
-    waited: Histogram,
-    worked: Histogram,
+    /// Counts what becomes ready.
+    pub(super) adds: IntCounter,
+    /// Counts the failures.
+    pub(super) retries: IntCounter,
+    /// How long a key waited that is handed out, in seconds.
+    pub(super) waited: Histogram,
+    /// How long a key was worked on, in seconds.
+    pub(super) worked: Histogram,
     unfinished: Gauge,
     longest: Gauge,
-    /// The queue in use.
-    queue: Mutex<Option<Weak<dyn Look>>>,
+    /// What is in the queue in use; nothing once it is gone.
+    content: Arc<Mutex<Look>>,
 }
 
-/// A queue that can say what is in it.
-pub(super) trait Look: Send + Sync {
-    /// What is so at the moment.
-    fn look(&self, now: Instant) -> Content;
-}
+/// Says what is in a queue at a time.
+type Look = Box<dyn Fn(Instant) -> Option<Content> + Send>;
 
 /// What is in a queue.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -60,7 +57,7 @@ impl QueueMetrics {
             let options = HistogramOpts::from(options(series, help)).buckets(BUCKETS.to_vec());
             Histogram::with_opts(options).expect(valid)
         };
-        let shared = Shared {
+        Self {
             depth: IntGauge::with_opts(options("depth", "Keys that wait in the work queue.")).expect(valid),
             adds: counter(
                 "adds_total",
@@ -80,35 +77,17 @@ impl QueueMetrics {
                 "longest_running_processor_seconds",
                 "For how long the key has been worked on that has been for the longest time.",
             ),
-            queue: Mutex::new(None),
-        };
-        Self { shared: Arc::new(shared) }
+            content: Arc::new(Mutex::new(Box::new(|_| None))),
+        }
     }
 
     /// Shows this queue from now on instead of an earlier one.
-    pub(super) fn show(&self, queue: Weak<dyn Look>) {
-        *self.shared.queue.lock() = Some(queue);
-    }
-
-    /// Counts the additions.
-    pub(super) fn adds(&self) -> &IntCounter {
-        &self.shared.adds
-    }
-
-    pub(super) fn retried(&self) {
-        self.shared.retries.inc();
-    }
-
-    pub(super) fn handed_out(&self, waited: Duration) {
-        self.shared.waited.observe(waited.as_secs_f64());
-    }
-
-    pub(super) fn done(&self, worked: Duration) {
-        self.shared.worked.observe(worked.as_secs_f64());
+    pub(super) fn show(&self, look: impl Fn(Instant) -> Option<Content> + Send + 'static) {
+        *self.content.lock() = Box::new(look);
     }
 
     fn collectors(&self) -> [&dyn Collector; 7] {
-        let Shared { depth, adds, retries, waited, worked, unfinished, longest, queue: _ } = &*self.shared;
+        let Self { depth, adds, retries, waited, worked, unfinished, longest, content: _ } = self;
         [depth, adds, retries, waited, worked, unfinished, longest]
     }
 }
@@ -119,11 +98,10 @@ impl Collector for QueueMetrics {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let queue = self.shared.queue.lock().as_ref().and_then(Weak::upgrade);
-        let content = queue.map(|queue| queue.look(Instant::now())).unwrap_or_default();
-        self.shared.depth.set(i64::try_from(content.waiting).unwrap_or(i64::MAX));
-        self.shared.unfinished.set(content.unfinished.as_secs_f64());
-        self.shared.longest.set(content.longest.as_secs_f64());
+        let content = (self.content.lock())(Instant::now()).unwrap_or_default();
+        self.depth.set(i64::try_from(content.waiting).unwrap_or(i64::MAX));
+        self.unfinished.set(content.unfinished.as_secs_f64());
+        self.longest.set(content.longest.as_secs_f64());
         self.collectors().into_iter().flat_map(Collector::collect).collect()
     }
 }

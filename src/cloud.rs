@@ -4,7 +4,6 @@
 
 pub mod adapter;
 pub mod cluster;
-pub mod clusters;
 pub mod error;
 pub mod instances;
 pub mod load_balancer;
@@ -16,11 +15,11 @@ pub mod reason;
 pub mod routes;
 pub mod zones;
 
+use async_trait::async_trait;
 use futures::stream::BoxStream;
 use std::sync::Arc;
 
 pub use cluster::{ClusterReads, NodeChange};
-pub use clusters::Clusters;
 pub use error::Error;
 pub use instances::{
     FoundBy, InstanceEvent, InstanceEvents, InstanceMetadata, Instances, InstancesV2, Power, PowerState,
@@ -79,8 +78,18 @@ pub trait CloudProvider: Send + Sync {
         Box::pin(futures::stream::pending())
     }
 
-    /// Clusters; unused by the controllers.
+    /// Clusters.
     fn clusters(&self) -> Option<Arc<dyn Clusters>> {
         None
     }
+}
+
+/// `Clusters` of `cloud.go`. No controller calls it.
+#[async_trait]
+pub trait Clusters: Send + Sync {
+    /// The names of the clusters.
+    async fn list_clusters(&self) -> Result<Vec<String>, Error>;
+
+    /// The address of the control plane of the cluster of this name.
+    async fn master(&self, cluster_name: &str) -> Result<String, Error>;
 }

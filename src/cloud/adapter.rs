@@ -84,18 +84,18 @@ impl FromInstances {
 #[async_trait]
 impl InstancesV2 for FromInstances {
     async fn instance_exists(&self, node: &Node) -> Presence {
-        let provider_id = match self.provider_id(node).await {
-            Ok(provider_id) => provider_id,
-            Err(error) => return unknown(&error),
+        let exists = async {
+            let provider_id = self.provider_id(node).await?;
+            Ok(match self.instances.instance_exists_by_provider_id(&provider_id).await? {
+                true => Presence::Exists(()),
+                false => {
+                    let name = self.provider_name;
+                    let evidence = format!("provider {name} answers that {provider_id} does not exist");
+                    Presence::Absent(AbsenceProof::new(evidence, []))
+                }
+            })
         };
-        match self.instances.instance_exists_by_provider_id(&provider_id).await {
-            Ok(true) => Presence::Exists(()),
-            Ok(false) => Presence::Absent(AbsenceProof::new(
-                format!("provider {} answers that {provider_id} does not exist", self.provider_name),
-                [],
-            )),
-            Err(error) => unknown(&error),
-        }
+        exists.await.unwrap_or_else(unknown)
     }
 
     async fn instance_power(&self, node: &Node) -> Presence<Power> {
@@ -109,28 +109,19 @@ impl InstancesV2 for FromInstances {
             let provider_id = self.provider_id(node).await?;
             self.instances.instance_shutdown_by_provider_id(&provider_id).await
         };
-        match is_shut_down.await {
-            Ok(true) => Presence::Exists(PowerState::NotRunning),
-            Ok(false) => Presence::Exists(PowerState::On),
-            Err(error) => unknown(&error),
-        }
+        let state = |is_shut_down| if is_shut_down { PowerState::NotRunning } else { PowerState::On };
+        is_shut_down.await.map_or_else(unknown, |is_shut_down| Presence::Exists(state(is_shut_down)))
     }
 
     async fn instance_metadata(&self, node: &Node) -> Presence<InstanceMetadata> {
-        match self.metadata(node).await {
-            Ok(metadata) => Presence::Exists(metadata),
-            Err(error) => unknown(&error),
-        }
+        self.metadata(node).await.map_or_else(unknown, Presence::Exists)
     }
 }
 
 /// No error of the older contract proves that something is gone.
-fn unknown<T>(error: &Error) -> Presence<T> {
-    let retry_after = match error {
-        Error::RetryAfter { after, .. } => Some(*after),
-        _ => None,
-    };
-    Presence::Unknown(Unknown { reason: error.reason(), message: chain(error), retry_after, is_passing: false })
+fn unknown<T>(error: Error) -> Presence<T> {
+    let retry_after = if let Error::RetryAfter { after, .. } = error { Some(after) } else { None };
+    Presence::Unknown(Unknown { retry_after, ..Unknown::new(error.reason(), chain(&error)) })
 }
 
 /// The answer by provider ID, else that by name, which is asked for only then. If that fails, too, it decides what may be

@@ -90,9 +90,6 @@ pub trait LoginLedger: Send + Sync {
     fn know(&self, policy: LoginPolicy, server: &str);
 
     /// Asks for the permission to make one login, before it is made.
-    ///
-    /// # Errors
-    /// When it has to wait.
     async fn claim(&self, attempt: &Attempt) -> Result<Claim, Refused>;
 
     /// Whether an attempt that was refused may be made now after all, by what all replicas have counted; not, while that

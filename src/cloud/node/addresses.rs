@@ -19,12 +19,9 @@ pub const EXTERNAL_IP: &str = "ExternalIP";
 /// Why the annotation with the kubelet's `--node-ip` cannot be followed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProvidedNodeIpError {
-    /// A part of the annotation is no IP address.
-    #[error("could not parse {part:?}")]
-    Unparsable {
-        /// The part between the commas.
-        part: String,
-    },
+    /// This part of the annotation is no IP address.
+    #[error("could not parse {0:?}")]
+    Unparsable(String),
     /// Neither one address nor one of each family.
     #[error("must contain either a single IP or a dual-stack pair of IPs")]
     NotADualStackPair,
@@ -32,11 +29,8 @@ pub enum ProvidedNodeIpError {
     #[error("dual-stack node IP cannot include '0.0.0.0' or '::'")]
     Unspecified,
     /// The cloud does not report this address.
-    #[error("failed to get node address from cloud provider that matches ip: {ip}")]
-    NotReported {
-        /// The address of the annotation.
-        ip: IpAddr,
-    },
+    #[error("failed to get node address from cloud provider that matches ip: {0}")]
+    NotReported(IpAddr),
 }
 
 /// The node's addresses, in its order.
@@ -53,7 +47,7 @@ pub fn include_an_ip(addresses: &[NodeAddress]) -> bool {
 pub fn parse_provided_node_ips(text: &str) -> Result<Vec<IpAddr>, ProvidedNodeIpError> {
     let ips: Vec<IpAddr> = text
         .split(',')
-        .map(|part| parse_ip_sloppy(part).ok_or_else(|| ProvidedNodeIpError::Unparsable { part: part.to_owned() }))
+        .map(|part| parse_ip_sloppy(part).ok_or_else(|| ProvidedNodeIpError::Unparsable(part.to_owned())))
         .collect::<Result<_, _>>()?;
     match ips.as_slice() {
         [_] => Ok(ips),
@@ -74,7 +68,7 @@ pub fn filter_by_provided_ips(
         let before = kept.len();
         kept.extend(cloud.iter().filter(|address| parse_ip_sloppy(&address.address) == Some(*ip)).cloned());
         if kept.len() == before {
-            return Err(ProvidedNodeIpError::NotReported { ip: *ip });
+            return Err(ProvidedNodeIpError::NotReported(*ip));
         }
     }
     let types: Vec<String> = kept.iter().map(|address| address.type_.clone()).collect();

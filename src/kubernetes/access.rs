@@ -9,7 +9,6 @@ mod metrics;
 mod open_paths;
 mod permissions;
 mod questions;
-mod remembered;
 #[cfg(test)]
 mod scripted;
 mod token_reviews;

@@ -21,9 +21,8 @@ const UID: &str = "1.3.6.1.4.1.57683.2";
 /// Where Kubernetes notes by which credentials somebody is known.
 const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
-/// The authorities of a bundle. Cheap to clone.
-#[derive(Debug, Clone)]
-struct Authorities(Arc<dyn ClientCertVerifier>);
+/// The authorities of a bundle.
+type Authorities = Arc<dyn ClientCertVerifier>;
 
 /// A text is no bundle of certificates.
 #[derive(Debug, thiserror::Error)]
@@ -54,11 +53,8 @@ pub(super) enum Refusal {
 }
 
 /// Checks that a text is a bundle of CAs.
-///
-/// # Errors
-/// It is not.
 pub fn check_bundle(pem: &[u8]) -> Result<(), BadBundle> {
-    Authorities::parse(pem).map(drop)
+    authorities(pem).map(drop)
 }
 
 /// The authorities of the moment; none at first. Cheap to clone; all clones are one.
@@ -71,8 +67,8 @@ impl Trust {
     /// # Errors
     /// It is no bundle; all stays as it was.
     pub fn believe_clients(&self, pem: &[u8]) -> Result<(), BadBundle> {
-        let authorities = Authorities::parse(pem)?;
-        *self.0.lock() = Some(authorities);
+        let believed = authorities(pem)?;
+        *self.0.lock() = Some(believed);
         Ok(())
     }
 
@@ -81,40 +77,28 @@ impl Trust {
         let Some((leaf, others)) = chain.split_first() else { return Ok(None) };
         let authorities = self.0.lock().clone();
         let Some(authorities) = authorities else { return Ok(None) };
-        authorities.verify(leaf, others, now)?;
+        authorities.verify_client_cert(leaf, others, now).map_err(Refusal::Unverified)?;
         user(leaf)
     }
 }
 
-impl Authorities {
-    pub(super) fn parse(pem: &[u8]) -> Result<Self, BadBundle> {
-        let mut roots = RootCertStore::empty();
-        for (index, certificate) in CertificateDer::pem_slice_iter(pem).enumerate() {
-            let certificate = certificate.map_err(BadBundle::Pem)?;
-            roots.add(certificate).map_err(|source| BadBundle::Certificate(index + 1, source))?;
-        }
-        if roots.is_empty() {
-            return Err(BadBundle::Empty);
-        }
-        let provider = Arc::new(ring::default_provider());
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-        Ok(Self(verifier.build().map_err(BadBundle::Together)?))
+fn authorities(pem: &[u8]) -> Result<Authorities, BadBundle> {
+    let mut roots = RootCertStore::empty();
+    for (index, certificate) in CertificateDer::pem_slice_iter(pem).enumerate() {
+        let certificate = certificate.map_err(BadBundle::Pem)?;
+        roots.add(certificate).map_err(|source| BadBundle::Certificate(index + 1, source))?;
     }
-
-    /// Whether one of them vouches for a chain, leaf first, as a client's and at this time.
-    pub(super) fn verify(
-        &self,
-        leaf: &CertificateDer<'_>,
-        others: &[CertificateDer<'_>],
-        now: UnixTime,
-    ) -> Result<(), Refusal> {
-        self.0.verify_client_cert(leaf, others, now).map(drop).map_err(Refusal::Unverified)
+    if roots.is_empty() {
+        return Err(BadBundle::Empty);
     }
+    let provider = Arc::new(ring::default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+    verifier.build().map_err(BadBundle::Together)
 }
 
 /// The user a verified certificate is for: the common name, in the groups that are its organisations. Nobody without a
 /// common name. As `x509.CommonNameUserConversion` of `kubernetes/apiserver`.
-pub(super) fn user(leaf: &CertificateDer<'_>) -> Result<Option<User>, Refusal> {
+fn user(leaf: &CertificateDer<'_>) -> Result<Option<User>, Refusal> {
     let (_, certificate) = X509Certificate::from_der(leaf).map_err(|_| Refusal::Unreadable)?;
     let subject = certificate.subject();
     let name = subject.iter_common_name().filter_map(|name| name.as_str().ok()).last().unwrap_or_default();

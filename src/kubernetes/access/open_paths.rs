@@ -1,15 +1,8 @@
 //! Pure: the paths that are open to everybody, as `pkg/authorization/path` of `kubernetes/apiserver` reads them.
 
-use std::collections::BTreeSet;
-
-/// Paths that are open to everybody.
+/// Paths that are open to everybody: patterns without the slash they begin with.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct OpenPaths {
-    /// Without the slash they begin with.
-    exact: BTreeSet<String>,
-    /// Likewise, and without the star they end with.
-    prefixes: Vec<String>,
-}
+pub struct OpenPaths(Vec<String>);
 
 /// A star stands where only the end of a path may have one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -22,22 +15,20 @@ impl OpenPaths {
     /// # Errors
     /// The first pattern with a star before its end.
     pub fn parse(patterns: &[String]) -> Result<Self, BadPattern> {
-        let mut open = Self::default();
-        for pattern in patterns {
-            let rest = without_slash(pattern);
-            match rest.strip_suffix('*').unwrap_or(rest) {
-                beginning if beginning.contains('*') => return Err(BadPattern(pattern.clone())),
-                beginning if beginning.len() < rest.len() => open.prefixes.push(beginning.to_owned()),
-                path => drop(open.exact.insert(path.to_owned())),
-            }
+        let is_bad = |pattern: &&String| pattern.strip_suffix('*').unwrap_or(pattern).contains('*');
+        match patterns.iter().find(is_bad) {
+            Some(pattern) => Err(BadPattern(pattern.clone())),
+            None => Ok(Self(patterns.iter().map(|pattern| without_slash(pattern).to_owned()).collect())),
         }
-        Ok(open)
     }
 
     /// Whether everybody may ask for this path.
     pub fn contains(&self, path: &str) -> bool {
         let rest = without_slash(path);
-        self.exact.contains(rest) || self.prefixes.iter().any(|prefix| rest.starts_with(prefix.as_str()))
+        self.0.iter().any(|pattern| match pattern.strip_suffix('*') {
+            Some(beginning) => rest.starts_with(beginning),
+            None => rest == pattern,
+        })
     }
 }
 

@@ -28,7 +28,7 @@ const KIND: Kind = Kind {
 /// An [`Authorizer`] that asks the API server and believes its answer for a while. Failures are not remembered.
 pub struct Permissions {
     open: OpenPaths,
-    questions: Questions<Decision>,
+    questions: Questions<SubjectAccessReview, Decision>,
     allowed: Duration,
     refused: Duration,
     metrics: Metrics,

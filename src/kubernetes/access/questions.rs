@@ -1,6 +1,7 @@
 //! Questions to the API server: how many at once, for how long, how often again, how long an answer is believed, and what
 //! is told of their failures.
 
+use std::collections::HashMap;
 use std::fmt::Debug;
 use std::time::Duration;
 
@@ -9,11 +10,11 @@ use kube::{Api, Client, Resource};
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::metrics::Counted;
-use super::remembered::{Remembered, question};
 use crate::base::backoff::Backoff;
 use crate::base::error_chain::{chain, sources};
 use crate::kubernetes::call::{CallError, limited};
@@ -37,8 +38,8 @@ const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(500), LIMIT).gr
 pub(super) const REMEMBERED: usize = 1024;
 
 /// Asks one kind of question. Failures are not remembered.
-pub(super) struct Questions<A> {
-    client: Client,
+pub(super) struct Questions<K, A> {
+    reviews: Api<K>,
     kind: Kind,
     requests: Counted,
     answers: Remembered<A>,
@@ -64,11 +65,22 @@ enum Trouble {
     Other,
 }
 
-impl<A: Clone> Questions<A> {
+impl<K, A> Questions<K, A>
+where
+    K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug,
+    A: Clone,
+{
     /// Asks by `client`, which must not be guarded by leadership and must not retry.
     pub(super) fn new(client: Client, kind: Kind, requests: Counted) -> Self {
-        let (answers, turns) = (Remembered::new(REMEMBERED), Semaphore::new(MOST_AT_ONCE));
-        Self { client, kind, requests, answers, turns, rate: Bucket::new(RATE), trouble: Mutex::new(Trouble::None) }
+        Self {
+            reviews: Api::all(client),
+            kind,
+            requests,
+            answers: Remembered::new(REMEMBERED),
+            turns: Semaphore::new(MOST_AT_ONCE),
+            rate: Bucket::new(RATE),
+            trouble: Mutex::new(Trouble::None),
+        }
     }
 
     /// The answer about `subject`, remembered or new: `read` takes it out of the answered `review`, with the time for which
@@ -76,15 +88,12 @@ impl<A: Clone> Questions<A> {
     ///
     /// # Errors
     /// The API server refused to say, or did not answer within ten seconds.
-    pub(super) async fn answer<K>(
+    pub(super) async fn answer(
         &self,
         subject: &[u8],
         review: &K,
         read: impl FnOnce(K) -> (A, Option<Duration>),
-    ) -> Result<A, CallError>
-    where
-        K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug,
-    {
+    ) -> Result<A, CallError> {
         let asked = question(subject);
         if let Some(answer) = self.answers.find(&asked) {
             return Ok(answer);
@@ -108,10 +117,7 @@ impl<A: Clone> Questions<A> {
     }
 
     /// Asks, again where that may help.
-    async fn ask<K>(&self, review: &K) -> kube::Result<K>
-    where
-        K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug,
-    {
+    async fn ask(&self, review: &K) -> kube::Result<K> {
         for failures in 1..ATTEMPTS {
             match self.attempt(review).await {
                 Err(error) if is_transient(&error) => {
@@ -123,13 +129,10 @@ impl<A: Clone> Questions<A> {
         self.attempt(review).await
     }
 
-    async fn attempt<K>(&self, review: &K) -> kube::Result<K>
-    where
-        K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug,
-    {
+    async fn attempt(&self, review: &K) -> kube::Result<K> {
         self.rate.take().await;
         let begin = Instant::now();
-        let outcome = Api::all(self.client.clone()).create(&PostParams::default(), review).await;
+        let outcome = self.reviews.create(&PostParams::default(), review).await;
         let code = match &outcome {
             // What is made is answered with this status; the library shows none.
             Ok(_) => "201".to_owned(),
@@ -176,6 +179,49 @@ fn is_transient(error: &kube::Error) -> bool {
     })
 }
 
+/// Stands for a question, which may be a token.
+type Question = [u8; 32];
+
+/// The digest of a question.
+fn question(text: &[u8]) -> Question {
+    Sha256::digest(text).into()
+}
+
+/// Answers that are believed for a while, at most so many. What was asked is kept as a digest only.
+struct Remembered<V> {
+    most: usize,
+    answers: Mutex<HashMap<Question, (V, Instant)>>,
+}
+
+impl<V: Clone> Remembered<V> {
+    fn new(most: usize) -> Self {
+        Self { most, answers: Mutex::default() }
+    }
+
+    /// The answer, as long as it is believed.
+    fn find(&self, question: &Question) -> Option<V> {
+        let answers = self.answers.lock();
+        answers.get(question).filter(|(_, until)| *until > Instant::now()).map(|(answer, _)| answer.clone())
+    }
+
+    /// Believes an answer for so long. Where there is no room, the one that would be forgotten first goes.
+    fn remember(&self, question: Question, answer: V, believed: Duration) {
+        let now = Instant::now();
+        // A time so far ahead that the clock does not reach it is one that is never believed: rather asked again.
+        let Some(until) = now.checked_add(believed).filter(|until| *until > now) else { return };
+        let mut answers = self.answers.lock();
+        if answers.len() >= self.most {
+            answers.retain(|_, (_, until)| *until > now);
+        }
+        if answers.len() >= self.most
+            && let Some(first) = answers.iter().min_by_key(|(_, (_, until))| *until).map(|(question, _)| *question)
+        {
+            answers.remove(&first);
+        }
+        answers.insert(question, (answer, until));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::metrics::Metrics;
@@ -187,7 +233,7 @@ mod tests {
     async fn questions_follow_each_other_at_a_rate() {
         let (client, count) = scripted::server(|_, _| Ok(serde_json::json!({"authenticated": false})));
         let kind = Kind { name: "TokenReview", effect: "nobody is known" };
-        let questions = Questions::<()>::new(client, kind, Metrics::default().authentication.clone());
+        let questions = Questions::<TokenReview, ()>::new(client, kind, Metrics::default().authentication.clone());
         let start = Instant::now();
         for _ in 0..500 {
             questions.ask(&TokenReview::default()).await.unwrap();
@@ -195,5 +241,29 @@ mod tests {
         let (asked, taken) = (count.load(std::sync::atomic::Ordering::SeqCst), start.elapsed().as_millis());
         // 400 at once, the others at 200 a second.
         assert!(asked == 500 && (490..700).contains(&taken), "{asked} questions in {taken} ms");
+    }
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn answers_are_believed_for_their_time() {
+        let remembered = Remembered::new(10);
+        remembered.remember(question(b"a"), 1, SECOND);
+        remembered.remember(question(b"b"), 2, 2 * SECOND);
+        remembered.remember(question(b"never"), 3, Duration::ZERO);
+        let known = || ["a", "b", "never"].map(|text| remembered.find(&question(text.as_bytes())));
+        assert_eq!(known(), [Some(1), Some(2), None]);
+        tokio::time::advance(SECOND).await;
+        assert_eq!(known(), [None, Some(2), None]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn there_are_never_more_than_the_bound_and_the_oldest_go_first() {
+        let remembered = Remembered::new(3);
+        for number in 0..10_u8 {
+            remembered.remember(question(&[number]), number, SECOND * (1 + u32::from(number)));
+            assert!(remembered.answers.lock().len() <= 3);
+        }
+        let known: Vec<_> = (0..10_u8).filter_map(|number| remembered.find(&question(&[number]))).collect();
+        assert_eq!(known, [7, 8, 9]);
     }
 }

@@ -19,7 +19,7 @@ const KIND: Kind = Kind { name: "TokenReview", effect: "bearer tokens at the sec
 
 /// Asks the API server and believes its answer for a while. Failures are not remembered.
 pub struct TokenReviews {
-    questions: Questions<Option<User>>,
+    questions: Questions<TokenReview, Option<User>>,
     believed: Duration,
 }
 
@@ -43,9 +43,6 @@ impl TokenReviews {
     }
 
     /// The user the token belongs to; nothing when it is not valid.
-    ///
-    /// # Errors
-    /// The API server refused to say, or did not answer within ten seconds.
     pub async fn user_of(&self, token: &str) -> Result<Option<User>, CallError> {
         let spec = TokenReviewSpec { token: Some(token.to_owned()), ..TokenReviewSpec::default() };
         let read = |review: TokenReview| {

@@ -9,15 +9,15 @@ fn at(time: SystemTime) -> UnixTime {
     UnixTime::since_unix_epoch(time.duration_since(UNIX_EPOCH).unwrap())
 }
 
-fn verified(authorities: &Authorities, chain: &[CertificateDer<'static>]) -> Result<(), Refusal> {
-    authorities.verify(&chain[0], &chain[1..], at(SystemTime::now()))
+fn verified(authorities: &Authorities, chain: &[CertificateDer<'static>]) -> Result<(), rustls::Error> {
+    authorities.verify_client_cert(&chain[0], &chain[1..], at(SystemTime::now())).map(drop)
 }
 
 #[test]
 fn a_client_certificate_is_believed_when_an_authority_of_the_bundle_signed_it() {
     let (one, other) = (Authority::new("one"), Authority::new("other"));
-    let both = Authorities::parse(format!("{}\n# between\n{}", one.pem, other.pem).as_bytes()).unwrap();
-    let only = Authorities::parse(one.pem.as_bytes()).unwrap();
+    let both = super::authorities(format!("{}\n# between\n{}", one.pem, other.pem).as_bytes()).unwrap();
+    let only = super::authorities(one.pem.as_bytes()).unwrap();
     for (name, authorities, signer, is_believed) in [
         ("of the only one", &only, &one, true),
         ("of one of two", &both, &one, true),
@@ -36,7 +36,7 @@ fn a_client_certificate_is_believed_when_an_authority_of_the_bundle_signed_it() 
 #[test]
 fn a_certificate_that_is_for_servers_or_not_valid_now_is_not_believed() {
     let authority = Authority::new("one");
-    let authorities = Authorities::parse(authority.pem.as_bytes()).unwrap();
+    let authorities = super::authorities(authority.pem.as_bytes()).unwrap();
     let with = |change: &dyn Fn(&mut CertificateParams)| {
         let mut parameters = client("jane", &[]);
         change(&mut parameters);
@@ -58,7 +58,7 @@ fn a_certificate_that_is_for_servers_or_not_valid_now_is_not_believed() {
     });
     for (seconds, is_believed) in [(1_893_455_999, false), (1_893_456_001, true), (1_925_000_000, false)] {
         let now = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
-        assert_eq!(authorities.verify(&year[0], &[], now).is_ok(), is_believed, "at {seconds}");
+        assert_eq!(authorities.verify_client_cert(&year[0], &[], now).is_ok(), is_believed, "at {seconds}");
     }
     let garbage = [CertificateDer::from(vec![0x30, 1, 2, 3])];
     assert!(verified(&authorities, &garbage).is_err());

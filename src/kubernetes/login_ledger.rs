@@ -9,24 +9,22 @@
 mod lease;
 mod local;
 pub mod record;
-mod review;
-mod store;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use self::local::{Local, ObservedEntry, Process, Settlement};
-use self::record::{Aged, Decision, Entry, Evidence, KEPT_FOR, Record, State, UNDER_WAY, decide};
+use self::record::{Aged, Entry, Evidence, KEPT_FOR, Record, State, UNDER_WAY, decide};
 use crate::base::backoff::Backoff;
 use crate::cloud::login_ledger::{Attempt, Claim, LoginLedger, LoginPolicy, Outcome, Refused};
 use async_trait::async_trait;
 use jiff::Timestamp;
 pub use lease::LeaseStore;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
-pub use store::{Reading, Store, StoreError, Stored};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 /// By how much a date of the store may be wrong: servers of one API are that close, and an answer takes a few seconds.
 pub const MARGIN: Duration = Duration::from_secs(30);
@@ -46,6 +44,10 @@ const CONTENTION: Duration = Duration::from_secs(1);
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(25), Duration::from_millis(800)).shortened_by(0.5);
 /// Settled claims that could not be written, which are written with the next claim.
 const MOST_PENDING: usize = 16;
+/// How long a reading for the review of paused logins serves. The logins of one account at all vCenters are judged by the
+/// same records, so that one reading of each serves all reviews that come meanwhile. A login is reviewed again after 30 to 37.5 s, so that what was deleted is noticed within a
+/// minute.
+const SERVES_FOR: Duration = Duration::from_secs(15);
 /// Servers that are remembered.
 const MOST_SERVERS: usize = 256;
 
@@ -57,7 +59,7 @@ pub struct Ledger {
     store: Box<dyn Store>,
     wall_clock: WallClock,
     process: Option<Process>,
-    state: Mutex<Local>,
+    local: Mutex<Local>,
     /// Held by the review that reads for all.
     review_turn: Semaphore,
 }
@@ -93,6 +95,18 @@ impl Fetched {
     }
 }
 
+/// A record as it was read for a review.
+struct SharedReading {
+    began: Instant,
+    fetched: Fetched,
+}
+
+impl SharedReading {
+    fn serves(&self) -> bool {
+        self.began.elapsed() < SERVES_FOR
+    }
+}
+
 /// The name of the record of an account at a server, for the scope of a policy. Nothing else of the two leaves the process.
 pub fn record_name(scope: &str, server: &str, user: &str) -> String {
     let mut hash = Sha256::new();
@@ -115,7 +129,7 @@ impl Ledger {
     /// The same with another clock.
     pub fn with_clock(store: impl Store + 'static, wall_clock: WallClock) -> Self {
         let store = Box::new(store);
-        Self { store, wall_clock, process: None, state: Mutex::default(), review_turn: Semaphore::new(1) }
+        Self { store, wall_clock, process: None, local: Mutex::default(), review_turn: Semaphore::new(1) }
     }
 
     /// Claims name this pod from now on. A process that takes the place of one that was killed knows that its claims are
@@ -140,18 +154,14 @@ impl Ledger {
         }
     }
 
-    fn local(&self) -> MutexGuard<'_, Local> {
-        self.state.lock()
-    }
-
     /// Claims by what this process alone has done.
     fn claim_alone(&self, attempt: &Attempt, id: &str) -> Result<(), Refused> {
         let (names, here) = self.names(attempt.policy, &attempt.server, &attempt.user);
         let clock = self.own_clock();
         // Noted first: of two who claim at once, one sees the other.
-        self.local().note(&here, self.entry(id, clock.now, attempt));
+        self.local.lock().note(&here, self.entry(id, clock.now, attempt));
         let records: Vec<(String, Fetched)> = {
-            let local = self.local();
+            let local = self.local.lock();
             let own = |name: &String| {
                 let record = local.own.get(name).cloned().unwrap_or_default();
                 (name.clone(), Fetched { record, version: None, clock })
@@ -159,7 +169,7 @@ impl Ledger {
             names.iter().map(own).collect()
         };
         let judged = self.judge(&records, &here, attempt, Some(id), true);
-        let mut local = self.local();
+        let mut local = self.local.lock();
         if judged.is_err() {
             local.settle(&here, Settlement::harmless(id), clock.now);
         } else {
@@ -184,7 +194,7 @@ impl Ledger {
                 }
                 other => other?,
             }
-            self.local().note(&here, entry);
+            self.local.lock().note(&here, entry);
             // Only after the own claim stands there: of two who claim at two servers at once, one sees the other.
             for name in names.iter().filter(|name| **name != here) {
                 records.push((name.clone(), self.fetch(name).await?));
@@ -208,7 +218,7 @@ impl Ledger {
     /// The records of the account at all servers of the policy, and the one at this server.
     fn names(&self, policy: LoginPolicy, server: &str, user: &str) -> (BTreeSet<String>, String) {
         let here = record_name(policy.scope, server, user);
-        let local = self.local();
+        let local = self.local.lock();
         let servers = local.servers.iter().filter(|(scope, _)| *scope == policy.scope);
         let mut names: BTreeSet<String> = servers.map(|(scope, server)| record_name(scope, server, user)).collect();
         names.insert(here.clone());
@@ -223,7 +233,7 @@ impl Ledger {
             Some(stored) => (Record::from_text(&stored.text), Some(stored.version)),
             None => (Record::default(), None),
         };
-        let local = self.local();
+        let local = self.local.lock();
         for (_, id, outcome) in local.pending.iter().filter(|(of, ..)| of == name) {
             record.apply(id, *outcome, clock.now);
         }
@@ -235,10 +245,42 @@ impl Ledger {
         Ok(Fetched { record, version, clock })
     }
 
+    /// These records, as they were at most [`SERVES_FOR`] ago and after the last write of this process.
+    async fn read_for_review(&self, names: BTreeSet<String>) -> Result<Vec<(String, Fetched)>, StoreError> {
+        let all = async {
+            // One review reads at a time; the others find what it has read. It is never closed.
+            let _turn = self.review_turn.acquire().await;
+            let mut records = Vec::new();
+            for name in names {
+                let known =
+                    self.local.lock().readings.get(&name).filter(|one| one.serves()).map(|one| one.fetched.clone());
+                let fetched = match known {
+                    Some(fetched) => fetched,
+                    None => self.fetch_for_all(&name).await?,
+                };
+                records.push((name, fetched));
+            }
+            Ok(records)
+        };
+        within(CALL_LIMIT, all).await
+    }
+
+    async fn fetch_for_all(&self, name: &str) -> Result<Fetched, StoreError> {
+        let (began, writes) = (Instant::now(), self.local.lock().writes);
+        let fetched = self.fetch(name).await?;
+        let mut local = self.local.lock();
+        local.readings.retain(|_, reading| reading.serves());
+        // A reading that met a write of this process may not hold it, and its attempt would seem to be deleted.
+        if local.writes == writes {
+            local.readings.insert(name.to_owned(), SharedReading { began, fetched: fetched.clone() });
+        }
+        Ok(fetched)
+    }
+
     async fn save(&self, name: &str, fetched: &Fetched) -> Result<(), StoreError> {
         let Fetched { record, version, clock } = fetched;
         let (kept, pending) = {
-            let mut local = self.local();
+            let mut local = self.local.lock();
             let observed = local.observe(name, record, false, *clock, self.process.as_ref());
             let young = observed.into_iter().filter(|observed| observed.age < KEPT_FOR);
             let entries = young.map(|observed| observed.entry.clone()).collect();
@@ -247,7 +289,7 @@ impl Ledger {
             (Record { entries, accepted: record.accepted.clone() }, pending)
         };
         within(CALL_LIMIT, self.store.write(name, version.as_deref(), &kept.to_text())).await?;
-        let mut local = self.local();
+        let mut local = self.local.lock();
         local.readings.remove(name);
         local.writes += 1;
         local.pending.retain(|(of, id, _)| of != name || !pending.contains(id));
@@ -265,7 +307,7 @@ impl Ledger {
         is_own: bool,
     ) -> Result<(), Refused> {
         let mut aged: Vec<Aged<'_>> = Vec::new();
-        let mut local = self.local();
+        let mut local = self.local.lock();
         for (name, Fetched { record, clock, .. }) in records {
             for observed in local.observe(name, record, is_own, *clock, self.process.as_ref()) {
                 let ObservedEntry { entry, age, is_lost } = observed;
@@ -278,16 +320,12 @@ impl Ledger {
         let of_here = records.iter().find(|(name, _)| name == here);
         let is_accepted = of_here.is_some_and(|(_, fetched)| fetched.is_accepted(attempt));
         let evidence = Evidence { entries: &aged, is_shared: !is_own, is_accepted };
-        match decide(evidence, attempt, fastrand::f64()) {
-            Decision::Granted => Ok(()),
-            Decision::Queue { pause, why } => Err(Refused { pause, why: why.to_owned(), is_lockout: false }),
-            Decision::Wait { pause, why } => Err(Refused { pause, why, is_lockout: true }),
-        }
+        decide(evidence, attempt, fastrand::f64())
     }
 
     async fn settle_everywhere(&self, attempt: &Attempt, settlement: Settlement<'_>, limit: Duration) {
         let name = &record_name(attempt.policy.scope, &attempt.server, &attempt.user);
-        self.local().settle(name, settlement, (self.wall_clock)());
+        self.local.lock().settle(name, settlement, (self.wall_clock)());
         let written = async {
             for turn in 0..TRIES {
                 let mut fetched = self.fetch(name).await?;
@@ -304,7 +342,7 @@ impl Ledger {
         let written = within(limit, written).await;
         self.log_availability(attempt.policy, written.as_ref().err());
         if written.is_err() {
-            let mut local = self.local();
+            let mut local = self.local.lock();
             let surplus = (local.pending.len() + 1).saturating_sub(MOST_PENDING);
             local.pending.drain(..surplus);
             // A late write must not clear newer failures.
@@ -320,7 +358,7 @@ impl Ledger {
     fn merge_outcome(&self, name: &str, fetched: &mut Fetched, settlement: Settlement<'_>) -> bool {
         let Settlement { id, outcome, version } = settlement;
         let Fetched { record, clock, .. } = fetched;
-        let mut local = self.local();
+        let mut local = self.local.lock();
         let was_claimed = record.apply(id, outcome, clock.now);
         // Another process had removed this claim as lost, or it was never written. Without one, an accepted login still
         // clears what was not answered before.
@@ -349,7 +387,7 @@ impl Ledger {
             Some(StoreError::OutOfReach(_)) => true,
             None => false,
         };
-        let was = std::mem::replace(&mut self.local().is_out_of_reach, is_out_of_reach);
+        let was = std::mem::replace(&mut self.local.lock().is_out_of_reach, is_out_of_reach);
         match problem {
             Some(error) if !was => tracing::warn!(
                 %error,
@@ -366,14 +404,14 @@ impl Ledger {
 #[async_trait]
 impl LoginLedger for Ledger {
     fn know(&self, policy: LoginPolicy, server: &str) {
-        let mut local = self.local();
+        let mut local = self.local.lock();
         if local.servers.len() < MOST_SERVERS {
             local.servers.insert((policy.scope, server.to_owned()));
         }
     }
 
     fn reset_command(&self, policy: LoginPolicy, server: &str, user: &str) -> Option<String> {
-        if self.local().is_out_of_reach {
+        if self.local.lock().is_out_of_reach {
             return None;
         }
         // Rejections count at every server of the account, so each of their records is in the way.
@@ -417,7 +455,7 @@ impl LoginLedger for Ledger {
         let (names, here) = self.names(attempt.policy, &attempt.server, &attempt.user);
         let Ok(records) = self.read_for_review(names).await else { return false };
         let is_over = |(_, fetched): &(String, Fetched)| {
-            let own = self.local().rejections(&here);
+            let own = self.local.lock().rejections(&here);
             fetched.is_accepted(attempt) || fetched.record.has_lost(&own)
         };
         let is_bound = was_rejected && !records.iter().filter(|(name, _)| *name == here).any(is_over);
@@ -432,6 +470,50 @@ impl LoginLedger for Ledger {
         let settlement = Settlement { id: &claim.id, outcome, version: claim.attempt.version.as_ref() };
         self.settle_everywhere(&claim.attempt, settlement, limit).await;
     }
+}
+
+/// What a store holds under a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// The text of a [`Record`](record::Record).
+    pub text: String,
+    /// To be given back at the next write.
+    pub version: String,
+}
+
+/// The answer of a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// What stands under the name; nothing when nobody has written there yet.
+    pub stored: Option<Stored>,
+    /// The store's own clock, in seconds since 1970, if it tells it.
+    pub server_time: Option<i64>,
+}
+
+/// Why a store did not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// Another has written in between.
+    #[error("another replica has written in between")]
+    Conflict,
+    /// It does not answer, or may not be used.
+    #[error("{0}")]
+    OutOfReach(String),
+}
+
+/// Keeps texts under names, for all replicas.
+#[async_trait]
+pub trait Store: Send + Sync {
+    /// What stands there, and what time it is.
+    async fn read(&self, name: &str) -> Result<Reading, StoreError>;
+
+    /// The command by which an administrator deletes what is stored under these names; none where there is no such command.
+    fn delete_command(&self, _names: &BTreeSet<String>) -> Option<String> {
+        None
+    }
+
+    /// Writes, if what stands there is still `version`: nothing, or what was read.
+    async fn write(&self, name: &str, version: Option<&str>, text: &str) -> Result<(), StoreError>;
 }
 
 /// Why a claim was not made in the store.

@@ -10,7 +10,7 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::api::{GetParams, ObjectMeta, PostParams, Request};
 use kube::client::Body;
 use kube::core::Status;
-use kube::{Api, Client, Resource as _};
+use kube::{Api, Client};
 use tokio::time::Duration;
 
 use super::{Reading, Store, StoreError, Stored};
@@ -29,28 +29,22 @@ const CALL_LIMIT: Duration = Duration::from_secs(4);
 
 /// Leases of one namespace.
 pub struct LeaseStore {
-    client: Client,
     api: Api<Lease>,
-    namespace: String,
 }
 
 impl LeaseStore {
     /// Leases of this namespace. `client` must neither retry by itself nor ask whether this process leads: standbys log
     /// in, too.
     pub fn new(client: Client, namespace: &str) -> Self {
-        Self { api: Api::namespaced(client.clone(), namespace), client, namespace: namespace.to_owned() }
+        Self { api: Api::namespaced(client, namespace) }
     }
 
-    /// The Lease, if there is one, and the `Date` of the answer, also of one that says that there is none.
-    async fn get(&self, name: &str) -> Result<(Option<Lease>, Option<i64>), StoreError> {
-        limited(&format!("get lease {name}"), CALL_LIMIT, self.fetch(name)).await.map_err(|error| sorted(&error))
-    }
-
-    /// As [`Api::get_opt`], which does not show the headers.
+    /// The Lease, if there is one, and the `Date` of the answer, also of one that says that there is none. As
+    /// [`Api::get_opt`], which does not show the headers.
     async fn fetch(&self, name: &str) -> kube::Result<(Option<Lease>, Option<i64>)> {
-        let request = Request::new(Lease::url_path(&(), Some(&self.namespace)));
+        let request = Request::new(self.api.resource_url());
         let request = request.get(name, &GetParams::default()).map_err(kube::Error::BuildRequest)?;
-        let response = self.client.send(request.map(Body::from)).await?;
+        let response = self.api.clone().into_client().send(request.map(Body::from)).await?;
         let (status, date) = (response.status(), date(response.headers()));
         let body = response.into_body().collect_bytes().await?;
         if status == StatusCode::NOT_FOUND {
@@ -74,7 +68,8 @@ fn date(headers: &HeaderMap) -> Option<i64> {
 #[async_trait]
 impl Store for LeaseStore {
     async fn read(&self, name: &str) -> Result<Reading, StoreError> {
-        let (lease, server_time) = self.get(name).await?;
+        let answer = limited(&format!("get lease {name}"), CALL_LIMIT, self.fetch(name)).await;
+        let (lease, server_time) = answer.map_err(|error| sorted(&error))?;
         let stored = lease.map(|lease| {
             let text = lease.metadata.annotations.unwrap_or_default().remove(ANNOTATION).unwrap_or_default();
             Stored { text, version: lease.metadata.resource_version.unwrap_or_default() }
@@ -83,7 +78,7 @@ impl Store for LeaseStore {
     }
 
     fn delete_command(&self, names: &BTreeSet<String>) -> Option<String> {
-        Some(delete_command(&self.namespace, names))
+        Some(delete_command(self.api.namespace().unwrap_or_default(), names))
     }
 
     async fn write(&self, name: &str, version: Option<&str>, text: &str) -> Result<(), StoreError> {

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Clock;
 use super::record::{Entry, KEPT_FOR, Record, State};
-use super::review::SharedReading;
+use super::{Clock, SharedReading};
 use crate::cloud::login_ledger::{Outcome, SecretVersion};
 
 /// The state of one process. Never locked over an await.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::base::backoff::Backoff;
-use crate::cloud::login_ledger::{Attempt, LoginPolicy, Outcome, SecretVersion};
+use crate::cloud::login_ledger::{Attempt, LoginPolicy, Outcome, Refused, SecretVersion};
 
 /// How long a claim may be under way. An older one that was not settled has lost its answer.
 pub const UNDER_WAY: Duration = Duration::from_secs(75);
@@ -225,27 +225,6 @@ impl Aged<'_> {
     }
 }
 
-/// Whether a login may be made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision {
-    /// It may.
-    Granted,
-    /// It has to wait for other logins under way, whose outcome decides.
-    Queue {
-        /// For how long.
-        pause: Duration,
-        /// What is under way.
-        why: &'static str,
-    },
-    /// It has to wait because logins have failed.
-    Wait {
-        /// For how long.
-        pause: Duration,
-        /// What was counted.
-        why: String,
-    },
-}
-
 /// What is known of the logins of an account.
 #[derive(Clone, Copy, Debug)]
 pub struct Evidence<'a> {
@@ -259,12 +238,20 @@ pub struct Evidence<'a> {
 }
 
 /// Whether `attempt` may be made. `random` is in 0..1 and makes a pause up to a quarter longer.
-pub fn decide(evidence: Evidence<'_>, attempt: &Attempt, random: f64) -> Decision {
+///
+/// # Errors
+/// It has to wait: for other logins under way, whose outcome decides, or because logins have failed.
+pub fn decide(evidence: Evidence<'_>, attempt: &Attempt, random: f64) -> Result<(), Refused> {
+    let longer = |refused: Refused| Refused { pause: refused.pause.mul_f64(1.0 + random / 4.0), ..refused };
+    decide_without_jitter(evidence, attempt).map_err(longer)
+}
+
+fn decide_without_jitter(evidence: Evidence<'_>, attempt: &Attempt) -> Result<(), Refused> {
     let policy = attempt.policy;
     let mut counted: Vec<&Aged<'_>> = evidence.entries.iter().filter(|aged| aged.counts()).collect();
     counted.sort_by_key(|aged| aged.age);
     if !evidence.is_shared {
-        return decide_alone(&counted, attempt, random);
+        return decide_alone(&counted, attempt);
     }
     // For how long there is doubt whether a pair that was accepted still would be.
     let doubt = counted
@@ -275,75 +262,61 @@ pub fn decide(evidence: Evidence<'_>, attempt: &Attempt, random: f64) -> Decisio
     // Without a version it may be another pair that was accepted: then it keeps to the budget.
     let is_proven = attempt.is_known || evidence.is_accepted && attempt.version.is_some();
     if is_proven && doubt.is_none() {
-        return of_known(&counted, policy, random);
+        return of_known(&counted, policy);
     }
     let is_awaited = |aged: &&Aged<'_>| aged.is_here && aged.is_under_way() && !aged.entry.known && aged.age < CAUTION;
     if counted.iter().any(is_awaited) {
-        return Decision::Queue {
-            pause: jittered(LOOK_AGAIN, random),
-            why: "another login of the account is under way",
-        };
+        return queued("another login of the account is under way");
     }
-    let mut decision = Decision::Granted;
     let in_window: Vec<&&Aged<'_>> = counted.iter().filter(|aged| aged.age < policy.window).collect();
     let (budget, what) = match in_window.iter().any(|aged| aged.entry.state == State::Rejected) {
         true => (policy.budget, "rejected or not answered"),
         // As many may turn out to have been rejected.
         false => (most(policy), "not answered"),
     };
-    if let Some(last) = in_window.get(budget.saturating_sub(1)) {
-        let settled = in_window.iter().filter(|aged| !aged.is_under_way()).count();
-        if settled < budget {
-            return Decision::Queue { pause: jittered(LOOK_AGAIN, random), why: OTHERS_UNDER_WAY };
-        }
-        decision = longer(decision, policy.window.saturating_sub(last.age), too_often(what, budget, policy));
+    let last = in_window.get(budget.saturating_sub(1));
+    if last.is_some() && in_window.iter().filter(|aged| !aged.is_under_way()).count() < budget {
+        return queued(OTHERS_UNDER_WAY);
     }
-    if let Some((pause, why)) = slow_down(&counted, attempt).filter(|_| !evidence.is_accepted) {
-        // Without doubt it does not wait, so it waits no longer than there is doubt.
-        let most = doubt.filter(|_| is_proven).unwrap_or(pause);
-        decision = longer(decision, pause.min(most), why.to_owned());
-    }
-    with_jitter(decision, random)
+    let used_up = last.map(|last| (policy.window.saturating_sub(last.age), too_often(what, budget, policy)));
+    // Without doubt it does not wait, so it waits no longer than there is doubt.
+    let most = doubt.filter(|_| is_proven).unwrap_or(Duration::MAX);
+    let slow_down = slow_down(&counted, attempt).filter(|_| !evidence.is_accepted);
+    waits_longest(used_up, slow_down.map(|(pause, why)| (pause.min(most), why)))
 }
 
 /// The same for a process that knows its own attempts only, `counted` and sorted by age: one in any window, and logins
 /// one after the other, so that with a budget of three, three replicas make no more together. A pair that was accepted
 /// does not wait long for another login that is under way, which is most likely accepted as well.
-fn decide_alone(counted: &[&Aged<'_>], attempt: &Attempt, random: f64) -> Decision {
+fn decide_alone(counted: &[&Aged<'_>], attempt: &Attempt) -> Result<(), Refused> {
     let window = attempt.policy.window;
     let longest = if attempt.is_known { CAUTION } else { UNDER_WAY };
     if counted.iter().any(|aged| aged.is_under_way() && aged.age < longest) {
-        return Decision::Queue { pause: jittered(LOOK_AGAIN, random), why: OTHERS_UNDER_WAY };
+        return queued(OTHERS_UNDER_WAY);
     }
-    let mut decision = Decision::Granted;
-    if let Some(last) = counted.iter().find(|aged| !aged.is_under_way() && aged.age < window) {
+    let failed = counted.iter().find(|aged| !aged.is_under_way() && aged.age < window).map(|last| {
         let seconds = window.as_secs();
         let why =
             format!("a login was rejected or not answered within {seconds} s, and the replicas cannot count together");
-        decision = longer(decision, window.saturating_sub(last.age), why);
-    }
-    if let Some((pause, why)) = slow_down(counted, attempt).filter(|_| !attempt.is_known) {
-        decision = longer(decision, pause, why.to_owned());
-    }
-    with_jitter(decision, random)
+        (window.saturating_sub(last.age), why)
+    });
+    waits_longest(failed, slow_down(counted, attempt).filter(|_| !attempt.is_known))
 }
 
 /// Whether a pair that was accepted may be tried: so many at a time that the account is not locked if it is accepted no
 /// longer. One that is accepted gives its place back at once. `counted` are the attempts that count. Their age by their
 /// writers' clocks is believed here, since a pair that is right must not wait for hours that this process did not look;
 /// where clocks are minutes apart, more may fail.
-fn of_known(counted: &[&Aged<'_>], policy: LoginPolicy, random: f64) -> Decision {
+fn of_known(counted: &[&Aged<'_>], policy: LoginPolicy) -> Result<(), Refused> {
     let mut recent: Vec<&&Aged<'_>> = counted.iter().filter(|aged| aged.likely_age < policy.window).collect();
     recent.sort_by_key(|aged| aged.likely_age);
     let settled = recent.iter().filter(|aged| !aged.is_under_way()).count();
-    let Some(last) = recent.get(policy.budget) else { return Decision::Granted };
-    match settled < most(policy) {
-        true => Decision::Queue { pause: jittered(LOOK_AGAIN, random), why: OTHERS_UNDER_WAY },
-        false => Decision::Wait {
-            pause: jittered(policy.window.saturating_sub(last.likely_age), random),
-            why: too_often("rejected or not answered", most(policy), policy),
-        },
+    let Some(last) = recent.get(policy.budget) else { return Ok(()) };
+    if settled < most(policy) {
+        return queued(OTHERS_UNDER_WAY);
     }
+    let why = too_often("rejected or not answered", most(policy), policy);
+    waits_longest(Some((policy.window.saturating_sub(last.likely_age), why)), None)
 }
 
 /// Whether an entry says that a pair which was accepted is so no longer: such a pair was refused a moment ago.
@@ -362,38 +335,24 @@ fn most(policy: LoginPolicy) -> usize {
     policy.budget.saturating_add(1)
 }
 
-/// The pause after the first rejection of one version of a Secret.
-fn first_for_version(policy: LoginPolicy) -> Duration {
-    policy.window * 7 / 20
-}
-
-/// The pause after a pair without a version has used the budget up.
-fn first_pause(policy: LoginPolicy) -> Duration {
-    policy.window / 2
-}
-
-/// The longest pause when nothing was rejected, or for a pair that may be another one than what was rejected.
-fn longest_with_hope(policy: LoginPolicy) -> Duration {
-    policy.window * 3 / 2
-}
-
 /// How long the pause since the last attempt has to be, beyond the budget; `counted` is sorted by age.
-fn slow_down(counted: &[&Aged<'_>], attempt: &Attempt) -> Option<(Duration, &'static str)> {
+fn slow_down(counted: &[&Aged<'_>], attempt: &Attempt) -> Option<Wait> {
     let policy = attempt.policy;
     if let Some(version) = &attempt.version {
         let mut same = counted.iter().filter(|aged| aged.entry.state == State::Rejected && aged.entry.is_of(version));
         let youngest = same.next()?;
-        let backoff = Backoff::doubling(first_for_version(policy), LONGEST);
+        let backoff = Backoff::doubling(policy.window * 7 / 20, LONGEST);
         let pause = pause_after(backoff, same.count()).checked_sub(youngest.age)?;
-        return Some((pause, "this version of the Secret was rejected"));
+        return Some((pause, "this version of the Secret was rejected".to_owned()));
     }
     let settled: Vec<&&Aged<'_>> = counted.iter().filter(|aged| !aged.is_under_way()).collect();
     let was_rejected = settled.iter().any(|aged| aged.entry.state == State::Rejected);
     let surplus = settled.len().checked_sub(if was_rejected { policy.budget } else { most(policy) })?;
-    let longest = if attempt.is_new || !was_rejected { longest_with_hope(policy) } else { LONGEST };
-    let pause =
-        pause_after(Backoff::doubling(first_pause(policy), longest), surplus).checked_sub(settled.first()?.age)?;
-    Some((pause, "logins were rejected or not answered again and again"))
+    // Nothing was rejected, or the pair may be another one than what was.
+    let has_hope = attempt.is_new || !was_rejected;
+    let backoff = Backoff::doubling(policy.window / 2, if has_hope { policy.window * 3 / 2 } else { LONGEST });
+    let pause = pause_after(backoff, surplus).checked_sub(settled.first()?.age)?;
+    Some((pause, "logins were rejected or not answered again and again".to_owned()))
 }
 
 /// Why a budget is used up.
@@ -406,22 +365,20 @@ fn too_often(what: &str, times: usize, policy: LoginPolicy) -> String {
     format!("logins were {what} {times} times within {} s", policy.window.as_secs())
 }
 
-fn longer(decision: Decision, pause: Duration, why: String) -> Decision {
-    match decision {
-        Decision::Wait { pause: before, why } if before >= pause => Decision::Wait { pause: before, why },
-        _ => Decision::Wait { pause, why },
+/// For how long a login has to wait because logins have failed, and what was counted.
+type Wait = (Duration, String);
+
+/// The longer wait, the first where both are the same.
+fn waits_longest(first: Option<Wait>, second: Option<Wait>) -> Result<(), Refused> {
+    match [second, first].into_iter().flatten().max_by_key(|(pause, _)| *pause) {
+        Some((pause, why)) => Err(Refused { pause, why, is_lockout: true }),
+        None => Ok(()),
     }
 }
 
-fn with_jitter(decision: Decision, random: f64) -> Decision {
-    match decision {
-        Decision::Wait { pause, why } => Decision::Wait { pause: jittered(pause, random), why },
-        decided => decided,
-    }
-}
-
-fn jittered(pause: Duration, random: f64) -> Duration {
-    pause.mul_f64(1.0 + random / 4.0)
+/// The wait for other logins under way.
+fn queued(why: &str) -> Result<(), Refused> {
+    Err(Refused { pause: LOOK_AGAIN, why: why.to_owned(), is_lockout: false })
 }
 
 /// The pause after a failure with so many before it. Jitter is added to the decision as a whole.

@@ -386,6 +386,6 @@ async fn accounts_that_are_not_used_any_more_are_forgotten() {
         assert_eq!(one(&ledger, &attempt, Outcome::Accepted).await, Ok(()));
         tokio::time::sleep(Duration::from_secs(3600)).await;
     }
-    let (own, seen) = ledger.local().remembered();
+    let (own, seen) = ledger.local.lock().remembered();
     assert!(own == 0 && seen <= 25, "{own} records of its own, {seen} seen");
 }

@@ -27,11 +27,11 @@ fn of_version(number: &str) -> Attempt {
 /// One entry: seconds of age, state, here or at another server, and what it was made with.
 struct Case(u64, State, bool, Attempt);
 
-fn decided(cases: &[Case], attempt: &Attempt) -> Decision {
+fn decided(cases: &[Case], attempt: &Attempt) -> Result<(), Refused> {
     decided_by(cases, attempt, true)
 }
 
-fn decided_by(cases: &[Case], attempt: &Attempt, is_shared: bool) -> Decision {
+fn decided_by(cases: &[Case], attempt: &Attempt, is_shared: bool) -> Result<(), Refused> {
     let entries: Vec<Entry> = cases
         .iter()
         .map(|Case(_, state, _, made)| Entry { state: *state, ..Entry::claim("id".to_owned(), 0, made) })
@@ -47,11 +47,8 @@ fn decided_by(cases: &[Case], attempt: &Attempt, is_shared: bool) -> Decision {
     decide(Evidence { entries: &aged, is_shared, is_accepted: false }, attempt, 0.0)
 }
 
-fn waits(decision: &Decision) -> u64 {
-    match decision {
-        Decision::Granted => 0,
-        Decision::Wait { pause, .. } | Decision::Queue { pause, .. } => pause.as_secs(),
-    }
+fn waits(decision: &Result<(), Refused>) -> u64 {
+    decision.as_ref().map_or_else(|refused| refused.pause.as_secs(), |()| 0)
 }
 
 #[test]
@@ -334,12 +331,10 @@ fn jitter_makes_a_pause_longer_and_never_shorter() {
     let entry = Entry { state: State::Rejected, ..Entry::claim("id".to_owned(), 0, &of_version("7")) };
     let aged = [Aged { entry: &entry, age: Duration::ZERO, likely_age: Duration::ZERO, is_here: true, is_lost: false }];
     for (random, expected) in [(0.0, 70_000), (0.5, 78_750), (1.0, 87_500)] {
-        let Decision::Wait { pause, .. } =
-            decide(Evidence { entries: &aged, is_shared: true, is_accepted: false }, &of_version("7"), random)
-        else {
-            panic!("granted")
-        };
-        assert_eq!(pause.as_millis(), expected);
+        let evidence = Evidence { entries: &aged, is_shared: true, is_accepted: false };
+        let refused = decide(evidence, &of_version("7"), random).unwrap_err();
+        assert!(refused.is_lockout);
+        assert_eq!(refused.pause.as_millis(), expected);
     }
 }
 
@@ -368,7 +363,8 @@ fn another_product_has_its_own_budget_and_pauses() {
     };
     let (any, seventh) = (of(attempt()), of(of_version("7")));
     assert_eq!(waits(&decided(&rejected(&[800], &any), &any)), 0);
-    let Decision::Wait { pause, why } = decided(&rejected(&[700, 800], &any), &any) else { panic!("granted") };
+    let Refused { pause, why, is_lockout } = decided(&rejected(&[700, 800], &any), &any).unwrap_err();
+    assert!(is_lockout);
     assert_eq!((pause.as_secs(), why.as_str()), (100, "logins were rejected or not answered 2 times within 900 s"));
     assert_eq!(waits(&decided(&rejected(&[700, 800], &any), &Attempt { is_known: true, ..any.clone() })), 0, "a third");
     assert_eq!(waits(&decided(&rejected(&[10], &seventh), &seventh)), 305, "7/20 of the window");

@@ -7,11 +7,11 @@ mod limits;
 pub mod metrics;
 mod proxy;
 mod rotating;
-mod user_agent;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use http::HeaderValue;
 use kube::client::{Body, ClientBuilder, DynBody};
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
@@ -19,12 +19,12 @@ use tower::BoxError;
 use tower::util::BoxService;
 
 use super::leadership::Leadership;
+use crate::runtime::metrics::platform;
 pub use account::{Account, Keeper};
 pub(super) use limits::Bucket;
 pub use limits::Rate;
 use metrics::Measured;
 use rotating::Rotating;
-pub use user_agent::COMMIT;
 
 /// How long establishing a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -34,6 +34,12 @@ const WRITES_IN_FLIGHT: usize = 32;
 
 /// Placeholder: keeps the library from using the proxy of the environment; replaced below.
 const NO_PROXY: &str = "http://none.invalid";
+
+/// The name by which clients call themselves. The server derives the field manager from what stands before the slash, unless a write names one.
+const PROGRAM: &str = "vsphere-cloud-controller-manager";
+
+/// The commit this was built from, where the build says so.
+pub const COMMIT: Option<&str> = option_env!("CCM_COMMIT");
 
 /// What a client is for: the end of its user agent, as in the Go program.
 pub mod purpose {
@@ -196,8 +202,16 @@ fn host(config: &Config) -> &str {
 fn prepared(config: &Config, purpose: &str) -> Config {
     let mut config = config.clone();
     config.connect_timeout = Some(CONNECT_TIMEOUT);
-    config.headers.push((http::header::USER_AGENT, user_agent::header(purpose)));
+    config.headers.push((http::header::USER_AGENT, user_agent(COMMIT, purpose)));
     config
+}
+
+/// `<binary>/<version> (<os>/<arch>) kubernetes/<commit>/<purpose>`, as client-go.
+fn user_agent(commit: Option<&str>, purpose: &str) -> HeaderValue {
+    let (version, platform) = (env!("CARGO_PKG_VERSION"), platform());
+    let commit = commit.and_then(|commit| commit.get(..7)).unwrap_or("unknown");
+    let text = format!("{PROGRAM}/{version} ({platform}) kubernetes/{commit}/{purpose}");
+    HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(PROGRAM))
 }
 
 /// The configuration the settings name: the kubeconfig, or the pod's own. Never guesses, unlike `Config::infer`.

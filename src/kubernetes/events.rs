@@ -2,7 +2,6 @@
 //! nothing else. Recording never waits; a background task writes, several at a time, those about one object in order.
 
 mod correlator;
-mod lru;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;

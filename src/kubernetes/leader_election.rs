@@ -6,7 +6,6 @@
 mod config;
 mod health;
 mod metrics;
-mod object;
 mod record;
 mod standby;
 
@@ -30,7 +29,6 @@ use config::ACQUIRE_JITTER;
 pub use config::{InvalidLease, LeaseConfig, identity};
 pub use health::{NotRenewed, RenewalCheck};
 use metrics::Metrics;
-pub use object::LeaseObject;
 use record::{Decision, Observation};
 use standby::{Heard, ReleaseWatch};
 
@@ -434,7 +432,7 @@ impl LeaderElector {
     fn reference(&self) -> ObjectReference {
         let ObjectMeta { uid, resource_version, .. } =
             self.last.as_ref().map(|lease| lease.metadata.clone()).unwrap_or_default();
-        let reference = object::reference(&self.config.namespace, &self.config.name, uid);
+        let reference = reference(&self.config.namespace, &self.config.name, uid);
         ObjectReference { resource_version, ..reference }
     }
 
@@ -443,6 +441,42 @@ impl LeaderElector {
             tracing::warn!(failures = self.failures + 1, "{}", chain(error));
         }
         self.failures = self.failures.saturating_add(1);
+    }
+}
+
+/// How long the look for the UID of a Lease may take.
+const UID_LIMIT: Duration = Duration::from_secs(5);
+
+/// The Lease of the election as an object that users are told things on. It need not exist.
+#[derive(Clone)]
+pub struct LeaseObject {
+    /// Reads it.
+    pub client: Client,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl LeaseObject {
+    /// What an Event is to be about. With the UID where that can be found out: `kubectl describe` shows no others.
+    pub async fn reference(&self) -> ObjectReference {
+        let leases = Api::<Lease>::namespaced(self.client.clone(), &self.namespace);
+        let what = format!("get lease {}/{}", self.namespace, self.name);
+        let metadata = limited(&what, UID_LIMIT, leases.get(&self.name)).await.map(|lease| lease.metadata).ok();
+        reference(&self.namespace, &self.name, metadata.and_then(|metadata| metadata.uid))
+    }
+}
+
+/// A Lease, as Events refer to it.
+fn reference(namespace: &str, name: &str, uid: Option<String>) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("coordination.k8s.io/v1".to_owned()),
+        kind: Some("Lease".to_owned()),
+        namespace: Some(namespace.to_owned()),
+        name: Some(name.to_owned()),
+        uid,
+        ..ObjectReference::default()
     }
 }
 

@@ -1,7 +1,5 @@
 //! Leadership as a token: it is checked before each write.
 
-mod wall_clock;
-
 use std::future::Future;
 use std::time::{Duration, SystemTime};
 
@@ -9,7 +7,6 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::cloud::WritePermit;
-pub(in crate::kubernetes) use wall_clock::WallClock;
 
 /// How often a waiting task looks at the wall clock. The monotonic clock stands still while a machine is suspended.
 const WALL_CLOCK_LOOK: Duration = Duration::from_secs(1);
@@ -50,6 +47,11 @@ pub(in crate::kubernetes) struct Holder {
 }
 
 impl Term {
+    fn starting(number: u64, sent: Sent, lasts: Duration) -> Self {
+        let (ends, ends_by_wall_clock) = (sent.monotonic + lasts, sent.wall_clock + lasts);
+        Self { number, renewed: sent.monotonic, ends, ends_by_wall_clock }
+    }
+
     /// Either clock may end it: a suspended machine's monotonic clock has stood still.
     fn is_over(&self, now: Instant, wall_clock: SystemTime) -> bool {
         now >= self.ends || wall_clock >= self.ends_by_wall_clock
@@ -226,10 +228,28 @@ impl Sent {
     }
 }
 
-impl Term {
-    fn starting(number: u64, sent: Sent, lasts: Duration) -> Self {
-        let (ends, ends_by_wall_clock) = (sent.monotonic + lasts, sent.wall_clock + lasts);
-        Self { number, renewed: sent.monotonic, ends, ends_by_wall_clock }
+/// The machine's wall clock, which ends terms beside the monotonic one. In tests it can jump; all clones jump together.
+#[derive(Debug, Clone, Default)]
+pub(in crate::kubernetes) struct WallClock {
+    #[cfg(test)]
+    ahead: std::sync::Arc<std::sync::Mutex<std::time::Duration>>,
+}
+
+impl WallClock {
+    #[cfg(not(test))]
+    pub(in crate::kubernetes) fn now(&self) -> SystemTime {
+        SystemTime::now()
+    }
+
+    #[cfg(test)]
+    pub(in crate::kubernetes) fn now(&self) -> SystemTime {
+        SystemTime::now() + *self.ahead.lock().unwrap()
+    }
+
+    /// What a process sees whose machine was suspended for so long.
+    #[cfg(test)]
+    pub(in crate::kubernetes) fn jump(&self, ahead: std::time::Duration) {
+        *self.ahead.lock().unwrap() += ahead;
     }
 }
 

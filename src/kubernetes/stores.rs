@@ -126,10 +126,8 @@ impl<K: Watched> Store<K> {
 
     /// Completes when the cache has been filled once.
     pub async fn wait_until_ready(&self) {
-        let mut is_ready = self.shared.is_ready.subscribe();
-        if is_ready.wait_for(|is_ready| *is_ready).await.is_err() {
-            std::future::pending::<()>().await;
-        }
+        // Fails only when the sender is gone, which `self` holds.
+        let _ = self.shared.is_ready.subscribe().wait_for(|is_ready| *is_ready).await;
     }
 
     /// The changes from now on. The first item is [`Change::All`], once the cache has been filled; never ends.
@@ -142,11 +140,9 @@ impl<K: Watched> Store<K> {
         });
         let keep_open = self.clone();
         let rest = futures::stream::unfold((receiver, keep_open), |(mut receiver, keep_open)| async move {
-            match receiver.recv().await {
-                Ok(change) => Some((change, (receiver, keep_open))),
-                Err(broadcast::error::RecvError::Lagged(_)) => Some((Change::All, (receiver, keep_open))),
-                Err(broadcast::error::RecvError::Closed) => None,
-            }
+            // Fails only when it fell behind: the sender is kept.
+            let change = receiver.recv().await.unwrap_or(Change::All);
+            Some((change, (receiver, keep_open)))
         });
         first.chain(rest).boxed()
     }

@@ -52,21 +52,14 @@ const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(500), LONG_PAUS
 const LONG_PAUSE: Duration = Duration::from_secs(15);
 
 /// The identity. All clones are one.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Account {
     name: &'static str,
     state: watch::Receiver<State>,
     refused: Arc<Notify>,
 }
 
-/// Never the token.
-impl std::fmt::Debug for Account {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(&self.user())
-    }
-}
-
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 enum State {
     /// Nothing was heard yet.
     Pending,
@@ -167,11 +160,8 @@ impl Keeper {
     }
 
     fn fail(&self, error: &CallError) {
-        let failed = NoToken {
-            account: format!("{NAMESPACE}/{}", self.name),
-            why: chain(error),
-            is_refused: error.is_refusal(),
-        };
+        let account = format!("{NAMESPACE}/{}", self.name);
+        let failed = NoToken { account, why: chain(error), is_refused: error.is_refusal() };
         self.state.send_modify(|state| {
             // A token that cannot be renewed may still be good.
             if !matches!(state, State::Token(_)) {
@@ -292,9 +282,9 @@ where
             State::Token(token) => token,
             State::Failed(failed) => return refuse(failed.into()),
             State::Pending => {
-                let why = "it was not asked for yet".to_owned();
+                let account = format!("{NAMESPACE}/{}", self.account.name);
                 return refuse(
-                    NoToken { account: format!("{NAMESPACE}/{}", self.account.name), why, is_refused: false }.into(),
+                    NoToken { account, why: "it was not asked for yet".to_owned(), is_refused: false }.into(),
                 );
             }
         };

@@ -12,10 +12,8 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use zeroize::Zeroizing;
 
-use crate::runtime::metrics::Registry;
-
 /// One for the process: clients are made in several places. Without a certificate there is no series.
-static EXPIRY: LazyLock<GaugeVec> = LazyLock::new(|| {
+pub(super) static EXPIRY: LazyLock<GaugeVec> = LazyLock::new(|| {
     let options = Opts::new(
         "vsphere_ccm_apiserver_client_certificate_expiry_timestamp_seconds",
         "When the client certificate for the API server expires, in seconds since 1970; of several, the first to expire.",
@@ -25,11 +23,6 @@ static EXPIRY: LazyLock<GaugeVec> = LazyLock::new(|| {
 
 /// By server, and where the certificate is from.
 static KNOWN: Mutex<BTreeMap<String, f64>> = Mutex::new(BTreeMap::new());
-
-/// Adds the series to `registry`.
-pub(super) fn register(registry: &Registry) -> Result<(), prometheus::Error> {
-    registry.register(Box::new(EXPIRY.clone()))
-}
 
 /// Shows the client certificate of `config`, if it has one that can be read.
 pub(super) fn show(config: &Config) {

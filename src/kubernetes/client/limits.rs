@@ -69,7 +69,10 @@ impl Bucket {
     pub(in crate::kubernetes) async fn take(&self) {
         let mut level = self.level.lock().await;
         loop {
-            level.refill(self.interval, self.burst);
+            let now = Instant::now();
+            let grown = now.duration_since(level.at).as_secs_f64() / self.interval.as_secs_f64();
+            // A hair more than grew, so that rounding never asks for a wait of nothing.
+            *level = Level { tokens: (level.tokens + grown + 1e-9).min(self.burst), at: now };
             if level.tokens >= 1.0 {
                 level.tokens -= 1.0;
                 return;
@@ -77,16 +80,6 @@ impl Bucket {
             // The lock is held on purpose: those behind wait their turn in order.
             tokio::time::sleep(self.interval.mul_f64(1.0 - level.tokens)).await;
         }
-    }
-}
-
-impl Level {
-    fn refill(&mut self, interval: Duration, burst: f64) {
-        let now = Instant::now();
-        let grown = now.duration_since(self.at).as_secs_f64() / interval.as_secs_f64();
-        // A hair more than grew, so that rounding never asks for a wait of nothing.
-        self.tokens = (self.tokens + grown + 1e-9).min(burst);
-        self.at = now;
     }
 }
 

@@ -67,7 +67,7 @@ impl Series {
 
 /// Adds the series of all clients of the process to `registry`. Fails if one of these names is taken.
 pub fn register(registry: &Registry) -> Result<(), prometheus::Error> {
-    super::expiry::register(registry)?;
+    registry.register(Box::new(super::expiry::EXPIRY.clone()))?;
     let Series { requests, duration, request_size, response_size, limiter } = &*SERIES;
     registry.register(Box::new(requests.clone()))?;
     for histogram in [duration, request_size, response_size, limiter] {

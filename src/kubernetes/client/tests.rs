@@ -146,3 +146,15 @@ async fn what_the_api_server_says_is_told_once() {
     assert!(error.is_forbidden());
     assert_eq!(chain(&error), "patch node a: nodes \"a\" is forbidden (403)");
 }
+
+#[test]
+fn a_user_agent_names_the_program_the_machine_and_the_purpose() {
+    let purpose = "system:serviceaccount:kube-system:node-controller";
+    for (commit, shown) in [(Some("0123456789abcdef"), "0123456"), (Some(""), "unknown"), (None, "unknown")] {
+        let header = user_agent(commit, purpose);
+        let text = header.to_str().unwrap();
+        let program = concat!("vsphere-cloud-controller-manager/", env!("CARGO_PKG_VERSION"), " (linux/");
+        assert!(text.starts_with(program), "{text}");
+        assert!(text.ends_with(&format!(") kubernetes/{shown}/{purpose}")), "{text}");
+    }
+}

@@ -1,14 +1,15 @@
 //! Which Events are written, repeated or dropped. Mirrors `EventCorrelator` of client-go's
 //! `tools/record/events_cache.go`. Decides only: local time is handed in, as what passed since recording began.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
+use sha2::{Digest as _, Sha256};
 
 use super::EventType;
-use super::lru::{Digest, Lru};
 use crate::base::names::is_dns_name;
 
 /// Begins the message of an Event that stands for several.
@@ -153,8 +154,49 @@ fn name(fact: &Fact, first: Timestamp) -> String {
     if is_dns_name(object) && object.len() + stamp.len() < 253 {
         format!("{object}.{stamp}")
     } else {
-        use sha2::Digest;
-        format!("{:.32x}.{stamp}", sha2::Sha256::digest(subject(fact)))
+        format!("{:.32x}.{stamp}", Sha256::digest(subject(fact)))
+    }
+}
+
+/// Stands for a text of any length: half of its SHA-256, of which no two texts have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Digest([u8; 16]);
+
+impl Digest {
+    fn of(text: &str) -> Self {
+        let mut half = [0; 16];
+        half.iter_mut().zip(Sha256::digest(text.as_bytes())).for_each(|(to, from)| *to = from);
+        Self(half)
+    }
+}
+
+/// At most `limit` values by key; what was used longest ago is forgotten. When it is full, a new key costs a look at all of them: an index by age
+/// would take more memory than most values.
+#[derive(Debug)]
+struct Lru<V> {
+    limit: usize,
+    /// With the number of the last use. No hash table, as half of one with 4,096 entries is empty.
+    values: BTreeMap<Digest, (u64, V)>,
+    uses: u64,
+}
+
+impl<V> Lru<V> {
+    fn new(limit: usize) -> Self {
+        Self { limit, values: BTreeMap::new(), uses: 0 }
+    }
+
+    /// The value of `key`, made when there is none, and most recently used from here on.
+    fn get_or_insert_with(&mut self, key: Digest, make: impl FnOnce() -> V) -> &mut V {
+        self.uses += 1;
+        if self.values.len() >= self.limit && !self.values.contains_key(&key) {
+            let oldest = self.values.iter().min_by_key(|(_, (used, _))| *used).map(|(oldest, _)| *oldest);
+            if let Some(oldest) = oldest {
+                self.values.remove(&oldest);
+            }
+        }
+        let (used, value) = self.values.entry(key).or_insert_with(|| (0, make()));
+        *used = self.uses;
+        value
     }
 }
 
@@ -222,5 +264,18 @@ mod tests {
             assert_eq!(name.starts_with(&format!("{object}.")) && !object.is_empty(), is_kept, "{object}: {name}");
             assert!(is_dns_name(&name), "{object}: {name}");
         }
+    }
+
+    #[test]
+    fn the_one_used_longest_ago_goes_first() {
+        let mut lru = Lru::new(2);
+        let [a, b, c] = ["a", "b", "c"].map(Digest::of);
+        *lru.get_or_insert_with(a, || 0) += 1;
+        *lru.get_or_insert_with(b, || 0) += 1;
+        *lru.get_or_insert_with(a, || 0) += 1;
+        *lru.get_or_insert_with(c, || 0) += 1;
+        assert_eq!(*lru.get_or_insert_with(a, || 0), 2, "kept");
+        assert_eq!(*lru.get_or_insert_with(b, || 0), 0, "forgotten");
+        assert_eq!(lru.values.len(), 2);
     }
 }

@@ -6,28 +6,26 @@
 
 pub mod access;
 mod answer;
-mod asked;
 mod certificate;
 mod connection;
 mod connections;
 mod debug;
 mod gate;
 mod health;
-mod kept;
 mod listen;
-mod peer;
 mod routes;
 mod settings;
-mod slis;
 mod tls;
 mod watched;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use rustls::ServerConfig;
+use rustls::pki_types::CertificateDer;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -37,15 +35,16 @@ use super::logging::Verbosity;
 use super::metrics::Metrics;
 use super::tasks::{BoxError, Panicked, contain};
 use access::{Authenticator, Authorizer};
-use asked::Asked;
 pub use certificate::{
     CertificateError, Certificates, Keeper, KeyKind, SERVED_CERTIFICATE, SERVED_KEY, given_certificate,
 };
 use connections::Connections;
+use gate::Asked;
 pub use health::{Checks, Health};
 pub use listen::listen;
 pub use settings::{CertificateSource, NamedPair, PairFiles, Settings, TlsRules};
 pub use tls::server_config;
+use watched::Activity;
 
 /// Connections at once; for a further one another has to make room.
 const MOST_CONNECTIONS: usize = 256;
@@ -93,6 +92,16 @@ struct Server {
     stop: CancellationToken,
 }
 
+/// What a request can know of the connection it came on.
+struct Peer {
+    address: SocketAddr,
+    /// The chain that the client showed, leaf first.
+    certificates: Vec<CertificateDer<'static>>,
+    /// Ends the connection once what is under way is answered, or a moment later.
+    enough: CancellationToken,
+    activity: Activity,
+}
+
 /// Serves on `listener` until `stop`, then lets answers under way finish for two seconds. `streams` is the number of
 /// requests of one HTTP/2 connection at the same time.
 pub async fn serve(
@@ -103,7 +112,7 @@ pub async fn serve(
     stop: CancellationToken,
 ) -> Result<(), BoxError> {
     let asked = Asked::default();
-    let kept = Arc::new(Semaphore::new(kept::MOST_KEPT));
+    let kept = Arc::new(Semaphore::new(answer::MOST_KEPT));
     let server = Arc::new(Server { admin, tls, streams, asked, kept, stop: stop.clone() });
     let places = Connections::new(MOST_CONNECTIONS);
     let mut connections = FuturesUnordered::new();

@@ -70,9 +70,6 @@ pub enum StartError {
 }
 
 /// Starts the log, panics among it. The last lines are written when [`Written`] is dropped.
-///
-/// # Errors
-/// No thread is to be had, or the process has a log already.
 pub fn start(settings: &Settings) -> Result<(Verbosity, Written), StartError> {
     let (levels, handle) = reload::Layer::new(Levels::new(settings.verbosity, settings.modules.clone()));
     let form = Form { format: settings.format, split: settings.split };

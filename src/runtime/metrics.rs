@@ -4,7 +4,6 @@
 //! The registry is the library's. That of the unit tests also lists the series that have no value yet, for
 //! `docs/metrics.md`.
 
-mod build_info;
 #[cfg(test)]
 mod series;
 mod text;
@@ -12,8 +11,7 @@ mod text;
 #[cfg(not(test))]
 pub use prometheus::Registry;
 use prometheus::process_collector::ProcessCollector;
-
-pub use build_info::platform;
+use prometheus::{IntGauge, Opts};
 #[cfg(test)]
 pub use series::{Registry, Series};
 
@@ -31,7 +29,7 @@ impl Metrics {
     pub fn new() -> Result<Self, prometheus::Error> {
         let registry = Registry::default();
         registry.register(Box::new(ProcessCollector::for_self()))?;
-        registry.register(Box::new(build_info::build_info()?))?;
+        registry.register(Box::new(build_info()?))?;
         Ok(Self { registry })
     }
 
@@ -49,6 +47,34 @@ impl Metrics {
     pub(super) fn encode_of(registry: &prometheus::Registry) -> Result<String, prometheus::Error> {
         text::encode(&registry.gather())
     }
+}
+
+/// What was built. Always 1; the labels are those of the Go program. What does not exist here is empty.
+fn build_info() -> Result<IntGauge, prometheus::Error> {
+    let help = "Always 1; the labels say which version this is and what it was built for.";
+    let options = Opts::new("kubernetes_build_info", help)
+        .const_label("major", env!("CARGO_PKG_VERSION_MAJOR"))
+        .const_label("minor", env!("CARGO_PKG_VERSION_MINOR"))
+        .const_label("git_version", concat!("v", env!("CARGO_PKG_VERSION")))
+        .const_label("git_commit", "")
+        .const_label("git_tree_state", "")
+        .const_label("build_date", "")
+        .const_label("go_version", "")
+        .const_label("compiler", "rustc")
+        .const_label("platform", platform());
+    let info = IntGauge::with_opts(options)?;
+    info.set(1);
+    Ok(info)
+}
+
+/// System and architecture, in the words of images and of Go.
+pub fn platform() -> String {
+    let architecture = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    format!("{}/{architecture}", std::env::consts::OS)
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ impl Pulse {
         loop {
             tokio::select! {
                 done = work.as_mut() => return done,
-                _ = beats.tick() => self.beat(),
+                _ = beats.tick() => *self.last.lock() = Some(Instant::now()),
             }
         }
     }
@@ -34,10 +34,6 @@ impl Pulse {
     /// How long ago the last beat was; nothing before the first one.
     pub fn silence(&self) -> Option<Duration> {
         self.last.lock().map(|last| last.elapsed())
-    }
-
-    fn beat(&self) {
-        *self.last.lock() = Some(Instant::now());
     }
 }
 

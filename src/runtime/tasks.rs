@@ -170,21 +170,14 @@ fn panicked(error: JoinError, otherwise: &str) -> Panicked {
 
 /// A thread beside the runtime, for what must go on when all of the runtime's are busy: the log's lines are written by
 /// one. It ends by itself when nobody can give it work any more.
-///
-/// # Errors
-/// The operating system gives no thread.
 pub fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     std::thread::Builder::new().name(name.to_owned()).spawn(work).map(drop)
 }
 
 fn panic_message(payload: &(dyn Any + Send)) -> String {
-    if let Some(text) = payload.downcast_ref::<&'static str>() {
-        (*text).to_owned()
-    } else if let Some(text) = payload.downcast_ref::<String>() {
-        text.clone()
-    } else {
-        "without a message".to_owned()
-    }
+    let text = payload.downcast_ref::<&'static str>().copied();
+    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("without a message").to_owned()
 }
 
 #[cfg(test)]

@@ -53,9 +53,6 @@ pub enum NotAuthenticated {
 #[async_trait]
 pub trait Authenticator: Send + Sync {
     /// The user; nothing when nothing of its kind is shown.
-    ///
-    /// # Errors
-    /// What is shown is wrong, or that could not be found out.
     async fn authenticate(&self, shown: Shown<'_>) -> Result<Option<User>, NotAuthenticated>;
 }
 
@@ -67,8 +64,5 @@ pub trait Authorizer: Send + Sync {
     fn is_open(&self, path: &str) -> bool;
 
     /// Whether `user` may do `verb` (an HTTP method in lower case) on `path`.
-    ///
-    /// # Errors
-    /// It could not be found out.
     async fn may(&self, user: &User, verb: &str, path: &str) -> Result<bool, BoxError>;
 }

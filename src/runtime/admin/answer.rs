@@ -1,8 +1,18 @@
-//! Answers of the secure port.
+//! Answers of the secure port. Of those that wait for being read, all connections together keep only so many.
 
-use http::header::{CONTENT_TYPE, HeaderValue};
+use std::sync::Arc;
+
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
 use hyper::body::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Answers at once that are larger than [`SMALL`].
+pub(super) const MOST_KEPT: usize = 1024;
+
+/// An answer of that many bytes costs no more than the request that it is for. It is always given: a probe says little,
+/// and must not fail because others read nothing.
+const SMALL: usize = 256;
 
 pub(super) type Answer = Response<Bytes>;
 
@@ -19,4 +29,52 @@ pub(super) fn not_found() -> Answer {
 pub(super) fn typed(mut answer: Answer, content_type: &'static str) -> Answer {
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     answer
+}
+
+/// The bytes of an answer, with their place among those that are kept.
+struct Kept {
+    bytes: Bytes,
+    _place: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for Kept {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// The answer once it has its place, for as long as its bytes are in memory; without a place it is that there is none.
+pub(super) fn kept(answer: Answer, places: &Arc<Semaphore>) -> Answer {
+    if answer.body().len() <= SMALL {
+        return answer;
+    }
+    match Arc::clone(places).try_acquire_owned() {
+        Ok(place) => answer.map(|bytes| Bytes::from_owner(Kept { bytes, _place: place })),
+        Err(_) => text(StatusCode::SERVICE_UNAVAILABLE, ""),
+    }
+}
+
+/// The same header with nothing behind it, for whoever asks for that only.
+pub(super) fn without_body(mut answer: Answer) -> Answer {
+    let size = answer.body().len();
+    answer.headers_mut().insert(CONTENT_LENGTH, size.into());
+    answer.map(|_| Bytes::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_answers_are_kept_up_to_a_number_and_small_ones_are_always_given() {
+        let places = Arc::new(Semaphore::new(2));
+        let large = || kept(text(StatusCode::OK, "x".repeat(257)), &places);
+        let waiting = [large(), large()];
+        assert!(waiting.iter().all(|answer| answer.status() == StatusCode::OK));
+        let refused = large();
+        assert_eq!((refused.status(), refused.body().len()), (StatusCode::SERVICE_UNAVAILABLE, 0));
+        assert_eq!(kept(text(StatusCode::OK, "x".repeat(256)), &places).status(), StatusCode::OK);
+        drop(waiting);
+        assert_eq!(large().status(), StatusCode::OK, "there is room again");
+    }
 }

@@ -1,6 +1,5 @@
 //! The server's certificates: made by itself, or given; several, for several names; exchanged while they are served.
 
-mod made;
 mod origin;
 mod pair;
 
@@ -77,9 +76,6 @@ pub struct Keeper {
 impl Certificates {
     /// Reads or makes all certificates. `names` are those of a certificate that is made, beside those of loopback.
     /// Waits for the file system.
-    ///
-    /// # Errors
-    /// A pair cannot be read, written, made or used.
     pub fn load(
         source: &CertificateSource,
         by_name: &[NamedPair],
@@ -173,9 +169,6 @@ impl Keeper {
 }
 
 /// TLS with the certificate chain (leaf first) and its private key, both in PEM form; never read again.
-///
-/// # Errors
-/// They cannot be used.
 pub fn given_certificate(chain: &[u8], key: &[u8]) -> Result<Arc<ServerConfig>, CertificateError> {
     let default = Pair::parse(chain, key)?.key;
     let certificates = Certificates { served: RwLock::new(Arc::new(Served { default, by_name: HashMap::new() })) };

@@ -13,9 +13,8 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 use super::connections::{Phase, Place};
-use super::peer::Peer;
 use super::watched::{Activity, Watched};
-use super::{Server, routes, tls};
+use super::{Peer, Server, routes, tls};
 
 /// How long a TLS handshake may take, from the acceptance of the connection on.
 pub(super) const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);

@@ -17,10 +17,6 @@ use tokio_util::sync::CancellationToken;
 /// the time to ask.
 const YOUNG: Duration = Duration::from_millis(500);
 
-/// Who is on the other side: an address, or what one customer has of IPv6.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Peer(IpAddr);
-
 /// How far a connection has come, least first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Phase {
@@ -45,7 +41,7 @@ pub(super) struct Connections {
 }
 
 struct Entry {
-    peer: Peer,
+    peer: IpAddr,
     phase: Phase,
     since: Instant,
     closed: CancellationToken,
@@ -58,12 +54,11 @@ pub(super) struct Place {
     closed: CancellationToken,
 }
 
-impl Peer {
-    fn of(address: IpAddr) -> Self {
-        Self(match address.to_canonical() {
-            IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from(u128::from(address) >> 64 << 64)),
-            address => address,
-        })
+/// Who is on the other side: an address, or what one customer has of IPv6.
+fn peer(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from(u128::from(address) >> 64 << 64)),
+        address => address,
     }
 }
 
@@ -75,14 +70,14 @@ impl Connections {
 
     /// A place for a new connection; another one may be closed for it.
     pub(super) fn admit(&self, address: IpAddr) -> Place {
-        let (peer, now) = (Peer::of(address), Instant::now());
+        let (peer, now) = (peer(address), Instant::now());
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let closed = CancellationToken::new();
         let mut entries = self.entries.lock();
         while entries.len() >= self.most.max(1) {
             let Some(victim) = victim(&entries, peer, now) else { break };
             if let Some(entry) = entries.remove(&victim) {
-                tracing::debug!(peer = %entry.peer.0, phase = ?entry.phase, "a connection makes room for another");
+                tracing::debug!(peer = %entry.peer, phase = ?entry.phase, "a connection makes room for another");
                 entry.closed.cancel();
             }
         }
@@ -93,7 +88,7 @@ impl Connections {
 
 /// Of the peer with the most connections, the one that asks included: first those that had their time, of those the one
 /// that came least far, of those the oldest.
-fn victim(entries: &HashMap<u64, Entry>, newcomer: Peer, now: Instant) -> Option<u64> {
+fn victim(entries: &HashMap<u64, Entry>, newcomer: IpAddr, now: Instant) -> Option<u64> {
     let mut counts = HashMap::from([(newcomer, 1_usize)]);
     for entry in entries.values() {
         *counts.entry(entry.peer).or_default() += 1;
@@ -171,9 +166,9 @@ mod tests {
     fn peers_are_addresses_and_networks() {
         let same = [("::ffff:192.0.2.1", "192.0.2.1"), ("2001:db8::1", "2001:db8::ffff:1")];
         for (one, other) in same {
-            assert_eq!(Peer::of(address(one)), Peer::of(address(other)), "{one} {other}");
+            assert_eq!(peer(address(one)), peer(address(other)), "{one} {other}");
         }
-        assert_ne!(Peer::of(address("2001:db8:0:1::1")), Peer::of(address("2001:db8::1")));
-        assert_ne!(Peer::of(address("192.0.2.1")), Peer::of(address("192.0.2.2")));
+        assert_ne!(peer(address("2001:db8:0:1::1")), peer(address("2001:db8::1")));
+        assert_ne!(peer(address("192.0.2.1")), peer(address("192.0.2.2")));
     }
 }

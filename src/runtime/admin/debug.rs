@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{Method, StatusCode};
 use http_body_util::{BodyExt, Limited};
-use hyper::body::Body;
+use hyper::body::Incoming;
 
 use super::answer::{Answer, not_found, text, typed};
 use crate::runtime::logging::Verbosity;
@@ -20,12 +20,7 @@ const INDEX: &str = "<html>\n<head>\n<title>/debug/flags/</title>\n</head>\n<bod
                      <table>\n\n<tr>v<br>\n\n</table>\n<br>\nfull flags configurable<br>\n</body>\n</html>\n";
 
 /// Answers a path that begins with `/debug`.
-pub(super) async fn answer<B>(verbosity: &Verbosity, method: &Method, path: &str, body: B) -> Answer
-where
-    B: Body + Send,
-    B::Data: Send,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
+pub(super) async fn answer(verbosity: &Verbosity, method: &Method, path: &str, body: Incoming) -> Answer {
     match path {
         "/debug/flags/v" if *method == Method::PUT => put(verbosity, body).await,
         "/debug/flags/v" => text(StatusCode::NOT_ACCEPTABLE, "unsupported http method"),
@@ -39,14 +34,9 @@ where
     }
 }
 
-async fn put<B>(verbosity: &Verbosity, body: B) -> Answer
-where
-    B: Body + Send,
-    B::Data: Send,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
+async fn put(verbosity: &Verbosity, body: Incoming) -> Answer {
     let read = Limited::new(body, LARGEST_BODY);
-    let body = match tokio::time::timeout(BODY_LIMIT, std::pin::pin!(read).collect()).await {
+    let body = match tokio::time::timeout(BODY_LIMIT, read.collect()).await {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(_)) => return text(StatusCode::BAD_REQUEST, "error reading request body"),
         Err(_) => return text(StatusCode::REQUEST_TIMEOUT, "the request body takes too long"),

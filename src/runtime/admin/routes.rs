@@ -9,14 +9,13 @@ use http::header::{CACHE_CONTROL, CONNECTION, HeaderName, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Version, request};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
+use percent_encoding::percent_decode_str;
 use tokio::time::Instant;
 
 use super::access::User;
-use super::answer::{Answer, not_found, text, typed};
+use super::answer::{Answer, kept, not_found, text, typed, without_body};
 use super::health::Probe;
-use super::kept::{kept, without_body};
-use super::peer::Peer;
-use super::{Admin, Server, debug, gate};
+use super::{Admin, Peer, Server, debug, gate};
 use crate::runtime::metrics;
 
 /// Answers one request. Never fails, and a panic is an answer, too.
@@ -110,19 +109,8 @@ fn routed(admin: &Admin, parts: &request::Parts) -> Answer {
 fn named_check(path: &str) -> Option<(Probe, Option<String>)> {
     let path = path.strip_prefix('/')?;
     let (probe, name) = path.split_once('/').map_or((path, None), |(probe, name)| (probe, Some(name)));
-    let probe = match probe {
-        "healthz" => Probe::Health,
-        "livez" => Probe::Live,
-        "readyz" => Probe::Ready,
-        _ => return None,
-    };
-    // Escapes as in a form, but for the plus sign, which stands for itself in a path, and what ends a name there.
-    let escaped = |name: &str| name.replace('+', "%2B").replace('&', "%26").replace('=', "%3D");
-    let decoded = |name: &str| {
-        let name = escaped(name);
-        url::form_urlencoded::parse(name.as_bytes()).map(|(name, _)| name.into_owned()).next().unwrap_or_default()
-    };
-    Some((probe, name.map(decoded)))
+    let probe = [Probe::Health, Probe::Live, Probe::Ready].into_iter().find(|known| known.name() == probe)?;
+    Some((probe, name.map(|name| percent_decode_str(name).decode_utf8_lossy().into_owned())))
 }
 
 fn probed(admin: &Admin, probe: Probe, query: &str) -> Answer {

@@ -120,17 +120,13 @@ fn quote(line: &mut String, text: &str) {
             ' '..='~' => line.push(char),
             // A quote and a backslash, the only others that this escapes, are dealt with above.
             prints if !prints.is_ascii() && prints.escape_debug().len() == 1 => line.push(prints),
-            '\0'..='\x7f' => escaped(line, format_args!("\\x{:02x}", u32::from(char))),
-            '\u{80}'..='\u{ffff}' => escaped(line, format_args!("\\u{:04x}", u32::from(char))),
-            _ => escaped(line, format_args!("\\U{:08x}", u32::from(char))),
+            // Writing to a `String` cannot fail.
+            '\0'..='\x7f' => _ = write!(line, "\\x{:02x}", u32::from(char)),
+            '\u{80}'..='\u{ffff}' => _ = write!(line, "\\u{:04x}", u32::from(char)),
+            _ => _ = write!(line, "\\U{:08x}", u32::from(char)),
         }
     }
     line.push('"');
-}
-
-fn escaped(line: &mut String, form: std::fmt::Arguments<'_>) {
-    // Writing to a `String` cannot fail.
-    let _ = line.write_fmt(form);
 }
 
 /// One JSON object: `ts` in milliseconds since 1970, `logger`, `caller`, `msg`, `v`, the values, `err`. An error has no

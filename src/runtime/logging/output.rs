@@ -61,9 +61,6 @@ impl Drop for Written {
 
 impl Queue {
     /// Starts the thread. `lost` words the line that says how many lines were dropped.
-    ///
-    /// # Errors
-    /// The operating system gives no thread.
     pub fn start(
         write: impl FnMut(Stream, &str) + Send + 'static,
         lost: impl Fn(u64) -> String + Send + 'static,

@@ -10,8 +10,7 @@ use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use super::CertificateError;
-use super::made::{self, LIFETIME};
-use super::pair::{Pair, is_chain_self_made};
+use super::pair::{self, LIFETIME, Pair, is_chain_self_made};
 use crate::base::error_chain::chain;
 use crate::base::limited_read::{MAX_FILE, read_limited};
 use crate::runtime::admin::settings::PairFiles;
@@ -149,7 +148,7 @@ impl Origin {
 }
 
 fn make(names: &[String], now: SystemTime) -> Result<Pair, CertificateError> {
-    let made = made::make(names, now)?;
+    let made = pair::make(names, now)?;
     Pair::parse(made.chain.as_bytes(), made.key.as_bytes())
 }
 
@@ -190,7 +189,7 @@ fn is_ours(files: &PairFiles) -> bool {
 
 /// Makes a pair and writes it, the key first.
 fn write_new(files: &PairFiles, names: &[String], now: SystemTime) -> Result<(), CertificateError> {
-    let made = made::make(names, now)?;
+    let made = pair::make(names, now)?;
     let written = |path: &Path, content: &[u8]| {
         replace(path, content).map_err(|source| CertificateError::Write(path.to_owned(), source))
     };

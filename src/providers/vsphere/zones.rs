@@ -111,20 +111,13 @@ pub struct Chains {
     pub vm: Chain,
 }
 
-/// Where a VM is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ZoneOutcome {
-    /// Zone and region, both valid label values.
-    Found {
-        /// The zone.
-        zone: String,
-        /// The region.
-        region: String,
-    },
-    /// No categories are configured.
-    NotConfigured,
-    /// Not found, and why.
-    Unresolved(ZoneProblem),
+/// Where a VM is, as `Zone` of `cloud.go`; both are valid label values.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Zone {
+    /// The zone.
+    pub zone: String,
+    /// The region.
+    pub region: String,
 }
 
 /// Why zone and region are not found.
@@ -227,7 +220,8 @@ fn join(chains: &[MissingTags]) -> String {
 }
 
 /// Looks for zone and region along the three ways up: host, pool, VM. One way has to give both; parts of two are never
-/// combined. `find_tags` gives what is known of an object's tags; nothing for "not read yet".
+/// combined. `find_tags` gives what is known of an object's tags; nothing for "not read yet". None where no categories are
+/// configured.
 ///
 /// Along a way up the objects are looked at from near to far, and at each object the region before the zone. What is
 /// found replaces what was found nearer; the walk ends as soon as both are known. So a zone on a farther object
@@ -238,52 +232,49 @@ fn join(chains: &[MissingTags]) -> String {
 ///
 /// Unlike there, an object whose tags could not be read ends the search: skipping it could give a node the zone of
 /// another level, and a zone once written to a node stays.
+///
+/// # Errors
+/// Why zone and region are not found.
 pub fn resolve_zone<'a>(
     categories: Option<&ZoneCategories>,
     chains: &Chains,
     find_tags: impl Fn(&MoRef) -> Option<&'a ObjectTags>,
-) -> ZoneOutcome {
-    let Some(categories) = categories else { return ZoneOutcome::NotConfigured };
+) -> Result<Option<Zone>, ZoneProblem> {
+    let Some(categories) = categories else { return Ok(None) };
     let mut missing = Vec::new();
     for (name, chain) in [("host", &chains.host), ("resource pool", &chains.pool), ("VM", &chains.vm)] {
         let objects = match chain {
             Chain::Known(objects) => objects,
             Chain::Absent => continue,
-            Chain::Unknown(why) => return unknown(format!("the ancestors of the {name}"), why),
+            Chain::Unknown(why) => return Err(unknown(format!("the ancestors of the {name}"), why)),
         };
-        match walk_up(categories, objects, &find_tags) {
-            Walk::Complete { zone, region } => return checked(categories, zone, region),
-            Walk::Missing(found) => missing.push(found),
-            Walk::Unreadable { object, why } => return unknown(format!("the tags of {object}"), &why),
+        match walk_up(categories, objects, &find_tags)? {
+            Ok(found) => return checked(categories, found).map(Some),
+            Err(lacking) => missing.push(lacking),
         }
     }
-    ZoneOutcome::Unresolved(ZoneProblem::NoTags { chains: missing })
+    Err(ZoneProblem::NoTags { chains: missing })
 }
 
-enum Walk {
-    Complete { zone: String, region: String },
-    Missing(MissingTags),
-    Unreadable { object: MoRef, why: String },
-}
-
+/// What one way up gives, or lacks.
 fn walk_up<'a>(
     categories: &ZoneCategories,
     objects: &[MoRef],
     find_tags: &impl Fn(&MoRef) -> Option<&'a ObjectTags>,
-) -> Walk {
+) -> Result<Result<Zone, MissingTags>, ZoneProblem> {
     let (mut zone, mut region) = (None, None);
     for object in objects {
         let tags = match find_tags(object) {
             Some(ObjectTags::Read(tags)) => tags,
-            Some(ObjectTags::Unreadable(why)) => return Walk::Unreadable { object: object.clone(), why: why.clone() },
-            None => return Walk::Unreadable { object: object.clone(), why: NOT_READ_YET.to_owned() },
+            Some(ObjectTags::Unreadable(why)) => return Err(unknown(format!("the tags of {object}"), why)),
+            None => return Err(unknown(format!("the tags of {object}"), NOT_READ_YET)),
         };
         region = categories.regions(tags).next().or(region);
         if zone.is_none() || region.is_none() {
             zone = categories.zones(tags).next().or(zone);
         }
         if let (Some(zone), Some(region)) = (zone, region) {
-            return Walk::Complete { zone: zone.to_owned(), region: region.to_owned() };
+            return Ok(Ok(Zone { zone: zone.to_owned(), region: region.to_owned() }));
         }
     }
     let lacking = [(&categories.region, region.is_none()), (&categories.zone, zone.is_none())];
@@ -295,23 +286,22 @@ fn walk_up<'a>(
         };
         LookedAt { object: object.clone(), name: String::new(), tags }
     };
-    Walk::Missing(MissingTags { objects: objects.iter().map(looked_at).collect(), categories: missing })
+    Ok(Err(MissingTags { objects: objects.iter().map(looked_at).collect(), categories: missing }))
 }
 
-fn unknown(what: String, why: &str) -> ZoneOutcome {
-    ZoneOutcome::Unresolved(ZoneProblem::Unknown { what, why: why.to_owned() })
+fn unknown(what: String, why: &str) -> ZoneProblem {
+    ZoneProblem::Unknown { what, why: why.to_owned() }
 }
 
 /// Both names have to be label values: the API server refuses the whole node update otherwise, for ever.
-fn checked(categories: &ZoneCategories, zone: String, region: String) -> ZoneOutcome {
-    for (category, name) in [(&categories.zone, &zone), (&categories.region, &region)] {
+fn checked(categories: &ZoneCategories, found: Zone) -> Result<Zone, ZoneProblem> {
+    for (category, name) in [(&categories.zone, &found.zone), (&categories.region, &found.region)] {
         // The empty text is a label value, but says nothing here.
         if name.is_empty() || !is_label_value(name) {
-            let problem = ZoneProblem::InvalidTagName { category: category.clone(), name: name.clone() };
-            return ZoneOutcome::Unresolved(problem);
+            return Err(ZoneProblem::InvalidTagName { category: category.clone(), name: name.clone() });
         }
     }
-    ZoneOutcome::Found { zone, region }
+    Ok(found)
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use crate::providers::vsphere::instance_type::build_instance_type;
 use crate::providers::vsphere::inventory::snapshot::{CONNECTED, PowerState, Snapshot, VmRecord};
 use crate::providers::vsphere::topology::TopologyLabels;
 use crate::providers::vsphere::zones::{
-    Chain, Chains, NOT_READ_YET, ObjectTags, ZoneCategories, ZoneOutcome, ZoneProblem, resolve_zone,
+    Chain, Chains, NOT_READ_YET, ObjectTags, Zone, ZoneCategories, ZoneProblem, resolve_zone,
 };
 
 use super::facts::NodeFacts;
@@ -284,9 +284,11 @@ fn zone(snapshot: &Snapshot, vm: &VmKey, record: &VmRecord, rules: &Rules) -> (S
         tags => tags,
     };
     match resolve_zone(rules.categories.as_ref(), &chains, find_tags) {
-        ZoneOutcome::Found { zone, region } => (zone, region, None),
-        ZoneOutcome::NotConfigured => (String::new(), String::new(), None),
-        ZoneOutcome::Unresolved(problem) => {
+        Ok(found) => {
+            let Zone { zone, region } = found.unwrap_or_default();
+            (zone, region, None)
+        }
+        Err(problem) => {
             let problem = problem.named(|object| match snapshot.entities.get(object) {
                 Some(entity) => entity.name.clone(),
                 None if object.kind() == "VirtualMachine" => record.name.clone(),

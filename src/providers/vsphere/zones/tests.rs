@@ -9,7 +9,7 @@ use super::*;
 /// A world with host → cluster → datacenter, pool → cluster → datacenter and VM → folder → datacenter. Tags are written
 /// `object: category=name category=name`; an object written `object: !` cannot be read, one written `object: ?` was
 /// not read yet.
-fn resolve(categories: Option<(&str, &str)>, world: &[&str]) -> ZoneOutcome {
+fn resolve(categories: Option<(&str, &str)>, world: &[&str]) -> Result<Option<Zone>, ZoneProblem> {
     let chain = |ids: &[&str]| Chain::Known(ids.iter().map(|id| MoRef::new("Object", *id)).collect());
     let chains = Chains {
         host: chain(&["host", "cluster", "datacenter"]),
@@ -19,7 +19,11 @@ fn resolve(categories: Option<(&str, &str)>, world: &[&str]) -> ZoneOutcome {
     resolve_along(categories, &chains, world)
 }
 
-fn resolve_along(categories: Option<(&str, &str)>, chains: &Chains, world: &[&str]) -> ZoneOutcome {
+fn resolve_along(
+    categories: Option<(&str, &str)>,
+    chains: &Chains,
+    world: &[&str],
+) -> Result<Option<Zone>, ZoneProblem> {
     let mut tags: HashMap<String, Option<ObjectTags>> = ["host", "cluster", "datacenter", "pool", "vm", "folder"]
         .map(|id| (id.to_owned(), Some(ObjectTags::Read(Vec::new()))))
         .into();
@@ -43,11 +47,11 @@ fn tag(text: &str) -> Tag {
 }
 
 /// `zone region`, or `!` and the reason.
-fn told(outcome: ZoneOutcome) -> String {
+fn told(outcome: Result<Option<Zone>, ZoneProblem>) -> String {
     match outcome {
-        ZoneOutcome::Found { zone, region } => format!("{zone} {region}"),
-        ZoneOutcome::NotConfigured => "not configured".to_owned(),
-        ZoneOutcome::Unresolved(problem) => format!("!{}", problem.reason()),
+        Ok(Some(Zone { zone, region })) => format!("{zone} {region}"),
+        Ok(None) => "not configured".to_owned(),
+        Err(problem) => format!("!{}", problem.reason()),
     }
 }
 
@@ -136,7 +140,7 @@ fn names_that_are_no_label_values_are_not_passed_on() {
         let want = if valid { format!("Z {name}") } else { "!InvalidTagName".to_owned() };
         assert_eq!(told(resolve(Some(("zone", "region")), &[&format!("host: zone=Z region={name}")])), want, "{name}");
     }
-    let ZoneOutcome::Unresolved(problem) = resolve(Some(("zone", "region")), &["host: zone=a/b region=R"]) else {
+    let Err(problem) = resolve(Some(("zone", "region")), &["host: zone=a/b region=R"]) else {
         panic!("a/b is no label value");
     };
     assert!(problem.to_string().contains("\"a/b\" of category \"zone\""), "{problem}");
@@ -145,7 +149,7 @@ fn names_that_are_no_label_values_are_not_passed_on() {
 #[test]
 fn problems_say_what_was_looked_at() {
     let text = |world: &[&str]| match resolve(Some(("zone", "region")), world) {
-        ZoneOutcome::Unresolved(problem) => problem.to_string(),
+        Err(problem) => problem.to_string(),
         other => panic!("{other:?}"),
     };
     let missing = text(&["host: zone=A"]);
@@ -160,7 +164,7 @@ fn problems_say_what_was_looked_at() {
     let crowded = text(&[&format!("host: other=x {}", many.join(" "))]);
     assert!(crowded.contains("\"A4\" of \"zone\"], Object:cluster") && !crowded.contains("\"x\""), "{crowded}");
     assert_eq!(text(&["host: zone=B zone=A"]), text(&["host: zone=A zone=B"]), "the order of tags has no meaning");
-    let ZoneOutcome::Unresolved(problem) = resolve(Some(("zone", "region")), &["host: zone=A"]) else {
+    let Err(problem) = resolve(Some(("zone", "region")), &["host: zone=A"]) else {
         panic!("there is no region");
     };
     let name = |object: &MoRef| if object.id() == "host" { "host-1".to_owned() } else { String::new() };
@@ -209,10 +213,10 @@ proptest! {
         let object = MoRef::new("VirtualMachine", "vm-1");
         let chains = Chains { host: Chain::Absent, pool: Chain::Absent, vm: Chain::Known(vec![object]) };
         let expected = match (is_valid_label(&zone), is_valid_label(&region)) {
-            (true, true) => ZoneOutcome::Found { zone, region },
-            (false, _) => ZoneOutcome::Unresolved(ZoneProblem::InvalidTagName { category: "zone".to_owned(), name: zone }),
+            (true, true) => Ok(Some(Zone { zone, region })),
+            (false, _) => Err(ZoneProblem::InvalidTagName { category: "zone".to_owned(), name: zone }),
             (_, false) => {
-                ZoneOutcome::Unresolved(ZoneProblem::InvalidTagName { category: "region".to_owned(), name: region })
+                Err(ZoneProblem::InvalidTagName { category: "region".to_owned(), name: region })
             }
         };
         prop_assert_eq!(resolve_zone(Some(&categories), &chains, |_| Some(&tags)), expected);

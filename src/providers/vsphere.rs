@@ -181,7 +181,7 @@ impl Provider {
             removed.stop.cancel();
         }
         for entry in entries.values() {
-            entry.vcenter.reconfigure(self.settings(config, &entry.config));
+            entry.vcenter.reconfigure(self.settings(config));
             // What stands in the file itself is offered anew; the session changes over by itself.
             drop(self.connect.offers(&entry.config));
         }
@@ -211,24 +211,17 @@ impl Provider {
 
     fn entry(&self, config: &Config, entry: &config::Vcenter) -> Result<Entry, String> {
         let http = self.connect.http(entry)?;
-        let settings = self.settings(config, entry);
-        let names = Names { key: settings.key.clone(), server: settings.server.clone() };
+        let host = if entry.server.contains(':') { format!("[{}]", entry.server) } else { entry.server.clone() };
+        let names = Names { key: entry.key.clone(), server: format!("{host}:{}", entry.port) };
         let (offers, ledger) = (self.connect.offers(entry), Arc::clone(&self.ledger));
         let session =
             Session::new(http, offers, ledger, names, self.options.timeouts).with_probes(Arc::clone(&self.probes));
-        let vcenter = Vcenter::new(settings, session);
+        let vcenter = Vcenter::new(self.settings(config), session);
         Ok(Entry { config: entry.clone(), vcenter, stop: self.stop.child_token() })
     }
 
-    fn settings(&self, config: &Config, entry: &config::Vcenter) -> Settings {
-        let host = if entry.server.contains(':') { format!("[{}]", entry.server) } else { entry.server.clone() };
-        Settings {
-            key: entry.key.clone(),
-            server: format!("{host}:{}", entry.port),
-            datacenters: entry.datacenters.clone(),
-            categories: config.labels.clone(),
-            tag_poll: self.options.tag_poll,
-        }
+    fn settings(&self, config: &Config) -> Settings {
+        Settings { categories: config.labels.clone(), tag_poll: self.options.tag_poll }
     }
 
     /// The inventory of each vCenter, for those who only look.

@@ -132,14 +132,8 @@ impl Watched {
         offers: Offers,
     ) -> (FakeVcenter, Arc<Vcenter>) {
         let fake = FakeVcenter::start(model).await;
-        let settings = Settings {
-            key: "vc".to_owned(),
-            server: format!("{}:{}", fake.host(), fake.port()),
-            datacenters: Vec::new(),
-            categories,
-            tag_poll: Duration::from_millis(200),
-        };
-        let names = Names { key: settings.key.clone(), server: settings.server.clone() };
+        let settings = Settings { categories, tag_poll: Duration::from_millis(200) };
+        let names = Names { key: "vc".to_owned(), server: format!("{}:{}", fake.host(), fake.port()) };
         let ledger = Arc::new(Ledger::new(MemoryStore::default()));
         let session = Session::new(connect(&fake), offers, ledger, names, timeouts());
         let vcenter = Vcenter::new(settings, session);

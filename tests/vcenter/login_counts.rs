@@ -77,9 +77,6 @@ impl Replica {
     ) -> Self {
         let names = Names { key: "vc".to_owned(), server: "vc.test:443".to_owned() };
         let settings = Settings {
-            key: names.key.clone(),
-            server: names.server.clone(),
-            datacenters: Vec::new(),
             categories: Some(ZoneCategories { zone: "k8s-zone".to_owned(), region: "k8s-region".to_owned() }),
             tag_poll: MINUTE,
         };

@@ -67,9 +67,6 @@ impl Watched {
     async fn start(vcenter: &Vcenter) -> Self {
         let names = Names { key: "vc".to_owned(), server: format!("127.0.0.1:{}", vcenter.port()) };
         let settings = Settings {
-            key: names.key.clone(),
-            server: names.server.clone(),
-            datacenters: Vec::new(),
             categories: Some(ZoneCategories { zone: "k8s-zone".to_owned(), region: "k8s-region".to_owned() }),
             tag_poll: Duration::from_millis(200),
         };

@@ -70,26 +70,15 @@ impl Sessions {
     }
 
     fn take(&self, report: &Report) {
-        let Report {
-            server,
-            lag,
-            refused_offer,
-            virtual_machines,
-            ancestors,
-            session_age,
-            soap_logins,
-            rest_logins,
-            rejected_logins,
-            unanswered_logins,
-        } = report;
+        let Report { server, lag, refused_offer, virtual_machines, ancestors, session } = report;
         let of = |gauges: &GaugeVec| -> Gauge { gauges.with_label_values(&[server.as_str()]) };
         of(&self.up).set(if lag.is_some_and(|lag| lag.is_zero()) { 1.0 } else { 0.0 });
         of(&self.refused).set(if refused_offer.is_some() { 1.0 } else { 0.0 });
         if let Some(lag) = lag {
             of(&self.lag).set(lag.as_secs_f64());
         }
-        if let Some(age) = session_age {
-            of(&self.age).set(age.as_secs_f64());
+        if let Some(since) = session.since {
+            of(&self.age).set(since.elapsed().as_secs_f64());
         }
         for (kind, count) in [("VirtualMachine", *virtual_machines), ("ancestor", *ancestors)] {
             // Far below what a float holds exactly.
@@ -97,13 +86,13 @@ impl Sessions {
             self.objects.with_label_values(&[server.as_str(), kind]).set(f64::from(count));
         }
         let logins = [
-            ("accepted_soap", soap_logins),
-            ("accepted_rest", rest_logins),
-            ("rejected", rejected_logins),
-            ("unanswered", unanswered_logins),
+            ("accepted_soap", session.soap_logins),
+            ("accepted_rest", session.rest_logins),
+            ("rejected", session.rejections),
+            ("unanswered", session.unanswered),
         ];
         for (outcome, count) in logins {
-            self.logins.with_label_values(&[server.as_str(), outcome]).inc_by(*count);
+            self.logins.with_label_values(&[server.as_str(), outcome]).inc_by(count);
         }
     }
 }
@@ -130,9 +119,11 @@ mod tests {
     //! What the series say of reports.
 
     use super::{Registry, Report, Sessions};
+    use crate::providers::vsphere::inventory::session::Facts;
     use crate::runtime::metrics::Metrics;
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
+    use tokio::time::Instant;
 
     fn text(registry: &Metrics) -> Vec<String> {
         let text = registry.encode().unwrap();
@@ -140,8 +131,8 @@ mod tests {
         ours.map(str::to_owned).collect()
     }
 
-    #[test]
-    fn a_vcenter_that_answers_one_that_stopped_and_one_that_never_did() {
+    #[tokio::test(start_paused = true)]
+    async fn a_vcenter_that_answers_one_that_stopped_and_one_that_never_did() {
         let metrics = Metrics::new().unwrap();
         let live = Report {
             server: "a:443".into(),
@@ -149,12 +140,15 @@ mod tests {
             refused_offer: None,
             virtual_machines: 3,
             ancestors: 7,
-            session_age: Some(Duration::from_secs(60)),
-            soap_logins: 2,
-            rest_logins: 1,
-            rejected_logins: 4,
-            unanswered_logins: 5,
+            session: Facts {
+                since: Some(Instant::now()),
+                soap_logins: 2,
+                rest_logins: 1,
+                rejections: 4,
+                unanswered: 5,
+            },
         };
+        tokio::time::advance(Duration::from_secs(60)).await;
         let stale = Report {
             server: "b:443".into(),
             lag: Some(Duration::from_secs(90)),
@@ -193,7 +187,10 @@ mod tests {
     fn scrapes_at_the_same_time_do_not_disturb_each_other() {
         let metrics = Metrics::new().unwrap();
         let reports: Vec<Report> = (0..20)
-            .map(|number| Report { server: format!("{number}:443"), soap_logins: number, ..Report::default() })
+            .map(|number| {
+                let session = Facts { soap_logins: number, ..Facts::default() };
+                Report { server: format!("{number}:443"), session, ..Report::default() }
+            })
             .collect();
         Sessions::register(metrics.registry(), move || reports.clone()).unwrap();
         let expected = text(&metrics);

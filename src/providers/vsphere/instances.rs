@@ -179,7 +179,7 @@ fn late() -> Unknown {
 /// Everything that one vCenter has to say. Its calls follow one another, and end with the first that has no answer.
 async fn testimony(vcenter: &Vcenter, uuids: &[BiosUuid], last: &[Arc<Location>]) -> Testimony {
     let instance_uuid = vcenter.snapshot().instance_uuid.to_string();
-    let server = vcenter.settings().server.clone();
+    let server = vcenter.server().to_owned();
     let mut searches = Vec::new();
     for uuid in uuids {
         let read = vcenter.search_by_uuid(uuid).await;

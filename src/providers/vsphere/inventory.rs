@@ -12,7 +12,6 @@ mod publisher;
 pub mod retry;
 pub mod scope;
 pub mod session;
-mod settings;
 pub mod shared_map;
 pub mod snapshot;
 mod subscription;
@@ -21,6 +20,6 @@ mod vcenter;
 mod vcenter_id;
 
 pub use session::{Names, Session};
-pub use settings::Settings;
+pub use tags::Settings;
 pub use vcenter::{Vcenter, reads};
-pub use vcenter_id::VcenterId;
+pub use vcenter_id::{VcenterId, VmKey};

@@ -33,6 +33,11 @@ impl BiosUuid {
         Self([d, c, b, a, f, e, h, g, i, j, k, l, m, n, o, p])
     }
 
+    /// Whether both are the UUID of one machine, in whichever byte order.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self == other || self.byte_swapped() == *other
+    }
+
     /// The provider ID of the machine with this UUID, which has to be in vCenter's byte order.
     pub fn provider_id(&self) -> String {
         format!("{PREFIX}{self}")

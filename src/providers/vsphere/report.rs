@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::Provider;
 use super::inventory::Vcenter;
+use super::inventory::session::Facts;
 use super::inventory::snapshot::Freshness;
 
 /// One vCenter at this moment.
@@ -20,16 +21,8 @@ pub struct Report {
     pub virtual_machines: usize,
     /// Hosts, clusters, pools, folders and datacenters above them.
     pub ancestors: usize,
-    /// How long the session in use has lasted; none without a session.
-    pub session_age: Option<Duration>,
-    /// Logins over SOAP that were accepted.
-    pub soap_logins: u64,
-    /// Logins over REST that were accepted.
-    pub rest_logins: u64,
-    /// Logins that were rejected, over either.
-    pub rejected_logins: u64,
-    /// Logins of which nobody knows the end.
-    pub unanswered_logins: u64,
+    /// The session in use, and its logins.
+    pub session: Facts,
 }
 
 impl Provider {
@@ -42,11 +35,10 @@ impl Provider {
 
 fn report(vcenter: &Vcenter) -> Report {
     let snapshot = vcenter.snapshot();
-    let facts = vcenter.session().facts();
     let lag = match &snapshot.freshness {
         Freshness::Live => Some(Duration::ZERO),
         Freshness::Stale { since, .. } => Some(since.elapsed()),
-        Freshness::Never | Freshness::Unreachable { .. } => None,
+        Freshness::Never | Freshness::Unreachable(_) => None,
     };
     Report {
         server: vcenter.server().to_owned(),
@@ -54,10 +46,6 @@ fn report(vcenter: &Vcenter) -> Report {
         refused_offer: snapshot.offer_trouble.clone(),
         virtual_machines: snapshot.vms.len(),
         ancestors: snapshot.entities.len(),
-        session_age: facts.since.map(|since| since.elapsed()),
-        soap_logins: facts.soap_logins,
-        rest_logins: facts.rest_logins,
-        rejected_logins: facts.rejections,
-        unanswered_logins: facts.unanswered,
+        session: vcenter.session().facts(),
     }
 }

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
+use super::inventory::VmKey;
 use super::inventory::mirror::{Mirror, Touched};
 use super::inventory::snapshot::{Freshness, PowerState, Snapshot, Tags};
 use super::tracker::describe::{Beside, Rules, describe};
 use super::tracker::facts::NodeFacts;
-use super::tracker::ids::VmKey;
 use super::tracker::resolve::{Answer, Asked, By, Decision, Question, resolve};
 use super::zones::{ObjectTags, Tag, ZoneCategories};
 use crate::clients::vim::tests::{mutated, read_updates, updates};
@@ -94,7 +94,7 @@ fn ancestors() -> String {
 }
 
 fn apply(mirror: &mut Mirror, objects: &str) -> Touched {
-    mirror.apply(&updates(objects))
+    mirror.apply(&[updates(objects)])
 }
 
 fn snapshot(mirror: &Mirror) -> Snapshot {
@@ -373,9 +373,7 @@ proptest! {
     fn no_answer_breaks_what_is_built_from_it(texts in proptest::collection::vec(mutated(), 1..4)) {
         let mut mirror = Mirror::default();
         for text in texts {
-            for set in read_updates(&text).unwrap_or_default() {
-                mirror.apply(&set);
-            }
+            mirror.apply(&read_updates(&text).unwrap_or_default());
         }
         let snapshot = snapshot(&mirror);
         for (id, record) in &mirror.vms {

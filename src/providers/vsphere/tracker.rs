@@ -9,7 +9,6 @@ pub mod changes;
 pub mod describe;
 mod evaluate;
 pub mod facts;
-pub mod ids;
 mod nodes;
 pub mod resolve;
 mod search;
@@ -28,12 +27,11 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use self::board::Board;
-use self::changes::{Changes, changes};
+use self::changes::changes;
 use self::describe::Rules;
 use self::facts::{NodeFacts, facts_of};
-use self::ids::VmKey;
 use self::nodes::Nodes;
-use self::resolve::{Answer, is_renamed};
+use self::resolve::Answer;
 use self::search::{Answered, Searches, Wanted};
 use self::shared_addresses::SharedAddresses;
 use self::slots::{Held, Setup};
@@ -42,7 +40,7 @@ use super::addresses::candidate_ips;
 use super::inventory::snapshot::{Freshness, PowerState, Snapshot, VmRecord};
 use super::location::Location;
 use crate::cloud::{ClusterReads, NodeChange};
-use crate::providers::vsphere::inventory::VcenterId;
+use crate::providers::vsphere::inventory::{VcenterId, VmKey};
 
 /// The task's state. Built by [`Tracker::new`], consumed by [`Tracker::run`].
 pub struct Tracker {
@@ -93,7 +91,9 @@ impl Tracker {
                     self.take_snapshot(slot);
                 }
                 answered = self.searches.next() => self.take_answer(answered),
-                () = until(deadline) => self.take_time(Instant::now()),
+                () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
+                    self.take_time(Instant::now());
+                }
             }
             while let Some(name) = self.concerned.pop_first() {
                 self.evaluate(&name);
@@ -203,10 +203,10 @@ impl Tracker {
     /// Whether the node's machine backs another node by now, as which it joined again.
     fn has_joined_again(&self, name: &str, tracked: &Tracked) -> bool {
         let Some(vm) = tracked.bound.as_ref().filter(|_| tracked.facts.is_unreachable) else { return false };
-        let Some(record) = self.record(vm) else { return false };
-        let mut others =
-            self.nodes.needing(vm).filter(|other| *other != name).filter_map(|other| self.nodes.get(other));
-        others.any(|other| other.bound.as_ref() == Some(vm) && is_renamed(&tracked.facts, &other.facts, record))
+        let others = self.nodes.needing(vm).filter(|other| *other != name);
+        let mut backed =
+            others.filter_map(|other| self.nodes.get(other)).filter(|other| other.bound.as_ref() == Some(vm));
+        backed.any(|other| self.is_earlier_name(name, &other.facts, vm))
     }
 
     /// Puts a node in. What no node needs any more is not watched any more.
@@ -264,7 +264,7 @@ impl Tracker {
     }
 
     fn take_answer(&mut self, answered: Answered) {
-        let Answered { node, uid, uuid, vcenter, answer, .. } = answered;
+        let Answered { wanted: Wanted { node, uid, uuid, .. }, vcenter, answer, .. } = answered;
         let Some(tracked) = self.nodes.get(&node) else { return };
         if tracked.facts.uid != uid || tracked.facts.search_uuid() != uuid.as_ref() {
             // The answer to an earlier question.
@@ -310,7 +310,7 @@ impl Tracker {
         }
         let before = std::mem::replace(&mut held.seen, Arc::clone(&now));
         match changes(&before, &now) {
-            Changes::Machines(machines) => {
+            Some(machines) => {
                 let keys = machines.into_iter().map(|id| VmKey { vcenter, id });
                 let concerned: BTreeSet<String> =
                     keys.flat_map(|vm| self.nodes.needing(&vm).cloned().collect::<Vec<_>>()).collect();
@@ -319,7 +319,7 @@ impl Tracker {
                     self.evaluate(&name);
                 }
             }
-            Changes::All => {
+            None => {
                 let came_back = now.freshness == Freshness::Live && before.freshness != Freshness::Live;
                 self.take_state(vcenter, came_back, &before, &now);
             }
@@ -382,11 +382,4 @@ impl Tracker {
 
 fn has_other_power(before: &Snapshot, now: &Snapshot, id: &str) -> bool {
     before.vms.get(id).zip(now.vms.get(id)).is_some_and(|(before, now)| before.power_state != now.power_state)
-}
-
-async fn until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => sleep_until(deadline).await,
-        None => std::future::pending().await,
-    }
 }

@@ -1,6 +1,7 @@
 //! Live periods: as long as one lasts, vCenter reports every change.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ccm::providers::vsphere::credentials::Offer;
 use ccm::providers::vsphere::inventory::Settings;
@@ -40,8 +41,8 @@ async fn a_vm_that_goes_between_two_subscriptions_leaves_in_no_live_period() {
         let began = Instant::now();
         for number in 0.. {
             // Something is published all the time.
-            let datacenters = vec![number.to_string()];
-            watched.vcenter.reconfigure(Settings { datacenters, ..(*watched.vcenter.settings()).clone() });
+            let tag_poll = Duration::from_secs(3600 + number);
+            watched.vcenter.reconfigure(Settings { tag_poll, ..(*watched.vcenter.settings()).clone() });
             let now = watched.vcenter.snapshot();
             let is_there = now.vms.contains_key("vm-1");
             let is_right = now.live_period.is_none() || is_there == (now.live_period == before);

@@ -22,7 +22,7 @@ pub struct Mirror {
     pub entities: HashMap<MoRef, Entity>,
 }
 
-/// What an update set touched.
+/// What update sets touched.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Touched {
     /// Virtual machines that changed, came or went.
@@ -35,21 +35,11 @@ pub struct Touched {
     pub left: BTreeSet<Arc<str>>,
 }
 
-impl Touched {
-    /// Joins what two update sets touched.
-    pub fn add(&mut self, other: Self) {
-        self.vms.extend(other.vms);
-        self.entities |= other.entities;
-        self.objects |= other.objects;
-        self.left.extend(other.left);
-    }
-}
-
 impl Mirror {
     /// Applies every object update in order.
-    pub fn apply(&mut self, set: &UpdateSet) -> Touched {
+    pub fn apply(&mut self, sets: &[UpdateSet]) -> Touched {
         let mut touched = Touched::default();
-        for update in set.filters.iter().flat_map(|filter| &filter.objects) {
+        for update in sets.iter().flat_map(|set| &set.filters).flat_map(|filter| &filter.objects) {
             if update.object.kind() == "VirtualMachine" {
                 self.apply_vm(update, &mut touched);
             } else {
@@ -210,7 +200,7 @@ mod tests {
 
     fn apply(mirror: &mut Mirror, objects: Vec<ObjectUpdate>) -> Touched {
         let filter = FilterUpdate { filter: MoRef::new("PropertyFilter", "f"), objects };
-        mirror.apply(&UpdateSet { version: "1".into(), filters: vec![filter], truncated: false })
+        mirror.apply(&[UpdateSet { version: "1".into(), filters: vec![filter], truncated: false }])
     }
 
     const UUID: &str = "422e4956-ad22-1139-6d72-59cc8f26bc90";

@@ -102,10 +102,7 @@ impl State {
     /// Applies one whole answer.
     fn apply(&mut self, pages: &[UpdateSet]) -> Touched {
         let Self { next, mirror, members, .. } = self;
-        let mut touched = Touched::default();
-        for page in pages {
-            touched.add(mirror.apply(page));
-        }
+        let mut touched = mirror.apply(pages);
         // Also one that came back: nobody knows what its power state was in between.
         for id in &touched.left {
             next.power.set(id, None);
@@ -225,11 +222,11 @@ impl Publisher {
             let since = match &state.next.freshness {
                 Freshness::Live => Some(state.answered.unwrap_or_else(Instant::now)),
                 Freshness::Stale { since, .. } => Some(*since),
-                Freshness::Never | Freshness::Unreachable { .. } => None,
+                Freshness::Never | Freshness::Unreachable(_) => None,
             };
             state.next.freshness = match since {
                 Some(since) => Freshness::Stale { since, trouble },
-                None => Freshness::Unreachable { trouble },
+                None => Freshness::Unreachable(trouble),
             };
         });
     }

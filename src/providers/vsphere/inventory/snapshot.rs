@@ -61,11 +61,8 @@ pub enum Freshness {
     /// Nothing was ever read.
     #[default]
     Never,
-    /// No connection was made yet, and this is why.
-    Unreachable {
-        /// The last failure.
-        trouble: Trouble,
-    },
+    /// No connection was made yet, and this is the last failure.
+    Unreachable(Trouble),
     /// Changes arrive as they happen.
     Live,
     /// What is known was true until this moment.
@@ -78,7 +75,8 @@ pub enum Freshness {
 }
 
 /// Why a vCenter does not answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
 pub struct Trouble {
     /// [`reason::CredentialsRejected`] where it refuses the login, else [`reason::VCenterUnavailable`].
     pub reason: Reason,
@@ -93,19 +91,13 @@ impl Trouble {
     }
 }
 
-impl std::fmt::Display for Trouble {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.why)
-    }
-}
-
 impl Freshness {
     /// Why vCenter does not answer, if it does not.
     pub fn trouble(&self) -> Option<&str> {
         match self {
             Freshness::Live => None,
             Freshness::Never => Some("not connected yet"),
-            Freshness::Unreachable { trouble } | Freshness::Stale { trouble, .. } => Some(&trouble.why),
+            Freshness::Unreachable(trouble) | Freshness::Stale { trouble, .. } => Some(&trouble.why),
         }
     }
 
@@ -117,7 +109,7 @@ impl Freshness {
         match self {
             Freshness::Live => Ok(()),
             Freshness::Never => Err(Trouble::unavailable("not connected yet")),
-            Freshness::Unreachable { trouble } | Freshness::Stale { trouble, .. } => Err(trouble.clone()),
+            Freshness::Unreachable(trouble) | Freshness::Stale { trouble, .. } => Err(trouble.clone()),
         }
     }
 

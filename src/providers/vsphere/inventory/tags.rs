@@ -18,13 +18,22 @@ use tracing::{info, warn};
 use super::publisher::Publisher;
 use super::retry::PASSING;
 use super::session::{RestFailure, Session, Use};
-use super::settings::Settings;
 use super::snapshot::Tags;
 use crate::base::backoff::Failures;
 use crate::base::error_chain::chain;
 use crate::clients::vapi;
 use crate::clients::vim::MoRef;
 use crate::providers::vsphere::zones::{ObjectTags, Tag, ZoneCategories};
+
+/// How the tags of one vCenter are read. May change while they are: see
+/// [`Vcenter::reconfigure`](super::Vcenter::reconfigure).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// The tag categories of zone and region, where zones are on.
+    pub categories: Option<ZoneCategories>,
+    /// How often tags are polled.
+    pub tag_poll: Duration,
+}
 
 /// Pause in which new objects are gathered into one read.
 const GATHER: Duration = Duration::from_millis(50);

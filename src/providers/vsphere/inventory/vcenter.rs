@@ -17,10 +17,9 @@ use super::fence::Fence;
 use super::publisher::Publisher;
 use super::retry::PASSING;
 use super::session::{Failure, Link, Pause, Rotation, Session, Use};
-use super::settings::Settings;
 use super::snapshot::{Freshness, Snapshot, Trouble};
 use super::subscription::{Prepared, Subscription, clear_leftovers};
-use super::tags::{TagReader, TagRetry};
+use super::tags::{Settings, TagReader, TagRetry};
 use crate::base::backoff::Failures;
 use crate::base::error_chain::chain;
 use crate::clients::vim;
@@ -58,8 +57,7 @@ impl Vcenter {
         self.settings.borrow().clone()
     }
 
-    /// Changes datacenters, tag categories and the tag poll. They are in force at once; the session and what is known
-    /// stay. Names and server are for messages: another server is another vCenter.
+    /// Changes the settings. They are in force at once; the session and what is known stay.
     pub fn reconfigure(&self, settings: Settings) {
         let settings = Arc::new(settings);
         let changed = |now: &mut Arc<Settings>| {

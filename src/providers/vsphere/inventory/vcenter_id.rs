@@ -1,5 +1,6 @@
-//! The identity of a configured vCenter within this process.
+//! The identity of a configured vCenter, and of a virtual machine in it, within this process.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A vCenter for as long as it is configured. The same entry that is configured once more is another one, so that what
@@ -13,6 +14,15 @@ impl VcenterId {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
+}
+
+/// A virtual machine: its vCenter, and its id there.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct VmKey {
+    /// The vCenter.
+    pub vcenter: VcenterId,
+    /// The managed object id.
+    pub id: Arc<str>,
 }
 
 #[cfg(test)]

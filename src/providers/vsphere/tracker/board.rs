@@ -33,13 +33,12 @@ pub struct View {
 impl View {
     /// What people should know although nothing is held back for it.
     fn notes(&self) -> &[String] {
-        match &self.presence {
-            Presence::Exists(vm) => match &vm.metadata {
-                Presence::Exists(metadata) => &metadata.notes,
-                _ => &[],
-            },
-            _ => &[],
+        if let Presence::Exists(vm) = &self.presence
+            && let Presence::Exists(metadata) = &vm.metadata
+        {
+            return &metadata.notes;
         }
+        &[]
     }
 
     /// The notes that were not there before.
@@ -74,7 +73,7 @@ impl BoundVm {
 
     /// Whether `uuid` is the machine's, in either byte order.
     pub fn has_uuid(&self, uuid: &BiosUuid) -> bool {
-        self.uuid.as_ref().is_some_and(|own| own == uuid || *own == uuid.byte_swapped())
+        self.uuid.as_ref().is_some_and(|own| own.is_same(uuid))
     }
 }
 

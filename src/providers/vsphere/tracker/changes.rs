@@ -6,24 +6,15 @@ use std::sync::Arc;
 use crate::clients::vim::MoRef;
 use crate::providers::vsphere::inventory::snapshot::{Snapshot, VmRecord};
 
-/// What differs between two snapshots of one vCenter.
-#[derive(Debug, PartialEq)]
-pub enum Changes {
-    /// Something that every node may depend on.
-    All,
-    /// These machines, or something above them.
-    Machines(HashSet<Arc<str>>),
-}
-
-/// The machines for which `after` may say something else than `before`. Where snapshots between them were skipped, all
-/// machines are compared.
-pub fn changes(before: &Snapshot, after: &Snapshot) -> Changes {
+/// The machines for which `after` may say something else than `before`; none where something differs that every node may
+/// depend on. Where snapshots between them were skipped, all machines are compared.
+pub fn changes(before: &Snapshot, after: &Snapshot) -> Option<HashSet<Arc<str>>> {
     let is_all = before.freshness != after.freshness
         || before.live_period != after.live_period
         || before.instance_uuid != after.instance_uuid
         || before.tags.trouble != after.tags.trouble;
     if is_all {
-        return Changes::All;
+        return None;
     }
     let mut machines = HashSet::new();
     if let Some(changed) = after.changed.as_ref().filter(|_| after.number == before.number + 1) {
@@ -64,7 +55,7 @@ pub fn changes(before: &Snapshot, after: &Snapshot) -> Changes {
         };
         machines.extend(after.vms.iter().filter(|(_, record)| is_below(record)).map(|(id, _)| id.clone()));
     }
-    Changes::Machines(machines)
+    Some(machines)
 }
 
 #[cfg(test)]
@@ -146,7 +137,7 @@ mod tests {
             let mut after = before.clone();
             change(&mut after);
             let expected: HashSet<Arc<str>> = expected.iter().map(|id| (*id).into()).collect();
-            assert_eq!(changes(&before, &after), Changes::Machines(expected), "{case}");
+            assert_eq!(changes(&before, &after), Some(expected), "{case}");
         }
     }
 
@@ -160,7 +151,7 @@ mod tests {
         };
         let second = next(&first, "vm-1");
         let third = next(&second, "vm-2");
-        let machines = |ids: &[&str]| Changes::Machines(ids.iter().map(|id| (*id).into()).collect());
+        let machines = |ids: &[&str]| Some(ids.iter().map(|id| (*id).into()).collect());
         assert_eq!(changes(&first, &second), machines(&["vm-1"]));
         assert_eq!(changes(&second, &third), machines(&["vm-2"]));
         assert_eq!(changes(&first, &third), machines(&["vm-1", "vm-2"]));
@@ -170,7 +161,7 @@ mod tests {
 
     #[test]
     fn what_every_node_depends_on_concerns_all() {
-        let stale = Freshness::Unreachable { trouble: Trouble::unavailable("down") };
+        let stale = Freshness::Unreachable(Trouble::unavailable("down"));
         let cases: Vec<(&str, Change)> = vec![
             ("stale", Box::new(|after| after.freshness = stale)),
             ("another vCenter", Box::new(|after| after.instance_uuid = "u".into())),
@@ -182,7 +173,7 @@ mod tests {
             let before = snapshot();
             let mut after = before.clone();
             change(&mut after);
-            assert_eq!(changes(&before, &after), Changes::All, "{case}");
+            assert_eq!(changes(&before, &after), None, "{case}");
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::base::error_chain::chain;
 use crate::clients::vim::MoRef;
 use crate::cloud::{InstanceMetadata, Reason, Unknown};
 use crate::providers::vsphere::addresses::{
-    AddressError, AddressRules, Awaited, Chosen, IpFamily, Preferences, awaited, build_addresses, missing_family,
+    AddressError, AddressRules, Awaited, IpFamily, Preferences, awaited, build_addresses, missing_family,
 };
 use crate::providers::vsphere::guest_metadata::parse_static_order;
 use crate::providers::vsphere::instance_type::build_instance_type;
@@ -21,8 +21,7 @@ use crate::providers::vsphere::zones::{
 };
 
 use super::facts::NodeFacts;
-use super::ids::VmKey;
-use crate::providers::vsphere::inventory::VcenterId;
+use crate::providers::vsphere::inventory::{VcenterId, VmKey};
 use crate::providers::vsphere::reason;
 
 /// `guest.toolsRunningStatus` while VMware Tools reports.
@@ -89,7 +88,7 @@ pub fn describe(
     let of_guest = if record.host_name.is_empty() {
         Err(silent_guest(record, vm, "guest host name (guest.hostName)"))
     } else {
-        addresses(facts, record, families_at(rules, vm), rules, beside).map_err(|error| match record.power_state {
+        addresses(facts, record, vm, rules, beside).map_err(|error| match record.power_state {
             Some(PowerState::PoweredOff) if disconnection(record).is_none() => {
                 Unknown::new(reason::VMPoweredOff, about(&format!("it is powered off; {error}")))
             }
@@ -119,10 +118,6 @@ pub fn describe(
     })
 }
 
-fn families_at<'a>(rules: &'a Rules, vm: &VmKey) -> &'a [IpFamily] {
-    rules.families.get(&vm.vcenter).map(Vec::as_slice).unwrap_or_default()
-}
-
 /// What the guest gives the node.
 struct OfGuest {
     addresses: Vec<NodeAddress>,
@@ -135,10 +130,11 @@ struct OfGuest {
 fn addresses(
     facts: &NodeFacts,
     record: &VmRecord,
-    families: &[IpFamily],
+    vm: &VmKey,
     rules: &Rules,
     beside: Beside<'_>,
 ) -> Result<OfGuest, AddressError> {
+    let families = rules.families.get(&vm.vcenter).map(Vec::as_slice).unwrap_or_default();
     let mut notes = Vec::new();
     let mut preferences =
         Preferences { provided: facts.provided.clone(), held: facts.held.clone(), ..Preferences::default() };
@@ -154,7 +150,11 @@ fn addresses(
         )),
     }
     let chosen = build_addresses(&record.host_name, &record.nics, &preferences, families, &rules.addresses)?;
-    let awaited = family_awaited(facts, &chosen, families, rules.family_wait, beside.addressed_for);
+    let awaited = if facts.is_initialized {
+        None
+    } else {
+        awaited(&chosen.missing, families, &facts.provided, beside.addressed_for, rules.family_wait)
+    };
     // Nothing that the guest changes often may stand in a note: it is logged whenever it changes.
     notes.extend(chosen.missing.iter().filter(|_| awaited.is_none()).map(|family| {
         format!(
@@ -178,20 +178,6 @@ fn addresses(
         (error.reason(), format!("{error}; {wait}"))
     });
     Ok(OfGuest { addresses: chosen.addresses, notes, awaited })
-}
-
-/// The family that a node waits for before it is initialised.
-fn family_awaited(
-    facts: &NodeFacts,
-    chosen: &Chosen,
-    families: &[IpFamily],
-    limit: Duration,
-    known_for: Duration,
-) -> Option<Awaited> {
-    if facts.is_initialized {
-        return None;
-    }
-    awaited(&chosen.missing, families, &facts.provided, known_for, limit)
 }
 
 fn number(value: Option<i64>) -> i32 {

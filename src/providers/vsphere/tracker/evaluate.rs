@@ -12,18 +12,16 @@ use super::Tracker;
 use super::board::{BoundVm, View};
 use super::describe::{Beside, describe};
 use super::facts::NodeFacts;
-use super::ids::VmKey;
 use super::resolve::{Answer, Asked, By, Decision, Question, is_renamed, resolve};
 use super::slots::Held;
 use super::tracked::{Binding, Lost, NextSearch, Tracked};
 use crate::base::backoff::Backoff;
 use crate::cloud::{FoundBy, InstanceMetadata, Presence, Unknown};
 use crate::providers::vsphere::addresses::candidate_ips;
-use crate::providers::vsphere::inventory::VcenterId;
+use crate::providers::vsphere::inventory::{VcenterId, VmKey};
 use crate::providers::vsphere::inventory::snapshot::{Freshness, Snapshot, VmRecord};
 use crate::providers::vsphere::last_place::LastObservation;
 use crate::providers::vsphere::location::Location;
-use crate::providers::vsphere::provider_id::BiosUuid;
 use crate::providers::vsphere::reason;
 use crate::providers::vsphere::topology::labels::labels;
 
@@ -248,7 +246,7 @@ impl Tracker {
     }
 
     /// Whether this machine backs the node `other` and joined again as `node`.
-    fn is_earlier_name(&self, other: &str, node: &NodeFacts, vm: &VmKey) -> bool {
+    pub(super) fn is_earlier_name(&self, other: &str, node: &NodeFacts, vm: &VmKey) -> bool {
         let (Some(other), Some(record)) = (self.nodes.get(other), self.record(vm)) else { return false };
         other.bound.as_ref() == Some(vm) && is_renamed(&other.facts, node, record)
     }
@@ -310,11 +308,8 @@ impl Tracker {
         if matches!(tracked.answer_at(vm.vcenter), Answer::Matches { by: By::Name, .. }) {
             return FoundBy::Name;
         }
-        let is_own = |uuid: &BiosUuid| {
-            let asked = tracked.facts.system_uuid.as_ref();
-            asked.is_some_and(|asked| asked == uuid || asked.byte_swapped() == *uuid)
-        };
-        let has_uuid = self.record(vm).and_then(|record| record.bios_uuid.as_ref()).is_some_and(is_own);
+        let uuid = self.record(vm).and_then(|record| record.bios_uuid.as_ref());
+        let has_uuid = tracked.facts.system_uuid.as_ref().zip(uuid).is_some_and(|(asked, own)| asked.is_same(own));
         let is_alone = tracked.needs().iter().all(|other| self.is_same(other, vm));
         if has_uuid && is_alone { FoundBy::SystemUuid } else { FoundBy::SystemUuidAmongSeveral }
     }
@@ -334,10 +329,10 @@ impl Tracker {
     pub(super) fn heal(&self, tracked: &Tracked, vcenter: VcenterId, answer: &Answer) {
         let Some(bound) = tracked.bound.as_ref().filter(|bound| bound.vcenter == vcenter) else { return };
         let is_missed = match answer {
-            Answer::Gone { id } => *id == bound.id,
-            Answer::Elsewhere { .. } => true,
+            Answer::Gone(id) => *id == bound.id,
+            Answer::Elsewhere(_) => true,
             Answer::Matches { ids, .. } => !ids.contains(&bound.id),
-            Answer::Pending | Answer::Silent { .. } | Answer::Denied { .. } | Answer::Changed { .. } => false,
+            Answer::Pending | Answer::Silent(_) | Answer::Denied(_) | Answer::Changed { .. } => false,
         };
         if let Some(held) = self.slots.get(&vcenter).filter(|_| is_missed) {
             debug!(node = tracked.facts.name, vm = &*bound.id, "a search does not know the node's machine");

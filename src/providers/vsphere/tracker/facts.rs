@@ -51,7 +51,7 @@ impl NodeFacts {
     /// The system UUID, where it is another one than that of the provider ID in either byte order.
     pub fn contradicting_uuid(&self) -> Option<&BiosUuid> {
         let (provider_id, system_uuid) = (self.provider_id.as_ref()?, self.system_uuid.as_ref()?);
-        (provider_id != system_uuid && *provider_id != system_uuid.byte_swapped()).then_some(system_uuid)
+        (!provider_id.is_same(system_uuid)).then_some(system_uuid)
     }
 
     /// Whether `host_name` is this node's: its name, or the name's first label.

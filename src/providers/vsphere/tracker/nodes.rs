@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use tokio::time::Instant;
 
-use super::ids::VmKey;
 use super::tracked::Tracked;
+use crate::providers::vsphere::inventory::VmKey;
 use crate::providers::vsphere::provider_id::BiosUuid;
 
 /// See the file's header. A node stays in the table while it is changed: see [`Nodes::update`].

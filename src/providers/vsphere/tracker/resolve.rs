@@ -11,10 +11,8 @@ use std::time::Duration;
 
 use self::unfound::{listed, nothing_found, silent, unanswered, why_silent, why_unheard};
 use super::facts::NodeFacts;
-use super::ids::VmKey;
 use crate::cloud::Unknown;
-use crate::providers::vsphere::inventory::VcenterId;
-use crate::providers::vsphere::inventory::scope;
+use crate::providers::vsphere::inventory::{VcenterId, VmKey, scope};
 use crate::providers::vsphere::inventory::snapshot::{PowerState, Snapshot, VmRecord};
 use crate::providers::vsphere::provider_id::BiosUuid;
 use crate::providers::vsphere::reason;
@@ -28,21 +26,13 @@ pub enum Answer {
     /// Not asked yet, or the answer is under way.
     #[default]
     Pending,
-    /// It could not answer.
-    Silent {
-        /// Why.
-        reason: String,
-    },
-    /// The account may not see what was asked for. That says nothing about the machine.
-    Denied {
-        /// What was asked, the object and the privilege.
-        what: String,
-    },
-    /// No match, and the machine that the node had last does not exist any more.
-    Gone {
-        /// Its id.
-        id: Arc<str>,
-    },
+    /// It could not answer, and why.
+    Silent(String),
+    /// The account may not see what was asked for: the question, the object and the privilege. That says nothing about the
+    /// machine.
+    Denied(String),
+    /// No match, and the machine with this id, which the node had last, does not exist any more.
+    Gone(Arc<str>),
     /// No match: the machine that the node had last is there under its id, with another UUID.
     Changed {
         /// Its id.
@@ -50,11 +40,8 @@ pub enum Answer {
         /// Its BIOS UUID now.
         uuid: BiosUuid,
     },
-    /// No match, and there are machines with the node's system UUID, which is not that of its provider ID.
-    Elsewhere {
-        /// Their ids.
-        ids: Vec<Arc<str>>,
-    },
+    /// No match, and machines with these ids have the node's system UUID, which is not that of its provider ID.
+    Elsewhere(Vec<Arc<str>>),
     /// The ids of the matches; none is an answer too.
     Matches {
         /// What they match by.
@@ -67,10 +54,7 @@ pub enum Answer {
 impl Answer {
     /// Whether the vCenter said all that it knows.
     pub fn is_answered(&self) -> bool {
-        match self {
-            Answer::Gone { .. } | Answer::Changed { .. } | Answer::Elsewhere { .. } | Answer::Matches { .. } => true,
-            Answer::Pending | Answer::Silent { .. } | Answer::Denied { .. } => false,
-        }
+        !matches!(self, Answer::Pending | Answer::Silent(_) | Answer::Denied(_))
     }
 }
 
@@ -219,10 +203,8 @@ pub fn resolve(question: &Question<'_>) -> Decision {
 /// Why a match does not count.
 fn why_not(node: &NodeFacts, asked: &Asked<'_>, record: &VmRecord, by: By) -> Option<&'static str> {
     // An id may name another machine than it did when the answer was given: a vCenter may be set up anew.
-    let is_another = match (&record.bios_uuid, node.search_uuid()) {
-        (Some(own), Some(wanted)) => own != wanted && *own != wanted.byte_swapped(),
-        _ => false,
-    };
+    let is_another =
+        record.bios_uuid.as_ref().zip(node.search_uuid()).is_some_and(|(own, wanted)| !own.is_same(wanted));
     if by == By::Uuid && is_another {
         return Some("has another BIOS UUID by now");
     }
@@ -354,10 +336,8 @@ fn taken_already(question: &Question<'_>, candidate: &Candidate<'_>) -> Option<U
 /// Whether the VM of `old` joined again as `new`: the kubelet of `old` is silent, both nodes report the UUID of the VM, and
 /// its guest calls itself `new`.
 pub fn is_renamed(old: &NodeFacts, new: &NodeFacts, vm: &VmRecord) -> bool {
-    let reports = |node: &NodeFacts| match (&node.system_uuid, &vm.bios_uuid) {
-        (Some(own), Some(uuid)) => own == uuid || own.byte_swapped() == *uuid,
-        _ => false,
-    };
+    let uuid = vm.bios_uuid.as_ref();
+    let reports = |node: &NodeFacts| node.system_uuid.as_ref().zip(uuid).is_some_and(|(own, uuid)| own.is_same(uuid));
     let is_silent = old.is_initialized && old.is_unreachable;
     is_silent && reports(old) && reports(new) && new.is_called(&vm.host_name) && !old.is_called(&vm.host_name)
 }
@@ -368,12 +348,8 @@ fn refusal(question: &Question<'_>, candidates: &[Candidate<'_>]) -> Option<Unkn
         return None;
     }
     candidates.iter().find_map(|candidate| {
-        let system_uuid = question.node.system_uuid.as_ref();
-        let contradicts = match (system_uuid, candidate.record.bios_uuid.as_ref()) {
-            (Some(node), Some(vm)) => node != vm && node.byte_swapped() != *vm,
-            _ => false,
-        };
-        let why = if contradicts {
+        let uuids = question.node.system_uuid.as_ref().zip(candidate.record.bios_uuid.as_ref());
+        let why = if uuids.is_some_and(|(node, vm)| !node.is_same(vm)) {
             "has another BIOS UUID than the node's systemUUID".to_string()
         } else {
             (question.taken)(&candidate.key)?

@@ -43,10 +43,7 @@ pub(super) struct Wanted {
 /// One vCenter's answer.
 #[derive(Debug)]
 pub(super) struct Answered {
-    pub(super) node: String,
-    pub(super) uid: Arc<str>,
-    /// What was searched for.
-    pub(super) uuid: Option<BiosUuid>,
+    pub(super) wanted: Wanted,
     pub(super) vcenter: VcenterId,
     pub(super) answer: Answer,
     /// For a hit on a system UUID: whether it was the other byte order.
@@ -189,8 +186,8 @@ impl Searches {
             if let Some(queue) = self.queues.get_mut(&answered.vcenter) {
                 queue.in_flight = queue.in_flight.saturating_sub(1);
             }
-            let Answered { vcenter, node, number, answer, .. } = &answered;
-            let counts = self.order.end(*vcenter, node, *number, answer.is_answered());
+            let Answered { vcenter, wanted, number, answer, .. } = &answered;
+            let counts = self.order.end(*vcenter, &wanted.node, *number, answer.is_answered());
             self.fill(answered.vcenter);
             if counts {
                 return answered;
@@ -204,14 +201,13 @@ impl Searches {
             let Some(wanted) = waiting.pop() else { break };
             *in_flight += 1;
             let number = self.order.begin(slot, &wanted.node);
-            self.running.push(Box::pin(ask(slot, Arc::clone(vcenter), wanted, self.swapped_first, number)));
+            let (asked, swapped_first) = (Arc::clone(vcenter), self.swapped_first);
+            self.running.push(Box::pin(async move {
+                let (answer, hit_swapped) = search(&asked, &wanted, swapped_first).await;
+                Answered { wanted, vcenter: slot, answer, hit_swapped, number }
+            }));
         }
     }
-}
-
-async fn ask(slot: VcenterId, vcenter: Arc<Vcenter>, wanted: Wanted, swapped_first: bool, number: u64) -> Answered {
-    let (answer, hit_swapped) = search(&vcenter, &wanted, swapped_first).await;
-    Answered { node: wanted.node, uid: wanted.uid, uuid: wanted.uuid, vcenter: slot, answer, hit_swapped, number }
 }
 
 /// By UUID, then by the id that is recorded, then by a UUID that contradicts, or by name.
@@ -245,14 +241,14 @@ async fn search(vcenter: &Vcenter, wanted: &Wanted, swapped_first: bool) -> (Ans
         answer = answer_to_read(id, wanted.uuid.as_ref(), vcenter.read_vm(id).await);
     }
     let is_nowhere =
-        matches!(&answer, Answer::Gone { .. }) || matches!(&answer, Answer::Matches { ids, .. } if ids.is_empty());
+        matches!(&answer, Answer::Gone(_)) || matches!(&answer, Answer::Matches { ids, .. } if ids.is_empty());
     if let Some(uuid) = wanted.contradicting.as_ref().filter(|_| is_nowhere) {
         for asked in [uuid.clone(), uuid.byte_swapped()] {
             // What fails here says nothing about the provider ID's machine.
             if let Read::Found(ids) = vcenter.search_by_uuid(&asked).await
                 && !ids.is_empty()
             {
-                return (Answer::Elsewhere { ids }, None);
+                return (Answer::Elsewhere(ids), None);
             }
         }
     }
@@ -267,21 +263,21 @@ fn answer_to_search(by: By, read: SearchRead) -> Answer {
         Read::Found(ids) => Answer::Matches { by, ids },
         Read::Denied(denial) => {
             let what = if by == By::Uuid { "BIOS UUID" } else { "name" };
-            Answer::Denied { what: format!("searching by {what}: {denial}") }
+            Answer::Denied(format!("searching by {what}: {denial}"))
         }
-        Read::Silent(trouble) => Answer::Silent { reason: trouble.why },
-        Read::Gone => Answer::Silent { reason: "the search says that what was asked is gone".to_string() },
+        Read::Silent(trouble) => Answer::Silent(trouble.why),
+        Read::Gone => Answer::Silent("the search says that what was asked is gone".to_string()),
     }
 }
 
 /// What the read of a machine that is recorded says, when no machine was found by its UUID.
 fn answer_to_read(id: &str, wanted: Option<&BiosUuid>, read: VmRead) -> Answer {
     match read {
-        Read::Gone => Answer::Gone { id: id.into() },
-        Read::Denied(denial) => Answer::Denied { what: format!("reading {id}, which the node had: {denial}") },
-        Read::Silent(trouble) => Answer::Silent { reason: trouble.why },
+        Read::Gone => Answer::Gone(id.into()),
+        Read::Denied(denial) => Answer::Denied(format!("reading {id}, which the node had: {denial}")),
+        Read::Silent(trouble) => Answer::Silent(trouble.why),
         Read::Found(identity) => match (identity.bios_uuid, wanted) {
-            (Some(own), Some(wanted)) if own != *wanted && own != wanted.byte_swapped() => {
+            (Some(own), Some(wanted)) if !own.is_same(wanted) => {
                 Answer::Changed { id: id.into(), uuid: own }
             }
             // Its UUID may not be read, or its right came back just now. What is read of it decides.
@@ -326,9 +322,9 @@ mod tests {
         let denied =
             "reading vm-3, which the node had: NoPermission on Folder:group-v3: privilege System.Read is missing";
         for (case, read, expected) in [
-            ("gone", Read::Gone, Answer::Gone { id: "vm-3".into() }),
-            ("denied", Read::Denied(denial), Answer::Denied { what: denied.into() }),
-            ("silent", Read::Silent(Trouble::unavailable("down")), Answer::Silent { reason: "down".into() }),
+            ("gone", Read::Gone, Answer::Gone("vm-3".into())),
+            ("denied", Read::Denied(denial), Answer::Denied(denied.into())),
+            ("silent", Read::Silent(Trouble::unavailable("down")), Answer::Silent("down".into())),
             ("the same UUID", found(Some(&uuid)), matched()),
             ("the same UUID in the other order", found(Some(&uuid.byte_swapped())), matched()),
             ("a UUID that may not be read", found(None), matched()),

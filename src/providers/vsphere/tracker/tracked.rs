@@ -8,12 +8,11 @@ use k8s_openapi::api::core::v1::Node;
 use tokio::time::Instant;
 
 use super::facts::NodeFacts;
-use super::ids::VmKey;
 use super::resolve::{Answer, SILENT_VCENTER_WAIT};
 use crate::base::backoff::Failures;
 use crate::cloud::node::is_control_plane;
 use crate::cloud::{FoundBy, Unknown};
-use crate::providers::vsphere::inventory::VcenterId;
+use crate::providers::vsphere::inventory::{VcenterId, VmKey};
 use crate::providers::vsphere::inventory::snapshot::{Freshness, Snapshot};
 use crate::providers::vsphere::last_place::{LastObservation, LastPlaces, last_places};
 use crate::providers::vsphere::location::Location;
@@ -188,16 +187,16 @@ impl Tracked {
         };
         let is_there = match answer {
             Answer::Pending => return,
-            Answer::Gone { id } if *id == last_observation.location.vm => {
+            Answer::Gone(id) if *id == last_observation.location.vm => {
                 let is_watched = snapshot.freshness == Freshness::Live
                     && self.live_period.is_some()
                     && self.live_period == snapshot.live_period;
                 last_observation.is_watched_to_end |= is_watched;
                 return;
             }
-            Answer::Denied { .. } | Answer::Changed { .. } => true,
+            Answer::Denied(_) | Answer::Changed { .. } => true,
             Answer::Matches { ids, .. } => !ids.is_empty(),
-            Answer::Silent { .. } | Answer::Gone { .. } | Answer::Elsewhere { .. } => false,
+            Answer::Silent(_) | Answer::Gone(_) | Answer::Elsewhere(_) => false,
         };
         last_observation.is_watched_to_end &= !is_there;
         self.live_period = None;
@@ -367,13 +366,13 @@ mod tests {
 
     #[test]
     fn a_vm_was_watched_to_its_end_if_the_first_answer_in_its_live_period_is_that_it_is_gone() {
-        let gone = |id: &str| Answer::Gone { id: id.into() };
-        let denied = || Answer::Denied { what: String::new() };
-        let silent = || Answer::Silent { reason: String::new() };
+        let gone = |id: &str| Answer::Gone(id.into());
+        let denied = || Answer::Denied(String::new());
+        let silent = || Answer::Silent(String::new());
         let matches = |ids: &[&str]| Answer::Matches { by: By::Uuid, ids: ids.iter().map(|id| (*id).into()).collect() };
         let changed =
             || Answer::Changed { id: "vm-1".into(), uuid: "422e4956-ad22-1139-6d72-59cc8f26bc90".parse().unwrap() };
-        let elsewhere = || Answer::Elsewhere { ids: vec!["vm-2".into()] };
+        let elsewhere = || Answer::Elsewhere(vec!["vm-2".into()]);
         let live = |period| snapshot(Freshness::Live, Some(period));
         let stale = snapshot(
             Freshness::Stale { since: std::time::Instant::now(), trouble: Trouble::unavailable("down") },
@@ -412,7 +411,7 @@ mod tests {
 
     #[test]
     fn a_vm_that_was_not_seen_live_or_is_seen_again_was_not_watched_to_its_end() {
-        let gone = Answer::Gone { id: "vm-1".into() };
+        let gone = Answer::Gone("vm-1".into());
         let trouble = Trouble::unavailable("down");
         let stale = Freshness::Stale { since: std::time::Instant::now(), trouble };
         for (case, seen) in

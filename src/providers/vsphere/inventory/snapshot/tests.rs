@@ -45,7 +45,7 @@ fn a_power_state_is_proven_by_a_live_snapshot_and_a_connected_machine_and_host()
         ("its host's connection may not be read", snapshot(None), off(), None),
         ("its host may not be read", Snapshot { entities: Arc::default(), ..live() }, off(), None),
         ("stale", Snapshot { freshness: stale, ..live() }, off(), None),
-        ("unreachable", Snapshot { freshness: Freshness::Unreachable { trouble: trouble() }, ..live() }, off(), None),
+        ("unreachable", Snapshot { freshness: Freshness::Unreachable(trouble()), ..live() }, off(), None),
         ("nothing was read", Snapshot { freshness: Freshness::Never, ..live() }, off(), None),
     ] {
         assert_eq!(snapshot.proves(&record), expected, "{case}");
@@ -76,7 +76,7 @@ fn a_proven_state_lasts_until_anything_breaks_the_proof() {
         ),
         (
             "the snapshot is stale",
-            |snapshot| snapshot.freshness = Freshness::Unreachable { trouble: Trouble::unavailable("down") },
+            |snapshot| snapshot.freshness = Freshness::Unreachable(Trouble::unavailable("down")),
             |snapshot| snapshot.freshness = Freshness::Live,
         ),
         ("the machine left", |snapshot| drop(snapshot.vms.set(&"vm-1".into(), None)), off),

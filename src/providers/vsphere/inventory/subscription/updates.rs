@@ -69,7 +69,7 @@ impl Progress {
         if self.is_complete {
             self.pages.push(set);
         } else {
-            self.first.apply(&set);
+            self.first.apply(&[set]);
         }
     }
 }

@@ -107,7 +107,7 @@ fn nothing_is_touched_unless_asked_and_what_is_not_asked_for_any_more_goes() {
     assert_eq!(some.len(), Place::ALL.len());
     assert_eq!(some.values().flatten().collect::<Vec<_>>(), ["esx_1.example.com"]);
     let trouble = Trouble::unavailable("down");
-    let stale = Snapshot { freshness: Freshness::Unreachable { trouble }, ..snapshot() };
+    let stale = Snapshot { freshness: Freshness::Unreachable(trouble), ..snapshot() };
     let some = labels(&asked(&[Place::EsxiHost]), server, &stale, &record());
     assert!(!some.contains_key("x/esxi-host"), "what was true is left alone");
     assert_eq!(some.get("x/cluster"), Some(&None));

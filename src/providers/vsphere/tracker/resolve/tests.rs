@@ -64,15 +64,15 @@ impl Vc {
     }
 
     fn silent() -> Self {
-        let answer = Answer::Silent { reason: "connection refused".into() };
+        let answer = Answer::Silent("connection refused".into());
         let trouble = Trouble::unavailable("connection refused");
-        Self { answer, freshness: Freshness::Unreachable { trouble }, ..Self::none() }
+        Self { answer, freshness: Freshness::Unreachable(trouble), ..Self::none() }
     }
 
     /// One that refuses the login.
     fn refused() -> Self {
         let trouble = Trouble { reason: reason::CredentialsRejected, why: "InvalidLogin".into() };
-        Self { freshness: Freshness::Unreachable { trouble }, ..Self::asked() }
+        Self { freshness: Freshness::Unreachable(trouble), ..Self::asked() }
     }
 
     fn asked() -> Self {
@@ -290,8 +290,8 @@ fn a5_an_initialised_node_gets_no_other_machine_while_its_recorded_vcenter_may_h
         freshness: Freshness::Stale { since: std::time::Instant::now(), trouble: Trouble::unavailable("gone") },
         ..Vc::none()
     };
-    let denied = || Vc { answer: Answer::Denied { what: "refused".into() }, ..Vc::none() };
-    let gone = || Vc { answer: Answer::Gone { id: "vm-9".into() }, ..Vc::none() };
+    let denied = || Vc { answer: Answer::Denied("refused".into()), ..Vc::none() };
+    let gone = || Vc { answer: Answer::Gone("vm-9".into()), ..Vc::none() };
     let cases: Vec<(&str, Vec<Vc>, NodeFacts, &str)> = vec![
         ("home is silent", vec![copy(), at_home(Vc::silent())], initialised.clone(), "wait VCenterUnavailable"),
         (
@@ -381,7 +381,7 @@ fn a_match_that_was_not_read_yet_is_waited_for() {
 
     let mut lost = Vc::with(vec![("vm-1", machine("a"))]);
     lost.vms.clear();
-    lost.freshness = Freshness::Unreachable { trouble: Trouble::unavailable("gone") };
+    lost.freshness = Freshness::Unreachable(Trouble::unavailable("gone"));
     assert_eq!(told(&decide(&[lost], &Extra::default())), "VCenterUnavailable", "a vCenter that is lost meanwhile");
 
     let mut refused = Vc::with(vec![("vm-1", machine("a"))]);
@@ -452,8 +452,8 @@ fn the_name_is_asked_for_only_when_every_vcenter_said_none() {
 #[test]
 fn what_was_read_of_the_machine_the_node_had_says_more_than_a_search_that_finds_nothing() {
     let answers = |answer: Answer| Vc { answer, ..Vc::none() };
-    let denied = || answers(Answer::Denied { what: "reading vm-3: NoPermission on VirtualMachine:vm-3".into() });
-    let gone = || answers(Answer::Gone { id: "vm-3".into() });
+    let denied = || answers(Answer::Denied("reading vm-3: NoPermission on VirtualMachine:vm-3".into()));
+    let gone = || answers(Answer::Gone("vm-3".into()));
     let changed = || answers(Answer::Changed { id: "vm-3".into(), uuid: OTHER_UUID.parse().unwrap() });
     let initialised = || NodeFacts { has_provider_id: true, provider_id: Some(UUID.parse().unwrap()), ..node() };
     let known = || Extra { node: Some(initialised()), ..Extra::default() };
@@ -570,7 +570,7 @@ fn a_provider_id_that_names_no_machine_is_told_with_the_nodes_own_machine_and_th
     };
     let answers = |answer: Answer| Vc { answer, ..Vc::none() };
     let changed = || answers(Answer::Changed { id: "vm-3".into(), uuid: OTHER_UUID.parse().unwrap() });
-    let elsewhere = || answers(Answer::Elsewhere { ids: vec!["vm-7".into()] });
+    let elsewhere = || answers(Answer::Elsewhere(vec!["vm-7".into()]));
     let extra = || Extra { node: Some(facts()), ..Extra::default() };
     let repair = format!("delete the Node and restart its kubelet, or set uuid.bios of the machine back to {UUID}");
     for (name, vcenters, extra, expected, parts) in [
@@ -604,7 +604,7 @@ fn a_provider_id_that_names_no_machine_is_told_with_the_nodes_own_machine_and_th
         ),
         (
             "a vCenter may not tell",
-            vec![elsewhere(), answers(Answer::Denied { what: "NoPermission on Folder:group-v3".into() })],
+            vec![elsewhere(), answers(Answer::Denied("NoPermission on Folder:group-v3".into()))],
             extra(),
             "NoPermission",
             vec!["Folder:group-v3"],

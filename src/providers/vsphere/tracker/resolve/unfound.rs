@@ -26,8 +26,8 @@ pub(super) fn silent(question: &Question<'_>) -> Vec<String> {
         .vcenters
         .iter()
         .filter_map(|asked| match asked.answer {
-            Answer::Pending | Answer::Silent { .. } | Answer::Denied { .. } => Some(why_unheard(asked)),
-            Answer::Gone { .. } | Answer::Changed { .. } | Answer::Elsewhere { .. } => None,
+            Answer::Pending | Answer::Silent(_) | Answer::Denied(_) => Some(why_unheard(asked)),
+            Answer::Gone(_) | Answer::Changed { .. } | Answer::Elsewhere(_) => None,
             Answer::Matches { ids, .. } => asked
                 .snapshot
                 .freshness
@@ -43,7 +43,7 @@ pub(super) fn silent(question: &Question<'_>) -> Vec<String> {
 /// A vCenter that did not answer, or answered before it went away, with why.
 pub(super) fn why_unheard(asked: &Asked<'_>) -> String {
     let why = match asked.answer {
-        Answer::Silent { reason } | Answer::Denied { what: reason } => reason,
+        Answer::Silent(reason) | Answer::Denied(reason) => reason,
         _ => asked.snapshot.freshness.trouble().unwrap_or("asked"),
     };
     format!("{} ({why})", asked.server)
@@ -53,7 +53,7 @@ pub(super) fn why_unheard(asked: &Asked<'_>) -> String {
 /// if no other vCenter is silent.
 pub(super) fn why_silent<'a>(vcenters: impl IntoIterator<Item = &'a Asked<'a>>) -> Reason {
     let silent: Vec<&Asked<'_>> = vcenters.into_iter().filter(|asked| !asked.answer.is_answered()).collect();
-    let is_denied = |asked: &&Asked<'_>| matches!(asked.answer, Answer::Denied { .. });
+    let is_denied = |asked: &&Asked<'_>| matches!(asked.answer, Answer::Denied(_));
     if silent.iter().any(|asked| asked.snapshot.freshness.is_refused()) {
         reason::CredentialsRejected
     } else if !silent.is_empty() && silent.iter().all(is_denied) {
@@ -75,7 +75,7 @@ pub(super) fn nothing_found(question: &Question<'_>, mut set_aside: Vec<String>)
     let silent = silent(question);
     let node = question.node;
     let denied = question.vcenters.iter().filter_map(|asked| match asked.answer {
-        Answer::Denied { what } => Some(format!("{} ({what})", asked.server)),
+        Answer::Denied(what) => Some(format!("{} ({what})", asked.server)),
         _ => None,
     });
     let denied: Vec<String> = denied.collect();
@@ -100,7 +100,7 @@ pub(super) fn nothing_found(question: &Question<'_>, mut set_aside: Vec<String>)
         return Decision::SearchByName;
     }
     let gone = question.vcenters.iter().filter_map(|asked| match asked.answer {
-        Answer::Gone { id } => Some(format!("{id}, which the node had, does not exist on {} any more", asked.server)),
+        Answer::Gone(id) => Some(format!("{id}, which the node had, does not exist on {} any more", asked.server)),
         _ => None,
     });
     set_aside.extend(gone);
@@ -122,7 +122,7 @@ pub(super) fn unanswered<'a>(vcenters: impl IntoIterator<Item = &'a Asked<'a>> +
     // The first connection of a process takes moments, or fails and says why.
     let will_tell = |freshness: &Freshness| matches!(freshness, Freshness::Live | Freshness::Never);
     let is_under_way = |asked: &Asked<'_>| *asked.answer == Answer::Pending && will_tell(&asked.snapshot.freshness);
-    let is_silent = |asked: &Asked<'_>| matches!(asked.answer, Answer::Silent { .. });
+    let is_silent = |asked: &Asked<'_>| matches!(asked.answer, Answer::Silent(_));
     let only_waiting = vcenters.clone().into_iter().any(is_under_way) && !vcenters.clone().into_iter().any(is_silent);
     match only_waiting {
         true => Unknown::passing(reason::LookupPending, message),
@@ -140,7 +140,7 @@ fn mismatch(question: &Question<'_>) -> Option<Unknown> {
             Answer::Changed { id, uuid } => {
                 Some(format!("{id} on {}, which the node had, has BIOS UUID {uuid} by now", asked.server))
             }
-            Answer::Elsewhere { ids } => {
+            Answer::Elsewhere(ids) => {
                 let system_uuid = question.node.system_uuid.as_ref().map(ToString::to_string).unwrap_or_default();
                 Some(format!("{} on {} has the node's systemUUID {system_uuid}", listed(ids), asked.server))
             }

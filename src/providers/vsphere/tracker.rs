@@ -150,7 +150,7 @@ impl Tracker {
         };
         let has_changed = tracked.facts != facts;
         // The provider ID that we wrote ourselves is the bound machine's, and no reason to look again.
-        let is_of_bound = tracked.bound.as_ref().is_some_and(|vm| {
+        let is_of_bound = tracked.vm().is_some_and(|vm| {
             let uuid = self.record(vm).and_then(|record| record.bios_uuid.clone());
             uuid.is_some() && uuid == facts.provider_id
         });
@@ -191,7 +191,7 @@ impl Tracker {
     /// Enters what the node's machine reports, if it runs, among what the others report.
     fn note_addresses(&mut self, name: &str) {
         let Some(tracked) = self.nodes.get(name) else { return };
-        let record = tracked.bound.as_ref().and_then(|vm| self.slots.get(&vm.vcenter)?.seen.vms.get(&vm.id));
+        let record = tracked.vm().and_then(|vm| self.slots.get(&vm.vcenter)?.seen.vms.get(&vm.id));
         let is_running = |record: &&Arc<VmRecord>| record.power_state == Some(PowerState::PoweredOn);
         // The earlier name of a machine that joined again is not another machine with its addresses.
         let is_reported = self.rules.demotes_virtual_ips && !self.has_joined_again(name, tracked);
@@ -202,10 +202,9 @@ impl Tracker {
 
     /// Whether the node's machine backs another node by now, as which it joined again.
     fn has_joined_again(&self, name: &str, tracked: &Tracked) -> bool {
-        let Some(vm) = tracked.bound.as_ref().filter(|_| tracked.facts.is_unreachable) else { return false };
+        let Some(vm) = tracked.vm().filter(|_| tracked.facts.is_unreachable) else { return false };
         let others = self.nodes.needing(vm).filter(|other| *other != name);
-        let mut backed =
-            others.filter_map(|other| self.nodes.get(other)).filter(|other| other.bound.as_ref() == Some(vm));
+        let mut backed = others.filter_map(|other| self.nodes.get(other)).filter(|other| other.vm() == Some(vm));
         backed.any(|other| self.is_earlier_name(name, &other.facts, vm))
     }
 
@@ -328,7 +327,7 @@ impl Tracker {
 
     /// A vCenter went away or came back, or all it says has another meaning.
     fn take_state(&mut self, vcenter: VcenterId, came_back: bool, before: &Snapshot, now: &Snapshot) {
-        let is_asking = |tracked: &Tracked| tracked.bound.is_none() || tracked.unasked.contains(&vcenter);
+        let is_asking = |tracked: &Tracked| tracked.bound.as_ref().is_none_or(|bound| bound.unasked.contains(&vcenter));
         let is_concerned = |tracked: &Tracked| is_asking(tracked) || tracked.ids_at(vcenter).next().is_some();
         let concerned: Vec<(String, bool)> = self
             .nodes
@@ -349,7 +348,7 @@ impl Tracker {
     /// A twin may have been switched on in place of a machine that was switched off.
     fn look_for_twins(&mut self, name: &str, vcenter: VcenterId, before: &Snapshot, now: &Snapshot) {
         let is_switched = |vm: &VmKey| vm.vcenter == vcenter && has_other_power(before, now, &vm.id);
-        if self.nodes.get(name).and_then(|tracked| tracked.bound.as_ref()).is_some_and(is_switched) {
+        if self.nodes.get(name).and_then(|tracked| tracked.vm()).is_some_and(is_switched) {
             self.search_everywhere(name);
         }
     }

@@ -18,8 +18,8 @@ use super::tracked::{Binding, Lost, NextSearch, Tracked};
 use crate::base::backoff::Backoff;
 use crate::cloud::{FoundBy, InstanceMetadata, Presence, Unknown};
 use crate::providers::vsphere::addresses::candidate_ips;
-use crate::providers::vsphere::inventory::{VcenterId, VmKey};
 use crate::providers::vsphere::inventory::snapshot::{Freshness, Snapshot, VmRecord};
+use crate::providers::vsphere::inventory::{VcenterId, VmKey};
 use crate::providers::vsphere::last_place::LastObservation;
 use crate::providers::vsphere::location::Location;
 use crate::providers::vsphere::reason;
@@ -44,7 +44,7 @@ impl Tracker {
         let Some(tracked) = self.nodes.get(name) else { return };
         let is_newly_bound = is_open && tracked.bound.is_some();
         let mut has_left = false;
-        let presence = match (&tracked.bound, &next_search) {
+        let presence = match (tracked.vm(), &next_search) {
             (Some(vm), _) => match self.bound_vm(tracked) {
                 Some(vm) => Presence::Exists(Arc::new(vm)),
                 None => {
@@ -232,7 +232,7 @@ impl Tracker {
     /// How this machine is another node's than `node`, if it is. What a provider ID says is the same after a restart;
     /// which of several nodes without one came first is not.
     fn taken(&self, vm: &VmKey, node: &NodeFacts) -> Option<String> {
-        let bound = |other: &String| self.nodes.get(other).and_then(|other| other.bound.as_ref());
+        let bound = |other: &String| self.nodes.get(other).and_then(|other| other.vm());
         let uuid = self.record(vm).and_then(|record| record.bios_uuid.as_ref());
         let holds = |other: &&String| **other != node.name && !self.is_earlier_name(other, node, vm);
         if let Some(other) = uuid.and_then(|uuid| self.nodes.claiming(uuid).find(holds)) {
@@ -248,7 +248,7 @@ impl Tracker {
     /// Whether this machine backs the node `other` and joined again as `node`.
     pub(super) fn is_earlier_name(&self, other: &str, node: &NodeFacts, vm: &VmKey) -> bool {
         let (Some(other), Some(record)) = (self.nodes.get(other), self.record(vm)) else { return false };
-        other.bound.as_ref() == Some(vm) && is_renamed(&other.facts, node, record)
+        other.vm() == Some(vm) && is_renamed(&other.facts, node, record)
     }
 
     /// The node that this machine backs under an earlier name than that of `node`, which is being initialised.
@@ -264,19 +264,18 @@ impl Tracker {
     /// The machine that is bound; none when it is not in the inventory any more, or is another one under the same id.
     /// An id means something in one vCenter only, which may have given its address to another one.
     fn bound_machine<'a>(&'a self, tracked: &'a Tracked) -> Option<(&'a VmKey, &'a Arc<Snapshot>, &'a VmRecord)> {
-        let vm = tracked.bound.as_ref()?;
+        let Binding { vm, uuid, instance_uuid, .. } = tracked.bound.as_ref()?;
         let seen = &self.slots.get(&vm.vcenter)?.seen;
         let record = seen.vms.get(&vm.id)?;
-        let is_same_vcenter = tracked.bound_at.as_ref() == Some(&seen.instance_uuid);
-        let (bound, now) = (tracked.bound_uuid.as_ref(), record.bios_uuid.as_ref());
-        let is_same_uuid = bound.is_none() || now.is_none() || bound == now;
+        let is_same_vcenter = instance_uuid.as_ref() == Some(&seen.instance_uuid);
+        let is_same_uuid = uuid.is_none() || record.bios_uuid.is_none() || *uuid == record.bios_uuid;
         (is_same_vcenter && is_same_uuid).then_some((vm, seen, record))
     }
 
     /// What the machine that is bound means for the node.
     fn bound_vm(&self, tracked: &Tracked) -> Option<BoundVm> {
         let (vm, snapshot, record) = self.bound_machine(tracked)?;
-        let found_by = tracked.found_by();
+        let found_by = tracked.bound.as_ref()?.found_by();
         let server = self.rules.servers.get(&vm.vcenter).map(String::as_str).unwrap_or_default();
         let topology_labels = labels(&self.rules.topology, server, snapshot, record);
         let earlier_name = self.earlier_name(&tracked.facts, vm).cloned();
@@ -327,7 +326,7 @@ impl Tracker {
     /// It is put into the view anew, so that vCenter says whether it knows it. While a machine is there, nothing but
     /// a search that is late makes this happen.
     pub(super) fn heal(&self, tracked: &Tracked, vcenter: VcenterId, answer: &Answer) {
-        let Some(bound) = tracked.bound.as_ref().filter(|bound| bound.vcenter == vcenter) else { return };
+        let Some(bound) = tracked.vm().filter(|bound| bound.vcenter == vcenter) else { return };
         let is_missed = match answer {
             Answer::Gone(id) => *id == bound.id,
             Answer::Elsewhere(_) => true,
@@ -343,7 +342,7 @@ impl Tracker {
     /// A vCenter that was silent when the machine was bound has another one with the node's UUID.
     pub(super) fn tell_of_twin(&mut self, name: &str, vcenter: VcenterId, answer: &Answer) {
         let Some(held) = self.slots.get(&vcenter) else { return };
-        let Some(bound) = self.nodes.get(name).and_then(|tracked| tracked.bound.as_ref()) else { return };
+        let Some(bound) = self.nodes.get(name).and_then(|tracked| tracked.vm()) else { return };
         let is_bound = |id: &Arc<str>| self.is_same(&VmKey { vcenter, id: id.clone() }, bound);
         let ids = if let Answer::Matches { by: By::Uuid, ids } = answer { ids.as_slice() } else { &[] };
         let server = held.source.vcenter.server();
@@ -353,9 +352,10 @@ impl Tracker {
             .map(|id| format!("{id} on {server} has the node's UUID, too; {} is taken", bound.id))
             .collect();
         self.update(name, |tracked| {
-            tracked.unasked.retain(|unasked| *unasked != vcenter || !answer.is_answered());
-            if !twins.is_empty() && tracked.found_by == FoundBy::SystemUuid {
-                tracked.found_by = FoundBy::SystemUuidAmongSeveral;
+            let Some(bound) = &mut tracked.bound else { return };
+            bound.unasked.retain(|unasked| *unasked != vcenter || !answer.is_answered());
+            if !twins.is_empty() && bound.found_by == FoundBy::SystemUuid {
+                bound.found_by = FoundBy::SystemUuidAmongSeveral;
             }
         });
         self.tell_twins(name, vcenter, &twins);

@@ -189,9 +189,10 @@ impl Index {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cloud::FoundBy;
     use crate::providers::vsphere::tracker::facts::NodeFacts;
     use crate::providers::vsphere::tracker::resolve::{Answer, By};
-    use crate::providers::vsphere::tracker::tracked::Seen;
+    use crate::providers::vsphere::tracker::tracked::{Binding, Seen};
     use std::time::Duration;
 
     fn node(ids: &[&str]) -> Tracked {
@@ -205,13 +206,18 @@ mod tests {
         VmKey { vcenter: 7.into(), id: id.into() }
     }
 
+    fn bound(id: &str) -> Option<Binding> {
+        let (uuid, instance_uuid, found_by, unasked) = (None, None, FoundBy::Name, Vec::new());
+        Some(Binding { vm: vm(id), uuid, instance_uuid, found_by, unasked })
+    }
+
     #[test]
     fn a_machine_is_unneeded_when_the_last_node_lets_go_of_it() {
         let mut nodes = Nodes::default();
         assert_eq!(nodes.put("a", node(&["vm-1", "vm-2"])), []);
         assert_eq!(nodes.put("b", node(&["vm-2"])), []);
         assert_eq!(nodes.needing(&vm("vm-2")).collect::<Vec<_>>(), ["a", "b"]);
-        assert_eq!(nodes.update("a", |tracked| tracked.bound = Some(vm("vm-3"))), [vm("vm-1")]);
+        assert_eq!(nodes.update("a", |tracked| tracked.bound = bound("vm-3")), [vm("vm-1")]);
         assert_eq!(nodes.needing(&vm("vm-2")).collect::<Vec<_>>(), ["b"]);
         assert_eq!(nodes.forget("b"), [vm("vm-2")]);
         assert_eq!(nodes.forget("a"), [vm("vm-3")]);
@@ -244,8 +250,8 @@ mod tests {
         let mut nodes = Nodes::default();
         nodes.put("waits", node(&["vm-1"]));
         nodes.put("else", node(&["vm-2"]));
-        nodes.put("has", Tracked { bound: Some(vm("vm-1")), ..node(&[]) });
-        nodes.put("has-too", Tracked { bound: Some(vm("vm-1")), ..node(&[]) });
+        nodes.put("has", Tracked { bound: bound("vm-1"), ..node(&[]) });
+        nodes.put("has-too", Tracked { bound: bound("vm-1"), ..node(&[]) });
         assert_eq!(nodes.waiting_for("has"), ["waits"]);
         assert_eq!(nodes.waiting_for("nobody"), [""; 0]);
     }

@@ -12,8 +12,8 @@ use std::time::Duration;
 use self::unfound::{listed, nothing_found, silent, unanswered, why_silent, why_unheard};
 use super::facts::NodeFacts;
 use crate::cloud::Unknown;
-use crate::providers::vsphere::inventory::{VcenterId, VmKey, scope};
 use crate::providers::vsphere::inventory::snapshot::{PowerState, Snapshot, VmRecord};
+use crate::providers::vsphere::inventory::{VcenterId, VmKey, scope};
 use crate::providers::vsphere::provider_id::BiosUuid;
 use crate::providers::vsphere::reason;
 

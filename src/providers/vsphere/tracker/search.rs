@@ -277,9 +277,7 @@ fn answer_to_read(id: &str, wanted: Option<&BiosUuid>, read: VmRead) -> Answer {
         Read::Denied(denial) => Answer::Denied(format!("reading {id}, which the node had: {denial}")),
         Read::Silent(trouble) => Answer::Silent(trouble.why),
         Read::Found(identity) => match (identity.bios_uuid, wanted) {
-            (Some(own), Some(wanted)) if !own.is_same(wanted) => {
-                Answer::Changed { id: id.into(), uuid: own }
-            }
+            (Some(own), Some(wanted)) if !own.is_same(wanted) => Answer::Changed { id: id.into(), uuid: own },
             // Its UUID may not be read, or its right came back just now. What is read of it decides.
             _ => Answer::Matches { by: By::Uuid, ids: vec![id.into()] },
         },

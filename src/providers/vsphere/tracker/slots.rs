@@ -10,7 +10,7 @@ use tracing::{debug, warn};
 
 use super::Tracker;
 use super::describe::Rules;
-use super::tracked::{Lost, Tracked};
+use super::tracked::{Binding, Lost, Tracked};
 use crate::providers::vsphere::inventory::VcenterId;
 use crate::providers::vsphere::inventory::snapshot::Snapshot;
 use crate::providers::vsphere::inventory::{Vcenter, scope};
@@ -86,7 +86,7 @@ impl Tracker {
         self.slots.insert(slot, Held { source, seen: Arc::default() });
         // The nodes whose machine is known are asked for, too, so that a twin there is told of.
         for name in self.nodes.names() {
-            self.update(&name, |tracked| tracked.unasked.extend(tracked.bound.is_some().then_some(slot)));
+            self.update(&name, |tracked| tracked.bound.iter_mut().for_each(|bound| bound.unasked.push(slot)));
         }
     }
 
@@ -104,9 +104,9 @@ impl Tracker {
             self.update(&name, |tracked| {
                 tracked.answers.remove(&slot);
                 tracked.twins.remove(&slot);
-                tracked.unasked.retain(|unasked| *unasked != slot);
-                lost = tracked.bound.take_if(|vm| vm.vcenter == slot);
-                if let Some(vm) = &lost {
+                tracked.bound.iter_mut().for_each(|bound| bound.unasked.retain(|unasked| *unasked != slot));
+                lost = tracked.bound.take_if(|bound| bound.vm.vcenter == slot);
+                if let Some(Binding { vm, .. }) = &lost {
                     let lost = || Box::new(Lost { vm: vm.id.to_string(), server: server.clone(), file: file.clone() });
                     tracked.restart_lookup();
                     tracked.lost = (!is_standby).then(lost);
@@ -138,7 +138,7 @@ impl Tracker {
         let Some(held) = self.slots.get(&slot) else { return };
         let (seen, datacenters) = (Arc::clone(&held.seen), held.source.datacenters.clone());
         let is_uncovered = |tracked: &Tracked| {
-            let record = tracked.bound.as_ref().filter(|vm| vm.vcenter == slot).and_then(|vm| seen.vms.get(&vm.id));
+            let record = tracked.vm().filter(|vm| vm.vcenter == slot).and_then(|vm| seen.vms.get(&vm.id));
             record
                 .and_then(|record| seen.datacenter_of(record))
                 .is_some_and(|datacenter| !scope::covers(&datacenters, &datacenter))

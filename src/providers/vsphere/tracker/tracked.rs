@@ -12,8 +12,8 @@ use super::resolve::{Answer, SILENT_VCENTER_WAIT};
 use crate::base::backoff::Failures;
 use crate::cloud::node::is_control_plane;
 use crate::cloud::{FoundBy, Unknown};
-use crate::providers::vsphere::inventory::{VcenterId, VmKey};
 use crate::providers::vsphere::inventory::snapshot::{Freshness, Snapshot};
+use crate::providers::vsphere::inventory::{VcenterId, VmKey};
 use crate::providers::vsphere::last_place::{LastObservation, LastPlaces, last_places};
 use crate::providers::vsphere::location::Location;
 use crate::providers::vsphere::provider_id::BiosUuid;
@@ -28,13 +28,28 @@ const LOOK_SHARE: Duration = Duration::from_millis(500);
 /// How soon it may be looked for again when the node was ready in between.
 const NEXT_LOOK: Duration = Duration::from_secs(10);
 
-/// How a machine is bound to its node: see the fields of [`Tracked`].
+/// How a machine is bound to its node.
 pub(super) struct Binding {
     pub(super) vm: VmKey,
+    /// The BIOS UUID of the machine when it was bound.
     pub(super) uuid: Option<BiosUuid>,
+    /// The instance UUID of its vCenter then.
     pub(super) instance_uuid: Option<Arc<str>>,
+    /// What spoke for the machine then.
     pub(super) found_by: FoundBy,
+    /// The vCenters that had not answered then. They are asked when they come back, so that a twin there is told of.
     pub(super) unasked: Vec<VcenterId>,
+}
+
+impl Binding {
+    /// What spoke for the machine, as far as it is known by now. Where a vCenter has not answered yet, another machine may
+    /// have the UUID, too.
+    pub(super) fn found_by(&self) -> FoundBy {
+        match self.found_by {
+            FoundBy::SystemUuid if !self.unasked.is_empty() => FoundBy::SystemUuidAmongSeveral,
+            known => known,
+        }
+    }
 }
 
 /// What is known of one node.
@@ -48,13 +63,7 @@ pub(super) struct Tracked {
     pub(super) first_match: Option<Instant>,
     /// Since when a match was waited for that is watched and not reported yet.
     pub(super) reading_since: Option<Instant>,
-    pub(super) bound: Option<VmKey>,
-    /// The BIOS UUID of the machine when it was bound.
-    pub(super) bound_uuid: Option<BiosUuid>,
-    /// The instance UUID of its vCenter then.
-    pub(super) bound_at: Option<Arc<str>>,
-    /// What spoke for the machine when it was bound.
-    pub(super) found_by: FoundBy,
+    pub(super) bound: Option<Binding>,
     pub(super) pauses: Failures,
     pub(super) search_at: Option<Instant>,
     pub(super) decide_at: Option<Instant>,
@@ -65,9 +74,6 @@ pub(super) struct Tracked {
     pub(super) twins: BTreeMap<VcenterId, Vec<String>>,
     /// Whether the bound machine is known to run.
     pub(super) is_running: bool,
-    /// The vCenters that had not answered when the machine was bound. They are asked when they come back, so that a
-    /// twin there is told of.
-    pub(super) unasked: Vec<VcenterId>,
     /// The machine the node had when its vCenter was taken out of the configuration.
     pub(super) lost: Option<Box<Lost>>,
     /// Where this process saw the machine last; it outlives the machine.
@@ -136,9 +142,7 @@ impl Tracked {
 
     /// The node's machine is known.
     pub(super) fn bind(&mut self, binding: Binding) {
-        let Binding { vm, uuid, instance_uuid, found_by, unasked } = binding;
-        (self.bound, self.bound_uuid, self.bound_at) = (Some(vm), uuid, instance_uuid);
-        (self.found_by, self.unasked) = (found_by, unasked);
+        self.bound = Some(binding);
         self.answers.clear();
         self.lost = None;
         self.decide_at = None;
@@ -224,13 +228,9 @@ impl Tracked {
         last_places(self.last_observation.as_ref(), self.facts.recorded.clone())
     }
 
-    /// What spoke for the bound machine, as far as it is known by now. Where a vCenter has not answered yet, another
-    /// machine may have the UUID, too.
-    pub(super) fn found_by(&self) -> FoundBy {
-        match self.found_by {
-            FoundBy::SystemUuid if !self.unasked.is_empty() => FoundBy::SystemUuidAmongSeveral,
-            known => known,
-        }
+    /// The bound machine.
+    pub(super) fn vm(&self) -> Option<&VmKey> {
+        self.bound.as_ref().map(|bound| &bound.vm)
     }
 
     /// What this vCenter answered.
@@ -249,7 +249,7 @@ impl Tracked {
 
     /// The machines that answers name, or that is bound, at this vCenter.
     pub(super) fn ids_at(&self, vcenter: VcenterId) -> impl Iterator<Item = &Arc<str>> {
-        let bound = self.bound.as_ref().filter(|vm| vm.vcenter == vcenter).map(|vm| &vm.id);
+        let bound = self.vm().filter(|vm| vm.vcenter == vcenter).map(|vm| &vm.id);
         let matched = match (self.bound.is_none(), self.answers.get(&vcenter)) {
             (true, Some(Answer::Matches { ids, .. })) => ids.as_slice(),
             _ => &[],
@@ -259,7 +259,7 @@ impl Tracked {
 
     /// All of them, at every vCenter, in order.
     pub(super) fn needs(&self) -> Vec<VmKey> {
-        if let Some(vm) = &self.bound {
+        if let Some(vm) = self.vm() {
             return vec![vm.clone()];
         }
         let slots = self.answers.keys().copied();
@@ -324,7 +324,9 @@ mod tests {
         tracked.facts.is_not_ready = true;
         tracked.plan_look(start, true, 0);
         assert_eq!(tracked.look_at, None, "no machine is known");
-        tracked.bound = Some(VmKey { vcenter: 0.into(), id: "vm-1".into() });
+        let vm = VmKey { vcenter: 0.into(), id: "vm-1".into() };
+        let (uuid, instance_uuid, found_by, unasked) = (None, None, FoundBy::Name, Vec::new());
+        tracked.bound = Some(Binding { vm, uuid, instance_uuid, found_by, unasked });
         tracked.plan_look(start, false, 0);
         assert_eq!(tracked.look_at, Some(at(60)), "it was found just now");
         tracked.facts.is_not_ready = false;

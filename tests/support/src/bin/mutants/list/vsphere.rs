@@ -341,12 +341,7 @@ pub fn all() -> Vec<Mutant> {
             ("known.uid != view.uid || known.presence != view.presence", "known.presence != view.presence"),
             UNIT,
         ),
-        Mutant::new(
-            "board-either-byte-order",
-            BOARD,
-            ("own.is_same(uuid)", "own == uuid"),
-            OUTCOMES,
-        ),
+        Mutant::new("board-either-byte-order", BOARD, ("own.is_same(uuid)", "own == uuid"), OUTCOMES),
         // What a new leader reads is not older than its lead.
         Mutant::new(
             "fence-passed-by-an-earlier-request",

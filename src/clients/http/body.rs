@@ -44,7 +44,7 @@ impl From<String> for Body {
 /// Takes the buffer over; nothing is copied.
 impl From<BodyWriter> for Body {
     fn from(writer: BodyWriter) -> Self {
-        Self(writer.bytes.into_shared())
+        Self(writer.0.into_shared())
     }
 }
 
@@ -56,14 +56,12 @@ impl fmt::Debug for Body {
 
 /// Builds a body text by text. When it grows, the buffer it leaves is overwritten, which a `String` would not do.
 #[derive(Default)]
-pub struct BodyWriter {
-    bytes: Wiped,
-}
+pub struct BodyWriter(Wiped);
 
 impl BodyWriter {
     /// A writer that need not grow before this many bytes.
     pub fn with_capacity(capacity: usize) -> Self {
-        Self { bytes: Wiped(Vec::with_capacity(capacity)) }
+        Self(Wiped(Vec::with_capacity(capacity)))
     }
 
     /// Appends a text.
@@ -78,25 +76,19 @@ impl BodyWriter {
 
     /// Appends bytes as they are.
     pub fn push_bytes(&mut self, more: &[u8]) {
-        let bytes = &mut self.bytes.0;
+        let bytes = &mut self.0.0;
         let needed = bytes.len().saturating_add(more.len());
         if needed > bytes.capacity() {
             let mut larger = Wiped(Vec::with_capacity(needed.max(bytes.capacity().saturating_mul(2)).max(256)));
             larger.0.extend_from_slice(bytes);
-            self.bytes = larger;
+            self.0 = larger;
         }
-        self.bytes.0.extend_from_slice(more);
+        self.0.0.extend_from_slice(more);
     }
 
     /// What has been written so far.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes.0
-    }
-}
-
-impl fmt::Debug for BodyWriter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "BodyWriter({} bytes)", self.bytes.0.len())
+        &self.0.0
     }
 }
 
@@ -178,8 +170,6 @@ mod tests {
 
     #[test]
     fn bodies_print_their_size_only() {
-        let mut writer = BodyWriter::default();
-        writer.push('h');
-        assert_eq!(format!("{writer:?} {:?}", Body::from(b"hunter2".to_vec())), "BodyWriter(1 bytes) Body(7 bytes)");
+        assert_eq!(format!("{:?}", Body::from(b"hunter2".to_vec())), "Body(7 bytes)");
     }
 }

@@ -46,9 +46,7 @@ pub(super) fn printable(text: &str) -> String {
 
 /// The certificate of the last successful handshake of one endpoint.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
-    state: Mutex<State>,
-}
+pub(super) struct Seen(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -60,12 +58,12 @@ struct State {
 impl Seen {
     /// The certificate was accepted; the server has still to prove that it holds the key.
     pub(super) fn judged(&self, certificate: &CertificateDer<'_>) {
-        self.state.lock().judged = Some(certificate.to_vec());
+        self.0.lock().judged = Some(certificate.to_vec());
     }
 
     /// The server has proved that it holds the key of this certificate. One that was not judged is a proxy's.
     pub(super) fn proved(&self, certificate: &CertificateDer<'_>) {
-        let mut state = self.state.lock();
+        let mut state = self.0.lock();
         if state.judged.as_deref() == Some(certificate.as_ref()) {
             state.judged = None;
             state.proved = Certificate::read(certificate);
@@ -73,6 +71,6 @@ impl Seen {
     }
 
     pub(super) fn last(&self) -> Option<Certificate> {
-        self.state.lock().proved.clone()
+        self.0.lock().proved.clone()
     }
 }

@@ -1,6 +1,5 @@
 //! Where a client talks to.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -73,13 +72,6 @@ impl Endpoint {
     /// Scheme and authority, as a URL begins; it has no secret.
     pub fn base(&self) -> String {
         format!("{}://{}", if self.is_tls { "https" } else { "http" }, self.authority)
-    }
-}
-
-/// `host:port`, for messages.
-impl fmt::Display for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.authority)
     }
 }
 

@@ -32,10 +32,6 @@ pub struct GuestNic {
     pub network: Option<String>,
     /// The addresses as reported: not checked, not canonical.
     pub ip_addresses: Vec<String>,
-    /// The MAC address as reported.
-    pub mac_address: Option<String>,
-    /// Whether the virtual NIC is connected.
-    pub connected: bool,
     /// The key of the virtual NIC (4000…), or -1 for an interface that has none.
     pub device_config_id: i32,
 }
@@ -126,8 +122,6 @@ fn read_nic(decoder: &mut Decoder<'_>) -> Result<GuestNic, DecodeError> {
         match part.name {
             "network" => nic.network = Some(decoder.text()?),
             "ipAddress" => nic.ip_addresses.push(decoder.text()?),
-            "macAddress" => nic.mac_address = Some(decoder.text()?),
-            "connected" => nic.connected = decoder.leaf()?.trim() == "true",
             "deviceConfigId" => nic.device_config_id = read_key(decoder)?,
             // Both lists hold the same addresses; the flat one is missing from some Tools versions' reports.
             "ipConfig" if nic.ip_addresses.is_empty() => configured = read_configured_addresses(decoder)?,

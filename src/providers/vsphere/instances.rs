@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use futures::future::join_all;
+use futures::future::{OptionFuture, join_all};
 use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::Node;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
@@ -91,25 +91,7 @@ impl Instances {
     fn doubt(&self, vm: &BoundVm) -> Option<Unknown> {
         doubt(self.check_live(vm.vcenter), vm.is_live, &vm.location.vm)
     }
-}
 
-/// Why what the board says of this machine may not be so any more, as its vCenter is now and as it `was_live` when that
-/// was put on the board.
-fn doubt(live: Result<(), Unknown>, was_live: bool, vm: &str) -> Option<Unknown> {
-    let is_behind = was_live != live.is_ok();
-    let doubt = match live {
-        Ok(()) if was_live => return None,
-        Ok(()) => {
-            let message =
-                format!("the vCenter of the node's machine {vm} answers again, and its inventory is being loaded");
-            Unknown::passing(reason::LookupPending, message)
-        }
-        Err(unknown) => unknown,
-    };
-    Some(Unknown { retry_after: is_behind.then_some(BEHIND), ..doubt })
-}
-
-impl Instances {
     /// The vCenter of this number.
     fn vcenter(&self, slot: VcenterId) -> Result<Arc<Vcenter>, Unknown> {
         let setup = self.setup.borrow();
@@ -171,6 +153,22 @@ impl Instances {
     }
 }
 
+/// Why what the board says of this machine may not be so any more, as its vCenter is now and as it `was_live` when that
+/// was put on the board.
+fn doubt(live: Result<(), Unknown>, was_live: bool, vm: &str) -> Option<Unknown> {
+    let is_behind = was_live != live.is_ok();
+    let doubt = match live {
+        Ok(()) if was_live => return None,
+        Ok(()) => {
+            let message =
+                format!("the vCenter of the node's machine {vm} answers again, and its inventory is being loaded");
+            Unknown::passing(reason::LookupPending, message)
+        }
+        Err(unknown) => unknown,
+    };
+    Some(Unknown { retry_after: is_behind.then_some(BEHIND), ..doubt })
+}
+
 fn late() -> Unknown {
     let message = format!("vCenter did not say within {} s", ASK_LIMIT.as_secs());
     Unknown::new(reason::VCenterUnavailable, message)
@@ -203,17 +201,9 @@ async fn place(vcenter: &Vcenter, location: &Arc<Location>) -> Place {
     if vm != Read::Gone {
         return Place { location: at, vm, host: None, folder: None, pool: None, datacenter: None };
     }
-    let [folder, pool, datacenter] =
-        [&location.folder, &location.pool, &location.datacenter].map(async |object| match object {
-            Some(object) => Some(vcenter.read_object(object).await),
-            None => None,
-        });
-    let host = async {
-        match &location.host {
-            Some(host) => Some(vcenter.read_host(host).await),
-            None => None,
-        }
-    };
+    let [folder, pool, datacenter] = [&location.folder, &location.pool, &location.datacenter]
+        .map(|object| OptionFuture::from(object.as_ref().map(|object| vcenter.read_object(object))));
+    let host = OptionFuture::from(location.host.as_ref().map(|host| vcenter.read_host(host)));
     let (host, folder) = tokio::join!(host, folder);
     let (pool, datacenter) = tokio::join!(pool, datacenter);
     Place { location: at, vm, host, folder, pool, datacenter }

@@ -103,7 +103,7 @@ pub fn proxy(bytes: &[u8]) {
             for endpoint in endpoints.iter().filter_map(|line| Endpoint::of_url(line.get(1..)?.trim()).ok()) {
                 let server = settings.server_for(&endpoint);
                 let is_local = ["localhost", "127.0.0.1"].contains(&endpoint.host());
-                assert!(!is_local || server.is_none(), "{endpoint} is asked for through a proxy");
+                assert!(!is_local || server.is_none(), "{endpoint:?} is asked for through a proxy");
             }
             if has_only_passwords {
                 hides_secret(&format!("{settings:?}"));

@@ -45,7 +45,7 @@ fn whole(body: &[u8]) -> Response {
 }
 
 fn broken(endpoint: &Endpoint) -> Error {
-    Error::Broken(FailedRequest { endpoint: endpoint.to_string(), operation: "probe" }, "cut".to_owned())
+    Error::Broken(FailedRequest { endpoint: endpoint.authority().to_owned(), operation: "probe" }, "cut".to_owned())
 }
 
 fn request(method: Method) -> Request {

@@ -34,7 +34,7 @@ impl Network {
         tls: &TlsSettings,
         seen: Arc<Seen>,
     ) -> Result<Self, Error> {
-        let refused = |message: String| Error::Configuration { endpoint: endpoint.to_string(), message };
+        let refused = |message: String| Error::Configuration { endpoint: endpoint.authority().to_owned(), message };
         let tls = tls::client_config(tls, endpoint, seen).map_err(refused)?;
         let mut builder = reqwest::Client::builder()
             .tls_backend_preconfigured(tls)
@@ -62,7 +62,7 @@ impl Network {
 impl Transport for Network {
     async fn exchange(&self, endpoint: &Endpoint, request: Request) -> Result<Response, Failure> {
         let Request { method, path, headers, secret_headers, body, operation, timeout, max_bytes, .. } = request;
-        let failed = || FailedRequest { endpoint: endpoint.to_string(), operation };
+        let failed = || FailedRequest { endpoint: endpoint.authority().to_owned(), operation };
         let wrap = |error: reqwest::Error| Error::from_reqwest(&error, failed(), timeout, self.proxy.as_deref());
         if let Some(proxy) = &self.proxy
             && endpoint.is_tls()
@@ -80,7 +80,7 @@ impl Transport for Network {
         for (name, value) in secret_headers {
             let value = sensitive(value.expose_secret()).ok_or_else(|| {
                 let message = format!("the value of the header {name} holds what a header cannot carry");
-                Failure::Final(Error::Configuration { endpoint: endpoint.to_string(), message })
+                Failure::Final(Error::Configuration { endpoint: endpoint.authority().to_owned(), message })
             })?;
             builder = builder.header(name, value);
         }

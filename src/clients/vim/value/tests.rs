@@ -12,12 +12,10 @@ fn value(document: &str) -> Result<Value, DecodeError> {
     Ok(value)
 }
 
-fn nic(network: Option<&str>, addresses: &[&str], mac: Option<&str>, connected: bool, key: i32) -> GuestNic {
+fn nic(network: Option<&str>, addresses: &[&str], key: i32) -> GuestNic {
     GuestNic {
         network: network.map(str::to_owned),
         ip_addresses: addresses.iter().map(|address| (*address).to_owned()).collect(),
-        mac_address: mac.map(str::to_owned),
-        connected,
         device_config_id: key,
     }
 }
@@ -88,10 +86,7 @@ fn guest_interfaces_are_read_with_everything_around_them() {
       </GuestNicInfo>
     </val>"#;
     let addresses = ["10.0.0.11", "fe80::250:56ff:fe00:1"];
-    let expected = vec![
-        nic(Some("VM Network"), &addresses, Some("00:50:56:00:00:01"), true, 4000),
-        nic(None, &["fd00::1", "169.254.1.1"], None, false, -1),
-    ];
+    let expected = vec![nic(Some("VM Network"), &addresses, 4000), nic(None, &["fd00::1", "169.254.1.1"], -1)];
     assert_eq!(value(document), Ok(Value::Nics(expected)));
     assert!(value("<val><GuestNicInfo><deviceConfigId>x</deviceConfigId></GuestNicInfo></val>").is_err());
 }

@@ -56,12 +56,7 @@ impl NicRow {
             NicRow::WithDevice(network, addresses, device) => (network, addresses, *device),
             NicRow::Plain(network, addresses) => (network, addresses, 4000),
         };
-        GuestNic {
-            network: Some(network.clone()),
-            ip_addresses: addresses.clone(),
-            device_config_id: device,
-            ..GuestNic::default()
-        }
+        GuestNic { network: Some(network.clone()), ip_addresses: addresses.clone(), device_config_id: device }
     }
 }
 
@@ -174,7 +169,6 @@ fn nic(network: &str, addresses: &[&str]) -> GuestNic {
         network: Some(network.to_owned()),
         ip_addresses: addresses.iter().map(|&address| address.to_owned()).collect(),
         device_config_id: 4000,
-        ..GuestNic::default()
     }
 }
 
@@ -512,7 +506,6 @@ proptest! {
                 ip_addresses: octets.iter().map(|(a, b)| format!("10.{a}.{}.{b}", if is_real { 1 } else { 2 })).collect(),
                 device_config_id: if is_real { 4000 } else { -1 },
                 network,
-                ..GuestNic::default()
             })
             .collect();
         let network_name = names.then(|| "n1".to_owned());

@@ -41,8 +41,6 @@ fn interfaces() -> Vec<GuestNic> {
     let interface = |network: Option<&str>, key, addresses: &[String]| GuestNic {
         network: network.map(str::to_owned),
         ip_addresses: addresses.to_vec(),
-        mac_address: Some("00:50:56:b3:00:07".to_owned()),
-        connected: true,
         device_config_id: key,
     };
     let own = ["10.10.0.7", "2001:db8:10::7", "fe80::250:56ff:fe00:7"].map(str::to_owned);

@@ -281,12 +281,8 @@ fn a_rule() -> impl Strategy<Value = AddressRule> {
 fn a_guest() -> impl Strategy<Value = Vec<GuestNic>> {
     let addresses = proptest::collection::vec(an_address(), 0..5);
     let nic = (proptest::option::of("n[12]"), addresses, prop_oneof![4 => Just(4000), 1 => Just(-1)]);
-    let nic = nic.prop_map(|(network, ip_addresses, device_config_id)| GuestNic {
-        network,
-        ip_addresses,
-        device_config_id,
-        ..GuestNic::default()
-    });
+    let nic =
+        nic.prop_map(|(network, ip_addresses, device_config_id)| GuestNic { network, ip_addresses, device_config_id });
     proptest::collection::vec(nic, 1..4)
 }
 

@@ -33,7 +33,7 @@ impl Session {
             Ok(claim) => claim,
             Err(held) => {
                 let pause = held.until.saturating_sub(self.began.elapsed());
-                let was_rejected = self.state.lock().pairs.was_rejected(credential, Interface::Soap);
+                let was_rejected = self.state.lock().pairs.was_rejected(credential);
                 let source = Cause::Held { why: self.why_held(credential, &held), was_rejected };
                 let during = held.what(&self.login_of(credential));
                 return Err(Failure { during, source, pause: Pause::For(pause) });

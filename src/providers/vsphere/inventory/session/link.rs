@@ -94,9 +94,7 @@ impl<C> Use<C> {
         link.uses.send_modify(|count| *count = count.saturating_add(1));
         Self { client, link: Arc::clone(link) }
     }
-}
 
-impl<C> Use<C> {
     /// What the server said of itself when it was connected to last.
     pub(in super::super) fn about(&self) -> AboutInfo {
         self.link.about()

@@ -153,7 +153,7 @@ impl Pairs {
     /// which all wait even longer.
     pub(super) fn may_be_tried(&self, candidate: &Credential, offered: &[Arc<Credential>]) -> bool {
         offered.iter().any(|credential| credential.login == candidate.login)
-            || offered.iter().all(|credential| self.was_rejected(credential, Interface::Soap))
+            || offered.iter().all(|credential| self.was_rejected(credential))
     }
 
     /// What to log in with beside the session that is made with `in_use`. Forgets what is offered no longer: a session
@@ -189,12 +189,9 @@ impl Pairs {
         schedule.held.clone().filter(|held| held.until > at)
     }
 
-    /// Whether the server refused this login when it was tried last.
-    pub(super) fn was_rejected(&self, credential: &Credential, interface: Interface) -> bool {
-        self.find(credential).is_some_and(|standing| match interface {
-            Interface::Soap => !standing.soap.rejections.is_none(),
-            Interface::Rest => !standing.rest.rejections.is_none(),
-        })
+    /// Whether the server refused this login when it was tried over SOAP last.
+    pub(super) fn was_rejected(&self, credential: &Credential) -> bool {
+        self.find(credential).is_some_and(|standing| !standing.soap.rejections.is_none())
     }
 
     /// What the ledger is told of a login with this credential.
@@ -279,17 +276,12 @@ impl Pairs {
 
     fn standing(&mut self, credential: &Arc<Credential>) -> &mut Standing {
         let found = self.standings.iter().position(|standing| standing.credential.login == credential.login);
-        let at = found.unwrap_or(self.standings.len());
-        // One entry is added when nothing was found, then its place is the last.
-        if found.is_none() {
-            self.standings.push(Standing {
-                credential: Arc::clone(credential),
-                is_known: false,
-                was_tried: false,
-                soap: Schedule::default(),
-                rest: Schedule::default(),
-            });
-        }
+        let at = found.unwrap_or_else(|| {
+            let (soap, rest) = (Schedule::default(), Schedule::default());
+            let credential = Arc::clone(credential);
+            self.standings.push(Standing { credential, is_known: false, was_tried: false, soap, rest });
+            self.standings.len() - 1
+        });
         #[expect(clippy::indexing_slicing, reason = "the place was found, or made just above")]
         &mut self.standings[at]
     }

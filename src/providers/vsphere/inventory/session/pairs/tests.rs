@@ -143,7 +143,7 @@ fn logins_that_wait_for_the_sake_of_the_account_are_listed_and_can_be_released()
     assert_eq!(listed(&pairs, NOW), [(true, Interface::Soap, true), (false, Interface::Rest, false)]);
     assert_eq!(listed(&pairs, NOW + Duration::from_secs(70)), [(false, Interface::Rest, false)], "the first is over");
     pairs.release(&one, Interface::Soap);
-    assert_eq!((pairs.held(&one, Interface::Soap, NOW), pairs.was_rejected(&one, Interface::Soap)), (None, false));
+    assert_eq!((pairs.held(&one, Interface::Soap, NOW), pairs.was_rejected(&one)), (None, false));
     assert_eq!(pairs.rejected(&one, Interface::Soap, wrong(), 0.0).as_secs(), 70, "it begins anew");
 }
 

@@ -475,7 +475,7 @@ impl LoginLedger for Ledger {
 /// What a store holds under a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
-    /// The text of a [`Record`](record::Record).
+    /// The text of a [`Record`].
     pub text: String,
     /// To be given back at the next write.
     pub version: String,

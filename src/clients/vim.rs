@@ -9,14 +9,11 @@ mod envelope;
 mod error;
 mod fault;
 pub mod filter;
-mod names;
-mod property_collector;
-mod search;
+mod operations;
 mod session;
 mod updates;
 mod value;
 mod version;
-mod view;
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,10 +27,9 @@ pub use decode::DecodeError;
 pub use error::Error;
 pub use fault::{Fault, FaultKind};
 pub use filter::{FilterSpec, ObjectSpec, PropertySpec, Selection};
-pub use names::decode_name;
-pub use session::{AboutInfo, ServiceContent, UserSession};
+pub use session::{AboutInfo, ServiceContent};
 pub use updates::{FilterUpdate, MissingProperty, ObjectContent, ObjectUpdate, PropertyChange, UpdateKind, UpdateSet};
-pub use value::{GuestNic, Value};
+pub use value::{GuestNic, Value, decode_name};
 
 use super::http;
 pub use super::object::MoRef;

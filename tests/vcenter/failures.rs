@@ -21,11 +21,11 @@ async fn no_half_answer_and_no_proxy_page_is_taken_for_nothing_found() {
     ];
     for (name, rule, reason) in cases {
         vcenter.add_rule(&rule).await;
-        let error = client.find_all_by_uuid(None, UUID).await.unwrap_err();
+        let error = client.find_all_by_uuid(UUID).await.unwrap_err();
         assert_eq!(error.reason(), reason, "{name}: {error}");
         assert!(error.is_transient(), "{name}: {error}");
         vcenter.clear_rules().await;
-        assert_eq!(client.find_all_by_uuid(None, UUID).await.unwrap().len(), 1, "{name}: it is there again");
+        assert_eq!(client.find_all_by_uuid(UUID).await.unwrap().len(), 1, "{name}: it is there again");
     }
 }
 
@@ -34,7 +34,7 @@ async fn a_dead_connection_is_replaced_without_anybody_noticing() {
     let vcenter = Vcenter::start(&scenario()).await;
     let client = soap(&vcenter).await;
     vcenter.add_rule(&Rule::drop("FindAllByUuid").times(1)).await;
-    assert_eq!(client.find_all_by_uuid(None, UUID).await.unwrap().len(), 1);
+    assert_eq!(client.find_all_by_uuid(UUID).await.unwrap().len(), 1);
     assert_eq!(vcenter.counts().await.of("FindAllByUuid"), 2);
 }
 
@@ -46,7 +46,7 @@ async fn silence_is_a_timeout() {
     let client = vim::Client::with_timeouts(https(&vcenter), timeouts);
     client.login(vcenter.user(), &password(&vcenter)).await.unwrap();
     vcenter.add_rule(&Rule::hang("FindAllByUuid")).await;
-    let error = client.find_all_by_uuid(None, UUID).await.unwrap_err();
+    let error = client.find_all_by_uuid(UUID).await.unwrap_err();
     assert_eq!((error.reason(), error.is_transient()), ("Timeout", true), "{error}");
     let rest =
         vapi::Client::with_timeouts(https(&vcenter), vapi::Timeouts { call: limit, ..vapi::Timeouts::default() });
@@ -79,11 +79,11 @@ async fn a_vcenter_that_is_down_cannot_be_connected_to_and_its_session_outlives_
     let vcenter = Vcenter::start(&scenario()).await;
     let client = soap(&vcenter).await;
     vcenter.stop_listening().await;
-    let error = client.find_all_by_uuid(None, UUID).await.unwrap_err();
+    let error = client.find_all_by_uuid(UUID).await.unwrap_err();
     assert!(error.is_transient() && error.reason() == "Connect", "{error}");
     vcenter.resume_listening().await;
     let found = eventually("the search works again", Duration::from_secs(20), async || {
-        client.find_all_by_uuid(None, UUID).await.map_err(|error| error.to_string())
+        client.find_all_by_uuid(UUID).await.map_err(|error| error.to_string())
     });
     assert_eq!(found.await.len(), 1);
 }

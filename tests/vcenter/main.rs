@@ -78,6 +78,14 @@ async fn soap(vcenter: &Vcenter) -> vim::Client {
     client
 }
 
+/// Whose session it is, as the server spells the name.
+async fn user_of(client: &vim::Client) -> String {
+    let path = "currentSession.userName";
+    let spec = vim::FilterSpec::of_object(&vim::MoRef::new("SessionManager", "SessionManager"), &[path]);
+    let objects = client.retrieve_properties(&spec).await.unwrap();
+    objects[0].property(path).and_then(vim::Value::as_str).unwrap().to_owned()
+}
+
 /// A REST client that is logged in.
 async fn rest(vcenter: &Vcenter) -> vapi::Client {
     let client = vapi::Client::new(https(vcenter));
@@ -87,7 +95,7 @@ async fn rest(vcenter: &Vcenter) -> vapi::Client {
 
 /// The reference of a machine, as a search by UUID finds it.
 async fn machine(client: &vim::Client, uuid: &str) -> vim::MoRef {
-    let found = client.find_all_by_uuid(None, uuid).await.unwrap();
+    let found = client.find_all_by_uuid(uuid).await.unwrap();
     assert_eq!(found.len(), 1, "{found:?}");
     found[0].clone()
 }

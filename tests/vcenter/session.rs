@@ -4,7 +4,7 @@ use ccm::clients::vim;
 use secrecy::SecretString;
 use support::Vcenter;
 
-use super::{UUID, https, password, pinned, scenario, soap};
+use super::{UUID, https, password, pinned, scenario, soap, user_of};
 
 #[tokio::test]
 async fn a_session_begins_with_a_login_and_ends_with_the_logout() {
@@ -14,9 +14,9 @@ async fn a_session_begins_with_a_login_and_ends_with_the_logout() {
     assert_eq!(content.about.instance_uuid.as_deref(), Some(vcenter.instance_uuid()));
     assert!(content.about.is_api_at_least([8, 0, 3, 0]), "{:?}", content.about);
     assert!(!client.is_logged_in().await.unwrap());
-    assert!(client.find_all_by_uuid(None, UUID).await.unwrap_err().is_not_authenticated());
-    let session = client.login(vcenter.user(), &password(&vcenter)).await.unwrap();
-    assert!(!session.key.is_empty() && !session.user_name.is_empty(), "{session:?}");
+    assert!(client.find_all_by_uuid(UUID).await.unwrap_err().is_not_authenticated());
+    client.login(vcenter.user(), &password(&vcenter)).await.unwrap();
+    assert_eq!(user_of(&client).await, vcenter.user());
     assert!(client.is_logged_in().await.unwrap());
     // A login on top of a live session is a new session, not an error.
     client.login(vcenter.user(), &password(&vcenter)).await.unwrap();
@@ -42,11 +42,11 @@ async fn a_dead_session_is_not_authenticated_and_a_new_login_mends_it() {
     let vcenter = Vcenter::start(&scenario()).await;
     let client = soap(&vcenter).await;
     vcenter.kill_soap_sessions().await;
-    let error = client.find_all_by_uuid(None, UUID).await.unwrap_err();
+    let error = client.find_all_by_uuid(UUID).await.unwrap_err();
     assert!(error.is_not_authenticated() && !error.is_transient(), "{error}");
     assert!(!client.is_logged_in().await.unwrap());
     client.login(vcenter.user(), &password(&vcenter)).await.unwrap();
-    assert_eq!(client.find_all_by_uuid(None, UUID).await.unwrap().len(), 1);
+    assert_eq!(client.find_all_by_uuid(UUID).await.unwrap().len(), 1);
 }
 
 #[tokio::test]

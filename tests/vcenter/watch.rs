@@ -44,9 +44,9 @@ async fn machines_are_found_by_uuid_name_and_address() {
     let client = soap(&vcenter).await;
     let expected = MoRef::new("VirtualMachine", vcenter.object_id(&Object::vm("node-1")).await);
     assert_eq!(machine(&client, &UUID.to_uppercase()).await, expected);
-    assert_eq!(client.find_all_by_dns_name(None, "node-1.example.com").await.unwrap(), vec![expected]);
-    assert_eq!(client.find_all_by_ip(None, "10.0.0.12").await.unwrap().len(), 1);
-    assert_eq!(client.find_all_by_uuid(None, "4211a1b2-0000-4000-8000-00000000ffff").await.unwrap(), Vec::new());
+    assert_eq!(client.find_all_by_dns_name("node-1.example.com").await.unwrap(), vec![expected]);
+    assert_eq!(client.find_all_by_ip("10.0.0.12").await.unwrap().len(), 1);
+    assert_eq!(client.find_all_by_uuid("4211a1b2-0000-4000-8000-00000000ffff").await.unwrap(), Vec::new());
 }
 
 #[tokio::test]

@@ -8,7 +8,8 @@ use std::ops::Deref;
 use bytes::Bytes;
 use zeroize::Zeroize as _;
 
-/// A request's body. Clones share the bytes; they are overwritten with the last one.
+/// A request's body. It takes over the buffer it is made from, without a copy. Clones share the bytes, which are
+/// overwritten with the last one.
 #[derive(Clone, Default)]
 pub struct Body(Bytes);
 
@@ -27,21 +28,18 @@ impl Deref for Body {
     }
 }
 
-/// Takes the buffer over; nothing is copied.
 impl From<Vec<u8>> for Body {
     fn from(bytes: Vec<u8>) -> Self {
         Self(Wiped(bytes).into_shared())
     }
 }
 
-/// Takes the buffer over; nothing is copied.
 impl From<String> for Body {
     fn from(text: String) -> Self {
         text.into_bytes().into()
     }
 }
 
-/// Takes the buffer over; nothing is copied.
 impl From<BodyWriter> for Body {
     fn from(writer: BodyWriter) -> Self {
         Self(writer.0.into_shared())

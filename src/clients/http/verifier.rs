@@ -43,7 +43,22 @@ impl ServerCertVerifier for Verifier {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, TlsError> {
-        let verified = self.judge(leaf, intermediates, name, ocsp, now)?;
+        let refused =
+            |complaint: Complaint| complaint.into_error(&self.peer(name), &name.to_str(), leaf, intermediates);
+        if let Some(complaint) = unusable(leaf) {
+            return Err(refused(complaint));
+        }
+        let verified = match &self.chain {
+            _ if self.insecure => Ok(ServerCertVerified::assertion()),
+            Some(chain) => chain.verify_server_cert(leaf, intermediates, name, ocsp, now),
+            None => Err(CertificateError::UnknownIssuer.into()),
+        };
+        let verified = match verified {
+            Err(TlsError::InvalidCertificate(failure)) => {
+                self.second_chance(leaf, name, now, failure).map_err(refused)?
+            }
+            other => other?,
+        };
         if self.is_own_name(name) {
             self.seen.judged(leaf);
         }
@@ -57,9 +72,8 @@ impl ServerCertVerifier for Verifier {
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, TlsError> {
         let algorithms = &self.provider.signature_verification_algorithms;
-        let valid = rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)?;
-        self.seen.proved(certificate);
-        Ok(valid)
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
+            .inspect(|_| self.seen.proved(certificate))
     }
 
     fn verify_tls13_signature(
@@ -69,9 +83,8 @@ impl ServerCertVerifier for Verifier {
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, TlsError> {
         let algorithms = &self.provider.signature_verification_algorithms;
-        let valid = rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)?;
-        self.seen.proved(certificate);
-        Ok(valid)
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
+            .inspect(|_| self.seen.proved(certificate))
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -80,34 +93,6 @@ impl ServerCertVerifier for Verifier {
 }
 
 impl Verifier {
-    fn judge(
-        &self,
-        leaf: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        ocsp: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, TlsError> {
-        let refused =
-            |complaint: Complaint| complaint.into_error(&self.peer(name), &name.to_str(), leaf, intermediates);
-        if let Some(complaint) = unusable(leaf) {
-            return Err(refused(complaint));
-        }
-        if self.insecure {
-            return Ok(ServerCertVerified::assertion());
-        }
-        let verified = match &self.chain {
-            Some(chain) => chain.verify_server_cert(leaf, intermediates, name, ocsp, now),
-            None => Err(CertificateError::UnknownIssuer.into()),
-        };
-        let failure = match verified {
-            Ok(verified) => return Ok(verified),
-            Err(TlsError::InvalidCertificate(failure)) => failure,
-            Err(other) => return Err(other),
-        };
-        self.second_chance(leaf, name, now, failure).map_err(refused)
-    }
-
     /// The server's own certificate in the CA file, then the thumbprints.
     fn second_chance(
         &self,

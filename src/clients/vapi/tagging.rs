@@ -22,9 +22,6 @@ pub struct Category {
     pub id: String,
     /// The name, unique in the vCenter.
     pub name: String,
-    /// `SINGLE` or `MULTIPLE` tags of it on one object; empty where the server does not say. Nothing is decided by it.
-    #[serde(default)]
-    pub cardinality: String,
 }
 
 /// A tag.

@@ -117,7 +117,7 @@ async fn answers_are_read_with_nulls_and_unknown_fields() {
     .await;
     let client = logged_in(&server).await;
     let category = client.fetch_category("c1").await.unwrap().unwrap();
-    assert_eq!((category.name.as_str(), category.cardinality.as_str()), ("k8s-zone", "SINGLE"));
+    assert_eq!((category.id.as_str(), category.name.as_str()), ("c1", "k8s-zone"));
     assert_eq!(client.fetch_tag("t1").await.unwrap().unwrap().category_id, "c1");
     assert_eq!(client.list_tags_of_category("c1").await.unwrap().unwrap(), ["t1", "t2"]);
     let host = MoRef::new("HostSystem", "host-1");

@@ -15,8 +15,6 @@ use crate::clients::token::signature::{Ids, Proof, escaped, escaped_attribute, s
 /// The well-known objects of a vCenter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceContent {
-    /// The top of the inventory tree.
-    pub root_folder: MoRef,
     /// The default property collector, shared by everything in the session.
     pub property_collector: MoRef,
     /// Makes views.
@@ -34,10 +32,6 @@ pub struct ServiceContent {
 pub struct AboutInfo {
     /// For example `VMware vCenter Server 8.0.3 build-24022515`.
     pub full_name: String,
-    /// The product version, for example `8.0.3`.
-    pub version: String,
-    /// The build number.
-    pub build: String,
     /// `VirtualCenter`, or `HostAgent` for an ESXi host.
     pub api_type: String,
     /// The version of the API, for example `8.0.3.0`.
@@ -57,20 +51,10 @@ impl AboutInfo {
     }
 }
 
-/// The session a login made.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UserSession {
-    /// The key under which the session manager lists it. It is not the cookie.
-    pub key: String,
-    /// The user as vCenter spells it, for example `VSPHERE.LOCAL\ccm`.
-    pub user_name: String,
-}
-
 impl ServiceContent {
     /// The ids every vCenter has, until the server has told its own.
     pub(super) fn with_fixed_ids() -> Self {
         Self {
-            root_folder: MoRef::new("Folder", "group-d1"),
             property_collector: MoRef::new("PropertyCollector", "propertyCollector"),
             view_manager: MoRef::new("ViewManager", "ViewManager"),
             search_index: MoRef::new("SearchIndex", "SearchIndex"),
@@ -119,7 +103,7 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::is_invalid_login`] for rejected credentials: repeating those locks the account.
-    pub async fn login(&self, user: &str, password: &SecretString) -> Result<UserSession, Error> {
+    pub async fn login(&self, user: &str, password: &SecretString) -> Result<(), Error> {
         let mut body = Body::of(&self.content().session_manager);
         body.text("userName", user);
         body.text("password", password.expose_secret());
@@ -130,7 +114,7 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::login`]: an expired or refused token is [`Error::is_invalid_login`].
-    pub async fn login_by_token(&self, token: &Token, now: Timestamp) -> Result<UserSession, Error> {
+    pub async fn login_by_token(&self, token: &Token, now: Timestamp) -> Result<(), Error> {
         let this = self.content().session_manager;
         let content = format!(
             "<LoginByToken xmlns=\"urn:vim25\"><_this type=\"{}\">{}</_this></LoginByToken>",
@@ -148,30 +132,26 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::is_invalid_login`] for a ticket that is unknown, used or too old.
-    pub async fn clone_session(&self, ticket: &SecretString) -> Result<UserSession, Error> {
+    pub async fn clone_session(&self, ticket: &SecretString) -> Result<(), Error> {
         let mut body = Body::of(&self.content().session_manager);
         body.text("cloneTicket", ticket.expose_secret());
         self.open_session("CloneSession", body).await
     }
 
-    async fn open_session(&self, method: &'static str, body: Body) -> Result<UserSession, Error> {
+    async fn open_session(&self, method: &'static str, body: Body) -> Result<(), Error> {
         // The simulator answers InvalidLogin to a login that carries a live session's cookie, and nobody needs it.
         self.forget_session();
         let call = Call { method, timeout: self.inner.timeouts.login, repeatable: false };
-        let sessions =
-            self.call(call, body, |decoder| return_values(decoder, |decoder, _| read_session(decoder))).await;
-        match sessions {
-            Ok(sessions) => Ok(sessions.into_iter().next().unwrap_or_default()),
-            Err(error) => {
-                if !matches!(error, Error::Fault { .. }) {
-                    // What cannot be understood may have begun a session all the same. Best effort.
-                    let _ = self.logout().await;
-                }
-                // Older servers hand out a cookie with a refusal; it is of no use.
-                self.forget_session();
-                Err(error)
+        let result = self.call(call, body, nothing).await;
+        if let Err(error) = &result {
+            if !matches!(error, Error::Fault { .. }) {
+                // What cannot be understood may have begun a session all the same. Best effort.
+                let _ = self.logout().await;
             }
+            // Older servers hand out a cookie with a refusal; it is of no use.
+            self.forget_session();
         }
+        result
     }
 
     /// Ends the session and all that hangs on it: collectors, filters, views, waits. Takes at most 3 s. The cookie is
@@ -236,7 +216,6 @@ pub(super) fn read_content(decoder: &mut Decoder<'_>) -> Result<ServiceContent, 
     let mut content = ServiceContent::with_fixed_ids();
     while let Some(part) = decoder.next_child()? {
         match part.name {
-            "rootFolder" => content.root_folder = read_reference(decoder, &part)?,
             "propertyCollector" => content.property_collector = read_reference(decoder, &part)?,
             "viewManager" => content.view_manager = read_reference(decoder, &part)?,
             "searchIndex" => content.search_index = read_reference(decoder, &part)?,
@@ -253,8 +232,6 @@ fn read_about(decoder: &mut Decoder<'_>) -> Result<AboutInfo, DecodeError> {
     while let Some(part) = decoder.next_child()? {
         match part.name {
             "fullName" => about.full_name = decoder.text()?,
-            "version" => about.version = decoder.text()?,
-            "build" => about.build = decoder.text()?,
             "apiType" => about.api_type = decoder.text()?,
             "apiVersion" => about.api_version = decoder.text()?,
             "instanceUuid" => about.instance_uuid = Some(decoder.text()?).filter(|uuid| !uuid.is_empty()),
@@ -262,16 +239,4 @@ fn read_about(decoder: &mut Decoder<'_>) -> Result<AboutInfo, DecodeError> {
         }
     }
     Ok(about)
-}
-
-fn read_session(decoder: &mut Decoder<'_>) -> Result<UserSession, DecodeError> {
-    let mut session = UserSession::default();
-    while let Some(part) = decoder.next_child()? {
-        match part.name {
-            "key" => session.key = decoder.text()?,
-            "userName" => session.user_name = decoder.text()?,
-            _ => decoder.skip()?,
-        }
-    }
-    Ok(session)
 }

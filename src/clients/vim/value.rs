@@ -54,6 +54,13 @@ impl Value {
     }
 }
 
+/// The name as people see it: vCenter stores `/`, `\` and `%` as `%2f`, `%5c` and `%25`, and nothing else that way.
+pub fn decode_name(name: &str) -> String {
+    // The last one yields what the others begin with.
+    const ESCAPES: [(&str, &str); 5] = [("%2f", "/"), ("%2F", "/"), ("%5c", "\\"), ("%5C", "\\"), ("%25", "%")];
+    ESCAPES.iter().fold(name.to_owned(), |name, (escape, character)| name.replace(escape, character))
+}
+
 /// Reads the element `start` that was just entered as a value.
 pub(super) fn read_value(decoder: &mut Decoder<'_>, start: &Start<'_>) -> Result<Value, DecodeError> {
     if let Some(kind) = &start.object_type {

@@ -26,9 +26,9 @@ impl Bare {
         let tls = TlsSettings { trust, ..TlsSettings::default() };
         let settings = http::Settings::new(vcenter.host(), vcenter.port(), tls, vim::user_agent(None));
         let client = vim::Client::new(http::Client::new(settings).unwrap());
-        let content = client.connect().await.unwrap();
+        client.connect().await.unwrap();
         client.login(vcenter.user(), &SecretString::from(vcenter.password().to_owned())).await.unwrap();
-        let numbers = machines(&client, &content.root_folder).await;
+        let numbers = machines(&client, &MoRef::new("Folder", "group-d1")).await;
         let view = client.create_list_view(&numbers.keys().cloned().collect::<Vec<_>>()).await.unwrap();
         let collector = client.create_property_collector().await.unwrap();
         client.create_filter(&collector, &FilterSpec::for_view(&view)).await.unwrap();

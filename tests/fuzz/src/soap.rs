@@ -143,12 +143,12 @@ pub fn session(bytes: &[u8]) {
 /// Searches. Nothing found is said by the answer to a search and by nothing else.
 pub fn search(bytes: &[u8]) {
     let uuid = "422e4956-ad22-1139-6d72-59cc8f26bc90";
-    if ask(bytes, |status, body| run(vcenter(status, body).find_all_by_uuid(None, uuid))).is_some() {
+    if ask(bytes, |status, body| run(vcenter(status, body).find_all_by_uuid(uuid))).is_some() {
         let text = String::from_utf8_lossy(bytes);
         assert!(text.contains("FindAllByUuidResponse"), "something else says what was found");
     }
     let named = |method| String::from_utf8_lossy(bytes).replace("FindAllByUuid", method).into_bytes();
-    ask(&named("FindAllByIp"), |status, body| run(vcenter(status, body).find_all_by_ip(None, "10.0.0.1")));
+    ask(&named("FindAllByIp"), |status, body| run(vcenter(status, body).find_all_by_ip("10.0.0.1")));
     let view = ask(&named("CreateListView"), |status, body| run(vcenter(status, body).create_list_view(&[])));
     if let Some(view) = view {
         ask(&named("ModifyListView"), |status, body| run(vcenter(status, body).modify_list_view(&view, &[], &[])));

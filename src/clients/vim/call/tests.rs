@@ -52,11 +52,10 @@ async fn requests_are_written_in_schema_order() {
     let server = TestServer::start(|received| answer(&method(received), "<returnval type=\"X\">x-1</returnval>")).await;
     let client = Client::new(server.client());
     let (view, collector) = (MoRef::new("ListView", "v"), MoRef::new("PropertyCollector", "pc"));
-    let datacenter = MoRef::new("Datacenter", "datacenter-2");
     client.login("ccm@vsphere.local", &password()).await.unwrap();
-    client.find_all_by_uuid(Some(&datacenter), "4237F6B2-1111").await.unwrap();
-    client.find_all_by_dns_name(None, "node-1").await.unwrap();
-    client.find_all_by_ip(Some(&datacenter), "10.0.0.1").await.unwrap();
+    client.find_all_by_uuid("4237F6B2-1111").await.unwrap();
+    client.find_all_by_dns_name("node-1").await.unwrap();
+    client.find_all_by_ip("10.0.0.1").await.unwrap();
     client.create_list_view(&[vm("vm-1")]).await.unwrap();
     client.modify_list_view(&view, &[vm("vm-2")], &[vm("vm-1"), vm("vm-3")]).await.unwrap();
     client.destroy_view(&view).await.unwrap();
@@ -73,16 +72,13 @@ async fn requests_are_written_in_schema_order() {
         ),
         (
             "FindAllByUuid",
-            "<_this type=\"SearchIndex\">SearchIndex</_this><datacenter type=\"Datacenter\">datacenter-2</datacenter><uuid>4237f6b2-1111</uuid><vmSearch>true</vmSearch><instanceUuid>false</instanceUuid>",
+            "<_this type=\"SearchIndex\">SearchIndex</_this><uuid>4237f6b2-1111</uuid><vmSearch>true</vmSearch><instanceUuid>false</instanceUuid>",
         ),
         (
             "FindAllByDnsName",
             "<_this type=\"SearchIndex\">SearchIndex</_this><dnsName>node-1</dnsName><vmSearch>true</vmSearch>",
         ),
-        (
-            "FindAllByIp",
-            "<_this type=\"SearchIndex\">SearchIndex</_this><datacenter type=\"Datacenter\">datacenter-2</datacenter><ip>10.0.0.1</ip><vmSearch>true</vmSearch>",
-        ),
+        ("FindAllByIp", "<_this type=\"SearchIndex\">SearchIndex</_this><ip>10.0.0.1</ip><vmSearch>true</vmSearch>"),
         ("CreateListView", "<_this type=\"ViewManager\">ViewManager</_this><obj type=\"VirtualMachine\">vm-1</obj>"),
         (
             "ModifyListView",
@@ -156,7 +152,7 @@ async fn a_session_cookie_goes_back_as_it_came_and_ends_with_its_session() {
     let client = Client::new(server.client());
     assert!(!client.is_logged_in().await.unwrap(), "nothing is asked without a cookie");
     for _ in 0..2 {
-        assert_eq!(client.login("ccm", &password()).await.unwrap().user_name, "VSPHERE.LOCAL\\ccm");
+        client.login("ccm", &password()).await.unwrap();
         client.destroy_view(&vm("v")).await.unwrap();
     }
     assert_eq!(client.session_secret().unwrap().expose_secret(), "abc1");
@@ -274,7 +270,7 @@ async fn only_the_whole_answer_to_a_search_says_that_nothing_was_found() {
     ];
     for (name, document, expected) in cases {
         let server = TestServer::start(move |_| Reply::xml(200, &document)).await;
-        let answer = Client::new(server.client()).find_all_by_uuid(None, "u").await;
+        let answer = Client::new(server.client()).find_all_by_uuid("u").await;
         let told = answer.map_or_else(|error| error.reason().to_owned(), |found| found.len().to_string());
         assert_eq!(told, expected, "{name}");
     }
@@ -363,7 +359,7 @@ async fn connecting_agrees_on_a_version_and_refuses_what_is_no_vcenter() {
     ];
     for (name, list, api_type, expected) in cases {
         let content = format!(
-            "<returnval><rootFolder type=\"Folder\">group-d7</rootFolder><about><fullName>VMware ESXi 8</fullName>\
+            "<returnval><searchIndex type=\"SearchIndex\">s-7</searchIndex><about><fullName>VMware ESXi 8</fullName>\
              <apiType>{api_type}</apiType><apiVersion>8.0.3.0</apiVersion><instanceUuid>u-1</instanceUuid></about></returnval>"
         );
         let server = TestServer::start(move |received| match received.line.as_str() {
@@ -373,7 +369,7 @@ async fn connecting_agrees_on_a_version_and_refuses_what_is_no_vcenter() {
         .await;
         match (Client::new(server.client()).connect().await, expected) {
             (Ok(found), Ok(action)) => {
-                assert_eq!(found.root_folder.id(), "group-d7", "{name}");
+                assert_eq!(found.search_index.id(), "s-7", "{name}");
                 assert_eq!(found.about.instance_uuid.as_deref(), Some("u-1"), "{name}");
                 assert!(
                     found.about.is_api_at_least([8, 0, 3, 0]) && !found.about.is_api_at_least([8, 0, 10, 0]),

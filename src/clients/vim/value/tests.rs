@@ -1,6 +1,6 @@
 //! Values in the shapes of a real server and of the simulator.
 
-use super::{Value, read_value};
+use super::{Value, decode_name, read_value};
 use crate::clients::vim::decode::{DecodeError, Decoder};
 use crate::clients::vim::{GuestNic, MoRef};
 
@@ -89,4 +89,23 @@ fn guest_interfaces_are_read_with_everything_around_them() {
     let expected = vec![nic(Some("VM Network"), &addresses, 4000), nic(None, &["fd00::1", "169.254.1.1"], -1)];
     assert_eq!(value(document), Ok(Value::Nics(expected)));
     assert!(value("<val><GuestNicInfo><deviceConfigId>x</deviceConfigId></GuestNicInfo></val>").is_err());
+}
+
+#[test]
+fn only_the_three_escapes_are_decoded_and_only_once() {
+    let cases = [
+        ("node-1", "node-1"),
+        ("a%2fb", "a/b"),
+        ("a%2Fb%5Cc", "a/b\\c"),
+        ("100%25", "100%"),
+        ("%252f", "%2f"),
+        ("a%20b", "a%20b"),
+        ("%", "%"),
+        ("%2", "%2"),
+        ("%é", "%é"),
+        ("", ""),
+    ];
+    for (stored, shown) in cases {
+        assert_eq!(decode_name(stored), shown, "{stored}");
+    }
 }

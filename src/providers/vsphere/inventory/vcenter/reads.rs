@@ -118,15 +118,15 @@ impl Vcenter {
 
     /// Searches the whole vCenter for machines with this BIOS UUID, in the byte order given.
     pub async fn search_by_uuid(&self, uuid: &BiosUuid) -> SearchRead {
-        self.search(self.session.soap().find_all_by_uuid(None, &uuid.to_string())).await
+        self.search(self.session.soap().find_all_by_uuid(&uuid.to_string())).await
     }
 
     /// Searches the whole vCenter for machines whose guest has this host name, or this address if it is one.
     pub async fn search_by_name(&self, name: &str) -> SearchRead {
         if name.parse::<IpAddr>().is_ok() {
-            return self.search(self.session.soap().find_all_by_ip(None, name)).await;
+            return self.search(self.session.soap().find_all_by_ip(name)).await;
         }
-        self.search(self.session.soap().find_all_by_dns_name(None, name)).await
+        self.search(self.session.soap().find_all_by_dns_name(name)).await
     }
 
     async fn search(&self, call: impl Future<Output = Result<Vec<MoRef>, vim::Error>>) -> SearchRead {

@@ -1,8 +1,9 @@
-//! Reading properties once, and waiting for changes.
+//! What a session is used for: finding virtual machines, views that filters follow, reading properties once, and
+//! waiting for changes. Views and filters belong to the session and die with it.
 
 use std::time::Duration;
 
-use super::call::{Call, nothing, reference, return_value};
+use super::call::{Call, nothing, reference, references, return_value};
 use super::decode::{DecodeError, Decoder};
 use super::envelope::Body;
 use super::updates::{Page, read_page, read_update_set};
@@ -15,6 +16,58 @@ const PAGE: u32 = 100;
 const MAX_PAGES: usize = 1_000;
 
 impl Client {
+    /// The virtual machines with this BIOS UUID that the user may read; none is an empty list. The UUID is sent in lower
+    /// case: the simulator compares exactly. It is not guaranteed to be unique.
+    pub async fn find_all_by_uuid(&self, uuid: &str) -> Result<Vec<MoRef>, Error> {
+        let mut body = self.search_body("uuid", &uuid.to_ascii_lowercase());
+        body.boolean("instanceUuid", false);
+        self.read("FindAllByUuid", body, references).await
+    }
+
+    /// The virtual machines whose guest reports exactly this host name.
+    pub async fn find_all_by_dns_name(&self, name: &str) -> Result<Vec<MoRef>, Error> {
+        self.read("FindAllByDnsName", self.search_body("dnsName", name), references).await
+    }
+
+    /// The virtual machines whose guest reports this address.
+    pub async fn find_all_by_ip(&self, address: &str) -> Result<Vec<MoRef>, Error> {
+        self.read("FindAllByIp", self.search_body("ip", address), references).await
+    }
+
+    fn search_body(&self, key: &str, value: &str) -> Body {
+        let mut body = Body::of(&self.content().search_index);
+        body.text(key, value);
+        body.boolean("vmSearch", true);
+        body
+    }
+
+    /// A view of exactly these objects, which may be none. A server takes at most 500,000 elements in one request:
+    /// fill long lists in portions with [`Client::modify_list_view`].
+    pub async fn create_list_view(&self, objects: &[MoRef]) -> Result<MoRef, Error> {
+        let mut body = Body::of(&self.content().view_manager);
+        for object in objects {
+            body.reference("obj", object);
+        }
+        self.write("CreateListView", body, reference).await
+    }
+
+    /// Adds and removes objects; returns those the server could not resolve. The caller keeps portions small.
+    pub async fn modify_list_view(&self, view: &MoRef, add: &[MoRef], remove: &[MoRef]) -> Result<Vec<MoRef>, Error> {
+        let mut body = Body::of(view);
+        for object in add {
+            body.reference("add", object);
+        }
+        for object in remove {
+            body.reference("remove", object);
+        }
+        self.write("ModifyListView", body, references).await
+    }
+
+    /// Removes a view.
+    pub async fn destroy_view(&self, view: &MoRef) -> Result<(), Error> {
+        self.write("DestroyView", Body::of(view), nothing).await
+    }
+
     /// A property collector of the caller's own: the sequence of versions and the pending wait are per collector.
     pub async fn create_property_collector(&self) -> Result<MoRef, Error> {
         let body = Body::of(&self.content().property_collector);
@@ -84,7 +137,9 @@ impl Client {
         let mut pages = 1;
         while let Some(token) = page.token.take() {
             if pages == MAX_PAGES {
-                return Err(self.too_many_pages());
+                let found = format!("more than {MAX_PAGES} pages");
+                let request = self.inner.http.failed("ContinueRetrievePropertiesEx");
+                return Err(Error::Malformed(request, DecodeError::Unexpected { element: "token", found }));
             }
             pages += 1;
             let mut body = Body::of(&collector);
@@ -94,12 +149,6 @@ impl Client {
             objects.append(&mut page.objects);
         }
         Ok(objects)
-    }
-
-    fn too_many_pages(&self) -> Error {
-        let found = format!("more than {MAX_PAGES} pages");
-        let request = self.inner.http.failed("ContinueRetrievePropertiesEx");
-        Error::Malformed(request, DecodeError::Unexpected { element: "token", found })
     }
 }
 

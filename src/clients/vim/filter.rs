@@ -98,6 +98,24 @@ impl Selection {
     pub fn along(name: &str, kind: &str, path: &str, select: Vec<Selection>) -> Self {
         Selection::Traverse { name: name.to_owned(), kind: kind.to_owned(), path: path.to_owned(), select }
     }
+
+    fn write(&self, body: &mut Body) {
+        match self {
+            Selection::Named(name) => {
+                body.open("selectSet");
+                body.text("name", name);
+            }
+            Selection::Traverse { name, kind, path, select } => {
+                body.open_typed("selectSet", "TraversalSpec");
+                body.text("name", name);
+                body.text("type", kind);
+                body.text("path", path);
+                body.boolean("skip", false);
+                select.iter().for_each(|selection| selection.write(body));
+            }
+        }
+        body.close("selectSet");
+    }
 }
 
 impl FilterSpec {
@@ -157,25 +175,5 @@ impl FilterSpec {
             object.select.iter().for_each(|selection| selection.write(body));
             body.close("objectSet");
         }
-    }
-}
-
-impl Selection {
-    fn write(&self, body: &mut Body) {
-        match self {
-            Selection::Named(name) => {
-                body.open("selectSet");
-                body.text("name", name);
-            }
-            Selection::Traverse { name, kind, path, select } => {
-                body.open_typed("selectSet", "TraversalSpec");
-                body.text("name", name);
-                body.text("type", kind);
-                body.text("path", path);
-                body.boolean("skip", false);
-                select.iter().for_each(|selection| selection.write(body));
-            }
-        }
-        body.close("selectSet");
     }
 }

@@ -132,10 +132,9 @@ impl Client {
         body.open("options");
         body.text("maxObjects", &PAGE.to_string());
         body.close("options");
-        let mut page = self.read("RetrievePropertiesEx", body, first_page).await?;
-        let mut objects = std::mem::take(&mut page.objects);
+        let Page { mut objects, mut token } = self.read("RetrievePropertiesEx", body, page).await?.unwrap_or_default();
         let mut pages = 1;
-        while let Some(token) = page.token.take() {
+        while let Some(announced) = token {
             if pages == MAX_PAGES {
                 let found = format!("more than {MAX_PAGES} pages");
                 let request = self.inner.http.failed("ContinueRetrievePropertiesEx");
@@ -143,20 +142,18 @@ impl Client {
             }
             pages += 1;
             let mut body = Body::of(&collector);
-            body.text("token", &token);
+            body.text("token", &announced);
+            // Without the page that was announced the answer is broken, not the last.
+            let next = |decoder: &mut Decoder<'_>| page(decoder)?.ok_or(DecodeError::Missing("returnval"));
             // A token is good once.
-            page = self.write("ContinueRetrievePropertiesEx", body, next_page).await?;
-            objects.append(&mut page.objects);
+            let next = self.write("ContinueRetrievePropertiesEx", body, next).await?;
+            objects.extend(next.objects);
+            token = next.token;
         }
         Ok(objects)
     }
 }
 
-/// A page that was announced. Without one the answer is broken, not the last.
-fn next_page(decoder: &mut Decoder<'_>) -> Result<Page, DecodeError> {
-    return_value(decoder, |decoder, _| read_page(decoder))?.ok_or(DecodeError::Missing("returnval"))
-}
-
-fn first_page(decoder: &mut Decoder<'_>) -> Result<Page, DecodeError> {
-    Ok(return_value(decoder, |decoder, _| read_page(decoder))?.unwrap_or_default())
+fn page(decoder: &mut Decoder<'_>) -> Result<Option<Page>, DecodeError> {
+    return_value(decoder, |decoder, _| read_page(decoder))
 }

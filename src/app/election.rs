@@ -81,9 +81,8 @@ impl Candidates {
     /// Competes until the stage of the election stops; both Leases are given up then.
     pub fn start(self, recorder: &Recorder, checks: &Checks, stages: &mut Stages) {
         let renewals = self.checks;
-        checks.add_health("leaderElection", move || match renewals.iter().find_map(|check| check.check().err()) {
-            None => Health::Ok,
-            Some(overdue) => Health::Failed(overdue.to_string()),
+        checks.add_health("leaderElection", move || {
+            renewals.iter().find_map(RenewalCheck::failure).map_or(Health::Ok, Health::Failed)
         });
         let stop = stages.stop_signal(Stage::Election);
         if let Some(second) = self.second {

@@ -45,7 +45,7 @@ struct Running {
 
 impl Default for Stages {
     fn default() -> Self {
-        let start = |(stage, grace)| Running { stage, grace, tasks: Tasks::new(), stop: CancellationToken::new() };
+        let start = |(stage, grace)| Running { stage, grace, tasks: Tasks::default(), stop: CancellationToken::new() };
         Self { running: GRACE.into_iter().map(start).collect() }
     }
 }

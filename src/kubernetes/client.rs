@@ -1,7 +1,6 @@
 //! The clients of the API server, one per purpose.
 
 mod account;
-mod expiry;
 mod guard;
 mod limits;
 pub mod metrics;
@@ -176,7 +175,7 @@ type Transport = BoxService<http::Request<Body>, http::Response<Box<DynBody>>, B
 fn builder(config: Config) -> Result<ClientBuilder<Measured<Transport>>, SettingsError> {
     let server = config.cluster_url.clone();
     let measure = metrics::layer(host(&config));
-    expiry::show(&config);
+    metrics::show_expiry(&config);
     let namespace = config.default_namespace.clone();
     let builder = match Rotating::new(&config) {
         Some(rotating) => rotating.map(|client| ClientBuilder::new(BoxService::new(client), namespace)),

@@ -5,7 +5,6 @@
 
 mod config;
 mod health;
-mod metrics;
 mod record;
 mod standby;
 
@@ -16,6 +15,7 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
+use prometheus::{IntCounterVec, IntGaugeVec, Opts};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -27,8 +27,7 @@ use crate::runtime::metrics::Registry;
 use crate::runtime::tasks::BoxError;
 use config::ACQUIRE_JITTER;
 pub use config::{InvalidLease, LeaseConfig, identity};
-pub use health::{NotRenewed, RenewalCheck};
-use metrics::Metrics;
+pub use health::RenewalCheck;
 use record::{Decision, Observation};
 use standby::{Heard, ReleaseWatch};
 
@@ -418,7 +417,8 @@ impl LeaderElector {
     }
 
     fn remaining(&self, deadline: Instant) -> Duration {
-        deadline.saturating_duration_since(Instant::now()).min(self.config.request_limit())
+        let most = (self.config.renew_deadline / 2).max(Duration::from_secs(1));
+        deadline.saturating_duration_since(Instant::now()).min(most)
     }
 
     fn tell(&self, what: &str) {
@@ -441,6 +441,52 @@ impl LeaderElector {
             tracing::warn!(failures = self.failures + 1, "{}", chain(error));
         }
         self.failures = self.failures.saturating_add(1);
+    }
+}
+
+/// The series of a candidate, under the Go program's names.
+struct Metrics {
+    lease: String,
+    status: IntGaugeVec,
+    slow_path: IntCounterVec,
+}
+
+impl Metrics {
+    fn new(lease: &str) -> Self {
+        let status = Opts::new(
+            "leader_election_master_status",
+            "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master. \
+             'name' is the string used to identify the lease. Please make sure to group by name.",
+        );
+        let slow_path = Opts::new(
+            "leader_election_slowpath_total",
+            "Total number of slow path exercised in renewing leader leases. 'name' is the string used to identify the \
+             lease. Please make sure to group by name.",
+        );
+        let valid = "the name and the label are valid";
+        let status = IntGaugeVec::new(status, &["name"]).expect(valid);
+        let slow_path = IntCounterVec::new(slow_path, &["name"]).expect(valid);
+        Self { lease: String::new(), status, slow_path }.for_lease(lease)
+    }
+
+    /// The same series with the label of another Lease.
+    fn for_lease(&self, lease: &str) -> Self {
+        let metrics = Self { lease: lease.to_owned(), status: self.status.clone(), slow_path: self.slow_path.clone() };
+        metrics.show(false);
+        metrics
+    }
+
+    fn register(&self, registry: &Registry) -> Result<(), prometheus::Error> {
+        registry.register(Box::new(self.status.clone()))?;
+        registry.register(Box::new(self.slow_path.clone()))
+    }
+
+    fn show(&self, leads: bool) {
+        self.status.with_label_values(&[&self.lease]).set(leads.into());
+    }
+
+    fn count_slow_path(&self) {
+        self.slow_path.with_label_values(&[&self.lease]).inc();
     }
 }
 

@@ -107,11 +107,6 @@ impl Leadership {
         }
     }
 
-    /// Completes as soon as this process does not lead, also when it leads anew since this was called.
-    pub async fn wait_until_lost(&self) {
-        self.end_of_term().await;
-    }
-
     /// Changes between standby (false) and leader (true), for whoever shows or follows them. It may lag behind
     /// [`Leadership::check`], which decides.
     pub fn watch(&self) -> watch::Receiver<bool> {
@@ -126,7 +121,7 @@ impl Leadership {
     }
 
     /// The end of the term that runs when this is called, renewals included. Completes at once without one.
-    pub(crate) fn end_of_term(&self) -> impl Future<Output = ()> + Send + 'static {
+    pub fn wait_until_lost(&self) -> impl Future<Output = ()> + Send + 'static {
         let leadership = self.clone();
         let started = self.current().map(|term| term.number);
         async move {
@@ -277,7 +272,7 @@ mod tests {
     async fn renewals_move_the_end_but_never_revive_a_term() {
         let (mut holder, leadership) = Holder::new();
         holder.begin(Sent::now(), LASTS);
-        let lost = leadership.end_of_term();
+        let lost = leadership.wait_until_lost();
         tokio::pin!(lost);
         tokio::time::advance(Duration::from_secs(8)).await;
         assert!(holder.extend(Sent::now(), LASTS));
@@ -333,7 +328,7 @@ mod tests {
         let wall_clock = WallClock::default();
         let (mut holder, leadership) = Holder::with_clock(wall_clock.clone());
         holder.begin(Sent::now(), LASTS);
-        let lost = leadership.end_of_term();
+        let lost = leadership.wait_until_lost();
         tokio::pin!(lost);
         assert!(futures::poll!(&mut lost).is_pending());
         wall_clock.jump(LASTS);

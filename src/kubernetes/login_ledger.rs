@@ -178,12 +178,14 @@ impl Ledger {
         judged
     }
 
-    /// Claims in the store.
-    async fn claim_shared(&self, attempt: &Attempt, id: &str) -> Result<(), Problem> {
+    /// Claims in the store: whether the login may be made, or why the store cannot say.
+    async fn claim_shared(&self, attempt: &Attempt, id: &str) -> Result<Result<(), Refused>, StoreError> {
         let (names, here) = self.names(attempt.policy, &attempt.server, &attempt.user);
         for turn in 0..TRIES {
             let mut records = vec![(here.clone(), self.fetch(&here).await?)];
-            self.judge(&records, &here, attempt, None, false)?;
+            if let Err(refused) = self.judge(&records, &here, attempt, None, false) {
+                return Ok(Err(refused));
+            }
             let Some((_, fetched)) = records.first_mut() else { continue };
             let entry = self.entry(id, fetched.clock.now, attempt);
             fetched.record.put(entry.clone());
@@ -199,20 +201,17 @@ impl Ledger {
             for name in names.iter().filter(|name| **name != here) {
                 records.push((name.clone(), self.fetch(name).await?));
             }
-            return match self.judge(&records, &here, attempt, Some(id), false) {
-                Ok(()) => Ok(()),
-                Err(refused) => {
-                    self.settle_everywhere(attempt, Settlement::harmless(id), KNOWN_LIMIT).await;
-                    Err(refused.into())
-                }
-            };
+            let judged = self.judge(&records, &here, attempt, Some(id), false);
+            if judged.is_err() {
+                self.settle_everywhere(attempt, Settlement::harmless(id), KNOWN_LIMIT).await;
+            }
+            return Ok(judged);
         }
-        Err(Refused {
+        Ok(Err(Refused {
             pause: CONTENTION.mul_f64(1.0 + fastrand::f64()),
             why: "other replicas claim logins, too".into(),
             is_lockout: false,
-        }
-        .into())
+        }))
     }
 
     /// The records of the account at all servers of the policy, and the one at this server.
@@ -422,24 +421,13 @@ impl LoginLedger for Ledger {
         let id = uuid::Uuid::new_v4().to_string();
         let claim = |pause_if_rejected| Claim { attempt: attempt.clone(), id: id.clone(), pause_if_rejected };
         let shared = self.claim_shared(attempt, &id);
-        let answer = if attempt.is_known {
-            match tokio::time::timeout(KNOWN_LIMIT, shared).await {
-                Ok(answer) => answer,
-                Err(_) => Err(no_answer_within(KNOWN_LIMIT).into()),
-            }
-        } else {
-            shared.await
-        };
+        let answer = if attempt.is_known { within(KNOWN_LIMIT, shared).await } else { shared.await };
         match answer {
-            Ok(()) => {
+            Ok(judged) => {
                 self.log_availability(attempt.policy, None);
-                Ok(claim(Duration::ZERO))
+                judged.map(|()| claim(Duration::ZERO))
             }
-            Err(Problem::Refused(refused)) => {
-                self.log_availability(attempt.policy, None);
-                Err(refused)
-            }
-            Err(Problem::Store(error)) => {
+            Err(error) => {
                 self.log_availability(attempt.policy, Some(&error));
                 let alone = self.claim_alone(attempt, &id);
                 if alone.is_err() {
@@ -516,21 +504,9 @@ pub trait Store: Send + Sync {
     async fn write(&self, name: &str, version: Option<&str>, text: &str) -> Result<(), StoreError>;
 }
 
-/// Why a claim was not made in the store.
-#[derive(Debug, thiserror::Error)]
-enum Problem {
-    #[error(transparent)]
-    Refused(#[from] Refused),
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
 async fn within<T>(limit: Duration, call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-    tokio::time::timeout(limit, call).await.unwrap_or_else(|_| Err(no_answer_within(limit)))
-}
-
-fn no_answer_within(limit: Duration) -> StoreError {
-    StoreError::OutOfReach(format!("no answer within {} s", limit.as_secs()))
+    let no_answer = |_| Err(StoreError::OutOfReach(format!("no answer within {} s", limit.as_secs())));
+    tokio::time::timeout(limit, call).await.unwrap_or_else(no_answer)
 }
 
 async fn pause_between(turn: u32) {

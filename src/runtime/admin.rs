@@ -9,16 +9,15 @@ mod answer;
 mod certificate;
 mod connection;
 mod connections;
-mod debug;
 mod gate;
 mod health;
-mod listen;
 mod routes;
 mod settings;
 mod tls;
 mod watched;
 
-use std::net::SocketAddr;
+use std::io;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,7 +25,7 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -41,7 +40,6 @@ pub use certificate::{
 use connections::Connections;
 use gate::Asked;
 pub use health::{Checks, Health};
-pub use listen::listen;
 pub use settings::{CertificateSource, NamedPair, PairFiles, Settings, TlsRules};
 pub use tls::server_config;
 use watched::Activity;
@@ -54,6 +52,12 @@ const MOST_ENDING: usize = 64;
 
 /// After a failure to accept, which is one of the machine (no file descriptors left).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+
+/// Connections that the kernel has accepted and this process has not.
+const BACKLOG: u32 = 1024;
+
+/// Whether a socket for IPv6 also takes IPv4, unless told otherwise.
+const ONLY_V6: &str = "/proc/sys/net/ipv6/bindv6only";
 
 /// What the server serves, and to whom.
 pub struct Admin {
@@ -100,6 +104,36 @@ struct Peer {
     /// Ends the connection once what is under way is answered, or a moment later.
     enough: CancellationToken,
     activity: Activity,
+}
+
+/// Listens. `0.0.0.0` and `::` are all addresses of both families, as in Go, where the machine has both.
+///
+/// `SO_REUSEADDR` is always set, as by Go and by tokio: a restart must not wait for connections that are gone.
+/// `shares_port` is `SO_REUSEPORT`.
+///
+/// # Errors
+/// Those of the operating system: the port is taken, or the address is not this machine's.
+pub fn listen(address: SocketAddr, shares_port: bool) -> io::Result<TcpListener> {
+    let takes_both = || std::fs::read_to_string(ONLY_V6).is_ok_and(|text| text.trim() == "0");
+    if address.ip().is_unspecified() && address.is_ipv4() && takes_both() {
+        let all = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), address.port());
+        match bound(all, shares_port) {
+            // The machine has no IPv6; EAFNOSUPPORT by the library's name for it is not stable.
+            Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(97) => {}
+            outcome => return outcome,
+        }
+    }
+    bound(address, shares_port)
+}
+
+fn bound(address: SocketAddr, shares_port: bool) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    if shares_port {
+        socket.set_reuseport(true)?;
+    }
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// Serves on `listener` until `stop`, then lets answers under way finish for two seconds. `streams` is the number of

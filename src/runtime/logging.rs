@@ -8,7 +8,6 @@ mod output;
 use std::panic::PanicHookInfo;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use tracing::Level;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
@@ -17,7 +16,7 @@ use tracing_subscriber::{Registry, reload};
 use layer::{Form, Lines};
 use levels::Levels;
 pub use levels::Module;
-use line::{Record, Said};
+use line::Said;
 use output::Queue;
 pub use output::Written;
 
@@ -82,13 +81,7 @@ pub fn start(settings: &Settings) -> Result<(Verbosity, Written), StartError> {
 
 fn lost(form: Form, count: u64) -> String {
     let said = Said { message: format!("{count} messages are lost: nobody read the log"), values: Vec::new() };
-    form.line(&Record {
-        time: Timestamp::now(),
-        level: Level::WARN,
-        place: (file!(), line!()),
-        task: None,
-        said: &said,
-    })
+    form.line(Level::WARN, (file!(), line!()), None, &said)
 }
 
 /// The place of a panic; its message is the error of the task that ends by it, and told with that.

@@ -83,11 +83,6 @@ impl Cause {
 }
 
 impl Tasks {
-    /// No tasks yet.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Starts `future` as the task `name`, inside a span of that name.
     ///
     /// Every end before [`Tasks::shut_down`] is unexpected: a task runs until its stop signal.
@@ -193,7 +188,7 @@ mod tests {
             ("panicked", |tasks| tasks.spawn("a", async { panic!("odd {}", 1) }), "panicked: odd 1"),
         ];
         for (case, start, expected) in cases {
-            let mut tasks = Tasks::new();
+            let mut tasks = Tasks::default();
             tasks.spawn("other", std::future::pending());
             start(&mut tasks);
             let ended = tasks.first_unexpected_end().await;
@@ -205,7 +200,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn shutting_down_waits_for_the_willing_and_names_the_others() {
-        let mut tasks = Tasks::new();
+        let mut tasks = Tasks::default();
         tasks.spawn("quick", async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             Ok(())
@@ -214,7 +209,7 @@ mod tests {
         let error = tasks.shut_down(Duration::from_secs(5)).await.unwrap_err();
         assert_eq!(error.names, ["stuck"]);
 
-        let mut tasks = Tasks::new();
+        let mut tasks = Tasks::default();
         tasks.spawn("quick", async { Ok(()) });
         assert!(tasks.shut_down(Duration::from_secs(5)).await.is_ok());
     }

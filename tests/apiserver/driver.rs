@@ -103,7 +103,7 @@ struct World {
 impl World {
     async fn start(period: Duration) -> Self {
         let (server, cloud, stop, mut tasks) =
-            (Server::start(), Memory::default(), CancellationToken::new(), Tasks::new());
+            (Server::start(), Memory::default(), CancellationToken::new(), Tasks::default());
         let (nodes, watch) = watch_nodes(server.client(), None);
         let instances = Instances::of(Arc::new(cloud.clone())).unwrap();
         let spec = Spec {

@@ -60,7 +60,7 @@ pub(super) fn layer<R: 'static>(
     leadership: Leadership,
 ) -> WriteLayer<impl Fn(Method, Answer<R>) -> Answer<R> + Clone + use<R>> {
     WriteLayer(move |_: Method, answer: Answer<R>| {
-        let over = leadership.end_of_term();
+        let over = leadership.wait_until_lost();
         let leadership = leadership.clone();
         async move {
             // The request is sent when this future is first polled, which may be long after it was made.

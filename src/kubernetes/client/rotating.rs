@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use tower::{BoxError, Service};
 use zeroize::Zeroizing;
 
-use super::{expiry, transport};
+use super::{metrics, transport};
 use crate::base::error_chain::chain;
 
 /// The pause between two checks of the files; a request begins each.
@@ -66,7 +66,7 @@ impl Rotating {
             Ok(builder) => {
                 self.client = builder.build();
                 (self.digests, self.refused) = (digests, None);
-                expiry::show(&self.config);
+                metrics::show_expiry(&self.config);
                 tracing::info!(server = %self.config.cluster_url, "the client certificate for the API server has changed");
             }
             Err(error) => {

@@ -52,8 +52,4 @@ impl LeaseConfig {
         };
         Err(InvalidLease(complaint))
     }
-
-    pub(super) fn request_limit(&self) -> Duration {
-        (self.renew_deadline / 2).max(Duration::from_secs(1))
-    }
 }

@@ -11,13 +11,6 @@ use crate::kubernetes::leadership::Leadership;
 /// What is forgiven beyond the lease duration; as in the Go program.
 const TOLERANCE: Duration = Duration::from_secs(20);
 
-/// The Lease was not renewed for too long, and this process believes to hold it.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("failed election to renew leadership on lease {lease}")]
-pub struct NotRenewed {
-    lease: String,
-}
-
 /// The check of one Lease.
 #[derive(Debug, Clone)]
 pub struct RenewalCheck {
@@ -32,15 +25,11 @@ impl RenewalCheck {
         Self { lease: config.name.clone(), lease_duration: config.lease_duration, leadership }
     }
 
-    /// Fails when this process believes it leads and has not renewed for longer than the lease duration and 20 s. Mirrors
-    /// `Check` of client-go's `tools/leaderelection/leaderelection.go`.
-    pub fn check(&self) -> Result<(), NotRenewed> {
-        match self.leadership.unrenewed_for() {
-            Some(unrenewed) if unrenewed > self.lease_duration + TOLERANCE => {
-                Err(NotRenewed { lease: self.lease.clone() })
-            }
-            _ => Ok(()),
-        }
+    /// Why it fails, if this process believes it leads and has not renewed for longer than the lease duration and 20 s.
+    /// Mirrors `Check` of client-go's `tools/leaderelection/leaderelection.go`.
+    pub fn failure(&self) -> Option<String> {
+        let is_overdue = self.leadership.unrenewed_for()? > self.lease_duration + TOLERANCE;
+        is_overdue.then(|| format!("failed election to renew leadership on lease {}", self.lease))
     }
 }
 
@@ -76,10 +65,8 @@ mod tests {
             }
             tokio::time::advance(ago).await;
             let check = RenewalCheck { lease: "foo".to_owned(), lease_duration, leadership };
-            let expected = if passes { Ok(()) } else { Err(NotRenewed { lease: "foo".to_owned() }) };
-            assert_eq!(check.check(), expected, "{case}");
+            let expected = (!passes).then_some("failed election to renew leadership on lease foo");
+            assert_eq!(check.failure().as_deref(), expected, "{case}");
         }
-        let text = NotRenewed { lease: "foo".to_owned() }.to_string();
-        assert_eq!(text, "failed election to renew leadership on lease foo", "E-11");
     }
 }

@@ -129,14 +129,14 @@ impl Served {
 
 /// Earlier pairs go first, and names that were given before those that certificates have.
 fn served(default: &Origin, by_name: &[(Vec<String>, Origin)]) -> Served {
-    let given = by_name.iter().flat_map(|(names, origin)| names.iter().map(move |name| (name, origin.pair())));
+    let given = by_name.iter().flat_map(|(names, origin)| names.iter().map(move |name| (name, &origin.pair)));
     let unnamed = by_name.iter().filter(|(names, _)| names.is_empty());
-    let own = unnamed.flat_map(|(_, origin)| origin.pair().names.iter().map(move |name| (name, origin.pair())));
+    let own = unnamed.flat_map(|(_, origin)| origin.pair.names.iter().map(move |name| (name, &origin.pair)));
     let mut names = HashMap::new();
     for (name, pair) in given.chain(own) {
         names.entry(name.clone()).or_insert_with(|| Arc::clone(&pair.key));
     }
-    Served { default: Arc::clone(&default.pair().key), by_name: names }
+    Served { default: Arc::clone(&default.pair.key), by_name: names }
 }
 
 impl Keeper {

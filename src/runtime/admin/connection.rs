@@ -55,7 +55,7 @@ pub(super) async fn serve(server: Arc<Server>, tcp: TcpStream, address: SocketAd
     let handshake = tokio::time::timeout(HANDSHAKE_LIMIT, secured(&server, tcp, &place));
     let stream = tokio::select! {
         outcome = handshake => outcome,
-        () = place.closed() => return,
+        () = place.closed.cancelled() => return,
         () = server.stop.cancelled() => return,
     };
     let stream = match stream {

@@ -51,7 +51,8 @@ struct Entry {
 pub(super) struct Place {
     connections: Connections,
     id: u64,
-    closed: CancellationToken,
+    /// Cancelled when the connection has to make room.
+    pub(super) closed: CancellationToken,
 }
 
 /// Who is on the other side: an address, or what one customer has of IPv6.
@@ -101,11 +102,6 @@ fn victim(entries: &HashMap<u64, Entry>, newcomer: IpAddr, now: Instant) -> Opti
 }
 
 impl Place {
-    /// Completes when the connection has to make room.
-    pub(super) async fn closed(&self) {
-        self.closed.cancelled().await;
-    }
-
     /// Notes how far the connection has come.
     pub(super) fn reached(&self, phase: Phase) {
         if let Some(entry) = self.connections.entries.lock().get_mut(&self.id)

@@ -36,7 +36,7 @@ pub struct Checks {
     named: Arc<RwLock<Vec<Named>>>,
     groups: Arc<RwLock<Vec<Group>>>,
     failing: Arc<Mutex<BTreeMap<(Probe, String), String>>>,
-    slis: Slis,
+    pub(super) slis: Slis,
 }
 
 /// Checks whose number changes, with what they found.
@@ -83,11 +83,6 @@ impl Checks {
 
     fn add(&self, name: String, probe: Probe, check: Check) {
         self.named.write().push(Named { name, probe, check });
-    }
-
-    /// What the probes found so far, as series.
-    pub(super) fn slis(&self) -> &Slis {
-        &self.slis
     }
 
     /// Whether the probe passes, and its text.
@@ -376,7 +371,7 @@ mod tests {
             checks.answer(Probe::Health, false, &[]);
         }
         checks.answer(Probe::Live, false, &["bad".to_owned()]);
-        let text = checks.slis().encode().unwrap();
+        let text = checks.slis.encode().unwrap();
         for line in [
             "kubernetes_healthcheck{name=\"good\",type=\"healthz\"} 1",
             "kubernetes_healthcheck{name=\"bad\",type=\"healthz\"} 0",
@@ -386,7 +381,7 @@ mod tests {
             assert!(text.lines().any(|other| other == line), "{line} in {text}");
         }
         assert!(!text.contains("name=\"bad\",type=\"livez\""), "excluded: {text}");
-        checks.slis().reset();
-        assert!(!checks.slis().encode().unwrap().contains("name="), "reset");
+        checks.slis.reset();
+        assert!(!checks.slis.encode().unwrap().contains("name="), "reset");
     }
 }

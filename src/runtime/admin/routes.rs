@@ -3,11 +3,12 @@
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt;
 use http::header::{CACHE_CONTROL, CONNECTION, HeaderName, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Version, request};
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use percent_encoding::percent_decode_str;
 use tokio::time::Instant;
@@ -15,8 +16,19 @@ use tokio::time::Instant;
 use super::access::User;
 use super::answer::{Answer, kept, not_found, text, typed, without_body};
 use super::health::Probe;
-use super::{Admin, Peer, Server, debug, gate};
+use super::{Admin, Peer, Server, gate};
+use crate::runtime::logging::Verbosity;
 use crate::runtime::metrics;
+
+/// The longest body that is read, in bytes.
+const LARGEST_BODY: usize = 1024;
+
+/// How long a body may take.
+const BODY_LIMIT: Duration = Duration::from_secs(10);
+
+/// As apiserver's `routes.DebugFlags` writes it.
+const INDEX: &str = "<html>\n<head>\n<title>/debug/flags/</title>\n</head>\n<body>\n/debug/flags/<br>\n<br>\nflags:<br>\n\
+                     <table>\n\n<tr>v<br>\n\n</table>\n<br>\nfull flags configurable<br>\n</body>\n</html>\n";
 
 /// Answers one request. Never fails, and a panic is an answer, too.
 pub(super) async fn answer(
@@ -70,7 +82,7 @@ async fn handled(server: &Server, peer: &Peer, parts: &request::Parts, body: Inc
     };
     let (admin, path) = (&server.admin, parts.uri.path());
     let answer = match &admin.verbosity {
-        Some(verbosity) if path.starts_with("/debug/") => debug::answer(verbosity, &parts.method, path, body).await,
+        Some(verbosity) if path.starts_with("/debug/") => debug(verbosity, &parts.method, path, body).await,
         _ => routed(admin, parts),
     };
     (user, answer)
@@ -84,14 +96,14 @@ fn routed(admin: &Admin, parts: &request::Parts) -> Answer {
     match path {
         _ if !is_known => not_found(),
         "/metrics/slis" if parts.method == Method::DELETE => {
-            admin.checks.slis().reset();
+            admin.checks.slis.reset();
             text(StatusCode::OK, "metrics reset\n")
         }
         _ if !matches!(parts.method, Method::GET | Method::HEAD) => {
             text(StatusCode::METHOD_NOT_ALLOWED, "method not allowed")
         }
         "/metrics" => exposed(admin.metrics.encode()),
-        "/metrics/slis" => exposed(admin.checks.slis().encode()),
+        "/metrics/slis" => exposed(admin.checks.slis.encode()),
         _ => match (page, check) {
             (Some(page), _) => typed(text(StatusCode::OK, (page.write)()), page.content_type),
             (None, Some((probe, None))) => probed(admin, probe, parts.uri.query().unwrap_or_default()),
@@ -133,6 +145,42 @@ fn exposed(series: Result<String, prometheus::Error>) -> Answer {
         Err(error) => {
             tracing::error!("cannot write the metrics: {error}");
             text(StatusCode::INTERNAL_SERVER_ERROR, "the metrics cannot be written")
+        }
+    }
+}
+
+/// Answers a path that begins with `/debug`: how loud the log is, as in the Go program. There is no pprof.
+async fn debug(verbosity: &Verbosity, method: &Method, path: &str, body: Incoming) -> Answer {
+    match path {
+        "/debug/flags/v" if *method == Method::PUT => set_verbosity(verbosity, body).await,
+        "/debug/flags/v" => text(StatusCode::NOT_ACCEPTABLE, "unsupported http method"),
+        _ if path == "/debug/flags" || path.starts_with("/debug/flags/") => {
+            typed(text(StatusCode::OK, INDEX), "text/html; charset=utf-8")
+        }
+        _ if path == "/debug/pprof" || path.starts_with("/debug/pprof/") => {
+            text(StatusCode::NOT_FOUND, "404 page not found: this program has no pprof, which is a profiler of Go")
+        }
+        _ => not_found(),
+    }
+}
+
+async fn set_verbosity(verbosity: &Verbosity, body: Incoming) -> Answer {
+    let read = Limited::new(body, LARGEST_BODY);
+    let body = match tokio::time::timeout(BODY_LIMIT, read.collect()).await {
+        Ok(Ok(body)) => body.to_bytes(),
+        Ok(Err(_)) => return text(StatusCode::BAD_REQUEST, "error reading request body"),
+        Err(_) => return text(StatusCode::REQUEST_TIMEOUT, "the request body takes too long"),
+    };
+    let value = String::from_utf8_lossy(&body);
+    match value.parse::<i32>() {
+        Ok(level) => {
+            verbosity.set(level.max(0).unsigned_abs());
+            tracing::info!(verbosity = level, "the log's verbosity was set at /debug/flags/v");
+            text(StatusCode::OK, format!("successfully set klog.logging.verbosity to {value}"))
+        }
+        Err(_) => {
+            let why = format!("failed set klog.logging.verbosity {value:?}: expected a whole number such as 2");
+            text(StatusCode::BAD_REQUEST, why)
         }
     }
 }

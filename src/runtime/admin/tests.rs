@@ -1,7 +1,8 @@
-//! A test of the server's time limits; what it serves is tested in `tests/apiserver/admin.rs`.
+//! Tests of the socket and of the server's time limits; what it serves is tested in `tests/apiserver/admin.rs`.
 
 use super::*;
 use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
 
 struct Nobody;
 
@@ -40,10 +41,30 @@ async fn a_client_that_says_nothing_is_cut_off() {
     let tls = server_config(&TlsRules::default(), true, certificates).unwrap();
     let task = tokio::spawn(serve(listener, tls, Arc::new(admin), 100, stop.clone()));
 
-    let mut silent = tokio::net::TcpStream::connect(address).await.unwrap();
+    let mut silent = TcpStream::connect(address).await.unwrap();
     let start = tokio::time::Instant::now();
     assert_eq!(silent.read_to_end(&mut Vec::new()).await.unwrap(), 0, "closed without a word");
     assert!(start.elapsed() <= connection::HANDSHAKE_LIMIT + Duration::from_secs(1), "{:?}", start.elapsed());
     stop.cancel();
     task.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn all_addresses_are_those_of_both_families() {
+    let listener = listen("0.0.0.0:0".parse().unwrap(), false).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+    if listener.local_addr().unwrap().is_ipv6() {
+        TcpStream::connect(("::1", port)).await.unwrap();
+    } else {
+        assert!(TcpSocket::new_v6().is_err() || !std::fs::read_to_string(ONLY_V6).unwrap().starts_with('0'));
+    }
+}
+
+#[tokio::test]
+async fn a_port_is_shared_only_when_asked() {
+    let first = listen("127.0.0.1:0".parse().unwrap(), true).unwrap();
+    let address = first.local_addr().unwrap();
+    assert_eq!(listen(address, false).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    listen(address, true).unwrap();
 }

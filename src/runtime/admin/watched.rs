@@ -59,7 +59,7 @@ impl Activity {
 
     /// Completes when the connection has to make room.
     pub(super) async fn closed(&self) {
-        self.shared.place.closed().await;
+        self.shared.place.closed.cancelled().await;
     }
 
     /// Notes a request.

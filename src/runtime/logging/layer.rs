@@ -37,18 +37,18 @@ impl<S: Subscriber> Layer<S> for Levels {
 /// The form of lines, and which goes where.
 #[derive(Debug, Clone, Copy)]
 pub struct Form {
-    /// Text or JSON.
     pub format: Format,
     /// Whether what is no error goes to standard output.
     pub split: bool,
 }
 
 impl Form {
-    /// The line.
-    pub fn line(self, record: &Record<'_>) -> String {
+    /// A message of this moment as a line.
+    pub fn line(self, level: Level, place: (&str, u32), task: Option<&str>, said: &Said) -> String {
+        let record = Record { time: Timestamp::now(), level, place, task, said };
         match self.format {
-            Format::Text => line::text(record, std::process::id()),
-            Format::Json => line::json(record),
+            Format::Text => line::text(&record, std::process::id()),
+            Format::Json => line::json(&record),
         }
     }
 
@@ -61,17 +61,14 @@ impl Form {
 
 /// Writes what passes.
 pub struct Lines {
-    /// How.
     pub form: Form,
-    /// Where to.
     pub queue: Queue,
 }
 
 impl Lines {
     /// Writes one message.
     pub fn write(&self, level: Level, place: (&str, u32), task: Option<&str>, said: &Said) {
-        let record = Record { time: Timestamp::now(), level, place, task, said };
-        self.queue.push(self.form.stream(level), self.form.line(&record));
+        self.queue.push(self.form.stream(level), self.form.line(level, place, task, said));
     }
 }
 

@@ -15,7 +15,6 @@ const ERROR: &str = "err";
 /// A message.
 #[derive(Debug)]
 pub struct Record<'a> {
-    /// When.
     pub time: Timestamp,
     /// What it asks of its reader, and klog's verbosity.
     pub level: Level,
@@ -23,14 +22,12 @@ pub struct Record<'a> {
     pub place: (&'a str, u32),
     /// The task that says it.
     pub task: Option<&'a str>,
-    /// The message itself, and its values.
     pub said: &'a Said,
 }
 
 /// What is said.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Said {
-    /// The message.
     pub message: String,
     /// Its values by key, in their order. `error` is written `err`, as in klog.
     pub values: Vec<(&'static str, Value)>,

@@ -21,9 +21,7 @@ const LAST_LINES: Duration = Duration::from_secs(1);
 /// A stream of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
-    /// Standard output.
     Output,
-    /// Standard error.
     Error,
 }
 

@@ -158,7 +158,7 @@ impl Run {
         let mut controller = node_lifecycle::controller(context, nodes, start.settings).unwrap();
         let metrics = Metrics::new().unwrap();
         controller.register(metrics.registry()).unwrap();
-        let mut tasks = Tasks::new();
+        let mut tasks = Tasks::default();
         tasks.spawn("watch", watch);
         tasks.spawn("events", writer.run(CancellationToken::new()));
         tasks.spawn("lifecycle", controller.run(CancellationToken::new()));

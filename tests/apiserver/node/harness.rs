@@ -222,7 +222,7 @@ impl Start {
     pub async fn run(self) -> Run {
         let server = ApiServer::shared().await;
         let client = server.client().await;
-        let mut tasks = Tasks::new();
+        let mut tasks = Tasks::default();
         let history = History::default();
         tasks.spawn("history", history.clone().follow(Api::all(client.clone()), &self.group).await);
         let kubeconfig = self.kubeconfig.unwrap_or_else(|| server.kubeconfig());

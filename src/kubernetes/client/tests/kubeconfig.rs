@@ -342,7 +342,7 @@ async fn a_client_certificate_in_files_is_read_again_when_it_changes() {
         let cluster = serde_json::json!({"server": url, "certificate-authority": path("ca.crt"), "proxy-url": proxy});
         both.push(client(&write_kubeconfig(folder.path(), &cluster, &user)).await);
     }
-    let shown = || expiry::shown_for(&path("tls.crt").display().to_string());
+    let shown = || metrics::shown_for(&path("tls.crt").display().to_string());
     let test = async {
         for nodes in &both {
             until_seen(nodes, &server, "CN=first").await;

@@ -65,7 +65,7 @@ async fn a_suspended_machine_wakes_up_as_a_standby_although_its_own_clock_stood_
     let [first, second] = &pair.candidates;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let before = pair.writes();
-    let lost = first.leadership.end_of_term();
+    let lost = first.leadership.wait_until_lost();
     // While it was away another took over.
     first.wall_clock.jump(HOUR);
     pair.server.lock().unwrap().give_to(LEASE, "b_2");
@@ -82,7 +82,7 @@ async fn a_suspended_machine_wakes_up_as_a_standby_although_its_own_clock_stood_
 async fn a_suspended_machine_that_nobody_followed_leads_again_in_a_new_term() {
     let pair = Pair::start().await;
     let first = &pair.candidates[0];
-    let lost = first.leadership.end_of_term();
+    let lost = first.leadership.wait_until_lost();
     first.wall_clock.jump(HOUR);
     assert!(!first.leadership.is_leader());
     let took = soon("it leads again", first.leadership.wait_until_leader()).await;

@@ -27,7 +27,7 @@ const MARGIN: Duration = Duration::from_secs(LIFETIME.as_secs() / 5);
 /// Where a pair is from, and what was found there last.
 pub(super) struct Origin {
     kind: Kind,
-    pair: Pair,
+    pub(super) pair: Pair,
     seen: Digests,
     refused: Option<Refused>,
 }
@@ -83,11 +83,6 @@ impl Origin {
     pub(super) fn memory(names: &[String], now: SystemTime) -> Result<Self, CertificateError> {
         let pair = make(names, now)?;
         Ok(Self { kind: Kind::Memory(names.to_vec()), pair, seen: Digests::default(), refused: None })
-    }
-
-    /// What is served.
-    pub(super) fn pair(&self) -> &Pair {
-        &self.pair
     }
 
     #[cfg(test)]

@@ -142,7 +142,7 @@ fn what_is_made_has_the_names_the_times_and_the_issuer_of_the_go_program() {
     let (leaf, ca) = (X509Certificate::from_der(leaf).unwrap().1, X509Certificate::from_der(ca).unwrap().1);
     assert!(leaf.subject().to_string().starts_with("CN=localhost@") && leaf.issuer() == ca.subject());
     assert!(ca.subject().to_string().starts_with("CN=localhost-ca@") && ca.is_ca() && !leaf.is_ca());
-    assert_eq!(keeper.default.pair().names, ["localhost", "127.0.0.1", "::1", "192.0.2.7"]);
+    assert_eq!(keeper.default.pair.names, ["localhost", "127.0.0.1", "::1", "192.0.2.7"]);
     let valid = leaf.validity();
     let age = i64::try_from(before).unwrap() - valid.not_before.timestamp();
     assert!((3590..=3601).contains(&age), "{age}");

@@ -3,7 +3,6 @@
 mod access;
 mod admin;
 mod announcement;
-mod api_server;
 pub mod catalogue;
 mod controller_health;
 mod controllers;

@@ -2,10 +2,10 @@
 
 pub mod addresses;
 pub mod backoff;
-pub mod csv;
 pub mod error_chain;
 pub mod glob;
 pub mod go_duration;
+pub mod go_flags;
 pub mod limited_read;
 pub mod names;
 pub mod yaml;

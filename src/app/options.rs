@@ -1,10 +1,10 @@
 //! Flags exactly as typed. Needs no file, no network and no other flag: what they mean together is `settings`.
 
 pub mod flag;
-mod spelling;
 mod table;
 pub mod values;
 
+use crate::base::go_flags::parse_bool;
 use clap::builder::Resettable;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ColorChoice, Command};
@@ -72,7 +72,7 @@ pub fn command() -> Command {
 /// # Errors
 /// A command line that is not only known flags. Values are not looked at.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Asked, Misspelled> {
-    let arguments = spelling::as_dashes(arguments);
+    let arguments = as_dashes(arguments);
     if let Some((place, argument)) = arguments.iter().enumerate().find(|(_, argument)| argument.to_str().is_none()) {
         return Err(Misspelled(format!("argument {place} is not text in UTF-8: {:?}", argument.to_string_lossy())));
     }
@@ -117,9 +117,9 @@ fn without_empty_variables(command: Command) -> Result<Command, Misspelled> {
 
 /// What `--version` prints, if it asks for that: the version of this program, or the one it is told to report.
 fn printed_version(asked: &str) -> Result<Option<&str>, Misspelled> {
-    match asked {
-        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(None),
-        "1" | "t" | "T" | "true" | "TRUE" | "True" | "raw" => Ok(Some(env!("CARGO_PKG_VERSION"))),
+    match (parse_bool(asked), asked) {
+        (Some(false), _) => Ok(None),
+        (Some(true), _) | (None, "raw") => Ok(Some(env!("CARGO_PKG_VERSION"))),
         _ if asked.strip_prefix('v').is_some_and(|rest| rest.starts_with(|char: char| char.is_ascii_digit())) => {
             Ok(Some(asked))
         }
@@ -168,7 +168,7 @@ fn misspelled(error: &clap::Error) -> Misspelled {
     let what = match error.kind() {
         ErrorKind::UnknownArgument if typed.starts_with('-') => {
             let names = flags().into_iter().map(|flag| flag.name);
-            let hint = spelling::nearest(typed, names).map(|name| format!("; did you mean --{name}?"));
+            let hint = nearest(typed, names).map(|name| format!("; did you mean --{name}?"));
             format!("unknown flag: {typed}{}", hint.unwrap_or_default())
         }
         ErrorKind::UnknownArgument => format!("{PROGRAM:?} does not take any arguments, got {typed:?}"),
@@ -183,6 +183,26 @@ fn misspelled(error: &clap::Error) -> Misspelled {
 fn first_line(error: &clap::Error) -> String {
     let text = error.render().to_string();
     text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
+}
+
+/// `--cloud_config=a_b` is `--cloud-config=a_b`: words of a flag's name may be separated by `_` as well.
+fn as_dashes(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let dashed = |argument: OsString| match argument.to_str() {
+        Some(text) if text.starts_with("--") => {
+            let (name, value) = text.split_at(text.find('=').unwrap_or(text.len()));
+            OsString::from(name.replace('_', "-") + value)
+        }
+        _ => argument,
+    };
+    arguments.into_iter().map(dashed).collect()
+}
+
+/// The name that takes the fewest edits to come to from what was typed, if that is not another word altogether.
+fn nearest<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let typed = typed.trim_start_matches('-').split('=').next().unwrap_or_default().to_lowercase();
+    let (edits, name) = names.map(|name| (strsim::levenshtein(&typed, name), name)).min()?;
+    let is_near = edits * 3 <= typed.len().max(name.len()) || (typed.len() > 3 && name.contains(typed.as_str()));
+    is_near.then_some(name)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The pages of the secure port that show what the process was told and what it is.
 
 mod configz;
-mod flagz;
 
+use super::options::Value;
 use super::settings::Settings;
 use crate::runtime::admin::Page;
 use std::sync::Arc;
@@ -11,12 +11,22 @@ use std::sync::Arc;
 pub fn all(settings: &Settings) -> Vec<Page> {
     vec![
         page("/configz", "application/json", configz::text(settings)),
-        page("/flagz", "text/plain; charset=utf-8", flagz::text(&settings.options.values)),
+        page("/flagz", "text/plain; charset=utf-8", flagz(&settings.options.values)),
     ]
 }
 
 fn page(path: &'static str, content_type: &'static str, text: String) -> Page {
     Page { path, content_type, write: Arc::new(move || text.clone()) }
+}
+
+/// `/flagz`, in the text format of `k8s.io/component-base/zpages/flagz`. The library takes one of several separators at
+/// random, so that nobody parses it; here it is always `=`.
+fn flagz(values: &[Value]) -> String {
+    let lines: String = values.iter().map(|value| format!("{}={}\n", value.flag.name, value.printed())).collect();
+    format!(
+        "\ncloud-controller-manager flagz\nWarning: This endpoint is not meant to be machine parseable, has no formatting \
+         compatibility guarantees and is for debugging purposes only.\n\n{lines}"
+    )
 }
 
 #[cfg(test)]
@@ -33,6 +43,22 @@ mod tests {
             let text = (page.write)();
             assert!(text.contains("/etc/vsphere.conf"), "{text}");
             assert!(!text.contains("hunter2"), "{text}");
+        }
+    }
+
+    #[test]
+    fn flags_stand_below_the_heading_in_the_order_of_their_names() {
+        let settings = settled(&["-v=3", "--vmodule=a=1,b=2", "--vmodule=c_d=3"]).unwrap();
+        let page = flagz(&settings.options.values);
+        let (head, flags) = page.split_once("only.\n\n").unwrap();
+        assert!(
+            head.starts_with("\ncloud-controller-manager flagz\nWarning: This endpoint is not meant to be"),
+            "{head}"
+        );
+        let names: Vec<_> = flags.lines().map(|line| line.split('=').next().unwrap()).collect();
+        assert!(names.is_sorted() && names.len() > 100, "{names:?}");
+        for line in ["cloud-provider=vsphere", "v=3", "vmodule=[a=1,b=2,c_d=3]", "webhooks=[]", "node-selector="] {
+            assert!(flags.lines().any(|shown| shown == line), "{line} in {flags}");
         }
     }
 }

@@ -5,7 +5,8 @@ use super::election::{self, Candidates, Elections};
 use super::options::PROGRAM;
 use super::settings::Settings;
 use super::stages::{Stage, Stages};
-use super::{Error, api_server, controller_health};
+use super::{Error, controller_health};
+use crate::base::error_chain::chain;
 use crate::cloud::CloudProvider;
 use crate::controllers::Context;
 use crate::controllers::driver::Cache;
@@ -15,12 +16,16 @@ use crate::kubernetes::leadership::Leadership;
 use crate::kubernetes::stores::{self, Nodes};
 use crate::runtime::admin::Checks;
 use crate::runtime::metrics::Metrics;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The component in Events about the Lease, as in the Go program.
 const ELECTION: &str = "cloud-controller-manager";
+
+/// How long the name of the API server may take to be resolved. The start waits for it.
+const RESOLUTION_LIMIT: Duration = Duration::from_secs(5);
 
 /// The shared parts. Their background work runs already, except for the election.
 pub struct Parts {
@@ -54,7 +59,7 @@ impl Parts {
         let config = client::read_config(&settings.kubernetes).await?;
         tracing::info!(server = %config.cluster_url, "API server");
         let api_server = match settings.provider.needs_api_server_addresses() {
-            true => api_server::addresses(&config.cluster_url).await,
+            true => addresses(&config.cluster_url).await,
             false => Vec::new(),
         };
         let metrics = Metrics::new()?;
@@ -134,4 +139,42 @@ fn start_accounts(
         }
     }
     Ok(accounts)
+}
+
+/// The addresses of the API server, asked for once: the host itself, or what its name stands for now. None, and a line in
+/// the log, when it cannot be resolved. They may be virtual ones that a node must not take for its own.
+async fn addresses(url: &http::Uri) -> Vec<IpAddr> {
+    let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
+    if let Ok(address) = host.parse() {
+        return vec![address];
+    }
+    let why = match tokio::time::timeout(RESOLUTION_LIMIT, tokio::net::lookup_host((host, 0))).await {
+        Ok(Ok(found)) => return Vec::from_iter(found.map(|address| address.ip()).collect::<BTreeSet<_>>()),
+        Ok(Err(error)) => chain(&error),
+        Err(_) => "no answer within 5 s".to_owned(),
+    };
+    tracing::warn!(
+        "{host}, the API server, cannot be resolved, so its addresses are not told from those of nodes: {why}"
+    );
+    Vec::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_host_is_an_address_or_a_name_for_some() {
+        for (url, expected) in [
+            ("https://10.0.0.1:6443", vec!["10.0.0.1"]),
+            ("http://192.0.2.7", vec!["192.0.2.7"]),
+            ("https://[fd00::1]:6443/path", vec!["fd00::1"]),
+            ("https://name.invalid:6443", vec![]),
+        ] {
+            let expected: Vec<IpAddr> = expected.into_iter().map(|address| address.parse().unwrap()).collect();
+            assert_eq!(addresses(&url.parse().unwrap()).await, expected, "{url}");
+        }
+        let local = addresses(&"https://localhost:6443".parse().unwrap()).await;
+        assert!(!local.is_empty() && local.iter().all(IpAddr::is_loopback), "{local:?}");
+    }
 }

@@ -7,7 +7,6 @@ mod generic;
 mod label_selector;
 pub mod leader_migration;
 mod log;
-mod node_labels;
 mod nodes;
 mod provider;
 mod serving;
@@ -18,6 +17,7 @@ use super::files::{Files, SystemFiles};
 use super::options::values::without_credentials;
 use super::options::{Options, Origin, Value};
 use crate::base::go_duration;
+use crate::base::go_flags::parse_bool;
 use crate::controllers::{node, node_lifecycle};
 use crate::kubernetes::access::{Authentication, Authorization};
 use crate::kubernetes::client;
@@ -215,7 +215,7 @@ impl<'a> Check<'a> {
 
     fn boolean(&mut self, flag: &str) -> bool {
         let value = self.options.text(flag);
-        boolean(value).unwrap_or_else(|| {
+        parse_bool(value).unwrap_or_else(|| {
             self.wrong(flag, value, "expected true or false");
             false
         })
@@ -259,15 +259,6 @@ impl<'a> Check<'a> {
             None => format!("{}={value}", given.map_or_else(|| flag.to_owned(), Value::spelled)),
         };
         self.mistakes.push(Mistake { place, why: why.into() });
-    }
-}
-
-/// As Go's `strconv.ParseBool`.
-pub(in crate::app) fn boolean(text: &str) -> Option<bool> {
-    match text {
-        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
-        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
-        _ => None,
     }
 }
 

@@ -1,6 +1,5 @@
 //! Builds the vSphere provider from the settings, and starts its background work.
 
-mod background;
 mod credentials;
 mod metrics;
 mod reload;
@@ -25,11 +24,10 @@ use crate::providers::vsphere::credentials::Offers;
 use crate::providers::vsphere::report::Report;
 use crate::providers::vsphere::{Connect, Options, Provider};
 use crate::runtime::admin::{Checks, Health};
-use background::Background;
 use credentials::{Credentials, Server};
 use metrics::{Calls, Certificates};
 use parking_lot::Mutex;
-use reload::{Reload, ReloadMetrics};
+use reload::{Background, Reload, ReloadMetrics};
 use sessions::Sessions;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

@@ -220,3 +220,18 @@ fn our_flags_are_environment_variables_of_the_same_name_and_no_others_are() {
         assert_eq!(flag.get_env().and_then(|variable| variable.to_str()), expected.as_deref(), "{name}");
     }
 }
+
+#[test]
+fn the_nearest_flag_is_named_and_no_far_one() {
+    let names = ["cloud-config", "controllers", "kubeconfig", "v"];
+    let cases = [
+        ("--cluod-config", Some("cloud-config")),
+        ("--cloud-conf=/x", Some("cloud-config")),
+        ("--controller", Some("controllers")),
+        ("--kube-config", Some("kubeconfig")),
+        ("--webhook-secure-port", None),
+    ];
+    for (typed, expected) in cases {
+        assert_eq!(nearest(typed, names.into_iter()), expected, "{typed}");
+    }
+}

@@ -2,7 +2,7 @@
 //! that were given.
 
 use super::flag::{Flag, Kind};
-use crate::base::csv;
+use crate::base::go_flags;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 
@@ -41,7 +41,9 @@ impl Value {
         };
         let value = without_credentials(&typed.join(","));
         let items = match flag.kind {
-            Kind::Slice => typed.iter().flat_map(|line| csv::fields(line)).filter(|item| !item.is_empty()).collect(),
+            Kind::Slice => {
+                typed.iter().flat_map(|line| go_flags::fields(line)).filter(|item| !item.is_empty()).collect()
+            }
             _ => typed,
         };
         Self { flag, value, items, origin }

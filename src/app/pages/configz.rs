@@ -1,9 +1,10 @@
 //! Pure: `/configz`, the settings in the form of the Go program's `CloudControllerManagerConfiguration`.
 
 use crate::app::options::Options;
+use crate::app::settings::Settings;
 use crate::app::settings::leader_migration::{ControllerLeader, LeaderMigration};
-use crate::app::settings::{self, Settings};
 use crate::base::go_duration::{parse_duration, spelled};
+use crate::base::go_flags::parse_bool;
 use serde::Serialize;
 
 /// The one key of the page.
@@ -117,7 +118,7 @@ fn shared(settings: &Settings) -> String {
 
 /// A flag that was checked.
 fn boolean(options: &Options, name: &str) -> String {
-    json(settings::boolean(options.text(name)))
+    json(parse_bool(options.text(name)))
 }
 
 /// A flag that was checked.

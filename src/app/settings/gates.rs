@@ -5,6 +5,7 @@
 //! metrics/features, zpages/features), `controller-manager` and `cloud-provider`, each at the first and the last patch
 //! release of 0.31 to 0.37.
 
+use crate::base::go_flags::parse_bool;
 use Stage::{Alpha, Beta, Deprecated, Stable};
 use std::collections::BTreeMap;
 
@@ -184,8 +185,7 @@ fn is_earlier(name: &str) -> bool {
 fn pair(item: &str) -> Result<(&str, bool), String> {
     let (name, value) = item.split_once('=').ok_or_else(|| format!("missing bool value for {item}"))?;
     let (name, value) = (name.trim(), value.trim());
-    let is_on =
-        super::boolean(value).ok_or_else(|| format!("invalid value of {name}={value}: expected true or false"))?;
+    let is_on = parse_bool(value).ok_or_else(|| format!("invalid value of {name}={value}: expected true or false"))?;
     if GROUPS.iter().any(|(group, _)| *group == name) {
         return Ok((name, is_on));
     }

@@ -1,7 +1,8 @@
 //! The flags about nodes: what they are to look like, and what becomes of those whose machine is gone or off.
 
-use super::{Check, node_labels};
+use super::Check;
 use crate::base::go_duration::{self, parse_duration};
+use crate::base::go_flags::fields;
 use crate::base::names::{is_dns_name, is_label_key, is_label_value};
 use crate::cloud::node::is_reserved_label;
 use crate::controllers::node::{self, LabelMode};
@@ -33,10 +34,11 @@ impl Check<'_> {
     fn node_labels(&mut self) -> BTreeMap<String, String> {
         let mut labels = BTreeMap::new();
         for value in self.options.list("node-labels") {
-            let pairs = match node_labels::pairs(value) {
+            let pairs = match pairs(value) {
                 Ok(pairs) => pairs,
-                Err(wrong) => {
-                    self.wrong("node-labels", value, wrong.to_string());
+                Err(part) => {
+                    let why = "is no pair; expected key=value, several of them separated by commas";
+                    self.wrong("node-labels", value, format!("{part:?} {why}"));
                     continue;
                 }
             };
@@ -126,6 +128,25 @@ impl Check<'_> {
         };
         TopologyLabels { places: words.filter_map(place).collect(), prefix: prefix.to_owned() }
     }
+}
+
+/// Reads `a=b,c=d`. A text with one `=` is one pair, whose value may have commas. One with more is a line of comma
+/// separated values: a part may stand in double quotes, in which commas mean nothing and `""` is a quote.
+///
+/// # Errors
+/// The part that is no pair.
+fn pairs(text: &str) -> Result<Vec<(String, String)>, String> {
+    // A block in YAML ends in a line break.
+    let text = text.trim_end_matches(['\r', '\n']);
+    let parts = match text.matches('=').count() {
+        1 => vec![text.trim_matches('"').to_owned()],
+        _ => fields(text),
+    };
+    let pair = |part: String| match part.split_once('=') {
+        Some((key, value)) => Ok((key.to_owned(), value.to_owned())),
+        None => Err(part),
+    };
+    parts.into_iter().map(pair).collect()
 }
 
 /// `NODES,PERCENT%,WINDOW`; nothing when it does not read so.

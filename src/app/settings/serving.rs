@@ -3,6 +3,7 @@
 mod ciphers;
 
 use super::Check;
+use crate::base::go_flags::parse_bool;
 use crate::runtime::admin::{CertificateSource, NamedPair, PairFiles, Settings, TlsRules};
 use ciphers::Known;
 use rustls::{CipherSuite, NamedGroup};
@@ -25,7 +26,7 @@ impl<'a> Check<'a> {
         let shares_address = self.boolean("permit-address-sharing");
         let shares_port = self.boolean("permit-port-sharing");
         // A mistake in it is told with the flags of its group.
-        let debug = super::boolean(self.options.text("profiling")).unwrap_or_default();
+        let debug = parse_bool(self.options.text("profiling")).unwrap_or_default();
         let (address, port) = (address?, port.filter(|port| *port != 0)?);
         Some(Settings {
             address: SocketAddr::new(address, port),

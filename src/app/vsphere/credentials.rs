@@ -1,7 +1,6 @@
 //! All sources of credentials, held by one task: watches of Secrets and looks at directories come and go with the
 //! entries that ask for them, and every entry has its [`Offers`].
 
-mod account_token;
 mod directory;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,10 +8,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use parking_lot::Mutex;
+use secrecy::SecretString;
+use secrecy::zeroize::Zeroize;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -23,8 +25,7 @@ use crate::providers::vsphere::config::Vcenter;
 use crate::providers::vsphere::credentials::layout::{SessionManagers, Stored};
 use crate::providers::vsphere::credentials::offer::{offer, places};
 use crate::providers::vsphere::credentials::source::{News, Place, Reading, Source};
-use crate::providers::vsphere::credentials::{Credential, Login, Offer, Offers, Origin, SessionToken};
-use account_token::AccountToken;
+use crate::providers::vsphere::credentials::{Credential, Login, Offer, Offers, Origin, ReadToken, SessionToken};
 use directory::{Seen, Watched};
 
 /// Problems of one reading that are logged; a source full of foreign keys must not fill the log.
@@ -35,6 +36,12 @@ const LINGER: Duration = Duration::from_secs(30);
 
 /// Readings that wait to be taken in.
 const READINGS: usize = 16;
+
+/// Where the kubelet puts the token of this process's service account.
+const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+
+/// How long reading it may take.
+const TOKEN_LIMIT: Duration = Duration::from_secs(5);
 
 /// The credentials of all vCenter entries.
 #[derive(Clone)]
@@ -85,7 +92,7 @@ impl Credentials {
         let keeper = Keeper {
             shared: Arc::clone(&shared),
             secrets,
-            managers: Arc::new(SessionManagers { account: Arc::new(AccountToken::default()), hosts }),
+            managers: Arc::new(SessionManagers { account: Arc::new(AccountToken(PathBuf::from(TOKEN_PATH))), hosts }),
             current,
             sender,
             readings,
@@ -346,6 +353,28 @@ fn of_directory(path: &Path, seen: &Seen, managers: &SessionManagers) -> Reading
             stored.problems.extend(files.problems.iter().cloned());
             Reading::Read { stored, origin: Origin::Directory { path: path.to_owned() } }
         }
+    }
+}
+
+/// The file with the service account's token, for session managers that are given no other. Read at each use, since the
+/// kubelet renews it.
+struct AccountToken(PathBuf);
+
+#[async_trait]
+impl ReadToken for AccountToken {
+    async fn read(&self) -> Result<SecretString, String> {
+        let failed = |why: String| format!("the service account's token {} cannot be read: {why}", self.0.display());
+        let mut bytes = match tokio::time::timeout(TOKEN_LIMIT, tokio::fs::read(&self.0)).await {
+            Ok(read) => read.map_err(|error| failed(error.to_string()))?,
+            Err(_) => return Err(failed(format!("no answer within {} s", TOKEN_LIMIT.as_secs()))),
+        };
+        let token = match std::str::from_utf8(&bytes).map(str::trim) {
+            Ok("") => Err(failed("it is empty".to_owned())),
+            Ok(text) => Ok(SecretString::from(text)),
+            Err(_) => Err(failed("it is not text".to_owned())),
+        };
+        bytes.zeroize();
+        token
     }
 }
 

@@ -4,26 +4,30 @@
 mod differences;
 mod watch;
 
-use super::Connections;
-use super::background::Background;
+use super::{Connections, Error};
 use crate::app::settings::vsphere::CloudConfig;
 use crate::app::settings::{Standby, Vsphere};
+use crate::base::error_chain::chain;
 use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::leader_election::LeaseObject;
 use crate::providers::vsphere::config::Config;
-use crate::providers::vsphere::{BuildError, Provider};
+use crate::providers::vsphere::{BuildError, Provider, Task};
 use crate::runtime::metrics::Registry;
-use crate::runtime::tasks::BoxError;
+use crate::runtime::tasks::{BoxError, Cause, TaskEnded, Tasks};
 use differences::differences;
 use prometheus::{Gauge, IntCounterVec, Opts};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{mpsc, watch as latest};
 use tokio_util::sync::CancellationToken;
 
 /// The reason in Events about a file that is refused.
 const INVALID: &str = "InvalidCloudConfig";
+
+/// How long the tasks may take to end together; a moment less than their stage is given, so that the names of those
+/// that do not end are told.
+const GRACE: Duration = Duration::from_millis(6_500);
 
 /// Holds the provider's tasks and applies what the files say.
 pub struct Reload {
@@ -122,8 +126,7 @@ impl Reload {
         tracing::info!(leads, "{}", if leads { "connecting to the vCenters" } else { "leaving the vCenters" });
         if let Err(errors) = self.apply() {
             // The same entries were accepted when the file was read.
-            let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
-            tracing::error!("cannot use the vCenters of the cloud config: {}", errors.join("; "));
+            tracing::error!("{}", Error::Vcenters(errors));
         }
     }
 
@@ -141,6 +144,41 @@ impl Reload {
             self.background.start(task);
         }
         Ok(())
+    }
+}
+
+/// The provider's background work, which comes and goes while the process runs: one task per vCenter and one for the
+/// nodes. Dropping it aborts them all.
+#[derive(Default)]
+pub struct Background {
+    tasks: Tasks,
+}
+
+impl Background {
+    /// Starts a task. It may end once its own stop signal was given.
+    pub fn start(&mut self, task: Task) {
+        let Task { name, stop, run } = task;
+        self.tasks.spawn(name, async move {
+            run.await;
+            if stop.is_cancelled() { Ok(()) } else { Err("nothing was left to do".into()) }
+        });
+    }
+
+    /// Completes when a task ends although it was not told to. Safe to cancel.
+    pub async fn first_unexpected_end(&mut self) -> BoxError {
+        loop {
+            match self.tasks.first_unexpected_end().await {
+                TaskEnded { name, cause: Cause::Finished } => tracing::debug!(task = name, "task ended"),
+                ended => return ended.into(),
+            }
+        }
+    }
+
+    /// Waits until all tasks have ended. The caller has given their stop signals.
+    pub async fn shut_down(self) {
+        if let Err(still_running) = self.tasks.shut_down(GRACE).await {
+            tracing::warn!("{}", chain(&still_running));
+        }
     }
 }
 

@@ -194,3 +194,27 @@ fn all_mistakes_come_together() {
         assert!(text.contains(part), "{part} in {text}");
     }
 }
+
+#[test]
+fn maps_are_read_as_go_reads_them() {
+    let cases: &[(&str, &[(&str, &str)])] = &[
+        ("a=b", &[("a", "b")]),
+        ("a=", &[("a", "")]),
+        ("a=b,c=d", &[("a", "b"), ("c", "d")]),
+        ("a=b,c=d\n", &[("a", "b"), ("c", "d")]),
+        ("a=b,c", &[("a", "b,c")]),
+        ("\"a=b\"", &[("a", "b")]),
+        ("\"a=b,c\",d=e", &[("a", "b,c"), ("d", "e")]),
+        ("\"a=\"\"b\"\"\",d=e", &[("a", "\"b\""), ("d", "e")]),
+        ("a=b=c", &[("a", "b=c")]),
+        ("a=b, c=d", &[("a", "b"), (" c", "d")]),
+    ];
+    for (text, expected) in cases {
+        let read = pairs(text).unwrap();
+        let read: Vec<_> = read.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        assert_eq!(read, *expected, "{text:?}");
+    }
+    for (text, part) in [("", ""), ("a", "a"), ("a,b", "a"), ("a=b,c=d,e", "e"), ("a=b,c=d,", "")] {
+        assert_eq!(pairs(text), Err(part.to_owned()), "{text:?}");
+    }
+}

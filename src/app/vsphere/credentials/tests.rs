@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use kube::client::Body;
+use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 
 use super::*;
@@ -198,7 +199,7 @@ async fn w23_a_directory_of_the_configuration_is_found_when_it_appears() {
 /// M2: which session managers the warning names.
 #[test]
 fn a_session_manager_is_named_if_the_service_accounts_token_is_sent_there() {
-    let account = || SessionToken::ServiceAccount(Arc::new(AccountToken::default()));
+    let account = || SessionToken::ServiceAccount(Arc::new(AccountToken(PathBuf::from(TOKEN_PATH))));
     let shared = |url: &str, token| {
         let login = Login::SharedSession { url: url.to_owned(), token };
         Arc::new(Credential { login, origin: Origin::Config })
@@ -213,4 +214,21 @@ fn a_session_manager_is_named_if_the_service_accounts_token_is_sent_there() {
     let named: Vec<String> = trusted_managers(&offer).into_keys().collect();
     assert_eq!(named, ["http://127.0.0.1:8080", "https://first.test:8443", "https://second.test:443"]);
     assert!(trusted_managers(&Offer::Pending { why: String::new() }).is_empty());
+}
+
+#[tokio::test]
+async fn the_token_is_read_anew_at_each_use_and_a_failure_names_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("token");
+    let token = AccountToken(path.clone());
+    let failed = |why: &str| format!("the service account's token {} cannot be read: {why}", path.display());
+    assert!(token.read().await.unwrap_err().starts_with(&failed("No such file")));
+    for (content, expected) in [("one\n", "one"), ("another", "another")] {
+        std::fs::write(&path, content).unwrap();
+        assert_eq!(token.read().await.unwrap().expose_secret(), expected);
+    }
+    for (content, why) in [(&b"\n"[..], "it is empty"), (b"\xff", "it is not text")] {
+        std::fs::write(&path, content).unwrap();
+        assert_eq!(token.read().await.unwrap_err(), failed(why));
+    }
 }

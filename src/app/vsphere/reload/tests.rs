@@ -1,8 +1,10 @@
 //! What is taken over from the files, and when.
 
-use super::watch;
+use super::{Background, GRACE, watch};
 use crate::app::files::{Files, SystemFiles};
 use crate::app::settings::vsphere::{CloudConfig, CloudConfigFile};
+use crate::base::error_chain::chain;
+use crate::providers::vsphere::Task;
 use crate::providers::vsphere::config::Environment;
 use std::io;
 use std::path::Path;
@@ -10,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
 /// One file at any path.
@@ -106,4 +109,33 @@ async fn a_changed_ca_file_is_a_change_although_vsphere_conf_is_the_same() {
     std::fs::write(&ca, "no certificate").unwrap();
     assert!(next(&mut changes).await.unwrap().is_err());
     watching.abort();
+}
+
+fn task(name: &str, stop: &CancellationToken, run: impl Future<Output = ()> + Send + 'static) -> Task {
+    Task { name: name.to_owned(), stop: stop.clone(), run: Box::pin(run) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_was_told_to_may_end_and_no_other() {
+    let mut background = Background::default();
+    let (told, not_told) = (CancellationToken::new(), CancellationToken::new());
+    background.start(task("told", &told, told.clone().cancelled_owned()));
+    told.cancel();
+    let nothing = tokio::time::timeout(Duration::from_secs(1), background.first_unexpected_end()).await;
+    assert!(nothing.is_err(), "{nothing:?}");
+    background.start(task("other", &not_told, async {}));
+    let ended = background.first_unexpected_end().await;
+    assert_eq!(chain(ended.as_ref()), "task other failed: nothing was left to do");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_under_way_is_waited_for_and_what_is_stuck_is_not() {
+    let mut background = Background::default();
+    let stop = CancellationToken::new();
+    let before = tokio::time::Instant::now();
+    background.start(task("stuck", &stop, std::future::pending()));
+    background.start(task("slow", &stop, tokio::time::sleep(Duration::from_secs(2))));
+    stop.cancel();
+    background.shut_down().await;
+    assert_eq!(before.elapsed(), GRACE);
 }

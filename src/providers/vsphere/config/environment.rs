@@ -10,6 +10,7 @@ use zeroize::Zeroizing;
 
 use super::fields::{Dialect, Plain, RawField, RawFile, RawSection, RawValue};
 use super::problems::Report;
+use crate::base::go_flags::parse_bool;
 
 /// Beginnings of the names that are kept; a service account token or another program's password never gets here.
 const PREFIXES: [&str; 2] = ["VSPHERE_", VCENTER_PREFIX];
@@ -220,11 +221,7 @@ fn defined(variable: &str, key: &str) -> RawSection {
 fn parse_value(key: &str, text: &str) -> Result<RawValue, &'static str> {
     match key {
         "port" => text.trim().parse().map(RawValue::Number).map_err(|_| "expected a port from 1 to 65535"),
-        "insecure-flag" => match text {
-            "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(RawValue::Flag(true)),
-            "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(RawValue::Flag(false)),
-            _ => Err("expected true or false"),
-        },
+        "insecure-flag" => parse_bool(text).map(RawValue::Flag).ok_or("expected true or false"),
         "soap-roundtrip-count" => Ok(RawValue::Unset),
         _ => Ok(RawValue::Text(Zeroizing::new(text.to_owned()))),
     }

@@ -26,7 +26,7 @@ pub(super) fn merge(
     report: &mut Report,
 ) -> Config {
     // What a broken line may have said is not reported as missing.
-    let is_readable = report.is_readable();
+    let is_readable = report.is_readable;
     let mut sources = Sources::new(raw, environment, is_directory, report);
     let global = Settings::read(&raw.global, report);
     let defaults = Settings::read(&environment.global, report).or(&global);

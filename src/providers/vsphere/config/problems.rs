@@ -51,7 +51,8 @@ pub(super) struct Report {
     file: String,
     problems: Gathered,
     warnings: Gathered,
-    is_readable: bool,
+    /// Whether all of the file is known, so that what is not there is missing.
+    pub is_readable: bool,
     /// The sections of parts that are not here, of which there is a warning.
     others: BTreeSet<&'static str>,
 }
@@ -82,7 +83,7 @@ impl Report {
     /// A mistake of the whole file, or one after which a part of it is not known.
     pub fn mistake(&mut self, line: Option<usize>, expected: impl Into<String>) {
         self.is_readable = false;
-        self.problems.push(self.place(line, None, None, expected));
+        self.problems.push(place(&self.file, line, None, None, expected));
     }
 
     /// A mistake at a key of a section, or at the section.
@@ -92,7 +93,7 @@ impl Report {
 
     /// A mistake where the section is not read yet.
     pub fn mistake_in(&mut self, line: usize, section: &str, key: Option<&str>, expected: impl Into<String>) {
-        self.problems.push(self.place(Some(line), Some(section), key, expected));
+        self.problems.push(place(&self.file, Some(line), Some(section), key, expected));
     }
 
     /// A mistake of an environment variable.
@@ -112,7 +113,7 @@ impl Report {
 
     /// Something odd where the section is not read yet.
     pub fn warn_in(&mut self, line: usize, section: &str, key: Option<&str>, odd: impl Into<String>) {
-        self.warnings.push(self.place(Some(line), Some(section), key, odd));
+        self.warnings.push(place(&self.file, Some(line), Some(section), key, odd));
     }
 
     /// A key that this section does not have; it is named if that discloses nothing. `written` is nothing where it is
@@ -130,7 +131,7 @@ impl Report {
         let found = if is_told { unknown_section(written, dialect) } else { UnknownName::default() };
         let shown = found.shown.map(|name| if dialect == Dialect::Ini { format!("[{name}]") } else { name });
         let odd = format!("unknown section, ignored{}", found.hint);
-        self.warnings.push(self.place(Some(line), shown.as_deref(), None, odd));
+        self.warnings.push(place(&self.file, Some(line), shown.as_deref(), None, odd));
     }
 
     /// A section of a part that is not here, with what is not done: once, however often it is there.
@@ -148,11 +149,6 @@ impl Report {
         if self.problems.kept.iter().rev().take(MOST_TOLD).all(|problem| problem.expected != expected) {
             self.mistake_in(line, section, None, expected);
         }
-    }
-
-    /// Whether all of the file is known, so that what is not there is missing.
-    pub fn is_readable(&self) -> bool {
-        self.is_readable
     }
 
     /// The mistakes, where there are some.
@@ -174,7 +170,7 @@ impl Report {
         let more = more + problems.len().saturating_sub(MOST_TOLD);
         if more > 0 {
             problems.truncate(MOST_TOLD);
-            problems.push(self.place(None, None, None, format!("and {more} more {what}")));
+            problems.push(place(&self.file, None, None, None, format!("and {more} more {what}")));
         }
         problems
     }
@@ -186,32 +182,26 @@ impl Report {
         }
         let line = key.and_then(|key| section.line_of(key)).or(section.line);
         let key = key.map(|key| section.shown_key(key));
-        self.place(line, Some(&section.shown), key.as_deref(), expected)
-    }
-
-    fn place(
-        &self,
-        line: Option<usize>,
-        section: Option<&str>,
-        key: Option<&str>,
-        expected: impl Into<String>,
-    ) -> ConfigProblem {
-        ConfigProblem {
-            file: self.file.clone(),
-            line,
-            section: section.map(str::to_owned),
-            key: key.map(str::to_owned),
-            expected: expected.into(),
-        }
+        place(&self.file, line, Some(&section.shown), key.as_deref(), expected)
     }
 }
 
 fn place_of_variable(variable: &str, expected: impl Into<String>) -> ConfigProblem {
+    place("environment", None, None, Some(variable), expected)
+}
+
+fn place(
+    file: &str,
+    line: Option<usize>,
+    section: Option<&str>,
+    key: Option<&str>,
+    expected: impl Into<String>,
+) -> ConfigProblem {
     ConfigProblem {
-        file: "environment".to_owned(),
-        line: None,
-        section: None,
-        key: Some(variable.to_owned()),
+        file: file.to_owned(),
+        line,
+        section: section.map(str::to_owned),
+        key: key.map(str::to_owned),
         expected: expected.into(),
     }
 }

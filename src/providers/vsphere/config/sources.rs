@@ -37,7 +37,6 @@ pub(super) struct Sources {
     is_ambiguous: bool,
     /// The Secret or directory of Global, after the variables.
     shared: Option<Credentials>,
-    is_readable: bool,
     /// Whether an entry asked for what the variables say.
     asked_variables: bool,
 }
@@ -70,14 +69,12 @@ impl Pair {
 }
 
 impl Sources {
-    /// `is_readable` is whether all of the file is known, so that what is not there is missing.
     pub fn new(
         file: &RawFile,
         environment: &RawFile,
         is_directory: &dyn Fn(&Path) -> bool,
         report: &mut Report,
     ) -> Self {
-        let is_readable = report.is_readable();
         let (global, variables) = (&file.global, &environment.global);
         let is_named = global.text("secret-name").is_some() || global.text("secret-namespace").is_some();
         let has_directory = global.text("secrets-directory").is_some();
@@ -89,7 +86,6 @@ impl Sources {
             is_stored,
             is_ambiguous: has_directory && is_named,
             shared,
-            is_readable,
             asked_variables: false,
         }
     }
@@ -159,7 +155,7 @@ impl Sources {
             return (stored, None);
         }
         for (name, is_missing) in [("user", pair.user.is_none()), ("password", pair.password.is_none())] {
-            if is_missing && self.is_readable && !section.is_mistake(name) {
+            if is_missing && report.is_readable && !section.is_mistake(name) {
                 let expected = format!("missing: expected a {name} here or in the section Global, or a secret");
                 report.mistake_at(section, Some(name), expected);
             }

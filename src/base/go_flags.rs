@@ -1,6 +1,15 @@
-//! Pure: one line of comma separated values, as Go's flag package reads lists.
+//! Pure: booleans and lists as Go's flag packages read them.
 
-/// The fields of a line. A field may stand in double quotes, in which commas mean nothing and `""` is a quote.
+/// A boolean as `strconv.ParseBool` reads it.
+pub fn parse_bool(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
+    }
+}
+
+/// The fields of one line of comma separated values. A field may stand in double quotes, in which commas mean nothing and `""` is a quote.
 pub fn fields(line: &str) -> Vec<String> {
     let mut fields = vec![String::new()];
     let mut is_quoted = false;

@@ -22,8 +22,8 @@ const USAGE: &str = "vsphere-cloud-controller-manager [flags]";
 
 const OURS: &str = "Flags the Go program does not have (each also an environment variable, which it ignores)";
 
-/// The flags with their values, by name. A value that was typed is not checked here, so that all mistakes can be told at
-/// once.
+/// The flags with their values, by name. A value that was typed is not checked here, so that all mistakes can be reported
+/// together.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// All of them.

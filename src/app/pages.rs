@@ -20,7 +20,7 @@ fn page(path: &'static str, content_type: &'static str, text: String) -> Page {
 }
 
 /// `/flagz`, in the text format of `k8s.io/component-base/zpages/flagz`. The library takes one of several separators at
-/// random, so that nobody parses it; here it is always `=`.
+/// random, to discourage parsing; here it is always `=`.
 fn flagz(values: &[Value]) -> String {
     let lines: String = values.iter().map(|value| format!("{}={}\n", value.flag.name, value.printed())).collect();
     format!(

@@ -141,7 +141,7 @@ fn start_accounts(
     Ok(accounts)
 }
 
-/// The addresses of the API server, asked for once: the host itself, or what its name stands for now. None, and a line in
+/// The addresses of the API server, resolved once: the host itself, or the addresses of its name. None, and a line in
 /// the log, when it cannot be resolved. They may be virtual ones that a node must not take for its own.
 async fn addresses(url: &http::Uri) -> Vec<IpAddr> {
     let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
@@ -154,7 +154,7 @@ async fn addresses(url: &http::Uri) -> Vec<IpAddr> {
         Err(_) => "no answer within 5 s".to_owned(),
     };
     tracing::warn!(
-        "{host}, the API server, cannot be resolved, so its addresses are not told from those of nodes: {why}"
+        "{host}, the API server, cannot be resolved, so its addresses cannot be told apart from those of nodes: {why}"
     );
     Vec::new()
 }

@@ -235,7 +235,7 @@ impl<'a> Check<'a> {
         pause.unwrap_or_default()
     }
 
-    /// What the given word stands for.
+    /// The value that the given word names.
     fn choice<T: Clone>(&mut self, flag: &str, choices: &[(&str, T)], expected: &str) -> Option<T> {
         let value = self.options.text(flag);
         let choice = choices.iter().find(|(word, _)| *word == value).map(|(_, choice)| choice.clone());

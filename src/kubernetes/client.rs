@@ -34,7 +34,8 @@ const WRITES_IN_FLIGHT: usize = 32;
 /// Placeholder: keeps the library from using the proxy of the environment; replaced below.
 const NO_PROXY: &str = "http://none.invalid";
 
-/// The name by which clients call themselves. The server derives the field manager from what stands before the slash, unless a write names one.
+/// The name by which clients call themselves. The server derives the field manager from the text before
+/// the slash, unless a write names one.
 const PROGRAM: &str = "vsphere-cloud-controller-manager";
 
 /// The commit this was built from, where the build says so.

@@ -493,7 +493,7 @@ impl Metrics {
 /// How long the look for the UID of a Lease may take.
 const UID_LIMIT: Duration = Duration::from_secs(5);
 
-/// The Lease of the election as an object that users are told things on. It need not exist.
+/// The Lease of the election as the object of Events. It need not exist.
 #[derive(Clone)]
 pub struct LeaseObject {
     /// Reads it.

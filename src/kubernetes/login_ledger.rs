@@ -45,8 +45,8 @@ const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(25), Duration::
 /// Settled claims that could not be written, which are written with the next claim.
 const MOST_PENDING: usize = 16;
 /// How long a reading for the review of paused logins serves. The logins of one account at all vCenters are judged by the
-/// same records, so that one reading of each serves all reviews that come meanwhile. A login is reviewed again after 30 to 37.5 s, so that what was deleted is noticed within a
-/// minute.
+/// same records, so that one reading of each serves all reviews that come meanwhile. A login is reviewed again after 30
+/// to 37.5 s, so that what was deleted is noticed within a minute.
 const SERVES_FOR: Duration = Duration::from_secs(15);
 /// Servers that are remembered.
 const MOST_SERVERS: usize = 256;
@@ -472,7 +472,7 @@ pub struct Stored {
 /// The answer of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// What stands under the name; nothing when nobody has written there yet.
+    /// The record of this name; `None` before the first write.
     pub stored: Option<Stored>,
     /// The store's own clock, in seconds since 1970, if it tells it.
     pub server_time: Option<i64>,
@@ -492,7 +492,7 @@ pub enum StoreError {
 /// Keeps texts under names, for all replicas.
 #[async_trait]
 pub trait Store: Send + Sync {
-    /// What stands there, and what time it is.
+    /// The record, and the time of the server.
     async fn read(&self, name: &str) -> Result<Reading, StoreError>;
 
     /// The command by which an administrator deletes what is stored under these names; none where there is no such command.
@@ -500,7 +500,7 @@ pub trait Store: Send + Sync {
         None
     }
 
-    /// Writes, if what stands there is still `version`: nothing, or what was read.
+    /// Writes, if the record still has this `version`; `None` if it must not exist yet.
     async fn write(&self, name: &str, version: Option<&str>, text: &str) -> Result<(), StoreError>;
 }
 

@@ -56,7 +56,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 /// Connections that the kernel has accepted and this process has not.
 const BACKLOG: u32 = 1024;
 
-/// Whether a socket for IPv6 also takes IPv4, unless told otherwise.
+/// Whether a socket for IPv6 also takes IPv4 by default.
 const ONLY_V6: &str = "/proc/sys/net/ipv6/bindv6only";
 
 /// What the server serves, and to whom.

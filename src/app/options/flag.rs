@@ -15,8 +15,8 @@ pub enum Kind {
     Repeated,
     /// A list, its items separated by commas.
     Items,
-    /// A list as Go reads its string slices: each use adds a line of comma separated values. An empty item is dropped, so that
-    /// `--flag=` clears the default.
+    /// A list as Go reads its string slices: each use adds a line of comma separated values. An empty item is dropped,
+    /// so that `--flag=` clears the default.
     Slice,
 }
 
@@ -38,7 +38,7 @@ pub struct Flag {
     pub kind: Kind,
     /// What the help calls its value.
     pub value_name: &'static str,
-    /// Its value when nobody gives one; empty is none.
+    /// Its value when none is given; empty means no value.
     pub default: &'static str,
     /// A sentence without a full stop.
     pub help: &'static str,

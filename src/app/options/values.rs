@@ -1,4 +1,4 @@
-//! Every flag with its value and where that is from: for the settings, the log, `/flagz`, and for what is told about flags
+//! Every flag with its value and where that is from: for the settings, the log, `/flagz`, and for messages about flags
 //! that were given.
 
 use super::flag::{Flag, Kind};

@@ -96,7 +96,7 @@ impl Check<'_> {
             Err(_) => self.wrong(FLAG, value, "expected a whole number, or 0 for the value of --concurrent-node-syncs"),
         }
         let updates = updates.ok().and_then(|updates| NonZeroUsize::new(updates.unsigned_abs() as usize));
-        // A mistake in the other flag is told where its value is used.
+        // A mistake in the other flag is reported where its value is used.
         let syncs = || self.options.text("concurrent-node-syncs").parse().ok();
         updates.or_else(syncs).unwrap_or(NonZeroUsize::MIN)
     }

@@ -131,7 +131,7 @@ impl Check<'_> {
 }
 
 /// Reads `a=b,c=d`. A text with one `=` is one pair, whose value may have commas. One with more is a line of comma
-/// separated values: a part may stand in double quotes, in which commas mean nothing and `""` is a quote.
+/// separated values: a part may be in double quotes, in which commas do not separate, and `""` is a quote.
 ///
 /// # Errors
 /// The part that is no pair.

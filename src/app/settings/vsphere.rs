@@ -29,7 +29,7 @@ pub struct Vsphere {
     pub seen: Noted,
     /// The hosts of session managers that may be asked; empty is any.
     pub session_manager_hosts: BTreeSet<String>,
-    /// What else the provider goes by; without the addresses of the API server, which are not known yet.
+    /// Further rules of the provider; without the addresses of the API server, which are not known yet.
     pub options: Options,
 }
 

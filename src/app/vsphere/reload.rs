@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 const INVALID: &str = "InvalidCloudConfig";
 
 /// How long the tasks may take to end together; a moment less than their stage is given, so that the names of those
-/// that do not end are told.
+/// that do not end are reported.
 const GRACE: Duration = Duration::from_millis(6_500);
 
 /// Holds the provider's tasks and applies what the files say.
@@ -164,7 +164,7 @@ impl Background {
         });
     }
 
-    /// Completes when a task ends although it was not told to. Safe to cancel.
+    /// Completes when a task ends although it was not stopped. Safe to cancel.
     pub async fn first_unexpected_end(&mut self) -> BoxError {
         loop {
             match self.tasks.first_unexpected_end().await {

@@ -81,7 +81,7 @@ enum Token<'a> {
     End,
     /// Text as it is written, without references.
     Text(Cow<'a, str>),
-    /// What a reference stands for.
+    /// The text of a character reference.
     Reference(char),
     /// The document has ended, maybe inside elements.
     Eof,
@@ -220,7 +220,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Enters the element whose tag stands at this position. It is cut from the document once more: the event lends its
+    /// Enters the element whose tag is at this position. It is cut from the document once more: the event lends its
     /// parts for too short a time.
     fn start(&mut self, tag: &BytesStart<'_>, at: u64) -> Result<Start<'a>, DecodeError> {
         if self.open.len() >= MAX_DEPTH {
@@ -296,7 +296,7 @@ fn local(name: &str) -> &str {
     name.split_once(':').map_or(name, |(_, local)| local)
 }
 
-/// What stands behind the last colon.
+/// The text after the last colon.
 fn without_prefix(value: Cow<'_, str>) -> Cow<'_, str> {
     match value {
         Cow::Borrowed(text) => text.rsplit(':').next().unwrap_or_default().into(),

@@ -170,8 +170,8 @@ impl Digest {
     }
 }
 
-/// At most `limit` values by key; what was used longest ago is forgotten. When it is full, a new key costs a look at all of them: an index by age
-/// would take more memory than most values.
+/// At most `limit` values by key; what was used longest ago is forgotten. When it is full, a new key costs a look at all
+/// of them: an index by age would take more memory than most values.
 #[derive(Debug)]
 struct Lru<V> {
     limit: usize,

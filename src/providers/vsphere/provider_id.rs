@@ -33,7 +33,7 @@ impl BiosUuid {
         Self([d, c, b, a, f, e, h, g, i, j, k, l, m, n, o, p])
     }
 
-    /// Whether both are the UUID of one machine, in whichever byte order.
+    /// Whether both are the UUID of one machine, in either byte order.
     pub fn is_same(&self, other: &Self) -> bool {
         self == other || self.byte_swapped() == *other
     }

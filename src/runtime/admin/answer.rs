@@ -54,7 +54,7 @@ pub(super) fn kept(answer: Answer, places: &Arc<Semaphore>) -> Answer {
     }
 }
 
-/// The same header with nothing behind it, for whoever asks for that only.
+/// The same headers without the body, as the answer to `HEAD`.
 pub(super) fn without_body(mut answer: Answer) -> Answer {
     let size = answer.body().len();
     answer.headers_mut().insert(CONTENT_LENGTH, size.into());

@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(15);
 /// Requests under way that others than this process have to decide about, of all addresses together.
 const MOST: usize = 128;
 
-/// Of one address: whoever has many under way must not keep the others out.
+/// Of one address: a client with many requests must not keep the others out.
 const MOST_OF_ONE: usize = 32;
 
 /// A request may not go on.

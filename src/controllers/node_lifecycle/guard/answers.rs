@@ -1,6 +1,6 @@
 //! Pure: when the provider's last answer about a node with Ready=Unknown is used again, and when the provider is asked.
 //!
-//! To ask about a machine that nobody sees may cost the cloud a search everywhere. So an answer is valid for a while,
+//! To ask about a machine that is not found may cost the cloud a search everywhere. So an answer is valid for a while,
 //! unless something happens: an event of the instance, a change of what the answer was about, or the end of what kept the
 //! provider from saying anything, as the answer about another node shows.
 
@@ -12,21 +12,21 @@ use super::{Facts, Guard};
 use crate::base::backoff::Backoff;
 use crate::cloud::{Presence, Reason};
 
-/// An answer that says nothing is asked for again after this, twice this, and so on.
+/// After an unknown answer the provider is asked again after this time, then twice this time, and so on.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// No answer is kept for longer, unless there are many. By how much it is shorter is left to chance, so that nodes which
 /// were asked about together are not asked about together again.
 const LONGEST: Duration = Duration::from_secs(60);
 /// What each answer that may cost a search adds to the time of all, so that many of them cost one question a second. A
-/// deletion rests on none of them: it asks anew.
+/// deletion relies on none of them: it asks again.
 const SHARE: Duration = Duration::from_secs(1);
-/// What kept the provider from saying anything is over: it is asked about the others again, but not so soon after it was
+/// The reason for unknown answers has ended: the provider is asked about the others again, but not so soon after it was
 /// asked about the same one.
 const SOON: Duration = Duration::from_secs(5);
 /// What each of the others adds to that, so that many of them cost twenty questions a second.
 const SOON_SHARE: Duration = Duration::from_millis(50);
 
-/// Since when the reason for unknown answers is over.
+/// Since when the reason for unknown answers has ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Over {
     /// When an answer showed it last.
@@ -85,10 +85,10 @@ impl Guard {
         self.count_mass(at);
     }
 
-    /// The provider said something of a machine of which it could say nothing for this reason. The answers about others
-    /// that said nothing for the same reason are not used for long: one after the other they become invalid.
+    /// The provider gave an answer about a machine whose last answer was unknown for this reason. Unknown answers about
+    /// others for the same reason are not used for long: one after the other they become invalid.
     fn end(&mut self, trouble: Reason, at: Instant) {
-        // After an outage the answer about every Node shows it. What was asked for since the last time is recent.
+        // After an outage the answer about every Node shows it. Answers since the last time are recent.
         let recent = |over: &&mut Over| at.saturating_duration_since(over.shortened) < SOON;
         if let Some(over) = self.over.get_mut(&trouble).filter(recent) {
             over.shown = at;
@@ -108,7 +108,7 @@ impl Guard {
         });
     }
 
-    /// The instance changed: its last answer is not used again, and the next one that says nothing is the first.
+    /// The instance changed: its last answer is not used again, and the next unknown answer counts as the first.
     pub fn expire(&mut self, name: &str) {
         self.nodes.change(name, NodeRecord::expire);
     }

@@ -59,7 +59,7 @@ impl Facts {
             && self.transition == later.transition
     }
 
-    /// Whether both are of the same Node and VM, in whichever state.
+    /// Whether both are of the same Node and VM, in any state.
     pub fn is_same_node(&self, later: &Self) -> bool {
         self.uid == later.uid && self.provider_id == later.provider_id
     }

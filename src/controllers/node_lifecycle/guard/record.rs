@@ -1,8 +1,8 @@
 //! Pure: what is known of one Node, what the provider said last of its VM, and whether that is still valid.
 //!
 //! An answer is about the Node as it was when the provider was asked: with another UID, provider ID or status of Ready,
-//! also one in between that nobody saw, it is forgotten. After an event of the VM the provider is asked again, and the
-//! answer counts until then.
+//! even a short one that this process did not see, it is forgotten. After an event of the VM the provider is asked
+//! again, and the answer counts until then.
 
 use std::time::Instant;
 
@@ -18,9 +18,9 @@ pub(super) struct NodeRecord {
     pub(super) answer: Option<Box<LastAnswer>>,
     /// Being asked about, since then. What happens meanwhile makes the answer late.
     pub(super) asking: Option<Instant>,
-    /// Answers in a row that said nothing.
+    /// Unknown answers in a row.
     pub(super) failures: u32,
-    /// Why the last answer said nothing, if it did not. While the next one is on its way that is what it was before.
+    /// Why the last answer was unknown, if it was. Kept while the next answer is awaited.
     pub(super) trouble: Option<Reason>,
     /// `--node-deletion=dry-run` has said it. It counts as deleted.
     pub(super) is_told: bool,
@@ -57,7 +57,7 @@ impl NodeRecord {
         if !self.facts.is_same_node(&facts) {
             *self = Self::new(facts);
         } else if !self.facts.is_same_subject(&facts) {
-            // A kubelet that reported says nothing of what keeps the provider from answering.
+            // That the kubelet reported does not show that the provider can answer again.
             *self = Self { failures: self.failures, trouble: self.trouble, ..Self::new(facts) };
         } else {
             // That somebody allows the deletion does not end a suspicion: others are judged by how many are gone.
@@ -69,8 +69,8 @@ impl NodeRecord {
         }
     }
 
-    /// Something happened: the provider is asked again, and if it says nothing then, that is the first time. Why it said
-    /// nothing before is not forgotten: that it is over tells something about others.
+    /// Something happened: the provider is asked again, and the next unknown answer counts as the first. The reason of the
+    /// last one is kept: its end also concerns other Nodes.
     pub(super) fn expire(&mut self) {
         (self.asking, self.failures) = (None, 0);
         if let Some(answer) = &mut self.answer {

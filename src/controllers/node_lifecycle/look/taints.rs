@@ -15,7 +15,7 @@ use crate::controllers::node_lifecycle::plan::{self, Change, plan};
 use crate::controllers::read_live;
 use crate::kubernetes::call::CallError;
 
-/// How often taints are planned anew because somebody else changed the Node meanwhile. As upstream.
+/// How often taints are planned again because another client changed the Node meanwhile. As upstream.
 const ATTEMPTS: u32 = 5;
 /// The shortest pause before such an attempt; the longest is twice that. As upstream.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
@@ -116,7 +116,7 @@ impl Looks {
     }
 
     /// A machine is taken out of service only if it is off at this very moment, and under the limit for deletions. To ask
-    /// may cost the cloud a search everywhere, so that what does not prove it is not asked for again at each look.
+    /// may cost the cloud a search everywhere, so an answer that does not prove it is not asked for again at each look.
     async fn permit_out_of_service(&self, term: &Term, node: &Node) -> Result<Permit, Outcome> {
         let (name, uid) = (node::name(node), node.metadata.uid.as_deref().unwrap_or_default());
         let by = |hold: Hold| Outcome::by(&hold).about_out_of_service();

@@ -56,7 +56,7 @@ struct Parts<'a> {
 /// The part that a key holds.
 type Part = for<'a, 'b> fn(&'b mut Parts<'a>) -> &'b mut Option<&'a str>;
 
-/// What stands behind the name of a server.
+/// The text after the name of a server.
 const SUFFIXES: [(&str, Part); 4] = [
     (".username", |parts| &mut parts.user),
     (".password", |parts| &mut parts.password),
@@ -64,7 +64,7 @@ const SUFFIXES: [(&str, Part); 4] = [
     (".vc-session-manager-token", |parts| &mut parts.token),
 ];
 
-/// What stands before an index.
+/// The text before an index.
 const PREFIXES: [(&str, Part); 3] = [
     ("server_", |parts| &mut parts.server),
     ("username_", |parts| &mut parts.user),

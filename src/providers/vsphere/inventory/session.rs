@@ -457,7 +457,7 @@ impl Session {
     }
 }
 
-/// Completes with the next change. Never, if nobody can make one any more.
+/// Completes with the next change. Never, if the sender is gone.
 async fn next_change<T>(mut watched: watch::Receiver<T>) {
     if watched.changed().await.is_err() {
         std::future::pending::<()>().await;

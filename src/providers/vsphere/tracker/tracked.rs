@@ -37,7 +37,7 @@ pub(super) struct Binding {
     pub(super) instance_uuid: Option<Arc<str>>,
     /// What spoke for the machine then.
     pub(super) found_by: FoundBy,
-    /// The vCenters that had not answered then. They are asked when they come back, so that a twin there is told of.
+    /// The vCenters that had not answered then. They are asked when they come back, so that a twin there is reported.
     pub(super) unasked: Vec<VcenterId>,
 }
 

@@ -109,7 +109,7 @@ fn names(leaf: &X509Certificate<'_>, common: String) -> Vec<String> {
     names
 }
 
-/// A chain and a key in PEM form that nobody asked for, like the Go program's: a CA of its own and a leaf, for a year
+/// A chain and a key in PEM form where none is configured, like the Go program's: a CA of its own and a leaf, for a year
 /// (client-go `util/cert`, `GenerateSelfSignedCertKey`).
 pub(super) struct Made {
     /// Leaf, then CA.

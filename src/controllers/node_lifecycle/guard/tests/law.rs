@@ -87,7 +87,7 @@ struct Watched {
     asked: Option<(Instant, bool)>,
     /// The last answer that may be used again.
     last: Option<Last>,
-    /// Answers in a row that said nothing.
+    /// Unknown answers in a row.
     failures: u32,
 }
 

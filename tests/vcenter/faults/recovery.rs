@@ -6,7 +6,7 @@ use ccm::providers::vsphere::inventory::snapshot::Snapshot;
 use futures::future::join_all;
 use support::{Fault, Model, Trouble, Unreadable};
 
-use super::{Read, Watched, address, found, ids, is_live, search, told};
+use super::{Read, VmRecord, Watched, address, found, ids, is_live, search, told};
 
 /// What ends a pending wait, and how many logins there are in the end.
 fn breaks() -> Vec<(&'static str, Trouble, u32)> {
@@ -140,6 +140,34 @@ async fn a_truncated_answer_that_is_lost_means_a_full_resync_and_an_earlier_one_
             watched.stop().await;
         },
     ))
+    .await;
+}
+
+#[tokio::test]
+async fn a_truncated_answer_without_its_rest_is_not_published_and_everything_is_read_again() {
+    let is_new = |vm: &VmRecord| address(vm) == "192.0.2.6";
+    join_all([("the first answer", false), ("a later answer", true)].into_iter().map(|(name, is_later)| async move {
+        let (fake, vcenter) = Watched::prepare(Model::small().vms(6).page_size(2), ids(1..=6), None).await;
+        if !is_later {
+            fake.change_vms(|vm| vm.ip("192.0.2.6"));
+            fake.next_after("WaitForUpdatesEx", 1, Trouble::nothing_yet());
+        }
+        let watched = Watched::run(fake, vcenter);
+        if is_later {
+            watched.until(name, |now| is_live(now) && now.vms.len() == 6).await;
+            watched.until_counted("a pending wait", |counts| counts.pending_waits == 1).await;
+            watched.fake.next_after("WaitForUpdatesEx", 1, Trouble::nothing_yet());
+            watched.fake.change_vms(|vm| vm.ip("192.0.2.6"));
+        }
+        let is_whole = |now: &Snapshot| {
+            let count = now.vms.values().filter(|vm| is_new(vm)).count();
+            !is_live(now) || now.vms.len() == 6 && (count == 6 || is_later && count == 0)
+        };
+        watched.until_always(name, is_whole, |now| is_live(now) && now.vms.values().all(|vm| is_new(vm))).await;
+        let counts = watched.fake.counts();
+        assert_eq!((counts.of("CreatePropertyCollector"), counts.soap_logins), (2, 1), "{name}: {counts:?}");
+        watched.stop().await;
+    }))
     .await;
 }
 

@@ -32,7 +32,7 @@ use crate::clients::{http, vapi, vim};
 use crate::cloud::login_ledger::LoginLedger;
 use crate::providers::vsphere::LOGIN_POLICY;
 use crate::providers::vsphere::credentials::{Credential, Offer, Offers};
-pub(super) use failure::{Failure, Pause, RestFailure, failed};
+pub(super) use failure::{Cause, Failure, Pause, RestFailure, failed};
 pub(super) use link::Link;
 pub use link::Use;
 pub use reach::PROBES;
@@ -259,7 +259,7 @@ impl Session {
         }
         Err(last.unwrap_or_else(|| Failure {
             during: format!("logging in to vCenter {}", self.names.server),
-            source: failure::Cause::Other(nothing.unwrap_or_else(|| "there are no credentials".to_owned())),
+            source: Cause::Other(nothing.unwrap_or_else(|| "there are no credentials".to_owned())),
             pause: Pause::UntilOffered,
         }))
     }

@@ -13,7 +13,7 @@ use crate::base::error_chain::chain;
 use crate::clients::vim::{self, UpdateSet};
 use crate::providers::vsphere::inventory::mirror::{Mirror, Touched};
 use crate::providers::vsphere::inventory::retry::PASSING;
-use crate::providers::vsphere::inventory::session::{Failure, failed};
+use crate::providers::vsphere::inventory::session::{Cause, Failure, Pause};
 use crate::providers::vsphere::inventory::snapshot::Trouble;
 
 /// How long one `WaitForUpdatesEx` stays outstanding. Proxies cut idle connections at 60 s and more; and this bounds for
@@ -87,17 +87,18 @@ impl Subscription<'_> {
                     self.pause(progress.failures, &error).await;
                     continue;
                 }
-                Some(Err(error)) => {
-                    let during = format!("waiting for updates of vCenter {}", self.session.names().server);
-                    return failed(&during)(error);
-                }
+                Some(Err(error)) => return self.failure(error.into()),
             };
             progress.failures = 0;
-            if let Some(set) = answer {
-                progress.add(set);
-                if progress.is_truncated {
-                    continue;
+            match answer {
+                Some(set) => progress.add(set),
+                None if progress.is_truncated => {
+                    return self.failure(Cause::Other("the rest of a truncated answer is missing".to_owned()));
                 }
+                None => {}
+            }
+            if progress.is_truncated {
+                continue;
             }
             // Half an answer may hold a machine without its ancestors; nobody sees it before it is whole.
             if self.take_in(&mut progress) {
@@ -107,6 +108,11 @@ impl Subscription<'_> {
             }
             sleep(COALESCE).await;
         }
+    }
+
+    fn failure(&self, source: Cause) -> Failure {
+        let during = format!("waiting for updates of vCenter {}", self.session.names().server);
+        Failure { during, source, pause: Pause::Backoff }
     }
 
     /// Sends one wait. None where it was ended, so that another one is sent.
@@ -137,8 +143,7 @@ impl Subscription<'_> {
     /// Publishes a whole answer. Returns false for one that is not to be believed yet.
     fn take_in(&self, progress: &mut Progress) -> bool {
         if progress.is_complete {
-            let pages = if progress.is_truncated { Vec::new() } else { std::mem::take(&mut progress.pages) };
-            let touched = self.publisher.apply(&pages);
+            let touched = self.publisher.apply(&std::mem::take(&mut progress.pages));
             if touched != Touched::default() {
                 debug!(vcenter = self.session.names().server, ?touched, "the inventory changed");
             }

@@ -20,7 +20,7 @@ use std::time::Instant;
 use super::{Deletion, Limit, Settings};
 use crate::cloud::Reason;
 use allowance::{Allowance, Bounds};
-use answers::Over;
+use answers::Ended;
 pub use facts::Facts;
 pub use hold::Hold;
 use record::NodeRecord;
@@ -36,8 +36,8 @@ const MASS_PERCENT: usize = 20;
 pub struct Guard {
     settings: Settings,
     nodes: Roll,
-    /// The reasons for unknown answers that are over.
-    over: BTreeMap<Reason, Over>,
+    /// The reasons for unknown answers that have ended.
+    ended: BTreeMap<Reason, Ended>,
     allowance: Allowance,
     mass: Option<Mass>,
     gone: Vec<Gone>,
@@ -124,8 +124,8 @@ pub struct Counts {
 impl Guard {
     /// That of a leader whose term begins at `at`.
     pub fn new(settings: &Settings, at: Instant) -> Self {
-        let (nodes, over, allowance) = (Roll::default(), BTreeMap::new(), Allowance::new(at));
-        Self { settings: settings.clone(), nodes, over, allowance, mass: None, gone: Vec::new(), permits: 0 }
+        let (nodes, ended, allowance) = (Roll::default(), BTreeMap::new(), Allowance::new(at));
+        Self { settings: settings.clone(), nodes, ended, allowance, mass: None, gone: Vec::new(), permits: 0 }
     }
 
     /// A Node is like this now, or is there no more.
@@ -163,13 +163,14 @@ impl Guard {
         }
     }
 
-    /// Whether this Node may be deleted at `at`. `by_hand` is somebody's word that grace, limit and mass do not count.
-    pub fn judge(&mut self, name: &str, by_hand: bool, at: Instant) -> Verdict {
+    /// Whether this Node may be deleted at `at`. With the annotation that allows it, grace, limit and mass do not count.
+    pub fn judge(&mut self, name: &str, at: Instant) -> Verdict {
         self.count_mass(at);
         let Some(known) = self.nodes.get(name) else { return Verdict::NotSuspected };
         let Some(since) = known.suspected_since() else { return Verdict::NotSuspected };
         let (is_told, refused_until, is_first) = (known.is_told, known.retry.not_before(at), known.retry.is_first());
-        let (uid, is_control_plane) = (known.facts.uid.clone(), known.facts.is_control_plane);
+        let Facts { is_control_plane, is_allowed_by_hand: by_hand, .. } = known.facts;
+        let uid = known.facts.uid.clone();
         if let Deletion::Off { because } = self.settings.deletion {
             return Verdict::Held(Hold::Off { because });
         }

@@ -63,7 +63,7 @@ pub(super) struct State {
     unreachable: Unreachable,
     /// Changes of taints that could not be written.
     refused: Retries<Vec<Change>>,
-    /// Nodes that were to be taken out of service, and why their VMs were not proved to be off; nothing for one that runs.
+    /// Nodes that were to be taken out of service, and why their VMs were not proved to be off; `None` for one that runs.
     unproved: Retries<Option<Held>>,
     /// The Nodes with something to do, as of what was last noted of each.
     busy: BTreeSet<String>,
@@ -243,7 +243,7 @@ impl Looks {
         }
     }
 
-    /// Asks the provider, and has the guard hear its answer.
+    /// Asks the provider and passes its answer to the guard.
     pub(super) async fn ask(&self, term: &Term, node: &Node) -> Presence {
         let name = node::name(node);
         term.lock().guard.ask(name, &self.facts(node), now());
@@ -259,7 +259,7 @@ impl Looks {
         presence
     }
 
-    /// What the guard knows a Node by.
+    /// The facts of a Node that the guard uses.
     pub(super) fn facts(&self, node: &Node) -> Facts {
         Facts::of(node, self.instances.owns(node))
     }
@@ -286,8 +286,7 @@ impl Looks {
                 Ok(Outcome::held(reason::NoProviderID, message, false))
             }
             Presence::Absent(proof) => {
-                let by_hand = plan::is_allowed_by_hand(node);
-                let verdict = term.lock().guard.judge(node::name(node), by_hand, now());
+                let verdict = term.lock().guard.judge(node::name(node), now());
                 match verdict {
                     // The answer came too late: the node was Ready in between, or something else happened.
                     Verdict::NotSuspected => Ok(Outcome::after(REQUERY_DELAY)),

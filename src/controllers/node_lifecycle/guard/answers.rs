@@ -1,6 +1,6 @@
 //! Pure: when the provider's last answer about a node with Ready=Unknown is used again, and when the provider is asked.
 //!
-//! To ask about a machine that is not found may cost the cloud a search everywhere. So an answer is valid for a while,
+//! To ask about a VM that is not found may cost the cloud a search everywhere. So an answer is valid for a while,
 //! unless something happens: an event of the instance, a change of what the answer was about, or the end of what kept the
 //! provider from saying anything, as the answer about another node shows.
 
@@ -26,9 +26,9 @@ const SOON: Duration = Duration::from_secs(5);
 /// What each of the others adds to that, so that many of them cost twenty questions a second.
 const SOON_SHARE: Duration = Duration::from_millis(50);
 
-/// Since when the reason for unknown answers has ended.
+/// When a reason for unknown answers ended.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Over {
+pub(super) struct Ended {
     /// When an answer showed it last.
     shown: Instant,
     /// When the answers about others were last gone through for it.
@@ -48,12 +48,12 @@ impl Guard {
         self.nodes.change(name, |record| record.asking = record.facts.is_same_subject(facts).then_some(at));
     }
 
-    /// The provider's answer to what was asked, received at `at`. It counts unless something happened since. `chance` in
+    /// The provider's answer to what was asked, received at `at`. It is used unless the Node or its VM changed since. `chance` in
     /// `0.0..1.0` shortens the time for which it is used again by up to a quarter.
     pub fn answered(&mut self, name: &str, presence: &Presence, at: Instant, chance: f64) {
         let Some(record) = self.nodes.get(name) else { return };
         let Some(asked) = record.asking else {
-            self.nodes.change(name, |record| record.hear_late(presence));
+            self.nodes.change(name, |record| record.note_outdated_answer(presence));
             return self.count_mass(at);
         };
         let longest = LONGEST.max(SHARE.saturating_mul(many(self.nodes.count(Mark::Costly))));
@@ -68,9 +68,9 @@ impl Guard {
                 trouble = if unknown.is_passing { before } else { Some(unknown.reason) };
                 let pause = unknown.retry_after.unwrap_or_else(|| backoff.pause(failures, 0.0));
                 let due = at + backoff.jittered(pause.clamp(FIRST_PAUSE, longest), chance);
-                // It was asked before that was over.
+                // The provider was asked before that reason ended.
                 let is_old =
-                    trouble.and_then(|trouble| self.over.get(&trouble)).is_some_and(|over| over.shown >= asked);
+                    trouble.and_then(|trouble| self.ended.get(&trouble)).is_some_and(|ended| ended.shown >= asked);
                 Some(if is_old { due.min(at + SOON) } else { due })
             }
         };
@@ -85,16 +85,16 @@ impl Guard {
         self.count_mass(at);
     }
 
-    /// The provider gave an answer about a machine whose last answer was unknown for this reason. Unknown answers about
+    /// The provider gave an answer about a VM whose last answer was unknown for this reason. Unknown answers about
     /// others for the same reason are not used for long: one after the other they become invalid.
     fn end(&mut self, trouble: Reason, at: Instant) {
         // After an outage the answer about every Node shows it. Answers since the last time are recent.
-        let recent = |over: &&mut Over| at.saturating_duration_since(over.shortened) < SOON;
-        if let Some(over) = self.over.get_mut(&trouble).filter(recent) {
-            over.shown = at;
+        let recent = |ended: &&mut Ended| at.saturating_duration_since(ended.shortened) < SOON;
+        if let Some(ended) = self.ended.get_mut(&trouble).filter(recent) {
+            ended.shown = at;
             return;
         }
-        self.over.insert(trouble, Over { shown: at, shortened: at });
+        self.ended.insert(trouble, Ended { shown: at, shortened: at });
         let is_alike = |record: &NodeRecord| record.trouble == Some(trouble);
         let alike = self.nodes.all().filter(|record| is_alike(record)).count();
         let least = SOON.max(SOON_SHARE.saturating_mul(many(alike)));
@@ -108,7 +108,7 @@ impl Guard {
         });
     }
 
-    /// The instance changed: its last answer is not used again, and the next unknown answer counts as the first.
+    /// The instance changed: its last answer is not used again, and the pauses after unknown answers begin again.
     pub fn expire(&mut self, name: &str) {
         self.nodes.change(name, NodeRecord::expire);
     }

@@ -22,7 +22,7 @@ pub struct Facts {
     /// Whether its VM may be gone: own, Ready=Unknown, initialised, with a provider ID, and not deleted already.
     /// Ready=False is reported by a kubelet that runs, so its VM exists, perhaps as a copy that no vCenter shows.
     pub may_be_suspected: bool,
-    /// Whether somebody allowed its deletion.
+    /// Whether it has the annotation that allows its deletion.
     pub is_allowed_by_hand: bool,
     /// What `Ready` says.
     pub readiness: Readiness,

@@ -36,7 +36,7 @@ pub(super) struct LastAnswer {
     pub(super) since: Instant,
     /// When it was asked for.
     pub(super) asked: Instant,
-    /// Until then the provider need not be asked again; nothing if it has to be.
+    /// The answer is used until then; `None` if the provider must be asked again.
     pub(super) due: Option<Instant>,
 }
 
@@ -60,7 +60,7 @@ impl NodeRecord {
             // That the kubelet reported does not show that the provider can answer again.
             *self = Self { failures: self.failures, trouble: self.trouble, ..Self::new(facts) };
         } else {
-            // That somebody allows the deletion does not end a suspicion: others are judged by how many are gone.
+            // A change of the annotation that allows the deletion does not end a suspicion: it counts for other Nodes.
             let has_permission_changed = self.facts.is_allowed_by_hand != facts.is_allowed_by_hand;
             self.facts = facts;
             if has_permission_changed {
@@ -69,8 +69,8 @@ impl NodeRecord {
         }
     }
 
-    /// Something happened: the provider is asked again, and the next unknown answer counts as the first. The reason of the
-    /// last one is kept: its end also concerns other Nodes.
+    /// Something happened: the provider is asked again, and the pauses after unknown answers begin again. The reason of
+    /// the last one is kept: its end also concerns other Nodes.
     pub(super) fn expire(&mut self) {
         (self.asking, self.failures) = (None, 0);
         if let Some(answer) = &mut self.answer {
@@ -91,8 +91,8 @@ impl NodeRecord {
         }
     }
 
-    /// An answer that something overtook counts as none.
-    pub(super) fn hear_late(&mut self, presence: &Presence) {
+    /// An answer about a Node or VM that changed meanwhile is not kept. It ends a suspicion, unless it says absent too.
+    pub(super) fn note_outdated_answer(&mut self, presence: &Presence) {
         let is_absent = matches!(presence, Presence::Absent(_));
         if !self.answer.as_ref().is_some_and(|last| is_absent && last.is_absent()) {
             self.set_answer(None);
@@ -110,7 +110,8 @@ impl NodeRecord {
         self.answer.as_ref().is_some_and(|answer| answer.due.is_some())
     }
 
-    /// Of a Node whose VM may be gone though the provider did not say so: when it existed last, if the provider was asked.
+    /// For a Node that may be suspected, without an absent or unknown answer: when the provider reported its VM as
+    /// existing; `Some(None)` if it was not asked.
     pub(super) fn unanswered_since(&self) -> Option<Option<Instant>> {
         let existed = match &self.answer {
             None => None,

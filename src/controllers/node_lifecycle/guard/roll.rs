@@ -1,5 +1,5 @@
-//! Pure: the Nodes that the guard knows, and how many of them are its own, are gone, were not asked about, and so on. That
-//! is asked at every event of every Node, so it is kept rather than counted.
+//! Pure: the Nodes that the guard knows, and how many of them are its own, are gone, were not asked about, and so on. The
+//! counts are needed at every event of every Node, so they are kept.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -12,12 +12,10 @@ pub(super) struct Roll {
     nodes: BTreeMap<String, NodeRecord>,
     /// Nodes absent since this time are newcomers; all absent Nodes if it is none.
     from: Option<Instant>,
-    counts: Counts,
+    counts: BTreeMap<Mark, usize>,
 }
 
-type Counts = BTreeMap<Mark, usize>;
-
-/// What a Node counts as. One of which a dry run said that it is deleted is neither there nor absent.
+/// The categories in which Nodes are counted. A Node that a dry run reported as deleted is in none of the first three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Mark {
     /// One of this provider.
@@ -33,7 +31,7 @@ pub(super) enum Mark {
 }
 
 impl Roll {
-    /// How many Nodes count as that.
+    /// The number of Nodes of this category.
     pub(super) fn count(&self, mark: Mark) -> usize {
         self.counts.get(&mark).copied().unwrap_or_default()
     }
@@ -95,11 +93,11 @@ impl Roll {
     }
 }
 
-fn add(counts: &mut Counts, record: &NodeRecord, from: Option<Instant>) {
+fn add(counts: &mut BTreeMap<Mark, usize>, record: &NodeRecord, from: Option<Instant>) {
     marks(record, from).for_each(|mark| *counts.entry(mark).or_default() += 1);
 }
 
-fn subtract(counts: &mut Counts, record: &NodeRecord, from: Option<Instant>) {
+fn subtract(counts: &mut BTreeMap<Mark, usize>, record: &NodeRecord, from: Option<Instant>) {
     for mark in marks(record, from) {
         let Some(count) = counts.get_mut(&mark) else { continue };
         *count -= 1;

@@ -138,11 +138,11 @@ impl Case {
 
     /// The reason that holds it, or `deleted`; what is permitted is done.
     fn judge(&mut self, name: &str) -> String {
-        self.judge_as(name, false, Used::Yes)
+        self.judge_as(name, Used::Yes)
     }
 
-    fn judge_as(&mut self, name: &str, by_hand: bool, used: Used) -> String {
-        match self.guard.judge(name, by_hand, self.at) {
+    fn judge_as(&mut self, name: &str, used: Used) -> String {
+        match self.guard.judge(name, self.at) {
             Verdict::NotSuspected => "not suspected".into(),
             Verdict::Held(hold) => hold.reason().to_string(),
             Verdict::Permitted(permit) => {
@@ -153,13 +153,19 @@ impl Case {
         }
     }
 
+    /// With the annotation that allows the deletion.
+    fn judge_allowed(&mut self, name: &str, used: Used) -> String {
+        self.allow(name, true);
+        self.judge_as(name, used)
+    }
+
     fn judge_many(&mut self, prefix: &str, count: usize) -> usize {
         (0..count).filter(|number| self.judge(&format!("{prefix}-{number}")) == "deleted").count()
     }
 }
 
 #[test]
-fn the_grace_period_starts_when_both_hold_and_anew_after_any_sign_of_life() {
+fn the_grace_period_starts_when_both_hold_and_again_after_any_sign_of_life() {
     type Between = fn(&mut Case);
     let unknown = |case: &mut Case| {
         case.answer("a", &Presence::Unknown(Unknown::new(reason::CloudUnavailable, "down")));
@@ -186,14 +192,14 @@ fn the_grace_period_starts_when_both_hold_and_anew_after_any_sign_of_life() {
         ("Ready for a moment that nobody saw", unseen, true),
         ("another provider ID", other_machine, true),
     ];
-    for (name, between, starts_anew) in table {
+    for (name, between, starts_again) in table {
         let mut case = Case::settled(&settings());
         case.ready_many("other", 20);
         case.lose("a");
         case.pass(GRACE - Duration::from_secs(1));
         assert_eq!(case.judge("a"), "DeletionGracePeriod", "{name}");
         between(&mut case);
-        if starts_anew {
+        if starts_again {
             assert_eq!(case.judge("a"), "not suspected", "{name}");
         }
         let again = case.seen["a"].clone();
@@ -203,9 +209,9 @@ fn the_grace_period_starts_when_both_hold_and_anew_after_any_sign_of_life() {
         }
         case.answer("a", &gone());
         case.pass(Duration::from_secs(1));
-        assert_eq!(case.judge("a"), if starts_anew { "DeletionGracePeriod" } else { "deleted" }, "{name}");
+        assert_eq!(case.judge("a"), if starts_again { "DeletionGracePeriod" } else { "deleted" }, "{name}");
         case.pass(GRACE);
-        assert_eq!(case.judge("a"), if starts_anew { "deleted" } else { "not suspected" }, "{name}");
+        assert_eq!(case.judge("a"), if starts_again { "deleted" } else { "not suspected" }, "{name}");
     }
 }
 
@@ -222,7 +228,7 @@ fn nodes_that_may_not_be_gone_are_not_suspected() {
         case.answer("a", &gone());
         case.pass(GRACE * 2);
         assert_eq!(case.judge("a"), "not suspected", "{name}");
-        assert_eq!(case.judge_as("a", true, Used::Yes), "not suspected", "{name}, by hand");
+        assert_eq!(case.judge_allowed("a", Used::Yes), "not suspected", "{name}, by hand");
     }
 }
 
@@ -298,15 +304,15 @@ fn what_was_not_deleted_is_given_back_and_what_was_refused_waits() {
     case.ready_many("other", 20);
     case.lose("a");
     case.pass(GRACE);
-    assert_eq!(case.judge_as("a", false, Used::No), "deleted");
-    assert_eq!(case.judge_as("a", false, Used::Refused), "deleted");
+    assert_eq!(case.judge_as("a", Used::No), "deleted");
+    assert_eq!(case.judge_as("a", Used::Refused), "deleted");
     assert_eq!(case.guard.counts(case.at).allowance, 1);
     for pause in [5, 10, 20, 40, 60, 60] {
         assert_eq!(case.judge("a"), "DeletionRefused");
         case.pass(Duration::from_secs(pause) - Duration::from_millis(1));
         assert_eq!(case.judge("a"), "DeletionRefused", "{pause}");
         case.pass(Duration::from_millis(1));
-        assert_eq!(case.judge_as("a", false, Used::Refused), "deleted", "{pause}");
+        assert_eq!(case.judge_as("a", Used::Refused), "deleted", "{pause}");
     }
 }
 
@@ -352,11 +358,11 @@ fn another_mass_after_the_pause_is_held_and_the_first_one_goes_on_under_the_limi
     case.lose_many("a", 21);
     case.pass(HOLD);
     assert!(!case.guard.counts(case.at).is_mass_held);
-    assert_eq!(case.judge_as("a-0", false, Used::Refused), "deleted", "the limit alone");
+    assert_eq!(case.judge_as("a-0", Used::Refused), "deleted", "the limit alone");
     // As many as need no pause go like the first ones.
     case.lose_many("other", 15);
     case.pass(GRACE);
-    assert_eq!(case.judge_as("other-0", false, Used::Refused), "deleted");
+    assert_eq!(case.judge_as("other-0", Used::Refused), "deleted");
     for number in 15..20 {
         case.lose(&format!("other-{number}"));
     }
@@ -367,9 +373,9 @@ fn another_mass_after_the_pause_is_held_and_the_first_one_goes_on_under_the_limi
     assert_eq!(case.judge("other-20"), "DeletionMassHold");
     case.pass(Duration::from_secs(60));
     assert_eq!(case.judge("other-1"), "DeletionMassHold", "it came since, too");
-    assert_eq!(case.judge_as("a-1", false, Used::Refused), "deleted", "its pause has ended");
+    assert_eq!(case.judge_as("a-1", Used::Refused), "deleted", "its pause has ended");
     case.pass(HOLD);
-    assert_eq!(case.judge_as("other-1", false, Used::Refused), "deleted");
+    assert_eq!(case.judge_as("other-1", Used::Refused), "deleted");
 
     // What shows itself while others are still asked about.
     case.lose("other-30");
@@ -378,7 +384,7 @@ fn another_mass_after_the_pause_is_held_and_the_first_one_goes_on_under_the_limi
     }
     case.pass(GRACE);
     assert_eq!(case.judge("other-30"), "DeletionGracePeriod", "24 others may be gone, too");
-    assert_eq!(case.judge_as("a-2", false, Used::Refused), "deleted");
+    assert_eq!(case.judge_as("a-2", Used::Refused), "deleted");
     // Once few are gone, the next mass is the first one again.
     (0..21).for_each(|number| case.ready(&format!("a-{number}")));
     (0..21).for_each(|number| case.ready(&format!("other-{number}")));
@@ -418,7 +424,7 @@ fn a_mass_that_shows_itself_withdraws_what_was_permitted() {
     case.ready_many("other", 20);
     case.lose("a");
     case.pass(GRACE);
-    let Verdict::Permitted(permit) = case.guard.judge("a", false, case.at) else { panic!("not permitted") };
+    let Verdict::Permitted(permit) = case.guard.judge("a", case.at) else { panic!("not permitted") };
     assert!(case.guard.is_still_permitted(&permit, case.at));
     case.lose_many("other", 6);
     assert!(!case.guard.is_still_permitted(&permit, case.at));
@@ -428,7 +434,7 @@ fn a_mass_that_shows_itself_withdraws_what_was_permitted() {
     let mut case = Case::settled(&settings());
     case.lose("a");
     case.pass(GRACE);
-    let Verdict::Permitted(permit) = case.guard.judge("a", false, case.at) else { panic!("not permitted") };
+    let Verdict::Permitted(permit) = case.guard.judge("a", case.at) else { panic!("not permitted") };
     case.ready("a");
     assert!(!case.guard.is_still_permitted(&permit, case.at));
 }
@@ -454,12 +460,12 @@ fn what_was_permitted_is_not_for_a_later_absence() {
     case.ready_many("n", 10);
     case.lose("n-0");
     case.pass(GRACE);
-    let Verdict::Permitted(permit) = case.guard.judge("n-0", false, case.at) else { panic!("held") };
+    let Verdict::Permitted(permit) = case.guard.judge("n-0", case.at) else { panic!("held") };
     assert!(case.guard.is_still_permitted(&permit, case.at));
     case.ready("n-0");
     case.lose("n-0");
     case.pass(GRACE);
-    assert!(!case.guard.is_still_permitted(&permit, case.at), "its grace period is over, but that was not asked");
+    assert!(!case.guard.is_still_permitted(&permit, case.at), "its grace period has ended, but that was not judged");
 }
 
 #[test]
@@ -468,7 +474,7 @@ fn a_deletion_that_did_not_happen_is_no_loss_of_the_control_plane() {
     case.ready_many("control", 3);
     case.lose("control-0");
     case.pass(GRACE);
-    assert_eq!(case.judge_as("control-0", false, Used::No), "deleted");
+    assert_eq!(case.judge_as("control-0", Used::No), "deleted");
     case.ready("control-0");
     case.lose("control-1");
     case.pass(GRACE);
@@ -486,7 +492,7 @@ fn a_majority_of_the_control_plane_is_never_deleted() {
         assert_eq!(case.judge_many("control", absent), deleted, "{absent} of {all}");
         if deleted < absent {
             assert_eq!(case.judge("control-0"), "DeletionControlPlaneMajority");
-            assert_eq!(case.judge_as("control-0", true, Used::Yes), "DeletionControlPlaneMajority", "by hand");
+            assert_eq!(case.judge_allowed("control-0", Used::Yes), "DeletionControlPlaneMajority", "by hand");
         }
     }
     // One that waits for its finalizers is as good as deleted, whoever deleted it.
@@ -516,16 +522,16 @@ fn a_human_may_let_one_go_at_once() {
     case.ready_many("other", 20);
     case.lose_many("a", 8);
     assert_eq!(case.judge("a-0"), "DeletionGracePeriod");
-    assert_eq!(case.judge_as("a-0", true, Used::Yes), "deleted", "within grace and mass hold");
+    assert_eq!(case.judge_allowed("a-0", Used::Yes), "deleted", "within grace and mass hold");
     assert_eq!(case.guard.counts(case.at).allowance, 0, "it takes what there is");
-    assert_eq!(case.judge_as("a-1", true, Used::Yes), "deleted", "and more than there is");
+    assert_eq!(case.judge_allowed("a-1", Used::Yes), "deleted", "and more than there is");
     case.not_ready("b");
-    assert_eq!(case.judge_as("b", true, Used::Yes), "not suspected", "without a proof");
+    assert_eq!(case.judge_allowed("b", Used::Yes), "not suspected", "without a proof");
     for (deletion, expected) in [(Deletion::Off { because: "the test" }, "DeletionOff"), (Deletion::DryRun, "deleted")]
     {
         let mut case = Case::new(&Settings { deletion, ..settings() });
         case.lose("a");
-        assert_eq!(case.judge_as("a", true, Used::Told), expected);
+        assert_eq!(case.judge_allowed("a", Used::Told), expected);
     }
 }
 
@@ -535,12 +541,12 @@ fn a_dry_run_goes_by_the_same_rules() {
     case.ready_many("other", 40);
     case.lose_many("a", 7);
     case.pass(GRACE);
-    let judged: Vec<_> = (0..7).map(|number| case.judge_as(&format!("a-{number}"), false, Used::Told)).collect();
+    let judged: Vec<_> = (0..7).map(|number| case.judge_as(&format!("a-{number}"), Used::Told)).collect();
     assert_eq!(judged.iter().filter(|word| *word == "deleted").count(), 5);
     assert_eq!(judged[6], "DeletionLimitReached");
     assert_eq!(case.judge("a-0"), "DeletionDryRun", "it is said once");
     case.pass(WINDOW);
-    assert_eq!(case.judge_as("a-6", false, Used::Told), "deleted");
+    assert_eq!(case.judge_as("a-6", Used::Told), "deleted");
     case.answer("a-0", &Presence::Exists(()));
     assert_eq!(case.judge("a-0"), "not suspected");
     case.answer("a-0", &gone());
@@ -561,7 +567,7 @@ fn what_a_dry_run_told_counts_no_more_than_what_was_deleted() {
             case.lose_many(prefix, 4);
             case.pass(GRACE);
             for number in 0..4 {
-                assert_eq!(case.judge_as(&format!("{prefix}-{number}"), false, used), "deleted", "{used:?}");
+                assert_eq!(case.judge_as(&format!("{prefix}-{number}"), used), "deleted", "{used:?}");
             }
         }
     }
@@ -572,7 +578,7 @@ fn holds_say_until_when() {
     let mut case = Case::new(&settings());
     case.ready_many("other", 20);
     case.lose_many("a", 2);
-    let until = |case: &mut Case, name: &str| match case.guard.judge(name, false, case.at) {
+    let until = |case: &mut Case, name: &str| match case.guard.judge(name, case.at) {
         Verdict::Held(hold) => hold.until().map(|until| until.duration_since(case.start).as_secs()),
         other => panic!("{other:?}"),
     };
@@ -605,7 +611,7 @@ fn a_node_whose_answer_was_overtaken_may_be_one_of_many_that_are_gone() {
     }
     case.answer("n-0", &gone());
     case.pass(GRACE);
-    let permit = |case: &mut Case| case.guard.judge("n-0", false, case.at);
+    let permit = |case: &mut Case| case.guard.judge("n-0", case.at);
     let Verdict::Permitted(permitted) = permit(&mut case) else { panic!("the provider says nothing of the others") };
     case.guard.settle(permitted, Used::No, case.at);
     for name in &names {

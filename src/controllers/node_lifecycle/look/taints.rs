@@ -77,7 +77,7 @@ impl Looks {
         Ok(outcome)
     }
 
-    /// What to write to `node` now, if anything; `outcome` becomes when to look again, and what holds a change.
+    /// Plans the patch for `node`, if one is needed; notes in `outcome` when to look again, and what holds a change.
     async fn plan_taints(&self, term: &Term, node: &Node, outcome: &mut Outcome) -> Option<Write> {
         let (name, uid) = (node::name(node), node.metadata.uid.as_deref().unwrap_or_default());
         let power = match plan::needs_power(node) {
@@ -116,7 +116,7 @@ impl Looks {
     }
 
     /// A machine is taken out of service only if it is off at this very moment, and under the limit for deletions. To ask
-    /// may cost the cloud a search everywhere, so an answer that does not prove it is not asked for again at each look.
+    /// may cost the cloud a search everywhere, so after an answer that does not prove it, the provider is asked again only after a pause.
     async fn permit_out_of_service(&self, term: &Term, node: &Node) -> Result<Permit, Outcome> {
         let (name, uid) = (node::name(node), node.metadata.uid.as_deref().unwrap_or_default());
         let by = |hold: Hold| Outcome::by(&hold).about_out_of_service();

@@ -59,9 +59,9 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (few.clone(), said).prop_map(|(node, said)| Step::Receive(node, said)),
         1 => few.clone().prop_map(Step::Event),
         1 => Just(Step::EventAboutAll),
-        1 => (few.clone(), any::<bool>()).prop_map(|(node, is_allowed)| Step::Allow(node, is_allowed)),
+        2 => (few.clone(), prop::bool::weighted(0.2)).prop_map(|(node, is_allowed)| Step::Allow(node, is_allowed)),
         1 => few.prop_map(Step::Recreated),
-        12 => (node, prop::bool::weighted(0.05)).prop_map(|(node, by_hand)| Step::Judge(node, by_hand)),
+        12 => (node, prop::bool::weighted(0.05)).prop_map(|(node, is_allowed)| Step::Judge(node, is_allowed)),
         6 => (0..90_u64).prop_map(Step::Pass),
         1 => (1..NODES).prop_map(Step::Mass),
     ]
@@ -81,7 +81,7 @@ struct Watched {
     ready: bool,
     there: bool,
     absent_since: Option<Instant>,
-    /// How often it was made anew.
+    /// How often it was recreated.
     made: usize,
     /// Since when the provider is being asked, and whether something happened since.
     asked: Option<(Instant, bool)>,
@@ -294,10 +294,14 @@ impl Case {
                     self.saw(&name(number), facts);
                 }
             }
-            Step::Judge(number, by_hand) => {
+            Step::Judge(number, is_allowed) => {
+                if is_allowed {
+                    self.take(observer, &Step::Allow(number, true))?;
+                }
                 observer.note_mass(self.at);
                 let is_asked = observer.nodes[number].asked.is_some();
-                if !is_asked && self.judge_as(&name(number), by_hand, Used::Yes) == "deleted" {
+                let by_hand = self.seen.get(&name(number)).is_some_and(|seen| seen.is_allowed_by_hand);
+                if !is_asked && self.judge_as(&name(number), Used::Yes) == "deleted" {
                     observer.check_deletion(number, by_hand, self)?;
                     observer.deletions.push((number, self.at, by_hand));
                     let node = &mut observer.nodes[number];
@@ -335,11 +339,11 @@ proptest! {
             let counted: Vec<_> = kept.all().filter(|known| !known.is_told).collect();
             let own = counted.iter().filter(|known| known.facts.is_own).count();
             let absent = counted.iter().filter(|known| known.suspected_since().is_some()).count();
-            prop_assert_eq!((kept.count(Mark::Own), kept.count(Mark::Absent)), (own, absent), "counted anew");
+            prop_assert_eq!((kept.count(Mark::Own), kept.count(Mark::Absent)), (own, absent), "recounted");
             let costly = kept.all().filter(|record| record.is_costly()).count();
-            prop_assert_eq!(kept.count(Mark::Costly), costly, "counted anew");
+            prop_assert_eq!(kept.count(Mark::Costly), costly, "recounted");
             let unanswered = kept.all().filter_map(NodeRecord::unanswered_since).filter(|existed| *existed < Some(case.at));
-            prop_assert_eq!(kept.unanswered(case.at), unanswered.count(), "counted anew");
+            prop_assert_eq!(kept.unanswered(case.at), unanswered.count(), "recounted");
         }
     }
 }

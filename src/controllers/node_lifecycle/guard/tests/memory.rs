@@ -150,7 +150,10 @@ const CHANGES: [(&str, Happening); 6] = [
     }),
     ("another machine", |case| case.saw("n", Facts { provider_id: "q".into(), ..facts("n", Readiness::Unknown) })),
     ("recreated", |case| case.saw("n", Facts { uid: "v".into(), ..facts("n", Readiness::Unknown) })),
-    ("somebody allowed it", |case| case.allow("n", true)),
+    ("somebody allowed it for a moment", |case| {
+        case.allow("n", true);
+        case.allow("n", false);
+    }),
     ("it was not initialised", |case| {
         case.saw("n", Facts { may_be_suspected: false, ..facts("n", Readiness::Unknown) });
         case.not_ready("n");
@@ -202,7 +205,7 @@ fn an_answer_is_not_used_again_once_another_status_was_in_between() {
     case.not_ready("n");
     case.pass(seconds(20));
     case.answer("n", &gone());
-    assert!(!case.is_remembered_after("m", TICK * 100), "and that it is over is news for others");
+    assert!(!case.is_remembered_after("m", TICK * 100), "the end of the outage shortens the pauses of others");
 }
 
 #[test]
@@ -218,7 +221,7 @@ fn a_node_about_which_an_answer_came_too_late_may_be_one_of_many_that_are_gone()
             case.event(&format!("n-{number}"));
             case.receive(&format!("n-{number}"), &presence);
         }
-        let verdict = case.guard.judge("n-0", false, case.at);
+        let verdict = case.guard.judge("n-0", case.at);
         assert!(matches!(verdict, Verdict::Held(Hold::Counting { unanswered: 5 })), "{presence:?}: {verdict:?}");
     }
 }
@@ -241,7 +244,13 @@ fn a_late_answer_goes_on_with_a_suspicion_only_if_it_says_the_same() {
 
 #[test]
 fn an_event_and_somebodys_word_have_the_provider_asked_and_end_no_suspicion() {
-    let happenings: [fn(&mut Case); 2] = [|case| case.event("control-0"), |case| case.allow("control-0", true)];
+    let happenings: [fn(&mut Case); 2] = [
+        |case| case.event("control-0"),
+        |case| {
+            case.allow("control-0", true);
+            case.allow("control-0", false);
+        },
+    ];
     for happens in happenings {
         let mut case = Case::settled(&settings());
         case.ready_many("control", 3);
@@ -292,7 +301,7 @@ fn an_event_makes_the_next_answer_that_says_nothing_the_first() {
 }
 
 #[test]
-fn the_pauses_start_anew_after_an_answer_and_with_another_node_of_the_name() {
+fn the_pauses_restart_after_an_answer_and_with_another_node_of_the_name() {
     type Between = fn(&mut Case);
     let table: [(&str, Between, u64); 5] = [
         ("nothing", |_| {}, 60),
@@ -328,7 +337,7 @@ fn an_answer_that_ends_the_silence_shortens_the_pause_of_those_who_wait_for_the_
         ("it is gone, after an event and a look-up", vec![passing(), gone()], true, 20),
         ("still nothing", vec![passing()], false, 60),
         ("something else stands in the way", vec![denied()], false, 60),
-        ("that is over, and not what b waits for", vec![denied(), gone()], false, 60),
+        ("that has ended, and is not what b waits for", vec![denied(), gone()], false, 60),
     ] {
         let mut case = Case::troubled(&["a", "b"], reason::CloudUnavailable);
         case.not_ready("c");
@@ -393,7 +402,7 @@ fn an_answer_that_was_asked_for_before_the_silence_ended_is_not_kept_for_long() 
     assert!(!case.is_remembered_after("b", seconds(5)));
     case.pass(seconds(5));
     case.answer("b", &down());
-    assert!(case.is_remembered_after("b", seconds(59)), "asked since then, it counts as ever");
+    assert!(case.is_remembered_after("b", seconds(59)), "asked since then, it is kept for the usual time");
 }
 
 #[test]
@@ -404,7 +413,7 @@ fn a_refusal_and_what_a_dry_run_said_end_with_the_suspicion() {
             case.ready_many("other", 20);
             case.lose("n");
             case.pass(GRACE);
-            assert_eq!(case.judge_as("n", false, used), "deleted");
+            assert_eq!(case.judge_as("n", used), "deleted");
             case.answer("n", &presence);
             case.answer("n", &gone());
             case.pass(GRACE - TICK);
@@ -420,7 +429,7 @@ fn what_a_dry_run_said_of_a_node_that_reported_meanwhile_does_not_count() {
     let mut case = Case::settled(&settings());
     case.lose("n");
     case.pass(GRACE);
-    let Verdict::Permitted(permit) = case.guard.judge("n", false, case.at) else { panic!("held") };
+    let Verdict::Permitted(permit) = case.guard.judge("n", case.at) else { panic!("held") };
     case.ready("n");
     case.guard.settle(permit, Used::Told, case.at);
     case.ready("n");
@@ -433,7 +442,7 @@ fn a_node_that_may_be_deleted_or_is_gone_is_asked_about_before_it_is_suspected_a
     case.ready_many("other", 20);
     case.lose_many("n", 2);
     case.pass(GRACE);
-    assert_eq!(case.judge_as("n-0", false, Used::Yes), "deleted");
+    assert_eq!(case.judge_as("n-0", Used::Yes), "deleted");
     case.not_ready("n-0");
     assert_eq!(case.judge("n-0"), "not suspected", "it is there after all");
     assert_eq!(case.remembered("n-0"), None);

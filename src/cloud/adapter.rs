@@ -124,8 +124,8 @@ fn unknown<T>(error: Error) -> Presence<T> {
     Presence::Unknown(Unknown { retry_after, ..Unknown::new(error.reason(), chain(&error)) })
 }
 
-/// The answer by provider ID, else that by name, which is asked for only then. If that fails, too, it decides what may be
-/// done about it; the text names both failures.
+/// Reads by provider ID, and by name only if that fails. If both fail, the error is of the kind of the second, and its
+/// message names both.
 async fn either<T>(
     what: &str,
     node_name: &str,

@@ -22,7 +22,7 @@ impl Reasons {
         Self { held, by_node: Mutex::default() }
     }
 
-    /// Nothing is in the way any more.
+    /// The node is no longer held.
     pub(in crate::controllers) fn clear(&self, node: &str) {
         let mut by_node = self.by_node.lock();
         let old = by_node.remove(node);

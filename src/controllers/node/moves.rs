@@ -105,8 +105,8 @@ impl Moves {
 }
 
 impl State {
-    /// Gives a turn to the Node that has waited longest of those that do not rest. Without one: when there may be one, if
-    /// nothing else happens.
+    /// Gives a turn to the Node that has waited longest of those that do not rest. Otherwise returns when the next
+    /// turn is due; `None` if only an event can give one.
     fn next(&mut self, now: Instant) -> Result<String, Option<Instant>> {
         let mut first: Option<(Instant, &String)> = None;
         let mut rested: Option<Instant> = None;

@@ -304,7 +304,7 @@ impl Tracker {
         let Some(held) = self.slots.get_mut(&vcenter) else { return };
         let now = held.source.vcenter.snapshot();
         if now.number == held.seen.number {
-            // It was taken before its announcement was heard.
+            // This snapshot is processed already; its notification came later.
             return;
         }
         let before = std::mem::replace(&mut held.seen, Arc::clone(&now));

@@ -8,6 +8,7 @@ use std::fmt;
 use crate::base::names::is_label_value;
 use crate::clients::vim::MoRef;
 use crate::cloud::Reason;
+use crate::cloud::zones::Zone;
 use crate::providers::vsphere::reason;
 
 /// Why an object's tags are not known when nobody has asked for them yet.
@@ -111,15 +112,6 @@ pub struct Chains {
     pub vm: Chain,
 }
 
-/// Where a VM is, as `Zone` of `cloud.go`; both are valid label values.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Zone {
-    /// The zone.
-    pub zone: String,
-    /// The region.
-    pub region: String,
-}
-
 /// Why zone and region are not found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ZoneProblem {
@@ -220,8 +212,8 @@ fn join(chains: &[MissingTags]) -> String {
 }
 
 /// Looks for zone and region along the three ways up: host, pool, VM. One way has to give both; parts of two are never
-/// combined. `find_tags` gives what is known of an object's tags; nothing for "not read yet". None where no categories are
-/// configured.
+/// combined. `find_tags` gives what is known of an object's tags, `None` for "not read yet". Returns `None` if no categories
+/// are configured. What is found can be written as labels.
 ///
 /// Along a way up the objects are looked at from near to far, and at each object the region before the zone. What is
 /// found replaces what was found nearer; the walk ends as soon as both are known. So a zone on a farther object
@@ -274,7 +266,7 @@ fn walk_up<'a>(
             zone = categories.zones(tags).next().or(zone);
         }
         if let (Some(zone), Some(region)) = (zone, region) {
-            return Ok(Ok(Zone { zone: zone.to_owned(), region: region.to_owned() }));
+            return Ok(Ok(Zone { failure_domain: zone.to_owned(), region: region.to_owned() }));
         }
     }
     let lacking = [(&categories.region, region.is_none()), (&categories.zone, zone.is_none())];
@@ -295,7 +287,7 @@ fn unknown(what: String, why: &str) -> ZoneProblem {
 
 /// Both names have to be label values: the API server refuses the whole node update otherwise, for ever.
 fn checked(categories: &ZoneCategories, found: Zone) -> Result<Zone, ZoneProblem> {
-    for (category, name) in [(&categories.zone, &found.zone), (&categories.region, &found.region)] {
+    for (category, name) in [(&categories.zone, &found.failure_domain), (&categories.region, &found.region)] {
         // The empty text is a label value, but says nothing here.
         if name.is_empty() || !is_label_value(name) {
             return Err(ZoneProblem::InvalidTagName { category: category.clone(), name: name.clone() });

@@ -1,10 +1,8 @@
 //! Live periods: as long as one lasts, vCenter reports every change.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use ccm::providers::vsphere::credentials::Offer;
-use ccm::providers::vsphere::inventory::Settings;
 use support::{Model, Trouble};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -40,9 +38,8 @@ async fn a_vm_that_goes_between_two_subscriptions_leaves_in_no_live_period() {
         }
         let began = Instant::now();
         for number in 0.. {
-            // Something is published all the time.
-            let tag_poll = Duration::from_secs(3600 + number);
-            watched.vcenter.reconfigure(Settings { tag_poll, ..(*watched.vcenter.settings()).clone() });
+            // Each change of the view publishes a snapshot.
+            watched.vcenter.want([format!("vm-9{number}").into()]);
             let now = watched.vcenter.snapshot();
             let is_there = now.vms.contains_key("vm-1");
             let is_right = now.live_period.is_none() || is_there == (now.live_period == before);

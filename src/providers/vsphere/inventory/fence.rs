@@ -1,4 +1,4 @@
-//! Whether what this process answers of one vCenter is not older than a moment, such as the begin of its lead.
+//! Waits until the answers about one vCenter are as new as a given moment, such as the start of leadership.
 //!
 //! Two steps: everything that vCenter knew at that moment is in the snapshot, and the snapshot is applied to what the
 //! answers are read from. Waits for updates are sent one after the other, and one whose answer was lost looks like one

@@ -158,6 +158,7 @@ impl Publisher {
             }
             None => state.vms().map(|(id, record)| (id.clone(), Arc::clone(record))).collect(),
         };
+        debug_assert!(vms.len() == state.vms().count() && state.vms().all(|(id, known)| vms.get(id) == Some(known)));
         let mut snapshot = Snapshot { vms, changed, ..state.next.clone() };
         snapshot.prove_power(&before, Instant::now());
         state.next.power = snapshot.power.clone();

@@ -36,6 +36,12 @@ impl<V> SharedMap<V> {
         leaf.get(at).map(|(_, value)| value)
     }
 
+    /// Whether both are the same allocation.
+    #[cfg(test)]
+    pub fn shares_all(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.branches, &other.branches)
+    }
+
     /// Whether there is an entry of this id.
     pub fn contains_key(&self, id: &str) -> bool {
         self.get(id).is_some()

@@ -33,7 +33,7 @@ pub struct Snapshot {
     pub offer_trouble: Option<String>,
     /// The virtual machines that are watched, by id.
     pub vms: SharedMap<Arc<VmRecord>>,
-    /// The VMs that may differ from those of the previous snapshot, which has the number before this one; none where all
+    /// The VMs that may differ from those of the previous snapshot, which has the number before this one; `None` if all
     /// may. A reader that skipped a snapshot compares all.
     pub changed: Option<BTreeSet<Arc<str>>>,
     /// Ids that were asked for and that vCenter does not know (any more), or does not let us read.

@@ -190,7 +190,7 @@ impl TagReader<'_> {
             };
             match read.await.map_err(RestFailure::Rest) {
                 Ok(()) => refused_in_row = 0,
-                // The session ended, or is none for REST: another one, then the same again.
+                // The session has ended, or REST does not accept it: get another one and repeat the read.
                 Err(failure) if failure.is_unauthenticated() && refused_in_row < REFUSALS => {
                     refused_in_row += 1;
                     self.session.rest_refused(&rest).await;

@@ -60,15 +60,11 @@ impl Vcenter {
     /// Changes the settings. They are in force at once; the session and what is known stay.
     pub fn reconfigure(&self, settings: Settings) {
         let settings = Arc::new(settings);
-        let changed = |now: &mut Arc<Settings>| {
+        self.settings.send_if_modified(|now| {
             let is_other = **now != *settings;
-            *now = Arc::clone(&settings);
+            *now = settings;
             is_other
-        };
-        if self.settings.send_if_modified(changed) {
-            // Which datacenters count is the look-up's to apply: it looks at every snapshot that is published.
-            self.publisher.publish(|_| {});
-        }
+        });
     }
 
     /// Its host and port.
@@ -125,7 +121,10 @@ impl Vcenter {
     pub async fn wait_applied(&self) {
         if timeout(APPLY_LIMIT, self.fence.wait_applied(self.snapshot().number)).await.is_err() {
             let (vcenter, seconds) = (self.server(), APPLY_LIMIT.as_secs());
-            warn!(vcenter, "what the inventory says is not known of all nodes after {seconds} s");
+            warn!(
+                vcenter,
+                "the newest snapshot is not applied to all nodes after {seconds} s; nodes may be handled with older data"
+            );
         }
     }
 

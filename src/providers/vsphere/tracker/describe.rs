@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::NodeAddress;
 
 use crate::base::error_chain::chain;
 use crate::clients::vim::MoRef;
+use crate::cloud::zones::Zone;
 use crate::cloud::{InstanceMetadata, Reason, Unknown};
 use crate::providers::vsphere::addresses::{
     AddressError, AddressRules, Awaited, IpFamily, Preferences, awaited, build_addresses, missing_family,
@@ -17,7 +18,7 @@ use crate::providers::vsphere::instance_type::build_instance_type;
 use crate::providers::vsphere::inventory::snapshot::{CONNECTED, PowerState, Snapshot, VmRecord};
 use crate::providers::vsphere::topology::TopologyLabels;
 use crate::providers::vsphere::zones::{
-    Chain, Chains, NOT_READ_YET, ObjectTags, Zone, ZoneCategories, ZoneProblem, resolve_zone,
+    Chain, Chains, NOT_READ_YET, ObjectTags, ZoneCategories, ZoneProblem, resolve_zone,
 };
 
 use super::facts::NodeFacts;
@@ -271,8 +272,8 @@ fn zone(snapshot: &Snapshot, vm: &VmKey, record: &VmRecord, rules: &Rules) -> (S
     };
     match resolve_zone(rules.categories.as_ref(), &chains, find_tags) {
         Ok(found) => {
-            let Zone { zone, region } = found.unwrap_or_default();
-            (zone, region, None)
+            let Zone { failure_domain, region } = found.unwrap_or_default();
+            (failure_domain, region, None)
         }
         Err(problem) => {
             let problem = problem.named(|object| match snapshot.entities.get(object) {

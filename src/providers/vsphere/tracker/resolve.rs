@@ -54,7 +54,7 @@ pub enum Answer {
 impl Answer {
     /// Whether the vCenter said all that it knows.
     pub fn is_answered(&self) -> bool {
-        !matches!(self, Answer::Pending | Answer::Silent(_) | Answer::Denied(_))
+        matches!(self, Answer::Gone(_) | Answer::Changed { .. } | Answer::Elsewhere(_) | Answer::Matches { .. })
     }
 }
 

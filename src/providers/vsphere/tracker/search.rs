@@ -305,7 +305,7 @@ mod tests {
         let [first, second, third] =
             [order.begin(0.into(), "n"), order.begin(0.into(), "n"), order.begin(0.into(), "n")];
         assert!(order.end(0.into(), "n", first, true), "what comes later is not known yet");
-        assert!(order.end(0.into(), "n", third, false), "that nothing was said is told");
+        assert!(order.end(0.into(), "n", third, false), "a search without an answer is reported");
         assert!(order.end(0.into(), "n", second, true), "and is no answer");
         assert!(order.running.is_empty());
     }

@@ -35,15 +35,14 @@ pub(super) struct Binding {
     pub(super) uuid: Option<BiosUuid>,
     /// The instance UUID of its vCenter then.
     pub(super) instance_uuid: Option<Arc<str>>,
-    /// What spoke for the machine then.
+    /// How the VM was matched then.
     pub(super) found_by: FoundBy,
     /// The vCenters that had not answered then. They are asked when they come back, so that a twin there is reported.
     pub(super) unasked: Vec<VcenterId>,
 }
 
 impl Binding {
-    /// What spoke for the machine, as far as it is known by now. Where a vCenter has not answered yet, another machine may
-    /// have the UUID, too.
+    /// How the VM was matched, as known now. If a vCenter has not answered yet, another VM may have the same UUID.
     pub(super) fn found_by(&self) -> FoundBy {
         match self.found_by {
             FoundBy::SystemUuid if !self.unasked.is_empty() => FoundBy::SystemUuidAmongSeveral,

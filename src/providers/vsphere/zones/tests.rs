@@ -49,7 +49,7 @@ fn tag(text: &str) -> Tag {
 /// `zone region`, or `!` and the reason.
 fn told(outcome: Result<Option<Zone>, ZoneProblem>) -> String {
     match outcome {
-        Ok(Some(Zone { zone, region })) => format!("{zone} {region}"),
+        Ok(Some(Zone { failure_domain, region })) => format!("{failure_domain} {region}"),
         Ok(None) => "not configured".to_owned(),
         Err(problem) => format!("!{}", problem.reason()),
     }
@@ -213,7 +213,7 @@ proptest! {
         let object = MoRef::new("VirtualMachine", "vm-1");
         let chains = Chains { host: Chain::Absent, pool: Chain::Absent, vm: Chain::Known(vec![object]) };
         let expected = match (is_valid_label(&zone), is_valid_label(&region)) {
-            (true, true) => Ok(Some(Zone { zone, region })),
+            (true, true) => Ok(Some(Zone { failure_domain: zone, region })),
             (false, _) => Err(ZoneProblem::InvalidTagName { category: "zone".to_owned(), name: zone }),
             (_, false) => {
                 Err(ZoneProblem::InvalidTagName { category: "region".to_owned(), name: region })

@@ -96,8 +96,10 @@ fn a_proven_state_lasts_until_anything_breaks_the_proof() {
             assert_eq!(after(&mut snapshot, &off, 1), Some((PowerState::PoweredOff, at(1))), "{case}");
             // Another property, another host that is connected: nothing that counts.
             let renamed = || VmRecord { name: "renamed".into(), ..machine(PowerState::PoweredOff) };
+            let before = snapshot.power.clone();
             let known = after(&mut snapshot, &|snapshot| put(snapshot, renamed()), 2);
             assert_eq!(known, Some((PowerState::PoweredOff, at(1))), "{case}");
+            assert!(snapshot.power.shares_all(&before), "{case}: the same states are the same allocation");
             let broken = after(&mut snapshot, &breaks, 3);
             assert_ne!(broken.map(|(state, _)| state), Some(PowerState::PoweredOff), "{case}");
             assert_eq!(after(&mut snapshot, &mends, 4), Some((PowerState::PoweredOff, at(4))), "{case}");

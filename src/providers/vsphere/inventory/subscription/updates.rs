@@ -145,7 +145,8 @@ impl Subscription<'_> {
         if progress.is_complete {
             let touched = self.publisher.apply(&std::mem::take(&mut progress.pages));
             if touched != Touched::default() {
-                debug!(vcenter = self.session.names().server, ?touched, "the inventory changed");
+                let (vms, left) = (touched.vms.len(), touched.left.len());
+                debug!(vcenter = self.session.names().server, vms, left, "the inventory changed");
             }
             return true;
         }

@@ -30,6 +30,6 @@ impl WritePermit {
 
 impl fmt::Debug for WritePermit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("WritePermit").field(&if (self.is_valid)() { "valid" } else { "ended" }).finish()
+        f.write_str(if (self.is_valid)() { "valid" } else { "ended" })
     }
 }

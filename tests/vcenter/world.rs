@@ -167,6 +167,13 @@ impl Running {
         Self { provider: Arc::new(provider), cluster, stop, tasks }
     }
 
+    /// Ends the task that applies snapshots to what is answered of nodes.
+    pub async fn end_tracker(&mut self) {
+        let tracker = self.tasks.remove(0);
+        tracker.abort();
+        assert!(tracker.await.unwrap_err().is_cancelled());
+    }
+
     /// Tells everything to stop and waits until it has.
     pub async fn stop(mut self) {
         self.stop.cancel();

@@ -1,5 +1,7 @@
 //! What is said of a machine right after it was asked whether all is as known.
 
+use std::time::{Duration, Instant};
+
 use ccm::cloud::Presence;
 use futures::future::join_all;
 use support::{Machine, Model, Trouble, eventually};
@@ -51,5 +53,31 @@ async fn after_a_wait_was_lost_nobody_is_told_what_was() {
         let is_now = metadata.node_addresses.iter().any(|at| at.address == format!("10.3.0.{number}"));
         assert!(is_now, "{number}: {metadata:?}");
     }
+    scene.running.stop().await;
+}
+
+/// For so long a confirmation waits until what is known of vCenter is applied to all nodes.
+const APPLY_LIMIT: Duration = Duration::from_secs(2);
+
+#[tokio::test]
+async fn what_was_read_is_applied_before_it_counts_as_confirmed() {
+    let mut scene = Scene::start(vec![Model::small().vm(Machine::new(&name(1), &uuid(1)).ip("10.1.0.1"))]).await;
+    scene.found(&node(&name(1), &uuid(1))).await;
+    scene.running.end_tracker().await;
+    let vcenter = scene.running.provider.inventories().remove(0);
+    let before = vcenter.snapshot().number;
+    scene.fake().change_vm(&name(1), |vm| vm.ip("10.2.0.1"));
+    eventually("a newer snapshot", SOON, async || match vcenter.snapshot().number {
+        number if number > before => Ok(()),
+        number => Err(number),
+    })
+    .await;
+    let began = Instant::now();
+    scene.instances().confirm().await;
+    assert!(
+        began.elapsed() >= APPLY_LIMIT,
+        "nothing applies the snapshot, but this was waited for: {:?}",
+        began.elapsed()
+    );
     scene.running.stop().await;
 }

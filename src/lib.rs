@@ -19,6 +19,6 @@ pub mod kubernetes;
 pub mod providers;
 pub mod runtime;
 
-// A test double that implements a trait of this crate is a module of the unit tests, and names the crate as other tests do.
+// Unit tests include files of `tests/doubles` as modules, which name this crate as integration tests do.
 #[cfg(test)]
 extern crate self as ccm;

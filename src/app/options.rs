@@ -128,7 +128,7 @@ fn printed_version(asked: &str) -> Result<Option<&str>, Misspelled> {
 }
 
 impl Options {
-    /// The value of the flag of this name, which `table` has.
+    /// The value of the flag of this name. A name without a row in `table` is a programming error, which panics in tests.
     pub fn value(&self, name: &str) -> Option<&Value> {
         let value = self.values.iter().find(|value| value.flag.name == name);
         debug_assert!(value.is_some(), "{name} is no flag");

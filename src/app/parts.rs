@@ -73,7 +73,7 @@ impl Parts {
         events.register(metrics.registry())?;
         stages.spawn(Stage::Services, "event-writer", writer.run(stages.stop_signal(Stage::Services)));
         let checks = Checks::default();
-        // The provider adds the state of its vCenters, which fails nothing.
+        // Ready once the cache is filled. The state of the vCenters, which the provider adds, does not count.
         let caches: [Arc<dyn Cache>; 1] = [Arc::new(nodes.clone())];
         checks.add_readiness(nodes.name(), move || controller_health::of_caches(&caches));
         let accounts = match settings.generic.use_service_account_credentials {
@@ -154,7 +154,7 @@ async fn addresses(url: &http::Uri) -> Vec<IpAddr> {
         Err(_) => "no answer within 5 s".to_owned(),
     };
     tracing::warn!(
-        "{host}, the API server, cannot be resolved, so its addresses cannot be told apart from those of nodes: {why}"
+        "{host}, the API server, cannot be resolved, so its addresses are not recognized when a node reports them: {why}"
     );
     Vec::new()
 }

@@ -125,7 +125,7 @@ struct Check<'a> {
 }
 
 impl<'a> Check<'a> {
-    /// Where a flag is wrong, its value here is any: the result counts only without mistakes. `None` without a provider.
+    /// A flag that is wrong gets an arbitrary value: use the result only without mistakes. `None` without a provider.
     fn settings(&mut self) -> Option<Settings> {
         let provider = self.provider();
         Some(Settings {
@@ -250,7 +250,7 @@ impl<'a> Check<'a> {
         value.parse().map_err(|_| self.wrong(flag, value, format!("expected {expected}"))).ok()
     }
 
-    /// Notes a mistake. Who gave a variable and no flag looks for the variable.
+    /// Records a mistake. Names the environment variable if the value is from there.
     fn wrong(&mut self, flag: &str, value: &str, why: impl Into<String>) {
         let given = self.options.value(flag);
         let variable = given.filter(|given| given.origin == Origin::Environment).and_then(|given| given.flag.variable);

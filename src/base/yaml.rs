@@ -35,7 +35,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// The entries of a mapping; none of a null; nothing for anything else.
+    /// The entries of a mapping, an empty slice for a null, `None` for any other value.
     pub(crate) fn entries(&self) -> Option<&[Entry]> {
         match &self.value {
             Value::Map(entries) => Some(entries),

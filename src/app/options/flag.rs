@@ -5,11 +5,11 @@ use clap::{Arg, ArgAction};
 /// What a flag takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Nothing: it prints the help.
+    /// No value: the flag prints the help.
     Help,
     /// A boolean as Go spells it, only behind `=`; without one it is `true`.
     Boolean,
-    /// One text; the last one that is given counts.
+    /// One text; the last use of the flag takes precedence.
     Text,
     /// A list; each use of the flag adds one item.
     Repeated,
@@ -46,7 +46,7 @@ pub struct Flag {
     pub short: Option<char>,
     /// The environment variable; flags that the Go program has too have none.
     pub variable: Option<&'static str>,
-    /// Why it changes nothing here, if it changes nothing.
+    /// Why the flag has no effect, if it has none.
     pub without_effect: Option<&'static str>,
     /// The Go program's hint, if the flag is deprecated. It is not in the help then.
     pub deprecated: Option<&'static str>,

@@ -116,17 +116,17 @@ fn shared(settings: &Settings) -> String {
     ])
 }
 
-/// A flag that was checked.
+/// A boolean flag, which was checked at the start, as JSON.
 fn boolean(options: &Options, name: &str) -> String {
     json(parse_bool(options.text(name)))
 }
 
-/// A flag that was checked.
+/// The same of a number.
 fn number(options: &Options, name: &str) -> String {
     json(options.text(name).parse::<u32>().ok())
 }
 
-/// A flag that was checked, `60s`, in Go's own spelling, `1m0s`.
+/// The same of a duration: `60s` as Go spells it, `1m0s`.
 fn duration(options: &Options, name: &str) -> String {
     json(parse_duration(options.text(name)).ok().map(spelled))
 }

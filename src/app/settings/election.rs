@@ -67,7 +67,7 @@ impl Check<'_> {
                 self.wrong(flag, value, format!("expected {DNS_NAME}"));
             }
         }
-        // One that is wrong is in no order.
+        // Invalid durations cannot be compared.
         let (lease_duration, renew_deadline, retry_period) = (lease_duration?, renew_deadline?, retry_period?);
         self.check_order(lease_duration, renew_deadline, retry_period);
         Some(Election { lease_duration, renew_deadline, retry_period, migration })

@@ -20,8 +20,8 @@ pub struct Generic {
     pub controller_start_interval: Duration,
     /// `--use-service-account-credentials`.
     pub use_service_account_credentials: bool,
-    /// `--concurrent-node-status-updates`: the nodes whose addresses the Go program looks at at the same time; with 0 as many
-    /// as are initialised at the same time.
+    /// `--concurrent-node-status-updates`: for how many nodes the Go program updates addresses in parallel; for 0 as many
+    /// as `--concurrent-node-syncs`.
     pub concurrent_node_status_updates: NonZeroUsize,
 }
 

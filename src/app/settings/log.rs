@@ -21,7 +21,7 @@ impl Check<'_> {
             let value = self.options.list("vmodule").join(",");
             self.wrong("vmodule", &value, "works with --logging-format=text only");
         }
-        // Of the two flags the one of the format in use counts.
+        // Only the flag of the format in use has an effect.
         let (text, json) = (self.boolean("log-text-split-stream"), self.boolean("log-json-split-stream"));
         // These have no meaning here, since every line is written at once; what Go refuses is refused all the same.
         let flag = "log-flush-frequency";
@@ -38,7 +38,7 @@ impl Check<'_> {
         Settings { verbosity: parse_verbosity(verbosity).unwrap_or_default(), modules, format, split }
     }
 
-    /// `pattern=N`, as klog reads it: nothing between two commas is nothing.
+    /// `pattern=N`, as klog reads it: empty items are ignored.
     fn modules(&mut self) -> Vec<Module> {
         let mut modules = Vec::new();
         for item in self.options.list("vmodule").iter().filter(|item| !item.is_empty()) {

@@ -117,8 +117,8 @@ impl<'a> Check<'a> {
         chosen
     }
 
-    /// The items of a list that there are here, those that are missing, and whether one is always on. `unknown` is what is
-    /// wrong with any other.
+    /// Sorts the items of a list: those that are supported, those that only the Go program has, and whether one is always
+    /// on. `unknown` is the message for any other item.
     fn known<T>(
         &mut self,
         flag: &str,

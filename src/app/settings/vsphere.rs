@@ -29,7 +29,7 @@ pub struct Vsphere {
     pub seen: Noted,
     /// The hosts of session managers that may be asked; empty is any.
     pub session_manager_hosts: BTreeSet<String>,
-    /// Further rules of the provider; without the addresses of the API server, which are not known yet.
+    /// The options of the provider. `api_server` is empty: `app::vsphere::build` adds the addresses once they are resolved.
     pub options: Options,
 }
 
@@ -53,8 +53,8 @@ pub struct CloudConfig {
 }
 
 impl CloudConfigFile {
-    /// Reads and checks the file and the files that it names; not where waiting is forbidden. The second value is the files
-    /// as they were, also where they are wrong.
+    /// Reads and checks the file and the files that it names; not where waiting is forbidden. The second value is what
+    /// was found at each path, also if the first is an error.
     pub fn read(&self, files: &dyn Files) -> (Result<CloudConfig, Mistakes>, Noted) {
         let files = Noting::new(files);
         let outcome = match self.content(&files) {

@@ -80,7 +80,7 @@ struct Entry {
 impl Credentials {
     /// The credentials of whatever `current` configures, and the work that keeps them true. `secrets` is the client that
     /// watches Secrets; of the session managers only those on these hosts are used, or any if there are none. An entry
-    /// without a pair of its own also looks into the default directory. The work ends only when it is dropped.
+    /// without credentials in the file also reads the default directory. The work ends only when it is dropped.
     pub fn new(
         secrets: kube::Client,
         current: watch::Receiver<Arc<CloudConfig>>,

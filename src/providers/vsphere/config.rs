@@ -136,7 +136,7 @@ pub enum Credentials {
     Stored(Place),
 }
 
-/// For what compares configurations; both are ours, so the time this takes discloses nothing.
+/// Not in constant time: both sides are configurations of this process, so timing discloses nothing.
 impl PartialEq for Credentials {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {

@@ -156,7 +156,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Both are ours, so the time this takes tells nobody anything.
+/// Not in constant time: both sides are credentials of this process, so timing discloses nothing.
 impl PartialEq for Login {
     fn eq(&self, other: &Self) -> bool {
         self.parts() == other.parts()

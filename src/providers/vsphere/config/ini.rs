@@ -30,7 +30,7 @@ pub(super) fn read(text: &str, report: &mut Report) -> RawFile {
     file
 }
 
-/// A header: sections of the same name are one; a header alone makes a vCenter. Nothing where variables are ignored.
+/// A header: sections of the same name are one; a header alone makes a vCenter. `None` if its variables are ignored.
 fn enter<'a>(
     file: &'a mut RawFile,
     name: &str,

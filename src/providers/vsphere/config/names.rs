@@ -11,7 +11,7 @@ const FORMER_KEYS: [&str; 4] = ["tenantref", "secretref", "ipfamilypriority", "s
 /// No known name is longer.
 const LONGEST: usize = 40;
 
-/// What a message says of a name that is not known; by default it resembles nothing, or is not looked at.
+/// What a message says of a name that is not known; by default it resembles no known name, or is not compared.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct UnknownName {
     /// The name, if repeating it discloses nothing.

@@ -93,7 +93,7 @@ impl<'a> Key<'a> {
 struct Indexed<'a> {
     id: &'a str,
     parts: Parts<'a>,
-    /// Why nothing of it counts.
+    /// Why it is ignored, if two indexes contradict each other.
     contradiction: Option<String>,
 }
 
@@ -169,7 +169,8 @@ fn by_server<'a>(indexes: BTreeMap<&'a str, Parts<'a>>, problems: &mut Vec<Strin
     let mut servers = BTreeMap::<_, Indexed<'a>>::new();
     for (id, mut parts) in indexes {
         let Some(server) = parts.server.take().map(str::trim).filter(|server| !server.is_empty()) else {
-            problems.push(format!("{:?} is missing or empty, so nothing of that index counts", cut("server_", id)));
+            problems
+                .push(format!("{:?} is missing or empty, so all keys of that index are ignored", cut("server_", id)));
             continue;
         };
         match servers.get_mut(server) {
@@ -177,7 +178,7 @@ fn by_server<'a>(indexes: BTreeMap<&'a str, Parts<'a>>, problems: &mut Vec<Strin
             Some(known) if known.parts == parts => {}
             Some(known) => {
                 let (one, other) = (cut("", known.id), cut("", id));
-                let why = format!("it stands under the indexes {one:?} and {other:?} with different values");
+                let why = format!("the indexes {one:?} and {other:?} have different values for it");
                 known.contradiction = Some(why);
             }
         }

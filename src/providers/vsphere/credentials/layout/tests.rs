@@ -319,7 +319,7 @@ const VECTORS: &[Vector] = &[
             ("username_3", "u"),
             ("password_3", "q"),
         ],
-        servers: &[("a", "u/p"), ("b", "!it stands under the indexes \"2\" and \"3\" with different values")],
+        servers: &[("a", "u/p"), ("b", "!the indexes \"2\" and \"3\" have different values for it")],
         problems: &[],
     },
     Vector {

@@ -147,7 +147,7 @@ pub(super) fn read_envelope<T>(
     }
     let entry = decoder.next_element("Body")?.ok_or(DecodeError::Missing("response"))?;
     let mut result = match entry.name {
-        "Fault" => Err(Fault::read(&mut decoder)?),
+        "Fault" => Err(Fault::read(&mut decoder, true)?),
         name if name.strip_suffix("Response") == Some(method) => Ok(answer(&mut decoder)?),
         _ => return Err(unexpected("Body", &entry)),
     };
@@ -155,7 +155,7 @@ pub(super) fn read_envelope<T>(
         match (&result, entry.name) {
             // What was refused stays refused, whatever follows.
             (Err(_), _) => decoder.skip()?,
-            (Ok(_), "Fault") => result = Err(Fault::read(&mut decoder)?),
+            (Ok(_), "Fault") => result = Err(Fault::read(&mut decoder, true)?),
             (Ok(_), _) => return Err(unexpected("Body", &entry)),
         }
     }

@@ -88,7 +88,7 @@ enum Token<'a> {
 }
 
 /// Reads one document. After [`Decoder::next_child`] returned an element it must be consumed whole: by `text`, `leaf`,
-/// `skip`, or by asking for its children until there are no more. After an error it must not be asked again.
+/// `skip`, or by asking for its children until there are no more. Do not use it after an error.
 pub(super) struct Decoder<'a> {
     reader: Reader<&'a [u8]>,
     /// What the positions of the reader count in: it does not count a byte order mark.
@@ -220,8 +220,8 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Enters the element whose tag is at this position. It is cut from the document once more: the event lends its
-    /// parts for too short a time.
+    /// Enters the element whose tag begins at this position. The tag is cut from the document again, since the event
+    /// borrows its parts for too short a time.
     fn start(&mut self, tag: &BytesStart<'_>, at: u64) -> Result<Start<'a>, DecodeError> {
         if self.open.len() >= MAX_DEPTH {
             return Err(DecodeError::TooDeep);

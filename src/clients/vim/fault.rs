@@ -126,20 +126,21 @@ impl Fault {
         }
     }
 
-    /// Reads the content of `soapenv:Fault`, or of a `fault` element beside a property or object
-    /// (`LocalizedMethodFault`), which was just entered. The first detail counts.
-    pub(super) fn read(decoder: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+    /// Reads the content of `soapenv:Fault` if `is_soap`, else of a `LocalizedMethodFault`, the `fault` element beside a
+    /// property or object, which was just entered. The first detail counts.
+    pub(super) fn read(decoder: &mut Decoder<'_>, is_soap: bool) -> Result<Self, DecodeError> {
         let (mut message, mut fault) = (String::new(), None);
         while let Some(part) = decoder.next_child()? {
             match part.name {
-                "faultstring" | "localizedMessage" => message = one_line(&decoder.text()?),
-                "detail" => {
+                "faultstring" if is_soap => message = one_line(&decoder.text()?),
+                "localizedMessage" if !is_soap => message = one_line(&decoder.text()?),
+                "detail" if is_soap => {
                     while let Some(detail) = decoder.next_child()? {
                         let read = Self::read_detail(decoder, &detail)?;
                         fault.get_or_insert(read);
                     }
                 }
-                "fault" => fault = Some(Self::read_detail(decoder, &part)?),
+                "fault" if !is_soap => fault = Some(Self::read_detail(decoder, &part)?),
                 _ => decoder.skip()?,
             }
         }

@@ -211,7 +211,7 @@ fn read_missing_property(decoder: &mut Decoder<'_>) -> Result<MissingProperty, D
     while let Some(part) = decoder.next_child()? {
         match part.name {
             "path" => path = Some(decoder.text()?),
-            "fault" => fault = Some(Fault::read(decoder)?),
+            "fault" => fault = Some(Fault::read(decoder, false)?),
             _ => decoder.skip()?,
         }
     }

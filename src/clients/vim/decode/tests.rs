@@ -1,6 +1,6 @@
 //! The pull decoder: prefixes, entities, limits, and that no bytes make it panic.
 
-use proptest::prelude::{any, prop_assert_eq, proptest};
+use proptest::prelude::{ProptestConfig, any, prop_assert_eq, proptest};
 use proptest::{collection, sample};
 
 use super::{DecodeError, Decoder, Event, MAX_ATTRIBUTES, MAX_DEPTH, Reader, Start, Token, XmlVersion};
@@ -253,6 +253,8 @@ fn read_as_everything(text: &str) {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
+
     #[test]
     fn elements_of_any_arrangement_of_parts_are_cut_as_the_events_say_them(
         parts in collection::vec(sample::select(PARTS.to_vec()), 0..24),
@@ -261,6 +263,14 @@ proptest! {
         prop_assert_eq!(cut(&document), said(&document), "{}", document);
     }
 
+    #[test]
+    fn any_bytes_are_cut_as_the_events_say_them(bytes in collection::vec(any::<u8>(), 0..60)) {
+        let document = String::from_utf8_lossy(&bytes);
+        prop_assert_eq!(cut(&document), said(&document), "{}", document);
+    }
+}
+
+proptest! {
     #[test]
     fn no_bytes_make_the_readers_panic(bytes in collection::vec(any::<u8>(), 0..400)) {
         read_as_everything(&String::from_utf8_lossy(&bytes));

@@ -13,7 +13,7 @@ fn fault(detail: &str, text: &str) -> Fault {
 }
 
 #[test]
-fn the_type_decides_and_the_element_name_stands_in_for_it() {
+fn the_type_decides_and_without_one_the_element_name() {
     let cases = [
         ("<NotAuthenticatedFault xmlns=\"urn:vim25\" xsi:type=\"NotAuthenticated\"/>", FaultKind::NotAuthenticated),
         ("<Fault _X:type=\"NotAuthenticated\"/>", FaultKind::NotAuthenticated),
@@ -32,6 +32,15 @@ fn the_type_decides_and_the_element_name_stands_in_for_it() {
         ("<RuntimeFaultFault xsi:type=\"SystemError\"><reason>r</reason></RuntimeFaultFault>", FaultKind::SystemError),
         ("<NewFault xsi:type=\"FromTheFuture\"><x><y/></x></NewFault>", FaultKind::Other),
         ("", FaultKind::Other),
+        // Only what the detail says counts.
+        (
+            "</detail><fault xsi:type=\"ManagedObjectNotFound\"><obj type=\"VirtualMachine\">vm-1</obj></fault><detail>",
+            FaultKind::Other,
+        ),
+        (
+            "<NotAuthenticatedFault/></detail><fault xsi:type=\"ManagedObjectNotFound\"/><detail>",
+            FaultKind::NotAuthenticated,
+        ),
     ];
     for (detail, kind) in cases {
         assert_eq!(fault(detail, "").kind, kind, "{detail}");

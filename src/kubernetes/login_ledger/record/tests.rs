@@ -352,6 +352,14 @@ fn a_record_is_bounded_survives_a_round_trip_and_holds_nothing_of_a_password() {
     }
     let one = Record { entries: vec![Entry::claim("id-1".to_owned(), 5, &attempt())], accepted: None };
     assert_eq!(one.to_text(), r#"{"entries":[{"id":"id-1","at":5,"state":"claimed"}]}"#);
+    // Other replicas, perhaps of another version of this program, read these names.
+    let seventh = of_version("7");
+    let accepted = Some(Accepted { at: 4, version: seventh.version.clone() });
+    let both = Record { entries: vec![Entry::claim("id-1".to_owned(), 5, &seventh)], accepted };
+    assert_eq!(
+        both.to_text(),
+        r#"{"entries":[{"id":"id-1","at":5,"state":"claimed","uid":"u-1","resourceVersion":"7"}],"accepted":{"at":4,"uid":"u-1","resourceVersion":"7"}}"#
+    );
 }
 
 #[test]

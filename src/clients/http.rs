@@ -215,7 +215,7 @@ impl Client {
         self.inner.endpoint.is_confidential()
     }
 
-    /// Makes a call, and tells the observer how it ended: `ok`, or the `reason` of its error.
+    /// Runs a call and reports its outcome to the observer: `ok`, or the `reason` of its error.
     pub async fn observed<T, E>(
         &self,
         operation: &'static str,

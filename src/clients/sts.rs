@@ -92,7 +92,7 @@ fn judge(http: &http::Client, mut response: http::Response, key: HolderKey) -> R
         Err(_) => Err("it is no UTF-8".to_owned()),
     };
     match read {
-        Ok(answer::Answer::Fault { code, text }) => Err(Error::Fault(endpoint(), code, text)),
+        Ok(answer::Answer::Fault { code, text }) => Err(Error::Fault(http.failed(ISSUE), code, text)),
         Ok(answer::Answer::Token { id, assertion }) if is_success => Ok(Token::new(id, assertion, Arc::new(key))),
         Err(message) if is_success => Err(Error::Malformed(endpoint(), message)),
         _ => Err(http.status_error(ISSUE, &response).into()),

@@ -112,7 +112,7 @@ impl CallError {
 pub struct NoToken {
     /// Its namespace and name.
     pub account: String,
-    /// What keeps it from having one.
+    /// Why there is none.
     pub why: String,
     /// The API server does not allow it: somebody has to grant the right.
     pub is_refused: bool,

@@ -95,7 +95,7 @@ pub enum SettingsError {
     /// There is neither a kubeconfig nor a pod's environment.
     #[error("no --kubeconfig is given and this is not a pod with a service account")]
     InCluster(#[source] kube::config::InClusterError),
-    /// `--master` is this, which is no URL.
+    /// The value of `--master` is not a URL.
     #[error("--master: {0:?} is not a URL such as https://10.0.0.1:6443")]
     Master(String, #[source] http::uri::InvalidUri),
     /// The credentials or certificates for this server cannot be used.
@@ -104,7 +104,7 @@ pub enum SettingsError {
 }
 
 impl Clients {
-    /// Builds them. Must run inside the async runtime. Connects to nothing yet.
+    /// Builds the clients. Must run inside the async runtime. Does not open connections.
     pub fn new(config: &Config) -> Result<Self, SettingsError> {
         Ok(Self {
             watch: builder(prepared(config, purpose::INFORMERS))?.build(),

@@ -490,7 +490,7 @@ impl Metrics {
     }
 }
 
-/// How long the look for the UID of a Lease may take.
+/// Time limit for reading the UID of the Lease.
 const UID_LIMIT: Duration = Duration::from_secs(5);
 
 /// The Lease of the election as the object of Events. It need not exist.

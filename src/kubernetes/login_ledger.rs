@@ -44,8 +44,8 @@ const CONTENTION: Duration = Duration::from_secs(1);
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(25), Duration::from_millis(800)).shortened_by(0.5);
 /// Settled claims that could not be written, which are written with the next claim.
 const MOST_PENDING: usize = 16;
-/// How long a reading for the review of paused logins serves. The logins of one account at all vCenters are judged by the
-/// same records, so that one reading of each serves all reviews that come meanwhile. A login is reviewed again after 30
+/// How long a record that was read for the review of paused logins is used again: the logins of one account at all
+/// vCenters are judged by the same records. A login is reviewed again after 30
 /// to 37.5 s, so that what was deleted is noticed within a minute.
 const SERVES_FOR: Duration = Duration::from_secs(15);
 /// Servers that are remembered.

@@ -118,7 +118,7 @@ pub fn listen(address: SocketAddr, shares_port: bool) -> io::Result<TcpListener>
     if address.ip().is_unspecified() && address.is_ipv4() && takes_both() {
         let all = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), address.port());
         match bound(all, shares_port) {
-            // The machine has no IPv6; EAFNOSUPPORT by the library's name for it is not stable.
+            // The machine has no IPv6. 97 is EAFNOSUPPORT, whose `ErrorKind` is not stable.
             Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(97) => {}
             outcome => return outcome,
         }

@@ -1,6 +1,6 @@
 //! Why the token service issued nothing, and what a caller may do about it.
 
-use crate::clients::http;
+use crate::clients::http::{self, FailedRequest};
 use crate::clients::token::KeyError;
 
 /// Why there is no token.
@@ -19,10 +19,10 @@ pub enum Error {
         path = super::PATH
     )]
     NotThere(String),
-    /// The service at `host:port` refused: the fault's code without prefix, for example `FailedAuthentication`, and its
-    /// text, possibly empty.
-    #[error("sts.Issue at {0}: {1}{detail}{hint}", detail = detail(.2), hint = hint(.1))]
-    Fault(String, String, String),
+    /// The service refused: the fault's code without prefix, for example `FailedAuthentication`, and its text, possibly
+    /// empty.
+    #[error("{0}: {1}{detail}{hint}", detail = detail(.2), hint = hint(.1))]
+    Fault(FailedRequest, String, String),
     /// An answer, of `host:port`, that cannot be understood: what is wrong with it.
     #[error("sts.Issue at {0}: the answer cannot be understood: {1}")]
     Malformed(String, String),

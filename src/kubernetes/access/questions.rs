@@ -179,7 +179,7 @@ fn is_transient(error: &kube::Error) -> bool {
     })
 }
 
-/// Stands for a question, which may be a token.
+/// Identifies a question by its digest, since it may be a token.
 type Question = [u8; 32];
 
 /// The digest of a question.

@@ -1,5 +1,5 @@
-//! The leadership check behind the client's buffer: the last thing a write passes before the wire. And what all layers
-//! that hold writes back have in common.
+//! Checks leadership directly before a write is sent, behind the client's buffer. Also the layer type that this check and
+//! the limits share.
 
 use futures::future::BoxFuture;
 use futures::future::FutureExt;
@@ -9,23 +9,23 @@ use tower::{BoxError, Layer, Service};
 
 use crate::kubernetes::leadership::{Leadership, NotLeader};
 
-/// The answer to a request, which is sent when this is first polled.
-pub(super) type Answer<R> = BoxFuture<'static, Result<Response<R>, BoxError>>;
+/// The response to a request. The request is sent when the future is first polled.
+pub(super) type ResponseFuture<R> = BoxFuture<'static, Result<Response<R>, BoxError>>;
 
-/// Lets reads pass. What becomes of a write is up to the function.
+/// Passes reads through and hands each write to the function, which may delay or reject it.
 pub(super) struct WriteLayer<F>(pub(super) F);
 
 /// See [`WriteLayer`].
 pub(super) struct Writes<S, F> {
     inner: S,
-    hold: F,
+    on_write: F,
 }
 
 impl<S, F: Clone> Layer<S> for WriteLayer<F> {
     type Service = Writes<S, F>;
 
     fn layer(&self, inner: S) -> Writes<S, F> {
-        Writes { inner, hold: self.0.clone() }
+        Writes { inner, on_write: self.0.clone() }
     }
 }
 
@@ -33,24 +33,24 @@ impl<S, F, B, R> Service<Request<B>> for Writes<S, F>
 where
     S: Service<Request<B>, Response = Response<R>, Error = BoxError>,
     S::Future: Send + 'static,
-    F: Fn(Method, Answer<R>) -> Answer<R>,
+    F: Fn(Method, ResponseFuture<R>) -> ResponseFuture<R>,
     R: 'static,
 {
     type Response = Response<R>;
     type Error = BoxError;
-    type Future = Answer<R>;
+    type Future = ResponseFuture<R>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         // Never waits here: one waiting write would stall the client's reads behind it.
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, request: Request<B>) -> Answer<R> {
+    fn call(&mut self, request: Request<B>) -> ResponseFuture<R> {
         let method = request.method().clone();
         let answer = self.inner.call(request).boxed();
         match method {
             Method::GET | Method::HEAD | Method::OPTIONS => answer,
-            method => (self.hold)(method, answer),
+            method => (self.on_write)(method, answer),
         }
     }
 }
@@ -58,8 +58,8 @@ where
 /// Lets writes pass only while this process leads.
 pub(super) fn layer<R: 'static>(
     leadership: Leadership,
-) -> WriteLayer<impl Fn(Method, Answer<R>) -> Answer<R> + Clone + use<R>> {
-    WriteLayer(move |_: Method, answer: Answer<R>| {
+) -> WriteLayer<impl Fn(Method, ResponseFuture<R>) -> ResponseFuture<R> + Clone + use<R>> {
+    WriteLayer(move |_: Method, answer: ResponseFuture<R>| {
         let over = leadership.wait_until_lost();
         let leadership = leadership.clone();
         async move {

@@ -8,7 +8,7 @@ use http::Method;
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::Instant;
 
-use super::guard::{Answer, WriteLayer};
+use super::guard::{ResponseFuture, WriteLayer};
 use super::metrics;
 
 /// A rate as the flags `--kube-api-qps` and `--kube-api-burst` give it.
@@ -26,11 +26,11 @@ pub(super) fn layer<R: 'static>(
     in_flight: usize,
     rate: Option<Rate>,
     host: &str,
-) -> WriteLayer<impl Fn(Method, Answer<R>) -> Answer<R> + Clone + use<R>> {
+) -> WriteLayer<impl Fn(Method, ResponseFuture<R>) -> ResponseFuture<R> + Clone + use<R>> {
     let in_flight = Arc::new(Semaphore::new(in_flight));
     let bucket = rate.filter(|rate| rate.qps > 0.0).map(|rate| Arc::new(Bucket::new(rate)));
     let host: Arc<str> = host.into();
-    WriteLayer(move |method: Method, answer: Answer<R>| {
+    WriteLayer(move |method: Method, answer: ResponseFuture<R>| {
         let (in_flight, bucket, host) = (in_flight.clone(), bucket.clone(), host.clone());
         async move {
             let began = Instant::now();
@@ -71,7 +71,7 @@ impl Bucket {
         loop {
             let now = Instant::now();
             let grown = now.duration_since(level.at).as_secs_f64() / self.interval.as_secs_f64();
-            // A hair more than grew, so that rounding never asks for a wait of nothing.
+            // Adds a tiny amount, so that rounding never results in a wait of zero.
             *level = Level { tokens: (level.tokens + grown + 1e-9).min(self.burst), at: now };
             if level.tokens >= 1.0 {
                 level.tokens -= 1.0;

@@ -35,7 +35,7 @@ const NO_ANSWER: &str = "<error>";
 /// One for the process, like the Go program's: clients are made in several places, and all of them are counted.
 static SERIES: LazyLock<Series> = LazyLock::new(Series::new);
 
-/// Until when the client certificates are valid. Without one there is no series.
+/// When the client certificates expire. Without a certificate there is no series.
 static EXPIRY: LazyLock<GaugeVec> = LazyLock::new(|| {
     let options = Opts::new(
         "vsphere_ccm_apiserver_client_certificate_expiry_timestamp_seconds",
@@ -44,7 +44,7 @@ static EXPIRY: LazyLock<GaugeVec> = LazyLock::new(|| {
     GaugeVec::new(options, &[]).expect("the name is a valid constant")
 });
 
-/// Their ends, by server, and where the certificate is from.
+/// The expiry times, by server and certificate file.
 static KNOWN: Mutex<BTreeMap<String, f64>> = Mutex::new(BTreeMap::new());
 
 struct Series {

@@ -158,7 +158,7 @@ fn name(fact: &Fact, first: Timestamp) -> String {
     }
 }
 
-/// Stands for a text of any length: half of its SHA-256, of which no two texts have the same.
+/// Identifies a text by the first half of its SHA-256.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Digest([u8; 16]);
 

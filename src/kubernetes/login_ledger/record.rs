@@ -365,10 +365,10 @@ fn too_often(what: &str, times: usize, policy: LoginPolicy) -> String {
     format!("logins were {what} {times} times within {} s", policy.window.as_secs())
 }
 
-/// For how long a login has to wait because logins have failed, and what was counted.
+/// How long a login must wait after failed logins, and why.
 type Wait = (Duration, String);
 
-/// The longer wait, the first where both are the same.
+/// Returns the longer wait; of equal waits, the first.
 fn waits_longest(first: Option<Wait>, second: Option<Wait>) -> Result<(), Refused> {
     match [second, first].into_iter().flatten().max_by_key(|(pause, _)| *pause) {
         Some((pause, why)) => Err(Refused { pause, why, is_lockout: true }),

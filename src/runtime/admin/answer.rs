@@ -1,4 +1,4 @@
-//! Answers of the secure port. Of those that wait for being read, all connections together keep only so many.
+//! Answers of the secure port. Limits how many large answers all connections together hold in memory.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ impl AsRef<[u8]> for Kept {
     }
 }
 
-/// The answer once it has its place, for as long as its bytes are in memory; without a place it is that there is none.
+/// Reserves a place for the answer until its bytes are freed; without a free place, answers 503.
 pub(super) fn kept(answer: Answer, places: &Arc<Semaphore>) -> Answer {
     if answer.body().len() <= SMALL {
         return answer;

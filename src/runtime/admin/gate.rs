@@ -12,10 +12,10 @@ use super::answer::{Answer, text};
 use super::{Peer, Server};
 use crate::base::error_chain::chain;
 
-/// How long finding out who asks and what they may do may take, whoever is asked for it.
+/// Time limit for authentication and authorization of a request together.
 const LIMIT: Duration = Duration::from_secs(15);
 
-/// Requests under way that others than this process have to decide about, of all addresses together.
+/// Most requests that wait for TokenReview or SubjectAccessReview, of all addresses together.
 const MOST: usize = 128;
 
 /// Of one address: a client with many requests must not keep the others out.
@@ -77,7 +77,7 @@ async fn decided(server: &Server, peer: &Peer, parts: &request::Parts) -> Result
     Err(Refusal { user: Some(user), answer })
 }
 
-/// How many requests of each address others are asked about. Addresses without any are forgotten.
+/// How many requests of each address wait for a review. Addresses without any are forgotten.
 #[derive(Default)]
 pub(super) struct Asked(Mutex<HashMap<IpAddr, usize>>);
 

@@ -42,7 +42,7 @@ pub struct Checks {
 /// Checks whose number changes, with what they found.
 type Group = Arc<dyn Fn() -> Vec<(String, Health)> + Send + Sync>;
 
-/// What a check does.
+/// The function of a check.
 type Check = Arc<dyn Fn() -> Health + Send + Sync>;
 
 #[derive(Clone)]

@@ -27,12 +27,12 @@ pub struct QueueMetrics {
     pub(super) worked: Histogram,
     unfinished: Gauge,
     longest: Gauge,
-    /// What is in the queue in use; nothing once it is gone.
-    content: Arc<Mutex<Look>>,
+    /// Reads the content of the queue in use; `None` once it is gone.
+    content: Arc<Mutex<ReadContent>>,
 }
 
-/// Says what is in a queue at a time.
-type Look = Box<dyn Fn(Instant) -> Option<Content> + Send>;
+/// Returns the content of a queue at a time.
+type ReadContent = Box<dyn Fn(Instant) -> Option<Content> + Send>;
 
 /// What is in a queue.
 #[derive(Debug, Default, PartialEq, Eq)]

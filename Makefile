@@ -119,19 +119,19 @@ testenv: ## Build the components that the tests start, such as kube-apiserver an
 # What the demo starts, and nothing else: the first run is shorter.
 .PHONY: demo-components
 demo-components:
-	@tests/testenv/build.sh
+	@tests/testenv/build.sh --demo
 
-# Not the release binary: this shares its dependencies with the demo itself, which saves four minutes.
+# Nothing is optimised, neither here nor in what both programs depend on.
 .PHONY: demo-programs
 demo-programs:
-	@$(CARGO) build --locked --package vsphere-cloud-controller-manager --package ccm-test-support \
+	@$(CARGO) build --locked --profile quick --package vsphere-cloud-controller-manager --package ccm-test-support \
 		--bin vsphere-cloud-controller-manager --bin demo
 
 # Go and cargo side by side.
 .PHONY: demo
 demo: ## A cluster on this machine whose nodes get initialised; ONCE=1 ends by itself, NODES=200 is a larger one
 	@$(MAKE) --no-print-directory --jobs 2 demo-components demo-programs
-	@ONCE=$(ONCE) NODES=$(NODES) $(TARGET)/debug/demo $(TARGET)/debug/vsphere-cloud-controller-manager
+	@ONCE=$(ONCE) NODES=$(NODES) $(TARGET)/quick/demo $(TARGET)/quick/vsphere-cloud-controller-manager
 
 # Timed code has to be built like shipped code: the same settings, flags and dependencies.
 .PHONY: micro

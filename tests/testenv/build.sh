@@ -2,6 +2,7 @@
 # Builds the real components that the tests and the demo start, when they are missing.
 #
 #   build.sh           build what is missing, with a line of progress for each
+#   build.sh --demo    the same without kubectl and kubeadm, which only tests use
 #   build.sh --where   print the folders that hold them, and build nothing: "kubernetes FOLDER" (kube-apiserver, etcd,
 #                      kubectl), "kubeadm FOLDER" and "tools FOLDER" (vcsim, supervise)
 #
@@ -47,8 +48,10 @@ version="-X k8s.io/component-base/version.gitVersion=v$kubernetes_version \
 if [ -z "$assets" ]; then
     build "$kubernetes" etcd go.etcd.io/etcd/server/v3 "about a minute the first time"
     build "$kubernetes" kube-apiserver k8s.io/kubernetes/cmd/kube-apiserver "about four minutes the first time" "$version"
-    build "$kubernetes" kubectl k8s.io/kubernetes/cmd/kubectl "seconds" "$version"
 fi
-build "$kubernetes" kubeadm k8s.io/kubernetes/cmd/kubeadm "half a minute" "$version"
+if [ "${1:-}" != "--demo" ]; then
+    [ -n "$assets" ] || build "$kubernetes" kubectl k8s.io/kubernetes/cmd/kubectl "seconds" "$version"
+    build "$kubernetes" kubeadm k8s.io/kubernetes/cmd/kubeadm "half a minute" "$version"
+fi
 build "$tools" vcsim ./vcsim "about a minute the first time"
 build "$tools" supervise ./supervise "seconds"

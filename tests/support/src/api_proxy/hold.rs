@@ -62,7 +62,7 @@ impl Hold {
         .await;
     }
 
-    /// Lets go of what is held, and gives it once the API server has answered all of it.
+    /// Releases the held writes, and returns them once the API server has answered all of them.
     pub async fn release(&self) -> Vec<Held> {
         self.released.send_replace(true);
         eventually("all that was held is answered", LIMIT, async || match self.held().clone() {

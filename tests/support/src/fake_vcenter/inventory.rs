@@ -25,7 +25,7 @@ impl Ref {
 
     /// Whether the object is of this class or of one below it.
     pub(super) fn is_a(&self, class: &str) -> bool {
-        let is_entity = !matches!(self.kind.as_str(), "ListView" | "ContainerView" | "SessionManager");
+        let is_entity = !matches!(self.kind.as_str(), "ListView" | "SessionManager");
         match class {
             "ManagedEntity" => is_entity,
             "ComputeResource" => self.kind.ends_with("ComputeResource"),

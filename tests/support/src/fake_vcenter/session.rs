@@ -16,26 +16,13 @@ pub(super) struct Session {
     pub(super) pages: BTreeMap<String, Vec<String>>,
 }
 
-/// A set of objects.
+/// A `ListView`: a set of objects.
 #[derive(Debug)]
-pub(super) enum View {
-    List(BTreeSet<Ref>),
-    /// Everything of these classes below the container; no class means all.
-    Container(Ref, Vec<String>),
-}
+pub(super) struct View(pub(super) BTreeSet<Ref>);
 
 impl View {
     /// The members that are there.
     pub(super) fn members(&self, inventory: &Inventory) -> Vec<Ref> {
-        match self {
-            View::List(members) => {
-                members.iter().filter(|member| inventory.objects.contains_key(member)).cloned().collect()
-            }
-            View::Container(container, classes) => {
-                let fits = |one: &&Ref| classes.is_empty() || classes.iter().any(|class| one.is_a(class));
-                let all = inventory.objects.keys().filter(fits);
-                all.filter(|one| inventory.is_below(one, container)).cloned().collect()
-            }
-        }
+        self.0.iter().filter(|member| inventory.objects.contains_key(member)).cloned().collect()
     }
 }

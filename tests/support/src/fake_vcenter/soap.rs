@@ -76,23 +76,16 @@ impl World {
                 cookie.map(|cookie| sessions.remove(cookie));
                 Ok(Done::default())
             }
-            "CurrentTime" => {
-                Ok("<returnval xsi:type=\"xsd:dateTime\">2026-03-01T10:00:00.123Z</returnval>".to_owned().into())
-            }
             "FindAllByUuid" | "FindAllByDnsName" | "FindAllByIp" => Ok(all_returned(&found.unwrap_or_default())),
-            "CreateListView" | "CreateContainerView" => {
-                let view = Ref::new(call.name.trim_start_matches("Create"), &id);
+            "CreateListView" => {
+                let view = Ref::new("ListView", &id);
                 let members = call.all("obj").map(Element::reference);
-                let classes = call.all("type").map(|class| class.text.clone());
-                let content = match call.child("container") {
-                    Some(container) => View::Container(container.reference(), classes.collect()),
-                    None => View::List(members.filter(|member| inventory.objects.contains_key(member)).collect()),
-                };
-                session.views.insert(view.clone(), content);
+                let members = members.filter(|member| inventory.objects.contains_key(member)).collect();
+                session.views.insert(view.clone(), View(members));
                 Ok(returned(&view).into())
             }
             "ModifyListView" => {
-                let Some(View::List(members)) = session.views.get_mut(&this) else { return Err(unknown(&this)) };
+                let Some(View(members)) = session.views.get_mut(&this) else { return Err(unknown(&this)) };
                 for object in call.all("remove") {
                     members.remove(&object.reference());
                 }
@@ -171,7 +164,6 @@ impl World {
     }
 
     fn find(&self, call: &Element) -> Vec<Ref> {
-        let datacenter = call.child("datacenter").map(Element::reference);
         let is_instance = call.is_true("instanceUuid");
         let uuid_path = if is_instance { "config.instanceUuid" } else { "config.uuid" };
         let matches = |held: &super::inventory::Object| {
@@ -191,9 +183,8 @@ impl World {
             }
             _ => objects.values().filter(|object| object.reference.kind == "VirtualMachine").collect(),
         };
-        let found = all.iter().filter(|object| object.is_readable && matches(object)).map(|object| &object.reference);
-        let is_inside = |one: &&Ref| datacenter.as_ref().is_none_or(|above| self.inventory.is_below(one, above));
-        found.filter(is_inside).cloned().collect()
+        let found = all.iter().filter(|object| object.is_readable && matches(object));
+        found.map(|object| object.reference.clone()).collect()
     }
 
     fn service_content(&self) -> String {
@@ -310,9 +301,7 @@ pub(super) fn remove(world: &mut World, reference: &Ref) -> Option<Arc<super::in
 pub(super) fn leave_views(world: &mut World, reference: &Ref) {
     for session in world.sessions.values_mut() {
         for view in session.views.values_mut() {
-            if let View::List(members) = view {
-                members.remove(reference);
-            }
+            view.0.remove(reference);
         }
     }
 }

@@ -39,7 +39,8 @@ struct Times {
     retry_ms: u64,
 }
 
-/// Renews often. Who is not told of a release looks again when the lease is over, long after a hand-over.
+/// Renews often. A candidate that misses the release checks the Lease again only once it has expired, long after a
+/// hand-over.
 const LONG_TIMES: Times = Times { lease: 60, renew: 40, retry_ms: 1000 };
 /// Looks at the Lease of another when that has run out, and not before: what it knows sooner its watch told.
 const PATIENT_TIMES: Times = Times { lease: 60, renew: 40, retry_ms: 30_000 };

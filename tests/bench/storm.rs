@@ -234,7 +234,7 @@ impl Case<'_> {
 
     fn report_calls(&self, bench: &mut Bench, asked: &Counts) {
         let limit = Limit::Below((CALLS_PER_NODE * self.nodes + CALLS + 1) as f64);
-        // The simulator sends all objects anew whenever a ListView changes, in pages, which no real server does.
+        // The simulator sends all objects again whenever a ListView changes, in pages, which no real server does.
         self.tell(bench, "vCenter calls", "calls", f64::from(asked.total - asked.truncated), Some(limit));
         if asked.truncated > 0 {
             self.tell(bench, "vCenter calls for further pages", "calls", f64::from(asked.truncated), None);

@@ -83,7 +83,7 @@ pub async fn all(world: &dyn World) {
     a_machine_nobody_has_seen_is_unknown(world).await;
     a_subscriber_that_falls_behind_is_told_to_look_at_everything(world).await;
     nothing_is_written_after_the_end_of_the_lead(world).await;
-    a_lead_that_ends_between_two_writes_is_the_next_leaders_to_go_on_with(world).await;
+    the_next_leader_completes_a_call_whose_lead_ended_between_two_writes(world).await;
 }
 
 /// What exists when the lead ends stays as it is, and reads are still answered.
@@ -115,9 +115,9 @@ pub async fn nothing_is_written_after_the_end_of_the_lead(world: &dyn World) {
     }
 }
 
-/// A permit is good for so many checks; what it has written stays, what comes later is refused, and with another permit the
-/// same calls end in the same state as without a break.
-pub async fn a_lead_that_ends_between_two_writes_is_the_next_leaders_to_go_on_with(world: &dyn World) {
+/// A permit passes a given number of checks. Earlier writes stay, later ones are refused, and with a new permit the same
+/// calls end in the same state as without a break.
+pub async fn the_next_leader_completes_a_call_whose_lead_ended_between_two_writes(world: &dyn World) {
     let good_for = |checks: usize| {
         let left = AtomicUsize::new(checks);
         let check = move |left: usize| left.checked_sub(1);
@@ -134,7 +134,7 @@ pub async fn a_lead_that_ends_between_two_writes_is_the_next_leaders_to_go_on_wi
             assert!(matches!(error, Error::NotLeader) && checks < MOST_WRITES, "{error}");
             checks += 1;
         }
-        assert!(checks > 0, "a call that writes asks for the permit");
+        assert!(checks > 0, "a call that writes checks the permit");
         let status = balancers.get_load_balancer("c", &service("1")).await.unwrap();
         let again = balancers.ensure_load_balancer(&good_for(usize::MAX), "c", &service("1"), &nodes).await.unwrap();
         assert_eq!(status, Some(again), "nothing was left to do");
@@ -163,7 +163,7 @@ pub async fn a_lead_that_ends_between_two_writes_is_the_next_leaders_to_go_on_wi
             assert!(matches!(error, Error::NotLeader) && checks < MOST_WRITES, "{error}");
             checks += 1;
         }
-        assert!(checks > 0, "a call that writes asks for the permit");
+        assert!(checks > 0, "a call that writes checks the permit");
         let permit = good_for(checks);
         routes.create_route(&permit, "c", "uid", &route(2)).await.unwrap();
         let listed = routes.list_routes("c").await.unwrap();

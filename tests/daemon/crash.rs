@@ -139,7 +139,9 @@ async fn an_api_server_restarted_in_the_middle_of_a_join_of_200_delays_it_and_lo
     };
     let (added, ()) = tokio::join!(meddlers, join);
     let nodes = cluster.nodes().await;
-    println!("{} taints were added while they joined", added.iter().map(|added| added.taints.len()).sum::<usize>());
+    let taints: usize = added.iter().map(|added| added.taints.len()).sum();
+    println!("{taints} taints were added while they joined");
+    assert!(taints > 2 * NODES, "{taints}: each meddler adds one before and one after the join");
     for added in added {
         let node = &nodes[&added.node];
         assert_eq!(taint_keys(node), added.taints, "{}", added.node);
@@ -157,8 +159,8 @@ struct Meddled {
     taints: Vec<String>,
 }
 
-/// Adds a taint to a node every now and then until it is initialised, and one more. As fast as possible, 200 who do so
-/// would be what the join waits for.
+/// Adds a taint to a node once a second until it is initialised, and one more. Without a pause, 200 such writers would
+/// slow the join.
 async fn meddle(cluster: &Cluster, node: String) -> Meddled {
     let nodes = Api::<Node>::all(cluster.client.clone());
     let mut taints = Vec::new();

@@ -12,7 +12,7 @@ use crate::cluster::{Cluster, LIMIT};
 const NODES: usize = 8;
 /// How often a moment is tried whose kill came when all writes were made: the last one is half a second before that.
 const TRIES: usize = 5;
-/// Moments that are tried one after the other, beside the others.
+/// How many moments one cluster tries one after the other; the clusters run side by side.
 const AT_A_STRETCH: usize = 4;
 
 /// When the daemon is killed.

@@ -127,7 +127,7 @@ impl FilterSpec {
         }
     }
 
-    /// The virtual machines of a view (a `ListView` or `ContainerView`) with [`VIRTUAL_MACHINE_PATHS`], and every
+    /// The virtual machines of a view (a `ListView`) with [`VIRTUAL_MACHINE_PATHS`], and every
     /// ancestor of theirs, once: host, cluster, pools, vApps, folders, datacenter, each with `name` and `parent`; of
     /// hosts also `runtime.connectionState`, of vApps also `parentFolder`.
     pub fn for_view(view: &MoRef) -> Self {

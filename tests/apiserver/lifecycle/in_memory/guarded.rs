@@ -1,4 +1,4 @@
-//! The guard, from Nodes to deletions: what is held, what is told, and what lets it go.
+//! The guard, from Nodes to deletions: what is held, what is reported, and what releases it.
 
 use super::world::{MOMENT, World, pass, seconds, settings};
 use ccm::cloud::PowerState;
@@ -12,7 +12,7 @@ use std::time::Duration;
 const GRACE_IS_OVER: Duration = Duration::from_secs(35);
 /// Long enough that no test sees its end.
 const NEVER: Duration = Duration::from_secs(36_000);
-/// One that is not in the way.
+/// A limit that no test reaches.
 const WIDE: Limit = Limit { nodes: 1000, percent: 100, window: Duration::from_secs(1) };
 
 /// With so many nodes that are well.
@@ -64,7 +64,7 @@ async fn many_at_once_are_held_told_and_then_deleted() {
     pass(GRACE_IS_OVER).await;
     assert_eq!((world.held("DeletionMassHold"), world.metric("vsphere_ccm_node_deletion_mass_hold")), (8, 1));
     assert_eq!(world.deletions(), [""; 0], "not even the first ones");
-    let told = world.server.told("DeletionMassHold");
+    let told = world.server.events_with("DeletionMassHold");
     assert_eq!(told.len(), 8, "{told:?}");
     let message = told[0]["message"].as_str().unwrap();
     assert_eq!(told[0]["type"], "Warning");

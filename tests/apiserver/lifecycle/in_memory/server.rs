@@ -180,13 +180,13 @@ impl Server {
     }
 
     /// Events with this reason, as often as they came.
-    pub fn told(&self, reason: &str) -> Vec<Value> {
+    pub fn events_with(&self, reason: &str) -> Vec<Value> {
         self.lock().events.iter().filter(|event| event["reason"] == reason).cloned().collect()
     }
 
     /// Their messages.
     pub fn events(&self, reason: &str) -> Vec<String> {
-        self.told(reason).iter().map(|event| text(event, "/message")).collect()
+        self.events_with(reason).iter().map(|event| text(event, "/message")).collect()
     }
 
     /// The reasons of all Events, as often as they came.

@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::Node;
 use support::nodes::{NodeView, UNINITIALIZED_TAINT};
 use support::{LoginAttempt, LoginOutcome};
 
+use super::fault::REPLICAS;
 use crate::judge::machine::{Machine, Power};
 use crate::judge::rules::{SHUTDOWN_TAINT, has_taint};
 
@@ -17,8 +18,8 @@ pub const WINDOW: Duration = Duration::from_secs(200);
 pub const BUDGET: usize = 3;
 /// Logins that may fail in it: a fourth one with a pair that was accepted before.
 pub const MOST: usize = 4;
-/// Logins that one replica may lose in it while it counts alone: one, and one more when it restarts.
-pub const ALONE: usize = 2;
+/// Logins that replicas may lose in it while each counts alone: one, and one more when it restarts.
+const MOST_APART: usize = 2 * REPLICAS;
 /// A login may be made so long after the question to the record which got no answer.
 const LATE: Duration = Duration::from_secs(10);
 /// VmRSS of a replica, in kB: the daemon as tests build it takes about 116 MB with 5,000 nodes of real size; here are 200
@@ -47,24 +48,48 @@ pub fn is_too_large(resident: u64) -> bool {
 /// may last.
 pub type Apart = (Instant, Option<Instant>);
 
-/// How often vCenters counted against the account in the worst window: logins that the replicas could count together, and
-/// those that each had to count by itself. A rejection counts wherever it was, a wrong password without an answer at its
-/// own vCenter. A right one is no failure there, whatever became of the answer.
-pub fn worst_windows(logins: &[Vec<LoginAttempt>], apart: &[Apart]) -> (usize, usize) {
+/// By vCenter.
+type Logins = Vec<Vec<LoginAttempt>>;
+
+/// From when to when a process ran; it may still run.
+pub type Run = (Instant, Option<Instant>);
+
+/// How often vCenters counted against the account in the worst window, of logins that the replicas could count together. A
+/// rejection counts wherever it was, a wrong password without an answer at its own vCenter. A right one is no failure
+/// there, whatever became of the answer.
+pub fn worst_window_together(logins: &[Vec<LoginAttempt>], apart: &[Apart]) -> usize {
+    let together = parts(logins, apart).0;
+    ends(&together).map(|end| counted(&together, end)).max().unwrap_or(0)
+}
+
+/// The same of logins that each process had to count by itself, in a window with more of them than may be: how many there
+/// are, and how many may be. A process loses one. More than `REPLICAS` run in a window when replicas restart in it.
+pub fn too_many_apart(logins: &[Vec<LoginAttempt>], apart: &[Apart], runs: &[Run]) -> Option<(usize, usize)> {
+    let alone = parts(logins, apart).1;
+    let allowed = |last: Instant| {
+        let first = last.checked_sub(WINDOW);
+        let ran = |(begin, end): &&Run| *begin <= last && end.is_none_or(|end| first.is_none_or(|first| end > first));
+        runs.iter().filter(ran).count().max(MOST_APART)
+    };
+    ends(&alone).map(|end| (counted(&alone, end), allowed(end))).find(|(lost, allowed)| lost > allowed)
+}
+
+/// Logins that the replicas could count together, and the others.
+fn parts(logins: &[Vec<LoginAttempt>], apart: &[Apart]) -> (Logins, Logins) {
     let is_apart = |login: &LoginAttempt| {
         apart.iter().any(|(begin, end)| login.at >= *begin && end.is_none_or(|end| login.at < end + LATE))
     };
-    let part = |of_those_apart: bool| -> Vec<Vec<LoginAttempt>> {
+    let part = |of_those_apart: bool| -> Logins {
         let own =
             |own: &Vec<LoginAttempt>| own.iter().filter(|login| is_apart(login) == of_those_apart).cloned().collect();
         logins.iter().map(own).collect()
     };
-    (worst_window(&part(false)), worst_window(&part(true)))
+    (part(false), part(true))
 }
 
-fn worst_window(logins: &[Vec<LoginAttempt>]) -> usize {
-    let moments = logins.iter().flatten().map(|login| login.at);
-    moments.map(|end| counted(logins, end)).max().unwrap_or(0)
+/// The windows to look at: each ends with a login.
+fn ends(logins: &[Vec<LoginAttempt>]) -> impl Iterator<Item = Instant> {
+    logins.iter().flatten().map(|login| login.at)
 }
 
 /// How many logins count at the vCenter where most do in the window that ends then.
@@ -197,7 +222,8 @@ mod tests {
             ("far apart", &[rejected(0), rejected(300)], &[rejected(600)], 1),
         ];
         for (case, first, second, expected) in cases {
-            assert_eq!(worst_window(&[logins(start, first), logins(start, second)]), expected, "{case}");
+            let all = [logins(start, first), logins(start, second)];
+            assert_eq!(worst_window_together(&all, &[]), expected, "{case}");
         }
     }
 
@@ -208,13 +234,37 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         let all = [logins(start, &[0, 20, 40, 60, 80, 100].map(|second| (second, false, Rejected)))];
         for (case, apart, expected) in [
-            ("never", vec![], (6, 0)),
-            ("always", vec![(at(0), None)], (0, 6)),
-            ("from then on", vec![(at(50), None)], (3, 3)),
-            ("and a little longer", vec![(at(10), Some(at(15))), (at(40), Some(at(50)))], (4, 2)),
-            ("and not much longer", vec![(at(10), Some(at(15))), (at(41), Some(at(50)))], (5, 1)),
+            ("never", vec![], 6),
+            ("always", vec![(at(0), None)], 0),
+            ("from then on", vec![(at(50), None)], 3),
+            ("and a little longer", vec![(at(10), Some(at(15))), (at(40), Some(at(50)))], 4),
+            ("and not much longer", vec![(at(10), Some(at(15))), (at(41), Some(at(50)))], 5),
         ] {
-            assert_eq!(worst_windows(&all, &apart), expected, "{case}");
+            assert_eq!(worst_window_together(&all, &apart), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn each_process_may_lose_one_login_apart() {
+        use LoginOutcome::Rejected;
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let lost = |count: u64| [logins(start, &(0..count).map(|n| (300 + n, false, Rejected)).collect::<Vec<_>>())];
+        let three = || vec![(at(0), None); REPLICAS];
+        let with = |more: &[Run]| [three(), more.to_vec()].concat();
+        let cases = [
+            ("nothing is lost", 0, three(), None),
+            ("one, and one after a restart", 6, three(), None),
+            ("one more", 7, three(), Some((7, 6))),
+            ("four processes ended in the window", 7, with(&[(at(0), Some(at(290))); 4]), None),
+            ("and lost one more", 8, with(&[(at(0), Some(at(290))); 4]), Some((8, 7))),
+            ("they ended before it", 7, with(&[(at(0), Some(at(100))); 4]), Some((7, 6))),
+            ("they began after it", 7, with(&[(at(400), None); 4]), Some((7, 6))),
+            ("they began while logins were lost", 7, with(&[(at(304), None); 4]), None),
+        ];
+        for (case, count, runs, expected) in cases {
+            assert_eq!(too_many_apart(&lost(count), &[(at(0), None)], &runs), expected, "{case}");
+            assert_eq!(too_many_apart(&lost(count), &[], &runs), None, "{case}, counted together");
         }
     }
 

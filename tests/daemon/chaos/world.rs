@@ -17,7 +17,7 @@ use support::{ApiProxy, ApiServer, AuditEvent, Clock, Daemon, FakeVcenter, Login
 use tokio::time::timeout;
 
 use super::fault::{REPLICAS, VCENTERS};
-use super::invariants::{self, ALONE, Apart, MOST};
+use super::invariants::{self, Apart, MOST, Run};
 use super::site::Site;
 use super::{FLAGS, GRACE, MACHINES, PERIOD};
 use crate::cluster::Cluster;
@@ -50,6 +50,8 @@ pub struct Replica {
     pub clock: Clock,
     /// Nothing while it is killed.
     pub daemon: Option<Daemon>,
+    /// When its process was started.
+    started: Instant,
     user: String,
     kubeconfig: PathBuf,
     /// It is to be started when the configuration is mended.
@@ -99,6 +101,8 @@ pub struct World {
     audit_length: u64,
     /// Of the last processes that have ended, by the number of the replica.
     ended: Vec<(usize, Output)>,
+    /// Of all processes that have ended.
+    ended_runs: Vec<Run>,
     told: Vec<String>,
 }
 
@@ -116,7 +120,8 @@ impl World {
             let proxy = ApiProxy::start(&server);
             let kubeconfig = proxy.kubeconfig(&server.kubeconfig_of(&user)).await;
             let clock = Clock::new(server.folder());
-            replicas.push(Replica { proxy, clock, daemon: None, user, kubeconfig, is_due: false });
+            let started = Instant::now();
+            replicas.push(Replica { proxy, clock, daemon: None, started, user, kubeconfig, is_due: false });
         }
         let mut judged = Judged::new(Api::all(cluster.client.clone()), versions, Rules::new(GRACE, follows));
         judged.machines.resize_with(MACHINES, Machine::default);
@@ -140,6 +145,7 @@ impl World {
             audit: Vec::new(),
             audit_length: 0,
             ended: Vec::new(),
+            ended_runs: Vec::new(),
             told: Vec::new(),
         };
         (0..MACHINES).for_each(|number| world.appeared(number));
@@ -178,6 +184,7 @@ impl World {
         flags.push(format!("--leader-elect-resource-name={}", cluster.pool()));
         flags.push(format!("--kubeconfig={}", replica.kubeconfig.display()));
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        replica.started = Instant::now();
         let daemon = cluster.start_file(&replica.clock.environment(), site.config(), &flags);
         judged.proofs.started(daemon.output());
         replica.daemon = Some(daemon);
@@ -231,6 +238,7 @@ impl World {
     /// Its output is looked at for the last time, and kept for a while.
     fn ended(&mut self, number: usize, daemon: &Daemon) {
         assert_no_panic(number, daemon.output());
+        self.ended_runs.push((self.replicas[number].started, Some(Instant::now())));
         self.ended.push((number, daemon.output().clone()));
         self.ended.drain(..self.ended.len().saturating_sub(REPLICAS));
     }
@@ -315,12 +323,16 @@ impl World {
             self.replicas[number].daemon = Some(daemon);
         }
         let logins = self.logins();
-        let (together, alone) = invariants::worst_windows(&logins, &self.apart);
+        let together = invariants::worst_window_together(&logins, &self.apart);
         self.peaks.logins = together;
         assert!(together <= MOST, "more logins than the account has: {logins:#?}, apart: {:?}", self.apart);
-        assert!(
-            alone <= REPLICAS * ALONE,
-            "more logins than replicas have apart: {logins:#?}, apart: {:?}",
+        let running = self.replicas.iter().filter(|replica| replica.daemon.is_some());
+        let running = running.map(|replica| (replica.started, None));
+        let runs: Vec<Run> = self.ended_runs.iter().copied().chain(running).collect();
+        let excess = invariants::too_many_apart(&logins, &self.apart, &runs);
+        assert_eq!(
+            excess, None,
+            "processes lost more logins apart than they may: {logins:#?}, apart: {:?}, processes: {runs:?}",
             self.apart
         );
         let (new, length) = self.server.audit_through_kills(self.audit_length);

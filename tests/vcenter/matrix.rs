@@ -67,6 +67,8 @@ struct Row {
     zones: &'static [&'static str],
     /// Looked at when all is over.
     check: Option<Check>,
+    /// Sessions of logins whose answer was lost: nobody can log out what nobody has the cookie of.
+    lost_sessions: u32,
 }
 
 impl Step {
@@ -90,7 +92,7 @@ impl Row {
 
     fn of(id: impl Into<String>, steps: Vec<Step>) -> Self {
         let (tag_poll, zones) = (Duration::from_secs(1), ["zone-a"].as_slice());
-        Self { id: id.into(), is_simulator: false, steps, tag_poll, zones, check: None }
+        Self { id: id.into(), is_simulator: false, steps, tag_poll, zones, check: None, lost_sessions: 0 }
     }
 
     fn end(self, end: Act) -> Self {
@@ -105,6 +107,10 @@ impl Row {
 
     fn check(self, check: Check) -> Self {
         Self { check: Some(check), ..self }
+    }
+
+    fn loses_sessions(self, lost_sessions: u32) -> Self {
+        Self { lost_sessions, ..self }
     }
 }
 
@@ -131,7 +137,7 @@ async fn prove(row: &Row) -> Result<Duration, String> {
         took = go_through(row, &scene) => took?,
         wrong = scene.watch() => return Err(wrong),
     };
-    scene.stop().await?;
+    scene.stop(row.lost_sessions).await?;
     Ok(took)
 }
 

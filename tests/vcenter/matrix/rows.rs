@@ -192,20 +192,21 @@ fn faults() -> Vec<Row> {
         let faults = kinds.iter().map(|kind| every_call(kind, felt, operation, Trouble::Fault(fault(kind))));
         rows.extend(in_rows(&format!("8.4 {operation}"), answers.chain(faults).collect()));
     }
-    // One login each: those that nobody knows the end of are counted, and wait in the end.
+    // One login each: those that nobody knows the end of are counted, and wait in the end. The trouble lasts until that
+    // login is made, which follows the stale inventory after a pause.
     let login = |name: &str, trouble: Trouble| {
         let begin = fake(move |fake| {
             fake.next("Login", trouble.clone());
             kill(fake);
         });
-        Row::new(format!("8.4 Login: {name}"), Felt::Stale, begin)
+        Row::new(format!("8.4 Login: {name}"), Felt::Counted("Login", 1), begin)
     };
     for kind in ["NotAuthenticated", "NoPermission", "InvalidLocale", "SystemError", "HeatDeathOfTheUniverse"] {
         rows.push(login(kind, Trouble::Fault(fault(kind))));
     }
-    for (name, trouble) in [("503", Trouble::unavailable()), ("lost", Trouble::Lose), ("a portal", Trouble::portal())] {
-        rows.push(login(name, trouble));
-    }
+    rows.push(login("503", Trouble::unavailable()));
+    rows.push(login("lost", Trouble::Lose).loses_sessions(1));
+    rows.push(login("a portal", Trouble::portal()));
     let wholly = |name: &str, trouble: Trouble| {
         let begin = fake(move |fake| {
             fake.every("*", trouble.clone());

@@ -120,8 +120,7 @@ impl InstancesV2 for FromInstances {
 
 /// No error of the older contract proves that something is gone.
 fn unknown<T>(error: Error) -> Presence<T> {
-    let retry_after = if let Error::RetryAfter { after, .. } = error { Some(after) } else { None };
-    Presence::Unknown(Unknown { retry_after, ..Unknown::new(error.reason(), chain(&error)) })
+    Presence::Unknown(Unknown { retry_after: error.retry_after(), ..Unknown::new(error.reason(), chain(&error)) })
 }
 
 /// Reads by provider ID, and by name only if that fails. If both fail, the error is of the kind of the second, and its
@@ -142,6 +141,8 @@ async fn either<T>(
             format!("reading {what} of node {node_name} by provider ID failed ({first}), and by name ({second_chain})");
         match second {
             Error::RetryAfter { after, .. } => Error::RetryAfter { message, after },
+            Error::Exhausted { reason, after, .. } => Error::Exhausted { reason, message, after },
+            Error::Invalid { reason, .. } => Error::Invalid { reason, message },
             Error::Denied { .. } => Error::Denied { message },
             Error::Unavailable { .. } => Error::Unavailable { message, source: None },
             Error::InstanceNotFound => Error::InstanceNotFound,

@@ -30,6 +30,25 @@ pub enum Error {
         /// How long to wait.
         after: Duration,
     },
+    /// The object is wrong. Trying again helps after the object has changed.
+    #[error("{message}")]
+    Invalid {
+        /// The word for what is wrong.
+        reason: Reason,
+        /// What of which object is wrong, and what is expected.
+        message: String,
+    },
+    /// The cloud has no more of what is needed, such as addresses of a pool. Try again after exactly this time, or when the
+    /// provider announces the object.
+    #[error("{message}")]
+    Exhausted {
+        /// The word for what is used up.
+        reason: Reason,
+        /// What is used up, and for which object.
+        message: String,
+        /// How long to wait.
+        after: Duration,
+    },
     /// The provider's credentials do not allow this.
     #[error("{message}")]
     Denied {
@@ -66,13 +85,41 @@ impl Error {
             Error::InstanceNotFound => reason::InstanceNotFound,
             Error::NotImplemented | Error::ImplementedElsewhere => reason::NotImplemented,
             Error::RetryAfter { .. } | Error::Unavailable { .. } | Error::NotLeader => reason::CloudUnavailable,
+            Error::Invalid { reason, .. } | Error::Exhausted { reason, .. } => *reason,
             Error::Denied { .. } => reason::NoPermission,
             Error::Other { .. } => reason::CloudError,
+        }
+    }
+
+    /// How long to wait before the next try, where the provider says so.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Error::RetryAfter { after, .. } | Error::Exhausted { after, .. } => Some(*after),
+            _ => None,
         }
     }
 
     /// An [`Error::Other`] without a source.
     pub fn other(message: impl Into<String>) -> Self {
         Error::Other { message: message.into(), source: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_provider_may_say_why_an_object_has_to_change_or_how_long_to_wait() {
+        let after = Duration::from_secs(42);
+        let (reason, message) = (reason::CloudError, String::new());
+        for (error, expected) in [
+            (Error::Invalid { reason, message: message.clone() }, (reason, None)),
+            (Error::Exhausted { reason, message: message.clone(), after }, (reason, Some(after))),
+            (Error::RetryAfter { message: message.clone(), after }, (reason::CloudUnavailable, Some(after))),
+            (Error::Denied { message }, (reason::NoPermission, None)),
+        ] {
+            assert_eq!((error.reason(), error.retry_after()), expected, "{error:?}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::cloud::presence::Presence;
+use crate::cloud::reason;
 use k8s_openapi::api::core::v1::NodeAddress;
 use k8s_openapi::api::core::v1::NodeSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -215,5 +216,27 @@ async fn the_provider_id_is_the_nodes_else_made_of_the_instances_id() {
     ] {
         let given = adapt(old, true).provider_id(&node0(present)).await.map_err(|error| error.to_string());
         assert_eq!(given.as_deref().map_err(String::as_str), expected, "{id}");
+    }
+}
+
+#[tokio::test]
+async fn an_error_of_both_reads_is_of_the_kind_of_the_second() {
+    let (message, after) = (|| "no".to_owned(), Duration::from_secs(7));
+    let kinds: [fn(String, Duration) -> Error; 7] = [
+        |_, _| Error::InstanceNotFound,
+        |message, after| Error::RetryAfter { message, after },
+        |message, after| Error::Exhausted { reason: reason::NoPermission, message, after },
+        |message, _| Error::Invalid { reason: reason::NoPermission, message },
+        |message, _| Error::Denied { message },
+        |message, _| Error::Unavailable { message, source: None },
+        |message, _| Error::Other { message, source: None },
+    ];
+    for kind in kinds {
+        let second = kind(message(), after);
+        let expected = (second.reason(), second.retry_after());
+        let first = std::future::ready(Err::<(), _>(Error::other("first")));
+        let error = either("x", "n", first, std::future::ready(Err(second))).await.unwrap_err();
+        assert_eq!((error.reason(), error.retry_after()), expected, "{error:?}");
+        assert_eq!(std::mem::discriminant(&error), std::mem::discriminant(&kind(message(), after)), "{error:?}");
     }
 }

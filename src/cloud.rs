@@ -24,7 +24,7 @@ pub use error::Error;
 pub use instances::{
     FoundBy, InstanceEvent, InstanceEvents, InstanceMetadata, Instances, InstancesV2, Power, PowerState,
 };
-pub use load_balancer::LoadBalancer;
+pub use load_balancer::{Handling, LoadBalancer, LoadBalancerFleet, ServiceEvent};
 pub use permit::WritePermit;
 pub use presence::{AbsenceProof, Presence, Unknown};
 pub use reason::Reason;
@@ -65,6 +65,11 @@ pub trait CloudProvider: Send + Sync {
 
     /// Load balancers for Services.
     fn load_balancer(&self) -> Option<Arc<dyn LoadBalancer>> {
+        None
+    }
+
+    /// The same load balancers as a fleet, if the provider offers that: [`load_balancer::fleet_of`] gives one in any case.
+    fn load_balancer_fleet(&self) -> Option<Arc<dyn LoadBalancerFleet>> {
         None
     }
 

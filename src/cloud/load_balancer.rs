@@ -1,11 +1,14 @@
-//! `LoadBalancer` of `cloud.go`.
+//! `LoadBalancer` of `cloud.go`, and [`LoadBalancerFleet`], which a provider may offer beside it.
 
 use async_trait::async_trait;
+use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::{LoadBalancerStatus, Node, Service};
 use std::sync::Arc;
 
+use super::CloudProvider;
 use super::error::Error;
 use super::permit::WritePermit;
+use super::reason::Reason;
 
 /// `LoadBalancer` of `cloud.go`. Services and nodes are read-only for the provider. What writes gets a
 /// permit, which the provider checks before each write.
@@ -46,4 +49,125 @@ pub trait LoadBalancer: Send + Sync {
         cluster_name: &str,
         service: &Service,
     ) -> Result<(), Error>;
+}
+
+/// All load balancers of a provider together. Ours: upstream asks for each Service alone. Each method has a default, with
+/// which a plain [`LoadBalancer`] behaves as upstream.
+#[async_trait]
+pub trait LoadBalancerFleet: LoadBalancer {
+    /// Whether this provider makes the load balancer of `service`. Reads only the Service: no I/O.
+    fn handles(&self, _service: &Service) -> Handling {
+        Handling::Handled
+    }
+
+    /// The same `nodes` for all of `services`: one result each, in their order. One call for a change of the nodes, so that
+    /// a provider can write what the load balancers share once.
+    async fn update_nodes(
+        &self,
+        permit: &WritePermit,
+        cluster_name: &str,
+        services: &[Arc<Service>],
+        nodes: &[Arc<Node>],
+    ) -> Vec<Result<(), Error>> {
+        let mut results = Vec::with_capacity(services.len());
+        for service in services {
+            results.push(self.update_load_balancer(permit, cluster_name, service, nodes).await);
+        }
+        results
+    }
+
+    /// How the annotations begin that a load balancer depends on. A change of any other annotation is no reason to ensure a
+    /// load balancer again. The default is every annotation.
+    fn annotation_prefixes(&self) -> &[&str] {
+        &[""]
+    }
+
+    /// Announces Services that are to be synced again although they did not change, from now on.
+    fn subscribe(&self) -> BoxStream<'static, ServiceEvent> {
+        Box::pin(futures::stream::pending())
+    }
+}
+
+/// Whether a provider makes the load balancer of a Service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Handling {
+    /// It does.
+    Handled,
+    /// Another program does, if any. Nothing is created, and the Service gets no finalizer.
+    Declined,
+    /// It would, but cannot as the Service is.
+    Invalid {
+        /// The word for what is wrong.
+        reason: Reason,
+        /// What is wrong, and what is expected.
+        message: String,
+    },
+}
+
+/// What a provider announces of load balancers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServiceEvent {
+    /// Of this Service.
+    Service {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// Possibly of every Service: the subscriber fell behind, or the provider cannot tell.
+    All,
+}
+
+/// The load balancers of `provider`; those without a fleet of their own get its defaults.
+pub fn fleet_of(provider: &dyn CloudProvider) -> Option<Arc<dyn LoadBalancerFleet>> {
+    provider.load_balancer_fleet().or_else(|| Some(Arc::new(Plain(provider.load_balancer()?))))
+}
+
+/// A [`LoadBalancer`] with the defaults of a fleet.
+struct Plain(Arc<dyn LoadBalancer>);
+
+impl LoadBalancerFleet for Plain {}
+
+#[async_trait]
+impl LoadBalancer for Plain {
+    async fn get_load_balancer(
+        &self,
+        cluster_name: &str,
+        service: &Service,
+    ) -> Result<Option<LoadBalancerStatus>, Error> {
+        self.0.get_load_balancer(cluster_name, service).await
+    }
+
+    fn load_balancer_name(&self, cluster_name: &str, service: &Service) -> String {
+        self.0.load_balancer_name(cluster_name, service)
+    }
+
+    async fn ensure_load_balancer(
+        &self,
+        permit: &WritePermit,
+        cluster_name: &str,
+        service: &Service,
+        nodes: &[Arc<Node>],
+    ) -> Result<LoadBalancerStatus, Error> {
+        self.0.ensure_load_balancer(permit, cluster_name, service, nodes).await
+    }
+
+    async fn update_load_balancer(
+        &self,
+        permit: &WritePermit,
+        cluster_name: &str,
+        service: &Service,
+        nodes: &[Arc<Node>],
+    ) -> Result<(), Error> {
+        self.0.update_load_balancer(permit, cluster_name, service, nodes).await
+    }
+
+    async fn ensure_load_balancer_deleted(
+        &self,
+        permit: &WritePermit,
+        cluster_name: &str,
+        service: &Service,
+    ) -> Result<(), Error> {
+        self.0.ensure_load_balancer_deleted(permit, cluster_name, service).await
+    }
 }

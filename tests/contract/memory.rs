@@ -1,16 +1,19 @@
 //! The suite over the memory provider, with both instance contracts, and what only this provider has to offer.
 
 use async_trait::async_trait;
+use ccm::cloud::load_balancer::fleet_of;
 use ccm::cloud::node::addresses::INTERNAL_IP;
 use ccm::cloud::{
-    CloudProvider, InstanceEvent, InstanceMetadata, LoadBalancer, PowerState, Route, Routes, Unknown, WritePermit,
+    CloudProvider, Error, InstanceEvent, InstanceMetadata, LoadBalancer as _, PowerState, ServiceEvent, Unknown,
 };
-use doubles::memory::{Contract, Instance, Memory};
+use doubles::memory::{ANNOTATION_DECLINED, Call, Contract, Instance, Memory};
+use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{NodeAddress, Service};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
 
-use super::suite::{self, World};
+use super::suite::{self, World, permit};
 use ccm::cloud::reason;
 
 struct MemoryWorld(Memory);
@@ -71,6 +74,26 @@ impl World for MemoryWorld {
         }
         true
     }
+
+    async fn set_network_fails(&self, fails: bool) -> bool {
+        for call in [Call::GetLoadBalancer, Call::DeleteLoadBalancer, Call::ListRoutes] {
+            match fails {
+                true => self.0.fail(call, || Error::other("the suite says so")),
+                false => self.0.end_failures(call),
+            }
+        }
+        true
+    }
+
+    async fn load_balancer_objects(&self) -> usize {
+        self.0.load_balancer_objects()
+    }
+
+    fn declined_service(&self) -> Option<Service> {
+        let mut service = suite::service("elsewhere");
+        service.metadata.annotations = Some([(ANNOTATION_DECLINED.to_owned(), String::new())].into());
+        Some(service)
+    }
 }
 
 #[tokio::test]
@@ -83,52 +106,71 @@ async fn the_memory_provider_keeps_the_contract_through_the_adapter() {
     suite::all(&MemoryWorld(Memory::new("memory", Contract::Older))).await;
 }
 
-fn permit() -> WritePermit {
-    WritePermit::new(|| true)
-}
-
-fn service(uid: &str) -> Service {
-    Service { metadata: ObjectMeta { uid: Some(uid.into()), ..ObjectMeta::default() }, ..Service::default() }
-}
-
 #[tokio::test]
-async fn load_balancers_are_ensured_updated_and_deleted() {
+async fn a_load_balancer_is_what_was_ensured_last() {
     let cloud = Memory::default();
-    let service = service("123e4567-e89b-12d3-a456-426614174000");
-    let node = |name: &str| Arc::new(suite::node(name, "", ""));
+    let mut service = suite::service("123e4567-e89b-12d3-a456-426614174000");
     assert_eq!(cloud.load_balancer_name("c", &service), "a123e4567e89b12d3a45642661417400");
+    let nodes = ["b", "a"].map(|name| Arc::new(suite::node(name, "", "")));
+    cloud.ensure_load_balancer(&permit(), "c", &service, &nodes).await.unwrap();
+    service.spec.as_mut().unwrap().external_ips = Some(vec!["192.0.2.1".into()]);
+    cloud.ensure_load_balancer(&permit(), "c", &service, &nodes).await.unwrap();
+    let balancers = cloud.load_balancers();
+    let [balancer] = balancers.as_slice() else { panic!("{balancers:?}") };
+    assert_eq!((&balancer.service, balancer.nodes.as_slice()), (&service, ["a".to_owned(), "b".to_owned()].as_slice()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_fail_take_time_and_are_counted_as_the_test_says() {
+    let cloud = Memory::default();
+    let service = suite::service("1");
+    let ensure = async || cloud.ensure_load_balancer(&permit(), "c", &service, &[]).await;
+    cloud.fail(Call::EnsureLoadBalancer, || Error::ImplementedElsewhere);
+    assert!(matches!(ensure().await, Err(Error::ImplementedElsewhere)));
+    assert_eq!(cloud.load_balancer_objects(), 0);
+    cloud.end_failures(Call::EnsureLoadBalancer);
+    cloud.set_call_latency(Duration::from_secs(3));
+    let began = Instant::now();
+    ensure().await.unwrap();
+    assert_eq!((began.elapsed(), cloud.count(Call::EnsureLoadBalancer)), (Duration::from_secs(3), 2));
+
+    cloud.set_deletes_by_half(true);
+    assert!(cloud.ensure_load_balancer_deleted(&permit(), "c", &service).await.is_err());
     assert_eq!(cloud.get_load_balancer("c", &service).await.unwrap(), None);
-    assert!(cloud.update_load_balancer(&permit(), "c", &service, &[]).await.is_err());
-
-    let status = cloud.ensure_load_balancer(&permit(), "c", &service, &[node("b"), node("a")]).await.unwrap();
-    assert!(status.ingress.as_ref().unwrap()[0].ip.is_some());
-    assert_eq!(cloud.ensure_load_balancer(&permit(), "c", &service, &[node("a"), node("b")]).await.unwrap(), status);
-    assert_eq!(cloud.get_load_balancer("c", &service).await.unwrap(), Some(status.clone()));
-    assert_eq!(cloud.load_balancers()[0].nodes, ["a", "b"]);
-    let other = cloud.ensure_load_balancer(&permit(), "c", &self::service("other"), &[]).await.unwrap();
-    assert_ne!(other, status, "no two have the same address");
-
-    cloud.update_load_balancer(&permit(), "c", &service, &[node("c")]).await.unwrap();
-    assert!(cloud.load_balancers().iter().any(|balancer| balancer.nodes == ["c"]));
-    for _ in 0..2 {
-        cloud.ensure_load_balancer_deleted(&permit(), "c", &service).await.unwrap();
-        assert_eq!(cloud.get_load_balancer("c", &service).await.unwrap(), None);
-    }
-    assert_eq!(cloud.load_balancers().len(), 1);
+    assert_eq!(cloud.load_balancer_objects(), 1, "what is left is not seen by who asks for the load balancer");
+    cloud.set_deletes_by_half(false);
+    cloud.ensure_load_balancer_deleted(&permit(), "c", &service).await.unwrap();
+    assert_eq!(cloud.load_balancer_objects(), 0);
 }
 
 #[tokio::test]
-async fn routes_are_created_listed_by_cluster_and_deleted() {
+async fn capabilities_go_and_come_back() {
     let cloud = Memory::default();
-    let route = Route { target_node: "a".into(), destination_cidr: "10.1.0.0/24".into(), ..Route::default() };
-    cloud.create_route(&permit(), "c", "uid", &route).await.unwrap();
-    assert!(cloud.create_route(&permit(), "c", "uid", &route).await.is_err(), "it exists already");
-    cloud.create_route(&permit(), "d", "uid", &route).await.unwrap();
-    let listed = cloud.list_routes("c").await.unwrap();
-    assert_eq!(listed, [Route { name: "c-uid-10.1.0.0/24".into(), ..route }]);
-    cloud.delete_route(&permit(), "c", &listed[0]).await.unwrap();
-    assert!(cloud.list_routes("c").await.unwrap().is_empty());
-    assert_eq!(cloud.list_routes("d").await.unwrap().len(), 1);
+    let mut changes = cloud.capability_changes();
+    cloud.set_has_load_balancers(false);
+    assert_eq!(changes.next().await, Some(()));
+    assert!(cloud.load_balancer().is_none() && cloud.load_balancer_fleet().is_none() && cloud.routes().is_some());
+    assert!(fleet_of(&cloud).is_none());
+    cloud.set_has_load_balancers(true);
+    cloud.set_has_fleet(false);
+    assert!(cloud.load_balancer_fleet().is_none());
+    let fleet = fleet_of(&cloud).unwrap();
+    assert_eq!(fleet.annotation_prefixes(), [""], "the defaults of a fleet");
+    let services = [Arc::new(suite::service("1")), Arc::new(suite::service("2"))];
+    let results = fleet.update_nodes(&permit(), "c", &services, &[]).await;
+    assert!(results.iter().all(Result::is_err), "{results:?}");
+    assert_eq!((cloud.count(Call::UpdateLoadBalancer), cloud.count(Call::UpdateNodes)), (2, 0));
+}
+
+#[tokio::test]
+async fn who_falls_behind_syncs_all_services_again() {
+    let cloud = Memory::default();
+    let mut events = cloud.load_balancer_fleet().unwrap().subscribe();
+    let event = || ServiceEvent::Service { namespace: "default".into(), name: "a".into() };
+    cloud.announce_service(event());
+    assert_eq!(events.next().await, Some(event()));
+    (0..1000).for_each(|_| cloud.announce_service(event()));
+    assert_eq!(events.next().await, Some(ServiceEvent::All));
 }
 
 #[tokio::test]

@@ -1,13 +1,16 @@
 //! What every provider owes the controllers, as plain functions over `dyn CloudProvider`.
 
 use async_trait::async_trait;
+use ccm::cloud::load_balancer::fleet_of;
 use ccm::cloud::{
-    CloudProvider, Error, InstanceEvent, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Route,
+    CloudProvider, Error, Handling, InstanceEvent, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Route,
     WritePermit, adapter,
 };
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use k8s_openapi::api::core::v1::{Node, NodeSpec, NodeStatus, NodeSystemInfo, Service};
+use k8s_openapi::api::core::v1::{
+    LoadBalancerStatus, Node, NodeSpec, NodeStatus, NodeSystemInfo, Service, ServicePort, ServiceSpec,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -53,6 +56,21 @@ pub trait World: Send + Sync {
     /// caused from here.
     async fn flood(&self, name: &str) -> bool;
 
+    /// Makes every call about load balancers and routes fail, or succeed again. False where that cannot be caused.
+    async fn set_network_fails(&self, _fails: bool) -> bool {
+        false
+    }
+
+    /// How many objects of load balancers the cloud has, also of those that were made or deleted by half.
+    async fn load_balancer_objects(&self) -> usize {
+        0
+    }
+
+    /// A Service whose load balancer another program makes, where the provider can tell.
+    fn declined_service(&self) -> Option<Service> {
+        None
+    }
+
     /// A provider ID of another provider, and one that no provider could have made.
     fn strange_provider_ids(&self) -> Vec<String> {
         vec!["elsewhere://12345".into(), "://".into(), "\u{0}".into()]
@@ -72,6 +90,31 @@ pub fn node(name: &str, provider_id: &str, uuid: &str) -> Node {
     }
 }
 
+/// A Service of type LoadBalancer.
+pub fn service(uid: &str) -> Service {
+    let metadata = ObjectMeta {
+        name: Some(format!("service-{uid}")),
+        namespace: Some("default".to_owned()),
+        uid: Some(uid.to_owned()),
+        ..ObjectMeta::default()
+    };
+    let port = ServicePort { port: 80, ..ServicePort::default() };
+    let spec = ServiceSpec { type_: Some("LoadBalancer".into()), ports: Some(vec![port]), ..ServiceSpec::default() };
+    Service { metadata, spec: Some(spec), ..Service::default() }
+}
+
+/// A permit that never ends.
+pub fn permit() -> WritePermit {
+    WritePermit::new(|| true)
+}
+
+/// A permit that ends after so many checks.
+fn good_for(checks: usize) -> WritePermit {
+    let left = AtomicUsize::new(checks);
+    let check = move |left: usize| left.checked_sub(1);
+    WritePermit::new(move || left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, check).is_ok())
+}
+
 /// Runs everything.
 pub async fn all(world: &dyn World) {
     metadata_is_found_by_uuid_and_by_provider_id_and_is_stable(world).await;
@@ -84,6 +127,12 @@ pub async fn all(world: &dyn World) {
     a_subscriber_that_falls_behind_is_told_to_look_at_everything(world).await;
     nothing_is_written_after_the_end_of_the_lead(world).await;
     the_next_leader_completes_a_call_whose_lead_ended_between_two_writes(world).await;
+    load_balancers_are_ensured_updated_and_deleted(world).await;
+    a_deletion_that_was_interrupted_is_completed_by_the_next(world).await;
+    all_load_balancers_get_their_nodes_in_one_call(world).await;
+    a_service_of_another_program_is_declined(world).await;
+    routes_are_created_listed_by_cluster_and_deleted(world).await;
+    an_error_never_says_that_there_is_nothing(world).await;
 }
 
 /// What exists when the lead ends stays as it is, and reads are still answered.
@@ -93,8 +142,7 @@ pub async fn nothing_is_written_after_the_end_of_the_lead(world: &dyn World) {
         matches!(answer, Err(Error::NotLeader))
     }
     if let Some(balancers) = world.provider().load_balancer() {
-        let uid = Some("12345".to_owned());
-        let service = Service { metadata: ObjectMeta { uid, ..ObjectMeta::default() }, ..Service::default() };
+        let service = service("12345");
         assert!(is_refused(balancers.ensure_load_balancer(&over, "c", &service, &[]).await));
         assert_eq!(balancers.get_load_balancer("c", &service).await.unwrap(), None);
         let status = balancers.ensure_load_balancer(&valid, "c", &service, &[]).await.unwrap();
@@ -118,16 +166,7 @@ pub async fn nothing_is_written_after_the_end_of_the_lead(world: &dyn World) {
 /// A permit passes a given number of checks. Earlier writes stay, later ones are refused, and with a new permit the same
 /// calls end in the same state as without a break.
 pub async fn the_next_leader_completes_a_call_whose_lead_ended_between_two_writes(world: &dyn World) {
-    let good_for = |checks: usize| {
-        let left = AtomicUsize::new(checks);
-        let check = move |left: usize| left.checked_sub(1);
-        WritePermit::new(move || left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, check).is_ok())
-    };
     if let Some(balancers) = world.provider().load_balancer() {
-        let service = |uid: &str| {
-            let uid = Some(uid.to_owned());
-            Service { metadata: ObjectMeta { uid, ..ObjectMeta::default() }, ..Service::default() }
-        };
         let (nodes, mut checks) = (["a", "b"].map(|name| Arc::new(node(name, "", ""))), 0);
         // The lead ends before each of the writes of one call.
         while let Err(error) = balancers.ensure_load_balancer(&good_for(checks), "c", &service("1"), &nodes).await {
@@ -177,6 +216,119 @@ pub async fn the_next_leader_completes_a_call_whose_lead_ended_between_two_write
         }
         assert_eq!(routes.list_routes("c").await.unwrap(), []);
     }
+}
+
+async fn load_balancers_are_ensured_updated_and_deleted(world: &dyn World) {
+    let Some(balancers) = world.provider().load_balancer() else { return };
+    let (mine, other) = (service("lb-1"), service("lb-2"));
+    let nodes = |names: &[&str]| names.iter().map(|name| Arc::new(node(name, "", ""))).collect::<Vec<_>>();
+    assert_eq!(balancers.get_load_balancer("c", &mine).await.unwrap(), None);
+    assert!(balancers.update_load_balancer(&permit(), "c", &mine, &[]).await.is_err(), "there is none to update");
+
+    let status = balancers.ensure_load_balancer(&permit(), "c", &mine, &nodes(&["b", "a"])).await.unwrap();
+    let is_reachable = |status: &LoadBalancerStatus| {
+        let ingress = status.ingress.iter().flatten().next();
+        ingress.is_some_and(|ingress| ingress.ip.is_some() || ingress.hostname.is_some())
+    };
+    assert!(is_reachable(&status), "{status:?}");
+    let objects = world.load_balancer_objects().await;
+    let again = balancers.ensure_load_balancer(&permit(), "c", &mine, &nodes(&["a", "b"])).await.unwrap();
+    assert_eq!((again, world.load_balancer_objects().await), (status.clone(), objects), "twice is as once");
+    balancers.update_load_balancer(&permit(), "c", &mine, &nodes(&["c"])).await.unwrap();
+    assert_eq!(balancers.get_load_balancer("c", &mine).await.unwrap(), Some(status.clone()));
+
+    for elsewhere in ["c-d", "d"] {
+        assert_eq!(balancers.get_load_balancer(elsewhere, &mine).await.unwrap(), None, "clusters are separate");
+    }
+    let others = balancers.ensure_load_balancer(&permit(), "c", &other, &[]).await.unwrap();
+    assert_ne!(others, status, "no two have the same address");
+    for _ in 0..2 {
+        balancers.ensure_load_balancer_deleted(&permit(), "c", &mine).await.unwrap();
+        assert_eq!(balancers.get_load_balancer("c", &mine).await.unwrap(), None);
+    }
+    assert_eq!(balancers.get_load_balancer("c", &other).await.unwrap(), Some(others), "the other one stays");
+    balancers.ensure_load_balancer_deleted(&permit(), "c", &other).await.unwrap();
+    assert_eq!(world.load_balancer_objects().await, 0, "nothing is left");
+}
+
+/// Also when `get_load_balancer` already says that there is none.
+async fn a_deletion_that_was_interrupted_is_completed_by_the_next(world: &dyn World) {
+    let Some(balancers) = world.provider().load_balancer() else { return };
+    let mut checks = 0;
+    loop {
+        balancers.ensure_load_balancer(&permit(), "c", &service("lb-3"), &[]).await.unwrap();
+        let interrupted = balancers.ensure_load_balancer_deleted(&good_for(checks), "c", &service("lb-3")).await;
+        balancers.ensure_load_balancer_deleted(&permit(), "c", &service("lb-3")).await.unwrap();
+        assert_eq!(world.load_balancer_objects().await, 0, "interrupted at write {checks}");
+        match interrupted {
+            Ok(()) => break,
+            Err(Error::NotLeader) => checks += 1,
+            Err(error) => panic!("{error}"),
+        }
+        assert!(checks < MOST_WRITES);
+    }
+}
+
+async fn all_load_balancers_get_their_nodes_in_one_call(world: &dyn World) {
+    let Some(fleet) = fleet_of(&*world.provider()) else { return };
+    let services = ["lb-4", "lb-none", "lb-5"].map(|uid| Arc::new(service(uid)));
+    for service in [&services[0], &services[2]] {
+        fleet.ensure_load_balancer(&permit(), "c", service, &[]).await.unwrap();
+    }
+    let nodes = [Arc::new(node("a", "", ""))];
+    let results = fleet.update_nodes(&permit(), "c", &services, &nodes).await;
+    let is_ok: Vec<bool> = results.iter().map(Result::is_ok).collect();
+    assert_eq!(is_ok, [true, false, true], "one result each, in their order");
+    let results = fleet.update_nodes(&WritePermit::new(|| false), "c", &services, &nodes).await;
+    assert!(results.len() == 3 && results.iter().all(|result| matches!(result, Err(Error::NotLeader))), "{results:?}");
+    assert_eq!(fleet.update_nodes(&permit(), "c", &[], &nodes).await.len(), 0);
+    for service in &services {
+        fleet.ensure_load_balancer_deleted(&permit(), "c", service).await.unwrap();
+    }
+}
+
+async fn a_service_of_another_program_is_declined(world: &dyn World) {
+    let Some(fleet) = fleet_of(&*world.provider()) else { return };
+    assert_eq!(fleet.handles(&service("lb-6")), Handling::Handled);
+    if let Some(declined) = world.declined_service() {
+        assert_eq!(fleet.handles(&declined), Handling::Declined);
+        let is_read = |key: &str| fleet.annotation_prefixes().iter().any(|prefix| key.starts_with(prefix));
+        assert!(declined.metadata.annotations.unwrap_or_default().keys().all(|key| is_read(key)));
+    }
+}
+
+async fn routes_are_created_listed_by_cluster_and_deleted(world: &dyn World) {
+    let Some(routes) = world.provider().routes() else { return };
+    let route = Route { target_node: "a".into(), destination_cidr: "10.1.0.0/24".into(), ..Route::default() };
+    for cluster in ["c", "c", "c-d"] {
+        routes.create_route(&permit(), cluster, "uid", &route).await.unwrap();
+    }
+    let listed = routes.list_routes("c").await.unwrap();
+    let [one] = listed.as_slice() else { panic!("created twice is created once: {listed:?}") };
+    assert!(!one.name.is_empty() && !one.blackhole);
+    assert_eq!((one.target_node.as_str(), one.destination_cidr.as_str()), ("a", "10.1.0.0/24"));
+    for _ in 0..2 {
+        routes.delete_route(&permit(), "c", one).await.unwrap();
+        assert_eq!(routes.list_routes("c").await.unwrap(), []);
+    }
+    let others = routes.list_routes("c-d").await.unwrap();
+    assert_eq!(others.len(), 1, "clusters are separate");
+    routes.delete_route(&permit(), "c-d", &others[0]).await.unwrap();
+}
+
+async fn an_error_never_says_that_there_is_nothing(world: &dyn World) {
+    let (balancers, routes) = (world.provider().load_balancer(), world.provider().routes());
+    if balancers.is_none() && routes.is_none() || !world.set_network_fails(true).await {
+        return;
+    }
+    if let Some(balancers) = balancers {
+        assert!(balancers.get_load_balancer("c", &service("lb-7")).await.is_err());
+        assert!(balancers.ensure_load_balancer_deleted(&permit(), "c", &service("lb-7")).await.is_err());
+    }
+    if let Some(routes) = routes {
+        assert!(routes.list_routes("c").await.is_err());
+    }
+    world.set_network_fails(false).await;
 }
 
 fn instances(world: &dyn World) -> Arc<dyn InstancesV2> {

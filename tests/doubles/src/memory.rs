@@ -2,6 +2,7 @@
 //!
 //! A [`Memory`] is also the handle by which its content is changed; clones share it. Every change is announced.
 
+mod calls;
 mod instances;
 mod load_balancer;
 mod routes;
@@ -19,12 +20,15 @@ use tokio::time::Instant;
 
 use ccm::cloud::{
     CloudProvider, Clusters, Error, InstanceEvent, InstanceEvents, InstanceMetadata, Instances, InstancesV2,
-    LoadBalancer, PowerState, Route, Routes, Unknown, WritePermit, Zones,
+    LoadBalancer, LoadBalancerFleet, PowerState, Route, Routes, ServiceEvent, Unknown, WritePermit, Zones,
 };
 
-pub use load_balancer::MemoryLoadBalancer;
+pub use calls::Call;
+use calls::Failure;
+use load_balancer::Balancers;
+pub use load_balancer::{ANNOTATION_DECLINED, ANNOTATION_PREFIX, MemoryLoadBalancer};
 
-/// How many announcements a subscriber may be behind before it gets [`InstanceEvent::All`] instead.
+/// How many announcements a subscriber may be behind before it gets one about everything instead.
 const EVENT_BUFFER: usize = 64;
 
 /// Which of the two instance contracts the provider offers.
@@ -63,8 +67,16 @@ pub struct Memory {
 struct Shared {
     state: Mutex<State>,
     events: broadcast::Sender<InstanceEvent>,
+    service_events: broadcast::Sender<ServiceEvent>,
     calls: AtomicUsize,
-    has_routes: watch::Sender<bool>,
+    capabilities: watch::Sender<Capabilities>,
+}
+
+/// What is offered.
+struct Capabilities {
+    routes: bool,
+    load_balancers: bool,
+    fleet: bool,
 }
 
 #[derive(Default)]
@@ -80,9 +92,13 @@ struct State {
     outage: Option<Unknown>,
     latency: Duration,
     has_no_instance_ids: bool,
-    load_balancers: BTreeMap<String, MemoryLoadBalancer>,
-    load_balancer_addresses: u32,
-    routes: Vec<Route>,
+    balancers: Balancers,
+    deletes_by_half: bool,
+    /// Each with its cluster.
+    routes: Vec<(String, Route)>,
+    counts: BTreeMap<Call, usize>,
+    failures: BTreeMap<Call, Failure>,
+    call_latency: Duration,
     /// The address of the control plane by name.
     clusters: BTreeMap<String, String>,
 }
@@ -99,8 +115,9 @@ impl Memory {
         let shared = Shared {
             state: Mutex::default(),
             events: broadcast::channel(EVENT_BUFFER).0,
+            service_events: broadcast::channel(EVENT_BUFFER).0,
             calls: AtomicUsize::new(0),
-            has_routes: watch::Sender::new(true),
+            capabilities: watch::Sender::new(Capabilities { routes: true, load_balancers: true, fleet: true }),
         };
         Self { name, contract, shared: Arc::new(shared) }
     }
@@ -165,11 +182,6 @@ impl Memory {
         self.lock().has_no_instance_ids = true;
     }
 
-    /// Takes the routes away, as a reload may, or gives them back.
-    pub fn set_has_routes(&self, has_routes: bool) {
-        self.shared.has_routes.send_replace(has_routes);
-    }
-
     /// Announces `event` without changing anything.
     pub fn announce(&self, event: InstanceEvent) {
         // Nobody subscribed is no failure.
@@ -184,11 +196,6 @@ impl Memory {
     /// Adds a cluster whose control plane is at `master`.
     pub fn put_cluster(&self, name: &str, master: &str) {
         self.lock().clusters.insert(name.to_owned(), master.to_owned());
-    }
-
-    /// The load balancers that exist, with their nodes.
-    pub fn load_balancers(&self) -> Vec<MemoryLoadBalancer> {
-        self.lock().load_balancers.values().cloned().collect()
     }
 
     fn node_name(&self, provider_id: &str) -> Option<String> {
@@ -240,15 +247,20 @@ impl CloudProvider for Memory {
     }
 
     fn load_balancer(&self) -> Option<Arc<dyn LoadBalancer>> {
-        Some(Arc::new(self.clone()))
+        self.shared.capabilities.borrow().load_balancers.then(|| Arc::new(self.clone()) as Arc<dyn LoadBalancer>)
+    }
+
+    fn load_balancer_fleet(&self) -> Option<Arc<dyn LoadBalancerFleet>> {
+        let has = self.shared.capabilities.borrow();
+        (has.load_balancers && has.fleet).then(|| Arc::new(self.clone()) as Arc<dyn LoadBalancerFleet>)
     }
 
     fn routes(&self) -> Option<Arc<dyn Routes>> {
-        self.shared.has_routes.borrow().then(|| Arc::new(self.clone()) as Arc<dyn Routes>)
+        self.shared.capabilities.borrow().routes.then(|| Arc::new(self.clone()) as Arc<dyn Routes>)
     }
 
     fn capability_changes(&self) -> BoxStream<'static, ()> {
-        let changes = self.shared.has_routes.subscribe();
+        let changes = self.shared.capabilities.subscribe();
         Box::pin(futures::stream::unfold(changes, |mut changes| async move {
             changes.changed().await.ok().map(|()| ((), changes))
         }))
@@ -261,13 +273,18 @@ impl CloudProvider for Memory {
 
 impl InstanceEvents for Memory {
     fn subscribe(&self) -> BoxStream<'static, InstanceEvent> {
-        let receiver = self.shared.events.subscribe();
-        Box::pin(futures::stream::unfold(receiver, |mut receiver| async move {
-            match receiver.recv().await {
-                Ok(event) => Some((event, receiver)),
-                Err(broadcast::error::RecvError::Lagged(_)) => Some((InstanceEvent::All, receiver)),
-                Err(broadcast::error::RecvError::Closed) => None,
-            }
-        }))
+        stream_of(self.shared.events.subscribe(), InstanceEvent::All)
     }
+}
+
+/// What is announced; `all` to a subscriber that fell behind.
+fn stream_of<T: Clone + Send + 'static>(receiver: broadcast::Receiver<T>, all: T) -> BoxStream<'static, T> {
+    Box::pin(futures::stream::unfold((receiver, all), |(mut receiver, all)| async move {
+        let event = match receiver.recv().await {
+            Ok(event) => event,
+            Err(broadcast::error::RecvError::Lagged(_)) => all.clone(),
+            Err(broadcast::error::RecvError::Closed) => return None,
+        };
+        Some((event, (receiver, all)))
+    }))
 }

@@ -1,12 +1,23 @@
-//! Load balancers: one address for each Service, and the names of the nodes behind it.
+//! Load balancers: an address for each Service, and what was ensured behind it.
+//!
+//! A load balancer is two objects, as in clouds: the address, and what forwards its traffic. Each is written by itself, so
+//! that a call may be interrupted between them.
 
 use async_trait::async_trait;
+use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Node, Service};
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use super::Memory;
-use ccm::cloud::{Error, LoadBalancer, WritePermit, node};
+use super::calls::Call;
+use super::{Memory, stream_of};
+use ccm::cloud::{Error, Handling, LoadBalancer, LoadBalancerFleet, ServiceEvent, WritePermit, node};
+
+/// How the annotations begin that this provider reads.
+pub const ANNOTATION_PREFIX: &str = "memory.example.com/";
+/// On a Service: another program makes its load balancer.
+pub const ANNOTATION_DECLINED: &str = "memory.example.com/declined";
 
 /// The first address handed out; the range is reserved for documentation and benchmarks.
 const FIRST_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
@@ -18,10 +29,81 @@ pub struct MemoryLoadBalancer {
     pub name: String,
     /// The cluster it was made for.
     pub cluster_name: String,
+    /// The Service as it was ensured last.
+    pub service: Service,
     /// What is reported to the Service.
     pub status: LoadBalancerStatus,
     /// The names of the nodes behind it, sorted.
     pub nodes: Vec<String>,
+}
+
+/// Cluster and name.
+type Key = (String, String);
+
+/// All objects of load balancers.
+#[derive(Default)]
+pub(super) struct Balancers {
+    by_key: BTreeMap<Key, MemoryLoadBalancer>,
+    addresses: BTreeMap<Key, Ipv4Addr>,
+    /// How many addresses were ever handed out: none is handed out twice.
+    handed_out: u32,
+}
+
+impl Balancers {
+    fn address(&mut self, key: &Key) -> Ipv4Addr {
+        *self.addresses.entry(key.clone()).or_insert_with(|| {
+            self.handed_out += 1;
+            Ipv4Addr::from(u32::from(FIRST_ADDRESS) + self.handed_out - 1)
+        })
+    }
+}
+
+impl Memory {
+    /// The load balancers that exist.
+    pub fn load_balancers(&self) -> Vec<MemoryLoadBalancer> {
+        self.lock().balancers.by_key.values().cloned().collect()
+    }
+
+    /// How many objects of load balancers there are, also of those that were made or deleted by half.
+    pub fn load_balancer_objects(&self) -> usize {
+        let state = self.lock();
+        state.balancers.by_key.len() + state.balancers.addresses.len()
+    }
+
+    /// Lets each deletion of a load balancer end with an error after the first of its two objects, or not any more.
+    pub fn set_deletes_by_half(&self, deletes_by_half: bool) {
+        self.lock().deletes_by_half = deletes_by_half;
+    }
+
+    /// Takes the load balancers away, as a reload may, or gives them back.
+    pub fn set_has_load_balancers(&self, has_load_balancers: bool) {
+        self.shared.capabilities.send_modify(|has| has.load_balancers = has_load_balancers);
+    }
+
+    /// Offers load balancers one by one only, as `cloud.go` has them, or as a fleet again.
+    pub fn set_has_fleet(&self, has_fleet: bool) {
+        self.shared.capabilities.send_modify(|has| has.fleet = has_fleet);
+    }
+
+    /// Announces that Services are to be synced again.
+    pub fn announce_service(&self, event: ServiceEvent) {
+        // Nobody subscribed is no failure.
+        let _ = self.shared.service_events.send(event);
+    }
+
+    fn key(&self, cluster_name: &str, service: &Service) -> Key {
+        (cluster_name.to_owned(), self.load_balancer_name(cluster_name, service))
+    }
+
+    fn set_nodes(&self, permit: &WritePermit, key: &Key, nodes: &[Arc<Node>]) -> Result<(), Error> {
+        match self.lock_for_write(permit)?.balancers.by_key.get_mut(key) {
+            Some(balancer) => {
+                balancer.nodes = names(nodes);
+                Ok(())
+            }
+            None => Err(Error::other(format!("there is no load balancer {}", key.1))),
+        }
+    }
 }
 
 fn names(nodes: &[Arc<Node>]) -> Vec<String> {
@@ -37,8 +119,9 @@ impl LoadBalancer for Memory {
         cluster_name: &str,
         service: &Service,
     ) -> Result<Option<LoadBalancerStatus>, Error> {
-        let name = self.load_balancer_name(cluster_name, service);
-        Ok(self.lock().load_balancers.get(&name).map(|balancer| balancer.status.clone()))
+        self.begin(Call::GetLoadBalancer).await?;
+        let key = self.key(cluster_name, service);
+        Ok(self.lock().balancers.by_key.get(&key).map(|balancer| balancer.status.clone()))
     }
 
     /// The default of `cloud.go`: `a`, then the UID without hyphens, 32 bytes in all.
@@ -54,23 +137,19 @@ impl LoadBalancer for Memory {
         service: &Service,
         nodes: &[Arc<Node>],
     ) -> Result<LoadBalancerStatus, Error> {
-        let name = self.load_balancer_name(cluster_name, service);
-        let mut state = self.lock_for_write(permit)?;
-        if let Some(balancer) = state.load_balancers.get_mut(&name) {
-            balancer.nodes = names(nodes);
-            return Ok(balancer.status.clone());
-        }
-        let address = Ipv4Addr::from(u32::from(FIRST_ADDRESS) + state.load_balancer_addresses);
-        state.load_balancer_addresses += 1;
+        self.begin(Call::EnsureLoadBalancer).await?;
+        let key = self.key(cluster_name, service);
+        let address = self.lock_for_write(permit)?.balancers.address(&key);
         let ingress = LoadBalancerIngress { ip: Some(address.to_string()), ..LoadBalancerIngress::default() };
-        let status = LoadBalancerStatus { ingress: Some(vec![ingress]) };
         let balancer = MemoryLoadBalancer {
-            name: name.clone(),
-            cluster_name: cluster_name.to_owned(),
-            status: status.clone(),
+            name: key.1.clone(),
+            cluster_name: key.0.clone(),
+            service: service.clone(),
+            status: LoadBalancerStatus { ingress: Some(vec![ingress]) },
             nodes: names(nodes),
         };
-        state.load_balancers.insert(name, balancer);
+        let status = balancer.status.clone();
+        self.lock_for_write(permit)?.balancers.by_key.insert(key, balancer);
         Ok(status)
     }
 
@@ -81,14 +160,8 @@ impl LoadBalancer for Memory {
         service: &Service,
         nodes: &[Arc<Node>],
     ) -> Result<(), Error> {
-        let name = self.load_balancer_name(cluster_name, service);
-        match self.lock_for_write(permit)?.load_balancers.get_mut(&name) {
-            Some(balancer) => {
-                balancer.nodes = names(nodes);
-                Ok(())
-            }
-            None => Err(Error::other(format!("there is no load balancer {name}"))),
-        }
+        self.begin(Call::UpdateLoadBalancer).await?;
+        self.set_nodes(permit, &self.key(cluster_name, service), nodes)
     }
 
     async fn ensure_load_balancer_deleted(
@@ -97,8 +170,51 @@ impl LoadBalancer for Memory {
         cluster_name: &str,
         service: &Service,
     ) -> Result<(), Error> {
-        let name = self.load_balancer_name(cluster_name, service);
-        self.lock_for_write(permit)?.load_balancers.remove(&name);
+        self.begin(Call::DeleteLoadBalancer).await?;
+        let key = self.key(cluster_name, service);
+        let deletes_by_half = {
+            let mut state = self.lock_for_write(permit)?;
+            state.balancers.by_key.remove(&key);
+            state.deletes_by_half
+        };
+        if deletes_by_half {
+            return Err(Error::other(format!("the address of load balancer {} cannot be given back", key.1)));
+        }
+        self.lock_for_write(permit)?.balancers.addresses.remove(&key);
         Ok(())
+    }
+}
+
+#[async_trait]
+impl LoadBalancerFleet for Memory {
+    fn handles(&self, service: &Service) -> Handling {
+        let annotations = service.metadata.annotations.as_ref();
+        match annotations.is_some_and(|annotations| annotations.contains_key(ANNOTATION_DECLINED)) {
+            true => Handling::Declined,
+            false => Handling::Handled,
+        }
+    }
+
+    async fn update_nodes(
+        &self,
+        permit: &WritePermit,
+        cluster_name: &str,
+        services: &[Arc<Service>],
+        nodes: &[Arc<Node>],
+    ) -> Vec<Result<(), Error>> {
+        self.count_and_wait(Call::UpdateNodes).await;
+        let result = |service: &Arc<Service>| {
+            self.failure(Call::UpdateNodes)?;
+            self.set_nodes(permit, &self.key(cluster_name, service), nodes)
+        };
+        services.iter().map(result).collect()
+    }
+
+    fn annotation_prefixes(&self) -> &[&str] {
+        &[ANNOTATION_PREFIX]
+    }
+
+    fn subscribe(&self) -> BoxStream<'static, ServiceEvent> {
+        stream_of(self.shared.service_events.subscribe(), ServiceEvent::All)
     }
 }

@@ -3,19 +3,36 @@
 use async_trait::async_trait;
 
 use super::Memory;
+use super::calls::Call;
 use ccm::cloud::{Clusters, Error, Route, Routes, WritePermit};
 
-fn prefix(cluster_name: &str) -> String {
-    format!("{cluster_name}-")
+impl Memory {
+    /// All routes, each with its cluster.
+    pub fn all_routes(&self) -> Vec<(String, Route)> {
+        self.lock().routes.clone()
+    }
+
+    /// Adds a route as it is, as somebody else may have made it.
+    pub fn put_route(&self, cluster_name: &str, route: Route) {
+        self.lock().routes.push((cluster_name.to_owned(), route));
+    }
+
+    /// Takes the routes away, as a reload may, or gives them back.
+    pub fn set_has_routes(&self, has_routes: bool) {
+        self.shared.capabilities.send_modify(|has| has.routes = has_routes);
+    }
 }
 
 #[async_trait]
 impl Routes for Memory {
     async fn list_routes(&self, cluster_name: &str) -> Result<Vec<Route>, Error> {
-        let prefix = prefix(cluster_name);
-        Ok(self.lock().routes.iter().filter(|route| route.name.starts_with(&prefix)).cloned().collect())
+        self.begin(Call::ListRoutes).await?;
+        let state = self.lock();
+        let own = state.routes.iter().filter(|(cluster, _)| cluster == cluster_name);
+        Ok(own.map(|(_, route)| route.clone()).collect())
     }
 
+    /// The name has the destination: a node may have several routes.
     async fn create_route(
         &self,
         permit: &WritePermit,
@@ -23,17 +40,18 @@ impl Routes for Memory {
         name_hint: &str,
         route: &Route,
     ) -> Result<(), Error> {
-        let name = format!("{}{name_hint}-{}", prefix(cluster_name), route.destination_cidr);
+        self.begin(Call::CreateRoute).await?;
+        let route = Route { name: format!("{name_hint}-{}", route.destination_cidr), ..route.clone() };
         let mut state = self.lock_for_write(permit)?;
-        if state.routes.iter().any(|other| other.name == name) {
-            return Err(Error::other(format!("route {name} exists already")));
-        }
-        state.routes.push(Route { name, ..route.clone() });
+        state.routes.retain(|(cluster, other)| (cluster.as_str(), &other.name) != (cluster_name, &route.name));
+        state.routes.push((cluster_name.to_owned(), route));
         Ok(())
     }
 
-    async fn delete_route(&self, permit: &WritePermit, _cluster_name: &str, route: &Route) -> Result<(), Error> {
-        self.lock_for_write(permit)?.routes.retain(|other| other.name != route.name);
+    async fn delete_route(&self, permit: &WritePermit, cluster_name: &str, route: &Route) -> Result<(), Error> {
+        self.begin(Call::DeleteRoute).await?;
+        let mut state = self.lock_for_write(permit)?;
+        state.routes.retain(|(cluster, other)| (cluster.as_str(), &other.name) != (cluster_name, &route.name));
         Ok(())
     }
 }

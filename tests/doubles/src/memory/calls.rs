@@ -1,0 +1,75 @@
+//! What happens to calls about load balancers and routes: how long they take, that they fail, and how many there were.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Memory;
+use ccm::cloud::Error;
+
+/// A call of the contract about load balancers or routes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Call {
+    /// `get_load_balancer`
+    GetLoadBalancer,
+    /// `ensure_load_balancer`
+    EnsureLoadBalancer,
+    /// `update_load_balancer`
+    UpdateLoadBalancer,
+    /// `update_nodes`, which makes no other calls.
+    UpdateNodes,
+    /// `ensure_load_balancer_deleted`
+    DeleteLoadBalancer,
+    /// `list_routes`
+    ListRoutes,
+    /// `create_route`
+    CreateRoute,
+    /// `delete_route`
+    DeleteRoute,
+}
+
+/// Makes the error of a call that is to fail; errors of the contract cannot be cloned.
+pub(super) type Failure = Arc<dyn Fn() -> Error + Send + Sync>;
+
+impl Memory {
+    /// Lets every such call fail from now on. Nothing is read or changed by it.
+    pub fn fail(&self, call: Call, failure: impl Fn() -> Error + Send + Sync + 'static) {
+        self.lock().failures.insert(call, Arc::new(failure));
+    }
+
+    /// Ends the failures of such calls.
+    pub fn end_failures(&self, call: Call) {
+        self.lock().failures.remove(&call);
+    }
+
+    /// How long every call about load balancers and routes takes from now on.
+    pub fn set_call_latency(&self, latency: Duration) {
+        self.lock().call_latency = latency;
+    }
+
+    /// How many such calls there were.
+    pub fn count(&self, call: Call) -> usize {
+        self.lock().counts.get(&call).copied().unwrap_or_default()
+    }
+
+    /// Counts a call, takes its time, and fails it.
+    pub(super) async fn begin(&self, call: Call) -> Result<(), Error> {
+        self.count_and_wait(call).await;
+        self.failure(call)
+    }
+
+    pub(super) async fn count_and_wait(&self, call: Call) {
+        let latency = {
+            let mut state = self.lock();
+            *state.counts.entry(call).or_default() += 1;
+            state.call_latency
+        };
+        if !latency.is_zero() {
+            tokio::time::sleep(latency).await;
+        }
+    }
+
+    pub(super) fn failure(&self, call: Call) -> Result<(), Error> {
+        let failure = self.lock().failures.get(&call).cloned();
+        failure.map_or(Ok(()), |failure| Err(failure()))
+    }
+}

@@ -1,16 +1,15 @@
-//! The few things a provider may ask of the Kubernetes cluster.
+//! The few things a provider may ask of the Kubernetes cluster: cached Nodes, and reads of the API server itself.
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Service};
 use std::sync::Arc;
 
-use super::error::Error;
+use super::presence::{Presence, Unknown};
 
 /// Reads of the cluster, implemented over the shared caches and handed to the provider by `app`.
 ///
 /// Cached Nodes lack what nobody reads of them: [`node::cached`](super::node::cached) lists it.
-#[async_trait]
 pub trait ClusterReads: Send + Sync {
     /// The nodes this process looks after, from the cache; empty until the cache has filled.
     fn nodes(&self) -> Box<dyn Iterator<Item = Arc<Node>> + Send + '_>;
@@ -18,12 +17,26 @@ pub trait ClusterReads: Send + Sync {
     /// The node of this name as last seen, from the cache.
     fn node(&self, name: &str) -> Option<Arc<Node>>;
 
-    /// The whole node of this name as the API server has it now; none if there is no such node. Answers within 10 s.
-    async fn fetch_node(&self, name: &str) -> Result<Option<Node>, Error>;
-
     /// Announces what changed in [`ClusterReads::nodes`]. The first item comes when the cache has filled, and is
     /// [`NodeChange::All`].
     fn node_changes(&self) -> BoxStream<'static, NodeChange>;
+}
+
+/// Reads of the API server, for decisions that a stale cache must not make. Each answers within 10 s. An object is absent
+/// only if the API server answered that it has none of that name.
+#[async_trait]
+pub trait LiveReads: Send + Sync {
+    /// The whole Node of this name.
+    async fn node(&self, name: &str) -> Presence<Node>;
+
+    /// The whole Service of this name.
+    async fn service(&self, namespace: &str, name: &str) -> Presence<Service>;
+
+    /// What identifies the cluster: the UID of its namespace `kube-system`.
+    ///
+    /// # Errors
+    /// Why it is not known, also if there is no such namespace.
+    async fn cluster_uid(&self) -> Result<String, Unknown>;
 }
 
 /// A change of the nodes this process looks after.

@@ -1,4 +1,5 @@
-//! What is known of an instance: it exists, it is absent (with proof), or it is unknown (with the reason).
+//! What is known of an instance, or of an object of the API server: it exists, it is absent (with proof), or it is unknown
+//! (with the reason).
 //!
 //! This replaces upstream's `(bool, error)` of `cloud.go`. There is no conversion from an error to
 //! [`Presence::Absent`]: whoever wants to say "absent" has to put together an [`AbsenceProof`].

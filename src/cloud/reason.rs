@@ -58,7 +58,7 @@ reasons! {
     VMBacksAnotherNode,
     /// The node has no provider ID where one is needed.
     NoProviderID,
-    /// The account may not read something.
+    /// The account, or this program at the API server, may not read something.
     NoPermission,
     /// Nobody hears of the machine's power state at the moment.
     PowerStateUnknown,
@@ -66,6 +66,8 @@ reasons! {
     InstanceNotFound,
     /// The provider does not answer such questions.
     NotImplemented,
+    /// The API server does not answer.
+    APIServerUnavailable,
     /// The cloud cannot be reached, or asks for patience.
     CloudUnavailable,
     /// The cloud failed in a way that has no word of its own.

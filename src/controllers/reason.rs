@@ -13,8 +13,6 @@ reasons! {
     WriteRefused,
     /// The Node changed again and again while it was being written.
     WriteConflict,
-    /// The API server does not answer.
-    APIServerUnavailable,
     /// A mistake in this program.
     Panic,
 }

@@ -1,33 +1,37 @@
-//! What a provider may ask of the cluster, answered from the shared caches; a single Node also by the API server.
+//! What a provider may ask of the cluster: Nodes from the shared cache, and single objects of the API server.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use k8s_openapi::api::core::v1::Node;
-use kube::{Api, Client};
+use k8s_openapi::api::core::v1::{Namespace, Node, Service};
+use kube::api::ListParams;
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
 
 use super::call::{CALL_LIMIT, CallError, limited};
 use super::stores::{Change, Nodes};
 use crate::base::error_chain::chain;
-use crate::cloud::{ClusterReads, Error, NodeChange};
+use crate::cloud::{AbsenceProof, ClusterReads, LiveReads, NodeChange, Presence, Unknown, reason};
+
+/// The namespace whose UID identifies the cluster.
+const KUBE_SYSTEM: &str = "kube-system";
 
 /// [`ClusterReads`] over the cache of Nodes.
 #[derive(Clone)]
 pub struct Cluster {
     nodes: Nodes,
-    live: Api<Node>,
 }
 
 impl Cluster {
-    /// Over these cached Nodes; live reads are made with this client.
-    pub fn new(nodes: Nodes, client: Client) -> Self {
-        Self { nodes, live: Api::all(client) }
+    /// Over these cached Nodes.
+    pub fn new(nodes: Nodes) -> Self {
+        Self { nodes }
     }
 }
 
-#[async_trait]
 impl ClusterReads for Cluster {
     fn nodes(&self) -> Box<dyn Iterator<Item = Arc<Node>> + Send + '_> {
         Box::new(self.nodes.list())
@@ -35,14 +39,6 @@ impl ClusterReads for Cluster {
 
     fn node(&self, name: &str) -> Option<Arc<Node>> {
         self.nodes.get(name)
-    }
-
-    async fn fetch_node(&self, name: &str) -> Result<Option<Node>, Error> {
-        let node = limited(&format!("get node {name}"), CALL_LIMIT, self.live.get_opt(name)).await;
-        node.map_err(|error| match error {
-            CallError::Refused { .. } if error.is_forbidden() => Error::Denied { message: chain(&error) },
-            error => Error::Unavailable { message: format!("failed to read node {name}"), source: Some(error.into()) },
-        })
     }
 
     fn node_changes(&self) -> BoxStream<'static, NodeChange> {
@@ -54,40 +50,172 @@ impl ClusterReads for Cluster {
     }
 }
 
+/// [`LiveReads`] with the permissions of a client.
+#[derive(Clone)]
+pub struct LiveApi {
+    client: Client,
+}
+
+impl LiveApi {
+    /// Reads with `client`.
+    pub fn new(client: Client) -> Self {
+        Self { client }
+    }
+
+    /// Reads an object by GET. A 404 of something between here and the API server has another reason, or none.
+    async fn get<K>(&self, api: Api<K>, shown: &str, name: &str) -> Presence<K>
+    where
+        K: Resource + Clone + DeserializeOwned + Debug,
+    {
+        match limited(&format!("get {shown}"), CALL_LIMIT, api.get(name)).await {
+            Ok(object) if object.meta().name.as_deref() == Some(name) => Presence::Exists(object),
+            Ok(_) => Presence::Unknown(not_answered(&format!("get {shown}: the answer is another object"))),
+            Err(CallError::Refused(_, status)) if status.code == 404 && status.reason == "NotFound" => {
+                Presence::Absent(absence(shown))
+            }
+            Err(error) => Presence::Unknown(unknown(&error)),
+        }
+    }
+}
+
+#[async_trait]
+impl LiveReads for LiveApi {
+    async fn node(&self, name: &str) -> Presence<Node> {
+        self.get(Api::all(self.client.clone()), &format!("node {name}"), name).await
+    }
+
+    /// By LIST: the Go program's role has no `get` for Services. Without a resourceVersion the list is as new as an answer
+    /// to GET.
+    async fn service(&self, namespace: &str, name: &str) -> Presence<Service> {
+        let shown = format!("service {namespace}/{name}");
+        let services = Api::<Service>::namespaced(self.client.clone(), namespace);
+        let parameters = ListParams::default().fields(&format!("metadata.name={name}"));
+        match limited(&format!("list {shown}"), CALL_LIMIT, services.list(&parameters)).await {
+            Err(error) => Presence::Unknown(unknown(&error)),
+            // Every list of the API server has one.
+            Ok(list) if list.metadata.resource_version.as_deref().unwrap_or_default().is_empty() => {
+                Presence::Unknown(not_answered(&format!("list {shown}: the answer is not a list of the API server")))
+            }
+            Ok(list) => {
+                let is_it = |service: &Service| service.metadata.name.as_deref() == Some(name);
+                list.items.into_iter().find(is_it).map_or_else(|| Presence::Absent(absence(&shown)), Presence::Exists)
+            }
+        }
+    }
+
+    async fn cluster_uid(&self) -> Result<String, Unknown> {
+        let shown = format!("namespace {KUBE_SYSTEM}");
+        let missing = |what: &str| not_answered(&format!("get {shown}: {what}"));
+        match self.get(Api::<Namespace>::all(self.client.clone()), &shown, KUBE_SYSTEM).await {
+            Presence::Exists(namespace) => namespace.metadata.uid.ok_or_else(|| missing("it has no UID")),
+            Presence::Absent(_) => Err(missing("there is none")),
+            Presence::Unknown(unknown) => Err(unknown),
+        }
+    }
+}
+
+fn absence(shown: &str) -> AbsenceProof {
+    AbsenceProof::new(format!("the API server has no {shown}"), [])
+}
+
+fn not_answered(message: &str) -> Unknown {
+    Unknown::new(reason::APIServerUnavailable, message)
+}
+
+fn unknown(error: &CallError) -> Unknown {
+    let reason = if error.is_forbidden() { reason::NoPermission } else { reason::APIServerUnavailable };
+    Unknown::new(reason, chain(error))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kubernetes::stores::watch_nodes;
     use http::{Request, Response, StatusCode};
     use kube::client::Body;
     use std::convert::Infallible;
+    use std::sync::Mutex;
     use std::time::Duration;
     use tokio::time::Instant;
 
-    /// The cluster behind an API server that answers each request with this, or not at all.
-    fn cluster(answer: Option<(StatusCode, &'static str)>) -> Cluster {
-        let service = tower::service_fn(move |_: Request<Body>| async move {
-            let Some((status, body)) = answer else { return std::future::pending().await };
-            let body = Body::from(body.as_bytes().to_vec());
-            Ok::<_, Infallible>(Response::builder().status(status).body(body).unwrap())
+    const FORBIDDEN: &str =
+        r#"{"kind": "Status", "status": "Failure", "code": 403, "reason": "Forbidden", "message": "no"}"#;
+    const NOT_FOUND: &str =
+        r#"{"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound", "message": "none"}"#;
+
+    /// An API server that answers each request with this, or not at all; and what it was asked.
+    fn live(answer: Option<(u16, &'static str)>) -> (LiveApi, Arc<Mutex<Vec<String>>>) {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let requests = Arc::clone(&asked);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            requests.lock().unwrap().push(format!("{} {}", request.method(), request.uri()));
+            async move {
+                let Some((status, body)) = answer else { return std::future::pending().await };
+                let body = Body::from(body.as_bytes().to_vec());
+                Ok::<_, Infallible>(
+                    Response::builder().status(StatusCode::from_u16(status).unwrap()).body(body).unwrap(),
+                )
+            }
         });
-        let client = Client::new(service, "default");
-        Cluster::new(watch_nodes(client.clone(), None).0, client)
+        (LiveApi::new(Client::new(service, "default")), asked)
+    }
+
+    /// The word for an answer, and the UID of what exists.
+    fn told<T>(presence: Presence<T>, uid: impl Fn(&T) -> Option<String>) -> String {
+        match presence {
+            Presence::Exists(object) => uid(&object).unwrap_or_default(),
+            Presence::Absent(proof) => format!("absent: {proof}"),
+            Presence::Unknown(unknown) => unknown.reason.to_string(),
+        }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_live_node_is_whole_and_only_the_api_server_says_that_there_is_none() {
-        let images = r#"{"metadata": {"name": "a"}, "status": {"images": [{"names": ["x"]}]}}"#;
-        let refused = r#"{"kind": "Status", "status": "Failure", "code": 403, "reason": "Forbidden", "message": "no"}"#;
-        let gone = r#"{"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound", "message": "none"}"#;
-        let node = cluster(Some((StatusCode::OK, images))).fetch_node("a").await.unwrap().unwrap();
-        assert!(node.status.unwrap().images.is_some());
-        assert_eq!(cluster(Some((StatusCode::NOT_FOUND, gone))).fetch_node("a").await.unwrap(), None);
-        let denied = cluster(Some((StatusCode::FORBIDDEN, refused))).fetch_node("a").await;
-        assert!(matches!(denied, Err(Error::Denied { .. })), "{denied:?}");
-        let began = Instant::now();
-        let silent = cluster(None).fetch_node("a").await;
-        assert!(matches!(silent, Err(Error::Unavailable { .. })), "{silent:?}");
-        assert_eq!(began.elapsed(), Duration::from_secs(10));
+    async fn only_the_api_server_says_that_an_object_is_absent() {
+        let node = r#"{"metadata": {"name": "a", "uid": "u"}, "status": {"images": [{"names": ["x"]}]}}"#;
+        let list = r#"{"metadata": {"resourceVersion": "1"}, "items": [{"metadata": {"name": "a", "uid": "u"}}]}"#;
+        let other = r#"{"metadata": {"resourceVersion": "1"}, "items": [{"metadata": {"name": "b", "uid": "u"}}]}"#;
+        let empty = r#"{"metadata": {"resourceVersion": "1"}, "items": []}"#;
+        let no_list = r#"{"metadata": {}, "items": []}"#;
+        for (answer, of_node, of_service) in [
+            (Some((200, node)), "u", "APIServerUnavailable"),
+            (Some((404, NOT_FOUND)), "absent: the API server has no node a", "APIServerUnavailable"),
+            (Some((404, "<html>")), "APIServerUnavailable", "APIServerUnavailable"),
+            (Some((403, FORBIDDEN)), "NoPermission", "NoPermission"),
+            (Some((200, no_list)), "APIServerUnavailable", "APIServerUnavailable"),
+            (Some((500, "{}")), "APIServerUnavailable", "APIServerUnavailable"),
+            (Some((200, "<html>")), "APIServerUnavailable", "APIServerUnavailable"),
+            (Some((200, empty)), "APIServerUnavailable", "absent: the API server has no service n/a"),
+            (Some((200, other)), "APIServerUnavailable", "absent: the API server has no service n/a"),
+            (Some((200, list)), "APIServerUnavailable", "u"),
+            (None, "APIServerUnavailable", "APIServerUnavailable"),
+        ] {
+            let (live, _) = live(answer);
+            let began = Instant::now();
+            // An answer that is a list is no Node, and the other way round.
+            let node = told(live.node("a").await, |node: &Node| node.metadata.uid.clone());
+            let service = told(live.service("n", "a").await, |service: &Service| service.metadata.uid.clone());
+            assert_eq!((node.as_str(), service.as_str()), (of_node, of_service), "{answer:?}");
+            assert!(began.elapsed() <= Duration::from_secs(20), "{:?}", began.elapsed());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_service_is_listed_by_its_name_and_as_new_as_it_is() {
+        let (live, asked) = live(Some((200, r#"{"metadata": {"resourceVersion": "1"}, "items": []}"#)));
+        drop(live.service("n", "a").await);
+        assert_eq!(*asked.lock().unwrap(), ["GET /api/v1/namespaces/n/services?&fieldSelector=metadata.name%3Da"]);
+    }
+
+    #[tokio::test]
+    async fn a_cluster_is_known_by_the_uid_of_kube_system() {
+        let namespace = r#"{"metadata": {"name": "kube-system", "uid": "u"}}"#;
+        for (answer, expected) in [
+            ((200, namespace), Ok("u".to_owned())),
+            ((200, r#"{"metadata": {"name": "kube-system"}}"#), Err(reason::APIServerUnavailable)),
+            ((404, NOT_FOUND), Err(reason::APIServerUnavailable)),
+            ((403, FORBIDDEN), Err(reason::NoPermission)),
+        ] {
+            let uid = live(Some(answer)).0.cluster_uid().await.map_err(|unknown| unknown.reason);
+            assert_eq!(uid, expected, "{answer:?}");
+        }
     }
 }

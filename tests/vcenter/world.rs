@@ -53,7 +53,6 @@ impl Cluster {
     }
 }
 
-#[async_trait::async_trait]
 impl ClusterReads for Cluster {
     fn nodes(&self) -> Box<dyn Iterator<Item = Arc<Node>> + Send + '_> {
         Box::new(self.nodes.lock().unwrap().clone().into_iter())
@@ -61,10 +60,6 @@ impl ClusterReads for Cluster {
 
     fn node(&self, name: &str) -> Option<Arc<Node>> {
         self.nodes().find(|node| node.metadata.name.as_deref() == Some(name))
-    }
-
-    async fn fetch_node(&self, name: &str) -> Result<Option<Node>, ccm::cloud::Error> {
-        Ok(self.node(name).map(Arc::unwrap_or_clone))
     }
 
     fn node_changes(&self) -> BoxStream<'static, NodeChange> {

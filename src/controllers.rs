@@ -16,7 +16,7 @@ mod running;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, ObjectReference};
-use kube::Api;
+use kube::{Api, Resource};
 
 use crate::cloud::{CloudProvider, Reason};
 use crate::kubernetes::call::{CALL_LIMIT, CallError, limited};
@@ -67,15 +67,19 @@ fn reason_of(error: &CallError) -> Reason {
     }
 }
 
-/// Records an Event about `node` and writes it to the log, in the form of `StartStructuredLogging` of client-go
+/// Records an Event about `object` and writes it to the log, in the form of `StartStructuredLogging` of client-go
 /// (`tools/record/event.go`): whoever watches the log of the Go program for it finds it here, too.
-fn announce(recorder: &Recorder, node: &Node, event_type: EventType, reason: &'static str, message: &str) {
-    recorder.event(&reference(node), event_type, reason, message);
+fn announce<K>(recorder: &Recorder, object: &K, event_type: EventType, reason: &'static str, message: &str)
+where
+    K: Resource<DynamicType = ()>,
+{
+    let reference = reference(object);
+    recorder.event(&reference, event_type, reason, message);
     tracing::info!(
-        object = node.metadata.name.as_deref().unwrap_or_default(),
+        object = shown(&reference),
         fieldPath = "",
-        kind = "Node",
-        apiVersion = "v1",
+        kind = reference.kind,
+        apiVersion = reference.api_version,
         "type" = event_type.as_str(),
         reason,
         message,
@@ -83,13 +87,38 @@ fn announce(recorder: &Recorder, node: &Node, event_type: EventType, reason: &'s
     );
 }
 
-/// The node as Events name it.
-fn reference(node: &Node) -> ObjectReference {
+/// The object as client-go writes it in the log: `name`, or `namespace/name`.
+fn shown(reference: &ObjectReference) -> String {
+    let name = reference.name.as_deref().unwrap_or_default();
+    reference.namespace.as_ref().map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"))
+}
+
+/// The object as Events name it.
+fn reference<K: Resource<DynamicType = ()>>(object: &K) -> ObjectReference {
     ObjectReference {
-        api_version: Some("v1".into()),
-        kind: Some("Node".into()),
-        name: node.metadata.name.clone(),
-        uid: node.metadata.uid.clone(),
+        api_version: Some(K::api_version(&()).into_owned()),
+        kind: Some(K::kind(&()).into_owned()),
+        namespace: object.meta().namespace.clone(),
+        name: object.meta().name.clone(),
+        uid: object.meta().uid.clone(),
         ..ObjectReference::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::Service;
+    use serde_json::json;
+
+    #[test]
+    fn events_name_objects_with_their_kind_and_namespace() {
+        let node: Node = serde_json::from_value(json!({"metadata": {"name": "a", "uid": "u"}})).unwrap();
+        let expected = json!({"apiVersion": "v1", "kind": "Node", "name": "a", "uid": "u"});
+        assert_eq!((json!(reference(&node)), shown(&reference(&node))), (expected, "a".to_owned()));
+        let metadata = json!({"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "7"});
+        let service: Service = serde_json::from_value(json!({"metadata": metadata})).unwrap();
+        let expected = json!({"apiVersion": "v1", "kind": "Service", "namespace": "n", "name": "a", "uid": "u"});
+        assert_eq!((json!(reference(&service)), shown(&reference(&service))), (expected, "n/a".to_owned()));
     }
 }

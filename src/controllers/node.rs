@@ -133,7 +133,7 @@ impl Reconciler for Sync {
             Event::AllObjects(_) | Event::AllInstances => {
                 let mut names = self.store.keys();
                 // Nobody may have heard that a node is gone; the look at it forgets it.
-                let known = self.reasons.nodes().into_iter().chain(self.remembered.nodes());
+                let known = self.reasons.keys().into_iter().chain(self.remembered.nodes());
                 names.extend(known.filter(|name| !self.store.contains(name)));
                 names
             }

@@ -1,4 +1,4 @@
-//! Which node is held up by what, so that a reason is told when it changes and not at every retry.
+//! Which object is held up by what, so that a reason is told when it changes and not at every retry.
 
 use std::collections::HashMap;
 
@@ -7,49 +7,49 @@ use prometheus::IntGaugeVec;
 
 use crate::cloud::Reason;
 
-/// The reasons by node name; a node that is as it should be has no entry.
+/// The reasons by the object's key; an object that is as it should be has no entry.
 pub(in crate::controllers) struct Reasons {
-    /// How many nodes each reason holds up: the label `reason`, and one more where nodes are counted in kinds.
+    /// How many objects each reason holds up: the label `reason`, and one more where objects are counted in kinds.
     held: IntGaugeVec,
-    by_node: Mutex<HashMap<String, Entry>>,
+    by_key: Mutex<HashMap<String, Entry>>,
 }
 
-/// The reason, and the kind of the node where nodes are counted in kinds.
+/// The reason, and the kind of the object where objects are counted in kinds.
 type Entry = (Reason, Option<&'static str>);
 
 impl Reasons {
     pub(in crate::controllers) fn new(held: IntGaugeVec) -> Self {
-        Self { held, by_node: Mutex::default() }
+        Self { held, by_key: Mutex::default() }
     }
 
-    /// The node is no longer held.
-    pub(in crate::controllers) fn clear(&self, node: &str) {
-        let mut by_node = self.by_node.lock();
-        let old = by_node.remove(node);
+    /// The object is no longer held.
+    pub(in crate::controllers) fn clear(&self, key: &str) {
+        let mut by_key = self.by_key.lock();
+        let old = by_key.remove(key);
         self.changed(old, None);
         // What a storm needed is not kept until the next one.
-        if old.is_some() && by_node.is_empty() {
-            by_node.shrink_to_fit();
+        if old.is_some() && by_key.is_empty() {
+            by_key.shrink_to_fit();
         }
     }
 
-    /// `reason` is in the way of a node of this kind. True if the reason is news.
+    /// `reason` is in the way of an object of this kind. True if the reason is news.
     #[must_use]
-    pub(in crate::controllers) fn set(&self, node: &str, reason: Reason, kind: Option<&'static str>) -> bool {
+    pub(in crate::controllers) fn set(&self, key: &str, reason: Reason, kind: Option<&'static str>) -> bool {
         let new = (reason, kind);
-        let old = self.by_node.lock().insert(node.to_owned(), new);
+        let old = self.by_key.lock().insert(key.to_owned(), new);
         if old != Some(new) {
             self.changed(old, Some(new));
         }
         old.is_none_or(|(old, _)| old != reason)
     }
 
-    /// The nodes that something holds.
-    pub(in crate::controllers) fn nodes(&self) -> Vec<String> {
-        self.by_node.lock().keys().cloned().collect()
+    /// The objects that something holds.
+    pub(in crate::controllers) fn keys(&self) -> Vec<String> {
+        self.by_key.lock().keys().cloned().collect()
     }
 
-    /// The entry of one node changed.
+    /// The entry of one object changed.
     fn changed(&self, old: Option<Entry>, new: Option<Entry>) {
         let gauge = |(reason, kind): Entry| {
             let labels: Vec<&str> = std::iter::once(reason.as_str()).chain(kind).collect();
@@ -63,9 +63,9 @@ impl Reasons {
         }
     }
 
-    /// Forgets all: another process looks after the nodes.
+    /// Forgets all: another process looks after the objects.
     pub(in crate::controllers) fn forget_all(&self) {
-        for (_, entry) in self.by_node.lock().drain() {
+        for (_, entry) in self.by_key.lock().drain() {
             self.changed(Some(entry), None);
         }
     }

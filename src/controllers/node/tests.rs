@@ -154,7 +154,7 @@ async fn a_node_whose_end_nobody_heard_of_is_forgotten_with_the_next_look_at_all
         let outcome = Arc::clone(&term).reconcile(name.clone()).await;
         assert_eq!(term.conclude(&name, Ok(outcome)).await, Next::Period);
     }
-    assert_eq!((reasons.nodes(), remembered.nodes()), (vec![], vec![]));
+    assert_eq!((reasons.keys(), remembered.nodes()), (vec![], vec![]));
 }
 
 /// On two threads a look that is stopped goes on until it waits for something.

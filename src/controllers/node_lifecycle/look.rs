@@ -304,7 +304,7 @@ impl Looks {
         }
         let message = format!("{}: {}", held.what, held.message);
         if let Some(node) = self.store.get(name) {
-            self.recorder.event(&reference(&node), held.event_type(), held.reason.as_str(), &message);
+            self.recorder.event(&reference(&*node), held.event_type(), held.reason.as_str(), &message);
         }
         tracing::info!(node = name, reason = %held.reason, "{message}");
     }

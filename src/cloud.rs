@@ -13,6 +13,7 @@ pub mod permit;
 pub mod presence;
 pub mod reason;
 pub mod routes;
+pub mod service;
 pub mod zones;
 
 use async_trait::async_trait;

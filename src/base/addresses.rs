@@ -1,6 +1,8 @@
-//! Pure: IP addresses as Go reads them; an IPv4-mapped IPv6 address is the IPv4 address.
+//! Pure: IP addresses and networks as Go reads them; an IPv4-mapped IPv6 address is the IPv4 address.
 
 use std::net::{IpAddr, Ipv4Addr};
+
+use ipnet::IpNet;
 
 /// Parses an address as strictly as `net.ParseIP`: no leading zeros, no zone.
 pub fn parse_ip(text: &str) -> Option<IpAddr> {
@@ -23,4 +25,39 @@ fn parse_octet(text: &str) -> Option<u8> {
         "" => Some(0),
         digits => digits.parse().ok(),
     })
+}
+
+/// Parses a network in CIDR notation as `ParseCIDRSloppy` of `k8s.io/utils/net`: octets of IPv4 may have leading zeros.
+/// What is not part of the network is dropped.
+pub fn parse_network_sloppy(text: &str) -> Option<IpNet> {
+    let (address, length) = text.split_once('/')?;
+    let is_decimal = !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit());
+    let length = is_decimal.then(|| length.parse().ok())??;
+    IpNet::new(parse_ip_sloppy(address)?, length).ok().map(|network| network.trunc())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_are_read_as_in_go() {
+        for (text, expected) in [
+            ("10.0.0.0/8", Some("10.0.0.0/8")),
+            ("010.000.0.07/24", Some("10.0.0.0/24")),
+            ("10.1.2.3/08", Some("10.0.0.0/8")),
+            ("fd00::1/64", Some("fd00::/64")),
+            ("10.0.0.0/33", None),
+            ("10.0.0.0/+8", None),
+            ("10.0.0.0/", None),
+            ("10.0.0.0", None),
+            ("10.0.0/8", None),
+            ("fe80::1%eth0/64", None),
+            ("", None),
+            ("/", None),
+        ] {
+            let network = parse_network_sloppy(text).map(|network| network.to_string());
+            assert_eq!(network.as_deref(), expected, "{text}");
+        }
+    }
 }

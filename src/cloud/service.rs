@@ -1,0 +1,106 @@
+//! Pure facts about Services that both sides of the contract need: who wants a load balancer, the finalizer, source ranges,
+//! health checks. Mirrors `service/helpers/helper.go` of `kubernetes/cloud-provider`.
+
+pub mod cached;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use ipnet::{IpNet, Ipv4Net};
+use k8s_openapi::api::core::v1::{LoadBalancerIngress, Service};
+
+use crate::base::addresses::parse_network_sloppy;
+
+/// Keeps a deleted Service until its load balancer is gone.
+pub const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
+/// Source ranges of a Service without `spec.loadBalancerSourceRanges`, comma separated.
+pub const ANNOTATION_SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
+
+const LOAD_BALANCER: &str = "LoadBalancer";
+const NODE_PORT: &str = "NodePort";
+
+/// Where a load balancer asks a node whether it has endpoints of the Service.
+const HEALTH_CHECK_PATH: &str = "/healthz";
+
+/// Whether the Service is to have a load balancer of the cloud: it has the type, and no class names another program.
+pub fn wants_load_balancer(service: &Service) -> bool {
+    let class = service.spec.as_ref().and_then(|spec| spec.load_balancer_class.as_ref());
+    is_of_type(service, LOAD_BALANCER) && class.is_none()
+}
+
+/// Whether the Service keeps [`FINALIZER`].
+pub fn has_finalizer(service: &Service) -> bool {
+    service.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER)
+}
+
+/// Whether a load balancer may have to be deleted: the finalizer is there, and the Service is being deleted or has another
+/// type. A class alone is no reason.
+pub fn needs_cleanup(service: &Service) -> bool {
+    let is_wanted = service.metadata.deletion_timestamp.is_none() && is_of_type(service, LOAD_BALANCER);
+    has_finalizer(service) && !is_wanted
+}
+
+/// The addresses of the load balancer that the Service reports.
+pub fn ingress(service: &Service) -> &[LoadBalancerIngress] {
+    let balancer = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
+    balancer.and_then(|balancer| balancer.ingress.as_deref()).unwrap_or_default()
+}
+
+/// The networks that may use the load balancer; `0.0.0.0/0` if the Service names none.
+///
+/// # Errors
+/// The entry that is not a network in CIDR notation.
+pub fn source_ranges(service: &Service) -> Result<BTreeSet<IpNet>, InvalidSourceRange> {
+    let listed = service.spec.as_ref().and_then(|spec| spec.load_balancer_source_ranges.as_deref()).unwrap_or_default();
+    let network = |text: &str| parse_network_sloppy(text.trim()).ok_or_else(|| InvalidSourceRange(text.to_owned()));
+    if !listed.is_empty() {
+        return listed.iter().map(|text| network(text)).collect();
+    }
+    let annotations = service.metadata.annotations.as_ref();
+    match annotations.and_then(|annotations| annotations.get(ANNOTATION_SOURCE_RANGES)).map(|text| text.trim()) {
+        None | Some("") => Ok([everything()].into()),
+        Some(text) => text.split(',').map(network).collect(),
+    }
+}
+
+/// A source range of a Service that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("source range {0:?} is not a network; expected CIDR notation such as 192.0.2.0/24")]
+pub struct InvalidSourceRange(pub String);
+
+/// Whether the ranges let every IPv4 address in. Upstream asks this of no IPv6 network.
+pub fn allows_everything(ranges: &BTreeSet<IpNet>) -> bool {
+    ranges.contains(&everything())
+}
+
+fn everything() -> IpNet {
+    IpNet::V4(Ipv4Net::default())
+}
+
+/// Whether a node forwards traffic from outside only to its own endpoints.
+pub fn is_only_local(service: &Service) -> bool {
+    let policy = service.spec.as_ref().and_then(|spec| spec.external_traffic_policy.as_deref());
+    policy == Some("Local") && [LOAD_BALANCER, NODE_PORT].iter().any(|kind| is_of_type(service, kind))
+}
+
+/// How to ask a node for endpoints of the Service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HealthCheck {
+    /// The path of the request.
+    pub path: &'static str,
+    /// The port on each node; 0 until the API server has chosen one.
+    pub port: i32,
+}
+
+/// The health check that the load balancer needs: only traffic to local endpoints needs one.
+pub fn health_check(service: &Service) -> Option<HealthCheck> {
+    let port = service.spec.as_ref().and_then(|spec| spec.health_check_node_port).unwrap_or_default();
+    let is_needed = is_only_local(service) && is_of_type(service, LOAD_BALANCER);
+    is_needed.then_some(HealthCheck { path: HEALTH_CHECK_PATH, port })
+}
+
+fn is_of_type(service: &Service, kind: &str) -> bool {
+    service.spec.as_ref().and_then(|spec| spec.type_.as_deref()) == Some(kind)
+}

@@ -39,11 +39,13 @@ fn readiness(caches: &[Arc<dyn Cache>], capability: Option<&Capability>) -> Heal
     }
 }
 
-/// Well once all of them have been filled.
+/// Well once all of them have been filled. One that may stay empty is well, too: a missing permission must not block a
+/// rollout.
 pub fn of_caches(caches: &[Arc<dyn Cache>]) -> Health {
-    match caches.iter().find(|cache| !cache.is_synced()) {
+    let mut waiting = caches.iter().filter(|cache| !cache.is_synced());
+    match waiting.clone().find(|cache| cache.idle().is_none()) {
         Some(cache) => Health::Failed(format!("the {} have not been listed yet", cache.name())),
-        None => Health::Ok,
+        None => waiting.find_map(|cache| cache.idle()).map_or(Health::Ok, Health::Note),
     }
 }
 
@@ -101,6 +103,27 @@ mod tests {
 
     struct Filled(bool);
 
+    /// A cache that may stay empty.
+    struct Refused;
+
+    impl Cache for Refused {
+        fn name(&self) -> &'static str {
+            "services"
+        }
+
+        fn is_synced(&self) -> bool {
+            false
+        }
+
+        fn idle(&self) -> Option<&'static str> {
+            Some("idle: refused")
+        }
+
+        fn changes(&self) -> BoxStream<'static, Change> {
+            Box::pin(futures::stream::pending())
+        }
+    }
+
     impl Cache for Filled {
         fn name(&self) -> &'static str {
             "nodes"
@@ -123,6 +146,13 @@ mod tests {
         assert_eq!(of(true), Health::Ok);
         cloud.has_routes.store(false, Ordering::SeqCst);
         assert_eq!(of(true), Health::Note("idle: the cloud provider has no routes"));
+        assert_eq!(of(false), Health::Failed("the nodes have not been listed yet".to_owned()));
+    }
+
+    #[test]
+    fn a_controller_whose_cache_may_not_be_filled_is_ready_and_says_so() {
+        let of = |is_filled| of_caches(&[Arc::new(Filled(is_filled)), Arc::new(Refused)]);
+        assert_eq!(of(true), Health::Note("idle: refused"));
         assert_eq!(of(false), Health::Failed("the nodes have not been listed yet".to_owned()));
     }
 

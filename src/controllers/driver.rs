@@ -26,7 +26,7 @@ use super::running::{self, Works};
 use crate::base::backoff::Backoff;
 use crate::cloud::InstanceEvent;
 use crate::kubernetes::leadership::Leadership;
-use crate::kubernetes::stores::{Change, Nodes};
+use crate::kubernetes::stores::{Change, Nodes, Services};
 use crate::runtime::metrics::Registry;
 use crate::runtime::queue::{Priority, Queue, QueueMetrics};
 use crate::runtime::tasks::{BoxError, Panicked, contain};
@@ -111,8 +111,31 @@ pub trait Cache: Send + Sync {
     /// Whether it has been filled once.
     fn is_synced(&self) -> bool;
 
+    /// Why it is not filled, if that is no failure.
+    fn idle(&self) -> Option<&'static str> {
+        None
+    }
+
     /// The changes from now on; the first is [`Change::All`], once the cache has been filled.
     fn changes(&self) -> BoxStream<'static, Change>;
+}
+
+impl Cache for Services {
+    fn name(&self) -> &'static str {
+        "services"
+    }
+
+    fn is_synced(&self) -> bool {
+        self.is_ready()
+    }
+
+    fn idle(&self) -> Option<&'static str> {
+        (!self.is_ready() && self.is_refused()).then_some("idle: the API server refuses to list the services")
+    }
+
+    fn changes(&self) -> BoxStream<'static, Change> {
+        self.subscribe()
+    }
 }
 
 impl Cache for Nodes {

@@ -5,10 +5,11 @@ mod packed;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Service};
 use kube::Client;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{broadcast, watch};
@@ -27,6 +28,9 @@ const RECENT: usize = 32;
 /// The cluster's Nodes (or those of `--node-selector`), pruned of what nobody here reads.
 pub type Nodes = Store<Node>;
 
+/// The cluster's Services (or those of a selector) that have, or may have, a load balancer.
+pub type Services = Store<Service>;
+
 /// A cache of one kind of objects, kept up to date by a background task. Cheap to clone. Objects are found by name,
 /// namespaced ones by `namespace/name`. Kept packed, and unpacked for whoever asks.
 #[derive(Clone)]
@@ -39,7 +43,7 @@ pub struct Store<K> {
 pub enum Change {
     /// This object is new or has changed.
     Applied(String),
-    /// This object is gone from the cache: deleted, or no longer selected.
+    /// This object is gone from the cache: deleted, no longer selected, or no longer needed by any reader.
     Deleted(String),
     /// Look at everything: the cache has filled, or the subscriber fell behind.
     All,
@@ -51,6 +55,7 @@ struct Shared<K> {
     recent: Mutex<VecDeque<(Packed<K>, Arc<K>)>>,
     changes: broadcast::Sender<Change>,
     is_ready: watch::Sender<bool>,
+    is_refused: AtomicBool,
 }
 
 /// Watches the Nodes `selector` (a label selector; none means all) chooses. The future is the background task: it never
@@ -59,9 +64,25 @@ pub fn watch_nodes(
     client: Client,
     selector: Option<String>,
 ) -> (Nodes, impl Future<Output = Result<(), BoxError>> + Send + 'static) {
-    let nodes = Nodes::new();
-    let list_watch = ListWatch::new(client, selector, nodes.clone());
-    (nodes, async { match repeat(list_watch, WORKED).await {} })
+    watch(client, selector)
+}
+
+/// Watches the Services `selector` chooses, as [`watch_nodes`] does. Where the API server refuses to list them (403), that is
+/// tried again every 5 minutes.
+pub fn watch_services(
+    client: Client,
+    selector: Option<String>,
+) -> (Services, impl Future<Output = Result<(), BoxError>> + Send + 'static) {
+    watch(client, selector)
+}
+
+fn watch<K: Watched>(
+    client: Client,
+    selector: Option<String>,
+) -> (Store<K>, impl Future<Output = Result<(), BoxError>> + Send + 'static) {
+    let store = Store::new();
+    let list_watch = ListWatch::new(client, selector, store.clone());
+    (store, async { match repeat(list_watch, WORKED).await {} })
 }
 
 impl<K: Watched> Store<K> {
@@ -71,6 +92,7 @@ impl<K: Watched> Store<K> {
             recent: Mutex::default(),
             changes: broadcast::Sender::new(CHANGES_KEPT),
             is_ready: watch::Sender::new(false),
+            is_refused: AtomicBool::new(false),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -122,6 +144,16 @@ impl<K: Watched> Store<K> {
     /// Whether the cache has been filled once. It stays so when the API server goes away.
     pub fn is_ready(&self) -> bool {
         *self.shared.is_ready.borrow()
+    }
+
+    /// Whether the API server refused to list or watch the objects at the last try.
+    pub fn is_refused(&self) -> bool {
+        self.shared.is_refused.load(Ordering::Relaxed)
+    }
+
+    /// Gives what was so before.
+    fn set_refused(&self, is_refused: bool) -> bool {
+        self.shared.is_refused.swap(is_refused, Ordering::Relaxed)
     }
 
     /// Completes when the cache has been filled once.

@@ -1,7 +1,6 @@
 //! The rounds that fill a store: a streaming list, or pages where the server refuses those, then a watch.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
@@ -11,10 +10,10 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::Store;
-use super::packed::{Item, Packed, Seen, Watched};
+use super::packed::{Item, Object, Packed, Seen, Watched};
 use crate::base::error_chain::chain;
-use crate::kubernetes::call::limited;
-use crate::kubernetes::watch::{Ended, Event, EventStream, Failure, Rounds, WatchPolicy, WatchTarget};
+use crate::kubernetes::call::{CallError, limited};
+use crate::kubernetes::watch::{Ended, Event, EventStream, Failure, PAUSE_FORBIDDEN, Rounds, WatchPolicy, WatchTarget};
 
 /// Objects a page. Larger pages fragment the heap for good.
 const PAGE: u32 = 50;
@@ -62,6 +61,12 @@ struct Page<K> {
 impl<K: Watched> Rounds for ListWatch<K> {
     async fn round(&mut self) -> Result<Ended, Failure> {
         let outcome = self.list_and_watch().await;
+        if let Err(Failure::Call(error)) = &outcome
+            && error.is_forbidden()
+            && K::IS_OPTIONAL
+        {
+            return Ok(self.forbidden(error).await);
+        }
         let is_gone = match &outcome {
             Err(Failure::Call(error)) => error.code() == Some(410),
             failure => matches!(failure, Err(Failure::Refused { code: 410, .. })),
@@ -88,6 +93,19 @@ impl<K: Watched> ListWatch<K> {
         Self { target, store, is_streaming: true, version: None, relist: None, is_in_pages: false, is_told: false }
     }
 
+    /// Somebody may grant the permission later.
+    async fn forbidden(&mut self, error: &CallError) -> Ended {
+        if !self.store.set_refused(true) {
+            let again_in = PAUSE_FORBIDDEN;
+            let what = "the API server refuses to list or watch these objects; what is known of them gets old";
+            tracing::warn!(kind = self.target.shown, ?again_in, "{what}: {}", chain(error));
+        }
+        // What happens meanwhile is not heard of.
+        self.version = None;
+        tokio::time::sleep(PAUSE_FORBIDDEN).await;
+        Ended::Done
+    }
+
     /// One watch, with a list before it when there is nothing to continue from.
     async fn list_and_watch(&mut self) -> Result<(), Failure> {
         let mut is_list = self.version.is_none();
@@ -109,6 +127,9 @@ impl<K: Watched> ListWatch<K> {
             }
             answer => answer?,
         };
+        if self.store.set_refused(false) {
+            tracing::info!(kind = self.target.shown, "these objects may be watched now");
+        }
         if is_list {
             self.take_initial_events(&mut events).await?;
         }
@@ -186,8 +207,10 @@ impl<K: Watched> ListWatch<K> {
             };
             let version = match event {
                 Event::Applied(Seen { key, version, object }) => {
-                    if let Some(object) = self.fitting(&key, object) {
-                        self.store.apply(key, object);
+                    match object {
+                        Object::Needed(object) => self.store.apply(key, object),
+                        Object::Unneeded => self.store.remove(&key),
+                        Object::Unreadable(error) => self.passed_over(&key, &error),
                     }
                     version
                 }
@@ -204,9 +227,17 @@ impl<K: Watched> ListWatch<K> {
     }
 
     fn gather(&self, fresh: &mut BTreeMap<String, Packed<K>>, Seen { key, object, .. }: Seen<K>) {
-        // An object that does not decode exists all the same: what was known of it stays.
-        if let Some(object) = self.fitting(&key, object).or_else(|| self.store.packed(&key)) {
-            fresh.insert(key, object);
+        let known = match object {
+            Object::Needed(object) => Some(object),
+            Object::Unneeded => None,
+            Object::Unreadable(error) => {
+                self.passed_over(&key, &error);
+                self.store.packed(&key)
+            }
+        };
+        match known {
+            Some(object) => drop(fresh.insert(key, object)),
+            None => drop(fresh.remove(&key)),
         }
     }
 
@@ -240,11 +271,8 @@ impl<K: Watched> ListWatch<K> {
         }
     }
 
-    fn fitting(&self, name: &str, object: Result<Packed<K>, Arc<serde_json::Error>>) -> Option<Packed<K>> {
-        if let Err(error) = &object {
-            tracing::warn!(kind = self.target.shown, name, "an object is passed over: {}", chain(&**error));
-        }
-        object.ok()
+    fn passed_over(&self, name: &str, error: &serde_json::Error) {
+        tracing::warn!(kind = self.target.shown, name, "an object is passed over: {}", chain(error));
     }
 }
 

@@ -5,18 +5,24 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Service};
 use kube::Resource;
 use serde::de::{DeserializeOwned, DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use crate::cloud::node::{self, cached};
+use crate::cloud::{node, service};
 
 /// What can be kept in a [`Store`](super::Store). What of it is kept, its readers declare.
 pub trait Watched: Resource<DynamicType = ()> + DeserializeOwned + Clone + Send + Sync + 'static {
     /// The fields that are read over on the wire, as ways from the root.
     const UNREAD: &'static [&'static [&'static str]];
+
+    /// Whether a missing permission to list the objects is a way to run: then the cache waits for it, and says so once.
+    const IS_OPTIONAL: bool;
+
+    /// Whether a reader needs the object. Others are not kept.
+    fn is_needed(object: &Value) -> bool;
 
     /// Drops what else nobody reads.
     fn prune(object: &mut Value);
@@ -26,15 +32,37 @@ pub trait Watched: Resource<DynamicType = ()> + DeserializeOwned + Clone + Send 
 }
 
 impl Watched for Node {
-    const UNREAD: &'static [&'static [&'static str]] = cached::UNREAD;
+    const UNREAD: &'static [&'static [&'static str]] = node::cached::UNREAD;
+    const IS_OPTIONAL: bool = false;
+
+    fn is_needed(_: &Value) -> bool {
+        true
+    }
 
     fn prune(node: &mut Value) {
-        cached::prune(node);
+        node::cached::prune(node);
     }
 
     /// It waits to be initialised.
     fn is_marked(&self) -> bool {
         node::is_uninitialized(self)
+    }
+}
+
+impl Watched for Service {
+    const UNREAD: &'static [&'static [&'static str]] = service::cached::UNREAD;
+    const IS_OPTIONAL: bool = true;
+
+    fn is_needed(service: &Value) -> bool {
+        service::cached::is_needed(service)
+    }
+
+    fn prune(service: &mut Value) {
+        service::cached::prune(service);
+    }
+
+    fn is_marked(&self) -> bool {
+        false
     }
 }
 
@@ -79,8 +107,18 @@ pub(super) struct Seen<K> {
     pub(super) key: String,
     /// `metadata.resourceVersion`
     pub(super) version: Option<String>,
-    /// The object, or why it is none of its kind.
-    pub(super) object: Result<Packed<K>, Arc<serde_json::Error>>,
+    pub(super) object: Object<K>,
+}
+
+/// What the cache is to do with an object.
+#[derive(Clone)]
+pub(super) enum Object<K> {
+    /// Keep it.
+    Needed(Packed<K>),
+    /// Not keep it, also if it was kept before.
+    Unneeded,
+    /// Keep what was known of it: it exists, and is none of its kind.
+    Unreadable(Arc<serde_json::Error>),
 }
 
 impl<'de, K: Watched> Deserialize<'de> for Seen<K> {
@@ -108,8 +146,12 @@ impl<K: Watched> Seen<K> {
             None => name,
         };
         let version = text("resourceVersion");
+        if !K::is_needed(&tree) {
+            return Some(Self { key, version, object: Object::Unneeded });
+        }
         K::prune(&mut tree);
-        Some(Self { key, version, object: Packed::of(&tree).map_err(Arc::new) })
+        let object = Packed::of(&tree).map_or_else(|error| Object::Unreadable(Arc::new(error)), Object::Needed);
+        Some(Self { key, version, object })
     }
 }
 
@@ -223,7 +265,7 @@ mod tests {
         whole["status"]["conditions"][3]["message"] = json!("a route exists");
         let seen: Seen<Node> = serde_json::from_value(whole).unwrap();
         assert_eq!((seen.key.as_str(), seen.version.as_deref()), ("a", Some("7")));
-        let packed = seen.object.unwrap();
+        let Object::Needed(packed) = seen.object else { panic!("every Node is needed") };
         assert_eq!(serde_json::from_slice::<Value>(&packed.json).unwrap(), kept);
         // As if it had come whole.
         kept["status"]["nodeInfo"] =
@@ -231,14 +273,35 @@ mod tests {
         assert_eq!(*packed.unpacked(), serde_json::from_value(kept.clone()).unwrap());
         assert!(!packed.is_marked);
         kept["spec"]["taints"][0]["key"] = json!(node::TAINT_UNINITIALIZED);
-        assert!(serde_json::from_value::<Seen<Node>>(kept).unwrap().object.unwrap().is_marked, "it waits");
+        let seen: Seen<Node> = serde_json::from_value(kept).unwrap();
+        assert!(matches!(seen.object, Object::Needed(packed) if packed.is_marked), "it waits");
+    }
+
+    #[test]
+    fn of_a_service_all_stays_but_what_is_large_and_not_read() {
+        let kept = json!({
+            "metadata": {"name": "a", "namespace": "n", "uid": "u", "labels": {"x": "y"}, "annotations": {"a/b": "c"}},
+            "spec": {"type": "LoadBalancer", "ports": [{"port": 80}], "clusterIPs": ["10.0.0.1"]},
+            "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}},
+        });
+        let mut whole = kept.clone();
+        whole["metadata"]["managedFields"] = json!([{"manager": "m"}]);
+        whole["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"] = json!("{}");
+        whole["spec"]["selector"] = json!({"app": "a"});
+        let seen: Seen<Service> = serde_json::from_value(whole.clone()).unwrap();
+        let Object::Needed(packed) = seen.object else { panic!("it has a load balancer") };
+        assert_eq!(serde_json::from_slice::<Value>(&packed.json).unwrap(), kept);
+        // One that cannot be read is no reason to warn if it is not needed.
+        (whole["spec"], whole["status"]) = (json!({"type": "ClusterIP", "ports": 7}), json!({}));
+        let seen: Seen<Service> = serde_json::from_value(whole).unwrap();
+        assert!(seen.key == "n/a" && matches!(seen.object, Object::Unneeded));
     }
 
     #[test]
     fn a_namespace_is_part_of_the_key_and_what_is_no_node_is_known_by_name() {
         let bad = json!({"metadata": {"name": "a", "namespace": "n"}, "spec": 7, "status": [1.5, -1, true, null]});
         let seen: Seen<Node> = serde_json::from_value(bad).unwrap();
-        assert_eq!((seen.key.as_str(), seen.object.is_err()), ("n/a", true));
+        assert!(seen.key == "n/a" && matches!(seen.object, Object::Unreadable(_)));
         assert!(serde_json::from_value::<Seen<Node>>(json!({"metadata": 7})).is_err());
         assert!(serde_json::from_value::<Seen<Node>>(json!({"metadata": {}})).is_err());
     }

@@ -439,3 +439,64 @@ fn few_objects_stay_unpacked_and_a_new_version_is_another_object() {
     assert!(!Arc::ptr_eq(&second, &nodes.get("first").unwrap()), "the oldest is not kept");
     assert_eq!(Arc::strong_count(&first), 1);
 }
+
+fn service(name: &str, version: u32, kind: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": name, "namespace": "n", "resourceVersion": version.to_string()}, "spec": {"type": kind}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_is_kept_while_a_reader_needs_it() {
+    let events = vec![
+        event("ADDED", service("a", 1, "LoadBalancer")),
+        event("ADDED", service("b", 2, "ClusterIP")),
+        event("ADDED", service("c", 3, "LoadBalancer")),
+        event("MODIFIED", service("c", 4, "NodePort")),
+        list_end(5),
+        event("MODIFIED", service("a", 6, "ClusterIP")),
+        event("MODIFIED", service("c", 7, "ClusterIP")),
+        event("MODIFIED", service("b", 8, "LoadBalancer")),
+    ];
+    let list = page(10, &[service("b", 9, "ClusterIP"), service("c", 10, "LoadBalancer")], "");
+    let script = Script::of(vec![
+        Answer::Watch(events, false),
+        Answer::Json(410, failure(410)),
+        Answer::Json(422, failure(422)),
+        list,
+    ]);
+    let (services, task) = watch_services(script.client(), Some("lb=ours".into()));
+    let mut changes = services.subscribe();
+    let task = tokio::spawn(task);
+    assert_eq!(next(&mut changes).await, Change::All);
+    assert_eq!(next(&mut changes).await, Change::All);
+    for expected in
+        [Change::Deleted("n/a".into()), Change::Applied("n/b".into()), Change::Deleted("n/b".into()), Change::All]
+    {
+        assert_eq!(next(&mut changes).await, expected);
+    }
+    assert_eq!(services.keys(), ["n/c"]);
+    assert!(script.queries().iter().all(|query| query.contains("labelSelector=lb%3Dours")), "{:?}", script.queries());
+    task.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_permission_for_services_is_asked_for_again_and_is_no_failure() {
+    let events = vec![event("ADDED", service("a", 1, "LoadBalancer")), list_end(2)];
+    let refused = || Answer::Json(403, failure(403));
+    let script = Script::of(vec![refused(), refused(), Answer::Watch(events, true)]);
+    let (services, task) = watch_services(script.client(), None);
+    let task = tokio::spawn(task);
+    let began = Instant::now();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!((services.is_ready(), services.is_refused()), (false, true));
+    services.wait_until_ready().await;
+    assert_eq!((services.keys(), services.is_refused()), (vec!["n/a".to_owned()], false));
+    assert_eq!((began.elapsed().as_secs(), script.queries().len()), (600, 3));
+    task.abort();
+    // Nodes are no choice: that they may not be listed is a failure like others.
+    let script = Script::of(vec![refused(), Answer::Watch(vec![list_end(2)], true)]);
+    let (nodes, task) = start(&script);
+    nodes.wait_until_ready().await;
+    assert!(began.elapsed() < Duration::from_secs(660));
+    task.abort();
+}

@@ -41,7 +41,9 @@ const PROCESS_VECTORS: [(&str, RangeInclusive<usize>); 12] = [
     ("E-", 20..=22),
 ];
 
-const WEAKNESSES: usize = 60;
+/// The tables of weaknesses: their headings and ids. Each source has its own, because the same letter means other things in
+/// another one.
+const WEAKNESSES: [(&str, &str, RangeInclusive<usize>); 1] = [("## Weaknesses of the Go program", "W", 1..=60)];
 
 /// Every id of a vector, as it is written in tests and tables.
 pub fn vector_ids() -> Vec<String> {
@@ -96,15 +98,15 @@ fn expand(cell: &str) -> Vec<String> {
     cell.split(", ").flat_map(|part| range(part.trim())).collect()
 }
 
-/// Whether the id stands in the text as a word, in any case, outside of comments of whole lines. One with a dash stands
-/// in the name of a test as `n_01` or `n01`.
+/// Whether the id stands in the text as a word, in any case, outside of comments of whole lines. One with dashes stands
+/// in the name of a test as `n_01` or `n01`, `nx_c_01` or `nxc01`.
 fn mentions(text: &str, id: &str) -> bool {
-    let joined = id.replace('-', "");
+    let (joined, parts) = (id.replace('-', ""), id.split('-').count());
     let mut code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
     code.any(|line| {
         let words: Vec<&str> = line.split(|c: char| !c.is_alphanumeric()).collect();
-        let is_pair = |pair: &[&str]| id.contains('-') && pair.concat().eq_ignore_ascii_case(&joined);
-        words.iter().any(|word| word.eq_ignore_ascii_case(&joined)) || words.windows(2).any(is_pair)
+        let is_it = |words: &[&str]| words.concat().eq_ignore_ascii_case(&joined);
+        words.windows(1).any(is_it) || words.windows(parts).any(is_it)
     })
 }
 
@@ -187,11 +189,16 @@ fn vector_table(files: &[(String, String)], golden: &[(String, String)], ids: &[
     (rows.iter().map(row).collect(), problems)
 }
 
-/// What is wrong with the table of weaknesses: id, outcome, how, shown by.
-pub fn weakness_problems(page: &str, count: usize, read: &dyn Fn(&str) -> Option<String>) -> Vec<String> {
+/// What is wrong with the table of weaknesses below `heading`: id, outcome, how, shown by.
+pub fn weakness_problems(
+    page: &str,
+    heading: &str,
+    ids: &[String],
+    read: &dyn Fn(&str) -> Option<String>,
+) -> Vec<String> {
     let mut problems = Vec::new();
     let mut listed = Vec::new();
-    for row in rows(page, "## Weaknesses of the Go program") {
+    for row in rows(page, heading) {
         let [id, outcome, how, tests] = row.as_slice() else {
             problems.push(format!("no row of four cells: {row:?}"));
             continue;
@@ -208,13 +215,14 @@ pub fn weakness_problems(page: &str, count: usize, read: &dyn Fn(&str) -> Option
         }
         listed.push(id.clone());
     }
-    for number in 1..=count {
-        let id = format!("W{number}");
-        let times = listed.iter().filter(|listed| **listed == id).count();
+    for id in ids {
+        let times = listed.iter().filter(|listed| *listed == id).count();
         if times != 1 {
             problems.push(format!("{id} is {times} times in the table"));
         }
     }
+    let unknown = listed.iter().filter(|listed| !ids.contains(listed));
+    problems.extend(unknown.map(|id| format!("{id} is no weakness of this source")));
     problems
 }
 
@@ -242,27 +250,32 @@ fn every_vector_is_marked_at_a_test_and_the_table_says_where() {
 
 #[test]
 fn every_weakness_has_an_outcome_that_is_shown() {
-    super::assert_none(&weakness_problems(&super::read("docs/compatibility.md"), WEAKNESSES, &read));
+    let page = super::read("docs/compatibility.md");
+    for (heading, kind, numbers) in WEAKNESSES {
+        let ids: Vec<String> = numbers.map(|number| id(kind, number)).collect();
+        super::assert_none(&weakness_problems(&page, heading, &ids, &read));
+    }
 }
 
 #[test]
 fn a_wrong_mark_is_noticed() {
-    let ids: Vec<String> = ["A02", "B1", "B2", "H1", "H-01"].map(str::to_owned).into();
+    let ids: Vec<String> = ["A02", "B1", "B2", "H1", "H-01", "NX-C-01"].map(str::to_owned).into();
     let test = |mark: &str, body: &str| format!("/// Says.\n// vectors: {mark}\n#[test]\nfn holds() {{ {body} }}\n");
     let golden = [("golden/a.txt".to_owned(), "A02 B2".to_owned())];
     let table = |text: &str| vector_table(&[("src/a.rs".to_owned(), text.to_owned())], &golden, &ids);
-    let all = "\"B1: x\", \"h1\", f(h_01), include_str!(\"../golden/a.txt\")";
+    let all = "\"B1: x\", \"h1\", f(h_01), f(nx_c_01), include_str!(\"../golden/a.txt\")";
     let rest =
         "    // vectors: B2, B1\n    #[tokio::test(start_paused = true)]\n    #[x]\n    async fn b1_is() { B2 }\n";
-    let (rows, problems) = table(&(test("A02, H1, H-01", all) + rest));
+    let (rows, problems) = table(&(test("A02, H1, H-01, NX-C-01", all) + rest));
     assert_eq!(problems, Vec::<String>::new());
-    assert_eq!(rows, "| A02, H1, H-01 | `src/a.rs`: `holds` |\n| B2, B1 | `src/a.rs`: `b1_is` |\n");
+    assert_eq!(rows, "| A02, H1, H-01, NX-C-01 | `src/a.rs`: `holds` |\n| B2, B1 | `src/a.rs`: `b1_is` |\n");
     for (text, problem) in [
         (test("A02, B1–B2, H1", all), "no test is marked with H-01"),
         (test("B1–B3", all), "src/a.rs: B3 is no vector"),
         (test("A02", "\"golden/b.txt\""), "src/a.rs: A02 is marked at holds, and no code names it"),
         (test("B1", "\n// B1\n"), "src/a.rs: B1 is marked at holds, and no code names it"),
         (test("H-01", "H1, h02 01"), "src/a.rs: H-01 is marked at holds, and no code names it"),
+        (test("NX-C-01", "c_01, nx_c_02, nx_01"), "src/a.rs: NX-C-01 is marked at holds, and no code names it"),
         (test("H1", "H-01"), "src/a.rs: H1 is marked at holds, and no code names it"),
         ("// vectors: A02\nfn helper() {}".to_owned(), "src/a.rs: the mark A02 is not above a test"),
         ("#[test]\n// vectors: A02\nfn f() {}".to_owned(), "src/a.rs: the mark A02 is not above a test"),
@@ -279,7 +292,8 @@ fn a_wrong_table_is_noticed() {
     let table = |row: &str| {
         format!("## Weaknesses of the Go program\n| id | outcome | how | shown by |\n|---|---|---|---|\n{row}\n")
     };
-    let problems = |row: &str| weakness_problems(&table(row), 1, &read);
+    let ids = ["W1".to_owned()];
+    let problems = |row: &str| weakness_problems(&table(row), "## Weaknesses of the Go program", &ids, &read);
     assert_eq!(problems("| W1 | solved | so | `src/a.rs`: `b1_holds` |"), Vec::<String>::new());
     assert_eq!(problems("| W1 | kept | because | |"), Vec::<String>::new());
     for row in [
@@ -291,6 +305,7 @@ fn a_wrong_table_is_noticed() {
         "| W1 | perhaps | so | |",
         "| W1 | kept |  | |",
         "| W1 | kept | so | |\n| W1 | kept | so | |",
+        "| W1 | kept | so | |\n| W2 | kept | so | |",
     ] {
         assert!(!problems(row).is_empty(), "{row}");
     }

@@ -12,6 +12,7 @@ pub mod node_lifecycle;
 pub mod reason;
 mod reasons;
 mod running;
+pub mod service;
 
 use std::sync::Arc;
 

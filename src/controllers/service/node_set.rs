@@ -1,0 +1,174 @@
+//! Pure: which Nodes every load balancer sends traffic to: the stable set of `controllers/service/controller.go`
+//! (`stableNodeSetPredicates`), for both traffic policies. Whether a Node is ready is for the load balancer's health check.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Node;
+
+use crate::base::go_flags::parse_bool;
+use crate::cloud::node;
+
+/// Keeps a Node out of load balancers.
+pub const LABEL_EXCLUDE: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+/// The cluster autoscaler is about to delete the Node.
+pub const TAINT_TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
+
+/// Whether load balancers send traffic to `node`.
+pub fn is_target(node: &Node) -> bool {
+    // Like upstream: what is no boolean excludes, too.
+    let is_excluded = node::label(node, LABEL_EXCLUDE).is_some_and(|value| parse_bool(value) != Some(false));
+    node.metadata.deletion_timestamp.is_none() && !is_excluded && !node::has_taint(node, TAINT_TO_BE_DELETED)
+}
+
+/// What load balancers depend on of the Nodes: names and provider IDs. When it changes, they are to be updated.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeSet(BTreeMap<String, String>);
+
+impl NodeSet {
+    /// Of those `nodes` that are targets.
+    pub fn of<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Self {
+        let targets = nodes.into_iter().filter(|node| is_target(node));
+        Self(targets.map(|node| (node::name(node).to_owned(), node::provider_id(node).to_owned())).collect())
+    }
+
+    /// Whether no Node is a target.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cloud::node::{Readiness, readiness};
+    use serde_json::{Value, json};
+
+    /// A ready Node, changed by `change`.
+    fn node(name: &str, change: impl FnOnce(&mut Value)) -> Node {
+        let mut node = json!({
+            "metadata": {"name": name}, "spec": {"providerID": "providerID"},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+        });
+        change(&mut node);
+        serde_json::from_value(node).unwrap()
+    }
+
+    fn taint(key: &str) -> impl Fn(&mut Value) {
+        move |node| node["spec"]["taints"] = json!([{"key": key, "effect": "NoSchedule"}])
+    }
+
+    fn label(key: &'static str, value: &'static str) -> impl Fn(&mut Value) {
+        move |node| node["metadata"]["labels"] = json!({key: value})
+    }
+
+    fn ready(status: &'static str) -> impl Fn(&mut Value) {
+        move |node| node["status"]["conditions"] = json!([{"type": "Ready", "status": status}])
+    }
+
+    fn id(id: &'static str) -> impl Fn(&mut Value) {
+        move |node| node["spec"]["providerID"] = json!(id)
+    }
+
+    fn deleted(node: &mut Value) {
+        node["metadata"]["deletionTimestamp"] = json!("2025-01-01T00:00:00Z");
+    }
+
+    fn same(_: &mut Value) {}
+
+    /// Whether the load balancers are updated when n2 of n1, n2, n3 changes so.
+    fn updates(before: impl FnOnce(&mut Value), after: impl FnOnce(&mut Value)) -> bool {
+        let others = [node("n1", same), node("n3", same)];
+        let of = |n2: &Node| NodeSet::of(others.iter().chain([n2]));
+        of(&node("n2", before)) != of(&node("n2", after))
+    }
+
+    #[test]
+    fn the_stable_set_changes_as_in_the_go_program() {
+        let (n1, n2, n3) = (node("n1", same), node("n2", same), node("n3", same));
+        assert_eq!(NodeSet::of([&n1, &n2, &n3]), NodeSet::of([&n3, &n2, &n1]), "S-50");
+        assert_ne!(NodeSet::of([&n1, &n2]), NodeSet::of([&n1, &n2, &n3]), "S-51, S-57");
+        assert!(!updates(same, ready("False")), "S-53");
+        assert!(!updates(ready("False"), same), "S-55");
+        assert!(updates(same, taint(TAINT_TO_BE_DELETED)), "S-54");
+        assert!(updates(same, label(LABEL_EXCLUDE, "")), "S-56");
+        assert!(updates(same, deleted), "S-58");
+        assert!(!updates(same, taint("other")), "S-59");
+        assert!(updates(id("cumulus/0"), id("cumulus/1")), "S-70");
+        assert!(!updates(id("pid"), id("pid")), "S-71");
+        assert_ne!(NodeSet::of([&n1, &n2]), NodeSet::of([&n1, &n3]), "S-72");
+        assert!(NodeSet::of([&node("n", deleted)]).is_empty() && !NodeSet::of([&n1]).is_empty());
+    }
+
+    /// In the Go program a filter of events decides; here the set itself does, so that the taint of the autoscaler and a
+    /// deletion count at once.
+    #[test]
+    fn changes_of_one_node_update_as_in_the_go_program_or_earlier() {
+        let excluded = || label(LABEL_EXCLUDE, "");
+        let both = |first: &dyn Fn(&mut Value), second: &dyn Fn(&mut Value)| {
+            let mut value = json!({"metadata": {"name": "n2"}, "spec": {"providerID": "providerID"}});
+            first(&mut value);
+            second(&mut value);
+            NodeSet::of([&serde_json::from_value::<Node>(value).unwrap()])
+        };
+        for (case, expected, found) in [
+            ("S-80: nothing", false, updates(same, same)),
+            ("S-80: another taint", false, updates(same, taint("other"))),
+            ("S-80: another label", false, updates(same, label("other", ""))),
+            ("S-80: not ready", false, updates(same, ready("False"))),
+            ("S-80 differs: a deletion drains at once", true, updates(same, deleted)),
+            ("S-81: excluded", true, updates(same, excluded())),
+            ("S-81: included", true, updates(excluded(), same)),
+            ("S-82: excluded on both", false, updates(excluded(), excluded())),
+            ("S-83: a provider ID", true, updates(id(""), id("a"))),
+            ("S-83: none any more", true, updates(id("a"), id(""))),
+            ("S-83: another one", true, updates(id("a"), id("b"))),
+            (
+                "S-88 differs: the autoscaler drains also who is not ready",
+                true,
+                updates(ready("False"), taint(TAINT_TO_BE_DELETED)),
+            ),
+            ("S-90: without provider ID, excluded", true, both(&id(""), &same) != both(&id(""), &excluded())),
+            ("S-91: without provider ID, ready", false, both(&id(""), &same) != both(&id(""), &ready("False"))),
+            (
+                "S-91 differs: without provider ID, the autoscaler",
+                true,
+                both(&id(""), &same) != both(&id(""), &taint(TAINT_TO_BE_DELETED)),
+            ),
+            (
+                "S-86: excluded, the autoscaler",
+                false,
+                both(&excluded(), &same) != both(&excluded(), &taint(TAINT_TO_BE_DELETED)),
+            ),
+            (
+                "S-89: not ready, a provider ID",
+                true,
+                both(&ready("False"), &id("a")) != both(&ready("False"), &id("b")),
+            ),
+        ] {
+            assert_eq!(found, expected, "{case}");
+        }
+        // In the Go program S-84 and S-87 pass the filter, and then the sets are equal: no load balancer is updated, either.
+        let tainted = || taint(TAINT_TO_BE_DELETED);
+        assert_eq!(both(&tainted(), &id("a")), both(&tainted(), &id("b")), "S-84");
+        assert_eq!(both(&tainted(), &ready("False")), both(&tainted(), &same), "S-85");
+        assert_eq!(both(&excluded(), &id("a")), both(&excluded(), &id("b")), "S-87");
+    }
+
+    #[test]
+    fn who_is_included_untainted_and_ready_is_as_in_the_go_program() {
+        let is_full = |node: &Node| is_target(node) && readiness(node) == Readiness::True;
+        assert!(!is_full(&Node::default()), "S-100");
+        for (case, node, expected) in [
+            ("S-101", node("n", same), true),
+            ("S-101", node("n", id("")), true),
+            ("S-102", node("n", ready("False")), false),
+            ("S-103", node("n", label(LABEL_EXCLUDE, "")), false),
+            ("S-103", node("n", label(LABEL_EXCLUDE, "true")), false),
+            ("S-103", node("n", label(LABEL_EXCLUDE, "foo")), false),
+            ("S-104", node("n", label(LABEL_EXCLUDE, "false")), true),
+            ("S-105", node("n", taint(TAINT_TO_BE_DELETED)), false),
+        ] {
+            assert_eq!(is_full(&node), expected, "{case}: {node:?}");
+        }
+    }
+}

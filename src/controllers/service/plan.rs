@@ -1,0 +1,189 @@
+//! Pure: what was seen of a Service → what to do about its load balancer, and the patches of its Service.
+//!
+//! Mirrors `syncService`, `syncLoadBalancerIfNeeded`, `addFinalizer`, `removeFinalizer` and `patchStatus` of
+//! `controllers/service/controller.go`, and `LoadBalancerStatusEqual` of `service/helpers/helper.go`. Every patch carries UID
+//! and resourceVersion.
+
+#[cfg(test)]
+mod tests;
+
+use k8s_openapi::api::core::v1::{LoadBalancerIngress, Service};
+use serde_json::{Map, Value, json};
+
+use super::inputs::Inputs;
+use crate::cloud::service::{self, FINALIZER};
+use crate::cloud::{Handling, Reason};
+use crate::controllers::FIELD_MANAGER;
+
+/// The mode of an address whose traffic reaches the nodes as it is; what the API server sets where there is none.
+const VIP: &str = "VIP";
+
+/// All that a decision about a Service rests on.
+#[derive(Clone, Copy, Debug)]
+pub struct Observed<'a> {
+    /// The Service.
+    pub service: &'a Service,
+    /// What the provider says about it.
+    pub handling: &'a Handling,
+    /// What its load balancer depends on now.
+    pub inputs: &'a Inputs,
+    /// What this term of leadership knows of it.
+    pub record: &'a ServiceRecord,
+}
+
+/// What a term of leadership knows of a Service. It begins empty, so that the first sync of each Service calls the cloud.
+#[derive(Clone, Debug, Default)]
+pub struct ServiceRecord {
+    /// The inputs for which the load balancer was ensured last.
+    pub ensured: Option<Inputs>,
+    /// What the cloud rejected.
+    pub rejection: Option<Rejection>,
+}
+
+/// The cloud rejected a Service as invalid. It is not called again for these inputs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejection {
+    /// What the Service was.
+    pub inputs: Inputs,
+    /// The word for it.
+    pub reason: Reason,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Plan {
+    /// Nothing: there is no load balancer to make or delete, or it is as it should be.
+    LeaveAlone,
+    /// Nothing before the Service changes.
+    Hold {
+        /// The word for what is wrong.
+        reason: Reason,
+        /// What is wrong.
+        message: String,
+    },
+    /// Create the load balancer, or bring it up to date; then write its addresses.
+    Ensure {
+        /// The finalizer is to be set first.
+        adds_finalizer: bool,
+    },
+    /// Delete the load balancer if the Service as the API server has it now still [needs cleanup](service::needs_cleanup);
+    /// then remove the finalizer and the addresses.
+    Delete,
+}
+
+/// Decides. A change of the Nodes is no reason to ensure: one call updates them for all Services.
+pub fn plan(observed: &Observed<'_>) -> Plan {
+    let Observed { service, handling, inputs, record } = *observed;
+    if service::needs_cleanup(service) {
+        return Plan::Delete;
+    }
+    // The API server takes no finalizer for an object that is being deleted.
+    if !service::wants_load_balancer(service) || service.metadata.deletion_timestamp.is_some() {
+        return Plan::LeaveAlone;
+    }
+    match handling {
+        Handling::Declined => return Plan::LeaveAlone,
+        Handling::Invalid { reason, message } => return Plan::Hold { reason: *reason, message: message.clone() },
+        Handling::Handled => {}
+    }
+    if let Some(Rejection { reason, message, .. }) =
+        record.rejection.as_ref().filter(|rejection| rejection.inputs == *inputs)
+    {
+        return Plan::Hold { reason: *reason, message: message.clone() };
+    }
+    let adds_finalizer = !service::has_finalizer(service);
+    match record.ensured.as_ref() == Some(inputs) && !adds_finalizer {
+        true => Plan::LeaveAlone,
+        false => Plan::Ensure { adds_finalizer },
+    }
+}
+
+/// Whether the finalizer may be removed after the cloud said that nothing is left. Another program built on the same library
+/// sets the same finalizer: it stays unless it is known to be ours.
+///
+/// `service` is as the API server has it, with its `managedFields`; `had_objects` says that this provider had objects of it.
+pub fn may_release(service: &Service, handling: &Handling, had_objects: bool) -> bool {
+    let is_ours = service::wants_load_balancer(service) && *handling != Handling::Declined;
+    is_ours || had_objects || finalizer_managers(service).any(|manager| manager == FIELD_MANAGER)
+}
+
+/// Who set the finalizer, as the API server records it.
+fn finalizer_managers(service: &Service) -> impl Iterator<Item = &str> {
+    let entry = format!("v:\"{FINALIZER}\"");
+    service.metadata.managed_fields.iter().flatten().filter_map(move |fields| {
+        let owned = fields.fields_v1.as_ref()?.0.get("f:metadata")?.get("f:finalizers")?;
+        owned.get(&entry)?;
+        fields.manager.as_deref()
+    })
+}
+
+/// The patch that sets the finalizer, beside those of others.
+pub fn finalizer_patch(service: &Service) -> Value {
+    let mut metadata = preconditions(service);
+    metadata.insert("finalizers".into(), json!([FINALIZER]));
+    let others = finalizers(service);
+    if !others.is_empty() {
+        let order: Vec<&str> = others.into_iter().chain([FINALIZER]).collect();
+        metadata.insert("$setElementOrder/finalizers".into(), json!(order));
+    }
+    json!({"metadata": metadata})
+}
+
+/// The patch that writes the addresses of the load balancer; none if the Service has them.
+pub fn status_patch(service: &Service, ingress: &[LoadBalancerIngress]) -> Option<Value> {
+    let is_same = is_equal(service::ingress(service), ingress);
+    (!is_same).then(|| json!({"metadata": preconditions(service), "status": status(ingress)}))
+}
+
+/// The patch that removes finalizer and addresses, in one; none if there is neither.
+pub fn release_patch(service: &Service) -> Option<Value> {
+    let (has_finalizer, has_ingress) = (service::has_finalizer(service), !service::ingress(service).is_empty());
+    if !has_finalizer && !has_ingress {
+        return None;
+    }
+    let mut metadata = preconditions(service);
+    let others: Vec<&str> = finalizers(service).into_iter().filter(|finalizer| *finalizer != FINALIZER).collect();
+    match (has_finalizer, others.is_empty()) {
+        (false, _) => {}
+        (true, true) => drop(metadata.insert("finalizers".into(), Value::Null)),
+        (true, false) => {
+            metadata.insert("$deleteFromPrimitiveList/finalizers".into(), json!([FINALIZER]));
+            metadata.insert("$setElementOrder/finalizers".into(), json!(others));
+        }
+    }
+    let mut patch = Map::from_iter([("metadata".to_owned(), Value::Object(metadata))]);
+    if has_ingress {
+        patch.insert("status".into(), status(&[]));
+    }
+    Some(Value::Object(patch))
+}
+
+fn status(ingress: &[LoadBalancerIngress]) -> Value {
+    json!({"loadBalancer": {"ingress": if ingress.is_empty() { Value::Null } else { json!(ingress) }}})
+}
+
+fn preconditions(service: &Service) -> Map<String, Value> {
+    let metadata = &service.metadata;
+    [("uid", &metadata.uid), ("resourceVersion", &metadata.resource_version)]
+        .map(|(field, value)| (field.to_owned(), json!(value)))
+        .into_iter()
+        .collect()
+}
+
+fn finalizers(service: &Service) -> Vec<&str> {
+    service.metadata.finalizers.iter().flatten().map(String::as_str).collect()
+}
+
+/// Whether both say the same: the order matters, and an address without a mode has the one that the API server sets.
+fn is_equal(have: &[LoadBalancerIngress], wanted: &[LoadBalancerIngress]) -> bool {
+    let defaulted = |ingress: &LoadBalancerIngress| {
+        let mut ingress = ingress.clone();
+        if ingress.ip.is_some() && ingress.ip_mode.is_none() {
+            ingress.ip_mode = Some(VIP.to_owned());
+        }
+        ingress
+    };
+    have.iter().map(defaulted).eq(wanted.iter().map(defaulted))
+}

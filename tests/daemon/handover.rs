@@ -10,7 +10,7 @@ use std::time::Instant;
 use k8s_openapi::jiff::SignedDuration;
 use support::{ApiServer, AuditEvent, Heavy, environment};
 
-use crate::judge::audit::{Term, breaches, node_writes, terms};
+use crate::judge::audit::{Term, breaches, leaders_writes, terms};
 use world::{Hit, World};
 
 /// In turn.
@@ -39,7 +39,7 @@ async fn however_leaders_end_all_nodes_are_initialised_and_nobody_writes_beside_
     let log = server.audit();
     let (lease, users) = (world.lease(), world.users());
     let terms = terms(&log, lease);
-    let writes: Vec<&AuditEvent> = node_writes(&log, users).collect();
+    let writes: Vec<&AuditEvent> = leaders_writes(&log, users).collect();
     println!("{} terms, {} accepted writes to Nodes", terms.len(), writes.len());
     assert!(terms.len() > hits, "{terms:?}");
     assert!(writes.len() >= 2 * nodes, "each node takes two: {}", writes.len());

@@ -21,7 +21,7 @@ use super::invariants::{self, Apart, MOST, Run};
 use super::site::Site;
 use super::{FLAGS, GRACE, MACHINES, PERIOD};
 use crate::cluster::Cluster;
-use crate::judge::audit::{breaches, node_writes};
+use crate::judge::audit::{breaches, is_leaders_write, leaders_writes};
 use crate::judge::daemons::flags;
 use crate::judge::machine::Machine;
 use crate::judge::rules::{Rules, number};
@@ -340,10 +340,10 @@ impl World {
         let users: Vec<String> = self.replicas.iter().map(|replica| replica.user.clone()).collect();
         let is_kept = |event: &AuditEvent| {
             let is_lease = event.object_ref.resource == "leases" && event.is_write();
-            is_lease || event.object_ref.resource == "nodes" && event.is_write() && event.is_accepted()
+            is_lease || is_leaders_write(event)
         };
         self.audit.extend(new.into_iter().filter(is_kept));
-        self.peaks.writes = node_writes(&self.audit, &users).count();
+        self.peaks.writes = leaders_writes(&self.audit, &users).count();
         let found = breaches(&self.audit, self.cluster.pool(), &users);
         assert_eq!(found, [], "somebody wrote who did not lead");
     }

@@ -1,5 +1,5 @@
-//! What an audit log says about leaders: who led when, and which writes to Nodes nobody should have made. Pure: the
-//! log comes as values.
+//! What an audit log says about leaders: who led when, and which writes to Nodes and Services nobody should have made. Pure:
+//! the log comes as values.
 
 use k8s_openapi::jiff::Timestamp;
 use support::AuditEvent;
@@ -15,11 +15,12 @@ pub struct Term {
     pub given_up: Option<Timestamp>,
 }
 
-/// A write to a Node that was accepted though its writer did not lead when it came.
+/// A write to a Node or a Service that was accepted though its writer did not lead when it came.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Breach {
     pub user: String,
-    pub node: String,
+    /// Resource, namespace and name: `nodes//a`.
+    pub object: String,
     pub received: Timestamp,
     /// The last term that had begun by then.
     pub term: Option<Term>,
@@ -56,16 +57,19 @@ fn replaced(event: &AuditEvent) -> u64 {
     event.request_object["metadata"]["resourceVersion"].as_str().map_or(0, |version| version.parse().unwrap())
 }
 
-/// The accepted writes to Nodes by one of these users.
-pub fn node_writes<'a>(log: &'a [AuditEvent], users: &'a [String]) -> impl Iterator<Item = &'a AuditEvent> {
-    log.iter().filter(|event| {
-        let about = &event.object_ref;
-        let is_node = about.api_group.is_empty() && about.resource == "nodes";
-        is_node && event.is_write() && event.is_accepted() && users.contains(&event.user.username)
-    })
+/// Whether it is an accepted write to an object that only a leader may write.
+pub fn is_leaders_write(event: &AuditEvent) -> bool {
+    let about = &event.object_ref;
+    let is_leaders = about.api_group.is_empty() && ["nodes", "services"].contains(&about.resource.as_str());
+    is_leaders && event.is_write() && event.is_accepted()
 }
 
-/// The accepted writes to Nodes by one of these users that came after another one had become the leader, before the
+/// The accepted writes to Nodes and Services by one of these users.
+pub fn leaders_writes<'a>(log: &'a [AuditEvent], users: &'a [String]) -> impl Iterator<Item = &'a AuditEvent> {
+    log.iter().filter(|event| is_leaders_write(event) && users.contains(&event.user.username))
+}
+
+/// The accepted writes to Nodes and Services by one of these users that came after another one had become the leader, before the
 /// writer ever was one, or after it had given the Lease up. What came before and was answered later is none.
 pub fn breaches(log: &[AuditEvent], lease: &str, users: &[String]) -> Vec<Breach> {
     let terms = terms(log, lease);
@@ -74,15 +78,16 @@ pub fn breaches(log: &[AuditEvent], lease: &str, users: &[String]) -> Vec<Breach
         let holds = |term: &Term| {
             term.user == event.user.username && term.given_up.is_none_or(|given_up| event.received <= given_up)
         };
+        let about = &event.object_ref;
         let found = Breach {
             user: event.user.username.clone(),
-            node: event.object_ref.name.clone(),
+            object: format!("{}/{}/{}", about.resource, about.namespace, about.name),
             received: event.received,
             term: term.cloned(),
         };
         if term.is_some_and(holds) { None } else { Some(found) }
     };
-    node_writes(log, users).filter_map(breach).collect()
+    leaders_writes(log, users).filter_map(breach).collect()
 }
 
 #[cfg(test)]
@@ -130,6 +135,12 @@ mod tests {
         node_with(user, "patch", times, 200)
     }
 
+    /// The same to a Service.
+    fn service(user: &str, times: (i64, i64)) -> AuditEvent {
+        let about = json!({ "resource": "services", "subresource": "status", "namespace": "n", "name": "s-1" });
+        request(user, "patch", times, 200, &about, &Value::Null)
+    }
+
     fn node_with(user: &str, verb: &str, times: (i64, i64), code: u16) -> AuditEvent {
         let about = json!({ "resource": "nodes", "subresource": "status", "name": "n-1" });
         request(user, verb, times, code, &about, &Value::Null)
@@ -158,6 +169,8 @@ mod tests {
             ("came at the same moment", hand_over(), node("a", (20, 25)), 0),
             ("the one before", hand_over(), node("a", (21, 21)), 1),
             ("the one before, much later", hand_over(), node("a", (100, 101)), 1),
+            ("the leader, a Service", hand_over(), service("a", (11, 11)), 0),
+            ("the one before, a Service", hand_over(), service("a", (21, 21)), 1),
             ("deletes", hand_over(), node_with("a", "delete", (21, 21), 200), 1),
             ("creates", hand_over(), node_with("a", "create", (21, 21), 201), 1),
             ("is refused", hand_over(), node_with("a", "patch", (21, 21), 409), 0),
@@ -190,8 +203,11 @@ mod tests {
     fn a_breach_names_the_write_and_the_term() {
         let log = [hand_over(), vec![node("a", (21, 21))]].concat();
         let term = Term { user: "b".to_owned(), began: at(20), given_up: None };
-        let expected = Breach { user: "a".to_owned(), node: "n-1".to_owned(), received: at(21), term: Some(term) };
+        let expected =
+            Breach { user: "a".to_owned(), object: "nodes//n-1".to_owned(), received: at(21), term: Some(term) };
         assert_eq!(breaches(&log, LEASE, &["a".to_owned()]), [expected]);
+        let log = [hand_over(), vec![service("a", (21, 21))]].concat();
+        assert_eq!(breaches(&log, LEASE, &["a".to_owned()])[0].object, "services/n/s-1");
     }
 
     #[test]

@@ -1,0 +1,171 @@
+//! Pure: the Nodes and the routes that the cloud has → the routes to create, and those that may have to be deleted.
+//!
+//! Mirrors `reconcile` and `isResponsibleForRoute` of `controllers/route/route_controller.go`. Networks are compared as
+//! networks, not as text. A deletion is only proposed: [`Deletion::verdict`] decides with a live read of the Node.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use ipnet::IpNet;
+use k8s_openapi::api::core::v1::{Node, NodeAddress};
+
+use crate::base::addresses::parse_network_sloppy;
+use crate::cloud::{Presence, Route, Unknown, node};
+
+/// The changes for one destination. Those of other destinations are independent.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Changes {
+    /// First. While one of them cannot be made, nothing is created: two routes must not lead to different Nodes.
+    pub deletions: Vec<Deletion>,
+    /// Then.
+    pub creations: Vec<Creation>,
+}
+
+/// A route that leads where no Node wants it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Deletion {
+    /// As the cloud listed it.
+    pub route: Route,
+    /// Why.
+    pub ground: Ground,
+}
+
+/// Why a route may have to be deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ground {
+    /// It leads to no Node: it is a blackhole, or has no target. The cloud listed it as a route of this cluster.
+    NoTarget,
+    /// The cache has no Node of the name of its target.
+    NodeMissing,
+    /// The Node of the cache does not want it.
+    NotWanted,
+    /// The Node wants it with other addresses.
+    OtherAddresses,
+}
+
+/// A route that a Node wants and the cloud does not have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Creation {
+    /// The UID of the Node, from which clouds make the name of the route.
+    pub name_hint: String,
+    /// The route.
+    pub route: Route,
+}
+
+/// What a live read of the target says about a deletion.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The route is to be deleted.
+    Delete,
+    /// The route stays: its Node wants it, or is not one of this controller's.
+    Keep,
+    /// Nothing is known.
+    Unknown(Unknown),
+}
+
+/// Decides. `nodes` are those that this controller looks after; `networks` are those of `--cluster-cidr`.
+pub fn plan(nodes: &[&Node], routes: &[Route], networks: &[IpNet]) -> BTreeMap<IpNet, Changes> {
+    let by_name: BTreeMap<&str, &Node> = nodes.iter().map(|node| (node::name(node), *node)).collect();
+    let mut changes = BTreeMap::<IpNet, Changes>::new();
+    for route in routes {
+        let Some(network) = parse_network_sloppy(&route.destination_cidr).filter(|one| is_ours(one, networks)) else {
+            continue;
+        };
+        let target = by_name.get(route.target_node.as_str());
+        if let Some(ground) = ground(route, network, target.copied()) {
+            changes.entry(network).or_default().deletions.push(Deletion { route: route.clone(), ground });
+        }
+    }
+    for node in nodes {
+        for network in wanted(node).filter_map(Result::ok) {
+            let creation = creation(node, network);
+            let group = changes.get(&network);
+            // One that is about to be replaced is not there.
+            let stays =
+                |route: &&Route| !group.is_some_and(|group| group.deletions.iter().any(|one| one.route == **route));
+            let is_it = |route: &Route| {
+                !route.blackhole
+                    && route.target_node == node::name(node)
+                    && parse_network_sloppy(&route.destination_cidr) == Some(network)
+            };
+            let is_planned = group.is_some_and(|group| group.creations.contains(&creation));
+            if !is_planned && !routes.iter().filter(stays).any(is_it) {
+                changes.entry(network).or_default().creations.push(creation);
+            }
+        }
+    }
+    changes
+}
+
+/// The networks of the Node's pods; the text of those that are none.
+pub fn wanted(node: &Node) -> impl Iterator<Item = Result<IpNet, &str>> {
+    let networks = node.spec.as_ref().and_then(|spec| spec.pod_cidrs.as_deref()).unwrap_or_default();
+    networks.iter().map(|text| parse_network_sloppy(text).ok_or(text.as_str()))
+}
+
+/// Whether the network is part of the cluster's. A larger one is not.
+fn is_ours(network: &IpNet, networks: &[IpNet]) -> bool {
+    networks.iter().any(|own| own.contains(network))
+}
+
+fn ground(route: &Route, network: IpNet, target: Option<&Node>) -> Option<Ground> {
+    match target {
+        _ if route.blackhole || route.target_node.is_empty() => Some(Ground::NoTarget),
+        None => Some(Ground::NodeMissing),
+        Some(node) if !wants(node, network) => Some(Ground::NotWanted),
+        Some(node) if route.enable_node_addresses && !is_same_set(&route.target_node_addresses, addresses(node)) => {
+            Some(Ground::OtherAddresses)
+        }
+        Some(_) => None,
+    }
+}
+
+fn wants(node: &Node, network: IpNet) -> bool {
+    wanted(node).any(|wanted| wanted == Ok(network))
+}
+
+fn creation(node: &Node, network: IpNet) -> Creation {
+    let route = Route {
+        target_node: node::name(node).to_owned(),
+        target_node_addresses: addresses(node).to_vec(),
+        destination_cidr: network.to_string(),
+        ..Route::default()
+    };
+    Creation { name_hint: node.metadata.uid.clone().unwrap_or_default(), route }
+}
+
+fn addresses(node: &Node) -> &[NodeAddress] {
+    node.status.as_ref().and_then(|status| status.addresses.as_deref()).unwrap_or_default()
+}
+
+/// As many, and each of `wanted` is there: the order does not matter.
+fn is_same_set(have: &[NodeAddress], wanted: &[NodeAddress]) -> bool {
+    have.len() == wanted.len() && wanted.iter().all(|address| have.contains(address))
+}
+
+impl Deletion {
+    /// Whether the live Node has to be read for [`Deletion::verdict`].
+    pub fn needs_live_node(&self) -> bool {
+        matches!(self.ground, Ground::NodeMissing | Ground::NotWanted)
+    }
+
+    /// Decides with the target as the API server has it now. `None` where it [is not needed](Self::needs_live_node).
+    pub fn verdict(&self, live: Option<&Presence<Node>>) -> Verdict {
+        let network = parse_network_sloppy(&self.route.destination_cidr);
+        match (self.ground, live) {
+            (Ground::NoTarget | Ground::OtherAddresses, _) | (_, Some(Presence::Absent(_))) => Verdict::Delete,
+            (Ground::NotWanted, Some(Presence::Exists(node)))
+                if network.is_some_and(|network| !wants(node, network)) =>
+            {
+                Verdict::Delete
+            }
+            // A Node that only the API server knows is outside of `--node-selector`.
+            (Ground::NodeMissing | Ground::NotWanted, Some(Presence::Exists(_)) | None) => Verdict::Keep,
+            (Ground::NodeMissing | Ground::NotWanted, Some(Presence::Unknown(unknown))) => {
+                Verdict::Unknown(unknown.clone())
+            }
+        }
+    }
+}

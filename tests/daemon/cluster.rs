@@ -8,12 +8,14 @@ use std::time::Duration;
 use futures::future::join_all;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Client};
-use serde_json::json;
+use serde_json::{Value, json};
 use support::nodes::NodeView;
 use support::{ApiServer, Daemon, KubeletNode, Machine, Model, Object, Scenario, Vcenter, Vm, eventually, unique};
+
+use crate::manifests::kustomize::form;
 
 /// Far more than anything here takes, on a machine that also compiles.
 pub const LIMIT: Duration = Duration::from_secs(60);
@@ -164,27 +166,57 @@ impl Cluster {
         lease.and_then(|lease| lease.spec?.holder_identity).unwrap_or_default()
     }
 
-    /// The rights that a replica uses, to each of these users.
+    /// The roles of `manifests/rbac` to each of these users, with the Lease of this cluster.
     pub async fn grant(&self, users: &[String]) {
-        let (client, name) = (self.client.clone(), self.pool());
-        let rule = |group: &str, resources: &[&str], verbs: &[&str]| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
-        let role = json!({"metadata": {"name": name}, "rules": [
-            rule("", &["nodes"], &["get", "list", "watch", "patch", "delete"]),
-            rule("", &["nodes/status"], &["patch"]),
-            rule("", &["events"], &["create", "patch", "update"]),
-            rule("coordination.k8s.io", &["leases"], &["create", "get", "list", "watch", "update"]),
-        ]});
         let subject = |user: &String| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user});
-        let binding = json!({
-            "metadata": {"name": name},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
-            "subjects": users.iter().map(subject).collect::<Vec<_>>(),
-        });
-        let parameters = PostParams::default();
-        let roles = Api::<ClusterRole>::all(client.clone());
-        roles.create(&parameters, &serde_json::from_value(role).unwrap()).await.unwrap();
-        let bindings = Api::<ClusterRoleBinding>::all(client);
-        bindings.create(&parameters, &serde_json::from_value(binding).unwrap()).await.unwrap();
+        let subjects: Vec<Value> = users.iter().map(subject).collect();
+        let roles: Vec<&Value> =
+            form("rbac").await.objects.iter().filter(|object| object["kind"] != "ServiceAccount").collect();
+        let own: Vec<&Value> = roles.iter().map(|role| &role["metadata"]["name"]).collect();
+        for role in &roles {
+            let mut role = (*role).clone();
+            // Beside those of other tests on the same API server.
+            let rename = |name: &mut Value| *name = json!(format!("{}:{}", self.pool, name.as_str().unwrap()));
+            if own.contains(&&role["roleRef"]["name"]) {
+                rename(&mut role["roleRef"]["name"]);
+            }
+            rename(&mut role["metadata"]["name"]);
+            if role["subjects"].is_array() {
+                role["subjects"] = json!(subjects);
+            }
+            // The Lease of this cluster in place of the usual one.
+            for names in role["rules"].as_array_mut().into_iter().flatten().map(|rule| &mut rule["resourceNames"]) {
+                let is_lease = names.as_array().is_some_and(|names| names.contains(&json!("cloud-controller-manager")));
+                if is_lease {
+                    *names = json!([self.pool]);
+                }
+            }
+            self.create_role(role).await;
+        }
+    }
+
+    async fn create_role(&self, role: Value) {
+        let (client, parameters) = (self.client.clone(), PostParams::default());
+        let namespace = role["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
+        match role["kind"].as_str().unwrap() {
+            "Role" => {
+                let roles = Api::<Role>::namespaced(client, &namespace);
+                drop(roles.create(&parameters, &serde_json::from_value(role).unwrap()).await.unwrap());
+            }
+            "RoleBinding" => {
+                let bindings = Api::<RoleBinding>::namespaced(client, &namespace);
+                drop(bindings.create(&parameters, &serde_json::from_value(role).unwrap()).await.unwrap());
+            }
+            "ClusterRole" => {
+                let roles = Api::<ClusterRole>::all(client);
+                drop(roles.create(&parameters, &serde_json::from_value(role).unwrap()).await.unwrap());
+            }
+            "ClusterRoleBinding" => {
+                let bindings = Api::<ClusterRoleBinding>::all(client);
+                drop(bindings.create(&parameters, &serde_json::from_value(role).unwrap()).await.unwrap());
+            }
+            other => panic!("{other} is not a role"),
+        }
     }
 
     /// A `vsphere.conf` with these sections, and zones.

@@ -9,9 +9,9 @@ reasons! {
     InstanceAbsent,
     /// The provider gave no answer in time.
     ProviderTimeout,
-    /// The API server refused to write the Node.
+    /// The API server refused to write the object.
     WriteRefused,
-    /// The Node changed again and again while it was being written.
+    /// Others changed the object between each read and write.
     WriteConflict,
     /// A mistake in this program.
     Panic,

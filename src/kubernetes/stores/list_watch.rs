@@ -97,7 +97,7 @@ impl<K: Watched> ListWatch<K> {
     async fn forbidden(&mut self, error: &CallError) -> Ended {
         if !self.store.set_refused(true) {
             let again_in = PAUSE_FORBIDDEN;
-            let what = "the API server refuses to list or watch these objects; what is known of them gets old";
+            let what = "the API server refuses to list or watch these objects; cached ones may be stale";
             tracing::warn!(kind = self.target.shown, ?again_in, "{what}: {}", chain(error));
         }
         // What happens meanwhile is not heard of.

@@ -43,7 +43,20 @@ pub struct Controller<R> {
     pub spec: Spec,
     begin_term: Box<dyn Fn() -> R + Send + Sync>,
     queue: QueueMetrics,
+    side_queue: Option<QueueMetrics>,
     running: IntGauge,
+}
+
+/// The queues of one term.
+struct Queues {
+    main: Queue<String>,
+    side: Option<Queue<String>>,
+}
+
+impl Queues {
+    fn of(&self, term: &impl Reconciler, key: &str) -> &Queue<String> {
+        self.side.as_ref().filter(|_| term.is_aside(key)).unwrap_or(&self.main)
+    }
 }
 
 /// What a controller declares.
@@ -58,6 +71,8 @@ pub struct Spec {
     pub capability: Option<Capability>,
     /// How many keys are reconciled at the same time.
     pub workers: usize,
+    /// The name of a second queue with a worker of its own, for keys that must not wait behind the others.
+    pub side_queue: Option<&'static str>,
     /// Pause between two events [`Event::Period`]; at least 100 ms.
     pub period: Duration,
     /// The caches it reads: their events arrive, and the controller is ready once they are filled. The first event of each
@@ -80,6 +95,11 @@ pub trait Reconciler: Send + Sync + 'static {
     /// Which of the keys that wait goes first.
     fn priority(&self, _: &str) -> Priority {
         Priority::Normal
+    }
+
+    /// Whether the key belongs into the second queue.
+    fn is_aside(&self, _: &str) -> bool {
+        false
     }
 
     /// The next key that is due for a reason of the controller's own. It must be safe to cancel.
@@ -179,6 +199,8 @@ pub enum Next {
     Backoff,
     /// Failed: again after the backoff, or after this time if that is earlier.
     BackoffOrAfter(Duration),
+    /// Failed: again after this time, which the controller counts by itself.
+    Retry(Duration),
     /// Neither: its failures stay counted. Again after this time, if any, or with the period.
     Wait(Option<Duration>),
 }
@@ -191,6 +213,7 @@ impl Next {
             Next::After(other) => Next::After(other.min(delay)),
             Next::Backoff => Next::BackoffOrAfter(delay),
             Next::BackoffOrAfter(other) => Next::BackoffOrAfter(other.min(delay)),
+            Next::Retry(other) => Next::Retry(other.min(delay)),
             Next::Wait(other) => Next::Wait(Some(other.map_or(delay, |other| other.min(delay)))),
         }
     }
@@ -199,19 +222,21 @@ impl Next {
 impl<R: Reconciler> Controller<R> {
     /// `begin_term` is called at the beginning of each term.
     pub fn new(spec: Spec, begin_term: impl Fn() -> R + Send + Sync + 'static) -> Self {
-        let (queue, running) = (QueueMetrics::new(spec.queue), running::series(spec.name));
-        Self { spec, begin_term: Box::new(begin_term), queue, running }
+        let (queue, side_queue) = (QueueMetrics::new(spec.queue), spec.side_queue.map(QueueMetrics::new));
+        let running = running::series(spec.name);
+        Self { spec, begin_term: Box::new(begin_term), queue, side_queue, running }
     }
 
-    /// What a new term knows.
-    #[cfg(test)]
-    pub(super) fn begin_term(&self) -> R {
+    /// What a new term knows. [`Controller::run`] begins one whenever this process leads.
+    pub fn begin_term(&self) -> R {
         (self.begin_term)()
     }
 
     /// Adds its series to `registry`, once. Fails if one of their names is taken.
     pub fn register(&mut self, registry: &Registry) -> Result<(), prometheus::Error> {
-        registry.register(Box::new(self.queue.clone()))?;
+        for queue in std::iter::once(&self.queue).chain(&self.side_queue) {
+            registry.register(Box::new(queue.clone()))?;
+        }
         registry.register(Box::new(self.running.clone()))?;
         self.spec.series.drain(..).try_for_each(|series| registry.register(series))
     }
@@ -270,8 +295,10 @@ impl<R: Reconciler> Controller<R> {
     /// Works until `stop`, then finishes what is in hand.
     async fn lead(&self, term: &Arc<R>, stop: &CancellationToken) {
         let _works = Works::begin(&self.running);
-        let queue = Queue::new(BACKOFF, &self.queue);
-        let workers = (0..self.spec.workers).map(|_| work(term, &queue));
+        let queue = |metrics| Queue::new(BACKOFF, metrics);
+        let queues = Queues { main: queue(&self.queue), side: self.side_queue.as_ref().map(queue) };
+        let of_main = (0..self.spec.workers).map(|_| work(term, &queues.main));
+        let workers = of_main.chain(queues.side.iter().map(|queue| work(term, queue)));
         let feed = async {
             tokio::select! {
                 () = stop.cancelled() => {}
@@ -279,19 +306,20 @@ impl<R: Reconciler> Controller<R> {
                     if let Some(instances) = &self.spec.instances {
                         instances.confirm().await;
                     }
-                    self.feed(term, &queue).await;
+                    self.feed(term, &queues).await;
                 } => {}
             }
-            queue.close();
+            queues.main.close();
+            queues.side.iter().for_each(Queue::close);
         };
         tokio::join!(feed, join_all(workers));
     }
 
     /// Turns events and the period into keys. Never ends.
-    async fn feed(&self, term: &R, queue: &Queue<String>) {
+    async fn feed(&self, term: &R, queues: &Queues) {
         let add = |key: String| {
             let priority = term.priority(&key);
-            queue.add_with_priority(key, priority);
+            queues.of(term, &key).add_with_priority(key, priority);
         };
         let mut events: SelectAll<_> = self.spec.caches.iter().map(|cache| events_of(&**cache)).collect();
         events.extend(self.spec.instances.as_ref().and_then(instance_events));
@@ -305,10 +333,10 @@ impl<R: Reconciler> Controller<R> {
                 key = term.next_key() => add(key),
                 _ = period.tick() => {
                     let mut keys = term.keys_of(Event::Period);
-                    keys.retain(|key| !queue.is_backing_off(key));
+                    keys.retain(|key| !queues.of(term, key).is_backing_off(key));
                     // Evenly, so that the provider is not asked about all of them at once.
                     let step = length.div_f64(keys.len().max(1) as f64);
-                    (0..).zip(keys).for_each(|(number, key)| queue.add_after(key, step * number));
+                    (0..).zip(keys).for_each(|(number, key)| queues.of(term, &key).add_after(key, step * number));
                 }
             }
         }
@@ -340,6 +368,7 @@ async fn work<R: Reconciler>(term: &Arc<R>, queue: &Queue<String>) {
         match next {
             Next::Period | Next::After(_) => queue.forget(&key),
             Next::Backoff | Next::BackoffOrAfter(_) => drop(queue.retry(key.clone())),
+            Next::Retry(delay) => queue.retry_after(key.clone(), delay),
             Next::Wait(_) => {}
         }
         if let Next::After(delay) | Next::BackoffOrAfter(delay) | Next::Wait(Some(delay)) = next {

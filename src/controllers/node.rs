@@ -103,6 +103,7 @@ pub fn controller(context: Context, nodes: Nodes, settings: Settings) -> Result<
         leadership: context.leadership,
         capability: None,
         workers: settings.workers.get(),
+        side_queue: None,
         period: settings.period,
         caches: vec![Arc::new(nodes.clone())],
         instances: Some(instances.clone()),

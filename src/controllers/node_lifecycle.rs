@@ -82,6 +82,7 @@ pub fn controller(context: Context, nodes: Nodes, settings: Settings) -> Result<
         leadership: context.leadership,
         capability: None,
         workers: WORKERS,
+        side_queue: None,
         period: settings.period,
         caches: vec![Arc::new(nodes.clone())],
         // Unconfirmed, a taint would follow a power state of before.

@@ -147,6 +147,13 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         delay
     }
 
+    /// Counts a retry of `key` in the series and queues it after `delay`, which the caller chooses. Its failures here stay
+    /// as they are.
+    pub fn retry_after(&self, key: K, delay: Duration) {
+        self.add_after(key, delay);
+        self.shared.metrics.retries.inc();
+    }
+
     /// Forgets the failures of `key`. It stays queued if it is.
     pub fn forget(&self, key: &K) {
         let mut state = self.shared.state.lock();

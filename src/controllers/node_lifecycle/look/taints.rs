@@ -169,6 +169,6 @@ impl Outcome {
 fn sooner(next: Next, delay: Duration) -> Next {
     match next {
         Next::Period | Next::After(_) => next.or_after(delay),
-        Next::Backoff | Next::BackoffOrAfter(_) | Next::Wait(_) => next,
+        Next::Backoff | Next::BackoffOrAfter(_) | Next::Retry(_) | Next::Wait(_) => next,
     }
 }

@@ -76,20 +76,31 @@ impl LiveApi {
             Err(error) => Presence::Unknown(unknown(&error)),
         }
     }
-}
 
-#[async_trait]
-impl LiveReads for LiveApi {
-    async fn node(&self, name: &str) -> Presence<Node> {
-        self.get(Api::all(self.client.clone()), &format!("node {name}"), name).await
+    /// The Service as the API server has it, and whether the label selector `selector` chooses it. None means all.
+    pub async fn selected_service(
+        &self,
+        namespace: &str,
+        name: &str,
+        selector: Option<&str>,
+    ) -> Presence<(Service, bool)> {
+        let mut is_selected = true;
+        let mut found = self.list_one(namespace, name, selector).await;
+        if selector.is_some() && matches!(found, Presence::Absent(_)) {
+            // Gone, or only not chosen.
+            is_selected = false;
+            found = self.list_one(namespace, name, None).await;
+        }
+        found.map(|service| (service, is_selected))
     }
 
     /// By LIST: the Go program's role has no `get` for Services. Without a resourceVersion the list is as new as an answer
     /// to GET.
-    async fn service(&self, namespace: &str, name: &str) -> Presence<Service> {
+    async fn list_one(&self, namespace: &str, name: &str, selector: Option<&str>) -> Presence<Service> {
         let shown = format!("service {namespace}/{name}");
         let services = Api::<Service>::namespaced(self.client.clone(), namespace);
-        let parameters = ListParams::default().fields(&format!("metadata.name={name}"));
+        let mut parameters = ListParams::default().fields(&format!("metadata.name={name}"));
+        parameters.label_selector = selector.map(str::to_owned);
         match limited(&format!("list {shown}"), CALL_LIMIT, services.list(&parameters)).await {
             Err(error) => Presence::Unknown(unknown(&error)),
             // Every list of the API server has one.
@@ -101,6 +112,17 @@ impl LiveReads for LiveApi {
                 list.items.into_iter().find(is_it).map_or_else(|| Presence::Absent(absence(&shown)), Presence::Exists)
             }
         }
+    }
+}
+
+#[async_trait]
+impl LiveReads for LiveApi {
+    async fn node(&self, name: &str) -> Presence<Node> {
+        self.get(Api::all(self.client.clone()), &format!("node {name}"), name).await
+    }
+
+    async fn service(&self, namespace: &str, name: &str) -> Presence<Service> {
+        self.list_one(namespace, name, None).await
     }
 
     async fn cluster_uid(&self) -> Result<String, Unknown> {

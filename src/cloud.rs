@@ -69,7 +69,7 @@ pub trait CloudProvider: Send + Sync {
         None
     }
 
-    /// The same load balancers as a fleet, if the provider offers that: [`load_balancer::fleet_of`] gives one in any case.
+    /// The same load balancers as a fleet, if the provider offers that.
     fn load_balancer_fleet(&self) -> Option<Arc<dyn LoadBalancerFleet>> {
         None
     }

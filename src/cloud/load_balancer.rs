@@ -5,7 +5,6 @@ use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::{LoadBalancerStatus, Node, Service};
 use std::sync::Arc;
 
-use super::CloudProvider;
 use super::error::Error;
 use super::permit::WritePermit;
 use super::reason::Reason;
@@ -116,58 +115,4 @@ pub enum ServiceEvent {
     },
     /// Possibly of every Service: the subscriber fell behind, or the provider cannot tell.
     All,
-}
-
-/// The load balancers of `provider`; those without a fleet of their own get its defaults.
-pub fn fleet_of(provider: &dyn CloudProvider) -> Option<Arc<dyn LoadBalancerFleet>> {
-    provider.load_balancer_fleet().or_else(|| Some(Arc::new(Plain(provider.load_balancer()?))))
-}
-
-/// A [`LoadBalancer`] with the defaults of a fleet.
-struct Plain(Arc<dyn LoadBalancer>);
-
-impl LoadBalancerFleet for Plain {}
-
-#[async_trait]
-impl LoadBalancer for Plain {
-    async fn get_load_balancer(
-        &self,
-        cluster_name: &str,
-        service: &Service,
-    ) -> Result<Option<LoadBalancerStatus>, Error> {
-        self.0.get_load_balancer(cluster_name, service).await
-    }
-
-    fn load_balancer_name(&self, cluster_name: &str, service: &Service) -> String {
-        self.0.load_balancer_name(cluster_name, service)
-    }
-
-    async fn ensure_load_balancer(
-        &self,
-        permit: &WritePermit,
-        cluster_name: &str,
-        service: &Service,
-        nodes: &[Arc<Node>],
-    ) -> Result<LoadBalancerStatus, Error> {
-        self.0.ensure_load_balancer(permit, cluster_name, service, nodes).await
-    }
-
-    async fn update_load_balancer(
-        &self,
-        permit: &WritePermit,
-        cluster_name: &str,
-        service: &Service,
-        nodes: &[Arc<Node>],
-    ) -> Result<(), Error> {
-        self.0.update_load_balancer(permit, cluster_name, service, nodes).await
-    }
-
-    async fn ensure_load_balancer_deleted(
-        &self,
-        permit: &WritePermit,
-        cluster_name: &str,
-        service: &Service,
-    ) -> Result<(), Error> {
-        self.0.ensure_load_balancer_deleted(permit, cluster_name, service).await
-    }
 }

@@ -1,6 +1,220 @@
-//! The decisions of the service controller (`service-lb-controller`): load balancers for Services. What calls the cloud and
-//! writes to Services is not built yet, and nothing runs them.
+//! The service controller (`service-lb-controller`): a load balancer for each Service that wants one, with the Nodes behind it.
+//!
+//! A sync of one Service ensures or deletes its load balancer. A change of the Nodes is told to the cloud in rounds, one call
+//! for all Services. What a term of leadership knows begins empty: the first sync of each Service calls the cloud.
 
+mod announcements;
+mod api;
+mod failure;
+pub mod fleet;
 pub mod inputs;
+mod metrics;
 pub mod node_set;
+mod outcome;
 pub mod plan;
+pub mod reason;
+mod records;
+mod rounds;
+mod sync;
+mod targets;
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::cloud::service;
+use crate::controllers::Context;
+use crate::controllers::capability::Capability;
+use crate::controllers::driver::{Controller, Event, Next, Reconciler, Spec};
+use crate::controllers::reasons::Reasons;
+use crate::kubernetes::stores::{Nodes, Services};
+use crate::runtime::queue::Priority;
+use crate::runtime::tasks::Panicked;
+use announcements::{ANNOUNCEMENTS, Announcements};
+use api::ServiceApi;
+use failure::{Held, Retry};
+use metrics::Metrics;
+use outcome::Outcome;
+use rounds::Rounds;
+use sync::Sync;
+use targets::{TargetChange, Targets};
+
+/// Every Service is synced at least this often; nothing is called for one that did not change.
+const PERIOD: Duration = Duration::from_secs(300);
+
+/// The names of the caches in events.
+const SERVICES: &str = "services";
+const NODES: &str = "nodes";
+
+/// The key of a round of node updates. No Service has it: theirs have a slash.
+const ROUND: &str = "nodes";
+
+/// What the flags say about this controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// `--concurrent-service-syncs`: Services synced at the same time.
+    pub workers: NonZeroUsize,
+    /// `--cluster-name`: the cloud keeps the load balancers of clusters apart by it.
+    pub cluster_name: String,
+    /// `--service-selector`: the label selector of the Services that this process looks after.
+    pub selector: Option<String>,
+    /// `--node-selector` is given. Then no empty set of Nodes is written: a mistyped selector must not empty every load
+    /// balancer.
+    pub has_node_selector: bool,
+}
+
+/// The controller. It idles while the provider has no load balancers.
+pub fn controller(context: Context, services: Services, nodes: Nodes, settings: Settings) -> Controller<Sync> {
+    let metrics = Metrics::new();
+    let Context { write, recorder, provider, leadership } = context;
+    let spec = Spec {
+        name: "service",
+        queue: "service",
+        leadership: leadership.clone(),
+        capability: Some(Capability::load_balancer(Arc::clone(&provider))),
+        workers: settings.workers.get(),
+        // Many new Services do not hold up a change of the Nodes.
+        side_queue: Some("node"),
+        period: PERIOD,
+        caches: vec![
+            Arc::new(services.clone()),
+            Arc::new(nodes.clone()),
+            Arc::new(Announcements::of(Arc::clone(&provider))),
+        ],
+        instances: None,
+        series: metrics.series(),
+    };
+    let reasons = Arc::new(Reasons::new(metrics.held.clone()));
+    let recorder = recorder.for_component("service-controller");
+    Controller::new(spec, move || Sync {
+        services: services.clone(),
+        targets: Targets::new(nodes.clone()),
+        api: ServiceApi::new(write.clone(), settings.selector.clone()),
+        recorder: recorder.clone(),
+        provider: Arc::clone(&provider),
+        permit: leadership.permit(),
+        settings: settings.clone(),
+        metrics: metrics.clone(),
+        reasons: Arc::clone(&reasons),
+        records: Arc::default(),
+        rounds: Rounds::default(),
+    })
+}
+
+impl Reconciler for Sync {
+    type Outcome = Outcome;
+
+    fn keys_of(&self, event: Event) -> Vec<String> {
+        match event {
+            Event::Object(SERVICES, key) => {
+                self.records.saw(&key, self.services.get(&key).as_deref());
+                vec![key]
+            }
+            Event::Object(ANNOUNCEMENTS, key) => {
+                self.records.announced(Some(&key));
+                vec![key]
+            }
+            Event::Object(_, node) => match self.targets.saw(&node) {
+                TargetChange::Nothing => Vec::new(),
+                TargetChange::Changed => {
+                    self.rounds.nodes_changed();
+                    Vec::new()
+                }
+                TargetChange::NoLongerEmpty => {
+                    self.rounds.nodes_changed();
+                    // What the empty set held up goes on.
+                    self.services.keys()
+                }
+            },
+            Event::AllObjects(ANNOUNCEMENTS) => {
+                self.records.announced(None);
+                self.services.keys()
+            }
+            Event::AllObjects(NODES) | Event::Period => {
+                self.targets.saw_all();
+                self.rounds.nodes_changed();
+                self.all_keys()
+            }
+            Event::AllObjects(_) => {
+                for key in self.records.keys() {
+                    self.records.saw(&key, self.services.get(&key).as_deref());
+                }
+                self.all_keys()
+            }
+            Event::Instance(_) | Event::AllInstances => Vec::new(),
+        }
+    }
+
+    /// What waits for its address or its end, before what works.
+    fn priority(&self, key: &str) -> Priority {
+        let waits = match self.services.get(key) {
+            None => true,
+            Some(service) => service::needs_cleanup(&service) || service::ingress(&service).is_empty(),
+        };
+        if waits { Priority::First } else { Priority::Normal }
+    }
+
+    fn is_aside(&self, key: &str) -> bool {
+        key == ROUND
+    }
+
+    /// Rounds of node updates.
+    async fn next_key(&self) -> String {
+        self.rounds.next().await;
+        ROUND.to_owned()
+    }
+
+    async fn reconcile(self: Arc<Self>, key: String) -> Outcome {
+        match key.as_str() {
+            ROUND => self.update_nodes().await,
+            key => self.sync(key).await,
+        }
+    }
+
+    async fn conclude(self: &Arc<Self>, key: &str, outcome: Result<Outcome, Panicked>) -> Next {
+        let held = match outcome {
+            Ok(Outcome::Nothing) => return Next::Period,
+            // The end of the term ends this worker.
+            Ok(Outcome::NotLeader) => return Next::Wait(None),
+            Ok(Outcome::Wait(delay)) => return Next::Wait(Some(delay)),
+            Ok(Outcome::Round(round)) => {
+                self.conclude_round(&round);
+                return Next::Period;
+            }
+            Ok(Outcome::Settled) => None,
+            Ok(Outcome::Held(held)) => Some(held),
+            Err(panic) => {
+                self.metrics.panics.inc();
+                tracing::error!(key, "syncing load balancers failed: {panic}");
+                if key == ROUND {
+                    return Next::Backoff;
+                }
+                Some(Held::new(reason::Panic, format!("syncing the Service failed: {panic}"), Retry::Backoff))
+            }
+        };
+        let pause = self.records.synced(key, held.as_ref());
+        self.metrics.show_ensured(self.records.count_ensured());
+        if self.records.is_due(key, &self.targets.set()) {
+            // The Nodes changed during the sync, or a round left the Service out because of it.
+            self.rounds.nodes_changed();
+        }
+        let Some(held) = held else {
+            if !self.records.has_node_failure(key) {
+                self.reasons.clear(key);
+            }
+            return Next::Period;
+        };
+        let service = self.services.get(key);
+        let unguarded = self.records.unguarded(key);
+        self.hold(key, service.as_deref().or(unguarded.as_ref()), &held);
+        match (held.retry, pause) {
+            (Retry::Backoff, Some(pause)) => Next::Retry(pause),
+            (_, pause) => Next::Wait(pause),
+        }
+    }
+
+    fn end(&self) {
+        self.reasons.forget_all();
+        self.metrics.show_ensured(0);
+    }
+}

@@ -17,4 +17,5 @@ mod lifecycle;
 mod login_ledger;
 mod node;
 mod secrets;
+mod service;
 mod stores;

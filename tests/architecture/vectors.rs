@@ -25,6 +25,22 @@ const CONTROLLER_VECTORS: [(&str, RangeInclusive<usize>); 13] = [
     ("L-", 40..=46),
 ];
 
+/// The vectors of the controllers for Services and routes.
+const NETWORK_VECTORS: [(&str, RangeInclusive<usize>); 12] = [
+    ("S-", 1..=8),
+    ("S-", 10..=13),
+    ("S-", 20..=33),
+    ("S-", 40..=46),
+    ("S-", 50..=59),
+    ("S-", 60..=64),
+    ("S-", 70..=72),
+    ("S-", 80..=91),
+    ("S-", 100..=105),
+    ("S-", 110..=119),
+    ("S-", 120..=124),
+    ("S-", 130..=140),
+];
+
 /// The vectors of the process and of the leader election: `O-01`, `E-01` to `E-07`, and so on.
 const PROCESS_VECTORS: [(&str, RangeInclusive<usize>); 12] = [
     ("O-", 1..=1),
@@ -48,7 +64,7 @@ const WEAKNESSES: [(&str, &str, RangeInclusive<usize>); 1] = [("## Weaknesses of
 /// Every id of a vector, as it is written in tests and tables.
 pub fn vector_ids() -> Vec<String> {
     let provider = VECTORS.into_iter().map(|(kind, count)| (kind, 1..=count));
-    let all = provider.chain(CONTROLLER_VECTORS).chain(PROCESS_VECTORS);
+    let all = provider.chain(CONTROLLER_VECTORS).chain(NETWORK_VECTORS).chain(PROCESS_VECTORS);
     all.flat_map(|(kind, numbers)| numbers.map(move |number| id(kind, number))).collect()
 }
 
@@ -245,7 +261,7 @@ fn every_vector_is_marked_at_a_test_and_the_table_says_where() {
     let (_, tail) = rest.split_once("<!-- end of vectors -->\n").expect("the page has a mark after the table");
     let table = format!("<!-- vectors -->\n| ids | test |\n|---|---|\n{table}<!-- end of vectors -->\n");
     super::assert_golden(PAGE, &[head, &table, tail].concat());
-    assert_eq!(vector_ids().len(), 176 + 103 + 74);
+    assert_eq!(vector_ids().len(), 176 + 103 + 95 + 74);
 }
 
 #[test]

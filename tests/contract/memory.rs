@@ -1,11 +1,11 @@
 //! The suite over the memory provider, with both instance contracts, and what only this provider has to offer.
 
 use async_trait::async_trait;
-use ccm::cloud::load_balancer::fleet_of;
 use ccm::cloud::node::addresses::INTERNAL_IP;
 use ccm::cloud::{
     CloudProvider, Error, InstanceEvent, InstanceMetadata, LoadBalancer as _, PowerState, ServiceEvent, Unknown,
 };
+use ccm::controllers::service::fleet::fleet_of;
 use doubles::memory::{ANNOTATION_DECLINED, Call, Contract, Instance, Memory};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{NodeAddress, Service};

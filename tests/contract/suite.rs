@@ -1,11 +1,11 @@
 //! What every provider owes the controllers, as plain functions over `dyn CloudProvider`.
 
 use async_trait::async_trait;
-use ccm::cloud::load_balancer::fleet_of;
 use ccm::cloud::{
     CloudProvider, Error, Handling, InstanceEvent, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Route,
     WritePermit, adapter,
 };
+use ccm::controllers::service::fleet::fleet_of;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::{

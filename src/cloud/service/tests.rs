@@ -24,6 +24,7 @@ fn a_class_names_another_program() {
     assert!(!wants_load_balancer(&Service::default()));
 }
 
+// vectors: S-10–S-13
 #[test]
 fn a_service_needs_cleanup_as_in_the_go_program() {
     let gone = "2025-01-01T00:00:00Z";
@@ -44,6 +45,7 @@ fn a_service_needs_cleanup_as_in_the_go_program() {
     assert!(!needs_cleanup(&service(json!({"metadata": {"finalizers": [FINALIZER]}, "spec": spec}))));
 }
 
+// vectors: S-130–S-134
 #[test]
 fn source_ranges_are_read_as_in_the_go_program() {
     let field = |ranges: &[&str]| service(json!({"spec": {"loadBalancerSourceRanges": ranges}}));
@@ -81,6 +83,7 @@ fn source_ranges_are_read_as_in_the_go_program() {
     }
 }
 
+// vectors: S-135, S-136
 #[test]
 fn only_local_traffic_of_a_load_balancer_needs_a_health_check() {
     let check = Some(HealthCheck { path: "/healthz", port: 30123 });
@@ -97,6 +100,7 @@ fn only_local_traffic_of_a_load_balancer_needs_a_health_check() {
     }
 }
 
+// vectors: S-137
 #[test]
 fn the_finalizer_is_found_among_others() {
     for (id, finalizers, expected) in [

@@ -54,6 +54,7 @@ mod tests {
         of(base()) != of(changed)
     }
 
+    // vectors: S-20–S-27, S-29, S-31, S-32
     #[test]
     fn a_change_that_matters_is_noticed_as_in_the_go_program() {
         for (id, path, value) in [
@@ -87,6 +88,7 @@ mod tests {
         }
     }
 
+    // vectors: S-28, S-30, S-33
     #[test]
     fn a_change_that_does_not_matter_is_none() {
         for (id, path, value) in [

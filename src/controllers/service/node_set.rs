@@ -20,21 +20,45 @@ pub fn is_target(node: &Node) -> bool {
     node.metadata.deletion_timestamp.is_none() && !is_excluded && !node::has_taint(node, TAINT_TO_BE_DELETED)
 }
 
-/// What load balancers depend on of the Nodes: names and provider IDs. When it changes, they are to be updated.
+/// What load balancers depend on of the Nodes: names, provider IDs and addresses. When it changes, they are to be updated.
+/// Upstream compares no addresses, although load balancers forward to them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeSet(BTreeMap<String, String>);
 
 impl NodeSet {
     /// Of those `nodes` that are targets.
     pub fn of<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Self {
-        let targets = nodes.into_iter().filter(|node| is_target(node));
-        Self(targets.map(|node| (node::name(node).to_owned(), node::provider_id(node).to_owned())).collect())
+        let value = |node: &'a Node| Some((node::name(node).to_owned(), value(node)?));
+        Self(nodes.into_iter().filter_map(value).collect())
+    }
+
+    /// Whether the set is another one when the Node of this name is `node`, or there is none.
+    pub fn differs_in(&self, name: &str, node: Option<&Node>) -> bool {
+        self.0.get(name) != node.and_then(value).as_ref()
+    }
+
+    /// The Node of this name is `node`, or there is none.
+    pub fn set(&mut self, name: &str, node: Option<&Node>) {
+        match node.and_then(value) {
+            Some(value) => drop(self.0.insert(name.to_owned(), value)),
+            None => drop(self.0.remove(name)),
+        }
     }
 
     /// Whether no Node is a target.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+}
+
+/// What counts of a Node beside its name; nothing if it is no target.
+fn value(node: &Node) -> Option<String> {
+    let addresses = node.status.as_ref().and_then(|status| status.addresses.as_deref()).unwrap_or_default();
+    let mut value = node::provider_id(node).to_owned();
+    for address in addresses {
+        value.extend(["\n", &address.type_, "=", &address.address]);
+    }
+    is_target(node).then_some(value)
 }
 
 #[cfg(test)]
@@ -82,6 +106,7 @@ mod tests {
         of(&node("n2", before)) != of(&node("n2", after))
     }
 
+    // vectors: S-50, S-51, S-53–S-59, S-70–S-72
     #[test]
     fn the_stable_set_changes_as_in_the_go_program() {
         let (n1, n2, n3) = (node("n1", same), node("n2", same), node("n3", same));
@@ -97,10 +122,33 @@ mod tests {
         assert!(!updates(id("pid"), id("pid")), "S-71");
         assert_ne!(NodeSet::of([&n1, &n2]), NodeSet::of([&n1, &n3]), "S-72");
         assert!(NodeSet::of([&node("n", deleted)]).is_empty() && !NodeSet::of([&n1]).is_empty());
+        let address =
+            |node: &mut Value| node["status"]["addresses"] = json!([{"type": "InternalIP", "address": "192.0.2.1"}]);
+        assert!(updates(same, address), "beyond the Go program: load balancers forward to addresses");
+    }
+
+    #[test]
+    fn a_set_follows_each_node_as_if_it_were_made_anew() {
+        let (n1, n2) = (node("n1", same), node("n2", same));
+        let mut set = NodeSet::of([&n1]);
+        for (case, name, after, expected) in [
+            ("the same", "n1", Some(node("n1", ready("False"))), false),
+            ("another provider ID", "n1", Some(node("n1", id("other"))), true),
+            ("a new one", "n2", Some(n2), true),
+            ("no target any more", "n2", Some(node("n2", deleted)), true),
+            ("still none", "n2", None, false),
+            ("gone", "n1", None, true),
+        ] {
+            assert_eq!(set.differs_in(name, after.as_ref()), expected, "{case}");
+            set.set(name, after.as_ref());
+            assert!(!set.differs_in(name, after.as_ref()), "{case}");
+        }
+        assert_eq!(set, NodeSet::default());
     }
 
     /// In the Go program a filter of events decides; here the set itself does, so that the taint of the autoscaler and a
     /// deletion count at once.
+    // vectors: S-80–S-91
     #[test]
     fn changes_of_one_node_update_as_in_the_go_program_or_earlier() {
         let excluded = || label(LABEL_EXCLUDE, "");
@@ -154,6 +202,7 @@ mod tests {
         assert_eq!(both(&excluded(), &id("a")), both(&excluded(), &id("b")), "S-87");
     }
 
+    // vectors: S-100–S-105
     #[test]
     fn who_is_included_untainted_and_ready_is_as_in_the_go_program() {
         let is_full = |node: &Node| is_target(node) && readiness(node) == Readiness::True;

@@ -28,6 +28,7 @@ fn ensured(service: &Service) -> ServiceRecord {
     ServiceRecord { ensured: Some(Inputs::of(service, &[""])), rejection: None }
 }
 
+// vectors: S-01–S-08
 #[test]
 fn a_sync_decides_as_in_the_go_program() {
     let (fin, gone) = (json!({"finalizers": [FINALIZER]}), "2025-01-01T00:00:00Z");
@@ -131,6 +132,7 @@ fn the_finalizer_of_another_program_stays() {
     }
 }
 
+// vectors: S-120–S-123, S-139
 #[test]
 fn patches_have_the_wire_format_of_the_go_program_and_preconditions() {
     let with = |finalizers: Value, ingress: Value| {
@@ -166,6 +168,7 @@ fn patches_have_the_wire_format_of_the_go_program_and_preconditions() {
     assert_eq!(status_patch(&with(Value::Null, one()), &[]), Some(patch(json!({}), Some(Value::Null))), "S-123");
 }
 
+// vectors: S-140
 #[test]
 fn statuses_are_compared_as_the_api_server_stores_them() {
     let port = |protocol: &str| json!([{"port": 80, "protocol": protocol}]);

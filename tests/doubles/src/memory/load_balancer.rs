@@ -70,6 +70,13 @@ impl Memory {
         state.balancers.by_key.len() + state.balancers.addresses.len()
     }
 
+    /// How many of them are of the Service with this UID.
+    pub fn load_balancer_objects_of(&self, uid: &str) -> usize {
+        let (name, state) = (name_of(uid), self.lock());
+        let is_it = |key: &&Key| key.1 == name;
+        state.balancers.by_key.keys().filter(is_it).count() + state.balancers.addresses.keys().filter(is_it).count()
+    }
+
     /// Lets each deletion of a load balancer end with an error after the first of its two objects, or not any more.
     pub fn set_deletes_by_half(&self, deletes_by_half: bool) {
         self.lock().deletes_by_half = deletes_by_half;
@@ -106,6 +113,11 @@ impl Memory {
     }
 }
 
+/// The default of `cloud.go`: `a`, then the UID without hyphens, 32 bytes in all.
+fn name_of(uid: &str) -> String {
+    std::iter::once('a').chain(uid.chars().filter(|c| *c != '-')).take(32).collect()
+}
+
 fn names(nodes: &[Arc<Node>]) -> Vec<String> {
     let mut names: Vec<_> = nodes.iter().map(|node| node::name(node).to_owned()).collect();
     names.sort();
@@ -124,10 +136,8 @@ impl LoadBalancer for Memory {
         Ok(self.lock().balancers.by_key.get(&key).map(|balancer| balancer.status.clone()))
     }
 
-    /// The default of `cloud.go`: `a`, then the UID without hyphens, 32 bytes in all.
     fn load_balancer_name(&self, _cluster_name: &str, service: &Service) -> String {
-        let uid = service.metadata.uid.as_deref().unwrap_or_default();
-        std::iter::once('a').chain(uid.chars().filter(|c| *c != '-')).take(32).collect()
+        name_of(service.metadata.uid.as_deref().unwrap_or_default())
     }
 
     async fn ensure_load_balancer(

@@ -1,0 +1,95 @@
+//! All load balancers of a provider, also of one that has them only one by one, and how long it may take.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::{LoadBalancerStatus, Node, Service};
+
+use crate::cloud::{CloudProvider, Error, LoadBalancer, LoadBalancerFleet, WritePermit};
+
+/// How long a call to the cloud about one Service may take.
+pub(super) const CLOUD_LIMIT: Duration = Duration::from_secs(60);
+/// For how many Services a provider without a fleet is called at the same time.
+const UPDATES_AT_ONCE: usize = 8;
+
+/// The load balancers of `provider`; those without a fleet of their own get its defaults, and their Services are updated side
+/// by side.
+pub fn fleet_of(provider: &dyn CloudProvider) -> Option<Arc<dyn LoadBalancerFleet>> {
+    provider.load_balancer_fleet().or_else(|| Some(Arc::new(OneByOne(provider.load_balancer()?))))
+}
+
+/// A [`LoadBalancer`] with the defaults of a fleet.
+struct OneByOne(Arc<dyn LoadBalancer>);
+
+#[async_trait]
+impl LoadBalancerFleet for OneByOne {
+    async fn update_nodes(
+        &self,
+        permit: &WritePermit,
+        cluster_name: &str,
+        services: &[Arc<Service>],
+        nodes: &[Arc<Node>],
+    ) -> Vec<Result<(), Error>> {
+        let update = |service: Arc<Service>| async move {
+            within(CLOUD_LIMIT, self.0.update_load_balancer(permit, cluster_name, &service, nodes)).await
+        };
+        futures::stream::iter(services.to_vec()).map(update).buffered(UPDATES_AT_ONCE).collect().await
+    }
+}
+
+#[async_trait]
+impl LoadBalancer for OneByOne {
+    async fn get_load_balancer(
+        &self,
+        cluster_name: &str,
+        service: &Service,
+    ) -> Result<Option<LoadBalancerStatus>, Error> {
+        self.0.get_load_balancer(cluster_name, service).await
+    }
+
+    fn load_balancer_name(&self, cluster_name: &str, service: &Service) -> String {
+        self.0.load_balancer_name(cluster_name, service)
+    }
+
+    async fn ensure_load_balancer(
+        &self,
+        permit: &WritePermit,
+        cluster_name: &str,
+        service: &Service,
+        nodes: &[Arc<Node>],
+    ) -> Result<LoadBalancerStatus, Error> {
+        self.0.ensure_load_balancer(permit, cluster_name, service, nodes).await
+    }
+
+    async fn update_load_balancer(
+        &self,
+        permit: &WritePermit,
+        cluster_name: &str,
+        service: &Service,
+        nodes: &[Arc<Node>],
+    ) -> Result<(), Error> {
+        self.0.update_load_balancer(permit, cluster_name, service, nodes).await
+    }
+
+    async fn ensure_load_balancer_deleted(
+        &self,
+        permit: &WritePermit,
+        cluster_name: &str,
+        service: &Service,
+    ) -> Result<(), Error> {
+        self.0.ensure_load_balancer_deleted(permit, cluster_name, service).await
+    }
+}
+
+/// The answer of the cloud, or that there was none in time.
+pub(super) async fn within<T>(limit: Duration, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    tokio::time::timeout(limit, call).await.unwrap_or_else(|_| Err(timed_out(limit)))
+}
+
+pub(super) fn timed_out(limit: Duration) -> Error {
+    let message = format!("the cloud provider gave no answer within {} s", limit.as_secs());
+    Error::Unavailable { message, source: None }
+}

@@ -1,0 +1,364 @@
+//! One sync of one Service: reads, plans and applies.
+
+mod node_update;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{LoadBalancerIngress, Service};
+
+use super::api::{Live, ServiceApi};
+use super::failure::{Action, Held, Retry, Stop};
+use super::fleet::{CLOUD_LIMIT, fleet_of, within};
+use super::inputs::Inputs;
+use super::metrics::Metrics;
+use super::outcome::Outcome;
+use super::plan::{self, Observed, Plan, Rejection, plan};
+use super::records::{Claim, Records, Start};
+use super::rounds::Rounds;
+use super::targets::Targets;
+use super::{Settings, reason};
+use crate::base::error_chain::chain;
+use crate::cloud::{CloudProvider, Error, Handling, LoadBalancerFleet, WritePermit, service};
+use crate::controllers::announce;
+use crate::controllers::reasons::Reasons;
+use crate::kubernetes::events::{EventType, Recorder};
+use crate::kubernetes::stores::Services;
+
+/// How soon a Service is looked at again for which a round calls the cloud at the moment.
+const CLAIMED_PAUSE: Duration = Duration::from_secs(1);
+/// How often a Service is planned again because somebody else changed it meanwhile.
+const ATTEMPTS: u32 = 5;
+/// The shortest pause before such an attempt; the longest is twice that.
+const CONFLICT_PAUSE: Duration = Duration::from_millis(50);
+/// How long another program has to remove the finalizer of a Service that is not ours before anything is said.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What the syncs of one term need.
+pub struct Sync {
+    pub(super) services: Services,
+    pub(super) targets: Targets,
+    pub(super) api: ServiceApi,
+    pub(super) recorder: Recorder,
+    pub(super) provider: Arc<dyn CloudProvider>,
+    pub(super) permit: WritePermit,
+    pub(super) settings: Settings,
+    pub(super) metrics: Metrics,
+    pub(super) reasons: Arc<Reasons>,
+    pub(super) records: Arc<Records>,
+    pub(super) rounds: Rounds,
+}
+
+/// What the attempts of one sync know of each other.
+#[derive(Default)]
+struct Attempts {
+    /// Whether this sync is the first one to call the cloud for what the Service is now.
+    is_first: bool,
+    /// What the load balancer was ensured for, and its addresses.
+    ensured: Option<(Inputs, Option<Vec<LoadBalancerIngress>>)>,
+}
+
+impl Sync {
+    /// The provider's load balancers, once the caches are filled. The event about a filled cache brings all Services back.
+    pub(super) fn fleet(&self) -> Option<Arc<dyn LoadBalancerFleet>> {
+        fleet_of(&*self.provider).filter(|_| self.targets.is_ready() && self.services.is_ready())
+    }
+
+    /// Syncs the Service of this key.
+    pub(super) async fn sync(&self, key: &str) -> Outcome {
+        let Some(fleet) = self.fleet() else { return Outcome::Nothing };
+        let synced = match self.services.get(key) {
+            None => self.sync_vanished(&*fleet, key).await,
+            Some(service) => self.sync_present(&*fleet, key, service).await,
+        };
+        match synced.map_err(Stop::after_conflicts) {
+            Ok(()) => Outcome::Settled,
+            Err(Stop::NotLeader) => Outcome::NotLeader,
+            Err(Stop::Wait(delay)) => Outcome::Wait(delay),
+            Err(Stop::Held(held)) => Outcome::Held(*held),
+            // None is left.
+            Err(Stop::Conflict(_)) => Outcome::Wait(CONFLICT_PAUSE),
+        }
+    }
+
+    /// Plans again after a conflict, with the Service as the API server has it: the cache may be what caused it.
+    async fn sync_present(&self, fleet: &dyn LoadBalancerFleet, key: &str, service: Arc<Service>) -> Result<(), Stop> {
+        let (mut service, mut attempts) = (service, Attempts::default());
+        for _ in 1..ATTEMPTS {
+            match self.attempt(fleet, key, &service, &mut attempts).await {
+                Err(Stop::Conflict(error)) => tracing::debug!(service = key, "{}", chain(&error)),
+                done => return done,
+            }
+            tokio::time::sleep(CONFLICT_PAUSE.mul_f64(1.0 + fastrand::f64())).await;
+            match self.api.read(&service).await? {
+                Live::Selected(live) => service = Arc::from(live),
+                // The cache will say so.
+                Live::NotSelected(_) | Live::Absent => return Ok(()),
+            }
+        }
+        self.attempt(fleet, key, &service, &mut attempts).await
+    }
+
+    async fn attempt(
+        &self,
+        fleet: &dyn LoadBalancerFleet,
+        key: &str,
+        service: &Service,
+        attempts: &mut Attempts,
+    ) -> Result<(), Stop> {
+        if self.records.is_another(key, service) {
+            self.sync_replaced(fleet, key, service).await?;
+        }
+        let (handling, inputs) = (fleet.handles(service), Inputs::of(service, fleet.annotation_prefixes()));
+        let start = self.records.start(key, service, &inputs);
+        attempts.is_first |= start.is_first_attempt;
+        match plan(&Observed { service, handling: &handling, inputs: &inputs, record: &start.record }) {
+            Plan::LeaveAlone => {
+                if !service::wants_load_balancer(service) || handling == Handling::Declined {
+                    self.records.forget(key);
+                }
+                Ok(())
+            }
+            Plan::Hold { reason, message } => Err(Held::new(reason, message, Retry::OnChange).into()),
+            Plan::Ensure { adds_finalizer } => {
+                let _claim = self.claim(key, Some(&inputs))?;
+                self.ensure(fleet, key, service, Ensure { adds_finalizer, inputs, start }, attempts).await
+            }
+            Plan::Delete => {
+                let _claim = self.claim(key, Some(&inputs))?;
+                self.delete(fleet, key, service, &start, attempts).await
+            }
+        }
+    }
+
+    /// The right to call the cloud for the Service.
+    fn claim(&self, key: &str, inputs: Option<&Inputs>) -> Result<Claim, Stop> {
+        self.records.claim(key, inputs).map_err(Stop::Wait)?.ok_or(Stop::Wait(CLAIMED_PAUSE))
+    }
+
+    async fn ensure(
+        &self,
+        fleet: &dyn LoadBalancerFleet,
+        key: &str,
+        service: &Service,
+        ensure: Ensure,
+        attempts: &mut Attempts,
+    ) -> Result<(), Stop> {
+        let Ensure { adds_finalizer, inputs, start } = ensure;
+        let targets = self.targets.list();
+        if let Some(held) = self.withheld(targets.nodes.is_empty()) {
+            return Err(held.into());
+        }
+        // A load balancer from before this term is taken over without a word.
+        let is_change = start.ensured.as_ref().is_some_and(|ensured| *ensured != inputs);
+        let is_news = is_change || service::ingress(service).is_empty();
+        let guarded = match adds_finalizer {
+            true => self.api.patch("add the finalizer to", service, plan::finalizer_patch(service)).await?,
+            false => Some(service.clone()),
+        };
+        let Some(guarded) = guarded else { return Ok(()) };
+        let ingress = match attempts.ensured.take().filter(|(ensured, _)| *ensured == inputs) {
+            Some((_, ingress)) => ingress,
+            None => {
+                if is_news && std::mem::take(&mut attempts.is_first) {
+                    self.announce(&guarded, EventType::Normal, "EnsuringLoadBalancer", "Ensuring load balancer");
+                }
+                self.records.begin_to_tell(key);
+                let call = fleet.ensure_load_balancer(&self.permit, self.cluster(), &guarded, &targets.nodes);
+                let ingress = match within(CLOUD_LIMIT, call).await {
+                    Ok(status) => Some(status.ingress.unwrap_or_default()),
+                    Err(Error::ImplementedElsewhere) => None,
+                    Err(error) => {
+                        self.records.not_ensured(key, rejection(&error, inputs), &start);
+                        return Err(error.into());
+                    }
+                };
+                self.records.told(key, &targets.set);
+                if is_news && targets.nodes.is_empty() {
+                    self.announce_no_nodes(&guarded);
+                }
+                ingress
+            }
+        };
+        attempts.ensured = Some((inputs.clone(), ingress.clone()));
+        if let Some(patch) = ingress.as_ref().and_then(|ingress| plan::status_patch(&guarded, ingress)) {
+            self.api.patch("write the load balancer status of", &guarded, patch).await?;
+        }
+        self.records.ensured(key, inputs, &start);
+        if is_news && ingress.is_some() {
+            self.announce(&guarded, EventType::Normal, "EnsuredLoadBalancer", "Ensured load balancer");
+        }
+        Ok(())
+    }
+
+    /// Deletes the load balancer of a Service that is being deleted or has another type, and removes the finalizer.
+    async fn delete(
+        &self,
+        fleet: &dyn LoadBalancerFleet,
+        key: &str,
+        cached: &Service,
+        start: &Start,
+        attempts: &mut Attempts,
+    ) -> Result<(), Stop> {
+        // A stale cache deletes nothing.
+        let live = match self.api.read(cached).await? {
+            Live::Selected(live) if live.metadata.uid == cached.metadata.uid && service::needs_cleanup(&live) => live,
+            _ => return Ok(()),
+        };
+        let handling = fleet.handles(&live);
+        let mut had_objects = start.had_objects;
+        if !plan::may_release(&live, &handling, had_objects) {
+            had_objects = within(CLOUD_LIMIT, fleet.get_load_balancer(self.cluster(), &live)).await?.is_some();
+        }
+        if had_objects {
+            // Before the call: half a deletion may be all that a later attempt finds.
+            self.records.had_objects(key);
+        }
+        let is_ours = plan::may_release(&live, &handling, had_objects);
+        if is_ours && std::mem::take(&mut attempts.is_first) {
+            self.announce(&live, EventType::Normal, "DeletingLoadBalancer", "Deleting load balancer");
+        }
+        self.records.begin_to_tell(key);
+        nothing_left(within(CLOUD_LIMIT, fleet.ensure_load_balancer_deleted(&self.permit, self.cluster(), &live)))
+            .await?;
+        if !is_ours {
+            return Err(self.not_ours(key));
+        }
+        if let Some(patch) = plan::release_patch(&live) {
+            self.api.patch("remove the finalizer of", &live, patch).await?;
+        }
+        self.records.forget(key);
+        self.announce(&live, EventType::Normal, "DeletedLoadBalancer", "Deleted load balancer");
+        Ok(())
+    }
+
+    /// The finalizer stays. Whoever set it is given time to remove it before an Event says so.
+    fn not_ours(&self, key: &str) -> Stop {
+        let lasting = self.records.not_ours_for(key);
+        if lasting < PATIENCE {
+            return Stop::Wait(PATIENCE - lasting);
+        }
+        let message = format!(
+            "the finalizer {} stays: this program has no load balancer of the Service, and another program may have set the \
+             finalizer. If no program uses it, remove it from metadata.finalizers",
+            service::FINALIZER
+        );
+        Held::new(reason::FinalizerNotOurs, message, Retry::OnChange).into()
+    }
+
+    /// The Service is in the cache no more: it is gone, it left the selection, or it needs no load balancer.
+    async fn sync_vanished(&self, fleet: &dyn LoadBalancerFleet, key: &str) -> Result<(), Stop> {
+        let Some(service) = self.records.unguarded(key) else {
+            // One that vanished with its finalizer was not deleted in order, as after a restored backup: what is left in the
+            // cloud is for the provider's cleanup.
+            self.records.forget(key);
+            return Ok(());
+        };
+        let _claim = self.claim(key, None)?;
+        let is_gone = match self.api.read(&service).await? {
+            Live::Selected(live) => live.metadata.uid != service.metadata.uid,
+            Live::NotSelected(uid) => uid != service.metadata.uid,
+            Live::Absent => true,
+        };
+        match is_gone {
+            true => self.delete_afterwards(fleet, key, &service).await,
+            false => {
+                self.records.forget(key);
+                Ok(())
+            }
+        }
+    }
+
+    /// Another Service has the name now. The API server decides which of both is there: the cache may be behind.
+    async fn sync_replaced(&self, fleet: &dyn LoadBalancerFleet, key: &str, service: &Service) -> Result<(), Stop> {
+        if let Some(old) = self.records.unguarded(key) {
+            let _claim = self.claim(key, None)?;
+            match self.api.read(service).await? {
+                Live::Selected(live) if live.metadata.uid == service.metadata.uid => {
+                    self.delete_afterwards(fleet, key, &old).await?;
+                }
+                _ => return Err(Stop::Wait(CLAIMED_PAUSE)),
+            }
+        }
+        self.records.forget(key);
+        Ok(())
+    }
+
+    /// Deletes the load balancer of a Service that the API server has no more.
+    async fn delete_afterwards(&self, fleet: &dyn LoadBalancerFleet, key: &str, gone: &Service) -> Result<(), Stop> {
+        self.announce(gone, EventType::Normal, "DeletingLoadBalancer", "Deleting load balancer");
+        let call = fleet.ensure_load_balancer_deleted(&self.permit, self.cluster(), gone);
+        nothing_left(within(CLOUD_LIMIT, call)).await.map_err(|error| match error {
+            Error::NotLeader => Stop::NotLeader,
+            error => Held::by_cloud(&error).with(Action::DeleteAfterwards).into(),
+        })?;
+        self.records.forget(key);
+        self.announce(gone, EventType::Normal, "DeletedLoadBalancer", "Deleted load balancer");
+        Ok(())
+    }
+
+    /// With `--node-selector`, no set of Nodes that is empty is written: a mistyped selector would empty every load balancer.
+    pub(super) fn withheld(&self, is_empty: bool) -> Option<Held> {
+        let message = "--node-selector matches no Node that load balancers may use; the load balancer stays as it is";
+        let is_withheld = is_empty && self.settings.has_node_selector;
+        is_withheld.then(|| Held::new(reason::NoSelectedNodes, message, Retry::OnChange))
+    }
+
+    /// All Services, and those that nobody may have heard of that they are gone.
+    pub(super) fn all_keys(&self) -> Vec<String> {
+        let mut keys = self.services.keys();
+        let known = self.reasons.keys().into_iter().chain(self.records.keys());
+        keys.extend(known.filter(|key| !self.services.contains(key)));
+        keys.sort();
+        keys.dedup();
+        keys
+    }
+
+    /// Says once for each change of the reason what is in the way of a Service.
+    pub(super) fn hold(&self, key: &str, service: Option<&Service>, held: &Held) {
+        if !self.reasons.set(key, held.reason, None) {
+            return;
+        }
+        let (event, message) = held.event();
+        tracing::warn!(service = key, reason = %held.reason, "{message}");
+        if let Some(service) = service {
+            announce(&self.recorder, service, EventType::Warning, event, &message);
+        }
+    }
+
+    pub(super) fn cluster(&self) -> &str {
+        &self.settings.cluster_name
+    }
+
+    pub(super) fn announce(&self, service: &Service, event_type: EventType, reason: &'static str, message: &str) {
+        announce(&self.recorder, service, event_type, reason, message);
+    }
+
+    pub(super) fn announce_no_nodes(&self, service: &Service) {
+        let message = "There are no available nodes for the load balancer";
+        self.announce(service, EventType::Warning, "UnAvailableLoadBalancer", message);
+    }
+}
+
+/// What an ensure needs beside the Service.
+struct Ensure {
+    adds_finalizer: bool,
+    inputs: Inputs,
+    start: Start,
+}
+
+fn rejection(error: &Error, inputs: Inputs) -> Option<Rejection> {
+    match error {
+        Error::Invalid { reason, message } => Some(Rejection { inputs, reason: *reason, message: message.clone() }),
+        _ => None,
+    }
+}
+
+/// Somebody else's load balancer is nothing that is left.
+async fn nothing_left(deleted: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
+    match deleted.await {
+        Err(Error::ImplementedElsewhere) => Ok(()),
+        deleted => deleted,
+    }
+}

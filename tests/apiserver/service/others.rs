@@ -1,0 +1,218 @@
+//! What belongs to others, or only seems to be gone: nothing is written and nothing is deleted.
+
+use ccm::cloud::Error;
+use ccm::controllers::driver::{Event, Next, Reconciler};
+use doubles::memory::{ANNOTATION_DECLINED, Call, Memory};
+use k8s_openapi::api::core::v1::Service;
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+use support::{ApiServer, eventually};
+
+use super::harness::{FINALIZER, GROUP, LIMIT, Run, Start, has_finalizer, ingress, spec};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_may_be_another_programs_is_left_alone() {
+    let run = Run::start(&Memory::default()).await;
+    let class = json!({"type": "LoadBalancer", "loadBalancerClass": "example.com/custom", "ports": [{"port": 80}]});
+    for name in ["class", "class-then-ip"] {
+        run.create(name, json!({"finalizers": [FINALIZER]}), class.clone()).await;
+    }
+    run.create("declined", json!({"annotations": {ANNOTATION_DECLINED: ""}}), spec("TCP")).await;
+    run.create("ip", json!({"finalizers": [FINALIZER]}), json!({"type": "ClusterIP", "ports": [{"port": 80}]})).await;
+    run.delete("class").await;
+    run.patch("class-then-ip", json!({"spec": {"type": "ClusterIP", "loadBalancerClass": null}})).await;
+    // Each of the three is asked about and keeps its finalizer.
+    run.wait_for_calls(Call::GetLoadBalancer, 3).await;
+    run.create_ensured(&["ours"]).await;
+    for name in ["class", "class-then-ip", "ip"] {
+        assert!(has_finalizer(&run.api().get(name).await.unwrap()), "{name}");
+        assert_eq!(run.events(name).await, Vec::<String>::new(), "{name}: nobody is disturbed at first");
+    }
+    let declined = run.api().get("declined").await.unwrap();
+    assert!(!has_finalizer(&declined) && run.events("declined").await.is_empty());
+    assert_eq!(run.cloud.load_balancers().len(), 1);
+}
+
+/// As the Go program left it: the API server had no `managedFields` then, or they were removed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_of_the_go_program_is_deleted() {
+    let cloud = Memory::default();
+    let run = Run::start(&cloud).await;
+    run.create_ensured(&["deleted", "changed"]).await;
+    let place = run.place();
+    drop(run);
+    let run = Run::prepare(ApiServer::shared().await, Start { place: place.clone(), ..Start::of(&cloud) }).await.0;
+    for name in ["deleted", "changed"] {
+        run.patch(name, json!({"metadata": {"managedFields": [{}]}})).await;
+    }
+    run.delete("deleted").await;
+    run.patch("changed", json!({"spec": {"type": "ClusterIP"}})).await;
+    drop(run);
+    let run = Run::with(ApiServer::shared().await, Start { place, ..Start::of(&cloud) }).await;
+    run.wait_until_gone("deleted").await;
+    run.wait("it is let go", "changed", |service| !has_finalizer(service) && ingress(service).is_empty()).await;
+    assert_eq!(cloud.load_balancer_objects(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_leaves_the_selection_keeps_its_load_balancer_and_its_finalizer() {
+    let run = Run::start(&Memory::default()).await;
+    run.create_ensured(&["leaves", "leaves-and-goes", "stays"]).await;
+    for name in ["leaves", "leaves-and-goes"] {
+        run.patch(name, json!({"metadata": {"labels": {GROUP: "another"}}})).await;
+    }
+    run.delete("leaves-and-goes").await;
+    run.delete("stays").await;
+    run.wait_until_gone("stays").await;
+    for name in ["leaves", "leaves-and-goes"] {
+        let left = run.api().get(name).await.unwrap();
+        assert!(has_finalizer(&left) && !ingress(&left).is_empty(), "{name}");
+    }
+    assert_eq!((run.cloud.load_balancers().len(), run.cloud.count(Call::DeleteLoadBalancer)), (2, 1));
+}
+
+/// A term that reconciles by hand, so that nothing happens between two steps.
+struct Steps<R> {
+    run: Run,
+    term: Arc<R>,
+}
+
+impl<R: Reconciler> Steps<R> {
+    /// Waits until the cache says so, and hands its event to the controller.
+    async fn see(&self, what: &str, name: &str, is_expected: impl Fn(Option<&Service>) -> bool) {
+        let key = self.run.key(name);
+        eventually(what, LIMIT, async || {
+            let cached = self.run.services.get(&key);
+            if is_expected(cached.as_deref()) { Ok(()) } else { Err(format!("{cached:?}")) }
+        })
+        .await;
+        assert_eq!(self.term.keys_of(Event::Object("services", key.clone())), [key]);
+    }
+
+    async fn reconcile(&self, name: &str) -> Next {
+        let key = self.run.key(name);
+        let outcome = Arc::clone(&self.term).reconcile(key.clone()).await;
+        self.term.conclude(&key, Ok(outcome)).await
+    }
+
+    async fn ensure(&self, name: &str) {
+        self.run.create(name, json!({}), spec("TCP")).await;
+        self.see("it is there", name, |cached| cached.is_some()).await;
+        assert_eq!(self.reconcile(name).await, Next::Period);
+        self.see("it is ensured", name, |cached| cached.is_some_and(|cached| !ingress(cached).is_empty())).await;
+    }
+
+    /// Takes the finalizer off by hand.
+    async fn unguard(&self, name: &str) {
+        self.run.patch(name, json!({"metadata": {"finalizers": null}})).await;
+        self.see("it has no finalizer", name, |cached| cached.is_some_and(|cached| !has_finalizer(cached))).await;
+    }
+
+    async fn remove(&self, name: &str) {
+        self.run.delete(name).await;
+        self.see("it is gone", name, |cached| cached.is_none()).await;
+    }
+}
+
+async fn steps() -> Steps<impl Reconciler> {
+    let (run, controller) = Run::prepare(ApiServer::shared().await, Start::of(&Memory::default())).await;
+    let term = Arc::new(controller.begin_term());
+    Steps { run, term }
+}
+
+// vectors: S-115–S-118
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_vanishes_without_the_finalizer_loses_its_load_balancer() {
+    let steps = steps().await;
+    let cloud = &steps.run.cloud;
+    assert_eq!(steps.reconcile("unknown").await, Next::Period, "S-117");
+    // No cache gives such a key: nothing is known of it, and there is nothing to try again.
+    assert_eq!(steps.reconcile("invalid/key/string").await, Next::Period, "S-115");
+    steps.ensure("a").await;
+    steps.unguard("a").await;
+    steps.remove("a").await;
+    cloud.fail(Call::DeleteLoadBalancer, || Error::other("error Deleting the Loadbalancer"));
+    assert_eq!(steps.reconcile("a").await, Next::Retry(Duration::from_secs(5)), "S-118: it is tried again");
+    steps.run.wait_for_event("a", "DeleteLoadBalancerFailed").await;
+    assert!(matches!(steps.reconcile("a").await, Next::Wait(Some(_))), "not before its time");
+    cloud.end_failures(Call::DeleteLoadBalancer);
+    eventually("S-116: it is deleted", LIMIT, async || {
+        let next = steps.reconcile("a").await;
+        if next == Next::Period { Ok(()) } else { Err(format!("{next:?}")) }
+    })
+    .await;
+    assert_eq!(cloud.load_balancer_objects(), 0);
+    let calls = cloud.count(Call::DeleteLoadBalancer);
+    assert_eq!(steps.reconcile("a").await, Next::Period, "S-116: it is forgotten");
+    assert_eq!(cloud.count(Call::DeleteLoadBalancer), calls);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_only_seems_to_be_gone_loses_nothing() {
+    let steps = steps().await;
+    let cloud = &steps.run.cloud;
+    // With the finalizer it was not deleted in order, as after a restored backup: the provider's cleanup decides.
+    steps.ensure("guarded").await;
+    steps.run.patch("guarded", json!({"metadata": {"finalizers": null}})).await;
+    steps.run.delete("guarded").await;
+    steps.see("it is gone", "guarded", |cached| cached.is_none()).await;
+    assert_eq!(steps.reconcile("guarded").await, Next::Period);
+    // It left the selection without the finalizer.
+    steps.ensure("leaves").await;
+    steps.unguard("leaves").await;
+    steps.run.patch("leaves", json!({"metadata": {"labels": {GROUP: "another"}}})).await;
+    steps.see("it is not in the cache", "leaves", |cached| cached.is_none()).await;
+    assert_eq!(steps.reconcile("leaves").await, Next::Period);
+    assert_eq!((cloud.load_balancers().len(), cloud.count(Call::DeleteLoadBalancer)), (2, 0));
+    // Another one of its name: the load balancer of the first one goes, and the second one gets its own.
+    steps.ensure("again").await;
+    let first = cloud.load_balancers().len();
+    steps.unguard("again").await;
+    steps.run.delete("again").await;
+    steps.run.create("again", json!({}), spec("TCP")).await;
+    let old = steps.run.api().get("again").await.unwrap().metadata.uid;
+    steps
+        .see("the cache has the new one", "again", |cached| cached.is_some_and(|cached| cached.metadata.uid == old))
+        .await;
+    assert_eq!(steps.reconcile("again").await, Next::Period);
+    assert_eq!((cloud.load_balancers().len(), cloud.count(Call::DeleteLoadBalancer)), (first, 1));
+}
+
+/// The cache says that the Service has another type, or is being deleted; the API server says otherwise.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stale_cache_deletes_nothing() {
+    let steps = steps().await;
+    steps.ensure("a").await;
+    steps.run.patch("a", json!({"spec": {"type": "ClusterIP"}})).await;
+    let is_other = |cached: Option<&Service>| {
+        cached.is_some_and(|cached| cached.spec.as_ref().unwrap().type_.as_deref() == Some("ClusterIP"))
+    };
+    steps.see("the type is another one", "a", is_other).await;
+    // The cache stays behind from now on.
+    let Steps { mut run, term } = steps;
+    run.freeze().await;
+    run.patch("a", json!({"spec": {"type": "LoadBalancer"}})).await;
+    let key = run.key("a");
+    assert!(is_other(run.services.get(&key).as_deref()));
+    let outcome = Arc::clone(&term).reconcile(key.clone()).await;
+    assert_eq!(term.conclude(&key, Ok(outcome)).await, Next::Period);
+    assert_eq!((run.cloud.load_balancers().len(), run.cloud.count(Call::DeleteLoadBalancer)), (1, 0));
+    assert!(has_finalizer(&run.api().get("a").await.unwrap()));
+}
+
+// vectors: S-114
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_goes_while_it_is_ensured_is_no_error() {
+    let steps = steps().await;
+    steps.run.create("a", json!({}), spec("TCP")).await;
+    steps.see("it is there", "a", |cached| cached.is_some()).await;
+    steps.run.cloud.set_call_latency(Duration::from_millis(500));
+    let vanish = async {
+        steps.run.wait_for_calls(Call::EnsureLoadBalancer, 1).await;
+        steps.run.patch("a", json!({"metadata": {"finalizers": null}})).await;
+        steps.run.delete("a").await;
+    };
+    let (next, ()) = tokio::join!(steps.reconcile("a"), vanish);
+    assert_eq!(next, Next::Period, "S-114");
+}

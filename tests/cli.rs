@@ -278,7 +278,7 @@ fn a_signal_stops_the_process_in_order_with_code_0() {
             "--master=http://127.0.0.1:1",
             "--secure-port=0",
             "-v=10",
-            "--cluster-name=x",
+            "--min-resync-period=1h",
             "--webhook-secure-port=10260",
             "--requestheader-client-ca-file=/there/is/none",
             "--requestheader-allowed-names=front-proxy-client",
@@ -295,7 +295,7 @@ fn a_signal_stops_the_process_in_order_with_code_0() {
     assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
     log.read_to_string(&mut told).unwrap();
     assert_eq!(daemon.wait().unwrap().code(), Some(0), "{told}");
-    for flag in ["--cluster-name", "--requestheader-client-ca-file", "--requestheader-allowed-names"] {
+    for flag in ["--min-resync-period", "--requestheader-client-ca-file", "--requestheader-allowed-names"] {
         assert_eq!(told.matches(&format!("{flag} is accepted and has no effect")).count(), 1, "{told}");
     }
     assert!(!told.contains("--webhook-secure-port is accepted"), "it has its default: {told}");

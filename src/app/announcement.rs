@@ -50,10 +50,14 @@ mod tests {
         assert_eq!(told(&[]), Vec::<String>::new());
         assert_eq!(told(&["--cluster-name=kubernetes", "--min-resync-period=12h0m0s", "--v=2"]), Vec::<String>::new());
         assert_eq!(
-            told(&["--cluster-name=a", "--cluster-name=b", "--webhooks=*", "--feature-gates=WatchList=false"]),
+            told(&[
+                "--node-sync-period=1s",
+                "--node-sync-period=2s",
+                "--webhooks=*",
+                "--feature-gates=WatchList=false"
+            ]),
             [
-                "--cluster-name is accepted and has no effect: only load balancers and routes bear it, and their \
-                 controllers are not built yet",
+                "--node-sync-period is accepted and has no effect: it has none in the Go program either",
                 "--webhooks is accepted and has no effect: there are no webhooks here",
                 "--feature-gates: WatchList is accepted and has no effect: what it turns on or off is not in this program",
             ]

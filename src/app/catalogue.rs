@@ -16,6 +16,8 @@ pub enum ControllerKind {
     Node,
     /// Deletes and taints Nodes.
     NodeLifecycle,
+    /// Makes load balancers for Services.
+    Service,
 }
 
 /// A controller of the table.
@@ -40,6 +42,9 @@ pub const NODE: &str = "cloud-node-controller";
 
 /// The node-lifecycle controller's name.
 pub const NODE_LIFECYCLE: &str = "cloud-node-lifecycle-controller";
+
+/// The service controller's name.
+pub const SERVICE: &str = "service-lb-controller";
 
 /// All controllers that can be asked for; names as in the Go program.
 pub const CONTROLLERS: &[Controller] = &[
@@ -68,12 +73,12 @@ pub const CONTROLLERS: &[Controller] = &[
         kind: None,
     },
     Controller {
-        name: "service-lb-controller",
+        name: SERVICE,
         alias: "service",
         is_on_by_default: true,
         client_name: "service-controller",
         event_component: "service-controller",
-        kind: None,
+        kind: Some(ControllerKind::Service),
     },
 ];
 

@@ -9,8 +9,10 @@ use crate::cloud::{CloudProvider, node};
 use crate::controllers::capability::Capability;
 use crate::controllers::driver::{Cache, Controller, Reconciler};
 use crate::controllers::node_lifecycle::Deletion;
-use crate::controllers::{Context, node as node_controller, node_lifecycle};
+use crate::controllers::service::not_configured::NotConfigured;
+use crate::controllers::{Context, node as node_controller, node_lifecycle, service};
 use crate::kubernetes::leadership::Leadership;
+use crate::kubernetes::stores::Services;
 use crate::runtime::tasks::BoxError;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -59,6 +61,10 @@ pub fn start(
         let Runnable { caches, capability, run } = match kind {
             ControllerKind::Node => build_node(settings, parts, context)?,
             ControllerKind::NodeLifecycle => build_node_lifecycle(settings, parts, context)?,
+            ControllerKind::Service => match &parts.services {
+                Some(services) => build_service(settings, parts, context, services.clone(), stages)?,
+                None => continue,
+            },
         };
         let pulse = controller_health::watch(&parts.checks, controller.name, caches, capability);
         let stop = stages.stop_signal(Stage::Controllers);
@@ -95,6 +101,23 @@ fn build_node_lifecycle(settings: &Settings, parts: &Parts, context: Context) ->
         Deletion::Off { because } => tracing::info!("no Node is deleted: {because}"),
     }
     Runnable::new(node_lifecycle::controller(context, parts.nodes.clone(), settings)?, parts)
+}
+
+/// Builds the service controller, and starts what is said while the provider has no load balancers.
+fn build_service(
+    settings: &Settings,
+    parts: &Parts,
+    context: Context,
+    services: Services,
+    stages: &mut Stages,
+) -> Result<Runnable, Error> {
+    let not_configured = NotConfigured::new(&context, services.clone());
+    not_configured.register(parts.metrics.registry())?;
+    stages.spawn_until_stop(Stage::Controllers, "load-balancer-not-configured", async {
+        not_configured.run().await;
+        Ok(())
+    });
+    Runnable::new(service::controller(context, services, parts.nodes.clone(), settings.services.clone()), parts)
 }
 
 /// Between the starts of two controllers: from the interval on up to twice of it, as `chance` goes from 0 to 1.

@@ -1,6 +1,6 @@
 //! What controllers and providers are given: clients, leadership, the shared cache of Nodes, events, metrics.
 
-use super::catalogue::Controller;
+use super::catalogue::{Controller, SERVICE};
 use super::election::{self, Candidates, Elections};
 use super::options::PROGRAM;
 use super::settings::Settings;
@@ -13,7 +13,7 @@ use crate::controllers::driver::Cache;
 use crate::kubernetes::client::{self, Account, Clients, Identity, Rate};
 use crate::kubernetes::events::{self, Recorder};
 use crate::kubernetes::leadership::Leadership;
-use crate::kubernetes::stores::{self, Nodes};
+use crate::kubernetes::stores::{self, Nodes, Services};
 use crate::runtime::admin::Checks;
 use crate::runtime::metrics::Metrics;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,6 +39,8 @@ pub struct Parts {
     pub elections: Elections,
     /// The Nodes this process looks after.
     pub nodes: Nodes,
+    /// The Services this process looks after; nothing where the service controller does not run.
+    pub services: Option<Services>,
     /// For what users are told on their objects.
     pub events: Recorder,
     /// Where series are registered.
@@ -69,13 +71,24 @@ impl Parts {
         let clients = Clients::new(&config)?;
         let (nodes, watch) = stores::watch_nodes(clients.watch.clone(), settings.node_selector.clone());
         stages.spawn_until_stop(Stage::Services, "watch-nodes", watch);
+        let is_run = |controller: &&Controller| elections.leadership_of(controller.name).is_some();
+        let needs_services = settings.controllers.iter().copied().filter(is_run).any(|one| one.name == SERVICE);
+        let services = needs_services.then(|| {
+            let selector = settings.services.selector.clone();
+            let (services, watch) = stores::watch_services(clients.watch.clone(), selector);
+            stages.spawn_until_stop(Stage::Services, "watch-services", watch);
+            services
+        });
         let (events, writer) = events::recorder(clients.auxiliary.clone(), PROGRAM);
         events.register(metrics.registry())?;
         stages.spawn(Stage::Services, "event-writer", writer.run(stages.stop_signal(Stage::Services)));
         let checks = Checks::default();
         // Ready once the cache is filled. The state of the vCenters, which the provider adds, does not count.
-        let caches: [Arc<dyn Cache>; 1] = [Arc::new(nodes.clone())];
-        checks.add_readiness(nodes.name(), move || controller_health::of_caches(&caches));
+        let mut caches: Vec<Arc<dyn Cache>> = vec![Arc::new(nodes.clone())];
+        caches.extend(services.clone().map(|services| Arc::new(services) as Arc<dyn Cache>));
+        for cache in caches {
+            checks.add_readiness(cache.name(), move || controller_health::of_caches(std::slice::from_ref(&cache)));
+        }
         let accounts = match settings.generic.use_service_account_credentials {
             true => start_accounts(&settings.controllers, &elections, &config, stages)?,
             false => BTreeMap::new(),
@@ -86,6 +99,7 @@ impl Parts {
             leadership,
             elections,
             nodes,
+            services,
             events,
             metrics,
             checks,

@@ -7,6 +7,7 @@ mod generic;
 mod label_selector;
 pub mod leader_migration;
 mod log;
+mod network;
 mod nodes;
 mod provider;
 mod serving;
@@ -18,7 +19,7 @@ use super::options::values::without_credentials;
 use super::options::{Options, Origin, Value};
 use crate::base::go_duration;
 use crate::base::go_flags::parse_bool;
-use crate::controllers::{node, node_lifecycle};
+use crate::controllers::{node, node_lifecycle, service};
 use crate::kubernetes::access::{Authentication, Authorization};
 use crate::kubernetes::client;
 use crate::providers::vsphere::config::Environment;
@@ -51,6 +52,8 @@ pub struct Settings {
     pub nodes: node::Settings,
     /// The node-lifecycle controller.
     pub node_lifecycle: node_lifecycle::Settings,
+    /// The service controller.
+    pub services: service::Settings,
     /// The flags that belong to no single part.
     pub generic: Generic,
     /// How to serve probes, metrics and the other pages; `None` is not at all.
@@ -131,11 +134,12 @@ impl<'a> Check<'a> {
         Some(Settings {
             controllers: self.controllers(),
             kubernetes: self.kubernetes(),
-            node_selector: self.node_selector(),
+            node_selector: self.selector("node-selector"),
             election: self.election(),
             lease: self.lease(),
             nodes: self.nodes(),
             node_lifecycle: self.node_lifecycle(),
+            services: self.services(),
             generic: self.generic(),
             serving: self.serving(),
             authentication: self.authentication(),
@@ -190,11 +194,11 @@ impl<'a> Check<'a> {
         Some(client::Rate { qps: number.unwrap_or_default(), burst: burst.unwrap_or(30) })
     }
 
-    fn node_selector(&mut self) -> Option<String> {
-        let selector = self.optional("node-selector")?;
+    fn selector(&mut self, flag: &str) -> Option<String> {
+        let selector = self.optional(flag)?;
         if let Err(wrong) = label_selector::check(selector) {
             let expected = format!("{wrong:?} is no requirement; expected a label selector such as pool=blue,!virtual");
-            self.wrong("node-selector", selector, expected);
+            self.wrong(flag, selector, expected);
         }
         Some(selector.to_owned())
     }

@@ -34,7 +34,7 @@ impl Capability {
     }
 
     /// Completes as soon as the controller idles, or does not.
-    pub(super) async fn wait_until(&self, is_idle: bool) {
+    pub(in crate::controllers) async fn wait_until(&self, is_idle: bool) {
         let mut changes = self.provider.capability_changes();
         while self.idle().is_some() != is_idle {
             if changes.next().await.is_none() {

@@ -10,6 +10,7 @@ pub mod fleet;
 pub mod inputs;
 mod metrics;
 pub mod node_set;
+pub mod not_configured;
 mod outcome;
 pub mod plan;
 pub mod reason;

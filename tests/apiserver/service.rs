@@ -3,6 +3,7 @@
 mod crashes;
 mod harness;
 mod nodes;
+mod not_configured;
 mod others;
 
 use ccm::cloud::{Error, ServiceEvent, reason};

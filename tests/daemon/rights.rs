@@ -87,10 +87,12 @@ async fn the_rights_of_our_manifests_are_exactly_the_ones_that_are_used() {
     let (statuses, lines) = site.live().await;
     assert_eq!(statuses, [403, 200, 200, 200], "without a token, and with one: {lines:#?}");
     let told: Vec<&String> = lines.iter().filter(|line| line.to_lowercase().contains("forbidden")).collect();
-    assert!(told.is_empty(), "{told:#?}");
+    // Whoever has no load balancers needs no Services: each replica says once that it may not list them.
+    assert!(told.len() <= 2 && told.iter().all(|line| line.contains("services")), "{told:#?}");
     let asked = asked(&site.server);
-    assert_eq!(refused(&asked), BTreeSet::new());
-    let used: BTreeSet<Right> = asked.iter().filter_map(Right::used_by).collect();
+    assert_eq!(refused(&asked), BTreeSet::from(["services".to_owned()]));
+    let accepted = asked.iter().filter(|event| event.response_status.code != 403);
+    let used: BTreeSet<Right> = accepted.filter_map(Right::used_by).collect();
 
     // Those that come with Kubernetes are as they are.
     let mut granted = form("rbac").await.objects.clone();

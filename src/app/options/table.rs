@@ -16,7 +16,6 @@ pub(super) fn flags() -> impl Iterator<Item = Flag> {
 
 const NO_NODE_NETWORKS: &str = "no controller here gives networks to nodes";
 const NO_ROUTES: &str = "the route controller is not built yet";
-const NO_SERVICES: &str = "the service controller is not built yet";
 const NO_BUFFER: &str = "every line is written at once";
 const NO_WEBHOOKS: &str = "there are no webhooks here";
 const NO_PROXIES: &str = "no API server aggregates the secure port, which ignores identity headers of a proxy";
@@ -72,9 +71,7 @@ const GENERIC: &[Flag] = &[
         .help("How pod CIDRs are chosen; no controller here does that"),
     text("cloud-config", "PATH", "").help("Path of vsphere.conf, INI or YAML"),
     text("cloud-provider", "NAME", "vsphere").help("The cloud provider"),
-    text("cluster-name", "NAME", "kubernetes")
-        .without_effect("only load balancers and routes bear it, and their controllers are not built yet")
-        .help("Name of the cluster, for load balancers and routes"),
+    text("cluster-name", "NAME", "kubernetes").help("Name of the cluster, for load balancers and routes"),
     text("controller-start-interval", "DURATION", "0s").help("Pause between the starts of two controllers"),
     slice("controllers", "NAMES", "*").help(
         "Controllers to run, comma separated: * is all that are on by default, foo turns foo on, -foo turns \
@@ -134,9 +131,8 @@ const CLOUD_NODE: &[Flag] = &[
         .help("Labels that a node gets when it is initialised, key=value,...; one that it has already stays as it is"),
 ];
 
-const SERVICE_LB: &[Flag] = &[text("concurrent-service-syncs", "NUMBER", "1")
-    .without_effect(NO_SERVICES)
-    .help("Services that are worked on at the same time")];
+const SERVICE_LB: &[Flag] =
+    &[text("concurrent-service-syncs", "NUMBER", "8").help("Services that are worked on at the same time")];
 
 const WEBHOOK: &[Flag] =
     &[slice("webhooks", "NAMES", "").help("Webhooks to run, as --controllers; there are none here")];
@@ -290,6 +286,9 @@ const OURS: &[Flag] = &[
         "Taint a node as out of service once it has been Ready=Unknown and its VM powered off for this long; \
              without it, or with 0, never",
     ),
+    text("service-selector", "SELECTOR", "")
+        .variable("CCM_SERVICE_SELECTOR")
+        .help("Label selector of the Services to look after; one that leaves it keeps its load balancer; empty is all"),
     slice("session-manager-hosts", "NAMES", "").variable("CCM_SESSION_MANAGER_HOSTS").help(
         "Hosts of session managers that are allowed, comma separated; they can receive the service account's \
              token; empty is any",

@@ -26,7 +26,7 @@ pub fn text(settings: &Settings) -> String {
             "NodeController",
             object(&[("ConcurrentNodeSyncs", json(nodes)), ("ConcurrentNodeStatusUpdates", json(status_updates))]),
         ),
-        ("ServiceController", object(&[("ConcurrentServiceSyncs", number(options, "concurrent-service-syncs"))])),
+        ("ServiceController", object(&[("ConcurrentServiceSyncs", json(settings.services.workers))])),
         ("NodeStatusUpdateFrequency", duration(options, "node-status-update-frequency")),
         ("Webhook", object(&[("Webhooks", json(options.list("webhooks")))])),
     ]);
@@ -119,11 +119,6 @@ fn shared(settings: &Settings) -> String {
 /// A boolean flag, which was checked at the start, as JSON.
 fn boolean(options: &Options, name: &str) -> String {
     json(parse_bool(options.text(name)))
-}
-
-/// The same of a number.
-fn number(options: &Options, name: &str) -> String {
-    json(options.text(name).parse::<u32>().ok())
 }
 
 /// The same of a duration: `60s` as Go spells it, `1m0s`.

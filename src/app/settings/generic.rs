@@ -40,7 +40,6 @@ impl Check<'_> {
         self.duration("min-resync-period");
         self.duration("node-sync-period");
         self.pause("route-reconciliation-period");
-        self.workers("concurrent-service-syncs");
         self.cluster_cidr();
         self.webhooks();
         Generic {

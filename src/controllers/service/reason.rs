@@ -10,4 +10,6 @@ reasons! {
     NoSelectedNodes,
     /// Another program may have set the finalizer, so that it stays.
     FinalizerNotOurs,
+    /// The provider has no load balancers.
+    LoadBalancerNotConfigured,
 }

@@ -1,0 +1,84 @@
+//! What is said while the provider has no load balancers: the gauge, and an Event on each Service that waits for one in vain.
+//! No Service is written: what would have to be deleted cannot be seen.
+
+mod waiting;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus::{IntGauge, Opts};
+use tokio::time::Instant;
+
+use super::reason;
+use crate::cloud::CloudProvider;
+use crate::controllers::capability::Capability;
+use crate::controllers::{Context, announce};
+use crate::kubernetes::events::{EventType, Recorder};
+use crate::kubernetes::leadership::Leadership;
+use crate::kubernetes::stores::Services;
+use crate::runtime::metrics::Registry;
+use waiting::Waiting;
+
+/// Pause between two looks at the Services.
+const LOOK: Duration = Duration::from_secs(15);
+
+const MESSAGE: &str = "this program has no load balancers configured and does nothing for the Service; another program may be \
+                       responsible for it";
+
+/// See the file's header.
+pub struct NotConfigured {
+    services: Services,
+    provider: Arc<dyn CloudProvider>,
+    capability: Capability,
+    recorder: Recorder,
+    leadership: Leadership,
+    configured: IntGauge,
+}
+
+impl NotConfigured {
+    /// With the Services of the controller.
+    pub fn new(context: &Context, services: Services) -> Self {
+        let help = "1 while the cloud provider has load balancers.";
+        let options = Opts::new("load_balancer_configured", help).namespace("vsphere_ccm");
+        Self {
+            services,
+            provider: Arc::clone(&context.provider),
+            capability: Capability::load_balancer(Arc::clone(&context.provider)),
+            recorder: context.recorder.for_component("service-controller"),
+            leadership: context.leadership.clone(),
+            configured: IntGauge::with_opts(options).expect("the name is a valid constant"),
+        }
+    }
+
+    /// Adds its series to `registry`, once. Fails if its name is taken.
+    pub fn register(&self, registry: &Registry) -> Result<(), prometheus::Error> {
+        registry.register(Box::new(self.configured.clone()))
+    }
+
+    /// Looks at the Services again and again. Never ends.
+    pub async fn run(self) {
+        let mut waiting = Waiting::default();
+        loop {
+            let is_configured = self.provider.load_balancer().is_some();
+            self.configured.set(i64::from(is_configured));
+            if is_configured || !self.leadership.is_leader() || !self.services.is_ready() {
+                // Nobody knows for how long a Service has waited, then.
+                waiting.forget();
+            } else {
+                for service in waiting.look(self.services.list(), Instant::now().into_std()) {
+                    announce(
+                        &self.recorder,
+                        &*service,
+                        EventType::Warning,
+                        reason::LoadBalancerNotConfigured.as_str(),
+                        MESSAGE,
+                    );
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(LOOK) => {}
+                () = self.capability.wait_until(is_configured) => {}
+            }
+        }
+    }
+}

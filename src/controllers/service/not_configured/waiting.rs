@@ -1,0 +1,137 @@
+//! Pure: which Services have waited so long for a load balancer that something is to be said on them.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::Service;
+
+use crate::cloud::service;
+
+/// How long a Service has had no address.
+const WITHOUT_ADDRESS: Duration = Duration::from_secs(600);
+/// How long a deleted Service has waited for its finalizer to be removed.
+const DELETED: Duration = Duration::from_secs(60);
+/// So many are told within the window.
+const MOST: usize = 20;
+const WINDOW: Duration = Duration::from_secs(60);
+
+/// What a Service waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wish {
+    Address,
+    End,
+}
+
+/// The Services that wait, by UID.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    since: HashMap<String, (Wish, Instant)>,
+    /// Those on which it was said.
+    told: HashSet<String>,
+    /// When it was said lately.
+    lately: VecDeque<Instant>,
+}
+
+impl Waiting {
+    /// Those of `services`, which are all, on which it is to be said at `at`.
+    pub(super) fn look(&mut self, services: impl Iterator<Item = Arc<Service>>, at: Instant) -> Vec<Arc<Service>> {
+        while self.lately.front().is_some_and(|said| *said + WINDOW <= at) {
+            self.lately.pop_front();
+        }
+        let (mut due, mut seen, mut waiting) = (Vec::new(), HashSet::new(), HashMap::new());
+        for service in services {
+            let Some(uid) = service.metadata.uid.clone() else { continue };
+            seen.insert(uid.clone());
+            let Some(wish) = wish(&service) else { continue };
+            let before = self.since.get(&uid).filter(|(before, _)| *before == wish);
+            let since = before.map_or(at, |(_, since)| *since);
+            waiting.insert(uid.clone(), (wish, since));
+            let limit = if wish == Wish::Address { WITHOUT_ADDRESS } else { DELETED };
+            let is_due = at.saturating_duration_since(since) >= limit && self.lately.len() < MOST;
+            if is_due && self.told.insert(uid) {
+                self.lately.push_back(at);
+                due.push(service);
+            }
+        }
+        self.told.retain(|uid| seen.contains(uid));
+        self.since = waiting;
+        due
+    }
+
+    /// The waiting begins anew; what was said is not said again.
+    pub(super) fn forget(&mut self) {
+        self.since.clear();
+    }
+}
+
+/// What a Service without class waits for, if for anything.
+fn wish(service: &Service) -> Option<Wish> {
+    let is_deleted = service.metadata.deletion_timestamp.is_some();
+    match service::wants_load_balancer(service) {
+        true if is_deleted => service::has_finalizer(service).then_some(Wish::End),
+        true => service::ingress(service).is_empty().then_some(Wish::Address),
+        false => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cloud::service::FINALIZER;
+    use serde_json::{Value, json};
+
+    fn service(uid: &str, metadata: Value, spec: Value, ingress: Value) -> Arc<Service> {
+        let mut all = json!({"name": uid, "uid": uid});
+        all.as_object_mut().unwrap().extend(metadata.as_object().unwrap().clone());
+        let status = json!({"loadBalancer": {"ingress": ingress}});
+        Arc::new(serde_json::from_value(json!({"metadata": all, "spec": spec, "status": status})).unwrap())
+    }
+
+    fn balanced(uid: &str, metadata: Value) -> Arc<Service> {
+        service(uid, metadata, json!({"type": "LoadBalancer"}), json!([]))
+    }
+
+    #[test]
+    fn only_who_waits_in_vain_is_told_and_once() {
+        let (gone, fin) = ("2025-01-01T00:00:00Z", json!([FINALIZER]));
+        let class = json!({"type": "LoadBalancer", "loadBalancerClass": "x"});
+        let all = || {
+            vec![
+                balanced("new", json!({})),
+                balanced("deleted", json!({"deletionTimestamp": gone, "finalizers": fin})),
+                balanced("held by others", json!({"deletionTimestamp": gone, "finalizers": ["a"]})),
+                service("served", json!({}), json!({"type": "LoadBalancer"}), json!([{"ip": "192.0.2.1"}])),
+                service("class", json!({}), class.clone(), json!([])),
+                service("ip", json!({"finalizers": fin}), json!({"type": "ClusterIP"}), json!([])),
+            ]
+        };
+        let start = Instant::now();
+        let mut waiting = Waiting::default();
+        let mut told = |seconds: u64| -> Vec<String> {
+            let due = waiting.look(all().into_iter(), start + Duration::from_secs(seconds));
+            due.into_iter().map(|service| service.metadata.uid.clone().unwrap()).collect()
+        };
+        assert_eq!(told(0), Vec::<String>::new());
+        assert_eq!(told(59), Vec::<String>::new());
+        assert_eq!(told(60), ["deleted"]);
+        assert_eq!(told(599), Vec::<String>::new());
+        assert_eq!(told(600), ["new"]);
+        assert_eq!(told(10_000), Vec::<String>::new());
+    }
+
+    #[test]
+    fn many_are_told_one_after_the_other_and_the_time_counts_without_a_break() {
+        let start = Instant::now();
+        let at = |seconds: u64| start + Duration::from_secs(seconds);
+        let all = || (0..50).map(|number| balanced(&format!("{number}"), json!({})));
+        let mut waiting = Waiting::default();
+        assert_eq!(waiting.look(all(), at(0)).len(), 0);
+        waiting.forget();
+        assert_eq!(waiting.look(all(), at(600)).len(), 0, "from the beginning");
+        let counts = [1200, 1215, 1259, 1260, 1320].map(|seconds| waiting.look(all(), at(seconds)).len());
+        assert_eq!(counts, [20, 0, 0, 20, 10]);
+        assert_eq!(waiting.look(std::iter::empty(), at(1335)).len(), 0);
+        assert!(waiting.since.is_empty() && waiting.told.is_empty(), "what is gone is forgotten");
+    }
+}

@@ -1,7 +1,8 @@
 //! Pure: the Nodes and the routes that the cloud has → the routes to create, and those that may have to be deleted.
 //!
 //! Mirrors `reconcile` and `isResponsibleForRoute` of `controllers/route/route_controller.go`. Networks are compared as
-//! networks, not as text. A deletion is only proposed: [`Deletion::verdict`] decides with a live read of the Node.
+//! networks, not as text. A deletion is only proposed: [`Deletion::verdict`] decides with a live read of the Node, because the
+//! Nodes of the cache may be out of date.
 
 #[cfg(test)]
 mod tests;
@@ -68,6 +69,10 @@ pub enum Verdict {
 /// Decides. `nodes` are those that this controller looks after; `networks` are those of `--cluster-cidr`.
 pub fn plan(nodes: &[&Node], routes: &[Route], networks: &[IpNet]) -> BTreeMap<IpNet, Changes> {
     let by_name: BTreeMap<&str, &Node> = nodes.iter().map(|node| (node::name(node), *node)).collect();
+    let mut by_target = BTreeMap::<&str, Vec<&Route>>::new();
+    for route in routes {
+        by_target.entry(&route.target_node).or_default().push(route);
+    }
     let mut changes = BTreeMap::<IpNet, Changes>::new();
     for route in routes {
         let Some(network) = parse_network_sloppy(&route.destination_cidr).filter(|one| is_ours(one, networks)) else {
@@ -79,19 +84,17 @@ pub fn plan(nodes: &[&Node], routes: &[Route], networks: &[IpNet]) -> BTreeMap<I
         }
     }
     for node in nodes {
+        let led_here = by_target.get(node::name(node)).map(Vec::as_slice).unwrap_or_default();
         for network in wanted(node).filter_map(Result::ok) {
             let creation = creation(node, network);
             let group = changes.get(&network);
             // One that is about to be replaced is not there.
             let stays =
-                |route: &&Route| !group.is_some_and(|group| group.deletions.iter().any(|one| one.route == **route));
-            let is_it = |route: &Route| {
-                !route.blackhole
-                    && route.target_node == node::name(node)
-                    && parse_network_sloppy(&route.destination_cidr) == Some(network)
-            };
+                |route: &Route| !group.is_some_and(|group| group.deletions.iter().any(|one| one.route == *route));
+            let is_it =
+                |route: &Route| !route.blackhole && parse_network_sloppy(&route.destination_cidr) == Some(network);
             let is_planned = group.is_some_and(|group| group.creations.contains(&creation));
-            if !is_planned && !routes.iter().filter(stays).any(is_it) {
+            if !is_planned && !led_here.iter().any(|route| stays(route) && is_it(route)) {
                 changes.entry(network).or_default().creations.push(creation);
             }
         }
@@ -145,27 +148,45 @@ fn is_same_set(have: &[NodeAddress], wanted: &[NodeAddress]) -> bool {
     have.len() == wanted.len() && wanted.iter().all(|address| have.contains(address))
 }
 
+impl Changes {
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.deletions.is_empty() && self.creations.is_empty()
+    }
+}
+
+impl Creation {
+    /// Whether this Node wants exactly this route, with the addresses that it has.
+    pub fn is_wanted_by(&self, node: &Node) -> bool {
+        let network = parse_network_sloppy(&self.route.destination_cidr);
+        network.is_some_and(|network| wants(node, network) && creation(node, network) == *self)
+    }
+}
+
 impl Deletion {
     /// Whether the live Node has to be read for [`Deletion::verdict`].
     pub fn needs_live_node(&self) -> bool {
-        matches!(self.ground, Ground::NodeMissing | Ground::NotWanted)
+        self.ground != Ground::NoTarget
     }
 
     /// Decides with the target as the API server has it now. `None` where it [is not needed](Self::needs_live_node).
     pub fn verdict(&self, live: Option<&Presence<Node>>) -> Verdict {
-        let network = parse_network_sloppy(&self.route.destination_cidr);
         match (self.ground, live) {
-            (Ground::NoTarget | Ground::OtherAddresses, _) | (_, Some(Presence::Absent(_))) => Verdict::Delete,
-            (Ground::NotWanted, Some(Presence::Exists(node)))
-                if network.is_some_and(|network| !wants(node, network)) =>
-            {
+            (Ground::NoTarget, _) | (_, Some(Presence::Absent(_))) => Verdict::Delete,
+            (_, Some(Presence::Unknown(unknown))) => Verdict::Unknown(unknown.clone()),
+            (Ground::NotWanted | Ground::OtherAddresses, Some(Presence::Exists(node))) if self.is_unwanted_by(node) => {
                 Verdict::Delete
             }
             // A Node that only the API server knows is outside of `--node-selector`.
-            (Ground::NodeMissing | Ground::NotWanted, Some(Presence::Exists(_)) | None) => Verdict::Keep,
-            (Ground::NodeMissing | Ground::NotWanted, Some(Presence::Unknown(unknown))) => {
-                Verdict::Unknown(unknown.clone())
+            (Ground::NodeMissing | Ground::NotWanted | Ground::OtherAddresses, Some(Presence::Exists(_)) | None) => {
+                Verdict::Keep
             }
         }
+    }
+
+    /// Whether its target does not want this route as it is.
+    fn is_unwanted_by(&self, node: &Node) -> bool {
+        let network = parse_network_sloppy(&self.route.destination_cidr);
+        network.is_some_and(|network| ground(&self.route, network, Some(node)).is_some())
     }
 }

@@ -1,5 +1,153 @@
-//! The decisions of the route controller (`node-route-controller`): routes of the pod network. What calls the cloud and writes
-//! to Nodes is not built yet, and nothing runs them.
+//! The route controller (`node-route-controller`): one route of the pod network for each network of each Node.
+//!
+//! A pass lists the routes of the cloud and plans, from the Nodes as they are, what to change for each destination. Each
+//! destination is a key of the queue of its own: it fails, waits and is retried alone, without a new listing. A third kind of
+//! key writes the condition `NetworkUnavailable` of one Node, once all of its routes were tried.
 
+mod apply;
 pub mod condition;
+mod destinations;
+mod failure;
+mod key;
+mod metrics;
 pub mod plan;
+pub mod reason;
+pub mod schedule;
+mod term;
+mod tracked_nodes;
+mod withdrawal;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use kube::Api;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::controllers::Context;
+use crate::controllers::capability::Capability;
+use crate::controllers::driver::{Controller, Event, Next, Reconciler, Spec};
+use crate::controllers::reasons::Reasons;
+use crate::kubernetes::cluster::LiveApi;
+use crate::kubernetes::stores::Nodes;
+use crate::runtime::queue::Priority;
+use crate::runtime::tasks::Panicked;
+use apply::Cloud;
+use failure::{Failure, Retry};
+use key::Key;
+use metrics::Metrics;
+use schedule::Schedule;
+pub use schedule::Trigger;
+use term::{Outcome, Progress, Term};
+pub use withdrawal::withdraw_conditions;
+
+/// How many calls to the cloud, and writes of conditions, are made at the same time. The Go program makes 200.
+const WORKERS: usize = 20;
+
+/// The driver's period brings no keys: the schedule has its own.
+const DRIVER_PERIOD: Duration = Duration::from_secs(300);
+
+/// What the flags say about this controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// `--cluster-name`: the cloud lists the routes of this cluster.
+    pub cluster_name: String,
+    /// `--cluster-cidr`: a route to a network outside of these is never deleted.
+    pub networks: Vec<IpNet>,
+    /// What makes a pass begin.
+    pub trigger: Trigger,
+    /// `--route-network-condition`: whether Nodes get the condition `NetworkUnavailable`. If not, the CNI writes it.
+    pub writes_condition: bool,
+}
+
+/// The controller. It idles while the provider has no routes.
+pub fn controller(context: Context, nodes: Nodes, settings: Settings) -> Controller<Term> {
+    let metrics = Metrics::new();
+    let spec = Spec {
+        name: "route",
+        queue: "Routes",
+        leadership: context.leadership.clone(),
+        capability: Some(Capability::routes(Arc::clone(&context.provider))),
+        workers: WORKERS,
+        side_queue: None,
+        period: DRIVER_PERIOD,
+        caches: vec![Arc::new(nodes.clone())],
+        instances: None,
+        series: metrics.series(),
+    };
+    let recorder = context.recorder.for_component("route_controller");
+    let reasons = Arc::new(Reasons::new(metrics.routes.clone()));
+    Controller::new(spec, move || Term {
+        cloud: Cloud {
+            provider: Arc::clone(&context.provider),
+            permit: context.leadership.permit(),
+            cluster_name: settings.cluster_name.clone(),
+            nodes: nodes.clone(),
+            live: LiveApi::new(context.write.clone()),
+        },
+        api: Api::all(context.write.clone()),
+        recorder: recorder.clone(),
+        networks: settings.networks.clone(),
+        writes_condition: settings.writes_condition,
+        reasons: Arc::clone(&reasons),
+        metrics: metrics.clone(),
+        progress: Mutex::new(Progress::new(Schedule::new(settings.trigger))),
+        changed: Notify::new(),
+    })
+}
+
+impl Reconciler for Term {
+    type Outcome = Outcome;
+
+    /// Gives no keys: the schedule decides when changes of Nodes become a pass.
+    fn keys_of(&self, event: Event) -> Vec<String> {
+        match event {
+            Event::Object(_, name) => self.note(&name),
+            Event::AllObjects(_) => self.note_all(),
+            Event::Instance(_) | Event::AllInstances | Event::Period => {}
+        }
+        Vec::new()
+    }
+
+    fn priority(&self, key: &str) -> Priority {
+        if Key::parse(key) == Some(Key::Pass) { Priority::First } else { Priority::Normal }
+    }
+
+    async fn next_key(&self) -> String {
+        self.next_due().await.to_string()
+    }
+
+    async fn reconcile(self: Arc<Self>, key: String) -> Outcome {
+        match Key::parse(&key) {
+            Some(Key::Pass) => Outcome::Pass(self.pass().await),
+            Some(Key::Destination(network)) => Outcome::Destination(network, self.reconcile_destination(network).await),
+            Some(Key::Condition(node)) => {
+                let written = self.reconcile_condition(&node).await;
+                Outcome::Condition(node, written)
+            }
+            None => Outcome::Nothing,
+        }
+    }
+
+    /// The one place that decides between waiting, retrying and being done.
+    async fn conclude(self: &Arc<Self>, key: &str, outcome: Result<Outcome, Panicked>) -> Next {
+        match outcome {
+            Ok(Outcome::Pass(Ok(pass))) => self.conclude_pass(pass),
+            Ok(Outcome::Pass(Err(failure))) => self.conclude_failed_pass(&failure),
+            Ok(Outcome::Destination(network, applied)) => return self.conclude_destination(network, applied),
+            Ok(Outcome::Condition(node, written)) => return self.conclude_condition(&node, written),
+            Ok(Outcome::Nothing) => {}
+            Err(panic) => {
+                let message = format!("work on {key} failed: {panic}");
+                let failure = Failure { reason: reason::Panic, message, retry: Retry::Backoff };
+                return self.conclude_panic(Key::parse(key), failure);
+            }
+        }
+        Next::Period
+    }
+
+    fn end(&self) {
+        self.forget();
+    }
+}

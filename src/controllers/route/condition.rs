@@ -3,22 +3,28 @@
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, Time};
 use serde_json::{Value, json};
 
 const CONDITION: &str = "NetworkUnavailable";
+const CREATED: &str = "RouteCreated";
+const NOT_CREATED: &str = "NoRouteCreated";
+
+/// The condition of the Node.
+pub fn of(node: &Node) -> Option<&NodeCondition> {
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    conditions.iter().find(|condition| condition.type_ == CONDITION)
+}
 
 /// The patch of the Node's status; none if the condition has this status and reason. A reason of another program is
 /// overwritten.
 pub fn patch(node: &Node, has_routes: bool, at: Timestamp) -> Option<Value> {
     let (status, reason, message) = match has_routes {
-        true => ("False", "RouteCreated", "RouteController created a route"),
-        false => ("True", "NoRouteCreated", "RouteController failed to create a route"),
+        true => ("False", CREATED, "RouteController created a route"),
+        false => ("True", NOT_CREATED, "RouteController failed to create a route"),
     };
-    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    let current = conditions.iter().find(|condition| condition.type_ == CONDITION);
     let is_same = |condition: &NodeCondition| condition.status == status && condition.reason.as_deref() == Some(reason);
-    if current.is_some_and(is_same) {
+    if of(node).is_some_and(is_same) {
         return None;
     }
     let condition = NodeCondition {
@@ -29,14 +35,39 @@ pub fn patch(node: &Node, has_routes: bool, at: Timestamp) -> Option<Value> {
         last_heartbeat_time: Some(Time(at)),
         last_transition_time: Some(Time(at)),
     };
+    Some(status_patch(node, &json!(condition)))
+}
+
+/// Whether the condition keeps the Node from being used although nothing creates routes any more.
+pub fn is_left_behind(node: &Node) -> bool {
+    of(node).is_some_and(|condition| condition.status == "True" && condition.reason.as_deref() == Some(NOT_CREATED))
+}
+
+/// The patch that removes the condition, if it [is left behind](is_left_behind) and `manager` wrote it. Only a Node read live
+/// has the entries that say who wrote what.
+pub fn removal(live: &Node, manager: &str) -> Option<Value> {
+    let way = ["f:status", "f:conditions", &format!("k:{{\"type\":\"{CONDITION}\"}}")];
+    let owns = |entry: &ManagedFieldsEntry| {
+        let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
+        let owned = fields.and_then(|fields| way.iter().try_fold(fields, |fields, field| fields.get(field)));
+        entry.manager.as_deref() == Some(manager) && owned.is_some()
+    };
+    let entries = live.metadata.managed_fields.as_deref().unwrap_or_default();
+    let is_ours = is_left_behind(live) && entries.iter().any(owns);
+    is_ours.then(|| status_patch(live, &json!({"$patch": "delete", "type": CONDITION})))
+}
+
+/// A strategic merge patch of one condition.
+fn status_patch(node: &Node, condition: &Value) -> Value {
     let metadata = json!({"uid": node.metadata.uid, "resourceVersion": node.metadata.resource_version});
-    Some(json!({"metadata": metadata, "status": {"conditions": [condition]}}))
+    json!({"metadata": metadata, "status": {"conditions": [condition]}})
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    // vectors
     #[test]
     fn the_condition_is_written_as_in_the_go_program() {
         let created = Some(("False", "RouteCreated", "RouteController created a route"));
@@ -67,6 +98,42 @@ mod tests {
                 (text("status"), text("reason"), text("message"))
             });
             assert_eq!(written, expected, "{id}");
+        }
+    }
+    #[test]
+    fn a_condition_that_nobody_keeps_up_is_removed_if_this_program_wrote_it() {
+        let (ours, other) = ("ccm", "cni");
+        let owned =
+            json!({"f:status": {"f:conditions": {"k:{\"type\":\"NetworkUnavailable\"}": {".": {}, "f:status": {}}}}});
+        let ready = json!({"f:status": {"f:conditions": {"k:{\"type\":\"Ready\"}": {}}}});
+        for (case, status, reason, entries, expected) in [
+            ("ours", "True", NOT_CREATED, json!([{"manager": ours, "fieldsV1": owned}]), true),
+            ("another's", "True", NOT_CREATED, json!([{"manager": other, "fieldsV1": owned}]), false),
+            (
+                "another's, and something else is ours",
+                "True",
+                NOT_CREATED,
+                json!([{"manager": ours, "fieldsV1": ready}, {"manager": other, "fieldsV1": owned}]),
+                false,
+            ),
+            ("unknown", "True", NOT_CREATED, json!([]), false),
+            ("no fields", "True", NOT_CREATED, json!([{"manager": ours}]), false),
+            ("routes are there", "False", CREATED, json!([{"manager": ours, "fieldsV1": owned}]), false),
+            ("another reason", "True", "CalicoIsDown", json!([{"manager": ours, "fieldsV1": owned}]), false),
+        ] {
+            let node = serde_json::from_value(json!({
+                "metadata": {"name": "a", "uid": "u", "resourceVersion": "7", "managedFields": entries},
+                "status": {"conditions": [{"type": CONDITION, "status": status, "reason": reason}]},
+            }))
+            .unwrap();
+            let patch = removal(&node, ours);
+            let expected = expected.then(|| {
+                json!({
+                    "metadata": {"uid": "u", "resourceVersion": "7"},
+                    "status": {"conditions": [{"$patch": "delete", "type": CONDITION}]},
+                })
+            });
+            assert_eq!(patch, expected, "{case}");
         }
     }
 }

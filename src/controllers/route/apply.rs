@@ -1,0 +1,158 @@
+//! Calls to the cloud: lists routes, and makes the changes for one destination. A change is checked once more right before it
+//! is made, because it may have been planned long ago.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+use tokio::time::{Instant, timeout};
+
+use super::failure::{Failure, Retry};
+use super::plan::{Changes, Creation, Deletion, Verdict};
+use super::reason;
+use crate::base::go_duration::spelled;
+use crate::cloud::node;
+use crate::cloud::{CloudProvider, Error, LiveReads, Presence, Route, Routes, WritePermit};
+use crate::kubernetes::cluster::LiveApi;
+use crate::kubernetes::stores::Nodes;
+
+/// A provider that takes longer than this for one call hangs.
+const CALL_LIMIT: Duration = Duration::from_secs(60);
+
+/// The cloud's routes of one cluster, during one term of leadership.
+pub(super) struct Cloud {
+    pub(super) provider: Arc<dyn CloudProvider>,
+    pub(super) permit: WritePermit,
+    pub(super) cluster_name: String,
+    pub(super) nodes: Nodes,
+    pub(super) live: LiveApi,
+}
+
+/// What came of the changes for one destination.
+#[derive(Debug, Default)]
+pub struct Applied {
+    /// What is still to be done, or to be checked later.
+    pub(super) left: Changes,
+    pub(super) deleted: Vec<Route>,
+    pub(super) created: Vec<Creation>,
+    /// Why something is left, and which route could not be created for it.
+    pub(super) failure: Option<(Failure, Option<Creation>)>,
+}
+
+impl Cloud {
+    /// Whether the Node is this provider's, or nobody's yet.
+    pub(super) fn owns(&self, node: &Node) -> bool {
+        let provider_id = node::provider_id(node);
+        provider_id.is_empty() || self.provider.owns_provider_id(provider_id)
+    }
+
+    /// All routes of the cluster.
+    pub(super) async fn list_routes(&self) -> Result<Vec<Route>, Failure> {
+        let routes = self.routes()?;
+        let listed = within_limit(routes.list_routes(&self.cluster_name)).await;
+        listed.map_err(|failure| failure.because_of("failed to list routes"))
+    }
+
+    /// Deletes, then creates. Nothing is created while something is left to delete.
+    pub(super) async fn apply(&self, changes: Changes) -> Applied {
+        let began = Instant::now();
+        let mut applied = Applied::default();
+        for deletion in changes.deletions {
+            match self.delete(&deletion, !changes.creations.is_empty()).await {
+                Ok(true) => applied.deleted.push(deletion.route),
+                Ok(false) => applied.left.deletions.push(deletion),
+                Err(failure) => {
+                    applied.left.deletions.push(deletion);
+                    applied.failure = Some((failure, None));
+                }
+            }
+        }
+        for creation in changes.creations {
+            // If the Node changed meanwhile, the next pass plans for it as it is then.
+            if !self.is_wanted(&creation) {
+                continue;
+            }
+            let created = match &applied.failure {
+                Some((failure, _)) if !applied.left.deletions.is_empty() => Err(failure.clone()),
+                _ => self.create(&creation).await,
+            };
+            match created {
+                Ok(()) => applied.created.push(creation),
+                Err(failure) => {
+                    let failure = could_not_create(failure, &creation, began.elapsed());
+                    applied.failure = Some((failure, Some(creation.clone())));
+                    applied.left.creations.push(creation);
+                }
+            }
+        }
+        applied
+    }
+
+    fn is_wanted(&self, creation: &Creation) -> bool {
+        let node = self.nodes.get(&creation.route.target_node);
+        node.is_some_and(|node| self.owns(&node) && creation.is_wanted_by(&node))
+    }
+
+    async fn create(&self, creation: &Creation) -> Result<(), Failure> {
+        let Creation { name_hint, route } = creation;
+        let routes = self.routes()?;
+        self.permit.check().map_err(|error| Failure::of(&error))?;
+        within_limit(routes.create_route(&self.permit, &self.cluster_name, name_hint, route)).await
+    }
+
+    /// True if the route was deleted. One that stays is a failure if it is in the way of another one.
+    async fn delete(&self, deletion: &Deletion, is_in_the_way: bool) -> Result<bool, Failure> {
+        let route = &deletion.route;
+        let live = match deletion.needs_live_node() {
+            true => Some(self.live.node(&route.target_node).await),
+            false => None,
+        };
+        let verdict = match &live {
+            Some(Presence::Exists(node)) if !self.owns(node) => Verdict::Keep,
+            live => deletion.verdict(live.as_ref()),
+        };
+        let shown = format!("route {} to node {}", route.destination_cidr, route.target_node);
+        match verdict {
+            Verdict::Keep if is_in_the_way => Err(Failure {
+                reason: reason::PodNetworkInUse,
+                message: format!("{shown} stays, because that node wants it or another program looks after that node"),
+                retry: Retry::Backoff,
+            }),
+            Verdict::Keep => Ok(false),
+            Verdict::Unknown(unknown) => Err(Failure::unknown(unknown).because_of(&format!("{shown} is not deleted"))),
+            Verdict::Delete => {
+                let deleted = self.delete_confirmed(route).await;
+                deleted.map(|()| true).map_err(|failure| failure.because_of(&format!("failed to delete {shown}")))
+            }
+        }
+    }
+
+    async fn delete_confirmed(&self, route: &Route) -> Result<(), Failure> {
+        let routes = self.routes()?;
+        self.permit.check().map_err(|error| Failure::of(&error))?;
+        within_limit(routes.delete_route(&self.permit, &self.cluster_name, route)).await
+    }
+
+    /// The provider may have lost its routes since the last call.
+    fn routes(&self) -> Result<Arc<dyn Routes>, Failure> {
+        self.provider.routes().ok_or_else(|| Failure::of(&Error::NotImplemented))
+    }
+}
+
+async fn within_limit<T>(call: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
+    match timeout(CALL_LIMIT, call).await {
+        Ok(answer) => answer.map_err(|error| Failure::of(&error)),
+        Err(_) => Err(Failure {
+            reason: reason::ProviderTimeout,
+            message: format!("the cloud provider gave no answer within {} s", CALL_LIMIT.as_secs()),
+            retry: Retry::Backoff,
+        }),
+    }
+}
+
+/// In the words of the Go program.
+fn could_not_create(failure: Failure, creation: &Creation, elapsed: Duration) -> Failure {
+    let Creation { name_hint, route } = creation;
+    let (network, node, elapsed) = (&route.destination_cidr, &route.target_node, spelled(elapsed));
+    failure.because_of(&format!("Could not create route {name_hint} {network} for node {node} after {elapsed}"))
+}

@@ -1,0 +1,252 @@
+//! Pure: what is left to do for each destination, from one pass to the next.
+//!
+//! A listing is older than what workers did while it was made. It says nothing about the destinations that they worked on;
+//! those keep their plan, and another pass is demanded as soon as the work on them has ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ipnet::IpNet;
+use k8s_openapi::api::core::v1::Node;
+
+use super::plan::{Changes, wanted};
+use crate::base::backoff::Failures;
+use crate::cloud::node;
+
+/// The destinations with something to do.
+#[derive(Debug, Default)]
+pub(super) struct Destinations {
+    by_network: BTreeMap<IpNet, Destination>,
+    /// A worker is at it.
+    busy: BTreeSet<IpNet>,
+    /// A worker was at it since the listing began.
+    touched: BTreeSet<IpNet>,
+    /// The last listing said nothing about it, because a worker was at it.
+    unlisted: BTreeSet<IpNet>,
+    /// How many routes are as Nodes want them.
+    ready: usize,
+}
+
+#[derive(Debug, Default)]
+struct Destination {
+    changes: Changes,
+    failures: Failures,
+    is_tried: bool,
+}
+
+/// What a new plan means for the destinations.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Adopted {
+    /// There is something new to do.
+    pub(super) due: Vec<IpNet>,
+    /// There is nothing to do any more.
+    pub(super) settled: Vec<IpNet>,
+    /// The listing says nothing about a destination that nobody works on any more: list again.
+    pub(super) is_outdated: bool,
+}
+
+/// Whether the routes of a Node are there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Routing {
+    /// It wants none.
+    Unwanted,
+    /// One of them was not tried yet.
+    Pending,
+    /// One of them could not be created.
+    Failed,
+    /// All of them are.
+    Ready,
+}
+
+impl Destinations {
+    /// A listing begins.
+    pub(super) fn begin_listing(&mut self) {
+        self.touched.clone_from(&self.busy);
+    }
+
+    /// Takes over what was planned with the listing. `nodes` are those of the plan.
+    pub(super) fn adopt(&mut self, mut plan: BTreeMap<IpNet, Changes>, nodes: &[Node]) -> Adopted {
+        let mut adopted =
+            Adopted { is_outdated: self.touched.iter().any(|one| !self.busy.contains(one)), ..Adopted::default() };
+        self.unlisted.clone_from(&self.touched);
+        plan.retain(|network, _| !self.unlisted.contains(network));
+        for (network, destination) in std::mem::take(&mut self.by_network) {
+            let is_kept = self.unlisted.contains(&network) || plan.get(&network) == Some(&destination.changes);
+            if is_kept {
+                // It waits for its backoff, or is worked on.
+                plan.remove(&network);
+                self.by_network.insert(network, destination);
+            } else if !plan.contains_key(&network) {
+                adopted.settled.push(network);
+            }
+        }
+        adopted.due = plan.keys().copied().collect();
+        let planned = |changes| Destination { changes, ..Destination::default() };
+        self.by_network.extend(plan.into_iter().map(|(network, changes)| (network, planned(changes))));
+        let wanted: BTreeSet<IpNet> = nodes.iter().flat_map(|node| wanted(node).flatten()).collect();
+        let is_ready = |network: &&IpNet| {
+            let is_there = self.by_network.get(network).is_none_or(|one| one.changes.creations.is_empty());
+            is_there && !self.unlisted.contains(network)
+        };
+        self.ready = wanted.iter().filter(is_ready).count();
+        adopted
+    }
+
+    /// A worker begins with a destination. Gives what is to be done.
+    pub(super) fn begin(&mut self, network: IpNet) -> Changes {
+        self.busy.insert(network);
+        self.touched.insert(network);
+        self.left(network)
+    }
+
+    /// The worker ended, and this is left to do. True if another listing is needed.
+    #[must_use]
+    pub(super) fn finish(&mut self, network: IpNet, left: Changes) -> bool {
+        self.busy.remove(&network);
+        if left.is_empty() {
+            let done = self.by_network.remove(&network);
+            self.ready += usize::from(done.is_some_and(|done| !done.changes.creations.is_empty()));
+        } else if let Some(destination) = self.by_network.get_mut(&network) {
+            destination.changes = left;
+            destination.is_tried = true;
+        }
+        self.unlisted.contains(&network)
+    }
+
+    /// What is left to do for a destination.
+    pub(super) fn left(&self, network: IpNet) -> Changes {
+        self.by_network.get(&network).map(|destination| destination.changes.clone()).unwrap_or_default()
+    }
+
+    /// The failures in a row of a destination that something is left to do for.
+    pub(super) fn failures(&mut self, network: IpNet) -> Option<&mut Failures> {
+        self.by_network.get_mut(&network).map(|destination| &mut destination.failures)
+    }
+
+    /// The Nodes that wait for routes to a destination.
+    pub(super) fn waiting(&self, network: IpNet) -> impl Iterator<Item = &str> {
+        let creations = self.by_network.get(&network).into_iter().flat_map(|one| &one.changes.creations);
+        creations.map(|creation| creation.route.target_node.as_str())
+    }
+
+    /// Whether the routes that the Node wants are there, as of the last plan with this Node as it is.
+    pub(super) fn routing(&self, node: &Node) -> Routing {
+        let mut routing = Routing::Unwanted;
+        for network in wanted(node) {
+            // What cannot be parsed is never created.
+            let next = network.map_or(Routing::Failed, |network| self.routing_of(node, &network));
+            routing = match (routing, next) {
+                (Routing::Pending, _) | (_, Routing::Pending) => Routing::Pending,
+                (Routing::Failed, _) | (_, Routing::Failed) => Routing::Failed,
+                (Routing::Ready | Routing::Unwanted, Routing::Ready | Routing::Unwanted) => Routing::Ready,
+            };
+        }
+        routing
+    }
+
+    fn routing_of(&self, node: &Node, network: &IpNet) -> Routing {
+        match self.by_network.get(network).filter(|destination| destination.waits(node)) {
+            Some(destination) if destination.is_tried => Routing::Failed,
+            None if !self.unlisted.contains(network) => Routing::Ready,
+            Some(_) | None => Routing::Pending,
+        }
+    }
+
+    /// How many routes are as Nodes want them, and for how many destinations something was not tried yet.
+    pub(super) fn counts(&self) -> (usize, usize) {
+        (self.ready, self.by_network.values().filter(|destination| !destination.is_tried).count())
+    }
+}
+
+impl Destination {
+    /// Whether the Node waits for its route to this destination.
+    fn waits(&self, node: &Node) -> bool {
+        self.changes.creations.iter().any(|creation| creation.route.target_node == node::name(node))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cloud::Route;
+    use crate::controllers::route::plan::Creation;
+    use serde_json::json;
+
+    fn network(number: u8) -> IpNet {
+        format!("10.120.{number}.0/24").parse().unwrap()
+    }
+
+    fn creation(node: &str, number: u8) -> Changes {
+        let destination_cidr = network(number).to_string();
+        let route = Route { target_node: node.into(), destination_cidr, ..Route::default() };
+        Changes { creations: vec![Creation { name_hint: "u".into(), route }], ..Changes::default() }
+    }
+
+    fn node(name: &str, networks: &[&str]) -> Node {
+        serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"podCIDRs": networks}})).unwrap()
+    }
+
+    fn plan(numbers: &[u8]) -> BTreeMap<IpNet, Changes> {
+        numbers.iter().map(|number| (network(*number), creation("a", *number))).collect()
+    }
+
+    #[test]
+    fn what_failed_waits_for_its_backoff_whatever_is_listed() {
+        let mut destinations = Destinations::default();
+        assert_eq!(destinations.adopt(plan(&[0, 1]), &[]).due, [network(0), network(1)]);
+        let left = destinations.begin(network(0));
+        assert!(!destinations.finish(network(0), left));
+        destinations.begin_listing();
+        assert_eq!(destinations.adopt(plan(&[0, 1]), &[]), Adopted::default(), "the same again");
+        let mut changed = plan(&[0]);
+        changed.insert(network(0), creation("b", 0));
+        destinations.begin_listing();
+        let expected = Adopted { due: vec![network(0)], settled: vec![network(1)], is_outdated: false };
+        assert_eq!(destinations.adopt(changed, &[]), expected);
+    }
+
+    #[test]
+    fn a_listing_says_nothing_about_what_was_worked_on_meanwhile() {
+        let mut destinations = Destinations::default();
+        destinations.adopt(plan(&[0, 1]), &[]);
+        destinations.begin(network(0));
+        destinations.begin_listing();
+        destinations.begin(network(1));
+        assert!(!destinations.finish(network(1), Changes::default()), "nothing was listed yet");
+        // Destination 0 is worked on still, destination 1 is done.
+        let adopted = destinations.adopt(BTreeMap::from([(network(1), creation("a", 1))]), &[]);
+        assert_eq!(adopted, Adopted { is_outdated: true, ..Adopted::default() });
+        let routed = |number: u8| node("b", &[&network(number).to_string()]);
+        assert_eq!(destinations.routing(&routed(0)), Routing::Pending, "what is not known is not there");
+        assert!(destinations.finish(network(0), Changes::default()), "nobody knows what became of it");
+        assert_eq!(destinations.routing(&routed(0)), Routing::Pending);
+        destinations.begin_listing();
+        assert_eq!(destinations.adopt(BTreeMap::new(), &[]), Adopted::default());
+        assert_eq!(destinations.routing(&routed(0)), Routing::Ready);
+    }
+
+    #[test]
+    fn a_node_is_routed_when_all_its_routes_are_there() {
+        let nodes =
+            [node("a", &["10.120.0.0/24", "10.120.1.0/24"]), node("b", &["10.120.2.0/24"]), node("c", &["garbage"])];
+        let mut destinations = Destinations::default();
+        destinations.adopt(plan(&[0, 1]), &nodes);
+        let routing =
+            |destinations: &Destinations| nodes.iter().map(|node| destinations.routing(node)).collect::<Vec<_>>();
+        assert_eq!(routing(&destinations), [Routing::Pending, Routing::Ready, Routing::Failed]);
+        assert_eq!(destinations.counts(), (1, 2));
+        let left = destinations.begin(network(0));
+        assert!(!destinations.finish(network(0), left));
+        assert_eq!(destinations.waiting(network(0)).collect::<Vec<_>>(), ["a"]);
+        assert_eq!(routing(&destinations)[0], Routing::Pending, "the other one was not tried");
+        for (number, expected) in [(1, Routing::Failed), (0, Routing::Ready)] {
+            destinations.begin(network(number));
+            assert!(!destinations.finish(network(number), Changes::default()));
+            assert_eq!(routing(&destinations)[0], expected);
+        }
+        assert_eq!((destinations.counts(), destinations.routing(&node("d", &[]))), ((3, 0), Routing::Unwanted));
+        destinations.begin_listing();
+        destinations.adopt(plan(&[0]), &nodes);
+        let left = destinations.begin(network(0));
+        assert_eq!(left, destinations.left(network(0)), "all of it, until the worker ends");
+    }
+}

@@ -1,0 +1,98 @@
+//! Pure: when work on routes that failed is repeated. The one place that decides.
+
+use std::time::Duration;
+
+use crate::base::backoff::{Backoff, Failures};
+use crate::base::error_chain::chain;
+use crate::cloud::{Error, Reason, Unknown};
+
+/// Each route, and the listing, waits this long after a failure.
+const BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(1), Duration::from_secs(60));
+
+/// Why something was not done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    pub(super) reason: Reason,
+    pub(super) message: String,
+    pub(super) retry: Retry,
+}
+
+/// What ends the wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Retry {
+    /// The backoff, which grows with each failure.
+    Backoff,
+    /// Exactly this time. Neither a failure nor a success.
+    After(Duration),
+    /// Another plan: a change of the Node or of the routes that the cloud lists.
+    Change,
+    /// Nothing: this process does not lead any more.
+    Never,
+}
+
+impl Failure {
+    pub(super) fn of(error: &Error) -> Self {
+        let retry = match error {
+            Error::NotLeader => Retry::Never,
+            Error::RetryAfter { after, .. } | Error::Exhausted { after, .. } => Retry::After(*after),
+            Error::Invalid { .. } => Retry::Change,
+            Error::InstanceNotFound
+            | Error::NotImplemented
+            | Error::ImplementedElsewhere
+            | Error::Denied { .. }
+            | Error::Unavailable { .. }
+            | Error::Other { .. } => Retry::Backoff,
+        };
+        Self { reason: error.reason(), message: chain(error), retry }
+    }
+
+    /// The API server did not say how the Node is.
+    pub(super) fn unknown(unknown: Unknown) -> Self {
+        let Unknown { reason, message, retry_after, .. } = unknown;
+        Self { reason, message, retry: retry_after.map_or(Retry::Backoff, Retry::After) }
+    }
+
+    /// The same, with what it prevents in front.
+    pub(super) fn because_of(self, what: &str) -> Self {
+        Self { message: format!("{what}: {}", self.message), ..self }
+    }
+
+    /// How long to wait; nothing where time changes nothing.
+    pub(super) fn pause(&self, failures: &mut Failures) -> Option<Duration> {
+        match self.retry {
+            Retry::Backoff => Some(failures.next_pause(&BACKOFF, 0.0)),
+            Retry::After(after) => Some(after),
+            Retry::Change | Retry::Never => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controllers::reason;
+
+    #[test]
+    fn the_provider_decides_how_long_to_wait() {
+        let (reason, message, after) = (reason::CloudError, "m".to_owned(), Duration::from_secs(42));
+        let mut failures = Failures::default();
+        for (error, expected) in [
+            (Error::other("m"), Some(1)),
+            (Error::RetryAfter { message: message.clone(), after }, Some(42)),
+            (Error::Exhausted { reason, message: message.clone(), after }, Some(42)),
+            (Error::Unavailable { message: message.clone(), source: None }, Some(2)),
+            (Error::Invalid { reason, message: message.clone() }, None),
+            (Error::NotLeader, None),
+            (Error::Denied { message }, Some(4)),
+            (Error::NotImplemented, Some(8)),
+        ] {
+            let failure = Failure::of(&error);
+            assert_eq!(failure.pause(&mut failures).map(|pause| pause.as_secs()), expected, "{error:?}");
+            assert_eq!(failure.reason, error.reason());
+        }
+        let pauses: Vec<_> = (0..4).filter_map(|_| Failure::of(&Error::other("")).pause(&mut failures)).collect();
+        assert_eq!(pauses.iter().map(Duration::as_secs).collect::<Vec<_>>(), [16, 32, 60, 60]);
+        let unknown = Unknown { retry_after: Some(after), ..Unknown::new(reason, "no answer") };
+        assert_eq!(Failure::unknown(unknown).because_of("x").retry, Retry::After(after));
+    }
+}

@@ -1,0 +1,51 @@
+//! The route controller's series. The counter has the Go program's name.
+
+use prometheus::core::Collector;
+use prometheus::{IntCounter, IntGaugeVec, Opts};
+
+/// The state of a route that is as its Node wants it.
+const READY: &str = "Ready";
+/// The state of a route that is planned.
+const PENDING: &str = "Pending";
+
+/// The series. Clones share them.
+#[derive(Clone)]
+pub(super) struct Metrics {
+    pub(super) syncs: IntCounter,
+    /// How many routes are in each state: two words of ours, and the reasons why routes cannot be changed.
+    pub(super) routes: IntGaugeVec,
+    pub(super) panics: IntCounter,
+}
+
+impl Metrics {
+    /// All at zero, registered nowhere.
+    pub(super) fn new() -> Self {
+        let ours = |name, help| Opts::new(name, help).namespace("vsphere_ccm");
+        let syncs = Opts::new(
+            "route_sync_total",
+            "A metric counting the amount of times routes have been synced with the cloud provider.",
+        );
+        let routes = ours(
+            "routes",
+            "Routes of the pod network by state: Ready, Pending, or the reason why a route could not be created or deleted.",
+        );
+        let panics = ours("route_panics_total", "Panics while routes were reconciled.");
+        Self {
+            syncs: IntCounter::with_opts(syncs.subsystem("route_controller")).expect("the name is a valid constant"),
+            routes: IntGaugeVec::new(routes, &["state"]).expect("name and label are valid constants"),
+            panics: IntCounter::with_opts(panics).expect("the name is a valid constant"),
+        }
+    }
+
+    /// All of them.
+    pub(super) fn series(&self) -> Vec<Box<dyn Collector>> {
+        vec![Box::new(self.syncs.clone()), Box::new(self.routes.clone()), Box::new(self.panics.clone())]
+    }
+
+    /// How many routes need nothing, and how many wait for their first try.
+    pub(super) fn show(&self, (ready, pending): (usize, usize)) {
+        for (state, count) in [(READY, ready), (PENDING, pending)] {
+            self.routes.with_label_values(&[state]).set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
+    }
+}

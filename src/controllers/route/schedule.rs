@@ -1,0 +1,176 @@
+//! Pure: when the next pass over all routes begins.
+
+use std::time::{Duration, Instant};
+
+/// Changes within this time after the first one are part of one pass.
+const GATHERING: Duration = Duration::from_secs(1);
+
+/// The pause between the beginnings of two listings that changes demand: clouds limit how often routes are listed.
+const LISTING_PAUSE: Duration = Duration::from_secs(10);
+
+/// A shorter period would leave no time for anything else.
+const SHORTEST_PERIOD: Duration = Duration::from_millis(100);
+
+/// What makes a pass begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trigger {
+    /// Changes of Nodes, and the end of the period since the last pass began.
+    Watch {
+        /// 5 minutes, or `--route-reconciliation-period` if that is given.
+        period: Duration,
+    },
+    /// The end of the period alone: the loop of the Go program, with
+    /// `CloudControllerManagerWatchBasedRoutesReconciliation=false`.
+    Loop {
+        /// `--route-reconciliation-period`, from the beginning of one pass to that of the next.
+        period: Duration,
+    },
+}
+
+/// The schedule of one term of leadership.
+#[derive(Debug)]
+pub(super) struct Schedule {
+    trigger: Trigger,
+    /// When the Nodes were known for the first time. There is no pass before.
+    started: Option<Instant>,
+    /// When the last listing began.
+    began: Option<Instant>,
+    /// When the first change came that no listing has seen.
+    changed: Option<Instant>,
+    /// A listing failed, and the next one is not to begin earlier.
+    not_before: Option<Instant>,
+    /// A pass is queued, and its listing has not begun.
+    is_queued: bool,
+}
+
+impl Schedule {
+    pub(super) fn new(trigger: Trigger) -> Self {
+        Self { trigger, started: None, began: None, changed: None, not_before: None, is_queued: false }
+    }
+
+    /// All Nodes are known as of `at`, and any of them may have changed.
+    pub(super) fn all_known(&mut self, at: Instant) {
+        self.started.get_or_insert(at);
+        self.change(at);
+    }
+
+    /// Something that routes depend on changed.
+    pub(super) fn change(&mut self, at: Instant) {
+        self.changed.get_or_insert(at);
+    }
+
+    /// The listing failed; the next one begins after `pause` at the earliest.
+    pub(super) fn fail(&mut self, at: Instant, pause: Duration) {
+        self.change(at);
+        self.not_before = Some(at + pause);
+    }
+
+    /// When to queue the next pass; nothing while one is queued, or before all Nodes are known.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let started = self.started.filter(|_| !self.is_queued)?;
+        let after_listing = |pause| self.began.map(|began| began + pause);
+        let due = match self.trigger {
+            Trigger::Watch { period } => {
+                let gathered = self.changed.map(|changed| changed + GATHERING);
+                let after_change = gathered.map(|due| Some(due).max(after_listing(LISTING_PAUSE)));
+                [after_change.flatten(), after_listing(period.max(SHORTEST_PERIOD))].into_iter().flatten().min()?
+            }
+            Trigger::Loop { period } => after_listing(period.max(SHORTEST_PERIOD)).unwrap_or(started),
+        };
+        Some(due.max(self.not_before.unwrap_or(due)))
+    }
+
+    /// The next pass is queued.
+    pub(super) fn queue(&mut self) {
+        self.is_queued = true;
+    }
+
+    /// A listing begins, which sees all changes so far.
+    pub(super) fn begin(&mut self, at: Instant) {
+        *self = Self { began: Some(at), changed: None, not_before: None, is_queued: false, ..*self };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const WATCH: Trigger = Trigger::Watch { period: Duration::from_secs(300) };
+    const LOOP: Trigger = Trigger::Loop { period: Duration::from_secs(10) };
+
+    /// When passes begin, in seconds, if each begins as soon as it is due. Changes are in milliseconds.
+    fn passes(trigger: Trigger, changes: &[u64], until: u64) -> Vec<u64> {
+        let start = Instant::now();
+        let mut schedule = Schedule::new(trigger);
+        assert_eq!(schedule.due(), None, "no pass before the Nodes are known");
+        schedule.all_known(start);
+        let (mut passes, mut changes) = (Vec::new(), changes.iter().map(|change| Duration::from_millis(*change)));
+        let mut change = changes.next();
+        loop {
+            let due = schedule.due().expect("a period").duration_since(start);
+            if let Some(earlier) = change.filter(|change| *change <= due) {
+                schedule.change(start + earlier);
+                change = changes.next();
+                continue;
+            }
+            if due.as_secs() >= until {
+                return passes;
+            }
+            passes.push(due.as_secs());
+            schedule.queue();
+            assert_eq!(schedule.due(), None, "it is queued");
+            schedule.begin(start + due);
+        }
+    }
+
+    #[test]
+    fn passes_follow_changes_with_pauses_or_the_period() {
+        for (case, trigger, changes, until, expected) in [
+            ("the period", WATCH, vec![], 700, vec![1, 301, 601]),
+            ("one change", WATCH, vec![100_000], 350, vec![1, 101]),
+            ("soon after a listing", WATCH, vec![2_000], 100, vec![1, 11]),
+            ("several at once", WATCH, vec![100_000, 100_400, 100_900, 101_500], 250, vec![1, 101, 111]),
+            ("the loop", LOOP, vec![100, 12_000], 35, vec![0, 10, 20, 30]),
+        ] {
+            assert_eq!(passes(trigger, &changes, until), expected, "{case}");
+        }
+        let joining: Vec<u64> = (0..500).map(|number| 20_000 + number * 120).collect();
+        let listings = passes(WATCH, &joining, 300);
+        assert_eq!(listings, [1, 21, 31, 41, 51, 61, 71, 81], "the first one is of the start");
+    }
+
+    #[test]
+    fn a_failed_listing_is_repeated_and_changes_do_not_hurry_it() {
+        for (trigger, expected) in [(WATCH, 42), (LOOP, 42)] {
+            let start = Instant::now();
+            let mut schedule = Schedule::new(trigger);
+            schedule.all_known(start);
+            schedule.queue();
+            schedule.begin(start);
+            schedule.fail(start + 2 * SECOND, 40 * SECOND);
+            schedule.change(start + 3 * SECOND);
+            assert_eq!(schedule.due(), Some(start + expected * SECOND), "{trigger:?}");
+            schedule.begin(start + expected * SECOND);
+            assert!(schedule.due() > Some(start + expected * SECOND), "{trigger:?}");
+        }
+        let start = Instant::now();
+        let mut schedule = Schedule::new(WATCH);
+        schedule.all_known(start);
+        schedule.begin(start);
+        schedule.fail(start, SECOND);
+        assert_eq!(schedule.due(), Some(start + LISTING_PAUSE), "a short backoff keeps the pause between listings");
+    }
+
+    #[test]
+    fn a_pass_that_takes_longer_than_the_period_is_followed_at_once() {
+        let start = Instant::now();
+        let mut schedule = Schedule::new(LOOP);
+        schedule.all_known(start);
+        schedule.begin(start);
+        assert!(
+            schedule.due().is_some_and(|due| due < start + 25 * SECOND),
+            "at the end of the pass it is due already"
+        );
+    }
+}

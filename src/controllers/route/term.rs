@@ -1,0 +1,356 @@
+//! One term of leadership: what the controller knows, and the three things that its workers do.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ipnet::IpNet;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::Notify;
+use tokio::time::{sleep, sleep_until};
+
+use super::apply::{Applied, Cloud};
+use super::condition;
+use super::destinations::{Destinations, Routing};
+use super::failure::{Failure, Retry};
+use super::key::Key;
+use super::metrics::Metrics;
+use super::plan::{Changes, Creation, plan};
+use super::schedule::Schedule;
+use super::tracked_nodes::{TrackedNodes, Version, reduced};
+use crate::base::backoff::Failures;
+use crate::base::error_chain::chain;
+use crate::cloud::{LiveReads, Presence, Reason, node};
+use crate::controllers::driver::Next;
+use crate::controllers::reasons::Reasons;
+use crate::controllers::{FIELD_MANAGER, announce, reason_of};
+use crate::kubernetes::call::{CALL_LIMIT, CallError, limited};
+use crate::kubernetes::events::{EventType, Recorder};
+
+/// How often a condition is written because somebody else changed the Node meanwhile, before it goes back into the queue.
+const ATTEMPTS: u32 = 5;
+
+/// The shortest pause before such an attempt; the longest is twice that.
+const CONFLICT_PAUSE: Duration = Duration::from_millis(50);
+
+/// A route that was not deleted, because it is not this controller's or the cache is behind, is checked again after this.
+const KEPT_ROUTE_PAUSE: Duration = Duration::from_secs(300);
+
+/// What one leader knows. It ends with the leadership.
+pub struct Term {
+    pub(super) cloud: Cloud,
+    pub(super) api: Api<Node>,
+    pub(super) recorder: Recorder,
+    pub(super) networks: Vec<IpNet>,
+    pub(super) writes_condition: bool,
+    /// The destinations that cannot be changed, and why.
+    pub(super) reasons: Arc<Reasons>,
+    pub(super) metrics: Metrics,
+    pub(super) progress: Mutex<Progress>,
+    /// The schedule or the due keys changed.
+    pub(super) changed: Notify,
+}
+
+/// What changes from one reconcile to the next.
+pub(super) struct Progress {
+    schedule: Schedule,
+    listing_failures: Failures,
+    nodes: TrackedNodes,
+    destinations: Destinations,
+    /// The Nodes whose condition could not be written, and why.
+    unwritten: BTreeMap<String, Reason>,
+    /// What is to be queued.
+    due: BTreeSet<Key>,
+}
+
+/// What came of a reconcile.
+#[derive(Debug)]
+pub enum Outcome {
+    /// All routes were listed, or could not be.
+    Pass(Result<Pass, Failure>),
+    /// The changes for one destination were made, or some of them.
+    Destination(IpNet, Applied),
+    /// The condition of this Node is as it should be, or could not be written.
+    Condition(String, Result<(), CallError>),
+    /// The queue gave something else.
+    Nothing,
+}
+
+/// One listing, and what follows from it.
+#[derive(Debug)]
+pub struct Pass {
+    nodes: Vec<Node>,
+    targets: BTreeSet<String>,
+    plan: BTreeMap<IpNet, Changes>,
+}
+
+/// The monotonic clock, also in tests that hold it.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+impl Progress {
+    pub(super) fn new(schedule: Schedule) -> Self {
+        let (nodes, destinations) = (TrackedNodes::default(), Destinations::default());
+        let (unwritten, due) = (BTreeMap::new(), BTreeSet::new());
+        Self { schedule, listing_failures: Failures::default(), nodes, destinations, unwritten, due }
+    }
+}
+
+impl Term {
+    fn lock(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock()
+    }
+
+    /// The Node of this name is new, has changed or is gone.
+    pub(super) fn note(&self, name: &str) {
+        let node = self.cloud.nodes.get(name).filter(|node| self.cloud.owns(node));
+        let version = node.as_deref().map(Version::of);
+        let mut progress = self.lock();
+        if progress.nodes.note(name, version) {
+            progress.schedule.change(now());
+            self.changed.notify_one();
+        }
+    }
+
+    /// Any Node may have changed. There is a pass in any case, as at a resync of the Go program.
+    pub(super) fn note_all(&self) {
+        let owned = self.cloud.nodes.list().filter(|node| self.cloud.owns(node));
+        let all = owned.map(|node| (node::name(&node).to_owned(), Version::of(&node))).collect();
+        let mut progress = self.lock();
+        progress.nodes.note_all(all);
+        progress.schedule.all_known(now());
+        self.changed.notify_one();
+    }
+
+    /// The next key that is due, once it is.
+    pub(super) async fn next_due(&self) -> Key {
+        loop {
+            let changed = self.changed.notified();
+            let due = {
+                let mut progress = self.lock();
+                if let Some(key) = progress.due.pop_first() {
+                    return key;
+                }
+                let due = progress.schedule.due();
+                if due.is_some_and(|due| due <= now()) {
+                    progress.schedule.queue();
+                    return Key::Pass;
+                }
+                due
+            };
+            match due {
+                Some(due) => tokio::select! {
+                    () = changed => {}
+                    () = sleep_until(due.into()) => {}
+                },
+                None => changed.await,
+            }
+        }
+    }
+
+    /// Lists all routes and plans. The Nodes are read first: what joins while the listing is made is left to the next pass.
+    pub(super) async fn pass(&self) -> Result<Pass, Failure> {
+        {
+            let mut progress = self.lock();
+            progress.schedule.begin(now());
+            progress.destinations.begin_listing();
+        }
+        let nodes: Vec<Node> =
+            self.cloud.nodes.list().filter(|node| self.cloud.owns(node)).map(|node| reduced(&node)).collect();
+        let routes = self.cloud.list_routes().await?;
+        let plan = plan(&nodes.iter().collect::<Vec<_>>(), &routes, &self.networks);
+        let targets = routes.into_iter().map(|route| route.target_node).collect();
+        Ok(Pass { nodes, targets, plan })
+    }
+
+    /// Makes what is planned for one destination.
+    pub(super) async fn reconcile_destination(&self, network: IpNet) -> Applied {
+        let changes = self.lock().destinations.begin(network);
+        self.cloud.apply(changes).await
+    }
+
+    /// Writes the condition of the Node if it is not as it should be.
+    pub(super) async fn reconcile_condition(&self, name: &str) -> Result<(), CallError> {
+        let Some(cached) = self.cloud.nodes.get(name) else { return Ok(()) };
+        let mut node = (*cached).clone();
+        let mut attempt = 1;
+        loop {
+            let Some(patch) = self.condition_patch(&node) else { return Ok(()) };
+            let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+            let patch = Patch::Strategic(patch);
+            let what = format!("write the condition NetworkUnavailable of node {name}");
+            match limited(&what, CALL_LIMIT, self.api.patch_status(name, &parameters, &patch)).await {
+                Err(error) if error.is_conflict() && attempt < ATTEMPTS => attempt += 1,
+                Err(error) if error.is_not_found() => return Ok(()),
+                written => return written.map(drop),
+            }
+            sleep(CONFLICT_PAUSE.mul_f64(1.0 + fastrand::f64())).await;
+            // The cache may be what caused the conflict.
+            match self.cloud.live.node(name).await {
+                Presence::Exists(live) => node = live,
+                Presence::Absent(_) => return Ok(()),
+                // The next attempt says so, or conflicts again.
+                Presence::Unknown(unknown) => tracing::debug!(node = name, "{unknown}"),
+            }
+        }
+    }
+
+    /// Nothing where the last pass does not say what the condition of this Node should be. Another pass is due then.
+    fn condition_patch(&self, node: &Node) -> Option<serde_json::Value> {
+        if !self.writes_condition || !self.cloud.owns(node) || self.cloud.permit.check().is_err() {
+            return None;
+        }
+        let progress = self.lock();
+        let has_routes = progress.has_routes(node).filter(|_| progress.nodes.is_planned(node))?;
+        condition::patch(node, has_routes, Timestamp::now())
+    }
+
+    /// Takes over what a pass planned.
+    pub(super) fn conclude_pass(&self, pass: Pass) {
+        self.metrics.syncs.inc();
+        let mut progress = self.lock();
+        progress.listing_failures.reset();
+        progress.nodes.plan(&pass.nodes, pass.targets);
+        let adopted = progress.destinations.adopt(pass.plan, &pass.nodes);
+        if adopted.is_outdated {
+            progress.schedule.change(now());
+        }
+        progress.due.extend(adopted.due.iter().copied().map(Key::Destination));
+        let at = Timestamp::now();
+        let is_to_be_written = |node: &&Node| {
+            let has_routes = progress.has_routes(node);
+            has_routes.is_some_and(|has_routes| condition::patch(node, has_routes, at).is_some())
+        };
+        let conditions = pass.nodes.iter().filter(|_| self.writes_condition).filter(is_to_be_written);
+        let conditions: Vec<_> = conditions.map(|node| Key::Condition(node::name(node).to_owned())).collect();
+        progress.due.extend(conditions);
+        self.metrics.show(progress.destinations.counts());
+        drop(progress);
+        self.changed.notify_one();
+        for network in adopted.due.iter().chain(&adopted.settled) {
+            self.reasons.clear(&network.to_string());
+        }
+    }
+
+    /// The listing failed, and is repeated.
+    pub(super) fn conclude_failed_pass(&self, failure: &Failure) {
+        if failure.retry == Retry::Never {
+            return;
+        }
+        self.metrics.syncs.inc();
+        let mut progress = self.lock();
+        let pause = failure.pause(&mut progress.listing_failures).unwrap_or_default();
+        progress.schedule.fail(now(), pause);
+        drop(progress);
+        self.changed.notify_one();
+        tracing::warn!(reason = %failure.reason, "{}", failure.message);
+    }
+
+    /// Reports what came of the changes for one destination.
+    pub(super) fn conclude_destination(&self, network: IpNet, applied: Applied) -> Next {
+        for route in &applied.deleted {
+            tracing::info!(node = route.target_node, destination = %network, route = route.name, "route deleted");
+        }
+        for Creation { route, .. } in &applied.created {
+            tracing::info!(node = route.target_node, destination = %network, "route created");
+        }
+        let (is_left, created) = (!applied.left.is_empty(), applied.created);
+        let mut progress = self.lock();
+        if progress.destinations.finish(network, applied.left) {
+            progress.schedule.change(now());
+        }
+        let pause = match (&applied.failure, progress.destinations.failures(network)) {
+            (Some((failure, _)), Some(failures)) => failure.pause(failures),
+            (_, _) => is_left.then_some(KEPT_ROUTE_PAUSE),
+        };
+        if self.writes_condition {
+            let waiting: Vec<String> = progress.destinations.waiting(network).map(str::to_owned).collect();
+            let concerned = created.into_iter().map(|creation| creation.route.target_node).chain(waiting);
+            progress.due.extend(concerned.map(Key::Condition));
+        }
+        self.metrics.show(progress.destinations.counts());
+        drop(progress);
+        self.changed.notify_one();
+        self.report(network, applied.failure);
+        pause.map_or(Next::Period, Next::After)
+    }
+
+    /// Says what is in the way of a destination's routes, once until that changes.
+    fn report(&self, network: IpNet, failure: Option<(Failure, Option<Creation>)>) {
+        let key = network.to_string();
+        let Some((failure, creation)) = failure.filter(|(failure, _)| failure.retry != Retry::Never) else {
+            return self.reasons.clear(&key);
+        };
+        let Failure { reason, message, .. } = failure;
+        if !self.reasons.set(&key, reason, None) {
+            return tracing::debug!(destination = key, %reason, "{message}");
+        }
+        tracing::warn!(destination = key, %reason, "{message}");
+        if let Some(Creation { name_hint, route }) = creation {
+            let metadata = ObjectMeta { name: Some(route.target_node), uid: Some(name_hint), ..ObjectMeta::default() };
+            let node = Node { metadata, ..Node::default() };
+            announce(&self.recorder, &node, EventType::Warning, "FailedToCreateRoute", &message);
+        }
+    }
+
+    pub(super) fn conclude_condition(&self, name: &str, written: Result<(), CallError>) -> Next {
+        match written {
+            Ok(()) => {
+                self.lock().unwritten.remove(name);
+                Next::Period
+            }
+            // The end of the term ends this worker.
+            Err(error) if error.is_not_leader() => Next::Wait(None),
+            Err(error) => {
+                let reason = reason_of(&error);
+                if self.lock().unwritten.insert(name.to_owned(), reason) != Some(reason) {
+                    tracing::warn!(node = name, %reason, "{}", chain(&error));
+                }
+                Next::Backoff
+            }
+        }
+    }
+
+    /// The work on a key panicked.
+    pub(super) fn conclude_panic(&self, key: Option<Key>, failure: Failure) -> Next {
+        self.metrics.panics.inc();
+        tracing::error!("{}", failure.message);
+        match key {
+            Some(Key::Pass) => self.conclude_failed_pass(&failure),
+            Some(Key::Destination(network)) => {
+                let left = self.lock().destinations.left(network);
+                return self.conclude_destination(
+                    network,
+                    Applied { left, failure: Some((failure, None)), ..Applied::default() },
+                );
+            }
+            Some(Key::Condition(_)) => return Next::Backoff,
+            None => {}
+        }
+        Next::Period
+    }
+
+    /// Nothing is known any more.
+    pub(super) fn forget(&self) {
+        self.reasons.forget_all();
+        self.metrics.show((0, 0));
+    }
+}
+
+impl Progress {
+    /// Whether the Node has its routes; nothing where that is not known yet, or it has none and wants none.
+    fn has_routes(&self, node: &Node) -> Option<bool> {
+        match self.destinations.routing(node) {
+            Routing::Ready => Some(true),
+            Routing::Failed => Some(false),
+            Routing::Unwanted => self.nodes.is_target(node).then_some(false),
+            Routing::Pending => None,
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Pure: what matters of each Node for its routes, as a number to compare.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use k8s_openapi::api::core::v1::{Node, NodeSpec, NodeStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::condition;
+use crate::cloud::node::{self, addresses};
+
+/// What routes depend on: the UID, the networks of the pods, and the addresses in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Version(u64);
+
+impl Version {
+    pub(super) fn of(node: &Node) -> Self {
+        let mut hasher = DefaultHasher::new();
+        node.metadata.uid.hash(&mut hasher);
+        node.spec.as_ref().and_then(|spec| spec.pod_cidrs.as_deref()).unwrap_or_default().hash(&mut hasher);
+        for address in addresses::of(node) {
+            (&address.type_, &address.address).hash(&mut hasher);
+        }
+        Self(hasher.finish())
+    }
+}
+
+/// The Nodes that the controller looks after.
+#[derive(Debug, Default)]
+pub(super) struct TrackedNodes {
+    current: BTreeMap<String, Version>,
+    /// Those of the last pass.
+    planned: BTreeMap<String, Version>,
+    /// The Nodes that a listed route leads to.
+    targets: BTreeSet<String>,
+}
+
+impl TrackedNodes {
+    /// The Node of this name is this now; nothing if there is none to look after. True if that is a change.
+    #[must_use]
+    pub(super) fn note(&mut self, name: &str, version: Option<Version>) -> bool {
+        let before = match version {
+            Some(version) => self.current.insert(name.to_owned(), version),
+            None => self.current.remove(name),
+        };
+        before != version
+    }
+
+    /// These are all.
+    pub(super) fn note_all(&mut self, all: BTreeMap<String, Version>) {
+        self.current = all;
+    }
+
+    /// A pass planned with these Nodes, and listed routes to `targets`.
+    pub(super) fn plan(&mut self, nodes: &[Node], targets: BTreeSet<String>) {
+        self.planned = nodes.iter().map(|node| (node::name(node).to_owned(), Version::of(node))).collect();
+        self.targets = targets;
+    }
+
+    /// Whether the last pass planned with this Node as it is.
+    pub(super) fn is_planned(&self, node: &Node) -> bool {
+        self.planned.get(node::name(node)) == Some(&Version::of(node))
+    }
+
+    /// Whether the last pass listed a route to this Node.
+    pub(super) fn is_target(&self, node: &Node) -> bool {
+        self.targets.contains(node::name(node))
+    }
+}
+
+/// The Node without what a pass does not need: a pass holds all of them.
+pub(super) fn reduced(node: &Node) -> Node {
+    let metadata =
+        ObjectMeta { name: node.metadata.name.clone(), uid: node.metadata.uid.clone(), ..ObjectMeta::default() };
+    let pod_cidrs = node.spec.as_ref().and_then(|spec| spec.pod_cidrs.clone());
+    let status = NodeStatus {
+        addresses: Some(addresses::of(node).to_vec()),
+        conditions: condition::of(node).map(|condition| vec![condition.clone()]),
+        ..NodeStatus::default()
+    };
+    Node { metadata, spec: Some(NodeSpec { pod_cidrs, ..NodeSpec::default() }), status: Some(status) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn node(change: impl FnOnce(&mut Value)) -> Node {
+        let mut node = json!({
+            "metadata": {"name": "node-1", "uid": "01", "resourceVersion": "1", "labels": {"a": "b"}},
+            "spec": {"podCIDRs": ["10.120.0.0/24"], "providerID": "p"},
+            "status": {
+                "addresses": [{"type": "InternalIP", "address": "10.0.1.1"}],
+                "conditions": [
+                    {"type": "Ready", "status": "True"},
+                    {"type": "NetworkUnavailable", "status": "True", "reason": "NoRouteCreated"},
+                ],
+            },
+        });
+        change(&mut node);
+        serde_json::from_value(node).unwrap()
+    }
+
+    // vectors
+    #[test]
+    fn only_what_routes_depend_on_is_a_change() {
+        for (id, is_change, change) in [
+            ("R-50", true, ("/status/addresses/0/address", json!("10.0.1.2"))),
+            ("R-51", true, ("/spec/podCIDRs/0", json!("10.121.0.0/24"))),
+            ("R-52", false, ("/metadata/resourceVersion", json!("2"))),
+            (
+                "R-53",
+                false,
+                (
+                    "/status",
+                    json!({"addresses": [{"type": "InternalIP", "address": "10.0.1.1"}],
+                "images": [{"names": ["x"]}]}),
+                ),
+            ),
+            ("a heartbeat", false, ("/status/conditions", json!([{"type": "Ready", "status": "False"}]))),
+            ("another Node of this name", true, ("/metadata/uid", json!("02"))),
+            ("another type of address", true, ("/status/addresses/0/type", json!("ExternalIP"))),
+        ] {
+            let mut nodes = TrackedNodes::default();
+            assert!(nodes.note("node-1", Some(Version::of(&node(|_| ())))), "it is new");
+            let (way, value) = change;
+            let changed = node(|node| *node.pointer_mut(way).unwrap() = value);
+            assert_eq!(nodes.note("node-1", Some(Version::of(&changed))), is_change, "{id}");
+            assert!(nodes.note("node-1", None) && !nodes.note("node-1", None), "it is gone once: {id}");
+        }
+    }
+
+    #[test]
+    fn a_pass_is_about_the_nodes_as_they_were_then() {
+        let (before, after) = (node(|_| ()), node(|node| node["spec"]["podCIDRs"] = json!(["10.121.0.0/24"])));
+        let mut nodes = TrackedNodes::default();
+        nodes.note_all(BTreeMap::from([("node-1".into(), Version::of(&before))]));
+        assert!(!nodes.note("node-1", Some(Version::of(&before))));
+        nodes.plan(&[reduced(&before)], BTreeSet::from(["node-1".into()]));
+        assert!(nodes.is_planned(&before) && !nodes.is_planned(&after) && nodes.is_target(&before));
+    }
+
+    #[test]
+    fn a_reduced_node_has_what_a_pass_needs() {
+        let (node, mut expected) = (node(|_| ()), node(|_| ()));
+        (expected.metadata.resource_version, expected.metadata.labels) = (None, None);
+        expected.spec.as_mut().unwrap().provider_id = None;
+        expected.status.as_mut().unwrap().conditions.as_mut().unwrap().remove(0);
+        assert_eq!(reduced(&node), expected);
+    }
+}

@@ -1,0 +1,137 @@
+//! While routes are off: removes the condition `NetworkUnavailable` that keeps Nodes from being used and that nothing would
+//! ever change. The Go program leaves it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use tokio::time::{Instant, sleep_until};
+
+use super::condition;
+use crate::base::backoff::{Backoff, Failures};
+use crate::base::error_chain::chain;
+use crate::cloud::{CloudProvider, LiveReads as _, Presence, node};
+use crate::controllers::{Context, FIELD_MANAGER};
+use crate::kubernetes::call::{CALL_LIMIT, limited};
+use crate::kubernetes::cluster::LiveApi;
+use crate::kubernetes::stores::{Change, Nodes};
+
+/// The pauses between two tries of what failed.
+const BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(1), Duration::from_secs(60));
+
+/// How often a condition is removed because somebody else changed the Node meanwhile, before that is a failure.
+const ATTEMPTS: u32 = 5;
+
+/// Removes the condition `True`, reason `NoRouteCreated`, from Nodes whose `managedFields` say that this program or the Go
+/// program wrote it, whenever this process leads. For whoever knows that routes are turned off; dropping the future ends it.
+/// A Node of another provider is left alone.
+pub async fn withdraw_conditions(context: Context, nodes: Nodes) -> Infallible {
+    loop {
+        context.leadership.wait_until_leader().await;
+        let lost = context.leadership.wait_until_lost();
+        tokio::select! {
+            () = lost => {}
+            never = Withdrawal::new(&context, &nodes).run() => match never {},
+        }
+    }
+}
+
+/// One term of leadership.
+struct Withdrawal<'a> {
+    nodes: &'a Nodes,
+    provider: &'a dyn CloudProvider,
+    api: Api<Node>,
+    live: LiveApi,
+    /// The UIDs of Nodes whose condition stays.
+    kept: BTreeMap<String, Option<String>>,
+    /// The Nodes to try again.
+    failed: BTreeSet<String>,
+    failures: Failures,
+    retry_at: Instant,
+}
+
+impl<'a> Withdrawal<'a> {
+    fn new(context: &'a Context, nodes: &'a Nodes) -> Self {
+        let (api, live) = (Api::all(context.write.clone()), LiveApi::new(context.write.clone()));
+        let (kept, failed) = (BTreeMap::new(), BTreeSet::new());
+        let (failures, retry_at) = (Failures::default(), Instant::now());
+        Self { nodes, provider: &*context.provider, api, live, kept, failed, failures, retry_at }
+    }
+
+    async fn run(mut self) -> Infallible {
+        let mut changes = self.nodes.subscribe();
+        loop {
+            let is_waiting = !self.failed.is_empty();
+            let names = tokio::select! {
+                Some(change) = changes.next() => match change {
+                    // What failed waits for its pause.
+                    Change::Applied(name) | Change::Deleted(name) if self.failed.contains(&name) => continue,
+                    Change::Applied(name) | Change::Deleted(name) => vec![name],
+                    Change::All => {
+                        let nodes = self.nodes;
+                        self.kept.retain(|name, _| nodes.contains(name));
+                        nodes.keys()
+                    }
+                },
+                () = sleep_until(self.retry_at), if is_waiting => std::mem::take(&mut self.failed).into_iter().collect(),
+            };
+            for name in names {
+                self.withdraw_from(&name).await;
+            }
+            match self.failed.is_empty() {
+                true => self.failures.reset(),
+                false if self.retry_at <= Instant::now() => {
+                    self.retry_at = Instant::now() + self.failures.next_pause(&BACKOFF, 0.0);
+                }
+                false => {}
+            }
+        }
+    }
+
+    /// Decides about one Node, by a live read if the cache has the condition.
+    async fn withdraw_from(&mut self, name: &str) {
+        let Some(cached) = self.nodes.get(name).filter(|node| condition::is_left_behind(node)) else {
+            self.kept.remove(name);
+            return;
+        };
+        let provider_id = node::provider_id(&cached);
+        let is_foreign = !provider_id.is_empty() && !self.provider.owns_provider_id(provider_id);
+        if is_foreign || self.kept.get(name) == Some(&cached.metadata.uid) {
+            return;
+        }
+        match self.withdraw(name).await {
+            Ok(true) => tracing::info!(node = name, "condition NetworkUnavailable removed: routes are off"),
+            Ok(false) => drop(self.kept.insert(name.to_owned(), cached.metadata.uid.clone())),
+            Err(message) => {
+                tracing::warn!(node = name, "{message}");
+                self.failed.insert(name.to_owned());
+            }
+        }
+    }
+
+    /// True if the condition was removed, false if it stays.
+    async fn withdraw(&self, name: &str) -> Result<bool, String> {
+        let what = format!("remove the condition NetworkUnavailable of node {name}");
+        let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let mut attempt = 1;
+        loop {
+            let patch = match self.live.node(name).await {
+                Presence::Exists(live) => condition::removal(&live, FIELD_MANAGER),
+                Presence::Absent(_) => None,
+                Presence::Unknown(unknown) => return Err(format!("{what}: {unknown}")),
+            };
+            let Some(patch) = patch else { return Ok(false) };
+            let patch = Patch::Strategic(patch);
+            match limited(&what, CALL_LIMIT, self.api.patch_status(name, &parameters, &patch)).await {
+                Ok(_) => return Ok(true),
+                Err(error) if error.is_conflict() && attempt < ATTEMPTS => attempt += 1,
+                Err(error) if error.is_not_found() => return Ok(false),
+                Err(error) => return Err(chain(&error)),
+            }
+        }
+    }
+}

@@ -16,6 +16,7 @@ mod leader_election;
 mod lifecycle;
 mod login_ledger;
 mod node;
+mod route;
 mod secrets;
 mod service;
 mod stores;

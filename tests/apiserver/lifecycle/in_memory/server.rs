@@ -224,7 +224,8 @@ impl Server {
         if path == "/api/v1/nodes" {
             return Ok(self.watch(parts.uri.query().unwrap_or_default()));
         }
-        let name = path.rsplit('/').next().unwrap_or_default().to_owned();
+        let object = path.trim_end_matches("/status");
+        let name = object.rsplit('/').next().unwrap_or_default().to_owned();
         let fate = {
             let mut state = self.lock();
             let position = state.meddlers.iter().position(|(method, _)| *method == parts.method);

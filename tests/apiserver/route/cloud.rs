@@ -1,0 +1,186 @@
+//! The memory provider with what tests of routes need: failures of one route, the times of listings, and a process that stops
+//! at a chosen step.
+
+use async_trait::async_trait;
+use ccm::cloud::{CloudProvider, Error, Route, Routes, WritePermit};
+use doubles::memory::Memory;
+use futures::stream::BoxStream;
+use k8s_openapi::api::core::v1::NodeAddress;
+use kube::Client;
+use kube::client::Body;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use tokio::time::Instant;
+
+pub const CLUSTER: &str = "my-k8s";
+
+type Failure = Box<dyn Fn() -> Error + Send>;
+
+/// See the file's header. Clones share all.
+#[derive(Clone, Default)]
+pub struct Cloud {
+    pub memory: Memory,
+    pub steps: Steps,
+    listings: Arc<Mutex<Vec<Instant>>>,
+    /// The tries to create a route, by destination.
+    tries: Arc<Mutex<BTreeMap<String, Vec<Instant>>>>,
+    /// By destination.
+    failures: Arc<Mutex<BTreeMap<String, Failure>>>,
+    /// The destination whose creation never ends.
+    hanging: Arc<Mutex<String>>,
+}
+
+impl Cloud {
+    /// The same routes, for another process.
+    pub fn for_next_process(&self) -> Self {
+        Self { memory: self.memory.clone(), ..Self::default() }
+    }
+
+    /// Creating a route to this destination fails from now on.
+    pub fn fail(&self, destination: &str, failure: impl Fn() -> Error + Send + 'static) {
+        self.failures.lock().unwrap().insert(destination.to_owned(), Box::new(failure));
+    }
+
+    pub fn end_failure(&self, destination: &str) {
+        self.failures.lock().unwrap().remove(destination);
+    }
+
+    /// Creating a route to this destination never ends.
+    pub fn hang(&self, destination: &str) {
+        *self.hanging.lock().unwrap() = destination.to_owned();
+    }
+
+    /// When the listings began.
+    pub fn listings(&self) -> Vec<Instant> {
+        self.listings.lock().unwrap().clone()
+    }
+
+    /// When it was tried to create a route to this destination.
+    pub fn tries(&self, destination: &str) -> Vec<Instant> {
+        self.tries.lock().unwrap().get(destination).cloned().unwrap_or_default()
+    }
+
+    /// The cluster's routes as `target destination addresses`, in order.
+    pub fn routes(&self) -> Vec<String> {
+        let own = self.memory.all_routes().into_iter().filter(|(cluster, _)| cluster == CLUSTER);
+        let mut routes: Vec<_> = own.map(|(_, route)| shown(&route)).collect();
+        routes.sort();
+        routes
+    }
+}
+
+/// What is compared of a route.
+pub fn shown(route: &Route) -> String {
+    let mut addresses: Vec<_> = route.target_node_addresses.iter().map(|address| address.address.as_str()).collect();
+    addresses.sort();
+    let blackhole = if route.blackhole { " blackhole" } else { "" };
+    format!("{} {} {}{blackhole}", route.target_node, route.destination_cidr, addresses.join(","))
+}
+
+/// A route as the cloud lists it, with one address.
+pub fn route(target: &str, destination: &str, address: &str) -> Route {
+    let address = NodeAddress { type_: "InternalIP".into(), address: address.into() };
+    Route {
+        name: format!("{target}-{destination}"),
+        target_node: target.into(),
+        destination_cidr: destination.into(),
+        target_node_addresses: vec![address],
+        ..Route::default()
+    }
+}
+
+impl CloudProvider for Cloud {
+    fn provider_name(&self) -> &'static str {
+        "memory"
+    }
+
+    fn owns_provider_id(&self, provider_id: &str) -> bool {
+        provider_id.starts_with("memory://")
+    }
+
+    fn routes(&self) -> Option<Arc<dyn Routes>> {
+        self.memory.routes().map(|_| Arc::new(self.clone()) as Arc<dyn Routes>)
+    }
+
+    fn capability_changes(&self) -> BoxStream<'static, ()> {
+        self.memory.capability_changes()
+    }
+}
+
+#[async_trait]
+impl Routes for Cloud {
+    async fn list_routes(&self, cluster_name: &str) -> Result<Vec<Route>, Error> {
+        self.listings.lock().unwrap().push(Instant::now());
+        self.steps.around(self.memory.list_routes(cluster_name)).await
+    }
+
+    async fn create_route(
+        &self,
+        permit: &WritePermit,
+        cluster_name: &str,
+        name_hint: &str,
+        route: &Route,
+    ) -> Result<(), Error> {
+        let destination = &route.destination_cidr;
+        self.tries.lock().unwrap().entry(destination.clone()).or_default().push(Instant::now());
+        let hangs = *self.hanging.lock().unwrap() == *destination;
+        if hangs {
+            std::future::pending::<()>().await;
+        }
+        let failure = self.failures.lock().unwrap().get(destination).map(|failure| failure());
+        match failure {
+            Some(error) => Err(error),
+            None => self.steps.around(self.memory.create_route(permit, cluster_name, name_hint, route)).await,
+        }
+    }
+
+    async fn delete_route(&self, permit: &WritePermit, cluster_name: &str, route: &Route) -> Result<(), Error> {
+        self.steps.around(self.memory.delete_route(permit, cluster_name, route)).await
+    }
+}
+
+/// The steps of a process: one before and one after each call. It stops for good at a chosen one.
+#[derive(Clone, Default)]
+pub struct Steps {
+    taken: Arc<AtomicUsize>,
+    /// Zero: never.
+    allowed: Arc<AtomicUsize>,
+}
+
+impl Steps {
+    /// The process stops after so many more steps.
+    pub fn stop_after(&self, more: usize) {
+        self.allowed.store(self.taken.load(Ordering::SeqCst) + more + 1, Ordering::SeqCst);
+    }
+
+    /// Whether the process has stopped.
+    pub fn are_over(&self) -> bool {
+        let allowed = self.allowed.load(Ordering::SeqCst);
+        allowed > 0 && self.taken.load(Ordering::SeqCst) >= allowed
+    }
+
+    async fn take(&self) {
+        self.taken.fetch_add(1, Ordering::SeqCst);
+        if self.are_over() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    async fn around<T>(&self, call: impl Future<Output = T>) -> T {
+        self.take().await;
+        let answer = call.await;
+        self.take().await;
+        answer
+    }
+
+    /// A client whose calls are steps.
+    pub fn client(&self, client: Client) -> Client {
+        let steps = self.clone();
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            let (steps, client) = (steps.clone(), client.clone());
+            async move { steps.around(client.send(request)).await }
+        });
+        Client::new(service, "default")
+    }
+}

@@ -1,0 +1,171 @@
+//! The condition `NetworkUnavailable`: written while routes are on, and removed after they were turned off.
+
+use ccm::cloud::Error;
+use ccm::controllers::route::Settings;
+use http::Method;
+use serde_json::json;
+use support::{eventually, unique};
+
+use super::cloud::{CLUSTER, Cloud, route};
+use super::harness::{Form, LIMIT, Run, Start, condition, looping};
+use super::world::{World, go_by, watching};
+use crate::lifecycle::in_memory::server::Fate;
+
+const NETWORK: &str = "10.120.0.0/24";
+const MANAGER: &str = "vsphere-cloud-controller-manager";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_foreign_reason_is_overwritten_and_what_is_right_is_not_written() {
+    let cloud = Cloud::default();
+    let run = Run::start(&cloud, looping()).await;
+    let form = Form::new(&unique("n"), &[NETWORK], "10.0.1.1");
+    run.register(&form).await;
+    run.wait_for_condition("created", &form.name, "False RouteCreated").await;
+    let foreign = json!({"conditions": [{"type": "NetworkUnavailable", "status": "False", "reason": "CalicoIsUp"}]});
+    run.patch_status(&form.name, foreign, "cni").await;
+    let node = run.wait_for_condition("W-44", &form.name, "False RouteCreated").await;
+    run.several_passes(3).await;
+    assert_eq!(run.get(&form.name).await.metadata.resource_version, node.metadata.resource_version);
+    let written = node.status.unwrap().conditions.unwrap().pop().unwrap();
+    assert_eq!(written.message.as_deref(), Some("RouteController created a route"));
+    assert!(written.last_transition_time.is_some() && written.last_transition_time == written.last_heartbeat_time);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_condition_is_left_to_the_cni_if_a_flag_says_so() {
+    let cloud = Cloud::default();
+    let run = Run::start(&cloud, Settings { writes_condition: false, ..looping() }).await;
+    let form = Form::new(&unique("n"), &[NETWORK], "10.0.1.1");
+    let created = run.register(&form).await;
+    run.wait_for_routes("created", &cloud, &form.routes()).await;
+    run.several_passes(3).await;
+    assert_eq!(run.get(&form.name).await.metadata.resource_version, created.metadata.resource_version, "W-44");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_route_is_told_on_the_node_once_and_taken_back() {
+    let cloud = Cloud::default();
+    let run = Run::start(&cloud, looping()).await;
+    let form = Form::new(&unique("n"), &[NETWORK], "10.0.1.1");
+    cloud.fail(NETWORK, || Error::other("no more routes"));
+    let node = run.register(&form).await;
+    run.wait_for_condition("W-41", &form.name, "True NoRouteCreated").await;
+    run.wait_for_metric("vsphere_ccm_routes{state=\"CloudError\"}", 1).await;
+    let event = eventually("the Event", LIMIT, async || {
+        let events = run.events(&form.name).await;
+        events.into_iter().find(|event| event.reason.as_deref() == Some("FailedToCreateRoute")).ok_or("none".to_owned())
+    })
+    .await;
+    let message = event.message.as_deref().unwrap();
+    let uid = node.metadata.uid.as_deref().unwrap();
+    let begins = format!("Could not create route {uid} {NETWORK} for node {} after ", form.name);
+    assert!(message.starts_with(&begins) && message.ends_with(": no more routes"), "{message}");
+    let object = &event.involved_object;
+    assert_eq!((object.api_version.as_deref(), object.kind.as_deref()), (Some("v1"), Some("Node")));
+    assert_eq!(object.uid.as_deref(), Some(uid));
+    assert_eq!(event.source.as_ref().unwrap().component.as_deref(), Some("route_controller"));
+    assert_eq!(event.type_.as_deref(), Some("Warning"));
+    run.several_passes(5).await;
+    let count = |events: Vec<k8s_openapi::api::core::v1::Event>| {
+        events.iter().map(|event| event.count.unwrap_or(1)).sum::<i32>()
+    };
+    assert_eq!(count(run.events(&form.name).await), 1, "once for each change of the reason");
+    cloud.end_failure(NETWORK);
+    run.wait_for_condition("it works", &form.name, "False RouteCreated").await;
+    run.wait_for_metric("vsphere_ccm_routes{state=\"Ready\"}", 1).await;
+    run.wait_for_metric("vsphere_ccm_routes{state=\"CloudError\"}", 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_is_resolved_with_a_live_read() {
+    let world = World::start(watching()).await;
+    go_by(30).await;
+    for _ in 0..4 {
+        world.server.before(&Method::PATCH, |state| state.change("n", &json!({"metadata": {"labels": {"a": "b"}}})));
+    }
+    world.put(&Form::new("n", &[NETWORK], "10.0.1.1"));
+    go_by(3).await;
+    assert_eq!(world.condition("n").unwrap(), "False RouteCreated");
+    assert_eq!(world.writes(), 5, "five attempts");
+    let patch = &world.server.sent(&Method::PATCH)[4].body;
+    assert!(patch["metadata"]["uid"].is_string() && patch["metadata"]["resourceVersion"].is_string(), "{patch}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_condition_that_is_refused_is_written_later() {
+    let world = World::start(watching()).await;
+    go_by(30).await;
+    world.server.always(&Method::PATCH, Fate::Refused(403));
+    world.put(&Form::new("n", &[NETWORK], "10.0.1.1"));
+    go_by(60).await;
+    assert_eq!((world.condition("n").unwrap().as_str(), world.cloud.routes().len()), ("", 1));
+    world.server.always(&Method::PATCH, Fate::Works);
+    go_by(61).await;
+    assert_eq!(world.condition("n").unwrap(), "False RouteCreated");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_without_networks_has_a_condition_only_while_a_route_leads_to_it() {
+    let world = World::start(watching()).await;
+    world.cloud.memory.put_route(CLUSTER, route("routed", NETWORK, "10.0.1.1"));
+    world.put(&Form::new("routed", &[], "10.0.1.1"));
+    world.put(&Form::new("plain", &[], "10.0.2.1"));
+    go_by(30).await;
+    assert_eq!(world.condition("routed").unwrap(), "True NoRouteCreated");
+    assert_eq!((world.condition("plain").unwrap().as_str(), world.cloud.routes().len()), ("", 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_cannot_serve_routes_now_is_not_off() {
+    let world = World::start(watching()).await;
+    world.put(&Form::new("n", &[NETWORK], "10.0.1.1"));
+    go_by(30).await;
+    world.cloud.memory.set_has_routes(false);
+    let written = world.writes();
+    world.put(&Form::new("m", &["10.120.1.0/24"], "10.0.2.1"));
+    world.remove("n");
+    go_by(600).await;
+    assert_eq!((world.cloud.routes().len(), world.writes()), (1, written));
+    assert_eq!(world.routes_in("Ready"), 0, "nobody knows");
+    world.cloud.memory.set_has_routes(true);
+    go_by(15).await;
+    assert_eq!(world.cloud.routes(), ["m 10.120.1.0/24 10.0.2.1"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_routes_are_off_only_our_condition_is_removed() {
+    let cloud = Cloud::default();
+    let run = Run::with(Start { is_off: true, ..Start::of(&cloud, looping()) }).await;
+    let unavailable = |status: &str, reason: &str| {
+        json!({"conditions": [{"type": "NetworkUnavailable", "status": status, "reason": reason,
+            "lastTransitionTime": "2026-01-01T00:00:00Z", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}]})
+    };
+    let foreign = "other://1";
+    let mut kept = Vec::new();
+    let mut removed = Vec::new();
+    for (status, reason, manager, provider_id, is_removed) in [
+        ("True", "NoRouteCreated", "cni", "", false),
+        ("False", "RouteCreated", MANAGER, "", false),
+        ("True", "CalicoIsDown", MANAGER, "", false),
+        ("True", "NoRouteCreated", MANAGER, foreign, false),
+        ("True", "NoRouteCreated", MANAGER, "memory://1", true),
+        ("True", "NoRouteCreated", MANAGER, "", true),
+    ] {
+        let form = Form { provider_id: provider_id.into(), ..Form::new(&unique("n"), &[NETWORK], "10.0.1.1") };
+        run.register(&form).await;
+        let node = run.patch_status(&form.name, unavailable(status, reason), manager).await;
+        if is_removed { removed.push(form.name) } else { kept.push((form.name, node)) }
+    }
+    for name in &removed {
+        run.wait_for_condition("it is removed", name, "").await;
+    }
+    for (name, node) in kept {
+        assert_eq!(run.get(&name).await.metadata.resource_version, node.metadata.resource_version, "{name}");
+        assert_ne!(condition(&node), "");
+    }
+    // It comes back, as another process may write it.
+    run.wait_for_cache(&removed[0], |node| node.is_some_and(|node| condition(node).is_empty())).await;
+    run.patch_status(&removed[0], unavailable("True", "NoRouteCreated"), MANAGER).await;
+    run.wait_for_condition("it is removed again", &removed[0], "").await;
+    assert!(cloud.listings().is_empty());
+}

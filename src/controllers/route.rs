@@ -12,7 +12,7 @@ mod key;
 mod metrics;
 pub mod plan;
 pub mod reason;
-pub mod schedule;
+mod schedule;
 mod term;
 mod tracked_nodes;
 mod withdrawal;
@@ -110,8 +110,12 @@ impl Reconciler for Term {
         Vec::new()
     }
 
+    /// Routes go before conditions, which are many after the first pass over a large cluster.
     fn priority(&self, key: &str) -> Priority {
-        if Key::parse(key) == Some(Key::Pass) { Priority::First } else { Priority::Normal }
+        match Key::parse(key) {
+            Some(Key::Pass | Key::Destination(_)) => Priority::First,
+            Some(Key::Condition(_)) | None => Priority::Normal,
+        }
     }
 
     async fn next_key(&self) -> String {

@@ -133,9 +133,8 @@ impl Cloud {
         within_limit(routes.delete_route(&self.permit, &self.cluster_name, route)).await
     }
 
-    /// The provider may have lost its routes since the last call.
     fn routes(&self) -> Result<Arc<dyn Routes>, Failure> {
-        self.provider.routes().ok_or_else(|| Failure::of(&Error::NotImplemented))
+        self.provider.routes().ok_or_else(Failure::no_routes)
     }
 }
 

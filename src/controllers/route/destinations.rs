@@ -98,16 +98,16 @@ impl Destinations {
         self.left(network)
     }
 
-    /// The worker ended, and this is left to do. True if another listing is needed.
+    /// The worker ended, and this is left to do, which it has tried or not. True if another listing is needed.
     #[must_use]
-    pub(super) fn finish(&mut self, network: IpNet, left: Changes) -> bool {
+    pub(super) fn finish(&mut self, network: IpNet, left: Changes, is_tried: bool) -> bool {
         self.busy.remove(&network);
         if left.is_empty() {
             let done = self.by_network.remove(&network);
             self.ready += usize::from(done.is_some_and(|done| !done.changes.creations.is_empty()));
         } else if let Some(destination) = self.by_network.get_mut(&network) {
             destination.changes = left;
-            destination.is_tried = true;
+            destination.is_tried |= is_tried;
         }
         self.unlisted.contains(&network)
     }
@@ -194,7 +194,7 @@ mod tests {
         let mut destinations = Destinations::default();
         assert_eq!(destinations.adopt(plan(&[0, 1]), &[]).due, [network(0), network(1)]);
         let left = destinations.begin(network(0));
-        assert!(!destinations.finish(network(0), left));
+        assert!(!destinations.finish(network(0), left, true));
         destinations.begin_listing();
         assert_eq!(destinations.adopt(plan(&[0, 1]), &[]), Adopted::default(), "the same again");
         let mut changed = plan(&[0]);
@@ -211,13 +211,13 @@ mod tests {
         destinations.begin(network(0));
         destinations.begin_listing();
         destinations.begin(network(1));
-        assert!(!destinations.finish(network(1), Changes::default()), "nothing was listed yet");
+        assert!(!destinations.finish(network(1), Changes::default(), true), "nothing was listed yet");
         // Destination 0 is worked on still, destination 1 is done.
         let adopted = destinations.adopt(BTreeMap::from([(network(1), creation("a", 1))]), &[]);
         assert_eq!(adopted, Adopted { is_outdated: true, ..Adopted::default() });
         let routed = |number: u8| node("b", &[&network(number).to_string()]);
         assert_eq!(destinations.routing(&routed(0)), Routing::Pending, "what is not known is not there");
-        assert!(destinations.finish(network(0), Changes::default()), "nobody knows what became of it");
+        assert!(destinations.finish(network(0), Changes::default(), true), "nobody knows what became of it");
         assert_eq!(destinations.routing(&routed(0)), Routing::Pending);
         destinations.begin_listing();
         assert_eq!(destinations.adopt(BTreeMap::new(), &[]), Adopted::default());
@@ -235,12 +235,12 @@ mod tests {
         assert_eq!(routing(&destinations), [Routing::Pending, Routing::Ready, Routing::Failed]);
         assert_eq!(destinations.counts(), (1, 2));
         let left = destinations.begin(network(0));
-        assert!(!destinations.finish(network(0), left));
+        assert!(!destinations.finish(network(0), left, true));
         assert_eq!(destinations.waiting(network(0)).collect::<Vec<_>>(), ["a"]);
         assert_eq!(routing(&destinations)[0], Routing::Pending, "the other one was not tried");
         for (number, expected) in [(1, Routing::Failed), (0, Routing::Ready)] {
             destinations.begin(network(number));
-            assert!(!destinations.finish(network(number), Changes::default()));
+            assert!(!destinations.finish(network(number), Changes::default(), true));
             assert_eq!(routing(&destinations)[0], expected);
         }
         assert_eq!((destinations.counts(), destinations.routing(&node("d", &[]))), ((3, 0), Routing::Unwanted));
@@ -248,5 +248,7 @@ mod tests {
         destinations.adopt(plan(&[0]), &nodes);
         let left = destinations.begin(network(0));
         assert_eq!(left, destinations.left(network(0)), "all of it, until the worker ends");
+        assert!(!destinations.finish(network(0), left, false));
+        assert_eq!(routing(&destinations)[0], Routing::Pending, "it was not tried");
     }
 }

@@ -26,14 +26,15 @@ pub(super) enum Retry {
     After(Duration),
     /// Another plan: a change of the Node or of the routes that the cloud lists.
     Change,
-    /// Nothing: this process does not lead any more.
-    Never,
+    /// Nothing was tried, because this process does not lead any more or the provider has lost its routes. That says nothing
+    /// about the object.
+    NotTried,
 }
 
 impl Failure {
     pub(super) fn of(error: &Error) -> Self {
         let retry = match error {
-            Error::NotLeader => Retry::Never,
+            Error::NotLeader => Retry::NotTried,
             Error::RetryAfter { after, .. } | Error::Exhausted { after, .. } => Retry::After(*after),
             Error::Invalid { .. } => Retry::Change,
             Error::InstanceNotFound
@@ -44,6 +45,11 @@ impl Failure {
             | Error::Other { .. } => Retry::Backoff,
         };
         Self { reason: error.reason(), message: chain(error), retry }
+    }
+
+    /// The provider has lost its routes since the term began. It may have them again.
+    pub(super) fn no_routes() -> Self {
+        Self { retry: Retry::NotTried, ..Self::of(&Error::NotImplemented) }
     }
 
     /// The API server did not say how the Node is.
@@ -62,7 +68,7 @@ impl Failure {
         match self.retry {
             Retry::Backoff => Some(failures.next_pause(&BACKOFF, 0.0)),
             Retry::After(after) => Some(after),
-            Retry::Change | Retry::Never => None,
+            Retry::Change | Retry::NotTried => None,
         }
     }
 }

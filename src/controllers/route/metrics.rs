@@ -30,11 +30,13 @@ impl Metrics {
             "Routes of the pod network by state: Ready, Pending, or the reason why a route could not be created or deleted.",
         );
         let panics = ours("route_panics_total", "Panics while routes were reconciled.");
-        Self {
+        let new = Self {
             syncs: IntCounter::with_opts(syncs.subsystem("route_controller")).expect("the name is a valid constant"),
             routes: IntGaugeVec::new(routes, &["state"]).expect("name and label are valid constants"),
             panics: IntCounter::with_opts(panics).expect("the name is a valid constant"),
-        }
+        };
+        new.show((0, 0));
+        new
     }
 
     /// All of them.

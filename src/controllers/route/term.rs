@@ -20,7 +20,7 @@ use super::destinations::{Destinations, Routing};
 use super::failure::{Failure, Retry};
 use super::key::Key;
 use super::metrics::Metrics;
-use super::plan::{Changes, Creation, plan};
+use super::plan::{Changes, Creation, plan, wanted};
 use super::schedule::Schedule;
 use super::tracked_nodes::{TrackedNodes, Version, reduced};
 use crate::base::backoff::Failures;
@@ -165,7 +165,10 @@ impl Term {
             self.cloud.nodes.list().filter(|node| self.cloud.owns(node)).map(|node| reduced(&node)).collect();
         let routes = self.cloud.list_routes().await?;
         let plan = plan(&nodes.iter().collect::<Vec<_>>(), &routes, &self.networks);
-        let targets = routes.into_iter().map(|route| route.target_node).collect();
+        let led_to: BTreeSet<&str> = routes.iter().map(|route| route.target_node.as_str()).collect();
+        let is_target = |node: &&Node| led_to.contains(node::name(node));
+        let without_networks = nodes.iter().filter(|node| wanted(node).next().is_none());
+        let targets = without_networks.filter(is_target).map(|node| node::name(node).to_owned()).collect();
         Ok(Pass { nodes, targets, plan })
     }
 
@@ -240,16 +243,15 @@ impl Term {
 
     /// The listing failed, and is repeated.
     pub(super) fn conclude_failed_pass(&self, failure: &Failure) {
-        if failure.retry == Retry::Never {
-            return;
-        }
         self.metrics.syncs.inc();
         let mut progress = self.lock();
         let pause = failure.pause(&mut progress.listing_failures).unwrap_or_default();
         progress.schedule.fail(now(), pause);
         drop(progress);
         self.changed.notify_one();
-        tracing::warn!(reason = %failure.reason, "{}", failure.message);
+        if failure.retry != Retry::NotTried {
+            tracing::warn!(reason = %failure.reason, "{}", failure.message);
+        }
     }
 
     /// Reports what came of the changes for one destination.
@@ -261,8 +263,9 @@ impl Term {
             tracing::info!(node = route.target_node, destination = %network, "route created");
         }
         let (is_left, created) = (!applied.left.is_empty(), applied.created);
+        let is_tried = applied.failure.as_ref().is_none_or(|(failure, _)| failure.retry != Retry::NotTried);
         let mut progress = self.lock();
-        if progress.destinations.finish(network, applied.left) {
+        if progress.destinations.finish(network, applied.left, is_tried) {
             progress.schedule.change(now());
         }
         let pause = match (&applied.failure, progress.destinations.failures(network)) {
@@ -277,6 +280,9 @@ impl Term {
         self.metrics.show(progress.destinations.counts());
         drop(progress);
         self.changed.notify_one();
+        if !is_tried {
+            return Next::Backoff;
+        }
         self.report(network, applied.failure);
         pause.map_or(Next::Period, Next::After)
     }
@@ -284,19 +290,19 @@ impl Term {
     /// Says what is in the way of a destination's routes, once until that changes.
     fn report(&self, network: IpNet, failure: Option<(Failure, Option<Creation>)>) {
         let key = network.to_string();
-        let Some((failure, creation)) = failure.filter(|(failure, _)| failure.retry != Retry::Never) else {
+        let Some((failure, creation)) = failure else {
             return self.reasons.clear(&key);
         };
         let Failure { reason, message, .. } = failure;
         if !self.reasons.set(&key, reason, None) {
             return tracing::debug!(destination = key, %reason, "{message}");
         }
-        tracing::warn!(destination = key, %reason, "{message}");
-        if let Some(Creation { name_hint, route }) = creation {
-            let metadata = ObjectMeta { name: Some(route.target_node), uid: Some(name_hint), ..ObjectMeta::default() };
-            let node = Node { metadata, ..Node::default() };
-            announce(&self.recorder, &node, EventType::Warning, "FailedToCreateRoute", &message);
-        }
+        let Some(Creation { name_hint, route }) = creation else {
+            return tracing::warn!(destination = key, %reason, "{message}");
+        };
+        let metadata = ObjectMeta { name: Some(route.target_node), uid: Some(name_hint), ..ObjectMeta::default() };
+        let node = Node { metadata, ..Node::default() };
+        announce(&self.recorder, &node, EventType::Warning, "FailedToCreateRoute", &message);
     }
 
     pub(super) fn conclude_condition(&self, name: &str, written: Result<(), CallError>) -> Next {

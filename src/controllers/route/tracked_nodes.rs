@@ -31,7 +31,7 @@ pub(super) struct TrackedNodes {
     current: BTreeMap<String, Version>,
     /// Those of the last pass.
     planned: BTreeMap<String, Version>,
-    /// The Nodes that a listed route leads to.
+    /// The Nodes without networks that a listed route leads to.
     targets: BTreeSet<String>,
 }
 
@@ -51,7 +51,7 @@ impl TrackedNodes {
         self.current = all;
     }
 
-    /// A pass planned with these Nodes, and listed routes to `targets`.
+    /// A pass planned with these Nodes, and listed routes to `targets`, which have no networks.
     pub(super) fn plan(&mut self, nodes: &[Node], targets: BTreeSet<String>) {
         self.planned = nodes.iter().map(|node| (node::name(node).to_owned(), Version::of(node))).collect();
         self.targets = targets;
@@ -62,7 +62,7 @@ impl TrackedNodes {
         self.planned.get(node::name(node)) == Some(&Version::of(node))
     }
 
-    /// Whether the last pass listed a route to this Node.
+    /// Whether the last pass listed a route to this Node, which has no networks.
     pub(super) fn is_target(&self, node: &Node) -> bool {
         self.targets.contains(node::name(node))
     }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::cloud::{CLUSTER, route};
 use super::harness::Form;
-use super::world::{World, address, go_by, moment, watching};
+use super::world::{World, address, go_by, moment, networks, watching};
 use crate::lifecycle::in_memory::world::seconds;
 
 const GOOD: &str = "10.120.0.0/24";
@@ -73,6 +73,21 @@ async fn an_invalid_route_waits_for_a_change_of_its_node() {
     go_by(15).await;
     assert_eq!(world.cloud.routes(), ["bad 10.120.1.0/24 10.0.2.2", "good 10.120.0.0/24 10.0.1.1"]);
     assert_eq!(world.condition("bad").unwrap(), "False RouteCreated");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_creates_nothing_that_the_node_does_not_want_any_more() {
+    let world = world(|| Error::other("no more routes")).await;
+    go_by(3).await;
+    let tries = world.cloud.tries(BAD);
+    let listed = *world.cloud.listings().last().unwrap();
+    world.cloud.end_failure(BAD);
+    world.change("bad", &networks(&["10.120.2.0/24"]));
+    go_by(20).await;
+    assert_eq!(world.cloud.tries(BAD), tries, "a retry was due before the next listing");
+    let created = world.cloud.tries("10.120.2.0/24");
+    assert!(created.len() == 1 && created[0] - listed >= seconds(10), "{created:?}");
+    assert_eq!(world.cloud.routes(), ["bad 10.120.2.0/24 10.0.2.1", "good 10.120.0.0/24 10.0.1.1"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,7 +11,10 @@ use kube::client::Body;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::time::Instant;
+
+use crate::lifecycle::in_memory::world::pass;
 
 pub const CLUSTER: &str = "my-k8s";
 
@@ -29,6 +32,14 @@ pub struct Cloud {
     failures: Arc<Mutex<BTreeMap<String, Failure>>>,
     /// The destination whose creation never ends.
     hanging: Arc<Mutex<String>>,
+    delays: Arc<Mutex<Delays>>,
+    permit: Arc<Mutex<Option<WritePermit>>>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Delays {
+    listing: Duration,
+    creation: Duration,
 }
 
 impl Cloud {
@@ -49,6 +60,16 @@ impl Cloud {
     /// Creating a route to this destination never ends.
     pub fn hang(&self, destination: &str) {
         *self.hanging.lock().unwrap() = destination.to_owned();
+    }
+
+    /// How long a listing is under way after the cloud has read its routes, and a creation before the cloud has the route.
+    pub fn set_delays(&self, listing: Duration, creation: Duration) {
+        *self.delays.lock().unwrap() = Delays { listing, creation };
+    }
+
+    /// The permit of the last creation.
+    pub fn permit(&self) -> WritePermit {
+        self.permit.lock().unwrap().clone().expect("a creation")
     }
 
     /// When the listings began.
@@ -112,7 +133,10 @@ impl CloudProvider for Cloud {
 impl Routes for Cloud {
     async fn list_routes(&self, cluster_name: &str) -> Result<Vec<Route>, Error> {
         self.listings.lock().unwrap().push(Instant::now());
-        self.steps.around(self.memory.list_routes(cluster_name)).await
+        let delay = self.delays.lock().unwrap().listing;
+        let routes = self.steps.around(self.memory.list_routes(cluster_name)).await;
+        pass(delay).await;
+        routes
     }
 
     async fn create_route(
@@ -123,6 +147,9 @@ impl Routes for Cloud {
         route: &Route,
     ) -> Result<(), Error> {
         let destination = &route.destination_cidr;
+        *self.permit.lock().unwrap() = Some(permit.clone());
+        let delay = self.delays.lock().unwrap().creation;
+        pass(delay).await;
         self.tries.lock().unwrap().entry(destination.clone()).or_default().push(Instant::now());
         let hangs = *self.hanging.lock().unwrap() == *destination;
         if hangs {

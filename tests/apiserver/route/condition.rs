@@ -4,6 +4,7 @@ use ccm::cloud::Error;
 use ccm::controllers::route::Settings;
 use http::Method;
 use serde_json::json;
+use std::time::Duration;
 use support::{eventually, unique};
 
 use super::cloud::{CLUSTER, Cloud, route};
@@ -86,8 +87,10 @@ async fn a_conflict_is_resolved_with_a_live_read() {
     world.put(&Form::new("n", &[NETWORK], "10.0.1.1"));
     go_by(3).await;
     assert_eq!(world.condition("n").unwrap(), "False RouteCreated");
-    assert_eq!(world.writes(), 5, "five attempts");
-    let patch = &world.server.sent(&Method::PATCH)[4].body;
+    let sent = world.server.sent(&Method::PATCH);
+    assert_eq!(sent.len(), 5, "five attempts");
+    assert!(sent[4].at - sent[0].at < Duration::from_millis(500), "without the backoff of the queue: {sent:?}");
+    let patch = &sent[4].body;
     assert!(patch["metadata"]["uid"].is_string() && patch["metadata"]["resourceVersion"].is_string(), "{patch}");
 }
 

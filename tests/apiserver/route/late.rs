@@ -43,8 +43,11 @@ async fn a_former_leader_writes_nothing() {
         if now.0 > created && now.1 > deleted { Ok(()) } else { Err(format!("{now:?}")) }
     })
     .await;
+    let permit = cloud.permit();
+    permit.check().unwrap();
     elected.abort();
     leadership.wait_until_lost().await;
+    assert!(permit.check().is_err(), "a provider writes nothing more");
     let listings = cloud.listings().len();
     first.wait_for_metric("vsphere_ccm_routes{state=\"Ready\"}", 0).await;
     assert!(first.metric("running_managed_controllers{manager=\"cloud-controller-manager\",name=\"route\"}") == 0);

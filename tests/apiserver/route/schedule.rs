@@ -93,6 +93,20 @@ async fn a_node_that_joins_while_routes_are_listed_waits_for_the_next_listing() 
     assert_eq!(world.cloud.routes().len(), 2);
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_was_created_while_routes_were_listed_is_listed_once_more() {
+    let world = World::start(watching()).await;
+    go_by(30).await;
+    world.cloud.set_delays(seconds(15), seconds(12));
+    world.put(&Form::new("n", &["10.120.0.0/24"], "10.0.1.1"));
+    // The creation begins after 16 s. The listing of 18 s does not have the route, which is there 10 s later.
+    go_by(17).await;
+    world.change("n", &networks(&["10.120.1.0/24"]));
+    go_by(100).await;
+    assert_eq!(world.cloud.routes(), ["n 10.120.1.0/24 10.0.1.1"]);
+    assert_eq!(world.condition("n").unwrap(), "False RouteCreated");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_joins_has_its_route_long_before_the_period_ends() {
     let cloud = Cloud::default();

@@ -53,7 +53,7 @@ impl Cloud {
         listed.map_err(|failure| failure.because_of("failed to list routes"))
     }
 
-    /// Deletes, then creates. Nothing is created while something is left to delete.
+    /// Deletes, then creates. Nothing is created while a route to the same destination could not be deleted.
     pub(super) async fn apply(&self, changes: Changes) -> Applied {
         let began = Instant::now();
         let mut applied = Applied::default();
@@ -115,7 +115,9 @@ impl Cloud {
         match verdict {
             Verdict::Keep if is_in_the_way => Err(Failure {
                 reason: reason::PodNetworkInUse,
-                message: format!("{shown} stays, because that node wants it or another program looks after that node"),
+                message: format!(
+                    "{shown} is not deleted: that node still wants it, or is outside of this controller's node selection or cloud provider"
+                ),
                 retry: Retry::Backoff,
             }),
             Verdict::Keep => Ok(false),

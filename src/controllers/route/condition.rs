@@ -38,7 +38,7 @@ pub fn patch(node: &Node, has_routes: bool, at: Timestamp) -> Option<Value> {
     Some(status_patch(node, &json!(condition)))
 }
 
-/// Whether the condition keeps the Node from being used although nothing creates routes any more.
+/// Whether the condition says that the Node waits for a route. Once routes are off, no route will come.
 pub fn is_left_behind(node: &Node) -> bool {
     of(node).is_some_and(|condition| condition.status == "True" && condition.reason.as_deref() == Some(NOT_CREATED))
 }
@@ -101,7 +101,7 @@ mod tests {
         }
     }
     #[test]
-    fn a_condition_that_nobody_keeps_up_is_removed_if_this_program_wrote_it() {
+    fn a_condition_left_behind_is_removed_if_this_program_wrote_it() {
         let (ours, other) = ("ccm", "cni");
         let owned =
             json!({"f:status": {"f:conditions": {"k:{\"type\":\"NetworkUnavailable\"}": {".": {}, "f:status": {}}}}});

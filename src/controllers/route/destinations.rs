@@ -16,11 +16,11 @@ use crate::cloud::node;
 #[derive(Debug, Default)]
 pub(super) struct Destinations {
     by_network: BTreeMap<IpNet, Destination>,
-    /// A worker is at it.
+    /// Those that a worker is changing.
     busy: BTreeSet<IpNet>,
-    /// A worker was at it since the listing began.
+    /// Those that a worker has changed, or tried to, since the listing began.
     touched: BTreeSet<IpNet>,
-    /// The last listing said nothing about it, because a worker was at it.
+    /// Those that the last listing says nothing about, because a worker changed them meanwhile.
     unlisted: BTreeSet<IpNet>,
     /// How many routes are as Nodes want them.
     ready: usize,
@@ -40,7 +40,7 @@ pub(super) struct Adopted {
     pub(super) due: Vec<IpNet>,
     /// There is nothing to do any more.
     pub(super) settled: Vec<IpNet>,
-    /// The listing says nothing about a destination that nobody works on any more: list again.
+    /// The listing says nothing about a destination whose worker has ended: list again.
     pub(super) is_outdated: bool,
 }
 
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(adopted, Adopted { is_outdated: true, ..Adopted::default() });
         let routed = |number: u8| node("b", &[&network(number).to_string()]);
         assert_eq!(destinations.routing(&routed(0)), Routing::Pending, "what is not known is not there");
-        assert!(destinations.finish(network(0), Changes::default(), true), "nobody knows what became of it");
+        assert!(destinations.finish(network(0), Changes::default(), true), "its state is unknown");
         assert_eq!(destinations.routing(&routed(0)), Routing::Pending);
         destinations.begin_listing();
         assert_eq!(destinations.adopt(BTreeMap::new(), &[]), Adopted::default());

@@ -198,7 +198,7 @@ impl Term {
             match self.cloud.live.node(name).await {
                 Presence::Exists(live) => node = live,
                 Presence::Absent(_) => return Ok(()),
-                // The next attempt says so, or conflicts again.
+                // The next attempt fails with the same error, or conflicts again.
                 Presence::Unknown(unknown) => tracing::debug!(node = name, "{unknown}"),
             }
         }
@@ -287,7 +287,7 @@ impl Term {
         pause.map_or(Next::Period, Next::After)
     }
 
-    /// Says what is in the way of a destination's routes, once until that changes.
+    /// Reports why the routes of a destination could not be changed, once for each change of the reason.
     fn report(&self, network: IpNet, failure: Option<(Failure, Option<Creation>)>) {
         let key = network.to_string();
         let Some((failure, creation)) = failure else {

@@ -36,7 +36,7 @@ pub(super) struct TrackedNodes {
 }
 
 impl TrackedNodes {
-    /// The Node of this name is this now; nothing if there is none to look after. True if that is a change.
+    /// Records the current version of this Node; `None` if there is no such Node to look after. True if it changed.
     #[must_use]
     pub(super) fn note(&mut self, name: &str, version: Option<Version>) -> bool {
         let before = match version {
@@ -46,12 +46,12 @@ impl TrackedNodes {
         before != version
     }
 
-    /// These are all.
+    /// Records the current versions of all Nodes.
     pub(super) fn note_all(&mut self, all: BTreeMap<String, Version>) {
         self.current = all;
     }
 
-    /// A pass planned with these Nodes, and listed routes to `targets`, which have no networks.
+    /// Records that a pass planned with these Nodes, and listed routes to `targets`, which have no networks.
     pub(super) fn plan(&mut self, nodes: &[Node], targets: BTreeSet<String>) {
         self.planned = nodes.iter().map(|node| (node::name(node).to_owned(), Version::of(node))).collect();
         self.targets = targets;

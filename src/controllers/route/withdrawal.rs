@@ -1,5 +1,5 @@
-//! While routes are off: removes the condition `NetworkUnavailable` that keeps Nodes from being used and that nothing would
-//! ever change. The Go program leaves it.
+//! While routes are off: removes the condition `NetworkUnavailable` of Nodes that wait for a route, because Kubernetes schedules
+//! no pods there. The Go program leaves it on the Node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -27,7 +27,8 @@ const BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(1), Duration::fro
 const ATTEMPTS: u32 = 5;
 
 /// Removes the condition `True`, reason `NoRouteCreated`, from Nodes whose `managedFields` say that this program or the Go
-/// program wrote it, whenever this process leads. For whoever knows that routes are turned off; dropping the future ends it.
+/// program wrote it, whenever this process leads. The caller decides that routes are off; dropping the future ends
+/// the work.
 /// A Node of another provider is left alone.
 pub async fn withdraw_conditions(context: Context, nodes: Nodes) -> Infallible {
     loop {

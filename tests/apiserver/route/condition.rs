@@ -2,6 +2,7 @@
 
 use ccm::cloud::Error;
 use ccm::controllers::route::Settings;
+use ccm::kubernetes::leadership::Leadership;
 use http::Method;
 use serde_json::json;
 use std::time::Duration;
@@ -9,8 +10,8 @@ use support::{eventually, unique};
 
 use super::cloud::{CLUSTER, Cloud, route};
 use super::harness::{Form, LIMIT, Run, Start, condition, looping};
-use super::world::{World, go_by, watching};
-use crate::lifecycle::in_memory::server::Fate;
+use super::world::{World, go_by, watching, withdraw_conditions};
+use crate::lifecycle::in_memory::server::{Fate, Server};
 
 const NETWORK: &str = "10.120.0.0/24";
 const MANAGER: &str = "vsphere-cloud-controller-manager";
@@ -44,7 +45,7 @@ async fn the_condition_is_left_to_the_cni_if_a_flag_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failed_route_is_told_on_the_node_once_and_taken_back() {
+async fn a_failed_route_is_reported_on_the_node_once_and_withdrawn() {
     let cloud = Cloud::default();
     let run = Run::start(&cloud, looping()).await;
     let form = Form::new(&unique("n"), &[NETWORK], "10.0.1.1");
@@ -129,7 +130,7 @@ async fn a_provider_that_cannot_serve_routes_now_is_not_off() {
     world.remove("n");
     go_by(600).await;
     assert_eq!((world.cloud.routes().len(), world.writes()), (1, written));
-    assert_eq!(world.routes_in("Ready"), 0, "nobody knows");
+    assert_eq!(world.routes_in("Ready"), 0, "their state is unknown");
     world.cloud.memory.set_has_routes(true);
     go_by(15).await;
     assert_eq!(world.cloud.routes(), ["m 10.120.1.0/24 10.0.2.1"]);
@@ -171,4 +172,44 @@ async fn when_routes_are_off_only_our_condition_is_removed() {
     run.patch_status(&removed[0], unavailable("True", "NoRouteCreated"), MANAGER).await;
     run.wait_for_condition("it is removed again", &removed[0], "").await;
     assert!(cloud.listings().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_condition_stays_is_read_once_and_a_failed_read_is_repeated() {
+    let server = Server::start();
+    let node = |name: &str, manager: &str| {
+        let mut node = Form::new(name, &[NETWORK], "10.0.1.1").json();
+        let owned = json!({"f:status": {"f:conditions": {"k:{\"type\":\"NetworkUnavailable\"}": {}}}});
+        node["metadata"]["managedFields"] = json!([{"manager": manager, "fieldsV1": owned}]);
+        node["status"]["conditions"] =
+            json!([{"type": "NetworkUnavailable", "status": "True", "reason": "NoRouteCreated"}]);
+        node
+    };
+    let reads = || server.sent(&Method::GET).len();
+    server.with(|state| state.put(node("n", "cni")));
+    let standby = withdraw_conditions(&server, Leadership::never());
+    go_by(60).await;
+    assert_eq!(reads(), 0, "it does not lead");
+    drop(standby);
+    let _tasks = withdraw_conditions(&server, Leadership::always());
+    for heartbeat in 0..10 {
+        go_by(10).await;
+        server.with(|state| state.change("n", &json!({"metadata": {"labels": {"a": heartbeat.to_string()}}})));
+    }
+    assert_eq!(reads(), 1);
+    server.with(|state| {
+        state.remove("n");
+        state.put(node("n", "cni"));
+    });
+    go_by(10).await;
+    assert_eq!(reads(), 2, "it is another Node");
+    server.always(&Method::GET, Fate::Refused(500));
+    server.with(|state| state.put(node("m", MANAGER)));
+    go_by(30).await;
+    assert_eq!(reads(), 2 + 5, "after 1, 2, 4 and 8 s");
+    server.always(&Method::GET, Fate::Works);
+    go_by(20).await;
+    let patches = server.sent(&Method::PATCH);
+    assert_eq!(patches.len(), 1);
+    assert_eq!(patches[0].body["status"]["conditions"], json!([{"$patch": "delete", "type": "NetworkUnavailable"}]));
 }

@@ -30,7 +30,7 @@ async fn end(event: Event, steps: Option<usize>) -> (End, bool) {
         world.cloud.steps.stop_after(steps);
     }
     match event {
-        Event::Joins => world.put(&node),
+        Event::Joins => drop(world.put(&node)),
         Event::ChangesNetwork => world.change("n", &networks(&["10.120.2.0/24"])),
         Event::IsDeleted => world.remove("n"),
     }

@@ -118,7 +118,7 @@ async fn another_node_of_the_same_name_is_not_taken_for_the_one_that_was_planned
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_network_that_another_node_keeps_is_not_routed_twice_and_that_is_told() {
+async fn a_network_that_another_node_keeps_is_not_routed_twice_and_that_is_reported() {
     let world = World::start(watching()).await;
     world.put(&Form { provider_id: "other://1".into(), ..Form::new("foreign", &[NETWORK], "10.0.1.1") });
     world.cloud.memory.put_route(CLUSTER, route("foreign", NETWORK, "10.0.1.1"));
@@ -128,7 +128,10 @@ async fn a_network_that_another_node_keeps_is_not_routed_twice_and_that_is_told(
     assert_eq!(world.condition("n").unwrap(), "True NoRouteCreated");
     assert_eq!(world.routes_in("PodNetworkInUse"), 1);
     let events = world.server.events("FailedToCreateRoute");
-    assert!(events.len() == 1 && events[0].contains("route 10.120.0.0/24 to node foreign stays"), "{events:?}");
+    assert!(
+        events.len() == 1 && events[0].contains("route 10.120.0.0/24 to node foreign is not deleted"),
+        "{events:?}"
+    );
     world.remove("foreign");
     go_by(120).await;
     assert_eq!(world.cloud.routes(), ["n 10.120.0.0/24 10.0.2.1"]);

@@ -1,6 +1,6 @@
 //! Routes that cannot be created or deleted: each waits alone.
 
-use ccm::cloud::Error;
+use ccm::cloud::{Error, Route};
 use ccm::controllers::reason;
 use doubles::memory::Call;
 use std::time::Duration;
@@ -143,6 +143,21 @@ async fn a_call_that_hangs_ends_and_holds_up_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_route_that_exists_already_is_a_success() {
+    let world = World::start(watching()).await;
+    go_by(30).await;
+    world.cloud.set_delays(seconds(5), seconds(0));
+    let uid = world.put(&Form::new("n", &[GOOD], "10.0.1.1"));
+    go_by(3).await;
+    // Another leader creates it after the listing.
+    let name = format!("{uid}-{GOOD}");
+    world.cloud.memory.put_route(CLUSTER, Route { name, ..route("n", GOOD, "10.0.1.1") });
+    go_by(5).await;
+    assert_eq!((world.cloud.tries(GOOD).len(), world.cloud.routes().len()), (1, 1), "W-42");
+    assert_eq!(world.condition("n").unwrap(), "False RouteCreated");
+}
+
+#[tokio::test(start_paused = true)]
 async fn at_most_twenty_calls_run_at_the_same_time() {
     let world = World::start(watching()).await;
     go_by(30).await;
@@ -164,7 +179,7 @@ async fn r36_differs_a_network_that_a_node_has_twice_is_one_route() {
     let world = World::start(watching()).await;
     world.put(&Form::new("node-4", &[BAD, BAD], "10.0.4.1"));
     go_by(15).await;
-    assert_eq!(world.cloud.tries(BAD).len(), 1, "the Go program calls the cloud twice, and tells the second failure");
+    assert_eq!(world.cloud.tries(BAD).len(), 1, "the Go program calls the cloud twice, and reports the second failure");
     assert_eq!(world.cloud.routes(), ["node-4 10.120.1.0/24 10.0.4.1"]);
     assert!(world.server.events("FailedToCreateRoute").is_empty());
 }

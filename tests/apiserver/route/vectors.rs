@@ -1,12 +1,13 @@
 //! The vectors of the Go program that reconcile all routes, in its loop.
 
 use ccm::cloud::Route;
+use ccm::kubernetes::leadership::Leadership;
 use doubles::memory::Call;
 use futures::future::join_all;
 use support::unique;
 
 use super::cloud::{CLUSTER, Cloud, route};
-use super::harness::{Form, Run, looping};
+use super::harness::{Form, Run, Start, looping};
 
 const CREATED: &str = "False RouteCreated";
 
@@ -100,30 +101,22 @@ fn vectors(prefix: &str) -> Vec<Vector> {
 async fn check(vector: Vector) {
     let Vector { id, nodes, before, after, is_change } = vector;
     let cloud = Cloud::default();
-    let has_networks = nodes.iter().map(|node| !node.networks.is_empty()).collect::<Vec<_>>();
     for route in before {
         cloud.memory.put_route(CLUSTER, route);
     }
-    let group = unique("group");
-    let idle = Run::with(super::harness::Start {
-        group: Some(group.clone()),
-        leadership: ccm::kubernetes::leadership::Leadership::never(),
-        ..super::harness::Start::of(&cloud, looping())
-    })
-    .await;
+    let standby = Run::with(Start { leadership: Leadership::never(), ..Start::of(&cloud, looping()) }).await;
     let mut created = Vec::new();
     for node in &nodes {
-        created.push(idle.register(node).await);
+        created.push(standby.register(node).await);
     }
-    let start = super::harness::Start { group: Some(group), ..super::harness::Start::of(&cloud, looping()) };
-    let run = Run::with(start).await;
+    let run = Run::with(Start { group: Some(standby.group.clone()), ..Start::of(&cloud, looping()) }).await;
     run.wait_for_routes(id, &cloud, &after).await;
     run.several_passes(2).await;
-    for ((node, before), has_networks) in nodes.iter().zip(&created).zip(has_networks) {
-        if has_networks {
-            run.wait_for_condition(id, &node.name, CREATED).await;
-        } else {
+    for (node, before) in nodes.iter().zip(&created) {
+        if node.networks.is_empty() {
             assert_eq!(run.get(&node.name).await.metadata.resource_version, before.metadata.resource_version, "{id}");
+        } else {
+            run.wait_for_condition(id, &node.name, CREATED).await;
         }
     }
     let changes = |cloud: &Cloud| cloud.memory.count(Call::CreateRoute) + cloud.memory.count(Call::DeleteRoute);

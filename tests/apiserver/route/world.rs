@@ -56,8 +56,9 @@ impl World {
         Self { server, cloud, metrics, _tasks: tasks }
     }
 
-    pub fn put(&self, form: &Form) {
-        self.server.with(|state| state.put(form.json()));
+    /// Creates or replaces a node. Gives its UID.
+    pub fn put(&self, form: &Form) -> String {
+        self.server.with(|state| state.put(form.json()))
     }
 
     pub fn change(&self, name: &str, change: &Value) {
@@ -89,6 +90,17 @@ impl World {
     pub fn routes_in(&self, state: &str) -> u64 {
         self.metric(&format!("vsphere_ccm_routes{{state=\"{state}\"}}"))
     }
+}
+
+/// What removes conditions while routes are off, for as long as the result is kept.
+pub fn withdraw_conditions(server: &Server, leadership: Leadership) -> JoinSet<()> {
+    let (nodes, watch) = watch_nodes(server.client(), None);
+    let (recorder, _) = recorder(server.client(), "test");
+    let context = Context { write: server.client(), recorder, provider: Arc::new(Cloud::default()), leadership };
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async { drop(watch.await) });
+    tasks.spawn(async { match route::withdraw_conditions(context, nodes).await {} });
+    tasks
 }
 
 /// A change of the addresses.

@@ -90,8 +90,8 @@ fn a_route_is_ours_if_the_cluster_has_its_network() {
     }
 }
 
-/// R-36 differs: the Go program calls the cloud twice for a network that a Node has twice, and tells the second failure. Here
-/// one destination is one route.
+/// R-36 differs: the Go program calls the cloud twice for a network that a Node has twice, and reports the second
+/// failure. Here one destination is one route.
 // vectors
 #[test]
 fn routes_follow_the_nodes_as_in_the_go_program() {
@@ -177,7 +177,7 @@ fn routes_follow_the_nodes_as_in_the_go_program() {
 fn networks_are_compared_as_networks() {
     let node = node("a", "u", &["10.120.000.0/24", "garbage"], "10.0.0.1");
     let routes = [route("a", "10.120.0.7/24")];
-    assert_eq!(plan(&[&node], &routes, &networks(&["10.120.0.0/16"])), BTreeMap::new());
+    assert_eq!(plan(&[&node], &routes, &networks(&["10.120.0.0/16"])), BTreeMap::new(), "W-48");
     assert_eq!(wanted(&node).filter_map(Result::err).collect::<Vec<_>>(), ["garbage"]);
 }
 

@@ -28,6 +28,12 @@ pub(super) struct Cloud {
     pub(super) live: LiveApi,
 }
 
+/// Whether the Node is this provider's, or not initialized yet.
+pub(super) fn owns(provider: &dyn CloudProvider, node: &Node) -> bool {
+    let provider_id = node::provider_id(node);
+    provider_id.is_empty() || provider.owns_provider_id(provider_id)
+}
+
 /// What came of the changes for one destination.
 #[derive(Debug, Default)]
 pub struct Applied {
@@ -40,10 +46,9 @@ pub struct Applied {
 }
 
 impl Cloud {
-    /// Whether the Node is this provider's, or nobody's yet.
+    /// See [`owns`].
     pub(super) fn owns(&self, node: &Node) -> bool {
-        let provider_id = node::provider_id(node);
-        provider_id.is_empty() || self.provider.owns_provider_id(provider_id)
+        owns(&*self.provider, node)
     }
 
     /// All routes of the cluster.
@@ -67,14 +72,15 @@ impl Cloud {
                 }
             }
         }
+        let undeleted = applied.failure.as_ref().map(|(failure, _)| failure.clone());
         for creation in changes.creations {
             // If the Node changed meanwhile, the next pass plans for it as it is then.
             if !self.is_wanted(&creation) {
                 continue;
             }
-            let created = match &applied.failure {
-                Some((failure, _)) if !applied.left.deletions.is_empty() => Err(failure.clone()),
-                _ => self.create(&creation).await,
+            let created = match &undeleted {
+                Some(failure) => Err(failure.clone()),
+                None => self.create(&creation).await,
             };
             match created {
                 Ok(()) => applied.created.push(creation),

@@ -11,10 +11,11 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use tokio::time::{Instant, sleep_until};
 
+use super::apply::owns;
 use super::condition;
 use crate::base::backoff::{Backoff, Failures};
 use crate::base::error_chain::chain;
-use crate::cloud::{CloudProvider, LiveReads as _, Presence, node};
+use crate::cloud::{CloudProvider, LiveReads as _, Presence};
 use crate::controllers::{Context, FIELD_MANAGER};
 use crate::kubernetes::call::{CALL_LIMIT, limited};
 use crate::kubernetes::cluster::LiveApi;
@@ -99,16 +100,18 @@ impl<'a> Withdrawal<'a> {
             self.kept.remove(name);
             return;
         };
-        let provider_id = node::provider_id(&cached);
-        let is_foreign = !provider_id.is_empty() && !self.provider.owns_provider_id(provider_id);
-        if is_foreign || self.kept.get(name) == Some(&cached.metadata.uid) {
+        if !owns(self.provider, &cached) || self.kept.get(name) == Some(&cached.metadata.uid) {
             return;
         }
         match self.withdraw(name).await {
             Ok(true) => tracing::info!(node = name, "condition NetworkUnavailable removed: routes are off"),
             Ok(false) => drop(self.kept.insert(name.to_owned(), cached.metadata.uid.clone())),
             Err(message) => {
-                tracing::warn!(node = name, "{message}");
+                match self.failures.is_none() {
+                    true => tracing::warn!(node = name, "{message}"),
+                    // It was logged before the first pause.
+                    false => tracing::debug!(node = name, "{message}"),
+                }
                 self.failed.insert(name.to_owned());
             }
         }

@@ -71,6 +71,12 @@ pub enum Error {
     /// The API server lets this process not read whom to believe.
     #[error("cannot set up authentication for the secure port")]
     Access(#[from] access::LookupForbidden),
+    /// The provider has routes, and nobody says which networks they may lead to.
+    #[error(
+        "--cluster-cidr is empty, and the cloud provider has routes: expected the networks of the pods, or \
+         --configure-cloud-routes=false"
+    )]
+    NoClusterCidr,
     /// Entries of `vsphere.conf` that cannot be used.
     #[error("cannot use the vCenters of the cloud config: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Vcenters(Vec<BuildError>),

@@ -16,6 +16,8 @@ pub enum ControllerKind {
     Node,
     /// Deletes and taints Nodes.
     NodeLifecycle,
+    /// Makes routes to the pods of Nodes.
+    Route,
     /// Makes load balancers for Services.
     Service,
 }
@@ -33,8 +35,8 @@ pub struct Controller {
     pub client_name: &'static str,
     /// The component in its Events.
     pub event_component: &'static str,
-    /// `None` if this program only knows the Go program's name for it.
-    pub kind: Option<ControllerKind>,
+    /// What is built for it.
+    pub kind: ControllerKind,
 }
 
 /// The node controller's name.
@@ -54,7 +56,7 @@ pub const CONTROLLERS: &[Controller] = &[
         is_on_by_default: true,
         client_name: "node-controller",
         event_component: "cloud-node-controller",
-        kind: Some(ControllerKind::Node),
+        kind: ControllerKind::Node,
     },
     Controller {
         name: NODE_LIFECYCLE,
@@ -62,7 +64,7 @@ pub const CONTROLLERS: &[Controller] = &[
         is_on_by_default: true,
         client_name: "node-controller",
         event_component: "cloud-node-lifecycle-controller",
-        kind: Some(ControllerKind::NodeLifecycle),
+        kind: ControllerKind::NodeLifecycle,
     },
     Controller {
         name: "node-route-controller",
@@ -70,7 +72,7 @@ pub const CONTROLLERS: &[Controller] = &[
         is_on_by_default: true,
         client_name: "route-controller",
         event_component: "route_controller",
-        kind: None,
+        kind: ControllerKind::Route,
     },
     Controller {
         name: SERVICE,
@@ -78,7 +80,7 @@ pub const CONTROLLERS: &[Controller] = &[
         is_on_by_default: true,
         client_name: "service-controller",
         event_component: "service-controller",
-        kind: Some(ControllerKind::Service),
+        kind: ControllerKind::Service,
     },
 ];
 

@@ -10,7 +10,7 @@ use crate::controllers::capability::Capability;
 use crate::controllers::driver::{Cache, Controller, Reconciler};
 use crate::controllers::node_lifecycle::Deletion;
 use crate::controllers::service::not_configured::NotConfigured;
-use crate::controllers::{Context, node as node_controller, node_lifecycle, service};
+use crate::controllers::{Context, node as node_controller, node_lifecycle, route, service};
 use crate::kubernetes::leadership::Leadership;
 use crate::kubernetes::stores::Services;
 use crate::runtime::tasks::BoxError;
@@ -49,18 +49,18 @@ pub fn start(
 ) -> Result<(), Error> {
     let mut delay = Duration::ZERO;
     for controller in &settings.controllers {
-        let Some(kind) = controller.kind else {
-            tracing::warn!("{} is not built yet and does not run", controller.name);
-            continue;
-        };
         let Some(leadership) = parts.elections.leadership_of(controller.name).cloned() else {
             tracing::info!("{} does not run here: the leader migration gives it to another program", controller.name);
             continue;
         };
         let context = parts.context(controller, leadership.clone(), Arc::clone(provider))?;
-        let Runnable { caches, capability, run } = match kind {
+        let Runnable { caches, capability, run } = match controller.kind {
             ControllerKind::Node => build_node(settings, parts, context)?,
             ControllerKind::NodeLifecycle => build_node_lifecycle(settings, parts, context)?,
+            ControllerKind::Route => match build_route(settings, parts, context, stages)? {
+                Some(runnable) => runnable,
+                None => continue,
+            },
             ControllerKind::Service => match &parts.services {
                 Some(services) => build_service(settings, parts, context, services.clone(), stages)?,
                 None => continue,
@@ -101,6 +101,27 @@ fn build_node_lifecycle(settings: &Settings, parts: &Parts, context: Context) ->
         Deletion::Off { because } => tracing::info!("no Node is deleted: {because}"),
     }
     Runnable::new(node_lifecycle::controller(context, parts.nodes.clone(), settings)?, parts)
+}
+
+/// Builds the route controller. Where routes are turned off, what it wrote to Nodes is taken back instead.
+fn build_route(
+    settings: &Settings,
+    parts: &Parts,
+    context: Context,
+    stages: &mut Stages,
+) -> Result<Option<Runnable>, Error> {
+    let nodes = parts.nodes.clone();
+    let Some(routes) = settings.routes.clone() else {
+        tracing::info!("no routes are made: --configure-cloud-routes=false");
+        stages.spawn_until_stop(Stage::Controllers, "withdraw-route-conditions", async {
+            match route::withdraw_conditions(context, nodes).await {}
+        });
+        return Ok(None);
+    };
+    if routes.networks.is_empty() && context.provider.routes().is_some() {
+        return Err(Error::NoClusterCidr);
+    }
+    Runnable::new(route::controller(context, nodes, routes), parts).map(Some)
 }
 
 /// Builds the service controller, and starts what is said while the provider has no load balancers.

@@ -144,7 +144,7 @@ fn start_accounts(
     let leadership = elections.main();
     // One that another program runs needs no account here.
     let is_run = |name| elections.leadership_of(name).is_some();
-    for controller in controllers.iter().filter(|controller| controller.kind.is_some() && is_run(controller.name)) {
+    for controller in controllers.iter().filter(|controller| is_run(controller.name)) {
         let name = controller.client_name;
         if !accounts.contains_key(name) {
             let (account, keeper) = client::account(config, name, leadership.clone())?;

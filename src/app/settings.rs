@@ -19,7 +19,7 @@ use super::options::values::without_credentials;
 use super::options::{Options, Origin, Value};
 use crate::base::go_duration;
 use crate::base::go_flags::parse_bool;
-use crate::controllers::{node, node_lifecycle, service};
+use crate::controllers::{node, node_lifecycle, route, service};
 use crate::kubernetes::access::{Authentication, Authorization};
 use crate::kubernetes::client;
 use crate::providers::vsphere::config::Environment;
@@ -46,12 +46,14 @@ pub struct Settings {
     pub lease: LeaseName,
     /// The cloud provider.
     pub provider: ProviderSettings,
-    /// Controllers to run, among them such as are not built yet.
+    /// Controllers to run.
     pub controllers: Vec<&'static Controller>,
     /// The node controller.
     pub nodes: node::Settings,
     /// The node-lifecycle controller.
     pub node_lifecycle: node_lifecycle::Settings,
+    /// The route controller; nothing if routes are turned off.
+    pub routes: Option<route::Settings>,
     /// The service controller.
     pub services: service::Settings,
     /// The flags that belong to no single part.
@@ -139,6 +141,7 @@ impl<'a> Check<'a> {
             lease: self.lease(),
             nodes: self.nodes(),
             node_lifecycle: self.node_lifecycle(),
+            routes: self.routes(),
             services: self.services(),
             generic: self.generic(),
             serving: self.serving(),

@@ -26,7 +26,11 @@ const CONTROLLER_VECTORS: [(&str, RangeInclusive<usize>); 13] = [
 ];
 
 /// The vectors of the controllers for Services and routes.
-const NETWORK_VECTORS: [(&str, RangeInclusive<usize>); 12] = [
+const NETWORK_VECTORS: [(&str, RangeInclusive<usize>); 16] = [
+    ("R-", 1..=14),
+    ("R-", 20..=36),
+    ("R-", 50..=54),
+    ("R-", 60..=67),
     ("S-", 1..=8),
     ("S-", 10..=13),
     ("S-", 20..=33),
@@ -261,7 +265,7 @@ fn every_vector_is_marked_at_a_test_and_the_table_says_where() {
     let (_, tail) = rest.split_once("<!-- end of vectors -->\n").expect("the page has a mark after the table");
     let table = format!("<!-- vectors -->\n| ids | test |\n|---|---|\n{table}<!-- end of vectors -->\n");
     super::assert_golden(PAGE, &[head, &table, tail].concat());
-    assert_eq!(vector_ids().len(), 176 + 103 + 95 + 74);
+    assert_eq!(vector_ids().len(), 176 + 103 + 44 + 95 + 74);
 }
 
 #[test]

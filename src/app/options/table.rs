@@ -15,7 +15,6 @@ pub(super) fn flags() -> impl Iterator<Item = Flag> {
 }
 
 const NO_NODE_NETWORKS: &str = "no controller here gives networks to nodes";
-const NO_ROUTES: &str = "the route controller is not built yet";
 const NO_BUFFER: &str = "every line is written at once";
 const NO_WEBHOOKS: &str = "there are no webhooks here";
 const NO_PROXIES: &str = "no API server aggregates the secure port, which ignores identity headers of a proxy";
@@ -25,7 +24,7 @@ const GROUPS: &[Group] = &[
     ("Debugging flags", None, DEBUGGING),
     ("Leader-migration flags", None, LEADER_MIGRATION),
     ("Generic flags", None, GENERIC),
-    ("Generic flags", Some(NO_ROUTES), ROUTES),
+    ("Generic flags", None, ROUTES),
     ("Cloud-node-controller flags", None, CLOUD_NODE),
     ("Service-lb-controller flags", None, SERVICE_LB),
     ("Webhook flags", Some(NO_WEBHOOKS), WEBHOOK),
@@ -116,7 +115,8 @@ const GENERIC: &[Flag] = &[
 const ROUTES: &[Flag] = &[
     text("cluster-cidr", "CIDRS", "").help("CIDRs of the pods, at most one of each family"),
     boolean("configure-cloud-routes", "true").help("Run the route controller if the cloud has routes"),
-    text("route-reconciliation-period", "DURATION", "10s").help("Pause between two looks at all routes"),
+    text("route-reconciliation-period", "DURATION", "10s")
+        .help("Pause between two looks at all routes, beside the changes of nodes; 5m if it is not given"),
 ];
 
 const CLOUD_NODE: &[Flag] = &[
@@ -286,6 +286,9 @@ const OURS: &[Flag] = &[
         "Taint a node as out of service once it has been Ready=Unknown and its VM powered off for this long; \
              without it, or with 0, never",
     ),
+    boolean("route-network-condition", "true")
+        .variable("CCM_ROUTE_NETWORK_CONDITION")
+        .help("Write the condition NetworkUnavailable of nodes; false leaves it to the network plugin"),
     text("service-selector", "SELECTOR", "")
         .variable("CCM_SERVICE_SELECTOR")
         .help("Label selector of the Services to look after; one that leaves it keeps its load balancer; empty is all"),

@@ -135,6 +135,9 @@ impl FeatureGates {
     /// Unlocks flags of the log.
     pub const LOGGING_ALPHA: &'static str = "LoggingAlphaOptions";
 
+    /// Decides what makes the route controller look at the routes, if it is named.
+    pub const WATCH_BASED_ROUTES: &'static str = "CloudControllerManagerWatchBasedRoutesReconciliation";
+
     /// Reads `Name=true` and the like; the last mention of a name counts.
     ///
     /// # Errors
@@ -160,6 +163,11 @@ impl FeatureGates {
         self.set.get(name).copied().or_else(group).unwrap_or(gate.is_on)
     }
 
+    /// What is said of the gate of this name itself.
+    pub fn named(&self, name: &str) -> Option<bool> {
+        self.set.get(name).copied()
+    }
+
     /// The gates that change nothing here although they are set to something else than their default, or are of an earlier
     /// release.
     pub fn without_effect(&self) -> Vec<&str> {
@@ -168,7 +176,7 @@ impl FeatureGates {
             None => is_earlier(name),
         };
         let set = self.set.iter().filter(differs).map(|(name, _)| name.as_str());
-        set.filter(|name| *name != Self::LOGGING_ALPHA).collect()
+        set.filter(|name| ![Self::LOGGING_ALPHA, Self::WATCH_BASED_ROUTES].contains(name)).collect()
     }
 }
 
@@ -244,7 +252,11 @@ mod tests {
 
     #[test]
     fn what_changes_nothing_here_is_known() {
-        assert!(parse("WatchList=true,LoggingAlphaOptions=true,AllAlpha=true").unwrap().without_effect().is_empty());
+        let works = "WatchList=true,LoggingAlphaOptions=true,AllAlpha=true";
+        let routes = "CloudControllerManagerWatchBasedRoutesReconciliation=true";
+        for gates in [works, routes] {
+            assert!(parse(gates).unwrap().without_effect().is_empty(), "{gates}");
+        }
         let gates = parse("WatchList=false,CloudControllerManagerWebhook=true").unwrap();
         assert_eq!(gates.without_effect(), ["CloudControllerManagerWebhook", "WatchList"]);
     }

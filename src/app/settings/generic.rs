@@ -3,7 +3,6 @@
 use super::Check;
 use super::gates::{FeatureGates, LOCKED_LOG_FLAGS};
 use crate::app::selection;
-use ipnet::IpNet;
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -30,7 +29,6 @@ impl Check<'_> {
         for flag in [
             "allocate-node-cidrs",
             "allow-untagged-cloud",
-            "configure-cloud-routes",
             "profiling",
             "contention-profiling",
             "webhook-disable-http2-serving",
@@ -39,8 +37,6 @@ impl Check<'_> {
         }
         self.duration("min-resync-period");
         self.duration("node-sync-period");
-        self.pause("route-reconciliation-period");
-        self.cluster_cidr();
         self.webhooks();
         Generic {
             gates: self.gates(),
@@ -98,18 +94,6 @@ impl Check<'_> {
         // A mistake in the other flag is reported where its value is used.
         let syncs = || self.options.text("concurrent-node-syncs").parse().ok();
         updates.or_else(syncs).unwrap_or(NonZeroUsize::MIN)
-    }
-
-    /// The networks of the pods, at most one of each family.
-    fn cluster_cidr(&mut self) {
-        let value = self.options.text("cluster-cidr");
-        let cidrs: Result<Vec<IpNet>, _> = value.split(',').filter(|cidr| !cidr.is_empty()).map(str::parse).collect();
-        let why = match cidrs.as_deref() {
-            Err(_) => "expected a CIDR such as 10.0.0.0/8, or two, one of each family",
-            Ok([] | [_] | [IpNet::V4(_), IpNet::V6(_)] | [IpNet::V6(_), IpNet::V4(_)]) => return,
-            Ok(_) => "expected at most two CIDRs, one of each family",
-        };
-        self.wrong("cluster-cidr", value, why);
     }
 
     /// There are no webhooks here, so every name is unknown.

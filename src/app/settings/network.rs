@@ -1,7 +1,15 @@
 //! The flags about load balancers and routes.
 
-use super::Check;
+use super::{Check, FeatureGates};
+use crate::app::options::Origin;
+use crate::base::addresses::parse_network_sloppy;
+use crate::controllers::route::{self, Trigger};
 use crate::controllers::service;
+use ipnet::IpNet;
+use std::time::Duration;
+
+/// Pause between two listings of all routes without a change. The Go program lists them every 10 s.
+const FULL_PASS: Duration = Duration::from_secs(300);
 
 impl Check<'_> {
     pub(super) fn services(&mut self) -> service::Settings {
@@ -12,11 +20,73 @@ impl Check<'_> {
             has_node_selector: self.optional("node-selector").is_some(),
         }
     }
+
+    /// Nothing if routes are turned off. Without `--cluster-cidr` there may be no networks.
+    pub(super) fn routes(&mut self) -> Option<route::Settings> {
+        const PERIOD: &str = "route-reconciliation-period";
+        let given = self.options.value(PERIOD).is_some_and(|value| value.origin != Origin::Default);
+        let period = self.pause(PERIOD);
+        let gates = FeatureGates::parse(self.options.list("feature-gates")).unwrap_or_default();
+        let trigger = match gates.named(FeatureGates::WATCH_BASED_ROUTES) {
+            Some(false) => Trigger::Loop { period },
+            Some(true) | None => Trigger::Watch { period: if given { period } else { FULL_PASS } },
+        };
+        let settings = route::Settings {
+            cluster_name: self.options.text("cluster-name").to_owned(),
+            networks: self.cluster_cidr(),
+            trigger,
+            writes_condition: self.boolean("route-network-condition"),
+        };
+        self.boolean("configure-cloud-routes").then_some(settings)
+    }
+
+    /// The networks of the pods, at most one of each family.
+    fn cluster_cidr(&mut self) -> Vec<IpNet> {
+        let value = self.options.text("cluster-cidr");
+        let parts = value.trim().split(',').filter(|cidr| !cidr.is_empty());
+        // Leading zeros are no mistake in the Go program.
+        let cidrs: Option<Vec<IpNet>> = parts.map(parse_network_sloppy).collect();
+        let why = match cidrs.as_deref() {
+            None => "expected a CIDR such as 10.0.0.0/8, or two, one of each family",
+            Some([] | [_] | [IpNet::V4(_), IpNet::V6(_)] | [IpNet::V6(_), IpNet::V4(_)]) => {
+                return cidrs.unwrap_or_default();
+            }
+            Some(_) => "expected at most two CIDRs, one of each family",
+        };
+        self.wrong("cluster-cidr", value, why);
+        Vec::new()
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::app::settings::tests::settled;
+
+    #[test]
+    fn flags_about_routes_are_taken_over() {
+        let routes = |arguments: &[&str]| settled(arguments).unwrap().routes;
+        let gate =
+            |value: &str| format!("--feature-gates=CloudControllerManagerWatchBasedRoutesReconciliation={value}");
+        let minute = "--route-reconciliation-period=1m";
+        let seconds = Duration::from_secs;
+        for (arguments, expected) in [
+            (vec![], Trigger::Watch { period: FULL_PASS }),
+            (vec![minute.to_owned()], Trigger::Watch { period: seconds(60) }),
+            (vec![gate("true")], Trigger::Watch { period: FULL_PASS }),
+            (vec!["--feature-gates=AllAlpha=false".to_owned()], Trigger::Watch { period: FULL_PASS }),
+            (vec![gate("false")], Trigger::Loop { period: seconds(10) }),
+            (vec![gate("false"), minute.to_owned()], Trigger::Loop { period: seconds(60) }),
+        ] {
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            assert_eq!(routes(&arguments).unwrap().trigger, expected, "{arguments:?}");
+        }
+        let given = routes(&["--cluster-cidr=010.120.0.0/16,a00::/8", "--route-network-condition=false"]);
+        let networks = vec!["10.120.0.0/16".parse().unwrap(), "a00::/8".parse().unwrap()];
+        let given = given.map(|routes| (routes.networks, routes.writes_condition));
+        assert_eq!(given, Some((networks, false)));
+        assert_eq!(routes(&["--configure-cloud-routes=false"]), None);
+    }
 
     #[test]
     fn flags_about_services_are_taken_over() {

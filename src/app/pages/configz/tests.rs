@@ -58,7 +58,7 @@ fn o_01_defaults_are_the_go_programs() {
             "NodeSyncPeriod": "0s"
         },
         "NodeController": { "ConcurrentNodeSyncs": 16, "ConcurrentNodeStatusUpdates": 16 },
-        "ServiceController": { "ConcurrentServiceSyncs": 1 },
+        "ServiceController": { "ConcurrentServiceSyncs": 8 },
         "NodeStatusUpdateFrequency": "5m0s",
         "Webhook": { "Webhooks": [] }
     });
@@ -108,7 +108,7 @@ const PAGE: &str = concat!(
     r#""RouteReconciliationPeriod":"10s","NodeMonitorPeriod":"5s","ClusterName":"\"ü\"","ClusterCIDR":"","#,
     r#""AllocateNodeCIDRs":false,"CIDRAllocatorType":"RangeAllocator","ConfigureCloudRoutes":true,"NodeSyncPeriod":"0s"},"#,
     r#""NodeController":{"ConcurrentNodeSyncs":16,"ConcurrentNodeStatusUpdates":16},"#,
-    r#""ServiceController":{"ConcurrentServiceSyncs":1},"NodeStatusUpdateFrequency":"5m0s","Webhook":{"Webhooks":[]}}}"#,
+    r#""ServiceController":{"ConcurrentServiceSyncs":8},"NodeStatusUpdateFrequency":"5m0s","Webhook":{"Webhooks":[]}}}"#,
 );
 
 // vectors: O-26

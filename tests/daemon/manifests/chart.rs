@@ -131,6 +131,7 @@ securityContext: {enabled: true, runAsUser: 2000, fsGroup: 3000}
 rbac:
   create: true
   nodeDeletion: false
+  services: true
   secrets: [{name: tenant-2, namespace: default}]
 serviceAccount: {create: true, name: other-account}
 daemonset:
@@ -242,7 +243,7 @@ async fn the_defaults_are_those_of_the_go_programs_chart() {
     ];
     let address = [".k8sServiceHost", ".k8sServicePort"];
     let rest = [".daemonset.tag", ".global", ".imagePullSecrets", address[0], address[1]];
-    let rest = [&rest[..], &[".rbac.nodeDeletion", ".rbac.secrets"]].concat();
+    let rest = [&rest[..], &[".rbac.nodeDeletion", ".rbac.secrets", ".rbac.services"]].concat();
     assert_eq!(new, [&known[..], &sizes, &rest].concat());
 }
 
@@ -318,6 +319,7 @@ async fn w54_every_value_has_its_effect() {
     }
     let all = rules(&rendered.objects);
     assert!(!all.iter().any(|right| right.verb == "delete"), "rbac.nodeDeletion is false");
+    assert!(all.iter().any(|right| right.resource == "services"), "rbac.services is true");
     for (namespace, name) in [("kube-system", "other-secret"), ("default", "tenant-2")] {
         let read = |right: &&super::rules::Right| right.name.as_deref() == Some(name);
         let found = all.iter().find(read).unwrap();
@@ -464,9 +466,23 @@ async fn mistakes_are_told_by_name() {
 
 #[tokio::test]
 async fn the_chart_gives_the_rights_of_the_manifests() {
-    let mut of_chart = rules(&render("").await.objects);
-    let mut of_manifests = rules(&form("rbac").await.objects);
-    of_chart.sort();
-    of_manifests.sort();
-    assert_eq!(of_chart, of_manifests);
+    for (values, of_manifests) in [("", "rbac"), ("rbac: {services: true}", "base-with-services")] {
+        let mut of_chart = rules(&render(values).await.objects);
+        let mut of_manifests = rules(&form(of_manifests).await.objects);
+        of_chart.sort();
+        of_manifests.sort();
+        assert_eq!(of_chart, of_manifests, "{values}");
+    }
+}
+
+/// A cluster without load balancers needs no permission for Services.
+#[tokio::test]
+async fn services_are_read_only_with_the_component() {
+    let rights = async |name: &str| rules(&form(name).await.objects);
+    let is_about_services = |right: &super::rules::Right| right.resource.starts_with("services");
+    assert!(!rights("base").await.iter().any(is_about_services));
+    let of_component = rights("base-with-services").await;
+    let verbs: Vec<&str> =
+        of_component.iter().filter(|right| is_about_services(right)).map(|right| right.verb.as_str()).collect();
+    assert_eq!(verbs, ["list", "watch"]);
 }

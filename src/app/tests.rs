@@ -23,7 +23,9 @@ const OF_THE_GO_PROGRAM: &[&str] = &[
     "node_controller_",
     "process_",
     "rest_client_",
+    "route_controller_",
     "running_managed_controllers",
+    "service_controller_",
     "workqueue_",
 ];
 

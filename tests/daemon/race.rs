@@ -6,6 +6,7 @@
 mod action;
 mod limited;
 mod nodes;
+mod services;
 mod world;
 
 use std::time::{Duration, Instant};
@@ -74,7 +75,9 @@ async fn all_that_happens(seed: u64, seconds: u64) {
 
     let mut script = Script::new(seed, NODES);
     let began = Instant::now();
-    run(&mut world, PACE, began + Duration::from_secs(seconds), || script.next()).await;
+    let until = began + Duration::from_secs(seconds);
+    let churn = services::churn(&cluster.client, cluster.pool(), seed, until);
+    tokio::join!(run(&mut world, PACE, until, || script.next()), churn);
 
     world.repair().await;
     settle(&mut world).await;

@@ -83,7 +83,7 @@ async fn a_cluster_set_up_for_the_go_program_needs_no_change() {
 /// Nothing is granted that is of no use, nothing is used that is not granted.
 #[tokio::test]
 async fn the_rights_of_our_manifests_are_exactly_the_ones_that_are_used() {
-    let site = Site::ours().await;
+    let site = Site::ours("base").await;
     let (statuses, lines) = site.live().await;
     assert_eq!(statuses, [403, 200, 200, 200], "without a token, and with one: {lines:#?}");
     let told: Vec<&String> = lines.iter().filter(|line| line.to_lowercase().contains("forbidden")).collect();
@@ -121,6 +121,30 @@ async fn the_rights_of_our_manifests_are_exactly_the_ones_that_are_used() {
     for right in own.iter().filter(|right| is_wide(right) && right.resource != "events") {
         let names: BTreeSet<_> = used.iter().filter(|used| right.covers(used)).map(|used| &used.name).collect();
         assert!(names.len() > 1, "{right:?} could be limited to {names:?}");
+    }
+}
+
+/// The component adds what the Services need, and nothing else.
+#[tokio::test]
+async fn the_rights_of_the_component_for_services_are_used() {
+    let site = Site::ours("base-with-services").await;
+    site.leave_a_service_waiting().await;
+    let checks = site.wait_with_the_service().await;
+    assert!(checks.contains("[+]service-lb-controller idle: the cloud provider has no load balancers"), "{checks}");
+    let asked = asked(&site.server);
+    assert_eq!(refused(&asked), BTreeSet::new());
+    let used: BTreeSet<Right> = asked.iter().filter_map(Right::used_by).collect();
+    let rights = |objects: &[Value]| rules(objects).into_iter().collect::<BTreeSet<_>>();
+    let (with, without) = (rights(&form("base-with-services").await.objects), rights(&form("base").await.objects));
+    let added: Vec<&Right> = with.difference(&without).collect();
+    let verbs: Vec<_> = added.iter().map(|right| (right.resource.as_str(), right.verb.as_str())).collect();
+    assert_eq!(verbs, [("events", "create"), ("events", "patch"), ("services", "list"), ("services", "watch")]);
+    assert!(added.iter().all(|right| right.namespace.is_none() && right.name.is_none()), "{added:#?}");
+    // A list is for API servers before 1.34, and the same Event a second time patches the first one.
+    for (resource, verb) in [("events", "create"), ("services", "watch")] {
+        let right = added.iter().find(|right| (right.resource.as_str(), right.verb.as_str()) == (resource, verb));
+        let is_needed = |used: &&Right| right.unwrap().covers(used) && !without.iter().any(|have| have.covers(used));
+        assert!(used.iter().any(|used| is_needed(&used)), "{verb} {resource} is not used: {used:#?}");
     }
 }
 

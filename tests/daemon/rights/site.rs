@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::api::core::v1::{Event, Service};
 use kube::Api;
-use kube::api::ListParams;
+use kube::api::{DeleteParams, ListParams, PostParams};
 use serde_json::{Value, json};
 use support::nodes::set_ready;
 use support::{ApiServer, Daemon, Vcenter, Vm, eventually, replace_file};
@@ -29,11 +29,13 @@ pub struct Site {
     kubeconfig: PathBuf,
     /// The paths that the manifests probe.
     probes: Vec<String>,
+    /// What the check of the cache of Services says.
+    services: &'static str,
 }
 
 impl Site {
-    /// Set up by our manifests: the base, and the sample of its configuration with the addresses of a simulator.
-    pub async fn ours() -> Self {
+    /// Set up by our manifests: this form, and the sample of its configuration with the addresses of a simulator.
+    pub async fn ours(workload: &str) -> Self {
         let sample = &form("config").await.objects;
         let find = |kind: &str| sample.iter().find(|object| object["kind"] == kind).unwrap().clone();
         let config = find("ConfigMap")["data"]["vsphere.conf"].as_str().unwrap().to_owned();
@@ -45,7 +47,7 @@ impl Site {
         };
         let name = json!({"name": "vsphere-cloud-secret", "namespace": "kube-system"});
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": name});
-        Self::set_up(&form("base").await.objects, secret, write).await
+        Self::set_up(&form(workload).await.objects, secret, write).await
     }
 
     /// Set up by the Go program's release manifest, with the address of a simulator.
@@ -87,7 +89,12 @@ impl Site {
         let probes = ["livenessProbe", "readinessProbe"].map(|probe| &container[probe]["httpGet"]["path"]);
         let probes = probes.into_iter().filter_map(|path| path.as_str().map(str::to_owned)).collect();
         let kubeconfig = server.kubeconfig_of_service_account("kube-system", "cloud-controller-manager").await;
-        Self { server, cluster, vcenter, arguments, config: file, kubeconfig, probes }
+        let may_list = manifests.iter().any(|object| object["rules"].to_string().contains("\"services\""));
+        let services = match may_list {
+            true => "[+]services ok",
+            false => "[+]services idle: the API server refuses to list the services",
+        };
+        Self { server, cluster, vcenter, arguments, config: file, kubeconfig, probes, services }
     }
 
     /// A replica, as the pod of the manifests starts it.
@@ -115,6 +122,46 @@ impl Site {
         object
     }
 
+    /// A Service that is being deleted and that nobody lets go.
+    pub async fn leave_a_service_waiting(&self) {
+        let finalizers = [ccm::cloud::service::FINALIZER];
+        let service = json!({
+            "metadata": {"name": "waiting", "finalizers": finalizers},
+            "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
+        });
+        let services = Api::<Service>::namespaced(self.cluster.client.clone(), "kube-public");
+        services.create(&PostParams::default(), &serde_json::from_value(service).unwrap()).await.unwrap();
+        services.delete("waiting", &DeleteParams::default()).await.unwrap();
+    }
+
+    /// What the daemon says of its checks, and after a while on the Service that waits: as long as that takes.
+    pub async fn wait_with_the_service(&self) -> String {
+        let port = Admin::new();
+        let mut daemon = self.start(&port).await;
+        daemon.wait_for_line("became leader", LIMIT).await;
+        let events = Api::<Event>::namespaced(self.cluster.client.clone(), "kube-public");
+        // A minute, and a look at the Services.
+        eventually("the Event on the Service", 2 * LIMIT, async || {
+            let found = events.list(&ListParams::default()).await.unwrap().items;
+            match found.iter().any(|event| event.reason.as_deref() == Some("LoadBalancerNotConfigured")) {
+                true => Ok(()),
+                false => Err(daemon.output().tail(10)),
+            }
+        })
+        .await;
+        let checks = self.checks(&port, &mut daemon).await;
+        assert_eq!(daemon.stop(LIMIT).await.code(), Some(0), "{}", daemon.output().tail(20));
+        checks
+    }
+
+    /// `/readyz?verbose`, which is good.
+    async fn checks(&self, port: &Admin, daemon: &mut Daemon) -> String {
+        let token = token_of(&self.server).await;
+        let (status, checks) = port.get("/readyz?verbose", Some(&token), daemon).await;
+        assert_eq!(status, 200, "{checks}");
+        checks
+    }
+
     /// Everything that needs a right, once. The statuses of questions for metrics, without a token and with one, and what
     /// both replicas logged.
     pub async fn live(&self) -> ([u16; 4], Vec<String>) {
@@ -136,6 +183,8 @@ impl Site {
         cluster.wait_until_initialised(4..6, &second).await;
         self.destroy_a_machine(&second).await;
         let statuses = self.ask_for_metrics(&other_port, &mut second).await;
+        let checks = self.checks(&other_port, &mut second).await;
+        assert!(checks.contains(self.services), "{checks}");
         assert_eq!(second.stop(LIMIT).await.code(), Some(0), "{}", second.output().tail(20));
         (statuses, [first.output().lines(), second.output().lines()].concat())
     }

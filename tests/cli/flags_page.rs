@@ -57,8 +57,8 @@ const MORE: &[(&str, &str)] = &[
         "controllers",
         "`*` is all that are on by default, `name` turns one on, `-name` turns it off; the first mention of a name wins. Names: \
          `cloud-node-controller` (`cloud-node`), `cloud-node-lifecycle-controller` (`cloud-node-lifecycle`), \
-         `node-route-controller` (`route`), `service-lb-controller` (`service`). The node and the node-lifecycle controller \
-         are built; the others are accepted, and it is logged that they do not run",
+         `node-route-controller` (`route`), `service-lb-controller` (`service`). The last two \
+         idle while the cloud provider has no routes or load balancers: `vsphere` has none yet",
     ),
     (
         "controller-start-interval",

@@ -17,7 +17,8 @@ use tokio::sync::{broadcast, watch};
 use super::watch::repeat;
 use crate::runtime::tasks::BoxError;
 use list_watch::{ListWatch, WORKED};
-use packed::{Packed, Watched};
+use packed::Packed;
+pub use packed::Watched;
 
 /// How many changes a subscriber may lag behind before it is told to look at everything.
 const CHANGES_KEPT: usize = 1024;

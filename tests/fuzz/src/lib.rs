@@ -18,6 +18,7 @@ mod memory;
 mod nodes;
 mod port;
 mod rest;
+mod services;
 mod soap;
 mod watch;
 
@@ -67,6 +68,8 @@ targets! {
     proxy = flags::proxy, 200;
     node = nodes::object, 200;
     node_watch = watch::nodes, 200;
+    service = services::object, 200;
+    service_watch = watch::services, 200;
     value = nodes::value, 300;
     login_record = leases::logins, 200;
     election = leases::election, 100;

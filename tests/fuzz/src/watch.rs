@@ -1,11 +1,11 @@
-//! Nodes as the API server streams and lists them: lines of a watch, and pages.
+//! Nodes and Services as the API server streams and lists them: lines of a watch, and pages.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ccm::kubernetes::stores::watch_nodes;
-use k8s_openapi::api::core::v1::Node;
-use serde_json::Value;
+use ccm::cloud::service::cached::is_needed;
+use ccm::kubernetes::stores::{Store, Watched, watch_nodes, watch_services};
+use serde_json::{Value, json};
 
 use crate::memory::run;
 
@@ -16,9 +16,26 @@ const PAGE: &[u8] = b"page\n";
 /// The annotation of the bookmark that ends a streaming list.
 const END: &str = "k8s.io/initial-events-end";
 
-/// The lines of a streaming list, or after a line with `page` a page of a list: the cache holds nobody of whom nothing
-/// was said, everybody of whom all could be read, and is not filled by a part that ends too early.
+/// Nodes: all of them are kept.
 pub fn nodes(bytes: &[u8]) {
+    check(bytes, watch_nodes, |_| true);
+}
+
+/// Services: those are kept that have or may have a load balancer.
+pub fn services(bytes: &[u8]) {
+    check(bytes, watch_services, is_needed);
+}
+
+/// The lines of a streaming list, or after a line with `page` a page of a list: the cache holds nobody of whom nothing
+/// was said, everybody who is needed and of whom all could be read, and is not filled by a part that ends too early.
+fn check<K, T>(
+    bytes: &[u8],
+    watch: impl FnOnce(kube::Client, Option<String>) -> (Store<K>, T) + Send + 'static,
+    is_needed: fn(&Value) -> bool,
+) where
+    K: Watched,
+    T: Future + Send + 'static,
+{
     let (page, lines) = match bytes.strip_prefix(PAGE) {
         Some(page) => (Some(page.to_vec()), Vec::new()),
         None => (None, bytes.to_vec()),
@@ -26,18 +43,20 @@ pub fn nodes(bytes: &[u8]) {
     let is_page = page.is_some();
     let body = page.unwrap_or_else(|| lines.clone());
     let (keys, named, is_ready) = run(async move {
-        let (store, task) = watch_nodes(server(is_page, body), None);
+        let (store, task) = watch(server(is_page, body), None);
         // Its rounds never end.
         let _ = tokio::time::timeout(FIRST_ROUND, task).await;
-        let is_named = |key: &String| {
-            let name = store.get(key).and_then(|node| node.metadata.name.clone());
-            name.as_ref() == Some(key)
-        };
+        let is_named =
+            |key: &String| store.get(key).is_some_and(|object| key_of(&json!(object.meta())) == Some(key.clone()));
         (store.keys(), store.keys().iter().all(is_named), store.is_ready())
     });
-    assert!(named, "a Node is kept under another name: {keys:?}");
-    assert!(is_ready || keys.is_empty(), "nodes of a list that was not whole: {keys:?}");
-    let said = if is_page { of_page(bytes.strip_prefix(PAGE).unwrap_or_default()) } else { of_lines(&lines) };
+    assert!(named, "an object is kept under another name: {keys:?}");
+    assert!(is_ready || keys.is_empty(), "objects of a list that was not whole: {keys:?}");
+    let reader = Reader { is_object: |object| serde_json::from_value::<K>(object).is_ok(), is_needed };
+    let said = match is_page {
+        true => reader.of_page(bytes.strip_prefix(PAGE).unwrap_or_default()),
+        false => reader.of_lines(&lines),
+    };
     let keys: BTreeSet<String> = keys.into_iter().collect();
     assert!(keys.is_subset(&said.may), "made up: {:?}", keys.difference(&said.may));
     if is_ready {
@@ -46,54 +65,69 @@ pub fn nodes(bytes: &[u8]) {
     }
 }
 
+/// `name`, or `namespace/name`.
+fn key_of(metadata: &Value) -> Option<String> {
+    let name = metadata["name"].as_str()?;
+    let namespace = metadata["namespace"].as_str().filter(|namespace| !namespace.is_empty());
+    Some(namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}")))
+}
+
 /// What an input says, read by somebody else.
 #[derive(Default)]
 struct Said {
-    /// Nodes that may be there.
+    /// Objects that may be there.
     may: BTreeSet<String>,
-    /// Nodes that have to be there: all of them could be read.
+    /// Objects that have to be there: all of them could be read, and they are needed.
     must: BTreeSet<String>,
     /// Whether the list has its end.
     is_whole: bool,
 }
 
-impl Said {
-    fn put(&mut self, object: &Value, is_read: bool) {
-        let Some(name) = object["metadata"]["name"].as_str() else { return };
-        self.may.insert(name.to_owned());
-        if is_read && serde_json::from_value::<Node>(object.clone()).is_ok() && !name.is_empty() {
-            self.must.insert(name.to_owned());
+/// Reads what an input says of objects of one kind.
+struct Reader {
+    is_object: fn(Value) -> bool,
+    is_needed: fn(&Value) -> bool,
+}
+
+impl Reader {
+    fn put(&self, said: &mut Said, object: &Value, is_read: bool) {
+        let Some(key) = key_of(&object["metadata"]) else { return };
+        said.may.insert(key.clone());
+        // One that stops being needed is not kept.
+        said.must.remove(&key);
+        if is_read && (self.is_object)(object.clone()) && (self.is_needed)(object) && object["metadata"]["name"] != "" {
+            said.must.insert(key);
         }
     }
-}
 
-fn of_page(page: &[u8]) -> Said {
-    let mut said = Said { is_whole: true, ..Said::default() };
-    let Ok(page) = serde_json::from_slice::<Value>(page) else { return said };
-    page["items"].as_array().into_iter().flatten().for_each(|item| said.put(item, true));
-    said
-}
+    fn of_page(&self, page: &[u8]) -> Said {
+        let mut said = Said { is_whole: true, ..Said::default() };
+        let Ok(page) = serde_json::from_slice::<Value>(page) else { return said };
+        page["items"].as_array().into_iter().flatten().for_each(|item| self.put(&mut said, item, true));
+        said
+    }
 
-fn of_lines(lines: &[u8]) -> Said {
-    let (mut said, mut is_read) = (Said::default(), true);
-    for line in lines.split(|byte| *byte == b'\n') {
-        let Ok(event) = serde_json::from_slice::<Value>(line) else { continue };
-        let object = &event["object"];
-        match event["type"].as_str() {
-            Some("ADDED" | "MODIFIED") => said.put(object, is_read),
-            Some("DELETED") => {
-                // Which of two that cannot be read whole counts is left open.
-                if let Some(name) = object["metadata"]["name"].as_str() {
-                    said.must.remove(name);
+    fn of_lines(&self, lines: &[u8]) -> Said {
+        let (mut said, mut is_read) = (Said::default(), true);
+        for line in lines.split(|byte| *byte == b'\n') {
+            let Ok(event) = serde_json::from_slice::<Value>(line) else { continue };
+            let object = &event["object"];
+            match event["type"].as_str() {
+                Some("ADDED" | "MODIFIED") => self.put(&mut said, object, is_read),
+                Some("DELETED") => {
+                    // Which of two that cannot be read whole counts is left open.
+                    if let Some(key) = key_of(&object["metadata"]) {
+                        said.must.remove(&key);
+                    }
                 }
+                Some("BOOKMARK") => said.is_whole |= object["metadata"]["annotations"].get(END).is_some(),
+                // What comes after an error is not read, if that could be.
+                Some("ERROR") => is_read = false,
+                _ => {}
             }
-            Some("BOOKMARK") => said.is_whole |= object["metadata"]["annotations"].get(END).is_some(),
-            // What comes after an error is not read, if that could be.
-            Some("ERROR") => is_read = false,
-            _ => {}
         }
+        said
     }
-    said
 }
 
 /// An API server that answers the first list with the body, and nothing else.

@@ -122,6 +122,8 @@ properties! {
     proxy,
     node,
     node_watch,
+    service,
+    service_watch,
     value,
     login_record,
     election,

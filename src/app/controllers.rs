@@ -118,10 +118,13 @@ fn build_route(
         });
         return Ok(None);
     };
-    if routes.networks.is_empty() && context.provider.routes().is_some() {
-        return Err(Error::NoClusterCidr);
-    }
+    check_networks(&routes, context.provider.routes().is_some())?;
     Runnable::new(route::controller(context, nodes, routes), parts).map(Some)
+}
+
+/// Routes are made for the networks of the pods only: whoever has routes has to name them, as in the Go program.
+fn check_networks(settings: &route::Settings, has_routes: bool) -> Result<(), Error> {
+    if has_routes && settings.networks.is_empty() { Err(Error::NoClusterCidr) } else { Ok(()) }
 }
 
 /// Builds the service controller, and starts what is said while the provider has no load balancers.
@@ -164,6 +167,7 @@ async fn delayed(work: Work, delay: Duration, leadership: Leadership, stop: Canc
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app::settings::tests::settled;
     use tokio::time::Instant;
 
     #[test]
@@ -173,6 +177,15 @@ mod tests {
             assert_eq!(pause(interval, chance).as_secs_f64().round() as u64, expected, "{chance}");
         }
         assert_eq!(pause(Duration::ZERO, 0.7), Duration::ZERO);
+    }
+
+    #[test]
+    fn w_47_whoever_has_routes_names_the_networks_of_the_pods() {
+        let routes = |arguments: &[&str]| settled(arguments).unwrap().routes.unwrap();
+        let told = check_networks(&routes(&[]), true).unwrap_err().to_string();
+        assert!(told.contains("--cluster-cidr is empty") && told.contains("--configure-cloud-routes=false"), "{told}");
+        assert!(check_networks(&routes(&[]), false).is_ok(), "nothing is asked of whoever has none");
+        assert!(check_networks(&routes(&["--cluster-cidr=10.0.0.0/8"]), true).is_ok());
     }
 
     #[tokio::test(start_paused = true)]

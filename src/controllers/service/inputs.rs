@@ -1,14 +1,12 @@
 //! Pure: what of a Service its load balancer may depend on. In place of the list of fields of `needsUpdate` in
 //! `controllers/service/controller.go`: everything but what is known not to matter, so that a new field is noticed.
 
-use k8s_openapi::api::core::v1::{Service, ServiceSpec};
-use serde_json::json;
-
 use crate::cloud::service::cached::LAST_APPLIED;
+use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 
 /// The value to compare: equal values need no new call to the cloud. Packed, because one is kept for each Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Inputs(Box<[u8]>);
+pub struct Inputs(Box<str>);
 
 impl Inputs {
     /// Of `service`; of its annotations those that begin with one of `prefixes`.
@@ -27,14 +25,15 @@ impl Inputs {
             ..spec
         });
         let metadata = (&service.metadata.uid, &service.metadata.deletion_timestamp);
-        Self(json!([metadata, spec, annotations.collect::<Vec<_>>()]).to_string().into_bytes().into())
+        let all = (metadata, spec, annotations.collect::<Vec<_>>());
+        Self(serde_json::to_string(&all).expect("a Service is JSON").into())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::Value;
+    use serde_json::{Value, json};
 
     fn base() -> Value {
         json!({

@@ -93,15 +93,15 @@ impl Failure {
 }
 
 /// A Service as JSON, a third of the size.
-struct Packed(Box<[u8]>);
+struct Packed(Box<str>);
 
 impl Packed {
     fn of(service: &Service) -> Self {
-        Self(serde_json::to_vec(service).expect("a Service is JSON").into())
+        Self(serde_json::to_string(service).expect("a Service is JSON").into())
     }
 
     fn service(&self) -> Service {
-        serde_json::from_slice(&self.0).expect("it was a Service when it was packed")
+        serde_json::from_str(&self.0).expect("it was a Service when it was packed")
     }
 }
 

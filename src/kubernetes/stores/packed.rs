@@ -69,7 +69,7 @@ impl Watched for Service {
 /// See the file's header. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Packed<K> {
-    pub(super) json: Arc<[u8]>,
+    pub(super) json: Arc<str>,
     pub(super) is_marked: bool,
     kind: PhantomData<fn() -> K>,
 }
@@ -77,13 +77,15 @@ pub(super) struct Packed<K> {
 impl<K: Watched> Packed<K> {
     /// Packs what can be unpacked again.
     pub(super) fn of(object: &Value) -> Result<Self, serde_json::Error> {
-        let is_marked = pass(|| K::deserialize(object))?.is_marked();
-        Ok(Self { json: pass(|| serde_json::to_vec(object))?.into(), is_marked, kind: PhantomData })
+        let json: Arc<str> = pass(|| serde_json::to_string(object))?.into();
+        // From text, as the client reads answers: each other source would be a copy of the type's code in the binary.
+        let is_marked = pass(|| serde_json::from_str::<K>(&json))?.is_marked();
+        Ok(Self { json, is_marked, kind: PhantomData })
     }
 
     /// The object.
     pub(super) fn unpacked(&self) -> Arc<K> {
-        Arc::new(pass(|| serde_json::from_slice(&self.json)).expect("it was read once when it was packed"))
+        Arc::new(pass(|| serde_json::from_str(&self.json)).expect("it was read once when it was packed"))
     }
 }
 
@@ -266,7 +268,7 @@ mod tests {
         let seen: Seen<Node> = serde_json::from_value(whole).unwrap();
         assert_eq!((seen.key.as_str(), seen.version.as_deref()), ("a", Some("7")));
         let Object::Needed(packed) = seen.object else { panic!("every Node is needed") };
-        assert_eq!(serde_json::from_slice::<Value>(&packed.json).unwrap(), kept);
+        assert_eq!(serde_json::from_str::<Value>(&packed.json).unwrap(), kept);
         // As if it had come whole.
         kept["status"]["nodeInfo"] =
             json!(k8s_openapi::api::core::v1::NodeSystemInfo { system_uuid: "s".into(), ..Default::default() });
@@ -290,7 +292,7 @@ mod tests {
         whole["spec"]["selector"] = json!({"app": "a"});
         let seen: Seen<Service> = serde_json::from_value(whole.clone()).unwrap();
         let Object::Needed(packed) = seen.object else { panic!("it has a load balancer") };
-        assert_eq!(serde_json::from_slice::<Value>(&packed.json).unwrap(), kept);
+        assert_eq!(serde_json::from_str::<Value>(&packed.json).unwrap(), kept);
         // One that cannot be read is no reason to warn if it is not needed.
         (whole["spec"], whole["status"]) = (json!({"type": "ClusterIP", "ports": 7}), json!({}));
         let seen: Seen<Service> = serde_json::from_value(whole).unwrap();

@@ -12,9 +12,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt as _;
-use futures::future::join_all;
+use futures::future::{BoxFuture, join_all};
 use futures::stream::{BoxStream, SelectAll};
+use futures::{FutureExt as _, StreamExt as _};
 use prometheus::IntGauge;
 use prometheus::core::Collector;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
@@ -54,7 +54,7 @@ struct Queues {
 }
 
 impl Queues {
-    fn of(&self, term: &impl Reconciler, key: &str) -> &Queue<String> {
+    fn of(&self, term: &dyn Term, key: &str) -> &Queue<String> {
         self.side.as_ref().filter(|_| term.is_aside(key)).unwrap_or(&self.main)
     }
 }
@@ -243,12 +243,70 @@ impl<R: Reconciler> Controller<R> {
 
     /// Works whenever this process leads, until `stop`.
     pub async fn run(self, stop: CancellationToken) -> Result<(), BoxError> {
+        let Self { spec, begin_term, queue, side_queue, running } = self;
+        let begin_term = Box::new(move || Arc::new(begin_term()) as Arc<dyn Term>);
+        Driver { spec, begin_term, queue, side_queue, running }.run(stop).await
+    }
+}
+
+/// A term without its type, so that the driver is in the binary once and not for each controller.
+trait Term: Send + Sync {
+    fn keys_of(&self, event: Event) -> Vec<String>;
+    fn priority(&self, key: &str) -> Priority;
+    fn is_aside(&self, key: &str) -> bool;
+    fn next_key(&self) -> BoxFuture<'_, String>;
+    /// Reconciles the key, and says what comes next.
+    fn work(self: Arc<Self>, key: String) -> BoxFuture<'static, Next>;
+    fn end(&self);
+}
+
+impl<R: Reconciler> Term for R {
+    fn keys_of(&self, event: Event) -> Vec<String> {
+        Reconciler::keys_of(self, event)
+    }
+
+    fn priority(&self, key: &str) -> Priority {
+        Reconciler::priority(self, key)
+    }
+
+    fn is_aside(&self, key: &str) -> bool {
+        Reconciler::is_aside(self, key)
+    }
+
+    fn next_key(&self) -> BoxFuture<'_, String> {
+        Reconciler::next_key(self).boxed()
+    }
+
+    fn work(self: Arc<Self>, key: String) -> BoxFuture<'static, Next> {
+        let work = async move {
+            let outcome = contain(Arc::clone(&self).reconcile(key.clone())).await;
+            self.conclude(&key, outcome).await
+        };
+        work.boxed()
+    }
+
+    fn end(&self) {
+        Reconciler::end(self);
+    }
+}
+
+/// A controller at work.
+struct Driver {
+    spec: Spec,
+    begin_term: Box<dyn Fn() -> Arc<dyn Term> + Send + Sync>,
+    queue: QueueMetrics,
+    side_queue: Option<QueueMetrics>,
+    running: IntGauge,
+}
+
+impl Driver {
+    async fn run(self, stop: CancellationToken) -> Result<(), BoxError> {
         loop {
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
                 () = self.wait_until_due() => {}
             }
-            let term = Arc::new((self.begin_term)());
+            let term = (self.begin_term)();
             tokio::select! {
                 // What waits or runs is dropped with this future.
                 () = self.wait_until_over() => term.end(),
@@ -293,7 +351,7 @@ impl<R: Reconciler> Controller<R> {
     }
 
     /// Works until `stop`, then finishes what is in hand.
-    async fn lead(&self, term: &Arc<R>, stop: &CancellationToken) {
+    async fn lead(&self, term: &Arc<dyn Term>, stop: &CancellationToken) {
         let _works = Works::begin(&self.running);
         let queue = |metrics| Queue::new(BACKOFF, metrics);
         let queues = Queues { main: queue(&self.queue), side: self.side_queue.as_ref().map(queue) };
@@ -306,7 +364,7 @@ impl<R: Reconciler> Controller<R> {
                     if let Some(instances) = &self.spec.instances {
                         instances.confirm().await;
                     }
-                    self.feed(term, &queues).await;
+                    self.feed(&**term, &queues).await;
                 } => {}
             }
             queues.main.close();
@@ -316,7 +374,7 @@ impl<R: Reconciler> Controller<R> {
     }
 
     /// Turns events and the period into keys. Never ends.
-    async fn feed(&self, term: &R, queues: &Queues) {
+    async fn feed(&self, term: &dyn Term, queues: &Queues) {
         let add = |key: String| {
             let priority = term.priority(&key);
             queues.of(term, &key).add_with_priority(key, priority);
@@ -361,10 +419,9 @@ fn instance_events(instances: &Instances) -> Option<BoxStream<'static, Event>> {
 }
 
 /// Reconciles one key after the other until the queue is closed.
-async fn work<R: Reconciler>(term: &Arc<R>, queue: &Queue<String>) {
+async fn work(term: &Arc<dyn Term>, queue: &Queue<String>) {
     while let Some(key) = queue.next().await {
-        let outcome = contain(Arc::clone(term).reconcile(key.clone())).await;
-        let next = term.conclude(&key, outcome).await;
+        let next = Arc::clone(term).work(key.clone()).await;
         match next {
             Next::Period | Next::After(_) => queue.forget(&key),
             Next::Backoff | Next::BackoffOrAfter(_) => drop(queue.retry(key.clone())),

@@ -4,6 +4,11 @@
 
 use std::time::Duration;
 
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::Service;
+use kube::api::PostParams;
+use kube::{Api, Client};
+use serde_json::json;
 use support::ApiServer;
 use support::measure::initialised::Initialised;
 use support::measure::settled::settled;
@@ -19,6 +24,12 @@ const NODES: [usize; 2] = [1_000, 5_000];
 /// In MiB, with the most nodes: resident, and the most ever.
 const RESIDENT: f64 = 50.0;
 const PEAK: f64 = 70.0;
+/// What Services may cost, in MiB: those that need no load balancer, and those that want one.
+const SERVICES: [(&str, usize, f64); 2] = [("ClusterIP", 5_000, 1.0), ("LoadBalancer", 1_000, 3.0)];
+/// Starts of which the median counts.
+const STARTS: usize = 3;
+/// Services created at the same time.
+const CREATED_AT_ONCE: usize = 32;
 /// All is known when its memory has not changed by a MiB for this long.
 const QUIET: Duration = Duration::from_secs(10);
 
@@ -43,6 +54,14 @@ async fn measure_ours(bench: &mut Bench, subject: &Subject) {
         }
         residents.push(usage.resident as f64);
     }
+    for (kind, count, limit) in SERVICES {
+        let cluster = Cluster::new(ApiServer::start().await, bench.vcenter(), 0).await;
+        let without = median_of_starts(subject, &cluster).await;
+        create_services(&cluster.client, kind, count).await;
+        let with = median_of_starts(subject, &cluster).await;
+        let name = format!("{count} Services of type {kind} more");
+        report(bench, name, "MiB", (with - without) / 1024.0, Some(Limit::Below(limit)));
+    }
     let more = (NODES[1] - NODES[0]) as f64;
     let name = format!("each node between {} and {}", NODES[0], NODES[1]);
     report(bench, name, "KiB", (residents[1] - residents[0]) / more, None);
@@ -64,6 +83,45 @@ async fn started_with(subject: &Subject, nodes: usize) -> Usage {
     let usage = running.usage();
     running.daemon.stop(LIMIT).await;
     usage
+}
+
+/// The median of what several starts take, in KiB of heap and stacks: pages of the binary vary with the machine.
+async fn median_of_starts(subject: &Subject, cluster: &Cluster) -> f64 {
+    let mut taken = Vec::new();
+    for _ in 0..STARTS {
+        let mut running = cluster.start(subject, &cluster.server.kubeconfig()).await;
+        running.until_leading(&cluster.client).await;
+        assert!(settled(QUIET, LIMIT, async || running.usage().anonymous / 1024).await, "its memory still changes");
+        taken.push(running.usage().anonymous);
+        running.daemon.stop(LIMIT).await;
+    }
+    taken.sort_unstable();
+    taken[STARTS / 2] as f64
+}
+
+/// As they are in a cluster: with labels, a selector, and the copy that `kubectl apply` leaves.
+async fn create_services(client: &Client, kind: &str, count: usize) {
+    let services = Api::<Service>::namespaced(client.clone(), "default");
+    let create = |number: usize| {
+        let services = services.clone();
+        let mut service = json!({
+            "metadata": {
+                "name": format!("service-{number}"),
+                "labels": {"app.kubernetes.io/name": "web", "app.kubernetes.io/instance": format!("web-{number}")},
+                "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "x".repeat(600)},
+            },
+            "spec": {
+                "type": kind, "selector": {"app.kubernetes.io/instance": format!("web-{number}")},
+                "ports": [{"name": "http", "port": 80, "targetPort": 8080}, {"name": "https", "port": 443, "targetPort": 8443}],
+            },
+        });
+        // As many addresses as there are Services of this type are in no range of a test.
+        if kind == "ClusterIP" {
+            service["spec"]["clusterIP"] = json!("None");
+        }
+        async move { services.create(&PostParams::default(), &serde_json::from_value(service).unwrap()).await.unwrap() }
+    };
+    futures::stream::iter((0..count).map(create)).buffer_unordered(CREATED_AT_ONCE).collect::<Vec<_>>().await;
 }
 
 fn report(bench: &mut Bench, name: String, unit: &'static str, sample: f64, limit: Option<Limit>) {

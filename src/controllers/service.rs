@@ -199,15 +199,12 @@ impl Reconciler for Sync {
             // The Nodes changed during the sync, or a round left the Service out because of it.
             self.rounds.nodes_changed();
         }
-        let Some(held) = held else {
-            if !self.records.has_node_failure(key) {
-                self.reasons.clear(key);
-            }
-            return Next::Period;
-        };
-        let service = self.services.get(key);
-        let unguarded = self.records.unguarded(key);
-        self.hold(key, service.as_deref().or(unguarded.as_ref()), &held);
+        // The record has it, unless nothing is known of the Service.
+        match (&held, self.records.held(key)) {
+            (Some(held), None) => self.hold(key, self.services.get(key).as_deref(), held),
+            _ => self.show(key, None),
+        }
+        let Some(held) = held else { return Next::Period };
         match (held.retry, pause) {
             (Retry::Backoff, Some(pause)) => Next::Retry(pause),
             (_, pause) => Next::Wait(pause),

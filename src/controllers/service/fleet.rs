@@ -12,6 +12,8 @@ use crate::cloud::{CloudProvider, Error, LoadBalancer, LoadBalancerFleet, WriteP
 
 /// How long a call to the cloud about one Service may take.
 pub(super) const CLOUD_LIMIT: Duration = Duration::from_secs(60);
+/// How long all calls of a round may take, for a provider without a fleet.
+const ALL_LIMIT: Duration = Duration::from_secs(240);
 /// For how many Services a provider without a fleet is called at the same time.
 const UPDATES_AT_ONCE: usize = 8;
 
@@ -36,7 +38,9 @@ impl LoadBalancerFleet for OneByOne {
         let update = |service: Arc<Service>| async move {
             within(CLOUD_LIMIT, self.0.update_load_balancer(permit, cluster_name, &service, nodes)).await
         };
-        futures::stream::iter(services.to_vec()).map(update).buffered(UPDATES_AT_ONCE).collect().await
+        let updates = futures::stream::iter(services.to_vec()).map(update).buffered(UPDATES_AT_ONCE);
+        // What was done counts, also if not all is done in time.
+        updates.take_until(tokio::time::sleep(ALL_LIMIT)).collect().await
     }
 }
 

@@ -55,6 +55,14 @@ struct Record {
     /// Of the calls that told the cloud of the Nodes.
     node_failure: Option<Failure>,
     is_claimed: bool,
+    /// How often the provider had announced it when the last sync began.
+    seen_announcements: u64,
+    /// An Event said that the cloud is called for what was attempted.
+    is_told_of: bool,
+    /// What is in the way of the Service itself.
+    held: Option<Held>,
+    /// What is in the way of its Nodes.
+    nodes_held: Option<Held>,
 }
 
 /// What the cloud knows of the Nodes behind a load balancer.
@@ -113,8 +121,6 @@ pub(super) struct Start {
     pub(super) ensured: Option<Inputs>,
     /// The provider had objects of it.
     pub(super) had_objects: bool,
-    /// The cloud was not called yet for what the Service is now.
-    pub(super) is_first_attempt: bool,
     /// How often the provider had announced the Service.
     announcements: u64,
 }
@@ -128,7 +134,14 @@ pub(super) struct Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.records.change(&self.key, |record| record.is_claimed = false);
+        let mut by_key = self.records.by_key.lock();
+        if let Some(record) = by_key.get_mut(&self.key) {
+            record.is_claimed = false;
+            // It was forgotten meanwhile.
+            if record.uid.is_none() {
+                by_key.remove(&self.key);
+            }
+        }
     }
 }
 
@@ -145,14 +158,18 @@ pub(super) struct Due {
 impl Records {
     /// Whether a Service with another UID is known under this key.
     pub(super) fn is_another(&self, key: &str, service: &Service) -> bool {
-        self.by_key.lock().get(key).is_some_and(|record| record.uid != service.metadata.uid)
+        let by_key = self.by_key.lock();
+        by_key.get(key).is_some_and(|record| record.uid.is_some() && record.uid != service.metadata.uid)
     }
 
     /// What is known of the Service.
-    pub(super) fn start(&self, key: &str, service: &Service, inputs: &Inputs) -> Start {
+    pub(super) fn start(&self, key: &str, service: &Service) -> Start {
         let mut by_key = self.by_key.lock();
-        let new = || Record { uid: service.metadata.uid.clone(), ..Record::default() };
-        let record = by_key.entry(key.to_owned()).or_insert_with(new);
+        let record = by_key.entry(key.to_owned()).or_default();
+        if record.uid.is_none() {
+            record.uid = service.metadata.uid.clone();
+        }
+        record.seen_announcements = record.announcements;
         let ensured = record.ensured.clone();
         Start {
             record: ServiceRecord {
@@ -161,7 +178,6 @@ impl Records {
             },
             ensured,
             had_objects: record.had_objects,
-            is_first_attempt: record.attempted.as_ref() != Some(inputs),
             announcements: record.announcements,
         }
     }
@@ -176,7 +192,7 @@ impl Records {
         let mut by_key = self.by_key.lock();
         let Some(record) = by_key.get_mut(key).filter(|record| !record.is_claimed) else { return Ok(None) };
         if record.attempted.as_ref() != inputs {
-            (record.attempted, record.failure) = (inputs.cloned(), None);
+            (record.attempted, record.failure, record.is_told_of) = (inputs.cloned(), None, false);
         }
         let not_before = record.failure.as_ref().and_then(|failure| failure.not_before).filter(|end| *end > at);
         if let Some(not_before) = not_before {
@@ -205,11 +221,28 @@ impl Records {
 
     /// The cloud is about to be called with other Nodes, maybe.
     pub(super) fn begin_to_tell(&self, key: &str) {
+        self.change(key, Record::begin_to_tell);
+    }
+
+    /// The cloud is about to be called to make the load balancer another one, or to delete it. Until that has ended well and
+    /// the Service says so, nothing is as it was ensured before.
+    pub(super) fn begin_to_change(&self, key: &str) {
         self.change(key, |record| {
-            if let Told::Now(set) = std::mem::take(&mut record.told) {
-                record.told = Told::Before(set);
-            }
+            record.begin_to_tell();
+            record.is_in_doubt = true;
         });
+    }
+
+    /// Whether an Event has to say that the cloud is called: once for what is attempted.
+    pub(super) fn is_first_told_of(&self, key: &str) -> bool {
+        let mut is_first = false;
+        self.change(key, |record| is_first = !std::mem::replace(&mut record.is_told_of, true));
+        is_first
+    }
+
+    /// The API server has no such Service any more, although the cloud was called for it.
+    pub(super) fn vanished(&self, key: &str, service: &Service) {
+        self.change(key, |record| record.unguarded = Some(Packed::of(service)));
     }
 
     /// The load balancer has these Nodes. Whether that is news: it had others before, as far as this term knows.
@@ -220,28 +253,31 @@ impl Records {
                 Told::Nothing => false,
                 Told::Before(before) | Told::Now(before) => before != set,
             };
-            (record.told, record.node_failure) = (Told::Now(Arc::clone(set)), None);
+            (record.told, record.node_failure, record.nodes_held) = (Told::Now(Arc::clone(set)), None, None);
         });
         is_news
     }
 
     /// The cloud was not told of the Nodes: when it is tried again, if not when something changes.
-    pub(super) fn not_told(&self, key: &str, retry: Retry) -> Option<Instant> {
+    pub(super) fn not_told(&self, key: &str, held: Held) -> Option<Instant> {
         let at = Instant::now();
         // What is wrong with a Service is no reason to leave its Nodes as they are.
-        let retry = if retry == Retry::OnChange { Retry::Backoff } else { retry };
+        let retry = if held.retry == Retry::OnChange { Retry::Backoff } else { held.retry };
         let mut not_before = None;
         self.change(key, |record| {
             let failure = record.node_failure.get_or_insert_default();
             failure.count(retry, at);
             not_before = failure.not_before;
+            record.nodes_held = Some(held);
         });
         not_before
     }
 
     /// The cloud is not told of the Nodes on purpose.
-    pub(super) fn withheld(&self, key: &str) {
-        self.change(key, |record| record.node_failure = Some(Failure::default()));
+    pub(super) fn withheld(&self, key: &str, held: Held) {
+        self.change(key, |record| {
+            (record.node_failure, record.nodes_held) = (Some(Failure::default()), Some(held));
+        });
     }
 
     /// The load balancer is what `inputs` says, and the Service has its addresses.
@@ -250,14 +286,13 @@ impl Records {
             record.ensured = Some(inputs);
             // An announcement during the call may be about what came after it.
             record.is_in_doubt = record.announcements != start.announcements;
-            (record.rejection, record.attempted, record.failure) = (None, None, None);
+            (record.rejection, record.attempted, record.failure, record.is_told_of) = (None, None, None, false);
         });
     }
 
-    /// A call failed: it may have changed anything.
+    /// The cloud did not ensure the load balancer.
     pub(super) fn not_ensured(&self, key: &str, rejection: Option<Rejection>, start: &Start) {
         self.change(key, |record| {
-            record.is_in_doubt = true;
             record.rejection = rejection.filter(|_| record.announcements == start.announcements);
         });
     }
@@ -295,10 +330,17 @@ impl Records {
         let at = Instant::now();
         let mut pause = None;
         self.change(key, |record| {
-            record.was_synced = true;
+            (record.was_synced, record.held) = (true, held.cloned());
             match held {
-                None => (record.attempted, record.failure) = (None, None),
-                Some(held) => pause = record.failure.get_or_insert_default().count(held.retry, at),
+                None => (record.attempted, record.failure, record.is_told_of) = (None, None, false),
+                Some(held) => {
+                    let failure = record.failure.get_or_insert_default();
+                    pause = failure.count(held.retry, at);
+                    // An announcement during the call is about what came after it.
+                    if record.announcements != record.seen_announcements {
+                        (failure.not_before, pause) = (None, Some(Duration::ZERO));
+                    }
+                }
             }
         });
         // Without a record nothing counts the failures.
@@ -310,14 +352,16 @@ impl Records {
         self.by_key.lock().get(key).is_some_and(|record| record.is_due(set, Instant::now()))
     }
 
-    /// Whether the last try to tell the cloud of the Nodes failed.
-    pub(super) fn has_node_failure(&self, key: &str) -> bool {
-        self.by_key.lock().get(key).is_some_and(|record| record.node_failure.is_some())
+    /// What is in the way of the Service: of two things that of the Service itself.
+    pub(super) fn held(&self, key: &str) -> Option<Held> {
+        let by_key = self.by_key.lock();
+        let record = by_key.get(key)?;
+        record.held.clone().or_else(|| record.nodes_held.clone())
     }
 
-    /// Whether something is in the way of the Service itself.
-    pub(super) fn is_held(&self, key: &str) -> bool {
-        self.by_key.lock().get(key).is_some_and(|record| record.attempted.is_some() || record.rejection.is_some())
+    /// Whether a sync of the Service has ended since it was forgotten last.
+    pub(super) fn was_synced(&self, key: &str) -> bool {
+        self.by_key.lock().get(key).is_some_and(|record| record.was_synced)
     }
 
     /// What a round has to do so that the cloud is told of these Nodes.
@@ -326,6 +370,7 @@ impl Records {
         let mut due = Due { claims: Vec::new(), recovered: Vec::new(), next: None };
         for (key, record) in self.by_key.lock().iter_mut() {
             if record.is_told(set) {
+                record.nodes_held = None;
                 if record.node_failure.take().is_some() {
                     due.recovered.push(key.clone());
                 }
@@ -342,7 +387,12 @@ impl Records {
 
     /// Nothing of this program stands behind the Service.
     pub(super) fn forget(&self, key: &str) {
-        self.by_key.lock().remove(key);
+        let mut by_key = self.by_key.lock();
+        match by_key.get_mut(key) {
+            // Whoever calls the cloud for it still does: its claim removes the rest.
+            Some(record) if record.is_claimed => *record = Record { is_claimed: true, ..Record::default() },
+            _ => drop(by_key.remove(key)),
+        }
     }
 
     /// All Services that something is known of.
@@ -373,6 +423,12 @@ impl Record {
         self.ensured.is_some() || self.attempted.is_some() || self.had_objects || !matches!(self.told, Told::Nothing)
     }
 
+    fn begin_to_tell(&mut self) {
+        if let Told::Now(set) | Told::Before(set) = std::mem::take(&mut self.told) {
+            self.told = Told::Before(set);
+        }
+    }
+
     /// The cloud is to be called for the Service although it did not change. Who refuses its Nodes may have lost it.
     fn is_in_doubt(&self) -> bool {
         self.is_in_doubt || self.node_failure.as_ref().is_some_and(|failure| !failure.failures.is_none())
@@ -385,5 +441,142 @@ impl Record {
     fn is_due(&self, set: &Arc<NodeSet>, at: Instant) -> bool {
         let may_try = self.node_failure.as_ref().is_none_or(|failure| failure.is_over(at));
         self.was_synced && !self.is_claimed && may_try && !self.is_told(set)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controllers::reason;
+    use crate::controllers::service::failure::Action;
+    use serde_json::json;
+
+    const KEY: &str = "n/a";
+
+    fn service() -> Service {
+        let metadata = json!({"name": "a", "namespace": "n", "uid": "u"});
+        serde_json::from_value(json!({"metadata": metadata, "spec": {"type": "LoadBalancer"}})).unwrap()
+    }
+
+    fn set(name: &str) -> Arc<NodeSet> {
+        let node = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
+        Arc::new(NodeSet::of([&node]))
+    }
+
+    fn held(retry: Retry) -> Held {
+        Held::new(reason::CloudError, "why", retry)
+    }
+
+    /// Records with one Service whose load balancer was ensured and has these Nodes.
+    fn ensured(nodes: &Arc<NodeSet>) -> (Arc<Records>, Inputs) {
+        let (records, inputs) = (Arc::<Records>::default(), Inputs::of(&service(), &[""]));
+        let start = records.start(KEY, &service());
+        drop(records.claim(KEY, Some(&inputs)).unwrap());
+        records.begin_to_change(KEY);
+        records.told(KEY, nodes);
+        records.ensured(KEY, inputs.clone(), &start);
+        records.synced(KEY, None);
+        (records, inputs)
+    }
+
+    #[test]
+    fn what_a_call_may_have_changed_is_in_doubt_until_it_has_ended_well() {
+        let (records, inputs) = ensured(&set("a"));
+        assert_eq!(records.start(KEY, &service()).record.ensured.as_ref(), Some(&inputs));
+        records.begin_to_change(KEY);
+        let start = records.start(KEY, &service());
+        assert_eq!((start.record.ensured.as_ref(), start.ensured.as_ref()), (None, Some(&inputs)));
+        records.announced(None);
+        records.ensured(KEY, inputs.clone(), &start);
+        assert_eq!(records.start(KEY, &service()).record.ensured, None, "it was announced meanwhile");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_is_exact_ends_with_a_change_and_an_announcement_is_not_lost() {
+        let (records, inputs) = ensured(&set("a"));
+        let after = Duration::from_secs(42);
+        let fail = || {
+            records.start(KEY, &service());
+            drop(records.claim(KEY, Some(&inputs)).unwrap_or_else(|delay| panic!("{delay:?}")));
+            records.synced(KEY, Some(&held(Retry::After(after))))
+        };
+        assert_eq!(fail(), Some(after));
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert_eq!(records.claim(KEY, Some(&inputs)).err(), Some(Duration::from_secs(40)));
+        tokio::time::advance(Duration::from_secs(40)).await;
+        records.start(KEY, &service());
+        let claim = records.claim(KEY, Some(&inputs)).unwrap();
+        assert!(claim.is_some() && records.claim(KEY, Some(&inputs)).unwrap().is_none(), "one at a time");
+        // Announced while the call is under way, which then fails.
+        records.announced(Some(KEY));
+        drop(claim);
+        assert_eq!(records.synced(KEY, Some(&held(Retry::After(after)))), Some(Duration::ZERO));
+        assert!(records.claim(KEY, Some(&inputs)).unwrap().is_some());
+        fail();
+        assert!(records.claim(KEY, None).unwrap().is_some(), "another Service, so to say");
+    }
+
+    #[test]
+    fn of_two_things_in_the_way_that_of_the_service_is_shown() {
+        let (records, _) = ensured(&set("a"));
+        assert_eq!(records.held(KEY), None);
+        let of_nodes = held(Retry::Backoff).with(Action::UpdateNodes);
+        records.not_told(KEY, of_nodes.clone());
+        assert_eq!(records.held(KEY).as_ref(), Some(&of_nodes));
+        records.synced(KEY, Some(&held(Retry::OnChange)));
+        assert_eq!(records.held(KEY), Some(held(Retry::OnChange)));
+        records.told(KEY, &set("b"));
+        assert_eq!(records.held(KEY), Some(held(Retry::OnChange)), "a node update mends no Service");
+        records.not_told(KEY, of_nodes.clone());
+        records.synced(KEY, None);
+        assert_eq!(records.held(KEY), Some(of_nodes));
+        records.withheld(KEY, held(Retry::OnChange));
+        assert_eq!(records.due(&set("b")).recovered, [KEY], "the Nodes are those that the cloud has");
+        assert_eq!(records.held(KEY), None);
+    }
+
+    #[test]
+    fn nodes_that_were_told_after_a_failure_are_news() {
+        let (one, two) = (set("a"), set("b"));
+        let (records, _) = ensured(&one);
+        for _ in 0..2 {
+            records.begin_to_tell(KEY);
+            records.not_told(KEY, held(Retry::Backoff));
+        }
+        records.begin_to_tell(KEY);
+        assert!(records.told(KEY, &two) && !records.told(KEY, &two));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nodes_back_off_by_service_also_if_it_is_wrong() {
+        let (one, two) = (set("a"), set("b"));
+        let (records, _) = ensured(&one);
+        for pause in [5, 10, 20] {
+            let due = records.due(&two);
+            assert_eq!(due.claims.len(), 1);
+            assert!(records.due(&two).claims.is_empty(), "it is claimed");
+            records.begin_to_tell(KEY);
+            records.not_told(KEY, held(Retry::OnChange));
+            drop(due);
+            let again = records.due(&two);
+            assert!(again.claims.is_empty() && again.next == Some(Instant::now() + Duration::from_secs(pause)));
+            tokio::time::advance(Duration::from_secs(pause)).await;
+        }
+        // The Nodes are as they were before: the cloud may have others by now.
+        assert_eq!(records.due(&one).claims.len(), 1);
+    }
+
+    #[test]
+    fn one_that_is_forgotten_during_a_call_stays_claimed() {
+        let (records, inputs) = ensured(&set("a"));
+        let due = records.due(&set("b"));
+        records.forget(KEY);
+        assert!(!records.was_synced(KEY));
+        records.start(KEY, &service());
+        assert!(records.claim(KEY, Some(&inputs)).unwrap().is_none());
+        drop(due);
+        assert!(records.claim(KEY, Some(&inputs)).unwrap().is_some());
+        records.forget(KEY);
+        assert_eq!(records.keys(), Vec::<String>::new());
     }
 }

@@ -50,14 +50,8 @@ pub struct Sync {
     pub(super) rounds: Rounds,
 }
 
-/// What the attempts of one sync know of each other.
-#[derive(Default)]
-struct Attempts {
-    /// Whether this sync is the first one to call the cloud for what the Service is now.
-    is_first: bool,
-    /// What the load balancer was ensured for, and its addresses.
-    ensured: Option<(Inputs, Option<Vec<LoadBalancerIngress>>)>,
-}
+/// What an earlier attempt of the same sync ensured, and the addresses of the load balancer.
+type Ensured = Option<(Inputs, Option<Vec<LoadBalancerIngress>>)>;
 
 impl Sync {
     /// The provider's load balancers, once the caches are filled. The event about a filled cache brings all Services back.
@@ -84,9 +78,9 @@ impl Sync {
 
     /// Plans again after a conflict, with the Service as the API server has it: the cache may be what caused it.
     async fn sync_present(&self, fleet: &dyn LoadBalancerFleet, key: &str, service: Arc<Service>) -> Result<(), Stop> {
-        let (mut service, mut attempts) = (service, Attempts::default());
+        let (mut service, mut ensured) = (service, None);
         for _ in 1..ATTEMPTS {
-            match self.attempt(fleet, key, &service, &mut attempts).await {
+            match self.attempt(fleet, key, &service, &mut ensured).await {
                 Err(Stop::Conflict(error)) => tracing::debug!(service = key, "{}", chain(&error)),
                 done => return done,
             }
@@ -97,7 +91,7 @@ impl Sync {
                 Live::NotSelected(_) | Live::Absent => return Ok(()),
             }
         }
-        self.attempt(fleet, key, &service, &mut attempts).await
+        self.attempt(fleet, key, &service, &mut ensured).await
     }
 
     async fn attempt(
@@ -105,14 +99,13 @@ impl Sync {
         fleet: &dyn LoadBalancerFleet,
         key: &str,
         service: &Service,
-        attempts: &mut Attempts,
+        ensured: &mut Ensured,
     ) -> Result<(), Stop> {
         if self.records.is_another(key, service) {
             self.sync_replaced(fleet, key, service).await?;
         }
         let (handling, inputs) = (fleet.handles(service), Inputs::of(service, fleet.annotation_prefixes()));
-        let start = self.records.start(key, service, &inputs);
-        attempts.is_first |= start.is_first_attempt;
+        let start = self.records.start(key, service);
         match plan(&Observed { service, handling: &handling, inputs: &inputs, record: &start.record }) {
             Plan::LeaveAlone => {
                 if !service::wants_load_balancer(service) || handling == Handling::Declined {
@@ -123,11 +116,12 @@ impl Sync {
             Plan::Hold { reason, message } => Err(Held::new(reason, message, Retry::OnChange).into()),
             Plan::Ensure { adds_finalizer } => {
                 let _claim = self.claim(key, Some(&inputs))?;
-                self.ensure(fleet, key, service, Ensure { adds_finalizer, inputs, start }, attempts).await
+                self.ensure(fleet, key, service, Ensure { adds_finalizer, inputs, start }, ensured).await
             }
             Plan::Delete => {
                 let _claim = self.claim(key, Some(&inputs))?;
-                self.delete(fleet, key, service, &start, attempts).await
+                *ensured = None;
+                self.delete(fleet, key, service, &start).await
             }
         }
     }
@@ -143,7 +137,7 @@ impl Sync {
         key: &str,
         service: &Service,
         ensure: Ensure,
-        attempts: &mut Attempts,
+        ensured: &mut Ensured,
     ) -> Result<(), Stop> {
         let Ensure { adds_finalizer, inputs, start } = ensure;
         let targets = self.targets.list();
@@ -158,13 +152,13 @@ impl Sync {
             false => Some(service.clone()),
         };
         let Some(guarded) = guarded else { return Ok(()) };
-        let ingress = match attempts.ensured.take().filter(|(ensured, _)| *ensured == inputs) {
+        let ingress = match ensured.take().filter(|(ensured, _)| *ensured == inputs) {
             Some((_, ingress)) => ingress,
             None => {
-                if is_news && std::mem::take(&mut attempts.is_first) {
+                if is_news && self.records.is_first_told_of(key) {
                     self.announce(&guarded, EventType::Normal, "EnsuringLoadBalancer", "Ensuring load balancer");
                 }
-                self.records.begin_to_tell(key);
+                self.records.begin_to_change(key);
                 let call = fleet.ensure_load_balancer(&self.permit, self.cluster(), &guarded, &targets.nodes);
                 let ingress = match within(CLOUD_LIMIT, call).await {
                     Ok(status) => Some(status.ingress.unwrap_or_default()),
@@ -181,9 +175,13 @@ impl Sync {
                 ingress
             }
         };
-        attempts.ensured = Some((inputs.clone(), ingress.clone()));
-        if let Some(patch) = ingress.as_ref().and_then(|ingress| plan::status_patch(&guarded, ingress)) {
-            self.api.patch("write the load balancer status of", &guarded, patch).await?;
+        *ensured = Some((inputs.clone(), ingress.clone()));
+        if let Some(patch) = ingress.as_ref().and_then(|ingress| plan::status_patch(&guarded, ingress))
+            && self.api.patch("write the load balancer status of", &guarded, patch).await?.is_none()
+        {
+            // Its event is on its way, and then the load balancer goes, too.
+            self.records.vanished(key, &guarded);
+            return Ok(());
         }
         self.records.ensured(key, inputs, &start);
         if is_news && ingress.is_some() {
@@ -199,7 +197,6 @@ impl Sync {
         key: &str,
         cached: &Service,
         start: &Start,
-        attempts: &mut Attempts,
     ) -> Result<(), Stop> {
         // A stale cache deletes nothing.
         let live = match self.api.read(cached).await? {
@@ -216,10 +213,10 @@ impl Sync {
             self.records.had_objects(key);
         }
         let is_ours = plan::may_release(&live, &handling, had_objects);
-        if is_ours && std::mem::take(&mut attempts.is_first) {
+        if is_ours && self.records.is_first_told_of(key) {
             self.announce(&live, EventType::Normal, "DeletingLoadBalancer", "Deleting load balancer");
         }
-        self.records.begin_to_tell(key);
+        self.records.begin_to_change(key);
         nothing_left(within(CLOUD_LIMIT, fleet.ensure_load_balancer_deleted(&self.permit, self.cluster(), &live)))
             .await?;
         if !is_ours {
@@ -287,7 +284,9 @@ impl Sync {
 
     /// Deletes the load balancer of a Service that the API server has no more.
     async fn delete_afterwards(&self, fleet: &dyn LoadBalancerFleet, key: &str, gone: &Service) -> Result<(), Stop> {
-        self.announce(gone, EventType::Normal, "DeletingLoadBalancer", "Deleting load balancer");
+        if self.records.is_first_told_of(key) {
+            self.announce(gone, EventType::Normal, "DeletingLoadBalancer", "Deleting load balancer");
+        }
         let call = fleet.ensure_load_balancer_deleted(&self.permit, self.cluster(), gone);
         nothing_left(within(CLOUD_LIMIT, call)).await.map_err(|error| match error {
             Error::NotLeader => Stop::NotLeader,
@@ -313,6 +312,15 @@ impl Sync {
         keys.sort();
         keys.dedup();
         keys
+    }
+
+    /// Says what is in the way of a Service, if anything is, once for each change.
+    pub(super) fn show(&self, key: &str, service: Option<&Service>) {
+        let Some(held) = self.records.held(key) else { return self.reasons.clear(key) };
+        let (cached, unguarded) = (self.services.get(key), self.records.unguarded(key));
+        // Of two of one name the one that is gone.
+        let gone = unguarded.as_ref().filter(|_| held.action == Action::DeleteAfterwards);
+        self.hold(key, gone.or(service).or(cached.as_deref()).or(unguarded.as_ref()), &held);
     }
 
     /// Says once for each change of the reason what is in the way of a Service.

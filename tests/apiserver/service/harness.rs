@@ -253,7 +253,7 @@ impl Run {
     pub async fn wait_for_nodes(&self, names: &[String]) {
         eventually("the load balancers have the Nodes", LIMIT, async || {
             let balancers = self.cloud.load_balancers();
-            let is_done = balancers.iter().all(|balancer| balancer.nodes == names);
+            let is_done = !balancers.is_empty() && balancers.iter().all(|balancer| balancer.nodes == names);
             if is_done { Ok(()) } else { Err(format!("{balancers:?}")) }
         })
         .await;

@@ -215,4 +215,35 @@ async fn a_service_that_goes_while_it_is_ensured_is_no_error() {
     };
     let (next, ()) = tokio::join!(steps.reconcile("a"), vanish);
     assert_eq!(next, Next::Period, "S-114");
+    steps.see("it is gone", "a", |cached| cached.is_none()).await;
+    assert_eq!(steps.reconcile("a").await, Next::Period);
+    assert_eq!(steps.run.cloud.load_balancer_objects(), 0, "what was ensured too late goes, too");
+}
+
+/// Whatever is begun and not completed, the Service as it was before is not taken for what the cloud has.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_is_taken_back_half_way_is_ensured_again() {
+    let steps = steps().await;
+    let cloud = &steps.run.cloud;
+    // Without node ports the Service is in the end as it was.
+    let of_type = |kind: &str| json!({"type": kind, "ports": [{"port": 80}], "allocateLoadBalancerNodePorts": false});
+    steps.run.create("a", json!({}), of_type("LoadBalancer")).await;
+    steps.see("it is there", "a", |cached| cached.is_some()).await;
+    assert_eq!(steps.reconcile("a").await, Next::Period);
+    steps.see("it is ensured", "a", |cached| cached.is_some_and(|cached| !ingress(cached).is_empty())).await;
+    cloud.set_deletes_by_half(true);
+    steps.run.patch("a", json!({"spec": {"type": "ClusterIP", "allocateLoadBalancerNodePorts": null}})).await;
+    let is_of = |kind: &'static str| {
+        move |cached: Option<&Service>| {
+            cached.is_some_and(|cached| cached.spec.as_ref().unwrap().type_.as_deref() == Some(kind))
+        }
+    };
+    steps.see("it has another type", "a", is_of("ClusterIP")).await;
+    assert!(matches!(steps.reconcile("a").await, Next::Retry(_)));
+    assert_eq!(cloud.load_balancers().len(), 0, "half of it is gone");
+    steps.run.patch("a", json!({"spec": {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false}})).await;
+    steps.see("it has its type again", "a", is_of("LoadBalancer")).await;
+    assert_eq!(steps.reconcile("a").await, Next::Period);
+    assert_eq!(cloud.load_balancers().len(), 1);
+    assert_eq!(cloud.count(Call::EnsureLoadBalancer), 2);
 }

@@ -12,7 +12,9 @@ use crate::controllers::service::failure::{Action, Held};
 use crate::controllers::service::fleet::timed_out;
 use crate::controllers::service::outcome::{Outcome, Round, Update, Written};
 use crate::controllers::service::records::Claim;
+use crate::controllers::service::targets::TargetList;
 use crate::kubernetes::events::EventType;
+use crate::kubernetes::leadership::NotLeader;
 
 /// How long a call to the cloud about all Services may take.
 const ROUND_LIMIT: Duration = Duration::from_secs(300);
@@ -32,43 +34,71 @@ impl Sync {
         let is_due = |claim: Claim| Some((self.updatable(&*fleet, &claim.key)?, claim));
         let claimed: Vec<(Arc<Service>, Claim)> = due.claims.into_iter().filter_map(is_due).collect();
         let mut round = Round { updates: Vec::new(), recovered: due.recovered, took: Duration::ZERO, call_took: None };
-        if let Some(held) = self.withheld(set.is_empty()) {
-            round.updates.extend(claimed.into_iter().map(|(service, claim)| {
-                self.records.withheld(&claim.key);
-                Update { key: claim.key.clone(), service, result: Err(held.clone().with(Action::UpdateNodes)) }
-            }));
-        } else if !claimed.is_empty() {
+        if !claimed.is_empty() {
+            // Of these Nodes, which may be newer than the set: an empty list is never written by mistake.
             let targets = self.targets.list();
-            let services: Vec<Arc<Service>> = claimed.iter().map(|(service, _)| Arc::clone(service)).collect();
-            claimed.iter().for_each(|(_, claim)| self.records.begin_to_tell(&claim.key));
-            let called = Instant::now();
-            let call = fleet.update_nodes(&self.permit, self.cluster(), &services, &targets.nodes);
-            let mut results = tokio::time::timeout(ROUND_LIMIT, call).await.unwrap_or_default();
-            round.call_took = Some(called.elapsed());
-            // What has no result was not done.
-            results.resize_with(claimed.len(), || Err(timed_out(ROUND_LIMIT)));
-            for ((service, claim), result) in claimed.into_iter().zip(results) {
-                let key = claim.key.clone();
-                let result = match result {
-                    Err(Error::NotLeader) => return Outcome::NotLeader,
-                    Ok(()) | Err(Error::ImplementedElsewhere) => Ok(match self.records.told(&key, &targets.set) {
-                        true if targets.nodes.is_empty() => Written::Empty,
-                        true => Written::Changed,
-                        false => Written::Unchanged,
-                    }),
-                    Err(error) => {
-                        let held = Held::by_cloud(&error).with(Action::UpdateNodes);
-                        if let Some(next) = self.records.not_told(&key, held.retry) {
-                            self.rounds.again_at(next);
-                        }
-                        Err(Held { message: told_nodes(&targets.nodes, &held.message), ..held })
+            match self.withheld(targets.nodes.is_empty()) {
+                Some(held) => self.withhold(claimed, &held, &mut round),
+                None => {
+                    if self.tell(&*fleet, claimed, &targets, &mut round).await.is_err() {
+                        return Outcome::NotLeader;
                     }
-                };
-                round.updates.push(Update { key, service, result });
+                }
             }
         }
         round.took = began.elapsed();
         Outcome::Round(round)
+    }
+
+    fn withhold(&self, claimed: Vec<(Arc<Service>, Claim)>, held: &Held, round: &mut Round) {
+        let held = held.clone().with(Action::UpdateNodes);
+        round.updates.extend(claimed.into_iter().map(|(service, claim)| {
+            self.records.withheld(&claim.key, held.clone());
+            Update { key: claim.key.clone(), service, result: Err(held.clone()) }
+        }));
+    }
+
+    /// One call for all. Fails when this process leads no more.
+    async fn tell(
+        &self,
+        fleet: &dyn LoadBalancerFleet,
+        claimed: Vec<(Arc<Service>, Claim)>,
+        targets: &TargetList,
+        round: &mut Round,
+    ) -> Result<(), NotLeader> {
+        let services: Vec<Arc<Service>> = claimed.iter().map(|(service, _)| Arc::clone(service)).collect();
+        claimed.iter().for_each(|(_, claim)| self.records.begin_to_tell(&claim.key));
+        let called = Instant::now();
+        let call = fleet.update_nodes(&self.permit, self.cluster(), &services, &targets.nodes);
+        let mut results = tokio::time::timeout(ROUND_LIMIT, call).await.unwrap_or_default();
+        round.call_took = Some(called.elapsed());
+        // What has no result was not done.
+        results.resize_with(claimed.len(), || Err(timed_out(ROUND_LIMIT)));
+        for ((service, claim), result) in claimed.into_iter().zip(results) {
+            let key = claim.key.clone();
+            // One that was forgotten during the call begins anew.
+            if !self.records.was_synced(&key) {
+                continue;
+            }
+            let result = match result {
+                Err(Error::NotLeader) => return Err(NotLeader),
+                Ok(()) | Err(Error::ImplementedElsewhere) => Ok(match self.records.told(&key, &targets.set) {
+                    true if targets.nodes.is_empty() => Written::Empty,
+                    true => Written::Changed,
+                    false => Written::Unchanged,
+                }),
+                Err(error) => {
+                    let held = Held::by_cloud(&error).with(Action::UpdateNodes);
+                    let held = Held { message: told_nodes(&targets.nodes, &held.message), ..held };
+                    if let Some(next) = self.records.not_told(&key, held.clone()) {
+                        self.rounds.again_at(next);
+                    }
+                    Err(held)
+                }
+            };
+            round.updates.push(Update { key, service, result });
+        }
+        Ok(())
     }
 
     /// The Service of this key, if its load balancer exists and stays.
@@ -88,9 +118,7 @@ impl Sync {
             self.metrics.node_update_seconds.observe(call_took.as_secs_f64());
             self.metrics.round_seconds.observe(round.took.as_secs_f64());
         }
-        let recovered = round.recovered.iter();
-        let updated = round.updates.iter().filter(|update| update.result.is_ok()).map(|update| &update.key);
-        recovered.chain(updated).filter(|key| !self.records.is_held(key)).for_each(|key| self.reasons.clear(key));
+        round.recovered.iter().for_each(|key| self.show(key, None));
         for update in &round.updates {
             let service = &update.service;
             if round.call_took.is_some() {
@@ -103,13 +131,13 @@ impl Sync {
                     let message = "Updated load balancer with new hosts";
                     self.announce(service, EventType::Normal, "UpdatedLoadBalancer", message);
                 }
-                Err(held) => {
+                Err(_) => {
                     if round.call_took.is_some() {
                         self.metrics.node_update_errors.inc();
                     }
-                    self.hold(&update.key, Some(service), held);
                 }
             }
+            self.show(&update.key, Some(service));
         }
     }
 }

@@ -385,7 +385,7 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "driver-backoff",
             DRIVER,
-            ("                keys.retain(|key| !queue.is_backing_off(key));\n", ""),
+            ("                keys.retain(|key| !queues.of(term, key).is_backing_off(key));\n", ""),
             SHARED,
         ),
         Mutant::new(

@@ -21,7 +21,7 @@ use k8s_openapi::api::core::v1::{Node, ObjectReference};
 use kube::{Api, Resource};
 
 use crate::cloud::{CloudProvider, Reason};
-use crate::kubernetes::call::{CALL_LIMIT, CallError, limited};
+use crate::kubernetes::call::{CALL_LIMIT, CallError, get_opt};
 use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::leadership::Leadership;
 
@@ -53,7 +53,7 @@ const FIELD_MANAGER: &str = "vsphere-cloud-controller-manager";
 
 /// The node as the API server has it now.
 async fn read_live(nodes: &Api<Node>, name: &str) -> Result<Option<Node>, CallError> {
-    limited(&format!("get node {name}"), CALL_LIMIT, nodes.get_opt(name)).await
+    get_opt(&format!("get node {name}"), CALL_LIMIT, nodes, name).await
 }
 
 /// Why the API server did not take a write.

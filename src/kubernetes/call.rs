@@ -1,9 +1,12 @@
 //! One call to the API server: its time limit, and what it comes to when it fails.
 
+use std::fmt::Debug;
 use std::future::Future;
 use std::time::Duration;
 
+use kube::Api;
 use kube::core::Status;
+use serde::de::DeserializeOwned;
 
 use super::leadership::NotLeader;
 
@@ -21,6 +24,19 @@ pub async fn limited<T>(
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(error)) => Err(CallError::failed(what, error)),
         Err(_) => Err(CallError::TimedOut(what.to_owned(), limit)),
+    }
+}
+
+/// Reads one object; none if the API server answers that there is none of this name. `what` is as in [`limited`]. In place of
+/// [`Api::get_opt`], which takes any 404 for that answer, also one of a proxy.
+pub async fn get_opt<K>(what: &str, limit: Duration, api: &Api<K>, name: &str) -> Result<Option<K>, CallError>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    match limited(what, limit, api.get(name)).await {
+        Ok(object) => Ok(Some(object)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -59,9 +75,10 @@ impl CallError {
         }
     }
 
-    /// The object does not exist (404).
+    /// The API server answered that the object does not exist. A 404 of a proxy on the way has another reason, or none, and
+    /// is no proof.
     pub fn is_not_found(&self) -> bool {
-        self.code() == Some(404)
+        matches!(self, CallError::Refused(_, status) if status.code == 404 && status.reason == "NotFound")
     }
 
     /// The object has changed, or exists already (409).
@@ -116,4 +133,34 @@ pub struct NoToken {
     pub why: String,
     /// The API server does not allow it: somebody has to grant the right.
     pub is_refused: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::Response;
+    use k8s_openapi::api::core::v1::Node;
+    use kube::Client;
+    use kube::client::Body;
+    use tower::BoxError;
+
+    #[tokio::test]
+    async fn only_the_api_server_can_say_that_there_is_no_object() {
+        let status =
+            |reason: &str| format!(r#"{{"kind": "Status", "status": "Failure", "code": 404, "reason": "{reason}"}}"#);
+        for (answer, is_absent) in
+            [(status("NotFound"), true), (status(""), false), (status("Gone"), false), ("<html>".to_owned(), false)]
+        {
+            let body = answer.clone();
+            let server = tower::service_fn(move |_| {
+                let response = Response::builder().status(404).body(Body::from(body.clone().into_bytes()));
+                async move { Ok::<_, BoxError>(response?) }
+            });
+            let nodes = Api::<Node>::all(Client::new(server, "default"));
+            match get_opt("get node a", CALL_LIMIT, &nodes, "a").await {
+                Ok(found) => assert!(found.is_none() && is_absent, "{answer}"),
+                Err(error) => assert!(!error.is_not_found() && !is_absent, "{answer}: {error}"),
+            }
+        }
+    }
 }

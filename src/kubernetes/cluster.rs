@@ -62,7 +62,7 @@ impl LiveApi {
         Self { client }
     }
 
-    /// Reads an object by GET. A 404 of something between here and the API server has another reason, or none.
+    /// Reads an object by GET.
     async fn get<K>(&self, api: Api<K>, shown: &str, name: &str) -> Presence<K>
     where
         K: Resource + Clone + DeserializeOwned + Debug,
@@ -70,9 +70,7 @@ impl LiveApi {
         match limited(&format!("get {shown}"), CALL_LIMIT, api.get(name)).await {
             Ok(object) if object.meta().name.as_deref() == Some(name) => Presence::Exists(object),
             Ok(_) => Presence::Unknown(not_answered(&format!("get {shown}: the answer is another object"))),
-            Err(CallError::Refused(_, status)) if status.code == 404 && status.reason == "NotFound" => {
-                Presence::Absent(absence(shown))
-            }
+            Err(error) if error.is_not_found() => Presence::Absent(absence(shown)),
             Err(error) => Presence::Unknown(unknown(&error)),
         }
     }

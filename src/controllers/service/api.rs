@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::failure::{Held, Retry, Stop};
 use crate::cloud::Presence;
 use crate::controllers::FIELD_MANAGER;
-use crate::kubernetes::call::{CALL_LIMIT, CallError, limited};
+use crate::kubernetes::call::{CALL_LIMIT, limited};
 use crate::kubernetes::cluster::LiveApi;
 
 /// Reads and writes with the permissions of one client.
@@ -54,8 +54,7 @@ impl ServiceApi {
         let (shown, patch) = (format!("{what} service {namespace}/{name}"), Patch::Strategic(patch));
         match limited(&shown, CALL_LIMIT, services.patch_status(name, &parameters, &patch)).await {
             Ok(service) => Ok(Some(service)),
-            // A 404 of something between here and the API server has another reason, or none.
-            Err(CallError::Refused(_, status)) if status.code == 404 && status.reason == "NotFound" => Ok(None),
+            Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error.into()),
         }
     }

@@ -31,7 +31,8 @@ fn server(statuses: &[u16]) -> (Client, Seen) {
             let answer = if code < 300 {
                 serde_json::json!({"metadata": {}, "involvedObject": {}})
             } else {
-                serde_json::json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": "no"})
+                let reason = if code == 404 { "NotFound" } else { "" };
+                serde_json::json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason})
             };
             let mut response = Response::new(Body::from(answer.to_string().into_bytes()));
             *response.status_mut() = StatusCode::from_u16(code).unwrap();

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
 use super::{Ended, Event, Failure, PAUSE_FORBIDDEN, Rounds, WatchPolicy, WatchTarget, repeat};
-use crate::kubernetes::call::{CALL_LIMIT, CallError, limited};
+use crate::kubernetes::call::{CALL_LIMIT, CallError, get_opt};
 
 /// How an object is followed.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ struct Object<K, L> {
 impl<K: Followed, L: FnMut(News<K>) + Send> Rounds for Object<K, L> {
     async fn round(&mut self) -> Result<Ended, Failure> {
         let what = format!("get {}", self.target.shown);
-        let is_readable = match limited(&what, CALL_LIMIT, self.api.get_opt(&self.name)).await {
+        let is_readable = match get_opt(&what, CALL_LIMIT, &self.api, &self.name).await {
             Ok(object) => {
                 self.tell(News::Read(object));
                 true

@@ -38,7 +38,8 @@ fn answer(code: u16, body: &Value) -> Response<Body> {
 }
 
 fn status(code: u16) -> Response<Body> {
-    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": "no"});
+    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": "no",
+        "reason": if code == 404 { "NotFound" } else { "" }});
     answer(code, &status)
 }
 

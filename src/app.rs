@@ -71,7 +71,7 @@ pub enum Error {
     /// The API server lets this process not read whom to believe.
     #[error("cannot set up authentication for the secure port")]
     Access(#[from] access::LookupForbidden),
-    /// The provider has routes, and nobody says which networks they may lead to.
+    /// The provider has routes, and `--cluster-cidr` is empty.
     #[error(
         "--cluster-cidr is empty, and the cloud provider has routes: expected the networks of the pods, or \
          --configure-cloud-routes=false"

@@ -11,6 +11,7 @@ pub mod node;
 pub mod node_lifecycle;
 pub mod reason;
 mod reasons;
+pub mod retry;
 pub mod route;
 mod running;
 pub mod service;

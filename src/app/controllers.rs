@@ -122,7 +122,7 @@ fn build_route(
     Runnable::new(route::controller(context, nodes, routes), parts).map(Some)
 }
 
-/// Routes are made for the networks of the pods only: whoever has routes has to name them, as in the Go program.
+/// A provider with routes needs `--cluster-cidr`, as in the Go program: routes outside of it are never deleted.
 fn check_networks(settings: &route::Settings, has_routes: bool) -> Result<(), Error> {
     if has_routes && settings.networks.is_empty() { Err(Error::NoClusterCidr) } else { Ok(()) }
 }
@@ -180,11 +180,11 @@ mod tests {
     }
 
     #[test]
-    fn w_47_whoever_has_routes_names_the_networks_of_the_pods() {
+    fn w_47_a_provider_with_routes_needs_the_pod_networks() {
         let routes = |arguments: &[&str]| settled(arguments).unwrap().routes.unwrap();
         let told = check_networks(&routes(&[]), true).unwrap_err().to_string();
         assert!(told.contains("--cluster-cidr is empty") && told.contains("--configure-cloud-routes=false"), "{told}");
-        assert!(check_networks(&routes(&[]), false).is_ok(), "nothing is asked of whoever has none");
+        assert!(check_networks(&routes(&[]), false).is_ok(), "a provider without routes needs none");
         assert!(check_networks(&routes(&["--cluster-cidr=10.0.0.0/8"]), true).is_ok());
     }
 

@@ -29,12 +29,13 @@ use crate::controllers::Context;
 use crate::controllers::capability::Capability;
 use crate::controllers::driver::{Controller, Event, Next, Reconciler, Spec};
 use crate::controllers::reasons::Reasons;
+use crate::controllers::retry::Retry;
 use crate::kubernetes::cluster::LiveApi;
 use crate::kubernetes::stores::Nodes;
 use crate::runtime::queue::Priority;
 use crate::runtime::tasks::Panicked;
 use apply::Cloud;
-use failure::{Failure, Retry};
+use failure::Failure;
 use key::Key;
 use metrics::Metrics;
 use schedule::Schedule;
@@ -144,7 +145,7 @@ impl Reconciler for Term {
             Ok(Outcome::Nothing) => {}
             Err(panic) => {
                 let message = format!("work on {key} failed: {panic}");
-                let failure = Failure { reason: reason::Panic, message, retry: Retry::Backoff };
+                let failure = Failure { reason: reason::Panic, message, retry: Some(Retry::Backoff) };
                 return self.conclude_panic(Key::parse(key), failure);
             }
         }

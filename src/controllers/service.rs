@@ -1,7 +1,7 @@
 //! The service controller (`service-lb-controller`): a load balancer for each Service that wants one, with the Nodes behind it.
 //!
-//! A sync of one Service ensures or deletes its load balancer. A change of the Nodes is told to the cloud in rounds, one call
-//! for all Services. What a term of leadership knows begins empty: the first sync of each Service calls the cloud.
+//! A sync of one Service ensures or deletes its load balancer. Changed Nodes are sent to the provider in rounds, one call for all
+//! Services. The records of a term of leadership begin empty: the first sync of each Service calls the provider.
 
 mod announcements;
 mod api;
@@ -28,12 +28,13 @@ use crate::controllers::Context;
 use crate::controllers::capability::Capability;
 use crate::controllers::driver::{Controller, Event, Next, Reconciler, Spec};
 use crate::controllers::reasons::Reasons;
+use crate::controllers::retry::Retry;
 use crate::kubernetes::stores::{Nodes, Services};
 use crate::runtime::queue::Priority;
 use crate::runtime::tasks::Panicked;
 use announcements::{ANNOUNCEMENTS, Announcements};
 use api::ServiceApi;
-use failure::{Held, Retry};
+use failure::Held;
 use metrics::Metrics;
 use outcome::Outcome;
 use rounds::Rounds;
@@ -108,14 +109,14 @@ impl Reconciler for Sync {
     fn keys_of(&self, event: Event) -> Vec<String> {
         match event {
             Event::Object(SERVICES, key) => {
-                self.records.saw(&key, self.services.get(&key).as_deref());
+                self.records.observe(&key, self.services.get(&key).as_deref());
                 vec![key]
             }
             Event::Object(ANNOUNCEMENTS, key) => {
                 self.records.announced(Some(&key));
                 vec![key]
             }
-            Event::Object(_, node) => match self.targets.saw(&node) {
+            Event::Object(_, node) => match self.targets.observe(&node) {
                 TargetChange::Nothing => Vec::new(),
                 TargetChange::Changed => {
                     self.rounds.nodes_changed();
@@ -123,7 +124,7 @@ impl Reconciler for Sync {
                 }
                 TargetChange::NoLongerEmpty => {
                     self.rounds.nodes_changed();
-                    // What the empty set held up goes on.
+                    // Syncs that the empty set blocked continue.
                     self.services.keys()
                 }
             },
@@ -132,13 +133,13 @@ impl Reconciler for Sync {
                 self.services.keys()
             }
             Event::AllObjects(NODES) | Event::Period => {
-                self.targets.saw_all();
+                self.targets.observe_all();
                 self.rounds.nodes_changed();
                 self.all_keys()
             }
             Event::AllObjects(_) => {
                 for key in self.records.keys() {
-                    self.records.saw(&key, self.services.get(&key).as_deref());
+                    self.records.observe(&key, self.services.get(&key).as_deref());
                 }
                 self.all_keys()
             }
@@ -146,7 +147,7 @@ impl Reconciler for Sync {
         }
     }
 
-    /// What waits for its address or its end, before what works.
+    /// Services that wait for an address or for their deletion go first.
     fn priority(&self, key: &str) -> Priority {
         let waits = match self.services.get(key) {
             None => true,
@@ -195,11 +196,11 @@ impl Reconciler for Sync {
         };
         let pause = self.records.synced(key, held.as_ref());
         self.metrics.show_ensured(self.records.count_ensured());
-        if self.records.is_due(key, &self.targets.set()) {
+        if self.records.is_due(key, &self.targets.current()) {
             // The Nodes changed during the sync, or a round left the Service out because of it.
             self.rounds.nodes_changed();
         }
-        // The record has it, unless nothing is known of the Service.
+        // Only a Service without a record has no reason there.
         match (&held, self.records.held(key)) {
             (Some(held), None) => self.hold(key, self.services.get(key).as_deref(), held),
             _ => self.show(key, None),

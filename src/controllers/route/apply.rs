@@ -7,12 +7,13 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Node;
 use tokio::time::{Instant, timeout};
 
-use super::failure::{Failure, Retry};
+use super::failure::Failure;
 use super::plan::{Changes, Creation, Deletion, Verdict};
 use super::reason;
 use crate::base::go_duration::spelled;
 use crate::cloud::node;
 use crate::cloud::{CloudProvider, Error, LiveReads, Presence, Route, Routes, WritePermit};
+use crate::controllers::retry::Retry;
 use crate::kubernetes::cluster::LiveApi;
 use crate::kubernetes::stores::Nodes;
 
@@ -74,7 +75,7 @@ impl Cloud {
         }
         let undeleted = applied.failure.as_ref().map(|(failure, _)| failure.clone());
         for creation in changes.creations {
-            // If the Node changed meanwhile, the next pass plans for it as it is then.
+            // If the Node has changed since the plan, the next pass plans again.
             if !self.is_wanted(&creation) {
                 continue;
             }
@@ -124,7 +125,7 @@ impl Cloud {
                 message: format!(
                     "{shown} is not deleted: that node still wants it, or is outside of this controller's node selection or cloud provider"
                 ),
-                retry: Retry::Backoff,
+                retry: Some(Retry::Backoff),
             }),
             Verdict::Keep => Ok(false),
             Verdict::Unknown(unknown) => Err(Failure::unknown(unknown).because_of(&format!("{shown} is not deleted"))),
@@ -152,7 +153,7 @@ async fn within_limit<T>(call: impl Future<Output = Result<T, Error>>) -> Result
         Err(_) => Err(Failure {
             reason: reason::ProviderTimeout,
             message: format!("the cloud provider gave no answer within {} s", CALL_LIMIT.as_secs()),
-            retry: Retry::Backoff,
+            retry: Some(Retry::Backoff),
         }),
     }
 }

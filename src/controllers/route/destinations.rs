@@ -20,7 +20,7 @@ pub(super) struct Destinations {
     busy: BTreeSet<IpNet>,
     /// Those that a worker has changed, or tried to, since the listing began.
     touched: BTreeSet<IpNet>,
-    /// Those that the last listing says nothing about, because a worker changed them meanwhile.
+    /// The destinations that a worker changed during the last listing, which is outdated for them.
     unlisted: BTreeSet<IpNet>,
     /// How many routes are as Nodes want them.
     ready: usize,
@@ -38,7 +38,7 @@ struct Destination {
 pub(super) struct Adopted {
     /// There is something new to do.
     pub(super) due: Vec<IpNet>,
-    /// There is nothing to do any more.
+    /// The destination is up to date.
     pub(super) settled: Vec<IpNet>,
     /// The listing says nothing about a destination whose worker has ended: list again.
     pub(super) is_outdated: bool,
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listing_says_nothing_about_what_was_worked_on_meanwhile() {
+    fn a_listing_is_outdated_for_destinations_that_changed_during_it() {
         let mut destinations = Destinations::default();
         destinations.adopt(plan(&[0, 1]), &[]);
         destinations.begin(network(0));

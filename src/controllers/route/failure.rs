@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::base::backoff::{Backoff, Failures};
 use crate::base::error_chain::chain;
 use crate::cloud::{Error, Reason, Unknown};
+use crate::controllers::retry::Retry;
 
 /// Each route, and the listing, waits this long after a failure.
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(1), Duration::from_secs(60));
@@ -14,48 +15,26 @@ const BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(1), Duration::fro
 pub struct Failure {
     pub(super) reason: Reason,
     pub(super) message: String,
-    pub(super) retry: Retry,
-}
-
-/// What ends the wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Retry {
-    /// The backoff, which grows with each failure.
-    Backoff,
-    /// Exactly this time. Neither a failure nor a success.
-    After(Duration),
-    /// Another plan: a change of the Node or of the routes that the cloud lists.
-    Change,
-    /// Nothing was tried, because this process does not lead any more or the provider has lost its routes. That says nothing
-    /// about the object.
-    NotTried,
+    /// `None` if nothing was tried, because this process lost the leadership or the provider its routes. That is no state of the
+    /// object.
+    pub(super) retry: Option<Retry>,
 }
 
 impl Failure {
     pub(super) fn of(error: &Error) -> Self {
-        let retry = match error {
-            Error::NotLeader => Retry::NotTried,
-            Error::RetryAfter { after, .. } | Error::Exhausted { after, .. } => Retry::After(*after),
-            Error::Invalid { .. } => Retry::Change,
-            Error::InstanceNotFound
-            | Error::NotImplemented
-            | Error::ImplementedElsewhere
-            | Error::Denied { .. }
-            | Error::Unavailable { .. }
-            | Error::Other { .. } => Retry::Backoff,
-        };
+        let retry = (!matches!(error, Error::NotLeader)).then(|| Retry::of(error));
         Self { reason: error.reason(), message: chain(error), retry }
     }
 
     /// The provider has lost its routes since the term began. It may have them again.
     pub(super) fn no_routes() -> Self {
-        Self { retry: Retry::NotTried, ..Self::of(&Error::NotImplemented) }
+        Self { retry: None, ..Self::of(&Error::NotImplemented) }
     }
 
     /// The API server did not say how the Node is.
     pub(super) fn unknown(unknown: Unknown) -> Self {
         let Unknown { reason, message, retry_after, .. } = unknown;
-        Self { reason, message, retry: retry_after.map_or(Retry::Backoff, Retry::After) }
+        Self { reason, message, retry: Some(retry_after.map_or(Retry::Backoff, Retry::After)) }
     }
 
     /// The same, with what it prevents in front.
@@ -65,11 +44,7 @@ impl Failure {
 
     /// How long to wait; nothing where time changes nothing.
     pub(super) fn pause(&self, failures: &mut Failures) -> Option<Duration> {
-        match self.retry {
-            Retry::Backoff => Some(failures.next_pause(&BACKOFF, 0.0)),
-            Retry::After(after) => Some(after),
-            Retry::Change | Retry::NotTried => None,
-        }
+        self.retry?.pause(failures, &BACKOFF)
     }
 }
 
@@ -99,6 +74,6 @@ mod tests {
         let pauses: Vec<_> = (0..4).filter_map(|_| Failure::of(&Error::other("")).pause(&mut failures)).collect();
         assert_eq!(pauses.iter().map(Duration::as_secs).collect::<Vec<_>>(), [16, 32, 60, 60]);
         let unknown = Unknown { retry_after: Some(after), ..Unknown::new(reason, "no answer") };
-        assert_eq!(Failure::unknown(unknown).because_of("x").retry, Retry::After(after));
+        assert_eq!(Failure::unknown(unknown).because_of("x").retry, Some(Retry::After(after)));
     }
 }

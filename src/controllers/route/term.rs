@@ -17,7 +17,7 @@ use tokio::time::{sleep, sleep_until};
 use super::apply::{Applied, Cloud};
 use super::condition;
 use super::destinations::{Destinations, Routing};
-use super::failure::{Failure, Retry};
+use super::failure::Failure;
 use super::key::Key;
 use super::metrics::Metrics;
 use super::plan::{Changes, Creation, plan, wanted};
@@ -32,7 +32,7 @@ use crate::controllers::{FIELD_MANAGER, announce, reason_of};
 use crate::kubernetes::call::{CALL_LIMIT, CallError, limited};
 use crate::kubernetes::events::{EventType, Recorder};
 
-/// How often a condition is written because somebody else changed the Node meanwhile, before it goes back into the queue.
+/// How often a condition is written before a conflict puts the Node back into the queue.
 const ATTEMPTS: u32 = 5;
 
 /// The shortest pause before such an attempt; the longest is twice that.
@@ -249,7 +249,7 @@ impl Term {
         progress.schedule.fail(now(), pause);
         drop(progress);
         self.changed.notify_one();
-        if failure.retry != Retry::NotTried {
+        if failure.retry.is_some() {
             tracing::warn!(reason = %failure.reason, "{}", failure.message);
         }
     }
@@ -263,7 +263,7 @@ impl Term {
             tracing::info!(node = route.target_node, destination = %network, "route created");
         }
         let (is_left, created) = (!applied.left.is_empty(), applied.created);
-        let is_tried = applied.failure.as_ref().is_none_or(|(failure, _)| failure.retry != Retry::NotTried);
+        let is_tried = applied.failure.as_ref().is_none_or(|(failure, _)| failure.retry.is_some());
         let mut progress = self.lock();
         if progress.destinations.finish(network, applied.left, is_tried) {
             progress.schedule.change(now());
@@ -342,7 +342,7 @@ impl Term {
         Next::Period
     }
 
-    /// Nothing is known any more.
+    /// Clears the gauges at the end of the term.
     pub(super) fn forget(&self) {
         self.reasons.forget_all();
         self.metrics.show((0, 0));

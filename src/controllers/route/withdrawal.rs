@@ -24,13 +24,12 @@ use crate::kubernetes::stores::{Change, Nodes};
 /// The pauses between two tries of what failed.
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(1), Duration::from_secs(60));
 
-/// How often a condition is removed because somebody else changed the Node meanwhile, before that is a failure.
+/// How often the removal is tried before a conflict is a failure.
 const ATTEMPTS: u32 = 5;
 
 /// Removes the condition `True`, reason `NoRouteCreated`, from Nodes whose `managedFields` say that this program or the Go
 /// program wrote it, whenever this process leads. The caller decides that routes are off; dropping the future ends
-/// the work.
-/// A Node of another provider is left alone.
+/// the work. A Node of another provider is left alone.
 pub async fn withdraw_conditions(context: Context, nodes: Nodes) -> Infallible {
     loop {
         context.leadership.wait_until_leader().await;

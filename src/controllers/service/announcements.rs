@@ -33,7 +33,7 @@ impl Cache for Announcements {
         true
     }
 
-    /// A reload may replace the load balancers: then their announcements are subscribed to anew, and any may be different.
+    /// Subscribes again when a reload replaces the load balancers, and then announces all of them.
     fn changes(&self) -> BoxStream<'static, Change> {
         let provider = Arc::clone(&self.provider);
         let (reloads, events) = (provider.capability_changes(), subscribe(&*provider));

@@ -5,9 +5,10 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::Value;
 
-use super::failure::{Held, Retry, Stop};
+use super::failure::{Held, Stop};
 use crate::cloud::Presence;
 use crate::controllers::FIELD_MANAGER;
+use crate::controllers::retry::Retry;
 use crate::kubernetes::call::{CALL_LIMIT, limited};
 use crate::kubernetes::cluster::LiveApi;
 

@@ -1,56 +1,45 @@
-//! What is in the way of a Service, and when it is tried again: without I/O, but it knows the errors of the API server.
+//! Why a Service is not up to date, and when the sync is repeated. No I/O.
 
 use std::time::Duration;
 
-use super::reason;
 use crate::base::error_chain::chain;
 use crate::cloud::{Error, Reason};
 use crate::controllers::reason_of;
+use crate::controllers::retry::Retry;
 use crate::kubernetes::call::CallError;
 
-/// When something that failed is tried again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Retry {
-    /// When the object changes.
-    OnChange,
-    /// After exactly this time. It neither counts nor resets failures.
-    After(Duration),
-    /// After a pause that doubles with each failure in a row.
-    Backoff,
-}
-
-/// Something is in the way of a Service.
+/// Why a Service is not up to date.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// The word for it.
+    /// The reason for metrics, Events and the log.
     pub(super) reason: Reason,
     /// What failed and why.
     pub(super) message: String,
-    /// When it is tried again.
+    /// When the sync or the node update is repeated.
     pub(super) retry: Retry,
-    /// What could not be done, which decides the words of the Event.
+    /// The action that failed, from which the Event's reason follows.
     pub(super) action: Action,
 }
 
-/// What could not be done for a Service.
+/// An action for a Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// To make the load balancer what it should be, or to delete it.
+    /// Ensure or delete its load balancer.
     Sync,
-    /// To delete the load balancer of a Service that is gone.
+    /// Delete the load balancer after the Service was deleted.
     DeleteAfterwards,
-    /// To tell the cloud of the Nodes.
+    /// Update the Nodes behind the load balancer.
     UpdateNodes,
 }
 
 /// Why a sync ended early.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// This process leads no more.
+    /// This process lost the leadership.
     NotLeader,
-    /// Not its turn yet.
+    /// Too early: sync again after this time.
     Wait(Duration),
-    /// Something is in the way.
+    /// The Service cannot be brought up to date.
     Held(Box<Held>),
     /// The API server has another version of the Service.
     Conflict(CallError),
@@ -67,7 +56,7 @@ impl Held {
 
     /// Of a call to the cloud. [`Error::NotLeader`] is no failure of a Service.
     pub(super) fn by_cloud(error: &Error) -> Self {
-        Self::new(error.reason(), chain(error), retry_of(error))
+        Self::new(error.reason(), chain(error), Retry::of(error))
     }
 
     /// The reason and the message of the Event, as in the Go program.
@@ -80,14 +69,6 @@ impl Held {
             }
             Action::UpdateNodes => ("UpdateLoadBalancerFailed", message.clone()),
         }
-    }
-}
-
-/// The one place that decides when a failed call to the cloud is repeated.
-pub(super) fn retry_of(error: &Error) -> Retry {
-    match error {
-        Error::Invalid { .. } => Retry::OnChange,
-        other => other.retry_after().map_or(Retry::Backoff, Retry::After),
     }
 }
 
@@ -116,36 +97,15 @@ impl From<CallError> for Stop {
     }
 }
 
-impl Stop {
-    /// What the sync comes to when it is not tried again at once.
-    pub(super) fn after_conflicts(self) -> Self {
-        match self {
-            Stop::Conflict(error) => Held::new(reason::WriteConflict, chain(&error), Retry::Backoff).into(),
-            other => other,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controllers::reason;
 
-    // vectors: S-111, S-112
     #[test]
-    fn one_function_decides_when_the_cloud_is_called_again() {
-        let (reason, after) = (reason::CloudError, Duration::from_secs(42));
-        let message = || "m".to_owned();
-        for (id, error, expected) in [
-            ("S-111", Error::other("something went wrong"), Retry::Backoff),
-            ("S-112", Error::RetryAfter { message: message(), after }, Retry::After(after)),
-            ("used up", Error::Exhausted { reason, message: message(), after }, Retry::After(after)),
-            ("wrong", Error::Invalid { reason, message: message() }, Retry::OnChange),
-            ("denied", Error::Denied { message: message() }, Retry::Backoff),
-        ] {
-            assert_eq!(Held::by_cloud(&error).retry, expected, "{id}");
-            assert!(matches!(Stop::from(error), Stop::Held(held) if held.retry == expected), "{id}");
-        }
+    fn a_lost_leadership_is_no_failure_of_a_service() {
         assert!(matches!(Stop::from(Error::NotLeader), Stop::NotLeader));
+        assert!(matches!(Stop::from(Error::other("m")), Stop::Held(held) if held.retry == Retry::Backoff));
     }
 
     #[test]

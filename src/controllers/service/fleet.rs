@@ -97,3 +97,73 @@ pub(super) fn timed_out(limit: Duration) -> Error {
     let message = format!("the cloud provider gave no answer within {} s", limit.as_secs());
     Error::Unavailable { message, source: None }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cloud::WritePermit;
+    use serde_json::json;
+
+    /// Never answers for Services whose name begins with `slow`.
+    struct Cloud;
+
+    #[async_trait]
+    impl LoadBalancer for Cloud {
+        async fn get_load_balancer(&self, _: &str, _: &Service) -> Result<Option<LoadBalancerStatus>, Error> {
+            Ok(None)
+        }
+
+        fn load_balancer_name(&self, _: &str, _: &Service) -> String {
+            String::new()
+        }
+
+        async fn ensure_load_balancer(
+            &self,
+            _: &WritePermit,
+            _: &str,
+            _: &Service,
+            _: &[Arc<Node>],
+        ) -> Result<LoadBalancerStatus, Error> {
+            Err(Error::NotImplemented)
+        }
+
+        async fn update_load_balancer(
+            &self,
+            _: &WritePermit,
+            _: &str,
+            service: &Service,
+            _: &[Arc<Node>],
+        ) -> Result<(), Error> {
+            match service.metadata.name.as_deref().is_some_and(|name| name.starts_with("slow")) {
+                true => std::future::pending().await,
+                false => Ok(()),
+            }
+        }
+
+        async fn ensure_load_balancer_deleted(&self, _: &WritePermit, _: &str, _: &Service) -> Result<(), Error> {
+            Err(Error::NotImplemented)
+        }
+    }
+
+    fn services(name: &str, count: usize) -> Vec<Arc<Service>> {
+        let service = |number| json!({"metadata": {"name": format!("{name}-{number}")}});
+        (0..count).map(|number| Arc::new(serde_json::from_value(service(number)).unwrap())).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_that_hang_hold_up_neither_the_others_nor_the_round() {
+        let (fleet, permit) = (OneByOne(Arc::new(Cloud)), WritePermit::new(|| true));
+        let update = async |services: &[Arc<Service>]| {
+            let began = tokio::time::Instant::now();
+            let results = fleet.update_nodes(&permit, "c", services, &[]).await;
+            (results.iter().map(Result::is_ok).collect::<Vec<_>>(), began.elapsed())
+        };
+        let few = [services("slow", 2), services("quick", 20)].concat();
+        assert_eq!(update(&few).await, ([vec![false; 2], vec![true; 20]].concat(), CLOUD_LIMIT));
+        // Results so far are kept when the time of the round is up.
+        let many = [services("quick", 20), services("slow", 100)].concat();
+        let (results, took) = update(&many).await;
+        assert!(results.len() < many.len() && results.iter().take(20).all(|is_ok| *is_ok), "{results:?}");
+        assert_eq!(took, ALL_LIMIT);
+    }
+}

@@ -38,7 +38,7 @@ impl NodeSet {
     }
 
     /// The Node of this name is `node`, or there is none.
-    pub fn set(&mut self, name: &str, node: Option<&Node>) {
+    pub fn put(&mut self, name: &str, node: Option<&Node>) {
         match node.and_then(value) {
             Some(value) => drop(self.0.insert(name.to_owned(), value)),
             None => drop(self.0.remove(name)),
@@ -128,19 +128,19 @@ mod tests {
     }
 
     #[test]
-    fn a_set_follows_each_node_as_if_it_were_made_anew() {
+    fn a_set_that_follows_single_nodes_equals_a_new_one() {
         let (n1, n2) = (node("n1", same), node("n2", same));
         let mut set = NodeSet::of([&n1]);
         for (case, name, after, expected) in [
             ("the same", "n1", Some(node("n1", ready("False"))), false),
             ("another provider ID", "n1", Some(node("n1", id("other"))), true),
             ("a new one", "n2", Some(n2), true),
-            ("no target any more", "n2", Some(node("n2", deleted)), true),
+            ("excluded", "n2", Some(node("n2", deleted)), true),
             ("still none", "n2", None, false),
             ("gone", "n1", None, true),
         ] {
             assert_eq!(set.differs_in(name, after.as_ref()), expected, "{case}");
-            set.set(name, after.as_ref());
+            set.put(name, after.as_ref());
             assert!(!set.differs_in(name, after.as_ref()), "{case}");
         }
         assert_eq!(set, NodeSet::default());
@@ -168,7 +168,7 @@ mod tests {
             ("S-81: included", true, updates(excluded(), same)),
             ("S-82: excluded on both", false, updates(excluded(), excluded())),
             ("S-83: a provider ID", true, updates(id(""), id("a"))),
-            ("S-83: none any more", true, updates(id("a"), id(""))),
+            ("S-83: provider ID removed", true, updates(id("a"), id(""))),
             ("S-83: another one", true, updates(id("a"), id("b"))),
             (
                 "S-88 differs: the autoscaler drains also who is not ready",

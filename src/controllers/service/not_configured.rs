@@ -19,7 +19,7 @@ use crate::kubernetes::stores::Services;
 use crate::runtime::metrics::Registry;
 use waiting::Waiting;
 
-/// Pause between two looks at the Services.
+/// Pause between two checks of all Services.
 const LOOK: Duration = Duration::from_secs(15);
 
 const MESSAGE: &str = "this program has no load balancers configured and does nothing for the Service; another program may be \
@@ -55,14 +55,14 @@ impl NotConfigured {
         registry.register(Box::new(self.configured.clone()))
     }
 
-    /// Looks at the Services again and again. Never ends.
+    /// Checks all Services every 15 s. Never ends.
     pub async fn run(self) {
         let mut waiting = Waiting::default();
         loop {
             let is_configured = self.provider.load_balancer().is_some();
             self.configured.set(i64::from(is_configured));
             if is_configured || !self.leadership.is_leader() || !self.services.is_ready() {
-                // Nobody knows for how long a Service has waited, then.
+                // The time that a Service has waited is unknown then.
                 waiting.forget();
             } else {
                 for service in waiting.look(self.services.list(), Instant::now().into_std()) {

@@ -1,4 +1,4 @@
-//! What came of a reconcile: of a sync, or of a round of node updates.
+//! The result of a reconcile: of a sync, or of a round of node updates.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,27 +7,27 @@ use k8s_openapi::api::core::v1::Service;
 
 use super::failure::Held;
 
-/// What came of a reconcile.
+/// The result of a reconcile.
 pub enum Outcome {
-    /// The caches or the load balancers of the provider are missing: nothing was looked at.
+    /// Skipped: a cache is not filled, or the provider has no load balancers.
     Nothing,
-    /// The Service is as it should be.
+    /// The Service is up to date.
     Settled,
-    /// Something is in the way.
+    /// The Service is not up to date.
     Held(Held),
-    /// It is not the Service's turn before this time has passed.
+    /// Too early: sync again after this time.
     Wait(Duration),
-    /// The cloud was told of the Nodes.
+    /// A round of node updates.
     Round(Round),
-    /// This process leads no more.
+    /// This process lost the leadership.
     NotLeader,
 }
 
-/// What came of a round.
+/// The result of a round of node updates.
 pub struct Round {
-    /// The Services that the cloud was to be told about.
+    /// One result for each Service of the round.
     pub(super) updates: Vec<Update>,
-    /// The Services that need no update any more although the last one failed.
+    /// The Services whose last update failed and whose load balancers have the right Nodes now.
     pub(super) recovered: Vec<String>,
     /// How long the whole round took.
     pub(super) took: Duration,
@@ -35,7 +35,7 @@ pub struct Round {
     pub(super) call_took: Option<Duration>,
 }
 
-/// What came of it for one Service.
+/// The result for one Service.
 pub struct Update {
     pub(super) key: String,
     pub(super) service: Arc<Service>,

@@ -1,7 +1,7 @@
-//! What a term of leadership knows of the Services that it has synced, by key: what was ensured, what the cloud was told of the
-//! Nodes, what failed, and who calls the cloud for which Service at the moment.
+//! What one term of leadership knows of each Service: the inputs of the last ensure, the Nodes behind the load balancer,
+//! failures with their backoff, and which call is in flight.
 //!
-//! A sync and a round of node updates never call the cloud for one Service at the same time: each holds its [`Claim`].
+//! A sync and a round of node updates never call the cloud for the same Service at the same time: each holds its [`Claim`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,12 +11,13 @@ use k8s_openapi::api::core::v1::Service;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::failure::{Held, Retry};
+use super::failure::Held;
 use super::inputs::Inputs;
 use super::node_set::NodeSet;
 use super::plan::{Rejection, ServiceRecord};
 use crate::base::backoff::{Backoff, Failures};
 use crate::cloud::service;
+use crate::controllers::retry::Retry;
 
 /// As in the Go program.
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(5), Duration::from_secs(300));
@@ -30,51 +31,51 @@ pub(super) struct Records {
 /// One Service.
 #[derive(Default)]
 struct Record {
-    /// Another Service of this name has another one.
+    /// Differs from that of a later Service with the same name. `None` once the record was dropped during a call.
     uid: Option<String>,
-    /// What it was when its load balancer was ensured last.
+    /// The inputs of the last successful ensure.
     ensured: Option<Inputs>,
-    /// It is to be ensured again all the same.
-    is_in_doubt: bool,
-    /// How often the provider announced it.
+    /// The cloud may have something else than `ensured`: a call did not complete, or the provider announced the Service.
+    is_stale: bool,
+    /// How often the provider announced the Service.
     announcements: u64,
+    /// `announcements` when the last sync began. A difference is an announcement during its call.
+    seen_announcements: u64,
     rejection: Option<Rejection>,
-    /// What it was when a sync began to call the cloud; nothing after a success.
+    /// The inputs of the ensure or delete in progress, which may be waiting for a retry.
     attempted: Option<Inputs>,
-    /// Of the calls for what was attempted.
+    /// The failures of that attempt.
     failure: Option<Failure>,
-    /// The provider had objects of it.
+    /// The Event `EnsuringLoadBalancer` or `DeletingLoadBalancer` of that attempt was recorded.
+    is_announced: bool,
+    /// The provider had objects of the Service before its deletion began.
     had_objects: bool,
-    /// Since when its finalizer stays because it may be another program's.
+    /// When the finalizer was first kept because another program may own it.
     not_ours_since: Option<Instant>,
-    /// As it was seen last, if that was without the finalizer: what is needed to delete its load balancer when it is gone.
+    /// The Service as last observed, if it had no finalizer then. Deleting the load balancer of a vanished Service needs it.
     unguarded: Option<Packed>,
-    /// A sync of it has ended: node updates do not wait for the first one.
+    /// At least one sync has completed. Before that, rounds leave the Service to its first sync.
     was_synced: bool,
-    told: Told,
-    /// Of the calls that told the cloud of the Nodes.
+    backends: Backends,
+    /// The failures of node updates.
     node_failure: Option<Failure>,
     is_claimed: bool,
-    /// How often the provider had announced it when the last sync began.
-    seen_announcements: u64,
-    /// An Event said that the cloud is called for what was attempted.
-    is_told_of: bool,
-    /// What is in the way of the Service itself.
+    /// Why the Service itself is not up to date.
     held: Option<Held>,
-    /// What is in the way of its Nodes.
+    /// Why its Nodes are not up to date.
     nodes_held: Option<Held>,
 }
 
-/// What the cloud knows of the Nodes behind a load balancer.
+/// The Nodes behind a load balancer.
 #[derive(Clone, Default)]
-enum Told {
-    /// This term has told it nothing.
+enum Backends {
+    /// No call of this term has set them.
     #[default]
-    Nothing,
-    /// This, before a call whose end is not known.
-    Before(Arc<NodeSet>),
-    /// This.
-    Now(Arc<NodeSet>),
+    Unknown,
+    /// These, before a call whose result is unknown.
+    Uncertain(Arc<NodeSet>),
+    /// These.
+    Known(Arc<NodeSet>),
 }
 
 #[derive(Clone, Default)]
@@ -86,11 +87,7 @@ struct Failure {
 impl Failure {
     /// Counts one more failure at `at`; the pause after it, if there is one.
     fn count(&mut self, retry: Retry, at: Instant) -> Option<Duration> {
-        let pause = match retry {
-            Retry::OnChange => None,
-            Retry::After(after) => Some(after),
-            Retry::Backoff => Some(self.failures.next_pause(&BACKOFF, 0.0)),
-        };
+        let pause = retry.pause(&mut self.failures, &BACKOFF);
         self.not_before = pause.map(|pause| at + pause);
         pause
     }
@@ -113,19 +110,17 @@ impl Packed {
     }
 }
 
-/// What a sync starts from.
+/// The input of one sync from the record.
 pub(super) struct Start {
-    /// What the plan rests on.
+    /// The input of the plan.
     pub(super) record: ServiceRecord,
-    /// What the Service was when its load balancer was ensured last, also if that is to be repeated.
+    /// The inputs of the last successful ensure, even if they are stale.
     pub(super) ensured: Option<Inputs>,
-    /// The provider had objects of it.
+    /// The provider had objects of the Service before its deletion began.
     pub(super) had_objects: bool,
-    /// How often the provider had announced the Service.
-    announcements: u64,
 }
 
-/// The right to call the cloud for one Service. Dropping it gives it back.
+/// Permission to call the cloud for one Service. At most one exists per Service; dropping it releases the Service.
 pub(super) struct Claim {
     records: Arc<Records>,
     /// The Service's key.
@@ -137,7 +132,7 @@ impl Drop for Claim {
         let mut by_key = self.records.by_key.lock();
         if let Some(record) = by_key.get_mut(&self.key) {
             record.is_claimed = false;
-            // It was forgotten meanwhile.
+            // `forget` was called during the call.
             if record.uid.is_none() {
                 by_key.remove(&self.key);
             }
@@ -145,13 +140,13 @@ impl Drop for Claim {
     }
 }
 
-/// What a round of node updates has to do.
+/// The work of one round of node updates.
 pub(super) struct Due {
-    /// The Services that the cloud was told other Nodes for.
+    /// The Services whose load balancers have other Nodes.
     pub(super) claims: Vec<Claim>,
-    /// Those that need no update any more although the last one failed.
+    /// The Services whose last update failed and whose load balancers have the right Nodes now.
     pub(super) recovered: Vec<String>,
-    /// When the next Service is tried again.
+    /// The earliest end of a backoff.
     pub(super) next: Option<Instant>,
 }
 
@@ -162,7 +157,7 @@ impl Records {
         by_key.get(key).is_some_and(|record| record.uid.is_some() && record.uid != service.metadata.uid)
     }
 
-    /// What is known of the Service.
+    /// Begins a sync of the Service. Creates its record.
     pub(super) fn start(&self, key: &str, service: &Service) -> Start {
         let mut by_key = self.by_key.lock();
         let record = by_key.entry(key.to_owned()).or_default();
@@ -173,26 +168,25 @@ impl Records {
         let ensured = record.ensured.clone();
         Start {
             record: ServiceRecord {
-                ensured: ensured.clone().filter(|_| !record.is_in_doubt()),
+                ensured: ensured.clone().filter(|_| !record.is_stale()),
                 rejection: record.rejection.clone(),
             },
             ensured,
             had_objects: record.had_objects,
-            announcements: record.announcements,
         }
     }
 
-    /// A sync is about to call the cloud for the Service as `inputs` says it, or for one that is gone. None while a round
-    /// does so.
+    /// Claims the Service for an ensure or delete with these inputs; without inputs, for the deletion of a vanished Service.
+    /// `None` while another call is in flight.
     ///
     /// # Errors
-    /// How long the pause after the last failure lasts, if the Service is what it was then.
+    /// The rest of the backoff, if the last attempt had the same inputs and failed.
     pub(super) fn claim(self: &Arc<Self>, key: &str, inputs: Option<&Inputs>) -> Result<Option<Claim>, Duration> {
         let at = Instant::now();
         let mut by_key = self.by_key.lock();
         let Some(record) = by_key.get_mut(key).filter(|record| !record.is_claimed) else { return Ok(None) };
         if record.attempted.as_ref() != inputs {
-            (record.attempted, record.failure, record.is_told_of) = (inputs.cloned(), None, false);
+            (record.attempted, record.failure, record.is_announced) = (inputs.cloned(), None, false);
         }
         let not_before = record.failure.as_ref().and_then(|failure| failure.not_before).filter(|end| *end > at);
         if let Some(not_before) = not_before {
@@ -202,8 +196,8 @@ impl Records {
         Ok(Some(Claim { records: Arc::clone(self), key: key.to_owned() }))
     }
 
-    /// The Service was seen in the cache. Without the finalizer, it may vanish without a sync.
-    pub(super) fn saw(&self, key: &str, service: Option<&Service>) {
+    /// Records an event of the cache. A Service without the finalizer may vanish before its next sync.
+    pub(super) fn observe(&self, key: &str, service: Option<&Service>) {
         let Some(service) = service else { return };
         self.change(key, |record| {
             let is_it = record.uid == service.metadata.uid;
@@ -214,52 +208,51 @@ impl Records {
         });
     }
 
-    /// The Service as it was seen last, if that was without the finalizer.
+    /// The Service as last observed, if it had no finalizer then.
     pub(super) fn unguarded(&self, key: &str) -> Option<Service> {
         self.by_key.lock().get(key)?.unguarded.as_ref().map(Packed::service)
     }
 
-    /// The cloud is about to be called with other Nodes, maybe.
-    pub(super) fn begin_to_tell(&self, key: &str) {
-        self.change(key, Record::begin_to_tell);
+    /// Call before a call to the cloud that carries Nodes.
+    pub(super) fn begin_node_update(&self, key: &str) {
+        self.change(key, Record::begin_node_update);
     }
 
-    /// The cloud is about to be called to make the load balancer another one, or to delete it. Until that has ended well and
-    /// the Service says so, nothing is as it was ensured before.
-    pub(super) fn begin_to_change(&self, key: &str) {
+    /// Call before an ensure or delete. Until it has succeeded and the status is written, the last ensure proves nothing.
+    pub(super) fn begin_change(&self, key: &str) {
         self.change(key, |record| {
-            record.begin_to_tell();
-            record.is_in_doubt = true;
+            record.begin_node_update();
+            record.is_stale = true;
         });
     }
 
-    /// Whether an Event has to say that the cloud is called: once for what is attempted.
-    pub(super) fn is_first_told_of(&self, key: &str) -> bool {
+    /// Whether to record the Event that the attempt begins: true once per attempt.
+    pub(super) fn begin_attempt_event(&self, key: &str) -> bool {
         let mut is_first = false;
-        self.change(key, |record| is_first = !std::mem::replace(&mut record.is_told_of, true));
+        self.change(key, |record| is_first = !std::mem::replace(&mut record.is_announced, true));
         is_first
     }
 
-    /// The API server has no such Service any more, although the cloud was called for it.
+    /// The Service was deleted during the ensure, so that its load balancer has to be deleted, too.
     pub(super) fn vanished(&self, key: &str, service: &Service) {
         self.change(key, |record| record.unguarded = Some(Packed::of(service)));
     }
 
-    /// The load balancer has these Nodes. Whether that is news: it had others before, as far as this term knows.
-    pub(super) fn told(&self, key: &str, set: &Arc<NodeSet>) -> bool {
+    /// The load balancer has these Nodes. True if this term knows that it had others before.
+    pub(super) fn nodes_updated(&self, key: &str, set: &Arc<NodeSet>) -> bool {
         let mut is_news = false;
         self.change(key, |record| {
-            is_news = match &record.told {
-                Told::Nothing => false,
-                Told::Before(before) | Told::Now(before) => before != set,
+            is_news = match &record.backends {
+                Backends::Unknown => false,
+                Backends::Uncertain(before) | Backends::Known(before) => before != set,
             };
-            (record.told, record.node_failure, record.nodes_held) = (Told::Now(Arc::clone(set)), None, None);
+            (record.backends, record.node_failure, record.nodes_held) = (Backends::Known(Arc::clone(set)), None, None);
         });
         is_news
     }
 
-    /// The cloud was not told of the Nodes: when it is tried again, if not when something changes.
-    pub(super) fn not_told(&self, key: &str, held: Held) -> Option<Instant> {
+    /// A node update failed. Returns the end of the backoff.
+    pub(super) fn node_update_failed(&self, key: &str, held: Held) -> Option<Instant> {
         let at = Instant::now();
         // What is wrong with a Service is no reason to leave its Nodes as they are.
         let retry = if held.retry == Retry::OnChange { Retry::Backoff } else { held.retry };
@@ -273,36 +266,33 @@ impl Records {
         not_before
     }
 
-    /// The cloud is not told of the Nodes on purpose.
-    pub(super) fn withheld(&self, key: &str, held: Held) {
+    /// The Nodes are not updated on purpose.
+    pub(super) fn node_update_held(&self, key: &str, held: Held) {
         self.change(key, |record| {
             (record.node_failure, record.nodes_held) = (Some(Failure::default()), Some(held));
         });
     }
 
-    /// The load balancer is what `inputs` says, and the Service has its addresses.
-    pub(super) fn ensured(&self, key: &str, inputs: Inputs, start: &Start) {
+    /// The load balancer was ensured with these inputs, and the Service has its addresses.
+    pub(super) fn ensured(&self, key: &str, inputs: Inputs) {
         self.change(key, |record| {
             record.ensured = Some(inputs);
-            // An announcement during the call may be about what came after it.
-            record.is_in_doubt = record.announcements != start.announcements;
-            (record.rejection, record.attempted, record.failure, record.is_told_of) = (None, None, None, false);
+            record.is_stale = record.was_announced_since_start();
+            (record.rejection, record.attempted, record.failure, record.is_announced) = (None, None, None, false);
         });
     }
 
-    /// The cloud did not ensure the load balancer.
-    pub(super) fn not_ensured(&self, key: &str, rejection: Option<Rejection>, start: &Start) {
-        self.change(key, |record| {
-            record.rejection = rejection.filter(|_| record.announcements == start.announcements);
-        });
+    /// The ensure failed.
+    pub(super) fn ensure_failed(&self, key: &str, rejection: Option<Rejection>) {
+        self.change(key, |record| record.rejection = rejection.filter(|_| !record.was_announced_since_start()));
     }
 
-    /// The provider had objects of the Service.
+    /// Records that the provider has objects of the Service, before they are deleted.
     pub(super) fn had_objects(&self, key: &str) {
         self.change(key, |record| record.had_objects = true);
     }
 
-    /// For how long the finalizer stays already because it may be another program's.
+    /// For how long the finalizer has been kept because another program may own it.
     pub(super) fn not_ours_for(&self, key: &str) -> Duration {
         let at = Instant::now();
         let mut lasting = Duration::ZERO;
@@ -312,11 +302,11 @@ impl Records {
         lasting
     }
 
-    /// The provider wants this Service to be synced again, or all.
+    /// The provider announced this Service, or with `None` all of them: they are ensured again.
     pub(super) fn announced(&self, key: Option<&str>) {
         let announce = |record: &mut Record| {
             record.announcements += 1;
-            record.is_in_doubt = true;
+            record.is_stale = true;
             (record.rejection, record.failure) = (None, None);
         };
         match key {
@@ -325,51 +315,51 @@ impl Records {
         }
     }
 
-    /// A sync has ended: the pause that follows, if something was in the way and time may mend it.
+    /// A sync has completed, without success if `held`. Returns the backoff, if a retry may help.
     pub(super) fn synced(&self, key: &str, held: Option<&Held>) -> Option<Duration> {
         let at = Instant::now();
         let mut pause = None;
         self.change(key, |record| {
             (record.was_synced, record.held) = (true, held.cloned());
+            let is_announced_again = record.was_announced_since_start();
             match held {
-                None => (record.attempted, record.failure, record.is_told_of) = (None, None, false),
+                None => (record.attempted, record.failure, record.is_announced) = (None, None, false),
                 Some(held) => {
                     let failure = record.failure.get_or_insert_default();
                     pause = failure.count(held.retry, at);
-                    // An announcement during the call is about what came after it.
-                    if record.announcements != record.seen_announcements {
+                    if is_announced_again {
                         (failure.not_before, pause) = (None, Some(Duration::ZERO));
                     }
                 }
             }
         });
-        // Without a record nothing counts the failures.
+        // Without a record, each failure is the first one.
         pause.or_else(|| held.and_then(|held| Failure::default().count(held.retry, at)))
     }
 
-    /// Whether the cloud has still to be told of these Nodes, and nothing is known that forbids it.
+    /// Whether a round has to update the load balancer to these Nodes now.
     pub(super) fn is_due(&self, key: &str, set: &Arc<NodeSet>) -> bool {
         self.by_key.lock().get(key).is_some_and(|record| record.is_due(set, Instant::now()))
     }
 
-    /// What is in the way of the Service: of two things that of the Service itself.
+    /// Why the Service is not up to date. A reason of the Service itself takes precedence over one of its Nodes.
     pub(super) fn held(&self, key: &str) -> Option<Held> {
         let by_key = self.by_key.lock();
         let record = by_key.get(key)?;
         record.held.clone().or_else(|| record.nodes_held.clone())
     }
 
-    /// Whether a sync of the Service has ended since it was forgotten last.
+    /// Whether a sync has completed since the record was created.
     pub(super) fn was_synced(&self, key: &str) -> bool {
         self.by_key.lock().get(key).is_some_and(|record| record.was_synced)
     }
 
-    /// What a round has to do so that the cloud is told of these Nodes.
+    /// Claims all Services whose load balancers have other Nodes than these.
     pub(super) fn due(self: &Arc<Self>, set: &Arc<NodeSet>) -> Due {
         let at = Instant::now();
         let mut due = Due { claims: Vec::new(), recovered: Vec::new(), next: None };
         for (key, record) in self.by_key.lock().iter_mut() {
-            if record.is_told(set) {
+            if record.has_nodes(set) {
                 record.nodes_held = None;
                 if record.node_failure.take().is_some() {
                     due.recovered.push(key.clone());
@@ -385,17 +375,17 @@ impl Records {
         due
     }
 
-    /// Nothing of this program stands behind the Service.
+    /// Drops the record: this program has no load balancer of the Service.
     pub(super) fn forget(&self, key: &str) {
         let mut by_key = self.by_key.lock();
         match by_key.get_mut(key) {
-            // Whoever calls the cloud for it still does: its claim removes the rest.
+            // A call is in flight: dropping its claim removes the rest.
             Some(record) if record.is_claimed => *record = Record { is_claimed: true, ..Record::default() },
             _ => drop(by_key.remove(key)),
         }
     }
 
-    /// All Services that something is known of.
+    /// The keys of all records.
     pub(super) fn keys(&self) -> Vec<String> {
         self.by_key.lock().keys().cloned().collect()
     }
@@ -418,29 +408,38 @@ impl Records {
 }
 
 impl Record {
-    /// Whether the provider may have objects of it because of this term.
+    /// Whether this term may have created objects in the cloud.
     fn may_have_objects(&self) -> bool {
-        self.ensured.is_some() || self.attempted.is_some() || self.had_objects || !matches!(self.told, Told::Nothing)
+        self.ensured.is_some()
+            || self.attempted.is_some()
+            || self.had_objects
+            || !matches!(self.backends, Backends::Unknown)
     }
 
-    fn begin_to_tell(&mut self) {
-        if let Told::Now(set) | Told::Before(set) = std::mem::take(&mut self.told) {
-            self.told = Told::Before(set);
+    fn begin_node_update(&mut self) {
+        if let Backends::Known(set) | Backends::Uncertain(set) = std::mem::take(&mut self.backends) {
+            self.backends = Backends::Uncertain(set);
         }
     }
 
-    /// The cloud is to be called for the Service although it did not change. Who refuses its Nodes may have lost it.
-    fn is_in_doubt(&self) -> bool {
-        self.is_in_doubt || self.node_failure.as_ref().is_some_and(|failure| !failure.failures.is_none())
+    /// Whether the cloud may have something else than the last ensure. A provider that fails to update the Nodes may have lost
+    /// the load balancer.
+    fn is_stale(&self) -> bool {
+        self.is_stale || self.node_failure.as_ref().is_some_and(|failure| !failure.failures.is_none())
     }
 
-    fn is_told(&self, set: &Arc<NodeSet>) -> bool {
-        matches!(&self.told, Told::Now(told) if Arc::ptr_eq(told, set) || told == set)
+    /// The provider announced the Service after the sync had begun: the announcement may be about a later state.
+    fn was_announced_since_start(&self) -> bool {
+        self.announcements != self.seen_announcements
+    }
+
+    fn has_nodes(&self, set: &Arc<NodeSet>) -> bool {
+        matches!(&self.backends, Backends::Known(known) if Arc::ptr_eq(known, set) || known == set)
     }
 
     fn is_due(&self, set: &Arc<NodeSet>, at: Instant) -> bool {
         let may_try = self.node_failure.as_ref().is_none_or(|failure| failure.is_over(at));
-        self.was_synced && !self.is_claimed && may_try && !self.is_told(set)
+        self.was_synced && !self.is_claimed && may_try && !self.has_nodes(set)
     }
 }
 
@@ -470,11 +469,11 @@ mod tests {
     /// Records with one Service whose load balancer was ensured and has these Nodes.
     fn ensured(nodes: &Arc<NodeSet>) -> (Arc<Records>, Inputs) {
         let (records, inputs) = (Arc::<Records>::default(), Inputs::of(&service(), &[""]));
-        let start = records.start(KEY, &service());
+        records.start(KEY, &service());
         drop(records.claim(KEY, Some(&inputs)).unwrap());
-        records.begin_to_change(KEY);
-        records.told(KEY, nodes);
-        records.ensured(KEY, inputs.clone(), &start);
+        records.begin_change(KEY);
+        records.nodes_updated(KEY, nodes);
+        records.ensured(KEY, inputs.clone());
         records.synced(KEY, None);
         (records, inputs)
     }
@@ -483,12 +482,12 @@ mod tests {
     fn what_a_call_may_have_changed_is_in_doubt_until_it_has_ended_well() {
         let (records, inputs) = ensured(&set("a"));
         assert_eq!(records.start(KEY, &service()).record.ensured.as_ref(), Some(&inputs));
-        records.begin_to_change(KEY);
+        records.begin_change(KEY);
         let start = records.start(KEY, &service());
         assert_eq!((start.record.ensured.as_ref(), start.ensured.as_ref()), (None, Some(&inputs)));
         records.announced(None);
-        records.ensured(KEY, inputs.clone(), &start);
-        assert_eq!(records.start(KEY, &service()).record.ensured, None, "it was announced meanwhile");
+        records.ensured(KEY, inputs.clone());
+        assert_eq!(records.start(KEY, &service()).record.ensured, None, "it was announced during the call");
     }
 
     #[tokio::test(start_paused = true)]
@@ -521,16 +520,16 @@ mod tests {
         let (records, _) = ensured(&set("a"));
         assert_eq!(records.held(KEY), None);
         let of_nodes = held(Retry::Backoff).with(Action::UpdateNodes);
-        records.not_told(KEY, of_nodes.clone());
+        records.node_update_failed(KEY, of_nodes.clone());
         assert_eq!(records.held(KEY).as_ref(), Some(&of_nodes));
         records.synced(KEY, Some(&held(Retry::OnChange)));
         assert_eq!(records.held(KEY), Some(held(Retry::OnChange)));
-        records.told(KEY, &set("b"));
+        records.nodes_updated(KEY, &set("b"));
         assert_eq!(records.held(KEY), Some(held(Retry::OnChange)), "a node update mends no Service");
-        records.not_told(KEY, of_nodes.clone());
+        records.node_update_failed(KEY, of_nodes.clone());
         records.synced(KEY, None);
         assert_eq!(records.held(KEY), Some(of_nodes));
-        records.withheld(KEY, held(Retry::OnChange));
+        records.node_update_held(KEY, held(Retry::OnChange));
         assert_eq!(records.due(&set("b")).recovered, [KEY], "the Nodes are those that the cloud has");
         assert_eq!(records.held(KEY), None);
     }
@@ -540,11 +539,11 @@ mod tests {
         let (one, two) = (set("a"), set("b"));
         let (records, _) = ensured(&one);
         for _ in 0..2 {
-            records.begin_to_tell(KEY);
-            records.not_told(KEY, held(Retry::Backoff));
+            records.begin_node_update(KEY);
+            records.node_update_failed(KEY, held(Retry::Backoff));
         }
-        records.begin_to_tell(KEY);
-        assert!(records.told(KEY, &two) && !records.told(KEY, &two));
+        records.begin_node_update(KEY);
+        assert!(records.nodes_updated(KEY, &two) && !records.nodes_updated(KEY, &two));
     }
 
     #[tokio::test(start_paused = true)]
@@ -555,8 +554,8 @@ mod tests {
             let due = records.due(&two);
             assert_eq!(due.claims.len(), 1);
             assert!(records.due(&two).claims.is_empty(), "it is claimed");
-            records.begin_to_tell(KEY);
-            records.not_told(KEY, held(Retry::OnChange));
+            records.begin_node_update(KEY);
+            records.node_update_failed(KEY, held(Retry::OnChange));
             drop(due);
             let again = records.due(&two);
             assert!(again.claims.is_empty() && again.next == Some(Instant::now() + Duration::from_secs(pause)));

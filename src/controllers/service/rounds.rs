@@ -45,7 +45,7 @@ impl Rounds {
     /// Completes when a round is to begin. Safe to cancel.
     pub(super) async fn next(&self) {
         loop {
-            // Before the look, so that no change is missed.
+            // Created before the state is read, so that no change is missed.
             let changed = self.changed.notified();
             let Some(due) = self.due() else {
                 changed.await;

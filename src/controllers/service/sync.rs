@@ -9,7 +9,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, Service};
 
 use super::api::{Live, ServiceApi};
-use super::failure::{Action, Held, Retry, Stop};
+use super::failure::{Action, Held, Stop};
 use super::fleet::{CLOUD_LIMIT, fleet_of, within};
 use super::inputs::Inputs;
 use super::metrics::Metrics;
@@ -23,19 +23,20 @@ use crate::base::error_chain::chain;
 use crate::cloud::{CloudProvider, Error, Handling, LoadBalancerFleet, WritePermit, service};
 use crate::controllers::announce;
 use crate::controllers::reasons::Reasons;
+use crate::controllers::retry::Retry;
 use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::stores::Services;
 
-/// How soon a Service is looked at again for which a round calls the cloud at the moment.
+/// The pause before a sync is repeated because a round of node updates includes the Service.
 const CLAIMED_PAUSE: Duration = Duration::from_secs(1);
-/// How often a Service is planned again because somebody else changed it meanwhile.
+/// How often a sync is planned and applied before a conflict is a failure.
 const ATTEMPTS: u32 = 5;
 /// The shortest pause before such an attempt; the longest is twice that.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(50);
-/// How long another program has to remove the finalizer of a Service that is not ours before anything is said.
+/// How long a finalizer that another program may own is kept before an Event reports it: that program may be at work.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the syncs of one term need.
+/// The controller during one term of leadership.
 pub struct Sync {
     pub(super) services: Services,
     pub(super) targets: Targets,
@@ -50,7 +51,7 @@ pub struct Sync {
     pub(super) rounds: Rounds,
 }
 
-/// What an earlier attempt of the same sync ensured, and the addresses of the load balancer.
+/// The inputs and the resulting addresses of an ensure in an earlier attempt of the same sync.
 type Ensured = Option<(Inputs, Option<Vec<LoadBalancerIngress>>)>;
 
 impl Sync {
@@ -66,13 +67,14 @@ impl Sync {
             None => self.sync_vanished(&*fleet, key).await,
             Some(service) => self.sync_present(&*fleet, key, service).await,
         };
-        match synced.map_err(Stop::after_conflicts) {
+        match synced {
             Ok(()) => Outcome::Settled,
             Err(Stop::NotLeader) => Outcome::NotLeader,
             Err(Stop::Wait(delay)) => Outcome::Wait(delay),
             Err(Stop::Held(held)) => Outcome::Held(*held),
-            // None is left.
-            Err(Stop::Conflict(_)) => Outcome::Wait(CONFLICT_PAUSE),
+            Err(Stop::Conflict(error)) => {
+                Outcome::Held(Held::new(reason::WriteConflict, chain(&error), Retry::Backoff))
+            }
         }
     }
 
@@ -87,7 +89,7 @@ impl Sync {
             tokio::time::sleep(CONFLICT_PAUSE.mul_f64(1.0 + fastrand::f64())).await;
             match self.api.read(&service).await? {
                 Live::Selected(live) => service = Arc::from(live),
-                // The cache will say so.
+                // The event of the cache follows.
                 Live::NotSelected(_) | Live::Absent => return Ok(()),
             }
         }
@@ -126,7 +128,6 @@ impl Sync {
         }
     }
 
-    /// The right to call the cloud for the Service.
     fn claim(&self, key: &str, inputs: Option<&Inputs>) -> Result<Claim, Stop> {
         self.records.claim(key, inputs).map_err(Stop::Wait)?.ok_or(Stop::Wait(CLAIMED_PAUSE))
     }
@@ -144,7 +145,7 @@ impl Sync {
         if let Some(held) = self.withheld(targets.nodes.is_empty()) {
             return Err(held.into());
         }
-        // A load balancer from before this term is taken over without a word.
+        // Taking over a load balancer from an earlier term is no transition.
         let is_change = start.ensured.as_ref().is_some_and(|ensured| *ensured != inputs);
         let is_news = is_change || service::ingress(service).is_empty();
         let guarded = match adds_finalizer {
@@ -155,20 +156,20 @@ impl Sync {
         let ingress = match ensured.take().filter(|(ensured, _)| *ensured == inputs) {
             Some((_, ingress)) => ingress,
             None => {
-                if is_news && self.records.is_first_told_of(key) {
+                if is_news && self.records.begin_attempt_event(key) {
                     self.announce(&guarded, EventType::Normal, "EnsuringLoadBalancer", "Ensuring load balancer");
                 }
-                self.records.begin_to_change(key);
+                self.records.begin_change(key);
                 let call = fleet.ensure_load_balancer(&self.permit, self.cluster(), &guarded, &targets.nodes);
                 let ingress = match within(CLOUD_LIMIT, call).await {
                     Ok(status) => Some(status.ingress.unwrap_or_default()),
                     Err(Error::ImplementedElsewhere) => None,
                     Err(error) => {
-                        self.records.not_ensured(key, rejection(&error, inputs), &start);
+                        self.records.ensure_failed(key, rejection(&error, inputs));
                         return Err(error.into());
                     }
                 };
-                self.records.told(key, &targets.set);
+                self.records.nodes_updated(key, &targets.set);
                 if is_news && targets.nodes.is_empty() {
                     self.announce_no_nodes(&guarded);
                 }
@@ -179,11 +180,11 @@ impl Sync {
         if let Some(patch) = ingress.as_ref().and_then(|ingress| plan::status_patch(&guarded, ingress))
             && self.api.patch("write the load balancer status of", &guarded, patch).await?.is_none()
         {
-            // Its event is on its way, and then the load balancer goes, too.
+            // The event of its deletion follows, and with it the deletion of the load balancer.
             self.records.vanished(key, &guarded);
             return Ok(());
         }
-        self.records.ensured(key, inputs, &start);
+        self.records.ensured(key, inputs);
         if is_news && ingress.is_some() {
             self.announce(&guarded, EventType::Normal, "EnsuredLoadBalancer", "Ensured load balancer");
         }
@@ -209,14 +210,14 @@ impl Sync {
             had_objects = within(CLOUD_LIMIT, fleet.get_load_balancer(self.cluster(), &live)).await?.is_some();
         }
         if had_objects {
-            // Before the call: half a deletion may be all that a later attempt finds.
+            // Recorded before the call: after a partial deletion the provider may find nothing.
             self.records.had_objects(key);
         }
         let is_ours = plan::may_release(&live, &handling, had_objects);
-        if is_ours && self.records.is_first_told_of(key) {
+        if is_ours && self.records.begin_attempt_event(key) {
             self.announce(&live, EventType::Normal, "DeletingLoadBalancer", "Deleting load balancer");
         }
-        self.records.begin_to_change(key);
+        self.records.begin_change(key);
         nothing_left(within(CLOUD_LIMIT, fleet.ensure_load_balancer_deleted(&self.permit, self.cluster(), &live)))
             .await?;
         if !is_ours {
@@ -230,7 +231,7 @@ impl Sync {
         Ok(())
     }
 
-    /// The finalizer stays. Whoever set it is given time to remove it before an Event says so.
+    /// The finalizer is kept. An Event reports it once its owner has had time to remove it.
     fn not_ours(&self, key: &str) -> Stop {
         let lasting = self.records.not_ours_for(key);
         if lasting < PATIENCE {
@@ -244,11 +245,10 @@ impl Sync {
         Held::new(reason::FinalizerNotOurs, message, Retry::OnChange).into()
     }
 
-    /// The Service is in the cache no more: it is gone, it left the selection, or it needs no load balancer.
+    /// The cache has no such Service: it was deleted, left the selection, or needs no load balancer.
     async fn sync_vanished(&self, fleet: &dyn LoadBalancerFleet, key: &str) -> Result<(), Stop> {
         let Some(service) = self.records.unguarded(key) else {
-            // One that vanished with its finalizer was not deleted in order, as after a restored backup: what is left in the
-            // cloud is for the provider's cleanup.
+            // It vanished with its finalizer, for example because etcd was restored: the provider's orphan cleanup decides.
             self.records.forget(key);
             return Ok(());
         };
@@ -267,7 +267,7 @@ impl Sync {
         }
     }
 
-    /// Another Service has the name now. The API server decides which of both is there: the cache may be behind.
+    /// A Service with another UID has the name. A live read confirms it, because the cache may be stale.
     async fn sync_replaced(&self, fleet: &dyn LoadBalancerFleet, key: &str, service: &Service) -> Result<(), Stop> {
         if let Some(old) = self.records.unguarded(key) {
             let _claim = self.claim(key, None)?;
@@ -282,9 +282,9 @@ impl Sync {
         Ok(())
     }
 
-    /// Deletes the load balancer of a Service that the API server has no more.
+    /// Deletes the load balancer of a Service that is confirmed deleted.
     async fn delete_afterwards(&self, fleet: &dyn LoadBalancerFleet, key: &str, gone: &Service) -> Result<(), Stop> {
-        if self.records.is_first_told_of(key) {
+        if self.records.begin_attempt_event(key) {
             self.announce(gone, EventType::Normal, "DeletingLoadBalancer", "Deleting load balancer");
         }
         let call = fleet.ensure_load_balancer_deleted(&self.permit, self.cluster(), gone);
@@ -297,14 +297,14 @@ impl Sync {
         Ok(())
     }
 
-    /// With `--node-selector`, no set of Nodes that is empty is written: a mistyped selector would empty every load balancer.
+    /// With `--node-selector`, an empty list of Nodes is not sent: a mistyped selector would empty every load balancer.
     pub(super) fn withheld(&self, is_empty: bool) -> Option<Held> {
         let message = "--node-selector matches no Node that load balancers may use; the load balancer stays as it is";
         let is_withheld = is_empty && self.settings.has_node_selector;
         is_withheld.then(|| Held::new(reason::NoSelectedNodes, message, Retry::OnChange))
     }
 
-    /// All Services, and those that nobody may have heard of that they are gone.
+    /// All Services, and those whose deletion may have been missed.
     pub(super) fn all_keys(&self) -> Vec<String> {
         let mut keys = self.services.keys();
         let known = self.reasons.keys().into_iter().chain(self.records.keys());
@@ -314,16 +314,16 @@ impl Sync {
         keys
     }
 
-    /// Says what is in the way of a Service, if anything is, once for each change.
+    /// Reports why the Service is not up to date, or that it is.
     pub(super) fn show(&self, key: &str, service: Option<&Service>) {
         let Some(held) = self.records.held(key) else { return self.reasons.clear(key) };
         let (cached, unguarded) = (self.services.get(key), self.records.unguarded(key));
-        // Of two of one name the one that is gone.
+        // With two Services of one name, the Event belongs to the deleted one.
         let gone = unguarded.as_ref().filter(|_| held.action == Action::DeleteAfterwards);
         self.hold(key, gone.or(service).or(cached.as_deref()).or(unguarded.as_ref()), &held);
     }
 
-    /// Says once for each change of the reason what is in the way of a Service.
+    /// Sets the reason in the gauge. Logs it and records an Event if it changed.
     pub(super) fn hold(&self, key: &str, service: Option<&Service>, held: &Held) {
         if !self.reasons.set(key, held.reason, None) {
             return;
@@ -363,7 +363,7 @@ fn rejection(error: &Error, inputs: Inputs) -> Option<Rejection> {
     }
 }
 
-/// Somebody else's load balancer is nothing that is left.
+/// `ImplementedElsewhere` is a success: this provider has nothing left.
 async fn nothing_left(deleted: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
     match deleted.await {
         Err(Error::ImplementedElsewhere) => Ok(()),

@@ -1,5 +1,5 @@
-//! The Nodes that stand behind every load balancer: what is compared is kept, the Nodes themselves are read when a call to the
-//! cloud needs them, and shared by the calls that run at the same time.
+//! The Nodes behind every load balancer. The set for comparisons follows the events; the Nodes themselves are unpacked for a call
+//! to the cloud, and concurrent calls share them.
 
 use std::sync::{Arc, Weak};
 
@@ -38,7 +38,7 @@ pub(super) enum TargetChange {
     Nothing,
     /// The set is another one.
     Changed,
-    /// The set was empty and is not any more.
+    /// The set was empty and has a Node now.
     NoLongerEmpty,
 }
 
@@ -52,36 +52,36 @@ impl Targets {
         self.store.is_ready()
     }
 
-    /// The Node of this name is new, has changed or is gone.
-    pub(super) fn saw(&self, name: &str) -> TargetChange {
+    /// The Node of this name was added, changed or deleted.
+    pub(super) fn observe(&self, name: &str) -> TargetChange {
         let node = self.store.get(name);
         let mut state = self.state.lock();
-        // The event about all Nodes is on its way.
+        // `observe_all` follows.
         let Some(set) = &mut state.set else { return TargetChange::Nothing };
         if !set.differs_in(name, node.as_deref()) {
             return TargetChange::Nothing;
         }
         let was_empty = set.is_empty();
-        Arc::make_mut(set).set(name, node.as_deref());
+        Arc::make_mut(set).put(name, node.as_deref());
         if was_empty { TargetChange::NoLongerEmpty } else { TargetChange::Changed }
     }
 
     /// Any Node may have changed.
-    pub(super) fn saw_all(&self) {
+    pub(super) fn observe_all(&self) {
         // One Node at a time is unpacked.
         let mut set = NodeSet::default();
         for node in self.store.list() {
-            set.set(crate::cloud::node::name(&node), Some(&node));
+            set.put(crate::cloud::node::name(&node), Some(&node));
         }
         let mut state = self.state.lock();
-        // An equal one is the same one: comparing it with what the cloud was told costs nothing.
+        // Keeps the pointer of an equal set, which makes comparisons cheap.
         if state.set.as_deref() != Some(&set) {
             state.set = Some(Arc::new(set));
         }
     }
 
-    /// What the cloud should know of the Nodes now.
-    pub(super) fn set(&self) -> Arc<NodeSet> {
+    /// The Nodes that every load balancer should have now.
+    pub(super) fn current(&self) -> Arc<NodeSet> {
         let known = self.state.lock().set.clone();
         known.unwrap_or_else(|| Arc::clone(&self.list().set))
     }

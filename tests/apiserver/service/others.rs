@@ -81,13 +81,18 @@ struct Steps<R> {
 impl<R: Reconciler> Steps<R> {
     /// Waits until the cache says so, and hands its event to the controller.
     async fn see(&self, what: &str, name: &str, is_expected: impl Fn(Option<&Service>) -> bool) {
+        self.wait_for_cache(what, name, is_expected).await;
+        let key = self.run.key(name);
+        assert_eq!(self.term.keys_of(Event::Object("services", key.clone())), [key]);
+    }
+
+    async fn wait_for_cache(&self, what: &str, name: &str, is_expected: impl Fn(Option<&Service>) -> bool) {
         let key = self.run.key(name);
         eventually(what, LIMIT, async || {
             let cached = self.run.services.get(&key);
             if is_expected(cached.as_deref()) { Ok(()) } else { Err(format!("{cached:?}")) }
         })
         .await;
-        assert_eq!(self.term.keys_of(Event::Object("services", key.clone())), [key]);
     }
 
     async fn reconcile(&self, name: &str) -> Next {
@@ -158,13 +163,21 @@ async fn a_service_that_only_seems_to_be_gone_loses_nothing() {
     steps.run.delete("guarded").await;
     steps.see("it is gone", "guarded", |cached| cached.is_none()).await;
     assert_eq!(steps.reconcile("guarded").await, Next::Period);
+    // The same at a relist, which gives no event for each Service.
+    steps.ensure("relisted").await;
+    steps.run.patch("relisted", json!({"metadata": {"finalizers": null}})).await;
+    steps.run.delete("relisted").await;
+    steps.wait_for_cache("it is gone", "relisted", |cached| cached.is_none()).await;
+    let keys = steps.term.keys_of(Event::AllObjects("services"));
+    assert_eq!(keys, [steps.run.key("relisted")], "no event said so");
+    assert_eq!(steps.reconcile("relisted").await, Next::Period);
     // It left the selection without the finalizer.
     steps.ensure("leaves").await;
     steps.unguard("leaves").await;
     steps.run.patch("leaves", json!({"metadata": {"labels": {GROUP: "another"}}})).await;
     steps.see("it is not in the cache", "leaves", |cached| cached.is_none()).await;
     assert_eq!(steps.reconcile("leaves").await, Next::Period);
-    assert_eq!((cloud.load_balancers().len(), cloud.count(Call::DeleteLoadBalancer)), (2, 0));
+    assert_eq!((cloud.load_balancers().len(), cloud.count(Call::DeleteLoadBalancer)), (3, 0));
     // Another one of its name: the load balancer of the first one goes, and the second one gets its own.
     steps.ensure("again").await;
     let first = cloud.load_balancers().len();

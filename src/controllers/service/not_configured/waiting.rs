@@ -12,7 +12,7 @@ use crate::cloud::service;
 const WITHOUT_ADDRESS: Duration = Duration::from_secs(600);
 /// How long a deleted Service has waited for its finalizer to be removed.
 const DELETED: Duration = Duration::from_secs(60);
-/// So many are told within the window.
+/// The maximum number of Events within the window.
 const MOST: usize = 20;
 const WINDOW: Duration = Duration::from_secs(60);
 
@@ -27,14 +27,14 @@ enum Wish {
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     since: HashMap<String, (Wish, Instant)>,
-    /// Those on which it was said.
-    told: HashSet<String>,
-    /// When it was said lately.
+    /// Those that have the Event.
+    reported: HashSet<String>,
+    /// When the last Events were recorded.
     lately: VecDeque<Instant>,
 }
 
 impl Waiting {
-    /// Those of `services`, which are all, on which it is to be said at `at`.
+    /// The Services that get the Event at `at`. `services` are all.
     pub(super) fn look(&mut self, services: impl Iterator<Item = Arc<Service>>, at: Instant) -> Vec<Arc<Service>> {
         while self.lately.front().is_some_and(|said| *said + WINDOW <= at) {
             self.lately.pop_front();
@@ -49,17 +49,17 @@ impl Waiting {
             waiting.insert(uid.clone(), (wish, since));
             let limit = if wish == Wish::Address { WITHOUT_ADDRESS } else { DELETED };
             let is_due = at.saturating_duration_since(since) >= limit && self.lately.len() < MOST;
-            if is_due && self.told.insert(uid) {
+            if is_due && self.reported.insert(uid) {
                 self.lately.push_back(at);
                 due.push(service);
             }
         }
-        self.told.retain(|uid| seen.contains(uid));
+        self.reported.retain(|uid| seen.contains(uid));
         self.since = waiting;
         due
     }
 
-    /// The waiting begins anew; what was said is not said again.
+    /// Restarts all waiting times. A Service with the Event gets no second one.
     pub(super) fn forget(&mut self) {
         self.since.clear();
     }
@@ -132,6 +132,6 @@ mod tests {
         let counts = [1200, 1215, 1259, 1260, 1320].map(|seconds| waiting.look(all(), at(seconds)).len());
         assert_eq!(counts, [20, 0, 0, 20, 10]);
         assert_eq!(waiting.look(std::iter::empty(), at(1335)).len(), 0);
-        assert!(waiting.since.is_empty() && waiting.told.is_empty(), "what is gone is forgotten");
+        assert!(waiting.since.is_empty() && waiting.reported.is_empty(), "what is gone is forgotten");
     }
 }

@@ -1,4 +1,4 @@
-//! One round of node updates: tells the cloud which Nodes stand behind the load balancers, in one call for all Services.
+//! One round of node updates: sets the Nodes behind all load balancers with one call to the provider.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,11 +22,11 @@ const ROUND_LIMIT: Duration = Duration::from_secs(300);
 const NAMES_SHOWN: usize = 20;
 
 impl Sync {
-    /// Tells the cloud of changed Nodes.
+    /// Runs a round.
     pub(in crate::controllers::service) async fn update_nodes(&self) -> Outcome {
         let Some(fleet) = self.fleet() else { return Outcome::Nothing };
         let began = Instant::now();
-        let set = self.targets.set();
+        let set = self.targets.current();
         let due = self.records.due(&set);
         if let Some(next) = due.next {
             self.rounds.again_at(next);
@@ -35,12 +35,12 @@ impl Sync {
         let claimed: Vec<(Arc<Service>, Claim)> = due.claims.into_iter().filter_map(is_due).collect();
         let mut round = Round { updates: Vec::new(), recovered: due.recovered, took: Duration::ZERO, call_took: None };
         if !claimed.is_empty() {
-            // Of these Nodes, which may be newer than the set: an empty list is never written by mistake.
+            // Checked on the list that is sent, which may be newer than the set.
             let targets = self.targets.list();
             match self.withheld(targets.nodes.is_empty()) {
-                Some(held) => self.withhold(claimed, &held, &mut round),
+                Some(held) => self.hold_all(claimed, &held, &mut round),
                 None => {
-                    if self.tell(&*fleet, claimed, &targets, &mut round).await.is_err() {
+                    if self.update_all(&*fleet, claimed, &targets, &mut round).await.is_err() {
                         return Outcome::NotLeader;
                     }
                 }
@@ -50,16 +50,16 @@ impl Sync {
         Outcome::Round(round)
     }
 
-    fn withhold(&self, claimed: Vec<(Arc<Service>, Claim)>, held: &Held, round: &mut Round) {
+    fn hold_all(&self, claimed: Vec<(Arc<Service>, Claim)>, held: &Held, round: &mut Round) {
         let held = held.clone().with(Action::UpdateNodes);
         round.updates.extend(claimed.into_iter().map(|(service, claim)| {
-            self.records.withheld(&claim.key, held.clone());
+            self.records.node_update_held(&claim.key, held.clone());
             Update { key: claim.key.clone(), service, result: Err(held.clone()) }
         }));
     }
 
-    /// One call for all. Fails when this process leads no more.
-    async fn tell(
+    /// One call for all Services. Fails if this process lost the leadership.
+    async fn update_all(
         &self,
         fleet: &dyn LoadBalancerFleet,
         claimed: Vec<(Arc<Service>, Claim)>,
@@ -67,30 +67,30 @@ impl Sync {
         round: &mut Round,
     ) -> Result<(), NotLeader> {
         let services: Vec<Arc<Service>> = claimed.iter().map(|(service, _)| Arc::clone(service)).collect();
-        claimed.iter().for_each(|(_, claim)| self.records.begin_to_tell(&claim.key));
+        claimed.iter().for_each(|(_, claim)| self.records.begin_node_update(&claim.key));
         let called = Instant::now();
         let call = fleet.update_nodes(&self.permit, self.cluster(), &services, &targets.nodes);
         let mut results = tokio::time::timeout(ROUND_LIMIT, call).await.unwrap_or_default();
         round.call_took = Some(called.elapsed());
-        // What has no result was not done.
+        // A Service without a result was not updated.
         results.resize_with(claimed.len(), || Err(timed_out(ROUND_LIMIT)));
         for ((service, claim), result) in claimed.into_iter().zip(results) {
             let key = claim.key.clone();
-            // One that was forgotten during the call begins anew.
+            // The record was dropped during the call.
             if !self.records.was_synced(&key) {
                 continue;
             }
             let result = match result {
                 Err(Error::NotLeader) => return Err(NotLeader),
-                Ok(()) | Err(Error::ImplementedElsewhere) => Ok(match self.records.told(&key, &targets.set) {
+                Ok(()) | Err(Error::ImplementedElsewhere) => Ok(match self.records.nodes_updated(&key, &targets.set) {
                     true if targets.nodes.is_empty() => Written::Empty,
                     true => Written::Changed,
                     false => Written::Unchanged,
                 }),
                 Err(error) => {
                     let held = Held::by_cloud(&error).with(Action::UpdateNodes);
-                    let held = Held { message: told_nodes(&targets.nodes, &held.message), ..held };
-                    if let Some(next) = self.records.not_told(&key, held.clone()) {
+                    let held = Held { message: failure_message(&targets.nodes, &held.message), ..held };
+                    if let Some(next) = self.records.node_update_failed(&key, held.clone()) {
                         self.rounds.again_at(next);
                     }
                     Err(held)
@@ -143,7 +143,7 @@ impl Sync {
 }
 
 /// The message of a failed update in the form of the Go program.
-fn told_nodes(nodes: &[Arc<Node>], why: &str) -> String {
+fn failure_message(nodes: &[Arc<Node>], why: &str) -> String {
     let mut names: Vec<&str> = nodes.iter().map(|node| node::name(node)).collect();
     names.sort_unstable();
     let more = match names.len().saturating_sub(NAMES_SHOWN) {

@@ -5,9 +5,9 @@ mod table;
 pub mod values;
 
 use crate::base::go_flags::parse_bool;
+use clap::Command;
 use clap::builder::Resettable;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{ColorChoice, Command};
 use std::ffi::{OsStr, OsString};
 
 pub use flag::{Flag, Kind};
@@ -62,7 +62,6 @@ pub fn command() -> Command {
         .disable_version_flag(true)
         .args_override_self(true)
         .next_line_help(true)
-        .color(ColorChoice::Never)
         .args(table::flags().map(|flag| flag.arg().display_order(place(&flag))))
 }
 

@@ -63,9 +63,9 @@ impl<K: Watched> Rounds for ListWatch<K> {
         let outcome = self.list_and_watch().await;
         if let Err(Failure::Call(error)) = &outcome
             && error.is_forbidden()
-            && K::IS_OPTIONAL
+            && let Some(needed_by) = K::NEEDED_BY
         {
-            return Ok(self.forbidden(error).await);
+            return Ok(self.forbidden(error, needed_by).await);
         }
         let is_gone = match &outcome {
             Err(Failure::Call(error)) => error.code() == Some(410),
@@ -93,12 +93,17 @@ impl<K: Watched> ListWatch<K> {
         Self { target, store, is_streaming: true, version: None, relist: None, is_in_pages: false, is_told: false }
     }
 
-    /// Somebody may grant the permission later.
-    async fn forbidden(&mut self, error: &CallError) -> Ended {
+    /// The permission may be granted later.
+    async fn forbidden(&mut self, error: &CallError, needed_by: &str) -> Ended {
         if !self.store.set_refused(true) {
             let again_in = PAUSE_FORBIDDEN;
-            let what = "the API server refuses to list or watch these objects; cached ones may be stale";
-            tracing::warn!(kind = self.target.shown, ?again_in, "{what}: {}", chain(error));
+            let what = format!("no permission to list and watch {}: {needed_by}", self.target.shown);
+            tracing::warn!(
+                kind = self.target.shown,
+                ?again_in,
+                "{what}. Objects in the cache may be stale. {}",
+                chain(error)
+            );
         }
         // What happens meanwhile is not heard of.
         self.version = None;
@@ -128,7 +133,11 @@ impl<K: Watched> ListWatch<K> {
             answer => answer?,
         };
         if self.store.set_refused(false) {
-            tracing::info!(kind = self.target.shown, "these objects may be watched now");
+            tracing::info!(
+                kind = self.target.shown,
+                "the permission to list and watch {} is there now",
+                self.target.shown
+            );
         }
         if is_list {
             self.take_initial_events(&mut events).await?;

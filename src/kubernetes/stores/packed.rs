@@ -18,8 +18,8 @@ pub trait Watched: Resource<DynamicType = ()> + DeserializeOwned + Clone + Send 
     /// The fields that are read over on the wire, as ways from the root.
     const UNREAD: &'static [&'static [&'static str]];
 
-    /// Whether a missing permission to list the objects is a way to run: then the cache waits for it, and says so once.
-    const IS_OPTIONAL: bool;
+    /// Who needs the permission to list the objects, if this program runs without it, too. The log says it once.
+    const NEEDED_BY: Option<&'static str>;
 
     /// Whether a reader needs the object. Others are not kept.
     fn is_needed(object: &Value) -> bool;
@@ -33,7 +33,7 @@ pub trait Watched: Resource<DynamicType = ()> + DeserializeOwned + Clone + Send 
 
 impl Watched for Node {
     const UNREAD: &'static [&'static [&'static str]] = node::cached::UNREAD;
-    const IS_OPTIONAL: bool = false;
+    const NEEDED_BY: Option<&'static str> = None;
 
     fn is_needed(_: &Value) -> bool {
         true
@@ -51,7 +51,9 @@ impl Watched for Node {
 
 impl Watched for Service {
     const UNREAD: &'static [&'static [&'static str]] = service::cached::UNREAD;
-    const IS_OPTIONAL: bool = true;
+    const NEEDED_BY: Option<&'static str> = Some(
+        "only clusters with load balancers need it, and manifests/components/services (Helm: rbac.services) grants it",
+    );
 
     fn is_needed(service: &Value) -> bool {
         service::cached::is_needed(service)

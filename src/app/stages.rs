@@ -76,7 +76,7 @@ impl Stages {
         F: Future<Output = Result<(), BoxError>> + Send + 'static,
     {
         let stop = self.stop_signal(stage);
-        self.spawn(stage, name, async move { stop.run_until_cancelled_owned(future).await.unwrap_or(Ok(())) });
+        self.spawn(stage, name, async move { stop.run_until_cancelled_owned(future.boxed()).await.unwrap_or(Ok(())) });
     }
 
     /// Completes when a task ends although it should not.

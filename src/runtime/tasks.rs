@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
@@ -92,7 +93,8 @@ impl Tasks {
     {
         let name = name.into();
         let span = tracing::info_span!("task", %name);
-        let handle = self.running.spawn(future.instrument(span));
+        // Boxed, so that the code around a task is in the binary once.
+        let handle = self.running.spawn(future.boxed().instrument(span));
         self.names.insert(handle.id(), name);
     }
 
@@ -146,7 +148,7 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    let task = AbortOnDropHandle::new(tokio::spawn(future.in_current_span()));
+    let task = AbortOnDropHandle::new(tokio::spawn(future.boxed().in_current_span()));
     task.await.map_err(|error| panicked(error, "the task was stopped with its runtime"))
 }
 

@@ -109,7 +109,7 @@ impl Reconciler for Sync {
     fn keys_of(&self, event: Event) -> Vec<String> {
         match event {
             Event::Object(SERVICES, key) => {
-                self.records.observe(&key, self.services.get(&key).as_deref());
+                self.records.observe(&key, self.services.get(&key).as_ref());
                 vec![key]
             }
             Event::Object(ANNOUNCEMENTS, key) => {
@@ -139,7 +139,7 @@ impl Reconciler for Sync {
             }
             Event::AllObjects(_) => {
                 for key in self.records.keys() {
-                    self.records.observe(&key, self.services.get(&key).as_deref());
+                    self.records.observe(&key, self.services.get(&key).as_ref());
                 }
                 self.all_keys()
             }

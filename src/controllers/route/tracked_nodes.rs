@@ -47,13 +47,15 @@ impl TrackedNodes {
     }
 
     /// Records the current versions of all Nodes.
-    pub(super) fn note_all(&mut self, all: BTreeMap<String, Version>) {
-        self.current = all;
+    pub(super) fn note_all(&mut self, all: Vec<(String, Version)>) {
+        self.current.clear();
+        self.current.extend(all);
     }
 
     /// Records that a pass planned with these Nodes, and listed routes to `targets`, which have no networks.
     pub(super) fn plan(&mut self, nodes: &[Node], targets: BTreeSet<String>) {
-        self.planned = nodes.iter().map(|node| (node::name(node).to_owned(), Version::of(node))).collect();
+        self.planned.clear();
+        self.planned.extend(nodes.iter().map(|node| (node::name(node).to_owned(), Version::of(node))));
         self.targets = targets;
     }
 
@@ -135,7 +137,7 @@ mod tests {
     fn a_pass_is_about_the_nodes_as_they_were_then() {
         let (before, after) = (node(|_| ()), node(|node| node["spec"]["podCIDRs"] = json!(["10.121.0.0/24"])));
         let mut nodes = TrackedNodes::default();
-        nodes.note_all(BTreeMap::from([("node-1".into(), Version::of(&before))]));
+        nodes.note_all(vec![("node-1".into(), Version::of(&before))]);
         assert!(!nodes.note("node-1", Some(Version::of(&before))));
         nodes.plan(&[reduced(&before)], BTreeSet::from(["node-1".into()]));
         assert!(nodes.is_planned(&before) && !nodes.is_planned(&after) && nodes.is_target(&before));

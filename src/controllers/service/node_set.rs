@@ -28,8 +28,9 @@ pub struct NodeSet(BTreeMap<String, String>);
 impl NodeSet {
     /// Of those `nodes` that are targets.
     pub fn of<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Self {
-        let value = |node: &'a Node| Some((node::name(node).to_owned(), value(node)?));
-        Self(nodes.into_iter().filter_map(value).collect())
+        let mut set = Self::default();
+        nodes.into_iter().for_each(|node| set.put(node::name(node), Some(node)));
+        set
     }
 
     /// Whether the set is another one when the Node of this name is `node`, or there is none.

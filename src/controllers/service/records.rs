@@ -53,7 +53,7 @@ struct Record {
     /// When the finalizer was first kept because another program may own it.
     not_ours_since: Option<Instant>,
     /// The Service as last observed, if it had no finalizer then. Deleting the load balancer of a vanished Service needs it.
-    unguarded: Option<Packed>,
+    unguarded: Option<Arc<Service>>,
     /// At least one sync has completed. Before that, rounds leave the Service to its first sync.
     was_synced: bool,
     backends: Backends,
@@ -94,19 +94,6 @@ impl Failure {
 
     fn is_over(&self, at: Instant) -> bool {
         self.not_before.is_none_or(|end| end <= at)
-    }
-}
-
-/// A Service as JSON, a third of the size.
-struct Packed(Box<str>);
-
-impl Packed {
-    fn of(service: &Service) -> Self {
-        Self(serde_json::to_string(service).expect("a Service is JSON").into())
-    }
-
-    fn service(&self) -> Service {
-        serde_json::from_str(&self.0).expect("it was a Service when it was packed")
     }
 }
 
@@ -197,20 +184,20 @@ impl Records {
     }
 
     /// Records an event of the cache. A Service without the finalizer may vanish before its next sync.
-    pub(super) fn observe(&self, key: &str, service: Option<&Service>) {
+    pub(super) fn observe(&self, key: &str, service: Option<&Arc<Service>>) {
         let Some(service) = service else { return };
         self.change(key, |record| {
             let is_it = record.uid == service.metadata.uid;
             let is_guarded = service::has_finalizer(service);
             if is_it {
-                record.unguarded = (!is_guarded && record.may_have_objects()).then(|| Packed::of(service));
+                record.unguarded = (!is_guarded && record.may_have_objects()).then(|| Arc::clone(service));
             }
         });
     }
 
     /// The Service as last observed, if it had no finalizer then.
-    pub(super) fn unguarded(&self, key: &str) -> Option<Service> {
-        self.by_key.lock().get(key)?.unguarded.as_ref().map(Packed::service)
+    pub(super) fn unguarded(&self, key: &str) -> Option<Arc<Service>> {
+        self.by_key.lock().get(key)?.unguarded.clone()
     }
 
     /// Call before a call to the cloud that carries Nodes.
@@ -234,8 +221,8 @@ impl Records {
     }
 
     /// The Service was deleted during the ensure, so that its load balancer has to be deleted, too.
-    pub(super) fn vanished(&self, key: &str, service: &Service) {
-        self.change(key, |record| record.unguarded = Some(Packed::of(service)));
+    pub(super) fn vanished(&self, key: &str, service: Service) {
+        self.change(key, |record| record.unguarded = Some(Arc::new(service)));
     }
 
     /// The load balancer has these Nodes. True if this term knows that it had others before.
@@ -371,7 +358,7 @@ impl Records {
             let waits = record.node_failure.as_ref().and_then(|failure| failure.not_before).filter(|end| *end > at);
             due.next = [due.next, waits].into_iter().flatten().min();
         }
-        due.claims.sort_by(|one, other| one.key.cmp(&other.key));
+        due.claims.sort_unstable_by(|one, other| one.key.cmp(&other.key));
         due
     }
 

@@ -181,7 +181,7 @@ impl Sync {
             && self.api.patch("write the load balancer status of", &guarded, patch).await?.is_none()
         {
             // The event of its deletion follows, and with it the deletion of the load balancer.
-            self.records.vanished(key, &guarded);
+            self.records.vanished(key, guarded);
             return Ok(());
         }
         self.records.ensured(key, inputs);
@@ -319,8 +319,8 @@ impl Sync {
         let Some(held) = self.records.held(key) else { return self.reasons.clear(key) };
         let (cached, unguarded) = (self.services.get(key), self.records.unguarded(key));
         // With two Services of one name, the Event belongs to the deleted one.
-        let gone = unguarded.as_ref().filter(|_| held.action == Action::DeleteAfterwards);
-        self.hold(key, gone.or(service).or(cached.as_deref()).or(unguarded.as_ref()), &held);
+        let gone = unguarded.as_deref().filter(|_| held.action == Action::DeleteAfterwards);
+        self.hold(key, gone.or(service).or(cached.as_deref()).or(unguarded.as_deref()), &held);
     }
 
     /// Sets the reason in the gauge. Logs it and records an Event if it changed.

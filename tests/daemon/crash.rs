@@ -12,7 +12,7 @@ use serde_json::json;
 use support::api_proxy::{Side, Write};
 use support::nodes::NodeView;
 use support::{ApiProxy, ApiServer, Vcenter, eventually};
-use tokio::time::interval;
+use tokio::time::{MissedTickBehavior, interval};
 
 use crate::cluster::{Cluster, LIMIT};
 
@@ -26,7 +26,7 @@ const MOMENTS: [(Write, Side); 4] = [
 /// Nodes at each moment; fewer than are worked on at the same time.
 const NODES: usize = 6;
 /// Between two taints that are added to a node while it joins.
-const BEAT: Duration = Duration::from_secs(1);
+const BEAT: Duration = Duration::from_secs(2);
 /// An address that no machine has at first.
 const NEW_IP: &str = "10.9.9.9";
 
@@ -159,12 +159,13 @@ struct Meddled {
     taints: Vec<String>,
 }
 
-/// Adds a taint to a node once a second until it is initialised, and one more. Without a pause, 200 such writers would
-/// slow the join.
+/// Adds a taint to a node at each beat until it is initialised, and one more. Without a pause 200 such writers would
+/// take the API server from the daemon, also after a time without API server: beats that were missed are left out.
 async fn meddle(cluster: &Cluster, node: String) -> Meddled {
     let nodes = Api::<Node>::all(cluster.client.clone());
     let mut taints = Vec::new();
     let mut beat = interval(BEAT);
+    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         beat.tick().await;
         let key = format!("test.example/added-{}", taints.len());

@@ -79,7 +79,14 @@ pub trait CloudProvider: Send + Sync {
         None
     }
 
-    /// Announces that [`CloudProvider::load_balancer`] or [`CloudProvider::routes`] may have appeared or gone, from now on.
+    /// Whether the configuration that is in use says that the cluster has no routes. False while routes are configured and
+    /// cannot be served (not built yet, refused configuration, no answer), and while nothing is known.
+    fn routes_are_off(&self) -> bool {
+        false
+    }
+
+    /// Announces that [`CloudProvider::load_balancer`] or [`CloudProvider::routes`] may have appeared or gone, or that
+    /// [`CloudProvider::routes_are_off`] may have changed, from now on.
     fn capability_changes(&self) -> BoxStream<'static, ()> {
         Box::pin(futures::stream::pending())
     }

@@ -9,6 +9,7 @@ use crate::cloud::{CloudProvider, node};
 use crate::controllers::capability::Capability;
 use crate::controllers::driver::{Cache, Controller, Reconciler};
 use crate::controllers::node_lifecycle::Deletion;
+use crate::controllers::route::Off;
 use crate::controllers::service::not_configured::NotConfigured;
 use crate::controllers::{Context, node as node_controller, node_lifecycle, route, service};
 use crate::kubernetes::leadership::Leadership;
@@ -114,11 +115,15 @@ fn build_route(
     let Some(routes) = settings.routes.clone() else {
         tracing::info!("no routes are made: --configure-cloud-routes=false");
         stages.spawn_until_stop(Stage::Controllers, "withdraw-route-conditions", async {
-            match route::withdraw_conditions(context, nodes).await {}
+            match route::withdraw_conditions(context, nodes, Off::ByFlag).await {}
         });
         return Ok(None);
     };
     check_networks(&routes, context.provider.routes().is_some())?;
+    let (for_off, nodes_for_off) = (context.clone(), nodes.clone());
+    stages.spawn_until_stop(Stage::Controllers, "withdraw-route-conditions", async {
+        match route::withdraw_conditions(for_off, nodes_for_off, Off::ByConfiguration).await {}
+    });
     Runnable::new(route::controller(context, nodes, routes), parts).map(Some)
 }
 

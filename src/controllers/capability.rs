@@ -22,6 +22,12 @@ impl Capability {
         Self { provider, is_present, idle: "idle: the cloud provider has no routes" }
     }
 
+    /// Work for as long as the configuration of the provider says that there are no routes.
+    pub(in crate::controllers) fn routes_off(provider: Arc<dyn CloudProvider>) -> Self {
+        let is_present = |provider: &dyn CloudProvider| provider.routes_are_off();
+        Self { provider, is_present, idle: "idle: routes are not off" }
+    }
+
     /// `load_balancer()` of the provider.
     pub fn load_balancer(provider: Arc<dyn CloudProvider>) -> Self {
         let is_present = |provider: &dyn CloudProvider| provider.load_balancer().is_some();

@@ -41,7 +41,7 @@ use metrics::Metrics;
 use schedule::Schedule;
 pub use schedule::Trigger;
 use term::{Outcome, Progress, Term};
-pub use withdrawal::withdraw_conditions;
+pub use withdrawal::{Off, withdraw_conditions};
 
 /// How many calls to the cloud, and writes of conditions, are made at the same time. The Go program makes 200.
 const WORKERS: usize = 20;

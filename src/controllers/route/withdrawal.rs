@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -16,6 +17,7 @@ use super::condition;
 use crate::base::backoff::{Backoff, Failures};
 use crate::base::error_chain::chain;
 use crate::cloud::{CloudProvider, LiveReads as _, Presence};
+use crate::controllers::capability::Capability;
 use crate::controllers::{Context, FIELD_MANAGER};
 use crate::kubernetes::call::{CALL_LIMIT, limited};
 use crate::kubernetes::cluster::LiveApi;
@@ -27,16 +29,43 @@ const BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(1), Duration::fro
 /// How often the removal is tried before a conflict is a failure.
 const ATTEMPTS: u32 = 5;
 
+/// When routes are off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Off {
+    /// Always: `--configure-cloud-routes=false`.
+    ByFlag,
+    /// While the configuration of the provider says so.
+    ByConfiguration,
+}
+
 /// Removes the condition `True`, reason `NoRouteCreated`, from Nodes whose `managedFields` say that this program or the Go
-/// program wrote it, whenever this process leads. The caller decides that routes are off; dropping the future ends
-/// the work. A Node of another provider is left alone.
-pub async fn withdraw_conditions(context: Context, nodes: Nodes) -> Infallible {
+/// program wrote it, whenever routes are off and this process leads. Dropping the future ends the work. A Node of
+/// another provider is left alone.
+pub async fn withdraw_conditions(context: Context, nodes: Nodes, off: Off) -> Infallible {
+    let configuration = Capability::routes_off(Arc::clone(&context.provider));
+    let wait_until = async |is_off: bool| match off {
+        Off::ByFlag if is_off => {}
+        Off::ByFlag => std::future::pending().await,
+        Off::ByConfiguration => configuration.wait_until(!is_off).await,
+    };
     loop {
-        context.leadership.wait_until_leader().await;
-        let lost = context.leadership.wait_until_lost();
+        wait_until(true).await;
+        if off == Off::ByConfiguration {
+            tracing::info!("no routes are made: the configuration of the cloud provider has none");
+        }
+        let withdraw = async {
+            loop {
+                context.leadership.wait_until_leader().await;
+                let lost = context.leadership.wait_until_lost();
+                tokio::select! {
+                    () = lost => {}
+                    never = Withdrawal::new(&context, &nodes).run() => match never {},
+                }
+            }
+        };
         tokio::select! {
-            () = lost => {}
-            never = Withdrawal::new(&context, &nodes).run() => match never {},
+            () = wait_until(false) => {}
+            () = withdraw => {}
         }
     }
 }

@@ -124,6 +124,10 @@ impl CloudProvider for Cloud {
         self.memory.routes().map(|_| Arc::new(self.clone()) as Arc<dyn Routes>)
     }
 
+    fn routes_are_off(&self) -> bool {
+        self.memory.routes_are_off()
+    }
+
     fn capability_changes(&self) -> BoxStream<'static, ()> {
         self.memory.capability_changes()
     }

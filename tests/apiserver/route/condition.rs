@@ -1,10 +1,10 @@
 //! The condition `NetworkUnavailable`: written while routes are on, and removed after they were turned off.
 
 use ccm::cloud::Error;
-use ccm::controllers::route::Settings;
+use ccm::controllers::route::{Off, Settings};
 use ccm::kubernetes::leadership::Leadership;
 use http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::Duration;
 use support::{eventually, unique};
 
@@ -176,22 +176,15 @@ async fn when_routes_are_off_only_our_condition_is_removed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_whose_condition_stays_is_read_once_and_a_failed_read_is_repeated() {
-    let server = Server::start();
-    let node = |name: &str, manager: &str| {
-        let mut node = Form::new(name, &[NETWORK], "10.0.1.1").json();
-        let owned = json!({"f:status": {"f:conditions": {"k:{\"type\":\"NetworkUnavailable\"}": {}}}});
-        node["metadata"]["managedFields"] = json!([{"manager": manager, "fieldsV1": owned}]);
-        node["status"]["conditions"] =
-            json!([{"type": "NetworkUnavailable", "status": "True", "reason": "NoRouteCreated"}]);
-        node
-    };
+    let (server, cloud) = (Server::start(), Cloud::default());
+    let node = left_behind;
     let reads = || server.sent(&Method::GET).len();
     server.with(|state| state.put(node("n", "cni")));
-    let standby = withdraw_conditions(&server, Leadership::never());
+    let standby = withdraw_conditions(&server, &cloud, Leadership::never(), Off::ByFlag);
     go_by(60).await;
     assert_eq!(reads(), 0, "it does not lead");
     drop(standby);
-    let _tasks = withdraw_conditions(&server, Leadership::always());
+    let _tasks = withdraw_conditions(&server, &cloud, Leadership::always(), Off::ByFlag);
     for heartbeat in 0..10 {
         go_by(10).await;
         server.with(|state| state.change("n", &json!({"metadata": {"labels": {"a": heartbeat.to_string()}}})));
@@ -212,4 +205,36 @@ async fn a_node_whose_condition_stays_is_read_once_and_a_failed_read_is_repeated
     let patches = server.sent(&Method::PATCH);
     assert_eq!(patches.len(), 1);
     assert_eq!(patches[0].body["status"]["conditions"], json!([{"$patch": "delete", "type": "NetworkUnavailable"}]));
+}
+
+/// A Node that waits for a route, by the condition that `manager` wrote.
+fn left_behind(name: &str, manager: &str) -> Value {
+    let mut node = Form::new(name, &[NETWORK], "10.0.1.1").json();
+    let owned = json!({"f:status": {"f:conditions": {"k:{\"type\":\"NetworkUnavailable\"}": {}}}});
+    node["metadata"]["managedFields"] = json!([{"manager": manager, "fieldsV1": owned}]);
+    node["status"]["conditions"] =
+        json!([{"type": "NetworkUnavailable", "status": "True", "reason": "NoRouteCreated"}]);
+    node
+}
+
+/// A provider that cannot serve routes now is not one whose configuration has none.
+#[tokio::test(start_paused = true)]
+async fn a_configuration_without_routes_turns_them_off_and_one_with_routes_on_again() {
+    let (server, cloud) = (Server::start(), Cloud::default());
+    server.with(|state| state.put(left_behind("n", MANAGER)));
+    let _tasks = withdraw_conditions(&server, &cloud, Leadership::always(), Off::ByConfiguration);
+    let patches = || server.sent(&Method::PATCH).len();
+    go_by(10).await;
+    assert_eq!(patches(), 0, "it has routes");
+    cloud.memory.set_has_routes(false);
+    go_by(10).await;
+    assert_eq!(patches(), 0, "it cannot serve them");
+    cloud.memory.set_routes_off();
+    go_by(10).await;
+    assert_eq!(patches(), 1);
+    cloud.memory.set_has_routes(true);
+    go_by(10).await;
+    server.with(|state| state.put(left_behind("m", MANAGER)));
+    go_by(10).await;
+    assert_eq!(patches(), 1, "they are on again");
 }

@@ -1,7 +1,7 @@
 //! A running route controller with nodes of its own, and nodes as short values.
 
 use ccm::controllers::Context;
-use ccm::controllers::route::{self, Settings, Trigger};
+use ccm::controllers::route::{self, Off, Settings, Trigger};
 use ccm::kubernetes::client::{self, Clients, Identity, purpose};
 use ccm::kubernetes::events::recorder;
 use ccm::kubernetes::leadership::Leadership;
@@ -118,7 +118,7 @@ impl Run {
         let context = Context { write, recorder, provider, leadership };
         let (metrics, mut tasks) = (Metrics::new().unwrap(), Tasks::default());
         if start.is_off {
-            let withdrawing = route::withdraw_conditions(context, nodes.clone());
+            let withdrawing = route::withdraw_conditions(context, nodes.clone(), Off::ByFlag);
             tasks.spawn("conditions", async move { match withdrawing.await {} });
         } else {
             let mut controller = route::controller(context, nodes.clone(), start.settings);

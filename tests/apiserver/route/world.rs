@@ -1,7 +1,7 @@
 //! A route controller that leads, its cloud and an API server in memory. The clock of these tests is paused.
 
 use ccm::controllers::Context;
-use ccm::controllers::route::{self, Settings, Trigger};
+use ccm::controllers::route::{self, Off, Settings, Trigger};
 use ccm::kubernetes::events::recorder;
 use ccm::kubernetes::leadership::Leadership;
 use ccm::kubernetes::stores::watch_nodes;
@@ -93,13 +93,13 @@ impl World {
 }
 
 /// What removes conditions while routes are off, for as long as the result is kept.
-pub fn withdraw_conditions(server: &Server, leadership: Leadership) -> JoinSet<()> {
+pub fn withdraw_conditions(server: &Server, cloud: &Cloud, leadership: Leadership, off: Off) -> JoinSet<()> {
     let (nodes, watch) = watch_nodes(server.client(), None);
     let (recorder, _) = recorder(server.client(), "test");
-    let context = Context { write: server.client(), recorder, provider: Arc::new(Cloud::default()), leadership };
+    let context = Context { write: server.client(), recorder, provider: Arc::new(cloud.clone()), leadership };
     let mut tasks = JoinSet::new();
     tasks.spawn(async { drop(watch.await) });
-    tasks.spawn(async { match route::withdraw_conditions(context, nodes).await {} });
+    tasks.spawn(async move { match route::withdraw_conditions(context, nodes, off).await {} });
     tasks
 }
 

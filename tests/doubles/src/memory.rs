@@ -75,6 +75,8 @@ struct Shared {
 /// What is offered.
 struct Capabilities {
     routes: bool,
+    /// Whether the configuration says that there are no routes.
+    routes_are_off: bool,
     load_balancers: bool,
     fleet: bool,
 }
@@ -117,7 +119,12 @@ impl Memory {
             events: broadcast::channel(EVENT_BUFFER).0,
             service_events: broadcast::channel(EVENT_BUFFER).0,
             calls: AtomicUsize::new(0),
-            capabilities: watch::Sender::new(Capabilities { routes: true, load_balancers: true, fleet: true }),
+            capabilities: watch::Sender::new(Capabilities {
+                routes: true,
+                routes_are_off: false,
+                load_balancers: true,
+                fleet: true,
+            }),
         };
         Self { name, contract, shared: Arc::new(shared) }
     }
@@ -257,6 +264,10 @@ impl CloudProvider for Memory {
 
     fn routes(&self) -> Option<Arc<dyn Routes>> {
         self.shared.capabilities.borrow().routes.then(|| Arc::new(self.clone()) as Arc<dyn Routes>)
+    }
+
+    fn routes_are_off(&self) -> bool {
+        self.shared.capabilities.borrow().routes_are_off
     }
 
     fn capability_changes(&self) -> BoxStream<'static, ()> {

@@ -17,9 +17,14 @@ impl Memory {
         self.lock().routes.push((cluster_name.to_owned(), route));
     }
 
-    /// Takes the routes away, as a reload may, or gives them back.
+    /// Takes the routes away, as if they could not be served, or gives them back.
     pub fn set_has_routes(&self, has_routes: bool) {
-        self.shared.capabilities.send_modify(|has| has.routes = has_routes);
+        self.shared.capabilities.send_modify(|has| (has.routes, has.routes_are_off) = (has_routes, false));
+    }
+
+    /// Takes the routes away, as a configuration without them does.
+    pub fn set_routes_off(&self) {
+        self.shared.capabilities.send_modify(|has| (has.routes, has.routes_are_off) = (false, true));
     }
 }
 

@@ -8,6 +8,8 @@ mod body;
 mod certificate;
 mod endpoint;
 mod error;
+mod identity;
+mod permit;
 pub mod proxy;
 mod refusal;
 mod request;
@@ -31,6 +33,8 @@ pub use body::{Body, BodyWriter};
 pub use certificate::Certificate;
 pub use endpoint::Endpoint;
 pub use error::{Error, FailedRequest};
+pub use identity::ClientIdentity;
+pub use permit::Permit;
 pub use proxy::ProxySettings;
 pub use request::{Request, Response};
 pub use thumbprint::Thumbprint;
@@ -122,7 +126,7 @@ impl Client {
 
     /// A client of another endpoint, `http://` or `https://`, with the present authorities and the same proxies,
     /// observer, user agent and limits. It always verifies: that this endpoint is not verified says nothing about
-    /// another one. Thumbprints go along only to the same host. What follows in the URL after host and port is not
+    /// another one. Thumbprints and the client certificate go along only to the same host. What follows in the URL after host and port is not
     /// kept. A later [`Client::set_tls`] of the one does not reach the other.
     ///
     /// # Errors
@@ -134,6 +138,7 @@ impl Client {
         let mut tls = TlsSettings { insecure: false, ..self.current().tls };
         if !endpoint.host().eq_ignore_ascii_case(self.inner.endpoint.host()) {
             tls.thumbprints.clear();
+            tls.identity = None;
         }
         let (host, port) = (endpoint.host().to_owned(), endpoint.port());
         Self::to(endpoint, Settings { host, port, tls, ..self.inner.settings.clone() })
@@ -147,9 +152,20 @@ impl Client {
     /// # Errors
     /// Every variant of [`Error`] but `Status`: judging the status is the caller's.
     pub async fn send(&self, request: Request) -> Result<Response, Error> {
-        let (timeout, operation) = (request.timeout, request.operation);
-        let limited = tokio::time::timeout(timeout, self.send_twice(request)).await;
-        limited.unwrap_or_else(|_| Err(Error::Timeout(self.failed(operation), timeout)))
+        let (timeout, operation, permit) = (request.timeout, request.operation, request.permit.clone());
+        let ended = async {
+            match permit {
+                Some(permit) => permit.ended().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            limited = tokio::time::timeout(timeout, self.send_twice(request)) => {
+                limited.unwrap_or_else(|_| Err(Error::Timeout(self.failed(operation), timeout)))
+            }
+            () = ended => Err(Error::PermitEnded(self.failed(operation))),
+        }
     }
 
     /// An [`Error::Status`] for an answer that is not of the protocol.
@@ -176,6 +192,9 @@ impl Client {
     /// Each attempt takes the transport of its moment: the trust may have changed since the last one.
     async fn send_once(&self, request: Request) -> Result<Response, Failure> {
         let (operation, limit) = (request.operation, request.max_bytes);
+        if request.permit.as_ref().is_some_and(|permit| !permit.is_valid()) {
+            return Err(Failure::Final(Error::NotPermitted(self.failed(operation))));
+        }
         let transport = self.current().transport;
         let response = transport.exchange(&self.inner.endpoint, request).await?;
         if response.body.len() > limit {

@@ -4,6 +4,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
+
 use super::error::Error;
 
 /// The permission to write to the cloud during one term of leadership. Cheap to clone.
@@ -13,18 +15,27 @@ use super::error::Error;
 #[derive(Clone)]
 pub struct WritePermit {
     is_valid: Arc<dyn Fn() -> bool + Send + Sync>,
+    ended: Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>,
 }
 
 impl WritePermit {
-    /// `is_valid` never becomes true again once it was false.
-    pub fn new(is_valid: impl Fn() -> bool + Send + Sync + 'static) -> Self {
-        Self { is_valid: Arc::new(is_valid) }
+    /// `is_valid` never becomes true again once it was false; the future of `ended` completes when it is false.
+    pub fn new(
+        is_valid: impl Fn() -> bool + Send + Sync + 'static,
+        ended: impl Fn() -> BoxFuture<'static, ()> + Send + Sync + 'static,
+    ) -> Self {
+        Self { is_valid: Arc::new(is_valid), ended: Arc::new(ended) }
     }
 
     /// # Errors
     /// [`Error::NotLeader`] after the end of the term.
     pub fn check(&self) -> Result<(), Error> {
         if (self.is_valid)() { Ok(()) } else { Err(Error::NotLeader) }
+    }
+
+    /// Completes when the term has ended: a write that is under way is given up then.
+    pub fn ended(&self) -> BoxFuture<'static, ()> {
+        (self.ended)()
     }
 }
 

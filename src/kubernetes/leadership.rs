@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::time::{Duration, SystemTime};
 
+use futures::FutureExt as _;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -86,9 +87,11 @@ impl Leadership {
     /// The permission to write to the cloud during the term that runs when this is called, renewals included.
     pub fn permit(&self) -> WritePermit {
         let (leadership, term) = (self.clone(), self.current().map(|term| term.number));
-        WritePermit::new(move || {
-            leadership.term.is_none() || leadership.current().is_some_and(|now| Some(now.number) == term)
-        })
+        let is_valid = {
+            let leadership = leadership.clone();
+            move || leadership.term.is_none() || leadership.current().is_some_and(|now| Some(now.number) == term)
+        };
+        WritePermit::new(is_valid, move || leadership.wait_until_over(term).boxed())
     }
 
     /// Completes as soon as this process leads.
@@ -122,8 +125,12 @@ impl Leadership {
 
     /// The end of the term that runs when this is called, renewals included. Completes at once without one.
     pub fn wait_until_lost(&self) -> impl Future<Output = ()> + Send + 'static {
+        self.wait_until_over(self.current().map(|term| term.number))
+    }
+
+    /// The end of the term of this number, renewals included. Completes at once without one.
+    fn wait_until_over(&self, started: Option<u64>) -> impl Future<Output = ()> + Send + 'static {
         let leadership = self.clone();
-        let started = self.current().map(|term| term.number);
         async move {
             let Some(receiver) = &leadership.term else { return std::future::pending().await };
             let mut receiver = receiver.clone();
@@ -293,6 +300,8 @@ mod tests {
         let too_early = leadership.permit();
         holder.begin(Sent::now(), LASTS);
         let permit = leadership.permit();
+        let is_over = |permit: &crate::cloud::WritePermit| permit.ended().now_or_never().is_some();
+        assert!(!is_over(&permit) && is_over(&too_early));
         tokio::time::advance(Duration::from_secs(8)).await;
         assert!(holder.extend(Sent::now(), LASTS));
         tokio::time::advance(Duration::from_secs(8)).await;
@@ -302,6 +311,7 @@ mod tests {
         assert!(matches!(permit.check(), Err(Error::NotLeader)), "the deadline is over");
         holder.begin(Sent::now(), LASTS);
         assert!(matches!(permit.check(), Err(Error::NotLeader)), "another term");
+        assert!(is_over(&permit) && !is_over(&leadership.permit()) && !is_over(&Leadership::always().permit()));
         assert!(leadership.permit().check().is_ok() && Leadership::always().permit().check().is_ok());
         assert!(Leadership::never().permit().check().is_err());
     }

@@ -6,8 +6,8 @@ use ccm::cloud::{
     WritePermit, adapter,
 };
 use ccm::controllers::service::fleet::fleet_of;
-use futures::StreamExt as _;
 use futures::stream::BoxStream;
+use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::api::core::v1::{
     LoadBalancerStatus, Node, NodeSpec, NodeStatus, NodeSystemInfo, Service, ServicePort, ServiceSpec,
 };
@@ -105,14 +105,20 @@ pub fn service(uid: &str) -> Service {
 
 /// A permit that never ends.
 pub fn permit() -> WritePermit {
-    WritePermit::new(|| true)
+    WritePermit::new(|| true, || std::future::pending().boxed())
+}
+
+/// A permit that has ended.
+fn over() -> WritePermit {
+    WritePermit::new(|| false, || std::future::ready(()).boxed())
 }
 
 /// A permit that ends after so many checks.
 fn good_for(checks: usize) -> WritePermit {
     let left = AtomicUsize::new(checks);
     let check = move |left: usize| left.checked_sub(1);
-    WritePermit::new(move || left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, check).is_ok())
+    let is_valid = move || left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, check).is_ok();
+    WritePermit::new(is_valid, || std::future::pending().boxed())
 }
 
 /// Runs everything.
@@ -137,7 +143,7 @@ pub async fn all(world: &dyn World) {
 
 /// What exists when the lead ends stays as it is, and reads are still answered.
 pub async fn nothing_is_written_after_the_end_of_the_lead(world: &dyn World) {
-    let (valid, over) = (WritePermit::new(|| true), WritePermit::new(|| false));
+    let (valid, over) = (permit(), over());
     fn is_refused<T>(answer: Result<T, Error>) -> bool {
         matches!(answer, Err(Error::NotLeader))
     }
@@ -279,7 +285,7 @@ async fn all_load_balancers_get_their_nodes_in_one_call(world: &dyn World) {
     let results = fleet.update_nodes(&permit(), "c", &services, &nodes).await;
     let is_ok: Vec<bool> = results.iter().map(Result::is_ok).collect();
     assert_eq!(is_ok, [true, false, true], "one result each, in their order");
-    let results = fleet.update_nodes(&WritePermit::new(|| false), "c", &services, &nodes).await;
+    let results = fleet.update_nodes(&over(), "c", &services, &nodes).await;
     assert!(results.len() == 3 && results.iter().all(|result| matches!(result, Err(Error::NotLeader))), "{results:?}");
     assert_eq!(fleet.update_nodes(&permit(), "c", &[], &nodes).await.len(), 0);
     for service in &services {

@@ -60,6 +60,12 @@ pub enum Error {
     /// The connection broke, or what came over it is not HTTP: what happened to it.
     #[error("{0}: the connection broke: {1}")]
     Broken(FailedRequest, String),
+    /// The request's permit had ended, so it was not sent.
+    #[error("{0}: not sent: the permission to write has ended")]
+    NotPermitted(FailedRequest),
+    /// The request's permit ended while the request was under way. Whether it took effect is not known.
+    #[error("{0}: given up: the permission to write has ended")]
+    PermitEnded(FailedRequest),
 }
 
 impl Error {
@@ -75,13 +81,19 @@ impl Error {
             Error::Status { .. } => "Status",
             Error::TooLarge { .. } => "TooLarge",
             Error::Broken { .. } => "Broken",
+            Error::NotPermitted { .. } => "NotPermitted",
+            Error::PermitEnded { .. } => "PermitEnded",
         }
     }
 
     /// Whether the same request may well succeed later without anybody changing a setting.
     pub fn is_transient(&self) -> bool {
         match self {
-            Error::Configuration { .. } | Error::Tls { .. } | Error::TooLarge { .. } => false,
+            Error::Configuration { .. }
+            | Error::Tls { .. }
+            | Error::TooLarge { .. }
+            | Error::NotPermitted { .. }
+            | Error::PermitEnded { .. } => false,
             Error::Resolve { .. }
             | Error::Connect { .. }
             | Error::Proxy { .. }

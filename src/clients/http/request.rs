@@ -1,12 +1,14 @@
 //! What is sent and what comes back.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
 use secrecy::SecretString;
 
 use super::body::Body;
+use super::permit::Permit;
 
 /// One request. Its `Debug` shows neither headers nor body: both may hold secrets.
 #[derive(Clone)]
@@ -29,6 +31,8 @@ pub struct Request {
     pub max_bytes: usize,
     /// Whether the request may be sent a second time when a pooled connection turns out to be dead.
     pub repeatable: bool,
+    /// Checked right before each attempt; when it ends, so does the request. `None` for requests that change nothing.
+    pub permit: Option<Arc<dyn Permit>>,
 }
 
 impl Request {
@@ -45,6 +49,7 @@ impl Request {
             timeout,
             max_bytes: 4 << 20,
             repeatable,
+            permit: None,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Limits and failures of the HTTPS client, against a server in this process.
 
+mod identity;
 mod proxy;
 mod robustness;
 pub(crate) mod server;

@@ -11,6 +11,7 @@ use rustls::{ClientConfig, RootCertStore};
 
 use super::Endpoint;
 use super::certificate::Seen;
+use super::identity::ClientIdentity;
 use super::thumbprint::Thumbprint;
 use super::verifier::Verifier;
 
@@ -22,6 +23,13 @@ pub enum TlsTrust {
     System,
     /// Those of a PEM bundle, which replace the system's. A server certificate in the bundle is trusted itself.
     Ca {
+        /// The bundle.
+        pem: Vec<u8>,
+        /// Where it came from, for messages.
+        path: String,
+    },
+    /// The operating system's, and those of a PEM bundle.
+    SystemAnd {
         /// The bundle.
         pem: Vec<u8>,
         /// Where it came from, for messages.
@@ -39,6 +47,8 @@ pub struct TlsSettings {
     pub thumbprints: Vec<Thumbprint>,
     /// Accept every certificate. The handshake itself is still checked.
     pub insecure: bool,
+    /// The certificate to prove with who we are, for servers that ask for one.
+    pub identity: Option<ClientIdentity>,
 }
 
 /// The rustls configuration for one endpoint; ring is the provider.
@@ -52,13 +62,15 @@ pub(super) fn client_config(
 ) -> Result<ClientConfig, String> {
     let provider = Arc::new(ring::default_provider());
     let verifier = verifier(settings, endpoint, seen, &provider)?;
-    let config = ClientConfig::builder_with_provider(provider)
+    let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier))
-        .with_no_client_auth();
-    Ok(config)
+        .with_custom_certificate_verifier(Arc::new(verifier));
+    Ok(match &settings.identity {
+        Some(identity) => builder.with_client_cert_resolver(identity.resolver()),
+        None => builder.with_no_client_auth(),
+    })
 }
 
 fn verifier(
@@ -69,7 +81,8 @@ fn verifier(
 ) -> Result<Verifier, String> {
     let (chain, listed) = match &settings.trust {
         _ if settings.insecure => (None, Vec::new()),
-        TlsTrust::System => (system_verifier(provider, !settings.thumbprints.is_empty())?, Vec::new()),
+        TlsTrust::System => (system_verifier(provider, Vec::new(), !settings.thumbprints.is_empty())?, Vec::new()),
+        TlsTrust::SystemAnd { pem, path } => (system_verifier(provider, read_bundle(pem, path)?, false)?, Vec::new()),
         TlsTrust::Ca { pem, path } => {
             let listed = read_bundle(pem, path)?;
             (bundle_verifier(&listed, provider)?, listed)
@@ -90,9 +103,10 @@ fn verifier(
 /// An image without a CA bundle is fine as long as something is pinned.
 fn system_verifier(
     provider: &Arc<CryptoProvider>,
+    extra: Vec<CertificateDer<'static>>,
     pinned: bool,
 ) -> Result<Option<Arc<dyn ServerCertVerifier>>, String> {
-    match rustls_platform_verifier::Verifier::new(Arc::clone(provider)) {
+    match rustls_platform_verifier::Verifier::new_with_extra_roots(extra, Arc::clone(provider)) {
         Ok(verifier) => Ok(Some(Arc::new(verifier))),
         Err(_) if pinned => Ok(None),
         Err(error) => Err(format!(

@@ -102,6 +102,7 @@ pub(super) fn timed_out(limit: Duration) -> Error {
 mod tests {
     use super::*;
     use crate::cloud::WritePermit;
+    use futures::FutureExt as _;
     use serde_json::json;
 
     /// Never answers for Services whose name begins with `slow`.
@@ -152,7 +153,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn calls_that_hang_hold_up_neither_the_others_nor_the_round() {
-        let (fleet, permit) = (OneByOne(Arc::new(Cloud)), WritePermit::new(|| true));
+        let (fleet, permit) = (OneByOne(Arc::new(Cloud)), WritePermit::new(|| true, || std::future::pending().boxed()));
         let update = async |services: &[Arc<Service>]| {
             let began = tokio::time::Instant::now();
             let results = fleet.update_nodes(&permit, "c", services, &[]).await;

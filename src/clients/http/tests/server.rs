@@ -123,14 +123,25 @@ pub(crate) fn issued_under(leaf: &CertificateParams, authority: CertificateParam
 
 /// Presents this certificate.
 pub(crate) fn acceptor(identity: Identity) -> TlsAcceptor {
+    acceptor_for(identity, None)
+}
+
+/// Presents this certificate, and asks clients for one of this authority.
+fn acceptor_for(identity: Identity, clients: Option<CertificateDer<'static>>) -> TlsAcceptor {
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(identity.key.serialize_der()));
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(identity.chain, key)
-        .unwrap();
+    let builder = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider));
+    let builder = builder.with_safe_default_protocol_versions().unwrap();
+    let builder = match clients {
+        Some(authority) => {
+            let mut roots = rustls::RootCertStore::empty();
+            roots.add(authority).unwrap();
+            let verifier = rustls::server::WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            builder.with_client_cert_verifier(verifier.build().unwrap())
+        }
+        None => builder.with_no_client_auth(),
+    };
+    let config = builder.with_single_cert(identity.chain, key).unwrap();
     TlsAcceptor::from(Arc::new(config))
 }
 
@@ -144,10 +155,19 @@ impl TestServer {
         identity: Identity,
         script: impl Fn(&Received) -> Reply + Send + Sync + 'static,
     ) -> Self {
+        Self::start_for(identity, None, script).await
+    }
+
+    /// As [`TestServer::start_as`]; clients must have a certificate of this authority, if one is given.
+    pub(crate) async fn start_for(
+        identity: Identity,
+        clients: Option<CertificateDer<'static>>,
+        script: impl Fn(&Received) -> Reply + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let certificate = identity.chain.first().unwrap().clone();
-        let acceptor = acceptor(identity);
+        let acceptor = acceptor_for(identity, clients);
         let received = Arc::new(Mutex::new(Vec::new()));
         let (script, log): (Arc<Script>, _) = (Arc::new(script), Arc::clone(&received));
         let connections = Arc::new(AtomicUsize::new(0));

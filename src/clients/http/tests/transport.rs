@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::super::{
-    CallObserver, Client, Endpoint, Error, FailedRequest, Failure, Method, Request, Response, Settings, TlsSettings,
-    Transport,
+    CallObserver, Client, Endpoint, Error, FailedRequest, Failure, Method, Permit, Request, Response, Settings,
+    TlsSettings, Transport,
 };
 
 type Script = dyn Fn(usize, &Endpoint, &Request) -> Result<Response, Failure> + Send + Sync;
@@ -137,4 +138,45 @@ async fn the_observer_is_told_the_endpoint_also_of_a_sibling() {
     let expected =
         [("[2001:db8::1]:8443".to_owned(), "Login", "ok"), ("sts.example.com:443".to_owned(), "Issue", "Tls")];
     assert_eq!(told, expected);
+}
+
+/// Valid until something is sent.
+struct Until(watch::Sender<bool>);
+
+#[async_trait]
+impl Permit for Until {
+    fn is_valid(&self) -> bool {
+        !*self.0.borrow()
+    }
+
+    async fn ended(&self) {
+        drop(self.0.subscribe().wait_for(|is_over| *is_over).await);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_is_checked_before_each_attempt_and_ends_what_is_under_way() {
+    let permit = Arc::new(Until(watch::Sender::new(false)));
+    let with = |method| Request { permit: Some(Arc::clone(&permit) as Arc<dyn Permit>), ..request(method) };
+    let over = Arc::clone(&permit);
+    let (breaking, memory) = client(Duration::from_secs(1), move |_, endpoint, _| {
+        over.0.send_replace(true);
+        Err(Failure::Unanswered(broken(endpoint)))
+    });
+    let error = breaking.send(with(Method::GET)).await.unwrap_err();
+    assert!(matches!(error, Error::NotPermitted { .. }), "{error}");
+    assert_eq!(memory.calls.load(Ordering::SeqCst), 1, "the second attempt is not made");
+    permit.0.send_replace(false);
+    let (slow, memory) = client(Duration::from_secs(20), |_, _, _| Ok(whole(b"")));
+    let began = Instant::now();
+    let (answer, ()) = tokio::join!(slow.send(with(Method::PUT)), async {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        permit.0.send_replace(true);
+    });
+    let error = answer.unwrap_err();
+    assert!(matches!(error, Error::PermitEnded { .. }) && !error.is_transient(), "{error}");
+    assert_eq!((began.elapsed(), memory.calls.load(Ordering::SeqCst)), (Duration::from_secs(3), 1));
+    let error = slow.send(with(Method::PUT)).await.unwrap_err();
+    assert!(matches!(error, Error::NotPermitted { .. }), "{error}");
+    assert_eq!(memory.calls.load(Ordering::SeqCst), 1);
 }

@@ -80,6 +80,7 @@ async fn attempt(server: &TestServer, ca_file: &str, pin: Pin, insecure: bool) -
         trust: TlsTrust::Ca { pem: ca_file.as_bytes().to_vec(), path: "/etc/ca.pem".to_owned() },
         thumbprints: pin.thumbprints(&server.certificate),
         insecure,
+        identity: None,
     };
     let client = Client::new(Settings::new("127.0.0.1", server.port, tls, "test"))?;
     let request = Request::new(Method::GET, "/", "probe", Duration::from_secs(20));
@@ -238,7 +239,7 @@ fn w29_a_thumbprint_is_used_for_an_ipv6_address_however_it_is_spelled() {
     let judge = |host: &str, thumbprints: Vec<Thumbprint>| {
         let (_, ca_file) = issued(&params(&["2001:db8::1"], false), "Another Authority");
         let trust = TlsTrust::Ca { pem: ca_file.into_bytes(), path: "/etc/ca.pem".to_owned() };
-        let settings = TlsSettings { trust, thumbprints, insecure: false };
+        let settings = TlsSettings { trust, thumbprints, insecure: false, identity: None };
         let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
         let endpoint = Endpoint::https(host, 443);
         let verifier = super::verifier(&settings, &endpoint, std::sync::Arc::default(), &provider).unwrap();

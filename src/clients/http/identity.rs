@@ -1,0 +1,71 @@
+//! The certificate by which this process proves to a server who it is.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use sha2::{Digest, Sha256};
+use zeroize::Zeroize as _;
+
+/// A client certificate with its private key. The key is kept in the form of the TLS library only; the text that it is read
+/// from is the caller's to overwrite. Prints the names of the files alone.
+#[derive(Clone)]
+pub struct ClientIdentity {
+    certified: Arc<CertifiedKey>,
+    /// Tells one identity from another.
+    digest: [u8; 32],
+    shown: String,
+}
+
+impl ClientIdentity {
+    /// Reads a certificate, with the authorities between it and the root if the server needs them, and its private key
+    /// (PKCS #8, PKCS #1 or SEC 1), both as PEM. `shown` names the files in messages.
+    ///
+    /// # Errors
+    /// What cannot be used, without anything of the content.
+    pub fn from_pem(certificate: &[u8], key: &[u8], shown: impl Into<String>) -> Result<Self, String> {
+        let shown = shown.into();
+        let refused = |why: &str| format!("the client certificate {shown} cannot be used: {why}");
+        let chain = CertificateDer::pem_slice_iter(certificate)
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|_| refused("the file of the certificate is not valid PEM"))?;
+        if chain.is_empty() {
+            return Err(refused("the file of the certificate holds no certificate"));
+        }
+        let mut key = PrivateKeyDer::from_pem_slice(key)
+            .map_err(|_| refused("the file of the key holds no private key that is not encrypted, in PEM"))?;
+        let mut digest = Sha256::new();
+        for part in chain.iter().map(AsRef::as_ref).chain([key.secret_der()]) {
+            digest.update((part.len() as u64).to_be_bytes());
+            digest.update(part);
+        }
+        let signing = ring::sign::any_supported_type(&key);
+        key.zeroize();
+        let signing = signing.map_err(|_| refused("the private key is of a kind that is not supported"))?;
+        let certified = CertifiedKey::new(chain, signing);
+        certified.keys_match().map_err(|_| refused("the private key is not that of the certificate"))?;
+        Ok(Self { certified: Arc::new(certified), digest: digest.finalize().into(), shown })
+    }
+
+    /// For the configuration of the TLS library.
+    pub(super) fn resolver(&self) -> Arc<SingleCertAndKey> {
+        Arc::new(SingleCertAndKey::from(Arc::clone(&self.certified)))
+    }
+}
+
+impl PartialEq for ClientIdentity {
+    fn eq(&self, other: &Self) -> bool {
+        self.digest == other.digest
+    }
+}
+
+impl Eq for ClientIdentity {}
+
+impl fmt::Debug for ClientIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ClientIdentity").field(&self.shown).finish()
+    }
+}

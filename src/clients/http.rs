@@ -4,6 +4,7 @@
 //! [`Response`]. HTTP/1.1 only, no cookie store, no redirects. Nothing is read from the environment. Bodies and
 //! credentials are never logged and never part of an error.
 
+mod authorization;
 mod body;
 mod certificate;
 mod endpoint;
@@ -29,6 +30,7 @@ pub use ::http::Method;
 use parking_lot::Mutex;
 use tracing::trace;
 
+pub use authorization::authorization;
 pub use body::{Body, BodyWriter};
 pub use certificate::Certificate;
 pub use endpoint::Endpoint;

@@ -2,11 +2,8 @@
 
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
-use secrecy::{ExposeSecret, SecretString};
-use zeroize::Zeroizing;
+use secrecy::SecretString;
 
 use super::error::LOGIN;
 use super::exchange::SESSION_HEADER;
@@ -27,7 +24,7 @@ impl Client {
     /// # Errors
     /// [`Error::is_invalid_login`] for rejected credentials: repeating those locks the account.
     pub async fn login(&self, user: &str, password: &SecretString) -> Result<(), Error> {
-        self.open_session(|_| Ok(basic(user, password))).await
+        self.open_session(|_| Ok(http::authorization("Basic", user, password))).await
     }
 
     /// Logs in with a token, signed with the key it was issued for; otherwise as [`Client::login`].
@@ -106,41 +103,5 @@ impl Client {
             return Err(Error::NoSession(self.inner.http.failed(LOGIN)));
         }
         Ok(id.into())
-    }
-}
-
-/// The value of `Authorization`. Its buffers are large enough from the start and overwritten at the end: a password
-/// stays in none.
-fn basic(user: &str, password: &SecretString) -> SecretString {
-    const SCHEME: &str = "Basic ";
-    let password = password.expose_secret();
-    let mut pair = Zeroizing::new(String::with_capacity(user.len() + 1 + password.len()));
-    pair.push_str(user);
-    pair.push(':');
-    pair.push_str(password);
-    // The capacity is the length, so that making a secret of it copies nothing.
-    let mut value = String::with_capacity(SCHEME.len() + pair.len().div_ceil(3) * 4);
-    value.push_str(SCHEME);
-    STANDARD.encode_string(pair.as_bytes(), &mut value);
-    value.into()
-}
-
-#[cfg(test)]
-mod tests {
-    //! The one header that holds a password.
-
-    use secrecy::ExposeSecret as _;
-
-    use super::basic;
-
-    #[test]
-    fn user_and_password_are_one_base64_text() {
-        for (user, password, expected) in [
-            ("Aladdin", "open sesame", "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="),
-            ("a", "", "Basic YTo="),
-            ("ccm@vsphere.local", "пароль", "Basic Y2NtQHZzcGhlcmUubG9jYWw60L/QsNGA0L7Qu9GM"),
-        ] {
-            assert_eq!(basic(user, &password.into()).expose_secret(), expected, "{user}");
-        }
     }
 }

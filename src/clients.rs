@@ -1,6 +1,7 @@
 //! Wire clients. They take values and return values of their own types, and know no node, service or cluster.
 
 pub mod http;
+pub mod nsx;
 pub mod object;
 pub mod session_manager;
 pub mod sts;

@@ -6,7 +6,11 @@ use std::fmt;
 use std::ops::Deref;
 
 use bytes::Bytes;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use zeroize::Zeroize as _;
+
+/// What may stay as it is in a form.
+const FORM: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
 
 /// A request's body. It takes over the buffer it is made from, without a copy. Clones share the bytes, which are
 /// overwritten with the last one.
@@ -82,6 +86,15 @@ impl BodyWriter {
             self.0 = larger;
         }
         self.0.0.extend_from_slice(more);
+    }
+
+    /// Appends `name=value` of a form, the value escaped.
+    pub fn push_form(&mut self, name: &str, value: &str) {
+        self.push_str(name);
+        self.push('=');
+        for part in utf8_percent_encode(value, &FORM) {
+            self.push_str(part);
+        }
     }
 
     /// What has been written so far.
@@ -164,6 +177,13 @@ mod tests {
         assert_eq!((body.as_ptr(), &*body), (last, b"hunter2".as_slice()), "the body is the writer's buffer");
         drop(body);
         assert_eq!(dropped(), [vec![0; 7]]);
+    }
+
+    #[test]
+    fn forms_are_escaped() {
+        let mut body = BodyWriter::default();
+        body.push_form("j_password", "a&b=c %+ü");
+        assert_eq!(body.as_bytes(), b"j_password=a%26b%3Dc%20%25%2B%C3%BC");
     }
 
     #[test]

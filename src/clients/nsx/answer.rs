@@ -1,0 +1,200 @@
+//! Pure: what an answer means. The one table of it.
+//!
+//! | answer | meaning |
+//! |---|---|
+//! | 429; 503; 500 with code 607 | busy; 429 and 503 slow the pace down |
+//! | at a login 401 or 403; with Basic 401, or 403 with code 403 | rejected |
+//! | 401; 403 with code 98 | the session is over |
+//! | an error without a JSON object, 5xx, 3xx, a success of another shape | unavailable |
+//! | another 403 | no permission |
+//! | 404 with code 600, 202 or 500090 | another object is missing if the message names it, else the object of the request |
+//! | 400 with code 500030, 500045 | still referenced; marked for deletion |
+//! | 409; 412; codes 206, 500127, 500087, 500232, 100148 | somebody else wrote |
+//! | another 4xx | the request is wrong |
+//!
+//! The first row that fits decides.
+
+use serde_json::{Map, Value};
+
+use super::error::{Kind, Refused};
+
+/// How many characters of a message are kept.
+const MESSAGE: usize = 300;
+
+/// Codes of an object that does not exist.
+const NOT_FOUND: [i64; 3] = [600, 202, 500_090];
+
+/// Codes of an object that was changed meanwhile.
+const CONFLICT: [i64; 5] = [206, 500_127, 500_087, 500_232, 100_148];
+
+/// What the request was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Asked<'a> {
+    /// The path of the object in the Policy API, such as `/infra/tier-1s/a`.
+    pub object: &'a str,
+    pub presents: Presents,
+}
+
+/// Whether a request presents the credentials, so that a refusal may be theirs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Presents {
+    /// The request is a login.
+    Login,
+    /// Each request has user and password.
+    EachTime,
+    /// It goes by a session, a token or a certificate.
+    Nothing,
+}
+
+/// Judges an answer that is no success.
+pub(super) fn judge(asked: Asked<'_>, status: u16, body: &[u8]) -> (Kind, Refused) {
+    let parsed: Option<Map<String, Value>> = serde_json::from_slice(body).ok();
+    let error = parsed.as_ref().map(ErrorBody::read).unwrap_or_default();
+    let kind = kind(asked, status, parsed.is_some(), &error);
+    (kind, Refused { status, code: error.code, message: error.message })
+}
+
+fn kind(asked: Asked<'_>, status: u16, is_json: bool, error: &ErrorBody) -> Kind {
+    let code = error.code.unwrap_or_default();
+    match status {
+        429 | 503 => Kind::Busy,
+        500 if code == 607 => Kind::Busy,
+        401 | 403 if asked.presents == Presents::Login => Kind::Rejected,
+        401 if asked.presents == Presents::EachTime => Kind::Rejected,
+        403 if asked.presents == Presents::EachTime && code == 403 => Kind::Rejected,
+        401 => Kind::SessionOver,
+        403 if code == 98 => Kind::SessionOver,
+        _ if !is_json || !(400..500).contains(&status) => Kind::Unavailable,
+        403 => Kind::NoPermission,
+        404 if NOT_FOUND.contains(&code) => match missing(&error.message, asked.object) {
+            Some(path) => Kind::MissingReference(path),
+            None => Kind::NotFound,
+        },
+        400 if code == 500_030 => Kind::Referenced,
+        400 if code == 500_045 => Kind::MarkedForDeletion,
+        409 | 412 => Kind::Conflict,
+        _ if CONFLICT.contains(&code) => Kind::Conflict,
+        _ => Kind::BadRequest,
+    }
+}
+
+/// Whether an answer slows the pace down.
+pub(super) fn slows_down(status: u16) -> bool {
+    matches!(status, 429 | 503)
+}
+
+/// The path that the message names, if it names one and that is not the object of the request.
+fn missing(message: &str, object: &str) -> Option<String> {
+    let is_end = |c: char| c.is_whitespace() || matches!(c, ',' | ';' | '\'' | '"' | '[' | ']' | '(' | ')');
+    let mut paths = message
+        .split(is_end)
+        .filter(|word| ["/infra/", "/global-infra/", "/orgs/"].iter().any(|start| word.starts_with(start)))
+        .map(|word| word.trim_end_matches('.'));
+    let first = paths.clone().next()?;
+    let is_own = paths.any(|path| path == object);
+    (!is_own).then(|| first.to_owned())
+}
+
+/// The fields of an error that anything is decided by.
+#[derive(Debug, Default)]
+struct ErrorBody {
+    code: Option<i64>,
+    message: String,
+}
+
+impl ErrorBody {
+    fn read(body: &Map<String, Value>) -> Self {
+        let code = body.get("error_code");
+        let code = code.and_then(|code| code.as_i64().or_else(|| code.as_str().and_then(|text| text.parse().ok())));
+        let message = body.get("error_message").and_then(Value::as_str).unwrap_or_default();
+        Self { code, message: message.chars().filter(|c| !c.is_control()).take(MESSAGE).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Each row of the table.
+
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::{Asked, Kind, Presents, judge};
+
+    const OBJECT: &str = "/infra/tier-1s/t/static-routes/r";
+
+    fn asked(presents: Presents) -> Asked<'static> {
+        Asked { object: OBJECT, presents }
+    }
+
+    fn error(code: i64, message: &str) -> Vec<u8> {
+        json!({"httpStatus": "X", "error_code": code, "error_message": message}).to_string().into_bytes()
+    }
+
+    #[test]
+    fn the_first_row_that_fits_decides() {
+        let no_code = b"{}".to_vec();
+        let html = b"<html>403</html>".to_vec();
+        let list = b"[]".to_vec();
+        let own = format!("The requested object : {OBJECT} could not be found. Object identifiers are case sensitive.");
+        let other = "The path=[/infra/tier-1s/t] does not exist";
+        let reference = || Kind::MissingReference("/infra/tier-1s/t".to_owned());
+        let cases = [
+            (Presents::Nothing, 429, html.clone(), Kind::Busy),
+            (Presents::Login, 503, html.clone(), Kind::Busy),
+            (Presents::Nothing, 500, error(607, ""), Kind::Busy),
+            (Presents::Nothing, 500, error(99, ""), Kind::Unavailable),
+            (Presents::Login, 401, html.clone(), Kind::Rejected),
+            (Presents::Login, 403, error(98, ""), Kind::Rejected),
+            (Presents::EachTime, 401, html.clone(), Kind::Rejected),
+            (Presents::EachTime, 403, error(403, ""), Kind::Rejected),
+            (Presents::EachTime, 403, error(289, ""), Kind::NoPermission),
+            (Presents::Nothing, 401, html.clone(), Kind::SessionOver),
+            (Presents::Nothing, 403, error(98, ""), Kind::SessionOver),
+            (Presents::Nothing, 403, error(403, ""), Kind::NoPermission),
+            (Presents::Nothing, 403, html.clone(), Kind::Unavailable),
+            (Presents::Nothing, 404, html.clone(), Kind::Unavailable),
+            (Presents::Nothing, 404, list, Kind::Unavailable),
+            (Presents::Nothing, 404, no_code.clone(), Kind::BadRequest),
+            (Presents::Nothing, 302, no_code.clone(), Kind::Unavailable),
+            (Presents::Nothing, 502, no_code.clone(), Kind::Unavailable),
+            (Presents::Nothing, 404, error(600, &own), Kind::NotFound),
+            (Presents::Nothing, 404, error(202, ""), Kind::NotFound),
+            (Presents::Nothing, 404, error(500_090, other), reference()),
+            (Presents::Nothing, 404, error(600, other), reference()),
+            (Presents::Nothing, 404, error(600, &format!("{OBJECT} below /infra/tier-1s/t")), Kind::NotFound),
+            (Presents::Nothing, 400, error(500_030, &own), Kind::Referenced),
+            (Presents::Nothing, 400, error(500_045, &own), Kind::MarkedForDeletion),
+            (Presents::Nothing, 409, no_code.clone(), Kind::Conflict),
+            (Presents::Nothing, 412, no_code.clone(), Kind::Conflict),
+            (Presents::Nothing, 400, error(500_127, ""), Kind::Conflict),
+            (Presents::Nothing, 400, error(100_148, ""), Kind::Conflict),
+            (Presents::Nothing, 400, error(1, ""), Kind::BadRequest),
+            (Presents::Nothing, 418, no_code, Kind::BadRequest),
+        ];
+        for (presents, status, body, expected) in cases {
+            let (kind, _) = judge(asked(presents), status, &body);
+            assert_eq!(kind, expected, "{presents:?} {status} {}", String::from_utf8_lossy(&body));
+        }
+    }
+
+    #[test]
+    fn codes_may_be_text_and_messages_are_short_and_of_one_line() {
+        let body = json!({"error_code": "600", "error_message": format!("a\nb{}", "x".repeat(1000))}).to_string();
+        let (kind, refused) = judge(asked(Presents::Nothing), 404, body.as_bytes());
+        assert_eq!((kind, refused.code, refused.message.len()), (Kind::NotFound, Some(600), 300));
+        assert!(!refused.message.contains('\n'));
+    }
+
+    proptest! {
+        #[test]
+        fn any_answer_is_judged(status in any::<u16>(), body in any::<Vec<u8>>(), code in any::<i64>(), message in ".*") {
+            for body in [body, error(code, &message)] {
+                for presents in [Presents::Login, Presents::EachTime, Presents::Nothing] {
+                    let (kind, _) = judge(asked(presents), status, &body);
+                    let is_gone = matches!(kind, Kind::NotFound | Kind::MissingReference(_));
+                    prop_assert!(!is_gone || status == 404);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! One call: its turn, its login, its answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Map, Value};
+use tokio::time::timeout;
+
+use super::answer::{self, Asked, Presents};
+use super::error::{Error, Kind};
+use super::object::Object;
+use super::pace::Priority;
+use super::proof::{Login, NoLogin};
+use super::{BASE, Client};
+use crate::clients::http::{self, FailedRequest, Method, Permit, Request, Response};
+
+/// The largest answer accepted.
+pub(super) const MAX_BYTES: usize = 16 << 20;
+
+/// How often a call is sent that a busy manager refuses.
+const ATTEMPTS: u32 = 4;
+
+/// What may stay as it is in a segment of a path, and in a value of a query.
+const KEPT: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b':');
+
+/// What changes an object. By its type every write needs a permit.
+pub struct Write<'a> {
+    /// The permission of the caller, which ends with its term of leadership.
+    pub permit: &'a Arc<dyn Permit>,
+}
+
+/// A call before it is sent.
+pub(super) struct Call<'a> {
+    pub(super) method: Method,
+    /// The path of the object, which begins with `/infra/`; not escaped.
+    pub(super) object: &'a str,
+    /// Names and values; not escaped.
+    pub(super) query: &'a [(&'a str, &'a str)],
+    pub(super) body: Option<&'a Map<String, Value>>,
+    pub(super) operation: &'static str,
+    pub(super) priority: Priority,
+    pub(super) permit: Option<Arc<dyn Permit>>,
+}
+
+impl<'a> Call<'a> {
+    pub(super) fn get(object: &'a str, operation: &'static str, priority: Priority) -> Self {
+        Self { method: Method::GET, object, query: &[], body: None, operation, priority, permit: None }
+    }
+
+    fn write(write: &Write<'_>, method: Method, object: &'a str, operation: &'static str) -> Self {
+        let permit = Some(Arc::clone(write.permit));
+        Self { method, object, query: &[], body: None, operation, priority: Priority::Urgent, permit }
+    }
+
+    /// Path and query, below the prefix of the manager.
+    fn path(&self) -> String {
+        let mut path = BASE.to_owned();
+        for segment in self.object.split('/').filter(|segment| !segment.is_empty()) {
+            path.push('/');
+            path.extend(utf8_percent_encode(segment, &KEPT));
+        }
+        for (position, (name, value)) in self.query.iter().enumerate() {
+            path.push(if position == 0 { '?' } else { '&' });
+            path.push_str(name);
+            path.push('=');
+            path.extend(utf8_percent_encode(value, &KEPT));
+        }
+        path
+    }
+
+    fn target(&self) -> String {
+        format!("{} {}", self.method, self.object)
+    }
+}
+
+impl Client {
+    /// The object of this path.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`] if there is none.
+    pub async fn get(&self, path: &str, operation: &'static str, priority: Priority) -> Result<Object, Error> {
+        self.object(Call::get(path, operation, priority)).await
+    }
+
+    /// Creates or replaces the object of this path, without an answer to read.
+    ///
+    /// # Errors
+    /// See [`Kind`].
+    pub async fn patch(
+        &self,
+        write: Write<'_>,
+        path: &str,
+        operation: &'static str,
+        body: &Object,
+    ) -> Result<(), Error> {
+        let call = Call { body: Some(&body.0), ..Call::write(&write, Method::PATCH, path, operation) };
+        self.send(&call).await.map(drop)
+    }
+
+    /// Creates the object of this path, or replaces the one of the same `_revision`; gives what is stored.
+    ///
+    /// # Errors
+    /// [`Kind::Conflict`] if it was changed meanwhile.
+    pub async fn put(
+        &self,
+        write: Write<'_>,
+        path: &str,
+        operation: &'static str,
+        body: &Object,
+    ) -> Result<Object, Error> {
+        self.object(Call { body: Some(&body.0), ..Call::write(&write, Method::PUT, path, operation) }).await
+    }
+
+    /// Deletes the object of this path; one that does not exist is deleted.
+    ///
+    /// # Errors
+    /// [`Kind::Referenced`] while others refer to it.
+    pub async fn delete(&self, write: Write<'_>, path: &str, operation: &'static str) -> Result<(), Error> {
+        match self.send(&Call::write(&write, Method::DELETE, path, operation)).await {
+            Err(error) if error.kind == Kind::NotFound => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    /// Makes a call whose answer is an object.
+    pub(super) async fn object(&self, call: Call<'_>) -> Result<Object, Error> {
+        let response = self.send(&call).await?;
+        let object = serde_json::from_slice(&response.body).map(Object);
+        // What the parser says may repeat a value.
+        object.map_err(|_| {
+            let target = call.target();
+            let kind = if call.permit.is_some() { Kind::Unknown } else { Kind::Unavailable };
+            Error::other(kind, self.inner.http.failed(call.operation), target, "the answer is not a JSON object")
+        })
+    }
+
+    /// Sends a call when it is its turn, after a login if there is none. What a busy manager refuses is sent again, if that is
+    /// safe, and a session that is over is renewed once: such a call did nothing.
+    pub(super) async fn send(&self, call: &Call<'_>) -> Result<Response, Error> {
+        let (mut attempt, mut was_renewed) = (1, false);
+        loop {
+            if self.login().is_none() {
+                self.log_in(call, None).await?;
+            }
+            let Some(login) = self.login() else {
+                let request = self.inner.http.failed(call.operation);
+                return Err(Error::other(Kind::SessionOver, request, call.target(), "not sent: the login was ended"));
+            };
+            match self.attempt(call, &login).await {
+                Err(error) if attempt < ATTEMPTS && may_repeat(call, &error) => attempt += 1,
+                Err(error) if error.kind == Kind::SessionOver && !was_renewed => {
+                    self.forget(&login);
+                    self.log_in(call, Some(&login)).await?;
+                    was_renewed = true;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    async fn log_in(&self, call: &Call<'_>, over: Option<&Login>) -> Result<(), Error> {
+        let logged_in = self.inner.log_in.log_in(self, over).await;
+        let failed =
+            |NoLogin { kind, why }| Error::other(kind, self.inner.http.failed(call.operation), call.target(), why);
+        logged_in.map_err(failed)
+    }
+
+    async fn attempt(&self, call: &Call<'_>, login: &Login) -> Result<Response, Error> {
+        let http = &self.inner.http;
+        let failed = || http.failed(call.operation);
+        let asked = Asked { object: call.object, presents: login.presents() };
+        let wait = async {
+            let basic = match asked.presents {
+                Presents::EachTime => self.inner.basic.acquire().await.ok(),
+                Presents::Login | Presents::Nothing => None,
+            };
+            (basic, self.inner.pace.turn(call.priority).await)
+        };
+        let Ok((_basic, turn)) = timeout(self.inner.timeouts.turn, wait).await else {
+            let message = format!("not sent: no turn within {} s", self.inner.timeouts.turn.as_secs());
+            return Err(Error::other(Kind::Unavailable, failed(), call.target(), message));
+        };
+        // A password that was refused meanwhile must not be sent again.
+        if !self.login().is_some_and(|current| current.is(login)) {
+            return Err(Error::other(Kind::SessionOver, failed(), call.target(), "not sent: the login has changed"));
+        }
+        let mut request = self.request(call);
+        login.authenticate(&mut request);
+        let sent = async {
+            let response = http.send(request).await.map_err(|error| not_answered(call, failed(), error))?;
+            if response.is_success() {
+                return Ok(response);
+            }
+            if answer::slows_down(response.status) {
+                self.inner.pace.slow_down(turn.began, retry_after(&response));
+            }
+            let (kind, refused) = answer::judge(asked, response.status, &response.body);
+            Err(Error::refused(kind, failed(), call.target(), refused))
+        };
+        let sent = http.observed(call.operation, Error::reason, sent).await;
+        if sent.as_ref().is_err_and(|error| error.kind == Kind::Rejected) {
+            self.forget(login);
+            self.inner.log_in.rejected(login);
+        }
+        sent
+    }
+
+    pub(super) fn request(&self, call: &Call<'_>) -> Request {
+        let path = format!("{}{}", self.inner.prefix, call.path());
+        let mut request = Request::new(call.method.clone(), path, call.operation, self.inner.timeouts.call);
+        request.headers.push(("Accept", "application/json".to_owned()));
+        if let Some(body) = call.body {
+            request.headers.push(("Content-Type", "application/json".to_owned()));
+            request.body = serde_json::to_string(body).unwrap_or_default().into();
+        }
+        request.max_bytes = MAX_BYTES;
+        request.permit.clone_from(&call.permit);
+        request
+    }
+}
+
+/// Reads, and a write that was refused before anything was done.
+fn may_repeat(call: &Call<'_>, error: &Error) -> bool {
+    error.kind == Kind::Busy && (call.permit.is_none() || error.status() == Some(429))
+}
+
+fn not_answered(call: &Call<'_>, request: FailedRequest, error: http::Error) -> Error {
+    use http::Error::{
+        Broken, Configuration, Connect, NotPermitted, PermitEnded, Proxy, Resolve, Status, Timeout, Tls, TooLarge,
+    };
+    let kind = match &error {
+        NotPermitted(..) | PermitEnded(..) => Kind::NotPermitted,
+        Configuration { .. } | Connect(..) | Proxy(..) | Resolve(..) | Tls(..) => Kind::Unavailable,
+        Broken(..) | Status(..) | Timeout(..) | TooLarge(..) if call.permit.is_some() => Kind::Unknown,
+        Broken(..) | Status(..) | Timeout(..) | TooLarge(..) => Kind::Unavailable,
+    };
+    Error::http(kind, request, call.target(), error)
+}
+
+/// `Retry-After` in seconds; a date says nothing here.
+fn retry_after(response: &Response) -> Option<Duration> {
+    let value = response.headers.get("retry-after")?.to_str().ok()?;
+    value.trim().parse().ok().map(Duration::from_secs)
+}

@@ -1,0 +1,146 @@
+//! Why a call failed, and what a caller may do about it.
+
+use std::fmt;
+
+use crate::clients::http::{self, FailedRequest};
+
+/// What a failed call means. [`super::answer`] has the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The manager has too much to do. A write that was refused with 429 did nothing; of another one that is not known.
+    Busy,
+    /// The credentials were refused. Repeating that locks the account.
+    Rejected,
+    /// The session is over or was never made. The call did nothing.
+    SessionOver,
+    /// No answer of the protocol: nothing is known of what there is, and a write was not made or is not known.
+    Unavailable,
+    /// A write was sent, and whether it took effect is not known. It must be read before anything is repeated.
+    Unknown,
+    /// The account may not do this. The message names the owner of an object that another principal protects.
+    NoPermission,
+    /// The object of the request does not exist.
+    NotFound,
+    /// An object that the request names, and that is not its own, does not exist: its path.
+    MissingReference(String),
+    /// The object is still referenced by others.
+    Referenced,
+    /// The object is marked for deletion: its id cannot be used before the purge.
+    MarkedForDeletion,
+    /// Another client wrote the object meanwhile: read it, check whose it is, plan again.
+    Conflict,
+    /// The request is wrong: repeating it is of no use before something changes.
+    BadRequest,
+    /// The permission to write has ended. Whether a write that was under way took effect is not known.
+    NotPermitted,
+}
+
+impl Kind {
+    /// A stable word for metrics.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Kind::Busy => "Busy",
+            Kind::Rejected => "Rejected",
+            Kind::SessionOver => "SessionOver",
+            Kind::Unavailable => "Unavailable",
+            Kind::Unknown => "Unknown",
+            Kind::NoPermission => "NoPermission",
+            Kind::NotFound => "NotFound",
+            Kind::MissingReference(_) => "MissingReference",
+            Kind::Referenced => "Referenced",
+            Kind::MarkedForDeletion => "MarkedForDeletion",
+            Kind::Conflict => "Conflict",
+            Kind::BadRequest => "BadRequest",
+            Kind::NotPermitted => "NotPermitted",
+        }
+    }
+}
+
+/// Why a call failed.
+#[derive(Debug)]
+pub struct Error {
+    /// What it means.
+    pub kind: Kind,
+    request: FailedRequest,
+    /// The method and the object.
+    target: String,
+    cause: Cause,
+}
+
+#[derive(Debug)]
+enum Cause {
+    Http(http::Error),
+    Refused(Refused),
+    Other(String),
+}
+
+/// An answer that is no success, as far as it may be shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Refused {
+    /// The HTTP status.
+    pub status: u16,
+    /// `error_code`.
+    pub code: Option<i64>,
+    /// `error_message`, without control characters and at most 300 characters; possibly empty.
+    pub message: String,
+}
+
+impl Error {
+    pub(super) fn http(kind: Kind, request: FailedRequest, target: String, error: http::Error) -> Self {
+        Self { kind, request, target, cause: Cause::Http(error) }
+    }
+
+    pub(super) fn refused(kind: Kind, request: FailedRequest, target: String, refused: Refused) -> Self {
+        Self { kind, request, target, cause: Cause::Refused(refused) }
+    }
+
+    pub(super) fn other(kind: Kind, request: FailedRequest, target: String, message: impl Into<String>) -> Self {
+        Self { kind, request, target, cause: Cause::Other(message.into()) }
+    }
+
+    /// A stable word for metrics: what the network did, or what the answer means.
+    pub fn reason(&self) -> &'static str {
+        match &self.cause {
+            Cause::Http(error) => error.reason(),
+            Cause::Refused(_) | Cause::Other(_) => self.kind.as_str(),
+        }
+    }
+
+    /// The HTTP status of the refusal, if there was one.
+    pub fn status(&self) -> Option<u16> {
+        match &self.cause {
+            Cause::Refused(refused) => Some(refused.status),
+            Cause::Http(_) | Cause::Other(_) => None,
+        }
+    }
+
+    /// Why the network gave no answer, if that is the cause.
+    pub fn http_error(&self) -> Option<&http::Error> {
+        match &self.cause {
+            Cause::Http(error) => Some(error),
+            Cause::Refused(_) | Cause::Other(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, request, target, cause } = self;
+        match cause {
+            Cause::Http(error) => write!(f, "{target}: {error}"),
+            Cause::Other(message) => write!(f, "{request}, {target}: {message}"),
+            Cause::Refused(Refused { status, code, message }) => {
+                write!(f, "{request}, {target}: HTTP status {status}")?;
+                if let Some(code) = code {
+                    write!(f, ", code {code}")?;
+                }
+                if let Kind::MissingReference(path) = kind {
+                    write!(f, ", {path} does not exist")?;
+                }
+                if message.is_empty() { Ok(()) } else { write!(f, ": {message}") }
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,153 @@
+//! Logging in and out.
+
+use std::sync::Arc;
+
+use secrecy::{ExposeSecret as _, SecretString};
+use zeroize::Zeroizing;
+
+use super::answer::{self, Asked, Presents};
+use super::call::Call;
+use super::error::{Error, Kind};
+use super::pace::Priority;
+use super::proof::{Login, Scheme, Used};
+use super::{Client, http};
+use crate::clients::http::{BodyWriter, Method, Request, Response};
+
+/// The names under which logins appear in errors and metrics.
+const CREATE: &str = "session.create";
+const DESTROY: &str = "session.destroy";
+const BASIC: &str = "login.basic";
+
+/// What an object is read for where it matters only whether the credentials are accepted.
+const PROBE: &str = "/infra/sites";
+
+impl Client {
+    /// Opens a session, which is used once it was adopted. `None` if this manager has no sessions, or something in between
+    /// does not pass them on.
+    ///
+    /// # Errors
+    /// [`Kind::Rejected`] for credentials that were refused: repeating those locks the account.
+    pub async fn open_session(
+        &self,
+        scheme: Scheme,
+        user: &str,
+        password: &SecretString,
+    ) -> Result<Option<Login>, Error> {
+        if !self.inner.prefix.is_empty() {
+            return Ok(None);
+        }
+        let mut request = Request::new(Method::POST, "/api/session/create", CREATE, self.inner.timeouts.login);
+        request.headers.push(("Accept", "application/json".to_owned()));
+        request.headers.push(("Content-Type", "application/x-www-form-urlencoded".to_owned()));
+        if scheme == Scheme::Remote {
+            request.secret_headers.push(("Authorization", scheme.authorization(user, password)));
+        }
+        let mut body = BodyWriter::with_capacity(32 + 3 * (user.len() + password.expose_secret().len()));
+        body.push_form("j_username", user);
+        body.push('&');
+        body.push_form("j_password", password.expose_secret());
+        request.body = body.into();
+        match self.exchange(request, CREATE, Presents::Login).await {
+            Ok(response) => match session_of(&response) {
+                Some(login) => Ok(Some(login)),
+                None => {
+                    let (request, target) = (self.inner.http.failed(CREATE), "POST /api/session/create".to_owned());
+                    let message = "the answer has no session cookie and token";
+                    Err(Error::other(Kind::Unavailable, request, target, message))
+                }
+            },
+            Err(error) if matches!(error.status(), Some(404 | 405)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Tries user and password with one request. Once the login was adopted, each request has them.
+    ///
+    /// # Errors
+    /// [`Kind::Rejected`] for credentials that were refused: repeating those locks the account.
+    pub async fn try_basic(&self, scheme: Scheme, user: &str, password: &SecretString) -> Result<Login, Error> {
+        let login = Login(Arc::new(Used::Basic(scheme.authorization(user, password))));
+        let call = Call { query: &[("page_size", "1")], ..Call::get(PROBE, BASIC, Priority::Urgent) };
+        let mut request = self.request(&call);
+        login.authenticate(&mut request);
+        request.timeout = self.inner.timeouts.login;
+        // A dead connection of before must not become a second login.
+        request.repeatable = false;
+        match self.exchange(request, BASIC, Presents::EachTime).await {
+            // Who may not read this, or has no such object, is logged in all the same.
+            Ok(_) | Err(Error { kind: Kind::NoPermission | Kind::NotFound | Kind::BadRequest, .. }) => Ok(login),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Uses this login from now on; gives the one of before, whose calls under way go on.
+    pub fn adopt(&self, login: Login) -> Option<Login> {
+        self.inner.login.lock().replace(login)
+    }
+
+    /// Is not logged in from now on; gives the login of before.
+    pub fn leave(&self) -> Option<Login> {
+        self.inner.login.lock().take()
+    }
+
+    /// What it is logged in with, as far as this client knows; the manager may have ended it.
+    pub fn login(&self) -> Option<Login> {
+        self.inner.login.lock().clone()
+    }
+
+    /// Ends a login that is not used any more, in at most 3 s.
+    ///
+    /// # Errors
+    /// When the manager could not be told; it ends the session after its idle time.
+    pub async fn end(&self, login: Login) -> Result<(), Error> {
+        if !matches!(*login.0, Used::Session { .. }) {
+            return Ok(());
+        }
+        let mut request = Request::new(Method::POST, "/api/session/destroy", DESTROY, self.inner.timeouts.logout);
+        login.authenticate(&mut request);
+        match self.exchange(request, DESTROY, Presents::Nothing).await {
+            Err(error) if error.kind == Kind::SessionOver => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    /// Drops this login, and none that came after it.
+    pub(super) fn forget(&self, used: &Login) {
+        self.inner.login.lock().take_if(|current| current.is(used));
+    }
+
+    /// Sends a request of a login, which waits for no turn and is never repeated here.
+    async fn exchange(&self, request: Request, operation: &'static str, presents: Presents) -> Result<Response, Error> {
+        let http = &self.inner.http;
+        let target = format!("{} {}", request.method, request.path);
+        let sent = async {
+            let failed = || http.failed(operation);
+            let response = http.send(request).await.map_err(|error| {
+                let kind = match error {
+                    http::Error::Broken(..) | http::Error::Timeout(..) => Kind::Unknown,
+                    _ => Kind::Unavailable,
+                };
+                Error::http(kind, failed(), target.clone(), error)
+            })?;
+            if response.is_success() {
+                return Ok(response);
+            }
+            let (kind, refused) = answer::judge(Asked { object: PROBE, presents }, response.status, &response.body);
+            Err(Error::refused(kind, failed(), target.clone(), refused))
+        };
+        http.observed(operation, Error::reason, sent).await
+    }
+}
+
+/// The cookie and the token of an answer.
+fn session_of(response: &Response) -> Option<Login> {
+    let cookies = response.headers.get_all("set-cookie").iter();
+    let cookie = cookies.filter_map(|value| value.to_str().ok()).find_map(|value| {
+        let pair = value.split(';').next().unwrap_or_default().trim();
+        pair.strip_prefix("JSESSIONID=").filter(|id| !id.is_empty()).map(|_| pair)
+    })?;
+    let xsrf = response.headers.get("x-xsrf-token")?.to_str().ok()?;
+    let cookie = Zeroizing::new(cookie.to_owned());
+    let (cookie, xsrf) = (SecretString::from(cookie.as_str()), SecretString::from(xsrf));
+    Some(Login(Arc::new(Used::Session { cookie, xsrf })))
+}

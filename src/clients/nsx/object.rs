@@ -1,0 +1,117 @@
+//! Objects of the Policy API as they came: a write gives back what this program does not know.
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+/// One object. Every accessor takes a member of another type for one that is missing.
+#[derive(Clone, Default, PartialEq)]
+pub struct Object(pub Map<String, Value>);
+
+/// One tag; both parts may be empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Tag<'a> {
+    /// What the tag is about; at most 128 characters.
+    pub scope: &'a str,
+    /// The value; at most 256 characters.
+    pub tag: &'a str,
+}
+
+impl Object {
+    /// A member that is text; empty if there is none.
+    pub fn text(&self, member: &str) -> &str {
+        self.0.get(member).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// The id, unique among the objects of the same parent.
+    pub fn id(&self) -> &str {
+        self.text("id")
+    }
+
+    /// The path, such as `/infra/tier-1s/a`.
+    pub fn path(&self) -> &str {
+        self.text("path")
+    }
+
+    /// `_revision`, which a PUT has to carry.
+    pub fn revision(&self) -> Option<i64> {
+        self.0.get("_revision").and_then(Value::as_i64)
+    }
+
+    /// Whether it is to be deleted, and only waits for the purge.
+    pub fn is_marked_for_delete(&self) -> bool {
+        self.0.get("marked_for_delete").and_then(Value::as_bool).unwrap_or_default()
+    }
+
+    /// The user that made it; empty where that is not known.
+    pub fn created_by(&self) -> &str {
+        self.text("_create_user")
+    }
+
+    /// Its tags, in their order. What is no tag is left out.
+    pub fn tags(&self) -> impl Iterator<Item = Tag<'_>> {
+        let tags = self.0.get("tags").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        tags.iter().filter_map(Value::as_object).map(|tag| {
+            let part = |name| tag.get(name).and_then(Value::as_str).unwrap_or_default();
+            Tag { scope: part("scope"), tag: part("tag") }
+        })
+    }
+
+    /// The value of the first tag of this scope.
+    pub fn tag(&self, scope: &str) -> Option<&str> {
+        self.tags().find(|tag| tag.scope == scope).map(|tag| tag.tag)
+    }
+
+    /// Gives it these tags.
+    pub fn set_tags<'a>(&mut self, tags: impl IntoIterator<Item = Tag<'a>>) {
+        let value = |Tag { scope, tag }: Tag<'_>| {
+            let mut map = Map::new();
+            map.insert("scope".to_owned(), scope.into());
+            map.insert("tag".to_owned(), tag.into());
+            Value::Object(map)
+        };
+        let mut all = Vec::new();
+        all.extend(tags.into_iter().map(value));
+        self.0.insert("tags".to_owned(), Value::Array(all));
+    }
+}
+
+/// Its path or id only: a whole object is long.
+impl fmt::Debug for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = if self.path().is_empty() { self.id() } else { self.path() };
+        f.debug_tuple("Object").field(&shown).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{Object, Tag};
+
+    fn object(value: serde_json::Value) -> Object {
+        Object(serde_json::from_value(value).unwrap())
+    }
+
+    #[test]
+    fn l_13_what_has_another_form_than_expected_is_missing() {
+        let odd =
+            object(json!({"id": 5, "_revision": "1", "tags": [{}, 7, {"scope": "a"}, {"tag": "b"}], "path": null}));
+        assert_eq!((odd.id(), odd.path(), odd.revision()), ("", "", None));
+        let tags: Vec<_> = odd.tags().collect();
+        assert_eq!(tags, [Tag { scope: "", tag: "" }, Tag { scope: "a", tag: "" }, Tag { scope: "", tag: "b" }]);
+        assert_eq!(object(json!({"tags": "x"})).tags().count(), 0);
+        assert!(!odd.is_marked_for_delete());
+    }
+
+    #[test]
+    fn tags_are_replaced_and_all_else_stays() {
+        let mut one = object(json!({"id": "r", "new_member": [1], "tags": [{"scope": "a", "tag": "b"}]}));
+        assert_eq!((one.tag("a"), one.tag("b")), (Some("b"), None));
+        one.set_tags([Tag { scope: "c", tag: "d" }]);
+        let expected = json!({"id": "r", "new_member": [1], "tags": [{"scope": "c", "tag": "d"}]});
+        assert_eq!(one, object(expected));
+        assert_eq!(format!("{one:?}"), "Object(\"r\")");
+    }
+}

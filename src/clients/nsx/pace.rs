@@ -1,0 +1,269 @@
+//! How many calls a manager gets: below the limits after which it refuses a client, and less while it has too much to do.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// How many calls may be under way. NSX refuses a client with more than 40.
+const AT_ONCE: usize = 20;
+
+/// The least calls a second.
+const LEAST: f64 = 1.0;
+
+/// How many calls a second more, for each second in which nothing was refused.
+const GROWTH: f64 = 2.0;
+
+/// The longest pause that a manager may ask for.
+const LONGEST_HOLD: Duration = Duration::from_secs(300);
+
+/// Which calls wait behind others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Priority {
+    /// A write, and a read that a write waits for.
+    Urgent,
+    /// A read for information.
+    Information,
+}
+
+/// The pace of the calls to one manager, shared by all that call it.
+pub struct Pace {
+    began: Instant,
+    /// Never locked over an await.
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+struct State {
+    flow: Flow,
+    under_way: usize,
+    /// Writes, and reads that a write waits for, that wait for their turn.
+    urgent: usize,
+}
+
+/// A call under way, until it is dropped.
+pub(super) struct Turn<'a> {
+    pace: &'a Pace,
+    pub(super) began: Instant,
+}
+
+/// A call that others let pass, while it waits.
+struct Urgent<'a>(&'a Pace);
+
+impl Pace {
+    /// At most this many calls a second, at least one.
+    pub fn new(calls_per_second: u32) -> Self {
+        let state = State { flow: Flow::new(f64::from(calls_per_second.max(1))), under_way: 0, urgent: 0 };
+        Self { began: Instant::now(), state: Mutex::new(state), changed: Notify::new() }
+    }
+
+    /// Waits for the turn of a call. The caller limits the wait.
+    pub(super) async fn turn(&self, priority: Priority) -> Turn<'_> {
+        let _urgent = (priority == Priority::Urgent).then(|| {
+            self.state.lock().urgent += 1;
+            Urgent(self)
+        });
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            let ready = {
+                let mut state = self.state.lock();
+                let State { flow, under_way, urgent } = &mut *state;
+                let must_wait = *under_way >= AT_ONCE || (priority == Priority::Information && *urgent > 0);
+                match if must_wait { None } else { Some(flow.take(self.began.elapsed())) } {
+                    Some(Ok(())) => {
+                        *under_way += 1;
+                        return Turn { pace: self, began: Instant::now() };
+                    }
+                    Some(Err(ready)) => Some(ready),
+                    None => None,
+                }
+            };
+            match ready {
+                Some(ready) => {
+                    tokio::select! {
+                        () = changed => {}
+                        () = tokio::time::sleep_until(self.began + ready) => {}
+                    }
+                }
+                None => changed.await,
+            }
+        }
+    }
+
+    /// The manager refused a call that was sent at `sent`, because it has too much to do. `after` is what it asks for.
+    pub(super) fn slow_down(&self, sent: Instant, after: Option<Duration>) {
+        let sent = sent.saturating_duration_since(self.began);
+        self.state.lock().flow.slow_down(sent, self.began.elapsed(), after);
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut state = self.pace.state.lock();
+        state.under_way = state.under_way.saturating_sub(1);
+        drop(state);
+        self.pace.changed.notify_waiters();
+    }
+}
+
+impl Drop for Urgent<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.urgent = state.urgent.saturating_sub(1);
+        drop(state);
+        self.0.changed.notify_waiters();
+    }
+}
+
+/// When a call may be sent. Moments are what passed since the pace began.
+struct Flow {
+    ceiling: f64,
+    rate: f64,
+    /// When the call after all before would be due, without a burst.
+    due: Duration,
+    not_before: Duration,
+    /// Since when nothing was refused, moved on by each growth.
+    calm_since: Duration,
+    slowed_at: Option<Duration>,
+}
+
+impl Flow {
+    fn new(ceiling: f64) -> Self {
+        let zero = Duration::ZERO;
+        Self { ceiling, rate: ceiling, due: zero, not_before: zero, calm_since: zero, slowed_at: None }
+    }
+
+    /// Takes the turn of one call, or says when to try again.
+    fn take(&mut self, now: Duration) -> Result<(), Duration> {
+        if now < self.not_before {
+            return Err(self.not_before);
+        }
+        self.grow(now);
+        let interval = Duration::from_secs_f64(self.rate.recip());
+        // A tenth of a second's calls may come at once.
+        let burst = interval.mul_f64((self.rate / 10.0 - 1.0).max(0.0));
+        let ready = self.due.saturating_sub(burst);
+        if now < ready {
+            return Err(ready);
+        }
+        self.due = self.due.max(now) + interval;
+        Ok(())
+    }
+
+    fn grow(&mut self, now: Duration) {
+        let seconds = now.saturating_sub(self.calm_since).as_secs();
+        if seconds > 0 {
+            self.rate = (self.rate + GROWTH * seconds as f64).min(self.ceiling);
+            self.calm_since += Duration::from_secs(seconds);
+        }
+    }
+
+    /// Calls that were sent before the last time say nothing new.
+    fn slow_down(&mut self, sent: Duration, now: Duration, after: Option<Duration>) {
+        if self.slowed_at.is_none_or(|slowed_at| sent >= slowed_at) {
+            self.grow(now);
+            self.rate = (self.rate / 2.0).max(LEAST);
+            self.slowed_at = Some(now);
+        }
+        self.calm_since = now;
+        let after = after.unwrap_or_default().min(LONGEST_HOLD);
+        self.not_before = self.not_before.max(now + after);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use futures::future::join_all;
+    use tokio::time::Instant;
+
+    use super::{AT_ONCE, Flow, Pace, Priority};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// How many calls pass in this time, when as many as possible are made.
+    fn passed(flow: &mut Flow, from: Duration, to: Duration) -> usize {
+        let (mut now, mut count) = (from, 0);
+        while now < to {
+            match flow.take(now) {
+                Ok(()) => count += 1,
+                Err(ready) => now = ready.max(now + Duration::from_micros(1)),
+            }
+        }
+        count
+    }
+
+    #[test]
+    fn the_rate_is_kept_and_halved_by_refusals_and_grows_again() {
+        let mut flow = Flow::new(80.0);
+        let first = passed(&mut flow, Duration::ZERO, SECOND);
+        assert!((80..=88).contains(&first), "{first}");
+        assert!((79..=81).contains(&passed(&mut flow, SECOND, SECOND * 2)));
+        // Ten refusals of calls that were under way together.
+        for _ in 0..10 {
+            flow.slow_down(SECOND * 2 - Duration::from_millis(10), SECOND * 2, None);
+        }
+        assert_eq!(flow.rate, 40.0);
+        flow.slow_down(SECOND * 2, SECOND * 2, None);
+        assert_eq!(flow.rate, 20.0);
+        assert!((18..=24).contains(&passed(&mut flow, SECOND * 2, SECOND * 3)));
+        flow.grow(SECOND * 12);
+        assert_eq!(flow.rate, 40.0);
+        flow.grow(SECOND * 1000);
+        assert_eq!(flow.rate, 80.0);
+        for second in 1001..1020 {
+            flow.slow_down(SECOND * second, SECOND * second, None);
+        }
+        assert!(flow.rate < 4.0, "{}", flow.rate);
+    }
+
+    #[test]
+    fn what_the_manager_asks_for_is_kept_up_to_five_minutes() {
+        let mut flow = Flow::new(80.0);
+        flow.slow_down(Duration::ZERO, Duration::ZERO, Some(SECOND * 7));
+        assert_eq!((flow.take(SECOND), flow.take(SECOND * 7)), (Err(SECOND * 7), Ok(())));
+        flow.slow_down(SECOND * 8, SECOND * 8, Some(SECOND * 100_000));
+        assert_eq!(flow.take(SECOND * 9), Err(SECOND * 308));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_than_twenty_are_under_way_and_information_waits_behind_writes() {
+        let pace = Arc::new(Pace::new(1000));
+        let all = join_all((0..AT_ONCE).map(|_| pace.turn(Priority::Urgent))).await;
+        let order = parking_lot::Mutex::new(Vec::new());
+        let waiting = async {
+            tokio::join!(
+                async {
+                    let _turn = pace.turn(Priority::Information).await;
+                    order.lock().push("read");
+                },
+                async {
+                    let _turn = pace.turn(Priority::Urgent).await;
+                    order.lock().push("write");
+                },
+                async {
+                    tokio::time::sleep(SECOND).await;
+                    assert!(order.lock().is_empty());
+                    drop(all);
+                }
+            )
+        };
+        waiting.await;
+        assert_eq!(*order.lock(), ["write", "read"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_that_is_given_up_leaves_no_trace() {
+        let pace = Pace::new(1);
+        let began = Instant::now();
+        drop(pace.turn(Priority::Urgent).await);
+        assert!(tokio::time::timeout(SECOND / 2, pace.turn(Priority::Urgent)).await.is_err());
+        drop(pace.turn(Priority::Information).await);
+        assert!(began.elapsed() <= SECOND + SECOND / 10, "{:?}", began.elapsed());
+    }
+}

@@ -1,0 +1,138 @@
+//! What a client proves with who it is, and who decides about it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use secrecy::SecretString;
+
+use super::answer::Presents;
+use super::error::Kind;
+use super::token::AccessToken;
+use super::{Client, http};
+use crate::clients::http::Request;
+
+/// Whose accounts the user and password belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// NSX itself, or its directory: `Basic`.
+    Basic,
+    /// VMware Identity Manager: `Remote`.
+    Remote,
+}
+
+impl Scheme {
+    fn as_str(self) -> &'static str {
+        match self {
+            Scheme::Basic => "Basic",
+            Scheme::Remote => "Remote",
+        }
+    }
+
+    /// The value of `Authorization`.
+    pub fn authorization(self, user: &str, password: &SecretString) -> SecretString {
+        http::authorization(self.as_str(), user, password)
+    }
+}
+
+/// Decides when a client logs in, and with what.
+#[async_trait]
+pub trait LogIn: Send + Sync {
+    /// Called when a call finds no login, or that the manager does not take this one any more. Returns when the client has
+    /// a login that is another one. Callers wait for each other inside.
+    ///
+    /// # Errors
+    /// Why there is none, for the call.
+    async fn log_in(&self, client: &Client, over: Option<&Login>) -> Result<(), NoLogin>;
+
+    /// The manager refused the credentials that came with a request. This login is forgotten already.
+    fn rejected(&self, login: &Login);
+}
+
+/// Why a client is not logged in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoLogin {
+    /// What it means for the call.
+    pub kind: Kind,
+    /// In words.
+    pub why: String,
+}
+
+/// What the requests prove with who we are. Prints without secrets.
+#[derive(Clone)]
+pub struct Login(pub(super) Arc<Used>);
+
+pub(super) enum Used {
+    Session {
+        cookie: SecretString,
+        xsrf: SecretString,
+    },
+    Basic(SecretString),
+    Token(SecretString),
+    /// The TLS library has the certificate.
+    Certificate,
+}
+
+impl Login {
+    /// The token is sent with each request.
+    pub fn with_token(token: &AccessToken) -> Self {
+        Self(Arc::new(Used::Token(token.secret.clone())))
+    }
+
+    /// The certificate of the TLS settings is all there is.
+    pub fn with_certificate() -> Self {
+        Self(Arc::new(Used::Certificate))
+    }
+
+    /// Whether it is this very login.
+    pub fn is(&self, other: &Login) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    pub(super) fn authenticate(&self, request: &mut Request) {
+        let headers = &mut request.secret_headers;
+        match &*self.0 {
+            Used::Session { cookie, xsrf } => {
+                headers.push(("Cookie", cookie.clone()));
+                headers.push(("X-XSRF-TOKEN", xsrf.clone()));
+            }
+            Used::Basic(authorization) => headers.push(("Authorization", authorization.clone())),
+            Used::Token(token) => headers.push(("csp-auth-token", token.clone())),
+            Used::Certificate => {}
+        }
+    }
+
+    pub(super) fn presents(&self) -> Presents {
+        match *self.0 {
+            Used::Basic(_) => Presents::EachTime,
+            Used::Session { .. } | Used::Token(_) | Used::Certificate => Presents::Nothing,
+        }
+    }
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match *self.0 {
+            Used::Session { .. } => "session",
+            Used::Basic(_) => "basic",
+            Used::Token(_) => "token",
+            Used::Certificate => "certificate",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use secrecy::ExposeSecret as _;
+
+    use super::Scheme;
+
+    #[test]
+    fn w_01_and_w_02_the_scheme_is_that_of_the_account() {
+        for (scheme, expected) in
+            [(Scheme::Basic, "Basic YWRtaW46c2VjcmV0"), (Scheme::Remote, "Remote YWRtaW46c2VjcmV0")]
+        {
+            assert_eq!(scheme.authorization("admin", &"secret".into()).expose_secret(), expected);
+        }
+    }
+}

@@ -20,6 +20,7 @@ pub mod location;
 pub mod provider_id;
 pub mod reason;
 pub mod report;
+pub mod retry;
 pub mod topology;
 pub mod tracker;
 mod twins;

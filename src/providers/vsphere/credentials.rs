@@ -5,6 +5,7 @@
 
 pub mod layout;
 pub mod offer;
+pub(in crate::providers::vsphere) mod pairs;
 pub mod pem;
 pub mod source;
 

@@ -9,7 +9,6 @@ mod leftovers;
 mod members;
 pub mod mirror;
 mod publisher;
-pub mod retry;
 pub mod scope;
 pub mod session;
 pub mod shared_map;

@@ -8,7 +8,6 @@
 mod enter;
 mod failure;
 mod link;
-mod pairs;
 mod reach;
 mod review;
 mod under_way;
@@ -23,15 +22,15 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::{Instant, timeout};
 use tracing::{debug, info, warn};
 
-use self::pairs::{Better, Interface, Moment, Pairs, place};
 use self::reach::Reach;
-use super::retry::PASSING;
 use crate::base::backoff::Failures;
 use crate::base::error_chain::chain;
 use crate::clients::{http, vapi, vim};
 use crate::cloud::login_ledger::LoginLedger;
 use crate::providers::vsphere::LOGIN_POLICY;
+use crate::providers::vsphere::credentials::pairs::{Better, Interface, Moment, Pairs, place};
 use crate::providers::vsphere::credentials::{Credential, Offer, Offers};
+use crate::providers::vsphere::retry::PASSING;
 pub(super) use failure::{Cause, Failure, Pause, RestFailure, failed};
 pub(super) use link::Link;
 pub use link::Use;

@@ -16,13 +16,13 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{info, warn};
 
 use super::publisher::Publisher;
-use super::retry::PASSING;
 use super::session::{RestFailure, Session, Use};
 use super::snapshot::Tags;
 use crate::base::backoff::Failures;
 use crate::base::error_chain::chain;
 use crate::clients::vapi;
 use crate::clients::vim::MoRef;
+use crate::providers::vsphere::retry::PASSING;
 use crate::providers::vsphere::zones::{ObjectTags, Tag, ZoneCategories};
 
 /// How the tags of one vCenter are read. May change while they are: see

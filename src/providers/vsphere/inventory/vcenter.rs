@@ -15,7 +15,6 @@ use tracing::{error, warn};
 
 use super::fence::Fence;
 use super::publisher::Publisher;
-use super::retry::PASSING;
 use super::session::{Failure, Link, Pause, Rotation, Session, Use};
 use super::snapshot::{Freshness, Snapshot, Trouble};
 use super::subscription::{Prepared, Subscription, clear_leftovers};
@@ -24,6 +23,7 @@ use crate::base::backoff::Failures;
 use crate::base::error_chain::chain;
 use crate::clients::vim;
 use crate::providers::vsphere::reason;
+use crate::providers::vsphere::retry::PASSING;
 
 /// How long vCenter may take to say whether all is as known. A client that waits for an answer that never comes gives it
 /// up within a part of this.

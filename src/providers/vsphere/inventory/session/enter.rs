@@ -8,12 +8,12 @@ use tokio::time::timeout;
 
 use super::failure::{Cause, Failure, Pause, RestFailure};
 use super::link::Link;
-use super::pairs::{Held, Interface, Rejection, account, place};
 use super::{Names, Session};
 use crate::base::error_chain::chain;
 use crate::clients::{http, session_manager, sts, vapi, vim};
 use crate::cloud::login_ledger::{Claim, Outcome};
 use crate::providers::vsphere::LOGIN_POLICY;
+use crate::providers::vsphere::credentials::pairs::{Held, Interface, Rejection, account, place};
 use crate::providers::vsphere::credentials::{Credential, Login, Origin};
 
 /// How long reading a token from a file may take.

@@ -12,9 +12,9 @@ use crate::base::backoff::Failures;
 use crate::base::error_chain::chain;
 use crate::clients::vim::{self, UpdateSet};
 use crate::providers::vsphere::inventory::mirror::{Mirror, Touched};
-use crate::providers::vsphere::inventory::retry::PASSING;
 use crate::providers::vsphere::inventory::session::{Cause, Failure, Pause};
 use crate::providers::vsphere::inventory::snapshot::Trouble;
+use crate::providers::vsphere::retry::PASSING;
 
 /// How long one `WaitForUpdatesEx` stays outstanding. Proxies cut idle connections at 60 s and more; and this bounds for
 /// how long a wait that was lost on its way goes unnoticed, with the margin that the client gives an answer.

@@ -9,18 +9,18 @@ use crate::base::backoff::Failures;
 use crate::cloud::login_ledger::{Attempt, SecretVersion};
 use crate::providers::vsphere::LOGIN_POLICY;
 use crate::providers::vsphere::credentials::{Credential, Login, Origin};
-use crate::providers::vsphere::inventory::retry::REJECTED;
+use crate::providers::vsphere::retry::REJECTED;
 
 /// Where a credential is presented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Interface {
+pub(in crate::providers::vsphere) enum Interface {
     Soap,
     Rest,
 }
 
 /// What is known of the logins that are, or were, offered.
 #[derive(Default)]
-pub(super) struct Pairs {
+pub(in crate::providers::vsphere) struct Pairs {
     standings: Vec<Standing>,
 }
 
@@ -42,9 +42,9 @@ struct Schedule {
 
 /// A login that must wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Held {
-    pub(super) until: Duration,
-    pub(super) why: String,
+pub(in crate::providers::vsphere) struct Held {
+    pub(in crate::providers::vsphere) until: Duration,
+    pub(in crate::providers::vsphere) why: String,
     /// By the clock on the wall, where it waits so that the account is not locked. Computed once, so that the message
     /// stays the same.
     lockout_until: Option<Timestamp>,
@@ -53,16 +53,16 @@ pub(super) struct Held {
 }
 
 /// A login that waits so that the account is not locked.
-pub(super) struct Paused {
-    pub(super) credential: Arc<Credential>,
-    pub(super) interface: Interface,
+pub(in crate::providers::vsphere) struct Paused {
+    pub(in crate::providers::vsphere) credential: Arc<Credential>,
+    pub(in crate::providers::vsphere) interface: Interface,
     /// Whether it waits for a rejection of this process's own, and not for what the ledger asks for.
-    pub(super) is_of_rejection: bool,
+    pub(in crate::providers::vsphere) is_of_rejection: bool,
 }
 
 impl Held {
     /// That the login to `place` waits, in words.
-    pub(super) fn what(&self, place: &str) -> String {
+    pub(in crate::providers::vsphere) fn what(&self, place: &str) -> String {
         match self.lockout_until {
             Some(until) => format!("login to {place} is paused until {until}, so that the account is not locked"),
             None => format!("login to {place} waits"),
@@ -71,7 +71,7 @@ impl Held {
 
     /// Why, and how the pause can be ended: `is_of_secret` says that another version of a Secret may be tried before, and
     /// `reset` is the command that makes all replicas forget the failed logins.
-    pub(super) fn why(&self, is_of_secret: bool, reset: Option<&str>) -> String {
+    pub(in crate::providers::vsphere) fn why(&self, is_of_secret: bool, reset: Option<&str>) -> String {
         if self.lockout_until.is_none() {
             return self.why.clone();
         }
@@ -93,29 +93,29 @@ impl Held {
 
 /// One moment: since the process began, and by the clock on the wall.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Moment {
-    pub(super) since_start: Duration,
-    pub(super) wall: Timestamp,
+pub(in crate::providers::vsphere) struct Moment {
+    pub(in crate::providers::vsphere) since_start: Duration,
+    pub(in crate::providers::vsphere) wall: Timestamp,
 }
 
 /// The server's refusal of a login.
-pub(super) struct Rejection {
+pub(in crate::providers::vsphere) struct Rejection {
     /// When it came.
-    pub(super) moment: Moment,
+    pub(in crate::providers::vsphere) moment: Moment,
     /// In the server's words.
-    pub(super) why: String,
+    pub(in crate::providers::vsphere) why: String,
     /// The least pause before the next try; jitter is added to it.
-    pub(super) least: Duration,
+    pub(in crate::providers::vsphere) least: Duration,
 }
 
 impl Moment {
     /// A wait that begins now.
-    pub(super) fn wait(self, pause: Duration, why: String) -> Held {
+    pub(in crate::providers::vsphere) fn wait(self, pause: Duration, why: String) -> Held {
         Held { until: self.since_start.saturating_add(pause), why, lockout_until: None, is_of_rejection: false }
     }
 
     /// A pause that begins now, so that the account is not locked.
-    pub(super) fn lockout(self, pause: Duration, why: String) -> Held {
+    pub(in crate::providers::vsphere) fn lockout(self, pause: Duration, why: String) -> Held {
         let until = self.wall.saturating_add(pause).unwrap_or(Timestamp::MAX);
         let until = until.round(Unit::Second).unwrap_or(until);
         Held { lockout_until: Some(until), ..self.wait(pause, why) }
@@ -124,7 +124,7 @@ impl Moment {
 
 /// Whether there is something better to log in with than what is in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Better {
+pub(in crate::providers::vsphere) enum Better {
     /// No, as long as the offer stays as it is.
     Nothing,
     /// The same login under a new name: nothing to do but to take the name.
@@ -138,7 +138,10 @@ pub(super) enum Better {
 impl Pairs {
     /// In which order to log in when there is no session: what worked, if it is still offered; then what is offered;
     /// what worked and is offered no longer comes last.
-    pub(super) fn candidates(offered: &[Arc<Credential>], in_use: Option<&Arc<Credential>>) -> Vec<Arc<Credential>> {
+    pub(in crate::providers::vsphere) fn candidates(
+        offered: &[Arc<Credential>],
+        in_use: Option<&Arc<Credential>>,
+    ) -> Vec<Arc<Credential>> {
         let Some(in_use) = in_use else { return offered.to_vec() };
         let same = offered.iter().find(|credential| credential.login == in_use.login);
         let others = offered.iter().filter(|credential| credential.login != in_use.login).cloned();
@@ -151,14 +154,23 @@ impl Pairs {
     /// Whether this candidate is to be tried: what is offered always; what worked and is offered no longer once the
     /// server refused all that is. While that merely has to wait, an old password would be one more that is refused, for
     /// which all wait even longer.
-    pub(super) fn may_be_tried(&self, candidate: &Credential, offered: &[Arc<Credential>]) -> bool {
+    pub(in crate::providers::vsphere) fn may_be_tried(
+        &self,
+        candidate: &Credential,
+        offered: &[Arc<Credential>],
+    ) -> bool {
         offered.iter().any(|credential| credential.login == candidate.login)
             || offered.iter().all(|credential| self.was_rejected(credential))
     }
 
     /// What to log in with beside the session that is made with `in_use`. Forgets what is offered no longer: a session
     /// may last for years, and its credentials change every hour.
-    pub(super) fn better(&mut self, offered: &[Arc<Credential>], in_use: &Arc<Credential>, at: Duration) -> Better {
+    pub(in crate::providers::vsphere) fn better(
+        &mut self,
+        offered: &[Arc<Credential>],
+        in_use: &Arc<Credential>,
+        at: Duration,
+    ) -> Better {
         self.forget_others(offered, Some(in_use));
         let mut soonest: Option<Duration> = None;
         for credential in offered {
@@ -180,7 +192,12 @@ impl Pairs {
     }
 
     /// Why this login must wait, if it must.
-    pub(super) fn held(&self, credential: &Credential, interface: Interface, at: Duration) -> Option<Held> {
+    pub(in crate::providers::vsphere) fn held(
+        &self,
+        credential: &Credential,
+        interface: Interface,
+        at: Duration,
+    ) -> Option<Held> {
         let standing = self.find(credential)?;
         let schedule = match interface {
             Interface::Soap => &standing.soap,
@@ -190,12 +207,12 @@ impl Pairs {
     }
 
     /// Whether the server refused this login when it was tried over SOAP last.
-    pub(super) fn was_rejected(&self, credential: &Credential) -> bool {
+    pub(in crate::providers::vsphere) fn was_rejected(&self, credential: &Credential) -> bool {
         self.find(credential).is_some_and(|standing| !standing.soap.rejections.is_none())
     }
 
     /// What the ledger is told of a login with this credential.
-    pub(super) fn attempt(&self, credential: &Credential, server: &str) -> Attempt {
+    pub(in crate::providers::vsphere) fn attempt(&self, credential: &Credential, server: &str) -> Attempt {
         let standing = self.find(credential);
         Attempt {
             policy: LOGIN_POLICY,
@@ -208,7 +225,7 @@ impl Pairs {
     }
 
     /// The server took it: at the next login it is not made to wait for what others were refused.
-    pub(super) fn accepted(&mut self, credential: &Arc<Credential>, interface: Interface) {
+    pub(in crate::providers::vsphere) fn accepted(&mut self, credential: &Arc<Credential>, interface: Interface) {
         let standing = self.standing(credential);
         standing.is_known = true;
         standing.was_tried = true;
@@ -216,7 +233,7 @@ impl Pairs {
     }
 
     /// The server refused it; how long it is not tried again.
-    pub(super) fn rejected(
+    pub(in crate::providers::vsphere) fn rejected(
         &mut self,
         credential: &Arc<Credential>,
         interface: Interface,
@@ -234,19 +251,24 @@ impl Pairs {
     }
 
     /// Nobody knows what became of the login.
-    pub(super) fn unanswered(&mut self, credential: &Arc<Credential>) {
+    pub(in crate::providers::vsphere) fn unanswered(&mut self, credential: &Arc<Credential>) {
         let standing = self.standing(credential);
         standing.is_known = false;
         standing.was_tried = true;
     }
 
     /// The ledger makes it wait.
-    pub(super) fn hold(&mut self, credential: &Arc<Credential>, interface: Interface, held: Held) {
+    pub(in crate::providers::vsphere) fn hold(
+        &mut self,
+        credential: &Arc<Credential>,
+        interface: Interface,
+        held: Held,
+    ) {
         self.standing(credential).schedule(interface).held = Some(held);
     }
 
     /// The logins that wait so that the account is not locked.
-    pub(super) fn paused(&self, at: Duration) -> Vec<Paused> {
+    pub(in crate::providers::vsphere) fn paused(&self, at: Duration) -> Vec<Paused> {
         let of_one = |standing: &Standing| {
             let credential = Arc::clone(&standing.credential);
             [(Interface::Soap, &standing.soap), (Interface::Rest, &standing.rest)].map(|(interface, schedule)| {
@@ -259,12 +281,16 @@ impl Pairs {
     }
 
     /// It need not wait any more, and its pauses begin with the shortest again.
-    pub(super) fn release(&mut self, credential: &Arc<Credential>, interface: Interface) {
+    pub(in crate::providers::vsphere) fn release(&mut self, credential: &Arc<Credential>, interface: Interface) {
         *self.standing(credential).schedule(interface) = Schedule::default();
     }
 
     /// Forgets what is neither offered nor in use.
-    pub(super) fn forget_others(&mut self, offered: &[Arc<Credential>], in_use: Option<&Arc<Credential>>) {
+    pub(in crate::providers::vsphere) fn forget_others(
+        &mut self,
+        offered: &[Arc<Credential>],
+        in_use: Option<&Arc<Credential>>,
+    ) {
         self.standings.retain(|standing| {
             offered.iter().chain(in_use).any(|credential| credential.login == standing.credential.login)
         });
@@ -297,7 +323,7 @@ impl Standing {
 }
 
 /// What the server counts rejections by.
-pub(super) fn account(login: &Login) -> &str {
+pub(in crate::providers::vsphere) fn account(login: &Login) -> &str {
     match login {
         Login::Password { user, .. } => user,
         Login::Certificate { certificate, .. } => certificate,
@@ -315,7 +341,7 @@ fn version(origin: &Origin) -> Option<SecretVersion> {
 }
 
 /// Where a credential is from, for messages.
-pub(super) fn place(origin: &Origin, key: &str) -> String {
+pub(in crate::providers::vsphere) fn place(origin: &Origin, key: &str) -> String {
     match origin {
         Origin::Config => format!("[VirtualCenter {key:?}] or [Global] in the cloud config"),
         Origin::Directory { path } => format!("the directory {}", path.display()),

@@ -15,16 +15,19 @@ pub struct SecretVersion {
     pub resource_version: String,
 }
 
-/// How many failed logins the accounts of one product allow. Each product has one policy.
+/// How many failed logins the accounts of one product allow. Each product has one policy. Rejections of accounts of the same
+/// name are added up over all products, since the name may be that of one account of a directory; each product applies its
+/// own window and budget to the sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoginPolicy {
-    /// Accounts of the same name count together within a scope, and never with those of another one. Part of the names of
-    /// the records, but for an empty scope.
+    /// Tells the product from others in the names of records; an empty one is not part of them.
     pub scope: &'static str,
     /// The time in which the budget counts.
     pub window: Duration,
     /// How many attempts may count in the window; one more where the server accepted the pair before, or has rejected none.
     pub budget: usize,
+    /// How many attempts of one process may count in the window while the replicas cannot count together.
+    pub budget_alone: usize,
 }
 
 /// A login that is about to be made.
@@ -34,7 +37,7 @@ pub struct Attempt {
     pub policy: LoginPolicy,
     /// `host:port` of the server.
     pub server: String,
-    /// The account. Accounts of the same name on several servers of one policy count as one.
+    /// The account. Accounts of the same name on several servers count as one.
     pub user: String,
     /// The Secret the pair is from, if it is from one.
     pub version: Option<SecretVersion>,
@@ -85,8 +88,8 @@ pub enum Outcome {
 /// Counts logins. Every method returns within seconds, also when what it counts in is out of reach.
 #[async_trait]
 pub trait LoginLedger: Send + Sync {
-    /// There is a server of this name (`host:port`): what is rejected there counts for accounts of the same name at other
-    /// servers with this policy.
+    /// There is a server of this name (`host:port`): what is rejected there counts for accounts of the same name at all other
+    /// servers, also those with another policy.
     fn know(&self, policy: LoginPolicy, server: &str);
 
     /// Asks for the permission to make one login, before it is made.
@@ -98,7 +101,7 @@ pub trait LoginLedger: Send + Sync {
     async fn may_retry(&self, attempt: &Attempt, was_rejected: bool) -> bool;
 
     /// The command by which an administrator makes all replicas forget the failed logins of this account, at this server and
-    /// all others, where they count as well; none while each process counts its own.
+    /// all others of any product, where they count as well; none while each process counts its own.
     fn reset_command(&self, policy: LoginPolicy, server: &str, user: &str) -> Option<String>;
 
     /// Tells how the login ended. A claim that is never settled counts as unanswered.

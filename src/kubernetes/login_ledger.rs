@@ -10,12 +10,12 @@ mod lease;
 mod local;
 pub mod record;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use self::local::{Local, ObservedEntry, Process, Settlement};
-use self::record::{Aged, Entry, Evidence, KEPT_FOR, Record, State, UNDER_WAY, decide};
+use self::record::{Aged, Endpoint, Entry, Evidence, KEPT_FOR, Record, State, UNDER_WAY, decide};
 use crate::base::backoff::Backoff;
 use crate::cloud::login_ledger::{Attempt, Claim, LoginLedger, LoginPolicy, Outcome, Refused};
 use async_trait::async_trait;
@@ -48,7 +48,7 @@ const MOST_PENDING: usize = 16;
 /// vCenters are judged by the same records. A login is reviewed again after 30
 /// to 37.5 s, so that what was deleted is noticed within a minute.
 const SERVES_FOR: Duration = Duration::from_secs(15);
-/// Servers that are remembered.
+/// Servers of one product that are remembered.
 const MOST_SERVERS: usize = 256;
 
 /// Tells the time of day, in seconds since 1970. In tests, one that is made up.
@@ -77,6 +77,24 @@ impl Clock {
     /// How old an entry is by its date.
     fn since(self, entry: &Entry) -> Duration {
         u64::try_from(self.now.saturating_sub(entry.at)).map_or(Duration::ZERO, Duration::from_secs)
+    }
+}
+
+/// The records of one account, as seen from one server.
+struct AccountRecords {
+    /// That of the server itself.
+    here: String,
+    /// Those of all servers of all products, by name, and where the server of each is.
+    endpoints: BTreeMap<String, Endpoint>,
+}
+
+impl AccountRecords {
+    fn names(&self) -> BTreeSet<String> {
+        self.endpoints.keys().cloned().collect()
+    }
+
+    fn others(&self) -> impl Iterator<Item = &String> {
+        self.endpoints.keys().filter(|name| **name != self.here)
     }
 }
 
@@ -156,22 +174,23 @@ impl Ledger {
 
     /// Claims by what this process alone has done.
     fn claim_alone(&self, attempt: &Attempt, id: &str) -> Result<(), Refused> {
-        let (names, here) = self.names(attempt.policy, &attempt.server, &attempt.user);
+        let account = self.records(attempt.policy, &attempt.server, &attempt.user);
+        let here = &account.here;
         let clock = self.own_clock();
         // Noted first: of two who claim at once, one sees the other.
-        self.local.lock().note(&here, self.entry(id, clock.now, attempt));
+        self.local.lock().note(here, self.entry(id, clock.now, attempt));
         let records: Vec<(String, Fetched)> = {
             let local = self.local.lock();
             let own = |name: &String| {
                 let record = local.own.get(name).cloned().unwrap_or_default();
                 (name.clone(), Fetched { record, version: None, clock })
             };
-            names.iter().map(own).collect()
+            account.endpoints.keys().map(own).collect()
         };
-        let judged = self.judge(&records, &here, attempt, Some(id), true);
+        let judged = self.judge(&records, &account, attempt, Some(id), true);
         let mut local = self.local.lock();
         if judged.is_err() {
-            local.settle(&here, Settlement::harmless(id), clock.now);
+            local.settle(here, Settlement::harmless(id), clock.now);
         } else {
             local.alone.insert(id.to_owned());
         }
@@ -180,28 +199,29 @@ impl Ledger {
 
     /// Claims in the store: whether the login may be made, or why the store cannot say.
     async fn claim_shared(&self, attempt: &Attempt, id: &str) -> Result<Result<(), Refused>, StoreError> {
-        let (names, here) = self.names(attempt.policy, &attempt.server, &attempt.user);
+        let account = self.records(attempt.policy, &attempt.server, &attempt.user);
+        let here = &account.here;
         for turn in 0..TRIES {
-            let mut records = vec![(here.clone(), self.fetch(&here).await?)];
-            if let Err(refused) = self.judge(&records, &here, attempt, None, false) {
+            let mut records = vec![(here.clone(), self.fetch(here).await?)];
+            if let Err(refused) = self.judge(&records, &account, attempt, None, false) {
                 return Ok(Err(refused));
             }
             let Some((_, fetched)) = records.first_mut() else { continue };
             let entry = self.entry(id, fetched.clock.now, attempt);
             fetched.record.put(entry.clone());
-            match self.save(&here, fetched).await {
+            match self.save(here, fetched).await {
                 Err(StoreError::Conflict) => {
                     pause_between(turn).await;
                     continue;
                 }
                 other => other?,
             }
-            self.local.lock().note(&here, entry);
-            // Only after the own claim stands there: of two who claim at two servers at once, one sees the other.
-            for name in names.iter().filter(|name| **name != here) {
+            self.local.lock().note(here, entry);
+            // Only after the own claim is written: of two who claim at two servers at once, one sees the other.
+            for name in account.others() {
                 records.push((name.clone(), self.fetch(name).await?));
             }
-            let judged = self.judge(&records, &here, attempt, Some(id), false);
+            let judged = self.judge(&records, &account, attempt, Some(id), false);
             if judged.is_err() {
                 self.settle_everywhere(attempt, Settlement::harmless(id), KNOWN_LIMIT).await;
             }
@@ -214,14 +234,16 @@ impl Ledger {
         }))
     }
 
-    /// The records of the account at all servers of the policy, and the one at this server.
-    fn names(&self, policy: LoginPolicy, server: &str, user: &str) -> (BTreeSet<String>, String) {
+    /// The records of the account, as seen from this server.
+    fn records(&self, policy: LoginPolicy, server: &str, user: &str) -> AccountRecords {
         let here = record_name(policy.scope, server, user);
-        let local = self.local.lock();
-        let servers = local.servers.iter().filter(|(scope, _)| *scope == policy.scope);
-        let mut names: BTreeSet<String> = servers.map(|(scope, server)| record_name(scope, server, user)).collect();
-        names.insert(here.clone());
-        (names, here)
+        let of_server = |(scope, server): &(&'static str, String)| {
+            let endpoint = if *scope == policy.scope { Endpoint::SameProduct } else { Endpoint::OtherProduct };
+            (record_name(scope, server, user), endpoint)
+        };
+        let mut endpoints: BTreeMap<_, _> = self.local.lock().servers.iter().map(of_server).collect();
+        endpoints.insert(here.clone(), Endpoint::This);
+        AccountRecords { here, endpoints }
     }
 
     /// Reads a record, brought up to date with what could not be written earlier.
@@ -300,7 +322,7 @@ impl Ledger {
     fn judge(
         &self,
         records: &[(String, Fetched)],
-        here: &str,
+        account: &AccountRecords,
         attempt: &Attempt,
         except: Option<&str>,
         is_own: bool,
@@ -308,15 +330,16 @@ impl Ledger {
         let mut aged: Vec<Aged<'_>> = Vec::new();
         let mut local = self.local.lock();
         for (name, Fetched { record, clock, .. }) in records {
+            let endpoint = account.endpoints.get(name).copied().unwrap_or(Endpoint::SameProduct);
             for observed in local.observe(name, record, is_own, *clock, self.process.as_ref()) {
                 let ObservedEntry { entry, age, is_lost } = observed;
                 if except != Some(entry.id.as_str()) && age < KEPT_FOR {
                     let likely_age = age.max(clock.since(entry));
-                    aged.push(Aged { entry, age, likely_age, is_here: name == here, is_lost });
+                    aged.push(Aged { entry, age, likely_age, endpoint, is_lost });
                 }
             }
         }
-        let of_here = records.iter().find(|(name, _)| name == here);
+        let of_here = records.iter().find(|(name, _)| *name == account.here);
         let is_accepted = of_here.is_some_and(|(_, fetched)| fetched.is_accepted(attempt));
         let evidence = Evidence { entries: &aged, is_shared: !is_own, is_accepted };
         decide(evidence, attempt, fastrand::f64())
@@ -339,7 +362,7 @@ impl Ledger {
             Err(StoreError::Conflict)
         };
         let written = within(limit, written).await;
-        self.log_availability(attempt.policy, written.as_ref().err());
+        self.log_availability(attempt, written.as_ref().err());
         if written.is_err() {
             let mut local = self.local.lock();
             let surplus = (local.pending.len() + 1).saturating_sub(MOST_PENDING);
@@ -379,22 +402,30 @@ impl Ledger {
         true
     }
 
-    /// Logs once that the store is out of reach, and once that it is available again.
-    fn log_availability(&self, policy: LoginPolicy, problem: Option<&StoreError>) {
+    /// Logs once for each product that the store is out of reach, and once that it is available again.
+    fn log_availability(&self, attempt: &Attempt, problem: Option<&StoreError>) {
+        let Attempt { policy, server, .. } = attempt;
         let is_out_of_reach = match problem {
             Some(StoreError::Conflict) => return,
             Some(StoreError::OutOfReach(_)) => true,
             None => false,
         };
-        let was = std::mem::replace(&mut self.local.lock().is_out_of_reach, is_out_of_reach);
+        let is_other = {
+            let out_of_reach = &mut self.local.lock().out_of_reach;
+            if is_out_of_reach { out_of_reach.insert(policy.scope) } else { out_of_reach.remove(policy.scope) }
+        };
+        let LoginPolicy { window, budget_alone, .. } = policy;
         match problem {
-            Some(error) if !was => tracing::warn!(
+            Some(error) if is_other => tracing::warn!(
+                server,
                 %error,
-                "rejected logins cannot be counted together with other replicas; this process makes one login in {} s until \
-                 one is accepted",
-                policy.window.as_secs()
+                "rejected logins cannot be counted together with other replicas; until a login is accepted, this process \
+                 makes at most {budget_alone} in {} s at servers of this product",
+                window.as_secs()
             ),
-            None if was => tracing::info!("rejected logins are counted together with other replicas again"),
+            None if is_other => {
+                tracing::info!(server, "rejected logins are counted together with other replicas again");
+            }
             _ => {}
         }
     }
@@ -404,17 +435,17 @@ impl Ledger {
 impl LoginLedger for Ledger {
     fn know(&self, policy: LoginPolicy, server: &str) {
         let mut local = self.local.lock();
-        if local.servers.len() < MOST_SERVERS {
+        if local.servers.iter().filter(|(scope, _)| *scope == policy.scope).count() < MOST_SERVERS {
             local.servers.insert((policy.scope, server.to_owned()));
         }
     }
 
     fn reset_command(&self, policy: LoginPolicy, server: &str, user: &str) -> Option<String> {
-        if self.local.lock().is_out_of_reach {
+        if self.local.lock().out_of_reach.contains(policy.scope) {
             return None;
         }
         // Rejections count at every server of the account, so each of their records is in the way.
-        self.store.delete_command(&self.names(policy, server, user).0)
+        self.store.delete_command(&self.records(policy, server, user).names())
     }
 
     async fn claim(&self, attempt: &Attempt) -> Result<Claim, Refused> {
@@ -424,11 +455,11 @@ impl LoginLedger for Ledger {
         let answer = if attempt.is_known { within(KNOWN_LIMIT, shared).await } else { shared.await };
         match answer {
             Ok(judged) => {
-                self.log_availability(attempt.policy, None);
+                self.log_availability(attempt, None);
                 judged.map(|()| claim(Duration::ZERO))
             }
             Err(error) => {
-                self.log_availability(attempt.policy, Some(&error));
+                self.log_availability(attempt, Some(&error));
                 let alone = self.claim_alone(attempt, &id);
                 if alone.is_err() {
                     // It may stand in the store.
@@ -440,14 +471,15 @@ impl LoginLedger for Ledger {
     }
 
     async fn may_retry(&self, attempt: &Attempt, was_rejected: bool) -> bool {
-        let (names, here) = self.names(attempt.policy, &attempt.server, &attempt.user);
-        let Ok(records) = self.read_for_review(names).await else { return false };
+        let account = self.records(attempt.policy, &attempt.server, &attempt.user);
+        let here = &account.here;
+        let Ok(records) = self.read_for_review(account.names()).await else { return false };
         let is_over = |(_, fetched): &(String, Fetched)| {
-            let own = self.local.lock().rejections(&here);
+            let own = self.local.lock().rejections(here);
             fetched.is_accepted(attempt) || fetched.record.has_lost(&own)
         };
-        let is_bound = was_rejected && !records.iter().filter(|(name, _)| *name == here).any(is_over);
-        !is_bound && !self.judge(&records, &here, attempt, None, false).is_err_and(|refused| refused.is_lockout)
+        let is_bound = was_rejected && !records.iter().filter(|(name, _)| name == here).any(is_over);
+        !is_bound && !self.judge(&records, &account, attempt, None, false).is_err_and(|refused| refused.is_lockout)
     }
 
     async fn settle(&self, claim: Claim, outcome: Outcome) {

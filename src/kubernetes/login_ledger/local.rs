@@ -20,8 +20,8 @@ pub(super) struct Local {
     pub(super) alone: BTreeSet<String>,
     /// Outcomes that the store does not hold yet: name of the record, id, and outcome.
     pub(super) pending: Vec<(String, String, Outcome)>,
-    /// Whether the store did not answer when it was asked last.
-    pub(super) is_out_of_reach: bool,
+    /// The scopes of the policies for which the store did not answer when it was asked last.
+    pub(super) out_of_reach: BTreeSet<&'static str>,
     /// By name of the record: what was read for the review of paused logins.
     pub(super) readings: HashMap<String, SharedReading>,
     /// How many writes of this process the store has taken.

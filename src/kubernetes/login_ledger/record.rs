@@ -23,8 +23,11 @@ pub const KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 /// For how long a pair that one replica was accepted with is proven for the others. Long against the 30 s after which
 /// those that wait look again; short, because a pair without a version may be exchanged for another one.
 pub const PROVEN_FOR: Duration = Duration::from_secs(10 * 60);
-/// Entries of one record; the youngest stay. More than this in one window would not change a decision.
-pub const MOST_ENTRIES: usize = 16;
+/// Entries of one record; the youngest stay. The longest window of a product, 15 minutes, has room for 20 attempts by the
+/// policy with the most attempts (four in 200 s), so that no rejection is displaced while it counts at another product.
+pub const MOST_ENTRIES: usize = 24;
+/// As many entries a version of this program before the second product keeps: a record that has them may have lost others.
+const MOST_BEFORE: usize = 16;
 /// The longest pause.
 const LONGEST: Duration = Duration::from_secs(30 * 60);
 
@@ -189,13 +192,24 @@ impl Record {
     /// Whether these attempts stood here, and somebody has deleted them.
     pub fn has_lost(&self, ids: &[String]) -> bool {
         // A full record forgets by itself.
-        !ids.is_empty() && self.entries.len() < MOST_ENTRIES && !ids.iter().any(|id| self.holds(id))
+        !ids.is_empty() && self.entries.len() < MOST_BEFORE && !ids.iter().any(|id| self.holds(id))
     }
 
     fn bound(&mut self) {
         let surplus = self.entries.len().saturating_sub(MOST_ENTRIES);
         self.entries.drain(..surplus);
     }
+}
+
+/// Where an attempt was made, as seen from the server that is to be logged in to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    /// At the same server.
+    This,
+    /// At another server of the same product.
+    SameProduct,
+    /// At a server of another product.
+    OtherProduct,
 }
 
 /// An entry, as one replica sees it.
@@ -207,8 +221,8 @@ pub struct Aged<'a> {
     pub age: Duration,
     /// The same as far as the clock of the replica that wrote it can be believed.
     pub likely_age: Duration,
-    /// Whether it is of the server that is to be logged in to.
-    pub is_here: bool,
+    /// Where it was made.
+    pub endpoint: Endpoint,
     /// Whether it is a claim of a process that has ended.
     pub is_lost: bool,
 }
@@ -218,10 +232,18 @@ impl Aged<'_> {
         self.entry.state == State::Claimed && self.age < UNDER_WAY && !self.is_lost
     }
 
-    /// Rejections count wherever they were made. A lost answer says something of its own server only; a login under way
-    /// may still be rejected.
-    fn counts(&self) -> bool {
-        self.is_here || self.entry.state == State::Rejected || self.is_under_way()
+    /// Rejections count wherever they were made, those at another product for no longer than the window. A lost answer says
+    /// something of its own server only; a login under way may still be rejected.
+    fn counts(&self, window: Duration) -> bool {
+        match self.endpoint {
+            Endpoint::This => true,
+            Endpoint::SameProduct => self.entry.state == State::Rejected || self.is_under_way(),
+            Endpoint::OtherProduct => self.entry.state == State::Rejected && self.age < window || self.is_under_way(),
+        }
+    }
+
+    fn is_of_other_product(&self) -> bool {
+        self.endpoint == Endpoint::OtherProduct
     }
 }
 
@@ -248,7 +270,7 @@ pub fn decide(evidence: Evidence<'_>, attempt: &Attempt, random: f64) -> Result<
 
 fn decide_without_jitter(evidence: Evidence<'_>, attempt: &Attempt) -> Result<(), Refused> {
     let policy = attempt.policy;
-    let mut counted: Vec<&Aged<'_>> = evidence.entries.iter().filter(|aged| aged.counts()).collect();
+    let mut counted: Vec<&Aged<'_>> = evidence.entries.iter().filter(|aged| aged.counts(policy.window)).collect();
     counted.sort_by_key(|aged| aged.age);
     if !evidence.is_shared {
         return decide_alone(&counted, attempt);
@@ -264,7 +286,9 @@ fn decide_without_jitter(evidence: Evidence<'_>, attempt: &Attempt) -> Result<()
     if is_proven && doubt.is_none() {
         return of_known(&counted, policy);
     }
-    let is_awaited = |aged: &&Aged<'_>| aged.is_here && aged.is_under_way() && !aged.entry.known && aged.age < CAUTION;
+    let is_awaited = |aged: &&Aged<'_>| {
+        aged.endpoint == Endpoint::This && aged.is_under_way() && !aged.entry.known && aged.age < CAUTION
+    };
     if counted.iter().any(is_awaited) {
         return queued("another login of the account is under way");
     }
@@ -278,27 +302,27 @@ fn decide_without_jitter(evidence: Evidence<'_>, attempt: &Attempt) -> Result<()
     if last.is_some() && in_window.iter().filter(|aged| !aged.is_under_way()).count() < budget {
         return queued(OTHERS_UNDER_WAY);
     }
-    let used_up = last.map(|last| (policy.window.saturating_sub(last.age), too_often(what, budget, policy)));
+    let why = || too_often(what, budget, &counted, policy);
+    let used_up = last.map(|last| (policy.window.saturating_sub(last.age), why()));
     // Without doubt it does not wait, so it waits no longer than there is doubt.
     let most = doubt.filter(|_| is_proven).unwrap_or(Duration::MAX);
     let slow_down = slow_down(&counted, attempt).filter(|_| !evidence.is_accepted);
     waits_longest(used_up, slow_down.map(|(pause, why)| (pause.min(most), why)))
 }
 
-/// The same for a process that knows its own attempts only, `counted` and sorted by age: one in any window, and logins
-/// one after the other, so that with a budget of three, three replicas make no more together. A pair that was accepted
-/// does not wait long for another login that is under way, which is most likely accepted as well.
+/// The same for a process that knows its own attempts only, `counted` and sorted by age: its own budget in any window, and
+/// logins one after the other, so that with a budget of three, and of one alone, three replicas make no more together. A
+/// pair that was accepted does not wait long for another login that is under way, which is most likely accepted as well.
 fn decide_alone(counted: &[&Aged<'_>], attempt: &Attempt) -> Result<(), Refused> {
-    let window = attempt.policy.window;
+    let LoginPolicy { window, budget_alone, .. } = attempt.policy;
     let longest = if attempt.is_known { CAUTION } else { UNDER_WAY };
     if counted.iter().any(|aged| aged.is_under_way() && aged.age < longest) {
         return queued(OTHERS_UNDER_WAY);
     }
-    let failed = counted.iter().find(|aged| !aged.is_under_way() && aged.age < window).map(|last| {
-        let seconds = window.as_secs();
-        let why =
-            format!("a login was rejected or not answered within {seconds} s, and the replicas cannot count together");
-        (window.saturating_sub(last.age), why)
+    let mut in_window = counted.iter().filter(|aged| !aged.is_under_way() && aged.age < window);
+    let failed = in_window.nth(budget_alone.saturating_sub(1)).map(|last| {
+        let often = too_often("rejected or not answered", budget_alone, counted, attempt.policy);
+        (window.saturating_sub(last.age), format!("{often}, and the replicas cannot count together"))
     });
     waits_longest(failed, slow_down(counted, attempt).filter(|_| !attempt.is_known))
 }
@@ -315,7 +339,7 @@ fn of_known(counted: &[&Aged<'_>], policy: LoginPolicy) -> Result<(), Refused> {
     if settled < most(policy) {
         return queued(OTHERS_UNDER_WAY);
     }
-    let why = too_often("rejected or not answered", most(policy), policy);
+    let why = too_often("rejected or not answered", most(policy), counted, policy);
     waits_longest(Some((policy.window.saturating_sub(last.likely_age), why)), None)
 }
 
@@ -335,17 +359,19 @@ fn most(policy: LoginPolicy) -> usize {
     policy.budget.saturating_add(1)
 }
 
-/// How long the pause since the last attempt has to be, beyond the budget; `counted` is sorted by age.
+/// How long the pause since the last attempt has to be, beyond the budget; `counted` is sorted by age. Of another product
+/// only the window and the budget apply: one Secret may hold other credentials for it.
 fn slow_down(counted: &[&Aged<'_>], attempt: &Attempt) -> Option<Wait> {
     let policy = attempt.policy;
+    let of_product = || counted.iter().filter(|aged| !aged.is_of_other_product());
     if let Some(version) = &attempt.version {
-        let mut same = counted.iter().filter(|aged| aged.entry.state == State::Rejected && aged.entry.is_of(version));
+        let mut same = of_product().filter(|aged| aged.entry.state == State::Rejected && aged.entry.is_of(version));
         let youngest = same.next()?;
         let backoff = Backoff::doubling(policy.window * 7 / 20, LONGEST);
         let pause = pause_after(backoff, same.count()).checked_sub(youngest.age)?;
         return Some((pause, "this version of the Secret was rejected".to_owned()));
     }
-    let settled: Vec<&&Aged<'_>> = counted.iter().filter(|aged| !aged.is_under_way()).collect();
+    let settled: Vec<&&Aged<'_>> = of_product().filter(|aged| !aged.is_under_way()).collect();
     let was_rejected = settled.iter().any(|aged| aged.entry.state == State::Rejected);
     let surplus = settled.len().checked_sub(if was_rejected { policy.budget } else { most(policy) })?;
     // Nothing was rejected, or the pair may be another one than what was.
@@ -356,13 +382,17 @@ fn slow_down(counted: &[&Aged<'_>], attempt: &Attempt) -> Option<Wait> {
 }
 
 /// Why a budget is used up.
-fn too_often(what: &str, times: usize, policy: LoginPolicy) -> String {
-    let times = match times {
-        3 => "three".to_owned(),
-        4 => "four".to_owned(),
-        times => times.to_string(),
+fn too_often(what: &str, times: usize, counted: &[&Aged<'_>], policy: LoginPolicy) -> String {
+    let seconds = policy.window.as_secs();
+    let often = match times {
+        0 | 1 => format!("a login was {what}"),
+        3 => format!("logins were {what} three times"),
+        4 => format!("logins were {what} four times"),
+        times => format!("logins were {what} {times} times"),
     };
-    format!("logins were {what} {times} times within {} s", policy.window.as_secs())
+    let is_sum = counted.iter().any(|aged| aged.is_of_other_product() && !aged.is_under_way());
+    let sum = if is_sum { ", those of the same user name at another product included" } else { "" };
+    format!("{often} within {seconds} s{sum}")
 }
 
 /// How long a login must wait after failed logins, and why.

@@ -12,7 +12,7 @@ mod memory;
 const WINDOW: Duration = Duration::from_secs(200);
 
 /// That of vSphere, whose records have names without a scope.
-const POLICY: LoginPolicy = LoginPolicy { scope: "", window: WINDOW, budget: 3 };
+const POLICY: LoginPolicy = LoginPolicy { scope: "", window: WINDOW, budget: 3, budget_alone: 1 };
 
 #[test]
 fn the_name_of_a_record_tells_servers_and_users_apart_and_shows_neither() {
@@ -298,31 +298,173 @@ async fn the_command_that_ends_a_pause_deletes_the_rejections_of_the_account_at_
     assert!(ledger.may_retry(&elsewhere, false).await, "{command}");
 }
 
-/// The same name at the same server, and at another one of the same product.
+/// That of NSX.
+const NSX: LoginPolicy = LoginPolicy { scope: "nsx", window: Duration::from_secs(15 * 60), budget: 3, budget_alone: 1 };
+
+fn at_nsx() -> Attempt {
+    Attempt { policy: NSX, ..at("nsx.test:443") }
+}
+
+/// One that knows a vCenter and an NSX.
+fn ledger_of_both(store: &MemoryStore, began: Instant) -> Ledger {
+    let ledger = self::ledger(store, began, 0);
+    ledger.know(POLICY, "vc.test:443");
+    ledger.know(NSX, "nsx.test:443");
+    ledger
+}
+
 #[tokio::test(start_paused = true)]
-async fn accounts_of_another_policy_are_counted_apart() {
+async fn rejections_of_one_name_are_added_up_over_both_products_each_with_its_own_window() {
     let (store, began) = (MemoryStore::default(), Instant::now());
-    let ledger = self::ledger(&store, began, 0);
-    let policy = LoginPolicy { scope: "nsx", window: Duration::from_secs(15 * 60), budget: 2 };
-    let nsx = |server: &str| Attempt { policy, ..at(server) };
-    for server in ["a.test:443", "b.test:443"] {
-        ledger.know(POLICY, server);
-        ledger.know(policy, server);
+    let [one, other] = [(); 2].map(|()| ledger_of_both(&store, began));
+    assert_eq!(self::one(&one, &at_nsx(), Outcome::Rejected).await, Ok(()));
+    assert_eq!(self::one(&other, &attempt(false), Outcome::Rejected).await, Ok(()));
+    assert_eq!(self::one(&one, &attempt(false), Outcome::Rejected).await, Ok(()));
+    for (name, made, seconds) in [("nsx", at_nsx(), 900), ("vcenter", attempt(false), 200)] {
+        let refused = other.claim(&made).await.unwrap_err();
+        let most = seconds * 5 / 4 + 38;
+        assert!(refused.is_lockout && (seconds..=most).contains(&refused.pause.as_secs()), "{name}: {refused:?}");
+        assert!(!one.may_retry(&made, false).await, "{name}");
     }
-    for _ in 0..2 {
-        assert_eq!(one(&ledger, &nsx("a.test:443"), Outcome::Rejected).await, Ok(()));
+    tokio::time::sleep(Duration::from_secs(240)).await;
+    assert!(other.claim(&at_nsx()).await.unwrap_err().is_lockout, "15 min are not over");
+    // The rejection at NSX is over for vCenter, also in a process that has just started.
+    assert_eq!(self::one(&ledger_of_both(&store, began), &attempt(false), Outcome::Harmless).await, Ok(()));
+    tokio::time::sleep(Duration::from_secs(15 * 60 - 230)).await;
+    assert_eq!(self::one(&other, &at_nsx(), Outcome::Harmless).await, Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_name_and_lost_answers_at_another_product_do_not_count() {
+    let (store, began) = (MemoryStore::default(), Instant::now());
+    let ledger = ledger_of_both(&store, began);
+    for _ in 0..4 {
+        assert_eq!(one(&ledger, &attempt(false), Outcome::Unanswered).await, Ok(()));
     }
-    assert!(ledger.claim(&nsx("b.test:443")).await.unwrap_err().is_lockout, "two count at all servers of the product");
-    for server in ["a.test:443", "b.test:443", "a.test:443"] {
-        assert_eq!(one(&ledger, &at(server), Outcome::Rejected).await, Ok(()), "three of its own");
+    let other_name = Attempt { user: "other@vsphere.local".to_owned(), ..attempt(false) };
+    for _ in 0..3 {
+        assert_eq!(one(&ledger, &other_name, Outcome::Rejected).await, Ok(()));
     }
-    assert!(ledger.claim(&at("b.test:443")).await.unwrap_err().is_lockout);
-    tokio::time::sleep(Duration::from_secs(800)).await;
-    assert_eq!(one(&ledger, &at("b.test:443"), Outcome::Harmless).await, Ok(()), "200 s are over");
-    assert!(ledger.claim(&nsx("b.test:443")).await.unwrap_err().is_lockout, "15 min are not");
-    let command = |policy| ledger.reset_command(policy, "a.test:443", "ccm@vsphere.local").unwrap();
-    let name = record_name("nsx", "a.test:443", "ccm@vsphere.local");
-    assert!(command(policy).contains(&name) && !command(POLICY).contains(&name));
+    assert!(ledger.claim(&attempt(false)).await.is_err() && ledger.claim(&other_name).await.is_err());
+    for _ in 0..3 {
+        assert_eq!(one(&ledger, &at_nsx(), Outcome::Rejected).await, Ok(()));
+    }
+    assert!(ledger.claim(&at_nsx()).await.unwrap_err().is_lockout);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_command_that_ends_a_pause_names_the_leases_of_both_products() {
+    let (store, began) = (MemoryStore::default(), Instant::now());
+    let ledger = ledger_of_both(&store, began);
+    for _ in 0..3 {
+        assert_eq!(one(&ledger, &attempt(false), Outcome::Rejected).await, Ok(()));
+    }
+    assert!(ledger.claim(&at_nsx()).await.unwrap_err().is_lockout);
+    let user = "ccm@vsphere.local";
+    let names = [record_name("", "vc.test:443", user), record_name("nsx", "nsx.test:443", user)];
+    for (policy, server) in [(POLICY, "vc.test:443"), (NSX, "nsx.test:443")] {
+        let command = ledger.reset_command(policy, server, user).unwrap();
+        assert!(names.iter().all(|name| command.contains(name.as_str())), "{command}");
+    }
+    store.clear(&names);
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert!(ledger.may_retry(&at_nsx(), false).await);
+}
+
+/// Attempts with a wrong password for an hour, as sessions make them: again when the pause is over. Each process is
+/// replaced by a new one once. Gives back when the attempts were made.
+async fn an_hour_with_a_wrong_password(processes: u64, make: impl Fn() -> Ledger) -> Vec<Duration> {
+    let began = Instant::now();
+    let mut running: Vec<(Ledger, Duration)> = (0..processes).map(|_| (make(), Duration::ZERO)).collect();
+    let mut attempts = Vec::new();
+    while began.elapsed() < Duration::from_secs(3600) {
+        for (number, (ledger, not_before)) in (0u64..).zip(&mut running) {
+            let now = began.elapsed();
+            if now.as_secs() == 420 * (number + 1) {
+                (*ledger, *not_before) = (make(), now);
+            }
+            if *not_before > now {
+                continue;
+            }
+            let pause = match ledger.claim(&at_nsx()).await {
+                Ok(claim) => {
+                    attempts.push(began.elapsed());
+                    let pause = claim.pause_if_rejected;
+                    ledger.settle(claim, Outcome::Rejected).await;
+                    pause
+                }
+                Err(refused) => refused.pause,
+            };
+            *not_before = now + pause;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    attempts
+}
+
+fn most_in(window: Duration, attempts: &[Duration]) -> usize {
+    let of = |first: &Duration| attempts.iter().filter(|at| *at >= first && **at - *first < window).count();
+    attempts.iter().map(of).max().unwrap_or_default()
+}
+
+#[tokio::test(start_paused = true)]
+async fn five_replicas_that_restart_make_three_attempts_at_nsx_in_any_15_minutes() {
+    for hides_time in [false, true] {
+        let (store, began) = (MemoryStore::default(), Instant::now());
+        if hides_time {
+            store.hide_time();
+        }
+        let attempts = an_hour_with_a_wrong_password(5, || ledger_of_both(&store, began)).await;
+        assert_eq!(most_in(NSX.window, &attempts), 3, "{attempts:?}");
+        assert!(attempts.last() > Some(&Duration::from_secs(1800)), "they go on: {attempts:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_without_the_store_makes_one_attempt_at_nsx_in_15_minutes() {
+    let began = Instant::now();
+    let make = || {
+        let store = MemoryStore::default();
+        store.fail(Some("403"));
+        ledger_of_both(&store, began)
+    };
+    // One of them is the process that takes the place of the first.
+    let attempts = an_hour_with_a_wrong_password(1, make).await;
+    assert_eq!(most_in(NSX.window, &attempts), 2, "the restart adds one: {attempts:?}");
+    let later: Vec<Duration> = attempts.into_iter().filter(|at| at.as_secs() >= 420).collect();
+    assert_eq!((most_in(NSX.window, &later), later.len()), (1, 4), "{later:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_process_without_the_store_was_refused_at_vcenter_counts_at_nsx() {
+    let (store, began) = (MemoryStore::default(), Instant::now());
+    store.fail(Some("403"));
+    let ledger = ledger_of_both(&store, began);
+    assert_eq!(one(&ledger, &attempt(false), Outcome::Rejected).await, Ok(()));
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    let refused = ledger.claim(&at_nsx()).await.unwrap_err();
+    assert!(refused.is_lockout && (600..=750).contains(&refused.pause.as_secs()), "{refused:?}");
+    assert_eq!(one(&ledger, &attempt(false), Outcome::Harmless).await, Ok(()), "200 s are over");
+    assert_eq!(ledger.reset_command(NSX, "nsx.test:443", "ccm@vsphere.local"), None);
+}
+
+/// As the version before wrote it, which knew no other product.
+#[tokio::test(start_paused = true)]
+async fn a_record_of_the_version_before_counts_at_nsx_and_is_written_in_the_same_form() {
+    let (store, began) = (MemoryStore::default(), Instant::now());
+    let name = record_name("", "vc.test:443", "ccm@vsphere.local");
+    let entry = |number: i64| {
+        let at = 1_900_000_000 - 100 * number;
+        format!(r#"{{"id":"id-{number}","at":{at},"state":"rejected","uid":"u-1","resourceVersion":"7"}}"#)
+    };
+    let text = format!(r#"{{"entries":[{},{},{}]}}"#, entry(3), entry(2), entry(1));
+    store.write(&name, None, &text).await.unwrap();
+    let ledger = ledger_of_both(&store, began);
+    assert!(ledger.claim(&at_nsx()).await.unwrap_err().is_lockout);
+    let version = Some(SecretVersion { uid: "u-1".to_owned(), resource_version: "8".to_owned() });
+    let newer = Attempt { version, ..attempt(false) };
+    assert_eq!(one(&ledger, &newer, Outcome::Harmless).await, Ok(()), "two of them are in the 200 s");
+    assert_eq!(store.texts().get(&name), Some(&text), "nothing is added that the version before does not know");
 }
 
 /// Counts what is read, and takes its time.

@@ -3,7 +3,7 @@
 use super::*;
 
 /// That of vSphere.
-const POLICY: LoginPolicy = LoginPolicy { scope: "", window: Duration::from_secs(200), budget: 3 };
+const POLICY: LoginPolicy = LoginPolicy { scope: "", window: Duration::from_secs(200), budget: 3, budget_alone: 1 };
 
 fn version(number: &str) -> SecretVersion {
     SecretVersion { uid: "u-1".to_owned(), resource_version: number.to_owned() }
@@ -41,7 +41,8 @@ fn decided_by(cases: &[Case], attempt: &Attempt, is_shared: bool) -> Result<(), 
         .zip(&entries)
         .map(|(Case(age, _, is_here, _), entry)| {
             let age = Duration::from_secs(*age);
-            Aged { entry, age, likely_age: age, is_here: *is_here, is_lost: false }
+            let endpoint = if *is_here { Endpoint::This } else { Endpoint::SameProduct };
+            Aged { entry, age, likely_age: age, endpoint, is_lost: false }
         })
         .collect();
     decide(Evidence { entries: &aged, is_shared, is_accepted: false }, attempt, 0.0)
@@ -241,7 +242,7 @@ fn a_claim_of_a_process_that_has_ended_holds_up_nobody_and_counts_as_a_lost_answ
         let aged: Vec<Aged<'_>> = claims
             .iter()
             .take(count)
-            .map(|entry| Aged { entry, age, likely_age: age, is_here: true, is_lost: true })
+            .map(|entry| Aged { entry, age, likely_age: age, endpoint: Endpoint::This, is_lost: true })
             .collect();
         waits(&decide(Evidence { entries: &aged, is_shared: true, is_accepted: false }, &attempt(), 0.0))
     };
@@ -304,7 +305,7 @@ fn a_proven_pair_waits_for_no_rejection_before_and_is_still_no_more_than_a_fourt
         let aged: Vec<Aged<'_>> = ages
             .iter()
             .map(|age| Duration::from_secs(*age))
-            .map(|age| Aged { entry: &entry, age, likely_age: age, is_here: true, is_lost: false })
+            .map(|age| Aged { entry: &entry, age, likely_age: age, endpoint: Endpoint::This, is_lost: false })
             .collect();
         waits(&decide(Evidence { entries: &aged, is_shared: true, is_accepted: true }, made, 0.0))
     };
@@ -324,12 +325,19 @@ fn attempts_that_are_gone_from_a_record_were_deleted_unless_it_is_full() {
     assert!(record(0).has_lost(&ids(&["gone"])) && record(3).has_lost(&ids(&["gone", "too"])));
     assert!(!record(3).has_lost(&ids(&["gone", "id-1"])) && !record(3).has_lost(&[]));
     assert!(!record(MOST_ENTRIES).has_lost(&ids(&["gone"])));
+    assert!(!record(16).has_lost(&ids(&["gone"])), "the version before kept sixteen");
 }
 
 #[test]
 fn jitter_makes_a_pause_longer_and_never_shorter() {
     let entry = Entry { state: State::Rejected, ..Entry::claim("id".to_owned(), 0, &of_version("7")) };
-    let aged = [Aged { entry: &entry, age: Duration::ZERO, likely_age: Duration::ZERO, is_here: true, is_lost: false }];
+    let aged = [Aged {
+        entry: &entry,
+        age: Duration::ZERO,
+        likely_age: Duration::ZERO,
+        endpoint: Endpoint::This,
+        is_lost: false,
+    }];
     for (random, expected) in [(0.0, 70_000), (0.5, 78_750), (1.0, 87_500)] {
         let evidence = Evidence { entries: &aged, is_shared: true, is_accepted: false };
         let refused = decide(evidence, &of_version("7"), random).unwrap_err();
@@ -345,7 +353,7 @@ fn a_record_is_bounded_survives_a_round_trip_and_holds_nothing_of_a_password() {
         record.put(Entry::claim(format!("id-{number}"), number, &of_version("7")));
     }
     assert_eq!(record.entries.len(), MOST_ENTRIES);
-    assert_eq!(record.entries.first().map(|entry| entry.at), Some(84), "the youngest stay");
+    assert_eq!(record.entries.first().map(|entry| entry.at), Some(76), "the youngest stay");
     assert_eq!(Record::from_text(&record.to_text()), record);
     for text in ["", "{", "null", "[]", "{\"entries\":3}", "{\"entries\":[{\"id\":1}]}"] {
         assert_eq!(Record::from_text(text), Record::default(), "{text}");
@@ -364,7 +372,7 @@ fn a_record_is_bounded_survives_a_round_trip_and_holds_nothing_of_a_password() {
 
 #[test]
 fn another_product_has_its_own_budget_and_pauses() {
-    let policy = LoginPolicy { scope: "nsx", window: Duration::from_secs(15 * 60), budget: 2 };
+    let policy = LoginPolicy { scope: "nsx", window: Duration::from_secs(15 * 60), budget: 2, budget_alone: 1 };
     let of = |made: Attempt| Attempt { policy, is_new: false, ..made };
     let rejected = |ages: &[u64], made: &Attempt| -> Vec<Case> {
         ages.iter().map(|age| Case(*age, State::Rejected, true, made.clone())).collect()
@@ -377,4 +385,57 @@ fn another_product_has_its_own_budget_and_pauses() {
     assert_eq!(waits(&decided(&rejected(&[700, 800], &any), &Attempt { is_known: true, ..any.clone() })), 0, "a third");
     assert_eq!(waits(&decided(&rejected(&[10], &seventh), &seventh)), 305, "7/20 of the window");
     assert_eq!(waits(&decided_by(&rejected(&[300], &any), &any, false)), 600, "alone: one in the window");
+    let two = Attempt { policy: LoginPolicy { budget_alone: 2, ..policy }, ..any.clone() };
+    assert_eq!(waits(&decided_by(&rejected(&[300], &any), &two, false)), 0, "alone: two in the window");
+    let Refused { pause, why, .. } = decided_by(&rejected(&[300, 500], &any), &two, false).unwrap_err();
+    let expected = "logins were rejected or not answered 2 times within 900 s, and the replicas cannot count together";
+    assert_eq!((pause.as_secs(), why.as_str()), (400, expected));
+}
+
+/// What `attempt` waits for attempts of these ages and states at another product, and why.
+fn decided_for_sum(cases: &[(u64, State)], attempt: &Attempt, is_shared: bool) -> Result<(), Refused> {
+    let entries: Vec<Entry> =
+        cases.iter().map(|(_, state)| Entry { state: *state, ..Entry::claim("id".to_owned(), 0, attempt) }).collect();
+    let aged: Vec<Aged<'_>> = cases
+        .iter()
+        .zip(&entries)
+        .map(|((age, _), entry)| {
+            let age = Duration::from_secs(*age);
+            Aged { entry, age, likely_age: age, endpoint: Endpoint::OtherProduct, is_lost: false }
+        })
+        .collect();
+    decide(Evidence { entries: &aged, is_shared, is_accepted: false }, attempt, 0.0)
+}
+
+#[test]
+fn of_another_product_rejections_count_within_the_products_own_window_and_lost_answers_do_not() {
+    use State::{Claimed, Rejected, Unanswered};
+    let vcenter = Attempt { is_new: false, ..attempt() };
+    let policy = LoginPolicy { scope: "nsx", window: Duration::from_secs(15 * 60), budget: 3, budget_alone: 1 };
+    let nsx = Attempt { policy, ..vcenter.clone() };
+    let of_secret = |made: &Attempt| Attempt { version: Some(version("7")), ..made.clone() };
+    let rejected = |ages: &[u64]| -> Vec<(u64, State)> { ages.iter().map(|age| (*age, Rejected)).collect() };
+    let look_again = LOOK_AGAIN.as_secs();
+    for (case, cases, [at_nsx, at_vcenter]) in [
+        ("two", rejected(&[10, 20]), [0, 0]),
+        ("three", rejected(&[10, 20, 150]), [750, 50]),
+        ("one is older than the shorter window", rejected(&[10, 20, 200]), [700, 0]),
+        ("older than both", rejected(&[900, 901, 902, 903, 904, 905, 906]), [0, 0]),
+        ("in the longer window", rejected(&[300, 400, 500, 600, 700, 800, 890]), [400, 0]),
+        ("lost answers", vec![(80, Unanswered), (81, Unanswered), (82, Unanswered), (83, Claimed)], [0, 0]),
+        ("under way", vec![(12, Claimed), (13, Claimed), (14, Claimed), (15, Claimed)], [look_again, look_again]),
+    ] {
+        for (product, made, expected) in [("nsx", &nsx, at_nsx), ("vcenter", &vcenter, at_vcenter)] {
+            assert_eq!(waits(&decided_for_sum(&cases, made, true)), expected, "{case}: {product}");
+            // The pause of a version of a Secret is that of the product: the Secret may hold other credentials for this one.
+            assert_eq!(waits(&decided_for_sum(&cases, &of_secret(made), true)), expected, "{case}: {product}: secret");
+        }
+    }
+    let Refused { why, .. } = decided_for_sum(&rejected(&[10, 20, 150]), &vcenter, true).unwrap_err();
+    assert_eq!(
+        why,
+        "logins were rejected or not answered three times within 200 s, those of the same user name at another product included"
+    );
+    assert_eq!(waits(&decided_for_sum(&rejected(&[300]), &nsx, false)), 600, "alone");
+    assert_eq!(waits(&decided_for_sum(&rejected(&[300]), &vcenter, false)), 0, "alone");
 }

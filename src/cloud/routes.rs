@@ -40,4 +40,16 @@ pub trait Routes: Send + Sync {
 
     /// Deletes `route`, exactly as it was listed.
     async fn delete_route(&self, permit: &WritePermit, cluster_name: &str, route: &Route) -> Result<(), Error>;
+
+    /// Whether [`Routes::create_route`] makes a route lead to other addresses without an interruption, so that the old one
+    /// must not be deleted first. Ours; the Go program deletes and creates.
+    fn rewrites_in_place(&self) -> bool {
+        false
+    }
+
+    /// How many routes the last listing left out because nothing shows whether they are this cluster's. They are neither
+    /// changed nor deleted. Ours.
+    fn held_routes(&self) -> usize {
+        0
+    }
 }

@@ -35,6 +35,15 @@ pub(super) fn owns(provider: &dyn CloudProvider, node: &Node) -> bool {
     provider_id.is_empty() || provider.owns_provider_id(provider_id)
 }
 
+/// What the cloud has.
+pub(super) struct Listing {
+    pub(super) routes: Vec<Route>,
+    /// See [`Routes::rewrites_in_place`].
+    pub(super) rewrites: bool,
+    /// See [`Routes::held_routes`].
+    pub(super) held: usize,
+}
+
 /// What came of the changes for one destination.
 #[derive(Debug, Default)]
 pub struct Applied {
@@ -53,10 +62,11 @@ impl Cloud {
     }
 
     /// All routes of the cluster.
-    pub(super) async fn list_routes(&self) -> Result<Vec<Route>, Failure> {
-        let routes = self.routes()?;
-        let listed = within_limit(routes.list_routes(&self.cluster_name)).await;
-        listed.map_err(|failure| failure.because_of("failed to list routes"))
+    pub(super) async fn list_routes(&self) -> Result<Listing, Failure> {
+        let cloud = self.routes()?;
+        let listed = within_limit(cloud.list_routes(&self.cluster_name)).await;
+        let routes = listed.map_err(|failure| failure.because_of("failed to list routes"))?;
+        Ok(Listing { routes, rewrites: cloud.rewrites_in_place(), held: cloud.held_routes() })
     }
 
     /// Deletes, then creates. Nothing is created while a route to the same destination could not be deleted.

@@ -7,12 +7,14 @@ use prometheus::{IntCounter, IntGaugeVec, Opts};
 const READY: &str = "Ready";
 /// The state of a route that is planned.
 const PENDING: &str = "Pending";
+/// The state of a route that nothing shows to be this cluster's.
+const HELD: &str = "held";
 
 /// The series. Clones share them.
 #[derive(Clone)]
 pub(super) struct Metrics {
     pub(super) syncs: IntCounter,
-    /// How many routes are in each state: two words of ours, and the reasons why routes cannot be changed.
+    /// How many routes are in each state: three words of ours, and the reasons why routes cannot be changed.
     pub(super) routes: IntGaugeVec,
     pub(super) panics: IntCounter,
 }
@@ -27,7 +29,7 @@ impl Metrics {
         );
         let routes = ours(
             "routes",
-            "Routes of the pod network by state: Ready, Pending, or the reason why a route could not be created or deleted.",
+            "Routes of the pod network by state: Ready, Pending, held (not known to be this cluster's), or the reason why a route could not be created or deleted.",
         );
         let panics = ours("route_panics_total", "Panics while routes were reconciled.");
         let new = Self {
@@ -36,7 +38,13 @@ impl Metrics {
             panics: IntCounter::with_opts(panics).expect("the name is a valid constant"),
         };
         new.show((0, 0));
+        new.show_held(0);
         new
+    }
+
+    /// How many routes of the cloud are left alone because nothing shows that they are this cluster's.
+    pub(super) fn show_held(&self, held: usize) {
+        self.routes.with_label_values(&[HELD]).set(i64::try_from(held).unwrap_or(i64::MAX));
     }
 
     /// All of them.

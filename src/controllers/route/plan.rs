@@ -66,8 +66,9 @@ pub enum Verdict {
     Unknown(Unknown),
 }
 
-/// Decides. `nodes` are those that this controller looks after; `networks` are those of `--cluster-cidr`.
-pub fn plan(nodes: &[&Node], routes: &[Route], networks: &[IpNet]) -> BTreeMap<IpNet, Changes> {
+/// Decides. `nodes` are those that this controller looks after; `networks` are those of `--cluster-cidr`. Where the cloud
+/// rewrites in place, a route to other addresses is only created: that replaces it.
+pub fn plan(nodes: &[&Node], routes: &[Route], networks: &[IpNet], rewrites: bool) -> BTreeMap<IpNet, Changes> {
     let by_name: BTreeMap<&str, &Node> = nodes.iter().map(|node| (node::name(node), *node)).collect();
     let mut by_target = BTreeMap::<&str, Vec<&Route>>::new();
     for route in routes {
@@ -79,7 +80,8 @@ pub fn plan(nodes: &[&Node], routes: &[Route], networks: &[IpNet]) -> BTreeMap<I
             continue;
         };
         let target = by_name.get(route.target_node.as_str());
-        if let Some(ground) = ground(route, network, target.copied()) {
+        let ground = ground(route, network, target.copied());
+        if let Some(ground) = ground.filter(|ground| !(rewrites && *ground == Ground::OtherAddresses)) {
             changes.entry(network).or_default().deletions.push(Deletion { route: route.clone(), ground });
         }
     }
@@ -91,8 +93,11 @@ pub fn plan(nodes: &[&Node], routes: &[Route], networks: &[IpNet]) -> BTreeMap<I
             // One that is about to be replaced is not there.
             let stays =
                 |route: &Route| !group.is_some_and(|group| group.deletions.iter().any(|one| one.route == *route));
-            let is_it =
-                |route: &Route| !route.blackhole && parse_network_sloppy(&route.destination_cidr) == Some(network);
+            let is_it = |route: &Route| {
+                !route.blackhole
+                    && parse_network_sloppy(&route.destination_cidr) == Some(network)
+                    && ground(route, network, Some(node)) != Some(Ground::OtherAddresses)
+            };
             let is_planned = group.is_some_and(|group| group.creations.contains(&creation));
             if !is_planned && !led_here.iter().any(|route| stays(route) && is_it(route)) {
                 changes.entry(network).or_default().creations.push(creation);

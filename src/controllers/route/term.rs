@@ -14,7 +14,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::{sleep, sleep_until};
 
-use super::apply::{Applied, Cloud};
+use super::apply::{Applied, Cloud, Listing};
 use super::condition;
 use super::destinations::{Destinations, Routing};
 use super::failure::Failure;
@@ -163,8 +163,9 @@ impl Term {
         }
         let nodes: Vec<Node> =
             self.cloud.nodes.list().filter(|node| self.cloud.owns(node)).map(|node| reduced(&node)).collect();
-        let routes = self.cloud.list_routes().await?;
-        let plan = plan(&nodes.iter().collect::<Vec<_>>(), &routes, &self.networks);
+        let Listing { routes, rewrites, held } = self.cloud.list_routes().await?;
+        self.metrics.show_held(held);
+        let plan = plan(&nodes.iter().collect::<Vec<_>>(), &routes, &self.networks, rewrites);
         let led_to: BTreeSet<&str> = routes.iter().map(|route| route.target_node.as_str()).collect();
         let is_target = |node: &&Node| led_to.contains(node::name(node));
         let without_networks = nodes.iter().filter(|node| wanted(node).next().is_none());
@@ -346,6 +347,7 @@ impl Term {
     pub(super) fn forget(&self) {
         self.reasons.forget_all();
         self.metrics.show((0, 0));
+        self.metrics.show_held(0);
     }
 }
 

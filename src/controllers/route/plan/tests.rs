@@ -36,7 +36,7 @@ fn networks(texts: &[&str]) -> Vec<IpNet> {
 fn after(nodes: &[Node], routes: &[Route], cluster: &[&str]) -> Vec<Route> {
     let cached: Vec<&Node> = nodes.iter().collect();
     let mut routes = routes.to_vec();
-    for changes in plan(&cached, &routes.clone(), &networks(cluster)).into_values() {
+    for changes in plan(&cached, &routes.clone(), &networks(cluster), false).into_values() {
         for deletion in &changes.deletions {
             let target = nodes.iter().find(|node| node::name(node) == deletion.route.target_node);
             let absent = || Presence::Absent(AbsenceProof::new("none", []));
@@ -85,7 +85,7 @@ fn a_route_is_ours_if_the_cluster_has_its_network() {
     ] {
         let cluster: IpNet = parse_network_sloppy(cluster).unwrap();
         // No Node wants it: it is deleted if it is ours.
-        let planned = plan(&[], &[route("gone", destination)], &[cluster]);
+        let planned = plan(&[], &[route("gone", destination)], &[cluster], false);
         assert_eq!(!planned.is_empty(), expected, "{id}");
     }
 }
@@ -167,9 +167,10 @@ fn routes_follow_the_nodes_as_in_the_go_program() {
     ] {
         assert_eq!(shown(&after(nodes, &before, &cluster)), shown(&expected), "{id}");
     }
-    let unchanged = plan(&[&n1, &n2], &full(&single), &networks(&cluster));
+    let unchanged = plan(&[&n1, &n2], &full(&single), &networks(&cluster), false);
     assert_eq!(unchanged, BTreeMap::new(), "R-27");
-    let [creation] = plan(&[&n1], &[], &networks(&cluster)).into_values().next().unwrap().creations.try_into().unwrap();
+    let [creation] =
+        plan(&[&n1], &[], &networks(&cluster), false).into_values().next().unwrap().creations.try_into().unwrap();
     assert_eq!((creation.name_hint.as_str(), creation.route.name.as_str()), ("01", ""));
 }
 
@@ -177,7 +178,7 @@ fn routes_follow_the_nodes_as_in_the_go_program() {
 fn networks_are_compared_as_networks() {
     let node = node("a", "u", &["10.120.000.0/24", "garbage"], "10.0.0.1");
     let routes = [route("a", "10.120.0.7/24")];
-    assert_eq!(plan(&[&node], &routes, &networks(&["10.120.0.0/16"])), BTreeMap::new(), "W-48");
+    assert_eq!(plan(&[&node], &routes, &networks(&["10.120.0.0/16"]), false), BTreeMap::new(), "W-48");
     assert_eq!(wanted(&node).filter_map(Result::err).collect::<Vec<_>>(), ["garbage"]);
 }
 
@@ -221,10 +222,10 @@ fn only_what_a_live_read_confirms_is_deleted() {
 fn a_route_to_another_node_is_deleted_before_the_wanted_one_is_created() {
     let node = node("a", "u", &["10.120.0.0/24"], "10.0.0.1");
     let routes = [route("b", "10.120.0.0/24"), route("a", "10.120.0.0/24")];
-    let planned = plan(&[&node], &routes[..1], &networks(&["10.120.0.0/16"]));
+    let planned = plan(&[&node], &routes[..1], &networks(&["10.120.0.0/16"]), false);
     let [changes] = planned.into_values().collect::<Vec<_>>().try_into().unwrap();
     assert_eq!((changes.deletions.len(), changes.creations.len()), (1, 1), "in one group");
-    let planned = plan(&[&node], &routes, &networks(&["10.120.0.0/16"]));
+    let planned = plan(&[&node], &routes, &networks(&["10.120.0.0/16"]), false);
     let [changes] = planned.into_values().collect::<Vec<_>>().try_into().unwrap();
     assert_eq!((changes.deletions.len(), changes.creations.len()), (1, 0), "what is there stays");
 }
@@ -266,7 +267,7 @@ proptest! {
         let cluster = ["10.120.0.0/16"];
         let after = after(&nodes, &routes, &cluster);
         let cached: Vec<&Node> = nodes.iter().collect();
-        prop_assert_eq!(plan(&cached, &after, &networks(&cluster)), BTreeMap::new());
+        prop_assert_eq!(plan(&cached, &after, &networks(&cluster), false), BTreeMap::new());
         for node in &nodes {
             for network in wanted(node).flatten() {
                 let leads_there = |route: &&Route| {

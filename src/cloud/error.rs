@@ -49,6 +49,16 @@ pub enum Error {
         /// How long to wait.
         after: Duration,
     },
+    /// Not done, for a reason that the provider has a word for.
+    #[error("{message}")]
+    Failed {
+        /// The word for what is wrong.
+        reason: Reason,
+        /// What was being done and to what, and what is wrong.
+        message: String,
+        /// How long to wait exactly; if nothing, longer after each failure in a row.
+        after: Option<Duration>,
+    },
     /// The provider's credentials do not allow this.
     #[error("{message}")]
     Denied {
@@ -85,7 +95,7 @@ impl Error {
             Error::InstanceNotFound => reason::InstanceNotFound,
             Error::NotImplemented | Error::ImplementedElsewhere => reason::NotImplemented,
             Error::RetryAfter { .. } | Error::Unavailable { .. } | Error::NotLeader => reason::CloudUnavailable,
-            Error::Invalid { reason, .. } | Error::Exhausted { reason, .. } => *reason,
+            Error::Invalid { reason, .. } | Error::Exhausted { reason, .. } | Error::Failed { reason, .. } => *reason,
             Error::Denied { .. } => reason::NoPermission,
             Error::Other { .. } => reason::CloudError,
         }
@@ -95,6 +105,7 @@ impl Error {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Error::RetryAfter { after, .. } | Error::Exhausted { after, .. } => Some(*after),
+            Error::Failed { after, .. } => *after,
             _ => None,
         }
     }
@@ -117,6 +128,8 @@ mod tests {
             (Error::Invalid { reason, message: message.clone() }, (reason, None)),
             (Error::Exhausted { reason, message: message.clone(), after }, (reason, Some(after))),
             (Error::RetryAfter { message: message.clone(), after }, (reason::CloudUnavailable, Some(after))),
+            (Error::Failed { reason, message: message.clone(), after: None }, (reason, None)),
+            (Error::Failed { reason, message: message.clone(), after: Some(after) }, (reason, Some(after))),
             (Error::Denied { message }, (reason::NoPermission, None)),
         ] {
             assert_eq!((error.reason(), error.retry_after()), expected, "{error:?}");

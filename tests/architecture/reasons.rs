@@ -50,8 +50,8 @@ fn part_problems(text: &str) -> Vec<String> {
         if said.trim().len() < 20 {
             problems.push(format!("says nothing under {part}"));
         }
-        if *part == "Check" && !["govc ", "kubectl "].iter().any(|tool| said.contains(&format!("`{tool}"))) {
-            problems.push("the check has no line of govc or kubectl".to_owned());
+        if *part == "Check" && !["govc ", "kubectl ", "curl "].iter().any(|tool| said.contains(&format!("`{tool}"))) {
+            problems.push("the check has no line of govc, kubectl or curl".to_owned());
         }
         rest = after;
     }
@@ -177,7 +177,7 @@ fn a_wrong_page_is_noticed() {
         (good.replace("Give the account the role Read-only.", ""), "VMNotFound: says nothing under Mend"),
         (
             section("VMNotFound", "Look at it in the vSphere Client."),
-            "VMNotFound: the check has no line of govc or kubectl",
+            "VMNotFound: the check has no line of govc, kubectl or curl",
         ),
         (swapped, "VMNotFound: does not say Check, or not in its place"),
     ] {

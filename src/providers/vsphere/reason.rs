@@ -45,4 +45,20 @@ reasons! {
     HostNotConnected,
     /// Not deleted: what the machine lay in cannot be read.
     LocationUnknown,
+    /// NSX does not answer, or is too busy.
+    NSXUnavailable,
+    /// NSX refuses the credentials, or the login has to wait because it did.
+    NSXLoginRejected,
+    /// The role of the NSX account does not allow a call.
+    NSXNoPermission,
+    /// NSX does not accept a request, or another client changes the object all the time.
+    NSXRefused,
+    /// An object of NSX that the configuration or another object names does not exist.
+    NSXObjectMissing,
+    /// The Node has no address that a route could lead to.
+    NoNextHop,
+    /// A route of NSX is in the way that is not this cluster's, or that nothing shows to be.
+    RouteNotOurs,
+    /// NSX has accepted a route and not put it into effect.
+    RouteNotRealized,
 }

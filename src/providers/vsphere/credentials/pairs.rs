@@ -6,21 +6,22 @@ use std::time::Duration;
 use jiff::{Timestamp, Unit};
 
 use crate::base::backoff::Failures;
-use crate::cloud::login_ledger::{Attempt, SecretVersion};
-use crate::providers::vsphere::LOGIN_POLICY;
+use crate::cloud::login_ledger::{Attempt, LoginPolicy, SecretVersion};
 use crate::providers::vsphere::credentials::{Credential, Login, Origin};
 use crate::providers::vsphere::retry::REJECTED;
 
 /// Where a credential is presented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::providers::vsphere) enum Interface {
-    Soap,
+    /// SOAP of vCenter; the one of NSX.
+    Primary,
+    /// REST of vCenter.
     Rest,
 }
 
 /// What is known of the logins that are, or were, offered.
-#[derive(Default)]
 pub(in crate::providers::vsphere) struct Pairs {
+    policy: LoginPolicy,
     standings: Vec<Standing>,
 }
 
@@ -71,14 +72,23 @@ impl Held {
 
     /// Why, and how the pause can be ended: `is_of_secret` says that another version of a Secret may be tried before, and
     /// `reset` is the command that makes all replicas forget the failed logins.
-    pub(in crate::providers::vsphere) fn why(&self, is_of_secret: bool, reset: Option<&str>) -> String {
+    pub(in crate::providers::vsphere) fn why(
+        &self,
+        policy: LoginPolicy,
+        is_of_secret: bool,
+        reset: Option<&str>,
+    ) -> String {
         if self.lockout_until.is_none() {
             return self.why.clone();
         }
         // A process that counts alone has one attempt, whatever the version.
         let secret = match is_of_secret && reset.is_some() {
-            true => " Another version of the Secret is tried at once, unless three logins have failed within 200 s.",
-            false => "",
+            true => format!(
+                " Another version of the Secret is tried at once, unless {} logins have failed within {} s.",
+                policy.budget,
+                policy.window.as_secs()
+            ),
+            false => String::new(),
         };
         let retry = match reset {
             Some(command) => format!("run `{command}`; every replica notices it within a minute"),
@@ -136,6 +146,11 @@ pub(in crate::providers::vsphere) enum Better {
 }
 
 impl Pairs {
+    /// Nothing is known. The policy is that of the server's product.
+    pub(in crate::providers::vsphere) fn new(policy: LoginPolicy) -> Self {
+        Self { policy, standings: Vec::new() }
+    }
+
     /// In which order to log in when there is no session: what worked, if it is still offered; then what is offered;
     /// what worked and is offered no longer comes last.
     pub(in crate::providers::vsphere) fn candidates(
@@ -200,7 +215,7 @@ impl Pairs {
     ) -> Option<Held> {
         let standing = self.find(credential)?;
         let schedule = match interface {
-            Interface::Soap => &standing.soap,
+            Interface::Primary => &standing.soap,
             Interface::Rest => &standing.rest,
         };
         schedule.held.clone().filter(|held| held.until > at)
@@ -215,7 +230,7 @@ impl Pairs {
     pub(in crate::providers::vsphere) fn attempt(&self, credential: &Credential, server: &str) -> Attempt {
         let standing = self.find(credential);
         Attempt {
-            policy: LOGIN_POLICY,
+            policy: self.policy,
             server: server.to_owned(),
             user: account(&credential.login).to_owned(),
             version: version(&credential.origin),
@@ -271,7 +286,7 @@ impl Pairs {
     pub(in crate::providers::vsphere) fn paused(&self, at: Duration) -> Vec<Paused> {
         let of_one = |standing: &Standing| {
             let credential = Arc::clone(&standing.credential);
-            [(Interface::Soap, &standing.soap), (Interface::Rest, &standing.rest)].map(|(interface, schedule)| {
+            [(Interface::Primary, &standing.soap), (Interface::Rest, &standing.rest)].map(|(interface, schedule)| {
                 let held = schedule.held.as_ref().filter(|held| held.until > at && held.lockout_until.is_some())?;
                 let credential = Arc::clone(&credential);
                 Some(Paused { credential, interface, is_of_rejection: held.is_of_rejection })
@@ -316,7 +331,7 @@ impl Pairs {
 impl Standing {
     fn schedule(&mut self, interface: Interface) -> &mut Schedule {
         match interface {
-            Interface::Soap => &mut self.soap,
+            Interface::Primary => &mut self.soap,
             Interface::Rest => &mut self.rest,
         }
     }

@@ -137,7 +137,7 @@ impl Session {
             current: link(&http, timeouts),
             coming: None,
             leaving: Vec::new(),
-            pairs: Pairs::default(),
+            pairs: Pairs::new(LOGIN_POLICY),
             refuses_loans: None,
             facts: Facts::default(),
         };
@@ -310,7 +310,7 @@ impl Session {
                         if failure.pause == Pause::Backoff {
                             let pause = retry.next_pause(&PASSING, fastrand::f64());
                             let held = self.now().wait(pause, why.clone());
-                            self.state.lock().pairs.hold(&credential, Interface::Soap, held);
+                            self.state.lock().pairs.hold(&credential, Interface::Primary, held);
                         }
                         return Rotation::Refused(why);
                     }

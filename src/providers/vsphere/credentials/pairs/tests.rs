@@ -5,6 +5,7 @@
 use secrecy::SecretString;
 
 use super::*;
+use crate::providers::vsphere::LOGIN_POLICY;
 
 fn pair(password: &str, origin: Origin) -> Arc<Credential> {
     let login = Login::Password { user: "ccm@vsphere.local".to_owned(), password: SecretString::from(password) };
@@ -30,13 +31,13 @@ fn wrong() -> Rejection {
 
 #[test]
 fn a_process_that_counts_alone_pauses_for_as_long_as_it_is_told_at_least() {
-    let (mut pairs, pair) = (Pairs::default(), from_file("file"));
+    let (mut pairs, pair) = (Pairs::new(LOGIN_POLICY), from_file("file"));
     let alone = || Rejection { least: Duration::from_secs(200), ..wrong() };
-    let pauses: Vec<u64> = (0..5).map(|_| pairs.rejected(&pair, Interface::Soap, alone(), 0.0).as_secs()).collect();
+    let pauses: Vec<u64> = (0..5).map(|_| pairs.rejected(&pair, Interface::Primary, alone(), 0.0).as_secs()).collect();
     assert_eq!(pauses, [200, 200, 280, 560, 1120]);
-    let (mut pairs, pause) = (Pairs::default(), Duration::from_secs(250));
-    assert_eq!(pairs.rejected(&pair, Interface::Soap, alone(), 1.0), pause, "with jitter");
-    let held = pairs.held(&pair, Interface::Soap, NOW).unwrap();
+    let (mut pairs, pause) = (Pairs::new(LOGIN_POLICY), Duration::from_secs(250));
+    assert_eq!(pairs.rejected(&pair, Interface::Primary, alone(), 1.0), pause, "with jitter");
+    let held = pairs.held(&pair, Interface::Primary, NOW).unwrap();
     assert_eq!(held.what("vc"), "login to vc is paused until 1970-01-01T00:04:10Z, so that the account is not locked");
 }
 
@@ -53,7 +54,7 @@ fn what_worked_is_tried_first_while_it_is_offered_and_last_when_it_is_not() {
 
 #[test]
 fn a_new_offer_is_tried_and_the_same_pair_under_a_new_version_is_not() {
-    let mut pairs = Pairs::default();
+    let mut pairs = Pairs::new(LOGIN_POLICY);
     let (old, new) = (from_secret("old", "1"), from_secret("new", "2"));
     assert_eq!(pairs.better(&[old.clone()], &old, NOW), Better::Nothing);
     assert_eq!(pairs.better(&[], &old, NOW), Better::Nothing);
@@ -64,31 +65,31 @@ fn a_new_offer_is_tried_and_the_same_pair_under_a_new_version_is_not() {
 
 #[test]
 fn what_was_rejected_waits_its_time_and_for_good_while_something_else_on_offer_works() {
-    let mut pairs = Pairs::default();
+    let mut pairs = Pairs::new(LOGIN_POLICY);
     let (file, old, new) = (from_file("file"), from_secret("old", "1"), from_secret("new", "2"));
-    let pause = pairs.rejected(&file, Interface::Soap, wrong(), 0.0);
+    let pause = pairs.rejected(&file, Interface::Primary, wrong(), 0.0);
     assert_eq!(pause, Duration::from_secs(70));
     assert_eq!(pairs.better(&[file.clone(), old.clone()], &old, NOW * 9), Better::Nothing);
     assert_eq!(pairs.better(&[file.clone(), new.clone()], &old, NOW), Better::Try(new));
     assert_eq!(pairs.better(&[file.clone()], &old, NOW), Better::NotBefore(NOW + pause));
     assert_eq!(pairs.better(&[file.clone()], &old, NOW + pause), Better::Try(file.clone()));
     // A newer version of a Secret with the same wrong pair is the same wrong pair.
-    let again = pairs.rejected(&file, Interface::Soap, wrong(), 0.0);
+    let again = pairs.rejected(&file, Interface::Primary, wrong(), 0.0);
     assert_eq!(again, Duration::from_secs(140));
-    assert!(pairs.held(&from_secret("file", "8"), Interface::Soap, NOW).is_some());
+    assert!(pairs.held(&from_secret("file", "8"), Interface::Primary, NOW).is_some());
     assert!(pairs.held(&file, Interface::Rest, NOW).is_none());
     pairs.forget_others(&[old.clone()], Some(&old));
-    assert!(pairs.held(&file, Interface::Soap, NOW).is_none());
+    assert!(pairs.held(&file, Interface::Primary, NOW).is_none());
 }
 
 #[test]
 fn pairs_that_are_offered_no_longer_are_forgotten_while_a_session_lasts() {
-    let mut pairs = Pairs::default();
+    let mut pairs = Pairs::new(LOGIN_POLICY);
     let mut in_use = from_secret("0", "0");
     for number in 1..100 {
         let new = from_secret(&number.to_string(), &number.to_string());
         assert_eq!(pairs.better(&[new.clone()], &in_use, NOW), Better::Try(new.clone()));
-        pairs.accepted(&new, Interface::Soap);
+        pairs.accepted(&new, Interface::Primary);
         in_use = new;
         assert!(pairs.standings.len() <= 2, "{}", pairs.standings.len());
     }
@@ -97,54 +98,54 @@ fn pairs_that_are_offered_no_longer_are_forgotten_while_a_session_lasts() {
 
 #[test]
 fn the_ledger_hears_what_is_known_of_a_pair() {
-    let mut pairs = Pairs::default();
+    let mut pairs = Pairs::new(LOGIN_POLICY);
     let pair = from_secret("old", "1");
     let attempt = pairs.attempt(&pair, "vc:443");
     assert_eq!((attempt.is_new, attempt.is_known, attempt.user.as_str()), (true, false, "ccm@vsphere.local"));
     assert_eq!(attempt.version.map(|version| version.resource_version).as_deref(), Some("1"));
-    pairs.accepted(&pair, Interface::Soap);
+    pairs.accepted(&pair, Interface::Primary);
     assert!(pairs.attempt(&pair, "vc:443").is_known);
     pairs.rejected(&pair, Interface::Rest, wrong(), 0.0);
     let attempt = pairs.attempt(&pair, "vc:443");
     assert_eq!((attempt.is_new, attempt.is_known), (false, false), "refused anywhere is refused");
-    pairs.accepted(&pair, Interface::Soap);
+    pairs.accepted(&pair, Interface::Primary);
     pairs.unanswered(&pair);
     assert!(!pairs.attempt(&pair, "vc:443").is_known, "once without the budget, not more");
 }
 
 #[test]
 fn what_is_offered_no_longer_is_tried_once_all_that_is_was_refused() {
-    let mut pairs = Pairs::default();
+    let mut pairs = Pairs::new(LOGIN_POLICY);
     let [old, new, other] = ["old", "new", "other"].map(|password| from_secret(password, password));
     let offered = [new.clone(), other.clone()];
-    pairs.accepted(&old, Interface::Soap);
+    pairs.accepted(&old, Interface::Primary);
     assert!(pairs.may_be_tried(&new, &offered) && pairs.may_be_tried(&old, std::slice::from_ref(&old)));
     assert!(pairs.may_be_tried(&old, &[]), "nothing is offered");
     let held = MOMENT.lockout(Duration::from_secs(190), "others were refused".to_owned());
-    pairs.hold(&new, Interface::Soap, held);
+    pairs.hold(&new, Interface::Primary, held);
     assert!(!pairs.may_be_tried(&old, &offered), "the new one has to wait and may be right");
-    pairs.rejected(&new, Interface::Soap, wrong(), 0.0);
+    pairs.rejected(&new, Interface::Primary, wrong(), 0.0);
     assert!(!pairs.may_be_tried(&old, &offered), "one more is offered");
-    pairs.rejected(&other, Interface::Soap, wrong(), 0.0);
+    pairs.rejected(&other, Interface::Primary, wrong(), 0.0);
     assert!(pairs.may_be_tried(&old, &offered));
 }
 
 #[test]
 fn logins_that_wait_for_the_sake_of_the_account_are_listed_and_can_be_released() {
-    let mut pairs = Pairs::default();
+    let mut pairs = Pairs::new(LOGIN_POLICY);
     let (one, other) = (from_file("one"), from_file("other"));
-    pairs.rejected(&one, Interface::Soap, wrong(), 0.0);
+    pairs.rejected(&one, Interface::Primary, wrong(), 0.0);
     pairs.hold(&other, Interface::Rest, MOMENT.lockout(Duration::from_secs(190), "others were refused".to_owned()));
-    pairs.hold(&other, Interface::Soap, MOMENT.wait(Duration::from_secs(1), "one is under way".to_owned()));
+    pairs.hold(&other, Interface::Primary, MOMENT.wait(Duration::from_secs(1), "one is under way".to_owned()));
     let listed = |pairs: &Pairs, at| -> Vec<(bool, Interface, bool)> {
         let of = |paused: Paused| (paused.credential == one, paused.interface, paused.is_of_rejection);
         pairs.paused(at).into_iter().map(of).collect()
     };
-    assert_eq!(listed(&pairs, NOW), [(true, Interface::Soap, true), (false, Interface::Rest, false)]);
+    assert_eq!(listed(&pairs, NOW), [(true, Interface::Primary, true), (false, Interface::Rest, false)]);
     assert_eq!(listed(&pairs, NOW + Duration::from_secs(70)), [(false, Interface::Rest, false)], "the first is over");
-    pairs.release(&one, Interface::Soap);
-    assert_eq!((pairs.held(&one, Interface::Soap, NOW), pairs.was_rejected(&one)), (None, false));
-    assert_eq!(pairs.rejected(&one, Interface::Soap, wrong(), 0.0).as_secs(), 70, "it begins anew");
+    pairs.release(&one, Interface::Primary);
+    assert_eq!((pairs.held(&one, Interface::Primary, NOW), pairs.was_rejected(&one)), (None, false));
+    assert_eq!(pairs.rejected(&one, Interface::Primary, wrong(), 0.0).as_secs(), 70, "it begins anew");
 }
 
 #[test]
@@ -158,8 +159,8 @@ fn a_lockout_says_until_when_and_how_to_end_it_and_a_wait_says_neither() {
         (
             true,
             Some(reset),
-            "three logins failed. Another version of the Secret is tried at once, unless three logins have failed within \
-             200 s. To retry before that, after you have corrected the credentials or unlocked the account: run `kubectl \
+            "three logins failed. Another version of the Secret is tried at once, unless 3 logins have failed within 200 \
+             s. To retry before that, after you have corrected the credentials or unlocked the account: run `kubectl \
              -n kube-system delete lease x`; every replica notices it within a minute",
         ),
         (
@@ -169,12 +170,12 @@ fn a_lockout_says_until_when_and_how_to_end_it_and_a_wait_says_neither() {
              restart this process",
         ),
     ] {
-        assert_eq!(held.why(is_of_secret, reset), expected);
+        assert_eq!(held.why(LOGIN_POLICY, is_of_secret, reset), expected);
     }
     // Replicas that start together wait a second for each other, several times: always in the same words.
     let waits = [MOMENT, Moment { since_start: NOW * 2, ..MOMENT }]
         .map(|moment| moment.wait(Duration::from_secs(1), "another login is under way".to_owned()))
-        .map(|held| (held.what("vc"), held.why(true, Some(reset))));
+        .map(|held| (held.what("vc"), held.why(LOGIN_POLICY, true, Some(reset))));
     assert_eq!(waits[0], ("login to vc waits".to_owned(), "another login is under way".to_owned()));
     assert_eq!(waits[0], waits[1]);
 }

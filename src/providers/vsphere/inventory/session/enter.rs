@@ -29,7 +29,7 @@ impl Session {
     pub(super) async fn enter(&self, link: &Link, credential: &Arc<Credential>) -> Result<(), Failure> {
         // From the claim on, so that a claim is not left behind by a stop that comes a moment too early.
         let _under_way = self.logins.begin();
-        let claim = match self.claim(credential, Interface::Soap).await {
+        let claim = match self.claim(credential, Interface::Primary).await {
             Ok(claim) => claim,
             Err(held) => {
                 let pause = held.until.saturating_sub(self.began.elapsed());
@@ -43,7 +43,7 @@ impl Session {
             Ok(()) => {
                 {
                     let mut state = self.state.lock();
-                    state.pairs.accepted(credential, Interface::Soap);
+                    state.pairs.accepted(credential, Interface::Primary);
                     state.facts.soap_logins += 1;
                 }
                 self.ledger.settle(claim, Outcome::Accepted).await;
@@ -51,7 +51,7 @@ impl Session {
             }
             Err(cause) => {
                 let outcome = if is_shared(credential) { Outcome::Harmless } else { outcome(&cause) };
-                let pause = self.account_for(&claim, credential, Interface::Soap, outcome, || chain(&cause));
+                let pause = self.account_for(&claim, credential, Interface::Primary, outcome, || chain(&cause));
                 self.ledger.settle(claim, outcome).await;
                 let during = match cause.is_invalid_login() {
                     true => self.rejected(credential),
@@ -159,7 +159,7 @@ impl Session {
     /// Why a login waits, and how the wait can be ended.
     fn why_held(&self, credential: &Credential, held: &Held) -> String {
         let reset = self.ledger.reset_command(LOGIN_POLICY, &self.names.server, account(&credential.login));
-        held.why(matches!(credential.origin, Origin::Secret { .. }), reset.as_deref())
+        held.why(LOGIN_POLICY, matches!(credential.origin, Origin::Secret { .. }), reset.as_deref())
     }
 
     async fn present(&self, soap: &vim::Client, login: &Login) -> Result<(), Cause> {

@@ -1,0 +1,31 @@
+//! The connection to NSX that routes and load balancers share: when to log in, and what its failures mean for them.
+
+mod failure;
+mod gate;
+
+use std::sync::Arc;
+
+use crate::clients::http::Permit;
+use crate::cloud::WritePermit;
+use async_trait::async_trait;
+
+pub(in crate::providers::vsphere) use failure::failed;
+pub use gate::{Facts, Gate, Source, Token};
+
+/// The permit of a call of a controller, as requests carry it.
+pub(in crate::providers::vsphere) fn permit(permit: &WritePermit) -> Arc<dyn Permit> {
+    Arc::new(OfCall(permit.clone()))
+}
+
+struct OfCall(WritePermit);
+
+#[async_trait]
+impl Permit for OfCall {
+    fn is_valid(&self) -> bool {
+        self.0.check().is_ok()
+    }
+
+    async fn ended(&self) {
+        self.0.ended().await;
+    }
+}

@@ -1,0 +1,430 @@
+//! The login to NSX: made when a call needs one, renewed, changed beside the one in use, ended. Nothing else logs in there.
+//!
+//! One task does all of it, so that a call that is given up abandons no login half-way. Every login with a password is
+//! claimed in the ledger before it is made, so that all replicas together do not lock the account. While this process does
+//! not lead there is no login.
+
+mod enter;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::future::OptionFuture;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use secrecy::SecretString;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+use crate::base::backoff::Failures;
+use crate::base::error_chain::chain;
+use crate::clients::http;
+use crate::clients::nsx::{AccessToken, Client, Kind, LogIn, Login, NoLogin, Scheme};
+use crate::cloud::login_ledger::LoginLedger;
+use crate::providers::vsphere::NSX_LOGIN_POLICY;
+use crate::providers::vsphere::credentials::pairs::{Better, Interface, Moment, Pairs};
+use crate::providers::vsphere::credentials::{Credential, Offer, Offers};
+use crate::providers::vsphere::retry::PASSING;
+
+/// How long a call waits for a login. A login takes at most twice 30 s, with the claim before it.
+const WAIT: Duration = Duration::from_secs(50);
+
+/// How long a login that was replaced is kept for the calls that are under way: no call takes longer.
+const USE: Duration = Duration::from_secs(30);
+
+/// How long a login that is under way at the end, and then all logouts, may take.
+const END: Duration = Duration::from_secs(3);
+
+/// The part of its lifetime after which a token is renewed.
+const RENEWAL: f64 = 0.85;
+
+/// The pause between two reviews while a login waits; up to a quarter is added by chance.
+const REVIEW: Duration = Duration::from_secs(30);
+
+/// What to log in with.
+pub enum Source {
+    /// The client certificate of the TLS settings.
+    Certificate,
+    /// A token of VMware Cloud.
+    Token(Token),
+    /// User and password, as they are offered.
+    Pairs {
+        /// They change with the file and the Secret.
+        offers: Offers,
+        /// Whose account it is.
+        scheme: Scheme,
+    },
+}
+
+/// Where access tokens are from.
+pub struct Token {
+    /// The token service.
+    pub service: http::Client,
+    /// The path of the exchange.
+    pub path: String,
+    /// What is exchanged.
+    pub refresh: SecretString,
+}
+
+/// What the login has come to, for those who show it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Whether there is a login.
+    pub is_logged_in: bool,
+    /// Why what is offered now is not used although there is a login.
+    pub refused_offer: Option<String>,
+    /// Why there is no login, since the last try.
+    pub failure: Option<String>,
+}
+
+/// The one that logs in to one manager.
+pub struct Gate {
+    /// `host:port`.
+    server: String,
+    source: Source,
+    ledger: Arc<dyn LoginLedger>,
+    leads: watch::Receiver<bool>,
+    began: Instant,
+    wanted: Notify,
+    /// Counts the tries, with what came of the last.
+    tries: watch::Sender<(u64, Option<NoLogin>)>,
+    state: Mutex<State>,
+}
+
+/// Never locked over an await.
+struct State {
+    pairs: Pairs,
+    in_use: Option<Arc<Credential>>,
+    /// When the token is renewed.
+    renewal: Option<Instant>,
+    /// When an exchange of tokens, or a login beside the one in use, may be tried again.
+    not_before: Option<Instant>,
+    failures: Failures,
+    /// Logins that were replaced, and when they are ended.
+    leaving: Vec<(Instant, Login)>,
+    facts: Facts,
+}
+
+impl Gate {
+    /// Nothing is sent before a call needs a login, and nothing while `leads` is false.
+    pub fn new(
+        server: impl Into<String>,
+        source: Source,
+        ledger: Arc<dyn LoginLedger>,
+        leads: watch::Receiver<bool>,
+    ) -> Self {
+        let server = server.into();
+        if matches!(source, Source::Pairs { .. }) {
+            ledger.know(NSX_LOGIN_POLICY, &server);
+        }
+        let state = State {
+            pairs: Pairs::new(NSX_LOGIN_POLICY),
+            in_use: None,
+            renewal: None,
+            not_before: None,
+            failures: Failures::default(),
+            leaving: Vec::new(),
+            facts: Facts::default(),
+        };
+        let (wanted, tries) = (Notify::new(), watch::Sender::default());
+        Self { server, source, ledger, leads, began: Instant::now(), wanted, tries, state: Mutex::new(state) }
+    }
+
+    /// What the login has come to.
+    pub fn facts(&self) -> Facts {
+        self.state.lock().facts.clone()
+    }
+
+    /// Logs `client` in whenever that is needed, until `stop`, and out at the end.
+    pub async fn run(&self, client: &Client, stop: CancellationToken) {
+        let mut leads = self.leads.clone();
+        let mut review = next_review();
+        loop {
+            let (leaving, renewal) = {
+                let state = self.state.lock();
+                (state.leaving.iter().map(|(due, _)| *due).min(), state.renewal)
+            };
+            tokio::select! {
+                () = stop.cancelled() => break,
+                Ok(()) = leads.changed() => {
+                    if !*leads.borrow_and_update() {
+                        self.end_all(client).await;
+                    }
+                }
+                () = self.wanted.notified() => self.finish(&stop, self.make(client)).await,
+                Some(()) = OptionFuture::from(renewal.map(sleep_until)) => self.finish(&stop, self.renew(client)).await,
+                Some(()) = OptionFuture::from(leaving.map(sleep_until)) => self.end_replaced(client).await,
+                () = self.offered_better() => self.finish(&stop, self.rotate(client)).await,
+                () = sleep_until(review) => {
+                    self.review().await;
+                    review = next_review();
+                }
+            }
+        }
+        self.end_all(client).await;
+    }
+
+    /// Lets a login that is under way end after the signal to stop, so that its session can be ended.
+    async fn finish(&self, stop: &CancellationToken, login: impl Future<Output = ()>) {
+        let late = async {
+            stop.cancelled().await;
+            tokio::time::sleep(END).await;
+        };
+        tokio::select! {
+            () = login => {}
+            () = late => warn!(nsx = self.server, "a login was given up: it did not end within {END:?}"),
+        }
+    }
+
+    /// Logs in unless there is a login, and tells those that wait.
+    async fn make(&self, client: &Client) {
+        let result = match client.login() {
+            Some(_) => Ok(()),
+            None if !*self.leads.borrow() => {
+                Err(NoLogin { kind: Kind::NotPermitted, why: "this process is not the leader".to_owned() })
+            }
+            None => self.log_in(client).await,
+        };
+        {
+            let facts = &mut self.state.lock().facts;
+            facts.is_logged_in = result.is_ok();
+            facts.failure = result.as_ref().err().map(|failure| failure.why.clone());
+        }
+        self.tries.send_modify(|(count, failure)| (*count, *failure) = (count.wrapping_add(1), result.err()));
+    }
+
+    async fn log_in(&self, client: &Client) -> Result<(), NoLogin> {
+        match &self.source {
+            Source::Certificate => drop(client.adopt(Login::with_certificate())),
+            Source::Token(token) => self.exchange(client, token).await?,
+            Source::Pairs { offers, scheme } => {
+                let (login, credential) = self.log_in_with(client, offers, *scheme).await?;
+                info!(nsx = self.server, from = %credential.origin, "logged in to NSX with a {login:?}");
+                self.adopt(client, login, credential);
+            }
+        }
+        Ok(())
+    }
+
+    fn adopt(&self, client: &Client, login: Login, credential: Arc<Credential>) {
+        let before = client.adopt(login);
+        let mut state = self.state.lock();
+        state.in_use = Some(credential);
+        state.facts = Facts { is_logged_in: true, ..Facts::default() };
+        state.leaving.extend(before.map(|before| (Instant::now() + USE, before)));
+    }
+
+    /// Gets a token, unless the last try was a moment ago.
+    async fn exchange(&self, client: &Client, token: &Token) -> Result<(), NoLogin> {
+        let hold = self.state.lock().not_before.filter(|until| *until > Instant::now());
+        if let Some(until) = hold {
+            let why = self.state.lock().facts.failure.clone().unwrap_or_default();
+            let seconds = until.saturating_duration_since(Instant::now()).as_secs();
+            return Err(NoLogin { kind: Kind::Unavailable, why: format!("the next try is in {seconds} s; {why}") });
+        }
+        match AccessToken::exchange(&token.service, &token.path, &token.refresh, USE).await {
+            Ok(access) => {
+                drop(client.adopt(Login::with_token(&access)));
+                let mut state = self.state.lock();
+                (state.failures, state.not_before) = (Failures::default(), None);
+                state.renewal = Some(Instant::now() + access.lifetime.mul_f64(RENEWAL));
+                state.facts = Facts { is_logged_in: true, ..Facts::default() };
+                Ok(())
+            }
+            Err(error) => {
+                let mut state = self.state.lock();
+                let pause = state.failures.next_pause(&PASSING, fastrand::f64());
+                state.not_before = Some(Instant::now() + pause);
+                Err(NoLogin { kind: error.kind.clone(), why: format!("no token of VMware Cloud: {}", chain(&error)) })
+            }
+        }
+    }
+
+    /// Renews the token beside the one in use, which stays if that fails.
+    async fn renew(&self, client: &Client) {
+        self.state.lock().renewal = None;
+        let Source::Token(token) = &self.source else { return };
+        if client.login().is_none() {
+            return;
+        }
+        if let Err(NoLogin { why, .. }) = self.exchange(client, token).await {
+            warn!(nsx = self.server, "the token was not renewed: {why}");
+            let mut state = self.state.lock();
+            state.renewal = state.not_before;
+            state.facts.refused_offer = Some(why);
+        }
+    }
+
+    /// Completes when something better is offered than what the login in use was made with, and may be tried.
+    async fn offered_better(&self) {
+        let Source::Pairs { offers, .. } = &self.source else { return std::future::pending().await };
+        let mut changes = offers.clone();
+        loop {
+            changes.mark_unchanged();
+            let (better, hold) = {
+                let mut state = self.state.lock();
+                let offered = offered(offers);
+                let in_use = state.in_use.clone();
+                let better = match in_use {
+                    Some(in_use) => state.pairs.better(&offered, &in_use, self.began.elapsed()),
+                    None => Better::Nothing,
+                };
+                (better, state.not_before.filter(|until| *until > Instant::now()))
+            };
+            let until = match better {
+                Better::Nothing => None,
+                Better::Same(credential) => {
+                    self.state.lock().in_use = Some(credential);
+                    None
+                }
+                Better::NotBefore(moment) => Some(self.began + moment),
+                Better::Try(_) => match hold {
+                    Some(until) => Some(until),
+                    None => return,
+                },
+            };
+            tokio::select! {
+                changed = changes.changed() => {
+                    if changed.is_err() {
+                        std::future::pending::<()>().await;
+                    }
+                }
+                Some(()) = OptionFuture::from(until.map(sleep_until)) => {}
+            }
+        }
+    }
+
+    /// Tries what is offered beside the login in use, which stays if that is refused.
+    async fn rotate(&self, client: &Client) {
+        let Source::Pairs { offers, scheme } = &self.source else { return };
+        let credential = {
+            let mut state = self.state.lock();
+            let Some(in_use) = state.in_use.clone() else { return };
+            match state.pairs.better(&offered(offers), &in_use, self.began.elapsed()) {
+                Better::Try(credential) => credential,
+                Better::Nothing | Better::Same(_) | Better::NotBefore(_) => return,
+            }
+        };
+        match self.enter(client, &credential, *scheme).await {
+            Ok(login) if client.login().is_some() => {
+                info!(nsx = self.server, from = %credential.origin, "the login to NSX is made with other credentials now");
+                self.adopt(client, login, credential);
+                self.state.lock().failures = Failures::default();
+            }
+            // The lead was lost, or the old credentials were refused, meanwhile.
+            Ok(login) => self.end(client, login).await,
+            Err(NoLogin { why, .. }) => {
+                warn!(nsx = self.server, "new credentials are not used, and the login stays: {why}");
+                let mut state = self.state.lock();
+                let pause = state.failures.next_pause(&PASSING, fastrand::f64());
+                state.not_before = Some(Instant::now() + pause);
+                state.facts.refused_offer = Some(why);
+            }
+        }
+    }
+
+    /// Ends the wait of logins that the ledger does not ask for any more.
+    async fn review(&self) {
+        let paused = self.state.lock().pairs.paused(self.began.elapsed());
+        for pause in paused {
+            let attempt = self.state.lock().pairs.attempt(&pause.credential, &self.server);
+            if self.ledger.may_retry(&attempt, pause.is_of_rejection).await {
+                info!(
+                    nsx = self.server,
+                    "a paused login may be tried again: the failed logins were deleted, or another replica logged in"
+                );
+                self.state.lock().pairs.release(&pause.credential, Interface::Primary);
+            }
+        }
+    }
+
+    async fn end_replaced(&self, client: &Client) {
+        let now = Instant::now();
+        let due: Vec<Login> = {
+            let mut state = self.state.lock();
+            let (due, later) = std::mem::take(&mut state.leaving).into_iter().partition(|(due, _)| *due <= now);
+            state.leaving = later;
+            let due: Vec<(Instant, Login)> = due;
+            due.into_iter().map(|(_, login)| login).collect()
+        };
+        for login in due {
+            self.end(client, login).await;
+        }
+    }
+
+    /// Ends every login, in at most 3 s.
+    async fn end_all(&self, client: &Client) {
+        let logins: Vec<Login> = {
+            let mut state = self.state.lock();
+            state.renewal = None;
+            state.facts.is_logged_in = false;
+            let leaving = std::mem::take(&mut state.leaving);
+            leaving.into_iter().map(|(_, login)| login).chain(client.leave()).collect()
+        };
+        futures::future::join_all(logins.into_iter().map(|login| self.end(client, login))).await;
+    }
+
+    async fn end(&self, client: &Client, login: Login) {
+        match timeout(END, client.end(login)).await {
+            Ok(Ok(())) => debug!(nsx = self.server, "logged out of NSX"),
+            Ok(Err(error)) => warn!(nsx = self.server, error = chain(&error), "the session could not be ended"),
+            Err(_) => warn!(nsx = self.server, "the session could not be ended within {END:?}"),
+        }
+    }
+
+    fn now(&self) -> Moment {
+        Moment { since_start: self.began.elapsed(), wall: Timestamp::now() }
+    }
+}
+
+#[async_trait]
+impl LogIn for Gate {
+    async fn log_in(&self, client: &Client, over: Option<&Login>) -> Result<(), NoLogin> {
+        if over.is_some() && matches!(self.source, Source::Certificate) {
+            let why = "NSX does not accept the client certificate: it has to be that of a principal identity";
+            return Err(NoLogin { kind: Kind::Rejected, why: why.to_owned() });
+        }
+        let mut tries = self.tries.subscribe();
+        let before = tries.borrow_and_update().0;
+        self.wanted.notify_one();
+        let tried = tries.wait_for(|(count, _)| *count != before);
+        match timeout(WAIT, tried).await {
+            Ok(Ok(tried)) if client.login().is_none() => {
+                let unknown = || NoLogin { kind: Kind::Unavailable, why: "the login was ended".to_owned() };
+                Err(tried.1.clone().unwrap_or_else(unknown))
+            }
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(_)) => Err(NoLogin { kind: Kind::Unavailable, why: "the login to NSX has ended".to_owned() }),
+            Err(_) => {
+                let why = format!("no login within {} s", WAIT.as_secs());
+                Err(NoLogin { kind: Kind::Unavailable, why })
+            }
+        }
+    }
+
+    /// A rejection of a password that was accepted before counts against the account, too.
+    fn rejected(&self, _login: &Login) {
+        let mut state = self.state.lock();
+        let Some(in_use) = state.in_use.clone() else { return };
+        let why = "NSX refused user and password with a request".to_owned();
+        warn!(nsx = self.server, "{why}");
+        let rejection = self.rejection(why, Duration::ZERO);
+        state.pairs.rejected(&in_use, Interface::Primary, rejection, fastrand::f64());
+        state.facts.is_logged_in = false;
+    }
+}
+
+fn next_review() -> Instant {
+    Instant::now() + REVIEW.mul_f64(1.0 + fastrand::f64() / 4.0)
+}
+
+/// What is offered now.
+fn offered(offers: &Offers) -> Vec<Arc<Credential>> {
+    match &**offers.borrow() {
+        Offer::Ready(credentials) => credentials.clone(),
+        Offer::Pending { .. } | Offer::Missing { .. } => Vec::new(),
+    }
+}

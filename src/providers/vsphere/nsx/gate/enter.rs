@@ -1,0 +1,167 @@
+//! One login with user and password: claimed, made, settled.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use secrecy::SecretString;
+
+use super::Gate;
+use crate::base::error_chain::chain;
+use crate::clients::nsx::{Client, Error, Kind, Login, NoLogin, Scheme};
+use crate::cloud::login_ledger::{Claim, Outcome};
+use crate::providers::vsphere::NSX_LOGIN_POLICY;
+use crate::providers::vsphere::credentials::pairs::{Held, Interface, Pairs, Rejection, account, place};
+use crate::providers::vsphere::credentials::{self, Credential, Offer, Offers, Origin};
+
+impl Gate {
+    /// Tries what is offered, in order, until one is accepted or there is trouble of another kind.
+    pub(super) async fn log_in_with(
+        &self,
+        client: &Client,
+        offers: &Offers,
+        scheme: Scheme,
+    ) -> Result<(Login, Arc<Credential>), NoLogin> {
+        let (offered, nothing) = match &**offers.borrow() {
+            Offer::Ready(credentials) => (credentials.clone(), None),
+            Offer::Pending { why } | Offer::Missing { why } => (Vec::new(), Some(why.clone())),
+        };
+        let in_use = {
+            let mut state = self.state.lock();
+            let in_use = state.in_use.clone();
+            state.pairs.forget_others(&offered, in_use.as_ref());
+            in_use
+        };
+        let mut last = None;
+        for credential in Pairs::candidates(&offered, in_use.as_ref()) {
+            if !self.state.lock().pairs.may_be_tried(&credential, &offered) {
+                break;
+            }
+            match self.enter(client, &credential, scheme).await {
+                Ok(login) => return Ok((login, credential)),
+                Err(failure) if failure.kind == Kind::Rejected => last = last.or(Some(failure)),
+                Err(failure) => return Err(failure),
+            }
+        }
+        Err(last.unwrap_or_else(|| NoLogin {
+            kind: Kind::Unavailable,
+            why: nothing.unwrap_or_else(|| "there are no credentials for NSX".to_owned()),
+        }))
+    }
+
+    /// Logs in beside whatever is in use, unless that has to wait.
+    pub(super) async fn enter(
+        &self,
+        client: &Client,
+        credential: &Arc<Credential>,
+        scheme: Scheme,
+    ) -> Result<Login, NoLogin> {
+        let credentials::Login::Password { user, password } = &credential.login else {
+            let why = "expected a user name and a password for NSX, found a certificate or a URL".to_owned();
+            return Err(NoLogin { kind: Kind::Unavailable, why });
+        };
+        let claim = match self.claim(credential).await {
+            Ok(claim) => claim,
+            Err(held) => {
+                let why = format!("{}: {}", held.what(&self.login_of(credential)), self.why_held(credential, &held));
+                let was_rejected = self.state.lock().pairs.was_rejected(credential);
+                let kind = if was_rejected { Kind::Rejected } else { Kind::Unavailable };
+                return Err(NoLogin { kind, why });
+            }
+        };
+        let error = match present(client, scheme, user, password).await {
+            Ok(login) => {
+                self.state.lock().pairs.accepted(credential, Interface::Primary);
+                self.ledger.settle(claim, Outcome::Accepted).await;
+                return Ok(login);
+            }
+            Err(error) => error,
+        };
+        let outcome = outcome(&error);
+        self.account_for(&claim, credential, outcome, chain(&error));
+        self.ledger.settle(claim, outcome).await;
+        let why = match outcome {
+            Outcome::Rejected => format!(
+                "login rejected by {}: wrong user or password, or the account is locked, disabled or expired: {}",
+                self.login_of(credential),
+                chain(&error)
+            ),
+            _ => format!("failed to log in to {}: {}", self.login_of(credential), chain(&error)),
+        };
+        Err(NoLogin { kind: error.kind.clone(), why })
+    }
+
+    /// The permission of this process's own schedule, then that of the ledger.
+    async fn claim(&self, credential: &Arc<Credential>) -> Result<Claim, Held> {
+        let attempt = {
+            let state = self.state.lock();
+            if let Some(held) = state.pairs.held(credential, Interface::Primary, self.began.elapsed()) {
+                return Err(held);
+            }
+            state.pairs.attempt(credential, &self.server)
+        };
+        self.ledger.claim(&attempt).await.map_err(|refused| {
+            let held = match refused.is_lockout {
+                true => self.now().lockout(refused.pause, refused.why),
+                false => self.now().wait(refused.pause, refused.why),
+            };
+            self.state.lock().pairs.hold(credential, Interface::Primary, held.clone());
+            held
+        })
+    }
+
+    fn account_for(&self, claim: &Claim, credential: &Arc<Credential>, outcome: Outcome, why: String) {
+        let mut state = self.state.lock();
+        match outcome {
+            Outcome::Rejected => {
+                let rejection = self.rejection(why, claim.pause_if_rejected);
+                state.pairs.rejected(credential, Interface::Primary, rejection, fastrand::f64());
+            }
+            Outcome::Unanswered => state.pairs.unanswered(credential),
+            Outcome::Accepted | Outcome::Harmless => {}
+        }
+    }
+
+    pub(super) fn rejection(&self, why: String, least: Duration) -> Rejection {
+        Rejection { moment: self.now(), why, least }
+    }
+
+    /// The manager and the account of a login, and where its credentials are from.
+    fn login_of(&self, credential: &Credential) -> String {
+        let place = match &credential.origin {
+            Origin::Config => "[NSXT] in the cloud config".to_owned(),
+            origin => place(origin, ""),
+        };
+        format!("NSX {} as {:?} (credentials from {place})", self.server, account(&credential.login))
+    }
+
+    /// Why a login waits, and how the wait can be ended.
+    fn why_held(&self, credential: &Credential, held: &Held) -> String {
+        let reset = self.ledger.reset_command(NSX_LOGIN_POLICY, &self.server, account(&credential.login));
+        held.why(NSX_LOGIN_POLICY, matches!(credential.origin, Origin::Secret { .. }), reset.as_deref())
+    }
+}
+
+/// A manager without sessions takes user and password with each request.
+async fn present(client: &Client, scheme: Scheme, user: &str, password: &SecretString) -> Result<Login, Error> {
+    match client.open_session(scheme, user, password).await? {
+        Some(login) => Ok(login),
+        None => client.try_basic(scheme, user, password).await,
+    }
+}
+
+/// What the manager may have counted: a rejection, or an answer that was lost. A gateway that waits for its server no longer
+/// does not know what became of the login.
+fn outcome(error: &Error) -> Outcome {
+    match error.kind {
+        Kind::Rejected => Outcome::Rejected,
+        Kind::Unknown => Outcome::Unanswered,
+        Kind::Unavailable if error.http_error().is_none() && error.status().is_none_or(is_of_gateway) => {
+            Outcome::Unanswered
+        }
+        _ => Outcome::Harmless,
+    }
+}
+
+fn is_of_gateway(status: u16) -> bool {
+    matches!(status, 408 | 502 | 504)
+}

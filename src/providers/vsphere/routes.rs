@@ -1,0 +1,388 @@
+//! Routes of the pod network on one NSX router: `cloud::Routes`.
+//!
+//! The router is listed directly; the search of NSX, which the Go program uses, is behind by seconds. Before anything is
+//! changed, its id is read and its tags are checked ([`ownership`]), so that no write changes what is not this cluster's. A
+//! route that leads to an old address is rewritten in place.
+//!
+//! Mirrors `pkg/cloudprovider/vsphere/route`.
+
+pub mod ownership;
+mod realization;
+pub mod static_route;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ipnet::IpNet;
+use k8s_openapi::api::core::v1::{Node, NodeAddress};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use crate::base::addresses::{parse_ip, parse_network_sloppy};
+use crate::clients::nsx::{Client, Kind, Object, Priority, Write};
+use crate::cloud::node::{self, addresses};
+use crate::cloud::{ClusterReads, Error, LiveReads, Route, WritePermit};
+use crate::providers::vsphere::nsx::{failed, permit as permit_of};
+use crate::providers::vsphere::reason;
+use ownership::{Cluster, Ownership, judge};
+use static_route::{Listed, StaticRoute};
+
+/// How often a change is planned again after somebody else wrote.
+const ATTEMPTS: u32 = 5;
+
+/// How long a failure to read what identifies the cluster lasts.
+const UID_PAUSE: Duration = Duration::from_secs(300);
+
+/// How many routes a page of a list has.
+const PAGE: usize = 1000;
+
+/// What becomes of routes of this cluster that the Go program made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Adoption {
+    /// They get the tags of this program with the first write that is needed anyway.
+    #[default]
+    AsIs,
+    /// They get them once.
+    Full,
+}
+
+/// The routes of one router.
+pub struct Routes {
+    client: Client,
+    /// Its path, such as `/infra/tier-1s/a`.
+    router: String,
+    adoption: Adoption,
+    nodes: Arc<dyn ClusterReads>,
+    live: Arc<dyn LiveReads>,
+    known: Mutex<Known>,
+    held: AtomicUsize,
+}
+
+/// Never locked over an await.
+#[derive(Default)]
+struct Known {
+    /// What identifies the cluster.
+    uid: Option<String>,
+    /// When that may be asked for again.
+    ask_again: Option<Instant>,
+    /// The UIDs of Nodes that were seen.
+    node_uids: BTreeSet<String>,
+    /// The ids of our routes, by Node and network: they may be spelled otherwise than ours would be.
+    ids: BTreeMap<(String, IpNet), String>,
+    /// Ids of routes that were written and that NSX has not realized.
+    unrealized: BTreeSet<String>,
+    /// Ids of held routes that were reported.
+    reported: BTreeSet<String>,
+}
+
+/// One route that was read, and whose it is.
+struct Found {
+    object: Object,
+    listed: Listed,
+    ownership: Ownership,
+}
+
+impl Routes {
+    /// Nothing is sent.
+    pub fn new(
+        client: Client,
+        router: impl Into<String>,
+        adoption: Adoption,
+        nodes: Arc<dyn ClusterReads>,
+        live: Arc<dyn LiveReads>,
+    ) -> Self {
+        let (router, known, held) = (router.into(), Mutex::default(), AtomicUsize::new(0));
+        Self { client, router, adoption, nodes, live, known, held }
+    }
+
+    fn path(&self, id: &str) -> String {
+        format!("{}/static-routes/{id}", self.router)
+    }
+
+    /// What identifies the cluster, if the API server says so. A refusal is logged once, and asked for again later.
+    async fn cluster_uid(&self) -> Option<String> {
+        let was_asked = {
+            let known = self.known.lock();
+            if known.uid.is_some() || known.ask_again.is_some_and(|moment| moment > Instant::now()) {
+                return known.uid.clone();
+            }
+            known.ask_again.is_some()
+        };
+        let answer = self.live.cluster_uid().await;
+        let mut known = self.known.lock();
+        match answer {
+            Ok(uid) => known.uid = Some(uid),
+            Err(unknown) => {
+                known.ask_again = Some(Instant::now() + UID_PAUSE);
+                if !was_asked {
+                    warn!(
+                        "routes are not tagged with what identifies this cluster, so that routes of another cluster of the \
+                         same name can only be told by their Nodes: {unknown}"
+                    );
+                }
+            }
+        }
+        known.uid.clone()
+    }
+
+    /// Remembers the Nodes that are here now.
+    fn note_nodes(&self) {
+        let uids: Vec<String> = self.nodes.nodes().filter_map(|node| node.metadata.uid.clone()).collect();
+        self.known.lock().node_uids.extend(uids);
+    }
+
+    fn judge(&self, cluster_name: &str, uid: Option<&str>, object: &Object, listed: &Listed) -> Ownership {
+        let of_node = |name: &str| self.nodes.node(name).map(|node| ips(&node)).unwrap_or_default();
+        let known = self.known.lock();
+        let cluster = Cluster { name: cluster_name, uid, node_uids: &known.node_uids, addresses: &of_node };
+        judge(object, listed, &cluster)
+    }
+
+    /// The route of this id as it is now.
+    async fn read(&self, cluster_name: &str, id: &str, doing: &str) -> Result<Option<Found>, Error> {
+        let uid = self.cluster_uid().await;
+        self.note_nodes();
+        let object = match self.client.get(&self.path(id), "static-routes.get", Priority::Urgent).await {
+            Ok(object) => object,
+            Err(error) if error.kind == Kind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(doing, None, &error)),
+        };
+        let Some(listed) = Listed::read(&object) else {
+            let message = format!("{doing}: NSX has an object of this id that is no route");
+            return Err(Error::Failed { reason: reason::RouteNotOurs, message, after: None });
+        };
+        let ownership = self.judge(cluster_name, uid.as_deref(), &object, &listed);
+        Ok(Some(Found { object, listed, ownership }))
+    }
+
+    /// Why a route that exists is not changed, if it is not.
+    fn check_ours(&self, found: &Found, doing: &str) -> Result<(), Error> {
+        let message = match found.ownership {
+            Ownership::Ours if found.object.is_marked_for_delete() => {
+                let message = format!("{doing}: NSX has it marked for deletion, and removes it within minutes");
+                return Err(Error::Failed { reason: reason::NSXRefused, message, after: None });
+            }
+            Ownership::Ours => return Ok(()),
+            Ownership::Foreign => "it is a route of another cluster, or of somebody else",
+            Ownership::Held => "it has the name of this cluster, and nothing shows that it is this cluster's",
+        };
+        let message = format!("{doing}: {message}; it was made by user {:?}", found.object.created_by());
+        Err(Error::Failed { reason: reason::RouteNotOurs, message, after: None })
+    }
+
+    /// Makes the route of this id lead where it is to lead, and nothing if it does.
+    async fn ensure(
+        &self,
+        permit: &WritePermit,
+        cluster_name: &str,
+        id: &str,
+        route: &Route,
+        hop: IpAddr,
+    ) -> Result<(), Error> {
+        let (doing, permit) = (format!("write the route {id}"), permit_of(permit));
+        let write = || Write { permit: &permit };
+        let mut attempt = 1;
+        loop {
+            let found = self.read(cluster_name, id, &doing).await?;
+            let uid = self.known.lock().uid.clone();
+            let wanted = StaticRoute {
+                cluster_name,
+                cluster_uid: uid.as_deref(),
+                node: &route.target_node,
+                network: &route.destination_cidr,
+                next_hop: hop,
+            };
+            let (path, owner) = (self.path(id), found.as_ref().map(|found| found.object.created_by().to_owned()));
+            let written = match found {
+                None => self.client.patch(write(), &path, "static-routes.create", &wanted.object()).await,
+                Some(found) => {
+                    self.check_ours(&found, &doing)?;
+                    let is_tagged = self.adoption == Adoption::AsIs || wanted.is_tagged(&found.object);
+                    if wanted.is_led_by(&found.listed) && is_tagged {
+                        return Ok(());
+                    }
+                    let mut object = found.object;
+                    wanted.write_into(&mut object);
+                    self.client.put(write(), &path, "static-routes.rewrite", &object).await.map(drop)
+                }
+            };
+            match written {
+                Ok(()) => return Ok(()),
+                // Somebody else wrote, or nobody knows whether this was written: read, check, plan again.
+                Err(error) if is_to_be_read(&error.kind) && attempt < ATTEMPTS => attempt += 1,
+                Err(error) => return Err(failed(&doing, owner.as_deref(), &error)),
+            }
+        }
+    }
+
+    /// As the controller sees a route of ours. One that has to be written again is shown without addresses.
+    fn shown(&self, listed: &Listed, object: &Object, cluster_name: &str) -> Route {
+        let known = self.known.lock();
+        let node = self.nodes.node(&listed.node);
+        let network = parse_network_sloppy(&listed.network);
+        let hop = node
+            .as_ref()
+            .zip(network)
+            .and_then(|(node, network)| static_route::next_hop(addresses::of(node), &network));
+        let leads_there = match hop {
+            // Without an address it keeps the one that it had.
+            None => true,
+            Some(hop) => {
+                let wanted = StaticRoute {
+                    cluster_name,
+                    cluster_uid: known.uid.as_deref(),
+                    node: &listed.node,
+                    network: &listed.network,
+                    next_hop: hop,
+                };
+                let is_tagged = self.adoption == Adoption::AsIs || wanted.is_tagged(object);
+                wanted.is_led_by(listed) && is_tagged && !known.unrealized.contains(&listed.id)
+            }
+        };
+        let target_node_addresses = match (&node, leads_there) {
+            (Some(node), true) => addresses::of(node).to_vec(),
+            (Some(_), false) | (None, _) => Vec::new(),
+        };
+        Route {
+            name: listed.id.clone(),
+            target_node: listed.node.clone(),
+            enable_node_addresses: true,
+            target_node_addresses,
+            destination_cidr: listed.network.clone(),
+            blackhole: false,
+        }
+    }
+
+    fn report_held(&self, held: BTreeSet<String>) {
+        let mut known = self.known.lock();
+        for id in held.difference(&known.reported) {
+            warn!(
+                route = id,
+                "route {}/static-routes/{id} is neither changed nor deleted: it has the name of this cluster, and nothing \
+                 shows that it is this cluster's",
+                self.router
+            );
+        }
+        self.held.store(held.len(), Ordering::Relaxed);
+        known.reported = held;
+    }
+}
+
+#[async_trait]
+impl crate::cloud::Routes for Routes {
+    async fn list_routes(&self, cluster_name: &str) -> Result<Vec<Route>, Error> {
+        let uid = self.cluster_uid().await;
+        let path = format!("{}/static-routes", self.router);
+        let listing = self.client.list(&path, "static-routes.list", PAGE).await;
+        let listing = listing.map_err(|error| failed(&format!("list the routes of {}", self.router), None, &error))?;
+        self.note_nodes();
+        let (mut routes, mut ids, mut held) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
+        for object in listing.objects.iter().filter(|object| !object.is_marked_for_delete()) {
+            let Some(listed) = Listed::read(object) else {
+                if object.tag(static_route::CLUSTER_NAME) != Some(cluster_name) {
+                    continue;
+                }
+                let message = format!("list the routes of {}: {object:?} cannot be understood", self.router);
+                return Err(Error::Failed { reason: reason::NSXUnavailable, message, after: None });
+            };
+            match self.judge(cluster_name, uid.as_deref(), object, &listed) {
+                Ownership::Foreign => {}
+                Ownership::Held => drop(held.insert(listed.id)),
+                Ownership::Ours => {
+                    routes.push(self.shown(&listed, object, cluster_name));
+                    if let Some(network) = parse_network_sloppy(&listed.network) {
+                        ids.insert((listed.node, network), listed.id);
+                    }
+                }
+            }
+        }
+        self.report_held(held);
+        let mut known = self.known.lock();
+        let is_listed = |id: &String| routes.iter().any(|route| route.name == *id);
+        known.unrealized.retain(is_listed);
+        known.ids = ids;
+        Ok(routes)
+    }
+
+    async fn create_route(
+        &self,
+        permit: &WritePermit,
+        cluster_name: &str,
+        name_hint: &str,
+        route: &Route,
+    ) -> Result<(), Error> {
+        let Route { target_node, destination_cidr, .. } = route;
+        let invalid = |message| Error::Invalid { reason: reason::NoNextHop, message };
+        let network = parse_network_sloppy(destination_cidr)
+            .ok_or_else(|| invalid(format!("{destination_cidr:?} is not a network")))?;
+        let node = self.nodes.node(target_node).ok_or_else(|| invalid(format!("node {target_node} is not here")))?;
+        let hop = static_route::next_hop(addresses::of(&node), &network).ok_or_else(|| {
+            let family = if network.addr().is_ipv4() { "IPv4" } else { "IPv6" };
+            let available: Vec<String> = ips(&node).iter().map(IpAddr::to_string).collect();
+            invalid(format!(
+                "node {target_node} has no {family} address that others can reach (its addresses: {})",
+                available.join(", ")
+            ))
+        })?;
+        let known = self.known.lock().ids.get(&(target_node.clone(), network)).cloned();
+        let id = known.unwrap_or_else(|| static_route::id(name_hint, destination_cidr));
+        self.known.lock().unrealized.insert(id.clone());
+        self.ensure(permit, cluster_name, &id, route, hop).await?;
+        self.wait_until_realized(&id).await?;
+        let mut known = self.known.lock();
+        known.unrealized.remove(&id);
+        known.ids.insert((target_node.clone(), network), id);
+        Ok(())
+    }
+
+    async fn delete_route(&self, permit: &WritePermit, cluster_name: &str, route: &Route) -> Result<(), Error> {
+        let (id, permit) = (&route.name, permit_of(permit));
+        let doing = format!("delete the route {id}");
+        let mut attempt = 1;
+        loop {
+            let Some(found) = self.read(cluster_name, id, &doing).await? else { break };
+            if found.object.is_marked_for_delete() {
+                break;
+            }
+            self.check_ours(&found, &doing)?;
+            if found.listed.network != route.destination_cidr || found.listed.node != route.target_node {
+                let message = format!("{doing}: it was changed since it was listed");
+                return Err(Error::Failed { reason: reason::NSXRefused, message, after: None });
+            }
+            match self.client.delete(Write { permit: &permit }, &self.path(id), "static-routes.delete").await {
+                Ok(()) => break,
+                Err(error) if is_to_be_read(&error.kind) && attempt < ATTEMPTS => attempt += 1,
+                Err(error) => return Err(failed(&doing, Some(found.object.created_by()), &error)),
+            }
+        }
+        let mut known = self.known.lock();
+        known.unrealized.remove(id);
+        known.ids.retain(|_, known| known != id);
+        info!(route = id, node = route.target_node, "route deleted");
+        Ok(())
+    }
+
+    fn rewrites_in_place(&self) -> bool {
+        true
+    }
+
+    fn held_routes(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+}
+
+/// Whether the object has to be read before the change is planned again.
+fn is_to_be_read(kind: &Kind) -> bool {
+    matches!(kind, Kind::Conflict | Kind::Unknown | Kind::NotFound)
+}
+
+/// All addresses of a Node.
+fn ips(node: &Node) -> Vec<IpAddr> {
+    let parse = |address: &NodeAddress| parse_ip(&address.address);
+    node::addresses::of(node).iter().filter_map(parse).collect()
+}

@@ -1,0 +1,53 @@
+//! Pure: whose a route of the configured router is.
+//!
+//! | first row that fits | the route is |
+//! |---|---|
+//! | no or another cluster name, or the `cluster-uid` of another cluster | foreign: never changed |
+//! | the `cluster-uid` of this cluster | ours |
+//! | the UID in its id is that of a Node here, or of one that this process saw; or its next hop is an address of the Node that its tag names | ours, tagged with the first write that is needed anyway |
+//! | anything else | held: never changed, and reported once |
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use super::static_route::{CLUSTER_NAME, CLUSTER_UID, Listed, name_hint};
+use crate::clients::nsx::Object;
+
+/// Whose a route is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ownership {
+    /// Of another cluster, or of somebody else.
+    Foreign,
+    /// Of this cluster.
+    Ours,
+    /// It has the name of this cluster, and nothing shows that it is this cluster's.
+    Held,
+}
+
+/// What is known of this cluster.
+pub struct Cluster<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// What identifies it, if that is known.
+    pub uid: Option<&'a str>,
+    /// The UIDs of the Nodes that are here, or were since this process began.
+    pub node_uids: &'a BTreeSet<String>,
+    /// The addresses of the Node of this name.
+    pub addresses: &'a dyn Fn(&str) -> Vec<IpAddr>,
+}
+
+/// Whose `object` is, which was read as `listed`.
+pub fn judge(object: &Object, listed: &Listed, cluster: &Cluster<'_>) -> Ownership {
+    if object.tag(CLUSTER_NAME) != Some(cluster.name) {
+        return Ownership::Foreign;
+    }
+    if let (Some(own), Some(tagged)) = (cluster.uid, object.tag(CLUSTER_UID)) {
+        return if own == tagged { Ownership::Ours } else { Ownership::Foreign };
+    }
+    let is_of_node = cluster.node_uids.contains(name_hint(&listed.id));
+    let leads_to_node = || {
+        let addresses = (cluster.addresses)(&listed.node);
+        listed.next_hops.iter().any(|hop| addresses.contains(hop))
+    };
+    if is_of_node || (!listed.node.is_empty() && leads_to_node()) { Ownership::Ours } else { Ownership::Held }
+}

@@ -1,0 +1,162 @@
+//! Pure: how a route of the pod network is written in NSX. Ids, names and tags are those of the Go program, so that either
+//! program keeps what the other wrote.
+//!
+//! Mirrors `generateStaticRoute` and `getNodeIPAddress` of `pkg/cloudprovider/vsphere/route/routeprovider.go`.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use k8s_openapi::api::core::v1::NodeAddress;
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::base::addresses::{parse_ip, parse_network_sloppy};
+use crate::clients::nsx::{Object, Tag};
+use crate::cloud::node::addresses::{EXTERNAL_IP, INTERNAL_IP};
+
+/// The scope of the tag with the cluster's name.
+pub const CLUSTER_NAME: &str = "vsphere.k8s.io/cluster-name";
+/// The scope of the tag with the name of the Node.
+pub const NODE_NAME: &str = "vsphere.k8s.io/node-name";
+/// The scope of the tag with what identifies the cluster. The Go program does not know it.
+pub const CLUSTER_UID: &str = "cluster-uid";
+/// The scope of the tag with the name of this program. The Go program does not know it for routes.
+pub const OWNER: &str = "owner";
+/// The name of this program, as load balancers of the Go program have it.
+pub const OWNER_NAME: &str = "vsphere-cloud-controller-manager";
+
+/// The longest display name that NSX takes, in characters.
+const LONGEST_NAME: usize = 255;
+
+/// A route as it is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StaticRoute<'a> {
+    /// The cluster's name.
+    pub cluster_name: &'a str,
+    /// What identifies the cluster, if that is known.
+    pub cluster_uid: Option<&'a str>,
+    /// The name of the Node.
+    pub node: &'a str,
+    /// The network of its pods, as text.
+    pub network: &'a str,
+    /// Where the traffic goes to.
+    pub next_hop: IpAddr,
+}
+
+/// A route as NSX has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its id below the router.
+    pub id: String,
+    /// The name of the Node that its tag gives; empty without one.
+    pub node: String,
+    /// The network, as text.
+    pub network: String,
+    /// The addresses of its next hops.
+    pub next_hops: Vec<IpAddr>,
+}
+
+/// The id of the route of a Node to a network. `name_hint` is the UID of the Node.
+pub fn id(name_hint: &str, network: &str) -> String {
+    format!("{name_hint}_{network}").replace('/', "_")
+}
+
+/// The UID in such an id.
+pub fn name_hint(id: &str) -> &str {
+    id.split_once('_').map_or("", |(hint, _)| hint)
+}
+
+/// The first address of the network's family that others can reach: internal ones before external ones.
+pub fn next_hop(addresses: &[NodeAddress], network: &IpNet) -> Option<IpAddr> {
+    let is_usable = |ip: &IpAddr| {
+        let is_link_local = match ip {
+            IpAddr::V4(ip) => ip.is_link_local(),
+            IpAddr::V6(ip) => ip.is_unicast_link_local(),
+        };
+        !is_link_local && !ip.is_loopback() && !ip.is_unspecified() && ip.is_ipv4() == network.addr().is_ipv4()
+    };
+    [INTERNAL_IP, EXTERNAL_IP].into_iter().find_map(|kind| {
+        let of_kind = addresses.iter().filter(|address| address.type_ == kind);
+        of_kind.filter_map(|address| parse_ip(&address.address)).find(is_usable)
+    })
+}
+
+impl StaticRoute<'_> {
+    /// The object to create.
+    pub fn object(&self) -> Object {
+        let mut object = Object::default();
+        object.0.insert("display_name".to_owned(), self.display_name().into());
+        self.write_into(&mut object);
+        object
+    }
+
+    /// Makes an object that exists lead where this route leads. What this program does not know stays, other tags too.
+    pub fn write_into(&self, object: &mut Object) {
+        // Another spelling of the same network stays: the Go program compares texts.
+        if parse_network_sloppy(object.text("network")) != parse_network_sloppy(self.network) {
+            object.0.insert("network".to_owned(), self.network.into());
+        }
+        let first = object.0.get("next_hops").and_then(Value::as_array).and_then(|hops| hops.first());
+        let mut hop: Map<String, Value> = first.and_then(Value::as_object).cloned().unwrap_or_default();
+        hop.insert("ip_address".to_owned(), self.next_hop.to_string().into());
+        object.0.insert("next_hops".to_owned(), json!([hop]));
+        self.tag(object);
+    }
+
+    /// Adds the tags that an object lacks.
+    pub fn tag(&self, object: &mut Object) {
+        let wanted = self.tags();
+        let before = object.clone();
+        let is_kept = |tag: &Tag<'_>| !wanted.iter().any(|wanted| wanted.scope == tag.scope);
+        let mut tags = wanted.clone();
+        tags.extend(before.tags().filter(is_kept));
+        object.set_tags(tags);
+    }
+
+    /// Whether an object leads where this route leads.
+    pub fn is_led_by(&self, listed: &Listed) -> bool {
+        parse_network_sloppy(&listed.network) == parse_network_sloppy(self.network)
+            && listed.next_hops == [self.next_hop]
+            && listed.node == self.node
+    }
+
+    /// Whether an object has all tags that it is to have.
+    pub fn is_tagged(&self, object: &Object) -> bool {
+        self.tags().iter().all(|wanted| object.tag(wanted.scope) == Some(wanted.tag))
+    }
+
+    fn tags(&self) -> Vec<Tag<'_>> {
+        let mut tags =
+            vec![Tag { scope: CLUSTER_NAME, tag: self.cluster_name }, Tag { scope: NODE_NAME, tag: self.node }];
+        tags.extend(self.cluster_uid.map(|uid| Tag { scope: CLUSTER_UID, tag: uid }));
+        tags.extend(self.cluster_uid.map(|_| Tag { scope: OWNER, tag: OWNER_NAME }));
+        tags
+    }
+
+    /// A name that is too long ends in a part of its digest, so that it stays different from others.
+    fn display_name(&self) -> String {
+        let name = format!("{}_{}_{}", self.cluster_name, self.node, self.network);
+        if name.chars().count() <= LONGEST_NAME {
+            return name;
+        }
+        let digest = Sha256::digest(name.as_bytes());
+        let digest: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        name.chars().take(LONGEST_NAME - digest.len() - 1).chain(['_']).chain(digest.chars()).collect()
+    }
+}
+
+impl Listed {
+    /// `None` for an object that is no route: without an id, a network or next hops.
+    pub fn read(object: &Object) -> Option<Self> {
+        let (id, network) = (object.id(), object.text("network"));
+        let hops = object.0.get("next_hops")?.as_array()?;
+        let next_hops = hops.iter().filter_map(|hop| hop.get("ip_address")?.as_str().and_then(parse_ip)).collect();
+        let is_route = !id.is_empty() && parse_network_sloppy(network).is_some();
+        is_route.then(|| Self {
+            id: id.to_owned(),
+            node: object.tag(NODE_NAME).unwrap_or_default().to_owned(),
+            network: network.to_owned(),
+            next_hops,
+        })
+    }
+}

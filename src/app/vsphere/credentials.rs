@@ -1,7 +1,8 @@
-//! All sources of credentials, held by one task: watches of Secrets and looks at directories come and go with the
-//! entries that ask for them, and every entry has its [`Offers`].
+//! All sources of credentials, held by one task: watches of Secrets and looks at directories come and go with the vCenter
+//! entries and NSX Managers that use them, and each of these has its [`Offers`].
 
 mod directory;
+mod readings;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -22,11 +23,11 @@ use crate::app::settings::vsphere::CloudConfig;
 use crate::clients::http::Endpoint;
 use crate::kubernetes::secrets::{self, State};
 use crate::providers::vsphere::config::Vcenter;
-use crate::providers::vsphere::credentials::layout::{SessionManagers, Stored};
-use crate::providers::vsphere::credentials::offer::{offer, places};
-use crate::providers::vsphere::credentials::source::{News, Place, Reading, Source};
+use crate::providers::vsphere::credentials::layout::{ANY_SERVER, Layout, SessionManagers};
+use crate::providers::vsphere::credentials::offer::{NsxSources, followed, nsx_offer, offer};
+use crate::providers::vsphere::credentials::source::{News, Place, SecretPlace, Source};
 use crate::providers::vsphere::credentials::{Credential, Login, Offer, Offers, Origin, ReadToken, SessionToken};
-use directory::{Seen, Watched};
+use readings::{Observation, follow_directory, forward_changes, of_secret};
 
 /// Problems of one reading that are logged; a source full of foreign keys must not fill the log.
 const MOST_TOLD: usize = 20;
@@ -43,7 +44,7 @@ const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 /// How long reading it may take.
 const TOKEN_LIMIT: Duration = Duration::from_secs(5);
 
-/// The credentials of all vCenter entries.
+/// The credentials of all vCenter entries and NSX Managers.
 #[derive(Clone)]
 pub struct Credentials {
     shared: Arc<Shared>,
@@ -58,8 +59,18 @@ struct Shared {
 
 #[derive(Default)]
 struct Known {
+    /// What sources have for vCenters.
     sources: BTreeMap<Place, Source>,
     entries: BTreeMap<Server, Entry>,
+    /// What Secrets have for NSX.
+    nsx_sources: BTreeMap<SecretPlace, Source>,
+    /// By server: another manager must never see the credentials of the one before.
+    nsx: BTreeMap<String, NsxEntry>,
+}
+
+struct NsxEntry {
+    sources: NsxSources,
+    offer: watch::Sender<Arc<Offer>>,
 }
 
 /// Whose credentials: another server or port under the same key must never see those of the one before.
@@ -110,11 +121,10 @@ impl Credentials {
     pub fn offers(&self, entry: &Vcenter) -> Offers {
         let mut known = self.shared.known.lock();
         let server = Server::of(entry);
-        let Known { sources, entries } = &mut *known;
-        let unread = || Offer::Pending { why: "its credentials have not been looked at yet".to_owned() };
+        let Known { sources, entries, .. } = &mut *known;
         let held = entries.entry(server).or_insert_with(|| Entry {
             config: entry.clone(),
-            offer: watch::Sender::new(Arc::new(unread())),
+            offer: unread(),
             trusted: BTreeSet::new(),
         });
         held.config = entry.clone();
@@ -122,6 +132,35 @@ impl Credentials {
         self.shared.asked.notify_one();
         held.offer.subscribe()
     }
+
+    /// The credentials of this NSX Manager, as they change; see [`nsx_offer`] for the precedence.
+    ///
+    /// The same server gives the same offers, also when its credentials are configured in another way from now on. They
+    /// last as long as there is a receiver, so keep one until the next call.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the client of NSX, which is not there yet"))]
+    pub fn nsx_offers(&self, sources: &NsxSources) -> Offers {
+        let mut known = self.shared.known.lock();
+        let Known { nsx_sources, nsx, .. } = &mut *known;
+        let held =
+            nsx.entry(sources.server.clone()).or_insert_with(|| NsxEntry { sources: sources.clone(), offer: unread() });
+        held.sources = sources.clone();
+        held.publish(nsx_sources);
+        self.shared.asked.notify_one();
+        held.offer.subscribe()
+    }
+}
+
+fn unread() -> watch::Sender<Arc<Offer>> {
+    let offer = Offer::Pending { why: "its credentials have not been looked at yet".to_owned() };
+    watch::Sender::new(Arc::new(offer))
+}
+
+/// A source that is followed.
+struct Followed {
+    layouts: BTreeSet<Layout>,
+    /// For a Secret: its newest state. A message that it has changed may be older.
+    secret: Option<watch::Receiver<State>>,
+    _stop: DropGuard,
 }
 
 /// The one task.
@@ -130,10 +169,10 @@ struct Keeper {
     secrets: kube::Client,
     managers: Arc<SessionManagers>,
     current: watch::Receiver<Arc<CloudConfig>>,
-    sender: mpsc::Sender<(Place, Reading)>,
-    readings: mpsc::Receiver<(Place, Reading)>,
+    sender: mpsc::Sender<(Place, Observation)>,
+    readings: mpsc::Receiver<(Place, Observation)>,
     /// What is followed, each until its guard is dropped.
-    followed: BTreeMap<Place, DropGuard>,
+    followed: BTreeMap<Place, Followed>,
     running: FuturesUnordered<BoxFuture<'static, ()>>,
 }
 
@@ -146,62 +185,109 @@ impl Keeper {
             tokio::select! {
                 () = self.shared.asked.notified() => {}
                 changed = self.current.changed(), if is_configured => is_configured = changed.is_ok(),
-                Some((place, reading)) = self.readings.recv() => self.take(&place, reading),
+                Some((place, observation)) = self.readings.recv() => self.take(&place, observation),
                 Some(()) = self.running.next(), if !self.running.is_empty() => {}
                 () = tokio::time::sleep(LINGER), if lingers => {}
             }
         }
     }
 
-    /// Forgets entries that are not configured any more and that nobody listens to. Gives back whether there are some
-    /// that only the listeners keep.
+    /// Forgets entries that are not configured any more and that have no listeners. Gives back whether there are some that
+    /// only the listeners keep.
     fn forget_what_is_not_used(&mut self) -> bool {
         let current = Arc::clone(&self.current.borrow_and_update());
         let configured: BTreeSet<Server> = current.config.vcenters.iter().map(Server::of).collect();
         let mut known = self.shared.known.lock();
         known.entries.retain(|server, entry| configured.contains(server) || entry.offer.receiver_count() > 0);
-        known.entries.keys().any(|server| !configured.contains(server))
+        known.nsx.retain(|_, entry| entry.offer.receiver_count() > 0);
+        known.entries.keys().any(|server| !configured.contains(server)) || !known.nsx.is_empty()
     }
 
     /// One watch for each Secret, one look for each directory, however many entries ask for it.
     fn follow_what_is_asked_for(&mut self) {
-        let mut known = self.shared.known.lock();
-        let directory = &self.shared.default_directory;
-        let asked: BTreeSet<Place> =
-            known.entries.values().flat_map(|entry| places(&entry.config, directory)).collect();
+        let asked = {
+            let mut known = self.shared.known.lock();
+            let vcenters = known.entries.values().map(|entry| &entry.config);
+            let nsx = known.nsx.values().map(|entry| &entry.sources);
+            let asked = followed(vcenters, nsx, &self.shared.default_directory);
+            let is_read = |place: &Place, layout| asked.get(place).is_some_and(|layouts| layouts.contains(&layout));
+            known.sources.retain(|place, _| is_read(place, Layout::Vcenter));
+            known.nsx_sources.retain(|secret, _| is_read(&Place::from(secret), Layout::BasicAuth));
+            asked
+        };
         self.followed.retain(|place, _| {
-            let is_asked = asked.contains(place);
+            let is_asked = asked.contains_key(place);
             if !is_asked {
                 tracing::debug!(source = %place, "the source of credentials is followed no longer");
-                known.sources.remove(place);
             }
             is_asked
         });
-        drop(known);
-        for place in asked {
-            if !self.followed.contains_key(&place) {
-                tracing::debug!(source = %place, "the source of credentials is followed");
-                let stop = CancellationToken::new();
-                let work = follow(place.clone(), self.secrets.clone(), Arc::clone(&self.managers), self.sender.clone());
-                let guarded = stop.clone();
-                self.running.push(Box::pin(async move {
-                    guarded.run_until_cancelled(work).await;
-                }));
-                self.followed.insert(place, stop.drop_guard());
+        for (place, layouts) in asked {
+            match self.followed.get_mut(&place) {
+                None => self.follow(place, layouts),
+                Some(followed) if followed.layouts == layouts => {}
+                Some(followed) => {
+                    followed.layouts = layouts;
+                    self.take(&place, Observation::Secret);
+                }
             }
         }
     }
 
-    /// Takes in what a source says, and offers what follows from it.
-    fn take(&self, place: &Place, reading: Reading) {
-        if !self.followed.contains_key(place) {
-            return;
-        }
+    fn follow(&mut self, place: Place, layouts: BTreeSet<Layout>) {
+        tracing::debug!(source = %place, "the source of credentials is followed");
+        let stop = CancellationToken::new();
+        let guarded = stop.clone();
+        let sender = self.sender.clone();
+        let (secret, work): (_, BoxFuture<'static, ()>) = match &place {
+            Place::Secret { namespace, name } => {
+                let (state, work) = secrets::watch_secret(self.secrets.clone(), namespace, name);
+                let forwarding = forward_changes(place.clone(), state.clone(), sender);
+                let work = async {
+                    tokio::select! {
+                        never = work => match never {},
+                        () = forwarding => {}
+                    }
+                };
+                (Some(state), Box::pin(work))
+            }
+            Place::Directory(path) => {
+                (None, Box::pin(follow_directory(path.clone(), Arc::clone(&self.managers), sender)))
+            }
+        };
+        self.running.push(Box::pin(async move {
+            guarded.run_until_cancelled(work).await;
+        }));
+        self.followed.insert(place, Followed { layouts, secret, _stop: stop.drop_guard() });
+    }
+
+    /// Takes in what a source says in each layout that is used, and offers what follows from it.
+    fn take(&self, place: &Place, observation: Observation) {
+        let Some(followed) = self.followed.get(place) else { return };
         let mut known = self.shared.known.lock();
-        let Known { sources, entries } = &mut *known;
-        tell(place, &sources.entry(place.clone()).or_default().take(reading));
+        let Known { sources, entries, nsx_sources, nsx } = &mut *known;
+        match (observation, place, &followed.secret) {
+            (Observation::Directory(reading), ..) => {
+                tell(place, &sources.entry(place.clone()).or_default().take(reading));
+            }
+            (Observation::Secret, Place::Secret { namespace, name }, Some(state)) => {
+                let secret = SecretPlace { namespace: namespace.clone(), name: name.clone() };
+                let state = state.borrow().clone();
+                for (layout, reading) in of_secret(&secret, &state, &followed.layouts, &self.managers) {
+                    let source = match layout {
+                        Layout::Vcenter => sources.entry(place.clone()).or_default(),
+                        Layout::BasicAuth => nsx_sources.entry(secret.clone()).or_default(),
+                    };
+                    tell(place, &source.take(reading));
+                }
+            }
+            (Observation::Secret, ..) => {}
+        }
         for entry in entries.values_mut() {
             entry.publish(sources, &self.shared.default_directory);
+        }
+        for entry in nsx.values() {
+            entry.publish(nsx_sources);
         }
     }
 }
@@ -229,22 +315,34 @@ impl Entry {
         if !trusted.is_empty() {
             self.trusted = trusted.into_keys().collect();
         }
-        self.offer.send_if_modified(|known| {
-            if **known == offer {
-                return false;
-            }
-            match (&**known, &offer) {
-                (Offer::Ready(known), Offer::Ready(new)) if is_same(known, new) => {
-                    tracing::debug!(vcenter = key, "the same credentials stand in a new version of their source");
-                }
-                (_, Offer::Ready(new)) => tracing::info!(vcenter = key, from = origins(new), "credentials"),
-                (_, Offer::Pending { why }) => tracing::info!(vcenter = key, reason = why, "no credentials yet"),
-                (_, Offer::Missing { why }) => tracing::warn!(vcenter = key, reason = why, "there are no credentials"),
-            }
-            *known = Arc::new(offer);
-            true
-        });
+        replace(&self.offer, offer, (Some(key), None));
     }
+}
+
+impl NsxEntry {
+    /// Offers what the Secret has for this manager, if that is something else than before.
+    fn publish(&self, secrets: &BTreeMap<SecretPlace, Source>) {
+        replace(&self.offer, nsx_offer(&self.sources, secrets), (None, Some(&self.sources.server)));
+    }
+}
+
+/// Publishes an offer that differs from the one before. The owner is a vCenter or an NSX Manager, for the log.
+fn replace(sender: &watch::Sender<Arc<Offer>>, offer: Offer, (vcenter, nsx): (Option<&str>, Option<&str>)) {
+    sender.send_if_modified(|known| {
+        if **known == offer {
+            return false;
+        }
+        match (&**known, &offer) {
+            (Offer::Ready(known), Offer::Ready(new)) if is_same(known, new) => {
+                tracing::debug!(vcenter, nsx, "a new version of the source has the same credentials");
+            }
+            (_, Offer::Ready(new)) => tracing::info!(vcenter, nsx, from = origins(new), "credentials"),
+            (_, Offer::Pending { why }) => tracing::info!(vcenter, nsx, reason = why, "no credentials yet"),
+            (_, Offer::Missing { why }) => tracing::warn!(vcenter, nsx, reason = why, "there are no credentials"),
+        }
+        *known = Arc::new(offer);
+        true
+    });
 }
 
 /// The session managers that are to get the service account's token, as their URLs begin, and where each is named. One
@@ -273,86 +371,19 @@ fn origins(credentials: &[Arc<Credential>]) -> String {
 
 /// Logs what is new about a source: names of keys and servers, never values.
 fn tell(place: &Place, news: &News) {
-    if let Some(servers) = &news.read {
-        let shown: Vec<_> = servers.iter().take(MOST_TOLD).map(String::as_str).collect();
-        tracing::info!(source = %place, count = servers.len(), servers = shown.join(" "), "credentials were read");
+    match news.read.as_deref() {
+        Some([only]) if only == ANY_SERVER => tracing::info!(source = %place, "user name and password were read"),
+        Some(servers) => {
+            let shown: Vec<_> = servers.iter().take(MOST_TOLD).map(String::as_str).collect();
+            tracing::info!(source = %place, count = servers.len(), servers = shown.join(" "), "credentials were read");
+        }
+        None => {}
     }
     for problem in news.problems.iter().take(MOST_TOLD) {
         tracing::warn!(source = %place, "{problem}");
     }
     if let Some(more) = news.problems.len().checked_sub(MOST_TOLD).filter(|more| *more > 0) {
         tracing::warn!(source = %place, "and {more} more problems");
-    }
-}
-
-/// Follows one source for ever and hands its readings over.
-async fn follow(
-    place: Place,
-    secrets: kube::Client,
-    managers: Arc<SessionManagers>,
-    readings: mpsc::Sender<(Place, Reading)>,
-) {
-    match &place {
-        Place::Secret { namespace, name } => {
-            let (mut state, work) = secrets::watch_secret(secrets, namespace, name);
-            let forward = async {
-                loop {
-                    let seen = state.borrow_and_update().clone();
-                    if let Some(reading) = of_secret(namespace, name, &seen, &managers) {
-                        hand_over(&place, reading, &readings).await;
-                    }
-                    if state.changed().await.is_err() {
-                        std::future::pending::<()>().await;
-                    }
-                }
-            };
-            tokio::select! {
-                never = work => match never {},
-                () = forward => {}
-            }
-        }
-        Place::Directory(path) => {
-            let mut directory = Watched::new(path.clone());
-            loop {
-                let reading = of_directory(path, directory.next().await, &managers);
-                hand_over(&place, reading, &readings).await;
-            }
-        }
-    }
-}
-
-async fn hand_over(place: &Place, reading: Reading, readings: &mpsc::Sender<(Place, Reading)>) {
-    // The receiver lives in the same task: where it is gone, so is this.
-    let _ = readings.send((place.clone(), reading)).await;
-}
-
-fn of_secret(namespace: &str, name: &str, state: &State, managers: &SessionManagers) -> Option<Reading> {
-    match state {
-        State::Pending => None,
-        State::Failing(why) => Some(Reading::Failing(why.clone())),
-        State::Absent(why) => Some(Reading::Absent(why.clone())),
-        State::Read(version) => {
-            let stored = Stored::read(version.entries().map(|(key, value)| (key, Some(value))), managers);
-            let origin = Origin::Secret {
-                namespace: namespace.to_owned(),
-                name: name.to_owned(),
-                uid: version.uid.clone(),
-                resource_version: version.resource_version.clone(),
-            };
-            Some(Reading::Read { stored, origin })
-        }
-    }
-}
-
-fn of_directory(path: &Path, seen: &Seen, managers: &SessionManagers) -> Reading {
-    match seen {
-        Seen::Failing(why) => Reading::Failing(why.clone()),
-        Seen::Absent(why) => Reading::Absent(why.clone()),
-        Seen::Files(files) => {
-            let mut stored = Stored::read(files.entries(), managers);
-            stored.problems.extend(files.problems.iter().cloned());
-            Reading::Read { stored, origin: Origin::Directory { path: path.to_owned() } }
-        }
     }
 }
 

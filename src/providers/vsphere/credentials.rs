@@ -1,6 +1,6 @@
-//! What is presented to vCenter, and where it comes from: the file, a Secret, a directory.
+//! What is presented to vCenter and NSX, and where it comes from: the file, a Secret, a directory.
 //!
-//! Nothing here reads anything: `app` holds the sources and publishes one [`Offers`] per vCenter entry.
+//! Nothing here reads anything: `app` holds the sources and publishes one [`Offers`] per vCenter entry and NSX Manager.
 //! Mirrors `pkg/common/credentialmanager`.
 
 pub mod layout;
@@ -16,7 +16,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use secrecy::{ExposeSecret, SecretString};
 
-/// What is presented to vCenter. Prints without secrets.
+use crate::cloud::login_ledger::SecretVersion;
+
+/// What is presented to a server. Prints without secrets.
 #[derive(Clone)]
 pub enum Login {
     /// A user name and its password.
@@ -95,7 +97,7 @@ pub struct Credential {
     pub origin: Origin,
 }
 
-/// What a vCenter entry has to log in with at the moment.
+/// The credentials of a vCenter entry or an NSX Manager at the moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Offer {
     /// A source was not read yet. Nothing may be tried.
@@ -143,6 +145,18 @@ impl Login {
                 ("shared session", url, Some(token.expose_secret()))
             }
             Login::SharedSession { url, token: SessionToken::ServiceAccount(_) } => ("shared session", url, None),
+        }
+    }
+}
+
+impl Origin {
+    /// The version of the Secret, for the login ledger; none for credentials from elsewhere.
+    pub fn secret_version(&self) -> Option<SecretVersion> {
+        match self {
+            Origin::Secret { uid, resource_version, .. } => {
+                Some(SecretVersion { uid: uid.clone(), resource_version: resource_version.clone() })
+            }
+            Origin::Config | Origin::Directory { .. } => None,
         }
     }
 }

@@ -196,6 +196,76 @@ async fn w23_a_directory_of_the_configuration_is_found_when_it_appears() {
     assert_eq!(shown(&offers.borrow()), "u", "S22 the last credentials stay");
 }
 
+const SHARED: [(&str, &str); 4] = [("a.username", "ua"), ("a.password", "p"), ("username", "un"), ("password", " p\n")];
+
+fn nsx(server: &str, file: Option<&str>) -> NsxSources {
+    let secret = SecretPlace { namespace: "ns".into(), name: "n".into() };
+    let file = file.map(|user| Login::Password { user: user.into(), password: "p".into() });
+    NsxSources { server: server.into(), secret: Some(secret), file }
+}
+
+fn password(offers: &Offers) -> String {
+    match &**offers.borrow() {
+        Offer::Ready(ready) => match &ready[0].login {
+            Login::Password { password, .. } => password.expose_secret().to_owned(),
+            other => panic!("{}", other.kind()),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_of_a_vcenter_and_of_nsx_is_watched_once_in_either_order() {
+    for nsx_is_late in [false, true] {
+        let world = World::new(&with_secret("a", "a", "n"), &SHARED);
+        let mut a = world.offers("a");
+        if nsx_is_late {
+            until(&mut a, "ua").await;
+        }
+        let mut offers = world.credentials.nsx_offers(&nsx("nsx:443", None));
+        until(&mut offers, "un").await;
+        until(&mut a, "ua").await;
+        assert_eq!(password(&offers), " p\n", "as it is");
+        let expected =
+            Some(crate::cloud::login_ledger::SecretVersion { uid: "uid".into(), resource_version: "7".into() });
+        let Offer::Ready(ready) = &**offers.borrow() else { panic!("it is ready") };
+        assert_eq!(ready[0].origin.secret_version(), expected);
+        assert_eq!(world.asked.counts(), (1, 1), "{nsx_is_late}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_of_nsx_alone_is_followed_while_somebody_listens() {
+    let world = World::new("[Global]\nuser = u\npassword = p\n[VirtualCenter \"a\"]\n", &SHARED);
+    let mut offers = world.credentials.nsx_offers(&nsx("nsx:443", None));
+    assert_eq!(shown(&offers.borrow()), "pending: Secret ns/n has not been read yet");
+    until(&mut offers, "un").await;
+    tokio::time::sleep(LINGER * 2).await;
+    assert_eq!(world.credentials.shared.known.lock().nsx_sources.len(), 1);
+    drop(offers);
+    tokio::time::sleep(LINGER * 2).await;
+    let known = world.credentials.shared.known.lock();
+    assert!(known.nsx_sources.is_empty() && known.nsx.is_empty() && known.sources.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_credentials_in_the_file_reach_the_same_offers_and_no_other_manager() {
+    let world = World::new("[Global]\nuser = u\npassword = p\n[VirtualCenter \"a\"]\n", &SHARED);
+    let of = |server: &str, user| NsxSources { secret: None, ..nsx(server, Some(user)) };
+    let mut offers = world.credentials.nsx_offers(&of("nsx:443", "one"));
+    assert_eq!(shown(&offers.borrow_and_update()), "one");
+    let other = world.credentials.nsx_offers(&of("other:443", "two"));
+    assert_eq!((shown(&other.borrow()), offers.has_changed().unwrap()), ("two".to_owned(), false));
+    let again = world.credentials.nsx_offers(&of("nsx:443", "three"));
+    assert_eq!((shown(&again.borrow()), shown(&offers.borrow())), ("three".to_owned(), "three".to_owned()));
+    tokio::time::sleep(LIMIT).await;
+    assert_eq!(world.asked.counts(), (0, 0));
+    // From now on it is a Secret.
+    drop(world.credentials.nsx_offers(&NsxSources { file: None, ..nsx("nsx:443", None) }));
+    until(&mut offers, "un").await;
+    assert_eq!(shown(&other.borrow()), "two");
+}
+
 /// M2: which session managers the warning names.
 #[test]
 fn a_session_manager_is_named_if_the_service_accounts_token_is_sent_there() {

@@ -1,6 +1,6 @@
 //! Pure: the keys of a Secret, or the files of a directory → one login per server.
 //!
-//! Two layouts, which may stand side by side:
+//! Two layouts for vCenters, which may be in use side by side:
 //!
 //! | layout | keys |
 //! |---|---|
@@ -9,12 +9,35 @@
 //!
 //! Mirrors `credentialmanager.go:parseConfig`, with a stricter grammar of keys: what is wrong with one key or one server
 //! leaves the others alone.
+//!
+//! And one for NSX: the keys `username` and `password`, as in a Secret of the type `kubernetes.io/basic-auth`. Mirrors
+//! `connector_manager.go:AddSecretListener`: values are taken as they are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{Login, ReadToken, SessionToken, pem};
 use crate::clients::http::Endpoint;
+
+/// How the keys of a source are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Layout {
+    /// The two layouts for vCenters.
+    Vcenter,
+    /// The keys `username` and `password`.
+    BasicAuth,
+}
+
+/// The server of a login that a source has for any: [`Layout::BasicAuth`] names none.
+pub const ANY_SERVER: &str = "";
+
+/// The keys of [`Layout::BasicAuth`].
+const BASIC_AUTH: [&str; 2] = ["username", "password"];
+
+/// Whether this key is one of [`Layout::BasicAuth`], which is unknown to the layouts for vCenters.
+pub fn is_basic_auth(key: &str) -> bool {
+    BASIC_AUTH.contains(&key)
+}
 
 /// What may be done with session managers that a Secret or a directory names.
 pub struct SessionManagers {
@@ -130,6 +153,28 @@ impl Stored {
         Stored { servers: servers.chain(contradictions).collect(), problems }
     }
 
+    /// Reads user name and password from the keys of [`Layout::BasicAuth`]; other keys are no concern of it. Values are not
+    /// trimmed.
+    pub fn read_basic_auth<'a>(entries: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Stored {
+        let [user_key, password_key] = BASIC_AUTH;
+        let (mut user, mut password) = (None, None);
+        for (key, value) in entries.into_iter().filter(|(_, value)| !value.is_empty()) {
+            match key {
+                _ if key == user_key => user = Some(value),
+                _ if key == password_key => password = Some(value),
+                _ => {}
+            }
+        }
+        let mut problems = Vec::new();
+        let login = match (user, password) {
+            (Some(user), Some(password)) => basic_auth(user, password, &mut problems),
+            (Some(_), None) => Err(format!("its key {password_key:?} is missing or empty")),
+            (None, Some(_)) => Err(format!("its key {user_key:?} is missing or empty")),
+            (None, None) => Err(format!("its keys {user_key:?} and {password_key:?} are missing or empty")),
+        };
+        Stored { servers: BTreeMap::from([(ANY_SERVER.to_owned(), login)]), problems }
+    }
+
     /// Whether there is nothing in it that could be meant for a server.
     pub fn is_empty(&self) -> bool {
         self.servers.is_empty()
@@ -196,6 +241,26 @@ pub fn pair(user: &str, password: &str) -> Result<Login, String> {
         pem::Looks::No => Ok(Login::Password { user: user.to_owned(), password: password.into() }),
         pem::Looks::Complete => Ok(Login::Certificate { certificate: user.to_owned(), key: password.into() }),
         pem::Looks::Broken => Err("its user name begins like a PEM certificate and is none".to_owned()),
+    }
+}
+
+/// User name and password as they are. A PEM text as user name is refused: it could only be rejected, and messages with the
+/// user name would show a key that somebody put there by mistake.
+fn basic_auth(user: &[u8], password: &[u8], problems: &mut Vec<String>) -> Result<Login, String> {
+    let [user, password] = [("username", user), ("password", password)].map(|(key, value)| {
+        let text =
+            std::str::from_utf8(value).map_err(|_| format!("the value of its key {key:?} is not text in UTF-8"))?;
+        if text.ends_with(['\n', '\r']) {
+            problems.push(format!("the value of {key:?} ends in a line break, which is kept as part of it"));
+        }
+        Ok::<_, String>(text)
+    });
+    let (user, password) = (user?, password?);
+    match pem::looks_like(user) {
+        pem::Looks::No => Ok(Login::Password { user: user.to_owned(), password: password.into() }),
+        pem::Looks::Complete | pem::Looks::Broken => {
+            Err("its user name is a PEM text; expected is the name of an NSX user".to_owned())
+        }
     }
 }
 

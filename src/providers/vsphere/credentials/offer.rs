@@ -1,15 +1,62 @@
-//! Pure: a vCenter entry and what is known of its sources → what it has to log in with.
+//! Pure: a vCenter entry or an NSX Manager, and the state of its sources → its credentials; and which sources are followed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
 use secrecy::ExposeSecret;
 
-use super::layout;
-use super::source::{Answer, Place, Source};
+use super::layout::{self, ANY_SERVER, Layout};
+use super::source::{Answer, Place, SecretPlace, Source};
 use super::{Credential, Login, Offer, Origin};
 use crate::providers::vsphere::config::{Credentials, Vcenter};
+
+/// The sources of the credentials of an NSX Manager.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NsxSources {
+    /// `host:port` of the manager. Another manager never gets the credentials of this one.
+    pub server: String,
+    /// The Secret with the keys `username` and `password`.
+    pub secret: Option<SecretPlace>,
+    /// User name and password of the cloud config. The Secret takes precedence.
+    pub file: Option<Login>,
+}
+
+/// The sources to follow, each once however many entries use it, and the layouts in which each is read.
+pub fn followed<'a>(
+    vcenters: impl IntoIterator<Item = &'a Vcenter>,
+    nsx: impl IntoIterator<Item = &'a NsxSources>,
+    default_directory: &Path,
+) -> BTreeMap<Place, BTreeSet<Layout>> {
+    let of_vcenters = vcenters.into_iter().flat_map(|entry| places(entry, default_directory));
+    let of_nsx = nsx.into_iter().filter_map(|sources| sources.secret.as_ref()).map(Place::from);
+    let mut followed: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+    let with_layout = of_vcenters.map(|place| (place, Layout::Vcenter));
+    for (place, layout) in with_layout.chain(of_nsx.map(|place| (place, Layout::BasicAuth))) {
+        followed.entry(place).or_default().insert(layout);
+    }
+    followed
+}
+
+/// The credentials of an NSX Manager: those of its Secret, never a second choice beside them. Those of the file are used
+/// while the Secret does not exist, has no valid credentials or cannot be read. Nothing before the Secret was looked at.
+pub fn nsx_offer(sources: &NsxSources, secrets: &BTreeMap<SecretPlace, Source>) -> Offer {
+    let of_file = sources.file.clone().map(|login| {
+        let credential = Credential { login, origin: Origin::Config };
+        Offer::Ready(vec![Arc::new(credential)])
+    });
+    let Some(secret) = &sources.secret else {
+        let why = || "the cloud config has neither user and password nor a Secret for NSX".to_owned();
+        return of_file.unwrap_or_else(|| Offer::Missing { why: why() });
+    };
+    let place = Place::from(secret);
+    match secrets.get(secret).map_or(Answer::Unread, |source| source.find(ANY_SERVER, &place)) {
+        Answer::Unread => Offer::Pending { why: format!("{place} has not been read yet") },
+        Answer::Found(credential) => Offer::Ready(vec![credential]),
+        Answer::Failing(why) => of_file.unwrap_or(Offer::Pending { why }),
+        Answer::Missing(why) => of_file.unwrap_or(Offer::Missing { why }),
+    }
+}
 
 /// The sources that an entry asks for, most important first. An entry without a pair of its own also looks into
 /// `default_directory`, where its other sources have nothing.

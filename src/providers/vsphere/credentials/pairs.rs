@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::{Timestamp, Unit};
 
 use crate::base::backoff::Failures;
-use crate::cloud::login_ledger::{Attempt, LoginPolicy, SecretVersion};
+use crate::cloud::login_ledger::{Attempt, LoginPolicy};
 use crate::providers::vsphere::credentials::{Credential, Login, Origin};
 use crate::providers::vsphere::retry::REJECTED;
 
@@ -233,7 +233,7 @@ impl Pairs {
             policy: self.policy,
             server: server.to_owned(),
             user: account(&credential.login).to_owned(),
-            version: version(&credential.origin),
+            version: credential.origin.secret_version(),
             is_known: standing.is_some_and(|standing| standing.is_known),
             is_new: !standing.is_some_and(|standing| standing.was_tried),
         }
@@ -343,15 +343,6 @@ pub(in crate::providers::vsphere) fn account(login: &Login) -> &str {
         Login::Password { user, .. } => user,
         Login::Certificate { certificate, .. } => certificate,
         Login::SharedSession { url, .. } => url,
-    }
-}
-
-fn version(origin: &Origin) -> Option<SecretVersion> {
-    match origin {
-        Origin::Secret { uid, resource_version, .. } => {
-            Some(SecretVersion { uid: uid.clone(), resource_version: resource_version.clone() })
-        }
-        Origin::Config | Origin::Directory { .. } => None,
     }
 }
 

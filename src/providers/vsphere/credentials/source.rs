@@ -1,4 +1,4 @@
-//! Pure: what one source, a Secret or a directory, has said so far → what a server has to log in with.
+//! Pure: the readings of one source, a Secret or a directory → the credentials of a server.
 //!
 //! Mirrors `credentialmanager.go:GetCredential`, except that a version counts as a whole, and that nothing is looked up
 //! before the source was read.
@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::layout::{self, Stored};
+use super::layout::{self, ANY_SERVER, Stored};
 use super::{Credential, Login, Origin};
 
 /// How many of a source's servers a message names.
@@ -27,6 +27,22 @@ pub enum Place {
     },
     /// A directory of files.
     Directory(PathBuf),
+}
+
+/// A Kubernetes Secret, by its name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SecretPlace {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl From<&SecretPlace> for Place {
+    fn from(place: &SecretPlace) -> Self {
+        let SecretPlace { namespace, name } = place.clone();
+        Place::Secret { namespace, name }
+    }
 }
 
 /// What a source says at one moment.
@@ -150,7 +166,7 @@ impl Source {
             (_, State::Failing(why)) => Answer::Failing(format!("{place}: {why}")),
             (_, State::Absent(why)) => Answer::Missing(format!("{place}: {why}")),
             (Some(Held { trouble: Some(trouble), .. }), State::Read) => {
-                Answer::Missing(format!("{place}, server {server:?}: {trouble}"))
+                Answer::Missing(format!("{place}{}: {trouble}", of_server(", server", server)))
             }
             (_, State::Read) => Answer::Missing(self.without(server, place)),
         }
@@ -188,7 +204,7 @@ impl Source {
                 Err(trouble) => {
                     let credential = before.remove(&server).and_then(|held| held.credential);
                     let kept = if credential.is_some() { "; the last good ones stay in use" } else { "" };
-                    problems.push(format!("credentials for server {server:?}: {trouble}{kept}"));
+                    problems.push(format!("credentials{}: {trouble}{kept}", of_server(" for server", &server)));
                     Held { credential, trouble: Some(trouble) }
                 }
             };
@@ -219,6 +235,11 @@ impl fmt::Display for Place {
             Place::Directory(path) => write!(formatter, "directory {}", path.display()),
         }
     }
+}
+
+/// The server's name with this before it; nothing where the login is for any server.
+fn of_server(before: &str, server: &str) -> String {
+    if server == ANY_SERVER { String::new() } else { format!("{before} {server:?}") }
 }
 
 /// Host names know no case, and an address can be written in several ways.

@@ -413,7 +413,69 @@ fn a_long_key_is_cut_in_messages() {
     assert!(stored.problems[0].chars().count() < 300, "{:?}", stored.problems);
 }
 
+/// User name and password, or what is wrong after an exclamation mark; then the problems.
+fn basic_auth(entries: &[(&str, &[u8])]) -> Vec<String> {
+    let mut stored = Stored::read_basic_auth(entries.iter().copied());
+    let login = match stored.servers.remove(ANY_SERVER).unwrap() {
+        Ok(login) => shown(&login),
+        Err(why) => format!("!{why}"),
+    };
+    assert!(stored.servers.is_empty(), "there is one login");
+    [vec![login], stored.problems].concat()
+}
+
+#[test]
+fn user_name_and_password_for_nsx_are_taken_as_they_are_and_both_are_needed() {
+    let missing = "is missing or empty";
+    let broken = "ends in a line break, which is kept as part of it";
+    for (case, entries, expected) in [
+        ("both", &[("username", &b"u"[..]), ("password", b"p")][..], vec!["u/p".to_owned()]),
+        ("blanks are kept", &[("username", b" u "), ("password", b" ")], vec![" u / ".into()]),
+        (
+            "a line break is kept, and reported",
+            &[("username", b"u"), ("password", b"p\n")],
+            vec!["u/p\n".into(), format!("the value of \"password\" {broken}")],
+        ),
+        (
+            "keys of vCenters are no concern of it",
+            &[("username", b"u"), ("vc.username", b"x"), ("password", b"p"), ("Password", b"y")],
+            vec!["u/p".into()],
+        ),
+        ("no password", &[("username", b"u")], vec![format!("!its key \"password\" {missing}")]),
+        ("an empty user", &[("username", b""), ("password", b"p")], vec![format!("!its key \"username\" {missing}")]),
+        ("nothing", &[], vec!["!its keys \"username\" and \"password\" are missing or empty".into()]),
+        (
+            "no text",
+            &[("username", b"u"), ("password", b"\xff")],
+            vec!["!the value of its key \"password\" is not text in UTF-8".into()],
+        ),
+        (
+            "a key instead of a name",
+            &[("username", b"-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----\n"), ("password", b"p")],
+            vec![
+                "!its user name is a PEM text; expected is the name of an NSX user".into(),
+                format!("the value of \"username\" {broken}"),
+            ],
+        ),
+    ] {
+        assert_eq!(basic_auth(entries), expected, "{case}");
+    }
+}
+
 proptest! {
+    #[test]
+    fn any_values_for_nsx_can_be_read_and_none_is_told(
+        user in proptest::collection::vec(any::<u8>(), 0..6),
+        password in proptest::collection::vec(any::<u8>(), 0..6),
+        secret in "ZZ[Q-Y]{6}",
+    ) {
+        let hidden = [user, password].map(|value| [secret.as_bytes(), &value].concat());
+        let stored = Stored::read_basic_auth([("username", hidden[0].as_slice()), ("password", hidden[1].as_slice())]);
+        let why = stored.servers.values().filter_map(|login| login.as_ref().err()).collect::<Vec<_>>();
+        let told = format!("{:?} {why:?}", stored.problems);
+        prop_assert!(!told.contains(&secret), "{told}");
+    }
+
     #[test]
     fn any_keys_and_values_can_be_read_and_no_value_is_told(
         entries in proptest::collection::vec(

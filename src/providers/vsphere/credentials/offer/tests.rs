@@ -189,3 +189,67 @@ fn an_entry_asks_for_its_own_sources_and_only_without_a_pair_for_the_default_one
     let own = entry(&format!("[Global]\nsecrets-directory = {DEFAULT}\n[VirtualCenter \"vc\"]\n"));
     assert_eq!(places(&own), [Place::Directory(PathBuf::from(DEFAULT))], "asked for once");
 }
+
+fn nsx(secret: Option<SecretPlace>, file: Option<&str>) -> NsxSources {
+    let file = file.map(|user| Login::Password { user: user.into(), password: "p".into() });
+    NsxSources { server: "nsx.test:443".into(), secret, file }
+}
+
+fn nsx_secret() -> SecretPlace {
+    SecretPlace { namespace: "ns".into(), name: "n".into() }
+}
+
+#[test]
+fn nsx_has_the_credentials_of_its_secret_and_those_of_the_file_until_the_secret_has_some() {
+    let stored =
+        |entries: &[(&str, &str)]| Stored::read_basic_auth(entries.iter().map(|(key, value)| (*key, value.as_bytes())));
+    let read = |entries: &[(&str, &str)]| Reading::Read { stored: stored(entries), origin: Origin::Config };
+    let good = || read(&[("username", "of the secret"), ("password", "p")]);
+    let none = "missing: Secret ns/n: its key \"password\" is missing or empty";
+    for (case, reading, without_file, with_file) in [
+        ("not looked at yet", None, "pending: Secret ns/n has not been read yet", None),
+        ("read", Some(good()), "of the secret", Some("of the secret")),
+        ("without password", Some(read(&[("username", "u")])), none, Some("of the file")),
+        ("deleted", Some(Reading::Absent("it does not exist".into())), "missing: Secret ns/n: it does not exist", None),
+        ("unreadable", Some(Reading::Failing("no route".into())), "pending: Secret ns/n: no route", None),
+    ] {
+        let is_unread = reading.is_none();
+        let mut source = Source::default();
+        if let Some(reading) = reading {
+            source.take(reading);
+        }
+        let secrets = BTreeMap::from([(nsx_secret(), source)]);
+        let offered = |file| shown(&nsx_offer(&nsx(Some(nsx_secret()), file), &secrets));
+        assert_eq!(offered(None), without_file, "{case}");
+        let with_file = with_file.unwrap_or(if is_unread { without_file } else { "of the file" });
+        assert_eq!(offered(Some("of the file")), with_file, "{case}, and a user in the file");
+    }
+    assert_eq!(shown(&nsx_offer(&nsx(None, Some("of the file")), &BTreeMap::new())), "of the file");
+    let missing = "missing: the cloud config has neither user and password nor a Secret for NSX";
+    assert_eq!(shown(&nsx_offer(&nsx(None, None), &BTreeMap::new())), missing);
+}
+
+#[test]
+fn a_secret_of_vcenters_and_nsx_is_followed_once_and_read_in_both_layouts() {
+    let (one, other) = (with_secret(), with_pair());
+    let vcenters = [&one, &other];
+    let [of_nsx, elsewhere] = ["n", "m"].map(|name| SecretPlace { name: name.into(), ..nsx_secret() });
+    let both = || BTreeSet::from([Layout::Vcenter, Layout::BasicAuth]);
+    let own = || BTreeSet::from([Layout::Vcenter]);
+    for (case, nsx, expected) in [
+        ("no NSX", vec![], vec![(secret(), own()), (directory(DEFAULT), own())]),
+        ("no Secret", vec![nsx(None, Some("u"))], vec![(secret(), own()), (directory(DEFAULT), own())]),
+        ("the same", vec![nsx(Some(of_nsx), None)], vec![(secret(), both()), (directory(DEFAULT), own())]),
+        (
+            "another",
+            vec![nsx(Some(elsewhere.clone()), None)],
+            vec![
+                (secret(), own()),
+                (Place::from(&elsewhere), BTreeSet::from([Layout::BasicAuth])),
+                (directory(DEFAULT), own()),
+            ],
+        ),
+    ] {
+        assert_eq!(followed(vcenters, &nsx, Path::new(DEFAULT)), expected.into_iter().collect(), "{case}");
+    }
+}

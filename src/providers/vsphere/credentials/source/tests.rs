@@ -190,3 +190,39 @@ fn s14_a_secret_that_is_emptied_keeps_its_last_credentials() {
     assert_eq!(news.problems, ["it holds no credentials any more; the last ones stay in use"]);
     assert_eq!(source.find("vc", &place()), found("u", "p", 2));
 }
+
+fn for_nsx(version: u32, entries: &[(&str, &str)]) -> Reading {
+    let stored = Stored::read_basic_auth(entries.iter().map(|(key, value)| (*key, value.as_bytes())));
+    Reading::Read { stored, origin: origin(version) }
+}
+
+/// L-17: upstream drops them, and ignores deletions that it learns of late.
+#[test]
+fn user_name_and_password_for_nsx_stay_when_the_secret_is_deleted_or_loses_a_key() {
+    let mut source = Source::default();
+    let find = |source: &Source| source.find(ANY_SERVER, &place());
+    assert_eq!(find(&source), Answer::Unread);
+    let missing = "its key \"password\" is missing or empty";
+    let news = source.take(for_nsx(1, &[("username", "u")]));
+    assert_eq!(news.problems, [format!("credentials: {missing}")]);
+    assert_eq!(find(&source), Answer::Missing(format!("Secret ns/n: {missing}")));
+    assert_eq!(source.take(for_nsx(2, &[("username", "u"), ("password", "p")])).problems, [""; 0]);
+    assert_eq!(find(&source), found("u", "p", 2));
+    for (reading, expected) in [
+        (for_nsx(3, &[("username", "other")]), format!("credentials: {missing}; the last good ones stay in use")),
+        (
+            for_nsx(4, &[]),
+            "credentials: its keys \"username\" and \"password\" are missing or empty; the last good ones stay in use"
+                .to_owned(),
+        ),
+        (
+            Reading::Absent("it does not exist".into()),
+            "it does not exist; the last credentials from it stay in use".to_owned(),
+        ),
+    ] {
+        assert_eq!(source.take(reading).problems, [expected]);
+        assert_eq!(find(&source), found("u", "p", 2));
+    }
+    assert_eq!(source.take(for_nsx(5, &[("username", "u"), ("password", "new")])).read.unwrap(), [ANY_SERVER]);
+    assert_eq!(find(&source), found("u", "new", 5));
+}

@@ -1,0 +1,122 @@
+//! What the sources of credentials say, read in the layouts in which they are used.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, watch};
+
+use super::directory::{Seen, Watched};
+use crate::kubernetes::secrets::State;
+use crate::providers::vsphere::credentials::Origin;
+use crate::providers::vsphere::credentials::layout::{Layout, SessionManagers, Stored, is_basic_auth};
+use crate::providers::vsphere::credentials::source::{Place, Reading, SecretPlace};
+
+/// What the work on one source hands over.
+pub(super) enum Observation {
+    /// A Secret has changed. Its newest state is that of its watch.
+    Secret,
+    /// A directory says this.
+    Directory(Reading),
+}
+
+/// Tells each change of a Secret, for ever.
+pub(super) async fn forward_changes(
+    place: Place,
+    mut state: watch::Receiver<State>,
+    observations: mpsc::Sender<(Place, Observation)>,
+) {
+    loop {
+        state.mark_unchanged();
+        hand_over(&place, Observation::Secret, &observations).await;
+        if state.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Follows a directory for ever and hands its readings over.
+pub(super) async fn follow_directory(
+    path: PathBuf,
+    managers: Arc<SessionManagers>,
+    observations: mpsc::Sender<(Place, Observation)>,
+) {
+    let place = Place::Directory(path.clone());
+    let mut directory = Watched::new(path.clone());
+    loop {
+        let reading = of_directory(&path, directory.next().await, &managers);
+        hand_over(&place, Observation::Directory(reading), &observations).await;
+    }
+}
+
+async fn hand_over(place: &Place, observation: Observation, observations: &mpsc::Sender<(Place, Observation)>) {
+    // The receiver lives in the same task: where it is gone, so is this.
+    let _ = observations.send((place.clone(), observation)).await;
+}
+
+/// What a Secret says in each of the layouts in which it is used; nothing before the first look.
+pub(super) fn of_secret(
+    secret: &SecretPlace,
+    state: &State,
+    layouts: &BTreeSet<Layout>,
+    managers: &SessionManagers,
+) -> Vec<(Layout, Reading)> {
+    let is_shared = layouts.contains(&Layout::BasicAuth);
+    let read = |layout| match state {
+        State::Pending => None,
+        State::Failing(why) => Some(Reading::Failing(why.clone())),
+        State::Absent(why) => Some(Reading::Absent(why.clone())),
+        State::Read(version) => {
+            let stored = match layout {
+                Layout::Vcenter => of_vcenters(version.entries(), is_shared, managers),
+                Layout::BasicAuth => Stored::read_basic_auth(version.entries()),
+            };
+            let SecretPlace { namespace, name } = secret.clone();
+            let (uid, resource_version) = (version.uid.clone(), version.resource_version.clone());
+            Some(Reading::Read { stored, origin: Origin::Secret { namespace, name, uid, resource_version } })
+        }
+    };
+    layouts.iter().filter_map(|layout| Some((*layout, read(*layout)?))).collect()
+}
+
+/// The keys for vCenters. Those for NSX are not reported as unknown where NSX uses the same Secret.
+fn of_vcenters<'a>(
+    entries: impl Iterator<Item = (&'a str, &'a [u8])>,
+    is_shared: bool,
+    managers: &SessionManagers,
+) -> Stored {
+    let own = entries.filter(|(key, _)| !(is_shared && is_basic_auth(key)));
+    Stored::read(own.map(|(key, value)| (key, Some(value))), managers)
+}
+
+fn of_directory(path: &Path, seen: &Seen, managers: &SessionManagers) -> Reading {
+    match seen {
+        Seen::Failing(why) => Reading::Failing(why.clone()),
+        Seen::Absent(why) => Reading::Absent(why.clone()),
+        Seen::Files(files) => {
+            let mut stored = Stored::read(files.entries(), managers);
+            stored.problems.extend(files.problems.iter().cloned());
+            Reading::Read { stored, origin: Origin::Directory { path: path.to_owned() } }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Which keys are unknown.
+
+    use super::super::AccountToken;
+    use super::*;
+
+    #[test]
+    fn the_keys_for_nsx_are_unknown_to_a_vcenter_unless_nsx_uses_the_same_secret() {
+        let managers = SessionManagers { account: Arc::new(AccountToken(PathBuf::new())), hosts: BTreeSet::new() };
+        let entries: [(&str, &[u8]); 5] =
+            [("a.username", b"u"), ("a.password", b"p"), ("username", b"n"), ("password", b"p"), ("extra", b"x")];
+        for (is_shared, expected) in [(false, 3), (true, 1)] {
+            let stored = of_vcenters(entries.into_iter(), is_shared, &managers);
+            assert_eq!(stored.problems.len(), expected, "{is_shared}: {:?}", stored.problems);
+            assert!(stored.servers.values().all(Result::is_ok) && stored.servers.len() == 1, "{is_shared}");
+        }
+    }
+}

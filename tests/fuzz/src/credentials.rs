@@ -41,6 +41,9 @@ pub fn secret(bytes: &[u8]) {
             hides_secret(told);
         }
     }
+    let for_nsx = Stored::read_basic_auth(entries.iter().map(|(key, value)| (key.as_str(), value.as_slice())));
+    let wrong = for_nsx.servers.values().filter_map(|login| login.as_ref().err());
+    for_nsx.problems.iter().chain(wrong).for_each(|told| hides_secret(told));
     for (server, login) in &stored.servers {
         assert!(!server.is_empty(), "a server has a name");
         if let Ok(Login::Password { user, .. }) = login {

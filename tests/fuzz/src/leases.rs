@@ -9,7 +9,7 @@ use ccm::cloud::login_ledger::{Attempt, LoginLedger, Outcome};
 use ccm::kubernetes::leader_election::{LeaderElector, LeaseConfig};
 use ccm::kubernetes::login_ledger::record::{MOST_ENTRIES, Record};
 use ccm::kubernetes::login_ledger::{Ledger, Reading, Store, StoreError, Stored};
-use ccm::providers::vsphere::LOGIN_POLICY;
+use ccm::providers::vsphere::{LOGIN_POLICY, NSX_LOGIN_POLICY};
 use k8s_openapi::api::coordination::v1::Lease;
 
 use crate::laws::is_in_proportion;
@@ -52,9 +52,11 @@ pub fn logins(bytes: &[u8]) {
     assert_eq!(Record::from_text(&record.to_text()), record, "a record is read as another one");
     is_in_proportion(&record, bytes);
     let ledger = Ledger::with_clock(Same(Mutex::new(text.into_owned())), Arc::new(|| NOW));
-    for is_known in [true, false] {
-        let (server, user) = ("vc.example.com:443".to_owned(), "ccm".to_owned());
-        let attempt = Attempt { policy: LOGIN_POLICY, server, user, version: None, is_known, is_new: !is_known };
+    let servers = [(LOGIN_POLICY, "vc.example.com:443"), (NSX_LOGIN_POLICY, "nsx.example.com:443")];
+    servers.iter().for_each(|(policy, server)| ledger.know(*policy, server));
+    for ((policy, server), is_known) in servers.into_iter().flat_map(|server| [(server, true), (server, false)]) {
+        let (server, user) = (server.to_owned(), "ccm".to_owned());
+        let attempt = Attempt { policy, server, user, version: None, is_known, is_new: !is_known };
         match run(ledger.claim(&attempt)) {
             Ok(claim) => run(ledger.settle(claim, Outcome::Rejected)),
             Err(refused) => {

@@ -5,15 +5,13 @@
 //! properties left out, `enter` only for what is new, `leave` for what cannot be reached or read any more, numbered
 //! versions, pages. It knows the operations this program calls, over HTTPS 1.1, and nothing else.
 
-mod answer;
+pub(crate) mod answer;
 mod collector;
 mod counts;
 mod fault;
-mod http;
 mod inventory;
 mod logins;
 mod model;
-mod place;
 mod rest;
 mod selection;
 mod session;
@@ -37,9 +35,10 @@ pub use logins::{LoginAttempt, LoginOutcome, most_against_an_account};
 pub use model::{Denial, Machine, Model, Unreadable};
 pub use switches::Certificate;
 
+use crate::fake_server::http;
+use crate::fake_server::place::Place;
 use fault::Rule;
 use inventory::Inventory;
-use place::Place;
 use rest::Tagging;
 use session::Session;
 
@@ -104,13 +103,13 @@ impl World {
     }
 }
 
-struct Shared {
+pub(crate) struct Shared {
     world: Mutex<World>,
     /// Sent to after every change that a wait may tell or end by.
     changed: watch::Sender<()>,
     /// Sent to when every connection is to be closed.
-    severed: watch::Sender<()>,
-    acceptor: Mutex<TlsAcceptor>,
+    pub(crate) severed: watch::Sender<()>,
+    pub(crate) acceptor: Mutex<TlsAcceptor>,
 }
 
 impl Shared {

@@ -19,6 +19,7 @@ pub mod daemon;
 pub mod demo;
 pub mod environment;
 pub mod eventually;
+mod fake_server;
 pub mod fake_vcenter;
 pub mod file;
 pub mod heavy;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::fault::{Fault, Trouble};
-use super::http::{Delivery, Reply, Request};
 use super::soap::Done;
 use super::{LoginOutcome, Shared, World, logins, rest, soap, wait, xml};
+use crate::fake_server::http::{Delivery, Reply, Request};
 
 /// Answers one request: what a rule says, else what the server says.
-pub(super) async fn answer(shared: Arc<Shared>, request: Request) -> Reply {
+pub(crate) async fn answer(shared: Arc<Shared>, request: Request) -> Reply {
     let is_soap = request.method == "POST" && request.path == "/sdk";
     let call = if is_soap { xml::parse(&request.body) } else { Ok(xml::Element::default()) };
     let call = call.map(|envelope| {

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::http::{Delivery, Reply, Request};
 use super::xml::Element;
+use crate::fake_server::http::{Delivery, Reply, Request};
 
 /// Of older attempts nothing is known any more.
 const KEPT: usize = 10_000;

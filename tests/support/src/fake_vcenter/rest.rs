@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::World;
 use super::fault::Trouble;
-use super::http::{Reply, Request};
 use super::inventory::Ref;
+use crate::fake_server::http::{Reply, Request};
 
 /// Categories, tags and their attachments.
 #[derive(Clone, Debug, Default)]

@@ -19,7 +19,8 @@ use std::sync::PoisonError;
 use tokio_rustls::TlsAcceptor;
 
 use super::inventory::{Inventory, Ref, Val};
-use super::{FakeVcenter, LoginAttempt, http, soap};
+use super::{FakeVcenter, LoginAttempt, soap};
+use crate::fake_server::http;
 
 /// What a fake shows of itself in a handshake.
 #[derive(Clone)]

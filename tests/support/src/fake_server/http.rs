@@ -9,37 +9,37 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
-use super::Shared;
+use crate::fake_vcenter::{Shared, answer};
 
 /// A request, as far as anybody asks.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Request {
-    pub(super) method: String,
+pub(crate) struct Request {
+    pub(crate) method: String,
     /// Path and query.
-    pub(super) path: String,
+    pub(crate) path: String,
     /// Lower-case names.
-    pub(super) headers: Vec<(String, String)>,
-    pub(super) body: String,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: String,
 }
 
 impl Request {
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
     }
 }
 
 /// An answer, and how it is sent.
 #[derive(Clone, Debug)]
-pub(super) struct Reply {
-    pub(super) status: u16,
-    pub(super) media_type: &'static str,
-    pub(super) set_cookie: Option<String>,
-    pub(super) body: String,
-    pub(super) delivery: Delivery,
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) media_type: &'static str,
+    pub(crate) set_cookie: Option<String>,
+    pub(crate) body: String,
+    pub(crate) delivery: Delivery,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Delivery {
+pub(crate) enum Delivery {
     Whole,
     CutAfter(usize),
     Slow(Duration),
@@ -48,17 +48,17 @@ pub(super) enum Delivery {
 }
 
 impl Reply {
-    pub(super) fn new(status: u16, media_type: &'static str, body: String) -> Self {
+    pub(crate) fn new(status: u16, media_type: &'static str, body: String) -> Self {
         Self { status, media_type, set_cookie: None, body, delivery: Delivery::Whole }
     }
 
-    pub(super) fn close() -> Self {
+    pub(crate) fn close() -> Self {
         Self { delivery: Delivery::Close, ..Self::new(0, "", String::new()) }
     }
 }
 
 /// A self-signed identity for 127.0.0.1: the acceptor, and the certificate as PEM.
-pub(super) fn identity() -> (TlsAcceptor, String) {
+pub(crate) fn identity() -> (TlsAcceptor, String) {
     let key = KeyPair::generate().unwrap();
     let certificate = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap().self_signed(&key).unwrap();
     let private = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
@@ -73,7 +73,7 @@ pub(super) fn identity() -> (TlsAcceptor, String) {
 }
 
 /// Serves one connection until either side closes it or the test severs it.
-pub(super) async fn serve(shared: Arc<Shared>, stream: TcpStream) {
+pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream) {
     let mut severed = shared.severed.subscribe();
     let acceptor = shared.acceptor.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let Ok(mut stream) = acceptor.accept(stream).await else { return };
@@ -85,7 +85,7 @@ pub(super) async fn serve(shared: Arc<Shared>, stream: TcpStream) {
         };
         let Some(request) = request else { return };
         // A server works on when its client is gone: a wait goes on, an answer is made and lost.
-        let work = tokio::spawn(super::answer::answer(Arc::clone(&shared), request));
+        let work = tokio::spawn(answer::answer(Arc::clone(&shared), request));
         let reply = tokio::select! {
             reply = work => reply,
             _ = severed.changed() => return,

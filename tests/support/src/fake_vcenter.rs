@@ -5,7 +5,7 @@
 //! properties left out, `enter` only for what is new, `leave` for what cannot be reached or read any more, numbered
 //! versions, pages. It knows the operations this program calls, over HTTPS 1.1, and nothing else.
 
-pub(crate) mod answer;
+mod answer;
 mod collector;
 mod counts;
 mod fault;
@@ -24,10 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
-use tokio_rustls::TlsAcceptor;
 
 pub use counts::FakeCounts;
 pub use fault::{Fault, Trouble};
@@ -35,9 +32,10 @@ pub use logins::{LoginAttempt, LoginOutcome, most_against_an_account};
 pub use model::{Denial, Machine, Model, Unreadable};
 pub use switches::Certificate;
 
-use crate::fake_server::http;
-use crate::fake_server::place::Place;
-use fault::Rule;
+use crate::fake_server::http::{Reply, Request};
+use crate::fake_server::identity::identity;
+use crate::fake_server::rules::Rules;
+use crate::fake_server::{Handler, Server};
 use inventory::Inventory;
 use rest::Tagging;
 use session::Session;
@@ -59,7 +57,7 @@ struct World {
     /// By cookie.
     sessions: BTreeMap<String, Session>,
     rest_sessions: BTreeSet<String>,
-    rules: Vec<Rule>,
+    rules: Rules<Trouble>,
     counts: FakeCounts,
     logins: logins::Logins,
     /// What ends the waits that were pending at the last count.
@@ -82,34 +80,12 @@ impl World {
         self.interrupts += 1;
         self.interrupt = Some(Trouble::Drop);
     }
-
-    /// The trouble for this call, if a rule has one of that kind for it.
-    fn trouble(&mut self, operation: &str, is_late: bool) -> Option<Trouble> {
-        for rule in &mut self.rules {
-            if rule.trouble.is_late() != is_late || rule.times == Some(0) {
-                continue;
-            }
-            if rule.operation != operation && rule.operation != "*" {
-                continue;
-            }
-            if rule.skip > 0 {
-                rule.skip -= 1;
-                continue;
-            }
-            rule.times = rule.times.map(|times| times - 1);
-            return Some(rule.trouble.clone());
-        }
-        None
-    }
 }
 
-pub(crate) struct Shared {
+struct Shared {
     world: Mutex<World>,
     /// Sent to after every change that a wait may tell or end by.
     changed: watch::Sender<()>,
-    /// Sent to when every connection is to be closed.
-    pub(crate) severed: watch::Sender<()>,
-    pub(crate) acceptor: Mutex<TlsAcceptor>,
 }
 
 impl Shared {
@@ -118,18 +94,23 @@ impl Shared {
     }
 }
 
+impl Handler for Shared {
+    async fn answer(self: Arc<Self>, request: Request) -> Reply {
+        answer::answer(self, request).await
+    }
+}
+
 /// A running fake. It ends with the test's runtime, or when dropped.
 pub struct FakeVcenter {
     shared: Arc<Shared>,
-    place: Place,
+    server: Server<Shared>,
     ca_pem: String,
-    accepting: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl FakeVcenter {
     /// Starts it on a free port of 127.0.0.1.
     pub async fn start(model: Model) -> Self {
-        let (acceptor, ca_pem) = http::identity();
+        let (acceptor, ca_pem) = identity();
         let machines = model.inventory.objects.keys().filter(|one| one.kind == "VirtualMachine").count();
         let world = World {
             user: model.user,
@@ -144,7 +125,7 @@ impl FakeVcenter {
             last_cookie: String::new(),
             sessions: BTreeMap::new(),
             rest_sessions: BTreeSet::new(),
-            rules: Vec::new(),
+            rules: Rules::default(),
             counts: FakeCounts::default(),
             logins: logins::Logins::default(),
             interrupt: None,
@@ -152,11 +133,9 @@ impl FakeVcenter {
             machines,
             delay: None,
         };
-        let (changed, severed) = (watch::Sender::new(()), watch::Sender::new(()));
-        let shared = Arc::new(Shared { world: Mutex::new(world), changed, severed, acceptor: Mutex::new(acceptor) });
-        let place = Place::take();
-        let accepting = Mutex::new(Some(accept(&shared, place.listen())));
-        Self { shared, place, ca_pem, accepting }
+        let shared = Arc::new(Shared { world: Mutex::new(world), changed: watch::Sender::new(()) });
+        let server = Server::start(Arc::clone(&shared), acceptor);
+        Self { shared, server, ca_pem }
     }
 
     /// `127.0.0.1`.
@@ -168,13 +147,13 @@ impl FakeVcenter {
     /// The port, the same for as long as it lives.
     #[must_use]
     pub fn port(&self) -> u16 {
-        self.place.port()
+        self.server.port()
     }
 
     /// The address of the SOAP API.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("https://127.0.0.1:{}/sdk", self.place.port())
+        format!("https://127.0.0.1:{}/sdk", self.server.port())
     }
 
     /// The server's self-signed certificate, as PEM.
@@ -305,7 +284,7 @@ impl FakeVcenter {
     /// A section `[VirtualCenter "…"]` of `vsphere.conf` for this vCenter; its CA is written into `folder`.
     #[must_use]
     pub fn ini_section(&self, name: &str, datacenters: &str, folder: &std::path::Path) -> String {
-        let ca_file = folder.join(format!("{}.pem", self.place.port()));
+        let ca_file = folder.join(format!("{}.pem", self.server.port()));
         std::fs::write(&ca_file, &self.ca_pem).unwrap();
         format!(
             "[VirtualCenter \"{name}\"]\nserver = \"127.0.0.1\"\nport = \"{}\"\nuser = \"{}\"\npassword = \"{}\"\n\
@@ -384,20 +363,17 @@ impl FakeVcenter {
 
     /// Troubles one call of this operation, after `skip` more calls of it.
     pub fn next_after(&self, operation: &str, skip: u32, trouble: Trouble) {
-        let rule = Rule { operation: operation.to_owned(), trouble, skip, times: Some(1) };
-        self.change(|world| world.rules.push(rule));
+        self.change(|world| world.rules.add(operation, trouble, skip, Some(1)));
     }
 
     /// Troubles every call of this operation, or `*` for any, until [`FakeVcenter::clear`].
     pub fn every(&self, operation: &str, trouble: Trouble) {
-        let rule = Rule { operation: operation.to_owned(), trouble, skip: 0, times: None };
-        self.change(|world| world.rules.push(rule));
+        self.change(|world| world.rules.add(operation, trouble, 0, None));
     }
 
     /// Troubles every call of this operation after `skip` more calls of it, until [`FakeVcenter::clear`].
     pub fn every_after(&self, operation: &str, skip: u32, trouble: Trouble) {
-        let rule = Rule { operation: operation.to_owned(), trouble, skip, times: None };
-        self.change(|world| world.rules.push(rule));
+        self.change(|world| world.rules.add(operation, trouble, skip, None));
     }
 
     /// Ends all troubles; calls that hang keep hanging.
@@ -426,23 +402,17 @@ impl FakeVcenter {
 
     /// Closes every connection. Calls go on in the server, and their answers are lost.
     pub fn sever(&self) {
-        self.shared.severed.send_replace(());
+        self.server.sever();
     }
 
     /// The server is down: the port is closed, and every connection.
     pub async fn stop_listening(&self) {
-        let accepting = self.accepting.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(accepting) = accepting {
-            accepting.abort();
-            drop(accepting.await);
-        }
-        self.sever();
+        self.server.stop_listening().await;
     }
 
     /// The server is up again on the same port.
     pub async fn resume_listening(&self) {
-        let accepting = accept(&self.shared, self.place.listen());
-        *self.accepting.lock().unwrap_or_else(PoisonError::into_inner) = Some(accepting);
+        self.server.resume_listening();
     }
 
     /// Restarts: sessions are gone, connections are closed, and every object but the root folder has another id.
@@ -472,28 +442,9 @@ impl FakeVcenter {
     }
 }
 
-impl Drop for FakeVcenter {
-    fn drop(&mut self) {
-        if let Some(accepting) = self.accepting.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            accepting.abort();
-        }
-        self.sever();
-    }
-}
-
 fn set_readable(world: &mut World, object: &inventory::Ref, is_readable: bool) {
     world.inventory.change(object).is_readable = is_readable;
     if !is_readable && world.unreadable == Unreadable::Dropped {
         soap::leave_views(world, object);
     }
-}
-
-fn accept(shared: &Arc<Shared>, listener: TcpListener) -> JoinHandle<()> {
-    let shared = Arc::clone(shared);
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            drop(stream.set_nodelay(true));
-            tokio::spawn(http::serve(Arc::clone(&shared), stream));
-        }
-    })
 }

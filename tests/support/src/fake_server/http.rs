@@ -3,13 +3,10 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use rcgen::{CertificateParams, KeyPair};
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsAcceptor;
 
-use crate::fake_vcenter::{Shared, answer};
+use super::{Handler, Shared};
 
 /// A request, as far as anybody asks.
 #[derive(Clone, Debug, Default)]
@@ -33,7 +30,8 @@ impl Request {
 pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) media_type: &'static str,
-    pub(crate) set_cookie: Option<String>,
+    /// Those besides type and length of the body.
+    pub(crate) headers: Vec<(&'static str, String)>,
     pub(crate) body: String,
     pub(crate) delivery: Delivery,
 }
@@ -49,7 +47,14 @@ pub(crate) enum Delivery {
 
 impl Reply {
     pub(crate) fn new(status: u16, media_type: &'static str, body: String) -> Self {
-        Self { status, media_type, set_cookie: None, body, delivery: Delivery::Whole }
+        Self { status, media_type, headers: Vec::new(), body, delivery: Delivery::Whole }
+    }
+
+    /// Adds a header; there may be several of one name.
+    #[must_use]
+    pub(crate) fn header(mut self, name: &'static str, value: String) -> Self {
+        self.headers.push((name, value));
+        self
     }
 
     pub(crate) fn close() -> Self {
@@ -57,23 +62,8 @@ impl Reply {
     }
 }
 
-/// A self-signed identity for 127.0.0.1: the acceptor, and the certificate as PEM.
-pub(crate) fn identity() -> (TlsAcceptor, String) {
-    let key = KeyPair::generate().unwrap();
-    let certificate = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap().self_signed(&key).unwrap();
-    let private = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
-    let mut config = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate.der().clone()], private)
-        .unwrap();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    (TlsAcceptor::from(Arc::new(config)), certificate.pem())
-}
-
 /// Serves one connection until either side closes it or the test severs it.
-pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream) {
+pub(super) async fn serve<H: Handler>(shared: Arc<Shared<H>>, stream: TcpStream) {
     let mut severed = shared.severed.subscribe();
     let acceptor = shared.acceptor.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let Ok(mut stream) = acceptor.accept(stream).await else { return };
@@ -85,7 +75,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream) {
         };
         let Some(request) = request else { return };
         // A server works on when its client is gone: a wait goes on, an answer is made and lost.
-        let work = tokio::spawn(answer::answer(Arc::clone(&shared), request));
+        let work = tokio::spawn(Arc::clone(&shared.handler).answer(request));
         let reply = tokio::select! {
             reply = work => reply,
             _ = severed.changed() => return,
@@ -105,8 +95,8 @@ async fn send(stream: &mut (impl AsyncWrite + Unpin), reply: &Reply) -> std::io:
         reply.media_type,
         reply.body.len()
     );
-    if let Some(cookie) = &reply.set_cookie {
-        head.push_str(&format!("Set-Cookie: {cookie}\r\n"));
+    for (name, value) in &reply.headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
     }
     head.push_str("\r\n");
     let body = reply.body.as_bytes();

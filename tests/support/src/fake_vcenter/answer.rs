@@ -9,7 +9,7 @@ use super::{LoginOutcome, Shared, World, logins, rest, soap, wait, xml};
 use crate::fake_server::http::{Delivery, Reply, Request};
 
 /// Answers one request: what a rule says, else what the server says.
-pub(crate) async fn answer(shared: Arc<Shared>, request: Request) -> Reply {
+pub(super) async fn answer(shared: Arc<Shared>, request: Request) -> Reply {
     let is_soap = request.method == "POST" && request.path == "/sdk";
     let call = if is_soap { xml::parse(&request.body) } else { Ok(xml::Element::default()) };
     let call = call.map(|envelope| {
@@ -60,7 +60,7 @@ async fn answer_to(
     let early = {
         let mut world = shared.world();
         *world.counts.operations.entry(operation.to_owned()).or_default() += 1;
-        let early = world.trouble(operation, false);
+        let early = world.rules.take(operation, |trouble| !trouble.is_late());
         if let (Some(Trouble::Hang), Some(number)) = (&early, login) {
             world.logins.end(number, LoginOutcome::Unanswered);
         }
@@ -75,7 +75,7 @@ async fn answer_to(
         _ if request.path.starts_with("/rest/") => shared.world().rest(operation, request),
         _ => Reply::new(404, "text/html", "<html><body>404 Not Found</body></html>".to_owned()),
     };
-    let late = shared.world().trouble(operation, true);
+    let late = shared.world().rules.take(operation, Trouble::is_late);
     let delivery = match late {
         Some(Trouble::Cut(count)) => Delivery::CutAfter(count),
         Some(Trouble::Slow(pause)) => Delivery::Slow(pause),
@@ -124,7 +124,7 @@ async fn soap_reply(shared: &Arc<Shared>, call: &xml::Element, request: &Request
         }
         done
     };
-    let mut reply = match &done {
+    let reply = match &done {
         Ok(done) => {
             let name = &call.name;
             let content = format!("<{name}Response xmlns=\"urn:vim25\">{}</{name}Response>", done.content);
@@ -137,7 +137,11 @@ async fn soap_reply(shared: &Arc<Shared>, call: &xml::Element, request: &Request
     let anonymous = || cookie.is_none().then(|| format!("{:0>40}", uuid::Uuid::new_v4().simple()));
     let cookie = new_session.or_else(anonymous);
     let quote = if shared.world().is_cookie_bare { "" } else { "\"" };
-    reply.set_cookie =
-        cookie.map(|value| format!("vmware_soap_session={quote}{value}{quote}; Path=/; HttpOnly; Secure; "));
-    reply
+    match cookie {
+        Some(value) => {
+            let cookie = format!("vmware_soap_session={quote}{value}{quote}; Path=/; HttpOnly; Secure; ");
+            reply.header("Set-Cookie", cookie)
+        }
+        None => reply,
+    }
 }

@@ -150,14 +150,3 @@ impl Trouble {
         matches!(self, Trouble::Lose | Trouble::Cut(_) | Trouble::Late(_) | Trouble::Slow(_) | Trouble::Rewrite(_))
     }
 }
-
-/// A trouble and how many calls it is for.
-#[derive(Clone, Debug)]
-pub(super) struct Rule {
-    pub(super) operation: String,
-    pub(super) trouble: Trouble,
-    /// Calls that pass before.
-    pub(super) skip: u32,
-    /// Calls that it is for; `None` for all.
-    pub(super) times: Option<u32>,
-}

@@ -14,13 +14,11 @@
 //! | registered again, migrated, moved | [`FakeVcenter::reregister_vm`], `migrate_vm`, `move_vm` |
 //! | may not be read | [`FakeVcenter::set_readable`], `set_tree_readable`, `set_path_readable` |
 
-use std::sync::PoisonError;
-
 use tokio_rustls::TlsAcceptor;
 
 use super::inventory::{Inventory, Ref, Val};
 use super::{FakeVcenter, LoginAttempt, soap};
-use crate::fake_server::http;
+use crate::fake_server::identity::identity;
 
 /// What a fake shows of itself in a handshake.
 #[derive(Clone)]
@@ -148,7 +146,7 @@ impl FakeVcenter {
     /// their ids again, and hears from no host until [`FakeVcenter::reconnect_host`]. Its instance UUID stays, as after a
     /// restore from a backup.
     pub async fn restore_from_backup(&self, made_since: &[&str]) {
-        self.stop_listening().await;
+        self.server.stop_listening().await;
         self.change(|world| {
             for name in made_since {
                 let vm = world.inventory.named("VirtualMachine", name);
@@ -167,31 +165,26 @@ impl FakeVcenter {
             }
             world.end_sessions();
         });
-        self.resume_listening().await;
+        self.server.resume_listening();
     }
 
     /// Shows another certificate to new connections, self-signed as the first, and closes those there are. Gives it as
     /// PEM.
     pub fn change_certificate(&self) -> String {
-        let (acceptor, pem) = http::identity();
-        self.use_acceptor(acceptor);
+        let (acceptor, pem) = identity();
+        self.server.use_acceptor(acceptor);
         pem
     }
 
     /// The certificate that is shown now, to be shown again later.
     #[must_use]
     pub fn certificate(&self) -> Certificate {
-        Certificate(self.shared.acceptor.lock().unwrap_or_else(PoisonError::into_inner).clone())
+        Certificate(self.server.acceptor())
     }
 
     /// Shows this certificate to new connections, and closes those there are.
     pub fn use_certificate(&self, certificate: Certificate) {
-        self.use_acceptor(certificate.0);
-    }
-
-    fn use_acceptor(&self, acceptor: TlsAcceptor) {
-        *self.shared.acceptor.lock().unwrap_or_else(PoisonError::into_inner) = acceptor;
-        self.sever();
+        self.server.use_acceptor(certificate.0);
     }
 
     /// The logins that it was asked for so far, in their order; of the last 10,000.

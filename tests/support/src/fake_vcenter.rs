@@ -10,7 +10,7 @@ mod collector;
 mod counts;
 mod fault;
 mod inventory;
-mod logins;
+pub(crate) mod logins;
 mod model;
 mod rest;
 mod selection;

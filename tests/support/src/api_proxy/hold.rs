@@ -23,9 +23,9 @@ pub enum Write {
 /// Where a write is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The API server has not seen it.
+    /// The server has not seen it.
     Request,
-    /// The API server has done it, and the sender does not know.
+    /// The server has done it, and the sender does not know.
     Answer,
 }
 

@@ -17,6 +17,8 @@ pub(crate) struct Request {
     /// Lower-case names.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: String,
+    /// The certificate that the client showed, as DER.
+    pub(crate) client: Option<Arc<[u8]>>,
 }
 
 impl Request {
@@ -67,6 +69,7 @@ pub(super) async fn serve<H: Handler>(shared: Arc<Shared<H>>, stream: TcpStream)
     let mut severed = shared.severed.subscribe();
     let acceptor = shared.acceptor.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let Ok(mut stream) = acceptor.accept(stream).await else { return };
+    let client = stream.get_ref().1.peer_certificates().and_then(<[_]>::first).map(|shown| Arc::from(shown.as_ref()));
     let mut buffer = Vec::new();
     loop {
         let request = tokio::select! {
@@ -75,6 +78,7 @@ pub(super) async fn serve<H: Handler>(shared: Arc<Shared<H>>, stream: TcpStream)
         };
         let Some(request) = request else { return };
         // A server works on when its client is gone: a wait goes on, an answer is made and lost.
+        let request = Request { client: client.clone(), ..request };
         let work = tokio::spawn(Arc::clone(&shared.handler).answer(request));
         let reply = tokio::select! {
             reply = work => reply,
@@ -139,8 +143,13 @@ fn parse(buffer: &[u8]) -> Option<(Request, usize)> {
         .filter_map(|line| line.split_once(':'))
         .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
         .collect();
-    let mut request =
-        Request { method: first.next()?.into(), path: first.next()?.into(), headers, body: String::new() };
+    let mut request = Request {
+        method: first.next()?.into(),
+        path: first.next()?.into(),
+        headers,
+        body: String::new(),
+        client: None,
+    };
     let length: usize = request.header("content-length").map_or(0, |length| length.parse().unwrap());
     let body = buffer.get(end + 4..end + 4 + length)?;
     request.body = String::from_utf8_lossy(body).into_owned();

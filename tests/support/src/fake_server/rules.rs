@@ -1,4 +1,4 @@
-//! Which call meets which trouble.
+//! Rules that inject troubles into calls.
 
 /// A trouble and the calls that it is for.
 #[derive(Clone, Debug)]

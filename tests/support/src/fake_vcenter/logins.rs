@@ -58,13 +58,13 @@ pub fn most_against_an_account(attempts: &[LoginAttempt], window: Duration) -> u
 
 /// The attempts so far. Each has a number that stays, also when the oldest are forgotten.
 #[derive(Debug, Default)]
-pub(super) struct Logins {
+pub(crate) struct Logins {
     attempts: Vec<LoginAttempt>,
     forgotten: usize,
 }
 
 impl Logins {
-    pub(super) fn all(&self) -> Vec<LoginAttempt> {
+    pub(crate) fn all(&self) -> Vec<LoginAttempt> {
         self.attempts.clone()
     }
 
@@ -83,21 +83,22 @@ impl Logins {
             _ => return None,
         };
         let is_right = (user.as_str(), password.as_str()) == accepted;
+        Some(self.push(user, is_rest, is_right))
+    }
+
+    /// Takes a login down that is under way, and gives its number.
+    pub(crate) fn push(&mut self, user: String, is_rest: bool, is_right: bool) -> usize {
         if self.attempts.len() == KEPT {
             self.attempts.remove(0);
             self.forgotten += 1;
         }
-        self.attempts.push(LoginAttempt {
-            at: Instant::now(),
-            user,
-            is_rest,
-            is_right,
-            outcome: LoginOutcome::UnderWay,
-        });
-        Some(self.forgotten + self.attempts.len() - 1)
+        // Of tokio, so that a test can move it.
+        let at = tokio::time::Instant::now().into_std();
+        self.attempts.push(LoginAttempt { at, user, is_rest, is_right, outcome: LoginOutcome::UnderWay });
+        self.forgotten + self.attempts.len() - 1
     }
 
-    pub(super) fn end(&mut self, number: usize, outcome: LoginOutcome) {
+    pub(crate) fn end(&mut self, number: usize, outcome: LoginOutcome) {
         if let Some(attempt) = number.checked_sub(self.forgotten).and_then(|index| self.attempts.get_mut(index)) {
             attempt.outcome = outcome;
         }

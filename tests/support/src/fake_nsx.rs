@@ -1,0 +1,282 @@
+//! An NSX manager in this process: the Policy API that this program calls, strict where a client may be wrong, and with
+//! every fault.
+//!
+//! It refuses what a real manager refuses and more: unknown fields, wrong types, unknown parameters, references to
+//! nothing, old revisions. Where real managers differ, or no documentation says what they do, [`Behaviour`] has a switch.
+//! The rules are those of `nsx.md` 3.19.
+
+mod access;
+mod answer;
+mod behaviour;
+mod call;
+mod constraints;
+mod kinds;
+mod limits;
+mod listing;
+mod model;
+mod pools;
+mod realization;
+mod record;
+mod refusal;
+mod schema;
+mod search;
+mod store;
+mod switches;
+mod trouble;
+mod world;
+mod write;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use serde_json::Value;
+
+pub use crate::api_proxy::Side;
+pub use crate::fake_server::hold::Hold;
+pub use access::Sessions;
+pub use behaviour::{
+    Behaviour, Capacity, Conflict, Cursor, Deletion, EqualNames, LastCursor, PendingAnswer, ResultCount,
+};
+pub use model::Model;
+pub use realization::Realization;
+pub use record::{NsxCounts, Recorded};
+pub use store::ObjectVersion;
+pub use switches::Certificate;
+pub use trouble::{Substitute, Trouble};
+
+use crate::fake_server::Server;
+use crate::fake_server::identity::{self, identity_asking_for_client};
+use crate::fake_vcenter::LoginAttempt;
+use answer::{Endpoint, Shared};
+use kinds::Kind;
+use schema::take;
+use store::{Author, ObjectContent};
+use world::World;
+
+/// Where the token service exchanges refresh tokens.
+const TOKEN_PATH: &str = "/csp/gateway/am/api/auth/api-tokens/authorize";
+
+/// The certificate of a PEM text, as DER.
+fn der(pem: &str) -> Vec<u8> {
+    CertificateDer::from_pem_slice(pem.as_bytes()).unwrap().to_vec()
+}
+
+/// A certificate for a principal identity and its key, both as PEM.
+#[must_use]
+pub fn client_identity(name: &str) -> (String, String) {
+    identity::client_identity(name)
+}
+
+/// A running fake. It ends with the test's runtime, or when dropped.
+pub struct FakeNsx {
+    shared: Arc<Shared>,
+    server: Server<Endpoint>,
+    token_service: Server<Endpoint>,
+    user: String,
+    ca_pem: String,
+    token_ca_pem: String,
+}
+
+impl FakeNsx {
+    /// Starts it on free ports of 127.0.0.1.
+    pub async fn start(model: Model) -> Self {
+        let world = World {
+            behaviour: model.behaviour,
+            prefix: model.prefix,
+            serves_sessions: model.sessions,
+            access: model.access,
+            limits: limits::Limits::default(),
+            rules: crate::fake_server::rules::Rules::default(),
+            records: record::Records::default(),
+            logins: crate::fake_vcenter::logins::Logins::default(),
+            store: store::Store::default(),
+            pools: pools::Pools::default(),
+            plans: realization::RealizationPlans::default(),
+            over_capacity: BTreeMap::new(),
+            delay: None,
+        };
+        let shared = Shared::new(world);
+        let ((acceptor, ca_pem), (token_acceptor, token_ca_pem)) = (identity_asking_for_client(), identity::identity());
+        let front = |is_token_service| Arc::new(Endpoint { shared: Arc::clone(&shared), is_token_service });
+        let server = Server::start(front(false), acceptor);
+        let token_service = Server::start(front(true), token_acceptor);
+        let fake = Self { shared, server, token_service, user: model.user, ca_pem, token_ca_pem };
+        for (path, body) in model.objects {
+            fake.put_by_hand("system", &path, body);
+        }
+        for path in model.system_owned {
+            fake.shared.world().store.set_system_owned(&path);
+        }
+        fake
+    }
+
+    /// The port, the same for as long as it lives.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.server.port()
+    }
+
+    /// `127.0.0.1:<port>`, with the prefix of the model: the `host` of the configuration.
+    #[must_use]
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}{}", self.server.port(), self.shared.world().prefix)
+    }
+
+    /// The address of the Policy API.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("https://{}/policy/api/v1", self.address())
+    }
+
+    /// Host and path of the token service: the `vmcAuthHost` of the configuration.
+    #[must_use]
+    pub fn token_address(&self) -> String {
+        format!("127.0.0.1:{}{TOKEN_PATH}", self.token_service.port())
+    }
+
+    /// The manager's self-signed certificate of the start, as PEM.
+    #[must_use]
+    pub fn ca_pem(&self) -> &str {
+        &self.ca_pem
+    }
+
+    /// The token service's own certificate, as PEM.
+    #[must_use]
+    pub fn token_ca_pem(&self) -> &str {
+        &self.token_ca_pem
+    }
+
+    /// The last user of the model.
+    #[must_use]
+    pub fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// Its password now.
+    ///
+    /// # Panics
+    ///
+    /// When it has none.
+    #[must_use]
+    pub fn password(&self) -> String {
+        self.shared.world().access.accounts[&self.user].password.clone()
+    }
+
+    /// The requests so far, in their order; of the last 100,000.
+    #[must_use]
+    pub fn requests(&self) -> Vec<Recorded> {
+        self.shared.world().records.all()
+    }
+
+    /// The counts now.
+    #[must_use]
+    pub fn counts(&self) -> NsxCounts {
+        let world = self.shared.world();
+        NsxCounts {
+            sessions: world.access.sessions(),
+            most_sessions: world.access.most_sessions,
+            in_flight: world.limits.all_in_flight,
+            most_in_flight: world.limits.most_in_flight,
+            most_of_client: world.limits.most_of_client,
+            ..world.records.counts.clone()
+        }
+    }
+
+    /// Counts requests, bytes and times from nothing again, and forgets the requests so far.
+    pub fn reset_counts(&self) {
+        let mut world = self.shared.world();
+        world.records.reset();
+        world.access.most_sessions = world.access.sessions();
+        (world.limits.most_in_flight, world.limits.most_of_client) = (0, 0);
+    }
+
+    /// The logins with user and password so far, in their order; of the last 10,000. With `Basic` or `Remote` each
+    /// request is one.
+    #[must_use]
+    pub fn login_attempts(&self) -> Vec<LoginAttempt> {
+        self.shared.world().logins.all()
+    }
+
+    /// All objects as others than their owners read them, by path. Those that are marked for deletion are among them.
+    #[must_use]
+    pub fn objects(&self) -> Vec<Value> {
+        let mut world = self.shared.world();
+        world.purge();
+        world.store.all().map(|stored| world.read(stored, "")).collect()
+    }
+
+    /// The objects below a path, such as `/infra/tier-1s/t1/static-routes`.
+    #[must_use]
+    pub fn objects_below(&self, path: &str) -> Vec<Value> {
+        let mut world = self.shared.world();
+        world.purge();
+        world.store.below(path).map(|stored| world.read(stored, "")).collect()
+    }
+
+    /// One object, if it is there and not marked for deletion.
+    #[must_use]
+    pub fn object(&self, path: &str) -> Option<Value> {
+        let mut world = self.shared.world();
+        world.purge();
+        world.store.get(path).map(|stored| world.read(stored, ""))
+    }
+
+    /// Every version of every object, in the order of the writes.
+    #[must_use]
+    pub fn history(&self) -> Vec<ObjectVersion> {
+        self.shared.world().store.history().to_vec()
+    }
+
+    /// The versions since the first `seen` ones.
+    #[must_use]
+    pub fn history_from(&self, seen: usize) -> Vec<ObjectVersion> {
+        self.shared.world().store.history().get(seen..).unwrap_or_default().to_vec()
+    }
+
+    /// Creates or replaces an object in the name of a user, without a request. Nothing checks it, so that it may be as odd
+    /// as those of other programs.
+    ///
+    /// # Panics
+    ///
+    /// When the path is of no known type, or the body is no object.
+    pub fn put_by_hand(&self, user: &str, path: &str, body: Value) {
+        let kind = Kind::of_path(path).unwrap_or_else(|| panic!("{path} is of no known type"));
+        let Value::Object(body) = body else { panic!("{body} is no object") };
+        let checked = take(kind, &body);
+        let wish = checked.body.get("allocation_ip").and_then(Value::as_str).and_then(|text| text.parse().ok());
+        let mut world = self.shared.world();
+        world.purge();
+        let is_principal = world.access.principals.values().any(|principal| principal == user);
+        let content = ObjectContent {
+            kind,
+            resource_type: checked.variant.name,
+            body: checked.body,
+            references: checked.references,
+        };
+        world.store.write(path, content, Author { user, is_principal, request: None });
+        world.allocate(kind, path, wish);
+    }
+
+    /// Changes an object in the name of a user, without a request.
+    ///
+    /// # Panics
+    ///
+    /// When it is not there.
+    pub fn change_by_hand(&self, user: &str, path: &str, change: impl FnOnce(&mut Value)) {
+        let mut object = self.object(path).unwrap_or_else(|| panic!("{path} is not there"));
+        change(&mut object);
+        self.put_by_hand(user, path, object);
+    }
+
+    /// Deletes an object in the name of a user, without a request and whatever refers to it. Says whether it was there.
+    pub fn delete_by_hand(&self, user: &str, path: &str) -> bool {
+        let mut world = self.shared.world();
+        let removed = world.store.remove(path, Author { user, is_principal: false, request: None });
+        let World { store, pools, over_capacity, .. } = &mut *world;
+        over_capacity.remove(path);
+        pools.release(store, path);
+        removed.is_some()
+    }
+}

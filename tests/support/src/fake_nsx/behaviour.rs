@@ -1,0 +1,208 @@
+//! Switches for behaviour that differs between real managers or is not documented.
+
+use std::time::Duration;
+
+/// What `realized-entities` answers before an object is realized.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PendingAnswer {
+    /// An empty list.
+    Empty,
+    /// 404 with code 600.
+    NotFound,
+    /// A row with state `UNREALIZED` and without attributes.
+    Unrealized,
+}
+
+/// How a PUT with an old `_revision` is refused, or without one where one is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Conflict {
+    /// 412 with code 206.
+    PreconditionFailed,
+    /// 409 without a code.
+    ConcurrentChange,
+    /// 400 with this code: 500087, 500232 or 100148. Without a revision it is 500127.
+    BadRequest(i64),
+}
+
+/// The cursor of the last page of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LastCursor {
+    /// There is none.
+    Absent,
+    /// There is one; the page after it is empty and has the same cursor.
+    Present,
+}
+
+/// Where a cursor continues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cursor {
+    /// At a position: a list misses one object while an object before it is deleted.
+    Position,
+    /// After the last object of the page before.
+    Object,
+}
+
+/// Which pages have `result_count`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResultCount {
+    /// The first one.
+    FirstPage,
+    /// All.
+    EveryPage,
+    /// None.
+    Missing,
+}
+
+/// The order of objects with equal names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EqualNames {
+    /// By id.
+    ById,
+    /// The newest first.
+    NewestFirst,
+    /// Another one with each request.
+    Unstable,
+}
+
+/// What a DELETE does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deletion {
+    /// The object is gone at once.
+    AtOnce,
+    /// The object is hidden and its id cannot be used, until it is purged after this time.
+    Marked(Duration),
+}
+
+/// What happens when a load balancer service has more than its size permits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Capacity {
+    /// The write is refused with 400.
+    Refused,
+    /// The write is accepted, and the object is realized as `ERROR` with an alarm.
+    Alarm,
+    /// Nothing.
+    Unlimited,
+}
+
+/// How a manager behaves where more than one way is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Behaviour {
+    /// What `realized-entities` answers before an object is realized.
+    pub pending: PendingAnswer,
+    /// Whether a PATCH with an old `_revision` is refused.
+    pub refuses_stale_patch: bool,
+    /// Whether a PATCH keeps the fields that it does not name.
+    pub patch_merges: bool,
+    /// How a revision conflict is refused.
+    pub conflict: Conflict,
+    /// Whether PATCH and DELETE answer 204, and not 200 with an empty body.
+    pub answers_no_content: bool,
+    /// The cursor of the last page of a list.
+    pub last_cursor: LastCursor,
+    /// Whether a search has a cursor on its last page.
+    pub search_has_last_cursor: bool,
+    /// Where a cursor continues.
+    pub cursor: Cursor,
+    /// Which pages have `result_count`.
+    pub result_count: ResultCount,
+    /// The order of objects with equal names.
+    pub equal_names: EqualNames,
+    /// The most objects of a page, whatever the request names.
+    pub page_limit: usize,
+    /// What a DELETE does.
+    pub deletion: Deletion,
+    /// What happens when a load balancer service is full.
+    pub capacity: Capacity,
+    /// How long the search index is behind.
+    pub index_delay: Duration,
+    /// Whether a search term also matches a part of a value between separators.
+    pub search_matches_words: bool,
+    /// Whether an allocation shows `allocated_ip` when it is realized.
+    pub shows_allocated_ip: bool,
+    /// Whether a wished address that is outside of the pool or taken is accepted.
+    pub accepts_any_wish: bool,
+    /// Whether wrong credentials are answered with 401, and not with 403 and code 403.
+    pub rejects_with_401: bool,
+    /// Whether an expired session is answered with 403 and code 98, and not with 401.
+    pub expires_with_98: bool,
+    /// Whether a new session is answered with 201, and not with 200.
+    pub creates_with_201: bool,
+    /// Whether an unknown client certificate is answered with 500 and code 99, and not with 403 and code 403.
+    pub distrusts_with_99: bool,
+    /// Whether `expires_in` of a token is text, and not a number.
+    pub expires_in_is_text: bool,
+}
+
+impl Behaviour {
+    /// As most managers that were seen.
+    pub const USUAL: Self = Self {
+        pending: PendingAnswer::Empty,
+        refuses_stale_patch: false,
+        patch_merges: false,
+        conflict: Conflict::PreconditionFailed,
+        answers_no_content: false,
+        last_cursor: LastCursor::Absent,
+        search_has_last_cursor: true,
+        cursor: Cursor::Position,
+        result_count: ResultCount::FirstPage,
+        equal_names: EqualNames::ById,
+        page_limit: 1000,
+        deletion: Deletion::AtOnce,
+        capacity: Capacity::Refused,
+        index_delay: Duration::from_secs(2),
+        search_matches_words: false,
+        shows_allocated_ip: false,
+        accepts_any_wish: false,
+        rejects_with_401: false,
+        expires_with_98: false,
+        creates_with_201: false,
+        distrusts_with_99: false,
+        expires_in_is_text: false,
+    };
+
+    /// Each switch in another position than in [`Self::USUAL`].
+    pub const OPPOSITE: Self = Self {
+        pending: PendingAnswer::NotFound,
+        refuses_stale_patch: true,
+        patch_merges: true,
+        conflict: Conflict::BadRequest(500_087),
+        answers_no_content: true,
+        last_cursor: LastCursor::Present,
+        search_has_last_cursor: false,
+        cursor: Cursor::Object,
+        result_count: ResultCount::Missing,
+        equal_names: EqualNames::NewestFirst,
+        page_limit: 7,
+        deletion: Deletion::Marked(Duration::from_secs(300)),
+        capacity: Capacity::Alarm,
+        index_delay: Duration::ZERO,
+        search_matches_words: true,
+        shows_allocated_ip: true,
+        accepts_any_wish: true,
+        rejects_with_401: true,
+        expires_with_98: true,
+        creates_with_201: true,
+        distrusts_with_99: true,
+        expires_in_is_text: true,
+    };
+
+    /// The two, and the third positions of the switches that have one, for suites that run with each.
+    pub const ALL: [(&'static str, Self); 3] =
+        [("usual", Self::USUAL), ("opposite", Self::OPPOSITE), ("third", Self::THIRD)];
+
+    /// As [`Self::USUAL`], with the positions that are in neither of the others.
+    pub const THIRD: Self = Self {
+        pending: PendingAnswer::Unrealized,
+        conflict: Conflict::ConcurrentChange,
+        result_count: ResultCount::EveryPage,
+        equal_names: EqualNames::Unstable,
+        capacity: Capacity::Unlimited,
+        ..Self::USUAL
+    };
+}
+
+impl Default for Behaviour {
+    fn default() -> Self {
+        Self::USUAL
+    }
+}

@@ -1,0 +1,208 @@
+//! Constraints between objects: uniqueness, capacity, address families (rules S8 and S9).
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use serde_json::{Map, Value, json};
+
+use super::behaviour::Capacity;
+use super::kinds::Kind;
+use super::pools;
+use super::refusal::Refusal;
+use super::schema::{Checked, cidr, ports};
+use super::store::{Stored, parent};
+use super::world::World;
+
+/// Virtual servers, pools and members by size; `DLB` has no limit.
+const SIZES: [(&str, Usage); 4] = [
+    ("SMALL", Usage { virtual_servers: 20, pools: 60, members: 300 }),
+    ("MEDIUM", Usage { virtual_servers: 100, pools: 300, members: 2000 }),
+    ("LARGE", Usage { virtual_servers: 1000, pools: 3000, members: 7500 }),
+    ("XLARGE", Usage { virtual_servers: 2000, pools: 4000, members: 10_000 }),
+];
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Usage {
+    virtual_servers: usize,
+    pools: usize,
+    members: usize,
+}
+
+impl Usage {
+    fn exceeds(self, capacity: Usage) -> bool {
+        self.virtual_servers > capacity.virtual_servers
+            || self.pools > capacity.pools
+            || self.members > capacity.members
+    }
+}
+
+fn capacity(service: &Stored) -> Option<Usage> {
+    let size = service.text("size").unwrap_or("SMALL");
+    SIZES.iter().find(|(name, _)| *name == size).map(|(_, capacity)| *capacity)
+}
+
+fn bad(message: String) -> Refusal {
+    Refusal::new(400, 23_527, message)
+}
+
+fn texts<'a>(body: &'a Map<String, Value>, field: &str) -> impl Iterator<Item = &'a str> {
+    body.get(field).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
+}
+
+fn text<'a>(body: &'a Map<String, Value>, field: &str) -> Option<&'a str> {
+    body.get(field).and_then(Value::as_str)
+}
+
+impl World {
+    /// Refuses a body that breaks a constraint other than capacity.
+    pub(super) fn check_constraints(&self, kind: &'static Kind, path: &str, checked: &Checked) -> Result<(), Refusal> {
+        let body = &checked.body;
+        match kind.collection() {
+            "lb-services" => self.check_router(kind, path, body),
+            "lb-virtual-servers" => self.check_listener(kind, path, body),
+            "lb-pools" if body.contains_key("members") && body.contains_key("member_group") => {
+                Err(bad("members and member_group exclude each other".to_owned()))
+            }
+            "static-routes" => check_hops(body),
+            "ip-allocations" if !pools::has_subnet(&self.store, parent(path)) => {
+                Err(bad(format!("the IP pool {} has no subnet", parent(path))))
+            }
+            "ip-subnets" => check_ranges(body),
+            _ => Ok(()),
+        }
+    }
+
+    fn others(&self, kind: &'static Kind, path: &str) -> impl Iterator<Item = &Stored> {
+        self.store.collection(kind, parent(path)).filter(move |other| other.path != path && !other.is_marked())
+    }
+
+    fn check_router(&self, kind: &'static Kind, path: &str, body: &Map<String, Value>) -> Result<(), Refusal> {
+        let Some(router) = text(body, "connectivity_path") else { return Ok(()) };
+        match self.others(kind, path).find(|other| other.text("connectivity_path") == Some(router)) {
+            Some(other) => Err(bad(format!("{router} has the load balancer service {} already", other.path))),
+            None => Ok(()),
+        }
+    }
+
+    fn protocol(&self, body: &Map<String, Value>) -> &'static str {
+        let profile = text(body, "application_profile_path").and_then(|path| self.store.find(path));
+        if profile.is_some_and(|profile| profile.resource_type == "LBFastUdpProfile") { "UDP" } else { "TCP" }
+    }
+
+    fn check_listener(&self, kind: &'static Kind, path: &str, body: &Map<String, Value>) -> Result<(), Refusal> {
+        let address = |body: &Map<String, Value>| text(body, "ip_address").and_then(|text| text.parse::<IpAddr>().ok());
+        let ranges = |body: &Map<String, Value>| texts(body, "ports").filter_map(ports).collect::<Vec<_>>();
+        let (own_address, own_ports, own_protocol) = (address(body), ranges(body), self.protocol(body));
+        let overlaps = |other: &Stored| {
+            let theirs = ranges(&other.body);
+            own_ports.iter().any(|own| theirs.iter().any(|their| own.0 <= their.1 && their.0 <= own.1))
+        };
+        let same = self.others(kind, path).filter(|other| address(&other.body) == own_address);
+        match same.filter(|other| self.protocol(&other.body) == own_protocol).find(|other| overlaps(other)) {
+            Some(other) => Err(bad(format!("{} has the same IP address, port and protocol", other.path))),
+            None => Ok(()),
+        }
+    }
+
+    /// The use of a service when the object at `path` has this body.
+    fn usage(&self, service: &str, path: &str, body: &Map<String, Value>) -> Usage {
+        let current = |stored: &'_ Stored| if stored.path == path { body.clone() } else { stored.body.clone() };
+        let is_of_it = |body: &Map<String, Value>| text(body, "lb_service_path") == Some(service);
+        let servers = Kind::of(&["lb-virtual-servers"]).into_iter();
+        let servers = servers.flat_map(|kind| self.store.collection(kind, "/infra"));
+        let mut servers: Vec<_> = servers.filter(|one| !one.is_marked()).map(current).filter(is_of_it).collect();
+        if path.starts_with("/infra/lb-virtual-servers/") && self.store.get(path).is_none() && is_of_it(body) {
+            servers.push(body.clone());
+        }
+        let named = servers.iter().flat_map(|server| [text(server, "pool_path"), text(server, "sorry_pool_path")]);
+        let pools: BTreeSet<&str> = named.flatten().collect();
+        let members = |pool: &&str| {
+            let pool = if *pool == path { Some(body) } else { self.store.get(pool).map(|pool| &pool.body) };
+            pool.and_then(|pool| pool.get("members")?.as_array()).map_or(0, Vec::len)
+        };
+        Usage { virtual_servers: servers.len(), pools: pools.len(), members: pools.iter().map(members).sum() }
+    }
+
+    /// The services whose use this write changes.
+    fn services_of(&self, path: &str, body: &Map<String, Value>) -> Vec<String> {
+        if path.starts_with("/infra/lb-virtual-servers/") {
+            return text(body, "lb_service_path").map(str::to_owned).into_iter().collect();
+        }
+        if !path.starts_with("/infra/lb-pools/") {
+            return Vec::new();
+        }
+        let servers = Kind::of(&["lb-virtual-servers"]).into_iter();
+        let servers = servers.flat_map(|kind| self.store.collection(kind, "/infra")).filter(|one| !one.is_marked());
+        let users = servers.filter(|one| [one.text("pool_path"), one.text("sorry_pool_path")].contains(&Some(path)));
+        let services: BTreeSet<String> =
+            users.filter_map(|one| one.text("lb_service_path")).map(str::to_owned).collect();
+        services.into_iter().collect()
+    }
+
+    /// Refuses a write that makes a service too full, or notes the alarm.
+    pub(super) fn check_capacity(&mut self, path: &str, body: &Map<String, Value>) -> Result<(), Refusal> {
+        self.over_capacity.remove(path);
+        if self.behaviour.capacity == Capacity::Unlimited {
+            return Ok(());
+        }
+        for service in self.services_of(path, body) {
+            let limit = self.store.get(&service).and_then(capacity);
+            if !limit.is_some_and(|limit| self.usage(&service, path, body).exceeds(limit)) {
+                continue;
+            }
+            let message = format!("the load balancer service {service} has no capacity left for {path}");
+            if self.behaviour.capacity == Capacity::Refused {
+                return Err(Refusal::new(400, 23_501, message));
+            }
+            self.over_capacity.insert(path.to_owned(), message);
+        }
+        Ok(())
+    }
+
+    /// `lb-services/{id}/service-usage`.
+    pub(super) fn service_usage(&self, path: &str) -> Result<Value, Refusal> {
+        let service = self.store.get(path).ok_or_else(|| Refusal::not_found(path))?;
+        let usage = self.usage(path, "", &Map::new());
+        let limit = capacity(service).unwrap_or(Usage { virtual_servers: 0, pools: 0, members: 0 });
+        let percentage = |used: usize, of: usize| (used * 100).checked_div(of).unwrap_or(0);
+        let most = percentage(usage.virtual_servers, limit.virtual_servers)
+            .max(percentage(usage.pools, limit.pools))
+            .max(percentage(usage.members, limit.members));
+        Ok(json!({
+            "service_path": path,
+            "service_size": service.text("size"),
+            "virtual_server_capacity": limit.virtual_servers,
+            "current_virtual_server_count": usage.virtual_servers,
+            "pool_capacity": limit.pools,
+            "current_pool_count": usage.pools,
+            "pool_member_capacity": limit.members,
+            "current_pool_member_count": usage.members,
+            "usage_percentage": most,
+            "severity": if most >= 90 { "RED" } else if most >= 70 { "ORANGE" } else { "GREEN" },
+        }))
+    }
+}
+
+/// The next hops of a route are of the family of its network.
+fn check_hops(body: &Map<String, Value>) -> Result<(), Refusal> {
+    let network = text(body, "network").and_then(cidr).map(|(address, _)| address.is_ipv4());
+    let hops = body.get("next_hops").and_then(Value::as_array).into_iter().flatten();
+    let mut hops = hops.filter_map(|hop| hop["ip_address"].as_str()?.parse::<IpAddr>().ok());
+    match hops.find(|hop| Some(hop.is_ipv4()) != network) {
+        Some(hop) => Err(bad(format!("the next hop {hop} is not of the family of the network"))),
+        None => Ok(()),
+    }
+}
+
+/// The ranges of a subnet are ordered, and in its CIDR's family.
+fn check_ranges(body: &Map<String, Value>) -> Result<(), Refusal> {
+    let is_ipv4 = text(body, "cidr").and_then(cidr).map(|(address, _)| address.is_ipv4());
+    let address = |range: &Value, name: &str| range[name].as_str().and_then(|text| text.parse::<IpAddr>().ok());
+    for range in body.get("allocation_ranges").and_then(Value::as_array).into_iter().flatten() {
+        let (start, end) = (address(range, "start"), address(range, "end"));
+        if start > end || [start, end].iter().any(|one| one.map(|one| one.is_ipv4()) != is_ipv4) {
+            return Err(bad(format!("the range {range} is not one of the subnet")));
+        }
+    }
+    Ok(())
+}

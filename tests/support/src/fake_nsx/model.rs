@@ -1,0 +1,137 @@
+//! The initial state of a fake manager, built with short chained verbs.
+
+use serde_json::{Value, json};
+
+use super::access::{Access, Account, Sessions};
+use super::behaviour::Behaviour;
+
+/// The initial state of a fake manager.
+#[derive(Clone, Debug)]
+pub struct Model {
+    pub(super) behaviour: Behaviour,
+    pub(super) prefix: String,
+    pub(super) sessions: Sessions,
+    pub(super) access: Access,
+    /// The account that `FakeNsx::user` names.
+    pub(super) user: String,
+    pub(super) objects: Vec<(String, Value)>,
+    pub(super) system_owned: Vec<String>,
+}
+
+impl Model {
+    /// A manager with the user `admin` and the predefined objects.
+    #[must_use]
+    pub fn empty() -> Self {
+        let mut model = Self {
+            behaviour: Behaviour::USUAL,
+            prefix: String::new(),
+            sessions: Sessions::Served,
+            access: Access::default(),
+            user: "admin".to_owned(),
+            objects: Vec::new(),
+            system_owned: Vec::new(),
+        };
+        for (path, resource_type) in [
+            ("/infra/sites/default", "Site"),
+            ("/infra/domains/default", "Domain"),
+            ("/infra/lb-app-profiles/default-tcp-lb-app-profile", "LBFastTcpProfile"),
+            ("/infra/lb-app-profiles/default-udp-lb-app-profile", "LBFastUdpProfile"),
+            ("/infra/lb-app-profiles/default-http-lb-app-profile", "LBHttpProfile"),
+        ] {
+            model.objects.push((path.to_owned(), json!({"resource_type": resource_type})));
+            model.system_owned.push(path.to_owned());
+        }
+        model.user("admin", "Correct-Horse-7")
+    }
+
+    /// As [`Self::empty`], with the tier-1 gateway `t1`, which has an edge cluster, and the IP pool `p1`, called `pool1`,
+    /// of 192.0.2.5 to 192.0.2.104.
+    #[must_use]
+    pub fn small() -> Self {
+        Self::empty().tier1("t1").ip_pool("p1", "pool1", "192.0.2.0/24", &[("192.0.2.5", "192.0.2.104")])
+    }
+
+    /// A local user. The first is `admin`; the last one is what `FakeNsx::user` names.
+    #[must_use]
+    pub fn user(self, name: &str, password: &str) -> Self {
+        self.account(name, password, false)
+    }
+
+    /// A user of vIDM, for whom the scheme is `Remote`.
+    #[must_use]
+    pub fn remote_user(self, name: &str, password: &str) -> Self {
+        self.account(name, password, true)
+    }
+
+    fn account(mut self, name: &str, password: &str, is_remote: bool) -> Self {
+        self.access.accounts.insert(name.to_owned(), Account { password: password.to_owned(), is_remote });
+        name.clone_into(&mut self.user);
+        self
+    }
+
+    /// A user of VMC, who has this refresh token.
+    #[must_use]
+    pub fn cloud_user(mut self, name: &str, refresh_token: &str) -> Self {
+        self.access.refresh_tokens.insert(refresh_token.to_owned(), name.to_owned());
+        self
+    }
+
+    /// A principal identity, which shows this certificate (PEM).
+    #[must_use]
+    pub fn principal(mut self, name: &str, certificate: &str) -> Self {
+        self.access.principals.insert(super::der(certificate), name.to_owned());
+        self
+    }
+
+    /// Whether sessions are served.
+    #[must_use]
+    pub fn sessions(mut self, sessions: Sessions) -> Self {
+        self.sessions = sessions;
+        self
+    }
+
+    /// A prefix of all paths, as behind the reverse proxy of VMC: `/vmc/reverse-proxy`.
+    #[must_use]
+    pub fn prefix(mut self, prefix: &str) -> Self {
+        prefix.clone_into(&mut self.prefix);
+        self
+    }
+
+    /// How it behaves where more than one way is known.
+    #[must_use]
+    pub fn behaviour(mut self, behaviour: Behaviour) -> Self {
+        self.behaviour = behaviour;
+        self
+    }
+
+    /// A tier-1 gateway with an edge cluster.
+    #[must_use]
+    pub fn tier1(self, id: &str) -> Self {
+        let edge_cluster = "/infra/sites/default/enforcement-points/default/edge-clusters/edge-1";
+        self.object(&format!("/infra/tier-1s/{id}"), json!({}))
+            .object(&format!("/infra/tier-1s/{id}/locale-services/default"), json!({"edge_cluster_path": edge_cluster}))
+    }
+
+    /// A tier-0 gateway.
+    #[must_use]
+    pub fn tier0(self, id: &str) -> Self {
+        self.object(&format!("/infra/tier-0s/{id}"), json!({}))
+    }
+
+    /// An IP pool with one static subnet.
+    #[must_use]
+    pub fn ip_pool(self, id: &str, display_name: &str, cidr: &str, ranges: &[(&str, &str)]) -> Self {
+        let range = |(start, end): &(&str, &str)| json!({"start": start, "end": end});
+        let ranges: Vec<Value> = ranges.iter().map(range).collect();
+        let pool = format!("/infra/ip-pools/{id}");
+        let subnet = json!({"resource_type": "IpAddressPoolStaticSubnet", "cidr": cidr, "allocation_ranges": ranges});
+        self.object(&pool, json!({"display_name": display_name})).object(&format!("{pool}/ip-subnets/s1"), subnet)
+    }
+
+    /// Any object, as if it were there before; nothing checks it.
+    #[must_use]
+    pub fn object(mut self, path: &str, body: Value) -> Self {
+        self.objects.push((path.to_owned(), body));
+        self
+    }
+}

@@ -1,0 +1,147 @@
+//! Addresses of IP pools: allocated, reserved after a release, free.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::kinds::Kind;
+use super::store::{Store, Stored, parent};
+
+/// Why an allocation has no address.
+const EXHAUSTED: &str = "there is no free IP address in the pool";
+
+/// The address of an allocation, or why it has none.
+pub(super) type Assignment = Result<IpAddr, &'static str>;
+
+/// First and last address of a range, as numbers of one family.
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    is_ipv4: bool,
+    first: u128,
+    last: u128,
+}
+
+impl Range {
+    fn of(range: &Value) -> Option<Self> {
+        let address = |name: &str| range[name].as_str()?.parse::<IpAddr>().ok();
+        let (start, end) = (address("start")?, address("end")?);
+        let is_ordered = start.is_ipv4() == end.is_ipv4() && start <= end;
+        is_ordered.then(|| Self { is_ipv4: start.is_ipv4(), first: number(start), last: number(end) })
+    }
+
+    fn contains(&self, address: IpAddr) -> bool {
+        self.is_ipv4 == address.is_ipv4() && (self.first..=self.last).contains(&number(address))
+    }
+
+    fn addresses(self) -> impl Iterator<Item = IpAddr> {
+        (self.first..=self.last).map(move |number| match self.is_ipv4 {
+            true => Ipv4Addr::from(u32::try_from(number).unwrap_or(u32::MAX)).into(),
+            false => Ipv6Addr::from(number).into(),
+        })
+    }
+}
+
+fn number(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => u32::from(address).into(),
+        IpAddr::V6(address) => address.into(),
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Pools {
+    /// By the path of the allocation.
+    assigned: BTreeMap<String, Assignment>,
+    /// Until when released addresses are reserved, by the path of the pool.
+    reserved: BTreeMap<(String, IpAddr), Instant>,
+}
+
+fn ranges(store: &Store, pool: &str) -> Vec<Range> {
+    let Some(kind) = Kind::of(&["ip-pools", "ip-subnets"]) else { return Vec::new() };
+    let subnets = store.collection(kind, pool).filter(|subnet| !subnet.is_marked());
+    let ranges = subnets.filter_map(|subnet| subnet.body.get("allocation_ranges")?.as_array());
+    ranges.flatten().filter_map(Range::of).collect()
+}
+
+/// Whether a pool has a subnet.
+pub(super) fn has_subnet(store: &Store, pool: &str) -> bool {
+    !ranges(store, pool).is_empty()
+}
+
+impl Pools {
+    pub(super) fn assigned(&self, allocation: &str) -> Option<Assignment> {
+        self.assigned.get(allocation).copied()
+    }
+
+    /// The addresses of a pool that are allocated or reserved.
+    fn taken(&self, pool: &str) -> BTreeSet<IpAddr> {
+        let now = Instant::now();
+        let allocated = self.assigned.iter().filter(|(path, _)| parent(path) == pool).filter_map(|(_, used)| used.ok());
+        let reserved = self.reserved.iter().filter(|((of, _), until)| of == pool && **until > now);
+        allocated.chain(reserved.map(|((_, address), _)| *address)).collect()
+    }
+
+    /// Takes an address for an allocation that was just written.
+    pub(super) fn assign(&mut self, store: &Store, allocation: &str, wish: Option<IpAddr>, accepts_any_wish: bool) {
+        let pool = parent(allocation);
+        let (ranges, taken) = (ranges(store, pool), self.taken(pool));
+        let assigned = match wish {
+            Some(wish) if accepts_any_wish => Ok(wish),
+            Some(wish) if !ranges.iter().any(|range| range.contains(wish)) => Err("the address is not in the pool"),
+            Some(wish) if taken.contains(&wish) => Err("the address is in use"),
+            Some(wish) => Ok(wish),
+            None => {
+                let mut addresses = ranges.into_iter().flat_map(Range::addresses);
+                addresses.find(|address| !taken.contains(address)).ok_or(EXHAUSTED)
+            }
+        };
+        self.assigned.insert(allocation.to_owned(), assigned);
+    }
+
+    /// Releases the address of an allocation, which stays reserved for the delay of its pool.
+    pub(super) fn release(&mut self, store: &Store, allocation: &str) {
+        let pool = parent(allocation);
+        let delay = store.find(pool).and_then(|pool| pool.body.get("ip_release_delay")?.as_u64()).unwrap_or(120_000);
+        if let Some(Ok(address)) = self.assigned.remove(allocation) {
+            self.reserved.insert((pool.to_owned(), address), Instant::now() + Duration::from_millis(delay));
+        }
+    }
+
+    /// The allocations of a pool that have an address of this subnet.
+    pub(super) fn users_of(&self, subnet: &Stored) -> Vec<String> {
+        let ranges = subnet.body.get("allocation_ranges").and_then(Value::as_array).cloned().unwrap_or_default();
+        let ranges: Vec<Range> = ranges.iter().filter_map(Range::of).collect();
+        let is_in_it = |used: &Assignment| used.is_ok_and(|address| ranges.iter().any(|range| range.contains(address)));
+        let of_pool = self.assigned.iter().filter(|(path, _)| parent(path) == parent(&subnet.path));
+        of_pool.filter(|(_, used)| is_in_it(used)).map(|(path, _)| path.clone()).collect()
+    }
+
+    /// `pool_usage`, and the family.
+    pub(super) fn usage(&self, store: &Store, pool: &str) -> Value {
+        let ranges = ranges(store, pool);
+        let total: u128 = ranges.iter().map(|range| range.last - range.first + 1).fold(0, u128::saturating_add);
+        let allocations: Vec<_> = self.assigned.iter().filter(|(path, _)| parent(path) == pool).collect();
+        let used = allocations.iter().filter(|(_, used)| used.is_ok()).count();
+        let now = Instant::now();
+        let reserved = self.reserved.iter().filter(|((of, _), until)| of == pool && **until > now).count();
+        let family = |is_ipv4: bool| ranges.iter().any(|range| range.is_ipv4 == is_ipv4);
+        let family = match (family(true), family(false)) {
+            (true, true) => "DUAL",
+            (false, true) => "IPV6",
+            _ => "IPV4",
+        };
+        let count = |number: u128| u64::try_from(number).unwrap_or(u64::MAX);
+        json!({
+            "ip_address_type": family,
+            "pool_usage": {
+                "total_ips": count(total),
+                "available_ips": count(total.saturating_sub((used + reserved) as u128)),
+                "allocated_ip_allocations": used,
+                "requested_ip_allocations": allocations.len(),
+            },
+        })
+    }
+}

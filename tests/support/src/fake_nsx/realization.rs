@@ -1,0 +1,160 @@
+//! Realized state: when an object is realized, or why it is not.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::behaviour::PendingAnswer;
+use super::refusal::Refusal;
+use super::store::{Stored, parent};
+use super::world::World;
+
+/// How an object is realized after a write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Realization {
+    /// It is realized after this time.
+    After(Duration),
+    /// It is never realized.
+    Never,
+    /// It fails after this time with an alarm of this code and message.
+    Error(Duration, i64, String),
+}
+
+/// Which objects are realized in which way, the newest last.
+#[derive(Debug, Default)]
+pub(super) struct RealizationPlans(Vec<(String, Realization)>);
+
+impl RealizationPlans {
+    /// For the object with this path, the objects of this collection, or `*` for all.
+    pub(super) fn set(&mut self, what: &str, realization: Realization) {
+        self.0.retain(|(of, _)| of != what);
+        self.0.push((what.to_owned(), realization));
+    }
+
+    fn of(&self, stored: &Stored) -> Realization {
+        let named = |what: &str| self.0.iter().find(|(of, _)| of == what).map(|(_, realization)| realization.clone());
+        let found = named(&stored.path).or_else(|| named(stored.kind.collection())).or_else(|| named("*"));
+        found.unwrap_or(Realization::After(Duration::from_millis(200)))
+    }
+}
+
+/// The realized state of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum RealizationState {
+    Pending,
+    Realized,
+    Error(i64, String),
+}
+
+impl World {
+    pub(super) fn state(&self, stored: &Stored) -> RealizationState {
+        let age = Instant::now() - stored.changed;
+        let (delay, planned) = match self.plans.of(stored) {
+            Realization::After(delay) => (delay, RealizationState::Realized),
+            Realization::Never => return RealizationState::Pending,
+            Realization::Error(delay, code, message) => (delay, RealizationState::Error(code, message)),
+        };
+        if age < delay {
+            return RealizationState::Pending;
+        }
+        match (self.pools.assigned(&stored.path), self.over_capacity.get(&stored.path)) {
+            (Some(Err(message)), _) => RealizationState::Error(8212, message.to_owned()),
+            (None, Some(message)) => RealizationState::Error(23_501, message.clone()),
+            _ => planned,
+        }
+    }
+
+    fn intent(&self, query: &[(String, String)]) -> Result<&Stored, Refusal> {
+        let path = query.iter().find(|(name, _)| name == "intent_path").map(|(_, value)| value.as_str());
+        let path = path.ok_or_else(|| Refusal::invalid("\"intent_path\": is required"))?;
+        self.store.get(path).ok_or_else(|| Refusal::not_found(path))
+    }
+
+    /// `realized-state/realized-entities`.
+    pub(super) fn realized_entities(&self, query: &[(String, String)]) -> Result<Value, Refusal> {
+        let stored = self.intent(query)?;
+        let state = self.state(stored);
+        let rows = match (&state, self.behaviour.pending) {
+            (RealizationState::Pending, PendingAnswer::NotFound) => return Err(Refusal::not_found(&stored.path)),
+            (RealizationState::Pending, PendingAnswer::Empty) => Vec::new(),
+            _ => vec![self.row(stored, &state)],
+        };
+        Ok(json!({"result_count": rows.len(), "results": rows}))
+    }
+
+    fn row(&self, stored: &Stored, state: &RealizationState) -> Value {
+        let above = parent(&stored.path).rsplit('/').next().unwrap_or_default();
+        let id = if above == "infra" { stored.id().to_owned() } else { format!("{above}-{}", stored.id()) };
+        let point = "/infra/realized-state/enforcement-points/default";
+        let (entity_type, folder) = match stored.resource_type {
+            "StaticRoutes" => ("RealizedStaticRoute", "tier-1-static-routes"),
+            "IpAddressAllocation" => ("AllocationIpAddress", "ip-allocations"),
+            "LBPool" => ("RealizedLbPool", "lb-pools"),
+            "LBVirtualServer" => ("RealizedLbVirtualServer", "lb-virtual-servers"),
+            other => (other, stored.kind.collection()),
+        };
+        let (name, alarms) = match state {
+            RealizationState::Pending => ("UNREALIZED", json!([])),
+            RealizationState::Realized => ("REALIZED", json!([])),
+            RealizationState::Error(code, message) => {
+                let details = json!({"error_code": code, "error_message": message});
+                ("ERROR", json!([{"message": message, "error_details": details, "source_reference": stored.path}]))
+            }
+        };
+        let mut row = json!({
+            "resource_type": "GenericPolicyRealizedResource",
+            "entity_type": entity_type,
+            "id": id,
+            "path": format!("{point}/{folder}/{id}"),
+            "parent_path": point,
+            "state": name,
+            "alarms": alarms,
+            "runtime_status": "UNINITIALIZED",
+            "intent_paths": [stored.path],
+            "intent_reference": [stored.path],
+            "realization_specific_identifier": stored.unique_id,
+            "_create_user": "system",
+            "_create_time": stored.created.1,
+            "_last_modified_user": "system",
+            "_last_modified_time": stored.modified.1,
+            "_system_owned": false,
+            "_protection": "NOT_PROTECTED",
+            "_revision": stored.revision,
+        });
+        if *state != RealizationState::Pending {
+            row["extended_attributes"] = Value::Array(self.attributes(stored, state));
+        }
+        row
+    }
+
+    fn attributes(&self, stored: &Stored, state: &RealizationState) -> Vec<Value> {
+        let attribute =
+            |key: &str, value: &str| json!({"data_type": "STRING", "multivalue": false, "key": key, "values": [value]});
+        match (stored.resource_type, self.pools.assigned(&stored.path)) {
+            ("IpAddressAllocation", Some(Ok(address))) if *state == RealizationState::Realized => {
+                vec![attribute("allocation_ip", &address.to_string())]
+            }
+            ("StaticRoutes", _) => {
+                let router = self.store.find(parent(&stored.path)).map(|router| router.unique_id.as_str());
+                vec![attribute("logical-router-id", router.unwrap_or_default())]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// `realized-state/status`.
+    pub(super) fn realized_status(&self, query: &[(String, String)]) -> Result<Value, Refusal> {
+        let stored = self.intent(query)?;
+        let (publish, consolidated) = match self.state(stored) {
+            RealizationState::Pending => ("UNREALIZED", "IN_PROGRESS"),
+            RealizationState::Realized => ("REALIZED", "SUCCESS"),
+            RealizationState::Error(..) => ("ERROR", "ERROR"),
+        };
+        Ok(json!({
+            "intent_path": stored.path,
+            "publish_status": publish,
+            "consolidated_status": {"consolidated_status": consolidated},
+        }))
+    }
+}

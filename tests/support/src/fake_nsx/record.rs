@@ -1,0 +1,139 @@
+//! The requests that came, in their order, and what is counted of them (rule S16).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+/// Of older requests only the counts are kept.
+const KEPT: usize = 100_000;
+
+/// One request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// Its place in the order of all requests.
+    pub number: u64,
+    /// When it came.
+    pub at: Instant,
+    /// The user that its credentials name, or its source address.
+    pub user: String,
+    /// Such as `PATCH static-routes`, `LIST lb-pools` or `session create`.
+    pub operation: String,
+    /// The HTTP method.
+    pub method: String,
+    /// Path and query as they came.
+    pub path: String,
+    /// The status of its answer; `None` while there is none, or where it was not sent.
+    pub status: Option<u16>,
+    /// How long the manager itself worked on it.
+    pub busy: Duration,
+}
+
+/// How often each operation came, and what became of the requests.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NsxCounts {
+    /// Requests by operation.
+    pub operations: BTreeMap<String, u32>,
+    /// Requests by user and operation.
+    pub users: BTreeMap<String, BTreeMap<String, u32>>,
+    /// Answers by status.
+    pub statuses: BTreeMap<u16, u32>,
+    /// Sessions that are open now.
+    pub sessions: usize,
+    /// The most sessions that were ever open at once.
+    pub most_sessions: usize,
+    /// Requests that are being answered now.
+    pub in_flight: u32,
+    /// The most requests at once, of all clients.
+    pub most_in_flight: u32,
+    /// The most requests at once, of one client.
+    pub most_of_client: u32,
+    /// Bytes of the bodies of requests.
+    pub bytes_received: u64,
+    /// Bytes of the bodies of answers.
+    pub bytes_sent: u64,
+    /// How long requests were delayed by `FakeNsx::delay_calls`, all together.
+    pub delayed: Duration,
+    /// How long the manager itself worked on requests.
+    pub busy: Duration,
+}
+
+impl NsxCounts {
+    /// How often this operation came.
+    #[must_use]
+    pub fn of(&self, operation: &str) -> u32 {
+        self.operations.get(operation).copied().unwrap_or(0)
+    }
+
+    /// How often this operation came of this user.
+    #[must_use]
+    pub fn of_user(&self, user: &str, operation: &str) -> u32 {
+        self.users.get(user).and_then(|operations| operations.get(operation)).copied().unwrap_or(0)
+    }
+
+    /// Requests of all operations.
+    #[must_use]
+    pub fn total(&self) -> u32 {
+        self.operations.values().sum()
+    }
+
+    /// How often this status was answered.
+    #[must_use]
+    pub fn answered(&self, status: u16) -> u32 {
+        self.statuses.get(&status).copied().unwrap_or(0)
+    }
+}
+
+/// The requests so far. Each has a number that stays, also when the oldest are forgotten.
+#[derive(Debug, Default)]
+pub(super) struct Records {
+    requests: VecDeque<Recorded>,
+    next: u64,
+    pub(super) counts: NsxCounts,
+}
+
+impl Records {
+    pub(super) fn all(&self) -> Vec<Recorded> {
+        self.requests.iter().cloned().collect()
+    }
+
+    /// Counts a request, and gives its number.
+    pub(super) fn begin(&mut self, user: &str, operation: &str, method: &str, path: &str) -> u64 {
+        *self.counts.operations.entry(operation.to_owned()).or_default() += 1;
+        let of_user = self.counts.users.entry(user.to_owned()).or_default();
+        *of_user.entry(operation.to_owned()).or_default() += 1;
+        if self.requests.len() == KEPT {
+            self.requests.pop_front();
+        }
+        let number = self.next;
+        self.next += 1;
+        self.requests.push_back(Recorded {
+            number,
+            at: tokio::time::Instant::now().into_std(),
+            user: user.to_owned(),
+            operation: operation.to_owned(),
+            method: method.to_owned(),
+            path: path.to_owned(),
+            status: None,
+            busy: Duration::ZERO,
+        });
+        number
+    }
+
+    /// Records the outcome of a request.
+    pub(super) fn end(&mut self, number: u64, status: Option<u16>, busy: Duration) {
+        self.counts.busy += busy;
+        if let Some(status) = status {
+            *self.counts.statuses.entry(status).or_default() += 1;
+        }
+        let oldest = self.next - self.requests.len() as u64;
+        let index = number.checked_sub(oldest).and_then(|index| usize::try_from(index).ok());
+        if let Some(request) = index.and_then(|index| self.requests.get_mut(index)) {
+            (request.status, request.busy) = (status, busy);
+        }
+    }
+
+    /// Counts from nothing again. Requests keep their numbers.
+    pub(super) fn reset(&mut self) {
+        self.requests.clear();
+        self.counts = NsxCounts::default();
+    }
+}

@@ -1,0 +1,101 @@
+//! Error answers as NSX words them.
+
+use serde_json::{Value, json};
+
+use crate::fake_server::http::Reply;
+
+/// A request that is refused.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Refusal {
+    pub(super) status: u16,
+    pub(super) code: Option<i64>,
+    module: &'static str,
+    pub(super) message: String,
+}
+
+impl Refusal {
+    pub(super) fn new(status: u16, code: impl Into<Option<i64>>, message: impl Into<String>) -> Self {
+        let code = code.into();
+        let module = if code.is_some_and(|code| code >= 100_000) { "policy" } else { "common-services" };
+        Self { status, code, module, message: message.into() }
+    }
+
+    pub(super) fn not_found(path: &str) -> Self {
+        let text = "could not be found. Object identifiers are case sensitive.";
+        Self::new(404, 600, format!("The requested object : {path} {text}"))
+    }
+
+    /// A field or parameter with a wrong value.
+    pub(super) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(400, 255, format!("Field level validation errors: {{{}}}", message.into()))
+    }
+
+    pub(super) fn method_not_allowed() -> Self {
+        Self::new(405, None, "Request method is not supported")
+    }
+
+    /// User name or password are wrong, or the account is locked.
+    pub(super) fn rejected(is_401: bool) -> Self {
+        let message = "The credentials were incorrect or the account specified has been locked.";
+        Self::new(if is_401 { 401 } else { 403 }, 403, message)
+    }
+
+    /// No credentials, or a session or token that has ended.
+    pub(super) fn unauthenticated(message: &str) -> Self {
+        Self::new(401, 401, message)
+    }
+
+    /// A session whose XSRF token is missing or wrong.
+    pub(super) fn invalid_token() -> Self {
+        Self::new(403, 98, "The XSRF token or the session is invalid.")
+    }
+
+    pub(super) fn no_permission(user: &str, method: &str, path: &str) -> Self {
+        let message =
+            format!("User '{user}' is not authorized to perform {method} on {path}. Contact the administrator.");
+        Self::new(403, 288, message)
+    }
+
+    /// The object belongs to another principal.
+    pub(super) fn protected(user: &str, path: &str, owner: &str) -> Self {
+        let message = format!(
+            "Principal '{user}' attempts to delete or modify an object {path} it doesn't own. (createUser={owner}, \
+             allowOverwrite=null)"
+        );
+        Self::new(403, 289, message)
+    }
+
+    pub(super) fn is_marked(path: &str) -> Self {
+        let message = format!("The path {path} is marked for deletion. Wait for the purge or use another id.");
+        Self::new(400, 500_045, message)
+    }
+
+    pub(super) fn is_referenced(path: &str, by: &[String]) -> Self {
+        let by = by.join(", ");
+        let message = format!(
+            "The object path=[{path}] cannot be deleted as either it has children or it is being referenced by other \
+             objects path=[{by}]."
+        );
+        Self::new(400, 500_030, message)
+    }
+
+    /// The body, with the fields that the refusal has.
+    pub(super) fn body(&self) -> Value {
+        let mut body =
+            json!({"httpStatus": reason(self.status), "module_name": self.module, "error_message": self.message});
+        if let Some(code) = self.code {
+            body["error_code"] = json!(code);
+        }
+        body
+    }
+
+    pub(super) fn reply(&self) -> Reply {
+        Reply::new(self.status, "application/json", self.body().to_string())
+    }
+}
+
+/// The reason of a status, as in `httpStatus`.
+fn reason(status: u16) -> String {
+    let reason = http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
+    reason.unwrap_or("UNKNOWN").to_uppercase().replace([' ', '-'], "_")
+}

@@ -1,0 +1,278 @@
+//! The objects of a manager, each version of them, and the search index, which is behind.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+
+use super::kinds::Kind;
+use super::schema::Reference;
+
+/// One version of one object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ObjectVersion {
+    /// When it was written.
+    pub at: std::time::Instant,
+    /// Who wrote it; for a change by hand what the test named.
+    pub user: String,
+    /// The number of the request, as in `Recorded`; `None` for a change by hand and for a purge.
+    pub request: Option<u64>,
+    /// The object's path.
+    pub path: String,
+    /// The object as others read it; `None` once it is deleted.
+    pub object: Option<Value>,
+}
+
+/// Who writes, and by which request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Author<'a> {
+    pub(super) user: &'a str,
+    /// Whether the objects that it creates are protected from others.
+    pub(super) is_principal: bool,
+    pub(super) request: Option<u64>,
+}
+
+/// An object. Its body is what clients write; all else is the manager's.
+#[derive(Clone, Debug)]
+pub(super) struct Stored {
+    pub(super) kind: &'static Kind,
+    pub(super) resource_type: &'static str,
+    pub(super) path: String,
+    pub(super) body: Map<String, Value>,
+    pub(super) references: Vec<Reference>,
+    pub(super) revision: i64,
+    /// The order of creation.
+    pub(super) number: u64,
+    pub(super) changed: Instant,
+    pub(super) unique_id: String,
+    pub(super) created: (String, u64),
+    pub(super) modified: (String, u64),
+    pub(super) is_system_owned: bool,
+    /// The principal that others need an override for.
+    pub(super) owner: Option<String>,
+    /// When it is purged, once it is marked for deletion.
+    pub(super) purged_at: Option<Instant>,
+}
+
+impl Stored {
+    pub(super) fn id(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or_default()
+    }
+
+    pub(super) fn display_name(&self) -> &str {
+        self.body.get("display_name").and_then(Value::as_str).unwrap_or_default()
+    }
+
+    pub(super) fn text(&self, field: &str) -> Option<&str> {
+        self.body.get(field).and_then(Value::as_str)
+    }
+
+    pub(super) fn is_marked(&self) -> bool {
+        self.purged_at.is_some()
+    }
+
+    /// As this user reads it.
+    pub(super) fn render(&self, reader: &str) -> Value {
+        let is_protected = self.owner.as_deref().is_some_and(|owner| owner != reader);
+        let mut object = self.body.clone();
+        let manager = json!({
+            "resource_type": self.resource_type,
+            "id": self.id(),
+            "path": self.path,
+            "relative_path": self.id(),
+            "parent_path": parent(&self.path),
+            "unique_id": self.unique_id,
+            "realization_id": self.unique_id,
+            "marked_for_delete": self.is_marked(),
+            "overridden": false,
+            "_create_user": self.created.0,
+            "_create_time": self.created.1,
+            "_last_modified_user": self.modified.0,
+            "_last_modified_time": self.modified.1,
+            "_system_owned": self.is_system_owned,
+            "_protection": if is_protected { "REQUIRE_OVERRIDE" } else { "NOT_PROTECTED" },
+            "_revision": self.revision,
+        });
+        if let Value::Object(manager) = manager {
+            object.extend(manager);
+        }
+        Value::Object(object)
+    }
+}
+
+/// The path of the object, or of `/infra`, that this one is below.
+pub(super) fn parent(path: &str) -> &str {
+    let collection = path.rsplit_once('/').map_or("", |(collection, _)| collection);
+    collection.rsplit_once('/').map_or("", |(parent, _)| parent)
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Store {
+    objects: BTreeMap<String, Stored>,
+    history: Vec<ObjectVersion>,
+    created: u64,
+    /// The objects as a search returns them.
+    index: BTreeMap<String, Stored>,
+    /// Writes that the index does not have yet, by their time.
+    unindexed: VecDeque<(Instant, String, Option<Stored>)>,
+    /// Paths of objects that are marked for deletion, with the time of their purge.
+    marks: Vec<(Instant, String)>,
+}
+
+/// The content of a write.
+#[derive(Debug)]
+pub(super) struct ObjectContent {
+    pub(super) kind: &'static Kind,
+    pub(super) resource_type: &'static str,
+    pub(super) body: Map<String, Value>,
+    pub(super) references: Vec<Reference>,
+}
+
+impl Store {
+    /// The object, also when it is marked for deletion.
+    pub(super) fn find(&self, path: &str) -> Option<&Stored> {
+        self.objects.get(path)
+    }
+
+    /// The object, if it is not marked for deletion.
+    pub(super) fn get(&self, path: &str) -> Option<&Stored> {
+        self.find(path).filter(|stored| !stored.is_marked())
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Stored> {
+        self.objects.values()
+    }
+
+    /// The objects below this path, at any depth.
+    pub(super) fn below<'a>(&'a self, path: &str) -> impl Iterator<Item = &'a Stored> + use<'a> {
+        let prefix = format!("{path}/");
+        let range = self.objects.range(prefix.clone()..);
+        range.take_while(move |(path, _)| path.starts_with(&prefix)).map(|(_, stored)| stored)
+    }
+
+    /// The objects of a collection below a parent, also those that are marked for deletion.
+    pub(super) fn collection<'a>(
+        &'a self,
+        kind: &'static Kind,
+        parent: &str,
+    ) -> impl Iterator<Item = &'a Stored> + use<'a> {
+        let folder = format!("{parent}/{}", kind.collection());
+        self.below(&folder).filter(move |stored| std::ptr::eq(stored.kind, kind))
+    }
+
+    pub(super) fn history(&self) -> &[ObjectVersion] {
+        &self.history
+    }
+
+    /// Creates an object, or replaces what is in it.
+    pub(super) fn write(&mut self, path: &str, content: ObjectContent, author: Author<'_>) -> &Stored {
+        let ObjectContent { kind, resource_type, mut body, references } = content;
+        let id = path.rsplit('/').next().unwrap_or_default();
+        body.entry("display_name").or_insert_with(|| json!(id));
+        let now = (author.user.to_owned(), milliseconds());
+        let (before, created) = (self.objects.remove(path), self.created);
+        let stored = match before {
+            Some(before) => {
+                let revision = before.revision + 1;
+                Stored {
+                    resource_type,
+                    body,
+                    references,
+                    revision,
+                    changed: Instant::now(),
+                    modified: now,
+                    purged_at: None,
+                    ..before
+                }
+            }
+            None => Stored {
+                kind,
+                resource_type,
+                path: path.to_owned(),
+                body,
+                references,
+                revision: 0,
+                number: created,
+                changed: Instant::now(),
+                unique_id: uuid::Uuid::new_v4().to_string(),
+                created: now.clone(),
+                modified: now,
+                is_system_owned: false,
+                owner: author.is_principal.then(|| author.user.to_owned()),
+                purged_at: None,
+            },
+        };
+        self.created += 1;
+        self.note(path, Some(&stored), author);
+        self.unindexed.push_back((Instant::now(), path.to_owned(), Some(stored.clone())));
+        self.objects.entry(path.to_owned()).or_insert(stored)
+    }
+
+    pub(super) fn set_system_owned(&mut self, path: &str) {
+        if let Some(stored) = self.objects.get_mut(path) {
+            stored.is_system_owned = true;
+        }
+    }
+
+    /// Removes an object.
+    pub(super) fn remove(&mut self, path: &str, author: Author<'_>) -> Option<Stored> {
+        let removed = self.objects.remove(path)?;
+        self.note(path, None, author);
+        self.unindexed.push_back((Instant::now(), path.to_owned(), None));
+        Some(removed)
+    }
+
+    /// Marks an object for deletion.
+    pub(super) fn mark(&mut self, path: &str, purge_after: Duration, author: Author<'_>) {
+        let Some(mut stored) = self.objects.remove(path) else { return };
+        let purged_at = Instant::now() + purge_after;
+        stored.purged_at = Some(purged_at);
+        self.marks.push((purged_at, path.to_owned()));
+        self.note(path, Some(&stored), author);
+        self.unindexed.push_back((Instant::now(), path.to_owned(), Some(stored.clone())));
+        self.objects.insert(path.to_owned(), stored);
+    }
+
+    /// Removes the marked objects whose time has come.
+    pub(super) fn purge(&mut self) {
+        let now = Instant::now();
+        let (over, marks): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.marks).into_iter().partition(|(at, _)| *at <= now);
+        self.marks = marks;
+        let is_over = |path: &String| self.find(path).is_some_and(Stored::is_marked);
+        let over: Vec<String> = over.into_iter().map(|(_, path)| path).filter(is_over).collect();
+        for path in over {
+            self.remove(&path, Author { user: "system", is_principal: false, request: None });
+        }
+    }
+
+    fn note(&mut self, path: &str, stored: Option<&Stored>, author: Author<'_>) {
+        self.history.push(ObjectVersion {
+            at: Instant::now().into_std(),
+            user: author.user.to_owned(),
+            request: author.request,
+            path: path.to_owned(),
+            object: stored.map(|stored| stored.render("")),
+        });
+    }
+
+    /// The objects as a search returns them when the index is behind by this time.
+    pub(super) fn index(&mut self, delay: Duration) -> impl Iterator<Item = &Stored> {
+        let now = Instant::now();
+        while self.unindexed.front().is_some_and(|(at, ..)| *at + delay <= now) {
+            match self.unindexed.pop_front() {
+                Some((_, path, Some(stored))) => drop(self.index.insert(path, stored)),
+                Some((_, path, None)) => drop(self.index.remove(&path)),
+                None => {}
+            }
+        }
+        self.index.values()
+    }
+}
+
+/// Since 1970.
+fn milliseconds() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

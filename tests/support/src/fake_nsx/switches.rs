@@ -1,0 +1,196 @@
+//! Verbs by which a test changes a manager: troubles, holds, credentials, permissions, restarts.
+
+use std::time::Duration;
+
+use tokio_rustls::TlsAcceptor;
+
+use super::{Behaviour, FakeNsx, Hold, Realization, Side, Trouble};
+use crate::fake_server::identity::identity_asking_for_client;
+
+/// A server certificate with its key.
+#[derive(Clone)]
+pub struct Certificate(TlsAcceptor);
+
+impl FakeNsx {
+    /// Troubles the next call of this operation, or `*` for any.
+    pub fn next(&self, operation: &str, trouble: impl Into<Trouble>) {
+        self.next_after(operation, 0, trouble);
+    }
+
+    /// Troubles one call of this operation, after `skip` more calls of it.
+    pub fn next_after(&self, operation: &str, skip: u32, trouble: impl Into<Trouble>) {
+        self.shared.world().rules.add(operation, trouble.into(), skip, Some(1));
+    }
+
+    /// Troubles every call of this operation, or `*` for any, until [`FakeNsx::clear`].
+    pub fn every(&self, operation: &str, trouble: impl Into<Trouble>) {
+        self.every_after(operation, 0, trouble);
+    }
+
+    /// Troubles every call of this operation after `skip` more calls of it, until [`FakeNsx::clear`].
+    pub fn every_after(&self, operation: &str, skip: u32, trouble: impl Into<Trouble>) {
+        self.shared.world().rules.add(operation, trouble.into(), skip, None);
+    }
+
+    /// Ends all troubles; calls that hang keep hanging.
+    pub fn clear(&self) {
+        self.shared.world().rules.clear();
+    }
+
+    /// Holds the n-th write from now on, the next one being the first, before its work or before its answer.
+    #[must_use]
+    pub fn hold(&self, n: u32, side: Side) -> Hold {
+        self.hold_operation("*", n, side)
+    }
+
+    /// Holds the n-th write of this operation from now on.
+    #[must_use]
+    pub fn hold_operation(&self, operation: &str, n: u32, side: Side) -> Hold {
+        self.shared.holds.add(operation, n, side)
+    }
+
+    /// How it behaves from now on.
+    pub fn set_behaviour(&self, behaviour: Behaviour) {
+        self.shared.world().behaviour = behaviour;
+    }
+
+    /// How it behaves now.
+    #[must_use]
+    pub fn behaviour(&self) -> Behaviour {
+        self.shared.world().behaviour
+    }
+
+    /// How objects are realized: the object with this path, those of this collection, or `*` for all. It also holds for
+    /// objects that are there already and not realized yet.
+    pub fn set_realization(&self, what: &str, realization: Realization) {
+        self.shared.world().plans.set(what, realization);
+    }
+
+    /// Serves every call so much later from now on.
+    pub fn delay_calls(&self, time: Duration) {
+        self.shared.world().delay = Some(time);
+    }
+
+    /// Whether requests are limited by rate and number; they are unless a test says otherwise.
+    pub fn set_limited(&self, is_limited: bool) {
+        self.shared.world().limits.are_on = is_limited;
+    }
+
+    /// Whether five rejected logins in a row lock an account; they do unless a test says otherwise.
+    pub fn set_locking(&self, is_locking: bool) {
+        self.shared.world().access.locks = is_locking;
+    }
+
+    /// Whether an account is locked now.
+    #[must_use]
+    pub fn is_locked(&self, user: &str) -> bool {
+        self.shared.world().access.is_locked(user)
+    }
+
+    /// Accepts this password from now on; open sessions stay.
+    ///
+    /// # Panics
+    ///
+    /// When the user has none.
+    pub fn set_password(&self, user: &str, password: &str) {
+        let mut world = self.shared.world();
+        let account = world.access.accounts.get_mut(user).unwrap_or_else(|| panic!("{user} has no password"));
+        password.clone_into(&mut account.password);
+    }
+
+    /// Accepts this certificate (PEM) for a principal from now on, and no other of it.
+    pub fn set_principal(&self, name: &str, certificate: &str) {
+        let principals = &mut self.shared.world().access.principals;
+        principals.retain(|_, principal| principal != name);
+        principals.insert(super::der(certificate), name.to_owned());
+    }
+
+    /// Accepts this refresh token of a user from now on, and no other of it.
+    pub fn set_refresh_token(&self, user: &str, refresh_token: &str) {
+        let refresh_tokens = &mut self.shared.world().access.refresh_tokens;
+        refresh_tokens.retain(|_, name| name != user);
+        refresh_tokens.insert(refresh_token.to_owned(), user.to_owned());
+    }
+
+    /// How long access tokens are valid that are made from now on.
+    pub fn set_token_life(&self, life: Duration) {
+        self.shared.world().access.token_life = life;
+    }
+
+    /// Makes a user an auditor, who may only read, or takes that back.
+    pub fn set_auditor(&self, user: &str, is_auditor: bool) {
+        self.shared.world().access.set_auditor(user, is_auditor);
+    }
+
+    /// Denies a user the objects of a collection such as `static-routes`, a path and all below it, or an operation such as
+    /// `GET search`.
+    pub fn deny(&self, user: &str, what: &str) {
+        self.shared.world().access.deny(user, what, false);
+    }
+
+    /// As [`FakeNsx::deny`], for writes only.
+    pub fn deny_writes(&self, user: &str, what: &str) {
+        self.shared.world().access.deny(user, what, true);
+    }
+
+    /// Takes the denial of exactly this back.
+    pub fn allow(&self, user: &str, what: &str) {
+        self.shared.world().access.allow(user, what);
+    }
+
+    /// Ends every session.
+    pub fn kill_sessions(&self) {
+        self.shared.world().access.end_sessions(None);
+    }
+
+    /// Ends the sessions of one user.
+    pub fn kill_sessions_of(&self, user: &str) {
+        self.shared.world().access.end_sessions(Some(user));
+    }
+
+    /// Ends every access token of the token service.
+    pub fn revoke_tokens(&self) {
+        self.shared.world().access.end_tokens();
+    }
+
+    /// Closes every connection. Calls go on in the manager, and their answers are lost.
+    pub fn sever(&self) {
+        self.server.sever();
+    }
+
+    /// The manager is down: the port is closed, and every connection.
+    pub async fn stop_listening(&self) {
+        self.server.stop_listening().await;
+    }
+
+    /// The manager is up again on the same port.
+    pub async fn resume_listening(&self) {
+        self.server.resume_listening();
+    }
+
+    /// Restarts: sessions are gone, and every connection is closed. Objects stay.
+    pub async fn restart(&self) {
+        self.stop_listening().await;
+        self.kill_sessions();
+        self.resume_listening().await;
+    }
+
+    /// Shows another certificate to new connections, self-signed as the first, and closes those there are. Gives it as
+    /// PEM.
+    pub fn change_certificate(&self) -> String {
+        let (acceptor, pem) = identity_asking_for_client();
+        self.server.use_acceptor(acceptor);
+        pem
+    }
+
+    /// The certificate that is shown now, to be shown again later.
+    #[must_use]
+    pub fn certificate(&self) -> Certificate {
+        Certificate(self.server.acceptor())
+    }
+
+    /// Shows this certificate to new connections, and closes those there are.
+    pub fn use_certificate(&self, certificate: Certificate) {
+        self.server.use_acceptor(certificate.0);
+    }
+}

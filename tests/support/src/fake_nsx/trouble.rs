@@ -1,0 +1,106 @@
+//! Faults that a test injects into calls.
+
+use std::time::Duration;
+
+use super::refusal::Refusal;
+use crate::fake_server::http::Reply;
+
+/// A fault of a call.
+#[derive(Clone, Debug)]
+pub enum Trouble {
+    /// Another answer. The call does nothing.
+    Instead(Substitute),
+    /// Never an answer. The call does nothing.
+    Hang,
+    /// The connection is closed without a byte. The call does nothing.
+    Drop,
+    /// The call takes effect; its answer is lost: the connection is closed without a byte.
+    Lose,
+    /// The call takes effect; of the answer's body this many bytes are sent, then the connection is closed.
+    Cut(usize),
+    /// The call takes effect; its answer is sent after this time.
+    Late(Duration),
+    /// The call takes effect; of the answer's body one byte is sent per this time.
+    Slow(Duration),
+    /// The call takes effect; its answer's body is rewritten before it is sent.
+    Rewrite(fn(&str) -> String),
+}
+
+/// An answer that a test provides.
+#[derive(Clone, Debug)]
+pub struct Substitute(pub(super) Reply);
+
+impl Substitute {
+    /// Adds a header, such as `Retry-After`.
+    #[must_use]
+    pub fn header(self, name: &'static str, value: &str) -> Self {
+        Self(self.0.header(name, value.to_owned()))
+    }
+}
+
+impl From<Substitute> for Trouble {
+    fn from(substitute: Substitute) -> Self {
+        Trouble::Instead(substitute)
+    }
+}
+
+impl Trouble {
+    /// This status, media type and body.
+    #[must_use]
+    pub fn answer(status: u16, media_type: &'static str, body: &str) -> Substitute {
+        Substitute(Reply::new(status, media_type, body.to_owned()))
+    }
+
+    /// An error as NSX words it, with or without `error_code`.
+    #[must_use]
+    pub fn error(status: u16, code: Option<i64>) -> Substitute {
+        Substitute(Refusal::new(status, code, format!("the fake answers {status}")).reply())
+    }
+
+    /// 429: the client sends too many requests.
+    #[must_use]
+    pub fn throttled() -> Substitute {
+        Self::error(429, None)
+    }
+
+    /// 503 of NSX itself.
+    #[must_use]
+    pub fn overloaded() -> Substitute {
+        Self::error(503, None)
+    }
+
+    /// 500 with code 607: the transaction was aborted.
+    #[must_use]
+    pub fn aborted() -> Substitute {
+        Self::error(500, Some(607))
+    }
+
+    /// 412 with code 206: the revision is old.
+    #[must_use]
+    pub fn conflict() -> Substitute {
+        Self::error(412, Some(206))
+    }
+
+    /// 401: the session has expired. It stays open in the manager.
+    #[must_use]
+    pub fn expired() -> Substitute {
+        Self::error(401, Some(401))
+    }
+
+    /// 503 with a proxy's page.
+    #[must_use]
+    pub fn unavailable() -> Substitute {
+        Self::answer(503, "text/html", "<html><body><h1>503 Service Unavailable</h1></body></html>")
+    }
+
+    /// 200 with a page instead of an answer, as login portals do.
+    #[must_use]
+    pub fn portal() -> Substitute {
+        Self::answer(200, "text/html", "<html><head><title>Sign in</title></head><body>Hello</body></html>")
+    }
+
+    /// Whether it befalls the answer, and not the call.
+    pub(super) fn is_late(&self) -> bool {
+        matches!(self, Trouble::Lose | Trouble::Cut(_) | Trouble::Late(_) | Trouble::Slow(_) | Trouble::Rewrite(_))
+    }
+}

@@ -1,0 +1,188 @@
+//! PUT, PATCH and DELETE of objects (rules S2 to S8, S11, S14).
+
+use std::net::IpAddr;
+
+use serde_json::{Map, Value};
+
+use super::behaviour::{Conflict, Deletion};
+use super::call::{Call, Method};
+use super::kinds::Kind;
+use super::refusal::Refusal;
+use super::schema::{self, Reference};
+use super::store::{Author, ObjectContent, Stored, parent};
+use super::world::World;
+
+/// The caller of a write.
+#[derive(Clone, Debug)]
+pub(super) struct Caller {
+    pub(super) user: String,
+    pub(super) is_principal: bool,
+    /// `X-Allow-Overwrite: true`.
+    pub(super) overrides: bool,
+    /// The number of the request.
+    pub(super) request: u64,
+}
+
+impl Caller {
+    fn author(&self) -> Author<'_> {
+        Author { user: &self.user, is_principal: self.is_principal, request: Some(self.request) }
+    }
+}
+
+impl World {
+    /// PUT gives the object; PATCH gives nothing.
+    pub(super) fn put(
+        &mut self,
+        kind: &'static Kind,
+        path: &str,
+        call: &Call,
+        caller: &Caller,
+    ) -> Result<Option<Value>, Refusal> {
+        if kind.is_read_only {
+            return Err(Refusal::method_not_allowed());
+        }
+        let above = parent(path);
+        if above != "/infra" && self.store.get(above).is_none() {
+            return Err(Refusal::not_found(above));
+        }
+        let sent = call.object()?;
+        let existing = self.store.find(path);
+        if existing.is_some_and(Stored::is_marked) {
+            return Err(Refusal::is_marked(path));
+        }
+        let is_patch = call.method == Method::Patch;
+        if kind.collection() == "ip-allocations" && existing.is_some() {
+            schema::check(kind, call.id(), &sent)?;
+            return Ok(existing.filter(|_| !is_patch).map(|stored| self.read(stored, &caller.user)));
+        }
+        let body = match existing {
+            Some(stored) if is_patch && self.behaviour.patch_merges => merged(stored, &sent),
+            _ => sent.clone(),
+        };
+        let checked = schema::check(kind, call.id(), &body)?;
+        if let Some(stored) = existing.filter(|stored| stored.resource_type != checked.variant.name) {
+            return Err(Refusal::invalid(format!("\"resource_type\": {path} is a {}", stored.resource_type)));
+        }
+        check_owner(existing, path, caller)?;
+        self.check_revision(existing, path, &sent, is_patch)?;
+        self.check_references(&checked.references)?;
+        self.check_constraints(kind, path, &checked)?;
+        self.check_capacity(path, &checked.body)?;
+        let wish = checked.body.get("allocation_ip").and_then(Value::as_str).and_then(|text| text.parse().ok());
+        let content = ObjectContent {
+            kind,
+            resource_type: checked.variant.name,
+            body: checked.body,
+            references: checked.references,
+        };
+        self.store.write(path, content, caller.author());
+        self.allocate(kind, path, wish);
+        let stored = self.store.find(path).filter(|_| !is_patch);
+        Ok(stored.map(|stored| self.read(stored, &caller.user)))
+    }
+
+    /// Takes an address for a new allocation.
+    pub(super) fn allocate(&mut self, kind: &Kind, path: &str, wish: Option<IpAddr>) {
+        if kind.collection() == "ip-allocations" && self.pools.assigned(path).is_none() {
+            self.pools.assign(&self.store, path, wish, self.behaviour.accepts_any_wish);
+        }
+    }
+
+    fn check_revision(
+        &self,
+        existing: Option<&Stored>,
+        path: &str,
+        sent: &Map<String, Value>,
+        is_patch: bool,
+    ) -> Result<(), Refusal> {
+        let revision = sent.get("_revision").and_then(Value::as_i64);
+        let Some(stored) = existing else {
+            // An update of an object that is gone.
+            return match revision {
+                Some(revision) if !is_patch => {
+                    Err(Refusal::new(404, 500_090, format!("The object {path} with revision {revision} is unknown.")))
+                }
+                _ => Ok(()),
+            };
+        };
+        let is_stale = match revision {
+            Some(revision) if is_patch => self.behaviour.refuses_stale_patch && revision != stored.revision,
+            Some(revision) => revision != stored.revision,
+            None => !is_patch,
+        };
+        if !is_stale {
+            return Ok(());
+        }
+        let message = format!("The object {path} was modified by somebody else: its revision is {}.", stored.revision);
+        Err(match self.behaviour.conflict {
+            Conflict::PreconditionFailed => Refusal::new(412, 206, message),
+            Conflict::ConcurrentChange => Refusal::new(409, None, message),
+            Conflict::BadRequest(_) if revision.is_none() => Refusal::new(400, 500_127, message),
+            Conflict::BadRequest(code) => Refusal::new(400, code, message),
+        })
+    }
+
+    fn check_references(&self, references: &[Reference]) -> Result<(), Refusal> {
+        let is_there = |(path, collections): &&Reference| {
+            self.store.get(path).is_some_and(|stored| collections.contains(&stored.kind.collection()))
+        };
+        references
+            .iter()
+            .find(|reference| !is_there(reference))
+            .map_or(Ok(()), |(path, _)| Err(Refusal::not_found(path)))
+    }
+
+    /// Deletes an object, or marks it.
+    pub(super) fn delete(
+        &mut self,
+        kind: &'static Kind,
+        path: &str,
+        call: &Call,
+        caller: &Caller,
+    ) -> Result<(), Refusal> {
+        if kind.is_read_only {
+            return Err(Refusal::method_not_allowed());
+        }
+        let Some(stored) = self.store.get(path) else { return Err(Refusal::not_found(path)) };
+        check_owner(Some(stored), path, caller)?;
+        let users = self.users_of(stored);
+        let is_forced = kind.is_forcible && call.parameter("force") == Some("true");
+        if !users.is_empty() && !is_forced {
+            return Err(Refusal::is_referenced(path, &users));
+        }
+        self.over_capacity.remove(path);
+        match self.behaviour.deletion {
+            Deletion::AtOnce => drop(self.store.remove(path, caller.author())),
+            Deletion::Marked(purge_after) => self.store.mark(path, purge_after, caller.author()),
+        }
+        self.pools.release(&self.store, path);
+        Ok(())
+    }
+
+    /// Children, and objects that refer to it.
+    fn users_of(&self, stored: &Stored) -> Vec<String> {
+        let children = self.store.below(&stored.path).filter(|child| !child.is_marked());
+        let refers = |other: &&Stored| other.references.iter().any(|(path, _)| *path == stored.path);
+        let referring = self.store.all().filter(|other| !other.is_marked()).filter(refers);
+        let mut users: Vec<String> = children.chain(referring).map(|user| user.path.clone()).collect();
+        if stored.kind.collection() == "ip-subnets" {
+            users.extend(self.pools.users_of(stored));
+        }
+        users
+    }
+}
+
+/// The object with what a PATCH names.
+fn merged(stored: &Stored, sent: &Map<String, Value>) -> Map<String, Value> {
+    let mut body = stored.body.clone();
+    body.insert("resource_type".to_owned(), stored.resource_type.into());
+    body.extend(sent.clone());
+    body
+}
+
+fn check_owner(existing: Option<&Stored>, path: &str, caller: &Caller) -> Result<(), Refusal> {
+    match existing.and_then(|stored| stored.owner.as_deref()) {
+        Some(owner) if owner != caller.user && !caller.overrides => Err(Refusal::protected(&caller.user, path, owner)),
+        _ => Ok(()),
+    }
+}

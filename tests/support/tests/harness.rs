@@ -10,6 +10,8 @@
 mod clock;
 #[path = "harness/logins.rs"]
 mod logins;
+#[path = "harness/nsx.rs"]
+mod nsx;
 #[path = "harness/proxy.rs"]
 mod proxy;
 

@@ -1,0 +1,154 @@
+//! Realized state: routes, and addresses of IP pools (S11, S12).
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use support::eventually;
+use support::fake_nsx::{Behaviour, Model, PendingAnswer, Realization};
+
+use super::{Answer, Manager, assert_refused, route};
+use crate::LIMIT;
+
+fn query(path: &str) -> String {
+    format!("/infra/realized-state/realized-entities?intent_path={}", path.replace('/', "%2F"))
+}
+
+async fn entities(manager: &Manager, path: &str) -> Answer {
+    manager.get(&query(path)).await
+}
+
+/// The row of an object, once it is realized or has failed.
+pub(super) async fn realized(manager: &Manager, path: &str) -> Value {
+    eventually(&format!("{path} is realized"), LIMIT, async || {
+        let (status, body) = entities(manager, path).await;
+        let row = &body["results"][0];
+        let is_final = row["state"] == "REALIZED" || row["state"] == "ERROR";
+        if is_final { Ok(row.clone()) } else { Err(format!("{status} {body}")) }
+    })
+    .await
+}
+
+/// RT-09.
+#[tokio::test]
+async fn a_static_route_is_realized_after_a_while() {
+    let id = "a4775ec4-8b68-42ea-86fc-d17390e4c373_100.96.1.0_24";
+    let path = format!("/infra/tier-1s/test-t1/static-routes/{id}");
+    for pending in [PendingAnswer::Empty, PendingAnswer::NotFound, PendingAnswer::Unrealized] {
+        let behaviour = Behaviour { pending, ..Behaviour::USUAL };
+        let manager = Manager::start(Model::small().tier1("test-t1").behaviour(behaviour)).await;
+        manager.fake.set_realization("static-routes", Realization::Never);
+        assert_eq!(manager.patch(&path, &route("100.96.1.0/24", "172.50.0.137")).await.0, 200);
+        let before = entities(&manager, &path).await;
+        match pending {
+            PendingAnswer::Empty => assert_eq!(before, (200, json!({"results": [], "result_count": 0}))),
+            PendingAnswer::NotFound => assert_refused(&before, 404, 600, &path),
+            PendingAnswer::Unrealized => {
+                let row = &before.1["results"][0];
+                assert_eq!((&row["state"], row.get("extended_attributes")), (&json!("UNREALIZED"), None));
+            }
+        }
+        let status = format!("/infra/realized-state/status?intent_path={path}");
+        assert_eq!(manager.get(&status).await.1["publish_status"], "UNREALIZED");
+        manager.fake.set_realization("static-routes", Realization::After(Duration::ZERO));
+        let row = realized(&manager, &path).await;
+        for (field, expected) in [
+            ("resource_type", json!("GenericPolicyRealizedResource")),
+            ("state", json!("REALIZED")),
+            ("alarms", json!([])),
+            ("intent_paths", json!([path])),
+            ("id", json!(format!("test-t1-{id}"))),
+            ("runtime_status", json!("UNINITIALIZED")),
+        ] {
+            assert_eq!(row[field], expected, "{field}");
+        }
+        assert_eq!(row["extended_attributes"][0]["key"], "logical-router-id");
+        let point = "/infra/realized-state/enforcement-points/default/tier-1-static-routes";
+        assert_eq!(row["path"], format!("{point}/test-t1-{id}"));
+        assert_eq!(manager.get(&status).await.1["consolidated_status"]["consolidated_status"], "SUCCESS");
+    }
+}
+
+#[tokio::test]
+async fn a_realization_takes_its_time_and_may_fail() {
+    let manager = Manager::small().await;
+    let path = "/infra/tier-1s/t1/static-routes/r";
+    let begun = Instant::now();
+    manager.patch(path, &route("10.0.0.0/8", "10.1.0.1")).await;
+    assert_eq!(realized(&manager, path).await["state"], "REALIZED");
+    assert!(begun.elapsed() >= Duration::from_millis(200), "{:?}", begun.elapsed());
+    manager.fake.set_realization(path, Realization::Error(Duration::ZERO, 4711, "no such next hop".to_owned()));
+    let row = realized(&manager, path).await;
+    assert_eq!((&row["state"], &row["alarms"][0]["message"]), (&json!("ERROR"), &json!("no such next hop")));
+    assert_eq!(row["alarms"][0]["error_details"]["error_code"], 4711);
+    assert_refused(&manager.get("/infra/realized-state/realized-entities").await, 400, 255, "intent_path");
+    let unknown = "/infra/tier-1s/t1/static-routes/x";
+    assert_refused(&entities(&manager, unknown).await, 404, 600, unknown);
+}
+
+/// The example of an allocation in `nsx.md` 3.18.
+#[tokio::test]
+async fn an_allocation_gets_its_address_with_its_realization() {
+    let manager = Manager::small().await;
+    let path = "/infra/ip-pools/p1/ip-allocations/a";
+    let tags = json!([{"scope": "service", "tag": "ns/s"}]);
+    assert_eq!(manager.patch(path, &json!({"tags": tags})).await, (200, Value::String(String::new())));
+    let (_, stored) = manager.get(path).await;
+    assert_eq!((stored.get("allocation_ip"), &stored["tags"]), (None, &tags), "{stored}");
+    let row = realized(&manager, path).await;
+    assert_eq!((&row["state"], &row["intent_paths"]), (&json!("REALIZED"), &json!([path])));
+    let attribute =
+        json!({"data_type": "STRING", "multivalue": false, "key": "allocation_ip", "values": ["192.0.2.5"]});
+    assert_eq!(row["extended_attributes"], json!([attribute]));
+    // Allocations do not change.
+    assert_eq!(manager.patch(path, &json!({"tags": [], "display_name": "b"})).await.0, 200);
+    assert_eq!(manager.get(path).await.1, stored);
+    let (_, pool) = manager.get("/infra/ip-pools/p1").await;
+    assert_eq!((&pool["pool_usage"]["total_ips"], &pool["pool_usage"]["available_ips"]), (&json!(100), &json!(99)));
+    assert_eq!(pool["ip_address_type"], "IPV4");
+}
+
+#[tokio::test]
+async fn an_exhausted_pool_gives_an_alarm_and_a_released_address_rests() {
+    let ranges = [("2001:db8::5", "2001:db8::5")];
+    let manager = Manager::start(Model::small().ip_pool("p6", "pool6", "2001:db8::/64", &ranges)).await;
+    let path = |id: &str| format!("/infra/ip-pools/p6/ip-allocations/{id}");
+    for id in ["a", "b"] {
+        assert_eq!(manager.patch(&path(id), &json!({})).await.0, 200);
+    }
+    assert_eq!(realized(&manager, &path("a")).await["extended_attributes"][0]["values"][0], "2001:db8::5");
+    let failed = realized(&manager, &path("b")).await;
+    assert_eq!((&failed["state"], &failed["extended_attributes"]), (&json!("ERROR"), &json!([])));
+    assert_eq!(failed["alarms"][0]["error_details"]["error_code"], 8212);
+    for id in ["a", "b"] {
+        assert_eq!(manager.delete(&path(id)).await.0, 200);
+    }
+    manager.patch(&path("c"), &json!({})).await;
+    assert_eq!(realized(&manager, &path("c")).await["state"], "ERROR", "the address is reserved");
+    manager.delete(&path("c")).await;
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(120)).await;
+    tokio::time::resume();
+    manager.patch(&path("d"), &json!({})).await;
+    assert_eq!(realized(&manager, &path("d")).await["extended_attributes"][0]["values"][0], "2001:db8::5");
+}
+
+#[tokio::test]
+async fn a_wished_address_is_given_or_refused_and_a_pool_needs_a_subnet() {
+    for accepts_any_wish in [false, true] {
+        let shows_allocated_ip = accepts_any_wish;
+        let behaviour = Behaviour { accepts_any_wish, shows_allocated_ip, ..Behaviour::USUAL };
+        let model = Model::small().behaviour(behaviour).object("/infra/ip-pools/empty", json!({}));
+        let manager = Manager::start(model).await;
+        for (id, wish, is_possible) in [("a", "192.0.2.9", true), ("b", "192.0.2.9", false), ("c", "10.0.0.1", false)] {
+            let path = format!("/infra/ip-pools/p1/ip-allocations/{id}");
+            manager.patch(&path, &json!({"allocation_ip": wish})).await;
+            let expected = if is_possible || accepts_any_wish { "REALIZED" } else { "ERROR" };
+            assert_eq!(realized(&manager, &path).await["state"], expected, "{id}");
+            let (_, stored) = manager.get(&path).await;
+            assert_eq!(stored["allocation_ip"], wish);
+            assert_eq!(stored.get("allocated_ip").is_some(), shows_allocated_ip, "{stored}");
+        }
+        let refused = manager.patch("/infra/ip-pools/empty/ip-allocations/a", &json!({})).await;
+        assert_refused(&refused, 400, 23_527, "/infra/ip-pools/empty");
+    }
+}

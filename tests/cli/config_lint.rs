@@ -104,6 +104,20 @@ fn a_file_with_errors_fails_in_the_words_of_the_daemon() {
     }
 }
 
+/// The daemon starts without such a part, and a reload refuses the file.
+#[test]
+fn an_error_in_a_part_fails_although_the_daemon_starts_without_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let vcenter = "[Global]\nuser = u\npassword = correct-horse-battery\n[VirtualCenter \"vc.example\"]\n";
+    let nsx = "[NSXT]\nhost = nsx\nuser = u\npassword = correct-horse-battery\nca-file = vsphere.conf\n[Route]\n";
+    std::fs::write(folder.path().join(FILE), [vcenter, nsx].concat()).unwrap();
+    let (code, stdout, stderr) = lint(folder.path(), &[FILE.as_ref()], &[]);
+    assert_eq!((code, stdout.as_str()), (Some(1), ""), "{stderr}");
+    for error in ["vsphere.conf:10: [Route] router-path: router path is required", "vsphere.conf: nsx: "] {
+        assert!(stderr.contains(error), "{error} in {stderr}");
+    }
+}
+
 #[test]
 fn the_variables_that_go_with_the_file_count() {
     let folder = tempfile::tempdir().unwrap();

@@ -194,3 +194,43 @@ async fn a_vcenter_that_is_not_verified_is_told_at_the_start_and_at_each_reload(
     daemon.wait_for_line("vCenter 127.0.0.1:2: its certificate is not verified (insecure-flag)", LIMIT).await;
     daemon.stop(LIMIT).await;
 }
+
+#[tokio::test]
+async fn an_error_in_a_part_turns_off_that_part_at_the_start_and_refuses_a_reload() {
+    let cluster = Cluster::new().await;
+    let vcenter = Vcenter::start(&cluster.scenario(FIRST)).await;
+    let (admin, token) = (Admin::new(), token(&cluster).await);
+    let path = vcenter.folder().join("vsphere-with-nsx.conf");
+    let valid = Cluster::zoned(&[vcenter.ini_section("vc-1", "dc-1")]);
+    let nsx = "[NSXT]\nhost = nsx.invalid\nuser = u\npassword = hunter2-secret\n";
+    let wrong = format!("{valid}\n{nsx}[Route]\nrouter-path = hunter2-router\n");
+    replace_file(&path, &wrong);
+    let lease = format!("--leader-elect-resource-name={}", cluster.pool());
+    let mut daemon = cluster.start_on(&path, &["--leader-elect=true", &lease, &admin.flag()]);
+    cluster.register(FIRST).await;
+    cluster.wait_until_initialised(FIRST, &daemon).await;
+    let told = daemon.wait_for_line("routes is turned off", LIMIT).await;
+    assert!(told.contains("[Route] router-path: expected /infra/tier-0s/<id>") && !told.contains("hunter2"), "{told}");
+    let message = refused(&cluster).await;
+    assert!(message.starts_with("routes is turned off") && !message.contains("hunter2"), "{message}");
+    let gauge = |part: &str, value: u8| format!("vsphere_ccm_config_part_refused{{part=\"{part}\"}} {value}\n");
+    let text = metrics(&admin, &token, &mut daemon).await;
+    for (part, value) in [("nsx", 0), ("load-balancers", 0), ("routes", 1)] {
+        assert!(text.contains(&gauge(part, value)), "{part}: {text}");
+    }
+
+    // The same error in a changed file: what is in force stays so.
+    replace_file(&path, &format!("{wrong}[Nodes]\nexclude-external-network-subnet-cidr = 10.1.0.0/16\n"));
+    let told = daemon.wait_for_line("is refused and the old one stays in force", LIMIT).await;
+    assert!(told.contains("router-path") && !told.contains("hunter2"), "{told}");
+    follows(&cluster, &vcenter, &daemon, "10.1.0.101").await;
+
+    replace_file(&path, &wrong.replace("hunter2-router", "/infra/tier-1s/a"));
+    let told = daemon.wait_for_line(IN_FORCE, LIMIT).await;
+    assert!(told.contains("routes added"), "{told}");
+    let text = metrics(&admin, &token, &mut daemon).await;
+    assert!(text.contains(&gauge("routes", 0)), "{text}");
+    let rejected = "vsphere_ccm_config_reloads_total{result=\"refused\"} 1";
+    assert!(text.contains(rejected), "{text}");
+    daemon.stop(LIMIT).await;
+}

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::app::options::{self, Asked, PROGRAM};
+use crate::app::settings::vsphere::CloudConfigFile;
 use crate::clients::http::TlsTrust;
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
@@ -21,6 +22,9 @@ impl Files for MadeUp {
             Some("/etc/two.conf") => TWO_VCENTERS,
             Some("/etc/unverified.conf") => UNVERIFIED,
             Some("/etc/ca.pem") => "a bundle",
+            Some("/etc/nsx.conf") => NSX,
+            Some("/etc/nsx-key.conf") => NSX_KEY,
+            Some("/etc/nsx-insecure.conf") => NSX_INSECURE,
             Some("/etc/migration.yaml") => MIGRATION,
             Some("/etc/endpoints.yaml") => ENDPOINTS,
             _ => return Err(std::io::ErrorKind::NotFound.into()),
@@ -47,6 +51,69 @@ const TWO_VCENTERS: &str = "[Global]\nuser = u\npassword = hunter2-secret\n[Virt
 const UNVERIFIED: &str = "[Global]\nuser = u\npassword = p\n[VirtualCenter \"a\"]\ninsecure-flag = true\n\
                           ca-file = /etc/ca.pem\n[VirtualCenter \"b\"]\ninsecure-flag = true\nport = 8443\n\
                           ca-file = /gone.pem\n[VirtualCenter \"c\"]\n";
+
+/// What is wrong with it shows only when the files that it names are read.
+const NSX: &str = "[VirtualCenter \"a\"]\nuser = u\npassword = p\n[NSXT]\nhost = n\nuser = u\npassword = p\n\
+                   ca-file = /etc/ca.pem\n[Route]\nrouter-path = /infra/tier-1s/a\n[LoadBalancer]\nsize = SMALL\n";
+
+const NSX_KEY: &str = "[VirtualCenter \"a\"]\nuser = u\npassword = p\n[NSXT]\nhost = n\n\
+                       client-auth-cert-file = /etc/ca.pem\nclient-auth-key-file = /gone.pem\nca-file = /lost.pem\n";
+
+const NSX_INSECURE: &str = "[VirtualCenter \"a\"]\nuser = u\npassword = p\n[NSXT]\nhost = n:8443\nuser = u\n\
+                            password = p\ninsecure-flag = true\n";
+
+/// L-18
+#[test]
+fn a_file_of_nsx_that_cannot_be_used_turns_off_nsx_and_what_needs_it_at_the_start() {
+    let refused = |path: &str| {
+        let cloud_config = vsphere(&[&format!("--cloud-config={path}")]).cloud_config;
+        assert!(cloud_config.config.nsx.is_refused() && cloud_config.nsx_tls.is_none(), "{path}");
+        assert_eq!(cloud_config.config.vcenters.len(), 1, "{path}");
+        cloud_config.refused.iter().map(|(part, mistake)| format!("{part}: {mistake}")).collect::<Vec<_>>()
+    };
+    let found = refused("/etc/nsx.conf");
+    let has = |start: &str| found.iter().any(|mistake| mistake.starts_with(start));
+    assert!(
+        has(
+            "nsx: /etc/nsx.conf: nsx: cannot set up the connection to n:443: the CA file /etc/ca.pem holds no certificate"
+        ),
+        "{found:#?}"
+    );
+    assert!(has("routes: /etc/nsx.conf: routes: expected a section NSXT without errors"), "{found:#?}");
+    assert!(has("load-balancers: /etc/nsx.conf:11: [LoadBalancer]"), "{found:#?}");
+    let found = refused("/etc/nsx-key.conf").join("\n");
+    assert!(
+        found.contains("the key /gone.pem cannot be read") && found.contains("the CA file /lost.pem cannot"),
+        "{found}"
+    );
+
+    let file = CloudConfigFile { path: "/etc/nsx.conf".into(), environment: Environment::default() };
+    let (read, seen) = file.read(&MadeUp);
+    let mistakes = read.unwrap().without_refused_parts().unwrap_err();
+    assert!(mistakes.to_string().contains("/etc/nsx.conf: nsx: cannot set up"), "{mistakes}");
+    struct OtherBundle;
+    impl Files for OtherBundle {
+        fn read(&self, path: &Path) -> std::io::Result<Zeroizing<Vec<u8>>> {
+            if path == Path::new("/etc/ca.pem") { Ok(Zeroizing::new(b"other".to_vec())) } else { MadeUp.read(path) }
+        }
+
+        fn is_directory(&self, _: &Path) -> bool {
+            false
+        }
+    }
+    assert!(!seen.differs(&MadeUp) && seen.differs(&OtherBundle), "the CA file is watched");
+}
+
+#[test]
+fn a_connection_to_nsx_that_is_not_verified_is_reported() {
+    let cloud_config = vsphere(&["--cloud-config=/etc/nsx-insecure.conf"]).cloud_config;
+    let warnings = cloud_config.unverified();
+    assert!(
+        warnings.len() == 1 && warnings[0].starts_with("NSX n:8443: its certificate is not verified"),
+        "{warnings:?}"
+    );
+    assert!(cloud_config.nsx_tls.as_ref().is_some_and(|tls| tls.insecure) && cloud_config.refused.is_empty());
+}
 
 #[test]
 fn a_vcenter_that_is_not_verified_keeps_its_ca_file_and_is_told() {

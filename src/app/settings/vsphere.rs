@@ -1,12 +1,14 @@
 //! The settings of the vSphere provider: its flags, and `vsphere.conf` with the files that it names, which are read again
 //! while the process runs.
 
+mod nsx;
+
 use super::{Check, Mistake, Mistakes};
 use crate::app::files::{Files, Noted, Noting};
 use crate::clients::http;
 use crate::clients::http::{Endpoint, Thumbprint, TlsSettings, TlsTrust};
 use crate::providers::vsphere::Options;
-use crate::providers::vsphere::config::{self, Config, ConfigProblem, Environment, Vcenter};
+use crate::providers::vsphere::config::{self, Config, ConfigProblem, Environment, Part, PartName, Vcenter};
 use crate::providers::vsphere::inventory::session::Timeouts;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -50,6 +52,10 @@ pub struct CloudConfig {
     pub oddities: Vec<ConfigProblem>,
     /// How to judge each vCenter's certificate, by the key of its entry.
     pub tls: BTreeMap<String, TlsSettings>,
+    /// How to verify NSX, and the client certificate; where the connection to NSX is in use.
+    pub nsx_tls: Option<TlsSettings>,
+    /// The mistakes of the parts that are turned off by them.
+    pub refused: Vec<(PartName, Mistake)>,
 }
 
 impl CloudConfigFile {
@@ -75,7 +81,8 @@ impl CloudConfigFile {
     /// Parses and checks the bytes of the file, and reads and checks the files that it names.
     ///
     /// # Errors
-    /// All mistakes in one go, none of which repeats what is in a file.
+    /// All mistakes in one go, none of which repeats what is in a file. Where all of them are mistakes of parts, they are
+    /// no error: see [`CloudConfig::refused`].
     pub fn check(&self, content: &[u8], files: &dyn Files) -> Result<CloudConfig, Mistakes> {
         let text = std::str::from_utf8(content).map_err(|_| self.mistake("the file is not text in UTF-8"))?;
         if text.trim().is_empty() {
@@ -86,17 +93,31 @@ impl CloudConfigFile {
         let mistake = |problem: ConfigProblem| Mistake { place: problem.place(), why: problem.expected };
         let parsed = config::parse_within(text, &file, &self.environment, &is_directory)
             .map_err(|errors| Mistakes(errors.0.into_iter().map(mistake).collect()))?;
-        let (mut tls, mut mistakes) = (BTreeMap::new(), Vec::new());
-        for vcenter in &parsed.config.vcenters {
+        let (mut config, mut tls, mut mistakes) = (parsed.config, BTreeMap::new(), Vec::new());
+        for vcenter in &config.vcenters {
             let place = || format!("{file}: vCenter {:?}", vcenter.key);
             match vcenter_tls(vcenter, files) {
                 Ok(settings) => drop(tls.insert(vcenter.key.clone(), settings)),
                 Err(wrong) => mistakes.extend(wrong.into_iter().map(|why| Mistake { place: place(), why })),
             }
         }
+        let mut refused: Vec<_> = parsed.refused.into_iter().map(|(part, problem)| (part, mistake(problem))).collect();
+        let nsx_tls = match config.nsx.used().map(|nsx| nsx::nsx_tls(nsx, files)).transpose() {
+            Ok(settings) => settings,
+            Err(wrong) => {
+                config.nsx = Part::Refused;
+                let dependents = config.refuse_without_nsx().into_iter().map(|(part, why)| (part, why.to_owned()));
+                let wrong = wrong.into_iter().map(|why| (PartName::Nsx, why)).chain(dependents);
+                refused.extend(wrong.map(|(part, why)| (part, Mistake { place: format!("{file}: {part}"), why })));
+                None
+            }
+        };
         match mistakes.is_empty() {
-            true => Ok(CloudConfig { config: parsed.config, oddities: parsed.warnings, tls }),
-            false => Err(Mistakes(mistakes)),
+            true => Ok(CloudConfig { config, oddities: parsed.warnings, tls, nsx_tls, refused }),
+            false => {
+                mistakes.extend(refused.into_iter().map(|(_, mistake)| mistake));
+                Err(Mistakes(mistakes))
+            }
         }
     }
 
@@ -106,7 +127,18 @@ impl CloudConfigFile {
 }
 
 impl CloudConfig {
-    /// A warning for each vCenter whose certificate is not verified.
+    /// The same where no part is refused.
+    ///
+    /// # Errors
+    /// The mistakes of all parts.
+    pub fn without_refused_parts(self) -> Result<Self, Mistakes> {
+        match self.refused.is_empty() {
+            true => Ok(self),
+            false => Err(Mistakes(self.refused.into_iter().map(|(_, mistake)| mistake).collect())),
+        }
+    }
+
+    /// A warning for each vCenter whose certificate is not verified, and for NSX.
     pub fn unverified(&self) -> Vec<String> {
         let told = |vcenter: &Vcenter| {
             format!(
@@ -115,7 +147,15 @@ impl CloudConfig {
                 vcenter.server, vcenter.port
             )
         };
-        self.config.vcenters.iter().filter(|vcenter| vcenter.insecure).map(told).collect()
+        let vcenters = self.config.vcenters.iter().filter(|vcenter| vcenter.insecure).map(told);
+        let nsx = self.config.nsx.used().filter(|nsx| nsx.insecure).map(|nsx| {
+            format!(
+                "NSX {}:{}: its certificate is not verified (insecure-flag): its credentials can be intercepted. \
+                 Set ca-file in place of insecure-flag",
+                nsx.host, nsx.port
+            )
+        });
+        vcenters.chain(nsx).collect()
     }
 }
 

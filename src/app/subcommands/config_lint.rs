@@ -3,7 +3,7 @@
 
 use super::Outcome;
 use crate::app::files::SystemFiles;
-use crate::app::settings::vsphere::CloudConfigFile;
+use crate::app::settings::vsphere::{CloudConfig, CloudConfigFile};
 use crate::providers::vsphere::config::Environment;
 use std::ffi::OsString;
 
@@ -24,7 +24,7 @@ pub(super) fn run(arguments: &[OsString]) -> Outcome {
         Ok(content) => content,
         Err(error) => return Outcome::failure(&format!("{shown}: cannot be read: {error}"), NOT_CHECKED),
     };
-    match file.check(&content, &SystemFiles) {
+    match file.check(&content, &SystemFiles).and_then(CloudConfig::without_refused_parts) {
         Ok(cloud_config) => {
             let oddities = cloud_config.oddities.iter().map(ToString::to_string);
             let warnings = oddities.chain(cloud_config.unverified()).map(|warning| format!("warning: {warning}\n"));

@@ -10,12 +10,12 @@ use crate::app::settings::{Standby, Vsphere};
 use crate::base::error_chain::chain;
 use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::leader_election::LeaseObject;
-use crate::providers::vsphere::config::Config;
+use crate::providers::vsphere::config::{Config, PartName};
 use crate::providers::vsphere::{BuildError, Provider, Task};
 use crate::runtime::metrics::Registry;
 use crate::runtime::tasks::{BoxError, Cause, TaskEnded, Tasks};
 use differences::differences;
-use prometheus::{Gauge, IntCounterVec, Opts};
+use prometheus::{Gauge, IntCounterVec, IntGaugeVec, Opts};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -24,6 +24,12 @@ use tokio_util::sync::CancellationToken;
 
 /// The reason in Events about a file that is refused.
 const INVALID: &str = "InvalidCloudConfig";
+
+/// How often the Lease is read again before an Event is written without its UID.
+const LEASE_READS: usize = 5;
+
+/// The pause before each of them.
+const LEASE_PAUSE: Duration = Duration::from_secs(2);
 
 /// How long the tasks may take to end together; a moment less than their stage is given, so that the names of those
 /// that do not end are reported.
@@ -70,8 +76,13 @@ impl Reload {
         stop: CancellationToken,
     ) -> Result<(), BoxError> {
         self.metrics.succeeded();
+        self.metrics.show_parts(&self.current.borrow().config);
+        let report = report_refused_parts(self.current.borrow().clone(), self.events.clone(), self.lease.clone());
+        tokio::pin!(report);
+        let mut is_reported = false;
         loop {
             tokio::select! {
+                () = &mut report, if !is_reported => is_reported = true,
                 () = stop.cancelled() => break,
                 ended = self.background.first_unexpected_end() => return Err(ended),
                 Some(outcome) = changes.recv() => self.take(outcome).await,
@@ -102,6 +113,7 @@ impl Reload {
             return self.refuse(&errors.join("; ")).await;
         }
         self.metrics.succeeded();
+        self.metrics.show_parts(&new.config);
         for unverified in new.unverified() {
             tracing::warn!("{unverified}");
         }
@@ -147,6 +159,28 @@ impl Reload {
     }
 }
 
+/// Reports the parts that were turned off at the start. The Lease of a new cluster is created meanwhile, and without its UID
+/// `kubectl describe` does not show the Event.
+async fn report_refused_parts(cloud_config: Arc<CloudConfig>, events: Recorder, lease: LeaseObject) {
+    let mistakes: Vec<_> =
+        cloud_config.refused.iter().map(|(part, mistake)| format!("{part} is turned off: {mistake}")).collect();
+    if mistakes.is_empty() {
+        return;
+    }
+    for mistake in &mistakes {
+        tracing::error!("a part of the cloud config is wrong, the others are in force: {mistake}");
+    }
+    let mut reference = lease.reference().await;
+    for _ in 0..LEASE_READS {
+        if reference.uid.is_some() {
+            break;
+        }
+        tokio::time::sleep(LEASE_PAUSE).await;
+        reference = lease.reference().await;
+    }
+    events.event(&reference, EventType::Warning, INVALID, &mistakes.join("; "));
+}
+
 /// The provider's background work, which comes and goes while the process runs: one task per vCenter and one for the
 /// nodes. Dropping it aborts them all.
 #[derive(Default)]
@@ -185,6 +219,7 @@ impl Background {
 /// How often the cloud config was read again, and when it last was right.
 pub struct ReloadMetrics {
     reloads: IntCounterVec,
+    part_refused: IntGaugeVec,
     last_success: Gauge,
 }
 
@@ -208,9 +243,26 @@ impl ReloadMetrics {
             "vsphere_ccm_config_last_success_timestamp_seconds",
             "When vsphere.conf and the files it names were last read and accepted.",
         )?;
+        let part_refused = IntGaugeVec::new(
+            Opts::new(
+                "vsphere_ccm_config_part_refused",
+                "Whether the part of the configuration is turned off because of mistakes in vsphere.conf (1) or not (0).",
+            ),
+            &["part"],
+        )?;
+        for part in PartName::ALL {
+            part_refused.with_label_values(&[part.as_str()]);
+        }
         registry.register(Box::new(reloads.clone()))?;
+        registry.register(Box::new(part_refused.clone()))?;
         registry.register(Box::new(last_success.clone()))?;
-        Ok(Self { reloads, last_success })
+        Ok(Self { reloads, part_refused, last_success })
+    }
+
+    fn show_parts(&self, config: &Config) {
+        for part in PartName::ALL {
+            self.part_refused.with_label_values(&[part.as_str()]).set(i64::from(config.is_refused(part)));
+        }
     }
 
     fn count(&self, result: &str) {

@@ -8,9 +8,13 @@ mod environment;
 mod fields;
 mod gcfg;
 mod ini;
+mod load_balancers;
 mod merge;
 mod names;
+mod nsx;
+mod parts;
 mod problems;
+mod routes;
 mod sizes;
 mod sources;
 mod values;
@@ -27,11 +31,15 @@ pub use super::zones::ZoneCategories;
 use crate::base::yaml::MAX_TEXT;
 pub use distinct::distinct_vcenters;
 pub use environment::Environment;
+pub use load_balancers::{Class, CompleteClass, DEFAULT_CLASS, LoadBalancers, Pool, Profile, Size};
+pub use nsx::{Nsx, NsxLogin};
+pub use parts::{Part, PartName};
 pub use problems::{ConfigErrors, ConfigProblem};
+pub use routes::{Router, RouterKind, Routes};
 pub use sources::DEFAULT_DIRECTORY;
 
 use fields::{Dialect, RawFile};
-use problems::Report;
+use problems::{Findings, Report};
 
 /// A configuration, and what is odd about its file without being a mistake: keys and sections that nobody reads,
 /// settings without effect. To be logged once.
@@ -41,6 +49,8 @@ pub struct Parsed {
     pub config: Config,
     /// The oddities, in the order of the lines.
     pub warnings: Vec<ConfigProblem>,
+    /// The mistakes of the parts that are turned off by them, in the order of the lines.
+    pub refused: Vec<(PartName, ConfigProblem)>,
 }
 
 /// Reads the text of a `vsphere.conf` in either dialect, by itself: without environment variables and directories.
@@ -55,7 +65,8 @@ pub fn parse(text: &str, file: &str) -> Result<Parsed, ConfigErrors> {
 /// As [`parse`], with what else decides: the environment variables, and which paths are directories.
 ///
 /// # Errors
-/// All mistakes in one go, none of which repeats a value of the file or of a variable.
+/// All mistakes in one go, none of which repeats a value of the file or of a variable. Where all of them are mistakes of
+/// parts, they are no error: see [`Parsed::refused`].
 pub fn parse_within(
     text: &str,
     file: &str,
@@ -81,7 +92,8 @@ pub fn parse_within(
     }
     let environment = environment::read(environment, &raw, &mut report);
     let config = merge::merge(&raw, &environment, is_directory, &mut report);
-    report.finish().map(|warnings| Parsed { config, warnings })
+    let Findings { warnings, refused } = report.finish()?;
+    Ok(Parsed { config, warnings, refused })
 }
 
 /// What `vsphere.conf` says, checked and with all defaults filled in.
@@ -93,6 +105,41 @@ pub struct Config {
     pub labels: Option<ZoneCategories>,
     /// Which addresses nodes get; for all vCenters.
     pub addresses: AddressRules,
+    /// The connection to NSX.
+    pub nsx: Part<Nsx>,
+    /// The load balancers. Not in use without the connection to NSX.
+    pub load_balancers: Part<LoadBalancers>,
+    /// The routes. Not in use without the connection to NSX.
+    pub routes: Part<Routes>,
+}
+
+impl Config {
+    /// Whether a part is in the file and wrong.
+    pub fn is_refused(&self, part: PartName) -> bool {
+        match part {
+            PartName::Nsx => self.nsx.is_refused(),
+            PartName::LoadBalancers => self.load_balancers.is_refused(),
+            PartName::Routes => self.routes.is_refused(),
+        }
+    }
+
+    /// Turns off what needs the connection to NSX where that is not in use: the parts that were in use, with what is
+    /// expected.
+    pub fn refuse_without_nsx(&mut self) -> Vec<(PartName, &'static str)> {
+        let mut refused = Vec::new();
+        if self.nsx.used().is_some() {
+            return refused;
+        }
+        if self.load_balancers.used().is_some() {
+            self.load_balancers = Part::Refused;
+            refused.push((PartName::LoadBalancers, "expected a section NSXT without errors: load balancers need NSX"));
+        }
+        if self.routes.used().is_some() {
+            self.routes = Part::Refused;
+            refused.push((PartName::Routes, "expected a section NSXT without errors: routes need NSX"));
+        }
+        refused
+    }
 }
 
 /// One vCenter.

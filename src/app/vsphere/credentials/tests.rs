@@ -58,7 +58,7 @@ fn not_found() -> Value {
 
 fn config(text: &str) -> Arc<CloudConfig> {
     let config = config::parse(text, "vsphere.conf").unwrap().config;
-    Arc::new(CloudConfig { config, oddities: Vec::new(), tls: BTreeMap::new() })
+    Arc::new(CloudConfig { config, oddities: Vec::new(), tls: BTreeMap::new(), nsx_tls: None, refused: Vec::new() })
 }
 
 fn with_secret(key: &str, server: &str, name: &str) -> String {

@@ -1,7 +1,7 @@
 //! Pure: what differs between two cloud configs, in words for the log. Values stay out of it: some are secrets.
 
 use crate::app::settings::vsphere::CloudConfig;
-use crate::providers::vsphere::config::Vcenter;
+use crate::providers::vsphere::config::{Part, Vcenter};
 
 /// One phrase for each difference; none when both mean the same.
 pub(super) fn differences(before: &CloudConfig, after: &CloudConfig) -> Vec<String> {
@@ -27,7 +27,35 @@ pub(super) fn differences(before: &CloudConfig, after: &CloudConfig) -> Vec<Stri
     if before.config.labels != after.config.labels {
         found.push("the categories of zone and region changed".to_owned());
     }
+    found.extend(nsx(before, after));
+    let (old, new) = (&before.config, &after.config);
+    found.extend(part("load balancers", &old.load_balancers, &new.load_balancers));
+    found.extend(part("routes", &old.routes, &new.routes));
     found
+}
+
+fn nsx(before: &CloudConfig, after: &CloudConfig) -> Option<String> {
+    let (old, new) = (&before.config.nsx, &after.config.nsx);
+    let (Part::Used(was), Part::Used(is)) = (old, new) else { return part("the connection to NSX", old, new) };
+    let parts = [
+        ((&was.host, was.port, &was.path_prefix) != (&is.host, is.port, &is.path_prefix), "server"),
+        (before.nsx_tls != after.nsx_tls, "trust or client certificate"),
+        (was.login != is.login || was.remote_auth != is.remote_auth, "credentials"),
+    ];
+    let changed: Vec<_> = parts.into_iter().filter(|(is_changed, _)| *is_changed).map(|(_, what)| what).collect();
+    (!changed.is_empty()).then(|| format!("the connection to NSX changed: {}", changed.join(", ")))
+}
+
+/// How a part differs.
+fn part<T: PartialEq>(name: &str, before: &Part<T>, after: &Part<T>) -> Option<String> {
+    let how = match (before, after) {
+        _ if before == after => return None,
+        (Part::Used(_), Part::Used(_)) => "changed",
+        (_, Part::Used(_)) => "added",
+        // A file that turns a part off is refused.
+        (_, Part::Absent | Part::Refused) => "removed",
+    };
+    Some(format!("{name} {how}"))
 }
 
 fn shown(vcenter: &Vcenter) -> String {
@@ -78,6 +106,26 @@ mod tests {
                 "[VirtualCenter \"a\"]\n[Nodes]\ninternal-network-subnet-cidr = 10.0.0.0/8",
                 "[VirtualCenter \"a\"]\n[Labels]\nzone = z\nregion = r",
                 &["the rules for addresses changed", "the categories of zone and region changed"],
+            ),
+            (
+                "[VirtualCenter \"a\"]",
+                "[VirtualCenter \"a\"]\n[NSXT]\nhost = n\nuser = u\npassword = hunter3\n[Route]\nrouter-path = /infra/tier-1s/a",
+                &["the connection to NSX added", "routes added"],
+            ),
+            (
+                "[VirtualCenter \"a\"]\n[NSXT]\nhost = n\nuser = u\npassword = hunter3\n[Route]\nrouter-path = /infra/tier-1s/a",
+                "[VirtualCenter \"a\"]\n[NSXT]\nhost = n\nuser = u\npassword = hunter4\n[Route]\nrouter-path = /infra/tier-1s/b",
+                &["the connection to NSX changed: credentials", "routes changed"],
+            ),
+            (
+                "[VirtualCenter \"a\"]\n[NSXT]\nhost = n\nvmc-access-token = hunter3\nvmc-auth-host = h",
+                "[VirtualCenter \"a\"]\n[NSXT]\nhost = n:1\nvmc-access-token = hunter4\nvmc-auth-host = h\ninsecure-flag = true",
+                &["the connection to NSX changed: server, trust or client certificate, credentials"],
+            ),
+            (
+                "[VirtualCenter \"a\"]\n[NSXT]\nhost = n\nuser = u\npassword = p\n[Route]\nrouter-path = /infra/tier-1s/a",
+                "[VirtualCenter \"a\"]",
+                &["the connection to NSX removed", "routes removed"],
             ),
         ];
         for (before, after, expected) in cases {

@@ -111,6 +111,37 @@ async fn a_changed_ca_file_is_a_change_although_vsphere_conf_is_the_same() {
     watching.abort();
 }
 
+/// L-18: and a part that would be turned off at a start refuses the change here.
+#[tokio::test(start_paused = true)]
+async fn a_changed_client_certificate_of_nsx_is_a_change_and_a_wrong_one_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let write = |name: &str, text: &str| std::fs::write(path(name), text).unwrap();
+    let renew = || {
+        let made = rcgen::generate_simple_self_signed(["principal".to_owned()]).unwrap();
+        write("key.pem", &made.signing_key.serialize_pem());
+        write("cert.pem", &made.cert.pem());
+    };
+    renew();
+    let text = "[VirtualCenter \"a\"]\nuser = u\npassword = p\n[NSXT]\nhost = n\nclient-auth-cert-file = DIR/cert.pem\n\
+                client-auth-key-file = DIR/key.pem\n";
+    write("vsphere.conf", &text.replace("DIR", folder.path().to_str().unwrap()));
+    let file = Arc::new(file(path("vsphere.conf").to_str().unwrap()));
+    let read = file.read(&SystemFiles);
+    let before = read.0.unwrap();
+    assert!(before.refused.is_empty() && before.nsx_tls.as_ref().is_some_and(|tls| tls.identity.is_some()));
+    let (sender, mut changes) = mpsc::channel(1);
+    let watching = tokio::spawn(watch::run(Arc::clone(&file), read.1, sender));
+    renew();
+    let now = next(&mut changes).await.unwrap().unwrap();
+    let told = super::differences(&before, &now);
+    assert_eq!(told, ["the connection to NSX changed: trust or client certificate"]);
+    write("key.pem", "no key");
+    let mistakes = next(&mut changes).await.unwrap().unwrap_err().to_string();
+    assert!(mistakes.contains("nsx: the client certificate") && !mistakes.contains("no key"), "{mistakes}");
+    watching.abort();
+}
+
 fn task(name: &str, stop: &CancellationToken, run: impl Future<Output = ()> + Send + 'static) -> Task {
     Task { name: name.to_owned(), stop: stop.clone(), run: Box::pin(run) }
 }

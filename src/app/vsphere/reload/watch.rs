@@ -20,7 +20,8 @@ const SETTLE: Duration = Duration::from_millis(250);
 /// How long one look may take before that is told; a file system over a network may hang.
 const SLOW: Duration = Duration::from_secs(30);
 
-/// What a changed content means.
+/// What a changed content means. A mistake in any part is an error here, although the start goes on without that part: what
+/// is in force is better.
 pub(super) type Outcome = Result<CloudConfig, Mistakes>;
 
 /// Hands every changed content over, once.
@@ -50,11 +51,11 @@ pub(super) async fn run(
 async fn settled(file: &Arc<CloudConfigFile>) -> Result<(Outcome, Noted), BoxError> {
     loop {
         let file = Arc::clone(file);
-        let read = told_if_slow(off_thread(move || file.read(&SystemFiles))).await?;
+        let (outcome, seen) = told_if_slow(off_thread(move || file.read(&SystemFiles))).await?;
         tokio::time::sleep(SETTLE).await;
-        let known = read.1.clone();
+        let known = seen.clone();
         if !told_if_slow(off_thread(move || known.differs(&SystemFiles))).await? {
-            return Ok(read);
+            return Ok((outcome.and_then(CloudConfig::without_refused_parts), seen));
         }
     }
 }

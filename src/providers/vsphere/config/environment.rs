@@ -8,7 +8,8 @@ use std::fmt;
 
 use zeroize::Zeroizing;
 
-use super::fields::{Dialect, Plain, RawField, RawFile, RawSection, RawValue};
+use super::fields::{Dialect, Named, Plain, RawField, RawFile, RawSection, RawValue};
+use super::parts::PartName;
 use super::problems::Report;
 use crate::base::go_flags::parse_bool;
 
@@ -58,6 +59,19 @@ const NODES: [(&str, &str); 4] = [
     ("VSPHERE_NODES_EXTERNAL_VM_NETWORK_NAME", "external-vm-network-name"),
 ];
 
+/// Variables for the section NSXT of the file, which they take precedence over.
+const NSXT: [(&str, &str); 9] = [
+    ("NSXT_MANAGER_HOST", "host"),
+    ("NSXT_USERNAME", "user"),
+    ("NSXT_PASSWORD", "password"),
+    ("NSXT_ALLOW_UNVERIFIED_SSL", "insecure-flag"),
+    ("NSXT_CLIENT_AUTH_CERT_FILE", "client-auth-cert-file"),
+    ("NSXT_CLIENT_AUTH_KEY_FILE", "client-auth-key-file"),
+    ("NSXT_CA_FILE", "ca-file"),
+    ("NSXT_SECRET_NAME", "secret-name"),
+    ("NSXT_SECRET_NAMESPACE", "secret-namespace"),
+];
+
 /// What `VCENTER_<id>_<what>` may end with, longer ends first. A round trip count has no effect, in the file neither.
 const ENDS: [(&str, &str); 12] = [
     ("_SECRET_NAMESPACE", "secret-namespace"),
@@ -90,7 +104,8 @@ impl Environment {
     /// Keeps what is known by name, of all the variables of a process. What stands behind the first `=` of a variable is
     /// its value, further ones included.
     pub fn new(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
-        let known = |name: &str| PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || SWITCHES.contains(&name);
+        let is_whole = |name: &str| SWITCHES.contains(&name) || NSXT.iter().any(|(variable, _)| *variable == name);
+        let known = |name: &str| PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || is_whole(name);
         let named = variables.into_iter().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
         let kept = named.filter(|(name, _)| known(name)).map(|(name, value)| {
             let bytes = Zeroizing::new(value.into_encoded_bytes());
@@ -128,8 +143,9 @@ pub(super) fn read(environment: &Environment, file: &RawFile, report: &mut Repor
     }
     reader.no_effect(&["VSPHERE_INSECURE"], "no effect: expected insecure-flag in the file or VCENTER_<id>_INSECURE");
     let (labels, nodes) = (reader.section(Plain::Labels, &LABELS), reader.section(Plain::Nodes, &NODES));
+    let nsxt = reader.nsxt(file.nsxt.line.is_some());
     reader.tell_orphans();
-    RawFile { global, labels, nodes, vcenters }
+    RawFile { global, labels, nodes, nsxt, vcenters, ..RawFile::new(Dialect::Environment) }
 }
 
 struct Reader<'a, 'b> {
@@ -140,9 +156,14 @@ struct Reader<'a, 'b> {
 impl<'a> Reader<'a, '_> {
     /// A value that is not empty; one that is no text is a mistake.
     fn text(&mut self, name: &str) -> Option<&'a str> {
+        self.text_of(None, name)
+    }
+
+    /// As [`Self::text`], for this part.
+    fn text_of(&mut self, part: Option<PartName>, name: &str) -> Option<&'a str> {
         let value = self.environment.0.get(name)?;
         if value.is_none() {
-            self.report.mistake_of_variable(name, "expected text in UTF-8");
+            self.report.mistake_of_variable(part, name, "expected text in UTF-8");
         }
         value.as_deref().map(String::as_str).filter(|text| !text.is_empty())
     }
@@ -164,14 +185,28 @@ impl<'a> Reader<'a, '_> {
     fn fill(&mut self, section: &mut RawSection, table: &[(&str, &'static str)]) {
         for (variable, key) in table {
             section.variables.push((key, (*variable).to_owned()));
-            if let Some(text) = self.text(variable) {
+            if let Some(text) = self.text_of(section.part, variable) {
                 let value = parse_value(key, text).unwrap_or_else(|expected| {
-                    self.report.mistake_of_variable(variable, expected);
+                    self.report.mistake_of_variable(section.part, variable, expected);
                     RawValue::Mistake
                 });
                 section.fields.push(RawField { name: key, line: None, value });
             }
         }
+    }
+
+    /// As in the Go program, the variables are for a section of the file, and make none.
+    fn nsxt(&mut self, has_section: bool) -> RawSection {
+        if has_section {
+            return self.section(Plain::Nsxt, &NSXT);
+        }
+        for (variable, _) in NSXT {
+            let value = self.environment.0.get(variable);
+            if value.is_some_and(|value| value.as_ref().is_none_or(|text| !text.is_empty())) {
+                self.report.warn_of_variable(variable, "no effect: there is no section NSXT in the file");
+            }
+        }
+        RawSection::plain(Plain::Nsxt, Dialect::Environment)
     }
 
     fn vcenters(&mut self) -> Vec<RawSection> {
@@ -213,7 +248,7 @@ impl<'a> Reader<'a, '_> {
 }
 
 fn defined(variable: &str, key: &str) -> RawSection {
-    let mut section = RawSection::vcenter(key.to_owned(), None, Dialect::Environment);
+    let mut section = RawSection::named(Named::Vcenter, key.to_owned(), None, Dialect::Environment);
     section.shown = variable.to_owned();
     section
 }
@@ -230,7 +265,8 @@ fn parse_value(key: &str, text: &str) -> Result<RawValue, &'static str> {
 /// The names of all variables, with `<id>` for what an operator chooses.
 #[cfg(test)]
 pub(super) fn variables() -> Vec<String> {
-    let fixed = SHARED.iter().chain(&DEFAULTS).chain(&LABELS).chain(&NODES).map(|(name, _)| (*name).to_owned());
+    let fixed =
+        SHARED.iter().chain(&DEFAULTS).chain(&LABELS).chain(&NODES).chain(&NSXT).map(|(name, _)| (*name).to_owned());
     let chosen = ENDS.iter().map(|(end, _)| format!("{VCENTER_PREFIX}<id>{end}"));
     let others = ["VSPHERE_VCENTER", "VSPHERE_INSECURE", "VSPHERE_ROUNDTRIP_COUNT", "VSPHERE_VCENTER_<id>"];
     fixed.chain(chosen).chain(others.into_iter().chain(SWITCHES).map(str::to_owned)).collect()

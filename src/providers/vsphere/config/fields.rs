@@ -3,6 +3,7 @@
 use zeroize::Zeroizing;
 
 use super::super::addresses::equal_fold;
+use super::parts::PartName;
 
 /// How a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,8 @@ pub(super) enum Kind {
     Number,
     /// A list in YAML; text with commas in INI.
     List,
+    /// A mapping of texts in YAML; text with a JSON object in INI.
+    Map,
 }
 
 /// A key of a section: its INI form and what it takes.
@@ -87,15 +90,47 @@ const NODE_KEYS: &[Key] = &[
     ("exclude-external-network-subnet-cidr", Kind::Text),
 ];
 
+const NSXT_KEYS: &[Key] = &[
+    ("host", Kind::Text),
+    ("user", Kind::Text),
+    ("password", Kind::Text),
+    ("insecure-flag", Kind::Flag),
+    ("remote-auth", Kind::Flag),
+    ("vmc-access-token", Kind::Text),
+    ("vmc-auth-host", Kind::Text),
+    ("client-auth-cert-file", Kind::Text),
+    ("client-auth-key-file", Kind::Text),
+    ("ca-file", Kind::Text),
+    ("secret-name", Kind::Text),
+    ("secret-namespace", Kind::Text),
+];
+
+/// What one class takes, and the section of the load balancers, too.
+const CLASS_KEYS: &[Key] = &[
+    ("ip-pool-name", Kind::Text),
+    ("ip-pool-id", Kind::Text),
+    ("tcp-app-profile-name", Kind::Text),
+    ("tcp-app-profile-path", Kind::Text),
+    ("udp-app-profile-name", Kind::Text),
+    ("udp-app-profile-path", Kind::Text),
+];
+
+const LOAD_BALANCER_KEYS: &[Key] = &[
+    ("size", Kind::Text),
+    ("lb-service-id", Kind::Text),
+    ("tier1-gateway-path", Kind::Text),
+    ("snat-disabled", Kind::Flag),
+    ("tags", Kind::Map),
+];
+
+const ROUTE_KEYS: &[Key] = &[("router-path", Kind::Text)];
+
 /// The keys of all sections.
 pub(super) fn known_keys() -> impl Iterator<Item = &'static str> {
-    [VCENTER_KEYS, GLOBAL_KEYS, LABEL_KEYS, NODE_KEYS].into_iter().flatten().map(|(key, _)| *key)
+    let vsphere = [VCENTER_KEYS, GLOBAL_KEYS, LABEL_KEYS, NODE_KEYS];
+    let nsx = [NSXT_KEYS, CLASS_KEYS, LOAD_BALANCER_KEYS, ROUTE_KEYS];
+    vsphere.into_iter().chain(nsx).flatten().map(|(key, _)| *key)
 }
-
-/// The most vCenters of one file; beyond that it is no configuration.
-pub(super) const MAX_VCENTERS: usize = 1000;
-
-pub(super) const TOO_MANY: &str = "expected at most 1000 vCenters";
 
 /// The sections of which there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,47 +138,97 @@ pub(super) enum Plain {
     Global,
     Labels,
     Nodes,
+    Nsxt,
+    LoadBalancer,
+    Route,
 }
 
 impl Plain {
-    pub const ALL: [Self; 3] = [Self::Global, Self::Labels, Self::Nodes];
+    pub const ALL: [Self; 6] = [Self::Global, Self::Labels, Self::Nodes, Self::Nsxt, Self::LoadBalancer, Self::Route];
 
-    /// The name in INI; in YAML it is lower case.
-    pub fn name(self) -> &'static str {
+    /// The name in INI.
+    pub fn ini(self) -> &'static str {
         match self {
             Self::Global => "Global",
             Self::Labels => "Labels",
             Self::Nodes => "Nodes",
+            Self::Nsxt => "NSXT",
+            Self::LoadBalancer => "LoadBalancer",
+            Self::Route => "Route",
+        }
+    }
+
+    /// The name in YAML.
+    pub fn yaml(self) -> &'static str {
+        match self {
+            Self::Global => "global",
+            Self::Labels => "labels",
+            Self::Nodes => "nodes",
+            Self::Nsxt => "nsxt",
+            Self::LoadBalancer => "loadBalancer",
+            Self::Route => "route",
+        }
+    }
+
+    fn part(self) -> Option<PartName> {
+        match self {
+            Self::Global | Self::Labels | Self::Nodes => None,
+            Self::Nsxt => Some(PartName::Nsx),
+            Self::LoadBalancer => Some(PartName::LoadBalancers),
+            Self::Route => Some(PartName::Routes),
         }
     }
 }
 
-/// A section of the Go program for a part that is not here.
-#[derive(Clone, Copy)]
-pub(super) struct OtherSection {
-    pub ini: &'static str,
-    pub yaml: &'static str,
-    /// What this program does not do.
-    pub not_done: &'static str,
+/// The sections of which there are several, each with a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Named {
+    Vcenter,
+    Class,
 }
 
-const NO_LOAD_BALANCERS: &str = "no load balancers are created, changed or deleted: a Service of type LoadBalancer gets no address, and one that the \
-     upstream program has served keeps its finalizer when it is deleted";
+impl Named {
+    pub const ALL: [Self; 2] = [Self::Vcenter, Self::Class];
 
-pub(super) const OTHER_SECTIONS: [OtherSection; 4] = [
-    OtherSection { ini: "LoadBalancer", yaml: "loadBalancer", not_done: NO_LOAD_BALANCERS },
-    OtherSection { ini: "LoadBalancerClass", yaml: "loadBalancerClass", not_done: NO_LOAD_BALANCERS },
-    OtherSection {
-        ini: "NSXT",
-        yaml: "nsxt",
-        not_done: "nothing in NSX-T is managed, neither load balancers nor routes",
-    },
-    OtherSection { ini: "Route", yaml: "route", not_done: "no routes are created in NSX-T for the pods of new nodes" },
-];
+    /// The most of one file; beyond that it is no configuration.
+    pub const MOST: usize = 1000;
 
-/// The section of this name, in any case, if it is one of [`OTHER_SECTIONS`].
-pub(super) fn find_other_section(name: &str) -> Option<OtherSection> {
-    OTHER_SECTIONS.into_iter().find(|other| equal_fold(other.ini, name))
+    /// The name in INI.
+    pub fn ini(self) -> &'static str {
+        match self {
+            Self::Vcenter => "VirtualCenter",
+            Self::Class => "LoadBalancerClass",
+        }
+    }
+
+    /// The name in YAML.
+    pub fn yaml(self) -> &'static str {
+        match self {
+            Self::Vcenter => "vcenter",
+            Self::Class => "loadBalancerClass",
+        }
+    }
+
+    pub fn too_many(self) -> &'static str {
+        match self {
+            Self::Vcenter => "expected at most 1000 vCenters",
+            Self::Class => "expected at most 1000 classes",
+        }
+    }
+
+    pub fn part(self) -> Option<PartName> {
+        match self {
+            Self::Vcenter => None,
+            Self::Class => Some(PartName::LoadBalancers),
+        }
+    }
+
+    fn keys(self) -> &'static [Key] {
+        match self {
+            Self::Vcenter => VCENTER_KEYS,
+            Self::Class => CLASS_KEYS,
+        }
+    }
 }
 
 /// The whole file. Deliberately without `Debug`, as all raw types: they hold passwords.
@@ -151,8 +236,13 @@ pub(super) struct RawFile {
     pub global: RawSection,
     pub labels: RawSection,
     pub nodes: RawSection,
+    pub nsxt: RawSection,
+    pub load_balancer: RawSection,
+    pub route: RawSection,
     /// In the order of the file, the keys unique.
     pub vcenters: Vec<RawSection>,
+    /// The classes of load balancers, in the order of the file, the keys unique.
+    pub classes: Vec<RawSection>,
 }
 
 impl RawFile {
@@ -161,7 +251,11 @@ impl RawFile {
             global: RawSection::plain(Plain::Global, dialect),
             labels: RawSection::plain(Plain::Labels, dialect),
             nodes: RawSection::plain(Plain::Nodes, dialect),
+            nsxt: RawSection::plain(Plain::Nsxt, dialect),
+            load_balancer: RawSection::plain(Plain::LoadBalancer, dialect),
+            route: RawSection::plain(Plain::Route, dialect),
             vcenters: Vec::new(),
+            classes: Vec::new(),
         }
     }
 
@@ -170,14 +264,37 @@ impl RawFile {
             Plain::Global => &mut self.global,
             Plain::Labels => &mut self.labels,
             Plain::Nodes => &mut self.nodes,
+            Plain::Nsxt => &mut self.nsxt,
+            Plain::LoadBalancer => &mut self.load_balancer,
+            Plain::Route => &mut self.route,
         }
+    }
+
+    pub fn named_mut(&mut self, which: Named) -> &mut Vec<RawSection> {
+        match which {
+            Named::Vcenter => &mut self.vcenters,
+            Named::Class => &mut self.classes,
+        }
+    }
+
+    /// The sections of load balancers that are in the file.
+    pub fn load_balancer_sections(&self) -> impl Iterator<Item = &RawSection> {
+        std::iter::once(&self.load_balancer).filter(|section| section.line.is_some()).chain(&self.classes)
+    }
+
+    /// All sections, also those that are not in the file.
+    pub fn sections(&self) -> impl Iterator<Item = &RawSection> {
+        let plain = [&self.global, &self.labels, &self.nodes, &self.nsxt, &self.load_balancer, &self.route];
+        plain.into_iter().chain(&self.vcenters).chain(&self.classes)
     }
 }
 
 /// One section.
 pub(super) struct RawSection {
     pub dialect: Dialect,
-    /// The name of a vCenter's entry; empty for the other sections.
+    /// The part of the configuration that is turned off by a mistake here; none where the whole file is refused.
+    pub part: Option<PartName>,
+    /// The name of the entry; empty for sections of which there is one.
     pub key: String,
     /// How messages name it.
     pub shown: String,
@@ -205,6 +322,7 @@ pub(super) enum RawValue {
     Flag(bool),
     Number(u64),
     List(Vec<Zeroizing<String>>),
+    Map(Vec<(String, Zeroizing<String>)>),
     /// Something that is reported already.
     Mistake,
 }
@@ -215,23 +333,30 @@ impl RawSection {
             Plain::Global => [VCENTER_KEYS, GLOBAL_KEYS],
             Plain::Labels => [LABEL_KEYS, &[]],
             Plain::Nodes => [NODE_KEYS, &[]],
+            Plain::Nsxt => [NSXT_KEYS, &[]],
+            Plain::LoadBalancer => [LOAD_BALANCER_KEYS, CLASS_KEYS],
+            Plain::Route => [ROUTE_KEYS, &[]],
         };
         let shown = match dialect {
-            Dialect::Ini => format!("[{}]", which.name()),
-            Dialect::Yaml | Dialect::Environment => which.name().to_ascii_lowercase(),
+            Dialect::Ini => format!("[{}]", which.ini()),
+            Dialect::Yaml | Dialect::Environment => which.yaml().to_owned(),
         };
-        Self { dialect, key: String::new(), shown, line: None, fields: Vec::new(), variables: Vec::new(), keys }
+        Self::new(dialect, which.part(), String::new(), shown, keys)
     }
 
-    pub fn vcenter(key: String, line: Option<usize>, dialect: Dialect) -> Self {
+    pub fn named(which: Named, key: String, line: Option<usize>, dialect: Dialect) -> Self {
         // A name that was written as a URL may hold user and password.
         let name = key.rsplit_once('@').map_or(key.clone(), |(_, host)| format!("…@{host}"));
         let shown = match dialect {
-            Dialect::Ini => format!("[VirtualCenter {name:?}]"),
-            Dialect::Yaml | Dialect::Environment => format!("vcenter.{name}"),
+            Dialect::Ini if name.is_empty() => format!("[{}]", which.ini()),
+            Dialect::Ini => format!("[{} {name:?}]", which.ini()),
+            Dialect::Yaml | Dialect::Environment => format!("{}.{name}", which.yaml()),
         };
-        let keys = [VCENTER_KEYS, &[]];
-        Self { dialect, key, shown, line, fields: Vec::new(), variables: Vec::new(), keys }
+        Self { line, ..Self::new(dialect, which.part(), key, shown, [which.keys(), &[]]) }
+    }
+
+    fn new(dialect: Dialect, part: Option<PartName>, key: String, shown: String, keys: [&'static [Key]; 2]) -> Self {
+        Self { dialect, part, key, shown, line: None, fields: Vec::new(), variables: Vec::new(), keys }
     }
 
     /// How messages name a key, whose INI form is `kebab`. The server of a vCenter that a variable defines may be that
@@ -311,6 +436,14 @@ impl RawSection {
         }
         let items = written.into_iter().flat_map(|text| text.split(',')).map(str::trim);
         Some(items.filter(|item| !item.is_empty()).collect())
+    }
+
+    /// The entries of a map.
+    pub fn entries(&self, name: &str) -> &[(String, Zeroizing<String>)] {
+        match self.value(name) {
+            Some(RawValue::Map(entries)) => entries,
+            _ => &[],
+        }
     }
 
     /// Whether something is written that is reported already.

@@ -3,9 +3,7 @@
 use zeroize::Zeroizing;
 
 use super::super::addresses::equal_fold;
-use super::fields::{
-    Dialect, Key, Kind, MAX_VCENTERS, Plain, RawField, RawFile, RawSection, RawValue, TOO_MANY, find_other_section,
-};
+use super::fields::{Dialect, Key, Kind, Named, Plain, RawField, RawFile, RawSection, RawValue};
 use super::gcfg::{self, Item};
 use super::problems::Report;
 
@@ -38,22 +36,10 @@ fn enter<'a>(
     line: usize,
     report: &mut Report,
 ) -> Option<&'a mut RawSection> {
-    if equal_fold(name, "VirtualCenter") {
-        let Some(key) = subsection else {
-            report.mistake_in(line, "[VirtualCenter]", None, "expected a name: [VirtualCenter \"<name or address>\"]");
-            return None;
-        };
-        let index = file.vcenters.iter().position(|section| section.key == key).unwrap_or(file.vcenters.len());
-        if index == MAX_VCENTERS {
-            report.mistake_once(line, "[VirtualCenter]", TOO_MANY);
-            return None;
-        }
-        if index == file.vcenters.len() {
-            file.vcenters.push(RawSection::vcenter(key, Some(line), Dialect::Ini));
-        }
-        return file.vcenters.get_mut(index);
+    if let Some(which) = Named::ALL.into_iter().find(|which| equal_fold(which.ini(), name)) {
+        return enter_named(file.named_mut(which), which, subsection, line, report);
     }
-    let plain = Plain::ALL.into_iter().find(|which| equal_fold(which.name(), name));
+    let plain = Plain::ALL.into_iter().find(|which| equal_fold(which.ini(), name));
     match (plain, subsection) {
         (Some(which), None) => {
             let section = file.plain_mut(which);
@@ -65,13 +51,33 @@ fn enter<'a>(
             None
         }
         (None, _) => {
-            match find_other_section(name) {
-                Some(other) => report.warn_of_other_section(line, other, Dialect::Ini),
-                None => report.warn_of_unknown_section(line, name, Dialect::Ini),
-            }
+            report.warn_of_unknown_section(line, name, Dialect::Ini);
             None
         }
     }
+}
+
+/// A vCenter needs a name. The class without one is a class all the same, as in the Go program.
+fn enter_named<'a>(
+    sections: &'a mut Vec<RawSection>,
+    which: Named,
+    subsection: Option<String>,
+    line: usize,
+    report: &mut Report,
+) -> Option<&'a mut RawSection> {
+    let Some(key) = subsection.or_else(|| (which == Named::Class).then(String::new)) else {
+        report.mistake_in(line, "[VirtualCenter]", None, "expected a name: [VirtualCenter \"<name or address>\"]");
+        return None;
+    };
+    let index = sections.iter().position(|section| section.key == key).unwrap_or(sections.len());
+    if index == Named::MOST {
+        report.mistake_once(which, line, Dialect::Ini);
+        return None;
+    }
+    if index == sections.len() {
+        sections.push(RawSection::named(which, key, Some(line), Dialect::Ini));
+    }
+    sections.get_mut(index)
 }
 
 fn add(section: &mut RawSection, written: &str, value: Option<Zeroizing<String>>, line: usize, report: &mut Report) {
@@ -81,7 +87,7 @@ fn add(section: &mut RawSection, written: &str, value: Option<Zeroizing<String>>
         return;
     };
     let value = parse_value(key, value).unwrap_or_else(|expected| {
-        report.mistake_in(line, &section.shown, Some(key.0), expected);
+        report.mistake_within(section, line, Some(key.0), expected);
         RawValue::Mistake
     });
     section.fields.push(RawField { name: key.0, line: Some(line), value });
@@ -97,12 +103,39 @@ fn parse_value((name, kind): Key, value: Option<Zeroizing<String>>) -> Result<Ra
         (Kind::Number, Some(text)) => parse_number(text.trim())
             .map(RawValue::Number)
             .ok_or("expected a whole number, decimal or hexadecimal with 0x"),
+        (Kind::Map, Some(text)) => parse_map(&text).map(RawValue::Map).ok_or(MAP),
         (Kind::Flag, Some(text)) => match text.to_ascii_lowercase().as_str() {
             "true" | "yes" | "on" | "1" => Ok(RawValue::Flag(true)),
             "false" | "no" | "off" | "0" => Ok(RawValue::Flag(false)),
             _ => Err("expected true, yes, on or 1, or false, no, off or 0"),
         },
     }
+}
+
+/// The longest text of a map; NSX takes thirty tags, each of 128 and 256 characters.
+const LONGEST_MAP: usize = 64 << 10;
+
+const MAP: &str = r#"unmarshalling load balancer tags failed: expected a JSON object of texts of at most 64 KiB, for example {\"scope\": \"tag\"}"#;
+
+/// A JSON object of texts. A null is an empty text, and empty text no object, as in the Go program.
+fn parse_map(text: &str) -> Option<Vec<(String, Zeroizing<String>)>> {
+    if text.is_empty() {
+        return Some(Vec::new());
+    }
+    if text.len() > LONGEST_MAP {
+        return None;
+    }
+    let entries = match serde_json::from_str(text).ok()? {
+        serde_json::Value::Object(entries) => entries,
+        serde_json::Value::Null => return Some(Vec::new()),
+        _ => return None,
+    };
+    let parsed = entries.into_iter().map(|(scope, value)| match value {
+        serde_json::Value::String(tag) => Some((scope, Zeroizing::new(tag))),
+        serde_json::Value::Null => Some((scope, Zeroizing::default())),
+        _ => None,
+    });
+    parsed.collect()
 }
 
 /// Decimal, also with leading zeros, or hexadecimal.

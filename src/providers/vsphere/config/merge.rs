@@ -8,13 +8,14 @@ use super::super::addresses::{AddressRule, AddressRules, IpFamily};
 use super::super::zones::ZoneCategories;
 use super::distinct::{Kinship, kinships};
 use super::fields::{RawFile, RawSection};
+use super::parts::PartName;
 use super::problems::Report;
 use super::sizes::Total;
 use super::sources::{Defined, Sources};
 use super::values::{
     checked_families, checked_networks, checked_port, checked_server, parse_thumbprints, tell_thumbprint,
 };
-use super::{Config, Credentials, Vcenter};
+use super::{Config, Credentials, Vcenter, load_balancers, nsx, routes};
 
 const DEFAULT_PORT: u16 = 443;
 
@@ -66,10 +67,31 @@ pub(super) fn merge(
         let expected = "no vCenter is defined: expected server in the section Global, or an entry for a vCenter";
         report.mistake(None, expected);
     }
-    Config {
+    let mut config = Config {
         vcenters,
         labels: labels(&raw.labels, &environment.labels, report),
         addresses: address_rules(&raw.nodes, &environment.nodes, report),
+        nsx: nsx::check(&raw.nsxt, &environment.nsxt, report),
+        load_balancers: load_balancers::check(raw, report),
+        routes: routes::check(&raw.route, report),
+    };
+    check_dependents(&mut config, raw, report);
+    config
+}
+
+/// Load balancers and routes need the connection to NSX.
+fn check_dependents(config: &mut Config, raw: &RawFile, report: &mut Report) {
+    for (part, expected) in config.refuse_without_nsx() {
+        let section = match part {
+            PartName::LoadBalancers => raw.load_balancer_sections().next(),
+            PartName::Nsx | PartName::Routes => Some(&raw.route),
+        };
+        if let Some(section) = section {
+            report.mistake_at(section, None, expected);
+        }
+    }
+    if config.load_balancers.used().is_some() {
+        load_balancers::warn_not_built(raw, report);
     }
 }
 

@@ -3,10 +3,11 @@
 //! What stands where a key is expected may be the rest of a password or of a private key that was pasted without quotes. So
 //! only what resembles a known name is repeated; of all else the line is told.
 
-use super::fields::{Dialect, OTHER_SECTIONS, Plain, RawSection, known_keys};
+use super::fields::{Dialect, Named, Plain, RawSection, known_keys};
 
 /// Internal fields that the Go program lets a file set, and keys that old examples have.
-const FORMER_KEYS: [&str; 4] = ["tenantref", "secretref", "ipfamilypriority", "service-account"];
+const FORMER_KEYS: [&str; 6] =
+    ["tenantref", "secretref", "ipfamilypriority", "service-account", "tcp-app-profile-id", "udp-app-profile-id"];
 
 /// No known name is longer.
 const LONGEST: usize = 40;
@@ -38,17 +39,23 @@ pub(super) fn unknown_key(section: &RawSection, written: &str) -> UnknownName {
 
 /// A section that this dialect does not have, with the one that it resembles.
 pub(super) fn unknown_section(written: &str, dialect: Dialect) -> UnknownName {
-    let ours = Plain::ALL.into_iter().map(Plain::name).chain(["VirtualCenter"]);
-    let meant = closest(written, ours.chain(["vCenter"])).map(|(name, _)| match (name, dialect) {
-        ("VirtualCenter" | "vCenter", Dialect::Ini) => "[VirtualCenter \"<name or address>\"]".to_owned(),
-        ("VirtualCenter" | "vCenter", _) => "vcenter".to_owned(),
-        (name, Dialect::Ini) => format!("[{name}]"),
-        (name, _) => name.to_ascii_lowercase(),
-    });
-    let is_shown = meant.is_some() || closest(written, OTHER_SECTIONS.into_iter().map(|other| other.ini)).is_some();
+    let plain = Plain::ALL.map(|which| (which.ini(), which.yaml(), ""));
+    let named = [
+        ("VirtualCenter", Named::Vcenter.yaml(), " \"<name or address>\""),
+        ("vCenter", Named::Vcenter.yaml(), " \"<name or address>\""),
+        ("LoadBalancerClass", Named::Class.yaml(), " \"<name>\""),
+    ];
+    let known = plain.into_iter().chain(named);
+    let meant = closest(written, known.clone().map(|(name, ..)| name)).map(|(name, _)| name);
+    let found =
+        known.into_iter().find(|(name, ..)| Some(*name) == meant).map(|(name, yaml, rest)| match (name, dialect) {
+            ("vCenter", Dialect::Ini) => format!("[{}{rest}]", Named::Vcenter.ini()),
+            (name, Dialect::Ini) => format!("[{name}{rest}]"),
+            _ => yaml.to_owned(),
+        });
     UnknownName {
-        shown: is_shown.then(|| written.to_owned()),
-        hint: meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default(),
+        shown: found.is_some().then(|| written.to_owned()),
+        hint: found.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default(),
     }
 }
 
@@ -120,7 +127,10 @@ mod tests {
             ("virtual-center", Dialect::Ini, "; did you mean [VirtualCenter \"<name or address>\"]?"),
             ("vCenter", Dialect::Ini, "; did you mean [VirtualCenter \"<name or address>\"]?"),
             ("virtualCenter", Dialect::Yaml, "; did you mean vcenter?"),
-            ("loadbalancers", Dialect::Yaml, ""),
+            ("loadbalancers", Dialect::Yaml, "; did you mean loadBalancer?"),
+            ("LoadBalancerClasses", Dialect::Ini, "; did you mean [LoadBalancerClass \"<name>\"]?"),
+            ("NSX", Dialect::Ini, "; did you mean [NSXT]?"),
+            ("routes", Dialect::Yaml, "; did you mean route?"),
         ] {
             let found = unknown_section(written, dialect);
             assert_eq!((found.shown.as_deref(), found.hint.as_str()), (Some(written), hint));

@@ -1,9 +1,8 @@
 //! Mistakes and oddities of a configuration: all of them, each with its place and what is expected.
 
-use std::collections::BTreeSet;
-
-use super::fields::{Dialect, OtherSection, RawSection};
+use super::fields::{Dialect, Named, RawSection};
 use super::names::{UnknownName, unknown_key, unknown_section};
+use super::parts::PartName;
 
 /// The most mistakes, and oddities, that are told one by one.
 const MOST_TOLD: usize = 100;
@@ -53,21 +52,31 @@ pub(super) struct Report {
     warnings: Gathered,
     /// Whether all of the file is known, so that what is not there is missing.
     pub is_readable: bool,
-    /// The sections of parts that are not here, of which there is a warning.
-    others: BTreeSet<&'static str>,
+    /// The parts that have mistakes.
+    refused: Vec<PartName>,
+    /// Whether there is a mistake that refuses the whole file, also one that is only counted.
+    is_refused_as_a_whole: bool,
+}
+
+/// What is odd and what is wrong about a file that is not refused as a whole.
+#[derive(Debug)]
+pub(super) struct Findings {
+    pub warnings: Vec<ConfigProblem>,
+    /// The mistakes of parts.
+    pub refused: Vec<(PartName, ConfigProblem)>,
 }
 
 /// The first problems of one kind, and how many more there are.
 #[derive(Default)]
 struct Gathered {
-    kept: Vec<ConfigProblem>,
+    kept: Vec<(Option<PartName>, ConfigProblem)>,
     more: usize,
 }
 
 impl Gathered {
-    fn push(&mut self, problem: ConfigProblem) {
+    fn push(&mut self, part: Option<PartName>, problem: ConfigProblem) {
         if self.kept.len() < MOST_KEPT {
-            self.kept.push(problem);
+            self.kept.push((part, problem));
         } else {
             self.more += 1;
         }
@@ -76,44 +85,77 @@ impl Gathered {
 
 impl Report {
     pub fn new(file: &str) -> Self {
-        let (problems, warnings, others) = (Gathered::default(), Gathered::default(), BTreeSet::new());
-        Self { file: file.to_owned(), problems, warnings, is_readable: true, others }
+        let (problems, warnings) = (Gathered::default(), Gathered::default());
+        Self {
+            file: file.to_owned(),
+            problems,
+            warnings,
+            is_readable: true,
+            refused: Vec::new(),
+            is_refused_as_a_whole: false,
+        }
+    }
+
+    /// Whether a part has mistakes so far.
+    pub fn is_refused(&self, part: PartName) -> bool {
+        self.refused.contains(&part)
+    }
+
+    fn push(&mut self, part: Option<PartName>, problem: ConfigProblem) {
+        match part {
+            None => self.is_refused_as_a_whole = true,
+            Some(part) if !self.refused.contains(&part) => self.refused.push(part),
+            Some(_) => {}
+        }
+        self.problems.push(part, problem);
     }
 
     /// A mistake of the whole file, or one after which a part of it is not known.
     pub fn mistake(&mut self, line: Option<usize>, expected: impl Into<String>) {
         self.is_readable = false;
-        self.problems.push(place(&self.file, line, None, None, expected));
+        self.push(None, place(&self.file, line, None, None, expected));
     }
 
     /// A mistake at a key of a section, or at the section.
     pub fn mistake_at(&mut self, section: &RawSection, key: Option<&str>, expected: impl Into<String>) {
-        self.problems.push(self.place_at(section, key, expected));
+        self.push(section.part, self.place_at(section, key, expected));
     }
 
-    /// A mistake where the section is not read yet.
+    /// A mistake in a line of a section, which the section does not have yet.
+    pub fn mistake_within(&mut self, section: &RawSection, line: usize, key: Option<&str>, expected: &str) {
+        let key = key.map(|key| section.shown_key(key));
+        self.push(section.part, place(&self.file, Some(line), Some(&section.shown), key.as_deref(), expected));
+    }
+
+    /// A mistake of a vCenter that has no name.
     pub fn mistake_in(&mut self, line: usize, section: &str, key: Option<&str>, expected: impl Into<String>) {
-        self.problems.push(place(&self.file, Some(line), Some(section), key, expected));
+        self.push(None, place(&self.file, Some(line), Some(section), key, expected));
+    }
+
+    /// A mistake of all vCenters or classes.
+    pub fn mistake_of_named(&mut self, which: Named, line: usize, dialect: Dialect, expected: &str) {
+        let shown = if dialect == Dialect::Ini { format!("[{}]", which.ini()) } else { which.yaml().to_owned() };
+        self.push(which.part(), place(&self.file, Some(line), Some(&shown), None, expected));
     }
 
     /// A mistake of an environment variable.
-    pub fn mistake_of_variable(&mut self, variable: &str, expected: impl Into<String>) {
-        self.problems.push(place_of_variable(variable, expected));
+    pub fn mistake_of_variable(&mut self, part: Option<PartName>, variable: &str, expected: &str) {
+        self.push(part, place_of_variable(variable, expected));
     }
 
     /// Something odd about an environment variable.
     pub fn warn_of_variable(&mut self, variable: &str, odd: impl Into<String>) {
-        self.warnings.push(place_of_variable(variable, odd));
+        self.warnings.push(None, place_of_variable(variable, odd));
     }
 
     /// Something odd at a key of a section, or at the section.
     pub fn warn_at(&mut self, section: &RawSection, key: Option<&str>, odd: impl Into<String>) {
-        self.warnings.push(self.place_at(section, key, odd));
+        self.warnings.push(None, self.place_at(section, key, odd));
     }
 
     /// Something odd where the section is not read yet.
     pub fn warn_in(&mut self, line: usize, section: &str, key: Option<&str>, odd: impl Into<String>) {
-        self.warnings.push(place(&self.file, Some(line), Some(section), key, odd));
+        self.warnings.push(None, place(&self.file, Some(line), Some(section), key, odd));
     }
 
     /// A key that this section does not have; it is named if that discloses nothing. `written` is nothing where it is
@@ -131,46 +173,42 @@ impl Report {
         let found = if is_told { unknown_section(written, dialect) } else { UnknownName::default() };
         let shown = found.shown.map(|name| if dialect == Dialect::Ini { format!("[{name}]") } else { name });
         let odd = format!("unknown section, ignored{}", found.hint);
-        self.warnings.push(place(&self.file, Some(line), shown.as_deref(), None, odd));
+        self.warnings.push(None, place(&self.file, Some(line), shown.as_deref(), None, odd));
     }
 
-    /// A section of a part that is not here, with what is not done: once, however often it is there.
-    pub fn warn_of_other_section(&mut self, line: usize, other: OtherSection, dialect: Dialect) {
-        if !self.others.insert(other.ini) {
-            return;
-        }
-        let shown = if dialect == Dialect::Ini { format!("[{}]", other.ini) } else { other.yaml.to_owned() };
-        let odd = format!("no effect: {}. Clusters that use this section need the upstream program", other.not_done);
-        self.warn_in(line, &shown, None, odd);
-    }
-
-    /// A mistake that would be told again and again.
-    pub fn mistake_once(&mut self, line: usize, section: &str, expected: &str) {
-        if self.problems.kept.iter().rev().take(MOST_TOLD).all(|problem| problem.expected != expected) {
-            self.mistake_in(line, section, None, expected);
+    /// That there are too many vCenters or classes, which would be reported at each further one.
+    pub fn mistake_once(&mut self, which: Named, line: usize, dialect: Dialect) {
+        let expected = which.too_many();
+        if self.problems.kept.iter().rev().take(MOST_TOLD).all(|(_, problem)| problem.expected != expected) {
+            self.mistake_of_named(which, line, dialect, expected);
         }
     }
 
     /// The mistakes, where there are some.
     pub fn into_errors(self) -> ConfigErrors {
-        ConfigErrors(self.problems.kept)
+        ConfigErrors(self.problems.kept.into_iter().map(|(_, problem)| problem).collect())
     }
 
-    /// The oddities, or the mistakes if there are any.
-    pub fn finish(mut self) -> Result<Vec<ConfigProblem>, ConfigErrors> {
+    /// What is odd, and the mistakes of parts; or all mistakes, if one is not of a part.
+    pub fn finish(mut self) -> Result<Findings, ConfigErrors> {
         let (problems, warnings) = (std::mem::take(&mut self.problems), std::mem::take(&mut self.warnings));
-        let problems = self.sorted(problems, "mistakes");
-        if problems.is_empty() { Ok(self.sorted(warnings, "oddities")) } else { Err(ConfigErrors(problems)) }
+        let (problems, warnings) = (self.sorted(problems, "mistakes"), self.sorted(warnings, "oddities"));
+        if self.is_refused_as_a_whole {
+            return Err(ConfigErrors(problems.into_iter().map(|(_, problem)| problem).collect()));
+        }
+        let refused = problems.into_iter().filter_map(|(part, problem)| Some((part?, problem))).collect();
+        Ok(Findings { warnings: warnings.into_iter().map(|(_, problem)| problem).collect(), refused })
     }
 
     /// In the order of the lines, and not without end.
-    fn sorted(&self, gathered: Gathered, what: &str) -> Vec<ConfigProblem> {
+    fn sorted(&self, gathered: Gathered, what: &str) -> Vec<(Option<PartName>, ConfigProblem)> {
         let Gathered { kept: mut problems, more } = gathered;
-        problems.sort_by_key(|problem| problem.line.unwrap_or(usize::MAX));
+        problems.sort_by_key(|(_, problem)| problem.line.unwrap_or(usize::MAX));
         let more = more + problems.len().saturating_sub(MOST_TOLD);
         if more > 0 {
             problems.truncate(MOST_TOLD);
-            problems.push(place(&self.file, None, None, None, format!("and {more} more {what}")));
+            let part = problems.last().and_then(|(part, _)| *part);
+            problems.push((part, place(&self.file, None, None, None, format!("and {more} more {what}"))));
         }
         problems
     }

@@ -14,8 +14,7 @@ const PER_ITEM: usize = size_of::<String>();
 
 /// Tells when the lists are too long; they must not be read then.
 pub(super) fn are_lists_short(raw: &RawFile, report: &mut Report) -> bool {
-    let sections = [&raw.global, &raw.labels, &raw.nodes].into_iter().chain(&raw.vcenters);
-    let is_short = sections.map(items).sum::<usize>() <= MAX_VALUES;
+    let is_short = raw.sections().map(items).sum::<usize>() <= MAX_VALUES;
     if !is_short {
         report.mistake(None, format!("expected at most {MAX_VALUES} items in all lists together"));
     }
@@ -28,6 +27,7 @@ fn items(section: &RawSection) -> usize {
         match &field.value {
             RawValue::Text(text) => count(text),
             RawValue::List(items) => items.iter().map(|item| count(item)).sum(),
+            RawValue::Map(entries) => entries.len(),
             RawValue::Unset | RawValue::Flag(_) | RawValue::Number(_) | RawValue::Mistake => 1,
         }
     });

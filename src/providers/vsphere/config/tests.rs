@@ -518,27 +518,44 @@ fn what_has_no_effect_is_told() {
     }
 }
 
-/// U11: whoever upgrades with such a section would lose a function without a word.
+/// U11: after an upgrade with such a section a function would be missing without a word.
 #[test]
-fn a_section_of_a_part_that_is_not_here_is_told_once_with_what_is_not_done() {
+fn what_is_not_built_yet_is_reported_once_and_what_is_wrong_is_reported_in_its_place() {
     let base = "server = s\nuser = u\npassword = p\n";
+    let balancers =
+        "ip-pool-name = x\nsize = SMALL\nlb-service-id = 1\ntcp-app-profile-name = t\nudp-app-profile-name = u\n";
     let ini = format!(
-        "[Global]\n{base}[LoadBalancer]\nip-pool-name = x\n[LoadBalancerClass \"a\"]\n[loadbalancerclass \"b\"]\n\
-         [NSXT]\nuser = y\n[LOADBALANCER]\n[Route]\nrouter-path = z\n"
+        "[Global]\n{base}[NSXT]\nhost = h\nuser = y\npassword = z\n[Route]\nrouter-path = /infra/tier-1s/a\n\
+         [LoadBalancer]\n{balancers}[LoadBalancerClass \"a\"]\n[loadbalancerclass \"b\"]\n[LOADBALANCER]\n"
     );
-    let yaml = "global: {server: s, user: u, password: p}\nloadBalancer: {size: small}\n\
-                loadBalancerClass: {a: {size: small}}\nnsxt: {host: x}\nroute: {routerPath: x}\n";
-    let parts = ["no load balancer", "no load balancer", "NSX-T", "no route"];
-    for (dialect, text, places) in [
-        ("INI", ini.as_str(), ["f:5: [LoadBalancer]", "f:7: [LoadBalancerClass]", "f:9: [NSXT]", "f:12: [Route]"]),
-        ("YAML", yaml, ["f:2: loadBalancer:", "f:3: loadBalancerClass:", "f:4: nsxt:", "f:5: route:"]),
-    ] {
+    let yaml = "global: {server: s, user: u, password: p}\nnsxt: {host: h, user: y, password: z}\n\
+                route: {routerPath: /infra/tier-1s/a}\nloadBalancerClass: {a: }\n\
+                loadBalancer: {ipPoolName: x, size: SMALL, lbServiceId: 1, tcpAppProfileName: t, udpAppProfileName: u}\n";
+    for (text, place) in [(ini.as_str(), "f:11: [LoadBalancer]: no effect"), (yaml, "f:5: loadBalancer: no effect")] {
+        let parsed = parse(text, "f").unwrap();
+        assert_eq!(parsed.refused, [], "{place}");
         let found = warnings(text);
-        assert_eq!(found.len(), 4, "{dialect}: {found:#?}");
-        for ((told, place), part) in found.iter().zip(places).zip(parts) {
-            let is_whole = told.starts_with(place) && told.contains(part) && told.contains("upstream program");
-            assert!(is_whole, "{dialect}: {place}: {told}");
+        let [told] = found.as_slice() else { panic!("{place}: {found:#?}") };
+        assert!(told.starts_with(place) && told.contains("upstream program"), "{told}");
+    }
+    for (text, places) in [
+        (ini.replace("host = h\n", ""), ["f:5: [NSXT] host:", "f:8: [Route]:", "f:10: [LoadBalancer]:"]),
+        (yaml.replace("host: h,", ""), ["f:2: nsxt.host:", "f:3: route:", "f:5: loadBalancer:"]),
+    ] {
+        let parsed = parse(&text, "f").unwrap();
+        let refused: Vec<_> = parsed.refused.iter().map(|(part, problem)| (*part, problem.to_string())).collect();
+        let parts = [PartName::Nsx, PartName::Routes, PartName::LoadBalancers];
+        assert_eq!(refused.iter().map(|(part, _)| *part).collect::<Vec<_>>(), parts, "{refused:#?}");
+        for ((_, told), place) in refused.iter().zip(places) {
+            assert!(told.starts_with(place), "{place}: {told}");
         }
+        assert!(parsed.config.nsx.is_refused() && parsed.config.load_balancers.is_refused());
+        assert!(parsed.config.routes.is_refused() && parsed.config.vcenters.len() == 1);
+        let whole = mistakes(
+            "a mistake elsewhere",
+            &text.replace("server", "insecure-flag = x\nserver").replace("global: {", "global: {port: x, "),
+        );
+        assert!(whole.len() >= 4, "all mistakes are in one list: {whole:#?}");
     }
 }
 

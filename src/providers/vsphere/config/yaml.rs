@@ -2,9 +2,7 @@
 
 use zeroize::Zeroizing;
 
-use super::fields::{
-    Dialect, Kind, MAX_VCENTERS, Plain, RawField, RawFile, RawSection, RawValue, TOO_MANY, find_other_section,
-};
+use super::fields::{Dialect, Kind, Named, Plain, RawField, RawFile, RawSection, RawValue};
 use super::problems::Report;
 use crate::base::yaml::{Aliases, Entry, MAX_DEPTH, MAX_TEXT, MAX_VALUES, Node, Value, YamlError, parse_document};
 
@@ -34,39 +32,42 @@ pub(super) fn read(text: &str, report: &mut Report) -> RawFile {
         return file;
     };
     for entry in top {
-        let plain = Plain::ALL.into_iter().find(|which| which.name().to_ascii_lowercase() == entry.key);
-        match (plain, entry.key.as_str()) {
+        let plain = Plain::ALL.into_iter().find(|which| which.yaml() == entry.key);
+        let named = Named::ALL.into_iter().find(|which| which.yaml() == entry.key);
+        match (plain, named) {
             (Some(which), _) => read_section(file.plain_mut(which), entry, report),
-            (None, "vcenter") => read_vcenters(&mut file.vcenters, entry, report),
-            (None, name) => match find_other_section(name) {
-                Some(other) => report.warn_of_other_section(entry.line, other, Dialect::Yaml),
-                None => report.warn_of_unknown_section(entry.line, name, Dialect::Yaml),
-            },
+            (None, Some(which)) => read_named(file.named_mut(which), which, entry, report),
+            (None, None) => report.warn_of_unknown_section(entry.line, &entry.key, Dialect::Yaml),
         }
     }
     file
 }
 
-/// An entry that is there twice replaces the first, and a null replaces all, as in the Go program.
-fn read_vcenters(vcenters: &mut Vec<RawSection>, all: &Entry, report: &mut Report) {
+/// An entry that is there twice replaces the first, and a null replaces all, as in the Go program. A class that is null is
+/// empty, where that crashes.
+fn read_named(sections: &mut Vec<RawSection>, which: Named, all: &Entry, report: &mut Report) {
     if matches!(all.node.value, Value::Null) {
-        vcenters.clear();
+        sections.clear();
     }
     let Some(written) = all.node.entries() else {
-        report.mistake_in(all.line, "vcenter", None, "expected a mapping of names to vCenters");
+        let expected = match which {
+            Named::Vcenter => "expected a mapping of names to vCenters",
+            Named::Class => "expected a mapping of names to classes",
+        };
+        report.mistake_of_named(which, all.line, Dialect::Yaml, expected);
         return;
     };
     for entry in written {
-        let is_new = vcenters.iter().all(|known| known.key != entry.key);
-        if is_new && vcenters.len() == MAX_VCENTERS {
-            report.mistake_in(entry.line, "vcenter", None, TOO_MANY);
+        let is_new = sections.iter().all(|known| known.key != entry.key);
+        if is_new && sections.len() == Named::MOST {
+            report.mistake_of_named(which, entry.line, Dialect::Yaml, which.too_many());
             return;
         }
-        let mut section = RawSection::vcenter(entry.key.clone(), Some(entry.line), Dialect::Yaml);
+        let mut section = RawSection::named(which, entry.key.clone(), Some(entry.line), Dialect::Yaml);
         read_section(&mut section, entry, report);
-        match vcenters.iter_mut().find(|known| known.key == section.key) {
+        match sections.iter_mut().find(|known| known.key == section.key) {
             Some(known) => *known = section,
-            None => vcenters.push(section),
+            None => sections.push(section),
         }
     }
 }
@@ -77,7 +78,7 @@ fn read_section(section: &mut RawSection, written: &Entry, report: &mut Report) 
         section.fields.clear();
     }
     let Some(fields) = written.node.entries() else {
-        report.mistake_in(written.line, &section.shown, None, "expected a mapping of keys to values");
+        report.mistake_within(section, written.line, None, "expected a mapping of keys to values");
         return;
     };
     for entry in fields {
@@ -86,7 +87,7 @@ fn read_section(section: &mut RawSection, written: &Entry, report: &mut Report) 
             continue;
         };
         let value = parse_value(kind, &entry.node.value).unwrap_or_else(|expected| {
-            report.mistake_in(entry.line, &section.shown, Some(&entry.key), expected);
+            report.mistake_within(section, entry.line, Some(name), expected);
             RawValue::Mistake
         });
         section.fields.push(RawField { name, line: Some(entry.line), value });
@@ -110,8 +111,15 @@ fn parse_value(kind: Kind, value: &Value) -> Result<RawValue, &'static str> {
         (Kind::Number, _) => Err("expected a whole number without quotes"),
         (Kind::List, Value::List(items)) => items.iter().map(item).collect::<Result<_, _>>().map(RawValue::List),
         (Kind::List, _) => Err("expected a list, for example [a, b]"),
+        (Kind::Map, Value::Map(entries)) => {
+            let entries = entries.iter().map(|entry| Some((entry.key.clone(), item(&entry.node).ok()?)));
+            entries.collect::<Option<_>>().map(RawValue::Map).ok_or(MAP)
+        }
+        (Kind::Map, _) => Err(MAP),
     }
 }
+
+const MAP: &str = "expected a mapping of texts, for example {scope: tag}";
 
 fn item(node: &Node) -> Result<Zeroizing<String>, &'static str> {
     match &node.value {

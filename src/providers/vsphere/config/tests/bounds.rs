@@ -119,6 +119,24 @@ fn many_different_names_are_read_in_bounded_time() {
             "expected at most 1000 vCenters",
         ),
         (
+            "classes in INI",
+            repeated(&|index| format!("[LoadBalancerClass \"{index}\"]\n")),
+            "expected at most 1000 classes",
+        ),
+        (
+            "classes in YAML",
+            format!(
+                "loadBalancerClass:\n{}",
+                (0..1200).map(|index| format!("  a{index}: {{ipPoolId: s{index}}}\n")).collect::<String>()
+            ),
+            "expected at most 1000 classes",
+        ),
+        (
+            "tags in INI",
+            format!("[LoadBalancer]\ntags = \"[{}]\"\n", "1,".repeat(100_000)),
+            "expected a JSON object of texts of at most 64 KiB",
+        ),
+        (
             "values in YAML",
             format!("x:\n{}", repeated(&|index| format!("  a{index}: {{b: c}}\n"))),
             "expected at most 20000 values",
@@ -190,6 +208,12 @@ fn bombs_are_refused_with_a_sentence() {
 fn messages_have_an_end() {
     let told = told(&format!("[Global]\n{}", "= x\n".repeat(5000)));
     assert_eq!((told.len(), told[100].as_str()), (101, "f: and 4900 more mistakes"));
+    // A mistake that is only counted refuses the file all the same, and mistakes of a part do not.
+    let part = format!("[NSXT]\n{}", "insecure-flag = x\n".repeat(5000));
+    let with = |rest: &str| parse(&format!("{part}[VirtualCenter \"a\"]\nuser = u\n{rest}"), "f");
+    assert_eq!(with("").unwrap_err().0.len(), 101);
+    let parsed = with("password = p\n").unwrap();
+    assert!(parsed.config.nsx.is_refused() && parsed.refused.len() == 101 && parsed.config.vcenters.len() == 1);
 }
 
 proptest! {

@@ -9,6 +9,7 @@ enum Written {
     Flag(bool),
     Number(u16),
     List(Vec<String>),
+    Map(std::collections::BTreeMap<String, String>),
 }
 
 type Fields = Vec<(&'static str, Written)>;
@@ -19,6 +20,8 @@ struct Model {
     vcenters: Vec<(String, Fields)>,
     labels: Fields,
     nodes: Fields,
+    /// The sections of NSX that are there: the name in INI and in YAML.
+    nsx: Vec<(&'static str, &'static str, Fields)>,
 }
 
 impl Written {
@@ -31,6 +34,7 @@ impl Written {
             Self::Flag(flag) => flag.to_string(),
             Self::Number(number) => number.to_string(),
             Self::List(items) => items.join(","),
+            Self::Map(_) => Self::Text(self.yaml()).ini(),
         }
     }
 
@@ -41,6 +45,7 @@ impl Written {
             Self::Flag(flag) => flag.to_string(),
             Self::Number(number) => number.to_string(),
             Self::List(items) => serde_json::to_string(items).unwrap(),
+            Self::Map(entries) => serde_json::to_string(entries).unwrap(),
         }
     }
 }
@@ -53,7 +58,8 @@ impl Model {
         let vcenters: Vec<_> =
             self.vcenters.iter().map(|(key, own)| format!("[VirtualCenter \"{key}\"]\n{}", fields(own))).collect();
         let (global, labels, nodes) = (fields(&self.global), fields(&self.labels), fields(&self.nodes));
-        format!("[Global]\n{global}{}[Labels]\n{labels}[Nodes]\n{nodes}", vcenters.concat())
+        let nsx: String = self.nsx.iter().map(|(name, _, own)| format!("[{name}]\n{}", fields(own))).collect();
+        format!("[Global]\n{global}{}[Labels]\n{labels}[Nodes]\n{nodes}{nsx}", vcenters.concat())
     }
 
     fn yaml(&self) -> String {
@@ -65,7 +71,8 @@ impl Model {
             self.vcenters.iter().map(|(key, own)| format!("  {key}:\n{}", fields("    ", own))).collect();
         let (global, labels, nodes) =
             (fields("  ", &self.global), fields("  ", &self.labels), fields("  ", &self.nodes));
-        format!("global:\n{global}vcenter:\n{}labels:\n{labels}nodes:\n{nodes}", entries.concat())
+        let nsx: String = self.nsx.iter().map(|(_, name, own)| format!("{name}:\n{}", fields("    ", own))).collect();
+        format!("global:\n{global}vcenter:\n{}labels:\n{labels}nodes:\n{nodes}{nsx}", entries.concat())
     }
 }
 
@@ -161,18 +168,67 @@ fn model() -> impl Strategy<Value = Model> {
         ],
     });
     let labels = some_of(vec![("zone", text().boxed()), ("region", text().boxed())]);
-    (some_of(global), entries, labels, some_of(nodes.collect())).prop_map(|(global, vcenters, labels, nodes)| Model {
-        global,
-        vcenters,
-        labels,
-        nodes,
-    })
+    (some_of(global), entries, labels, some_of(nodes.collect()), nsx_sections())
+        .prop_map(|(global, vcenters, labels, nodes, nsx)| Model { global, vcenters, labels, nodes, nsx })
+}
+
+/// The sections of NSX, each of them there or not.
+fn nsx_sections() -> BoxedStrategy<Vec<(&'static str, &'static str, Fields)>> {
+    let flag = || any::<bool>().prop_map(Written::Flag).boxed();
+    let nsxt = vec![
+        ("host", fixed(&["", "nsx", "nsx:8443/a/", "[fd00::1]:443", "https://nsx"]).boxed()),
+        ("user", text().boxed()),
+        ("password", text().boxed()),
+        ("insecure-flag", flag()),
+        ("remote-auth", flag()),
+        ("vmc-access-token", text().boxed()),
+        ("vmc-auth-host", fixed(&["", "auth/a"]).boxed()),
+        ("client-auth-cert-file", text().boxed()),
+        ("client-auth-key-file", text().boxed()),
+        ("ca-file", text().boxed()),
+        ("secret-name", text().boxed()),
+        ("secret-namespace", text().boxed()),
+    ];
+    let class = || {
+        vec![
+            ("ip-pool-name", text().boxed()),
+            ("ip-pool-id", text().boxed()),
+            ("tcp-app-profile-name", text().boxed()),
+            ("tcp-app-profile-path", text().boxed()),
+            ("udp-app-profile-name", text().boxed()),
+            ("udp-app-profile-path", text().boxed()),
+        ]
+    };
+    let tags = proptest::collection::btree_map("[a-z\"\\\\ ]{0,3}", "[ -~\n\u{e9}]{0,4}", 0..3).prop_map(Written::Map);
+    let mut balancers = class();
+    balancers.push(("size", fixed(&["SMALL", "DLB", "small", ""]).boxed()));
+    balancers.push(("lb-service-id", fixed(&["", "4711"]).boxed()));
+    balancers.push(("tier1-gateway-path", fixed(&["", "1234", "/infra/tier-1s/a", "infra/tier-1s/a/"]).boxed()));
+    balancers.push(("snat-disabled", flag()));
+    balancers.push(("tags", tags.boxed()));
+    let routes = vec![("router-path", fixed(&["", "a", "/infra/tier-1s/a", "infra/tier-0s/a/"]).boxed())];
+    let sections = (some_of(nsxt), some_of(balancers), some_of(class()), some_of(routes), any::<[bool; 4]>());
+    sections
+        .prop_map(|(nsxt, balancers, class, routes, is_there)| {
+            let all = [
+                ("NSXT", "nsxt", nsxt),
+                ("LoadBalancer", "loadBalancer", balancers),
+                ("LoadBalancerClass \"default\"", "loadBalancerClass:\n  default", class),
+                ("Route", "route", routes),
+            ];
+            all.into_iter().zip(is_there).filter(|(_, is_there)| *is_there).map(|(section, _)| section).collect()
+        })
+        .boxed()
 }
 
 /// All there is to compare, passwords included; of mistakes and oddities what is told, without the place.
 fn outcome(text: &str) -> Result<(String, Vec<String>, usize), Vec<String>> {
     match parse(text, "f") {
-        Ok(parsed) => Ok((format!("{:?}", parsed.config), vcenters(&parsed.config), parsed.warnings.len())),
+        Ok(parsed) => {
+            let refused = parsed.refused.iter().map(|(part, problem)| format!("{part:?} {}", problem.expected));
+            let told = vcenters(&parsed.config).into_iter().chain(refused).collect();
+            Ok((format!("{:?}", parsed.config), told, parsed.warnings.len()))
+        }
         Err(errors) => {
             let mut told: Vec<_> = errors.0.iter().map(|problem| problem.expected.clone()).collect();
             told.sort();

@@ -37,6 +37,19 @@ fn show(text: &str, file: &str) -> String {
         writeln!(shown, "{kind}: in {:?}, network {:?}, not in {:?}", rule.networks, rule.network_name, rule.excluded)
             .unwrap();
     }
+    let Config { nsx, load_balancers, routes, .. } = &parsed.config;
+    for (is_there, part) in [
+        (*nsx != Part::Absent, format!("{nsx:?}")),
+        (*load_balancers != Part::Absent, format!("{load_balancers:?}")),
+        (*routes != Part::Absent, format!("{routes:?}")),
+    ] {
+        if is_there {
+            writeln!(shown, "{part}").unwrap();
+        }
+    }
+    for (part, mistake) in &parsed.refused {
+        writeln!(shown, "mistake of {}: {mistake}", part.as_str()).unwrap();
+    }
     for warning in &parsed.warnings {
         writeln!(shown, "warning: {warning}").unwrap();
     }

@@ -43,6 +43,7 @@ fn raw_values_are_wiped_in_both_dialects() {
                     texts += 1;
                 }
                 RawValue::List(items) => items.iter().for_each(is_wiped),
+                RawValue::Map(entries) => entries.iter().for_each(|(_, text)| is_wiped(text)),
                 RawValue::Unset | RawValue::Flag(_) | RawValue::Number(_) | RawValue::Mistake => {}
             }
         }
@@ -60,6 +61,23 @@ fn checked_passwords_are_wiped() {
         let Credentials::Inline { password, .. } = &config.vcenters[0].credentials else { panic!("inline") };
         is_wiped(password);
         assert_eq!(password.expose_secret(), "hunter2");
+    }
+    for (login, given) in [
+        ("user = u\npassword = hunter2", "Password"),
+        ("secret-name = n\nsecret-namespace = ns\nuser = u\npassword = hunter2", "Secret"),
+        ("vmc-access-token = hunter2\nvmc-auth-host = h", "VmcToken"),
+    ] {
+        let config = config(given, &format!("{INI}[NSXT]\nhost = h\n{login}\n"));
+        let secret = match &config.nsx.used().unwrap().login {
+            NsxLogin::VmcToken { token: secret, .. }
+            | NsxLogin::Password { password: secret, .. }
+            | NsxLogin::Secret { fallback: Some((_, secret)), .. } => secret,
+            other => panic!("{other:?}"),
+        };
+        is_wiped(secret);
+        assert_eq!(secret.expose_secret(), "hunter2");
+        let shown = format!("{config:?}");
+        assert!(shown.contains(given) && !shown.contains("hunter2"), "{shown}");
     }
 }
 

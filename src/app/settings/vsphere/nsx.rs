@@ -1,0 +1,43 @@
+//! The files that the section `NSXT` names: the CA file and the client certificate with its key.
+
+use crate::app::files::Files;
+use crate::clients::http::{self, ClientIdentity, TlsSettings, TlsTrust};
+use crate::providers::vsphere::config::{Nsx, NsxLogin};
+use std::path::Path;
+use zeroize::Zeroizing;
+
+/// How to verify NSX, and how to prove who we are. That the files can be used is checked here, so that an error is reported
+/// when they are read.
+pub(super) fn nsx_tls(nsx: &Nsx, files: &dyn Files) -> Result<TlsSettings, Vec<String>> {
+    let mut mistakes = Vec::new();
+    let mut read = |what: &str, path: &Path| {
+        let content = files.read(path);
+        content.map_err(|error| mistakes.push(format!("{what} {} cannot be read: {error}", path.display()))).ok()
+    };
+    let trust = match &nsx.ca_file {
+        None => TlsTrust::System,
+        Some(path) => {
+            let pem = read("the CA file", path).map(|pem| pem.to_vec()).unwrap_or_default();
+            TlsTrust::Ca { pem, path: path.display().to_string() }
+        }
+    };
+    let pems = match &nsx.login {
+        NsxLogin::Certificate { certificate, key } => {
+            let (chain, own) = (read("the client certificate", certificate), read("the key", key));
+            chain.zip(own).map(|(chain, own)| (chain, own, certificate.display().to_string()))
+        }
+        NsxLogin::VmcToken { .. } | NsxLogin::Secret { .. } | NsxLogin::Password { .. } => None,
+    };
+    let identity = pems.and_then(|(chain, own, shown): (Zeroizing<_>, Zeroizing<_>, _)| {
+        ClientIdentity::from_pem(&chain, &own, shown).map_err(|error| mistakes.push(error)).ok()
+    });
+    let tls = TlsSettings { trust, insecure: nsx.insecure, identity, ..TlsSettings::default() };
+    if mistakes.is_empty() {
+        // The service that exchanges a VMC token is verified whatever the flag says.
+        let insecure = nsx.insecure && !matches!(nsx.login, NsxLogin::VmcToken { .. });
+        let verified = TlsSettings { insecure, ..tls.clone() };
+        let client = http::Client::new(http::Settings::new(&nsx.host, nsx.port, verified, ""));
+        mistakes.extend(client.err().map(|error| error.to_string()));
+    }
+    if mistakes.is_empty() { Ok(tls) } else { Err(mistakes) }
+}

@@ -1,0 +1,274 @@
+//! The sections `LoadBalancer` and `LoadBalancerClass`. Pure.
+//!
+//! Mirrors `pkg/cloudprovider/vsphere/loadbalancer/config`, and what `setupClasses` of `class.go` makes of it. Name and id of
+//! a pool, and name and path of a profile, are inherited as one: in the Go program a class with a pool name of its own gets
+//! the pool id of the load balancers, which wins.
+
+use std::collections::BTreeMap;
+
+use super::fields::{RawFile, RawSection};
+use super::parts::{Part, PartName};
+use super::problems::Report;
+use super::routes::{Router, RouterKind, SPELLING};
+
+/// The class of Services that name none; it is always there.
+pub const DEFAULT_CLASS: &str = "default";
+
+/// The scopes of tags that each object gets anyway. Not `owner`, which the configuration overrides.
+const OWN_SCOPES: [&str; 5] = ["cluster", "service", "port", "ippoolid", "lbclass"];
+
+/// The longest scope and tag that NSX takes, in characters.
+const LONGEST_TAG: (usize, usize) = (128, 256);
+
+/// The load balancers of Services.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadBalancers {
+    /// The size of a load balancer service that is created; also needed where none is.
+    pub size: Size,
+    /// The id of a load balancer service that exists and is used; none means that one is created.
+    pub lb_service_id: Option<String>,
+    /// The path of the tier-1 gateway: of the load balancer service that is created, or the one that the existing service
+    /// must have. In the canonical form where it is the path of a tier-1 gateway, else as written: the Go program sends
+    /// any text, and with an existing service only compares it.
+    pub tier1: Option<String>,
+    /// Whether the source address of clients is not translated.
+    pub snat_disabled: bool,
+    /// Tags of all objects that are created, by scope. `owner` overrides the tag of that scope.
+    pub tags: BTreeMap<String, String>,
+    /// The pool and the profiles of the section `LoadBalancer`.
+    pub common: Class,
+    /// The classes of the file, with what is written in them. See [`Self::class`].
+    pub classes: BTreeMap<String, Class>,
+}
+
+/// What a class says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Class {
+    /// The pool of addresses.
+    pub pool: Option<Pool>,
+    /// The application profile of TCP ports.
+    pub tcp: Option<Profile>,
+    /// The application profile of UDP ports.
+    pub udp: Option<Profile>,
+}
+
+/// A class with all that it inherits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompleteClass<'a> {
+    /// The pool of addresses.
+    pub pool: &'a Pool,
+    /// The application profile of TCP ports.
+    pub tcp: &'a Profile,
+    /// The application profile of UDP ports.
+    pub udp: &'a Profile,
+}
+
+/// An IP pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pool {
+    /// By its id, the last part of its path.
+    Id(String),
+    /// By its display name.
+    Name(String),
+}
+
+/// An application profile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Profile {
+    /// By its path, as written.
+    Path(String),
+    /// By its display name.
+    Name(String),
+}
+
+/// The size of a load balancer service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// `SMALL`.
+    Small,
+    /// `MEDIUM`.
+    Medium,
+    /// `LARGE`.
+    Large,
+    /// `XLARGE`.
+    Xlarge,
+    /// `DLB`: a distributed load balancer.
+    Dlb,
+}
+
+impl Size {
+    const ALL: [Self; 5] = [Self::Small, Self::Medium, Self::Large, Self::Xlarge, Self::Dlb];
+
+    /// As NSX and the file write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Small => "SMALL",
+            Self::Medium => "MEDIUM",
+            Self::Large => "LARGE",
+            Self::Xlarge => "XLARGE",
+            Self::Dlb => "DLB",
+        }
+    }
+}
+
+impl LoadBalancers {
+    /// The class of this name; the default class is there whether or not the file has it.
+    ///
+    /// A pool comes from the class, the section `LoadBalancer` or the default class, a profile from the class, the default
+    /// class or the section: the first that has it, as in the Go program.
+    pub fn class(&self, name: &str) -> Option<CompleteClass<'_>> {
+        let default = self.classes.get(DEFAULT_CLASS);
+        let own = self.classes.get(name);
+        if own.is_none() && name != DEFAULT_CLASS {
+            return None;
+        }
+        let common = Some(&self.common);
+        let (for_pools, for_profiles) = ([own, common, default], [own, default, common]);
+        Some(CompleteClass {
+            pool: for_pools.into_iter().flatten().find_map(|class| class.pool.as_ref())?,
+            tcp: for_profiles.into_iter().flatten().find_map(|class| class.tcp.as_ref())?,
+            udp: for_profiles.into_iter().flatten().find_map(|class| class.udp.as_ref())?,
+        })
+    }
+}
+
+const SIZE: &str = "size";
+const SERVICE: &str = "lb-service-id";
+const TIER1: &str = "tier1-gateway-path";
+const POOL_ID: &str = "ip-pool-id";
+const POOL_NAME: &str = "ip-pool-name";
+
+/// Name and path of the profile of each protocol, and what is wrong when the section has neither.
+const PROFILES: [(&str, &str, &str); 2] = [
+    (
+        "tcp-app-profile-name",
+        "tcp-app-profile-path",
+        "either load balancer TCP application profile name or path required",
+    ),
+    (
+        "udp-app-profile-name",
+        "udp-app-profile-path",
+        "either load balancer UDP application profile name or path required",
+    ),
+];
+
+const NO_EFFECT: &str =
+    "no effect: load balancers are off without a class, size, service id, IP pool and tier-1 gateway";
+
+const NOT_BUILT: &str = "no effect: no load balancers are created, changed or deleted: a Service of type LoadBalancer gets no \
+     address, and one that the upstream program has served keeps its finalizer when it is deleted. Clusters that use this \
+     section need the upstream program";
+
+pub(super) fn check(raw: &RawFile, report: &mut Report) -> Part<LoadBalancers> {
+    let section = &raw.load_balancer;
+    let is_on = !raw.classes.is_empty()
+        || [SIZE, SERVICE, POOL_ID, POOL_NAME, TIER1].into_iter().any(|key| section.text(key).is_some());
+    if report.is_refused(PartName::LoadBalancers) && !is_on {
+        return Part::Refused;
+    }
+    if !is_on {
+        if section.line.is_some() {
+            report.warn_at(section, None, NO_EFFECT);
+        }
+        return Part::Absent;
+    }
+    let size = check_rules(raw, report);
+    let tags = tags(section, report);
+    let (common, tier1) = (class(section, report), tier1(section, report));
+    let classes = raw.classes.iter().map(|section| (section.key.clone(), class(section, report))).collect();
+    match size {
+        Some(size) if !report.is_refused(PartName::LoadBalancers) => Part::Used(LoadBalancers {
+            size,
+            lb_service_id: section.text(SERVICE).map(str::to_owned),
+            tier1,
+            snat_disabled: section.flag("snat-disabled").unwrap_or_default(),
+            tags,
+            common,
+            classes,
+        }),
+        _ => Part::Refused,
+    }
+}
+
+/// Warns that load balancers are not built yet.
+pub(super) fn warn_not_built(raw: &RawFile, report: &mut Report) {
+    if let Some(section) = raw.load_balancer_sections().next() {
+        report.warn_at(section, None, NOT_BUILT);
+    }
+}
+
+/// The rules of the Go program with its texts, in its order; it reports the first only.
+fn check_rules(raw: &RawFile, report: &mut Report) -> Option<Size> {
+    let section = &raw.load_balancer;
+    let has = |key: &str| section.text(key).is_some() || section.is_mistake(key);
+    let mut require = |is_met: bool, key: Option<&str>, rule: &str| {
+        if !is_met && report.is_readable {
+            report.mistake_at(section, key, rule);
+        }
+    };
+    require(has(SERVICE) || has(TIER1), Some(TIER1), "either load balancer service id or T1 gateway path required");
+    for (name, path, rule) in PROFILES {
+        require(has(name) || has(path), Some(name), rule);
+    }
+    let size = section.text(SIZE).and_then(|text| Size::ALL.into_iter().find(|size| size.as_str() == text));
+    let is_size = size.is_some() || section.is_mistake(SIZE);
+    require(is_size, Some(SIZE), "load balancer size is invalid. Valid values are: DLB,LARGE,MEDIUM,SMALL,XLARGE");
+    let has_pool = has(POOL_ID) || has(POOL_NAME);
+    let default = raw.classes.iter().find(|class| class.key == DEFAULT_CLASS);
+    match default {
+        None => require(has_pool, Some(POOL_NAME), "no default load balancer class defined"),
+        Some(class) => {
+            let is_met = has_pool || [POOL_ID, POOL_NAME].into_iter().any(|key| class.text(key).is_some());
+            require(is_met, Some(POOL_NAME), "default load balancer class: ipPoolName and ipPoolID is empty");
+        }
+    }
+    let is_one = !(has(POOL_ID) && has(POOL_NAME));
+    require(is_one, Some(POOL_ID), "either load balancer ipPoolName or ipPoolID can be set");
+    size
+}
+
+/// The pool and the profiles of a section. Where both keys are given, the id or path is used, as in the Go program.
+fn class(section: &RawSection, report: &mut Report) -> Class {
+    let mut either = |exact: &str, name: &str| {
+        let (exact_text, name_text) = (section.text(exact), section.text(name));
+        if exact_text.is_some() && name_text.is_some() {
+            report.warn_at(section, Some(name), format!("ignored: {} takes precedence", section.shown_key(exact)));
+        }
+        exact_text.map(|text| (text.to_owned(), true)).or(name_text.map(|text| (text.to_owned(), false)))
+    };
+    let pool = either(POOL_ID, POOL_NAME);
+    let [tcp, udp] = PROFILES.map(|(name, path, _)| {
+        let found = either(path, name);
+        found.map(|(text, is_path)| if is_path { Profile::Path(text) } else { Profile::Name(text) })
+    });
+    Class { pool: pool.map(|(text, is_id)| if is_id { Pool::Id(text) } else { Pool::Name(text) }), tcp, udp }
+}
+
+/// Not refused where it is no path: with an existing service the Go program works with any text that equals the service's.
+fn tier1(section: &RawSection, report: &mut Report) -> Option<String> {
+    let text = section.text(TIER1)?;
+    let router = Router::parse(text).filter(|router| router.kind == RouterKind::Tier1);
+    let path = router.as_ref().map(Router::path);
+    if path.is_none() {
+        report.warn_at(section, Some(TIER1), "expected /infra/tier-1s/<id>; sent to NSX as it is written");
+    } else if path.as_deref() != Some(text) {
+        report.warn_at(section, Some(TIER1), SPELLING);
+    }
+    Some(path.unwrap_or_else(|| text.to_owned()))
+}
+
+fn tags(section: &RawSection, report: &mut Report) -> BTreeMap<String, String> {
+    const TAGS: &str = "tags";
+    let written = section.entries(TAGS);
+    if written.iter().any(|(scope, _)| OWN_SCOPES.contains(&scope.as_str())) {
+        report.warn_at(section, Some(TAGS), format!("ignored where the scope is one of {}", OWN_SCOPES.join(", ")));
+    }
+    let (longest_scope, longest_tag) = LONGEST_TAG;
+    let is_long = |text: &str, most| text.chars().count() > most;
+    if written.iter().any(|(scope, tag)| is_long(scope, longest_scope) || is_long(tag, longest_tag)) {
+        let expected =
+            format!("expected scopes of at most {longest_scope} characters, and tags of at most {longest_tag}");
+        report.mistake_at(section, Some(TAGS), expected);
+    }
+    written.iter().map(|(scope, tag)| (scope.clone(), tag.to_string())).collect()
+}

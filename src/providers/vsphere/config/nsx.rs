@@ -1,0 +1,338 @@
+//! The section `NSXT` with its environment variables: where NSX is, and how to log in. Pure.
+//!
+//! Mirrors `pkg/nsxt/config`, with two differences: the variables are applied before the checks, and a login that is never
+//! used is a warning.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use secrecy::{ExposeSecret as _, SecretString};
+
+use super::fields::RawSection;
+use super::parts::{Part, PartName};
+use super::problems::Report;
+use crate::base::addresses::parse_ip;
+
+const DEFAULT_PORT: u16 = 443;
+
+/// The connection to NSX.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nsx {
+    /// Host name or IP address, IPv6 without brackets.
+    pub host: String,
+    /// The TCP port.
+    pub port: u16,
+    /// What goes before each path of a request: nothing, or `/prefix` without a slash at the end.
+    pub path_prefix: String,
+    /// Whether the server's certificate is not verified.
+    pub insecure: bool,
+    /// A PEM file that replaces the system's roots. Whether it exists is not checked here.
+    pub ca_file: Option<PathBuf>,
+    /// Whether user and password are those of vIDM (`Remote` in place of `Basic`).
+    pub remote_auth: bool,
+    /// How to log in.
+    pub login: NsxLogin,
+}
+
+/// How to log in to NSX, in the order of precedence. Prints without secrets.
+#[derive(Clone)]
+pub enum NsxLogin {
+    /// By a TLS client certificate. Whether the files exist is not checked here.
+    Certificate {
+        /// The PEM file of the certificate.
+        certificate: PathBuf,
+        /// The PEM file of its key.
+        key: PathBuf,
+    },
+    /// By an API token of VMware Cloud, which is exchanged for access tokens.
+    VmcToken {
+        /// The API token.
+        token: SecretString,
+        /// Host and path of the service that exchanges it, without scheme.
+        host: String,
+    },
+    /// By user and password of a Secret, under the keys `username` and `password`.
+    Secret {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// User and password of the file or of variables, until the Secret has some.
+        fallback: Option<(String, SecretString)>,
+    },
+    /// By user and password of the file or of variables.
+    Password {
+        /// The user name.
+        user: String,
+        /// The password.
+        password: SecretString,
+    },
+}
+
+impl NsxLogin {
+    /// Host, port and path of the service that exchanges the VMC token; none for other logins.
+    pub fn token_service(&self) -> Option<(String, u16, String)> {
+        let Self::VmcToken { host, .. } = self else { return None };
+        let (host, port, path) = parse_host(host)?;
+        Some((host, port, if path.is_empty() { "/".to_owned() } else { path }))
+    }
+}
+
+/// Not in constant time: both sides are configurations of this process, so timing discloses nothing.
+impl PartialEq for NsxLogin {
+    fn eq(&self, other: &Self) -> bool {
+        let is_same = |one: &SecretString, two: &SecretString| one.expose_secret() == two.expose_secret();
+        match (self, other) {
+            (Self::Certificate { certificate, key }, Self::Certificate { certificate: other, key: other_key }) => {
+                certificate == other && key == other_key
+            }
+            (Self::VmcToken { token, host }, Self::VmcToken { token: other, host: other_host }) => {
+                is_same(token, other) && host == other_host
+            }
+            (
+                Self::Secret { namespace, name, fallback },
+                Self::Secret { namespace: other, name: other_name, fallback: other_fallback },
+            ) => {
+                let is_same_fallback = match (fallback, other_fallback) {
+                    (Some((user, password)), Some((other, other_password))) => {
+                        user == other && is_same(password, other_password)
+                    }
+                    (None, None) => true,
+                    _ => false,
+                };
+                namespace == other && name == other_name && is_same_fallback
+            }
+            (Self::Password { user, password }, Self::Password { user: other, password: other_password }) => {
+                user == other && is_same(password, other_password)
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Eq for NsxLogin {}
+
+/// User names are left out: somebody may have written the password there.
+impl fmt::Debug for NsxLogin {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Certificate { certificate, key } => {
+                formatter.debug_struct("Certificate").field("certificate", certificate).field("key", key).finish()
+            }
+            Self::VmcToken { host, .. } => {
+                formatter.debug_struct("VmcToken").field("host", host).finish_non_exhaustive()
+            }
+            Self::Secret { namespace, name, .. } => {
+                let mut shown = formatter.debug_struct("Secret");
+                shown.field("namespace", namespace).field("name", name).finish_non_exhaustive()
+            }
+            Self::Password { .. } => formatter.debug_struct("Password").finish_non_exhaustive(),
+        }
+    }
+}
+
+const USER: &str = "user";
+const PASSWORD: &str = "password";
+const TOKEN: &str = "vmc-access-token";
+const AUTH_HOST: &str = "vmc-auth-host";
+const CERTIFICATE: &str = "client-auth-cert-file";
+const KEY: &str = "client-auth-key-file";
+const SECRET_NAME: &str = "secret-name";
+const SECRET_NAMESPACE: &str = "secret-namespace";
+
+/// What a key needs beside it. As in the Go program the first row whose key is given decides, and the others are not looked
+/// at; the texts are its own.
+const RULES: [(&str, &str, &str); 6] = [
+    (TOKEN, AUTH_HOST, "vmc auth host must be provided if auth token is provided"),
+    (USER, PASSWORD, "password is empty"),
+    (KEY, CERTIFICATE, "client cert file is required if client key file is provided"),
+    (CERTIFICATE, KEY, NO_KEY),
+    (SECRET_NAME, SECRET_NAMESPACE, "secret namespace is required if secret name is provided"),
+    (SECRET_NAMESPACE, SECRET_NAME, "secret name is required if secret namespace is provided"),
+];
+
+const NO_KEY: &str = "client key file is required if client cert file is provided";
+
+const NO_LOGIN: &str = "user or vmc access token or client cert file must be set";
+
+const HOST: &str = "expected a host name or IP address, then :port and /prefix where they are needed, without scheme";
+
+/// The logins in the order of precedence: how messages name them, and the keys that belong together.
+const LOGINS: [(&str, [&str; 2]); 4] = [
+    ("the client certificate", [CERTIFICATE, KEY]),
+    ("the VMC token", [TOKEN, AUTH_HOST]),
+    ("the Secret", [SECRET_NAME, SECRET_NAMESPACE]),
+    ("user and password", [USER, PASSWORD]),
+];
+
+pub(super) fn check(file: &RawSection, variables: &RawSection, report: &mut Report) -> Part<Nsx> {
+    // As in the Go program, variables alone make no connection.
+    if file.line.is_none() {
+        return Part::Absent;
+    }
+    let given = Given { file, variables };
+    check_rules(&given, report);
+    let host = match given.text("host") {
+        None => {
+            given.require("host", "host is empty", report);
+            None
+        }
+        Some(text) => given.host("host", text, report),
+    };
+    if let Some(text) = given.text(AUTH_HOST) {
+        given.host(AUTH_HOST, text, report);
+    }
+    let login = given.login(report);
+    match (host, login) {
+        (Some((host, port, path_prefix)), Some(login)) if !report.is_refused(PartName::Nsx) => Part::Used(Nsx {
+            host,
+            port,
+            path_prefix,
+            insecure: given.flag("insecure-flag"),
+            ca_file: given.text("ca-file").map(PathBuf::from),
+            remote_auth: given.flag("remote-auth"),
+            login,
+        }),
+        _ => Part::Refused,
+    }
+}
+
+fn check_rules(given: &Given<'_>, report: &mut Report) {
+    let chosen = RULES.into_iter().find(|(key, _, _)| given.text(key).is_some());
+    match chosen {
+        Some((_, needed, rule)) => given.require(needed, rule, report),
+        // A value that is reported already may have been a login.
+        None if LOGINS.iter().flat_map(|(_, keys)| keys).any(|key| given.file.is_mistake(key)) => {}
+        None => given.require(USER, NO_LOGIN, report),
+    }
+    // The certificate is used whatever else is given, and the Go program fails at its start then.
+    if chosen.is_some_and(|(key, ..)| key != CERTIFICATE) && given.text(CERTIFICATE).is_some() {
+        given.require(KEY, NO_KEY, report);
+    }
+}
+
+/// The section of the file with the variables, which take precedence.
+struct Given<'a> {
+    file: &'a RawSection,
+    variables: &'a RawSection,
+}
+
+impl<'a> Given<'a> {
+    /// Where a key is given; the file, where it is not.
+    fn section(&self, key: &str) -> &'a RawSection {
+        if self.variables.text(key).is_some() { self.variables } else { self.file }
+    }
+
+    fn text(&self, key: &str) -> Option<&'a str> {
+        self.section(key).text(key)
+    }
+
+    fn flag(&self, key: &str) -> bool {
+        self.variables.flag(key).or(self.file.flag(key)).unwrap_or_default()
+    }
+
+    /// Reports a key that is missing, unless it is there with a mistake.
+    fn require(&self, key: &str, rule: &str, report: &mut Report) {
+        let is_mistake = self.file.is_mistake(key) || self.variables.is_mistake(key);
+        if self.text(key).is_none() && !is_mistake && report.is_readable {
+            report.mistake_at(self.file, Some(key), rule);
+        }
+    }
+
+    fn host(&self, key: &str, text: &str, report: &mut Report) -> Option<(String, u16, String)> {
+        let host = parse_host(text);
+        if host.is_none() {
+            report.mistake_at(self.section(key), Some(key), HOST);
+        }
+        host
+    }
+
+    /// The first login that is complete; a warning for each other one.
+    fn login(&self, report: &mut Report) -> Option<NsxLogin> {
+        let is_complete = |keys: &[&str; 2]| keys.iter().all(|key| self.text(key).is_some());
+        let (used, [first, second]) = LOGINS.into_iter().find(|(_, keys)| is_complete(keys))?;
+        for (_, keys) in LOGINS.into_iter().filter(|(login, _)| *login != used) {
+            let is_fallback = first == SECRET_NAME && keys.contains(&USER) && is_complete(&keys);
+            if let Some(key) = keys.into_iter().find(|key| self.text(key).is_some()).filter(|_| !is_fallback) {
+                report.warn_at(self.section(key), Some(key), format!("ignored beside {used}"));
+            }
+        }
+        if self.flag("remote-auth") && (first == CERTIFICATE || first == TOKEN) {
+            report.warn_at(self.file, Some("remote-auth"), format!("no effect beside {used}"));
+        }
+        let (one, two) = (self.text(first)?, self.text(second)?);
+        Some(match first {
+            CERTIFICATE => NsxLogin::Certificate { certificate: one.into(), key: two.into() },
+            TOKEN => NsxLogin::VmcToken { token: one.into(), host: two.to_owned() },
+            SECRET_NAME => {
+                NsxLogin::Secret { namespace: two.to_owned(), name: one.to_owned(), fallback: self.fallback() }
+            }
+            _ => NsxLogin::Password { user: one.to_owned(), password: two.into() },
+        })
+    }
+
+    fn fallback(&self) -> Option<(String, SecretString)> {
+        Some((self.text(USER)?.to_owned(), self.text(PASSWORD)?.into()))
+    }
+}
+
+/// Host, port and prefix of `host[:port][/prefix]`; an IPv6 address with a port is in brackets.
+fn parse_host(text: &str) -> Option<(String, u16, String)> {
+    let (authority, path) = text.split_once('/').unwrap_or((text, ""));
+    let (host, port) = match authority.strip_prefix('[').map(|rest| rest.split_once(']')) {
+        _ if parse_ip(authority).is_some() => (authority, ""),
+        Some(None) => return None,
+        Some(Some((address, port))) => (parse_ip(address).map(|_| address)?, port),
+        None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
+    };
+    let port = match port.strip_prefix(':') {
+        None if port.is_empty() => DEFAULT_PORT,
+        Some(digits) if digits.bytes().all(|c| c.is_ascii_digit()) => digits.parse().ok().filter(|port| *port != 0)?,
+        _ => return None,
+    };
+    let is_odd = |c: char| c.is_whitespace() || c.is_control() || "?#\\".contains(c);
+    let is_host = parse_ip(host).is_some() || !(host.is_empty() || host.contains(|c| is_odd(c) || ":@[]".contains(c)));
+    let path = path.trim_matches('/');
+    let prefix = if path.is_empty() { String::new() } else { format!("/{path}") };
+    (is_host && !prefix.contains(is_odd)).then(|| (host.to_owned(), port, prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_has_a_port_and_a_prefix_where_they_are_written() {
+        for (text, want) in [
+            ("nsx", Some(("nsx", 443, ""))),
+            ("nsx.example.com:8443", Some(("nsx.example.com", 8443, ""))),
+            ("nsx/", Some(("nsx", 443, ""))),
+            ("nsx:1/a/b/", Some(("nsx", 1, "/a/b"))),
+            ("proxy/vmc/reverse-proxy/api", Some(("proxy", 443, "/vmc/reverse-proxy/api"))),
+            ("192.0.2.1:443", Some(("192.0.2.1", 443, ""))),
+            ("fd00::1", Some(("fd00::1", 443, ""))),
+            ("[fd00::1]", Some(("fd00::1", 443, ""))),
+            ("[fd00::1]:8443/a", Some(("fd00::1", 8443, "/a"))),
+            ("", None),
+            ("/a", None),
+            ("nsx:", None),
+            ("nsx:0", None),
+            ("nsx:+1", None),
+            ("nsx:65536", None),
+            ("nsx:1:2", None),
+            ("[fd00::1", None),
+            ("[nsx]", None),
+            ("[fd00::1]1", None),
+            ("https://nsx", None),
+            ("user:hunter2@nsx", None),
+            ("user@nsx", None),
+            ("n sx", None),
+            ("nsx?a", None),
+            ("nsx/a?b", None),
+        ] {
+            let read = parse_host(text);
+            let read = read.as_ref().map(|(host, port, prefix)| (host.as_str(), *port, prefix.as_str()));
+            assert_eq!(read, want, "{text}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The section `Route`: the router whose static routes lead to the pods. Pure.
+//!
+//! Mirrors `pkg/cloudprovider/vsphere/route/config`, which checks no more than that the path is there.
+
+use std::fmt;
+
+use super::fields::RawSection;
+use super::parts::{Part, PartName};
+use super::problems::Report;
+
+/// Where a Policy path may begin with the address of the API, which is no part of it.
+const API: &str = "policy/api/v1/";
+
+/// The routes for the pods of the nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Routes {
+    /// The router that has them.
+    pub router: Router,
+}
+
+/// Which gateway a router is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouterKind {
+    /// A tier-0 gateway.
+    Tier0,
+    /// A tier-1 gateway.
+    Tier1,
+}
+
+/// A router of NSX.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Router {
+    /// Which gateway it is.
+    pub kind: RouterKind,
+    /// Its id; without slashes, not empty.
+    pub id: String,
+}
+
+impl Router {
+    /// Reads a Policy path, also without its first slash, with one at the end, or with `/policy/api/v1` in front.
+    pub fn parse(text: &str) -> Option<Self> {
+        let path = text.trim().trim_matches('/');
+        let path = path.strip_prefix(API).unwrap_or(path).trim_start_matches('/');
+        let (kind, id) = match path.split('/').collect::<Vec<_>>().as_slice() {
+            ["infra", "tier-0s", id] => (RouterKind::Tier0, *id),
+            ["infra", "tier-1s", id] => (RouterKind::Tier1, *id),
+            _ => return None,
+        };
+        let is_id = !id.is_empty()
+            && id.trim() == id
+            && id != "."
+            && id != ".."
+            && !id.contains(|c: char| c.is_control() || "?#\\".contains(c));
+        is_id.then(|| Self { kind, id: id.to_owned() })
+    }
+
+    /// The Policy path.
+    pub fn path(&self) -> String {
+        let kind = match self.kind {
+            RouterKind::Tier0 => "tier-0s",
+            RouterKind::Tier1 => "tier-1s",
+        };
+        format!("/infra/{kind}/{}", self.id)
+    }
+}
+
+impl fmt::Display for Router {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.path())
+    }
+}
+
+pub(super) fn check(section: &RawSection, report: &mut Report) -> Part<Routes> {
+    const PATH: &str = "router-path";
+    if section.line.is_none() {
+        return Part::Absent;
+    }
+    let router = section.text(PATH).and_then(Router::parse);
+    match section.text(PATH) {
+        None if section.is_mistake(PATH) || !report.is_readable => {}
+        None => report.mistake_at(section, Some(PATH), "router path is required: expected /infra/tier-1s/<id>"),
+        Some(_) if router.is_none() => {
+            report.mistake_at(section, Some(PATH), "expected /infra/tier-0s/<id> or /infra/tier-1s/<id>");
+        }
+        Some(text) if router.as_ref().is_some_and(|router| router.path() != text) => {
+            report.warn_at(section, Some(PATH), SPELLING);
+        }
+        Some(_) => {}
+    }
+    match router {
+        Some(router) if !report.is_refused(PartName::Routes) => Part::Used(Routes { router }),
+        _ => Part::Refused,
+    }
+}
+
+/// Of a path in another spelling.
+pub(super) const SPELLING: &str =
+    "read as /infra/<kind>/<id>; expected that spelling, because the upstream program fails with any other";
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_router_path_is_read_in_the_spellings_of_users() {
+        for (text, want) in [
+            ("/infra/tier-1s/a", Some("/infra/tier-1s/a")),
+            ("/infra/tier-0s/a b", Some("/infra/tier-0s/a b")),
+            ("infra/tier-1s/a", Some("/infra/tier-1s/a")),
+            ("/infra/tier-1s/a/", Some("/infra/tier-1s/a")),
+            (" /policy/api/v1/infra/tier-1s/a ", Some("/infra/tier-1s/a")),
+            ("policy/api/v1//infra/tier-1s/a", Some("/infra/tier-1s/a")),
+            ("a", None),
+            ("/infra/tier-1s/", None),
+            ("/infra/tier-1s/a /", None),
+            ("/infra/tier-1s/..", None),
+            ("/infra/tier-1s/a?b", None),
+            ("/infra/tier-2s/a", None),
+            ("/infra/tier-1s/a/static-routes/b", None),
+            ("/global-infra/tier-1s/a", None),
+            ("https://nsx/policy/api/v1/infra/tier-1s/a", None),
+            ("", None),
+        ] {
+            assert_eq!(Router::parse(text).map(|router| router.to_string()).as_deref(), want, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_read_is_read_the_same_from_its_path(text in "[/a-z0-9.?-]{0,8}(/?(policy/api/v1/)?/?infra/tier-[012]s/)?[/a-z?. ]{0,6}") {
+            if let Some(router) = Router::parse(&text) {
+                prop_assert_eq!(Router::parse(&router.path()), Some(router));
+            }
+        }
+    }
+}

@@ -61,6 +61,9 @@ const PROCESS_VECTORS: [(&str, RangeInclusive<usize>); 12] = [
     ("E-", 20..=22),
 ];
 
+/// The vectors of the sections about NSX.
+const NSX_VECTORS: [(&str, RangeInclusive<usize>); 3] = [("NX-C-", 1..=17), ("LB-C-", 1..=14), ("RT-C-", 1..=3)];
+
 /// Kinds of ids, each with its numbers.
 type Ids = &'static [(&'static str, RangeInclusive<usize>)];
 
@@ -74,7 +77,7 @@ const WEAKNESSES: [(&str, Ids); 2] = [
 /// Every id of a vector, as it is written in tests and tables.
 pub fn vector_ids() -> Vec<String> {
     let provider = VECTORS.into_iter().map(|(kind, count)| (kind, 1..=count));
-    let all = provider.chain(CONTROLLER_VECTORS).chain(NETWORK_VECTORS).chain(PROCESS_VECTORS);
+    let all = provider.chain(CONTROLLER_VECTORS).chain(NETWORK_VECTORS).chain(PROCESS_VECTORS).chain(NSX_VECTORS);
     all.flat_map(|(kind, numbers)| numbers.map(move |number| id(kind, number))).collect()
 }
 
@@ -271,7 +274,7 @@ fn every_vector_is_marked_at_a_test_and_the_table_says_where() {
     let (_, tail) = rest.split_once("<!-- end of vectors -->\n").expect("the page has a mark after the table");
     let table = format!("<!-- vectors -->\n| ids | test |\n|---|---|\n{table}<!-- end of vectors -->\n");
     super::assert_golden(PAGE, &[head, &table, tail].concat());
-    assert_eq!(vector_ids().len(), 176 + 103 + 139 + 74);
+    assert_eq!(vector_ids().len(), 176 + 103 + 139 + 74 + 34);
 }
 
 #[test]

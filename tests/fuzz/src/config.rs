@@ -1,6 +1,8 @@
 //! `vsphere.conf`, in both dialects.
 
-use ccm::providers::vsphere::config;
+use std::ffi::OsString;
+
+use ccm::providers::vsphere::config::{self, Config, DEFAULT_CLASS, Environment, PartName, Router};
 
 use crate::laws::{SECRET, hides_secret};
 
@@ -30,11 +32,63 @@ pub fn vsphere_conf(bytes: &[u8]) {
     }
 }
 
+/// The sections about NSX behind a vCenter that is right, with variables in lines that begin with `$`. A part is in use or has
+/// mistakes, and what is in use is complete.
+pub fn nsx_config(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let (variables, lines): (Vec<_>, Vec<_>) = text.lines().partition(|line| line.starts_with('$'));
+    let variables = variables.iter().filter_map(|line| line.trim_start_matches('$').split_once('='));
+    let environment = Environment::new(variables.map(|(name, value)| (OsString::from(name), OsString::from(value))));
+    let sections = lines.join("\n");
+    let vcenter = match sections.trim_start().starts_with('[') {
+        true => "[VirtualCenter \"vc\"]\nuser = u\npassword = p\n",
+        false => "vcenter: {vc: {server: vc, user: u, password: p}}\n",
+    };
+    let shown = match config::parse_within(&format!("{vcenter}{sections}"), "f", &environment, &|_| false) {
+        Ok(parsed) => {
+            let told = parsed.warnings.len() + parsed.refused.len();
+            assert!(told <= 202, "{told} problems");
+            holds_nsx(&parsed.config);
+            for part in PartName::ALL.into_iter().filter(|_| parsed.refused.len() <= 100) {
+                let has_mistakes = parsed.refused.iter().any(|(refused, _)| *refused == part);
+                assert_eq!(has_mistakes, parsed.config.is_refused(part), "{part}");
+            }
+            format!("{parsed:?}")
+        }
+        Err(errors) => format!("{errors:?} {errors}"),
+    };
+    if is_password(&text) {
+        hides_secret(&shown);
+    }
+}
+
+fn holds_nsx(config: &Config) {
+    let Some(nsx) = config.nsx.used() else {
+        assert!(
+            config.load_balancers.used().is_none() && config.routes.used().is_none(),
+            "in use without a connection"
+        );
+        return;
+    };
+    assert!(!nsx.host.is_empty() && !nsx.host.contains(['/', '@', '[', ']']) && nsx.port != 0, "{nsx:?}");
+    let prefix = &nsx.path_prefix;
+    assert!(prefix.is_empty() || prefix.starts_with('/') && !prefix.ends_with('/'), "{nsx:?}");
+    if let Some(routes) = config.routes.used() {
+        assert_eq!(Router::parse(&routes.router.path()).as_ref(), Some(&routes.router), "another router");
+    }
+    if let Some(balancers) = config.load_balancers.used() {
+        let names = balancers.classes.keys().map(String::as_str).chain([DEFAULT_CLASS]);
+        names.for_each(|name| assert!(balancers.class(name).is_some(), "the class {name:?} is not complete"));
+        assert!(balancers.lb_service_id.is_some() || balancers.tier1.is_some(), "no load balancer service");
+    }
+}
+
 /// Whether the secret stands only where a password stands. As a name it may be told, and an alias takes it anywhere.
 fn is_password(text: &str) -> bool {
     let is_value = |line: &str| {
-        let after = line.trim_start().strip_prefix("password").map(str::trim_start);
-        after.is_some_and(|after| after.starts_with([':', '=']))
+        let keys = ["password", "vmc-access-token", "vmcAccessToken", "$NSXT_PASSWORD"];
+        let mut after = keys.iter().filter_map(|key| line.trim_start().strip_prefix(key));
+        after.any(|after| after.trim_start().starts_with([':', '=']))
     };
     !text.contains(['*', '&', '\r']) && text.lines().filter(|line| line.contains(SECRET)).all(is_value)
 }

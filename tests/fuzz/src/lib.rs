@@ -60,6 +60,7 @@ targets! {
     vapi_login = rest::login, 200;
     session_manager = rest::ticket, 200;
     vsphere_conf = config::vsphere_conf, 300;
+    nsx_config = config::nsx_config, 300;
     guest_metadata = guest::metadata, 200;
     large_document = large::document, 3;
     secret = credentials::secret, 300;

@@ -114,6 +114,7 @@ properties! {
     vapi_login,
     session_manager,
     vsphere_conf,
+    nsx_config,
     guest_metadata,
     large_document,
     secret,

@@ -34,6 +34,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use futures::stream::BoxStream;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
@@ -43,6 +44,7 @@ use self::credentials::Offers;
 use self::instances::Instances;
 use self::inventory::session::{PROBES, Timeouts};
 use self::inventory::{Names, Session, Settings, Vcenter, VcenterId};
+use self::nsx::RoutesPart;
 use self::topology::TopologyLabels;
 use self::tracker::Tracker;
 use self::tracker::board::Board;
@@ -50,7 +52,7 @@ use self::tracker::describe::Rules;
 use self::tracker::slots::{Setup, Source};
 use crate::clients::http;
 use crate::cloud::login_ledger::{LoginLedger, LoginPolicy};
-use crate::cloud::{CloudProvider, ClusterReads, InstanceEvents, InstancesV2};
+use crate::cloud::{CloudProvider, ClusterReads, InstanceEvents, InstancesV2, Routes};
 
 /// vCenter's single sign-on locks an account after about five rejections in three minutes.
 pub const LOGIN_POLICY: LoginPolicy =
@@ -107,6 +109,8 @@ pub struct Provider {
     setup: watch::Sender<Arc<Setup>>,
     /// What [`Provider::apply`] has to compare a configuration with.
     configured: Mutex<BTreeMap<VcenterId, Entry>>,
+    /// What needs NSX, where that was asked for.
+    nsx: Option<nsx::Parts>,
     stop: CancellationToken,
 }
 
@@ -130,8 +134,9 @@ pub struct Task {
 
 /// A configuration that names something this program cannot use.
 #[derive(Debug, thiserror::Error)]
-#[error("vCenter {key:?}: {problem}")]
+#[error("{key}: {problem}")]
 pub struct BuildError {
+    /// The entry of the configuration.
     key: String,
     problem: String,
 }
@@ -152,7 +157,18 @@ impl Provider {
             Task { name: "node-tracker".to_string(), stop: stop.clone(), run: Box::pin(tracker.run(stop.clone())) };
         let instances = Arc::new(Instances::new(board, setup.subscribe(), options.trusts_unseen));
         let (probes, configured) = (Arc::new(Semaphore::new(PROBES)), Mutex::default());
-        (Self { instances, options, connect, ledger, probes, setup, configured, stop: stop.clone() }, task)
+        (Self { instances, options, connect, ledger, probes, setup, configured, nsx: None, stop: stop.clone() }, task)
+    }
+
+    /// The same with load balancers and routes on NSX, where the configuration has them.
+    pub fn with_nsx(self, setup: nsx::Setup) -> Self {
+        let nsx = Some(nsx::Parts::new(setup, &self.stop));
+        Self { nsx, ..self }
+    }
+
+    /// The state of the connection to NSX, if one is configured.
+    pub fn nsx_report(&self) -> Option<nsx::NsxReport> {
+        self.nsx.as_ref()?.report()
     }
 
     /// Works by this configuration from now on; hands out the tasks of vCenters that are new in it. What is configured
@@ -178,7 +194,16 @@ impl Provider {
                     tasks.push(entry.task());
                     entries.insert(VcenterId::next(), entry);
                 }
-                Err(problem) => errors.push(BuildError { key: entry.key.clone(), problem }),
+                Err(problem) => errors.push(BuildError { key: format!("vCenter {:?}", entry.key), problem }),
+            }
+        }
+        // The last that may fail, since it changes what is in force.
+        if errors.is_empty()
+            && let Some(nsx) = &self.nsx
+        {
+            match nsx.apply(config) {
+                Ok(more) => tasks.extend(more),
+                Err(error) => errors.push(error),
             }
         }
         if !errors.is_empty() {
@@ -267,6 +292,24 @@ impl CloudProvider for Provider {
 
     fn instance_events(&self) -> Option<Arc<dyn InstanceEvents>> {
         Some(self.instances.clone())
+    }
+
+    fn routes(&self) -> Option<Arc<dyn Routes>> {
+        match self.nsx.as_ref()?.routes() {
+            RoutesPart::Served(routes) => Some(routes),
+            RoutesPart::Off | RoutesPart::Unavailable => None,
+        }
+    }
+
+    fn routes_are_off(&self) -> bool {
+        self.nsx.as_ref().is_some_and(|nsx| matches!(nsx.routes(), RoutesPart::Off))
+    }
+
+    fn capability_changes(&self) -> BoxStream<'static, ()> {
+        let Some(nsx) = &self.nsx else { return Box::pin(futures::stream::pending()) };
+        Box::pin(futures::stream::unfold(nsx.changes(), |mut changes| async move {
+            changes.changed().await.ok().map(|()| ((), changes))
+        }))
     }
 }
 

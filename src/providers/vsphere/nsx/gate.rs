@@ -19,6 +19,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
+use super::leads::Leads;
 use crate::base::backoff::Failures;
 use crate::base::error_chain::chain;
 use crate::clients::http;
@@ -86,7 +87,7 @@ pub struct Gate {
     server: String,
     source: Source,
     ledger: Arc<dyn LoginLedger>,
-    leads: watch::Receiver<bool>,
+    leads: Leads,
     began: Instant,
     wanted: Notify,
     /// Counts the tries, with what came of the last.
@@ -110,12 +111,7 @@ struct State {
 
 impl Gate {
     /// Nothing is sent before a call needs a login, and nothing while `leads` is false.
-    pub fn new(
-        server: impl Into<String>,
-        source: Source,
-        ledger: Arc<dyn LoginLedger>,
-        leads: watch::Receiver<bool>,
-    ) -> Self {
+    pub fn new(server: impl Into<String>, source: Source, ledger: Arc<dyn LoginLedger>, leads: Leads) -> Self {
         let server = server.into();
         if matches!(source, Source::Pairs { .. }) {
             ledger.know(NSX_LOGIN_POLICY, &server);
@@ -149,8 +145,8 @@ impl Gate {
             };
             tokio::select! {
                 () = stop.cancelled() => break,
-                Ok(()) = leads.changed() => {
-                    if !*leads.borrow_and_update() {
+                () = leads.changed() => {
+                    if !leads.is_so() {
                         self.end_all(client).await;
                     }
                 }
@@ -183,7 +179,7 @@ impl Gate {
     async fn make(&self, client: &Client) {
         let result = match client.login() {
             Some(_) => Ok(()),
-            None if !*self.leads.borrow() => {
+            None if !self.leads.is_so() => {
                 Err(NoLogin { kind: Kind::NotPermitted, why: "this process is not the leader".to_owned() })
             }
             None => self.log_in(client).await,

@@ -1,0 +1,201 @@
+//! The parts of the configuration that need NSX, as they are in force: one connection, which all of them share.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::gate::{Facts, Gate, Source};
+use super::leads::Leads;
+use crate::clients::http;
+use crate::clients::nsx::{Client, Pace, Timeouts};
+use crate::cloud::login_ledger::LoginLedger;
+use crate::cloud::{ClusterReads, LiveReads};
+use crate::providers::vsphere::config::{Config, Nsx, NsxLogin, Part};
+use crate::providers::vsphere::routes::{Adoption, Routes};
+use crate::providers::vsphere::{BuildError, Task};
+
+/// How NSX is reached, and what it has to log in with. Implemented by `app`, which knows the files.
+pub trait ConnectNsx: Send + Sync {
+    /// The client of the manager. Nothing is sent.
+    ///
+    /// # Errors
+    /// Why the configuration cannot be used.
+    fn http(&self, nsx: &Nsx) -> Result<http::Client, String>;
+
+    /// What to log in with. Called again after each reload: the offers of the same manager are those of before.
+    ///
+    /// # Errors
+    /// Why the configuration cannot be used.
+    fn source(&self, nsx: &Nsx) -> Result<Source, String>;
+}
+
+/// What the parts need besides the configuration.
+pub struct Setup {
+    /// How NSX is reached.
+    pub connect: Arc<dyn ConnectNsx>,
+    /// Counts logins.
+    pub ledger: Arc<dyn LoginLedger>,
+    /// The cached Nodes.
+    pub nodes: Arc<dyn ClusterReads>,
+    /// Reads of the API server.
+    pub live: Arc<dyn LiveReads>,
+    /// Whether a controller that uses NSX may work here.
+    pub leads: Leads,
+    /// The most calls a second.
+    pub calls_per_second: u32,
+    /// What becomes of routes that the Go program made.
+    pub adoption: Adoption,
+    /// Time limits of the calls.
+    pub timeouts: Timeouts,
+}
+
+/// The routes of the configuration in force.
+#[derive(Clone)]
+pub(in crate::providers::vsphere) enum RoutesPart {
+    /// The configuration has none.
+    Off,
+    /// Nothing is known of it, or it is refused.
+    Unavailable,
+    /// They can be served.
+    Served(Arc<Routes>),
+}
+
+/// The parts in force.
+pub struct Parts {
+    setup: Setup,
+    connected: Mutex<Option<Connected>>,
+    routes: watch::Sender<RoutesPart>,
+    stop: CancellationToken,
+}
+
+/// One connection.
+struct Connected {
+    config: Nsx,
+    client: Client,
+    gate: Arc<Gate>,
+    /// The router of the routes.
+    router: Option<String>,
+    stop: CancellationToken,
+}
+
+/// The state of the connection, for those who show it.
+#[derive(Clone, Debug)]
+pub struct NsxReport {
+    /// `host:port`.
+    pub server: String,
+    /// Whether this process may use NSX now.
+    pub leads: bool,
+    /// What the login has come to.
+    pub login: Facts,
+}
+
+impl Parts {
+    /// Nothing is configured. Everything ends with `stop`.
+    pub fn new(setup: Setup, stop: &CancellationToken) -> Self {
+        let routes = watch::Sender::new(RoutesPart::Unavailable);
+        Self { setup, connected: Mutex::default(), routes, stop: stop.clone() }
+    }
+
+    /// Works by this configuration from now on. A connection that is configured as before keeps its login; another one is
+    /// made anew, and the one of before logs out.
+    ///
+    /// # Errors
+    /// Why the connection cannot be used. Nothing is changed then.
+    pub fn apply(&self, config: &Config) -> Result<Vec<Task>, BuildError> {
+        let wrong = |problem| BuildError { key: "NSX".to_owned(), problem };
+        let mut connected = self.connected.lock();
+        let mut tasks = Vec::new();
+        match &config.nsx {
+            Part::Used(nsx) => {
+                let source = self.setup.connect.source(nsx).map_err(wrong)?;
+                match connected.as_mut().filter(|connected| connected.serves(nsx)) {
+                    Some(connected) => connected.config = nsx.clone(),
+                    None => {
+                        let (new, task) = self.connect(nsx, source).map_err(wrong)?;
+                        tasks.push(task);
+                        if let Some(before) = connected.replace(new) {
+                            before.stop.cancel();
+                        }
+                    }
+                }
+            }
+            Part::Absent | Part::Refused => {
+                if let Some(before) = connected.take() {
+                    before.stop.cancel();
+                }
+            }
+        }
+        self.apply_routes(config, connected.as_mut());
+        Ok(tasks)
+    }
+
+    fn apply_routes(&self, config: &Config, connected: Option<&mut Connected>) {
+        let part = match (&config.routes, connected) {
+            (Part::Absent, connected) => {
+                if let Some(connected) = connected {
+                    connected.router = None;
+                }
+                RoutesPart::Off
+            }
+            (Part::Used(routes), Some(connected)) => {
+                let router = routes.router.path();
+                if connected.router.as_ref() == Some(&router) {
+                    return;
+                }
+                connected.router = Some(router.clone());
+                let Setup { adoption, nodes, live, .. } = &self.setup;
+                let (client, nodes, live) = (connected.client.clone(), Arc::clone(nodes), Arc::clone(live));
+                RoutesPart::Served(Arc::new(Routes::new(client, router, *adoption, nodes, live)))
+            }
+            (Part::Used(_) | Part::Refused, _) => RoutesPart::Unavailable,
+        };
+        self.routes.send_replace(part);
+    }
+
+    fn connect(&self, nsx: &Nsx, source: Source) -> Result<(Connected, Task), String> {
+        let Setup { connect, ledger, leads, calls_per_second, timeouts, .. } = &self.setup;
+        let http = connect.http(nsx)?;
+        let gate = Arc::new(Gate::new(http.endpoint(), source, Arc::clone(ledger), leads.clone()));
+        let pace = Arc::new(Pace::new(*calls_per_second));
+        let client = Client::new(http, &nsx.path_prefix, pace, Arc::clone(&gate) as _, *timeouts);
+        let stop = self.stop.child_token();
+        let (runs, logs_in, until) = (Arc::clone(&gate), client.clone(), stop.clone());
+        let run = Box::pin(async move { runs.run(&logs_in, until).await });
+        let task = Task { name: "nsx".to_owned(), stop: stop.clone(), run };
+        Ok((Connected { config: nsx.clone(), client, gate, router: None, stop }, task))
+    }
+
+    /// The routes as they are now.
+    pub(in crate::providers::vsphere) fn routes(&self) -> RoutesPart {
+        self.routes.borrow().clone()
+    }
+
+    /// The routes as they change.
+    pub(in crate::providers::vsphere) fn changes(&self) -> watch::Receiver<RoutesPart> {
+        self.routes.subscribe()
+    }
+
+    /// The state of the connection, if there is one.
+    pub fn report(&self) -> Option<NsxReport> {
+        let connected = self.connected.lock();
+        let Connected { client, gate, .. } = connected.as_ref()?;
+        let server = client.endpoint().to_owned();
+        Some(NsxReport { server, leads: self.setup.leads.is_so(), login: gate.facts() })
+    }
+}
+
+impl Connected {
+    /// Whether this connection serves `nsx`, too. User and password, and where they are from, are offered to it.
+    fn serves(&self, nsx: &Nsx) -> bool {
+        let own = &self.config;
+        let is_of_pairs = |login: &NsxLogin| matches!(login, NsxLogin::Secret { .. } | NsxLogin::Password { .. });
+        let is_same_login = own.login == nsx.login || is_of_pairs(&own.login) && is_of_pairs(&nsx.login);
+        own.host == nsx.host
+            && own.port == nsx.port
+            && own.path_prefix == nsx.path_prefix
+            && own.remote_auth == nsx.remote_auth
+            && is_same_login
+    }
+}

@@ -78,7 +78,7 @@ pub enum Error {
     )]
     NoClusterCidr,
     /// Entries of `vsphere.conf` that cannot be used.
-    #[error("cannot use the vCenters of the cloud config: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    #[error("cannot use the cloud config: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Vcenters(Vec<BuildError>),
     /// Environment variables that should name a proxy.
     #[error("cannot use the proxies of the environment: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]

@@ -48,6 +48,9 @@ pub const NODE_LIFECYCLE: &str = "cloud-node-lifecycle-controller";
 /// The service controller's name.
 pub const SERVICE: &str = "service-lb-controller";
 
+/// The route controller's name.
+pub const ROUTE: &str = "node-route-controller";
+
 /// All controllers that can be asked for; names as in the Go program.
 pub const CONTROLLERS: &[Controller] = &[
     Controller {
@@ -67,7 +70,7 @@ pub const CONTROLLERS: &[Controller] = &[
         kind: ControllerKind::NodeLifecycle,
     },
     Controller {
-        name: "node-route-controller",
+        name: ROUTE,
         alias: "route",
         is_on_by_default: true,
         client_name: "route-controller",

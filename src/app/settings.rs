@@ -31,7 +31,7 @@ pub use provider::ProviderSettings;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-pub use vsphere::Vsphere;
+pub use vsphere::{NsxSettings, Vsphere};
 
 /// Everything the daemon is told, and true as far as that can be known without a network.
 #[derive(Debug)]

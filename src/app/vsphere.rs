@@ -2,6 +2,7 @@
 
 mod credentials;
 mod metrics;
+mod nsx;
 mod reload;
 mod sessions;
 
@@ -21,11 +22,14 @@ use crate::kubernetes::leader_election::LeaseObject;
 use crate::kubernetes::login_ledger::{LeaseStore, Ledger};
 use crate::providers::vsphere::config::{DEFAULT_DIRECTORY, Vcenter};
 use crate::providers::vsphere::credentials::Offers;
+use crate::providers::vsphere::nsx::Facts;
+use crate::providers::vsphere::parts::NsxReport;
 use crate::providers::vsphere::report::Report;
 use crate::providers::vsphere::{Connect, Options, Provider};
 use crate::runtime::admin::{Checks, Health};
 use credentials::{Credentials, Server};
-use metrics::{Calls, Certificates};
+use metrics::{Calls, Certificates, VCENTER};
+use nsx::NsxConnection;
 use parking_lot::Mutex;
 use reload::{Background, Reload, ReloadMetrics};
 use sessions::Sessions;
@@ -56,8 +60,12 @@ pub fn build(
     let connect = Arc::clone(&connections) as Arc<dyn Connect>;
     let ledger = Arc::new(ledger(settings, parts));
     let options = Options { api_server: parts.api_server.clone(), ..vsphere.options.clone() };
+    nsx::warn_of_cluster_name(settings, &vsphere.cloud_config);
+    let setup = nsx::setup(&connections.nsx, Arc::clone(&ledger) as _, cluster.clone(), &vsphere.nsx, parts);
     let (provider, tracker) = Provider::new(options, connect, ledger, cluster, &stop);
-    let provider = Arc::new(provider);
+    let provider = Arc::new(provider.with_nsx(setup));
+    let reports = Arc::downgrade(&provider);
+    connections.nsx.show(move || reports.upgrade().and_then(|provider| provider.nsx_report()));
     let mut background = Background::default();
     background.start(tracker);
     let mut reload = Reload {
@@ -75,6 +83,7 @@ pub fn build(
             name: settings.lease.name.clone(),
         },
         metrics: ReloadMetrics::register(registry)?,
+        lacks_cluster_cidr: settings.routes.as_ref().is_some_and(|routes| routes.networks.is_empty()),
     };
     reload.apply().map_err(Error::Vcenters)?;
     let (changes, watching) = reload::watch(vsphere);
@@ -97,7 +106,7 @@ fn ledger(settings: &Settings, parts: &Parts) -> Ledger {
     }
 }
 
-/// The state of each vCenter, for whoever looks. It fails no probe: an outage must not block a rollout.
+/// The state of each vCenter and of NSX, for whoever looks. It fails no probe: an outage must not block a rollout.
 fn show_vcenters(provider: &Arc<Provider>, checks: &Checks) {
     let provider = Arc::clone(provider);
     checks.add_readiness_group(move || {
@@ -109,7 +118,18 @@ fn show_vcenters(provider: &Arc<Provider>, checks: &Checks) {
             };
             (format!("vcenter {}", report.server), health)
         };
-        provider.reports().into_iter().map(show).collect()
+        let nsx = provider.nsx_report().map(|report| {
+            let health = match report {
+                NsxReport { leads: false, .. } => Health::Note("used by the leader only"),
+                NsxReport { login: Facts { failure: Some(_), .. }, .. } => Health::Note("no login"),
+                NsxReport { login: Facts { refused_offer: Some(_), .. }, .. } => {
+                    Health::Note("answers; new credentials were refused")
+                }
+                NsxReport { .. } => Health::Ok,
+            };
+            (format!("nsx {}", report.server), health)
+        });
+        provider.reports().into_iter().map(show).chain(nsx).collect()
     });
 }
 
@@ -123,6 +143,7 @@ pub struct Connections {
     /// The clients that were handed out.
     clients: Mutex<BTreeMap<Server, Client>>,
     credentials: Credentials,
+    nsx: Arc<NsxConnection>,
 }
 
 struct Client {
@@ -138,7 +159,7 @@ impl Connections {
         parts: &Parts,
         stages: &mut Stages,
     ) -> Result<Self, Error> {
-        let calls = Arc::new(Calls::register(parts.metrics.registry())?);
+        let calls = Arc::new(Calls::register(parts.metrics.registry(), &VCENTER)?);
         let proxy = ProxySettings::from_environment(|name| std::env::var(name).ok()).map_err(Error::Proxies)?;
         let hosts = vsphere.session_manager_hosts.clone();
         let (credentials, keeping) =
@@ -147,13 +168,16 @@ impl Connections {
             keeping.await;
             Ok(())
         });
-        let certificates = Certificates::register(parts.metrics.registry())?;
+        let certificates = Certificates::register(parts.metrics.registry(), &VCENTER)?;
         let (tls, clients) = (Mutex::new(vsphere.cloud_config.tls.clone()), Mutex::default());
-        Ok(Self { calls, certificates, proxy, tls, clients, credentials })
+        let nsx =
+            NsxConnection::new(parts.metrics.registry(), &vsphere.cloud_config, credentials.clone(), proxy.clone())?;
+        Ok(Self { calls, certificates, proxy, tls, clients, credentials, nsx: Arc::new(nsx) })
     }
 
     /// Goes by another configuration from now on. Clients of entries that are still there judge certificates by it.
     fn take(&self, cloud_config: &CloudConfig) {
+        self.nsx.take(cloud_config);
         self.tls.lock().clone_from(&cloud_config.tls);
         let entries: BTreeSet<_> = cloud_config.config.vcenters.iter().map(Server::of).collect();
         let mut clients = self.clients.lock();

@@ -18,6 +18,7 @@ pub mod inventory;
 mod last_place;
 pub mod location;
 pub mod nsx;
+pub mod parts;
 pub mod provider_id;
 pub mod reason;
 pub mod report;
@@ -44,7 +45,7 @@ use self::credentials::Offers;
 use self::instances::Instances;
 use self::inventory::session::{PROBES, Timeouts};
 use self::inventory::{Names, Session, Settings, Vcenter, VcenterId};
-use self::nsx::RoutesPart;
+use self::parts::RoutesPart;
 use self::topology::TopologyLabels;
 use self::tracker::Tracker;
 use self::tracker::board::Board;
@@ -110,7 +111,7 @@ pub struct Provider {
     /// What [`Provider::apply`] has to compare a configuration with.
     configured: Mutex<BTreeMap<VcenterId, Entry>>,
     /// What needs NSX, where that was asked for.
-    nsx: Option<nsx::Parts>,
+    nsx: Option<parts::Parts>,
     stop: CancellationToken,
 }
 
@@ -161,13 +162,13 @@ impl Provider {
     }
 
     /// The same with load balancers and routes on NSX, where the configuration has them.
-    pub fn with_nsx(self, setup: nsx::Setup) -> Self {
-        let nsx = Some(nsx::Parts::new(setup, &self.stop));
+    pub fn with_nsx(self, setup: parts::Setup) -> Self {
+        let nsx = Some(parts::Parts::new(setup, &self.stop));
         Self { nsx, ..self }
     }
 
     /// The state of the connection to NSX, if one is configured.
-    pub fn nsx_report(&self) -> Option<nsx::NsxReport> {
+    pub fn nsx_report(&self) -> Option<parts::NsxReport> {
         self.nsx.as_ref()?.report()
     }
 

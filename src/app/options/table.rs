@@ -282,6 +282,13 @@ const OURS: &[Flag] = &[
     text("node-selector", "SELECTOR", "")
         .variable("CCM_NODE_SELECTOR")
         .help("Label selector of the nodes to look after; empty is all"),
+    text("nsx-adopt", "WORD", "as-is").variable("CCM_NSX_ADOPT").help(
+        "Whether routes of this cluster that the Go program made get the tags of this program with the next write that is \
+             needed (as-is) or once (full)",
+    ),
+    text("nsx-requests-per-second", "NUMBER", "80")
+        .variable("CCM_NSX_REQUESTS_PER_SECOND")
+        .help("The most requests to NSX a second; NSX refuses an account with more than 100"),
     text("out-of-service-after", "DURATION", "").variable("CCM_OUT_OF_SERVICE_AFTER").help(
         "Taint a node as out of service once it has been Ready=Unknown and its VM powered off for this long; \
              without it, or with 0, never",

@@ -10,6 +10,7 @@ use crate::clients::http::{Endpoint, Thumbprint, TlsSettings, TlsTrust};
 use crate::providers::vsphere::Options;
 use crate::providers::vsphere::config::{self, Config, ConfigProblem, Environment, Part, PartName, Vcenter};
 use crate::providers::vsphere::inventory::session::Timeouts;
+use crate::providers::vsphere::routes::Adoption;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
@@ -33,6 +34,17 @@ pub struct Vsphere {
     pub session_manager_hosts: BTreeSet<String>,
     /// The options of the provider. `api_server` is empty: `app::vsphere::build` adds the addresses once they are resolved.
     pub options: Options,
+    /// What the flags say about NSX.
+    pub nsx: NsxSettings,
+}
+
+/// The flags about NSX.
+#[derive(Debug, Clone, Copy)]
+pub struct NsxSettings {
+    /// `--nsx-requests-per-second`.
+    pub calls_per_second: u32,
+    /// `--nsx-adopt`.
+    pub adoption: Adoption,
 }
 
 /// Where `vsphere.conf` is, and the environment variables that go with it. They do not change while the process runs.
@@ -185,6 +197,7 @@ impl Check<'_> {
         let demotes_virtual_ips = self.boolean("demote-virtual-ips");
         let choices = [("hold", false), ("enforce", true)];
         let trusts_unseen = self.choice("node-deletion-unseen", &choices, "hold or enforce");
+        let nsx = self.nsx();
         let Some(path) = self.optional("cloud-config") else {
             let why = "required (path of vsphere.conf)".to_owned();
             self.mistakes.push(Mistake { place: "--cloud-config".to_owned(), why });
@@ -204,7 +217,19 @@ impl Check<'_> {
             family_wait: FAMILY_WAIT,
             timeouts: Timeouts::default(),
         };
-        Some(Vsphere { file, cloud_config, seen, session_manager_hosts, options })
+        Some(Vsphere { file, cloud_config, seen, session_manager_hosts, options, nsx })
+    }
+
+    fn nsx(&mut self) -> NsxSettings {
+        const RATE: &str = "nsx-requests-per-second";
+        let expected = "a whole number from 1 to 1000";
+        let calls_per_second = self.number(RATE, expected).unwrap_or(1);
+        if !(1..=1000).contains(&calls_per_second) {
+            self.wrong(RATE, self.options.text(RATE), format!("expected {expected}"));
+        }
+        let choices = [("as-is", Adoption::AsIs), ("full", Adoption::Full)];
+        let adoption = self.choice("nsx-adopt", &choices, "as-is or full").unwrap_or_default();
+        NsxSettings { calls_per_second, adoption }
     }
 
     /// Host names and addresses in the form of URLs; mistakes are told.

@@ -137,7 +137,6 @@ impl Credentials {
     ///
     /// The same server gives the same offers, also when its credentials are configured in another way from now on. They
     /// last as long as there is a receiver, so keep one until the next call.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the client of NSX, which is not there yet"))]
     pub fn nsx_offers(&self, sources: &NsxSources) -> Offers {
         let mut known = self.shared.known.lock();
         let Known { nsx_sources, nsx, .. } = &mut *known;

@@ -1,4 +1,4 @@
-//! The series about vCenter that its HTTP clients know: calls, until when certificates are valid, and whether they are
+//! The series about vCenter and NSX that their HTTP clients know: calls, until when certificates are valid, and whether they are
 //! verified.
 
 use crate::clients::http::{CallObserver, CertificateSource, Client};
@@ -11,7 +11,32 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the calls of vCenter take, and how they end. `vcenter` is `host:port`, as in the log.
+/// The server that series are about.
+pub struct Product {
+    /// The label; its value is `host:port`, as in the log.
+    label: &'static str,
+    calls: &'static str,
+    expiry: &'static str,
+    verified: &'static str,
+}
+
+/// vCenter.
+pub const VCENTER: Product = Product {
+    label: "vcenter",
+    calls: "vsphere_ccm_vcenter_call_duration_seconds",
+    expiry: "vsphere_ccm_vcenter_certificate_expiry_timestamp_seconds",
+    verified: "vsphere_ccm_vcenter_tls_verified",
+};
+
+/// NSX.
+pub const NSX: Product = Product {
+    label: "nsx",
+    calls: "vsphere_ccm_nsx_call_duration_seconds",
+    expiry: "vsphere_ccm_nsx_certificate_expiry_timestamp_seconds",
+    verified: "vsphere_ccm_nsx_tls_verified",
+};
+
+/// How long calls take, and how they end.
 pub struct Calls(HistogramVec);
 
 impl Calls {
@@ -19,10 +44,9 @@ impl Calls {
     ///
     /// # Errors
     /// When another one has its name.
-    pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let options =
-            HistogramOpts::new("vsphere_ccm_vcenter_call_duration_seconds", "Calls, by vCenter and how they ended.");
-        let calls = HistogramVec::new(options, &["vcenter", "operation", "outcome"])?;
+    pub fn register(registry: &Registry, product: &Product) -> Result<Self, prometheus::Error> {
+        let options = HistogramOpts::new(product.calls, "Calls, by server and how they ended.");
+        let calls = HistogramVec::new(options, &[product.label, "operation", "outcome"])?;
         registry.register(Box::new(calls.clone()))?;
         Ok(Self(calls))
     }
@@ -34,8 +58,8 @@ impl CallObserver for Calls {
     }
 }
 
-/// Until when the certificates are valid that the vCenters presented last, and whether they are verified. A vCenter that
-/// is no longer configured has no series: a certificate that nobody looks at must not raise an alarm.
+/// Until when the certificates are valid that servers presented last, and whether they are verified. A server that is no
+/// longer configured has no series: a certificate that nobody looks at must not raise an alarm.
 #[derive(Clone)]
 pub struct Certificates {
     expiry: GaugeVec,
@@ -48,17 +72,18 @@ impl Certificates {
     ///
     /// # Errors
     /// When another one has its name.
-    pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+    pub fn register(registry: &Registry, product: &Product) -> Result<Self, prometheus::Error> {
         let options = Opts::new(
-            "vsphere_ccm_vcenter_certificate_expiry_timestamp_seconds",
-            "When the certificate expires that the vCenter presented last, in seconds since 1970.",
+            product.expiry,
+            "When the certificate expires that the server presented last, in seconds since 1970.",
         );
-        let expiry = GaugeVec::new(options, &["vcenter"])?;
+        let expiry = GaugeVec::new(options, &[product.label])?;
         let options = Opts::new(
-            "vsphere_ccm_vcenter_tls_verified",
-            "1 if the vCenter's certificate is verified, 0 if every certificate is accepted (insecure-flag).",
+            product.verified,
+            "1 if the server's certificate is verified, 0 if every certificate is accepted (insecure-flag).",
         );
-        let certificates = Self { expiry, verified: GaugeVec::new(options, &["vcenter"])?, sources: Arc::default() };
+        let verified = GaugeVec::new(options, &[product.label])?;
+        let certificates = Self { expiry, verified, sources: Arc::default() };
         registry.register(Box::new(certificates.clone()))?;
         Ok(certificates)
     }
@@ -80,14 +105,14 @@ impl Collector for Certificates {
         sources.retain(|_, source| source.is_in_use());
         self.expiry.reset();
         self.verified.reset();
-        for (vcenter, source) in sources.iter() {
+        for (server, source) in sources.iter() {
             if let Some(is_verified) = source.is_verified() {
-                self.verified.with_label_values(&[vcenter.as_str()]).set(f64::from(u8::from(is_verified)));
+                self.verified.with_label_values(&[server.as_str()]).set(f64::from(u8::from(is_verified)));
             }
             if let Some(certificate) = source.certificate() {
                 // Seconds since 1970 are far below what a float holds exactly.
                 let seconds = certificate.not_after.as_duration().as_secs_f64();
-                self.expiry.with_label_values(&[vcenter.as_str()]).set(seconds);
+                self.expiry.with_label_values(&[server.as_str()]).set(seconds);
             }
         }
         self.expiry.collect().into_iter().chain(self.verified.collect()).collect()
@@ -98,7 +123,7 @@ impl Collector for Certificates {
 mod tests {
     //! What the series say, against a server in this process.
 
-    use super::{Certificates, Client, Registry};
+    use super::{Certificates, Client, Registry, VCENTER};
     use crate::clients::http::tests::server::{Reply, TestServer};
     use crate::clients::http::{Method, Request, Settings, Thumbprint, TlsSettings};
     use std::time::Duration;
@@ -121,7 +146,7 @@ mod tests {
     #[tokio::test]
     async fn a_certificate_is_shown_from_its_first_handshake_until_its_client_is_gone() {
         let registry = Registry::default();
-        let certificates = Certificates::register(&registry).unwrap();
+        let certificates = Certificates::register(&registry, &VCENTER).unwrap();
         let server = TestServer::start(|_| Reply::json(200, "{}")).await;
         let client = server.client();
         certificates.show(&client);
@@ -140,7 +165,7 @@ mod tests {
     #[test]
     fn whether_a_certificate_is_verified_is_shown_as_long_as_its_client_is_in_use() {
         let registry = Registry::default();
-        let certificates = Certificates::register(&registry).unwrap();
+        let certificates = Certificates::register(&registry, &VCENTER).unwrap();
         let tls = |insecure| TlsSettings {
             insecure,
             thumbprints: vec![Thumbprint::sha256_of(b"a")],
@@ -161,7 +186,7 @@ mod tests {
     #[tokio::test]
     async fn a_client_that_takes_the_place_of_another_is_shown_in_its_place() {
         let registry = Registry::default();
-        let certificates = Certificates::register(&registry).unwrap();
+        let certificates = Certificates::register(&registry, &VCENTER).unwrap();
         let server = TestServer::start(|_| Reply::json(200, "{}")).await;
         let (first, second) = (server.client(), server.client());
         certificates.show(&first);

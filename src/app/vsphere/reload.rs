@@ -58,6 +58,8 @@ pub struct Reload {
     pub lease: LeaseObject,
     /// Its series.
     pub metrics: ReloadMetrics,
+    /// Whether routes are on and `--cluster-cidr` is empty: a configuration with routes is refused then, as at the start.
+    pub lacks_cluster_cidr: bool,
 }
 
 /// What the files say, whenever it changes; and the task that finds out.
@@ -99,6 +101,9 @@ impl Reload {
             Ok(new) => Arc::new(new),
             Err(mistakes) => return self.refuse(&mistakes.to_string()).await,
         };
+        if self.lacks_cluster_cidr && new.config.routes.used().is_some() {
+            return self.refuse(&format!("{}: routes: {}", self.file.display(), Error::NoClusterCidr)).await;
+        }
         let before = Arc::clone(&self.current.borrow());
         let told = differences(&before, &new);
         for oddity in new.oddities.iter().filter(|oddity| !before.oddities.contains(oddity)) {

@@ -3,7 +3,6 @@
 mod failure;
 mod gate;
 mod leads;
-mod parts;
 
 use std::sync::Arc;
 
@@ -14,8 +13,6 @@ use async_trait::async_trait;
 pub(in crate::providers::vsphere) use failure::failed;
 pub use gate::{Facts, Gate, Source, Token};
 pub use leads::Leads;
-pub(in crate::providers::vsphere) use parts::RoutesPart;
-pub use parts::{ConnectNsx, NsxReport, Parts, Setup};
 
 /// The permit of a call of a controller, as requests carry it.
 pub(in crate::providers::vsphere) fn permit(permit: &WritePermit) -> Arc<dyn Permit> {

@@ -6,8 +6,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::gate::{Facts, Gate, Source};
-use super::leads::Leads;
+use super::nsx::{Facts, Gate, Leads, Source};
 use crate::clients::http;
 use crate::clients::nsx::{Client, Pace, Timeouts};
 use crate::cloud::login_ledger::LoginLedger;

@@ -1,0 +1,168 @@
+//! The connection to NSX: how it is reached, what it has to log in with, and its series.
+
+mod series;
+
+use super::credentials::Credentials;
+use super::metrics::{Certificates, NSX};
+use crate::app::Error;
+use crate::app::catalogue::{ROUTE, SERVICE};
+use crate::app::parts::Parts;
+use crate::app::settings::vsphere::CloudConfig;
+use crate::app::settings::{NsxSettings, Settings};
+use crate::base::error_chain::chain;
+use crate::clients::http::{self, CallObserver, ProxySettings, TlsSettings, TlsTrust};
+use crate::clients::nsx::{Scheme, Timeouts};
+use crate::clients::vim;
+use crate::cloud::ClusterReads;
+use crate::cloud::login_ledger::LoginLedger;
+use crate::kubernetes::client::COMMIT;
+use crate::kubernetes::cluster::LiveApi;
+use crate::providers::vsphere::config::{Nsx, NsxLogin};
+use crate::providers::vsphere::credentials::offer::NsxSources;
+use crate::providers::vsphere::credentials::source::SecretPlace;
+use crate::providers::vsphere::credentials::{Login, Offers};
+use crate::providers::vsphere::nsx::{Leads, Source, Token};
+use crate::providers::vsphere::parts::{ConnectNsx, NsxReport, Setup};
+use crate::runtime::metrics::Registry;
+use parking_lot::Mutex;
+use secrecy::SecretString;
+use series::NsxSeries;
+use std::sync::Arc;
+
+/// The cluster's name that many clusters have.
+const DEFAULT_CLUSTER_NAME: &str = "kubernetes";
+
+/// The client and the credentials of the NSX Manager.
+pub(super) struct NsxConnection {
+    series: Arc<NsxSeries>,
+    certificates: Certificates,
+    proxy: ProxySettings,
+    credentials: Credentials,
+    state: Mutex<State>,
+}
+
+/// Never locked over an await.
+struct State {
+    /// That of the configuration in force.
+    tls: TlsSettings,
+    /// The client that was handed out, and how it judges certificates.
+    client: Option<(http::Client, TlsSettings)>,
+    /// Offers last as long as somebody has them.
+    offers: Option<Offers>,
+}
+
+impl NsxConnection {
+    /// Registers the series.
+    pub fn new(
+        registry: &Registry,
+        cloud_config: &CloudConfig,
+        credentials: Credentials,
+        proxy: ProxySettings,
+    ) -> Result<Self, Error> {
+        let series = Arc::new(NsxSeries::register(registry)?);
+        let certificates = Certificates::register(registry, &NSX)?;
+        let state = State { tls: cloud_config.nsx_tls.clone().unwrap_or_default(), client: None, offers: None };
+        Ok(Self { series, certificates, proxy, credentials, state: Mutex::new(state) })
+    }
+
+    /// Goes by another configuration from now on: the client judges certificates by it.
+    pub fn take(&self, cloud_config: &CloudConfig) {
+        let mut state = self.state.lock();
+        state.tls = cloud_config.nsx_tls.clone().unwrap_or_default();
+        let State { tls: wanted, client, .. } = &mut *state;
+        let Some((client, tls)) = client.as_mut().filter(|(_, tls)| tls != wanted) else { return };
+        // It was tried when the files were read.
+        match client.set_tls(wanted.clone()) {
+            Ok(()) => tls.clone_from(wanted),
+            Err(error) => tracing::error!("{}", chain(&error)),
+        }
+    }
+
+    /// Shows the state of the connection with the series.
+    pub fn show(&self, report: impl Fn() -> Option<NsxReport> + Send + Sync + 'static) {
+        self.series.show(report);
+    }
+
+    fn settings(&self, host: &str, port: u16, tls: TlsSettings) -> http::Settings {
+        let mut settings = http::Settings::new(host, port, tls, vim::user_agent(COMMIT));
+        settings.observer = Some(Arc::clone(&self.series) as Arc<dyn CallObserver>);
+        settings.proxy = Some(self.proxy.clone());
+        settings
+    }
+
+    fn pairs(&self, nsx: &Nsx, secret: Option<SecretPlace>, file: Option<(&str, &SecretString)>) -> Source {
+        let host = if nsx.host.contains(':') { format!("[{}]", nsx.host) } else { nsx.host.clone() };
+        let file = file.map(|(user, password)| Login::Password { user: user.to_owned(), password: password.clone() });
+        let sources = NsxSources { server: format!("{host}:{}", nsx.port), secret, file };
+        let offers = self.credentials.nsx_offers(&sources);
+        self.state.lock().offers = Some(offers.clone());
+        Source::Pairs { offers, scheme: if nsx.remote_auth { Scheme::Remote } else { Scheme::Basic } }
+    }
+}
+
+impl ConnectNsx for NsxConnection {
+    fn http(&self, nsx: &Nsx) -> Result<http::Client, String> {
+        let tls = self.state.lock().tls.clone();
+        let client = http::Client::new(self.settings(&nsx.host, nsx.port, tls.clone()));
+        let client = client.map_err(|error| error.to_string())?;
+        self.certificates.show(&client);
+        self.state.lock().client = Some((client.clone(), tls));
+        Ok(client)
+    }
+
+    fn source(&self, nsx: &Nsx) -> Result<Source, String> {
+        match &nsx.login {
+            NsxLogin::Certificate { .. } => Ok(Source::Certificate),
+            NsxLogin::Secret { namespace, name, fallback } => {
+                let secret = SecretPlace { namespace: namespace.clone(), name: name.clone() };
+                let file = fallback.as_ref().map(|(user, password)| (user.as_str(), password));
+                Ok(self.pairs(nsx, Some(secret), file))
+            }
+            NsxLogin::Password { user, password } => Ok(self.pairs(nsx, None, Some((user, password)))),
+            NsxLogin::VmcToken { token, .. } => {
+                let service = nsx.login.token_service();
+                let (host, port, path) = service.ok_or("the address of the token service cannot be used")?;
+                // The service is verified whatever `insecureFlag` says, by the system's authorities and those of the file.
+                let trust = match self.state.lock().tls.trust.clone() {
+                    TlsTrust::Ca { pem, path } if !pem.is_empty() => TlsTrust::SystemAnd { pem, path },
+                    other => other,
+                };
+                let tls = TlsSettings { trust, ..TlsSettings::default() };
+                let service = http::Client::new(self.settings(&host, port, tls)).map_err(|error| error.to_string())?;
+                Ok(Source::Token(Token { service, path, refresh: token.clone() }))
+            }
+        }
+    }
+}
+
+/// What the provider needs for NSX.
+pub(super) fn setup(
+    connect: &Arc<NsxConnection>,
+    ledger: Arc<dyn LoginLedger>,
+    nodes: Arc<dyn ClusterReads>,
+    settings: &NsxSettings,
+    parts: &Parts,
+) -> Setup {
+    let leads = [ROUTE, SERVICE].into_iter().filter_map(|name| parts.elections.leadership_of(name));
+    Setup {
+        connect: Arc::clone(connect) as Arc<dyn ConnectNsx>,
+        ledger,
+        nodes,
+        live: Arc::new(LiveApi::new(parts.clients.auxiliary.clone())),
+        leads: Leads::new(leads.map(|leadership| leadership.watch()).collect()),
+        calls_per_second: settings.calls_per_second,
+        adoption: settings.adoption,
+        timeouts: Timeouts::default(),
+    }
+}
+
+/// A default name that two clusters of one NSX may share is a warning.
+pub(super) fn warn_of_cluster_name(settings: &Settings, cloud_config: &CloudConfig) {
+    let name = settings.services.cluster_name.as_str();
+    if cloud_config.config.nsx.used().is_some() && name == DEFAULT_CLUSTER_NAME {
+        tracing::warn!(
+            "--cluster-name={name} is the default: clusters that share an NSX need names of their own, since objects of \
+             NSX are told apart by them"
+        );
+    }
+}

@@ -1,0 +1,156 @@
+//! The series about NSX: calls, logins, refusals because of load, and whether it answers.
+
+use crate::app::vsphere::metrics::{Calls, NSX};
+use crate::clients::http::CallObserver;
+use crate::providers::vsphere::parts::NsxReport;
+use crate::runtime::metrics::Registry;
+use parking_lot::Mutex;
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
+use prometheus::{GaugeVec, IntCounterVec, Opts};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Operations that are logins.
+const LOGINS: [&str; 3] = ["session.create", "login.basic", "token.exchange"];
+
+/// Outcomes of calls that the network or something else than NSX answered.
+const UNANSWERED: [&str; 9] =
+    ["Resolve", "Connect", "Proxy", "Tls", "Timeout", "Status", "TooLarge", "Broken", "Unavailable"];
+
+type Report = dyn Fn() -> Option<NsxReport> + Send + Sync;
+
+/// The series.
+pub(super) struct NsxSeries {
+    calls: Calls,
+    logins: IntCounterVec,
+    throttled: IntCounterVec,
+    up: Up,
+}
+
+/// Whether the last call was answered. Only while this process uses NSX: who makes no calls knows nothing.
+#[derive(Clone)]
+struct Up {
+    gauge: GaugeVec,
+    /// By server.
+    answered: Arc<Mutex<BTreeMap<String, bool>>>,
+    report: Arc<Mutex<Option<Box<Report>>>>,
+}
+
+impl NsxSeries {
+    /// Adds the series.
+    ///
+    /// # Errors
+    /// When another one has its name.
+    pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let logins =
+            Opts::new("vsphere_ccm_nsx_logins_total", "Logins, by how they ended: accepted, rejected, failed.");
+        let logins = IntCounterVec::new(logins, &["nsx", "outcome"])?;
+        let throttled =
+            Opts::new("vsphere_ccm_nsx_throttled_total", "Calls that NSX refused because it has too much to do.");
+        let throttled = IntCounterVec::new(throttled, &["nsx"])?;
+        let up = Opts::new("vsphere_ccm_nsx_up", "1 if NSX answered the last call, 0 if not; none where none is made.");
+        let up = Up { gauge: GaugeVec::new(up, &["nsx"])?, answered: Arc::default(), report: Arc::default() };
+        registry.register(Box::new(logins.clone()))?;
+        registry.register(Box::new(throttled.clone()))?;
+        registry.register(Box::new(up.clone()))?;
+        Ok(Self { calls: Calls::register(registry, &NSX)?, logins, throttled, up })
+    }
+
+    /// Where the state of the connection is from.
+    pub fn show(&self, report: impl Fn() -> Option<NsxReport> + Send + Sync + 'static) {
+        *self.up.report.lock() = Some(Box::new(report));
+    }
+}
+
+impl CallObserver for NsxSeries {
+    fn observed(&self, endpoint: &str, operation: &'static str, outcome: &'static str, duration: Duration) {
+        self.calls.observed(endpoint, operation, outcome, duration);
+        if LOGINS.contains(&operation) {
+            let outcome = match outcome {
+                "ok" => "accepted",
+                "Rejected" => "rejected",
+                _ => "failed",
+            };
+            self.logins.with_label_values(&[endpoint, outcome]).inc();
+        }
+        if outcome == "Busy" {
+            self.throttled.with_label_values(&[endpoint]).inc();
+        }
+        // A write that was given up says nothing.
+        if !["NotPermitted", "PermitEnded", "Configuration"].contains(&outcome) {
+            self.up.answered.lock().insert(endpoint.to_owned(), !UNANSWERED.contains(&outcome));
+        }
+    }
+}
+
+impl Collector for Up {
+    fn desc(&self) -> Vec<&Desc> {
+        self.gauge.desc()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let report = self.report.lock().as_ref().and_then(|report| report());
+        let mut answered = self.answered.lock();
+        self.gauge.reset();
+        match report {
+            Some(report) if report.leads => {
+                answered.retain(|server, _| *server == report.server);
+                if let Some(is_up) = answered.get(&report.server) {
+                    self.gauge.with_label_values(&[report.server.as_str()]).set(f64::from(u8::from(*is_up)));
+                }
+            }
+            _ => answered.clear(),
+        }
+        self.gauge.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NsxSeries, Registry};
+    use crate::clients::http::CallObserver as _;
+    use crate::providers::vsphere::parts::NsxReport;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    fn value(registry: &Registry, name: &str) -> Vec<f64> {
+        let families = registry.gather();
+        let metrics = families.iter().filter(|family| family.name() == name).flat_map(|family| family.get_metric());
+        metrics.map(|metric| metric.get_gauge().get_value() + metric.get_counter().get_value()).collect()
+    }
+
+    #[test]
+    fn up_is_shown_where_calls_are_made_and_logins_and_refusals_are_counted() {
+        let (registry, leads) = (Registry::default(), Arc::new(AtomicBool::new(true)));
+        let series = NsxSeries::register(&registry).unwrap();
+        let asked = Arc::clone(&leads);
+        series.show(move || {
+            let leads = asked.load(Ordering::SeqCst);
+            Some(NsxReport { server: "nsx:443".to_owned(), leads, login: Default::default() })
+        });
+        let up = || value(&registry, "vsphere_ccm_nsx_up");
+        let call = |operation, outcome| series.observed("nsx:443", operation, outcome, Duration::ZERO);
+        assert!(up().is_empty(), "no call yet");
+        for (outcome, expected) in [
+            ("ok", 1.0),
+            ("Timeout", 0.0),
+            ("NotFound", 1.0),
+            ("Unavailable", 0.0),
+            ("NotPermitted", 0.0),
+            ("Busy", 1.0),
+        ] {
+            call("static-routes.get", outcome);
+            assert_eq!(up(), [expected], "{outcome}");
+        }
+        leads.store(false, Ordering::SeqCst);
+        assert!(up().is_empty());
+        for outcome in ["ok", "Rejected", "Timeout"] {
+            call("session.create", outcome);
+        }
+        assert_eq!(value(&registry, "vsphere_ccm_nsx_logins_total"), [1.0, 1.0, 1.0]);
+        assert_eq!(value(&registry, "vsphere_ccm_nsx_throttled_total"), [1.0]);
+    }
+}

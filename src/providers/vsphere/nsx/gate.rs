@@ -24,7 +24,7 @@ use crate::base::backoff::Failures;
 use crate::base::error_chain::chain;
 use crate::clients::http;
 use crate::clients::nsx::{AccessToken, Client, Kind, LogIn, Login, NoLogin, Scheme};
-use crate::cloud::login_ledger::LoginLedger;
+use crate::cloud::login_ledger::{LoginLedger, Outcome};
 use crate::providers::vsphere::NSX_LOGIN_POLICY;
 use crate::providers::vsphere::credentials::pairs::{Better, Interface, Moment, Pairs};
 use crate::providers::vsphere::credentials::{Credential, Offer, Offers};
@@ -90,6 +90,8 @@ pub struct Gate {
     leads: Leads,
     began: Instant,
     wanted: Notify,
+    /// A request was refused for its password.
+    refused: Notify,
     /// Counts the tries, with what came of the last.
     tries: watch::Sender<(u64, Option<NoLogin>)>,
     state: Mutex<State>,
@@ -104,6 +106,8 @@ struct State {
     /// When an exchange of tokens, or a login beside the one in use, may be tried again.
     not_before: Option<Instant>,
     failures: Failures,
+    /// Credentials that requests were refused for, which the ledger does not know yet.
+    uncounted: Vec<Arc<Credential>>,
     /// Logins that were replaced, and when they are ended.
     leaving: Vec<(Instant, Login)>,
     facts: Facts,
@@ -122,11 +126,12 @@ impl Gate {
             renewal: None,
             not_before: None,
             failures: Failures::default(),
+            uncounted: Vec::new(),
             leaving: Vec::new(),
             facts: Facts::default(),
         };
-        let (wanted, tries) = (Notify::new(), watch::Sender::default());
-        Self { server, source, ledger, leads, began: Instant::now(), wanted, tries, state: Mutex::new(state) }
+        let (wanted, refused, tries) = (Notify::new(), Notify::new(), watch::Sender::default());
+        Self { server, source, ledger, leads, began: Instant::now(), wanted, refused, tries, state: Mutex::new(state) }
     }
 
     /// What the login has come to.
@@ -150,6 +155,7 @@ impl Gate {
                         self.end_all(client).await;
                     }
                 }
+                () = self.refused.notified() => self.count_refusals().await,
                 () = self.wanted.notified() => self.finish(&stop, self.make(client)).await,
                 Some(()) = OptionFuture::from(renewal.map(sleep_until)) => self.finish(&stop, self.renew(client)).await,
                 Some(()) = OptionFuture::from(leaving.map(sleep_until)) => self.end_replaced(client).await,
@@ -263,7 +269,8 @@ impl Gate {
             let (better, hold) = {
                 let mut state = self.state.lock();
                 let offered = offered(offers);
-                let in_use = state.in_use.clone();
+                // Who is not logged in tries what is offered with the next call, and a standby makes none.
+                let in_use = state.in_use.clone().filter(|_| state.facts.is_logged_in);
                 let better = match in_use {
                     Some(in_use) => state.pairs.better(&offered, &in_use, self.began.elapsed()),
                     None => Better::Nothing,
@@ -333,6 +340,18 @@ impl Gate {
                     "a paused login may be tried again: the failed logins were deleted, or another replica logged in"
                 );
                 self.state.lock().pairs.release(&pause.credential, Interface::Primary);
+            }
+        }
+    }
+
+    /// Tells the ledger of requests that were refused for their password: each was a login that the account counts.
+    async fn count_refusals(&self) {
+        let uncounted = std::mem::take(&mut self.state.lock().uncounted);
+        for credential in uncounted {
+            let attempt = self.state.lock().pairs.attempt(&credential, &self.server);
+            // Refused: as many are counted as count.
+            if let Ok(claim) = self.ledger.claim(&attempt).await {
+                self.ledger.settle(claim, Outcome::Rejected).await;
             }
         }
     }
@@ -410,6 +429,9 @@ impl LogIn for Gate {
         let rejection = self.rejection(why, Duration::ZERO);
         state.pairs.rejected(&in_use, Interface::Primary, rejection, fastrand::f64());
         state.facts.is_logged_in = false;
+        state.uncounted.push(in_use);
+        drop(state);
+        self.refused.notify_one();
     }
 }
 

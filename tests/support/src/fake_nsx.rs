@@ -27,7 +27,9 @@ mod world;
 mod write;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -109,6 +111,8 @@ impl FakeNsx {
         for path in model.system_owned {
             fake.shared.world().store.set_system_owned(&path);
         }
+        // The index has what was there before.
+        drop(fake.shared.world().store.index(Duration::ZERO));
         fake
     }
 
@@ -164,10 +168,30 @@ impl FakeNsx {
         self.shared.world().access.accounts[&self.user].password.clone()
     }
 
+    /// A section `[NSXT]` of `vsphere.conf` for this manager and its user; its CA is written into `folder`.
+    #[must_use]
+    pub fn ini_section(&self, folder: &Path) -> String {
+        let ca_file = folder.join(format!("nsx-{}.pem", self.port()));
+        std::fs::write(&ca_file, &self.ca_pem).unwrap();
+        format!(
+            "[NSXT]\nhost = \"{}\"\nuser = \"{}\"\npassword = \"{}\"\nca-file = \"{}\"\n",
+            self.address(),
+            self.user(),
+            self.password(),
+            ca_file.display()
+        )
+    }
+
     /// The requests so far, in their order; of the last 100,000.
     #[must_use]
     pub fn requests(&self) -> Vec<Recorded> {
-        self.shared.world().records.all()
+        self.requests_from(0)
+    }
+
+    /// The requests with this number or a later one, in their order.
+    #[must_use]
+    pub fn requests_from(&self, number: u64) -> Vec<Recorded> {
+        self.shared.world().records.from(number)
     }
 
     /// The counts now.

@@ -76,8 +76,7 @@ impl RequestContext {
         let call = Call::parse(&request, &world.prefix);
         let credential = credential(&call, &request);
         let user = world.access.name_of(&credential);
-        let number = world.records.begin(&user, &call.operation, &request.method, &request.path);
-        world.records.counts.bytes_received += request.body.len() as u64;
+        let number = world.records.begin(&user, &call.operation, &request);
         let login = match &credential {
             Credential::Password { is_remote, user, password } => {
                 let is_right = world.access.matches_account(*is_remote, user, password);
@@ -225,7 +224,7 @@ async fn exchange(shared: &Arc<Shared>, request: &Request) -> Reply {
     let operation = "token authorize";
     let (number, early) = {
         let mut world = shared.world();
-        let number = world.records.begin(SOURCE, operation, &request.method, &request.path);
+        let number = world.records.begin(SOURCE, operation, request);
         (number, world.rules.take(operation, |trouble| !trouble.is_late()))
     };
     let reply = match early {

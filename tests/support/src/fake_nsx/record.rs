@@ -3,8 +3,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
+use crate::fake_server::http::Request;
+
 /// Of older requests only the counts are kept.
 const KEPT: usize = 100_000;
+
+/// Of older requests headers and body are not kept.
+const KEPT_WHOLE: usize = 10_000;
 
 /// One request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +30,24 @@ pub struct Recorded {
     pub status: Option<u16>,
     /// How long the manager itself worked on it.
     pub busy: Duration,
+    /// Its headers, with lower-case names; of the last 10,000 requests.
+    pub headers: Vec<(String, String)>,
+    /// Its body; of the last 10,000 requests.
+    pub body: String,
+}
+
+impl Recorded {
+    /// The value of a header, named in lower case.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Its body as JSON, or `null`.
+    #[must_use]
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.body).unwrap_or_default()
+    }
 }
 
 /// How often each operation came, and what became of the requests.
@@ -91,12 +114,14 @@ pub(super) struct Records {
 }
 
 impl Records {
-    pub(super) fn all(&self) -> Vec<Recorded> {
-        self.requests.iter().cloned().collect()
+    /// Those with this number or a later one.
+    pub(super) fn from(&self, number: u64) -> Vec<Recorded> {
+        let first = self.requests.partition_point(|request| request.number < number);
+        self.requests.range(first..).cloned().collect()
     }
 
     /// Counts a request, and gives its number.
-    pub(super) fn begin(&mut self, user: &str, operation: &str, method: &str, path: &str) -> u64 {
+    pub(super) fn begin(&mut self, user: &str, operation: &str, request: &Request) -> u64 {
         *self.counts.operations.entry(operation.to_owned()).or_default() += 1;
         let of_user = self.counts.users.entry(user.to_owned()).or_default();
         *of_user.entry(operation.to_owned()).or_default() += 1;
@@ -110,11 +135,18 @@ impl Records {
             at: tokio::time::Instant::now().into_std(),
             user: user.to_owned(),
             operation: operation.to_owned(),
-            method: method.to_owned(),
-            path: path.to_owned(),
+            method: request.method.clone(),
+            path: request.path.clone(),
             status: None,
             busy: Duration::ZERO,
+            headers: request.headers.clone(),
+            body: request.body.clone(),
         });
+        self.counts.bytes_received += request.body.len() as u64;
+        if let Some(index) = self.requests.len().checked_sub(KEPT_WHOLE + 1) {
+            let old = &mut self.requests[index];
+            (old.headers, old.body) = (Vec::new(), String::new());
+        }
         number
     }
 

@@ -27,8 +27,14 @@ pub(super) fn writable(sent: &Object) -> Object {
     fields.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// Checks the body of the object with this id: each field is known and has the type that it must have.
-pub(super) fn check(kind: &'static Kind, id: &str, sent: &Object) -> Result<Checked, Refusal> {
+/// Checks the body of the object with this id: each field is known and has the type that it must have. Fields that the
+/// object has already are those of a newer manager, and may be anything.
+pub(super) fn check(
+    kind: &'static Kind,
+    id: &str,
+    sent: &Object,
+    existing: Option<&Object>,
+) -> Result<Checked, Refusal> {
     if sent.get("id").is_some_and(|sent| sent != id) {
         return Err(Refusal::invalid(format!("\"id\": differs from {id} in the path")));
     }
@@ -36,9 +42,12 @@ pub(super) fn check(kind: &'static Kind, id: &str, sent: &Object) -> Result<Chec
         return Err(Refusal::invalid("\"_revision\": an integer is expected"));
     }
     let variant = variant_of(kind, sent)?;
-    let mut body = writable(sent);
+    let is_known = |name: &str| COMMON.iter().chain(variant.fields).any(|field| field.name == name);
+    let is_newer = |name: &str| !is_known(name) && existing.is_some_and(|existing| existing.contains_key(name));
+    let (newer, mut body): (Object, Object) = writable(sent).into_iter().partition(|(name, _)| is_newer(name));
     let mut references = Vec::new();
     check_fields("", &[COMMON, variant.fields], &mut body, &mut references)?;
+    body.extend(newer);
     Ok(Checked { variant, body, references })
 }
 

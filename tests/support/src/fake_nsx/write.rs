@@ -52,14 +52,14 @@ impl World {
         }
         let is_patch = call.method == Method::Patch;
         if kind.collection() == "ip-allocations" && existing.is_some() {
-            schema::check(kind, call.id(), &sent)?;
+            schema::check(kind, call.id(), &sent, existing.map(|stored| &stored.body))?;
             return Ok(existing.filter(|_| !is_patch).map(|stored| self.read(stored, &caller.user)));
         }
         let body = match existing {
             Some(stored) if is_patch && self.behaviour.patch_merges => merged(stored, &sent),
             _ => sent.clone(),
         };
-        let checked = schema::check(kind, call.id(), &body)?;
+        let checked = schema::check(kind, call.id(), &body, existing.map(|stored| &stored.body))?;
         if let Some(stored) = existing.filter(|stored| stored.resource_type != checked.variant.name) {
             return Err(Refusal::invalid(format!("\"resource_type\": {path} is a {}", stored.resource_type)));
         }

@@ -148,6 +148,9 @@ async fn requests_and_versions_are_taken_down_in_their_order() {
     ];
     assert_eq!(summary, expected);
     assert!(requests.iter().all(|one| one.user == "admin" && one.busy > Duration::ZERO), "{requests:?}");
+    assert_eq!((requests[0].json(), requests[1].body.as_str()), (body(), ""));
+    assert_eq!(requests[0].header("authorization"), Some("Basic YWRtaW46Q29ycmVjdC1Ib3JzZS03"));
+    assert_eq!(manager.fake.requests_from(requests[3].number).len(), 2);
     assert!(requests.windows(2).all(|two| two[0].at <= two[1].at && two[0].number < two[1].number));
     let versions = manager.fake.history_from(before);
     let hops: Vec<_> = versions

@@ -110,8 +110,12 @@ async fn objects_of_other_programs_may_be_odd() {
     let row = &page["results"][0];
     assert_eq!((&row["colour"], &row["tags"]), (&json!(7), &json!([{"tag": "x"}, {"scope": "y"}])));
     assert_eq!((&row["_create_user"], &row["_revision"]), (&json!("somebody"), &json!(0)));
+    let mut read = row.clone();
+    read["next_hops"] = json!([{"ip_address": "10.1.0.1"}]);
+    let (status, put) = manager.put(&format!("{ROUTES}/odd"), &read).await;
+    assert_eq!((status, &put["colour"]), (200, &json!(7)), "a field of a newer manager survives: {put}");
     manager.fake.change_by_hand("somebody", &format!("{ROUTES}/odd"), |route| route["colour"] = json!(8));
-    assert_eq!(manager.fake.object(&format!("{ROUTES}/odd")).unwrap()["_revision"], 1);
+    assert_eq!(manager.fake.object(&format!("{ROUTES}/odd")).unwrap()["_revision"], 2);
     assert_eq!(manager.fake.objects_below(ROUTES).len(), 1);
     assert!(manager.fake.delete_by_hand("somebody", &format!("{ROUTES}/odd")));
     assert!(!manager.fake.delete_by_hand("somebody", &format!("{ROUTES}/odd")));

@@ -97,6 +97,7 @@ async fn the_index_is_behind_and_pages_have_numbers() {
         manager.create(&format!("/infra/lb-pools/{id}"), json!({})).await;
     }
     assert_eq!(ids(&manager, "resource_type:LBPool").await, Vec::<Value>::new());
+    assert_eq!(ids(&manager, "resource_type:Tier1").await, [json!("t1")], "what was there before");
     manager.fake.set_behaviour(Behaviour { index_delay: Duration::from_millis(100), ..switches });
     let found =
         eventually("the index has caught up", LIMIT, async || match ids(&manager, "resource_type:lbpool").await {

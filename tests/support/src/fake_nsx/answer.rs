@@ -100,7 +100,7 @@ impl RequestContext {
         if matches!(early, Some(Trouble::Hang)) {
             return self.hang(in_flight).await;
         }
-        if let Some(delay) = delay {
+        if let Some(delay) = delay.filter(|_| entered.is_ok()) {
             tokio::time::sleep(delay).await;
             self.shared.world().records.counts.delayed += delay;
         }

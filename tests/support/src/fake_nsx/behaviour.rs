@@ -201,6 +201,44 @@ impl Behaviour {
     };
 }
 
+/// [`Behaviour::USUAL`] with each of these switches alone as in [`Behaviour::OPPOSITE`].
+macro_rules! each {
+    ($($switch:ident),* $(,)?) => {
+        vec![$((stringify!($switch), Behaviour { $switch: Behaviour::OPPOSITE.$switch, ..Behaviour::USUAL })),*]
+    };
+}
+
+impl Behaviour {
+    /// [`Self::USUAL`] with one switch as in [`Self::OPPOSITE`], for each switch.
+    #[must_use]
+    pub fn each() -> Vec<(&'static str, Self)> {
+        each![
+            pending,
+            refuses_stale_patch,
+            patch_merges,
+            conflict,
+            answers_no_content,
+            last_cursor,
+            search_has_last_cursor,
+            cursor,
+            result_count,
+            equal_names,
+            page_limit,
+            deletion,
+            capacity,
+            index_delay,
+            search_matches_words,
+            shows_allocated_ip,
+            accepts_any_wish,
+            rejects_with_401,
+            expires_with_98,
+            creates_with_201,
+            distrusts_with_99,
+            expires_in_is_text,
+        ]
+    }
+}
+
 impl Default for Behaviour {
     fn default() -> Self {
         Self::USUAL

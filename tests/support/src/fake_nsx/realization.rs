@@ -88,6 +88,9 @@ impl World {
         let id = if above == "infra" { stored.id().to_owned() } else { format!("{above}-{}", stored.id()) };
         let point = "/infra/realized-state/enforcement-points/default";
         let (entity_type, folder) = match stored.resource_type {
+            "StaticRoutes" if stored.kind.collections[0] == "tier-0s" => {
+                ("RealizedStaticRoute", "tier-0-static-routes")
+            }
             "StaticRoutes" => ("RealizedStaticRoute", "tier-1-static-routes"),
             "IpAddressAllocation" => ("AllocationIpAddress", "ip-allocations"),
             "LBPool" => ("RealizedLbPool", "lb-pools"),

@@ -66,7 +66,7 @@ impl FakeNsx {
         self.shared.world().plans.set(what, realization);
     }
 
-    /// Serves every call so much later from now on.
+    /// Serves every call so much later from now on; those above a limit are refused at once.
     pub fn delay_calls(&self, time: Duration) {
         self.shared.world().delay = Some(time);
     }

@@ -173,7 +173,7 @@ async fn requests_and_versions_are_taken_down_in_their_order() {
 
 #[tokio::test]
 async fn every_set_of_switches_creates_reads_and_deletes() {
-    for (name, behaviour) in Behaviour::ALL {
+    for (name, behaviour) in Behaviour::ALL.into_iter().chain(Behaviour::each()) {
         let manager = Manager::behaving(behaviour).await;
         manager.create_load_balancer().await;
         let (status, _) = manager.patch(ROUTE, &body()).await;

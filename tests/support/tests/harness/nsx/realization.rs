@@ -68,6 +68,19 @@ async fn a_static_route_is_realized_after_a_while() {
     }
 }
 
+/// The id of RT-05, on a tier-0 gateway.
+#[tokio::test]
+async fn a_route_may_be_of_ipv6_and_of_a_tier_0_gateway() {
+    let manager = Manager::start(Model::small().tier0("t0")).await;
+    let path = "/infra/tier-0s/t0/static-routes/nameHint_21DA:00D3:0000:2F3B::_64";
+    let network = "21DA:00D3:0000:2F3B::/64";
+    assert_eq!(manager.patch(path, &route(network, "21DA:00D3:0000:2F3B:02AC:00FF:FE28:9C5A")).await.0, 200);
+    let (_, stored) = manager.get(path).await;
+    assert_eq!((&stored["path"], &stored["network"]), (&json!(path), &json!(network)), "as it was sent");
+    let row = realized(&manager, path).await;
+    assert!(row["path"].as_str().unwrap().contains("/tier-0-static-routes/t0-nameHint_"), "{row}");
+}
+
 #[tokio::test]
 async fn a_realization_takes_its_time_and_may_fail() {
     let manager = Manager::small().await;

@@ -108,11 +108,11 @@ impl FakeNsx {
         for (path, body) in model.objects {
             fake.put_by_hand("system", &path, body);
         }
+        // The index has what was there before.
+        drop(fake.shared.world().store.index(Duration::ZERO));
         for path in model.system_owned {
             fake.shared.world().store.set_system_owned(&path);
         }
-        // The index has what was there before.
-        drop(fake.shared.world().store.index(Duration::ZERO));
         fake
     }
 

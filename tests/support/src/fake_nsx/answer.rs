@@ -143,8 +143,15 @@ impl RequestContext {
             held_write.pass(Side::Request).await;
         }
         let begun = Instant::now();
-        let served = self.shared.world().serve(&self.call, &caller, &self.credential);
+        let (served, delay) = {
+            let mut world = self.shared.world();
+            let served = world.serve(&self.call, &caller, &self.credential);
+            (served, world.synchronous_delay(&self.call))
+        };
         self.busy += begun.elapsed();
+        if let Some(delay) = delay {
+            tokio::time::sleep(delay).await;
+        }
         if let Some(held_write) = &held_write {
             held_write.pass(Side::Answer).await;
         }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::behaviour::PendingAnswer;
+use super::call::{Call, Target};
 use super::refusal::Refusal;
 use super::store::{Stored, parent};
 use super::world::World;
@@ -48,6 +49,19 @@ pub(super) enum RealizationState {
 }
 
 impl World {
+    /// How long a write with `sync_realization` takes, beside its work.
+    pub(super) fn synchronous_delay(&self, call: &Call) -> Option<Duration> {
+        let Target::Object(_, path) = &call.target else { return None };
+        let stored = self.store.get(path).filter(|_| call.is_write())?;
+        stored.body.get("sync_realization").filter(|wish| **wish == json!(true))?;
+        match self.plans.of(stored) {
+            Realization::After(delay) | Realization::Error(delay, ..) => {
+                Some(delay.saturating_sub(stored.changed.elapsed()))
+            }
+            Realization::Never => None,
+        }
+    }
+
     pub(super) fn state(&self, stored: &Stored) -> RealizationState {
         let age = Instant::now() - stored.changed;
         let (delay, planned) = match self.plans.of(stored) {

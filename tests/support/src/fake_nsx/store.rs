@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::kinds::Kind;
+use super::refusal::Refusal;
 use super::schema::Reference;
 
 /// One version of one object.
@@ -209,10 +210,17 @@ impl Store {
         self.objects.entry(path.to_owned()).or_insert(stored)
     }
 
+    /// Makes an object one of the manager itself, in the index too.
     pub(super) fn set_system_owned(&mut self, path: &str) {
-        if let Some(stored) = self.objects.get_mut(path) {
+        for stored in [&mut self.objects, &mut self.index].into_iter().filter_map(|objects| objects.get_mut(path)) {
             stored.is_system_owned = true;
         }
+    }
+
+    /// The refusal of a path without an object: it names the object above where that is missing, too.
+    pub(super) fn not_found(&self, path: &str) -> Refusal {
+        let above = parent(path);
+        Refusal::not_found(if above != "/infra" && self.get(above).is_none() { above } else { path })
     }
 
     /// Removes an object.

@@ -79,7 +79,7 @@ impl World {
                 self.list(kind, parent, &call.query, (user, caller.request)).map(|list| success(&list))
             }
             (Method::Get, Target::Object(_, path)) => {
-                let stored = self.store.get(path).ok_or_else(|| Refusal::not_found(path))?;
+                let stored = self.store.get(path).ok_or_else(|| self.store.not_found(path))?;
                 Ok(success(&self.read(stored, user)))
             }
             (Method::Put | Method::Patch, Target::Object(kind, path)) => {

@@ -143,7 +143,7 @@ impl World {
         if kind.is_read_only {
             return Err(Refusal::method_not_allowed());
         }
-        let Some(stored) = self.store.get(path) else { return Err(Refusal::not_found(path)) };
+        let stored = self.store.get(path).ok_or_else(|| self.store.not_found(path))?;
         check_owner(Some(stored), path, caller)?;
         let users = self.users_of(stored);
         let is_forced = kind.is_forcible && call.parameter("force") == Some("true");

@@ -181,7 +181,10 @@ async fn references_must_exist() {
         assert_refused(&manager.patch(path, &body).await, 404, 600, &names);
     }
     assert_refused(&manager.delete("/infra/lb-pools/x").await, 404, 600, "/infra/lb-pools/x");
-    assert_refused(&manager.get("/infra/ip-pools/x/ip-allocations").await, 404, 600, "/infra/ip-pools/x");
+    assert_refused(&manager.get("/infra/ip-pools/x/ip-allocations").await, 404, 600, "/infra/ip-pools/x ");
+    let route = "/infra/tier-1s/x/static-routes/b";
+    assert_refused(&manager.get(route).await, 404, 600, "/infra/tier-1s/x ");
+    assert_refused(&manager.delete(route).await, 404, 600, "/infra/tier-1s/x ");
 }
 
 #[tokio::test]

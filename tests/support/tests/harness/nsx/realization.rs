@@ -112,11 +112,20 @@ async fn an_allocation_gets_its_address_with_its_realization() {
     let attribute =
         json!({"data_type": "STRING", "multivalue": false, "key": "allocation_ip", "values": ["192.0.2.5"]});
     assert_eq!(row["extended_attributes"], json!([attribute]));
+    let synchronous = "/infra/ip-pools/p1/ip-allocations/s";
+    assert_eq!(manager.patch(synchronous, &json!({"sync_realization": true})).await.0, 200);
+    let (_, now) = entities(&manager, synchronous).await;
+    assert_eq!(now["results"][0]["state"], "REALIZED", "the write waits for it");
+    assert_eq!(manager.delete(synchronous).await.0, 200);
     // Allocations do not change.
     assert_eq!(manager.patch(path, &json!({"tags": [], "display_name": "b"})).await.0, 200);
     assert_eq!(manager.get(path).await.1, stored);
     let (_, pool) = manager.get("/infra/ip-pools/p1").await;
-    assert_eq!((&pool["pool_usage"]["total_ips"], &pool["pool_usage"]["available_ips"]), (&json!(100), &json!(99)));
+    assert_eq!(
+        (&pool["pool_usage"]["total_ips"], &pool["pool_usage"]["available_ips"]),
+        (&json!(100), &json!(98)),
+        "one of them is reserved"
+    );
     assert_eq!(pool["ip_address_type"], "IPV4");
 }
 

@@ -91,6 +91,8 @@ pub struct Behaviour {
     pub pending: PendingAnswer,
     /// Whether a PATCH with an old `_revision` is refused.
     pub refuses_stale_patch: bool,
+    /// Whether a PATCH of an object that exists needs `_revision`; it is refused with 400 and code 500127 otherwise.
+    pub patch_needs_revision: bool,
     /// Whether a PATCH keeps the fields that it does not name.
     pub patch_merges: bool,
     /// How a revision conflict is refused.
@@ -138,6 +140,7 @@ impl Behaviour {
     pub const USUAL: Self = Self {
         pending: PendingAnswer::Empty,
         refuses_stale_patch: false,
+        patch_needs_revision: false,
         patch_merges: false,
         conflict: Conflict::PreconditionFailed,
         answers_no_content: false,
@@ -164,6 +167,7 @@ impl Behaviour {
     pub const OPPOSITE: Self = Self {
         pending: PendingAnswer::NotFound,
         refuses_stale_patch: true,
+        patch_needs_revision: true,
         patch_merges: true,
         conflict: Conflict::BadRequest(500_087),
         answers_no_content: true,
@@ -203,9 +207,11 @@ impl Behaviour {
 
 /// [`Behaviour::USUAL`] with each of these switches alone as in [`Behaviour::OPPOSITE`].
 macro_rules! each {
-    ($($switch:ident),* $(,)?) => {
+    ($($switch:ident),* $(,)?) => {{
+        // Does not compile when a switch is missing from the list.
+        let Behaviour { $($switch: _),* } = Behaviour::USUAL;
         vec![$((stringify!($switch), Behaviour { $switch: Behaviour::OPPOSITE.$switch, ..Behaviour::USUAL })),*]
-    };
+    }};
 }
 
 impl Behaviour {
@@ -215,6 +221,7 @@ impl Behaviour {
         each![
             pending,
             refuses_stale_patch,
+            patch_needs_revision,
             patch_merges,
             conflict,
             answers_no_content,

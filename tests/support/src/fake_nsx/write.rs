@@ -108,13 +108,14 @@ impl World {
         let is_stale = match revision {
             Some(revision) if is_patch => self.behaviour.refuses_stale_patch && revision != stored.revision,
             Some(revision) => revision != stored.revision,
-            None => !is_patch,
+            None => !is_patch || self.behaviour.patch_needs_revision,
         };
         if !is_stale {
             return Ok(());
         }
         let message = format!("The object {path} was modified by somebody else: its revision is {}.", stored.revision);
         Err(match self.behaviour.conflict {
+            _ if is_patch && revision.is_none() => Refusal::new(400, 500_127, message),
             Conflict::PreconditionFailed => Refusal::new(412, 206, message),
             Conflict::ConcurrentChange => Refusal::new(409, None, message),
             Conflict::BadRequest(_) if revision.is_none() => Refusal::new(400, 500_127, message),

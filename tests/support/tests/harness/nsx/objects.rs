@@ -92,6 +92,10 @@ async fn a_patch_creates_and_updates_without_a_body() {
         let (_, stored) = manager.get(path).await;
         assert_eq!(stored["next_hops"], json!([{"ip_address": "172.50.0.14", "admin_distance": 1}]));
         assert_eq!((&stored["_revision"], stored.get("description").is_some()), (&json!(1), patch_merges));
+        manager.fake.set_behaviour(Behaviour { patch_needs_revision: true, ..switches });
+        assert_refused(&manager.patch(path, &body).await, 400, 500_127, path);
+        body["_revision"] = json!(1);
+        assert_eq!(manager.patch(path, &body).await.0, 200);
         body["_revision"] = json!(0);
         let stale = manager.patch(path, &body).await;
         if refuses_stale_patch {
@@ -109,6 +113,12 @@ async fn unknown_fields_and_wrong_types_are_refused_and_read_only_fields_ignored
     let long = "x".repeat(257);
     let pool = |field: &str, value: Value| ("/infra/lb-pools/b", json!({field: value}));
     let hops = |hops: Value| ("/infra/tier-1s/t1/static-routes/b", json!({"network": "10.0.0.0/8", "next_hops": hops}));
+    let subnet = |start: &str, end: &str| {
+        let ranges = json!([{"start": start, "end": end}]);
+        let resource_type = "IpAddressPoolStaticSubnet";
+        let body = json!({"resource_type": resource_type, "cidr": "192.0.3.0/24", "allocation_ranges": ranges});
+        ("/infra/ip-pools/p1/ip-subnets/b", body)
+    };
     let server = |field: &str, value: Value| {
         let mut body = virtual_server("192.0.2.9", "80", TCP);
         body[field] = value;
@@ -136,6 +146,10 @@ async fn unknown_fields_and_wrong_types_are_refused_and_read_only_fields_ignored
         (hops(json!([])), 255, "next_hops"),
         (hops(json!([{"ip_address": "fe80::1"}])), 23_527, "family"),
         (hops(json!([{"ip_address": "10.0.0.1", "admin_distance": 256}])), 255, "admin_distance"),
+        (subnet("192.0.3.9", "192.0.3.1"), 23_527, "192.0.3.9"),
+        (subnet("2001:db8::1", "2001:db8::2"), 23_527, "2001:db8::1"),
+        (subnet("192.0.3.1", "last"), 255, "allocation_ranges[0].end"),
+        (("/infra/ip-pools/p1/ip-subnets/b", json!({"cidr": "192.0.3.0/24"})), 255, "resource_type"),
         (("/infra/lb-monitor-profiles/b", json!({"monitor_port": 80})), 255, "resource_type"),
         (("/infra/lb-monitor-profiles/b", json!({"resource_type": "LBFastTcpProfile"})), 255, "LBFastTcpProfile"),
         (("/infra/lb-app-profiles/b", json!({})), 255, "resource_type"),
@@ -144,6 +158,9 @@ async fn unknown_fields_and_wrong_types_are_refused_and_read_only_fields_ignored
         assert_refused(&manager.put(path, &body).await, 400, code, names);
         assert_eq!(manager.get(path).await.0, 404, "nothing was written: {body}");
     }
+    let (path, body) = subnet("192.0.3.1", "192.0.3.9");
+    manager.create(path, body).await;
+    assert_eq!(manager.get("/infra/ip-pools/p1").await.1["pool_usage"]["total_ips"], 109);
     let (path, body) = pool("_create_time", json!("ignored"));
     let stored = manager.create(path, body).await;
     assert!(stored["_create_time"].is_u64(), "{stored}");

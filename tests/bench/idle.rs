@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use support::process::Usage;
-use support::report::{Limit, Measure};
-use support::{ApiServer, eventually};
+use support::fake_nsx::Model;
+use support::report::{Limit, Measure, OURS};
+use support::{ApiServer, FakeNsx, eventually};
 
 use crate::Bench;
 use crate::cluster::{Cluster, LIMIT};
@@ -12,6 +13,8 @@ use crate::subject::{Running, Subject};
 
 /// In MiB.
 const MEMORY: f64 = 15.0;
+/// The same with routes on NSX.
+const MEMORY_WITH_NSX: f64 = 16.0;
 const NODES: usize = 100;
 /// How long it is looked at: several renewals of the Lease and looks at vCenter fall into it.
 const WHILE: Duration = Duration::from_secs(20);
@@ -27,13 +30,35 @@ pub async fn measure(bench: &mut Bench) {
 async fn measure_one(bench: &mut Bench, subject: &Subject) {
     let cluster = Cluster::new(ApiServer::start().await, bench.vcenter(), NODES).await;
     let running = start(subject, &cluster).await;
-    report(bench, subject, "no nodes", true, &running).await;
+    report(bench, subject, "no nodes", Some(MEMORY), &running).await;
     cluster.register(NODES).await;
     cluster.until_initialised(NODES).await;
-    report(bench, subject, "100 nodes have joined at once", false, &running).await;
+    report(bench, subject, "100 nodes have joined at once", None, &running).await;
     drop(running);
     let running = start(subject, &cluster).await;
-    report(bench, subject, "started with 100 nodes", true, &running).await;
+    report(bench, subject, "started with 100 nodes", Some(MEMORY), &running).await;
+    drop(running);
+    if subject.name == OURS {
+        with_nsx(bench, subject, &cluster).await;
+    }
+}
+
+/// Once more, with routes on NSX. The nodes have no pod networks.
+async fn with_nsx(bench: &mut Bench, subject: &Subject, cluster: &Cluster) {
+    let nsx = FakeNsx::start(Model::small()).await;
+    let (before, section) =
+        (std::fs::read_to_string(&cluster.config).unwrap(), nsx.ini_section(cluster.server.folder()));
+    let config = format!("{before}\n{section}\n[Route]\nrouter-path = /infra/tier-1s/t1\n");
+    std::fs::write(&cluster.config, config).unwrap();
+    let kubeconfig = cluster.server.kubeconfig();
+    let mut running = subject.start_with(&cluster.config, &kubeconfig, &["--cluster-cidr=10.244.0.0/16"]);
+    running.until_leading(&cluster.client).await;
+    eventually("the routes are listed", LIMIT, async || match nsx.counts().of("LIST static-routes") {
+        0 => Err("not yet"),
+        _ => Ok(()),
+    })
+    .await;
+    report(bench, subject, "started with 100 nodes and NSX", Some(MEMORY_WITH_NSX), &running).await;
 }
 
 /// One that leads.
@@ -43,9 +68,9 @@ async fn start(subject: &Subject, cluster: &Cluster) -> Running {
     running
 }
 
-async fn report(bench: &mut Bench, subject: &Subject, when: &str, is_promised: bool, running: &Running) {
+async fn report(bench: &mut Bench, subject: &Subject, when: &str, limit: Option<f64>, running: &Running) {
     let most = most(running).await;
-    let limit = is_promised.then_some(Limit::Below(MEMORY));
+    let limit = limit.map(Limit::Below);
     for (name, kilobytes, limit) in
         [("resident", most.resident, limit), ("of it heap and stacks", most.anonymous, None)]
     {

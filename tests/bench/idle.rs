@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use support::process::Usage;
 use support::fake_nsx::Model;
+use support::process::Usage;
 use support::report::{Limit, Measure, OURS};
 use support::{ApiServer, FakeNsx, eventually};
 

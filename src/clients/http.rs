@@ -221,6 +221,11 @@ impl Client {
         !self.inner.current.lock().tls.insecure
     }
 
+    /// The same client, without keeping it in use.
+    pub fn downgrade(&self) -> WeakClient {
+        WeakClient(Arc::downgrade(&self.inner))
+    }
+
     /// Tells of the certificate without keeping the client alive.
     pub fn certificate_source(&self) -> CertificateSource {
         CertificateSource(Arc::downgrade(&self.inner))
@@ -254,6 +259,17 @@ impl Client {
 
     fn current(&self) -> Current {
         self.inner.current.lock().clone()
+    }
+}
+
+/// A client that this value does not keep in use.
+#[derive(Clone)]
+pub struct WeakClient(Weak<Inner>);
+
+impl WeakClient {
+    /// The client, while a clone of it is in use.
+    pub fn upgrade(&self) -> Option<Client> {
+        self.0.upgrade().map(|inner| Client { inner })
     }
 }
 

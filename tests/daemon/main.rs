@@ -26,6 +26,7 @@ mod manifests;
 mod metrics;
 mod migration;
 mod mistakes;
+mod nsx;
 mod pages;
 mod proxy;
 mod race;

@@ -10,7 +10,7 @@ use crate::app::parts::Parts;
 use crate::app::settings::vsphere::CloudConfig;
 use crate::app::settings::{NsxSettings, Settings};
 use crate::base::error_chain::chain;
-use crate::clients::http::{self, CallObserver, ProxySettings, TlsSettings, TlsTrust};
+use crate::clients::http::{self, CallObserver, ProxySettings, TlsSettings, TlsTrust, WeakClient};
 use crate::clients::nsx::{Scheme, Timeouts};
 use crate::clients::vim;
 use crate::cloud::ClusterReads;
@@ -45,10 +45,19 @@ pub(super) struct NsxConnection {
 struct State {
     /// That of the configuration in force.
     tls: TlsSettings,
-    /// The client that was handed out, and how it judges certificates.
-    client: Option<(http::Client, TlsSettings)>,
+    /// The client that was handed out last.
+    client: Option<HandedOut>,
     /// Offers last as long as somebody has them.
     offers: Option<Offers>,
+}
+
+/// Does not keep the client in use: a removed connection is gone once it has logged out.
+struct HandedOut {
+    client: WeakClient,
+    host: String,
+    port: u16,
+    /// How it judges certificates.
+    tls: TlsSettings,
 }
 
 impl NsxConnection {
@@ -65,15 +74,25 @@ impl NsxConnection {
         Ok(Self { series, certificates, proxy, credentials, state: Mutex::new(state) })
     }
 
-    /// Goes by another configuration from now on: the client judges certificates by it.
+    /// Applies another configuration. The client of the same server judges certificates by it from now on. That of another
+    /// server, or of a connection that was removed, has yet to log out: it keeps its trust.
     pub fn take(&self, cloud_config: &CloudConfig) {
         let mut state = self.state.lock();
         state.tls = cloud_config.nsx_tls.clone().unwrap_or_default();
+        let Some(nsx) = cloud_config.config.nsx.used() else {
+            // The connection holds its own until it has logged out.
+            state.offers = None;
+            return;
+        };
         let State { tls: wanted, client, .. } = &mut *state;
-        let Some((client, tls)) = client.as_mut().filter(|(_, tls)| tls != wanted) else { return };
+        let Some(handed_out) = client.as_mut() else { return };
+        if (&handed_out.host, handed_out.port) != (&nsx.host, nsx.port) || handed_out.tls == *wanted {
+            return;
+        }
+        let Some(client) = handed_out.client.upgrade() else { return };
         // It was tried when the files were read.
         match client.set_tls(wanted.clone()) {
-            Ok(()) => tls.clone_from(wanted),
+            Ok(()) => handed_out.tls.clone_from(wanted),
             Err(error) => tracing::error!("{}", chain(&error)),
         }
     }
@@ -106,11 +125,15 @@ impl ConnectNsx for NsxConnection {
         let client = http::Client::new(self.settings(&nsx.host, nsx.port, tls.clone()));
         let client = client.map_err(|error| error.to_string())?;
         self.certificates.show(&client);
-        self.state.lock().client = Some((client.clone(), tls));
+        let handed_out = HandedOut { client: client.downgrade(), host: nsx.host.clone(), port: nsx.port, tls };
+        self.state.lock().client = Some(handed_out);
         Ok(client)
     }
 
     fn source(&self, nsx: &Nsx) -> Result<Source, String> {
+        if matches!(nsx.login, NsxLogin::Certificate { .. } | NsxLogin::VmcToken { .. }) {
+            self.state.lock().offers = None;
+        }
         match &nsx.login {
             NsxLogin::Certificate { .. } => Ok(Source::Certificate),
             NsxLogin::Secret { namespace, name, fallback } => {

@@ -111,6 +111,15 @@ impl KubeletNode {
         self.label(KEY, "")
     }
 
+    /// With these networks for its pods, as `--allocate-node-cidrs` gives them.
+    #[must_use]
+    pub fn pod_cidrs(mut self, networks: &[&str]) -> Self {
+        let spec = self.0.spec.get_or_insert_default();
+        spec.pod_cidr = networks.first().map(|network| (*network).to_owned());
+        spec.pod_cidrs = Some(networks.iter().map(|network| (*network).to_owned()).collect());
+        self
+    }
+
     fn condition(mut self, ready: &str) -> Self {
         let condition = ready_condition(&self.0, ready, Timestamp::now());
         self.0.status.get_or_insert_default().conditions = Some(vec![condition]);

@@ -1,0 +1,320 @@
+//! Routes of the pod network on NSX: the built daemon between a fake vCenter and a fake NSX.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use k8s_openapi::api::core::v1::{Node, NodeCondition};
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::{Value, json};
+use support::fake_nsx::{FakeNsx, Model};
+use support::fake_vcenter::FakeVcenter;
+use support::{Daemon, eventually, replace_file};
+
+use crate::admin::{Admin, token};
+use crate::cluster::{Cluster, LIMIT, ip};
+
+const ROUTER: &str = "/infra/tier-1s/t1";
+const CLUSTER_CIDR: &str = "--cluster-cidr=10.244.0.0/16,fd00:244::/48";
+const ROUTE_SECTION: &str = "[Route]\nrouter-path = /infra/tier-1s/t1\n";
+/// The users of two replicas, so that their requests can be told apart.
+const USERS: [(&str, &str); 2] = [("replica-1", "Correct-Horse-1"), ("replica-2", "Correct-Horse-2")];
+/// The log line of a file in force.
+const IN_FORCE: &str = "was read again and is in force";
+
+/// A cluster with one vCenter and one NSX Manager.
+struct Site {
+    cluster: Cluster,
+    vcenter: FakeVcenter,
+    nsx: FakeNsx,
+    folder: tempfile::TempDir,
+}
+
+impl Site {
+    /// With the VMs of these numbers.
+    async fn new(numbers: std::ops::Range<usize>) -> Self {
+        let cluster = Cluster::new().await;
+        let vcenter = FakeVcenter::start(cluster.model(numbers)).await;
+        let model = USERS.iter().fold(Model::small(), |model, (user, password)| model.user(user, password));
+        let nsx = FakeNsx::start(model).await;
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("nsx-ca.pem"), nsx.ca_pem()).unwrap();
+        Self { cluster, vcenter, nsx, folder }
+    }
+
+    /// The configuration without NSX.
+    fn vcenter_only(&self) -> String {
+        Cluster::zoned(&[self.vcenter.ini_section("vc-1", "dc-1", self.folder.path())])
+    }
+
+    /// The configuration with NSX in the name of one of [`USERS`], without routes.
+    fn with_nsx(&self, (user, password): (&str, &str)) -> String {
+        let (host, ca) = (self.nsx.address(), self.folder.path().join("nsx-ca.pem"));
+        let login = format!("user = {user}\npassword = {password}\nca-file = {}", ca.display());
+        format!("{}\n[NSXT]\nhost = {host}\n{login}\n", self.vcenter_only())
+    }
+
+    fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.folder.path().join(name);
+        replace_file(&path, text);
+        path
+    }
+
+    /// A replica that takes part in the election.
+    fn start(&self, config: &std::path::Path, more: &[&str]) -> Daemon {
+        let lease = format!("--leader-elect-resource-name={}", self.cluster.pool());
+        let name = format!("--cluster-name={}", self.cluster.pool());
+        self.cluster.start_on(config, &[&["--leader-elect=true", &lease, &name], more].concat())
+    }
+
+    /// A node joins, with the network of [`network`] and further ones.
+    async fn join(&self, number: usize, more: &[&str]) {
+        let own = network(number);
+        let networks = [&[own.as_str()], more].concat();
+        self.cluster.kubelet(number).pod_cidrs(&networks).register(&self.cluster.client).await;
+    }
+
+    /// The next hops of all routes of the router, by network.
+    fn routes(&self) -> BTreeMap<String, String> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let routes = self.nsx.objects_below(&format!("{ROUTER}/static-routes"));
+        routes.iter().map(|route| (text(&route["network"]), text(&route["next_hops"][0]["ip_address"]))).collect()
+    }
+
+    /// Waits for the router to have these routes and no others.
+    async fn wait_for_routes(&self, expected: &[(String, String)], daemon: &Daemon) {
+        let expected: BTreeMap<_, _> = expected.iter().cloned().collect();
+        eventually("the router has the routes of the nodes", LIMIT, async || match self.routes() {
+            routes if routes == expected => Ok(()),
+            routes => Err(format!("{routes:?} instead of {expected:?}\n{}", daemon.output().tail(30))),
+        })
+        .await;
+    }
+
+    /// Status and reason of the condition `NetworkUnavailable` of a node.
+    async fn condition(&self, number: usize) -> Option<(String, String)> {
+        let nodes = self.cluster.nodes().await;
+        let status = nodes.get(&self.cluster.name(number))?.status.clone()?;
+        let is_it = |condition: &NodeCondition| condition.type_ == "NetworkUnavailable";
+        let found = status.conditions?.into_iter().find(is_it)?;
+        Some((found.status, found.reason.unwrap_or_default()))
+    }
+
+    async fn wait_for_condition(&self, number: usize, expected: Option<(&str, &str)>, daemon: &Daemon) {
+        let expected = expected.map(|(status, reason)| (status.to_owned(), reason.to_owned()));
+        eventually(&format!("node {number} has the condition {expected:?}"), LIMIT, async || {
+            match self.condition(number).await {
+                found if found == expected => Ok(()),
+                found => Err(format!("{found:?}\n{}", daemon.output().tail(30))),
+            }
+        })
+        .await;
+    }
+
+    /// The route controller of an earlier term could not make a route for this node.
+    async fn leave_condition(&self, number: usize) {
+        let condition = json!({"type": "NetworkUnavailable", "status": "True", "reason": "NoRouteCreated"});
+        let patch = Patch::Strategic(json!({"status": {"conditions": [condition]}}));
+        let manager =
+            PatchParams { field_manager: Some("vsphere-cloud-controller-manager".to_owned()), ..<_>::default() };
+        let nodes = Api::<Node>::all(self.cluster.client.clone());
+        nodes.patch_status(&self.cluster.name(number), &manager, &patch).await.unwrap();
+    }
+
+    /// A route of another cluster, and one by hand.
+    fn put_foreign_routes(&self) -> Vec<Value> {
+        let tags = json!([{"scope": "vsphere.k8s.io/cluster-name", "tag": "another"},
+            {"scope": "vsphere.k8s.io/node-name", "tag": self.cluster.name(0)}]);
+        for (id, network, tags) in [("other", "10.250.0.0/24", tags), ("by-hand", "10.251.0.0/24", json!([]))] {
+            let hops = json!([{"ip_address": "192.0.2.9", "admin_distance": 1}]);
+            let body = json!({"resource_type": "StaticRoutes", "network": network, "next_hops": hops, "tags": tags});
+            self.nsx.put_by_hand("somebody", &format!("{ROUTER}/static-routes/{id}"), body);
+        }
+        self.foreign_routes()
+    }
+
+    fn foreign_routes(&self) -> Vec<Value> {
+        let read = |id: &str| self.nsx.object(&format!("{ROUTER}/static-routes/{id}")).unwrap();
+        vec![read("other"), read("by-hand")]
+    }
+
+    /// Waits until NSX has no session.
+    async fn wait_for_logout(&self, daemon: &Daemon) {
+        eventually("NSX has no session", LIMIT, async || match self.nsx.counts().sessions {
+            0 => Ok(()),
+            count => Err(format!("{count} sessions\n{}", daemon.output().tail(30))),
+        })
+        .await;
+    }
+}
+
+/// The network for the pods of the node with this number.
+fn network(number: usize) -> String {
+    format!("10.244.{number}.0/24")
+}
+
+/// The route of the node with this number.
+fn route(number: usize) -> (String, String) {
+    (network(number), ip(number))
+}
+
+/// The routes of [`Site::put_foreign_routes`].
+fn foreign() -> [(String, String); 2] {
+    ["10.250.0.0/24", "10.251.0.0/24"].map(|network| (network.to_owned(), "192.0.2.9".to_owned()))
+}
+
+const CREATED: Option<(&str, &str)> = Some(("False", "RouteCreated"));
+const NOT_CREATED: Option<(&str, &str)> = Some(("True", "NoRouteCreated"));
+
+#[tokio::test]
+async fn routes_follow_the_nodes_and_only_the_leader_has_a_session() {
+    let site = Site::new(0..4).await;
+    let foreign_before = site.put_foreign_routes();
+    let files = USERS.map(|user| site.file(user.0, &format!("{}{ROUTE_SECTION}", site.with_nsx(user))));
+    let mut first = site.start(&files[0], &[CLUSTER_CIDR]);
+    first.wait_for_line("became leader", LIMIT).await;
+    for number in 0..3 {
+        site.join(number, &[]).await;
+    }
+    site.cluster.wait_until_initialised(0..3, &first).await;
+    let others = foreign();
+    let expected = |own: &[(String, String)]| [own, &others[..]].concat();
+    site.wait_for_routes(&expected(&[route(0), route(1), route(2)]), &first).await;
+    for number in 0..3 {
+        site.wait_for_condition(number, CREATED, &first).await;
+    }
+
+    let mut second = site.start(&files[1], &[CLUSTER_CIDR]);
+    second.wait_for_line("standing by", LIMIT).await;
+    second.wait_for_line(" started", LIMIT).await;
+
+    // A changed address is rewritten in place.
+    let versions = site.nsx.history().len();
+    site.vcenter.change_vm(&site.cluster.name(1), |vm| vm.ip("10.1.9.9"));
+    site.wait_for_routes(&expected(&[route(0), (network(1), "10.1.9.9".to_owned()), route(2)]), &first).await;
+    let changed = site.nsx.history_from(versions);
+    assert!(changed.iter().all(|version| version.user == USERS[0].0 && version.object.is_some()), "{changed:?}");
+    site.wait_for_condition(1, CREATED, &first).await;
+
+    // The route of a Node that is deleted is deleted.
+    let nodes = Api::<Node>::all(site.cluster.client.clone());
+    nodes.delete(&site.cluster.name(2), &DeleteParams::default()).await.unwrap();
+    let last = expected(&[route(0), (network(1), "10.1.9.9".to_owned())]);
+    site.wait_for_routes(&last, &first).await;
+
+    // The standby has sent nothing so far. It takes over without a write.
+    let requests = site.nsx.requests();
+    assert!(requests.iter().all(|request| request.user == USERS[0].0), "{requests:#?}");
+    let versions = site.nsx.history().len();
+    assert_eq!(first.stop(LIMIT).await.code(), Some(0), "{}", first.output().tail(40));
+    second.wait_for_line("became leader", LIMIT).await;
+    eventually("the new leader lists the routes", LIMIT, async || {
+        match site.nsx.counts().of_user(USERS[1].0, "LIST static-routes") {
+            0 => Err(format!("{:?}\n{}", site.nsx.counts().users, second.output().tail(30))),
+            _ => Ok(()),
+        }
+    })
+    .await;
+    assert_eq!(site.nsx.counts().sessions, 1, "the first one logged out");
+    site.join(3, &[]).await;
+    site.wait_for_routes(&[&last[..], &[route(3)]].concat(), &second).await;
+    let written = site.nsx.history_from(versions);
+    assert!(written.iter().all(|version| version.path.ends_with("_10.244.3.0_24")), "{written:?}");
+    assert_eq!(second.stop(LIMIT).await.code(), Some(0), "{}", second.output().tail(40));
+    assert_eq!(site.nsx.counts().sessions, 0);
+    assert_eq!(site.foreign_routes(), foreign_before);
+}
+
+#[tokio::test]
+async fn an_error_in_the_section_of_routes_at_the_start_changes_no_condition_and_no_route() {
+    let site = Site::new(0..2).await;
+    site.put_foreign_routes();
+    let nsx = site.with_nsx(USERS[0]);
+    // The route of a Node that is there, as an earlier term left it; and the condition of the other one.
+    let (admin, token) = (Admin::new(), token(&site.cluster).await);
+    let path = site.file("vsphere.conf", &format!("{nsx}{}", ROUTE_SECTION.replace("tier-1s", "tier-2s")));
+    site.join(0, &[]).await;
+    site.leave_condition(0).await;
+    let versions = site.nsx.history().len();
+    let mut daemon = site.start(&path, &[CLUSTER_CIDR, &admin.flag()]);
+    daemon.wait_for_line("routes is turned off", LIMIT).await;
+    daemon.wait_for_line("became leader", LIMIT).await;
+    site.join(1, &[]).await;
+    site.cluster.wait_until_initialised(0..2, &daemon).await;
+    let (_, text) = admin.get("/metrics", Some(&token), &mut daemon).await;
+    let gauge = "vsphere_ccm_config_part_refused{part=\"routes\"} 1";
+    assert!(text.contains(gauge), "{gauge} is missing in {text}");
+    site.wait_for_condition(0, NOT_CREATED, &daemon).await;
+    site.wait_for_condition(1, None, &daemon).await;
+
+    // A reload that has no routes takes the condition back: it was not touched before.
+    replace_file(&path, &nsx);
+    daemon.wait_for_line(IN_FORCE, LIMIT).await;
+    site.wait_for_condition(0, None, &daemon).await;
+    let lines = daemon.output().lines();
+    let position = |text: &str| lines.iter().position(|line| line.contains(text));
+    assert!(position("condition NetworkUnavailable removed") > position(IN_FORCE), "{lines:#?}");
+    assert!(site.nsx.history_from(versions).is_empty(), "{:?}", site.nsx.history_from(versions));
+    assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_reload_that_adds_routes_is_refused_without_networks_of_the_pods() {
+    let site = Site::new(0..1).await;
+    let nsx = site.with_nsx(USERS[0]);
+    let path = site.file("vsphere.conf", &nsx);
+    let mut daemon = site.start(&path, &[]);
+    daemon.wait_for_line("became leader", LIMIT).await;
+    replace_file(&path, &format!("{nsx}{ROUTE_SECTION}"));
+    let refused = daemon.wait_for_line("is refused and the old one stays in force", LIMIT).await;
+    assert!(refused.contains("routes") && refused.contains("--cluster-cidr"), "{refused}");
+    site.join(0, &[]).await;
+    site.cluster.wait_until_initialised(0..1, &daemon).await;
+    assert_eq!(site.condition(0).await, None);
+    assert_eq!(site.routes(), BTreeMap::new());
+    assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn routes_come_and_go_with_the_sections_of_the_file() {
+    let site = Site::new(0..2).await;
+    let path = site.file("vsphere.conf", &site.vcenter_only());
+    let (admin, token) = (Admin::new(), token(&site.cluster).await);
+    let mut daemon = site.start(&path, &[CLUSTER_CIDR, &admin.flag()]);
+    site.join(0, &[]).await;
+    // There is no address of the second family.
+    site.join(1, &["fd00:244::/64"]).await;
+    site.cluster.wait_until_initialised(0..2, &daemon).await;
+    let (nsx, routes) = (site.with_nsx(USERS[0]), [route(0), route(1)]);
+
+    replace_file(&path, &format!("{nsx}{ROUTE_SECTION}"));
+    let applied = daemon.wait_for_line(IN_FORCE, LIMIT).await;
+    assert!(applied.contains("routes added") && !applied.contains(USERS[0].1), "{applied}");
+    site.wait_for_routes(&routes, &daemon).await;
+    site.wait_for_condition(0, CREATED, &daemon).await;
+    site.wait_for_condition(1, NOT_CREATED, &daemon).await;
+
+    // Without routes the condition that blocks pods is removed, and the routes stay.
+    replace_file(&path, &nsx);
+    site.wait_for_condition(1, None, &daemon).await;
+    assert_eq!(site.condition(0).await, CREATED.map(|(status, reason)| (status.to_owned(), reason.to_owned())));
+    site.wait_for_routes(&routes, &daemon).await;
+
+    // Without NSX there is no session, and nothing is shown of its certificate.
+    let verified = "vsphere_ccm_nsx_tls_verified{";
+    let (_, text) = admin.get("/metrics", Some(&token), &mut daemon).await;
+    assert!(text.contains(verified), "{text}");
+    replace_file(&path, &site.vcenter_only());
+    site.wait_for_logout(&daemon).await;
+    daemon.wait_for_line("task ended", LIMIT).await;
+    let (_, text) = admin.get("/metrics", Some(&token), &mut daemon).await;
+    assert!(!text.contains(verified), "{text}");
+
+    // Routes again: what is there is kept.
+    let versions = site.nsx.history().len();
+    replace_file(&path, &format!("{nsx}{ROUTE_SECTION}"));
+    site.wait_for_condition(1, NOT_CREATED, &daemon).await;
+    assert!(site.nsx.history_from(versions).is_empty(), "{:?}", site.nsx.history_from(versions));
+    assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
+    assert_eq!(site.nsx.counts().sessions, 0);
+}

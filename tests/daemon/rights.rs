@@ -148,6 +148,44 @@ async fn the_rights_of_the_component_for_services_are_used() {
     }
 }
 
+/// The component adds what NSX needs, and nothing else.
+#[tokio::test]
+async fn the_rights_of_the_component_for_nsx_are_used() {
+    let site = Site::ours("base-with-nsx").await.with_nsx().await;
+    let lines = site.route_a_node().await;
+    let asked = asked(&site.server);
+    assert_eq!(refused(&asked), BTreeSet::from(["services".to_owned()]), "{lines:#?}");
+    assert!(site.tags_of_the_route().contains(&"cluster-uid".to_owned()));
+    let used: BTreeSet<Right> = asked.iter().filter_map(Right::used_by).collect();
+    let rights = |objects: &[Value]| rules(objects).into_iter().collect::<BTreeSet<_>>();
+    let (with, without) = (rights(&form("base-with-nsx").await.objects), rights(&form("base").await.objects));
+    let added: Vec<&Right> = with.difference(&without).collect();
+    let shown = |right: &&Right| {
+        let parts = [right.namespace.as_deref(), Some(&right.resource), right.name.as_deref(), Some(&right.verb)];
+        parts.map(Option::unwrap_or_default).join(" ")
+    };
+    let expected = [
+        "kube-system namespaces kube-system get",
+        "kube-system secrets vsphere-nsx-secret get",
+        "kube-system secrets vsphere-nsx-secret watch",
+    ];
+    assert_eq!(added.iter().map(shown).collect::<Vec<_>>(), expected);
+    let idle: Vec<&&Right> = added.iter().filter(|right| !used.iter().any(|used| right.covers(used))).collect();
+    assert!(idle.is_empty(), "granted and not used: {idle:#?}\nused: {used:#?}");
+}
+
+/// The Go program reads no Namespace. Its role is enough for routes without the tag that identifies the cluster.
+#[tokio::test]
+async fn with_nsx_a_cluster_set_up_for_the_go_program_lacks_the_namespace_only() {
+    let site = Site::of_the_go_program().await.with_nsx().await;
+    let lines = site.route_a_node().await;
+    let expected = ["namespaces", "tokenreviews", "subjectaccessreviews"].map(str::to_owned);
+    assert_eq!(refused(&asked(&site.server)), BTreeSet::from(expected), "{lines:#?}");
+    assert!(!site.tags_of_the_route().contains(&"cluster-uid".to_owned()));
+    let told: Vec<&String> = lines.iter().filter(|line| line.contains("not tagged")).collect();
+    assert_eq!(told.len(), 1, "{told:#?}");
+}
+
 /// Whoever goes back by the image alone has all that the Go program's role gives.
 #[tokio::test]
 async fn the_way_back_keeps_the_rights_of_the_go_program() {

@@ -132,6 +132,7 @@ rbac:
   create: true
   nodeDeletion: false
   services: true
+  nsx: true
   secrets: [{name: tenant-2, namespace: default}]
 serviceAccount: {create: true, name: other-account}
 daemonset:
@@ -243,7 +244,7 @@ async fn the_defaults_are_those_of_the_go_programs_chart() {
     ];
     let address = [".k8sServiceHost", ".k8sServicePort"];
     let rest = [".daemonset.tag", ".global", ".imagePullSecrets", address[0], address[1]];
-    let rest = [&rest[..], &[".rbac.nodeDeletion", ".rbac.secrets", ".rbac.services"]].concat();
+    let rest = [&rest[..], &[".rbac.nodeDeletion", ".rbac.nsx", ".rbac.secrets", ".rbac.services"]].concat();
     assert_eq!(new, [&known[..], &sizes, &rest].concat());
 }
 
@@ -320,6 +321,7 @@ async fn w54_every_value_has_its_effect() {
     let all = rules(&rendered.objects);
     assert!(!all.iter().any(|right| right.verb == "delete"), "rbac.nodeDeletion is false");
     assert!(all.iter().any(|right| right.resource == "services"), "rbac.services is true");
+    assert!(all.iter().any(|right| right.resource == "namespaces"), "rbac.nsx is true");
     for (namespace, name) in [("kube-system", "other-secret"), ("default", "tenant-2")] {
         let read = |right: &&super::rules::Right| right.name.as_deref() == Some(name);
         let found = all.iter().find(read).unwrap();
@@ -466,7 +468,9 @@ async fn mistakes_are_told_by_name() {
 
 #[tokio::test]
 async fn the_chart_gives_the_rights_of_the_manifests() {
-    for (values, of_manifests) in [("", "rbac"), ("rbac: {services: true}", "base-with-services")] {
+    let nsx = "rbac: {nsx: true, secrets: [{name: vsphere-nsx-secret, namespace: kube-system}]}";
+    let cases = [("", "rbac"), ("rbac: {services: true}", "base-with-services"), (nsx, "base-with-nsx")];
+    for (values, of_manifests) in cases {
         let mut of_chart = rules(&render(values).await.objects);
         let mut of_manifests = rules(&form(of_manifests).await.objects);
         of_chart.sort();

@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::{Event, Service};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use serde_json::{Value, json};
+use support::fake_nsx::{FakeNsx, Model};
 use support::nodes::set_ready;
 use support::{ApiServer, Daemon, Vcenter, Vm, eventually, replace_file};
 
@@ -31,6 +32,7 @@ pub struct Site {
     probes: Vec<String>,
     /// What the check of the cache of Services says.
     services: &'static str,
+    nsx: Option<FakeNsx>,
 }
 
 impl Site {
@@ -94,7 +96,29 @@ impl Site {
             true => "[+]services ok",
             false => "[+]services idle: the API server refuses to list the services",
         };
-        Self { server, cluster, vcenter, arguments, config: file, kubeconfig, probes, services }
+        Self { server, cluster, vcenter, arguments, config: file, kubeconfig, probes, services, nsx: None }
+    }
+
+    /// With NSX and routes in `vsphere.conf`, and the Secret `vsphere-nsx-secret`.
+    pub async fn with_nsx(mut self) -> Self {
+        let nsx = FakeNsx::start(Model::small()).await;
+        let name = json!({"name": "vsphere-nsx-secret", "namespace": "kube-system"});
+        let data = json!({"username": nsx.user(), "password": nsx.password()});
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": name, "stringData": data});
+        kubectl(Some(&self.server), &["apply", "-f", "-"], &secret.to_string()).await.unwrap();
+        let ca = self.server.folder().join("nsx-ca.pem");
+        std::fs::write(&ca, nsx.ca_pem()).unwrap();
+        let config = std::fs::read_to_string(&self.config).unwrap();
+        let sections = format!(
+            "nsxt:\n  host: {}\n  caFile: {}\n  secretName: vsphere-nsx-secret\n  secretNamespace: kube-system\n\
+             route:\n  routerPath: /infra/tier-1s/t1\n",
+            nsx.address(),
+            ca.display()
+        );
+        replace_file(&self.config, &format!("{config}\n{sections}"));
+        self.arguments.extend(["--cluster-cidr=10.244.0.0/16", "--cluster-name=site"].map(str::to_owned));
+        self.nsx = Some(nsx);
+        self
     }
 
     /// A replica, as the pod of the manifests starts it.
@@ -187,6 +211,36 @@ impl Site {
         assert!(checks.contains(self.services), "{checks}");
         assert_eq!(second.stop(LIMIT).await.code(), Some(0), "{}", second.output().tail(20));
         (statuses, [first.output().lines(), second.output().lines()].concat())
+    }
+
+    /// A Node gets its route. What the daemon logged.
+    pub async fn route_a_node(&self) -> Vec<String> {
+        let cluster = &self.cluster;
+        let port = Admin::new();
+        let mut daemon = self.start(&port).await;
+        cluster.kubelet(0).pod_cidrs(&["10.244.0.0/24"]).register(&cluster.client).await;
+        let name = cluster.name(0);
+        eventually("the Node has its route", LIMIT, async || {
+            let status = cluster.nodes().await[&name].status.clone().unwrap_or_default();
+            let has_route = |reason: Option<String>| reason.as_deref() == Some("RouteCreated");
+            let conditions = status.conditions.unwrap_or_default();
+            match conditions.into_iter().any(|condition| has_route(condition.reason)) {
+                true => Ok(()),
+                false => Err(daemon.output().tail(20)),
+            }
+        })
+        .await;
+        self.ask_for_metrics(&port, &mut daemon).await;
+        assert_eq!(daemon.stop(LIMIT).await.code(), Some(0), "{}", daemon.output().tail(20));
+        daemon.output().lines()
+    }
+
+    /// The tags of the one route.
+    pub fn tags_of_the_route(&self) -> Vec<String> {
+        let routes = self.nsx.as_ref().unwrap().objects_below("/infra/tier-1s/t1/static-routes");
+        assert_eq!(routes.len(), 1, "{routes:?}");
+        let tags = routes[0]["tags"].as_array().unwrap().iter();
+        tags.map(|tag| tag["scope"].as_str().unwrap().to_owned()).collect()
     }
 
     async fn change_an_address(&self, daemon: &Daemon) {

@@ -95,7 +95,7 @@ impl Client {
         body: &Object,
     ) -> Result<(), Error> {
         let call = Call { body: Some(&body.0), ..Call::write(&write, Method::PATCH, path, operation) };
-        self.send(&call).await.map(drop)
+        self.acknowledged(&call).await
     }
 
     /// Creates the object of this path, or replaces the one of the same `_revision`; gives what is stored.
@@ -117,10 +117,21 @@ impl Client {
     /// # Errors
     /// [`Kind::Referenced`] while others refer to it.
     pub async fn delete(&self, write: Write<'_>, path: &str, operation: &'static str) -> Result<(), Error> {
-        match self.send(&Call::write(&write, Method::DELETE, path, operation)).await {
+        match self.acknowledged(&Call::write(&write, Method::DELETE, path, operation)).await {
             Err(error) if error.kind == Kind::NotFound => Ok(()),
-            other => other.map(drop),
+            other => other,
         }
+    }
+
+    /// Makes a write whose answer is not read. NSX answers without a body, or with an object; a page of a proxy says nothing
+    /// of the write.
+    async fn acknowledged(&self, call: &Call<'_>) -> Result<(), Error> {
+        let response = self.send(call).await?;
+        if response.body.trim_ascii().is_empty() || is_object(&response) {
+            return Ok(());
+        }
+        let request = self.inner.http.failed(call.operation);
+        Err(Error::other(Kind::Unknown, request, call.target(), "the answer is neither empty nor a JSON object"))
     }
 
     /// Makes a call whose answer is an object.
@@ -218,6 +229,11 @@ impl Client {
         request.permit.clone_from(&call.permit);
         request
     }
+}
+
+/// Whether the body is a JSON object.
+pub(super) fn is_object(response: &Response) -> bool {
+    serde_json::from_slice::<Map<String, Value>>(&response.body).is_ok()
 }
 
 /// Reads, and a write that was refused before anything was done.

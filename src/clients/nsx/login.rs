@@ -6,7 +6,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use zeroize::Zeroizing;
 
 use super::answer::{self, Asked, Presents};
-use super::call::Call;
+use super::call::{self, Call};
 use super::error::{Error, Kind};
 use super::pace::Priority;
 use super::proof::{Login, Scheme, Used};
@@ -67,13 +67,18 @@ impl Client {
     /// [`Kind::Rejected`] for credentials that were refused: repeating those locks the account.
     pub async fn try_basic(&self, scheme: Scheme, user: &str, password: &SecretString) -> Result<Login, Error> {
         let login = Login(Arc::new(Used::Basic(scheme.authorization(user, password))));
-        let call = Call { query: &[("page_size", "1")], ..Call::get(PROBE, BASIC, Priority::Urgent) };
-        let mut request = self.request(&call);
+        let probe = Call { query: &[("page_size", "1")], ..Call::get(PROBE, BASIC, Priority::Urgent) };
+        let mut request = self.request(&probe);
         login.authenticate(&mut request);
         request.timeout = self.inner.timeouts.login;
         // A dead connection of before must not become a second login.
         request.repeatable = false;
         match self.exchange(request, BASIC, Presents::EachTime).await {
+            // A page of a portal is no answer to the credentials.
+            Ok(response) if !call::is_object(&response) => {
+                let request = self.inner.http.failed(BASIC);
+                Err(Error::other(Kind::Unavailable, request, format!("GET {PROBE}"), "the answer is not a JSON object"))
+            }
             // Who may not read this, or has no such object, is logged in all the same.
             Ok(_) | Err(Error { kind: Kind::NoPermission | Kind::NotFound | Kind::BadRequest, .. }) => Ok(login),
             Err(error) => Err(error),

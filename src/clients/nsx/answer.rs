@@ -86,13 +86,16 @@ pub(super) fn slows_down(status: u16) -> bool {
 /// The path that the message names, if it names one and that is not the object of the request.
 fn missing(message: &str, object: &str) -> Option<String> {
     let is_end = |c: char| c.is_whitespace() || matches!(c, ',' | ';' | '\'' | '"' | '[' | ']' | '(' | ')');
+    // An id may hold a space, so that the whole path is searched first.
+    let mut own = message.match_indices(object).filter_map(|(at, own)| message.get(at + own.len()..));
+    if own.any(|rest| rest.trim_start_matches('.').chars().next().is_none_or(is_end)) {
+        return None;
+    }
     let mut paths = message
         .split(is_end)
         .filter(|word| ["/infra/", "/global-infra/", "/orgs/"].iter().any(|start| word.starts_with(start)))
         .map(|word| word.trim_end_matches('.'));
-    let first = paths.clone().next()?;
-    let is_own = paths.any(|path| path == object);
-    (!is_own).then(|| first.to_owned())
+    paths.next().map(str::to_owned)
 }
 
 /// The fields of an error that anything is decided by.
@@ -138,6 +141,7 @@ mod tests {
         let own = format!("The requested object : {OBJECT} could not be found. Object identifiers are case sensitive.");
         let other = "The path=[/infra/tier-1s/t] does not exist";
         let reference = || Kind::MissingReference("/infra/tier-1s/t".to_owned());
+        let sibling = || Kind::MissingReference(format!("{OBJECT}2"));
         let cases = [
             (Presents::Nothing, 429, html.clone(), Kind::Busy),
             (Presents::Login, 503, html.clone(), Kind::Busy),
@@ -162,6 +166,8 @@ mod tests {
             (Presents::Nothing, 404, error(500_090, other), reference()),
             (Presents::Nothing, 404, error(600, other), reference()),
             (Presents::Nothing, 404, error(600, &format!("{OBJECT} below /infra/tier-1s/t")), Kind::NotFound),
+            (Presents::Nothing, 404, error(600, &format!("There is no {OBJECT}.")), Kind::NotFound),
+            (Presents::Nothing, 404, error(600, &format!("There is no {OBJECT}2.")), sibling()),
             (Presents::Nothing, 400, error(500_030, &own), Kind::Referenced),
             (Presents::Nothing, 400, error(500_045, &own), Kind::MarkedForDeletion),
             (Presents::Nothing, 409, no_code.clone(), Kind::Conflict),
@@ -175,6 +181,13 @@ mod tests {
             let (kind, _) = judge(asked(presents), status, &body);
             assert_eq!(kind, expected, "{presents:?} {status} {}", String::from_utf8_lossy(&body));
         }
+    }
+
+    #[test]
+    fn an_id_may_hold_spaces() {
+        let asked = Asked { object: "/infra/tier-1s/t/static-routes/a b", presents: Presents::Nothing };
+        let body = error(600, "The requested object : /infra/tier-1s/t/static-routes/a b could not be found.");
+        assert_eq!(judge(asked, 404, &body).0, Kind::NotFound);
     }
 
     #[test]

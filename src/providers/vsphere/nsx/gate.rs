@@ -106,10 +106,16 @@ struct State {
     /// When an exchange of tokens, or a login beside the one in use, may be tried again.
     not_before: Option<Instant>,
     failures: Failures,
+    /// When the next login may be made after one that failed without a rejection, and why that one failed.
+    retry: Option<(Instant, NoLogin)>,
+    /// How many logins failed in that way, one after the other.
+    login_failures: Failures,
     /// Credentials that requests were refused for, which the ledger does not know yet.
     uncounted: Vec<Arc<Credential>>,
     /// Logins that were replaced, and when they are ended.
     leaving: Vec<(Instant, Login)>,
+    /// Whether nothing logs in any more.
+    has_ended: bool,
     facts: Facts,
 }
 
@@ -126,8 +132,11 @@ impl Gate {
             renewal: None,
             not_before: None,
             failures: Failures::default(),
+            retry: None,
+            login_failures: Failures::default(),
             uncounted: Vec::new(),
             leaving: Vec::new(),
+            has_ended: false,
             facts: Facts::default(),
         };
         let (wanted, refused, tries) = (Notify::new(), Notify::new(), watch::Sender::default());
@@ -166,6 +175,9 @@ impl Gate {
                 }
             }
         }
+        // Calls fail from now on, and do not wait for a login that nobody makes.
+        self.state.lock().has_ended = true;
+        self.tries.send_modify(|(count, failure)| (*count, *failure) = (count.wrapping_add(1), Some(ended())));
         self.end_all(client).await;
     }
 
@@ -185,9 +197,7 @@ impl Gate {
     async fn make(&self, client: &Client) {
         let result = match client.login() {
             Some(_) => Ok(()),
-            None if !self.leads.is_so() => {
-                Err(NoLogin { kind: Kind::NotPermitted, why: "this process is not the leader".to_owned() })
-            }
+            None if !self.leads.is_so() => Err(not_leading()),
             None => self.log_in(client).await,
         };
         {
@@ -203,6 +213,15 @@ impl Gate {
             Source::Certificate => drop(client.adopt(Login::with_certificate())),
             Source::Token(token) => self.exchange(client, token).await?,
             Source::Pairs { offers, scheme } => {
+                if let Some((until, failure)) =
+                    self.state.lock().retry.clone().filter(|(until, _)| *until > Instant::now())
+                {
+                    let seconds = until.saturating_duration_since(Instant::now()).as_secs();
+                    return Err(NoLogin {
+                        why: format!("the next login is in {seconds} s; {}", failure.why),
+                        ..failure
+                    });
+                }
                 let (login, credential) = self.log_in_with(client, offers, *scheme).await?;
                 info!(nsx = self.server, from = %credential.origin, "logged in to NSX with a {login:?}");
                 self.adopt(client, login, credential);
@@ -215,6 +234,7 @@ impl Gate {
         let before = client.adopt(login);
         let mut state = self.state.lock();
         state.in_use = Some(credential);
+        (state.retry, state.login_failures) = (None, Failures::default());
         state.facts = Facts { is_logged_in: true, ..Facts::default() };
         state.leaving.extend(before.map(|before| (Instant::now() + USE, before)));
     }
@@ -312,12 +332,13 @@ impl Gate {
             }
         };
         match self.enter(client, &credential, *scheme).await {
-            Ok(login) if client.login().is_some() => {
+            // Also when a call has found meanwhile that the login of before is over.
+            Ok(login) if self.leads.is_so() => {
                 info!(nsx = self.server, from = %credential.origin, "the login to NSX is made with other credentials now");
                 self.adopt(client, login, credential);
                 self.state.lock().failures = Failures::default();
             }
-            // The lead was lost, or the old credentials were refused, meanwhile.
+            // The lead was lost meanwhile.
             Ok(login) => self.end(client, login).await,
             Err(NoLogin { why, .. }) => {
                 warn!(nsx = self.server, "new credentials are not used, and the login stays: {why}");
@@ -404,15 +425,20 @@ impl LogIn for Gate {
         }
         let mut tries = self.tries.subscribe();
         let before = tries.borrow_and_update().0;
+        if self.state.lock().has_ended {
+            return Err(ended());
+        }
         self.wanted.notify_one();
         let tried = tries.wait_for(|(count, _)| *count != before);
         match timeout(WAIT, tried).await {
+            // The login may have been made, and been ended with the lead.
+            Ok(Ok(_)) if client.login().is_none() && !self.leads.is_so() => Err(not_leading()),
             Ok(Ok(tried)) if client.login().is_none() => {
                 let unknown = || NoLogin { kind: Kind::Unavailable, why: "the login was ended".to_owned() };
                 Err(tried.1.clone().unwrap_or_else(unknown))
             }
             Ok(Ok(_)) => Ok(()),
-            Ok(Err(_)) => Err(NoLogin { kind: Kind::Unavailable, why: "the login to NSX has ended".to_owned() }),
+            Ok(Err(_)) => Err(ended()),
             Err(_) => {
                 let why = format!("no login within {} s", WAIT.as_secs());
                 Err(NoLogin { kind: Kind::Unavailable, why })
@@ -433,6 +459,16 @@ impl LogIn for Gate {
         drop(state);
         self.refused.notify_one();
     }
+}
+
+/// Why a standby has no login.
+fn not_leading() -> NoLogin {
+    NoLogin { kind: Kind::NotPermitted, why: "this process is not the leader".to_owned() }
+}
+
+/// Why there is no login after the end.
+fn ended() -> NoLogin {
+    NoLogin { kind: Kind::Unavailable, why: "this connection to NSX has ended".to_owned() }
 }
 
 fn next_review() -> Instant {

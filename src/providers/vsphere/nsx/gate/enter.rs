@@ -4,14 +4,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use secrecy::SecretString;
+use tokio::time::Instant;
 
 use super::Gate;
+use crate::base::backoff::Backoff;
 use crate::base::error_chain::chain;
 use crate::clients::nsx::{Client, Error, Kind, Login, NoLogin, Scheme};
 use crate::cloud::login_ledger::{Claim, Outcome};
 use crate::providers::vsphere::NSX_LOGIN_POLICY;
 use crate::providers::vsphere::credentials::pairs::{Held, Interface, Pairs, Rejection, account, place};
 use crate::providers::vsphere::credentials::{self, Credential, Offer, Offers, Origin};
+
+/// After a login that a manager in trouble refused: calls come by the hundred, and each would be one more.
+const HARMLESS: Backoff = Backoff::doubling(Duration::from_secs(1), Duration::from_secs(10)).shortened_by(0.5);
+
+/// After a login whose answer was lost. It may have been rejected, so that the ledger takes only a few of them in 15 minutes;
+/// they have to last for a trouble of a minute.
+const UNANSWERED: Backoff = Backoff::doubling(Duration::from_secs(10), Duration::from_secs(60)).shortened_by(0.5);
 
 impl Gate {
     /// Tries what is offered, in order, until one is accepted or there is trouble of another kind.
@@ -87,7 +96,14 @@ impl Gate {
             ),
             _ => format!("failed to log in to {}: {}", self.login_of(credential), chain(&error)),
         };
-        Err(NoLogin { kind: error.kind.clone(), why })
+        let failure = NoLogin { kind: error.kind.clone(), why };
+        if outcome != Outcome::Rejected {
+            let mut state = self.state.lock();
+            let backoff = if outcome == Outcome::Unanswered { &UNANSWERED } else { &HARMLESS };
+            let pause = state.login_failures.next_pause(backoff, fastrand::f64());
+            state.retry = Some((Instant::now() + pause, failure.clone()));
+        }
+        Err(failure)
     }
 
     /// The permission of this process's own schedule, then that of the ledger.

@@ -61,8 +61,9 @@ const PROCESS_VECTORS: [(&str, RangeInclusive<usize>); 12] = [
     ("E-", 20..=22),
 ];
 
-/// The vectors of the sections about NSX.
-const NSX_VECTORS: [(&str, RangeInclusive<usize>); 3] = [("NX-C-", 1..=17), ("LB-C-", 1..=14), ("RT-C-", 1..=3)];
+/// The vectors of the sections about NSX, and of its requests.
+const NSX_VECTORS: [(&str, RangeInclusive<usize>); 4] =
+    [("NX-C-", 1..=17), ("LB-C-", 1..=14), ("RT-C-", 1..=3), ("W-", 1..=5)];
 
 /// Kinds of ids, each with its numbers.
 type Ids = &'static [(&'static str, RangeInclusive<usize>)];
@@ -274,7 +275,7 @@ fn every_vector_is_marked_at_a_test_and_the_table_says_where() {
     let (_, tail) = rest.split_once("<!-- end of vectors -->\n").expect("the page has a mark after the table");
     let table = format!("<!-- vectors -->\n| ids | test |\n|---|---|\n{table}<!-- end of vectors -->\n");
     super::assert_golden(PAGE, &[head, &table, tail].concat());
-    assert_eq!(vector_ids().len(), 176 + 103 + 139 + 74 + 34);
+    assert_eq!(vector_ids().len(), 176 + 103 + 139 + 74 + 39);
 }
 
 #[test]

@@ -1,0 +1,233 @@
+//! What the client sends, and how it reads lists.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use ccm::clients::http::Method;
+use ccm::clients::nsx::realization::Realization;
+use ccm::clients::nsx::{AccessToken, Error, Kind, Listing, Login, Priority};
+use ccm::providers::vsphere::routes::static_route::{CLUSTER_NAME, NODE_NAME, StaticRoute};
+use serde_json::json;
+use support::fake_nsx::{Behaviour, Model, Trouble};
+
+use crate::memory::{Arrival, Door, Memory, Reply};
+use crate::world::{GATEWAY, ROUTES, World};
+
+// vectors: W-03
+#[tokio::test(start_paused = true)]
+async fn w_03_a_request_with_a_token_has_nothing_else() {
+    let server = Memory::new(Duration::ZERO, |arrival| match arrival.method {
+        Method::POST => Reply::new(200, "{\"access_token\": \"t\", \"expires_in\": 1799}"),
+        _ => Reply::new(200, "{}"),
+    });
+    let refresh = "a+b&c=d".into();
+    let token = AccessToken::exchange(&server.http(), "/authorize", &refresh, Duration::from_secs(30)).await.unwrap();
+    assert_eq!(server.arrivals()[0].body, "refresh_token=a%2Bb%26c%3Dd");
+    let client = server.client(Door::new(false));
+    client.adopt(Login::with_token(&token));
+    client.get(GATEWAY, "test.get", Priority::Urgent).await.unwrap();
+    let arrivals = server.arrivals();
+    assert_eq!(arrivals[1].secret("csp-auth-token"), Some("t"));
+    assert_eq!((arrivals[1].secret("Authorization"), arrivals[1].secret("Cookie")), (None, None));
+}
+
+// vectors: W-04
+#[tokio::test]
+async fn w_04_an_intent_is_escaped_in_the_query_for_its_realization() {
+    let world = World::start(Model::small()).await;
+    let path = "/infra/ip-pools/p1/ip-allocations/a1";
+    assert_eq!(world.client.realization(path, "test.realization").await.unwrap(), Realization::Pending);
+    let request = world.nsx.requests().pop().unwrap();
+    assert_eq!(request.method, "GET");
+    let (_, query) = request.path.split_once('?').unwrap();
+    assert_eq!(query, "intent_path=%2Finfra%2Fip-pools%2Fp1%2Fip-allocations%2Fa1");
+}
+
+/// The Go program searches for the routes of its cluster; here the router is listed, whatever the cluster is called.
+// vectors: W-05
+#[tokio::test]
+async fn w_05_routes_are_listed_on_their_router_and_never_searched() {
+    let world = World::start(Model::small()).await;
+    world.list().await.unwrap();
+    let request = world.nsx.requests().pop().unwrap();
+    assert_eq!(request.path, format!("/policy/api/v1{ROUTES}?page_size=1000"));
+    assert_eq!((request.body.as_str(), request.header("x-allow-overwrite")), ("", None));
+}
+
+#[tokio::test]
+async fn what_is_odd_in_an_id_is_escaped_and_what_the_client_does_not_know_survives() {
+    let world = World::start(Model::small()).await;
+    let id = "62d347a4_2001:db8::_64 %?#&=+ü";
+    world.patch(id).await.unwrap();
+    let path = format!("{ROUTES}/{id}");
+    let stored = world.get(&path).await.unwrap();
+    assert_eq!((stored.id(), stored.path()), (id, path.as_str()));
+    assert_eq!(world.list().await.unwrap().objects.len(), 1);
+    world.delete(id).await.unwrap();
+    assert_eq!(world.get(&path).await.unwrap_err().kind, Kind::NotFound);
+    world.delete(id).await.expect("what is not there is deleted");
+}
+
+#[test]
+fn tags_of_the_go_program_are_set_and_other_ones_stay() {
+    let next_hop = "192.0.2.1".parse().unwrap();
+    let (cluster_name, node, network) = ("kubernetes", "node1", "10.0.0.0/24");
+    let route = StaticRoute { cluster_name, cluster_uid: None, node, network, next_hop };
+    let mut object = route.object();
+    let pairs = |object: &ccm::clients::nsx::Object| -> Vec<(String, String)> {
+        object.tags().map(|tag| (tag.scope.to_owned(), tag.tag.to_owned())).collect()
+    };
+    let own = [(CLUSTER_NAME.to_owned(), "kubernetes".to_owned()), (NODE_NAME.to_owned(), "node1".to_owned())];
+    assert_eq!(pairs(&object), own);
+    object.0.insert("tags".to_owned(), json!([{"scope": "t3", "tag": "v3"}, {"scope": NODE_NAME, "tag": "other"}]));
+    route.tag(&mut object);
+    let mut expected = own.to_vec();
+    expected.push(("t3".to_owned(), "v3".to_owned()));
+    assert_eq!(pairs(&object), expected);
+}
+
+#[tokio::test]
+async fn a_list_is_whole_however_the_manager_pages() {
+    for (name, behaviour) in Behaviour::ALL {
+        let model = (0..25).fold(Model::small().behaviour(behaviour), |model, number| {
+            let body = json!({
+                "display_name": "equal", "network": format!("10.0.{number}.0/24"), "next_hops": [{"ip_address": "192.0.2.1"}],
+            });
+            model.object(&format!("{ROUTES}/r{number}"), body)
+        });
+        let world = World::start(model).await;
+        for page_size in [1000, 10, 25, 1] {
+            let listing = world.client.list(ROUTES, "test.list", page_size).await.unwrap();
+            let ids: BTreeSet<&str> = listing.objects.iter().map(|object| object.id()).collect();
+            let all = if name == "third" { 20 } else { 25 };
+            // Equal names in no stable order may move from page to page.
+            assert!(ids.len() >= all || (name == "third" && page_size < 25), "{name}, {page_size}: {ids:?}");
+            assert_eq!(listing.skipped, 0);
+        }
+        assert!(world.nsx.object(&format!("{ROUTES}/r0")).is_some());
+    }
+}
+
+/// A list from pages in memory.
+async fn list(
+    script: impl Fn(usize, &Arrival) -> Reply + Send + Sync + 'static,
+) -> (Result<Listing, Error>, Arc<Memory>) {
+    let count = AtomicUsize::new(0);
+    let server = Memory::new(Duration::ZERO, move |arrival| script(count.fetch_add(1, Ordering::SeqCst), arrival));
+    let client = server.client(Door::new(true));
+    (client.list(ROUTES, "test.list", 1000).await, server)
+}
+
+fn page(cursor: Option<&str>, ids: &[&str]) -> Reply {
+    let results: Vec<_> = ids.iter().map(|id| json!({"id": id})).collect();
+    let mut page = json!({"results": results});
+    if let Some(cursor) = cursor {
+        page["cursor"] = cursor.into();
+    }
+    Reply::new(200, page.to_string())
+}
+
+fn ids(listing: &Listing) -> Vec<&str> {
+    listing.objects.iter().map(|object| object.id()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_ends_without_a_cursor_or_with_an_empty_page() {
+    let (listing, server) = list(|number, _| match number {
+        0 => page(Some("a b/c"), &["1", "2"]),
+        1 => page(Some("b"), &["3"]),
+        _ => page(None, &["4"]),
+    })
+    .await;
+    assert_eq!(ids(&listing.unwrap()), ["1", "2", "3", "4"]);
+    let cursors: Vec<_> =
+        server.arrivals().iter().map(|arrival| arrival.parameter("cursor").map(str::to_owned)).collect();
+    assert_eq!(cursors, [None, Some("a%20b%2Fc".to_owned()), Some("b".to_owned())]);
+    for last in [Some("other"), Some("a"), Some(""), None] {
+        let (listing, _) =
+            list(move |number, _| if number == 0 { page(Some("a"), &["1"]) } else { page(last, &[]) }).await;
+        assert_eq!(ids(&listing.unwrap()), ["1"], "{last:?}");
+    }
+    let (listing, _) = list(|_, _| Reply::new(200, "{\"results\": [], \"cursor\": \"1\", \"result_count\": 7}")).await;
+    assert_eq!(ids(&listing.unwrap()), [""; 0]);
+    let (listing, _) = list(|number, _| match number {
+        0 => Reply::new(200, "{\"results\": [{\"id\": \"1\"}, 7, null, []], \"cursor\": 1}"),
+        _ => page(None, &["2"]),
+    })
+    .await;
+    let listing = listing.unwrap();
+    assert_eq!((ids(&listing), listing.skipped), (vec!["1", "2"], 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_does_not_end_or_is_none_is_an_error_and_never_short() {
+    let (listing, server) = list(|number, _| page(Some(["a", "b"][number % 2]), &["1"])).await;
+    assert_eq!(listing.unwrap_err().kind, Kind::Unavailable);
+    assert_eq!(server.arrivals().len(), 3);
+    let (listing, server) = list(|number, _| page(Some(&number.to_string()), &["1"])).await;
+    assert!(listing.unwrap_err().to_string().contains("500 pages"));
+    assert_eq!(server.arrivals().len(), 500);
+    let odd = [
+        "",
+        "{}",
+        "[]",
+        "null",
+        "{\"results\": null}",
+        "{\"results\": {}}",
+        "{\"result_count\": 0}",
+        "<html>",
+        "{\"re",
+    ];
+    for body in odd {
+        for good_pages in [0, 1] {
+            let (listing, _) = list(move |number, _| match number {
+                number if number < good_pages => page(Some("a"), &["1"]),
+                _ => Reply::new(200, body),
+            })
+            .await;
+            assert_eq!(listing.unwrap_err().kind, Kind::Unavailable, "{body} after {good_pages}");
+        }
+    }
+    // A failure in the middle is one of the whole list.
+    for (status, body, kind) in [
+        (404, "{\"error_code\": 600}", Kind::NotFound),
+        (500, "{}", Kind::Unavailable),
+        (404, "<html>", Kind::Unavailable),
+        (403, "{\"error_code\": 289}", Kind::NoPermission),
+    ] {
+        let (listing, _) =
+            list(move |number, _| if number == 0 { page(Some("a"), &["1"]) } else { Reply::new(status, body) }).await;
+        assert_eq!(listing.unwrap_err().kind, kind, "{status} {body}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_is_too_large_is_asked_for_in_halves() {
+    const LIMIT: usize = 16 << 20;
+    let large = || Reply::new(200, vec![b' '; LIMIT + 1]);
+    let (listing, server) =
+        list(move |_, arrival| match arrival.parameter("page_size").unwrap().parse::<usize>().unwrap() {
+            size if size > 300 => large(),
+            _ if arrival.parameter("cursor").is_none() => page(Some("a"), &["1"]),
+            _ => page(None, &["2"]),
+        })
+        .await;
+    assert_eq!(ids(&listing.unwrap()), ["1", "2"]);
+    let sizes: Vec<_> =
+        server.arrivals().iter().map(|arrival| arrival.parameter("page_size").unwrap().to_owned()).collect();
+    assert_eq!(sizes, ["1000", "500", "250", "250"]);
+    let (listing, server) = list(move |_, _| large()).await;
+    assert_eq!(listing.unwrap_err().kind, Kind::Unavailable);
+    assert_eq!(server.arrivals().len(), 10, "one object alone is too large");
+}
+
+#[tokio::test]
+async fn a_list_that_lacks_what_makes_it_one_is_unknown() {
+    let world = World::start(Model::small()).await;
+    world.patch("r").await.unwrap();
+    world.nsx.next("LIST static-routes", Trouble::Rewrite(|body| body.replace("results", "rows")));
+    assert_eq!(world.list().await.unwrap_err().kind, Kind::Unavailable);
+    assert_eq!(world.list().await.unwrap().objects.len(), 1);
+}

@@ -1,0 +1,115 @@
+//! Credentials that change while calls are made.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ccm::clients::nsx::Kind;
+use ccm::providers::vsphere::credentials::Offer;
+use support::fake_nsx::{Model, Sessions, Side, Trouble};
+
+use crate::world::{GATEWAY, World, advance};
+
+const NEW: &str = "Another-Horse-8";
+
+#[tokio::test]
+async fn a_rotation_makes_one_login_and_the_old_session_is_ended_30_s_later() {
+    let world = World::start(Model::small()).await;
+    world.get(GATEWAY).await.unwrap();
+    // A call under way keeps its session.
+    let hold = world.nsx.hold(1, Side::Request);
+    let (written, ()) = tokio::join!(world.patch("r"), async {
+        hold.wait().await;
+        world.nsx.set_password("admin", NEW);
+        world.offer(NEW, 2);
+        world.until("the login is made", |world| world.sessions() == 2).await;
+        hold.release();
+    });
+    written.unwrap();
+    world.get(GATEWAY).await.unwrap();
+    assert_eq!((world.logins(), world.sessions()), (2, 2));
+    advance(Duration::from_secs(31)).await;
+    world.until("the old session is ended", |world| world.sessions() == 1).await;
+    world.get(GATEWAY).await.unwrap();
+    // The same under another version is no other login.
+    world.offer(NEW, 3);
+    world.get(GATEWAY).await.unwrap();
+    advance(Duration::from_secs(31)).await;
+    world.get(GATEWAY).await.unwrap();
+    assert_eq!((world.logins(), world.sessions()), (2, 1));
+    assert_eq!(world.stop().await.counts().sessions, 0);
+}
+
+#[tokio::test]
+async fn the_end_does_not_wait_for_the_old_session_and_ends_both() {
+    let world = World::start(Model::small()).await;
+    world.get(GATEWAY).await.unwrap();
+    world.nsx.set_password("admin", NEW);
+    world.offer(NEW, 2);
+    world.until("the login is made", |world| world.sessions() == 2).await;
+    assert_eq!(world.stop().await.counts().sessions, 0);
+}
+
+#[tokio::test]
+async fn new_credentials_that_are_refused_leave_the_session_and_the_next_ones_are_taken() {
+    let world = World::start(Model::small()).await;
+    world.get(GATEWAY).await.unwrap();
+    world.offer("a typing mistake", 2);
+    world.until("the refusal is shown", |world| world.gate.facts().refused_offer.is_some()).await;
+    world.get(GATEWAY).await.unwrap();
+    let facts = world.gate.facts();
+    assert!(facts.is_logged_in && !format!("{facts:?}").contains("typing"), "{facts:?}");
+    assert_eq!((world.logins(), world.sessions()), (2, 1));
+    advance(Duration::from_secs(60)).await;
+    world.get(GATEWAY).await.unwrap();
+    assert_eq!(world.logins(), 2, "what was refused is not tried again within a minute");
+    world.nsx.set_password("admin", NEW);
+    world.offer(NEW, 3);
+    world.until("the login is made", |world| world.logins() == 3 && world.gate.facts().refused_offer.is_none()).await;
+    world.get(GATEWAY).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_rotation_that_the_manager_does_not_answer_leaves_the_session() {
+    let world = World::start(Model::small()).await;
+    world.get(GATEWAY).await.unwrap();
+    world.nsx.every("session create", Trouble::overloaded());
+    world.nsx.set_password("admin", NEW);
+    world.offer(NEW, 2);
+    world.until("the try is shown", |world| world.gate.facts().refused_offer.is_some()).await;
+    world.get(GATEWAY).await.unwrap();
+    world.nsx.clear();
+    advance(Duration::from_secs(2)).await;
+    world.until("the login is made", |world| world.gate.facts().refused_offer.is_none()).await;
+    world.get(GATEWAY).await.unwrap();
+    assert_eq!(world.sessions(), 2);
+}
+
+#[tokio::test]
+async fn a_rotation_while_the_session_is_over_makes_one_login() {
+    let world = World::start(Model::small()).await;
+    world.get(GATEWAY).await.unwrap();
+    world.nsx.reset_counts();
+    world.nsx.delay_calls(Duration::from_millis(200));
+    world.nsx.set_password("admin", NEW);
+    world.offer(NEW, 2);
+    world.until("the login has come", |world| world.logins() == 1).await;
+    // As a call does that finds its session over.
+    world.client.leave();
+    world.get(GATEWAY).await.unwrap();
+    world.get(GATEWAY).await.unwrap();
+    assert_eq!(world.logins(), 1);
+}
+
+#[tokio::test]
+async fn credentials_that_are_missing_are_said_and_taken_when_they_come() {
+    for sessions in [Sessions::Served, Sessions::NotAllowed] {
+        let world = World::start(Model::small().sessions(sessions)).await;
+        let why = "the Secret kube-system/nsx does not exist".to_owned();
+        let ready = world.offers.send_replace(Arc::new(Offer::Missing { why }));
+        let error = world.get(GATEWAY).await.unwrap_err();
+        assert!(error.kind == Kind::Unavailable && error.to_string().contains("kube-system/nsx"), "{error}");
+        assert_eq!(world.nsx.counts().total(), 0);
+        world.offers.send_replace(ready);
+        world.get(GATEWAY).await.unwrap();
+    }
+}

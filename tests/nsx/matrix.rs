@@ -1,0 +1,234 @@
+//! The fault matrix: every trouble of a manager that is known, during a list, a read, a write, a deletion and a login.
+//!
+//! While it lasts nothing is called gone that is there, and nothing is changed but what was asked for. When it is over, the
+//! next calls succeed without a restart.
+
+mod logins;
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use ccm::clients::nsx::{Kind, Timeouts};
+use support::fake_nsx::{Behaviour, Model, Trouble};
+
+use crate::world::{GATEWAY, Proof, ROUTES, World, advance, trust};
+
+const FOREIGN: &str = "/infra/tier-1s/t1/static-routes/foreign";
+
+/// How many rows are proved side by side.
+const AT_ONCE: usize = 8;
+
+/// Short, so that what hangs ends.
+const TIMEOUTS: Timeouts = Timeouts {
+    call: Duration::from_secs(2),
+    login: Duration::from_secs(2),
+    logout: Duration::from_secs(1),
+    turn: Duration::from_secs(30),
+};
+
+/// What a call may come to.
+struct Row {
+    name: &'static str,
+    trouble: fn() -> Trouble,
+    read: Option<Kind>,
+    write: Option<Kind>,
+    /// Whether the fake says that the object is not there, in words that leave no doubt.
+    says_gone: bool,
+}
+
+fn row(name: &'static str, trouble: fn() -> Trouble, read: Option<Kind>, write: Option<Kind>) -> Row {
+    Row { name, trouble, read, write, says_gone: false }
+}
+
+fn html(status: u16) -> Trouble {
+    Trouble::answer(status, "text/html", "<html><body>no</body></html>").into()
+}
+
+fn error(status: u16, code: Option<i64>) -> Trouble {
+    Trouble::error(status, code).into()
+}
+
+fn rows() -> Vec<Row> {
+    use Kind::{
+        BadRequest, Busy, Conflict, MarkedForDeletion, NoPermission, NotFound, Referenced, SessionOver, Unavailable,
+        Unknown,
+    };
+    let both = |name, trouble, kind: Kind| row(name, trouble, Some(kind.clone()), Some(kind));
+    vec![
+        both("429", || Trouble::throttled().into(), Busy),
+        both("503", || Trouble::overloaded().into(), Busy),
+        both("503 of a proxy", || Trouble::unavailable().into(), Busy),
+        both("500 with 607", || Trouble::aborted().into(), Busy),
+        both("401", || Trouble::expired().into(), SessionOver),
+        both("403 with 98", || error(403, Some(98)), SessionOver),
+        both("500", || error(500, None), Unavailable),
+        both("502", || html(502), Unavailable),
+        both("504", || html(504), Unavailable),
+        both("403 of a proxy", || html(403), Unavailable),
+        both("404 of a proxy", || html(404), Unavailable),
+        both("405 of a proxy", || html(405), Unavailable),
+        both("302", || html(302), Unavailable),
+        row("200 of a portal", || Trouble::portal().into(), Some(Unavailable), Some(Unknown)),
+        both("403 with 289", || error(403, Some(289)), NoPermission),
+        both("404 without a code", || error(404, None), BadRequest),
+        both("400", || error(400, Some(1)), BadRequest),
+        both("400 with 500030", || error(400, Some(500_030)), Referenced),
+        both("400 with 500045", || error(400, Some(500_045)), MarkedForDeletion),
+        both("409", || error(409, None), Conflict),
+        both("412", || Trouble::conflict().into(), Conflict),
+        both("400 with 500127", || error(400, Some(500_127)), Conflict),
+        both("400 with 500087", || error(400, Some(500_087)), Conflict),
+        both("400 with 500232", || error(400, Some(500_232)), Conflict),
+        both("400 with 100148", || error(400, Some(100_148)), Conflict),
+        Row { says_gone: true, ..both("404 with 600", || error(404, Some(600)), NotFound) },
+        Row { says_gone: true, ..both("404 with 202", || error(404, Some(202)), NotFound) },
+        Row { says_gone: true, ..both("404 with 500090", || error(404, Some(500_090)), NotFound) },
+        row("closed without an answer", || Trouble::Drop, Some(Unavailable), Some(Unknown)),
+        row("answer lost", || Trouble::Lose, Some(Unavailable), Some(Unknown)),
+        row("answer cut", || Trouble::Cut(5), Some(Unavailable), None),
+        row("no answer", || Trouble::Hang, Some(Unavailable), Some(Unknown)),
+        row("late", || Trouble::Late(Duration::from_millis(200)), None, None),
+        row("too late", || Trouble::Late(Duration::from_secs(4)), Some(Unavailable), Some(Unknown)),
+        row("slow bytes", || Trouble::Slow(Duration::from_millis(200)), Some(Unavailable), None),
+        row("half an answer", || Trouble::Rewrite(|body| body.chars().take(9).collect()), Some(Unavailable), None),
+    ]
+}
+
+async fn scene(behaviour: Behaviour) -> World {
+    let body = serde_json::to_value(&crate::world::route().0).unwrap();
+    let mut model = Model::small().behaviour(behaviour).object(FOREIGN, body.clone());
+    for number in 0..3 {
+        model = model.object(&format!("{ROUTES}/r{number}"), body.clone());
+    }
+    let world = World::start_with(model, Proof::Password(ccm::clients::nsx::Scheme::Basic), TIMEOUTS).await;
+    assert_eq!(world.list().await.unwrap().objects.len(), 4);
+    world
+}
+
+/// All is as if nothing had happened.
+async fn works(world: &World, name: &str) {
+    let listing = world.list().await.unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert!(listing.objects.iter().any(|object| object.path() == FOREIGN), "{name}");
+    world.get(GATEWAY).await.unwrap_or_else(|error| panic!("{name}: {error}"));
+    let id = format!("w{}", world.nsx.history().len());
+    world.patch(&id).await.unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert!(world.nsx.object(&format!("{ROUTES}/{id}")).is_some(), "{name}");
+    world.delete(&id).await.unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert!(world.nsx.object(&format!("{ROUTES}/{id}")).is_none(), "{name}");
+}
+
+/// Nothing was changed but the routes that were asked for.
+fn only_own_changes(world: &World, seen: usize, name: &str) {
+    let changed: Vec<String> = world.nsx.history_from(seen).into_iter().map(|version| version.path).collect();
+    let is_own = |path: &String| *path == format!("{ROUTES}/r0") || path.starts_with(&format!("{ROUTES}/w"));
+    assert!(changed.iter().all(is_own), "{name}: {changed:?}");
+}
+
+fn same<T: std::fmt::Debug>(
+    name: &str,
+    what: &str,
+    result: Result<T, ccm::clients::nsx::Error>,
+    expected: Option<&Kind>,
+) {
+    match (result, expected) {
+        (Ok(_), None) => {}
+        (Err(error), Some(kind)) => assert_eq!(&error.kind, kind, "{name}, {what}: {error}"),
+        (Ok(value), Some(kind)) => panic!("{name}, {what}: {value:?} instead of {kind:?}"),
+        (Err(error), None) => panic!("{name}, {what}: {error}"),
+    }
+}
+
+async fn prove(row: Row) {
+    let name = row.name;
+    let world = scene(Behaviour::USUAL).await;
+    let seen = world.nsx.history().len();
+    for operation in ["LIST static-routes", "GET static-routes", "PATCH static-routes", "DELETE static-routes"] {
+        world.nsx.every(operation, (row.trouble)());
+    }
+    let (read, write) = (row.read.as_ref(), row.write.as_ref());
+    match (world.list().await, read) {
+        (Ok(listing), None) => assert_eq!(listing.objects.len(), 4, "{name}: an object is called gone"),
+        (result, expected) => same(name, "list", result, expected),
+    }
+    let got = world.get(&format!("{ROUTES}/r1")).await;
+    let is_gone = got.as_ref().is_err_and(|error| matches!(error.kind, Kind::NotFound | Kind::MissingReference(_)));
+    assert!(!is_gone || row.says_gone, "{name}: an object is called gone");
+    same(name, "get", got, read);
+    same(name, "write", world.patch("r0").await, write);
+    let is_there = || world.nsx.object(&format!("{ROUTES}/r0")).is_some();
+    match world.delete("r0").await {
+        Ok(()) => assert!(!is_there() || row.says_gone, "{name}: it is there"),
+        Err(error) => assert_eq!(Some(&error.kind), write, "{name}, deletion: {error}"),
+    }
+    only_own_changes(&world, seen, name);
+    world.nsx.clear();
+    // What a manager asked for by 429 and 503 is over.
+    advance(Duration::from_secs(5)).await;
+    works(&world, name).await;
+    only_own_changes(&world, seen, name);
+    // A session that the manager wrongly said to be over stays there until it has been idle for long.
+    let is_ended = row.read != Some(Kind::SessionOver);
+    assert!(world.stop().await.counts().sessions == 0 || !is_ended, "{name}");
+}
+
+/// Proves the rows side by side, each under a clock of its own: most of their time is waiting.
+fn prove_all<T: Send, F: Future<Output = ()>>(rows: Vec<T>, prove: fn(T) -> F) {
+    let rows = Mutex::new(rows);
+    let prove_some = || {
+        loop {
+            let Some(row) = rows.lock().unwrap().pop() else { return };
+            tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(prove(row));
+        }
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(prove_some)).collect();
+        for worker in workers {
+            worker.join().expect("every row holds");
+        }
+    });
+}
+
+#[test]
+fn every_answer_means_what_the_table_says_and_passes() {
+    prove_all(rows(), prove);
+}
+
+#[tokio::test]
+async fn a_restart_that_loses_the_sessions_costs_no_call() {
+    for (name, behaviour) in Behaviour::ALL {
+        let world = scene(behaviour).await;
+        for _ in 0..3 {
+            let seen = world.nsx.history().len();
+            world.nsx.restart().await;
+            works(&world, name).await;
+            only_own_changes(&world, seen, name);
+        }
+        assert_eq!(world.sessions(), 1, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_manager_that_is_down_is_unavailable_and_back() {
+    let world = scene(Behaviour::USUAL).await;
+    world.nsx.stop_listening().await;
+    assert_eq!(world.list().await.unwrap_err().kind, Kind::Unavailable);
+    assert_eq!(world.get(FOREIGN).await.unwrap_err().kind, Kind::Unavailable);
+    let kind = world.patch("r0").await.unwrap_err().kind;
+    assert!(matches!(kind, Kind::Unavailable | Kind::Unknown), "{kind:?}");
+    world.nsx.resume_listening().await;
+    works(&world, "down").await;
+}
+
+#[tokio::test]
+async fn a_certificate_that_was_replaced_sees_no_credentials_until_it_is_trusted() {
+    let world = scene(Behaviour::USUAL).await;
+    let pem = world.nsx.change_certificate();
+    world.nsx.kill_sessions();
+    world.nsx.reset_counts();
+    assert_eq!(world.list().await.unwrap_err().kind, Kind::Unavailable);
+    assert_eq!(world.patch("r0").await.unwrap_err().kind, Kind::Unavailable);
+    assert_eq!(world.nsx.counts().total(), 0);
+    world.http.set_tls(trust(&pem)).unwrap();
+    works(&world, "certificate").await;
+    assert_eq!(world.logins(), 1);
+}

@@ -1,0 +1,210 @@
+//! A client of a fake NSX with the task that logs it in: credentials, the lead and the store of the ledger are the test's.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ccm::clients::http::{self, ClientIdentity, Permit, TlsSettings, TlsTrust};
+use ccm::clients::nsx::{Client, Error, Listing, Object, Pace, Priority, Scheme, Timeouts, Write};
+use ccm::kubernetes::login_ledger::Ledger;
+use ccm::providers::vsphere::credentials::{Credential, Login, Offer, Origin};
+use ccm::providers::vsphere::nsx::{Gate, Leads, Source, Token};
+use doubles::login_store::MemoryStore;
+use secrecy::SecretString;
+use serde_json::json;
+use support::FakeNsx;
+use support::fake_nsx::Model;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// Generous: nothing waits longer than it needs.
+pub const SOON: Duration = Duration::from_secs(30);
+
+/// The gateway of [`Model::small`].
+pub const GATEWAY: &str = "/infra/tier-1s/t1";
+/// Its routes.
+pub const ROUTES: &str = "/infra/tier-1s/t1/static-routes";
+
+/// How the client proves who it is.
+pub enum Proof {
+    Password(Scheme),
+    /// This refresh token.
+    Token(&'static str),
+    /// A certificate and its key, as PEM.
+    Certificate(String, String),
+}
+
+/// A permission that a test ends.
+pub struct Term(watch::Sender<bool>);
+
+impl Term {
+    /// A term that lasts until [`Term::end`].
+    pub fn begin() -> (Arc<Self>, Arc<dyn Permit>) {
+        let term = Arc::new(Self(watch::Sender::new(true)));
+        (Arc::clone(&term), term)
+    }
+
+    /// Ends it for good.
+    pub fn end(&self) {
+        self.0.send_replace(false);
+    }
+}
+
+#[async_trait]
+impl Permit for Term {
+    fn is_valid(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    async fn ended(&self) {
+        let _ = self.0.subscribe().wait_for(|is_valid| !is_valid).await;
+    }
+}
+
+/// The running client. Dropping it ends its task without a logout; [`World::stop`] ends it in order.
+pub struct World {
+    pub nsx: FakeNsx,
+    pub http: http::Client,
+    pub client: Client,
+    pub gate: Arc<Gate>,
+    pub offers: watch::Sender<Arc<Offer>>,
+    pub leads: watch::Sender<bool>,
+    permit: Arc<dyn Permit>,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl World {
+    /// With user and password of the last account of the model.
+    pub async fn start(model: Model) -> Self {
+        Self::start_with(model, Proof::Password(Scheme::Basic), Timeouts::default()).await
+    }
+
+    pub async fn start_as(model: Model, proof: Proof) -> Self {
+        Self::start_with(model, proof, Timeouts::default()).await
+    }
+
+    pub async fn start_with(model: Model, proof: Proof, timeouts: Timeouts) -> Self {
+        let nsx = FakeNsx::start(model).await;
+        let mut tls = trust(nsx.ca_pem());
+        if let Proof::Certificate(certificate, key) = &proof {
+            tls.identity = Some(identity(certificate, key));
+        }
+        let http = http::Client::new(http::Settings::new("127.0.0.1", nsx.port(), tls, "test")).unwrap();
+        let password = if matches!(proof, Proof::Password(_)) { nsx.password() } else { String::new() };
+        let offers = watch::Sender::new(offer(nsx.user(), &password, 1));
+        let source = match proof {
+            Proof::Password(scheme) => Source::Pairs { offers: offers.subscribe(), scheme },
+            Proof::Certificate(..) => Source::Certificate,
+            Proof::Token(refresh) => {
+                let address = nsx.token_address();
+                let (host_and_port, path) = address.split_once('/').unwrap();
+                let port = host_and_port.rsplit_once(':').unwrap().1.parse().unwrap();
+                let settings = http::Settings::new("127.0.0.1", port, trust(nsx.token_ca_pem()), "test");
+                let service = http::Client::new(settings).unwrap();
+                Source::Token(Token { service, path: format!("/{path}"), refresh: SecretString::from(refresh) })
+            }
+        };
+        let leads = watch::Sender::new(true);
+        let ledger = Arc::new(Ledger::new(MemoryStore::default()));
+        let gate = Arc::new(Gate::new(http.endpoint(), source, ledger, Leads::new(vec![leads.subscribe()])));
+        let prefix = nsx.address().split_once('/').map_or(String::new(), |(_, path)| format!("/{path}"));
+        let client = Client::new(http.clone(), prefix, Arc::new(Pace::new(80)), Arc::clone(&gate) as _, timeouts);
+        let stop = CancellationToken::new();
+        let (runs, logs_in, until) = (Arc::clone(&gate), client.clone(), stop.clone());
+        let task = tokio::spawn(async move { runs.run(&logs_in, until).await });
+        let (_, permit) = Term::begin();
+        Self { nsx, http, client, gate, offers, leads, permit, stop, task }
+    }
+
+    /// Offers another password, from a newer version of the Secret.
+    pub fn offer(&self, password: &str, version: u32) {
+        self.offers.send_replace(offer(self.nsx.user(), password, version));
+    }
+
+    pub async fn get(&self, path: &str) -> Result<Object, Error> {
+        self.client.get(path, "test.get", Priority::Urgent).await
+    }
+
+    pub async fn list(&self) -> Result<Listing, Error> {
+        self.client.list(ROUTES, "test.list", 1000).await
+    }
+
+    pub async fn patch(&self, id: &str) -> Result<(), Error> {
+        patch(&self.client, &self.permit, id).await
+    }
+
+    pub async fn delete(&self, id: &str) -> Result<(), Error> {
+        let write = Write { permit: &self.permit };
+        self.client.delete(write, &format!("{ROUTES}/{id}"), "test.delete").await
+    }
+
+    /// How many sessions were ever opened, successfully or not.
+    pub fn logins(&self) -> u32 {
+        self.nsx.counts().of("session create")
+    }
+
+    /// The sessions that are open in the manager.
+    pub fn sessions(&self) -> usize {
+        self.nsx.counts().sessions
+    }
+
+    /// Waits for a state that comes by itself.
+    pub async fn until(&self, what: &str, mut is_so: impl FnMut(&Self) -> bool) {
+        support::eventually(what, SOON, async || {
+            let state = || format!("{:?}, {:?}", self.gate.facts(), self.nsx.counts());
+            if is_so(self) { Ok(()) } else { Err(state()) }
+        })
+        .await;
+    }
+
+    /// Stops and waits for the end; gives the manager as it is then.
+    pub async fn stop(self) -> FakeNsx {
+        self.stop.cancel();
+        tokio::time::timeout(SOON, self.task).await.expect("the task ends").unwrap();
+        self.nsx
+    }
+
+    /// Signals the end, and waits for it.
+    pub async fn end(&mut self) {
+        self.stop.cancel();
+        tokio::time::timeout(SOON, &mut self.task).await.expect("the task ends").unwrap();
+    }
+}
+
+/// Writes a route.
+pub async fn patch(client: &Client, permit: &Arc<dyn Permit>, id: &str) -> Result<(), Error> {
+    client.patch(Write { permit }, &format!("{ROUTES}/{id}"), "test.patch", &route()).await
+}
+
+/// A route that NSX takes.
+pub fn route() -> Object {
+    let body = json!({"network": "10.0.0.0/24", "next_hops": [{"ip_address": "192.0.2.1"}]});
+    Object(serde_json::from_value(body).unwrap())
+}
+
+/// Trust in this certificate alone.
+pub fn trust(pem: &str) -> TlsSettings {
+    let trust = TlsTrust::Ca { pem: pem.as_bytes().to_vec(), path: "ca.pem".to_owned() };
+    TlsSettings { trust, ..TlsSettings::default() }
+}
+
+pub fn identity(certificate: &str, key: &str) -> ClientIdentity {
+    ClientIdentity::from_pem(certificate.as_bytes(), key.as_bytes(), "client.pem").unwrap()
+}
+
+/// An offer from this version of a Secret.
+pub fn offer(user: &str, password: &str, version: u32) -> Arc<Offer> {
+    let login = Login::Password { user: user.to_owned(), password: SecretString::from(password) };
+    let (namespace, name, uid) = ("kube-system".to_owned(), "nsx".to_owned(), "u-1".to_owned());
+    let origin = Origin::Secret { namespace, name, uid, resource_version: version.to_string() };
+    Arc::new(Offer::Ready(vec![Arc::new(Credential { login, origin })]))
+}
+
+/// Lets this time pass at once, on the clock of both sides.
+pub async fn advance(time: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(time).await;
+    tokio::time::resume();
+}

@@ -67,7 +67,8 @@ pub enum Verdict {
 }
 
 /// Decides. `nodes` are those that this controller looks after; `networks` are those of `--cluster-cidr`. Where the cloud
-/// rewrites in place, a route to other addresses is only created: that replaces it.
+/// rewrites in place, a route to other addresses is only created: that replaces it. It is deleted only if another route of
+/// the Node leads there already.
 pub fn plan(nodes: &[&Node], routes: &[Route], networks: &[IpNet], rewrites: bool) -> BTreeMap<IpNet, Changes> {
     let by_name: BTreeMap<&str, &Node> = nodes.iter().map(|node| (node::name(node), *node)).collect();
     let mut by_target = BTreeMap::<&str, Vec<&Route>>::new();
@@ -80,15 +81,23 @@ pub fn plan(nodes: &[&Node], routes: &[Route], networks: &[IpNet], rewrites: boo
             continue;
         };
         let target = by_name.get(route.target_node.as_str());
-        let ground = ground(route, network, target.copied());
-        if let Some(ground) = ground.filter(|ground| !(rewrites && *ground == Ground::OtherAddresses)) {
+        let found = ground(route, network, target.copied());
+        // With one that leads there, an old one is not rewritten: half of the traffic would follow it.
+        let has_twin = || {
+            let led_there = by_target.get(route.target_node.as_str()).map(Vec::as_slice).unwrap_or_default();
+            led_there.iter().any(|other| {
+                parse_network_sloppy(&other.destination_cidr) == Some(network)
+                    && ground(other, network, target.copied()).is_none()
+            })
+        };
+        let is_rewritten = |ground: &Ground| rewrites && *ground == Ground::OtherAddresses && !has_twin();
+        if let Some(ground) = found.filter(|ground| !is_rewritten(ground)) {
             changes.entry(network).or_default().deletions.push(Deletion { route: route.clone(), ground });
         }
     }
     for node in nodes {
         let led_here = by_target.get(node::name(node)).map(Vec::as_slice).unwrap_or_default();
-        for network in wanted(node).filter_map(Result::ok) {
-            let creation = creation(node, network);
+        for (text, network) in wanted_texts(node).filter_map(|text| Some((text, parse_network_sloppy(text)?))) {
             let group = changes.get(&network);
             // One that is about to be replaced is not there.
             let stays =
@@ -98,9 +107,9 @@ pub fn plan(nodes: &[&Node], routes: &[Route], networks: &[IpNet], rewrites: boo
                     && parse_network_sloppy(&route.destination_cidr) == Some(network)
                     && ground(route, network, Some(node)) != Some(Ground::OtherAddresses)
             };
-            let is_planned = group.is_some_and(|group| group.creations.contains(&creation));
+            let is_planned = group.is_some_and(|group| group.creations.iter().any(|one| one.is_for(node)));
             if !is_planned && !led_here.iter().any(|route| stays(route) && is_it(route)) {
-                changes.entry(network).or_default().creations.push(creation);
+                changes.entry(network).or_default().creations.push(creation(node, text));
             }
         }
     }
@@ -109,8 +118,12 @@ pub fn plan(nodes: &[&Node], routes: &[Route], networks: &[IpNet], rewrites: boo
 
 /// The networks of the Node's pods; the text of those that are none.
 pub fn wanted(node: &Node) -> impl Iterator<Item = Result<IpNet, &str>> {
+    wanted_texts(node).map(|text| parse_network_sloppy(text).ok_or(text))
+}
+
+fn wanted_texts(node: &Node) -> impl Iterator<Item = &str> {
     let networks = node.spec.as_ref().and_then(|spec| spec.pod_cidrs.as_deref()).unwrap_or_default();
-    networks.iter().map(|text| parse_network_sloppy(text).ok_or(text.as_str()))
+    networks.iter().map(String::as_str)
 }
 
 /// Whether the network is part of the cluster's. A larger one is not.
@@ -134,11 +147,12 @@ fn wants(node: &Node, network: IpNet) -> bool {
     wanted(node).any(|wanted| wanted == Ok(network))
 }
 
-fn creation(node: &Node, network: IpNet) -> Creation {
+/// The network is written as the Node has it: the Go program compares the texts.
+fn creation(node: &Node, network: &str) -> Creation {
     let route = Route {
         target_node: node::name(node).to_owned(),
         target_node_addresses: addresses(node).to_vec(),
-        destination_cidr: network.to_string(),
+        destination_cidr: network.to_owned(),
         ..Route::default()
     };
     Creation { name_hint: node.metadata.uid.clone().unwrap_or_default(), route }
@@ -163,8 +177,11 @@ impl Changes {
 impl Creation {
     /// Whether this Node wants exactly this route, with the addresses that it has.
     pub fn is_wanted_by(&self, node: &Node) -> bool {
-        let network = parse_network_sloppy(&self.route.destination_cidr);
-        network.is_some_and(|network| wants(node, network) && creation(node, network) == *self)
+        wanted_texts(node).any(|network| creation(node, network) == *self)
+    }
+
+    fn is_for(&self, node: &Node) -> bool {
+        self.route.target_node == node::name(node)
     }
 }
 

@@ -80,6 +80,33 @@ struct Known {
     reported: BTreeSet<String>,
 }
 
+/// A route that is written now. It is unrealized, also after a failure or a cancellation, until NSX has realized it: a
+/// listing meanwhile may not have it yet, and forget it.
+struct Unrealized<'a> {
+    routes: &'a Routes,
+    id: &'a str,
+}
+
+impl<'a> Unrealized<'a> {
+    fn begin(routes: &'a Routes, id: &'a str) -> Self {
+        routes.known.lock().unrealized.insert(id.to_owned());
+        Self { routes, id }
+    }
+
+    /// NSX has realized it.
+    fn end(self) {
+        let Self { routes, id } = self;
+        drop(self);
+        routes.known.lock().unrealized.remove(id);
+    }
+}
+
+impl Drop for Unrealized<'_> {
+    fn drop(&mut self) {
+        self.routes.known.lock().unrealized.insert(self.id.to_owned());
+    }
+}
+
 /// One route that was read, and whose it is.
 struct Found {
     object: Object,
@@ -106,20 +133,18 @@ impl Routes {
 
     /// What identifies the cluster, if the API server says so. A refusal is logged once, and asked for again later.
     async fn cluster_uid(&self) -> Option<String> {
-        let was_asked = {
+        {
             let known = self.known.lock();
             if known.uid.is_some() || known.ask_again.is_some_and(|moment| moment > Instant::now()) {
                 return known.uid.clone();
             }
-            known.ask_again.is_some()
-        };
+        }
         let answer = self.live.cluster_uid().await;
         let mut known = self.known.lock();
         match answer {
             Ok(uid) => known.uid = Some(uid),
             Err(unknown) => {
-                known.ask_again = Some(Instant::now() + UID_PAUSE);
-                if !was_asked {
+                if known.ask_again.replace(Instant::now() + UID_PAUSE).is_none() {
                     warn!(
                         "routes are not tagged with what identifies this cluster, so that routes of another cluster of the \
                          same name can only be told by their Nodes: {unknown}"
@@ -278,6 +303,7 @@ impl crate::cloud::Routes for Routes {
     async fn list_routes(&self, cluster_name: &str) -> Result<Vec<Route>, Error> {
         let uid = self.cluster_uid().await;
         let path = format!("{}/static-routes", self.router);
+        let unrealized_before = self.known.lock().unrealized.clone();
         let listing = self.client.list(&path, "static-routes.list", PAGE).await;
         let listing = listing.map_err(|error| failed(&format!("list the routes of {}", self.router), None, &error))?;
         self.note_nodes();
@@ -303,8 +329,9 @@ impl crate::cloud::Routes for Routes {
         }
         self.report_held(held);
         let mut known = self.known.lock();
-        let is_listed = |id: &String| routes.iter().any(|route| route.name == *id);
-        known.unrealized.retain(is_listed);
+        let listed: BTreeSet<&str> = routes.iter().map(|route| route.name.as_str()).collect();
+        // What was written during the listing may be missing in it.
+        known.unrealized.retain(|id| listed.contains(id.as_str()) || !unrealized_before.contains(id));
         known.ids = ids;
         Ok(routes)
     }
@@ -331,11 +358,11 @@ impl crate::cloud::Routes for Routes {
         })?;
         let known = self.known.lock().ids.get(&(target_node.clone(), network)).cloned();
         let id = known.unwrap_or_else(|| static_route::id(name_hint, destination_cidr));
-        self.known.lock().unrealized.insert(id.clone());
+        let unrealized = Unrealized::begin(self, &id);
         self.ensure(permit, cluster_name, &id, route, hop).await?;
         self.wait_until_realized(&id).await?;
+        unrealized.end();
         let mut known = self.known.lock();
-        known.unrealized.remove(&id);
         known.ids.insert((target_node.clone(), network), id);
         Ok(())
     }

@@ -106,7 +106,7 @@ fn routes_follow_the_nodes_as_in_the_go_program() {
     let dual = [n3.clone(), n4.clone()];
     let single = [n1.clone(), n2.clone()];
     let full = |nodes: &[Node]| -> Vec<Route> {
-        nodes.iter().flat_map(|node| wanted(node).flatten().map(|network| creation(node, network).route)).collect()
+        nodes.iter().flat_map(|node| wanted_texts(node).map(|network| creation(node, network).route)).collect()
     };
     let changed = |nodes: &[Node], address: fn(&str) -> Option<&'static str>| -> Vec<Route> {
         let route = |route: Route| addressed(&route.target_node, &route.destination_cidr, address(&route.target_node));
@@ -180,6 +180,35 @@ fn networks_are_compared_as_networks() {
     let routes = [route("a", "10.120.0.7/24")];
     assert_eq!(plan(&[&node], &routes, &networks(&["10.120.0.0/16"]), false), BTreeMap::new(), "W-48");
     assert_eq!(wanted(&node).filter_map(Result::err).collect::<Vec<_>>(), ["garbage"]);
+}
+
+#[test]
+fn a_network_is_written_as_the_node_has_it() {
+    let spelled = node("a", "u", &["010.120.0.0/24", "10.120.0.0/24", "A00::/64"], "10.0.0.1");
+    let planned = plan(&[&spelled], &[], &networks(&["10.120.0.0/16", "a00::/8"]), false);
+    let texts = planned.values().flat_map(|changes| &changes.creations).map(|one| one.route.destination_cidr.as_str());
+    assert_eq!(texts.collect::<Vec<_>>(), ["010.120.0.0/24", "A00::/64"]);
+    let creations = planned.values().flat_map(|changes| &changes.creations);
+    assert!(creations.into_iter().all(|creation| creation.is_wanted_by(&spelled)));
+}
+
+#[test]
+fn a_cloud_that_rewrites_gets_an_old_route_deleted_only_if_another_one_leads_there() {
+    let wanted = node("a", "u", &["10.120.0.0/24"], "10.0.0.1");
+    let cluster = networks(&["10.120.0.0/16"]);
+    let old = addressed("a", "10.120.0.0/24", None);
+    let current = Route { name: "b".into(), ..addressed("a", "10.120.0.0/24", Some("10.0.0.1")) };
+    for (routes, rewrites, deletions, creations) in [
+        (vec![old.clone()], true, 0, 1),
+        (vec![old.clone()], false, 1, 1),
+        (vec![current.clone(), old.clone()], true, 1, 0),
+        (vec![old.clone(), old.clone()], true, 0, 1),
+        (vec![current], true, 0, 0),
+    ] {
+        let changes = plan(&[&wanted], &routes, &cluster, rewrites).into_values().next().unwrap_or_default();
+        assert_eq!((changes.deletions.len(), changes.creations.len()), (deletions, creations), "{routes:?} {rewrites}");
+        assert!(changes.deletions.iter().all(|deletion| deletion.route == old), "{changes:?}");
+    }
 }
 
 #[test]

@@ -61,18 +61,19 @@ const PROCESS_VECTORS: [(&str, RangeInclusive<usize>); 12] = [
     ("E-", 20..=22),
 ];
 
-/// The vectors of the sections about NSX, and of its requests.
-const NSX_VECTORS: [(&str, RangeInclusive<usize>); 4] =
-    [("NX-C-", 1..=17), ("LB-C-", 1..=14), ("RT-C-", 1..=3), ("W-", 1..=5)];
+/// The vectors of the sections about NSX, of routes there, and of its requests.
+const NSX_VECTORS: [(&str, RangeInclusive<usize>); 5] =
+    [("NX-C-", 1..=17), ("LB-C-", 1..=14), ("RT-C-", 1..=3), ("RT-", 1..=9), ("W-", 1..=5)];
 
 /// Kinds of ids, each with its numbers.
 type Ids = &'static [(&'static str, RangeInclusive<usize>)];
 
 /// The tables of weaknesses: their headings and ids. Each source has its own, because the same letter means other things in
 /// another one.
-const WEAKNESSES: [(&str, Ids); 2] = [
+const WEAKNESSES: [(&str, Ids); 3] = [
     ("## Weaknesses of the Go program", &[("W", 1..=60)]),
     ("## Weaknesses of the framework", &[("W-", 40..=48), ("W-", 60..=74)]),
+    ("## Weaknesses of the NSX part", &[("L-", 13..=20), ("L-", 24..=24), ("L-", 30..=30), ("R-", 1..=13)]),
 ];
 
 /// Every id of a vector, as it is written in tests and tables.
@@ -275,7 +276,7 @@ fn every_vector_is_marked_at_a_test_and_the_table_says_where() {
     let (_, tail) = rest.split_once("<!-- end of vectors -->\n").expect("the page has a mark after the table");
     let table = format!("<!-- vectors -->\n| ids | test |\n|---|---|\n{table}<!-- end of vectors -->\n");
     super::assert_golden(PAGE, &[head, &table, tail].concat());
-    assert_eq!(vector_ids().len(), 176 + 103 + 139 + 74 + 39);
+    assert_eq!(vector_ids().len(), 176 + 103 + 139 + 74 + 48);
 }
 
 #[test]

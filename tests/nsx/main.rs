@@ -10,4 +10,5 @@ mod login_counts;
 mod matrix;
 mod memory;
 mod permit;
+mod routes;
 mod world;

@@ -1,0 +1,9 @@
+//! Routes on NSX: what is written, whose a route is, and what becomes of faults.
+
+mod clusters;
+mod faults;
+mod log;
+mod realization;
+mod rules;
+mod vectors;
+mod world;

@@ -1,0 +1,46 @@
+//! The log of one test.
+
+use std::io;
+use std::sync::{Arc, LazyLock, Mutex};
+use tracing::Dispatch;
+use tracing::subscriber::{DefaultGuard, NoSubscriber};
+
+/// The log of this thread, which is that of one test: another test of this process starts the log of the program.
+pub struct Log {
+    text: Text,
+    _kept: DefaultGuard,
+}
+
+#[derive(Clone, Default)]
+struct Text(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Text {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(text)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Log {
+    /// Starts to keep the log of this thread.
+    pub fn keep() -> Self {
+        // With a single subscriber, `tracing` asks only the thread that passes a place in the code first whether it is
+        // listened to; with a second one it asks all subscribers.
+        static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::default()));
+        LazyLock::force(&SECOND);
+        let text = Text::default();
+        let writer = text.clone();
+        let subscriber =
+            tracing_subscriber::fmt().with_ansi(false).without_time().with_writer(move || writer.clone()).finish();
+        Self { text, _kept: tracing::subscriber::set_default(subscriber) }
+    }
+
+    /// The lines that contain this text.
+    pub fn lines(&self, text: &str) -> Vec<String> {
+        let all = String::from_utf8(self.text.0.lock().unwrap().clone()).unwrap();
+        all.lines().filter(|line| line.contains(text)).map(str::to_owned).collect()
+    }
+}

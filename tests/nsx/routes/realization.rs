@@ -1,0 +1,126 @@
+//! Realization: when a route is in effect, and what is remembered while it is not.
+
+use std::time::Duration;
+
+use ccm::cloud::{ClusterReads as _, Routes as _};
+use serde_json::Value;
+use support::fake_nsx::{Behaviour, PendingAnswer, Realization, Side};
+
+use super::world::{NAME, World, model, word};
+
+const CREATION: [&str; 2] = ["GET static-routes", "PATCH static-routes"];
+
+/// How often NSX was asked for the realized state.
+fn polls(operations: &[String]) -> usize {
+    operations.iter().filter(|one| *one == "GET realized-entities").count()
+}
+
+/// Stops the clock once the connection is open: waits take no time then.
+async fn connected(world: &World) {
+    world.list().await;
+    world.sent();
+    tokio::time::pause();
+}
+
+#[tokio::test]
+async fn an_answer_without_a_final_state_is_asked_for_again_after_a_second() {
+    for pending in [PendingAnswer::Empty, PendingAnswer::NotFound, PendingAnswer::Unrealized] {
+        let world = World::with(model().behaviour(Behaviour { pending, ..Behaviour::USUAL }), Some("uid")).await;
+        world.fake.set_realization("static-routes", Realization::After(Duration::from_millis(1500)));
+        connected(&world).await;
+        let began = tokio::time::Instant::now();
+        world.create().await.unwrap();
+        let operations = world.operations();
+        assert_eq!((&operations[..2], polls(&operations)), (&CREATION.map(str::to_owned)[..], 3), "{pending:?}");
+        assert!((2250..2500).contains(&began.elapsed().as_millis()), "{pending:?}: {:?}", began.elapsed());
+        tokio::time::resume();
+    }
+}
+
+///
+#[tokio::test]
+async fn r_07_a_route_that_is_not_realized_is_tried_again_and_not_written_twice() {
+    let world = World::start(Some("uid")).await;
+    world.fake.set_realization("static-routes", Realization::Never);
+    connected(&world).await;
+    let began = tokio::time::Instant::now();
+    let error = world.create().await.unwrap_err();
+    assert_eq!(word(&error), "RouteNotRealized");
+    assert!(error.to_string().contains("within 10 s"), "{error}");
+    assert!((9_000..=10_500).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
+    assert_eq!(polls(&world.operations()), 10);
+    // It is there, and shown as one that leads elsewhere: the controller creates it, and deletes nothing.
+    for _ in 0..2 {
+        let listed = world.list().await;
+        assert_eq!((listed.len(), listed[0].target_node_addresses.len()), (1, 0));
+        let plan = world.plan().await;
+        let changes: Vec<_> = plan.values().map(|one| (one.deletions.len(), one.creations.len())).collect();
+        assert_eq!(changes, [(0, 1)]);
+        assert_eq!(word(&world.create().await.unwrap_err()), "RouteNotRealized");
+        assert!(world.operations().iter().all(|one| one != "PATCH static-routes" && one != "PUT static-routes"));
+    }
+    world.fake.set_realization("static-routes", Realization::After(Duration::ZERO));
+    world.pass().await;
+    assert_eq!(world.operations(), ["LIST static-routes", "GET static-routes", "GET realized-entities"]);
+    assert!(world.plan().await.is_empty());
+    assert_eq!(world.objects()[0]["_revision"], 0);
+}
+
+#[tokio::test]
+async fn a_failed_realization_ends_at_once_with_its_alarm() {
+    let world = World::start(Some("uid")).await;
+    let alarm = Realization::Error(Duration::ZERO, 4711, "no such next hop".to_owned());
+    world.fake.set_realization("static-routes", alarm);
+    let error = world.create().await.unwrap_err();
+    assert_eq!(word(&error), "RouteNotRealized");
+    assert!(error.to_string().contains("code 4711: no such next hop"), "{error}");
+    assert_eq!(polls(&world.operations()), 1);
+    assert_eq!(world.plan().await.len(), 1, "it is not shown as created");
+}
+
+/// A listing that has no route of the id yet does not make it forgotten.
+#[tokio::test]
+async fn a_listing_during_a_creation_does_not_hide_that_it_is_not_realized() {
+    let world = World::start(Some("uid")).await;
+    let alarm = Realization::Error(Duration::ZERO, 1, String::new());
+    world.fake.set_realization("static-routes", alarm);
+    let hold = world.fake.hold(1, Side::Request);
+    let listed_meanwhile = async {
+        hold.wait().await;
+        assert!(world.list().await.is_empty());
+        hold.release();
+    };
+    let (created, ()) = tokio::join!(world.create(), listed_meanwhile);
+    assert_eq!(word(&created.unwrap_err()), "RouteNotRealized");
+    assert!(world.list().await[0].target_node_addresses.is_empty());
+}
+
+#[tokio::test]
+async fn a_creation_that_is_cancelled_leaves_a_route_that_is_tried_again() {
+    let world = World::start(Some("uid")).await;
+    let hold = world.fake.hold(1, Side::Answer);
+    {
+        let creation = world.create();
+        tokio::pin!(creation);
+        tokio::select! {
+            _ = &mut creation => panic!("it is held"),
+            () = hold.wait() => {}
+        }
+        assert!(world.list().await[0].target_node_addresses.is_empty(), "NSX was not asked yet");
+    }
+    hold.release();
+    assert!(world.list().await[0].target_node_addresses.is_empty());
+    world.pass().await;
+    assert!(world.plan().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_deleted_route_is_forgotten() {
+    let world = World::start(Some("uid")).await;
+    world.fake.set_realization("static-routes", Realization::Error(Duration::ZERO, 1, String::new()));
+    world.create().await.unwrap_err();
+    let listed = world.routes.list_routes(NAME).await.unwrap();
+    world.delete(&listed[0]).await.unwrap();
+    assert_eq!(world.objects(), Vec::<Value>::new());
+    assert!(world.list().await.is_empty() && world.cluster.node("node1").is_some());
+}

@@ -1,0 +1,267 @@
+//! Pure: how a route is written, where it leads, and whose it is.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use ccm::clients::nsx::{Object, Tag};
+use ccm::providers::vsphere::routes::ownership::{Cluster, Ownership, judge};
+use ccm::providers::vsphere::routes::static_route::{Listed, StaticRoute, id, name_hint, next_hop};
+use ipnet::IpNet;
+use k8s_openapi::api::core::v1::NodeAddress;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::world::{NAME, UID_1, UID_2};
+
+fn object(value: Value) -> Object {
+    Object(serde_json::from_value(value).unwrap())
+}
+
+fn addresses(all: &[(&str, &str)]) -> Vec<NodeAddress> {
+    let address = |(kind, text): &(&str, &str)| NodeAddress { type_: (*kind).to_owned(), address: (*text).to_owned() };
+    all.iter().map(address).collect()
+}
+
+fn hop(all: &[(&str, &str)], network: &str) -> Option<String> {
+    next_hop(&addresses(all), &network.parse().unwrap()).map(|hop| hop.to_string())
+}
+
+/// RT-06 differs: the Go program takes a link-local address as the next hop; no other node reaches it there.
+// vectors: RT-06
+#[test]
+fn rt_06_the_next_hop_is_an_address_of_the_family_that_others_reach() {
+    let vector = [
+        ("", ""),
+        ("", ""),
+        ("HostName", "node1"),
+        ("InternalIP", "172.50.0.13"),
+        ("InternalIP", "fe80::20c:29ff:fe0b:b407"),
+    ];
+    assert_eq!(hop(&vector, "100.96.0.0/24").as_deref(), Some("172.50.0.13"));
+    assert_eq!(hop(&vector, "fd00::/64"), None);
+}
+
+#[test]
+fn internal_addresses_come_before_external_ones_and_unusable_ones_are_skipped() {
+    for (all, network, expected) in [
+        (&[("ExternalIP", "203.0.113.1"), ("InternalIP", "10.0.0.1")][..], "10.9.0.0/24", Some("10.0.0.1")),
+        (&[("ExternalIP", "203.0.113.1"), ("InternalIP", "fd00::1")], "10.9.0.0/24", Some("203.0.113.1")),
+        (&[("InternalIP", "169.254.0.1"), ("InternalIP", "10.0.0.2")], "10.9.0.0/24", Some("10.0.0.2")),
+        (&[("InternalIP", "127.0.0.1"), ("InternalIP", "0.0.0.0")], "10.9.0.0/24", None),
+        (
+            &[("InternalIP", "::1"), ("InternalIP", "::"), ("ExternalIP", "2001:db8::1")],
+            "fd00::/64",
+            Some("2001:db8::1"),
+        ),
+        (&[("InternalIP", "::ffff:10.0.0.3")], "10.9.0.0/24", Some("10.0.0.3")),
+        (&[("Hostname", "10.0.0.4"), ("InternalDNS", "10.0.0.5")], "10.9.0.0/24", None),
+        (&[("InternalIP", "10.0.0.01"), ("InternalIP", "x")], "10.9.0.0/24", None),
+        (&[], "10.9.0.0/24", None),
+    ] {
+        assert_eq!(hop(all, network).as_deref(), expected, "{all:?} {network}");
+    }
+}
+
+/// Addresses of all kinds, the unusable ones among them.
+fn any_address() -> impl Strategy<Value = NodeAddress> {
+    let special =
+        ["169.254.7.7", "127.0.0.1", "0.0.0.0", "fe80::1", "::1", "::", "febf::1", "::ffff:127.0.0.1", "x", ""];
+    let text = prop_oneof![
+        any::<IpAddr>().prop_map(|ip| ip.to_string()),
+        prop::sample::select(special.to_vec()).prop_map(str::to_owned),
+    ];
+    let kind = prop::sample::select(vec!["InternalIP", "ExternalIP", "Hostname", ""]);
+    (kind, text).prop_map(|(kind, address)| NodeAddress { type_: kind.to_owned(), address })
+}
+
+fn any_network() -> impl Strategy<Value = IpNet> {
+    any::<IpAddr>().prop_map(|ip| IpNet::new(ip.to_canonical(), 24).unwrap().trunc())
+}
+
+/// Any JSON of two levels.
+fn any_value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        ".{0,8}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(2, 12, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::hash_map("[a-z_]{1,8}", inner, 0..4).prop_map(|map| json!(map)),
+        ]
+    })
+}
+
+/// An object with members, tags and next hops of any kind.
+fn any_object() -> impl Strategy<Value = Object> {
+    let scope =
+        prop::sample::select(vec!["vsphere.k8s.io/cluster-name", "vsphere.k8s.io/node-name", "cluster-uid", "a", ""]);
+    let tag = (scope, ".{0,8}").prop_map(|(scope, tag)| json!({"scope": scope, "tag": tag}));
+    let tags = prop_oneof![prop::collection::vec(tag, 0..5).prop_map(Value::from), any_value()];
+    let network = prop_oneof![Just(json!("10.9.0.0/24")), Just(json!("010.9.0.0/24")), any_value()];
+    let hops =
+        prop_oneof![Just(json!([{"ip_address": "10.0.0.9", "admin_distance": 3, "scope": ["/infra/x"]}])), any_value()];
+    let members = prop::collection::hash_map("[a-z_]{1,8}", any_value(), 0..4);
+    (members, tags, network, hops).prop_map(|(members, tags, network, hops)| {
+        let mut object = object(json!(members));
+        object.0.extend([("tags".to_owned(), tags), ("network".to_owned(), network), ("next_hops".to_owned(), hops)]);
+        object.0.insert("id".to_owned(), json!("r"));
+        object
+    })
+}
+
+fn route<'a>(cluster_uid: Option<&'a str>, hop: &str) -> StaticRoute<'a> {
+    let next_hop = hop.parse().unwrap();
+    StaticRoute { cluster_name: NAME, cluster_uid, node: "node1", network: "10.9.0.0/24", next_hop }
+}
+
+const WRITTEN: [&str; 3] = ["tags", "network", "next_hops"];
+
+proptest! {
+    #[test]
+    fn a_next_hop_is_an_address_of_the_node_that_others_reach(
+        all in prop::collection::vec(any_address(), 0..6), network in any_network(),
+    ) {
+        if let Some(hop) = next_hop(&all, &network) {
+            prop_assert_eq!(hop.is_ipv4(), network.addr().is_ipv4());
+            prop_assert!(!hop.is_loopback() && !hop.is_unspecified());
+            let is_link_local = match hop {
+                IpAddr::V4(ip) => ip.is_link_local(),
+                IpAddr::V6(ip) => ip.is_unicast_link_local(),
+            };
+            prop_assert!(!is_link_local);
+            let is_it = |address: &NodeAddress| {
+                ["InternalIP", "ExternalIP"].contains(&address.type_.as_str())
+                    && address.address.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical() == hop)
+            };
+            prop_assert!(all.iter().any(is_it));
+        }
+    }
+
+    /// L-24.
+    #[test]
+    fn l_24_a_rewrite_keeps_all_that_this_program_does_not_know_and_is_idempotent(
+        before in any_object(), is_known in any::<bool>(),
+    ) {
+        let wanted = route(is_known.then_some("uid"), "10.0.0.1");
+        let mut once = before.clone();
+        wanted.write_into(&mut once);
+        for (name, value) in before.0.iter().filter(|(name, _)| !WRITTEN.contains(&name.as_str())) {
+            prop_assert_eq!(once.0.get(name), Some(value));
+        }
+        let own = if is_known { 4 } else { 2 };
+        let scopes: Vec<&str> = once.tags().take(own).map(|tag| tag.scope).collect();
+        let foreign: Vec<Tag<'_>> = before.tags().filter(|tag| !scopes.contains(&tag.scope)).collect();
+        prop_assert_eq!(once.tags().skip(own).collect::<Vec<_>>(), foreign);
+        let listed = Listed::read(&once);
+        prop_assert!(listed.is_some_and(|listed| wanted.is_led_by(&listed)) && wanted.is_tagged(&once));
+        let mut twice = once.clone();
+        wanted.write_into(&mut twice);
+        prop_assert_eq!(twice, once);
+    }
+
+    /// L-13, R-08.
+    #[test]
+    fn l_13_any_object_is_read_without_a_panic(any in any_object()) {
+        if let Some(listed) = Listed::read(&any) {
+            let of_node = |_: &str| Vec::new();
+            let none = BTreeSet::new();
+            let cluster = Cluster { name: NAME, uid: Some("uid"), node_uids: &none, addresses: &of_node };
+            let is_named = any.tag("vsphere.k8s.io/cluster-name") == Some(NAME);
+            prop_assert_eq!(judge(&any, &listed, &cluster) == Ownership::Foreign, !is_named || any.tag("cluster-uid").is_some_and(|uid| uid != "uid"));
+        }
+    }
+
+    /// R-10.
+    #[test]
+    fn r_10_long_names_fit_and_stay_different(one in "[a-zä.]{1,300}", other in "[a-zä.]{1,300}") {
+        let name = |node: &str| {
+            let written = StaticRoute { node, ..route(None, "10.0.0.1") }.object();
+            written.text("display_name").to_owned()
+        };
+        let (of_one, of_other) = (name(&one), name(&other));
+        prop_assert!(of_one.chars().count() <= 255);
+        prop_assert_eq!(of_one == of_other, one == other);
+        // One that is longer than any that is shown whole.
+        let (long, longer) = ("n".repeat(300), "n".repeat(301));
+        prop_assert_ne!(name(&long), name(&longer));
+        prop_assert_eq!(name(&long).chars().count(), 255);
+    }
+}
+
+#[test]
+fn a_rewrite_keeps_the_spelling_of_the_network_and_the_members_of_the_hop() {
+    let mut before = object(json!({"id": "r", "network": "010.9.0.0/24", "enabled_on_secondary": true,
+        "next_hops": [{"ip_address": "10.0.0.9", "admin_distance": 3}, {"ip_address": "10.0.0.8"}]}));
+    route(None, "10.0.0.1").write_into(&mut before);
+    assert_eq!(before.text("network"), "010.9.0.0/24");
+    assert_eq!(before.0["next_hops"], json!([{"ip_address": "10.0.0.1", "admin_distance": 3}]));
+    assert_eq!(before.0["enabled_on_secondary"], true);
+    let mut other = object(json!({"network": "10.8.0.0/24"}));
+    route(None, "10.0.0.1").write_into(&mut other);
+    assert_eq!(other.text("network"), "10.9.0.0/24");
+}
+
+#[test]
+fn a_uid_in_an_id_is_found_again() {
+    for network in ["100.96.0.0/24", "fd00:1::/64"] {
+        assert_eq!(name_hint(&id(UID_1, network)), UID_1);
+    }
+    assert_eq!((name_hint("x"), name_hint("_x"), name_hint("")), ("", "", ""));
+}
+
+/// The table of ownership, row by row.
+#[test]
+fn the_first_row_that_fits_decides_whose_a_route_is() {
+    use Ownership::{Foreign, Held, Ours};
+    let node_uids = BTreeSet::from([UID_1.to_owned()]);
+    let of_node = |name: &str| -> Vec<IpAddr> {
+        if name == "node1" { vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()] } else { Vec::new() }
+    };
+    let (of_uid_1, of_uid_2) = (id(UID_1, "100.96.0.0/24"), id(UID_2, "100.96.0.0/24"));
+    let other = "10.0.0.2";
+    for (what, route_id, name, uid, tagged_node, hop, expected, without_uid) in [
+        ("no name", &of_uid_1, None, Some("uid"), Some("node1"), "10.0.0.1", Foreign, Foreign),
+        ("another name", &of_uid_1, Some("k"), Some("uid"), Some("node1"), "10.0.0.1", Foreign, Foreign),
+        ("a name in another case", &of_uid_1, Some("Kubernetes"), None, Some("node1"), "10.0.0.1", Foreign, Foreign),
+        ("the UID of another cluster", &of_uid_1, Some(NAME), Some("other"), Some("node1"), "10.0.0.1", Foreign, Ours),
+        ("the same, of an unknown Node", &of_uid_2, Some(NAME), Some("other"), Some("node2"), other, Foreign, Held),
+        ("our UID, and nothing else", &of_uid_2, Some(NAME), Some("uid"), None, other, Ours, Held),
+        ("the UID of a Node", &of_uid_1, Some(NAME), None, Some("node2"), other, Ours, Ours),
+        ("an address of the Node", &of_uid_2, Some(NAME), None, Some("node1"), "10.0.0.1", Ours, Ours),
+        ("an IPv6 address of the Node", &of_uid_2, Some(NAME), None, Some("node1"), "FD00::0001", Ours, Ours),
+        ("an address of another Node", &of_uid_2, Some(NAME), None, Some("node2"), "10.0.0.1", Held, Held),
+        ("another address", &of_uid_2, Some(NAME), None, Some("node1"), other, Held, Held),
+        ("no Node", &of_uid_2, Some(NAME), None, None, "10.0.0.1", Held, Held),
+    ] {
+        let scopes =
+            [("vsphere.k8s.io/cluster-name", name), ("cluster-uid", uid), ("vsphere.k8s.io/node-name", tagged_node)];
+        let tags = scopes.into_iter().filter_map(|(scope, tag)| Some(json!({"scope": scope, "tag": tag?})));
+        let tags: Vec<Value> = tags.collect();
+        let next_hops = json!([{"ip_address": hop}]);
+        let route = object(json!({"id": route_id, "network": "100.96.0.0/24", "next_hops": next_hops, "tags": tags}));
+        let listed = Listed::read(&route).unwrap();
+        for (own, expected) in [(Some("uid"), expected), (None, without_uid)] {
+            let cluster = Cluster { name: NAME, uid: own, node_uids: &node_uids, addresses: &of_node };
+            assert_eq!(judge(&route, &listed, &cluster), expected, "{what}, own UID {own:?}");
+        }
+    }
+}
+
+#[test]
+fn what_lacks_an_id_a_network_or_next_hops_is_no_route() {
+    let whole = json!({"id": "r", "network": "10.9.0.0/24", "next_hops": [{"ip_address": "10.0.0.1"}, {}, 7, {"ip_address": "x"}]});
+    let listed = Listed::read(&object(whole.clone())).unwrap();
+    assert_eq!((listed.node.as_str(), listed.next_hops), ("", vec!["10.0.0.1".parse().unwrap()]));
+    for (member, value) in
+        [("id", json!("")), ("network", json!("x")), ("network", json!(7)), ("next_hops", json!("x"))]
+    {
+        let mut broken = object(whole.clone());
+        broken.0.insert(member.to_owned(), value);
+        assert_eq!(Listed::read(&broken), None, "{member}");
+        broken.0.remove(member);
+        assert_eq!(Listed::read(&broken), None, "{member}");
+    }
+}

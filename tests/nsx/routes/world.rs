@@ -1,0 +1,269 @@
+//! The routes of one router of a fake NSX Manager, for clusters whose Nodes are what the test says.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use ccm::clients::http::{self, TlsSettings, TlsTrust};
+use ccm::clients::nsx::{Client, Kind, LogIn, Login, NoLogin, Pace, Scheme, Timeouts};
+use ccm::cloud::{
+    ClusterReads, Error, LiveReads, NodeChange, Presence, Route, Routes as _, Unknown, WritePermit, reason,
+};
+use ccm::controllers::route::plan::{Changes, Verdict, plan};
+use ccm::providers::vsphere::routes::{Adoption, Routes};
+use futures::StreamExt as _;
+use futures::stream::{self, BoxStream};
+use ipnet::IpNet;
+use k8s_openapi::api::core::v1::{Node, Service};
+use serde_json::{Value, json};
+use support::fake_nsx::{FakeNsx, Model, Recorded};
+
+/// The cluster's name in the vectors, and by default.
+pub const NAME: &str = "kubernetes";
+
+/// The router of the vectors.
+pub const ROUTER: &str = "/infra/tier-1s/test-t1";
+
+pub const UID_1: &str = "62d347a4-1b70-435e-b92a-9a61453843ee";
+pub const UID_2: &str = "a4775ec4-8b68-42ea-86fc-d17390e4c373";
+
+/// The Nodes of a cluster that exists only here, and what identifies it.
+pub struct Cluster {
+    nodes: Mutex<BTreeMap<String, Arc<Node>>>,
+    uid: Option<&'static str>,
+    /// How often `cluster_uid` was called.
+    pub uid_reads: AtomicUsize,
+}
+
+impl Cluster {
+    pub fn new(uid: Option<&'static str>) -> Arc<Self> {
+        Arc::new(Self { nodes: Mutex::default(), uid, uid_reads: AtomicUsize::new(0) })
+    }
+
+    pub fn put(&self, node: Node) {
+        self.nodes.lock().unwrap().insert(node.metadata.name.clone().unwrap(), Arc::new(node));
+    }
+
+    pub fn remove(&self, name: &str) {
+        self.nodes.lock().unwrap().remove(name);
+    }
+}
+
+impl ClusterReads for Cluster {
+    fn nodes(&self) -> Box<dyn Iterator<Item = Arc<Node>> + Send + '_> {
+        let nodes: Vec<_> = self.nodes.lock().unwrap().values().cloned().collect();
+        Box::new(nodes.into_iter())
+    }
+
+    fn node(&self, name: &str) -> Option<Arc<Node>> {
+        self.nodes.lock().unwrap().get(name).cloned()
+    }
+
+    fn node_changes(&self) -> BoxStream<'static, NodeChange> {
+        stream::iter([NodeChange::All]).chain(stream::pending()).boxed()
+    }
+}
+
+fn unknown() -> Unknown {
+    Unknown::new(reason::APIServerUnavailable, "namespace kube-system: forbidden")
+}
+
+#[async_trait]
+impl LiveReads for Cluster {
+    async fn node(&self, _name: &str) -> Presence<Node> {
+        Presence::Unknown(unknown())
+    }
+
+    async fn service(&self, _namespace: &str, _name: &str) -> Presence<Service> {
+        Presence::Unknown(unknown())
+    }
+
+    async fn cluster_uid(&self) -> Result<String, Unknown> {
+        self.uid_reads.fetch_add(1, Ordering::Relaxed);
+        self.uid.map(str::to_owned).ok_or_else(unknown)
+    }
+}
+
+/// A Node with these pod networks, and addresses of type and text.
+pub fn node(name: &str, uid: &str, networks: &[&str], addresses: &[(&str, &str)]) -> Node {
+    let addresses: Vec<Value> = addresses.iter().map(|(kind, text)| json!({"type": kind, "address": text})).collect();
+    let node = json!({
+        "metadata": {"name": name, "uid": uid},
+        "spec": {"podCIDRs": networks},
+        "status": {"addresses": addresses},
+    });
+    serde_json::from_value(node).unwrap()
+}
+
+/// Opens a session with the user of the fake.
+struct Password {
+    user: String,
+    password: String,
+    turn: tokio::sync::Mutex<()>,
+}
+
+#[async_trait]
+impl LogIn for Password {
+    async fn log_in(&self, client: &Client, over: Option<&Login>) -> Result<(), NoLogin> {
+        let _turn = self.turn.lock().await;
+        if client.login().is_some_and(|login| over.is_none_or(|over| !login.is(over))) {
+            return Ok(());
+        }
+        let opened = client.open_session(Scheme::Basic, &self.user, &self.password.clone().into()).await;
+        let failed = |why: String| NoLogin { kind: Kind::Unavailable, why };
+        let login = opened.map_err(|error| failed(error.to_string()))?;
+        client.adopt(login.ok_or_else(|| failed("no sessions".to_owned()))?);
+        Ok(())
+    }
+
+    fn rejected(&self, _login: &Login) {}
+}
+
+/// A client of the manager, which logs in with its first call.
+pub fn client(fake: &FakeNsx) -> Client {
+    let trust = TlsTrust::Ca { pem: fake.ca_pem().as_bytes().to_vec(), path: "ca.pem".to_owned() };
+    let tls = TlsSettings { trust, ..TlsSettings::default() };
+    let http = http::Client::new(http::Settings::new("127.0.0.1", fake.port(), tls, "test")).unwrap();
+    let login =
+        Password { user: fake.user().to_owned(), password: fake.password(), turn: tokio::sync::Mutex::default() };
+    Client::new(http, "", Arc::new(Pace::new(80)), Arc::new(login), Timeouts::default())
+}
+
+/// One cluster and its provider.
+pub struct World {
+    pub fake: Arc<FakeNsx>,
+    pub cluster: Arc<Cluster>,
+    pub routes: Routes,
+    router: String,
+}
+
+pub fn permit() -> WritePermit {
+    WritePermit::new(|| true, || Box::pin(std::future::pending()))
+}
+
+pub fn model() -> Model {
+    Model::empty().tier1("test-t1")
+}
+
+impl World {
+    /// One cluster of this UID with the first node of the vectors, and a router of its own.
+    pub async fn start(uid: Option<&'static str>) -> Self {
+        Self::with(model(), uid).await
+    }
+
+    pub async fn with(model: Model, uid: Option<&'static str>) -> Self {
+        let fake = Arc::new(FakeNsx::start(model).await);
+        let world = Self::on(fake, uid, ROUTER, Adoption::AsIs);
+        world.cluster.put(node("node1", UID_1, &["100.96.0.0/24"], &[("InternalIP", "172.50.0.13")]));
+        world
+    }
+
+    /// A cluster without Nodes on a manager that others use, too.
+    pub fn on(fake: Arc<FakeNsx>, uid: Option<&'static str>, router: &str, adoption: Adoption) -> Self {
+        let cluster = Cluster::new(uid);
+        let routes = routes(&fake, &cluster, router, adoption);
+        Self { fake, cluster, routes, router: router.to_owned() }
+    }
+
+    /// The process ends, and another one begins.
+    pub fn restart(&mut self, adoption: Adoption) {
+        self.routes = routes(&self.fake, &self.cluster, &self.router, adoption);
+    }
+
+    pub fn path(&self, id: &str) -> String {
+        format!("{}/static-routes/{id}", self.router)
+    }
+
+    /// The route as NSX has it.
+    pub fn object(&self, id: &str) -> Value {
+        self.fake.object(&self.path(id)).unwrap_or_default()
+    }
+
+    pub fn objects(&self) -> Vec<Value> {
+        self.fake.objects_below(&format!("{}/static-routes", self.router))
+    }
+
+    /// Creates the route of the first vector.
+    pub async fn create(&self) -> Result<(), Error> {
+        self.create_for("node1", UID_1, "100.96.0.0/24").await
+    }
+
+    pub async fn create_for(&self, node: &str, uid: &str, network: &str) -> Result<(), Error> {
+        let route = Route { target_node: node.to_owned(), destination_cidr: network.to_owned(), ..Route::default() };
+        self.routes.create_route(&permit(), NAME, uid, &route).await
+    }
+
+    pub async fn list(&self) -> Vec<Route> {
+        self.routes.list_routes(NAME).await.unwrap()
+    }
+
+    pub async fn delete(&self, route: &Route) -> Result<(), Error> {
+        self.routes.delete_route(&permit(), NAME, route).await
+    }
+
+    /// What the route controller plans with a listing.
+    pub async fn plan(&self) -> BTreeMap<IpNet, Changes> {
+        let listed = self.list().await;
+        let nodes: Vec<_> = self.cluster.nodes().collect();
+        let nodes: Vec<&Node> = nodes.iter().map(|node| &**node).collect();
+        let networks = ["100.96.0.0/11".parse().unwrap(), "fd00::/8".parse().unwrap()];
+        plan(&nodes, &listed, &networks, self.routes.rewrites_in_place())
+    }
+
+    /// A pass of the route controller in which everything works. Nodes that are not here are deleted.
+    pub async fn pass(&self) {
+        for changes in self.plan().await.into_values() {
+            for deletion in changes.deletions {
+                let live = match self.cluster.nodes.lock().unwrap().get(&deletion.route.target_node) {
+                    Some(node) => Presence::Exists((**node).clone()),
+                    None => Presence::Absent(ccm::cloud::AbsenceProof::new("no Node of this name", [])),
+                };
+                if deletion.verdict(Some(&live)) == Verdict::Delete {
+                    self.delete(&deletion.route).await.unwrap();
+                }
+            }
+            for creation in changes.creations {
+                self.routes.create_route(&permit(), NAME, &creation.name_hint, &creation.route).await.unwrap();
+            }
+        }
+    }
+
+    /// The requests since this was called last, without logins: method and path below the Policy API.
+    pub fn sent(&self) -> Vec<Recorded> {
+        let requests = self.fake.requests();
+        self.fake.reset_counts();
+        requests.into_iter().filter(|request| !request.operation.starts_with("session")).collect()
+    }
+
+    /// The operations of these requests.
+    pub fn operations(&self) -> Vec<String> {
+        self.sent().into_iter().map(|request| request.operation).collect()
+    }
+}
+
+fn routes(fake: &FakeNsx, cluster: &Arc<Cluster>, router: &str, adoption: Adoption) -> Routes {
+    let (nodes, live) = (Arc::clone(cluster) as Arc<dyn ClusterReads>, Arc::clone(cluster) as Arc<dyn LiveReads>);
+    Routes::new(client(fake), router, adoption, nodes, live)
+}
+
+/// The word for why it failed.
+pub fn word(error: &Error) -> String {
+    match error {
+        Error::Failed { reason, .. } | Error::Invalid { reason, .. } => reason.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A route as the Go program writes it.
+pub fn of_go(node: &str, network: &str, hop: &str) -> Value {
+    json!({
+        "display_name": format!("{NAME}_{node}_{network}"),
+        "network": network,
+        "next_hops": [{"ip_address": hop}],
+        "tags": [
+            {"scope": "vsphere.k8s.io/cluster-name", "tag": NAME},
+            {"scope": "vsphere.k8s.io/node-name", "tag": node},
+        ],
+    })
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm::cloud::{Error, Route, Routes as _};
+use ccm::cloud::{Error, Route, Routes as _, WritePermit};
 use ccm::providers::vsphere::routes::Adoption;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -57,6 +57,43 @@ async fn r_06_a_changed_address_is_rewritten_in_place_with_four_calls() {
         world.pass().await;
         assert_eq!(world.operations(), ["LIST static-routes"], "{name}");
     }
+}
+
+/// Where managers differ: one switch at a time.
+#[tokio::test]
+async fn a_route_is_created_rewritten_and_deleted_at_every_kind_of_manager() {
+    for (switch, behaviour) in Behaviour::each() {
+        let world = World::with(model().behaviour(behaviour), Some("uid")).await;
+        world.list().await;
+        tokio::time::pause();
+        world.pass().await;
+        moved(&world, "172.50.0.99");
+        world.pass().await;
+        assert_eq!((hop(&world), world.object(ID)["_revision"].clone()), (json!("172.50.0.99"), json!(1)), "{switch}");
+        assert!(world.plan().await.is_empty(), "{switch}");
+        world.cluster.remove("node1");
+        world.pass().await;
+        assert!(world.list().await.is_empty() && world.fake.object(&world.path(ID)).is_none(), "{switch}");
+        let refused = world.sent().into_iter().filter(|one| one.status.is_none_or(|status| status >= 400));
+        // The read before the creation.
+        assert_eq!(refused.map(|one| one.operation).collect::<Vec<_>>(), ["GET static-routes"], "{switch}");
+        tokio::time::resume();
+    }
+}
+
+#[tokio::test]
+async fn without_the_lead_nothing_is_written() {
+    let world = World::start(Some("uid")).await;
+    let ended = WritePermit::new(|| false, || Box::pin(std::future::ready(())));
+    let created = world.routes.create_route(&ended, NAME, UID_1, &route()).await;
+    assert!(matches!(created, Err(Error::NotLeader)), "{created:?}");
+    world.create().await.unwrap();
+    let deleted = world.routes.delete_route(&ended, NAME, &route()).await;
+    assert!(matches!(deleted, Err(Error::NotLeader)), "{deleted:?}");
+    moved(&world, "172.50.0.99");
+    let rewritten = world.routes.create_route(&ended, NAME, UID_1, &route()).await;
+    assert!(matches!(rewritten, Err(Error::NotLeader)), "{rewritten:?}");
+    assert_eq!(hop(&world), "172.50.0.13");
 }
 
 #[tokio::test]
@@ -172,6 +209,20 @@ async fn r_09_a_route_that_is_gone_is_deleted() {
     let listed = route();
     let (deleted, ()) = tokio::join!(world.delete(&listed), deleted_meanwhile);
     deleted.unwrap();
+}
+
+/// A second route of the Node to the same network, such as one of its time before it joined again.
+#[tokio::test]
+async fn an_outdated_second_route_of_a_node_is_deleted() {
+    let world = World::start(Some("uid")).await;
+    world.create().await.unwrap();
+    let mut second = world.object(ID);
+    second["next_hops"][0]["ip_address"] = json!("172.50.0.12");
+    let second_path = world.path("earlier-uid_100.96.0.0_24");
+    world.fake.put_by_hand("admin", &second_path, second);
+    world.pass().await;
+    assert_eq!((world.objects().len(), hop(&world)), (1, json!("172.50.0.13")));
+    assert!(world.plan().await.is_empty());
 }
 
 #[tokio::test]

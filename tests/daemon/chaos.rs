@@ -1,10 +1,11 @@
-//! Everything is broken at random, and what must hold does: three replicas, 200 nodes and two vCenters, faults of all of
-//! them by a seed. Afterwards all becomes what a fresh daemon would write. `docs/chaos.md` tells it all.
+//! Everything is broken at random, and what must hold does: three replicas, 200 nodes, two vCenters and NSX, faults of
+//! all of them by a seed. Afterwards all becomes what a fresh daemon would write. `docs/chaos.md` tells it all.
 //!
 //! `CHAOS_SECONDS` is for how long, `CHAOS_SEED` is a number or `random`.
 
 mod fault;
 mod invariants;
+mod nsx;
 mod script;
 mod site;
 mod things;
@@ -32,6 +33,8 @@ const SECONDS: u64 = 40;
 const SEED: u64 = 111_918;
 /// Nodes that lose their machines in the end.
 const LOST: usize = 10;
+/// The least routes that replicas write, of 60: some nodes are lost before they are initialised.
+const ROUTES: usize = 30;
 /// Between two looks at what has come.
 const LOOK: Duration = Duration::from_millis(50);
 /// How long a node that is not ready waits for its deletion.
@@ -45,10 +48,13 @@ const RECOVERY: Duration = Duration::from_secs(60);
 /// How long a fresh daemon may take to look at every node twice: it has to log in, beside what the campaign cost.
 const FRESH: Duration = Duration::from_secs(500);
 /// Short terms, and a limit that lets every deletion through which is proved.
-const FLAGS: [&str; 4] = [
+const FLAGS: [&str; 6] = [
     "--leader-elect-lease-duration=5s",
     "--leader-elect-renew-deadline=3s",
     "--node-deletion-limit=200,100%,1s",
+    "--cluster-cidr=10.244.0.0/16",
+    // Somebody who deletes a route by hand is not announced.
+    "--route-reconciliation-period=10s",
     "-v=2",
 ];
 
@@ -71,6 +77,7 @@ async fn through_all_faults_what_must_hold_holds_and_all_ends_as_a_fresh_daemon_
     let over = Instant::now();
     // What is lost of logins is counted for minutes, so that no account is locked.
     let excused = invariants::excused(&world.records().await);
+    let longer = world.let_nsx_go(follows).await;
     let recovered = until_nodes_are_as_machines(&mut world, RECOVERY + excused).await - over;
     let limit = RECOVERY + excused + invariants::PROOFS;
     let settled = settle(&mut world, limit + QUIET).await.saturating_duration_since(over);
@@ -81,7 +88,10 @@ async fn through_all_faults_what_must_hold_holds_and_all_ends_as_a_fresh_daemon_
     assert!(settled <= limit, "{settled:?} instead of {limit:?}");
     let changed = world.judged.last_change.saturating_duration_since(over);
     assert!(changed <= RECOVERY + excused, "Nodes of machines that exist were written {changed:?} later");
+    let routed = world.until_routes_are_as_nodes((RECOVERY + excused.max(longer)).saturating_sub(over.elapsed())).await;
+    println!("{routed:.1?} later all routes were as their Nodes; excused for lost logins at NSX: {longer:.1?}");
     lose_some(&mut world).await;
+    world.until_routes_are_as_nodes(RECOVERY).await;
     world.stop().await;
     told(&world, &script);
     assert_eq!(world.judged.rules.seen.lacks(&least(seconds)), [""; 0], "too little happened");
@@ -179,6 +189,8 @@ fn told(world: &World, script: &Script) {
     for planned in &script.faults {
         *faults.entry(planned.fault.name()).or_default() += 1;
     }
+    assert!(world.watch.writes >= ROUTES, "{} writes to NSX", world.watch.writes);
+    println!("writes to NSX: {}", world.watch.writes);
     println!(
         "{:.0?}; {} faults: {faults:?}; {} actions; the replicas: {:?}; at most {} kB and {} lost logins in a window, {} \
          accepted writes to Nodes",
@@ -198,23 +210,27 @@ async fn as_a_fresh_daemon(world: &mut World, follows: bool) {
     // This is about Nodes, and not about when somebody logs in.
     world.let_accounts_go().await;
     let left = world.cluster.nodes().await;
+    let written = world.site.nsx.history().len();
     let daemon = look_afresh(world, follows).await;
     assert_untouched(&world.cluster.nodes().await, &left, daemon.output());
+    world.assert_routes_untouched(&daemon, written).await;
     drop(daemon);
 
+    let routes = world.delete_routes();
     world.begin_anew().await;
     world.check();
     let daemon = look_afresh(world, follows).await;
     assert_alike(&world.cluster.nodes().await, &left, follows, daemon.output());
+    world.assert_routes_alike(&routes, &daemon).await;
 }
 
 /// A fresh daemon, alone, once it has looked at every node and written what it wants.
 async fn look_afresh(world: &mut World, follows: bool) -> Daemon {
     let admin = Admin::new();
-    let mut flags = World::flags(follows);
+    let mut flags = world.flags(follows);
     flags.push(admin.flag());
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    let mut daemon = world.cluster.start_on(world.site.config(), &flags);
+    let mut daemon = world.cluster.start_on(world.site.fresh_config(), &flags);
     world.judged.proofs.started(daemon.output());
     let token = token_of(&world.server).await;
     let nodes = world.all_nodes().await.len();

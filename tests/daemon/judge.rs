@@ -6,6 +6,7 @@ pub mod daemons;
 mod histories;
 pub mod limits;
 pub mod machine;
+pub mod nsx;
 pub mod proofs;
 pub mod results;
 pub mod rules;

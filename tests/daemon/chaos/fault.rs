@@ -31,6 +31,35 @@ pub enum Fault {
     /// Rights are taken from the account, and given back.
     Permission(Right),
 
+    /// NSX does not listen.
+    NsxDown,
+    /// NSX takes calls and answers none; those are never answered.
+    NsxHangs,
+    /// NSX serves every call so many milliseconds later.
+    NsxSlow(u64),
+    /// NSX answers 429.
+    NsxThrottles,
+    /// A proxy answers 503 instead of NSX.
+    NsxUnavailable,
+    /// A login portal answers 200 with a page instead of NSX.
+    NsxPortal,
+    /// NSX carries writes out, and the connection is reset before the answer.
+    NsxResets,
+    /// NSX refuses writes with 412, as if somebody else had written before.
+    NsxConflicts,
+    /// All sessions at NSX end.
+    NsxSessionsKilled,
+    /// The passwords of all replicas are changed at NSX, and their sessions end; at the end they are in the
+    /// configuration.
+    NsxPassword,
+    /// The accounts lose the permission to use routes, or only to write them, and get it back.
+    NsxPermission {
+        /// Whether they may still read.
+        is_readable: bool,
+    },
+    /// So many routes of the cluster are deleted by hand.
+    NsxDeleted(usize),
+
     /// The API server and its etcd are killed, and started again at the end.
     ApiServerKilled,
     /// The API server serves every request so many milliseconds later.
@@ -99,6 +128,8 @@ pub enum Whom {
 pub enum Track {
     /// A vCenter and its account.
     Vcenter(usize),
+    /// NSX and the replicas' accounts.
+    Nsx,
     /// What is between the replicas and the API server.
     ApiServer,
     /// The processes.
@@ -110,8 +141,8 @@ pub enum Track {
 }
 
 /// All tracks.
-pub const TRACKS: [Track; 6] =
-    [Track::Vcenter(0), Track::Vcenter(1), Track::ApiServer, Track::Replicas, Track::Clocks, Track::Files];
+pub const TRACKS: [Track; 7] =
+    [Track::Vcenter(0), Track::Vcenter(1), Track::ApiServer, Track::Replicas, Track::Clocks, Track::Files, Track::Nsx];
 
 /// A password that is wrong for all three replicas at once is refused three times, and then nobody tries a new one
 /// before 200 s have passed, so that the account is not locked: with the pauses' jitter that is over so long after.
@@ -145,6 +176,20 @@ impl Track {
                     Fault::Permission(right[random.usize(..right.len())]),
                 ]
             }
+            Track::Nsx => vec![
+                Fault::NsxDown,
+                Fault::NsxHangs,
+                Fault::NsxSlow(random.u64(200..2_000)),
+                Fault::NsxThrottles,
+                Fault::NsxUnavailable,
+                Fault::NsxPortal,
+                Fault::NsxResets,
+                Fault::NsxConflicts,
+                Fault::NsxSessionsKilled,
+                Fault::NsxPassword,
+                Fault::NsxPermission { is_readable: random.bool() },
+                Fault::NsxDeleted(random.usize(1..20)),
+            ],
             Track::ApiServer => vec![
                 Fault::ApiServerKilled,
                 Fault::ApiServerSlow(random.u64(100..1_000)),
@@ -174,6 +219,8 @@ impl Track {
     pub fn pause(self) -> Range<u64> {
         match self {
             Track::Vcenter(_) | Track::ApiServer => 1_000..5_000,
+            // There are more kinds of faults.
+            Track::Nsx => 500..1_500,
             Track::Replicas | Track::Files => 3_000..9_000,
             Track::Clocks => 5_000..10_000,
         }
@@ -185,10 +232,31 @@ impl Fault {
     pub fn duration(self) -> Range<u64> {
         match self {
             Fault::SessionsKilled | Fault::OtherIds | Fault::ConnectionsCut => 0..1_500,
+            Fault::NsxSessionsKilled | Fault::NsxDeleted(_) => 0..500,
+            Fault::NsxDown
+            | Fault::NsxHangs
+            | Fault::NsxSlow(_)
+            | Fault::NsxThrottles
+            | Fault::NsxUnavailable
+            | Fault::NsxPortal
+            | Fault::NsxResets
+            | Fault::NsxConflicts
+            | Fault::NsxPassword
+            | Fault::NsxPermission { .. } => 1_000..5_000,
             Fault::Hangs | Fault::ApiServerHangs => 3_000..14_000,
             Fault::Frozen(_) => 7_000..12_000,
             Fault::Clock(..) => 10_000..25_000,
             _ => 2_000..9_000,
+        }
+    }
+
+    /// Whether routes may not be written while it lasts.
+    pub fn delays_routes(self, track: Track) -> bool {
+        match track {
+            Track::Nsx | Track::ApiServer | Track::Replicas => true,
+            // A replica that is to be started waits.
+            Track::Files => self == Fault::ConfigBroken,
+            Track::Vcenter(_) | Track::Clocks => false,
         }
     }
 
@@ -204,6 +272,18 @@ impl Fault {
             Fault::OtherIds => "other-ids",
             Fault::Password(_) => "password-changed",
             Fault::Permission(_) => "permission-removed",
+            Fault::NsxDown => "nsx-down",
+            Fault::NsxHangs => "nsx-hangs",
+            Fault::NsxSlow(_) => "nsx-slow",
+            Fault::NsxThrottles => "nsx-429",
+            Fault::NsxUnavailable => "nsx-503",
+            Fault::NsxPortal => "nsx-html",
+            Fault::NsxResets => "nsx-reset-after-commit",
+            Fault::NsxConflicts => "nsx-412",
+            Fault::NsxSessionsKilled => "nsx-sessions-killed",
+            Fault::NsxPassword => "nsx-password-changed",
+            Fault::NsxPermission { .. } => "nsx-permission-removed",
+            Fault::NsxDeleted(_) => "nsx-objects-deleted-by-hand",
             Fault::ApiServerKilled => "api-server-killed",
             Fault::ApiServerSlow(_) => "api-server-slow",
             Fault::TooManyRequests(_) => "api-server-429",

@@ -192,15 +192,17 @@ mod tests {
         assert!(is_drawn(|action| matches!(action, Action::DeleteNode(_))));
     }
 
-    /// Of the campaign that is part of `make test`.
+    /// Of the campaign that is part of `make test`, and of `make chaos`.
     #[test]
     fn the_seed_of_every_day_draws_every_fault() {
-        let script = Script::new(SEED, SECONDS, MACHINES);
-        let drawn: BTreeSet<&str> = script.faults.iter().map(|planned| planned.fault.name()).collect();
-        let mut random = Rng::with_seed(1);
-        let all = TRACKS.iter().flat_map(|track| track.faults(&mut random, MACHINES, SECONDS));
-        let missing: Vec<&str> = all.map(Fault::name).filter(|name| !drawn.contains(name)).collect();
-        assert_eq!(missing, Vec::<&str>::new());
+        for seconds in [SECONDS, 600] {
+            let script = Script::new(SEED, seconds, MACHINES);
+            let drawn: BTreeSet<&str> = script.faults.iter().map(|planned| planned.fault.name()).collect();
+            let mut random = Rng::with_seed(1);
+            let all = TRACKS.iter().flat_map(|track| track.faults(&mut random, MACHINES, seconds));
+            let missing: Vec<&str> = all.map(Fault::name).filter(|name| !drawn.contains(name)).collect();
+            assert_eq!(missing, Vec::<&str>::new(), "{seconds} s");
+        }
     }
 
     fn registers(step: Step) -> Option<usize> {

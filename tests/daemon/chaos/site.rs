@@ -1,11 +1,13 @@
-//! The two vCenters, and the files that lead the replicas there.
+//! The two vCenters and NSX, and the files that lead the replicas there.
 
 use std::path::{Path, PathBuf};
 
-use support::{FakeVcenter, replace_file};
+use ccm::kubernetes::login_ledger::record_name;
+use support::{FakeNsx, FakeVcenter, replace_file};
 
 use super::MACHINES;
-use super::fault::VCENTERS;
+use super::fault::{REPLICAS, VCENTERS};
+use super::nsx;
 use crate::cluster::Cluster;
 
 /// See the file's header.
@@ -20,24 +22,44 @@ pub struct Site {
     pub is_broken: bool,
     /// Which one is missing in the configuration.
     pub without: Option<usize>,
-    config: PathBuf,
+    /// The one manager.
+    pub nsx: FakeNsx,
+    /// The accounts there: one of each replica, and one of fresh daemons. Those of replicas have the names of their users
+    /// at the API server.
+    pub accounts: Vec<String>,
+    /// What the configuration says of the password of each.
+    pub nsx_passwords: Vec<String>,
+    /// That of the replicas at NSX since the last change.
+    pub next_nsx_password: String,
+    /// One for each account.
+    configs: Vec<PathBuf>,
     authorities: Vec<PathBuf>,
+    nsx_authority: PathBuf,
 }
 
 impl Site {
-    /// Each has its part of the machines.
-    pub async fn start(cluster: &Cluster) -> Self {
+    /// Each vCenter has its part of the machines.
+    pub async fn start(cluster: &Cluster, users: &[String]) -> Self {
         let mut fakes = Vec::new();
         for number in 0..VCENTERS {
             let first = number * MACHINES / VCENTERS;
             fakes.push(FakeVcenter::start(cluster.model(first..(number + 1) * MACHINES / VCENTERS)).await);
         }
         let folder = cluster.folder();
+        let accounts: Vec<String> = users.iter().cloned().chain([format!("fresh-{}", cluster.pool())]).collect();
+        let nsx = FakeNsx::start(nsx::model(&accounts, cluster.pool())).await;
+        let nsx_authority = folder.join("chaos-nsx-ca.pem");
+        replace_file(&nsx_authority, nsx.ca_pem());
         let site = Self {
             passwords: fakes.iter().map(FakeVcenter::password).collect(),
             certificates: fakes.iter().map(|fake| fake.ca_pem().to_owned()).collect(),
             authorities: (1..=VCENTERS).map(|number| folder.join(format!("chaos-ca-{number}.pem"))).collect(),
-            config: folder.join("chaos.conf"),
+            configs: (0..accounts.len()).map(|number| folder.join(format!("chaos-{number}.conf"))).collect(),
+            next_nsx_password: nsx::PASSWORD.to_owned(),
+            nsx_passwords: vec![nsx::PASSWORD.to_owned(); accounts.len()],
+            nsx,
+            accounts,
+            nsx_authority,
             is_broken: false,
             without: None,
             fakes,
@@ -47,9 +69,14 @@ impl Site {
         site
     }
 
-    /// The file of all replicas.
-    pub fn config(&self) -> &Path {
-        &self.config
+    /// The file of this replica.
+    pub fn config(&self, replica: usize) -> &Path {
+        &self.configs[replica]
+    }
+
+    /// The file of fresh daemons.
+    pub fn fresh_config(&self) -> &Path {
+        &self.configs[REPLICAS]
     }
 
     /// Puts the CA file of this vCenter in its place.
@@ -57,12 +84,31 @@ impl Site {
         replace_file(&self.authorities[number], &self.certificates[number]);
     }
 
-    /// Puts the configuration in its place.
+    /// Puts the configuration of each replica in its place.
     pub fn write(&self) {
         let numbers = (0..VCENTERS).filter(|number| self.without != Some(*number));
         let text = Cluster::zoned(&numbers.map(|number| self.section(number)).collect::<Vec<_>>());
         let broken = if self.is_broken { "[Global\nserver = = \"\n" } else { "" };
-        replace_file(&self.config, &format!("{text}{broken}"));
+        for (number, config) in self.configs.iter().enumerate() {
+            replace_file(config, &format!("{text}{}{broken}", self.nsx_sections(number)));
+        }
+    }
+
+    /// The name of the Lease with the logins of this account at NSX.
+    pub fn nsx_record(&self, account: &str) -> String {
+        record_name("nsx", &format!("127.0.0.1:{}", self.nsx.port()), account)
+    }
+
+    fn nsx_sections(&self, account: usize) -> String {
+        format!(
+            "[NSXT]\nhost = \"{}\"\nuser = \"{}\"\npassword = \"{}\"\nca-file = \"{}\"\n[Route]\n\
+             router-path = \"{}\"\n",
+            self.nsx.address(),
+            self.accounts[account],
+            self.nsx_passwords[account],
+            self.nsx_authority.display(),
+            nsx::ROUTER,
+        )
     }
 
     fn section(&self, number: usize) -> String {

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::Node;
 use support::nodes::{UNINITIALIZED_TAINT, set_ready};
 use support::{KubeletNode, Machine as VirtualMachine};
 
+use super::nsx;
 use super::script::Action;
 use super::world::World;
 use crate::cluster::{ip, uuid};
@@ -91,9 +92,18 @@ impl World {
         self.judged.machines[number].note();
     }
 
+    /// Some of the nodes have a network for their pods.
+    fn kubelet(&self, number: usize) -> KubeletNode {
+        let kubelet = self.cluster.kubelet(number);
+        match nsx::network(number) {
+            Some(network) => kubelet.pod_cidr(&network),
+            None => kubelet,
+        }
+    }
+
     async fn register(&mut self, number: usize) -> bool {
         self.joined.insert(number);
-        self.judged.register(self.cluster.kubelet(number)).await
+        self.judged.register(self.kubelet(number)).await
     }
 
     async fn delete_node(&mut self, number: usize) -> bool {
@@ -165,7 +175,7 @@ impl World {
     pub async fn begin_anew(&mut self) {
         for (number, node) in self.all_nodes().await {
             assert!(self.judged.delete(&node).await);
-            let kubelet: KubeletNode = self.cluster.kubelet(number);
+            let kubelet = self.kubelet(number);
             let is_ready = self.judged.machines[number].power == Some(Power::On);
             let kubelet = if is_ready { kubelet.ready() } else { kubelet };
             assert!(self.judged.register(kubelet).await);

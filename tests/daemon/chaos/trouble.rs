@@ -18,8 +18,13 @@ impl World {
             _ => 0,
         };
         self.tell(format!("begin #{number} {:?} {:?} (replica {hit})", planned.track, planned.fault));
-        if let Track::Vcenter(vcenter) = planned.track {
-            return self.begin_at(vcenter, planned.fault, follows).await;
+        if planned.fault.delays_routes(planned.track) {
+            self.watch.faults.insert(number, (Instant::now(), None));
+        }
+        match planned.track {
+            Track::Vcenter(vcenter) => return self.begin_at(vcenter, planned.fault, follows).await,
+            Track::Nsx => return self.begin_at_nsx(planned.fault).await,
+            _ => {}
         }
         if cuts_off(planned.fault) {
             self.apart.push((Instant::now(), None));
@@ -61,7 +66,7 @@ impl World {
             Fault::CertificateReplaced(vcenter) => {
                 self.site.certificates[vcenter] = self.site.fakes[vcenter].change_certificate();
             }
-            other => panic!("{other:?} is of a vCenter"),
+            other => panic!("{other:?} is of another track"),
         }
     }
 
@@ -69,8 +74,14 @@ impl World {
     pub async fn end(&mut self, number: usize, planned: &Planned, follows: bool) {
         let hit = self.hit.get(&number).copied().unwrap_or_default();
         self.tell(format!("end   #{number} {:?} {:?} (replica {hit})", planned.track, planned.fault));
-        if let Track::Vcenter(vcenter) = planned.track {
-            return self.end_at(vcenter, planned.fault).await;
+        match planned.track {
+            Track::Vcenter(vcenter) => return self.end_at(vcenter, planned.fault).await,
+            Track::Nsx => {
+                self.end_at_nsx(planned.fault).await;
+                self.watch.ended(number, planned.fault);
+                return;
+            }
+            _ => {}
         }
         let proxies = self.replicas.iter().map(|replica| &replica.proxy);
         match planned.fault {
@@ -96,8 +107,9 @@ impl World {
                 self.site.write();
             }
             Fault::CertificateReplaced(vcenter) => self.site.write_authority(vcenter),
-            other => panic!("{other:?} is of a vCenter"),
+            other => panic!("{other:?} is of another track"),
         }
+        self.watch.ended(number, planned.fault);
         if cuts_off(planned.fault)
             && let Some((_, end)) = self.apart.last_mut()
         {

@@ -18,6 +18,7 @@ use tokio::time::timeout;
 
 use super::fault::{REPLICAS, VCENTERS};
 use super::invariants::{self, Apart, MOST, Run};
+use super::nsx::Watch;
 use super::site::Site;
 use super::{FLAGS, GRACE, MACHINES, PERIOD};
 use crate::cluster::Cluster;
@@ -83,6 +84,8 @@ pub struct World {
     pub replicas: Vec<Replica>,
     /// The machines, and the nodes.
     pub judged: Judged,
+    /// What is known of NSX.
+    pub watch: Watch,
     /// Names of machines in the inventory, by number.
     pub names: Vec<String>,
     /// Nodes that a kubelet registered.
@@ -97,12 +100,13 @@ pub struct World {
     pub apart: Vec<Apart>,
     began: Instant,
     looked: Instant,
-    audit: Vec<AuditEvent>,
+    /// Accepted writes to Nodes and Leases.
+    pub audit: Vec<AuditEvent>,
     audit_length: u64,
     /// Of the last processes that have ended, by the number of the replica.
     ended: Vec<(usize, Output)>,
-    /// Of all processes that have ended.
-    ended_runs: Vec<Run>,
+    /// Of all processes that have ended, with the number of the replica.
+    ended_runs: Vec<(usize, Run)>,
     told: Vec<String>,
 }
 
@@ -111,10 +115,12 @@ impl World {
     pub async fn start(follows: bool) -> Self {
         let server = ApiServer::audited().await;
         let cluster = Cluster::on(&server).await;
-        let site = Site::start(&cluster).await;
-        let versions = Versions::through_restarts(cluster.client.clone(), &cluster.labels()).await;
         let users: Vec<String> = (1..=REPLICAS).map(|number| unique(&format!("replica-{number}"))).collect();
+        let site = Site::start(&cluster, &users).await;
+        let watch = Watch::new(&cluster, &site).await;
+        let versions = Versions::through_restarts(cluster.client.clone(), &cluster.labels()).await;
         cluster.grant(&users).await;
+        cluster.grant_cluster_uid(&users).await;
         let mut replicas = Vec::new();
         for user in users {
             let proxy = ApiProxy::start(&server);
@@ -134,6 +140,7 @@ impl World {
             site,
             replicas,
             judged,
+            watch,
             names,
             joined: BTreeSet::new(),
             peaks: Peaks::default(),
@@ -166,26 +173,28 @@ impl World {
     }
 
     /// The flags of every daemon.
-    pub fn flags(follows: bool) -> Vec<String> {
-        flags(&FLAGS, PERIOD, GRACE, follows)
+    pub fn flags(&self, follows: bool) -> Vec<String> {
+        let mut flags = flags(&FLAGS, PERIOD, GRACE, follows);
+        flags.push(format!("--cluster-name={}", self.cluster.pool()));
+        flags
     }
 
     /// Starts this replica, if it does not run. With a configuration that cannot be read it would end at once, and be
     /// started again and again: here it is started once that is mended.
     pub fn start_replica(&mut self, number: usize, follows: bool) {
+        let mut flags = self.flags(follows);
         let Self { replicas, cluster, site, judged, .. } = self;
         let replica = &mut replicas[number];
         replica.is_due = site.is_broken;
         if replica.daemon.is_some() || site.is_broken {
             return;
         }
-        let mut flags = Self::flags(follows);
         flags.push("--leader-elect=true".to_owned());
         flags.push(format!("--leader-elect-resource-name={}", cluster.pool()));
         flags.push(format!("--kubeconfig={}", replica.kubeconfig.display()));
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         replica.started = Instant::now();
-        let daemon = cluster.start_file(&replica.clock.environment(), site.config(), &flags);
+        let daemon = cluster.start_file(&replica.clock.environment(), site.config(number), &flags);
         judged.proofs.started(daemon.output());
         replica.daemon = Some(daemon);
     }
@@ -238,7 +247,7 @@ impl World {
     /// Its output is looked at for the last time, and kept for a while.
     fn ended(&mut self, number: usize, daemon: &Daemon) {
         assert_no_panic(number, daemon.output());
-        self.ended_runs.push((self.replicas[number].started, Some(Instant::now())));
+        self.ended_runs.push((number, (self.replicas[number].started, Some(Instant::now()))));
         self.ended.push((number, daemon.output().clone()));
         self.ended.drain(..self.ended.len().saturating_sub(REPLICAS));
     }
@@ -326,9 +335,10 @@ impl World {
         let together = invariants::worst_window_together(&logins, &self.apart);
         self.peaks.logins = together;
         assert!(together <= MOST, "more logins than the account has: {logins:#?}, apart: {:?}", self.apart);
-        let running = self.replicas.iter().filter(|replica| replica.daemon.is_some());
-        let running = running.map(|replica| (replica.started, None));
-        let runs: Vec<Run> = self.ended_runs.iter().copied().chain(running).collect();
+        let running = self.replicas.iter().enumerate().filter(|(_, replica)| replica.daemon.is_some());
+        let running = running.map(|(number, replica)| (number, (replica.started, None)));
+        let numbered: Vec<(usize, Run)> = self.ended_runs.iter().copied().chain(running).collect();
+        let runs: Vec<Run> = numbered.iter().map(|(_, run)| *run).collect();
         let excess = invariants::too_many_apart(&logins, &self.apart, &runs);
         assert_eq!(
             excess, None,
@@ -346,6 +356,7 @@ impl World {
         self.peaks.writes = leaders_writes(&self.audit, &users).count();
         let found = breaches(&self.audit, self.cluster.pool(), &users);
         assert_eq!(found, [], "somebody wrote who did not lead");
+        self.check_nsx(&numbered);
     }
 
     /// All replicas end in order, and every deletion is judged.
@@ -354,6 +365,7 @@ impl World {
             self.stop_replica(number).await;
         }
         self.judged.proofs.close();
+        self.watch.close();
         self.check();
         self.check_the_rest();
     }

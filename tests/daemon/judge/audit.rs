@@ -69,15 +69,19 @@ pub fn leaders_writes<'a>(log: &'a [AuditEvent], users: &'a [String]) -> impl It
     log.iter().filter(|event| is_leaders_write(event) && users.contains(&event.user.username))
 }
 
+/// The last term that had begun at that moment, and whether it was this user's and still lasted.
+pub fn term_at<'a>(terms: &'a [Term], user: &str, at: Timestamp) -> (Option<&'a Term>, bool) {
+    let term = terms.iter().rev().find(|term| term.began < at);
+    let holds = |term: &Term| term.user == user && term.given_up.is_none_or(|given_up| at <= given_up);
+    (term, term.is_some_and(holds))
+}
+
 /// The accepted writes to Nodes and Services by one of these users that came after another one had become the leader, before the
 /// writer ever was one, or after it had given the Lease up. What came before and was answered later is none.
 pub fn breaches(log: &[AuditEvent], lease: &str, users: &[String]) -> Vec<Breach> {
     let terms = terms(log, lease);
     let breach = |event: &AuditEvent| {
-        let term = terms.iter().rev().find(|term| term.began < event.received);
-        let holds = |term: &Term| {
-            term.user == event.user.username && term.given_up.is_none_or(|given_up| event.received <= given_up)
-        };
+        let (term, leads) = term_at(&terms, &event.user.username, event.received);
         let about = &event.object_ref;
         let found = Breach {
             user: event.user.username.clone(),
@@ -85,7 +89,7 @@ pub fn breaches(log: &[AuditEvent], lease: &str, users: &[String]) -> Vec<Breach
             received: event.received,
             term: term.cloned(),
         };
-        if term.is_some_and(holds) { None } else { Some(found) }
+        if leads { None } else { Some(found) }
     };
     leaders_writes(log, users).filter_map(breach).collect()
 }

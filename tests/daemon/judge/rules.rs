@@ -20,8 +20,8 @@ pub const SHUTDOWN_TAINT: &str = "node.cloudprovider.kubernetes.io/shutdown";
 pub const VM: &str = "vsphere-ccm.dev/vm";
 /// Which labels differ from what vCenter says, so that this is told once.
 const REPORTED: &str = "vsphere-ccm.dev/reported";
-/// The condition that is the daemon's.
-const CONDITION: &str = "VSphereInitialized";
+/// The conditions that are the daemon's.
+const CONDITIONS: [&str; 2] = ["VSphereInitialized", "NetworkUnavailable"];
 /// How long ago the daemon may have looked before it wrote: a proof of absence takes no longer.
 pub const LOOK: Duration = Duration::from_secs(30);
 /// The label of a node of the control plane.
@@ -336,7 +336,7 @@ fn others(node: &Node) -> Node {
     taints.get_or_insert_default().retain(|taint| !ours.contains(&taint.key.as_str()));
     let NodeStatus { addresses, conditions, .. } = node.status.get_or_insert_default();
     *addresses = None;
-    conditions.get_or_insert_default().retain(|condition| condition.type_ != CONDITION);
+    conditions.get_or_insert_default().retain(|condition| !CONDITIONS.contains(&condition.type_.as_str()));
     node
 }
 

@@ -10,6 +10,7 @@ use support::KubeletNode;
 use support::nodes::set_ready;
 
 use super::machine::Machine;
+use super::nsx::presence::Needs;
 use super::proofs::Proofs;
 use super::rules::{Rules, number};
 use super::versions::Versions;
@@ -22,6 +23,8 @@ pub struct Judged {
     pub rules: Rules,
     /// What daemons log of the proofs that led to deletions.
     pub proofs: Proofs,
+    /// Which routes the Nodes needed, and when.
+    pub needs: Needs,
     /// The nodes, as an administrator sees them.
     pub nodes: Api<Node>,
     /// When the last version of a Node came.
@@ -39,6 +42,7 @@ impl Judged {
             machines: Vec::new(),
             rules,
             proofs: Proofs::new(),
+            needs: Needs::default(),
             nodes,
             last_version: now,
             last_change: now,
@@ -55,6 +59,7 @@ impl Judged {
         for version in self.versions.take() {
             self.last_version = version.at;
             let number = number(&version.node);
+            self.needs.take(version.at, &version.node, version.is_deletion);
             if self.machines[number].is_there {
                 self.last_change = version.at;
             }

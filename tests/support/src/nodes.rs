@@ -85,6 +85,14 @@ impl KubeletNode {
         self
     }
 
+    /// kube-controller-manager has assigned this network to its pods.
+    #[must_use]
+    pub fn pod_cidr(mut self, network: &str) -> Self {
+        let spec = self.0.spec.get_or_insert_default();
+        (spec.pod_cidr, spec.pod_cidrs) = (Some(network.to_owned()), Some(vec![network.to_owned()]));
+        self
+    }
+
     /// With this label, for example one that a `--node-selector` asks for.
     #[must_use]
     pub fn label(mut self, key: &str, value: &str) -> Self {

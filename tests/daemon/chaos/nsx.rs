@@ -1,0 +1,349 @@
+//! NSX in a campaign: its router, its faults, and the checks of the work of replicas on it.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use ccm::kubernetes::login_ledger::record::Record;
+use ccm::kubernetes::login_ledger::{LeaseStore, Store as _};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::Api;
+use kube::api::DeleteParams;
+use serde_json::json;
+use support::fake_nsx::{Model, Recorded, Trouble};
+use support::{Daemon, eventually};
+
+use super::RECOVERY;
+use super::fault::{Fault, REPLICAS};
+use super::invariants::{Apart, Run};
+use super::site::Site;
+use super::world::World;
+use crate::cluster::Cluster;
+use crate::judge::audit::terms;
+use crate::judge::nsx::Span;
+use crate::judge::nsx::leadership::{NsxWrite, breaches};
+use crate::judge::nsx::logins::{self, BUDGET};
+use crate::judge::nsx::ownership::Ownership;
+use crate::judge::nsx::presence::{RouteVersion, longest_absence};
+use crate::judge::nsx::routes::{CLUSTER_NAME, CLUSTER_UID, Destination, NODE_NAME, Route, destination, differences};
+
+/// The router that all have.
+pub const ROUTER: &str = "/infra/tier-1s/t1";
+/// Of every account, at first.
+pub const PASSWORD: &str = "Correct-Horse-7";
+/// The user who deletes objects by hand.
+const OPERATOR: &str = "operator";
+/// Begins the ids of routes that are not this cluster's.
+const PLANTED: &str = "planted-";
+/// Of ten nodes so many have a network for their pods.
+const ROUTED: usize = 3;
+/// The audit log has everything that is older.
+const LOGGED: Duration = Duration::from_secs(15);
+/// A login may be made so long after the question to the record which got no answer.
+const LATE: Duration = Duration::from_secs(10);
+/// The pause after a missing permission.
+const NO_PERMISSION: Duration = Duration::from_secs(300);
+/// A login that waits is reviewed within this time.
+const REVIEW: Duration = Duration::from_secs(60);
+/// Calls that write, as the fake names them.
+const WRITES: [&str; 3] = ["PATCH static-routes", "PUT static-routes", "DELETE static-routes"];
+/// Lines of a daemon's output in the message of a failure.
+const LINES: usize = 40;
+
+/// The network for the pods of the node with this number, if it has one.
+pub fn network(number: usize) -> Option<String> {
+    (number % 10 < ROUTED).then(|| format!("10.244.{number}.0/24"))
+}
+
+/// A manager with these accounts, and a router that already has routes of others.
+pub fn model(accounts: &[String], cluster: &str) -> Model {
+    let tag = |(scope, tag): &(&str, &str)| json!({"scope": scope, "tag": tag});
+    let others: [(&str, &[(&str, &str)]); 4] = [
+        ("untagged", &[]),
+        ("of-another-name", &[(CLUSTER_NAME, "another"), (NODE_NAME, "n-1")]),
+        ("of-another-uid", &[(CLUSTER_NAME, cluster), (NODE_NAME, "n-1"), (CLUSTER_UID, "another")]),
+        ("held", &[(CLUSTER_NAME, cluster), (NODE_NAME, "n-1")]),
+    ];
+    let model = accounts.iter().fold(Model::small(), |model, account| model.user(account, PASSWORD));
+    others.iter().enumerate().fold(model, |model, (number, (name, tags))| {
+        let tags: Vec<_> = tags.iter().map(tag).collect();
+        let hops = json!([{"ip_address": "10.9.9.9", "admin_distance": 1}]);
+        let body = json!({"network": format!("10.244.{}.0/24", 250 + number), "next_hops": hops, "tags": tags});
+        model.object(&format!("{ROUTER}/static-routes/{PLANTED}{name}"), body)
+    })
+}
+
+/// What is known of NSX and its faults.
+pub struct Watch {
+    /// Faults that may delay routes, by their number.
+    pub faults: BTreeMap<usize, Span>,
+    /// Writes of replicas.
+    pub writes: usize,
+    ownership: Ownership,
+    versions: Vec<RouteVersion>,
+    seen: usize,
+    /// Writes that the audit log may not explain yet.
+    unjudged: Vec<(Instant, NsxWrite)>,
+    is_closed: bool,
+}
+
+impl Watch {
+    /// Of a manager that no replica has written to.
+    pub async fn new(cluster: &Cluster, site: &Site) -> Self {
+        let namespace = Api::<Namespace>::all(cluster.client.clone()).get("kube-system").await.unwrap();
+        let uid = namespace.metadata.uid.unwrap();
+        Self {
+            faults: BTreeMap::new(),
+            writes: 0,
+            ownership: Ownership::new(site.accounts.clone(), cluster.pool(), &uid),
+            versions: Vec::new(),
+            seen: 0,
+            unjudged: Vec::new(),
+            is_closed: false,
+        }
+    }
+
+    /// The fault with this number has ended, if it was one of these.
+    pub fn ended(&mut self, number: usize, fault: Fault) {
+        // What was refused for a missing permission is tried again later.
+        let after = if matches!(fault, Fault::NsxPermission { .. }) { NO_PERMISSION } else { Duration::ZERO };
+        if let Some((_, end)) = self.faults.get_mut(&number) {
+            *end = Some(Instant::now() + after);
+        }
+    }
+
+    /// All replicas have ended: nothing more comes.
+    pub fn close(&mut self) {
+        self.is_closed = true;
+    }
+
+    /// The writes that can be judged by now.
+    fn take_judgeable(&mut self) -> Vec<NsxWrite> {
+        let is_closed = self.is_closed;
+        let (ready, rest): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.unjudged).into_iter().partition(|(at, _)| is_closed || at.elapsed() > LOGGED);
+        self.unjudged = rest;
+        ready.into_iter().map(|(_, write)| write).collect()
+    }
+}
+
+impl World {
+    /// Begins a fault of NSX.
+    pub async fn begin_at_nsx(&mut self, fault: Fault) {
+        let nsx = &self.site.nsx;
+        let every_write = |trouble: Trouble| WRITES.iter().for_each(|write| nsx.every(write, trouble.clone()));
+        match fault {
+            Fault::NsxDown => nsx.stop_listening().await,
+            Fault::NsxHangs => nsx.every("*", Trouble::Hang),
+            Fault::NsxSlow(milliseconds) => nsx.delay_calls(Duration::from_millis(milliseconds)),
+            Fault::NsxThrottles => nsx.every("*", Trouble::throttled()),
+            Fault::NsxUnavailable => nsx.every("*", Trouble::unavailable()),
+            Fault::NsxPortal => nsx.every("*", Trouble::portal()),
+            Fault::NsxResets => every_write(Trouble::Lose),
+            Fault::NsxConflicts => every_write(Trouble::error(412, Some(206)).into()),
+            Fault::NsxSessionsKilled => nsx.kill_sessions(),
+            Fault::NsxPassword => {
+                self.site.next_nsx_password = format!("Changed-Horse-{}", self.count);
+                for account in &self.site.accounts[..REPLICAS] {
+                    nsx.set_password(account, &self.site.next_nsx_password);
+                }
+                nsx.kill_sessions();
+            }
+            Fault::NsxPermission { is_readable } => {
+                for account in &self.site.accounts[..REPLICAS] {
+                    match is_readable {
+                        true => nsx.deny_writes(account, "static-routes"),
+                        false => nsx.deny(account, "static-routes"),
+                    }
+                }
+            }
+            Fault::NsxDeleted(count) => {
+                let ours = self.own_routes();
+                for (path, _) in ours.iter().cycle().skip(self.count).take(count.min(ours.len())) {
+                    nsx.delete_by_hand(OPERATOR, path);
+                }
+            }
+            other => panic!("{other:?} is not of NSX"),
+        }
+    }
+
+    /// Ends it.
+    pub async fn end_at_nsx(&mut self, fault: Fault) {
+        let nsx = &self.site.nsx;
+        match fault {
+            Fault::NsxDown => nsx.resume_listening().await,
+            Fault::NsxSlow(_) => nsx.delay_calls(Duration::ZERO),
+            Fault::NsxSessionsKilled => nsx.kill_sessions(),
+            Fault::NsxDeleted(_) => {}
+            Fault::NsxPassword => {
+                // That of fresh daemons is as it was.
+                self.site.nsx_passwords[..REPLICAS].fill(self.site.next_nsx_password.clone());
+                self.site.write();
+            }
+            Fault::NsxPermission { .. } => {
+                self.site.accounts[..REPLICAS].iter().for_each(|account| nsx.allow(account, "static-routes"));
+            }
+            _ => nsx.clear(),
+        }
+    }
+
+    /// The routes of this cluster by path.
+    pub fn own_routes(&self) -> Vec<(String, Route)> {
+        let objects = self.site.nsx.objects_below(&format!("{ROUTER}/static-routes"));
+        let paths = objects.into_iter().map(|object| (object["path"].as_str().unwrap().to_owned(), object));
+        let own = paths.filter(|(path, _)| !path.contains(PLANTED));
+        own.filter_map(|(path, object)| Some((path, Route::of(&object)?))).collect()
+    }
+
+    /// The routes that the Nodes of now need.
+    async fn wanted_routes(&self) -> Vec<Destination> {
+        self.all_nodes().await.values().filter_map(destination).collect()
+    }
+
+    /// Waits until NSX has the routes that Nodes need, and no others. How long that took.
+    pub async fn until_routes_are_as_nodes(&mut self, limit: Duration) -> Duration {
+        let began = Instant::now();
+        eventually("NSX has the routes of all Nodes", limit, async || {
+            self.check();
+            let wanted = self.wanted_routes().await;
+            let routes: Vec<Route> = self.own_routes().into_iter().map(|(_, route)| route).collect();
+            match differences(&wanted, &routes) {
+                found if found.is_empty() => Ok(()),
+                found => Err(format!("{} differences: {found:#?}", found.len())),
+            }
+        })
+        .await;
+        began.elapsed()
+    }
+
+    /// Does what an operator does who knows that passwords and permissions are correct: deletes full records of logins, and
+    /// restarts a leader that was refused for a missing permission. Returns the time that this adds to the recovery.
+    pub async fn let_nsx_go(&mut self, follows: bool) -> Duration {
+        let mut longer = Duration::ZERO;
+        for account in &self.site.accounts[..REPLICAS] {
+            let name = self.site.nsx_record(account);
+            if self.nsx_record(&name).await.entries.len() >= BUDGET {
+                let leases = Api::<Lease>::namespaced(self.cluster.client.clone(), "kube-system");
+                drop(leases.delete(&name, &DeleteParams::default()).await.unwrap());
+                longer = REVIEW;
+            }
+        }
+        let leader = self.leader().await;
+        let was_refused = |request: &Recorded| {
+            request.user == self.site.accounts[leader]
+                && request.status == Some(403)
+                && request.at.elapsed() < NO_PERMISSION
+        };
+        if self.site.nsx.requests().iter().any(was_refused) {
+            self.stop_replica(leader).await;
+            self.start_replica(leader, follows);
+        }
+        longer
+    }
+
+    async fn nsx_record(&self, name: &str) -> Record {
+        let stored = LeaseStore::new(self.cluster.client.clone(), "kube-system").read(name).await.unwrap().stored;
+        stored.map(|stored| Record::from_text(&stored.text)).unwrap_or_default()
+    }
+
+    /// Holds what has come to NSX since the last call to what must hold. `runs` are the processes with the numbers of
+    /// their replicas.
+    ///
+    /// # Panics
+    ///
+    /// When something does not.
+    pub fn check_nsx(&mut self, runs: &[(usize, Run)]) {
+        self.take_versions();
+        let writes = self.watch.take_judgeable();
+        let terms = terms(&self.audit, self.cluster.pool());
+        assert_eq!(breaches(&writes, &terms), [], "a replica that did not lead wrote to NSX");
+        let apart: Vec<Apart> = self.apart.iter().map(|(begin, end)| (*begin, end.map(|end| end + LATE))).collect();
+        let attempts = self.site.nsx.login_attempts();
+        let mut waits = Vec::new();
+        for (number, account) in self.site.accounts[..REPLICAS].iter().enumerate() {
+            let own: Vec<_> = attempts.iter().filter(|attempt| attempt.user == *account).cloned().collect();
+            let runs: Vec<Run> = runs.iter().filter(|(replica, _)| *replica == number).map(|(_, run)| *run).collect();
+            let excess = logins::excess(&own, &apart, &runs);
+            assert_eq!(excess, None, "NSX rejected {account} too often: {own:#?}, apart: {apart:?}");
+            assert!(!self.site.nsx.is_locked(account), "NSX has locked {account}");
+            waits.extend(logins::waits(&own));
+        }
+        if self.watch.is_closed {
+            self.check_absences(waits);
+        }
+    }
+
+    fn take_versions(&mut self) {
+        let new = self.site.nsx.history_from(self.watch.seen);
+        self.watch.seen += new.len();
+        if new.is_empty() {
+            return;
+        }
+        let requests = self.site.nsx.requests();
+        for version in new {
+            if let Err(broken) = self.watch.ownership.take(&version) {
+                panic!("{broken}");
+            }
+            self.watch.versions.push(RouteVersion::of(&version));
+            let is_of_replica = self.site.accounts[..REPLICAS].contains(&version.user);
+            let Some(number) = version.request.filter(|_| is_of_replica) else { continue };
+            let request = &requests[requests.binary_search_by_key(&number, |request| request.number).unwrap()];
+            let ago = SignedDuration::try_from(request.at.elapsed()).unwrap();
+            let write = NsxWrite { user: version.user, path: version.path, received: Timestamp::now() - ago };
+            self.watch.writes += 1;
+            self.watch.unjudged.push((request.at, write));
+        }
+    }
+
+    fn check_absences(&self, waits: Vec<Span>) {
+        let faults: Vec<Span> = self.watch.faults.values().copied().chain(waits).collect();
+        let now = Instant::now();
+        for need in self.judged.needs.all() {
+            let absent = longest_absence(need, &self.watch.versions, &faults, now);
+            assert!(absent <= RECOVERY, "a route was missing for {absent:?} beside all faults: {need:?}");
+        }
+    }
+
+    /// A fresh daemon has looked at all routes, and written none.
+    pub async fn assert_routes_untouched(&self, daemon: &Daemon, seen: usize) {
+        let account = &self.site.accounts[REPLICAS];
+        // What the first listing leads to is written before the second one.
+        self.until_listed(2, daemon).await;
+        let written: Vec<_> =
+            self.site.nsx.history_from(seen).into_iter().filter(|version| version.user == *account).collect();
+        assert!(written.is_empty(), "a fresh daemon wrote {written:#?}\n{}", daemon.output().tail(LINES));
+    }
+
+    /// Deletes all routes of this cluster, and gives them.
+    pub fn delete_routes(&self) -> Vec<Route> {
+        let routes = self.own_routes();
+        for (path, _) in &routes {
+            self.site.nsx.delete_by_hand(OPERATOR, path);
+        }
+        sorted(routes)
+    }
+
+    /// A fresh daemon writes the same routes as there were before.
+    pub async fn assert_routes_alike(&mut self, before: &[Route], daemon: &Daemon) {
+        self.until_routes_are_as_nodes(RECOVERY).await;
+        assert_eq!(sorted(self.own_routes()), before, "{}", daemon.output().tail(LINES));
+    }
+
+    async fn until_listed(&self, times: u32, daemon: &Daemon) {
+        let account = &self.site.accounts[REPLICAS];
+        eventually("a fresh daemon lists all routes", RECOVERY, async || {
+            match self.site.nsx.counts().of_user(account, "LIST static-routes") {
+                count if count >= times => Ok(()),
+                count => Err(format!("{count} of {times} times\n{}", daemon.output().tail(LINES))),
+            }
+        })
+        .await;
+    }
+}
+
+fn sorted(routes: Vec<(String, Route)>) -> Vec<Route> {
+    let mut routes: Vec<Route> = routes.into_iter().map(|(_, route)| route).collect();
+    routes.sort();
+    routes
+}

@@ -1,0 +1,50 @@
+//! No replica writes to NSX after another one has acquired the Lease.
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::judge::audit::{Term, term_at};
+
+/// A write that NSX carried out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NsxWrite {
+    /// The account, which has the name of the replica's user.
+    pub user: String,
+    /// The object.
+    pub path: String,
+    /// When the request came.
+    pub received: Timestamp,
+}
+
+/// The writes that came before their replica led, after another one had become the leader, or after the Lease was given up;
+/// with the last term that had begun by then.
+pub fn breaches(writes: &[NsxWrite], terms: &[Term]) -> Vec<(NsxWrite, Option<Term>)> {
+    let breach = |write: &NsxWrite| {
+        let (term, leads) = term_at(terms, &write.user, write.received);
+        (!leads).then(|| (write.clone(), term.cloned()))
+    };
+    writes.iter().filter_map(breach).collect()
+}
+
+#[test]
+fn a_write_by_a_former_leader_is_reported() {
+    let at = |second| Timestamp::from_second(1_000_000 + second).unwrap();
+    let term = |user: &str, began, given_up: Option<i64>| Term {
+        user: user.to_owned(),
+        began: at(began),
+        given_up: given_up.map(at),
+    };
+    let terms = [term("a", 10, None), term("b", 20, Some(30)), term("a", 40, None)];
+    for (case, user, second, is_breach) in [
+        ("before the first term", "a", 9, true),
+        ("by the leader", "a", 15, false),
+        ("by the leader before", "a", 21, true),
+        ("by the next one too early", "b", 19, true),
+        ("by the next one", "b", 25, false),
+        ("after it gave up", "b", 31, true),
+        ("after the last term", "a", 31, true),
+        ("by one that leads again", "a", 50, false),
+    ] {
+        let write = NsxWrite { user: user.to_owned(), path: "/p".to_owned(), received: at(second) };
+        assert_eq!(breaches(&[write], &terms).len(), usize::from(is_breach), "{case}");
+    }
+}

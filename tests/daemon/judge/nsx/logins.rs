@@ -1,0 +1,110 @@
+//! NSX locks an account after five rejections in a row, for 15 minutes, and each further try prolongs that.
+
+use std::time::{Duration, Instant};
+
+use support::{LoginAttempt, LoginOutcome};
+
+use super::Span;
+
+/// How long a rejection counts.
+pub const WINDOW: Duration = Duration::from_secs(15 * 60);
+/// Rejections in it; one more where a login was accepted in between, since then the password is no guess.
+pub const BUDGET: usize = 3;
+
+/// A window in which NSX rejected an account more often than it may be: how often, and how often it may be. `attempts` are
+/// those of one account, in their order. While replicas may not reach what they keep their record in, `apart`, each
+/// process counts alone and may be rejected once: `runs` are the processes of the account.
+pub fn excess(attempts: &[LoginAttempt], apart: &[Span], runs: &[Span]) -> Option<(usize, usize)> {
+    let is_within =
+        |at: Instant, spans: &[Span]| spans.iter().any(|(begin, end)| at >= *begin && end.is_none_or(|end| at <= end));
+    let rejected: Vec<&LoginAttempt> =
+        attempts.iter().filter(|attempt| attempt.outcome == LoginOutcome::Rejected).collect();
+    rejected.iter().find_map(|last| {
+        let in_window = |attempt: &&&LoginAttempt| attempt.at <= last.at && last.at - attempt.at < WINDOW;
+        let window: Vec<_> = rejected.iter().filter(in_window).collect();
+        let (alone, together): (Vec<&&LoginAttempt>, Vec<_>) =
+            window.iter().partition(|attempt| is_within(attempt.at, apart));
+        let first = window.first().map_or(last.at, |first| first.at);
+        let was_accepted = attempts
+            .iter()
+            .any(|attempt| attempt.outcome == LoginOutcome::Accepted && attempt.at > first && attempt.at < last.at);
+        let allowed = BUDGET + usize::from(was_accepted);
+        let processes =
+            runs.iter().filter(|(begin, end)| *begin <= last.at && end.is_none_or(|end| end >= first)).count();
+        if together.len() > allowed {
+            Some((together.len(), allowed))
+        } else {
+            (alone.len() > processes).then_some((alone.len(), processes))
+        }
+    })
+}
+
+/// From when to when a replica may have to wait with its logins: after as many were rejected, or not answered, as its budget
+/// has. `attempts` are those of one account, in their order.
+pub fn waits(attempts: &[LoginAttempt]) -> Vec<Span> {
+    let is_against =
+        |attempt: &&LoginAttempt| matches!(attempt.outcome, LoginOutcome::Rejected | LoginOutcome::Unanswered);
+    let against: Vec<Instant> = attempts.iter().filter(is_against).map(|attempt| attempt.at).collect();
+    let full = against.windows(BUDGET).filter(|some| some[BUDGET - 1] - some[0] < WINDOW);
+    // A pause is up to a quarter longer than it has to be.
+    full.map(|some| (some[BUDGET - 1], Some(some[BUDGET - 1] + WINDOW.mul_f64(1.25)))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// When, in seconds, and how it went.
+    type Login = (u64, LoginOutcome);
+
+    /// The name; the logins; since when replicas are apart; the excess.
+    type Case<'a> = (&'a str, &'a [Login], &'a [Span], Option<(usize, usize)>);
+
+    fn attempts(start: Instant, all: &[Login]) -> Vec<LoginAttempt> {
+        let attempt = |&(second, outcome): &Login| LoginAttempt {
+            at: start + Duration::from_secs(second),
+            user: "a".to_owned(),
+            is_rest: true,
+            is_right: outcome == LoginOutcome::Accepted,
+            outcome,
+        };
+        all.iter().map(attempt).collect()
+    }
+
+    #[test]
+    fn more_rejections_than_the_budget_are_reported() {
+        use LoginOutcome::{Accepted, Rejected, Unanswered};
+        let start = Instant::now();
+        let at = |second| start + Duration::from_secs(second);
+        let four = [0, 10, 20, 30].map(|second| (second, Rejected));
+        let always: Span = (start, None);
+        let again = [(0, Rejected), (1, Rejected), (2, Accepted), (3, Rejected), (4, Rejected), (5, Rejected)];
+        let lost = [(0, Unanswered), (1, Unanswered), (2, Rejected), (3, Rejected), (4, Rejected)];
+        let late = [(0, Rejected), (1, Rejected), (2, Rejected), (900, Rejected)];
+        let cases: [Case<'_>; 8] = [
+            ("three", &four[..3], &[], None),
+            ("four", &four, &[], Some((4, 3))),
+            ("the fourth when the first is forgotten", &late, &[], None),
+            ("four, one accepted in between", &again[..5], &[], None),
+            ("five, one accepted in between", &again, &[], Some((5, 4))),
+            ("not answered ones do not lock", &lost, &[], None),
+            ("one apart", &four, &[(at(25), None)], None),
+            ("two apart by one process", &four, &[(at(15), None)], Some((2, 1))),
+        ];
+        for (case, all, apart, expected) in cases {
+            assert_eq!(excess(&attempts(start, all), apart, &[always]), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn three_failures_in_a_window_make_a_replica_wait() {
+        use LoginOutcome::{Rejected, TurnedAway, Unanswered};
+        let start = Instant::now();
+        let two = attempts(start, &[(0, Rejected), (1, Unanswered), (2, TurnedAway)]);
+        assert_eq!(waits(&two), []);
+        let three = attempts(start, &[(0, Rejected), (1, Unanswered), (5, Unanswered)]);
+        let from = start + Duration::from_secs(5);
+        assert_eq!(waits(&three), [(from, Some(from + Duration::from_secs(1125)))]);
+        assert_eq!(waits(&attempts(start, &[(0, Rejected), (1, Rejected), (900, Rejected)])), []);
+    }
+}

@@ -21,6 +21,7 @@ mod latency;
 mod machines;
 mod memory;
 mod micro;
+mod routes;
 mod size;
 mod start_up;
 mod steady;
@@ -43,7 +44,7 @@ use support::report::{Curve, Facts, Measure, Row, Run};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Each chapter and what measures it.
-const CHAPTERS: [(&str, Chapter); 11] = [
+const CHAPTERS: [(&str, Chapter); 12] = [
     ("size", |bench| async move { size::measure(bench) }.boxed_local()),
     ("micro", |bench| async move { micro::measure(bench) }.boxed_local()),
     ("idle", |bench| idle::measure(bench).boxed_local()),
@@ -55,6 +56,7 @@ const CHAPTERS: [(&str, Chapter); 11] = [
     ("steady", |bench| steady::measure(bench).boxed_local()),
     ("latency", |bench| latency::measure(bench).boxed_local()),
     ("hand-over", |bench| hand_over::measure(bench).boxed_local()),
+    ("routes", |bench| routes::measure(bench).boxed_local()),
 ];
 
 /// Variables that chapters and subjects read.
@@ -82,7 +84,7 @@ impl Bench {
         if self.peer.is_some() { Kind::Simulator } else { Kind::Fake }
     }
 
-    /// With how many nodes the chapters `steady`, `latency` and `hand-over` are measured: these, and with `MOST_NODES` no
+    /// With how many nodes the chapters `steady`, `latency`, `hand-over` and `routes` are measured: these, and with `MOST_NODES` no
     /// more than that, for trying.
     pub fn sizes(&self, sizes: &[usize]) -> Vec<usize> {
         let most = std::env::var("MOST_NODES").ok().filter(|text| !text.is_empty()).map(|text| match text.parse() {

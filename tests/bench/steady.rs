@@ -88,7 +88,8 @@ async fn measure_one(bench: &mut Bench, subject: &Subject, window: Duration) {
     }
 }
 
-fn window() -> Duration {
+/// How long nothing changes, or some things.
+pub fn window() -> Duration {
     let Some(text) = std::env::var("STEADY_SECONDS").ok().filter(|text| !text.is_empty()) else { return WINDOW };
     match text.parse() {
         Ok(seconds @ 1..) => Duration::from_secs(seconds),

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::NodeAddress;
 use kube::Client;
 use kube::client::Body;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -34,6 +34,9 @@ pub struct Cloud {
     hanging: Arc<Mutex<String>>,
     delays: Arc<Mutex<Delays>>,
     permit: Arc<Mutex<Option<WritePermit>>>,
+    rewrites: Arc<AtomicBool>,
+    held: Arc<AtomicUsize>,
+    deletions: Arc<AtomicUsize>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -65,6 +68,21 @@ impl Cloud {
     /// How long a listing is under way after the cloud has read its routes, and a creation before the cloud has the route.
     pub fn set_delays(&self, listing: Duration, creation: Duration) {
         *self.delays.lock().unwrap() = Delays { listing, creation };
+    }
+
+    /// Routes have addresses from now on, and a creation replaces the route of the Node to this destination.
+    pub fn set_rewrites(&self) {
+        self.rewrites.store(true, Ordering::SeqCst);
+    }
+
+    /// How many routes each listing leaves out from now on.
+    pub fn set_held(&self, held: usize) {
+        self.held.store(held, Ordering::SeqCst);
+    }
+
+    /// How many deletions were asked for.
+    pub fn deletions(&self) -> usize {
+        self.deletions.load(Ordering::SeqCst)
     }
 
     /// The permit of the last creation.
@@ -162,12 +180,24 @@ impl Routes for Cloud {
         let failure = self.failures.lock().unwrap().get(destination).map(|failure| failure());
         match failure {
             Some(error) => Err(error),
-            None => self.steps.around(self.memory.create_route(permit, cluster_name, name_hint, route)).await,
+            None => {
+                let route = Route { enable_node_addresses: self.rewrites_in_place(), ..route.clone() };
+                self.steps.around(self.memory.create_route(permit, cluster_name, name_hint, &route)).await
+            }
         }
     }
 
     async fn delete_route(&self, permit: &WritePermit, cluster_name: &str, route: &Route) -> Result<(), Error> {
+        self.deletions.fetch_add(1, Ordering::SeqCst);
         self.steps.around(self.memory.delete_route(permit, cluster_name, route)).await
+    }
+
+    fn rewrites_in_place(&self) -> bool {
+        self.rewrites.load(Ordering::SeqCst)
+    }
+
+    fn held_routes(&self) -> usize {
+        self.held.load(Ordering::SeqCst)
     }
 }
 

@@ -106,6 +106,37 @@ async fn old_addresses_are_replaced_only_if_they_are_old_for_the_api_server_too(
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cloud_that_rewrites_gets_a_changed_address_without_a_deletion() {
+    let world = World::start(watching()).await;
+    world.cloud.set_rewrites();
+    let uid = world.put(&Form::new("n", &[NETWORK], "10.0.1.1"));
+    go_by(30).await;
+    world.change("n", &address("10.0.1.2"));
+    go_by(30).await;
+    assert_eq!((world.cloud.routes(), world.cloud.deletions()), (vec!["n 10.120.0.0/24 10.0.1.2".to_owned()], 0));
+    assert_eq!(world.cloud.tries(NETWORK).len(), 2);
+    // A second one, of its time before it joined again, goes once the first one leads there.
+    let second = Route { enable_node_addresses: true, ..route("n", NETWORK, "10.0.1.1") };
+    assert_ne!(second.name, format!("{uid}-{NETWORK}"));
+    world.cloud.memory.put_route(CLUSTER, second);
+    go_by(310).await;
+    assert_eq!((world.cloud.routes(), world.cloud.deletions()), (vec!["n 10.120.0.0/24 10.0.1.2".to_owned()], 1));
+    assert_eq!(world.condition("n").as_deref(), Some("False RouteCreated"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn routes_that_the_cloud_holds_are_counted() {
+    let world = World::start(watching()).await;
+    world.put(&Form::new("n", &[NETWORK], "10.0.1.1"));
+    world.cloud.set_held(2);
+    go_by(310).await;
+    assert_eq!((world.routes_in("held"), world.routes_in("Ready"), world.cloud.deletions()), (2, 1, 0));
+    world.cloud.set_held(0);
+    go_by(310).await;
+    assert_eq!(world.routes_in("held"), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn another_node_of_the_same_name_is_not_taken_for_the_one_that_was_planned_for() {
     let world = World::start(watching()).await;
     world.put(&Form::new("n", &[NETWORK], "10.0.1.1"));

@@ -16,6 +16,7 @@ mod laws;
 mod leases;
 mod memory;
 mod nodes;
+mod nsx;
 mod port;
 mod rest;
 mod services;
@@ -61,6 +62,10 @@ targets! {
     session_manager = rest::ticket, 200;
     vsphere_conf = config::vsphere_conf, 300;
     nsx_config = config::nsx_config, 300;
+    nsx_list = nsx::list, 100;
+    nsx_object = nsx::object, 200;
+    nsx_error = nsx::error, 60;
+    nsx_session = nsx::session, 100;
     guest_metadata = guest::metadata, 200;
     large_document = large::document, 3;
     secret = credentials::secret, 300;

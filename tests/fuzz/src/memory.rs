@@ -5,24 +5,29 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ccm::clients::http::{Client, Endpoint, Failure, Request, Response, Settings, TlsSettings, Transport};
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// What is answered: the status, the cookie that is set, the body.
+/// What is answered: the status, headers, the body.
 pub struct Answer {
     status: u16,
-    cookie: Option<HeaderValue>,
+    headers: HeaderMap,
     body: Vec<u8>,
 }
 
 impl Answer {
-    /// An answer without a cookie.
+    /// An answer without headers.
     pub fn new(status: u16, body: impl Into<Vec<u8>>) -> Self {
-        Self { status, cookie: None, body: body.into() }
+        Self { status, headers: HeaderMap::new(), body: body.into() }
     }
 
     /// The same with this value of `Set-Cookie`, if it can be one.
-    pub fn with_cookie(mut self, cookie: &[u8]) -> Self {
-        self.cookie = HeaderValue::from_bytes(cookie).ok();
+    pub fn with_cookie(self, cookie: &[u8]) -> Self {
+        self.with_header("set-cookie", cookie)
+    }
+
+    /// The same with this value of a header, if it can be one.
+    pub fn with_header(mut self, name: &'static str, value: &[u8]) -> Self {
+        self.headers.extend(HeaderValue::from_bytes(value).ok().map(|value| (HeaderName::from_static(name), value)));
         self
     }
 }
@@ -32,9 +37,7 @@ struct Memory<F>(F);
 #[async_trait]
 impl<F: Fn(&Request) -> Answer + Send + Sync> Transport for Memory<F> {
     async fn exchange(&self, _: &Endpoint, request: Request) -> Result<Response, Failure> {
-        let Answer { status, cookie, body } = (self.0)(&request);
-        let mut headers = HeaderMap::new();
-        headers.extend(cookie.map(|cookie| (http::header::SET_COOKIE, cookie)));
+        let Answer { status, headers, body } = (self.0)(&request);
         Ok(Response { status, headers, body })
     }
 }

@@ -1,0 +1,4 @@
+//! Fuzzes the target `nsx_object`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzz_targets::nsx_object(bytes));

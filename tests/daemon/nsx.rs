@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use k8s_openapi::api::core::v1::{Node, NodeCondition};
+use k8s_openapi::api::core::v1::{Node, NodeCondition, Secret};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
-use support::fake_nsx::{FakeNsx, Model};
+use support::fake_nsx::{FakeNsx, Model, client_identity};
 use support::fake_vcenter::FakeVcenter;
 use support::{Daemon, eventually, replace_file};
 
@@ -19,6 +19,8 @@ const CLUSTER_CIDR: &str = "--cluster-cidr=10.244.0.0/16,fd00:244::/48";
 const ROUTE_SECTION: &str = "[Route]\nrouter-path = /infra/tier-1s/t1\n";
 /// The users of two replicas, so that their requests can be told apart.
 const USERS: [(&str, &str); 2] = [("replica-1", "Correct-Horse-1"), ("replica-2", "Correct-Horse-2")];
+/// The user of the client certificate.
+const PRINCIPAL: &str = "ccm-principal";
 /// The log line of a file in force.
 const IN_FORCE: &str = "was read again and is in force";
 
@@ -36,8 +38,11 @@ impl Site {
         let cluster = Cluster::new().await;
         let vcenter = FakeVcenter::start(cluster.model(numbers)).await;
         let model = USERS.iter().fold(Model::small(), |model, (user, password)| model.user(user, password));
-        let nsx = FakeNsx::start(model).await;
+        let (certificate, key) = client_identity(PRINCIPAL);
+        let nsx = FakeNsx::start(model.principal(PRINCIPAL, &certificate)).await;
         let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("client.pem"), certificate).unwrap();
+        std::fs::write(folder.path().join("client-key.pem"), key).unwrap();
         std::fs::write(folder.path().join("nsx-ca.pem"), nsx.ca_pem()).unwrap();
         Self { cluster, vcenter, nsx, folder }
     }
@@ -49,9 +54,37 @@ impl Site {
 
     /// The configuration with NSX in the name of one of [`USERS`], without routes.
     fn with_nsx(&self, (user, password): (&str, &str)) -> String {
+        self.with_login(&format!("user = {user}\npassword = {password}\n"))
+    }
+
+    fn with_login(&self, login: &str) -> String {
         let (host, ca) = (self.nsx.address(), self.folder.path().join("nsx-ca.pem"));
-        let login = format!("user = {user}\npassword = {password}\nca-file = {}", ca.display());
-        format!("{}\n[NSXT]\nhost = {host}\n{login}\n", self.vcenter_only())
+        format!("{}\n[NSXT]\nhost = {host}\nca-file = {}\n{login}", self.vcenter_only(), ca.display())
+    }
+
+    /// Writes the Secret of this test.
+    async fn write_secret(&self, (user, password): (&str, &str)) {
+        let secrets = Api::<Secret>::namespaced(self.cluster.client.clone(), "kube-system");
+        let secret = json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": self.cluster.pool()},
+            "stringData": {"username": user, "password": password},
+        });
+        let apply = PatchParams::apply("test").force();
+        secrets.patch(self.cluster.pool(), &apply, &Patch::Apply(secret)).await.unwrap();
+    }
+
+    /// Waits until this user has logged in so often. The session of before is ended later, when no call uses it any more.
+    async fn wait_for_login(&self, user: &str, logins: u32, daemon: &Daemon) {
+        eventually(&format!("{user} has logged in"), LIMIT, async || {
+            let counts = self.nsx.counts();
+            match counts.of_user(user, "session create") {
+                found if found == logins => Ok(()),
+                _ => Err(format!("{:?}\n{}", counts.users, daemon.output().tail(30))),
+            }
+        })
+        .await;
     }
 
     fn file(&self, name: &str, text: &str) -> PathBuf {
@@ -315,6 +348,70 @@ async fn routes_come_and_go_with_the_sections_of_the_file() {
     replace_file(&path, &format!("{nsx}{ROUTE_SECTION}"));
     site.wait_for_condition(1, NOT_CREATED, &daemon).await;
     assert!(site.nsx.history_from(versions).is_empty(), "{:?}", site.nsx.history_from(versions));
+    assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
+    assert_eq!(site.nsx.counts().sessions, 0);
+}
+
+#[tokio::test]
+async fn changed_credentials_are_used_beside_the_session_and_rejected_ones_are_not() {
+    let site = Site::new(0..2).await;
+    site.write_secret(USERS[0]).await;
+    let of_secret =
+        site.with_login(&format!("secret-name = {}\nsecret-namespace = kube-system\n", site.cluster.pool()));
+    let path = site.file("vsphere.conf", &format!("{of_secret}{ROUTE_SECTION}"));
+    let mut daemon = site.start(&path, &[CLUSTER_CIDR]);
+    site.join(0, &[]).await;
+    site.wait_for_routes(&[route(0)], &daemon).await;
+    site.wait_for_login(USERS[0].0, 1, &daemon).await;
+
+    // Another account in the Secret: its session takes the place of the one in use.
+    site.write_secret(USERS[1]).await;
+    site.wait_for_login(USERS[1].0, 1, &daemon).await;
+
+    // A wrong password: the session stays, and does its work.
+    site.write_secret((USERS[0].0, "Wrong-Horse-3")).await;
+    daemon.wait_for_line("new credentials are not used, and the login stays", LIMIT).await;
+    site.join(1, &[]).await;
+    site.wait_for_routes(&[route(0), route(1)], &daemon).await;
+    let counts = site.nsx.counts();
+    assert_eq!(counts.of_user(USERS[1].0, "session create"), 1, "{:?}", counts.users);
+    let versions = site.nsx.history();
+    let last = versions.iter().rfind(|version| version.path.ends_with("_10.244.1.0_24")).unwrap();
+    assert_eq!(last.user, USERS[1].0, "{versions:#?}");
+
+    // The file has a login of its own, which needs no restart either.
+    let before = counts.of_user(USERS[0].0, "session create");
+    replace_file(&path, &format!("{}{ROUTE_SECTION}", site.with_nsx(USERS[0])));
+    daemon.wait_for_line("is in force", LIMIT).await;
+    site.wait_for_login(USERS[0].0, before + 1, &daemon).await;
+    let secrets = [USERS[0].1, USERS[1].1, "Wrong-Horse-3"];
+    let lines = daemon.output().lines();
+    assert!(!lines.iter().any(|line| secrets.iter().any(|secret| line.contains(secret))), "{lines:#?}");
+    assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
+    assert_eq!(site.nsx.counts().sessions, 0);
+}
+
+#[tokio::test]
+async fn a_client_certificate_is_the_login_until_the_file_has_another_one() {
+    let site = Site::new(0..2).await;
+    let [certificate, key] = ["client.pem", "client-key.pem"].map(|name| site.folder.path().join(name));
+    let login =
+        format!("client-auth-cert-file = {}\nclient-auth-key-file = {}\n", certificate.display(), key.display());
+    let path = site.file("vsphere.conf", &format!("{}{ROUTE_SECTION}", site.with_login(&login)));
+    let mut daemon = site.start(&path, &[CLUSTER_CIDR]);
+    site.join(0, &[]).await;
+    site.wait_for_routes(&[route(0)], &daemon).await;
+    let requests = site.nsx.requests();
+    assert!(requests.iter().all(|request| request.user == PRINCIPAL), "{requests:#?}");
+    assert_eq!(site.nsx.counts().sessions, 0);
+
+    replace_file(&path, &format!("{}{ROUTE_SECTION}", site.with_nsx(USERS[0])));
+    daemon.wait_for_line("is in force", LIMIT).await;
+    site.join(1, &[]).await;
+    site.wait_for_routes(&[route(0), route(1)], &daemon).await;
+    let versions = site.nsx.history();
+    let last = versions.iter().rfind(|version| version.path.ends_with("_10.244.1.0_24")).unwrap();
+    assert_eq!(last.user, USERS[0].0, "{versions:#?}");
     assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
     assert_eq!(site.nsx.counts().sessions, 0);
 }

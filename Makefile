@@ -129,9 +129,9 @@ demo-programs:
 
 # Go and cargo side by side.
 .PHONY: demo
-demo: ## A cluster on this machine whose nodes get initialised; ONCE=1 ends by itself, NODES=200 is a larger one
+demo: ## A cluster on this machine whose nodes get initialised; ONCE=1 ends by itself, NODES=200 is a larger one, ROUTES=1 has NSX
 	@$(MAKE) --no-print-directory --jobs 2 demo-components demo-programs
-	@ONCE=$(ONCE) NODES=$(NODES) $(TARGET)/quick/demo $(TARGET)/quick/vsphere-cloud-controller-manager
+	@ONCE=$(ONCE) NODES=$(NODES) ROUTES=$(ROUTES) $(TARGET)/quick/demo $(TARGET)/quick/vsphere-cloud-controller-manager
 
 # Timed code has to be built like shipped code: the same settings, flags and dependencies.
 .PHONY: micro

@@ -1,16 +1,20 @@
-//! The demo's story: start everything, watch the nodes become ready, change an address, stay.
+//! The demo's story: start everything, watch the nodes become ready, change an address, stay. With routes they appear on a
+//! router of NSX, follow the changed address, and one goes with its node.
 
 mod cluster;
+mod router;
 mod screen;
 mod table;
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::Node;
+use kube::api::DeleteParams;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
 use tokio::time::{MissedTickBehavior, interval};
@@ -21,6 +25,7 @@ use crate::supervisor::TemporaryFolder;
 use crate::vcenter::{Counts, Vcenter};
 use crate::{ApiServer, Daemon};
 use cluster::Machine;
+use router::Router;
 use screen::Screen;
 use table::Table;
 
@@ -28,6 +33,11 @@ use table::Table;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long the changed address may take.
 const CHANGE_PATIENCE: Duration = Duration::from_secs(20);
+/// How long the routes of all nodes may take, besides the time that the limit of calls to NSX gives each node.
+const ROUTES_PATIENCE: Duration = Duration::from_secs(30);
+const ROUTE_PATIENCE: Duration = Duration::from_millis(100);
+/// So many routes are shown.
+const SHOWN_ROUTES: usize = 4;
 /// A table that is redrawn more often only flickers.
 const FRAME: Duration = Duration::from_millis(100);
 
@@ -36,10 +46,11 @@ pub struct Plan {
     daemon: PathBuf,
     nodes: usize,
     once: bool,
+    routes: bool,
 }
 
 impl Plan {
-    /// Reads `NODES` and `ONCE`.
+    /// Reads `NODES`, `ONCE` and `ROUTES`.
     ///
     /// # Errors
     ///
@@ -53,9 +64,10 @@ impl Plan {
                 _ => return Err(format!("NODES is {text:?}; a number from 4 to 2000 is expected")),
             },
         };
-        let once = variable("ONCE").is_some_and(|value| value != "0");
+        let is_on = |name: &str| variable(name).is_some_and(|value| value != "0");
+        let (once, routes) = (is_on("ONCE"), is_on("ROUTES"));
         if daemon.is_file() {
-            Ok(Self { daemon, nodes, once })
+            Ok(Self { daemon, nodes, once, routes })
         } else {
             Err(format!("{} is missing: start this with `make demo`", daemon.display()))
         }
@@ -92,6 +104,8 @@ struct Stage {
     screen: Screen,
     table: Table,
     machines: Vec<Machine>,
+    router: Option<Arc<Router>>,
+    client: Client,
     _folder: TemporaryFolder,
 }
 
@@ -108,20 +122,32 @@ impl Stage {
         let about = format!("{} VMs, 1 region, 3 zones, at {}", machines.len(), vcenter.url());
         step("vCenter simulator", started, &about);
 
+        let started = Instant::now();
+        let router = if plan.routes { Some(Arc::new(Router::start().await)) } else { None };
+        if let Some(router) = &router {
+            step("NSX", started, &format!("router {} at {}", router::PATH, router.address()));
+        }
+
         let client = apiserver.client().await;
         let started = Instant::now();
-        cluster::register(&client, &machines).await;
+        cluster::register(&client, &machines, plan.routes).await;
         step("nodes", started, &format!("{} registered, as kubelets with --cloud-provider=external do", plan.nodes));
 
         let config = folder.path().join("vsphere.conf");
-        std::fs::write(&config, cluster::vsphere_conf(&vcenter)).unwrap();
-        let events = watch(client);
+        let sections = router.as_ref().map(|router| router.sections(folder.path())).unwrap_or_default();
+        std::fs::write(&config, format!("{}{sections}", cluster::vsphere_conf(&vcenter))).unwrap();
+        let events = watch(client.clone());
         let started = Instant::now();
-        let daemon = Daemon::start(&plan.daemon, flags(&config, &apiserver.kubeconfig()));
+        let mut flags = flags(&config, &apiserver.kubeconfig());
+        if router.is_some() {
+            flags.extend([format!("--cluster-cidr={}", router::CLUSTER_CIDR), "--cluster-name=demo".to_owned()]);
+        }
+        let daemon = Daemon::start(&plan.daemon, flags);
         step("daemon", started, &format!("{} with {}", name_of(&plan.daemon), config.display()));
         println!();
         let table = Table::new(&machines, started);
-        Self { daemon, vcenter, events, apiserver, screen: Screen::new(interactive), table, machines, _folder: folder }
+        let screen = Screen::new(interactive);
+        Self { daemon, vcenter, events, apiserver, screen, table, machines, router, client, _folder: folder }
     }
 
     async fn play(&mut self, once: bool) -> Result<(), String> {
@@ -138,7 +164,13 @@ impl Stage {
             counts.rest_sessions
         ));
         self.note(&format!("  {}", busiest(&counts)));
+        if let Some(router) = self.router.clone() {
+            self.wait_for_routes(&router).await?;
+        }
         self.change_an_address().await?;
+        if let Some(router) = self.router.clone() {
+            self.delete_a_node(&router).await?;
+        }
         if once {
             return Ok(());
         }
@@ -166,7 +198,58 @@ impl Stage {
         })
         .await?;
         self.note(&format!("Node {} shows it {} later.", machine.node, seconds(changed.elapsed())));
+        if let Some(machine) = self.machines.last_mut() {
+            machine.address.clone_from(&address);
+        }
+        if let Some(router) = self.router.clone() {
+            self.follow_routes(&router, CHANGE_PATIENCE).await?;
+            let network = machine.pod_network();
+            self.note(&format!("Route {network} leads to it {} after the change.", seconds(changed.elapsed())));
+        }
         Ok(())
+    }
+
+    async fn wait_for_routes(&mut self, router: &Arc<Router>) -> Result<(), String> {
+        let nodes = u32::try_from(self.machines.len()).unwrap_or(u32::MAX);
+        self.follow_routes(router, ROUTES_PATIENCE + ROUTE_PATIENCE * nodes).await?;
+        let (took, counts) = (self.table.elapsed(), router.counts());
+        self.note("");
+        self.note(&format!(
+            "{nodes} routes on {} within {} of the daemon's start, with {} NSX calls over {} session(s):",
+            router::PATH,
+            seconds(took),
+            counts.total(),
+            counts.sessions
+        ));
+        for machine in self.machines.iter().take(SHOWN_ROUTES).cloned().collect::<Vec<_>>() {
+            self.note(&format!("  {:<18} -> {:<15} {}", machine.pod_network(), machine.address, machine.node));
+        }
+        if let Some(more) = self.machines.len().checked_sub(SHOWN_ROUTES).filter(|more| *more > 0) {
+            self.note(&format!("  and {more} more"));
+        }
+        Ok(())
+    }
+
+    async fn delete_a_node(&mut self, router: &Arc<Router>) -> Result<(), String> {
+        let Some(machine) = self.machines.pop() else { return Ok(()) };
+        self.note("");
+        self.note(&format!("VM {} is deleted in vCenter, and Node {} with it", machine.vm, machine.node));
+        let deleted = Instant::now();
+        self.vcenter.destroy_vm(&machine.uuid).await;
+        let nodes = Api::<Node>::all(self.client.clone());
+        let refused = nodes.delete(&machine.node, &DeleteParams::default()).await.err();
+        if let Some(error) = refused {
+            return Err(format!("Node {} cannot be deleted: {error}", machine.node));
+        }
+        self.follow_routes(router, CHANGE_PATIENCE).await?;
+        self.note(&format!("Route {} is gone {} later.", machine.pod_network(), seconds(deleted.elapsed())));
+        Ok(())
+    }
+
+    /// Waits until the router has the routes of all machines and no others.
+    async fn follow_routes(&mut self, router: &Arc<Router>, patience: Duration) -> Result<(), String> {
+        let machines = self.machines.clone();
+        self.follow(patience, "the router has not the routes of all nodes", |_| router.leads_to(&machines)).await
     }
 
     /// Shows what happens until the condition holds.
@@ -205,6 +288,7 @@ impl Stage {
             }
             Some(Ok(Event::Delete(node))) => {
                 let name = node.metadata.name.unwrap_or_default();
+                self.table.remove(&name);
                 self.note(&format!("node {name} was deleted"));
             }
             // The watcher recovers by itself.

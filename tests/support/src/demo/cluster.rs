@@ -42,6 +42,11 @@ impl Machine {
         format!("10.20.99.{}", 11 + self.index % 200)
     }
 
+    /// The network of its pods, where the demo has routes.
+    pub fn pod_network(&self) -> String {
+        format!("10.{}.{}.0/24", 244 + self.index / 256, self.index % 256)
+    }
+
     /// The network cards with this address: one on the node network, and the bridge that a CNI plugin makes, which
     /// must not become a node address.
     pub fn with_address(&self, address: &str) -> VmChange {
@@ -85,12 +90,13 @@ pub fn scenario(machines: &[Machine]) -> Scenario {
     scenario
 }
 
-/// Registers the nodes side by side, as so many kubelets would.
-pub async fn register(client: &Client, machines: &[Machine]) {
+/// Registers the nodes side by side, as so many kubelets would. `has_networks`: with networks for their pods.
+pub async fn register(client: &Client, machines: &[Machine], has_networks: bool) {
     futures::stream::iter(machines)
         .for_each_concurrent(16, async |machine| {
             let node = KubeletNode::new(&machine.node, &machine.uuid);
             let node = if machine.is_control_plane { node.control_plane() } else { node };
+            let node = if has_networks { node.pod_cidrs(&[&machine.pod_network()]) } else { node };
             node.register(client).await;
         })
         .await;

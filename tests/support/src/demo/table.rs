@@ -44,6 +44,16 @@ impl Table {
         is_new
     }
 
+    /// Removes the row of a node that was deleted.
+    pub fn remove(&mut self, node: &str) {
+        self.rows.retain(|row| row.node != node);
+    }
+
+    /// The time since the daemon's start.
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
     /// Whether all are initialised.
     pub fn is_complete(&self) -> bool {
         self.rows.iter().all(|row| row.took.is_some())

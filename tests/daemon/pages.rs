@@ -63,6 +63,7 @@ const BLOCKS: &[Row] = &[
             BY_NEW_CLUSTER,
         ],
     ),
+    (INSTALL, "NSX", &[By::Nobody("the site of the journey has no NSX")]),
     (INSTALL, "Helm", &[BY_HELM]),
     (
         INSTALL,

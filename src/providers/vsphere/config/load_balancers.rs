@@ -155,7 +155,7 @@ const PROFILES: [(&str, &str, &str); 2] = [
 const NO_EFFECT: &str =
     "no effect: load balancers are off without a class, size, service id, IP pool and tier-1 gateway";
 
-const NOT_BUILT: &str = "no effect: no load balancers are created, changed or deleted: a Service of type LoadBalancer gets no \
+pub(super) const NOT_BUILT: &str = "no effect: no load balancers are created, changed or deleted: a Service of type LoadBalancer gets no \
      address, and one that the upstream program has served keeps its finalizer when it is deleted. Clusters that use this \
      section need the upstream program";
 

@@ -2,6 +2,7 @@
 
 use super::super::environment::variables;
 use super::super::fields::known_keys;
+use super::super::load_balancers::NOT_BUILT;
 use super::*;
 
 fn page() -> String {
@@ -22,6 +23,10 @@ fn every_example_is_read_without_a_mistake_or_an_oddity() {
     let is_object = |text: &String| text.starts_with("apiVersion: ");
     let (objects, yaml): (Vec<_>, Vec<_>) = blocks(&page, "yaml").into_iter().partition(is_object);
     let ini = blocks(&page, "ini");
+    // Both need the connection of the second example.
+    let is_of_balancers = |text: &String| text.to_lowercase().trim_start_matches('[').starts_with("loadbalancer");
+    let (ini_balancers, ini): (Vec<_>, Vec<_>) = ini.into_iter().partition(is_of_balancers);
+    let (yaml_balancers, yaml): (Vec<_>, Vec<_>) = yaml.into_iter().partition(is_of_balancers);
     assert!(!objects.is_empty() && ini.len() >= 3 && yaml.len() >= 2, "{} and {}", ini.len(), yaml.len());
     for text in ini.iter().chain(&yaml) {
         match parse(text, "example") {
@@ -31,6 +36,19 @@ fn every_example_is_read_without_a_mistake_or_an_oddity() {
     }
     let settings = |text: &str| format!("{:?}", config("first example", text));
     assert_eq!(settings(&ini[0]), settings(&yaml[0]), "the first example of either dialect says the same");
+    assert_eq!(settings(&ini[1]), settings(&yaml[1]), "the second example of either dialect says the same");
+    let of_balancers = [&ini_balancers, &yaml_balancers].map(|blocks| {
+        assert_eq!(blocks.len(), 1, "{blocks:?}");
+        blocks[0].as_str()
+    });
+    let [ini, yaml] = [&ini[1], &yaml[1]].map(String::as_str);
+    let texts = [format!("{ini}\n{}", of_balancers[0]), format!("{yaml}{}", of_balancers[1])];
+    for text in &texts {
+        let parsed = parse(text, "example").unwrap();
+        assert!(parsed.warnings.iter().all(|warning| warning.to_string().contains(NOT_BUILT)), "{:?}", parsed.warnings);
+        assert!(parsed.config.load_balancers.used().is_some(), "{text}");
+    }
+    assert_eq!(settings(&texts[0]), settings(&texts[1]), "the load balancers of either dialect are the same");
 }
 
 #[test]

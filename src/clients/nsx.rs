@@ -1,7 +1,7 @@
 //! NSX over its Policy API: logins, calls, lists. When to log in, and with what, is the caller's to decide ([`LogIn`]).
 //!
 //! A call waits for the pace, is sent with what the client is logged in with, and its answer is judged by one table
-//! ([`answer`]). A session that is over is renewed once. Objects are kept as they came, so that a write gives back what this program does not know.
+//! (`nsx::answer`). A session that is over is renewed once. Objects are kept as they came, so that a write gives back what this program does not know.
 //!
 //! Mirrors the REST connector that `pkg/nsxt/connector_manager.go` uses, not its lack of limits.
 

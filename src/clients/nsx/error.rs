@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::clients::http::{self, FailedRequest};
 
-/// What a failed call means. [`super::answer`] has the table.
+/// What a failed call means. `nsx::answer` has the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The manager has too much to do. A write that was refused with 429 did nothing; of another one that is not known.

@@ -206,7 +206,9 @@ async fn an_error_in_a_part_turns_off_that_part_at_the_start_and_refuses_a_reloa
     let wrong = format!("{valid}\n{nsx}[Route]\nrouter-path = hunter2-router\n");
     replace_file(&path, &wrong);
     let lease = format!("--leader-elect-resource-name={}", cluster.pool());
-    let mut daemon = cluster.start_on(&path, &["--leader-elect=true", &lease, &admin.flag()]);
+    // Without it a file with routes is refused.
+    let flags = ["--leader-elect=true", &lease, &admin.flag(), "--cluster-cidr=10.244.0.0/16"];
+    let mut daemon = cluster.start_on(&path, &flags);
     cluster.register(FIRST).await;
     cluster.wait_until_initialised(FIRST, &daemon).await;
     let told = daemon.wait_for_line("routes is turned off", LIMIT).await;

@@ -88,7 +88,8 @@ async fn through_all_faults_what_must_hold_holds_and_all_ends_as_a_fresh_daemon_
     assert!(settled <= limit, "{settled:?} instead of {limit:?}");
     let changed = world.judged.last_change.saturating_duration_since(over);
     assert!(changed <= RECOVERY + excused, "Nodes of machines that exist were written {changed:?} later");
-    let routed = world.until_routes_are_as_nodes((RECOVERY + excused.max(longer)).saturating_sub(over.elapsed())).await;
+    // Routes of Nodes that were deleted last are deleted after them; others may not be missing for so long.
+    let routed = world.until_routes_are_as_nodes(RECOVERY + longer).await;
     println!("{routed:.1?} later all routes were as their Nodes; excused for lost logins at NSX: {longer:.1?}");
     lose_some(&mut world).await;
     world.until_routes_are_as_nodes(RECOVERY).await;

@@ -121,7 +121,7 @@ async fn w_03_a_token_is_exchanged_renewed_at_85_percent_and_replaced_once_when_
 }
 
 #[tokio::test]
-async fn the_token_service_is_verified_and_sees_no_token_otherwise() {
+async fn a_portal_in_place_of_the_token_service_is_no_answer_and_pauses_the_exchange() {
     let model = Model::small().cloud_user("ccm", "refresh");
     let world = World::start_as(model, Proof::Token("refresh")).await;
     world.nsx.every(TOKEN, Trouble::portal());

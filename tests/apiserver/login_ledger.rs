@@ -24,8 +24,8 @@ fn attempt(user: &str) -> Attempt {
     Attempt { policy: LOGIN_POLICY, server, user, version: None, is_known: false, is_new: true }
 }
 
-/// May get, create and update Leases, and nothing else.
-async fn grant(admin: &Client, user: &str) {
+/// May get, create and update Leases, and nothing else. The API server takes a moment to notice a role.
+async fn grant(server: &ApiServer, admin: &Client, user: &str) {
     let role: Role = serde_json::from_value(json!({
         "metadata": {"name": user},
         "rules": [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]}],
@@ -40,13 +40,21 @@ async fn grant(admin: &Client, user: &str) {
     let parameters = PostParams::default();
     Api::<Role>::namespaced(admin.clone(), NAMESPACE).create(&parameters, &role).await.unwrap();
     Api::<RoleBinding>::namespaced(admin.clone(), NAMESPACE).create(&parameters, &binding).await.unwrap();
+    let leases = Api::<Lease>::namespaced(client_of(server, user).await, NAMESPACE);
+    support::eventually("the user may get Leases", Duration::from_secs(30), async || {
+        leases.get_opt("none").await.map(drop).map_err(|error| error.to_string())
+    })
+    .await;
+}
+
+async fn client_of(server: &ApiServer, user: &str) -> Client {
+    let kubeconfig = Kubeconfig::read_from(server.kubeconfig_of(user)).unwrap();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    client::unguarded(&config, purpose::PROCESS).unwrap()
 }
 
 async fn ledger_of(server: &ApiServer, user: &str) -> Ledger {
-    let kubeconfig = Kubeconfig::read_from(server.kubeconfig_of(user)).unwrap();
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
-    let client = client::unguarded(&config, purpose::PROCESS).unwrap();
-    let ledger = Ledger::new(LeaseStore::new(client, NAMESPACE));
+    let ledger = Ledger::new(LeaseStore::new(client_of(server, user).await, NAMESPACE));
     ledger.know(LOGIN_POLICY, "vc.example.com:443");
     ledger
 }
@@ -70,7 +78,7 @@ async fn replicas_share_one_budget_through_leases_that_the_elections_rights_suff
     let server = ApiServer::shared().await;
     let admin = server.client().await;
     let user = unique("ledger");
-    grant(&admin, &user).await;
+    grant(server, &admin, &user).await;
     let (one, other) = (ledger_of(server, &user).await, ledger_of(server, &user).await);
     let attempt = attempt(&user);
     for (number, replica) in [&one, &other, &one].into_iter().enumerate() {
@@ -104,7 +112,7 @@ async fn claims_that_meet_are_all_written_and_never_too_many() {
     let server = ApiServer::shared().await;
     let admin = server.client().await;
     let user = unique("ledger");
-    grant(&admin, &user).await;
+    grant(server, &admin, &user).await;
     let attempt = Attempt { is_known: true, is_new: false, ..attempt(&user) };
     let ledgers = join_all((0..5).map(|_| async { Arc::new(ledger_of(server, &user).await) })).await;
     // Pairs that were accepted before get their turns at once, or as soon as others have had theirs, whatever writes meet.
@@ -144,7 +152,7 @@ async fn a_rejected_version_of_a_secret_is_not_repeated_by_another_replica_and_a
     let server = ApiServer::shared().await;
     let admin = server.client().await;
     let user = unique("ledger");
-    grant(&admin, &user).await;
+    grant(server, &admin, &user).await;
     let (one, other) = (ledger_of(server, &user).await, ledger_of(server, &user).await);
     let of = |number: &str| {
         let version = SecretVersion { uid: "u-1".to_owned(), resource_version: number.to_owned() };

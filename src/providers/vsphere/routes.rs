@@ -24,9 +24,9 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::base::addresses::{parse_ip, parse_network_sloppy};
-use crate::clients::nsx::{Client, Kind, Object, Priority, Write};
+use crate::clients::nsx::{self, Client, Kind, Object, Priority, Write};
 use crate::cloud::node::{self, addresses};
-use crate::cloud::{ClusterReads, Error, LiveReads, Route, WritePermit};
+use crate::cloud::{ClusterReads, Error, LiveReads, Route, Unknown, WritePermit};
 use crate::providers::vsphere::nsx::{failed, permit as permit_of};
 use crate::providers::vsphere::reason;
 use ownership::{Cluster, Ownership, judge};
@@ -131,18 +131,26 @@ impl Routes {
         format!("{}/static-routes/{id}", self.router)
     }
 
-    /// What identifies the cluster, if the API server says so. A refusal is logged once, and asked for again later.
-    async fn cluster_uid(&self) -> Option<String> {
+    /// What identifies the cluster, if this program may know. A missing permission is logged once, and asked for again later.
+    ///
+    /// # Errors
+    /// While the API server does not say: a route without the tag could be held forever once its Node is gone.
+    async fn cluster_uid(&self) -> Result<Option<String>, Error> {
         {
             let known = self.known.lock();
             if known.uid.is_some() || known.ask_again.is_some_and(|moment| moment > Instant::now()) {
-                return known.uid.clone();
+                return Ok(known.uid.clone());
             }
         }
         let answer = self.live.cluster_uid().await;
         let mut known = self.known.lock();
         match answer {
             Ok(uid) => known.uid = Some(uid),
+            Err(unknown) if unknown.reason != reason::NoPermission => {
+                let Unknown { reason, message, .. } = unknown;
+                let message = format!("what identifies this cluster is not known: {message}");
+                return Err(Error::Failed { reason, message, after: None });
+            }
             Err(unknown) => {
                 if known.ask_again.replace(Instant::now() + UID_PAUSE).is_none() {
                     warn!(
@@ -152,7 +160,7 @@ impl Routes {
                 }
             }
         }
-        known.uid.clone()
+        Ok(known.uid.clone())
     }
 
     /// Remembers the Nodes that are here now.
@@ -170,7 +178,7 @@ impl Routes {
 
     /// The route of this id as it is now.
     async fn read(&self, cluster_name: &str, id: &str, doing: &str) -> Result<Option<Found>, Error> {
-        let uid = self.cluster_uid().await;
+        let uid = self.cluster_uid().await?;
         self.note_nodes();
         let object = match self.client.get(&self.path(id), "static-routes.get", Priority::Urgent).await {
             Ok(object) => object,
@@ -301,11 +309,11 @@ impl Routes {
 #[async_trait]
 impl crate::cloud::Routes for Routes {
     async fn list_routes(&self, cluster_name: &str) -> Result<Vec<Route>, Error> {
-        let uid = self.cluster_uid().await;
+        let uid = self.cluster_uid().await?;
         let path = format!("{}/static-routes", self.router);
         let unrealized_before = self.known.lock().unrealized.clone();
         let listing = self.client.list(&path, "static-routes.list", PAGE).await;
-        let listing = listing.map_err(|error| failed(&format!("list the routes of {}", self.router), None, &error))?;
+        let listing = listing.map_err(|error| not_listed(&self.router, &error))?;
         self.note_nodes();
         let (mut routes, mut ids, mut held) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
         for object in listing.objects.iter().filter(|object| !object.is_marked_for_delete()) {
@@ -400,6 +408,14 @@ impl crate::cloud::Routes for Routes {
 
     fn held_routes(&self) -> usize {
         self.held.load(Ordering::Relaxed)
+    }
+}
+
+/// Without a list no route of any Node is changed, so that it is tried again soon, also after a missing permission.
+fn not_listed(router: &str, error: &nsx::Error) -> Error {
+    match failed(&format!("list the routes of {router}"), None, error) {
+        Error::Failed { reason, message, .. } => Error::Failed { reason, message, after: None },
+        other => other,
     }
 }
 

@@ -328,6 +328,21 @@ async fn without_the_uid_of_the_cluster_no_tag_of_it_is_written_and_that_is_logg
     assert_eq!((log.lines("not tagged").len(), world.cluster.uid_reads.load(Ordering::Relaxed)), (1, 2));
 }
 
+/// A route without the tag is held forever once its Node is gone and another process leads.
+#[tokio::test]
+async fn an_api_server_without_an_answer_delays_routes_and_leaves_none_without_the_tag() {
+    let world = World::start(Some("uid")).await;
+    world.cluster.is_down.store(true, Ordering::Relaxed);
+    let error = world.create().await.unwrap_err();
+    assert_eq!(word(&error), "APIServerUnavailable");
+    assert!(world.routes.list_routes("kubernetes").await.is_err());
+    assert!(world.objects().is_empty());
+    world.cluster.is_down.store(false, Ordering::Relaxed);
+    world.create().await.unwrap();
+    let tags = world.objects()[0]["tags"].clone();
+    assert!(tags.as_array().unwrap().iter().any(|tag| tag["scope"] == "cluster-uid"), "{tags}");
+}
+
 /// other names, other scopes and other routers.
 #[tokio::test]
 async fn r_02_only_a_tag_of_scope_and_name_makes_a_route_ours() {

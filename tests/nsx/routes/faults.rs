@@ -317,6 +317,10 @@ async fn without_permission_the_route_stays_and_the_message_says_who_made_it() {
         assert_eq!(after, Some(Duration::from_secs(300)));
     }
     assert_eq!(hop(&world), "172.50.0.13");
+    // Without a list nothing can be done for any Node, so that it is tried again sooner.
+    world.fake.deny("admin", "static-routes");
+    let error = world.routes.list_routes(NAME).await.unwrap_err();
+    assert_eq!((word(&error).as_str(), error.retry_after()), ("NSXNoPermission", None));
 }
 
 #[tokio::test]

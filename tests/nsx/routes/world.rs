@@ -1,7 +1,7 @@
 //! The routes of one router of a fake NSX Manager, for clusters whose Nodes are what the test says.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -34,11 +34,13 @@ pub struct Cluster {
     uid: Option<&'static str>,
     /// How often `cluster_uid` was called.
     pub uid_reads: AtomicUsize,
+    /// Whether the API server gives no answer.
+    pub is_down: AtomicBool,
 }
 
 impl Cluster {
     pub fn new(uid: Option<&'static str>) -> Arc<Self> {
-        Arc::new(Self { nodes: Mutex::default(), uid, uid_reads: AtomicUsize::new(0) })
+        Arc::new(Self { nodes: Mutex::default(), uid, uid_reads: AtomicUsize::new(0), is_down: AtomicBool::new(false) })
     }
 
     pub fn put(&self, node: Node) {
@@ -66,7 +68,7 @@ impl ClusterReads for Cluster {
 }
 
 fn unknown() -> Unknown {
-    Unknown::new(reason::APIServerUnavailable, "namespace kube-system: forbidden")
+    Unknown::new(reason::NoPermission, "namespace kube-system: forbidden")
 }
 
 #[async_trait]
@@ -81,6 +83,9 @@ impl LiveReads for Cluster {
 
     async fn cluster_uid(&self) -> Result<String, Unknown> {
         self.uid_reads.fetch_add(1, Ordering::Relaxed);
+        if self.is_down.load(Ordering::Relaxed) {
+            return Err(Unknown::new(reason::APIServerUnavailable, "namespace kube-system: no answer"));
+        }
         self.uid.map(str::to_owned).ok_or_else(unknown)
     }
 }

@@ -47,7 +47,7 @@ struct State {
     tls: TlsSettings,
     /// The client that was handed out last.
     client: Option<HandedOut>,
-    /// Offers last as long as somebody has them.
+    /// Kept because offers end with their last receiver.
     offers: Option<Offers>,
 }
 

@@ -9,7 +9,7 @@
 //! | another 403 | no permission |
 //! | 404 with code 600, 202 or 500090 | another object is missing if the message names it, else the object of the request |
 //! | 400 with code 500030, 500045 | still referenced; marked for deletion |
-//! | 409; 412; codes 206, 500127, 500087, 500232, 100148 | somebody else wrote |
+//! | 409; 412; codes 206, 500127, 500087, 500232, 100148 | another client changed the object |
 //! | another 4xx | the request is wrong |
 //!
 //! The first row that fits decides.

@@ -100,7 +100,7 @@ impl Client {
         self.inner.login.lock().clone()
     }
 
-    /// Ends a login that is not used any more, in at most 3 s.
+    /// Ends a login that is no longer used, within 3 s.
     ///
     /// # Errors
     /// When the manager could not be told; it ends the session after its idle time.

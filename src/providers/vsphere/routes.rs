@@ -32,7 +32,7 @@ use crate::providers::vsphere::reason;
 use ownership::{Cluster, Ownership, judge};
 use static_route::{Listed, StaticRoute};
 
-/// How often a change is planned again after somebody else wrote.
+/// How often a change is planned again after another client changed the route.
 const ATTEMPTS: u32 = 5;
 
 /// How long a failure to read what identifies the cluster lasts.
@@ -201,7 +201,7 @@ impl Routes {
                 return Err(Error::Failed { reason: reason::NSXRefused, message, after: None });
             }
             Ownership::Ours => return Ok(()),
-            Ownership::Foreign => "it is a route of another cluster, or of somebody else",
+            Ownership::Foreign => "it is a route of another cluster or program",
             Ownership::Held => "it has the name of this cluster, and nothing shows that it is this cluster's",
         };
         let message = format!("{doing}: {message}; it was made by user {:?}", found.object.created_by());
@@ -246,7 +246,7 @@ impl Routes {
             };
             match written {
                 Ok(()) => return Ok(()),
-                // Somebody else wrote, or nobody knows whether this was written: read, check, plan again.
+                // Another client changed it, or the outcome of the write is unknown: read, check, plan again.
                 Err(error) if is_to_be_read(&error.kind) && attempt < ATTEMPTS => attempt += 1,
                 Err(error) => return Err(failed(&doing, owner.as_deref(), &error)),
             }

@@ -175,7 +175,7 @@ impl Gate {
                 }
             }
         }
-        // Calls fail from now on, and do not wait for a login that nobody makes.
+        // Calls fail from now on, and do not wait for a login, which is not made any more.
         self.state.lock().has_ended = true;
         self.tries.send_modify(|(count, failure)| (*count, *failure) = (count.wrapping_add(1), Some(ended())));
         self.end_all(client).await;

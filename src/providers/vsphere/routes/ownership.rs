@@ -16,7 +16,7 @@ use crate::clients::nsx::Object;
 /// Whose a route is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ownership {
-    /// Of another cluster, or of somebody else.
+    /// Of another cluster or program.
     Foreign,
     /// Of this cluster.
     Ours,

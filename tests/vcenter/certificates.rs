@@ -22,6 +22,7 @@ async fn attempt(vcenter: &Vcenter, ca_file: &str, is_pinned: bool) -> Result<u1
         thumbprints: is_pinned.then_some(pin).into_iter().collect(),
         insecure: false,
         identity: None,
+        can_be_pinned: true,
     };
     let request = Request::new(Method::GET, "/sdk/vimServiceVersions.xml", "probe", Duration::from_secs(20));
     https_with(vcenter, tls).send(request).await.map(|response| response.status)

@@ -268,7 +268,7 @@ fn vcenter_tls(vcenter: &Vcenter, files: &dyn Files) -> Result<TlsSettings, Vec<
             Err(error) => wrong.push(error.to_string()),
         }
     }
-    let tls = TlsSettings { trust, thumbprints, insecure: vcenter.insecure, identity: None };
+    let tls = TlsSettings { trust, thumbprints, can_be_pinned: true, insecure: vcenter.insecure, identity: None };
     let client = http::Client::new(http::Settings::new(&vcenter.server, vcenter.port, tls.clone(), ""));
     wrong.extend(client.err().map(|error| error.to_string()));
     if wrong.is_empty() { Ok(tls) } else { Err(wrong) }

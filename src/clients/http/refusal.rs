@@ -25,9 +25,14 @@ pub(super) struct Refusal(String);
 
 /// Whose certificate it is.
 pub(super) enum Peer {
-    /// The server's own; `govc` reaches it under this target.
-    Server {
+    /// The server's own; its configuration has thumbprints, and `govc` reaches it under this target.
+    Vcenter {
         /// `host` or `host:port`.
+        target: String,
+    },
+    /// That of a server whose configuration has no thumbprints.
+    Server {
+        /// `host:port`.
         target: String,
     },
     /// That of a proxy on the way.
@@ -66,7 +71,7 @@ impl Complaint {
         intermediates: &[CertificateDer<'_>],
     ) -> TlsError {
         let whose = match peer {
-            Peer::Server { .. } => "",
+            Peer::Vcenter { .. } | Peer::Server { .. } => "",
             Peer::Proxy => "the proxy ",
         };
         let mut text = format!("the certificate of {whose}{name} is not accepted: {}; presented:", self.what);
@@ -94,11 +99,18 @@ impl Remedy {
                     .to_owned()
             }
             (Remedy::Trust, Peer::Server { target }) => format!(
+                "compare the thumbprints with what `openssl s_client -connect {target}` shows on a machine with a safe way to \
+                 the server; if they agree, put its authority's certificate into the CA file"
+            ),
+            (Remedy::Rename, Peer::Server { .. }) => {
+                "name the server as in its certificate, or give it a certificate with this name".to_owned()
+            }
+            (Remedy::Trust, Peer::Vcenter { target }) => format!(
                 "compare the thumbprints with what `govc about.cert -u {target} -k -thumbprint` prints on a machine with \
                  a safe way to vCenter; if they agree, put its authority's certificate into the CA file, or configure \
                  one of the thumbprints"
             ),
-            (Remedy::Rename, Peer::Server { target }) => format!(
+            (Remedy::Rename, Peer::Vcenter { target }) => format!(
                 "name the server as in its certificate; or compare the thumbprints with what `govc about.cert -u \
                  {target} -k -thumbprint` prints on a machine with a safe way to vCenter, and configure one of them"
             ),

@@ -45,6 +45,8 @@ pub struct TlsSettings {
     /// Certificates that are accepted though no authority vouches for them or their names do not fit; any one may
     /// match. As in govmomi this is a fallback: a certificate that verifies is accepted whatever is listed here.
     pub thumbprints: Vec<Thumbprint>,
+    /// Whether the configuration of this server has thumbprints, so that a refusal offers them as a remedy.
+    pub can_be_pinned: bool,
     /// Accept every certificate. The handshake itself is still checked.
     pub insecure: bool,
     /// The certificate to prove with who we are, for servers that ask for one.
@@ -94,6 +96,7 @@ fn verifier(
         chain,
         listed,
         thumbprints: settings.thumbprints.clone(),
+        can_be_pinned: settings.can_be_pinned,
         insecure: settings.insecure,
         seen,
         provider: Arc::clone(provider),

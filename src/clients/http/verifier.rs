@@ -28,6 +28,7 @@ pub(super) struct Verifier {
     /// The certificates of the CA file, any of which may be the server's own.
     pub(super) listed: Vec<CertificateDer<'static>>,
     pub(super) thumbprints: Vec<Thumbprint>,
+    pub(super) can_be_pinned: bool,
     pub(super) insecure: bool,
     /// Told of the server's certificate, not of a proxy's.
     pub(super) seen: Arc<Seen>,
@@ -138,7 +139,11 @@ impl Verifier {
             return Peer::Proxy;
         }
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
-        Peer::Server { target: if self.port == 443 { host } else { format!("{host}:{}", self.port) } }
+        match (self.can_be_pinned, self.port) {
+            (true, 443) => Peer::Vcenter { target: host },
+            (true, port) => Peer::Vcenter { target: format!("{host}:{port}") },
+            (false, port) => Peer::Server { target: format!("{host}:{port}") },
+        }
     }
 }
 

@@ -128,8 +128,7 @@ async fn a_thumbprint_goes_along_to_the_same_host_only() {
     let pinned = TlsSettings {
         trust: trust_in(&leaf().1).trust,
         thumbprints: vec![Thumbprint::sha256_of(&server.certificate)],
-        insecure: false,
-        identity: None,
+        ..TlsSettings::default()
     };
     let same = Client::new(Settings::new("127.0.0.1", 1, pinned.clone(), "test")).unwrap();
     let other = Client::new(Settings::new("vc.example.com", 1, pinned.clone(), "test")).unwrap();

@@ -79,12 +79,34 @@ async fn attempt(server: &TestServer, ca_file: &str, pin: Pin, insecure: bool) -
     let tls = TlsSettings {
         trust: TlsTrust::Ca { pem: ca_file.as_bytes().to_vec(), path: "/etc/ca.pem".to_owned() },
         thumbprints: pin.thumbprints(&server.certificate),
+        can_be_pinned: true,
         insecure,
         identity: None,
     };
     let client = Client::new(Settings::new("127.0.0.1", server.port, tls, "test"))?;
     let request = Request::new(Method::GET, "/", "probe", Duration::from_secs(20));
     client.send(request).await.map(|response| response.status)
+}
+
+/// Such as NSX: its section has no thumbprint, and `govc` does not speak to it.
+#[tokio::test]
+async fn a_refusal_of_a_server_without_thumbprints_in_its_configuration_offers_none() {
+    for (setup, expected) in [
+        (
+            by_a_stranger(&params(&["127.0.0.1"], false)),
+            "shows on a machine with a safe way to the server; if they agree, put",
+        ),
+        (by_authority(&params(&["nsx.example.com"], false)), "name the server as in its certificate, or give it a"),
+    ] {
+        let server = TestServer::start_as(setup.identity, |_| Reply::json(200, "{}")).await;
+        let trust = TlsTrust::Ca { pem: setup.ca_file.into_bytes(), path: "/etc/ca.pem".to_owned() };
+        let tls = TlsSettings { trust, ..TlsSettings::default() };
+        let client = Client::new(Settings::new("127.0.0.1", server.port, tls, "test")).unwrap();
+        let request = Request::new(Method::GET, "/", "probe", Duration::from_secs(20));
+        let text = client.send(request).await.unwrap_err().to_string();
+        assert!(text.contains(expected), "{text}");
+        assert!(!text.contains("govc") && !text.contains("configure one"), "{text}");
+    }
 }
 
 #[tokio::test]
@@ -239,7 +261,7 @@ fn w29_a_thumbprint_is_used_for_an_ipv6_address_however_it_is_spelled() {
     let judge = |host: &str, thumbprints: Vec<Thumbprint>| {
         let (_, ca_file) = issued(&params(&["2001:db8::1"], false), "Another Authority");
         let trust = TlsTrust::Ca { pem: ca_file.into_bytes(), path: "/etc/ca.pem".to_owned() };
-        let settings = TlsSettings { trust, thumbprints, insecure: false, identity: None };
+        let settings = TlsSettings { trust, thumbprints, can_be_pinned: true, ..TlsSettings::default() };
         let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
         let endpoint = Endpoint::https(host, 443);
         let verifier = super::verifier(&settings, &endpoint, std::sync::Arc::default(), &provider).unwrap();

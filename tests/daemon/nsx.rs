@@ -415,3 +415,25 @@ async fn a_client_certificate_is_the_login_until_the_file_has_another_one() {
     assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
     assert_eq!(site.nsx.counts().sessions, 0);
 }
+
+#[tokio::test]
+async fn the_token_service_is_trusted_by_a_ca_file_that_changes_while_the_daemon_runs() {
+    let cluster = Cluster::new().await;
+    let vcenter = FakeVcenter::start(cluster.model(0..1)).await;
+    let nsx = FakeNsx::start(Model::small().cloud_user(PRINCIPAL, "refresh-token")).await;
+    let folder = tempfile::tempdir().unwrap();
+    let ca_file = folder.path().join("nsx-ca.pem");
+    std::fs::write(&ca_file, nsx.ca_pem()).unwrap();
+    let site = Site { cluster, vcenter, nsx, folder };
+    let service = site.nsx.token_address();
+    let login = format!("vmc-access-token = refresh-token\nvmc-auth-host = {service}\n");
+    let path = site.file("vsphere.conf", &format!("{}{ROUTE_SECTION}", site.with_login(&login)));
+    let mut daemon = site.start(&path, &[CLUSTER_CIDR]);
+    site.join(0, &[]).await;
+    daemon.wait_for_line("no token of VMware Cloud", LIMIT).await;
+    assert_eq!(site.nsx.counts().of("token authorize"), 0);
+    replace_file(&ca_file, &format!("{}{}", site.nsx.ca_pem(), site.nsx.token_ca_pem()));
+    daemon.wait_for_line(IN_FORCE, LIMIT).await;
+    site.wait_for_routes(&[route(0)], &daemon).await;
+    assert_eq!(site.nsx.counts().of("token authorize"), 1);
+}

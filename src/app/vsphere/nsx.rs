@@ -47,6 +47,8 @@ struct State {
     tls: TlsSettings,
     /// The client that was handed out last.
     client: Option<HandedOut>,
+    /// That of the token service.
+    token_service: Option<HandedOut>,
     /// Kept because offers end with their last receiver.
     offers: Option<Offers>,
 }
@@ -60,6 +62,38 @@ struct HandedOut {
     tls: TlsSettings,
 }
 
+impl HandedOut {
+    fn new(client: &http::Client, host: &str, port: u16, tls: TlsSettings) -> Self {
+        Self { client: client.downgrade(), host: host.to_owned(), port, tls }
+    }
+
+    fn is_of(&self, host: &str, port: u16) -> bool {
+        (self.host.as_str(), self.port) == (host, port)
+    }
+
+    /// Judges certificates in this way from now on.
+    fn judge_by(&mut self, tls: TlsSettings) {
+        if self.tls == tls {
+            return;
+        }
+        let Some(client) = self.client.upgrade() else { return };
+        // It was tried when the files were read.
+        match client.set_tls(tls.clone()) {
+            Ok(()) => self.tls = tls,
+            Err(error) => tracing::error!("{}", chain(&error)),
+        }
+    }
+}
+
+/// The token service is verified whatever `insecureFlag` says, by the system's authorities and those of the file.
+fn of_token_service(tls: &TlsSettings) -> TlsSettings {
+    let trust = match tls.trust.clone() {
+        TlsTrust::Ca { pem, path } if !pem.is_empty() => TlsTrust::SystemAnd { pem, path },
+        other => other,
+    };
+    TlsSettings { trust, ..TlsSettings::default() }
+}
+
 impl NsxConnection {
     /// Registers the series.
     pub fn new(
@@ -70,7 +104,8 @@ impl NsxConnection {
     ) -> Result<Self, Error> {
         let series = Arc::new(NsxSeries::register(registry)?);
         let certificates = Certificates::register(registry, &NSX)?;
-        let state = State { tls: cloud_config.nsx_tls.clone().unwrap_or_default(), client: None, offers: None };
+        let tls = cloud_config.nsx_tls.clone().unwrap_or_default();
+        let state = State { tls, client: None, token_service: None, offers: None };
         Ok(Self { series, certificates, proxy, credentials, state: Mutex::new(state) })
     }
 
@@ -84,16 +119,13 @@ impl NsxConnection {
             state.offers = None;
             return;
         };
-        let State { tls: wanted, client, .. } = &mut *state;
-        let Some(handed_out) = client.as_mut() else { return };
-        if (&handed_out.host, handed_out.port) != (&nsx.host, nsx.port) || handed_out.tls == *wanted {
-            return;
+        let State { tls, client, token_service, .. } = &mut *state;
+        if let Some(client) = client.as_mut().filter(|client| client.is_of(&nsx.host, nsx.port)) {
+            client.judge_by(tls.clone());
         }
-        let Some(client) = handed_out.client.upgrade() else { return };
-        // It was tried when the files were read.
-        match client.set_tls(wanted.clone()) {
-            Ok(()) => handed_out.tls.clone_from(wanted),
-            Err(error) => tracing::error!("{}", chain(&error)),
+        // Which service it is decides `source`.
+        if let Some(service) = token_service {
+            service.judge_by(of_token_service(tls));
         }
     }
 
@@ -125,8 +157,7 @@ impl ConnectNsx for NsxConnection {
         let client = http::Client::new(self.settings(&nsx.host, nsx.port, tls.clone()));
         let client = client.map_err(|error| error.to_string())?;
         self.certificates.show(&client);
-        let handed_out = HandedOut { client: client.downgrade(), host: nsx.host.clone(), port: nsx.port, tls };
-        self.state.lock().client = Some(handed_out);
+        self.state.lock().client = Some(HandedOut::new(&client, &nsx.host, nsx.port, tls));
         Ok(client)
     }
 
@@ -145,13 +176,19 @@ impl ConnectNsx for NsxConnection {
             NsxLogin::VmcToken { token, .. } => {
                 let service = nsx.login.token_service();
                 let (host, port, path) = service.ok_or("the address of the token service cannot be used")?;
-                // The service is verified whatever `insecureFlag` says, by the system's authorities and those of the file.
-                let trust = match self.state.lock().tls.trust.clone() {
-                    TlsTrust::Ca { pem, path } if !pem.is_empty() => TlsTrust::SystemAnd { pem, path },
-                    other => other,
+                let mut state = self.state.lock();
+                // The connection may be that of before: its client of the service stays in use.
+                let in_use = state.token_service.as_ref().filter(|service| service.is_of(&host, port));
+                let service = match in_use.and_then(|service| service.client.upgrade()) {
+                    Some(service) => service,
+                    None => {
+                        let tls = of_token_service(&state.tls);
+                        let service = http::Client::new(self.settings(&host, port, tls.clone()));
+                        let service = service.map_err(|error| error.to_string())?;
+                        state.token_service = Some(HandedOut::new(&service, &host, port, tls));
+                        service
+                    }
                 };
-                let tls = TlsSettings { trust, ..TlsSettings::default() };
-                let service = http::Client::new(self.settings(&host, port, tls)).map_err(|error| error.to_string())?;
                 Ok(Source::Token(Token { service, path, refresh: token.clone() }))
             }
         }

@@ -8,9 +8,9 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
+use support::Log;
 use tokio_util::sync::CancellationToken;
 
-use crate::lifecycle::in_memory::log::Log;
 use crate::lifecycle::in_memory::server::Server;
 use crate::lifecycle::in_memory::world::{MOMENT, node, pass, seconds};
 use ccm::cloud::{CloudProvider, InstanceMetadata, PowerState, Route, Routes as _, Unknown, WritePermit};

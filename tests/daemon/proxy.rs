@@ -1,45 +1,10 @@
 //! The daemon behind a proxy that its environment names.
 
-use std::sync::{Arc, Mutex};
-
+use support::connect_proxy::ConnectProxy;
 use support::{Vcenter, unique};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
 
 use crate::admin::{Admin, token};
 use crate::cluster::{Cluster, LIMIT, until_it_answers};
-
-/// Connects whoever asks by CONNECT to one port of this machine, and remembers what was asked for.
-struct Proxy {
-    port: u16,
-    asked: Arc<Mutex<Vec<String>>>,
-}
-
-impl Proxy {
-    async fn start(target: u16) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let log = Arc::clone(&asked);
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(tunnel(stream, target, Arc::clone(&log)));
-            }
-        });
-        Self { port, asked }
-    }
-}
-
-async fn tunnel(mut client: TcpStream, target: u16, log: Arc<Mutex<Vec<String>>>) -> Option<()> {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        head.push(client.read_u8().await.ok()?);
-    }
-    log.lock().unwrap().push(String::from_utf8_lossy(&head).lines().next()?.to_owned());
-    let mut server = TcpStream::connect(("127.0.0.1", target)).await.ok()?;
-    client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await.ok()?;
-    tokio::io::copy_bidirectional(&mut client, &mut server).await.ok().map(|_| ())
-}
 
 /// The name can be resolved by the proxy alone; the certificate is for another one and accepted by its thumbprint,
 /// which the Go program does not look at behind a proxy.
@@ -47,7 +12,7 @@ async fn tunnel(mut client: TcpStream, target: u16, log: Arc<Mutex<Vec<String>>>
 async fn vcenter_is_reached_through_the_proxy_of_the_environment_and_the_api_server_directly() {
     let cluster = Cluster::new().await;
     let vcenter = Vcenter::start(&cluster.scenario(0..2)).await;
-    let proxy = Proxy::start(vcenter.port()).await;
+    let proxy = ConnectProxy::start(vcenter.port()).await;
     let section = format!(
         "[VirtualCenter \"vc-1\"]\nserver = vcenter.test\nuser = \"{}\"\npassword = \"{}\"\nthumbprint = \"{}\"\n\
          datacenters = dc-1\n",
@@ -55,14 +20,14 @@ async fn vcenter_is_reached_through_the_proxy_of_the_environment_and_the_api_ser
         vcenter.password(),
         vcenter.sha256_thumbprint()
     );
-    let url = format!("http://ccm:hunter2@127.0.0.1:{}", proxy.port);
+    let url = format!("http://ccm:hunter2@127.0.0.1:{}", proxy.port());
     let admin = Admin::new();
     let config = Cluster::zoned(&[section]);
     let mut daemon = cluster.start_in(&[("HTTPS_PROXY", &url)], &config, &[&admin.flag()]);
     until_it_answers(&daemon, "vcenter.test:443").await;
     cluster.register(0..2).await;
     cluster.wait_until_initialised(0..2, &daemon).await;
-    let asked = proxy.asked.lock().unwrap().clone();
+    let asked = proxy.asked();
     assert!(!asked.is_empty() && asked.iter().all(|line| line == "CONNECT vcenter.test:443 HTTP/1.1"), "{asked:?}");
     assert!(daemon.output().find("hunter2").is_none(), "the proxy's password is in the log");
 

@@ -82,10 +82,9 @@ fn tags_of_the_go_program_are_set_and_other_ones_stay() {
     let own = [(CLUSTER_NAME.to_owned(), "kubernetes".to_owned()), (NODE_NAME.to_owned(), "node1".to_owned())];
     assert_eq!(pairs(&object), own);
     object.0.insert("tags".to_owned(), json!([{"scope": "t3", "tag": "v3"}, {"scope": NODE_NAME, "tag": "other"}]));
-    route.tag(&mut object);
-    let mut expected = own.to_vec();
-    expected.push(("t3".to_owned(), "v3".to_owned()));
-    assert_eq!(pairs(&object), expected);
+    route.tags().write_into(&mut object);
+    let [cluster, node] = own;
+    assert_eq!(pairs(&object), [("t3".to_owned(), "v3".to_owned()), node, cluster]);
 }
 
 #[tokio::test]

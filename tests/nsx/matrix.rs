@@ -1,22 +1,24 @@
-//! The fault matrix: every trouble of a manager that is known, during a list, a read, a write, a deletion and a login.
+//! The fault matrix: every trouble of a manager that is known, in each way to log in and through a proxy, during a list, a
+//! read, a write, a deletion and a login.
 //!
 //! While it lasts nothing is called gone that is there, and nothing is changed but what was asked for. When it is over, the
 //! next calls succeed without a restart.
 
 mod logins;
+mod proxy;
 
 use std::sync::Mutex;
 use std::time::Duration;
 
-use ccm::clients::nsx::{Kind, Timeouts};
-use support::fake_nsx::{Behaviour, Model, Trouble};
+use ccm::clients::nsx::{Kind, Scheme, Timeouts};
+use support::fake_nsx::{Behaviour, Model, Sessions, Trouble, client_identity};
 
-use crate::world::{GATEWAY, Proof, ROUTES, World, advance, trust};
+use crate::world::{GATEWAY, Proof, ROUTES, Road, World, advance, trust};
 
 const FOREIGN: &str = "/infra/tier-1s/t1/static-routes/foreign";
 
 /// How many rows are proved side by side.
-const AT_ONCE: usize = 8;
+const AT_ONCE: usize = 24;
 
 /// Short, so that what hangs ends.
 const TIMEOUTS: Timeouts = Timeouts {
@@ -26,7 +28,30 @@ const TIMEOUTS: Timeouts = Timeouts {
     turn: Duration::from_secs(30),
 };
 
+/// How the client logs in, and the way to the manager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Session,
+    /// A session, through a proxy.
+    Proxied,
+    /// User and password with each request.
+    Basic,
+    /// The same below a prefix of all paths.
+    Prefix,
+    Token,
+    Certificate,
+}
+
+impl Mode {
+    const ALL: [Self; 6] = [Self::Session, Self::Proxied, Self::Basic, Self::Prefix, Self::Token, Self::Certificate];
+
+    fn is_basic(self) -> bool {
+        matches!(self, Self::Basic | Self::Prefix)
+    }
+}
+
 /// What a call may come to.
+#[derive(Clone)]
 struct Row {
     name: &'static str,
     trouble: fn() -> Trouble,
@@ -94,13 +119,30 @@ fn rows() -> Vec<Row> {
     ]
 }
 
-async fn scene(behaviour: Behaviour) -> World {
+/// Not logged in yet.
+async fn unused(behaviour: Behaviour, mode: Mode) -> World {
     let body = serde_json::to_value(&crate::world::route().0).unwrap();
     let mut model = Model::small().behaviour(behaviour).object(FOREIGN, body.clone());
     for number in 0..3 {
         model = model.object(&format!("{ROUTES}/r{number}"), body.clone());
     }
-    let world = World::start_with(model, Proof::Password(ccm::clients::nsx::Scheme::Basic), TIMEOUTS).await;
+    let password = Proof::Password(Scheme::Basic);
+    let (model, proof) = match mode {
+        Mode::Session | Mode::Proxied => (model, password),
+        Mode::Basic => (model.sessions(Sessions::NotFound), password),
+        Mode::Prefix => (model.prefix("/vmc/reverse-proxy/api"), password),
+        Mode::Token => (model.cloud_user("ccm", "refresh"), Proof::Token("refresh")),
+        Mode::Certificate => {
+            let (certificate, key) = client_identity("ccm");
+            (model.principal("ccm", &certificate), Proof::Certificate(certificate, key))
+        }
+    };
+    let road = if mode == Mode::Proxied { Road::Proxy } else { Road::Direct };
+    World::start_by(road, model, proof, TIMEOUTS).await
+}
+
+async fn scene(behaviour: Behaviour, mode: Mode) -> World {
+    let world = unused(behaviour, mode).await;
     assert_eq!(world.list().await.unwrap().objects.len(), 4);
     world
 }
@@ -138,14 +180,24 @@ fn same<T: std::fmt::Debug>(
     }
 }
 
-async fn prove(row: Row) {
-    let name = row.name;
-    let world = scene(Behaviour::USUAL).await;
+/// What a row means with this login: where each request has the password a 401 says that it is not taken, and a certificate
+/// has no session that could be over.
+fn expected(kind: Option<&Kind>, row: &Row, mode: Mode) -> Option<Kind> {
+    let is_rejected =
+        mode.is_basic() && row.name == "401" || mode == Mode::Certificate && kind == Some(&Kind::SessionOver);
+    if is_rejected { Some(Kind::Rejected) } else { kind.cloned() }
+}
+
+async fn prove((row, mode): (Row, Mode)) {
+    let name = format!("{}, {mode:?}", row.name);
+    let name = name.as_str();
+    let world = scene(Behaviour::USUAL, mode).await;
     let seen = world.nsx.history().len();
     for operation in ["LIST static-routes", "GET static-routes", "PATCH static-routes", "DELETE static-routes"] {
         world.nsx.every(operation, (row.trouble)());
     }
-    let (read, write) = (row.read.as_ref(), row.write.as_ref());
+    let (read, write) = (expected(row.read.as_ref(), &row, mode), expected(row.write.as_ref(), &row, mode));
+    let (read, write) = (read.as_ref(), write.as_ref());
     match (world.list().await, read) {
         (Ok(listing), None) => assert_eq!(listing.objects.len(), 4, "{name}: an object is called gone"),
         (result, expected) => same(name, "list", result, expected),
@@ -162,8 +214,9 @@ async fn prove(row: Row) {
     }
     only_own_changes(&world, seen, name);
     world.nsx.clear();
-    // What a manager asked for by 429 and 503 is over.
-    advance(Duration::from_secs(5)).await;
+    // What a manager asked for by 429 and 503 is over; after a rejection, what the ledger holds.
+    let is_rejected = read == Some(&Kind::Rejected);
+    advance(if is_rejected { Duration::from_secs(20 * 60) } else { Duration::from_secs(5) }).await;
     works(&world, name).await;
     only_own_changes(&world, seen, name);
     // A session that the manager wrongly said to be over stays there until it has been idle for long.
@@ -190,13 +243,14 @@ fn prove_all<T: Send, F: Future<Output = ()>>(rows: Vec<T>, prove: fn(T) -> F) {
 
 #[test]
 fn every_answer_means_what_the_table_says_and_passes() {
-    prove_all(rows(), prove);
+    let modes = |row: Row| Mode::ALL.map(|mode| (row.clone(), mode));
+    prove_all(rows().into_iter().flat_map(modes).collect(), prove);
 }
 
 #[tokio::test]
 async fn a_restart_that_loses_the_sessions_costs_no_call() {
     for (name, behaviour) in Behaviour::ALL {
-        let world = scene(behaviour).await;
+        let world = scene(behaviour, Mode::Session).await;
         for _ in 0..3 {
             let seen = world.nsx.history().len();
             world.nsx.restart().await;
@@ -209,7 +263,7 @@ async fn a_restart_that_loses_the_sessions_costs_no_call() {
 
 #[tokio::test]
 async fn a_manager_that_is_down_is_unavailable_and_back() {
-    let world = scene(Behaviour::USUAL).await;
+    let world = scene(Behaviour::USUAL, Mode::Session).await;
     world.nsx.stop_listening().await;
     assert_eq!(world.list().await.unwrap_err().kind, Kind::Unavailable);
     assert_eq!(world.get(FOREIGN).await.unwrap_err().kind, Kind::Unavailable);
@@ -221,7 +275,7 @@ async fn a_manager_that_is_down_is_unavailable_and_back() {
 
 #[tokio::test]
 async fn a_certificate_that_was_replaced_sees_no_credentials_until_it_is_trusted() {
-    let world = scene(Behaviour::USUAL).await;
+    let world = scene(Behaviour::USUAL, Mode::Session).await;
     let pem = world.nsx.change_certificate();
     world.nsx.kill_sessions();
     world.nsx.reset_counts();

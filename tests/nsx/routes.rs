@@ -2,7 +2,6 @@
 
 mod clusters;
 mod faults;
-mod log;
 mod realization;
 mod rules;
 mod vectors;

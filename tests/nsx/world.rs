@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ccm::clients::http::{self, ClientIdentity, Permit, TlsSettings, TlsTrust};
+use ccm::clients::http::{self, ClientIdentity, Permit, ProxySettings, TlsSettings, TlsTrust};
 use ccm::clients::nsx::{Client, Error, Listing, Object, Pace, Priority, Scheme, Timeouts, Write};
 use ccm::kubernetes::login_ledger::Ledger;
 use ccm::providers::vsphere::credentials::{Credential, Login, Offer, Origin};
@@ -13,7 +13,8 @@ use doubles::login_store::MemoryStore;
 use secrecy::SecretString;
 use serde_json::json;
 use support::FakeNsx;
-use support::fake_nsx::Model;
+use support::connect_proxy::ConnectProxy;
+use support::fake_nsx::{Model, NAME};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -33,6 +34,13 @@ pub enum Proof {
     Token(&'static str),
     /// A certificate and its key, as PEM.
     Certificate(String, String),
+}
+
+/// How the client reaches the manager.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Road {
+    Direct,
+    Proxy,
 }
 
 /// A permission that a test ends.
@@ -65,6 +73,8 @@ impl Permit for Term {
 /// The running client. Dropping it ends its task without a logout; [`World::stop`] ends it in order.
 pub struct World {
     pub nsx: FakeNsx,
+    /// The proxy on the way, if there is one.
+    pub proxy: Option<ConnectProxy>,
     pub http: http::Client,
     pub client: Client,
     pub gate: Arc<Gate>,
@@ -86,12 +96,21 @@ impl World {
     }
 
     pub async fn start_with(model: Model, proof: Proof, timeouts: Timeouts) -> Self {
+        Self::start_by(Road::Direct, model, proof, timeouts).await
+    }
+
+    pub async fn start_by(road: Road, model: Model, proof: Proof, timeouts: Timeouts) -> Self {
         let nsx = FakeNsx::start(model).await;
         let mut tls = trust(nsx.ca_pem());
         if let Proof::Certificate(certificate, key) = &proof {
             tls.identity = Some(identity(certificate, key));
         }
-        let http = http::Client::new(http::Settings::new("127.0.0.1", nsx.port(), tls, "test")).unwrap();
+        let proxy = if road == Road::Proxy { Some(ConnectProxy::start(nsx.port()).await) } else { None };
+        let host = if proxy.is_some() { NAME } else { "127.0.0.1" };
+        let mut settings = http::Settings::new(host, nsx.port(), tls, "test");
+        settings.proxy = proxy.as_ref().map(by);
+        settings.connect_timeout = settings.connect_timeout.min(timeouts.call / 2);
+        let http = http::Client::new(settings).unwrap();
         let password = if matches!(proof, Proof::Password(_)) { nsx.password() } else { String::new() };
         let offers = watch::Sender::new(offer(nsx.user(), &password, 1));
         let source = match proof {
@@ -115,7 +134,7 @@ impl World {
         let (runs, logs_in, until) = (Arc::clone(&gate), client.clone(), stop.clone());
         let task = tokio::spawn(async move { runs.run(&logs_in, until).await });
         let (_, permit) = Term::begin();
-        Self { nsx, http, client, gate, offers, leads, permit, stop, task }
+        Self { nsx, proxy, http, client, gate, offers, leads, permit, stop, task }
     }
 
     /// Offers another password, from a newer version of the Secret.
@@ -171,6 +190,11 @@ impl World {
         self.stop.cancel();
         tokio::time::timeout(SOON, &mut self.task).await.expect("the task ends").unwrap();
     }
+}
+
+fn by(proxy: &ConnectProxy) -> ProxySettings {
+    let url = format!("http://127.0.0.1:{}", proxy.port());
+    ProxySettings::from_environment(|name| (name == "HTTPS_PROXY").then(|| url.clone())).unwrap()
 }
 
 /// Writes a route.

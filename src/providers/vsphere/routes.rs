@@ -235,7 +235,7 @@ impl Routes {
                 None => self.client.patch(write(), &path, "static-routes.create", &wanted.object()).await,
                 Some(found) => {
                     self.check_ours(&found, &doing)?;
-                    let is_tagged = self.adoption == Adoption::AsIs || wanted.is_tagged(&found.object);
+                    let is_tagged = self.adoption == Adoption::AsIs || wanted.tags().are_on(&found.object);
                     if wanted.is_led_by(&found.listed) && is_tagged {
                         return Ok(());
                     }
@@ -273,7 +273,7 @@ impl Routes {
                     network: &listed.network,
                     next_hop: hop,
                 };
-                let is_tagged = self.adoption == Adoption::AsIs || wanted.is_tagged(object);
+                let is_tagged = self.adoption == Adoption::AsIs || wanted.tags().are_on(object);
                 wanted.is_led_by(listed) && is_tagged && !known.unrealized.contains(&listed.id)
             }
         };

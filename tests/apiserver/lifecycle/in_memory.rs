@@ -4,7 +4,6 @@
 mod counting;
 mod deletion;
 mod guarded;
-pub mod log;
 pub mod server;
 mod taints;
 pub mod world;

@@ -142,7 +142,7 @@ fn judge(mut object: Object) {
     let (cluster_name, cluster_uid, node, network) = ("kubernetes", Some("u"), "node1", "10.0.0.0/24");
     let route = StaticRoute { cluster_name, cluster_uid, node, network, next_hop };
     route.write_into(&mut object);
-    assert!(route.is_tagged(&object), "not all tags are there");
+    assert!(route.tags().are_on(&object), "not all tags are there");
     if !object.id().is_empty() {
         assert!(Listed::read(&object).is_some_and(|listed| route.is_led_by(&listed)), "it leads elsewhere");
     }

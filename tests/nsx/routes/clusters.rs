@@ -9,10 +9,9 @@ use ccm::controllers::route::plan::{Ground, Verdict};
 use ccm::providers::vsphere::routes::Adoption;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use support::FakeNsx;
 use support::fake_nsx::Behaviour;
+use support::{FakeNsx, Log};
 
-use super::log::Log;
 use super::world::{Cluster, NAME, ROUTER, UID_1, UID_2, World, model, node, of_go, permit, word};
 
 #[derive(Clone, Debug)]

@@ -54,8 +54,8 @@ async fn rt_02_a_route_is_created_with_three_calls() {
         let mut body = of_go("node1", "100.96.0.0/24", "172.50.0.13");
         if let Some(uid) = uid {
             let tags = body["tags"].as_array_mut().unwrap();
-            tags.push(json!({"scope": "cluster-uid", "tag": uid}));
-            tags.push(json!({"scope": "owner", "tag": "vsphere-cloud-controller-manager"}));
+            tags.insert(0, json!({"scope": "cluster-uid", "tag": uid}));
+            tags.insert(1, json!({"scope": "owner", "tag": "vsphere-cloud-controller-manager"}));
         }
         assert_eq!(sent[1].json(), body);
     }

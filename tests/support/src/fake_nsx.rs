@@ -57,6 +57,9 @@ use schema::take;
 use store::{Author, ObjectContent};
 use world::World;
 
+/// The name in its certificate under which a client reaches it through a proxy.
+pub const NAME: &str = identity::NAME;
+
 /// Where the token service exchanges refresh tokens.
 const TOKEN_PATH: &str = "/csp/gateway/am/api/auth/api-tokens/authorize";
 

@@ -11,8 +11,9 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::base::addresses::{parse_ip, parse_network_sloppy};
-use crate::clients::nsx::{Object, Tag};
+use crate::clients::nsx::Object;
 use crate::cloud::node::addresses::{EXTERNAL_IP, INTERNAL_IP};
+use crate::providers::vsphere::nsx::tags::Tags;
 
 /// The scope of the tag with the cluster's name.
 pub const CLUSTER_NAME: &str = "vsphere.k8s.io/cluster-name";
@@ -100,17 +101,7 @@ impl StaticRoute<'_> {
         let mut hop: Map<String, Value> = first.and_then(Value::as_object).cloned().unwrap_or_default();
         hop.insert("ip_address".to_owned(), self.next_hop.to_string().into());
         object.0.insert("next_hops".to_owned(), json!([hop]));
-        self.tag(object);
-    }
-
-    /// Adds the tags that an object lacks.
-    pub fn tag(&self, object: &mut Object) {
-        let wanted = self.tags();
-        let before = object.clone();
-        let is_kept = |tag: &Tag<'_>| !wanted.iter().any(|wanted| wanted.scope == tag.scope);
-        let mut tags = wanted.clone();
-        tags.extend(before.tags().filter(is_kept));
-        object.set_tags(tags);
+        self.tags().write_into(object);
     }
 
     /// Whether an object leads where this route leads.
@@ -120,17 +111,13 @@ impl StaticRoute<'_> {
             && listed.node == self.node
     }
 
-    /// Whether an object has all tags that it is to have.
-    pub fn is_tagged(&self, object: &Object) -> bool {
-        self.tags().iter().all(|wanted| object.tag(wanted.scope) == Some(wanted.tag))
-    }
-
-    fn tags(&self) -> Vec<Tag<'_>> {
-        let mut tags =
-            vec![Tag { scope: CLUSTER_NAME, tag: self.cluster_name }, Tag { scope: NODE_NAME, tag: self.node }];
-        tags.extend(self.cluster_uid.map(|uid| Tag { scope: CLUSTER_UID, tag: uid }));
-        tags.extend(self.cluster_uid.map(|_| Tag { scope: OWNER, tag: OWNER_NAME }));
-        tags
+    /// The tags that an object is to have, besides those of others.
+    pub fn tags(&self) -> Tags {
+        let tags = Tags::default().with(CLUSTER_NAME, self.cluster_name).with(NODE_NAME, self.node);
+        match self.cluster_uid {
+            Some(uid) => tags.with(CLUSTER_UID, uid).with(OWNER, OWNER_NAME),
+            None => tags,
+        }
     }
 
     /// A name that is too long ends in a part of its digest, so that it stays different from others.

@@ -1,6 +1,5 @@
 //! From a permit to the deletion.
 
-use super::log::Log;
 use super::server::{Fate, Server};
 use super::world::{MOMENT, World, is, node, pass, seconds, settings};
 use ccm::cloud::node::TAINT_UNINITIALIZED;
@@ -12,6 +11,7 @@ use doubles::memory::{Instance, Memory};
 use http::Method;
 use serde_json::json;
 use std::time::Duration;
+use support::Log;
 
 /// Longer than the grace period and two proofs.
 const GRACE_IS_OVER: Duration = Duration::from_secs(35);

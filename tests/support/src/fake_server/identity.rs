@@ -10,6 +10,9 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, ServerConfig, SignatureScheme};
 use tokio_rustls::TlsAcceptor;
 
+/// The second name in a fake's certificate, for clients behind a proxy: a loopback address is reached without one.
+pub(crate) const NAME: &str = "fake.test";
+
 /// A self-signed identity for 127.0.0.1: the acceptor, and the certificate as PEM.
 pub(crate) fn identity() -> (TlsAcceptor, String) {
     let (certificate, key) = self_signed();
@@ -36,7 +39,8 @@ pub(crate) fn client_identity(name: &str) -> (String, String) {
 
 fn self_signed() -> (Certificate, PrivateKeyDer<'static>) {
     let key = KeyPair::generate().unwrap();
-    let certificate = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap().self_signed(&key).unwrap();
+    let certificate = CertificateParams::new(vec!["127.0.0.1".to_owned(), NAME.to_owned()]).unwrap();
+    let certificate = certificate.self_signed(&key).unwrap();
     (certificate, PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der())))
 }
 

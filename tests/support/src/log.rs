@@ -1,4 +1,4 @@
-//! What the controller logs in one test.
+//! The log of one test, where the product runs in its process.
 
 use std::io;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -26,6 +26,7 @@ impl io::Write for Text {
 
 impl Log {
     /// Starts to keep the log of this thread.
+    #[must_use]
     pub fn keep() -> Self {
         // With a single subscriber, `tracing` asks only the thread that passes a place in the code first whether it is
         // listened to; with a second one it asks all subscribers.
@@ -39,6 +40,7 @@ impl Log {
     }
 
     /// The lines that contain this text.
+    #[must_use]
     pub fn lines(&self, text: &str) -> Vec<String> {
         let all = String::from_utf8(self.text.0.lock().unwrap().clone()).unwrap();
         all.lines().filter(|line| line.contains(text)).map(str::to_owned).collect()

@@ -64,7 +64,8 @@ pub trait CloudProvider: Send + Sync {
         None
     }
 
-    /// Load balancers for Services.
+    /// Load balancers for Services. The same object for as long as what it knows holds: with another one controllers begin
+    /// anew.
     fn load_balancer(&self) -> Option<Arc<dyn LoadBalancer>> {
         None
     }
@@ -74,7 +75,7 @@ pub trait CloudProvider: Send + Sync {
         None
     }
 
-    /// Routes of the pod network.
+    /// Routes of the pod network; see [`CloudProvider::load_balancer`].
     fn routes(&self) -> Option<Arc<dyn Routes>> {
         None
     }

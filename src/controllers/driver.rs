@@ -336,11 +336,11 @@ impl Driver {
         }
     }
 
-    /// Completes when this process does not lead any more, or the provider has lost the capability.
+    /// Completes when this process does not lead any more, or the provider has lost the capability or has another one.
     async fn wait_until_over(&self) {
         let idle = async {
             match &self.spec.capability {
-                Some(capability) => capability.wait_until(true).await,
+                Some(capability) => capability.wait_until_another().await,
                 None => std::future::pending().await,
             }
         };

@@ -37,7 +37,7 @@ impl Site {
     async fn new(numbers: std::ops::Range<usize>) -> Self {
         let cluster = Cluster::new().await;
         let vcenter = FakeVcenter::start(cluster.model(numbers)).await;
-        let model = USERS.iter().fold(Model::small(), |model, (user, password)| model.user(user, password));
+        let model = USERS.iter().fold(Model::small().tier1("t2"), |model, (user, password)| model.user(user, password));
         let (certificate, key) = client_identity(PRINCIPAL);
         let nsx = FakeNsx::start(model.principal(PRINCIPAL, &certificate)).await;
         let folder = tempfile::tempdir().unwrap();
@@ -436,4 +436,24 @@ async fn the_token_service_is_trusted_by_a_ca_file_that_changes_while_the_daemon
     daemon.wait_for_line(IN_FORCE, LIMIT).await;
     site.wait_for_routes(&[route(0)], &daemon).await;
     assert_eq!(site.nsx.counts().of("token authorize"), 1);
+}
+
+#[tokio::test]
+async fn another_router_gets_the_routes_at_once() {
+    let site = Site::new(0..1).await;
+    let path = site.file("vsphere.conf", &format!("{}{ROUTE_SECTION}", site.with_nsx(USERS[0])));
+    let mut daemon = site.start(&path, &[CLUSTER_CIDR]);
+    site.join(0, &[]).await;
+    site.wait_for_routes(&[route(0)], &daemon).await;
+    let section = ROUTE_SECTION.replace("t1", "t2");
+    replace_file(&path, &format!("{}{section}", site.with_nsx(USERS[0])));
+    daemon.wait_for_line(IN_FORCE, LIMIT).await;
+    eventually("the other router has the route", LIMIT, async || {
+        match site.nsx.objects_below("/infra/tier-1s/t2/static-routes").len() {
+            1 => Ok(()),
+            found => Err(format!("{found} routes\n{}", daemon.output().tail(30))),
+        }
+    })
+    .await;
+    assert_eq!(site.nsx.counts().sessions, 1, "the session is that of before");
 }

@@ -13,7 +13,7 @@ mod tests;
 use futures::stream::BoxStream;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
@@ -70,6 +70,8 @@ struct Shared {
     service_events: broadcast::Sender<ServiceEvent>,
     calls: AtomicUsize,
     capabilities: watch::Sender<Capabilities>,
+    /// What serves load balancers and routes: the same object while it is in use.
+    capability: Mutex<Weak<Memory>>,
 }
 
 /// What is offered.
@@ -125,8 +127,18 @@ impl Memory {
                 load_balancers: true,
                 fleet: true,
             }),
+            capability: Mutex::default(),
         };
         Self { name, contract, shared: Arc::new(shared) }
+    }
+
+    fn capability(&self) -> Arc<Self> {
+        let mut capability = self.shared.capability.lock().unwrap_or_else(PoisonError::into_inner);
+        capability.upgrade().unwrap_or_else(|| {
+            let new = Arc::new(self.clone());
+            *capability = Arc::downgrade(&new);
+            new
+        })
     }
 
     /// Adds an instance, or replaces the one with its provider ID.
@@ -254,7 +266,7 @@ impl CloudProvider for Memory {
     }
 
     fn load_balancer(&self) -> Option<Arc<dyn LoadBalancer>> {
-        self.shared.capabilities.borrow().load_balancers.then(|| Arc::new(self.clone()) as Arc<dyn LoadBalancer>)
+        self.shared.capabilities.borrow().load_balancers.then(|| self.capability() as Arc<dyn LoadBalancer>)
     }
 
     fn load_balancer_fleet(&self) -> Option<Arc<dyn LoadBalancerFleet>> {
@@ -263,7 +275,7 @@ impl CloudProvider for Memory {
     }
 
     fn routes(&self) -> Option<Arc<dyn Routes>> {
-        self.shared.capabilities.borrow().routes.then(|| Arc::new(self.clone()) as Arc<dyn Routes>)
+        self.shared.capabilities.borrow().routes.then(|| self.capability() as Arc<dyn Routes>)
     }
 
     fn routes_are_off(&self) -> bool {

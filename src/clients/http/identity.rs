@@ -7,7 +7,10 @@ use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{Error as TlsError, InconsistentKeys};
 use sha2::{Digest, Sha256};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+use x509_parser::x509::SubjectPublicKeyInfo;
 use zeroize::Zeroize as _;
 
 /// A client certificate with its private key. The key is kept in the form of the TLS library only; the text that it is read
@@ -46,7 +49,15 @@ impl ClientIdentity {
         key.zeroize();
         let signing = signing.map_err(|_| refused("the private key is of a kind that is not supported"))?;
         let certified = CertifiedKey::new(chain, signing);
-        certified.keys_match().map_err(|_| refused("the private key is not that of the certificate"))?;
+        let is_own_key = match certified.keys_match() {
+            Ok(()) => true,
+            Err(TlsError::InconsistentKeys(InconsistentKeys::KeyMismatch)) => false,
+            // The library does not read every certificate that a server may take, such as one of X.509 version 1.
+            Err(_) => has_key(&certified).ok_or_else(|| refused("the certificate cannot be read"))?,
+        };
+        if !is_own_key {
+            return Err(refused("the private key is not that of the certificate"));
+        }
         Ok(Self { certified: Arc::new(certified), digest: digest.finalize().into(), shown })
     }
 
@@ -54,6 +65,14 @@ impl ClientIdentity {
     pub(super) fn resolver(&self) -> Arc<SingleCertAndKey> {
         Arc::new(SingleCertAndKey::from(Arc::clone(&self.certified)))
     }
+}
+
+/// Whether the key is that of the certificate; `None` if that cannot be read.
+fn has_key(certified: &CertifiedKey) -> Option<bool> {
+    let (_, parsed) = X509Certificate::from_der(certified.end_entity_cert().ok()?).ok()?;
+    let key = certified.key.public_key()?;
+    let (_, key) = SubjectPublicKeyInfo::from_der(&key).ok()?;
+    Some(key.subject_public_key.data == parsed.public_key().subject_public_key.data)
 }
 
 impl PartialEq for ClientIdentity {

@@ -78,3 +78,32 @@ fn what_cannot_be_used_is_refused_without_its_content() {
     let identity = identity(&own);
     assert_eq!(format!("{identity:?}"), "ClientIdentity(\"p.pem\")");
 }
+
+/// As `openssl x509 -req` makes one without extensions.
+const VERSION_1: &str = "-----BEGIN CERTIFICATE-----\n\
+     MIIBGDCBvwIUJZGhX6JX0XVky1zmMI3KhZG4BEswCgYIKoZIzj0EAwIwDjEMMAoG\n\
+     A1UEAwwDY2NtMCAXDTI2MTEyNDE2MDMyNFoYDzIxMjYxMDMxMTYwMzI0WjAOMQww\n\
+     CgYDVQQDDANjY20wWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAATLtf3vO9Fx3INY\n\
+     yh0ugB7hLnANXgbWNj/vOyQ0UzsVRxb7R1I9AjoDzXM4V8Fnn+letVRbkXm7H1WG\n\
+     F3+p83tYMAoGCCqGSM49BAMCA0gAMEUCIQDBcwJ/aXZpKalTHw+8VeMlTnb5gozd\n\
+     9W3ZXCQiIs003QIgIXCTIP6DfHrLLjVXKuCw8V9wKxfuVKCMPEzzGXjjxVc=\n\
+     -----END CERTIFICATE-----\n";
+const ITS_KEY: &str = "-----BEGIN PRIVATE KEY-----\n\
+     MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgo0BnTJl0SIa/+H8F\n\
+     ESAsbBgdSbigoThFlh7Q8oCBzw2hRANCAATLtf3vO9Fx3INYyh0ugB7hLnANXgbW\n\
+     Nj/vOyQ0UzsVRxb7R1I9AjoDzXM4V8Fnn+letVRbkXm7H1WGF3+p83tY\n\
+     -----END PRIVATE KEY-----\n";
+
+#[test]
+fn a_client_certificate_of_version_1_is_used_with_its_own_key_only() {
+    let read = |certificate: &str, key: &str| {
+        ClientIdentity::from_pem(certificate.as_bytes(), key.as_bytes(), "p.pem").map(drop)
+    };
+    assert_eq!(read(VERSION_1, ITS_KEY), Ok(()));
+    let other = principal().0.key.serialize_pem();
+    let mismatch = "the client certificate p.pem cannot be used: the private key is not that of the certificate";
+    assert_eq!(read(VERSION_1, &other), Err(mismatch.to_owned()));
+    let unreadable = "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n";
+    let expected = "the client certificate p.pem cannot be used: the certificate cannot be read";
+    assert_eq!(read(unreadable, ITS_KEY), Err(expected.to_owned()));
+}

@@ -13,7 +13,7 @@ use serde_json::json;
 use support::fake_nsx::{Behaviour, Model, Trouble};
 
 use crate::memory::{Arrival, Door, Memory, Reply};
-use crate::world::{GATEWAY, ROUTES, World};
+use crate::world::{GATEWAY, ROUTES, World, advance};
 
 // vectors: W-03
 #[tokio::test(start_paused = true)]
@@ -229,4 +229,20 @@ async fn a_list_that_lacks_what_makes_it_one_is_unknown() {
     world.nsx.next("LIST static-routes", Trouble::Rewrite(|body| body.replace("results", "rows")));
     assert_eq!(world.list().await.unwrap_err().kind, Kind::Unavailable);
     assert_eq!(world.list().await.unwrap().objects.len(), 1);
+}
+
+#[tokio::test]
+async fn the_page_of_a_portal_is_no_successful_call_and_no_accepted_login() {
+    let world = World::start(Model::small()).await;
+    world.nsx.every("session create", Trouble::portal());
+    assert_eq!(world.get(GATEWAY).await.unwrap_err().kind, Kind::Unavailable);
+    assert_eq!(world.outcomes.of("session.create"), ["Unavailable"]);
+    world.nsx.clear();
+    advance(Duration::from_secs(20)).await;
+    world.get(GATEWAY).await.unwrap();
+    world.nsx.every("*", Trouble::portal());
+    world.get(GATEWAY).await.unwrap_err();
+    world.patch("r").await.unwrap_err();
+    assert_eq!(world.outcomes.of("test.get"), ["ok", "Unavailable"]);
+    assert_eq!(world.outcomes.of("test.patch"), ["Unknown"]);
 }

@@ -228,3 +228,35 @@ async fn a_login_that_is_under_way_at_the_end_is_logged_out_too_and_calls_fail_a
         assert_eq!(world.logins(), 1);
     }
 }
+
+#[tokio::test]
+async fn sessions_that_are_over_at_once_do_not_make_a_login_of_each_call() {
+    let world = World::start(Model::small()).await;
+    world.get(GATEWAY).await.unwrap();
+    // As behind a load balancer that sends each request to another manager.
+    world.nsx.every("GET tier-1s", Trouble::expired());
+    let mut last = None;
+    for _ in 0..30 {
+        last = Some(world.get(GATEWAY).await.unwrap_err());
+    }
+    assert!((5..=8).contains(&world.logins()), "{} logins", world.logins());
+    let told = last.unwrap().to_string();
+    assert!(told.contains("to send all requests of a client to the same manager"), "{told}");
+    world.nsx.clear();
+    advance(Duration::from_secs(20)).await;
+    world.get(GATEWAY).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_manager_that_names_a_time_gets_no_login_before_it() {
+    let world = World::start(Model::small()).await;
+    world.nsx.every("session create", Trouble::overloaded().header("Retry-After", "120"));
+    assert_eq!(world.get(GATEWAY).await.unwrap_err().kind, Kind::Busy);
+    advance(Duration::from_secs(60)).await;
+    world.get(GATEWAY).await.unwrap_err();
+    assert_eq!(world.logins(), 1);
+    world.nsx.clear();
+    advance(Duration::from_secs(61)).await;
+    world.get(GATEWAY).await.unwrap();
+    assert_eq!(world.logins(), 2);
+}

@@ -1,10 +1,10 @@
 //! A client of a fake NSX with the task that logs it in: credentials, the lead and the store of the ledger are the test's.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ccm::clients::http::{self, ClientIdentity, Permit, ProxySettings, TlsSettings, TlsTrust};
+use ccm::clients::http::{self, CallObserver, ClientIdentity, Permit, ProxySettings, TlsSettings, TlsTrust};
 use ccm::clients::nsx::{Client, Error, Listing, Object, Pace, Priority, Scheme, Timeouts, Write};
 use ccm::kubernetes::login_ledger::Ledger;
 use ccm::providers::vsphere::credentials::{Credential, Login, Offer, Origin};
@@ -43,6 +43,24 @@ pub enum Road {
     Proxy,
 }
 
+/// The outcomes of all calls, each with its operation.
+#[derive(Default)]
+pub struct Outcomes(Mutex<Vec<(&'static str, &'static str)>>);
+
+impl Outcomes {
+    /// Those of this operation.
+    pub fn of(&self, operation: &str) -> Vec<&'static str> {
+        let all = self.0.lock().unwrap();
+        all.iter().filter(|(name, _)| *name == operation).map(|(_, outcome)| *outcome).collect()
+    }
+}
+
+impl CallObserver for Outcomes {
+    fn observed(&self, _endpoint: &str, operation: &'static str, outcome: &'static str, _duration: Duration) {
+        self.0.lock().unwrap().push((operation, outcome));
+    }
+}
+
 /// A permission that a test ends.
 pub struct Term(watch::Sender<bool>);
 
@@ -75,10 +93,12 @@ pub struct World {
     pub nsx: FakeNsx,
     /// The proxy on the way, if there is one.
     pub proxy: Option<ConnectProxy>,
+    pub outcomes: Arc<Outcomes>,
     pub http: http::Client,
     pub client: Client,
     pub gate: Arc<Gate>,
     pub offers: watch::Sender<Arc<Offer>>,
+    tokens: Option<watch::Sender<Arc<Token>>>,
     pub leads: watch::Sender<bool>,
     permit: Arc<dyn Permit>,
     stop: CancellationToken,
@@ -108,11 +128,14 @@ impl World {
         let proxy = if road == Road::Proxy { Some(ConnectProxy::start(nsx.port()).await) } else { None };
         let host = if proxy.is_some() { NAME } else { "127.0.0.1" };
         let mut settings = http::Settings::new(host, nsx.port(), tls, "test");
+        let outcomes = Arc::new(Outcomes::default());
+        settings.observer = Some(Arc::clone(&outcomes) as Arc<dyn CallObserver>);
         settings.proxy = proxy.as_ref().map(by);
         settings.connect_timeout = settings.connect_timeout.min(timeouts.call / 2);
         let http = http::Client::new(settings).unwrap();
         let password = if matches!(proof, Proof::Password(_)) { nsx.password() } else { String::new() };
         let offers = watch::Sender::new(offer(nsx.user(), &password, 1));
+        let mut tokens = None;
         let source = match proof {
             Proof::Password(scheme) => Source::Pairs { offers: offers.subscribe(), scheme },
             Proof::Certificate(..) => Source::Certificate,
@@ -122,7 +145,9 @@ impl World {
                 let port = host_and_port.rsplit_once(':').unwrap().1.parse().unwrap();
                 let settings = http::Settings::new("127.0.0.1", port, trust(nsx.token_ca_pem()), "test");
                 let service = http::Client::new(settings).unwrap();
-                Source::Token(Token { service, path: format!("/{path}"), refresh: SecretString::from(refresh) })
+                let token = Token { service, path: format!("/{path}"), refresh: SecretString::from(refresh) };
+                let offered = tokens.insert(watch::Sender::new(Arc::new(token)));
+                Source::Token(offered.subscribe())
             }
         };
         let leads = watch::Sender::new(true);
@@ -134,12 +159,21 @@ impl World {
         let (runs, logs_in, until) = (Arc::clone(&gate), client.clone(), stop.clone());
         let task = tokio::spawn(async move { runs.run(&logs_in, until).await });
         let (_, permit) = Term::begin();
-        Self { nsx, proxy, http, client, gate, offers, leads, permit, stop, task }
+        Self { nsx, proxy, outcomes, http, client, gate, offers, tokens, leads, permit, stop, task }
     }
 
     /// Offers another password, from a newer version of the Secret.
     pub fn offer(&self, password: &str, version: u32) {
         self.offers.send_replace(offer(self.nsx.user(), password, version));
+    }
+
+    /// Offers another refresh token.
+    pub fn offer_token(&self, refresh: &str) {
+        let tokens = self.tokens.as_ref().unwrap();
+        let before = Arc::clone(&tokens.borrow());
+        let Token { service, path, .. } = &*before;
+        let (service, path) = (service.clone(), path.clone());
+        tokens.send_replace(Arc::new(Token { service, path, refresh: SecretString::from(refresh) }));
     }
 
     pub async fn get(&self, path: &str) -> Result<Object, Error> {

@@ -28,6 +28,7 @@ use parking_lot::Mutex;
 use secrecy::SecretString;
 use series::NsxSeries;
 use std::sync::Arc;
+use tokio::sync::watch;
 
 /// The cluster's name that many clusters have.
 const DEFAULT_CLUSTER_NAME: &str = "kubernetes";
@@ -51,6 +52,8 @@ struct State {
     token_service: Option<HandedOut>,
     /// Kept because offers end with their last receiver.
     offers: Option<Offers>,
+    /// The token of the configuration in force, and what offers it.
+    tokens: Option<(NsxLogin, watch::Sender<Arc<Token>>)>,
 }
 
 /// Does not keep the client in use: a removed connection is gone once it has logged out.
@@ -105,7 +108,7 @@ impl NsxConnection {
         let series = Arc::new(NsxSeries::register(registry)?);
         let certificates = Certificates::register(registry, &NSX)?;
         let tls = cloud_config.nsx_tls.clone().unwrap_or_default();
-        let state = State { tls, client: None, token_service: None, offers: None };
+        let state = State { tls, client: None, token_service: None, offers: None, tokens: None };
         Ok(Self { series, certificates, proxy, credentials, state: Mutex::new(state) })
     }
 
@@ -116,7 +119,7 @@ impl NsxConnection {
         state.tls = cloud_config.nsx_tls.clone().unwrap_or_default();
         let Some(nsx) = cloud_config.config.nsx.used() else {
             // The connection holds its own until it has logged out.
-            state.offers = None;
+            (state.offers, state.tokens) = (None, None);
             return;
         };
         let State { tls, client, token_service, .. } = &mut *state;
@@ -162,8 +165,14 @@ impl ConnectNsx for NsxConnection {
     }
 
     fn source(&self, nsx: &Nsx) -> Result<Source, String> {
-        if matches!(nsx.login, NsxLogin::Certificate { .. } | NsxLogin::VmcToken { .. }) {
-            self.state.lock().offers = None;
+        {
+            let mut state = self.state.lock();
+            if matches!(nsx.login, NsxLogin::Certificate { .. } | NsxLogin::VmcToken { .. }) {
+                state.offers = None;
+            }
+            if !matches!(nsx.login, NsxLogin::VmcToken { .. }) {
+                state.tokens = None;
+            }
         }
         match &nsx.login {
             NsxLogin::Certificate { .. } => Ok(Source::Certificate),
@@ -189,7 +198,18 @@ impl ConnectNsx for NsxConnection {
                         service
                     }
                 };
-                Ok(Source::Token(Token { service, path, refresh: token.clone() }))
+                let token = Token { service, path, refresh: token.clone() };
+                let offers = match state.tokens.take() {
+                    Some((login, offers)) if login == nsx.login => offers,
+                    Some((_, offers)) => {
+                        offers.send_replace(Arc::new(token));
+                        offers
+                    }
+                    None => watch::Sender::new(Arc::new(token)),
+                };
+                let offered = offers.subscribe();
+                state.tokens = Some((nsx.login.clone(), offers));
+                Ok(Source::Token(offered))
             }
         }
     }

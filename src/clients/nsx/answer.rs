@@ -51,7 +51,7 @@ pub(super) fn judge(asked: Asked<'_>, status: u16, body: &[u8]) -> (Kind, Refuse
     let parsed: Option<Map<String, Value>> = serde_json::from_slice(body).ok();
     let error = parsed.as_ref().map(ErrorBody::read).unwrap_or_default();
     let kind = kind(asked, status, parsed.is_some(), &error);
-    (kind, Refused { status, code: error.code, message: error.message })
+    (kind, Refused { status, code: error.code, message: error.message, retry_after: None })
 }
 
 fn kind(asked: Asked<'_>, status: u16, is_json: bool, error: &ErrorBody) -> Kind {

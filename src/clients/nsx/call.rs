@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::answer::{self, Asked, Presents};
-use super::error::{Error, Kind};
+use super::error::{Error, Kind, Refused};
 use super::object::Object;
-use super::pace::Priority;
+use super::pace::{LONGEST_HOLD, Priority};
 use super::proof::{Login, NoLogin};
 use super::{BASE, Client};
 use crate::clients::http::{self, FailedRequest, Method, Permit, Request, Response};
@@ -41,16 +41,36 @@ pub(super) struct Call<'a> {
     pub(super) operation: &'static str,
     pub(super) priority: Priority,
     pub(super) permit: Option<Arc<dyn Permit>>,
+    pub(super) shape: Shape,
+}
+
+/// What a success has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// An object.
+    Object,
+    /// Nothing, or an object that nobody reads.
+    Acknowledgement,
 }
 
 impl<'a> Call<'a> {
     pub(super) fn get(object: &'a str, operation: &'static str, priority: Priority) -> Self {
-        Self { method: Method::GET, object, query: &[], body: None, operation, priority, permit: None }
+        Self {
+            method: Method::GET,
+            object,
+            query: &[],
+            body: None,
+            operation,
+            priority,
+            permit: None,
+            shape: Shape::Object,
+        }
     }
 
     fn write(write: &Write<'_>, method: Method, object: &'a str, operation: &'static str) -> Self {
         let permit = Some(Arc::clone(write.permit));
-        Self { method, object, query: &[], body: None, operation, priority: Priority::Urgent, permit }
+        let (priority, shape) = (Priority::Urgent, Shape::Acknowledgement);
+        Self { method, object, query: &[], body: None, operation, priority, permit, shape }
     }
 
     /// Path and query, below the prefix of the manager.
@@ -95,7 +115,7 @@ impl Client {
         body: &Object,
     ) -> Result<(), Error> {
         let call = Call { body: Some(&body.0), ..Call::write(&write, Method::PATCH, path, operation) };
-        self.acknowledged(&call).await
+        self.send(&call).await.map(drop)
     }
 
     /// Creates the object of this path, or replaces the one of the same `_revision`; gives what is stored.
@@ -109,7 +129,8 @@ impl Client {
         operation: &'static str,
         body: &Object,
     ) -> Result<Object, Error> {
-        self.object(Call { body: Some(&body.0), ..Call::write(&write, Method::PUT, path, operation) }).await
+        let call = Call::write(&write, Method::PUT, path, operation);
+        self.object(Call { body: Some(&body.0), shape: Shape::Object, ..call }).await
     }
 
     /// Deletes the object of this path; one that does not exist is deleted.
@@ -117,33 +138,23 @@ impl Client {
     /// # Errors
     /// [`Kind::Referenced`] while others refer to it.
     pub async fn delete(&self, write: Write<'_>, path: &str, operation: &'static str) -> Result<(), Error> {
-        match self.acknowledged(&Call::write(&write, Method::DELETE, path, operation)).await {
+        match self.send(&Call::write(&write, Method::DELETE, path, operation)).await.map(drop) {
             Err(error) if error.kind == Kind::NotFound => Ok(()),
             other => other,
         }
     }
 
-    /// Makes a write whose answer is not read. NSX answers without a body, or with an object; a page of a proxy says nothing
-    /// of the write.
-    async fn acknowledged(&self, call: &Call<'_>) -> Result<(), Error> {
-        let response = self.send(call).await?;
-        if response.body.trim_ascii().is_empty() || is_object(&response) {
-            return Ok(());
-        }
-        let request = self.inner.http.failed(call.operation);
-        Err(Error::other(Kind::Unknown, request, call.target(), "the answer is neither empty nor a JSON object"))
-    }
-
     /// Makes a call whose answer is an object.
     pub(super) async fn object(&self, call: Call<'_>) -> Result<Object, Error> {
         let response = self.send(&call).await?;
-        let object = serde_json::from_slice(&response.body).map(Object);
-        // What the parser says may repeat a value.
-        object.map_err(|_| {
-            let target = call.target();
-            let kind = if call.permit.is_some() { Kind::Unknown } else { Kind::Unavailable };
-            Error::other(kind, self.inner.http.failed(call.operation), target, "the answer is not a JSON object")
-        })
+        serde_json::from_slice(&response.body).map(Object).map_err(|_| self.misshapen(&call))
+    }
+
+    /// A success of another shape, such as the page of a portal: it says nothing of what was asked. What a parser says of it
+    /// may repeat a value.
+    fn misshapen(&self, call: &Call<'_>) -> Error {
+        let kind = if call.permit.is_some() { Kind::Unknown } else { Kind::Unavailable };
+        Error::other(kind, self.inner.http.failed(call.operation), call.target(), "the answer is not a JSON object")
     }
 
     /// Sends a call when it is its turn, after a login if there is none. What a busy manager refuses is sent again, if that is
@@ -201,12 +212,10 @@ impl Client {
         let sent = async {
             let response = http.send(request).await.map_err(|error| not_answered(call, failed(), error))?;
             if response.is_success() {
-                return Ok(response);
+                let is_empty = call.shape == Shape::Acknowledgement && response.body.trim_ascii().is_empty();
+                return if is_empty || is_object(&response) { Ok(response) } else { Err(self.misshapen(call)) };
             }
-            if answer::slows_down(response.status) {
-                self.inner.pace.slow_down(turn.began, retry_after(&response));
-            }
-            let (kind, refused) = answer::judge(asked, response.status, &response.body);
+            let (kind, refused) = self.judge(asked, turn.began, &response);
             Err(Error::refused(kind, failed(), call.target(), refused))
         };
         let sent = http.observed(call.operation, Error::reason, sent).await;
@@ -215,6 +224,16 @@ impl Client {
             self.inner.log_in.rejected(login);
         }
         sent
+    }
+
+    /// Judges an answer that is no success, to a request that was sent at `sent`. A busy manager gets fewer calls.
+    pub(super) fn judge(&self, asked: Asked<'_>, sent: Instant, response: &Response) -> (Kind, Refused) {
+        let retry_after = retry_after(response);
+        if answer::slows_down(response.status) {
+            self.inner.pace.slow_down(sent, retry_after);
+        }
+        let (kind, refused) = answer::judge(asked, response.status, &response.body);
+        (kind, Refused { retry_after, ..refused })
     }
 
     pub(super) fn request(&self, call: &Call<'_>) -> Request {
@@ -257,5 +276,5 @@ fn not_answered(call: &Call<'_>, request: FailedRequest, error: http::Error) -> 
 /// `Retry-After` in seconds; a date says nothing here.
 fn retry_after(response: &Response) -> Option<Duration> {
     let value = response.headers.get("retry-after")?.to_str().ok()?;
-    value.trim().parse().ok().map(Duration::from_secs)
+    value.trim().parse().ok().map(Duration::from_secs).map(|after| after.min(LONGEST_HOLD))
 }

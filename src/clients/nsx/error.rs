@@ -1,6 +1,7 @@
 //! Why a call failed, and what a caller may do about it.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::clients::http::{self, FailedRequest};
 
@@ -83,6 +84,8 @@ pub struct Refused {
     pub code: Option<i64>,
     /// `error_message`, without control characters and at most 300 characters; possibly empty.
     pub message: String,
+    /// `Retry-After`, at most five minutes.
+    pub retry_after: Option<Duration>,
 }
 
 impl Error {
@@ -114,6 +117,14 @@ impl Error {
         }
     }
 
+    /// For how long the manager asks not to be called, if it does.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match &self.cause {
+            Cause::Refused(refused) => refused.retry_after,
+            Cause::Http(_) | Cause::Other(_) => None,
+        }
+    }
+
     /// Why the network gave no answer, if that is the cause.
     pub fn http_error(&self) -> Option<&http::Error> {
         match &self.cause {
@@ -129,7 +140,7 @@ impl fmt::Display for Error {
         match cause {
             Cause::Http(error) => write!(f, "{target}: {error}"),
             Cause::Other(message) => write!(f, "{request}, {target}: {message}"),
-            Cause::Refused(Refused { status, code, message }) => {
+            Cause::Refused(Refused { status, code, message, .. }) => {
                 write!(f, "{request}, {target}: HTTP status {status}")?;
                 if let Some(code) = code {
                     write!(f, ", code {code}")?;

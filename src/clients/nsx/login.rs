@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use secrecy::{ExposeSecret as _, SecretString};
+use tokio::time::Instant;
 use zeroize::Zeroizing;
 
-use super::answer::{self, Asked, Presents};
+use super::answer::{Asked, Presents};
 use super::call::{self, Call};
 use super::error::{Error, Kind};
 use super::pace::Priority;
@@ -47,15 +48,9 @@ impl Client {
         body.push('&');
         body.push_form("j_password", password.expose_secret());
         request.body = body.into();
-        match self.exchange(request, CREATE, Presents::Login).await {
-            Ok(response) => match session_of(&response) {
-                Some(login) => Ok(Some(login)),
-                None => {
-                    let (request, target) = (self.inner.http.failed(CREATE), "POST /api/session/create".to_owned());
-                    let message = "the answer has no session cookie and token";
-                    Err(Error::other(Kind::Unavailable, request, target, message))
-                }
-            },
+        let session = |response: &Response| session_of(response).ok_or("the answer has no session cookie and token");
+        match self.exchange(request, CREATE, Presents::Login, session).await {
+            Ok(login) => Ok(Some(login)),
             Err(error) if matches!(error.status(), Some(404 | 405)) => Ok(None),
             Err(error) => Err(error),
         }
@@ -73,12 +68,11 @@ impl Client {
         request.timeout = self.inner.timeouts.login;
         // A dead connection of before must not become a second login.
         request.repeatable = false;
-        match self.exchange(request, BASIC, Presents::EachTime).await {
-            // A page of a portal is no answer to the credentials.
-            Ok(response) if !call::is_object(&response) => {
-                let request = self.inner.http.failed(BASIC);
-                Err(Error::other(Kind::Unavailable, request, format!("GET {PROBE}"), "the answer is not a JSON object"))
-            }
+        // A page of a portal is no answer to the credentials.
+        let is_answer = |response: &Response| {
+            if call::is_object(response) { Ok(()) } else { Err("the answer is not a JSON object") }
+        };
+        match self.exchange(request, BASIC, Presents::EachTime, is_answer).await {
             // Who may not read this, or has no such object, is logged in all the same.
             Ok(_) | Err(Error { kind: Kind::NoPermission | Kind::NotFound | Kind::BadRequest, .. }) => Ok(login),
             Err(error) => Err(error),
@@ -110,9 +104,9 @@ impl Client {
         }
         let mut request = Request::new(Method::POST, "/api/session/destroy", DESTROY, self.inner.timeouts.logout);
         login.authenticate(&mut request);
-        match self.exchange(request, DESTROY, Presents::Nothing).await {
+        match self.exchange(request, DESTROY, Presents::Nothing, |_| Ok(())).await {
             Err(error) if error.kind == Kind::SessionOver => Ok(()),
-            other => other.map(drop),
+            other => other,
         }
     }
 
@@ -121,9 +115,16 @@ impl Client {
         self.inner.login.lock().take_if(|current| current.is(used));
     }
 
-    /// Sends a request of a login, which waits for no turn and is never repeated here.
-    async fn exchange(&self, request: Request, operation: &'static str, presents: Presents) -> Result<Response, Error> {
-        let http = &self.inner.http;
+    /// Sends a request of a login, which waits for no turn and is never repeated here. `read` takes from a success what it is
+    /// to have.
+    async fn exchange<T>(
+        &self,
+        request: Request,
+        operation: &'static str,
+        presents: Presents,
+        read: impl FnOnce(&Response) -> Result<T, &'static str>,
+    ) -> Result<T, Error> {
+        let (http, began) = (&self.inner.http, Instant::now());
         let target = format!("{} {}", request.method, request.path);
         let sent = async {
             let failed = || http.failed(operation);
@@ -135,9 +136,10 @@ impl Client {
                 Error::http(kind, failed(), target.clone(), error)
             })?;
             if response.is_success() {
-                return Ok(response);
+                let wrong = |message| Error::other(Kind::Unavailable, failed(), target.clone(), message);
+                return read(&response).map_err(wrong);
             }
-            let (kind, refused) = answer::judge(Asked { object: PROBE, presents }, response.status, &response.body);
+            let (kind, refused) = self.judge(Asked { object: PROBE, presents }, began, &response);
             Err(Error::refused(kind, failed(), target.clone(), refused))
         };
         http.observed(operation, Error::reason, sent).await

@@ -16,7 +16,7 @@ const LEAST: f64 = 1.0;
 const GROWTH: f64 = 2.0;
 
 /// The longest pause that a manager may ask for.
-const LONGEST_HOLD: Duration = Duration::from_secs(300);
+pub(super) const LONGEST_HOLD: Duration = Duration::from_secs(300);
 
 /// Which calls wait behind others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,6 +16,9 @@ const EXCHANGE: &str = "token.exchange";
 /// How long a token is good for if the answer does not say so.
 const LIFETIME: Duration = Duration::from_secs(1800);
 
+/// The bounds of what an answer may say, in seconds: a day, and a minute, so that renewals have a pause.
+const LIFETIMES: (f64, f64) = (60.0, 86_400.0);
+
 /// What requests carry. Prints without the token.
 #[derive(Clone)]
 pub struct AccessToken {
@@ -79,7 +82,8 @@ fn read(body: &[u8]) -> Option<AccessToken> {
         Some(Value::String(text)) => text.trim().parse().ok().filter(|seconds: &f64| *seconds > 0.0),
         _ => None,
     };
-    let lifetime = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or(LIFETIME);
+    let within = |seconds: f64| Duration::from_secs_f64(seconds.clamp(LIFETIMES.0, LIFETIMES.1));
+    let lifetime = seconds.map_or(LIFETIME, within);
     Some(AccessToken { secret: SecretString::from(token), lifetime })
 }
 
@@ -98,7 +102,10 @@ mod tests {
             (r#"{"access_token": "t", "expires_in": "1799"}"#, Some(1799)),
             (r#"{"access_token": "t", "expires_in": null}"#, Some(1800)),
             (r#"{"access_token": "t", "expires_in": -4}"#, Some(1800)),
-            (r#"{"access_token": "t", "expires_in": 1e300}"#, Some(1800)),
+            (r#"{"access_token": "t", "expires_in": 1e300}"#, Some(86_400)),
+            (r#"{"access_token": "t", "expires_in": "inf"}"#, Some(86_400)),
+            (r#"{"access_token": "t", "expires_in": "NaN"}"#, Some(1800)),
+            (r#"{"access_token": "t", "expires_in": 0.001}"#, Some(60)),
             (r#"{"access_token": null}"#, None),
             (r#"{"access_token": ""}"#, None),
             ("<html>", None),

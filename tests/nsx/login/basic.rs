@@ -158,3 +158,24 @@ async fn a_rotation_that_comes_in_time_costs_no_rejection() {
     }
     assert_eq!(nsx.rejections(), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_late_rejection_is_charged_to_the_password_that_was_sent() {
+    let nsx = MemoryNsx::new(RIGHT, false, Duration::from_secs(5));
+    let (client, gate, offers) = start(&nsx, RIGHT);
+    call(client.clone()).await.unwrap();
+    nsx.set_password("Another-Horse-8");
+    offers.send_replace(offer("admin", "Another-Horse-8", 2));
+    // The login takes 10 s; a request of before is answered after it.
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    assert_eq!(call(client.clone()).await.unwrap_err().kind, Kind::Rejected);
+    assert_eq!(nsx.rejections(), 1);
+    assert!(gate.facts().is_logged_in, "the new password was not rejected");
+    call(client.clone()).await.unwrap();
+    // The next rotation is noticed.
+    nsx.set_password("Third-Horse-9");
+    offers.send_replace(offer("admin", "Third-Horse-9", 3));
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    call(client.clone()).await.unwrap();
+    assert_eq!(nsx.rejections(), 1);
+}

@@ -7,7 +7,7 @@ use ccm::clients::nsx::Kind;
 use ccm::providers::vsphere::credentials::Offer;
 use support::fake_nsx::{Model, Sessions, Side, Trouble};
 
-use crate::world::{GATEWAY, World, advance};
+use crate::world::{GATEWAY, Proof, World, advance};
 
 const NEW: &str = "Another-Horse-8";
 
@@ -112,4 +112,26 @@ async fn credentials_that_are_missing_are_said_and_taken_when_they_come() {
         world.offers.send_replace(ready);
         world.get(GATEWAY).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn another_token_is_tried_beside_the_one_in_use_and_a_rejected_one_leaves_it() {
+    let model = Model::small().cloud_user("ccm", "first");
+    let world = World::start_as(model, Proof::Token("first")).await;
+    world.nsx.set_token_life(Duration::from_secs(1000));
+    world.get(GATEWAY).await.unwrap();
+    let exchanges = |world: &World| world.nsx.counts().of("token authorize");
+    world.offer_token("wrong");
+    world.until("the token is refused", |world| world.gate.facts().refused_offer.is_some()).await;
+    assert_eq!((exchanges(&world), world.gate.facts().is_logged_in), (3, true), "the first, the wrong, the first");
+    world.get(GATEWAY).await.unwrap();
+    // The one that was accepted is renewed.
+    advance(Duration::from_secs(851)).await;
+    world.until("the token is renewed", |world| exchanges(world) == 5).await;
+    world.get(GATEWAY).await.unwrap();
+    world.nsx.set_refresh_token("ccm", "second");
+    world.offer_token("second");
+    world.until("the new token is used", |world| world.gate.facts().refused_offer.is_none()).await;
+    world.get(GATEWAY).await.unwrap();
+    assert_eq!(exchanges(&world), 6);
 }

@@ -179,7 +179,8 @@ pub(super) fn check(file: &RawSection, variables: &RawSection, report: &mut Repo
         }
         Some(text) => given.host("host", text, report),
     };
-    if let Some(text) = given.text(AUTH_HOST) {
+    // Without a token nothing uses it, also in the Go program.
+    if let Some(text) = given.text(AUTH_HOST).filter(|_| given.text(TOKEN).is_some()) {
         given.host(AUTH_HOST, text, report);
     }
     let login = given.login(report);

@@ -29,6 +29,7 @@ use crate::providers::vsphere::NSX_LOGIN_POLICY;
 use crate::providers::vsphere::credentials::pairs::{Better, Interface, Moment, Pairs};
 use crate::providers::vsphere::credentials::{Credential, Offer, Offers};
 use crate::providers::vsphere::retry::PASSING;
+use enter::HARMLESS;
 
 /// How long a call waits for a login. A login takes at most twice 30 s, with the claim before it.
 const WAIT: Duration = Duration::from_secs(50);
@@ -38,6 +39,12 @@ const USE: Duration = Duration::from_secs(30);
 
 /// How long a login that is under way at the end, and then all logouts, may take.
 const END: Duration = Duration::from_secs(3);
+
+/// A session that is over sooner has served no more than a few calls.
+const SHORT_LIFE: Duration = Duration::from_secs(5);
+
+/// How many such sessions in a row are taken for a manager that keeps none.
+const SHORT_LIVES: u32 = 5;
 
 /// The part of its lifetime after which a token is renewed.
 const RENEWAL: f64 = 0.85;
@@ -49,8 +56,8 @@ const REVIEW: Duration = Duration::from_secs(30);
 pub enum Source {
     /// The client certificate of the TLS settings.
     Certificate,
-    /// A token of VMware Cloud.
-    Token(Token),
+    /// A token of VMware Cloud. It changes with the file.
+    Token(watch::Receiver<Arc<Token>>),
     /// User and password, as they are offered.
     Pairs {
         /// They change with the file and the Secret.
@@ -101,6 +108,12 @@ pub struct Gate {
 struct State {
     pairs: Pairs,
     in_use: Option<Arc<Credential>>,
+    /// The login made with it, and when it was made. A session that is over is taken out.
+    adopted: Option<(Login, Instant)>,
+    /// How many sessions in a row were over at once.
+    short_lived: u32,
+    /// What the access token in use was got for.
+    exchanged: Option<Arc<Token>>,
     /// When the token is renewed.
     renewal: Option<Instant>,
     /// When an exchange of tokens, or a login beside the one in use, may be tried again.
@@ -112,11 +125,20 @@ struct State {
     login_failures: Failures,
     /// Credentials that requests were refused for, which the ledger does not know yet.
     uncounted: Vec<Arc<Credential>>,
-    /// Logins that were replaced, and when they are ended.
-    leaving: Vec<(Instant, Login)>,
+    /// Logins that were replaced.
+    leaving: Vec<Leaving>,
     /// Whether nothing logs in any more.
     has_ended: bool,
     facts: Facts,
+}
+
+/// A login that was replaced by another one.
+struct Leaving {
+    /// When it is ended.
+    due: Instant,
+    login: Login,
+    /// What it was made with.
+    credential: Option<Arc<Credential>>,
 }
 
 impl Gate {
@@ -129,6 +151,9 @@ impl Gate {
         let state = State {
             pairs: Pairs::new(NSX_LOGIN_POLICY),
             in_use: None,
+            adopted: None,
+            short_lived: 0,
+            exchanged: None,
             renewal: None,
             not_before: None,
             failures: Failures::default(),
@@ -151,11 +176,15 @@ impl Gate {
     /// Logs `client` in whenever that is needed, until `stop`, and out at the end.
     pub async fn run(&self, client: &Client, stop: CancellationToken) {
         let mut leads = self.leads.clone();
+        let mut tokens = match &self.source {
+            Source::Token(tokens) => Some(tokens.clone()),
+            Source::Certificate | Source::Pairs { .. } => None,
+        };
         let mut review = next_review();
         loop {
             let (leaving, renewal) = {
                 let state = self.state.lock();
-                (state.leaving.iter().map(|(due, _)| *due).min(), state.renewal)
+                (state.leaving.iter().map(|leaving| leaving.due).min(), state.renewal)
             };
             tokio::select! {
                 () = stop.cancelled() => break,
@@ -168,6 +197,10 @@ impl Gate {
                 () = self.wanted.notified() => self.finish(&stop, self.make(client)).await,
                 Some(()) = OptionFuture::from(renewal.map(sleep_until)) => self.finish(&stop, self.renew(client)).await,
                 Some(()) = OptionFuture::from(leaving.map(sleep_until)) => self.end_replaced(client).await,
+                () = another_token(&mut tokens) => {
+                    self.state.lock().not_before = None;
+                    self.finish(&stop, self.renew(client)).await;
+                }
                 () = self.offered_better() => self.finish(&stop, self.rotate(client)).await,
                 () = sleep_until(review) => {
                     self.review().await;
@@ -211,7 +244,7 @@ impl Gate {
     async fn log_in(&self, client: &Client) -> Result<(), NoLogin> {
         match &self.source {
             Source::Certificate => drop(client.adopt(Login::with_certificate())),
-            Source::Token(token) => self.exchange(client, token).await?,
+            Source::Token(tokens) => self.exchange(client, tokens).await?,
             Source::Pairs { offers, scheme } => {
                 if let Some((until, failure)) =
                     self.state.lock().retry.clone().filter(|(until, _)| *until > Instant::now())
@@ -231,29 +264,51 @@ impl Gate {
     }
 
     fn adopt(&self, client: &Client, login: Login, credential: Arc<Credential>) {
-        let before = client.adopt(login);
+        let before = client.adopt(login.clone());
         let mut state = self.state.lock();
-        state.in_use = Some(credential);
+        let used = state.in_use.replace(credential);
+        state.adopted = Some((login, Instant::now()));
         (state.retry, state.login_failures) = (None, Failures::default());
         state.facts = Facts { is_logged_in: true, ..Facts::default() };
-        state.leaving.extend(before.map(|before| (Instant::now() + USE, before)));
+        let leaving = |login| Leaving { due: Instant::now() + USE, login, credential: used };
+        state.leaving.extend(before.map(leaving));
     }
 
-    /// Gets a token, unless the last try was a moment ago.
-    async fn exchange(&self, client: &Client, token: &Token) -> Result<(), NoLogin> {
-        let hold = self.state.lock().not_before.filter(|until| *until > Instant::now());
+    /// Gets an access token, unless the last try was a moment ago: for what is offered, or, if that is rejected, for what was
+    /// accepted before.
+    async fn exchange(&self, client: &Client, tokens: &watch::Receiver<Arc<Token>>) -> Result<(), NoLogin> {
+        let offered = Arc::clone(&tokens.borrow());
+        let (hold, before) = {
+            let state = self.state.lock();
+            (state.not_before.filter(|until| *until > Instant::now()), state.exchanged.clone())
+        };
         if let Some(until) = hold {
             let why = self.state.lock().facts.failure.clone().unwrap_or_default();
             let seconds = until.saturating_duration_since(Instant::now()).as_secs();
             return Err(NoLogin { kind: Kind::Unavailable, why: format!("the next try is in {seconds} s; {why}") });
         }
-        match AccessToken::exchange(&token.service, &token.path, &token.refresh, USE).await {
+        let exchange =
+            async |token: &Token| AccessToken::exchange(&token.service, &token.path, &token.refresh, USE).await;
+        let (mut token, mut result, mut refused) = (Arc::clone(&offered), exchange(&offered).await, None);
+        if let (Err(error), Some(before)) = (&result, before.filter(|before| !Arc::ptr_eq(before, &offered)))
+            && error.kind == Kind::Rejected
+        {
+            refused = Some(chain(error));
+            (result, token) = (exchange(&before).await, before);
+        }
+        match result {
+            // The lead was lost meanwhile.
+            Ok(_) if !self.leads.is_so() => Err(not_leading()),
             Ok(access) => {
                 drop(client.adopt(Login::with_token(&access)));
                 let mut state = self.state.lock();
                 (state.failures, state.not_before) = (Failures::default(), None);
                 state.renewal = Some(Instant::now() + access.lifetime.mul_f64(RENEWAL));
-                state.facts = Facts { is_logged_in: true, ..Facts::default() };
+                state.exchanged = Some(token);
+                if let Some(why) = &refused {
+                    warn!(nsx = self.server, "the new token is not used, and the one of before is: {why}");
+                }
+                state.facts = Facts { is_logged_in: true, refused_offer: refused, failure: None };
                 Ok(())
             }
             Err(error) => {
@@ -268,11 +323,11 @@ impl Gate {
     /// Renews the token beside the one in use, which stays if that fails.
     async fn renew(&self, client: &Client) {
         self.state.lock().renewal = None;
-        let Source::Token(token) = &self.source else { return };
+        let Source::Token(tokens) = &self.source else { return };
         if client.login().is_none() {
             return;
         }
-        if let Err(NoLogin { why, .. }) = self.exchange(client, token).await {
+        if let Err(NoLogin { why, .. }) = self.exchange(client, tokens).await {
             warn!(nsx = self.server, "the token was not renewed: {why}");
             let mut state = self.state.lock();
             state.renewal = state.not_before;
@@ -350,6 +405,29 @@ impl Gate {
         }
     }
 
+    /// Sessions that are over at once, one after the other, are no reason for a login with each call.
+    fn note_over(&self, over: &Login) {
+        let mut state = self.state.lock();
+        let Some((_, made)) = state.adopted.take_if(|(adopted, _)| adopted.is(over)) else { return };
+        if made.elapsed() >= SHORT_LIFE {
+            state.short_lived = 0;
+            return;
+        }
+        state.short_lived = state.short_lived.saturating_add(1);
+        if state.short_lived < SHORT_LIVES {
+            return;
+        }
+        let why = format!(
+            "the last {} sessions were over within {} s each; a load balancer before NSX has to send all requests of a \
+             client to the same manager",
+            state.short_lived,
+            SHORT_LIFE.as_secs()
+        );
+        warn!(nsx = self.server, "{why}");
+        let pause = HARMLESS.pause(state.short_lived - SHORT_LIVES + 1, fastrand::f64());
+        state.retry = Some((Instant::now() + pause, NoLogin { kind: Kind::Unavailable, why }));
+    }
+
     /// Ends the wait of logins that the ledger does not ask for any more.
     async fn review(&self) {
         let paused = self.state.lock().pairs.paused(self.began.elapsed());
@@ -381,10 +459,10 @@ impl Gate {
         let now = Instant::now();
         let due: Vec<Login> = {
             let mut state = self.state.lock();
-            let (due, later) = std::mem::take(&mut state.leaving).into_iter().partition(|(due, _)| *due <= now);
+            let (due, later) = std::mem::take(&mut state.leaving).into_iter().partition(|leaving| leaving.due <= now);
             state.leaving = later;
-            let due: Vec<(Instant, Login)> = due;
-            due.into_iter().map(|(_, login)| login).collect()
+            let due: Vec<Leaving> = due;
+            due.into_iter().map(|leaving| leaving.login).collect()
         };
         for login in due {
             self.end(client, login).await;
@@ -398,7 +476,7 @@ impl Gate {
             state.renewal = None;
             state.facts.is_logged_in = false;
             let leaving = std::mem::take(&mut state.leaving);
-            leaving.into_iter().map(|(_, login)| login).chain(client.leave()).collect()
+            leaving.into_iter().map(|leaving| leaving.login).chain(client.leave()).collect()
         };
         futures::future::join_all(logins.into_iter().map(|login| self.end(client, login))).await;
     }
@@ -423,6 +501,9 @@ impl LogIn for Gate {
             let why = "NSX does not accept the client certificate: it has to be that of a principal identity";
             return Err(NoLogin { kind: Kind::Rejected, why: why.to_owned() });
         }
+        if let Some(over) = over {
+            self.note_over(over);
+        }
         let mut tries = self.tries.subscribe();
         let before = tries.borrow_and_update().0;
         if self.state.lock().has_ended {
@@ -446,16 +527,22 @@ impl LogIn for Gate {
         }
     }
 
-    /// A rejection of a password that was accepted before counts against the account, too.
-    fn rejected(&self, _login: &Login) {
+    /// A rejection of a password that was accepted before counts against the account, too. It may come late, for a password
+    /// that was replaced meanwhile.
+    fn rejected(&self, login: &Login) {
         let mut state = self.state.lock();
-        let Some(in_use) = state.in_use.clone() else { return };
+        let is_adopted = state.adopted.as_ref().is_some_and(|(adopted, _)| adopted.is(login));
+        let replaced = state.leaving.iter().find(|leaving| leaving.login.is(login));
+        let replaced = replaced.and_then(|leaving| leaving.credential.clone());
+        let Some(presented) = replaced.or_else(|| state.in_use.clone().filter(|_| is_adopted)) else { return };
         let why = "NSX refused user and password with a request".to_owned();
         warn!(nsx = self.server, "{why}");
         let rejection = self.rejection(why, Duration::ZERO);
-        state.pairs.rejected(&in_use, Interface::Primary, rejection, fastrand::f64());
-        state.facts.is_logged_in = false;
-        state.uncounted.push(in_use);
+        state.pairs.rejected(&presented, Interface::Primary, rejection, fastrand::f64());
+        if is_adopted {
+            state.facts.is_logged_in = false;
+        }
+        state.uncounted.push(presented);
         drop(state);
         self.refused.notify_one();
     }
@@ -473,6 +560,18 @@ fn ended() -> NoLogin {
 
 fn next_review() -> Instant {
     Instant::now() + REVIEW.mul_f64(1.0 + fastrand::f64() / 4.0)
+}
+
+/// Completes when another token is offered.
+async fn another_token(tokens: &mut Option<watch::Receiver<Arc<Token>>>) {
+    if let Some(offered) = tokens
+        && offered.changed().await.is_ok()
+    {
+        return;
+    }
+    // Nothing is offered any more.
+    *tokens = None;
+    std::future::pending().await
 }
 
 /// What is offered now.

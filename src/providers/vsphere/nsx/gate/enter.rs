@@ -16,7 +16,8 @@ use crate::providers::vsphere::credentials::pairs::{Held, Interface, Pairs, Reje
 use crate::providers::vsphere::credentials::{self, Credential, Offer, Offers, Origin};
 
 /// After a login that a manager in trouble refused: calls come by the hundred, and each would be one more.
-const HARMLESS: Backoff = Backoff::doubling(Duration::from_secs(1), Duration::from_secs(10)).shortened_by(0.5);
+pub(super) const HARMLESS: Backoff =
+    Backoff::doubling(Duration::from_secs(1), Duration::from_secs(10)).shortened_by(0.5);
 
 /// After a login whose answer was lost. It may have been rejected, so that the ledger takes only a few of them in 15 minutes;
 /// they have to last for a trouble of a minute.
@@ -101,6 +102,7 @@ impl Gate {
             let mut state = self.state.lock();
             let backoff = if outcome == Outcome::Unanswered { &UNANSWERED } else { &HARMLESS };
             let pause = state.login_failures.next_pause(backoff, fastrand::f64());
+            let pause = pause.max(error.retry_after().unwrap_or_default());
             state.retry = Some((Instant::now() + pause, failure.clone()));
         }
         Err(failure)

@@ -38,6 +38,9 @@ const ATTEMPTS: u32 = 5;
 /// How long a failure to read what identifies the cluster lasts.
 const UID_PAUSE: Duration = Duration::from_secs(300);
 
+/// How long a Node that is gone, and that no listed route is of, is remembered.
+const NODE_MEMORY: Duration = Duration::from_secs(3600);
+
 /// How many routes a page of a list has.
 const PAGE: usize = 1000;
 
@@ -70,12 +73,14 @@ struct Known {
     uid: Option<String>,
     /// When that may be asked for again.
     ask_again: Option<Instant>,
-    /// The UIDs of Nodes that were seen.
-    node_uids: BTreeSet<String>,
+    /// The UIDs of Nodes, and when each was seen.
+    node_uids: BTreeMap<String, Instant>,
     /// The ids of our routes, by Node and network: they may be spelled otherwise than ours would be.
     ids: BTreeMap<(String, IpNet), String>,
     /// Ids of routes that were written and that NSX has not realized.
     unrealized: BTreeSet<String>,
+    /// How many objects of the last listing were left out.
+    skipped: usize,
     /// Ids of held routes that were reported.
     reported: BTreeSet<String>,
 }
@@ -163,32 +168,47 @@ impl Routes {
         Ok(known.uid.clone())
     }
 
-    /// Remembers the Nodes that are here now.
-    fn note_nodes(&self) {
-        let uids: Vec<String> = self.nodes.nodes().filter_map(|node| node.metadata.uid.clone()).collect();
-        self.known.lock().node_uids.extend(uids);
+    /// Remembers the Nodes that are here now, and for an hour those that were here or that a listed route is of.
+    fn note_nodes(&self, listed: &[Object]) {
+        let now = Instant::now();
+        let here: Vec<String> = self.nodes.nodes().filter_map(|node| node.metadata.uid.clone()).collect();
+        let node_uids = &mut self.known.lock().node_uids;
+        for hint in listed.iter().map(|object| static_route::name_hint(object.id())) {
+            if let Some(seen) = node_uids.get_mut(hint) {
+                *seen = now;
+            }
+        }
+        node_uids.extend(here.into_iter().map(|uid| (uid, now)));
+        node_uids.retain(|_, seen| now.saturating_duration_since(*seen) < NODE_MEMORY);
     }
 
     fn judge(&self, cluster_name: &str, uid: Option<&str>, object: &Object, listed: &Listed) -> Ownership {
         let of_node = |name: &str| self.nodes.node(name).map(|node| ips(&node)).unwrap_or_default();
         let known = self.known.lock();
-        let cluster = Cluster { name: cluster_name, uid, node_uids: &known.node_uids, addresses: &of_node };
+        let is_node = |uid: &str| known.node_uids.contains_key(uid);
+        let cluster = Cluster { name: cluster_name, uid, is_node: &is_node, addresses: &of_node };
         judge(object, listed, &cluster)
     }
 
     /// The route of this id as it is now.
     async fn read(&self, cluster_name: &str, id: &str, doing: &str) -> Result<Option<Found>, Error> {
         let uid = self.cluster_uid().await?;
-        self.note_nodes();
         let object = match self.client.get(&self.path(id), "static-routes.get", Priority::Urgent).await {
             Ok(object) => object,
             Err(error) if error.kind == Kind::NotFound => return Ok(None),
             Err(error) => return Err(failed(doing, None, &error)),
         };
+        if object.id() != id {
+            let message = format!("{doing}: the answer is not the object that was asked for");
+            return Err(Error::Failed { reason: reason::NSXUnavailable, message, after: None });
+        }
         let Some(listed) = Listed::read(&object) else {
             let message = format!("{doing}: NSX has an object of this id that is no route");
             return Err(Error::Failed { reason: reason::RouteNotOurs, message, after: None });
         };
+        if let Some(uid) = self.nodes.node(&listed.node).and_then(|node| node.metadata.uid.clone()) {
+            self.known.lock().node_uids.insert(uid, Instant::now());
+        }
         let ownership = self.judge(cluster_name, uid.as_deref(), &object, &listed);
         Ok(Some(Found { object, listed, ownership }))
     }
@@ -201,10 +221,17 @@ impl Routes {
                 return Err(Error::Failed { reason: reason::NSXRefused, message, after: None });
             }
             Ownership::Ours => return Ok(()),
-            Ownership::Foreign => "it is a route of another cluster or program",
-            Ownership::Held => "it has the name of this cluster, and nothing shows that it is this cluster's",
+            Ownership::Foreign => {
+                "it is a route of another cluster or program; clusters that share a router need different values of \
+                 --cluster-name"
+            }
+            Ownership::Held => {
+                "it has the name of this cluster, and nothing shows that it is this cluster's; if nothing needs it, delete \
+                 it in NSX"
+            }
         };
-        let message = format!("{doing}: {message}; it was made by user {:?}", found.object.created_by());
+        let (router, user) = (&self.router, found.object.created_by());
+        let message = format!("{doing} of {router}: {message}; it was made by user {user:?}");
         Err(Error::Failed { reason: reason::RouteNotOurs, message, after: None })
     }
 
@@ -230,7 +257,7 @@ impl Routes {
                 network: &route.destination_cidr,
                 next_hop: hop,
             };
-            let (path, owner) = (self.path(id), found.as_ref().map(|found| found.object.created_by().to_owned()));
+            let (path, owner) = (self.path(id), found.as_ref().and_then(|found| protected_by(&found.object)));
             let written = match found {
                 None => self.client.patch(write(), &path, "static-routes.create", &wanted.object()).await,
                 Some(found) => {
@@ -297,7 +324,7 @@ impl Routes {
             warn!(
                 route = id,
                 "route {}/static-routes/{id} is neither changed nor deleted: it has the name of this cluster, and nothing \
-                 shows that it is this cluster's",
+                 shows that it is this cluster's; if nothing needs it, delete it in NSX",
                 self.router
             );
         }
@@ -314,11 +341,13 @@ impl crate::cloud::Routes for Routes {
         let unrealized_before = self.known.lock().unrealized.clone();
         let listing = self.client.list(&path, "static-routes.list", PAGE).await;
         let listing = listing.map_err(|error| not_listed(&self.router, &error))?;
-        self.note_nodes();
+        self.note_nodes(&listing.objects);
         let (mut routes, mut ids, mut held) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
+        let mut skipped = listing.skipped;
         for object in listing.objects.iter().filter(|object| !object.is_marked_for_delete()) {
             let Some(listed) = Listed::read(object) else {
-                if object.tag(static_route::CLUSTER_NAME) != Some(cluster_name) {
+                if is_foreign(object, cluster_name, uid.as_deref()) {
+                    skipped += 1;
                     continue;
                 }
                 let message = format!("list the routes of {}: {object:?} cannot be understood", self.router);
@@ -337,10 +366,15 @@ impl crate::cloud::Routes for Routes {
         }
         self.report_held(held);
         let mut known = self.known.lock();
+        if std::mem::replace(&mut known.skipped, skipped) != skipped && skipped > 0 {
+            warn!(skipped, "objects of {path} that are no routes, and are not of this cluster, are left out");
+        }
         let listed: BTreeSet<&str> = routes.iter().map(|route| route.name.as_str()).collect();
         // What was written during the listing may be missing in it.
         known.unrealized.retain(|id| listed.contains(id.as_str()) || !unrealized_before.contains(id));
-        known.ids = ids;
+        // One listing may miss a route.
+        known.ids.retain(|(node, _), _| self.nodes.node(node).is_some());
+        known.ids.extend(ids);
         Ok(routes)
     }
 
@@ -364,8 +398,16 @@ impl crate::cloud::Routes for Routes {
                 available.join(", ")
             ))
         })?;
-        let known = self.known.lock().ids.get(&(target_node.clone(), network)).cloned();
-        let id = known.unwrap_or_else(|| static_route::id(name_hint, destination_cidr));
+        let (own, key) = (static_route::id(name_hint, destination_cidr), (target_node.clone(), network));
+        let known = self.known.lock().ids.get(&key).cloned().filter(|known| *known != own);
+        let id = match known {
+            // It may be gone meanwhile.
+            Some(known) => {
+                let found = self.read(cluster_name, &known, &format!("write the route {known}")).await?;
+                found.map_or(own, |_| known)
+            }
+            None => own,
+        };
         let unrealized = Unrealized::begin(self, &id);
         self.ensure(permit, cluster_name, &id, route, hop).await?;
         self.wait_until_realized(&id).await?;
@@ -392,7 +434,7 @@ impl crate::cloud::Routes for Routes {
             match self.client.delete(Write { permit: &permit }, &self.path(id), "static-routes.delete").await {
                 Ok(()) => break,
                 Err(error) if is_to_be_read(&error.kind) && attempt < ATTEMPTS => attempt += 1,
-                Err(error) => return Err(failed(&doing, Some(found.object.created_by()), &error)),
+                Err(error) => return Err(failed(&doing, protected_by(&found.object).as_deref(), &error)),
             }
         }
         let mut known = self.known.lock();
@@ -417,6 +459,17 @@ fn not_listed(router: &str, error: &nsx::Error) -> Error {
         Error::Failed { reason, message, .. } => Error::Failed { reason, message, after: None },
         other => other,
     }
+}
+
+/// The user that made an object which NSX may protect from others. Old versions do not say whether it is protected.
+fn protected_by(object: &Object) -> Option<String> {
+    (object.text("_protection") != "NOT_PROTECTED").then(|| object.created_by().to_owned())
+}
+
+/// Whether an object that is no route is none of this cluster's.
+fn is_foreign(object: &Object, cluster_name: &str, uid: Option<&str>) -> bool {
+    let is_of_another = uid.zip(object.tag(static_route::CLUSTER_UID)).is_some_and(|(own, tagged)| own != tagged);
+    is_of_another || object.tag(static_route::CLUSTER_NAME) != Some(cluster_name)
 }
 
 /// Whether the object has to be read before the change is planned again.

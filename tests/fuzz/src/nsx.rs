@@ -130,7 +130,8 @@ pub fn object(bytes: &[u8]) {
 
 fn judge(mut object: Object) {
     let (nodes, addresses) = (BTreeSet::from(["u-1".to_owned()]), |_: &str| Vec::new());
-    let cluster = Cluster { name: "kubernetes", uid: Some("u"), node_uids: &nodes, addresses: &addresses };
+    let cluster =
+        Cluster { name: "kubernetes", uid: Some("u"), is_node: &|uid| nodes.contains(uid), addresses: &addresses };
     if let Some(listed) = Listed::read(&object) {
         let ownership = ownership::judge(&object, &listed, &cluster);
         let is_named = object.tag(CLUSTER_NAME) == Some("kubernetes");

@@ -169,8 +169,7 @@ proptest! {
     fn l_13_any_object_is_read_without_a_panic(any in any_object()) {
         if let Some(listed) = Listed::read(&any) {
             let of_node = |_: &str| Vec::new();
-            let none = BTreeSet::new();
-            let cluster = Cluster { name: NAME, uid: Some("uid"), node_uids: &none, addresses: &of_node };
+            let cluster = Cluster { name: NAME, uid: Some("uid"), is_node: &|_| false, addresses: &of_node };
             let is_named = any.tag("vsphere.k8s.io/cluster-name") == Some(NAME);
             prop_assert_eq!(judge(&any, &listed, &cluster) == Ownership::Foreign, !is_named || any.tag("cluster-uid").is_some_and(|uid| uid != "uid"));
         }
@@ -246,7 +245,8 @@ fn the_first_row_that_fits_decides_whose_a_route_is() {
         let route = object(json!({"id": route_id, "network": "100.96.0.0/24", "next_hops": next_hops, "tags": tags}));
         let listed = Listed::read(&route).unwrap();
         for (own, expected) in [(Some("uid"), expected), (None, without_uid)] {
-            let cluster = Cluster { name: NAME, uid: own, node_uids: &node_uids, addresses: &of_node };
+            let cluster =
+                Cluster { name: NAME, uid: own, is_node: &|uid| node_uids.contains(uid), addresses: &of_node };
             assert_eq!(judge(&route, &listed, &cluster), expected, "{what}, own UID {own:?}");
         }
     }

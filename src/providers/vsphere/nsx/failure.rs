@@ -11,7 +11,7 @@ use crate::providers::vsphere::reason;
 const NO_PERMISSION: Duration = Duration::from_secs(300);
 
 /// The failure of a call. `doing` is what was being done and to what, and `owner` the user that made the object, if the call
-/// was to change one that was read.
+/// was to change one that is or may be protected.
 pub(in crate::providers::vsphere) fn failed(doing: &str, owner: Option<&str>, error: &nsx::Error) -> Error {
     let told = chain(error);
     let because =

@@ -7,7 +7,6 @@
 //! | the UID in its id is that of a Node here, or of one that this process saw; or its next hop is an address of the Node that its tag names | ours, tagged with the first write that is needed anyway |
 //! | anything else | held: never changed, and reported once |
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::static_route::{CLUSTER_NAME, CLUSTER_UID, Listed, name_hint};
@@ -30,8 +29,8 @@ pub struct Cluster<'a> {
     pub name: &'a str,
     /// What identifies it, if that is known.
     pub uid: Option<&'a str>,
-    /// The UIDs of the Nodes that are here, or were since this process began.
-    pub node_uids: &'a BTreeSet<String>,
+    /// Whether this is the UID of a Node that is here, or was since this process began and is remembered.
+    pub is_node: &'a dyn Fn(&str) -> bool,
     /// The addresses of the Node of this name.
     pub addresses: &'a dyn Fn(&str) -> Vec<IpAddr>,
 }
@@ -44,7 +43,7 @@ pub fn judge(object: &Object, listed: &Listed, cluster: &Cluster<'_>) -> Ownersh
     if let (Some(own), Some(tagged)) = (cluster.uid, object.tag(CLUSTER_UID)) {
         return if own == tagged { Ownership::Ours } else { Ownership::Foreign };
     }
-    let is_of_node = cluster.node_uids.contains(name_hint(&listed.id));
+    let is_of_node = (cluster.is_node)(name_hint(&listed.id));
     let leads_to_node = || {
         let addresses = (cluster.addresses)(&listed.node);
         listed.next_hops.iter().any(|hop| addresses.contains(hop))

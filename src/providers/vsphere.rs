@@ -16,6 +16,7 @@ pub mod instance_type;
 pub mod instances;
 pub mod inventory;
 mod last_place;
+pub mod load_balancer;
 pub mod location;
 pub mod nsx;
 pub mod parts;

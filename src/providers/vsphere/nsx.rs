@@ -3,6 +3,7 @@
 mod failure;
 mod gate;
 mod leads;
+pub mod names;
 pub mod tags;
 
 use std::sync::Arc;

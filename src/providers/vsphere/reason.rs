@@ -61,4 +61,8 @@ reasons! {
     RouteNotOurs,
     /// NSX has accepted a route and not put it into effect.
     RouteNotRealized,
+    /// The annotation of a Service names a class of load balancers that the configuration does not have.
+    LoadBalancerClassUnknown,
+    /// NSX cannot serve what a Service asks for.
+    LoadBalancerNotPossible,
 }

@@ -8,11 +8,11 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::NodeAddress;
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
 
 use crate::base::addresses::{parse_ip, parse_network_sloppy};
 use crate::clients::nsx::Object;
 use crate::cloud::node::addresses::{EXTERNAL_IP, INTERNAL_IP};
+use crate::providers::vsphere::nsx::names::{LONGEST_NAME, shortened};
 use crate::providers::vsphere::nsx::tags::Tags;
 
 /// The scope of the tag with the cluster's name.
@@ -25,9 +25,6 @@ pub const CLUSTER_UID: &str = "cluster-uid";
 pub const OWNER: &str = "owner";
 /// The name of this program, as load balancers of the Go program have it.
 pub const OWNER_NAME: &str = "vsphere-cloud-controller-manager";
-
-/// The longest display name that NSX takes, in characters.
-const LONGEST_NAME: usize = 255;
 
 /// A route as it is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,15 +117,9 @@ impl StaticRoute<'_> {
         }
     }
 
-    /// A name that is too long ends in a part of its digest, so that it stays different from others.
     fn display_name(&self) -> String {
         let name = format!("{}_{}_{}", self.cluster_name, self.node, self.network);
-        if name.chars().count() <= LONGEST_NAME {
-            return name;
-        }
-        let digest = Sha256::digest(name.as_bytes());
-        let digest: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        name.chars().take(LONGEST_NAME - digest.len() - 1).chain(['_']).chain(digest.chars()).collect()
+        shortened(name, LONGEST_NAME)
     }
 }
 

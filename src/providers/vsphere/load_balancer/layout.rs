@@ -1,0 +1,285 @@
+//! Pure: how load balancers are written in NSX. Names, descriptions and tags are those of the Go program, so that either
+//! program finds what the other wrote. Ids are this program's own: a create that is repeated meets the same object.
+//!
+//! Mirrors `access.go` and `tag.go` of `pkg/cloudprovider/vsphere/loadbalancer`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::members::{self, Member};
+use crate::clients::nsx::Object;
+use crate::providers::vsphere::nsx::names::{LONGEST_DESCRIPTION, LONGEST_NAME, shortened};
+use crate::providers::vsphere::nsx::tags::Tags;
+
+/// The name of this program in descriptions and, unless the configuration has another, in the tag of the owner.
+pub const PROGRAM: &str = "vsphere-cloud-controller-manager";
+
+/// The scope of the tag with the owner.
+pub const OWNER: &str = "owner";
+/// The scope of the tag with the cluster's name.
+pub const CLUSTER: &str = "cluster";
+/// The scope of the tag with namespace and name of the Service.
+pub const SERVICE: &str = "service";
+/// The scope of the tag with protocol and port.
+pub const PORT: &str = "port";
+/// The scope of the tag with the id of the pool of addresses.
+pub const ADDRESS_POOL: &str = "ippoolid";
+/// The scope of the tag with the class.
+pub const CLASS: &str = "lbclass";
+/// The scope of the tag with the UID of the cluster. The Go program does not know it.
+pub const CLUSTER_UID: &str = "cluster-uid";
+/// The scope of the tag with the UID of the Service. The Go program does not know it.
+pub const SERVICE_UID: &str = "service-uid";
+
+/// How many ids one object may have: an id is in use for a while after its object was deleted.
+pub const IDS: u8 = 10;
+
+/// The space of the ids, version 5 of RFC 9562.
+const SPACE: Uuid = Uuid::from_u128(0x8d5f_6c1e_41a3_4b0e_9a57_2f6b_7c90_d3e4);
+
+/// The kinds of objects that a load balancer consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// What the virtual servers of a cluster run on.
+    LbService,
+    /// An address with a port.
+    VirtualServer,
+    /// The nodes behind a port.
+    Pool,
+    /// The health check of a pool.
+    Monitor,
+    /// An address that is reserved.
+    Allocation,
+}
+
+impl Kind {
+    /// The word in ids. Never changed: ids of objects that exist depend on it.
+    fn word(self) -> &'static str {
+        match self {
+            Kind::LbService => "lb-service",
+            Kind::VirtualServer => "virtual-server",
+            Kind::Pool => "pool",
+            Kind::Monitor => "monitor",
+            Kind::Allocation => "allocation",
+        }
+    }
+}
+
+/// The transport protocol of a port. NSX has no others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+}
+
+/// A port of a Service. Prints as the value of its tag, such as `TCP/80`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Port {
+    /// Its protocol.
+    pub protocol: Protocol,
+    /// Its number.
+    pub number: u16,
+}
+
+impl Port {
+    /// From the value of a tag.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (protocol, number) = text.split_once('/')?;
+        let protocol = match protocol {
+            "TCP" => Protocol::Tcp,
+            "UDP" => Protocol::Udp,
+            _ => return None,
+        };
+        Some(Self { protocol, number: number.parse().ok()? })
+    }
+}
+
+impl fmt::Display for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let protocol = match self.protocol {
+            Protocol::Tcp => "TCP",
+            Protocol::Udp => "UDP",
+        };
+        write!(f, "{protocol}/{}", self.number)
+    }
+}
+
+/// Whose load balancer it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner<'a> {
+    /// The namespace of the Service.
+    pub namespace: &'a str,
+    /// The name of the Service.
+    pub name: &'a str,
+    /// The UID of the Service.
+    pub uid: &'a str,
+}
+
+impl fmt::Display for Owner<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// What all objects of a cluster have in common.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// The name of the cluster.
+    pub cluster: String,
+    /// What identifies the cluster, if that is known.
+    pub cluster_uid: Option<String>,
+    /// Tags of all objects by scope, as they are configured. `owner` replaces the name of this program.
+    pub configured: BTreeMap<String, String>,
+}
+
+/// Where a new virtual server listens, and what it leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerFacts<'a> {
+    /// The port of the Service.
+    pub port: Port,
+    /// The port of the nodes.
+    pub node_port: u16,
+    /// The address.
+    pub address: IpAddr,
+    /// The class of the Service.
+    pub class: &'a str,
+    /// The id of the pool that the address is from.
+    pub address_pool: &'a str,
+    /// The path of the application profile.
+    pub profile: &'a str,
+    /// The path of the pool of nodes.
+    pub pool: &'a str,
+    /// The path of the load balancer service.
+    pub lb_service: &'a str,
+}
+
+/// What is behind a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolFacts<'a> {
+    /// The port of the Service.
+    pub port: Port,
+    /// The id of the pool that the address is from.
+    pub address_pool: &'a str,
+    /// The nodes.
+    pub members: &'a [Member],
+    /// The path of the monitor, if there is one.
+    pub monitor: Option<&'a str>,
+    /// Whether nodes see the addresses of clients.
+    pub is_snat_disabled: bool,
+}
+
+impl Layout {
+    /// The value of the tag [`OWNER`].
+    pub fn owner(&self) -> &str {
+        self.configured.get(OWNER).map_or(PROGRAM, String::as_str)
+    }
+
+    /// The tags of every object.
+    pub fn tags(&self) -> Tags {
+        let configured = self.configured.iter().fold(Tags::default(), |tags, (scope, tag)| tags.with(scope, tag));
+        let tags = configured.with(OWNER, self.owner()).with(CLUSTER, &self.cluster);
+        match &self.cluster_uid {
+            Some(uid) => tags.with(CLUSTER_UID, uid),
+            None => tags,
+        }
+    }
+
+    /// The id of an object of a Service. `attempt` is below [`IDS`].
+    pub fn id(kind: Kind, uid: &str, port: Option<Port>, attempt: u8) -> String {
+        let port = port.map(|port| port.to_string()).unwrap_or_default();
+        let name = format!("{uid}/{}/{port}/ipv4/{attempt}", kind.word());
+        Uuid::new_v5(&SPACE, name.as_bytes()).to_string()
+    }
+
+    /// The id of the load balancer service of this cluster.
+    pub fn lb_service_id(&self, attempt: u8) -> String {
+        let of_cluster = self.cluster_uid.as_deref().unwrap_or(&self.cluster);
+        Self::id(Kind::LbService, of_cluster, None, attempt)
+    }
+
+    /// A load balancer service on this tier-1 gateway.
+    pub fn lb_service(&self, size: &str, tier1: Option<&str>) -> Object {
+        let description = format!("virtual server pool for cluster {} created by {PROGRAM}", self.cluster);
+        let mut object = named(format!("cluster:{}", self.cluster), description);
+        set(&mut object, "size", size);
+        set(&mut object, "enabled", true);
+        if let Some(tier1) = tier1 {
+            set(&mut object, "connectivity_path", tier1);
+        }
+        self.tags().write_into(&mut object);
+        object
+    }
+
+    /// The health check of a TCP port.
+    pub fn monitor(&self, owner: &Owner<'_>, port: Port, node_port: u16) -> Object {
+        let description =
+            format!("tcp monitor for cluster {}, service {owner}, port {node_port} created by {PROGRAM}", self.cluster);
+        let mut object = named(format!("cluster:{}:{owner}:{node_port}", self.cluster), description);
+        set(&mut object, "resource_type", "LBTcpMonitorProfile");
+        set(&mut object, "monitor_port", node_port);
+        self.of_service(owner).with(PORT, port.to_string()).write_into(&mut object);
+        object
+    }
+
+    /// The nodes behind a port.
+    pub fn pool(&self, owner: &Owner<'_>, facts: &PoolFacts<'_>) -> Object {
+        let description = format!("pool for cluster {}, service {owner} created by {PROGRAM}", self.cluster);
+        let mut object = named(format!("cluster:{}:{owner}", self.cluster), description);
+        let snat = if facts.is_snat_disabled { "LBSnatDisabled" } else { "LBSnatAutoMap" };
+        set(&mut object, "snat_translation", json!({"type": snat}));
+        set(&mut object, "members", members::merged(&[], facts.members, &self.cluster));
+        if let Some(monitor) = facts.monitor {
+            set(&mut object, "active_monitor_paths", json!([monitor]));
+        }
+        let tags = self.of_service(owner).with(PORT, facts.port.to_string());
+        tags.with(ADDRESS_POOL, facts.address_pool).write_into(&mut object);
+        object
+    }
+
+    /// The address and port of a Service.
+    pub fn virtual_server(&self, owner: &Owner<'_>, facts: &ServerFacts<'_>) -> Object {
+        let description = format!("virtual server for cluster {}, service {owner} created by {PROGRAM}", self.cluster);
+        let mut object = named(format!("cluster:{}:{owner}", self.cluster), description);
+        set(&mut object, "ip_address", facts.address.to_string());
+        set(&mut object, "ports", json!([facts.port.number.to_string()]));
+        set(&mut object, "default_pool_member_ports", json!([facts.node_port.to_string()]));
+        set(&mut object, "enabled", true);
+        set(&mut object, "application_profile_path", facts.profile);
+        set(&mut object, "pool_path", facts.pool);
+        set(&mut object, "lb_service_path", facts.lb_service);
+        let tags = self.of_service(owner).with(PORT, facts.port.to_string()).with(CLASS, facts.class);
+        tags.with(ADDRESS_POOL, facts.address_pool).write_into(&mut object);
+        object
+    }
+
+    /// A reserved address: any one of its pool.
+    pub fn allocation(&self, owner: &Owner<'_>) -> Object {
+        let mut object = Object::default();
+        self.of_service(owner).write_into(&mut object);
+        object
+    }
+
+    fn of_service(&self, owner: &Owner<'_>) -> Tags {
+        self.tags().with(SERVICE, owner.to_string())
+    }
+}
+
+fn named(name: String, description: String) -> Object {
+    let mut object = Object::default();
+    set(&mut object, "display_name", shortened(name, LONGEST_NAME));
+    set(&mut object, "description", shortened(description, LONGEST_DESCRIPTION));
+    object
+}
+
+fn set(object: &mut Object, member: &str, value: impl Into<Value>) {
+    object.0.insert(member.to_owned(), value.into());
+}
+
+#[cfg(test)]
+mod tests;

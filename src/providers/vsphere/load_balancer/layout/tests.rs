@@ -1,0 +1,158 @@
+//! Each object, as the Go program writes it.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+const OWNER: Owner<'static> = Owner { namespace: "ns", name: "s", uid: "u-1" };
+const HTTP: Port = Port { protocol: Protocol::Tcp, number: 80 };
+
+fn layout(cluster_uid: Option<&str>, configured: &[(&str, &str)]) -> Layout {
+    Layout {
+        cluster: "c".to_owned(),
+        cluster_uid: cluster_uid.map(str::to_owned),
+        configured: configured.iter().map(|(scope, tag)| ((*scope).to_owned(), (*tag).to_owned())).collect(),
+    }
+}
+
+fn tags(pairs: &[(&str, &str)]) -> Value {
+    pairs.iter().map(|(scope, tag)| json!({"scope": scope, "tag": tag})).collect()
+}
+
+fn body(object: Object) -> Value {
+    Value::Object(object.0)
+}
+
+fn server(layout: &Layout) -> Value {
+    body(layout.virtual_server(
+        &OWNER,
+        &ServerFacts {
+            port: HTTP,
+            node_port: 30080,
+            address: "192.0.2.5".parse().unwrap(),
+            class: "default",
+            address_pool: "p1",
+            profile: "/infra/lb-app-profiles/default-tcp-lb-app-profile",
+            pool: "/infra/lb-pools/77aa",
+            lb_service: "/infra/lb-services/10be",
+        },
+    ))
+}
+
+fn pool(layout: &Layout, is_snat_disabled: bool, monitor: Option<&str>) -> Value {
+    let member = |node: &str, address: &str| Member { node: node.to_owned(), address: address.parse().unwrap() };
+    let members = [member("n1", "10.0.0.1"), member("n2", "10.0.0.2")];
+    let facts = PoolFacts { port: HTTP, address_pool: "p1", members: &members, monitor, is_snat_disabled };
+    body(layout.pool(&OWNER, &facts))
+}
+
+// vectors: TAG-06
+#[test]
+fn tag_06_a_configured_tag_does_not_replace_one_of_the_program_but_the_owner() {
+    let layout = layout(None, &[("cluster", "x"), ("owner", "them"), ("team", "blue")]);
+    let expected = [("cluster", "c"), ("owner", "them"), ("service", "ns/s"), ("team", "blue")];
+    assert_eq!(body(layout.allocation(&OWNER)), json!({"tags": tags(&expected)}));
+    assert_eq!(layout.owner(), "them");
+}
+
+// vectors: TAG-07, W-08
+#[test]
+fn tag_07_and_w_08_a_virtual_server_is_that_of_the_go_program_with_the_uid_of_the_cluster() {
+    let go = [
+        ("cluster", "c"),
+        ("ippoolid", "p1"),
+        ("lbclass", "default"),
+        ("owner", "vsphere-cloud-controller-manager"),
+        ("port", "TCP/80"),
+        ("service", "ns/s"),
+    ];
+    let expected = |tags: Value| {
+        json!({
+            "display_name": "cluster:c:ns/s",
+            "description": "virtual server for cluster c, service ns/s created by vsphere-cloud-controller-manager",
+            "ip_address": "192.0.2.5", "ports": ["80"], "default_pool_member_ports": ["30080"], "enabled": true,
+            "application_profile_path": "/infra/lb-app-profiles/default-tcp-lb-app-profile",
+            "pool_path": "/infra/lb-pools/77aa", "lb_service_path": "/infra/lb-services/10be", "tags": tags,
+        })
+    };
+    assert_eq!(server(&layout(None, &[])), expected(tags(&go)), "TAG-07, W-08");
+    let mut more = go.to_vec();
+    more.insert(1, ("cluster-uid", "k"));
+    assert_eq!(server(&layout(Some("k"), &[])), expected(tags(&more)), "TAG-07, W-08");
+}
+
+// vectors: W-06
+#[test]
+fn w_06_a_monitor_is_that_of_the_go_program() {
+    let expected = json!({
+        "resource_type": "LBTcpMonitorProfile", "display_name": "cluster:c:ns/s:30080", "monitor_port": 30080,
+        "description":
+            "tcp monitor for cluster c, service ns/s, port 30080 created by vsphere-cloud-controller-manager",
+        "tags": tags(&[("cluster", "c"), ("owner", PROGRAM), ("port", "TCP/80"), ("service", "ns/s")]),
+    });
+    assert_eq!(body(layout(None, &[]).monitor(&OWNER, HTTP, 30080)), expected, "W-06");
+}
+
+// vectors: W-07
+#[test]
+fn w_07_a_pool_is_that_of_the_go_program_with_the_pool_of_its_address() {
+    let member = |name: &str, ip: &str| json!({"admin_state": "ENABLED", "display_name": name, "ip_address": ip});
+    let mut expected = json!({
+        "display_name": "cluster:c:ns/s",
+        "description": "pool for cluster c, service ns/s created by vsphere-cloud-controller-manager",
+        "snat_translation": {"type": "LBSnatAutoMap"}, "active_monitor_paths": ["/m"],
+        "members": [member("c:n1", "10.0.0.1"), member("c:n2", "10.0.0.2")],
+        "tags": tags(&[
+            ("cluster", "c"), ("ippoolid", "p1"), ("owner", PROGRAM), ("port", "TCP/80"), ("service", "ns/s"),
+        ]),
+    });
+    assert_eq!(pool(&layout(None, &[]), false, Some("/m")), expected, "W-07");
+    expected["snat_translation"]["type"] = json!("LBSnatDisabled");
+    expected.as_object_mut().unwrap().remove("active_monitor_paths");
+    assert_eq!(pool(&layout(None, &[]), true, None), expected, "W-07");
+}
+
+// vectors: W-09
+#[test]
+fn w_09_an_allocation_has_tags_only() {
+    let go = [("cluster", "c"), ("owner", PROGRAM), ("service", "ns/s")];
+    assert_eq!(body(layout(None, &[]).allocation(&OWNER)), json!({"tags": tags(&go)}), "W-09");
+    let ours = [("cluster", "c"), ("cluster-uid", "k"), ("owner", PROGRAM), ("service", "ns/s")];
+    assert_eq!(body(layout(Some("k"), &[]).allocation(&OWNER)), json!({"tags": tags(&ours)}), "W-09");
+}
+
+#[test]
+fn a_load_balancer_service_is_that_of_the_go_program() {
+    let expected = json!({
+        "display_name": "cluster:c", "size": "SMALL", "enabled": true, "connectivity_path": "/infra/tier-1s/t",
+        "description": "virtual server pool for cluster c created by vsphere-cloud-controller-manager",
+        "tags": tags(&[("cluster", "c"), ("owner", PROGRAM)]),
+    });
+    assert_eq!(body(layout(None, &[]).lb_service("SMALL", Some("/infra/tier-1s/t"))), expected);
+}
+
+/// Objects that exist are found by these ids: they must not change.
+#[test]
+fn ids_depend_on_service_kind_port_and_attempt_alone() {
+    let id = Layout::id(Kind::Pool, "u-1", Some(HTTP), 0);
+    assert_eq!(id, "6ed97e28-716a-576b-8413-463c5842a4f8");
+    let udp = Port { protocol: Protocol::Udp, number: 80 };
+    let others = [
+        Layout::id(Kind::Pool, "u-2", Some(HTTP), 0),
+        Layout::id(Kind::Monitor, "u-1", Some(HTTP), 0),
+        Layout::id(Kind::Pool, "u-1", Some(udp), 0),
+        Layout::id(Kind::Pool, "u-1", Some(HTTP), 1),
+        Layout::id(Kind::Allocation, "u-1", None, 0),
+    ];
+    assert!(others.iter().all(|other| *other != id && other.len() == 36));
+}
+
+#[test]
+fn a_port_is_read_as_it_is_written_and_nothing_else_is() {
+    for port in [HTTP, Port { protocol: Protocol::Udp, number: 65535 }] {
+        assert_eq!(Port::parse(&port.to_string()), Some(port));
+    }
+    for wrong in ["", "TCP", "TCP/", "tcp/80", "SCTP/80", "TCP/65536", "TCP/80/1"] {
+        assert_eq!(Port::parse(wrong), None, "{wrong}");
+    }
+}

@@ -1,0 +1,125 @@
+//! Pure: the members of a pool. Members that stay keep their places and all their fields; new ones follow, sorted by the
+//! names of their nodes.
+//!
+//! Mirrors `updatedPoolMembers` of `pkg/cloudprovider/vsphere/loadbalancer/state.go`, which appends in random order and takes
+//! the first internal address of whatever family.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Node;
+use serde_json::{Value, json};
+
+use crate::base::addresses::parse_ip;
+use crate::cloud::node::{self, addresses};
+use crate::providers::vsphere::nsx::names::{LONGEST_NAME, shortened};
+
+/// A node behind a load balancer.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Member {
+    /// The name of the Node.
+    pub node: String,
+    /// Its address.
+    pub address: IpAddr,
+}
+
+/// The first internal address of this family of each Node, sorted by name. A Node without one is left out.
+pub fn of_nodes(nodes: &[Arc<Node>], is_ipv4: bool) -> Vec<Member> {
+    let member = |node: &Arc<Node>| {
+        let internal = addresses::of(node).iter().filter(|address| address.type_ == addresses::INTERNAL_IP);
+        let address = internal.filter_map(|address| parse_ip(&address.address)).find(|ip| ip.is_ipv4() == is_ipv4)?;
+        Some(Member { node: node::name(node).to_owned(), address })
+    };
+    let mut members: Vec<Member> = nodes.iter().filter_map(member).collect();
+    members.sort();
+    members
+}
+
+/// The addresses of members as NSX has them. What is no member is left out.
+pub fn addresses_of(members: &[Value]) -> BTreeSet<IpAddr> {
+    members.iter().filter_map(address_of).collect()
+}
+
+/// Whether a pool with these members leads to the wanted ones and to no others.
+pub fn are_equal(addresses: &BTreeSet<IpAddr>, wanted: &[Member]) -> bool {
+    *addresses == wanted.iter().map(|member| member.address).collect()
+}
+
+/// The members that a pool with these is to have.
+pub fn merged(existing: &[Value], wanted: &[Member], cluster: &str) -> Vec<Value> {
+    let mut missing: BTreeSet<IpAddr> = wanted.iter().map(|member| member.address).collect();
+    let wants = missing.clone();
+    let mut members = Vec::new();
+    for member in existing {
+        if let Some(address) = address_of(member).filter(|address| wants.contains(address)) {
+            missing.remove(&address);
+            members.push(member.clone());
+        }
+    }
+    for member in wanted {
+        if missing.remove(&member.address) {
+            members.push(json!({
+                "ip_address": member.address.to_string(),
+                "display_name": shortened(format!("{cluster}:{}", member.node), LONGEST_NAME),
+                "admin_state": "ENABLED",
+            }));
+        }
+    }
+    members
+}
+
+fn address_of(member: &Value) -> Option<IpAddr> {
+    member.get("ip_address")?.as_str().and_then(parse_ip)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn member(node: &str, address: &str) -> Member {
+        Member { node: node.to_owned(), address: address.parse().unwrap() }
+    }
+
+    fn node(name: &str, internal: &[&str]) -> Arc<Node> {
+        let addresses: Vec<_> = internal.iter().map(|ip| json!({"type": "InternalIP", "address": ip})).collect();
+        let value = json!({"metadata": {"name": name}, "status": {"addresses": addresses}});
+        Arc::new(serde_json::from_value(value).unwrap())
+    }
+
+    #[test]
+    fn l_26_members_are_sorted_and_of_the_family_of_the_address() {
+        let nodes =
+            [node("n2", &["10.0.0.2", "10.0.0.3"]), node("n3", &["fd00::3"]), node("n1", &["fd00::1", "10.0.0.1"])];
+        assert_eq!(of_nodes(&nodes, true), [member("n1", "10.0.0.1"), member("n2", "10.0.0.2")]);
+        assert_eq!(of_nodes(&nodes, false), [member("n1", "fd00::1"), member("n3", "fd00::3")]);
+    }
+
+    #[test]
+    fn members_that_stay_keep_their_places_and_fields_and_new_ones_follow() {
+        let kept = json!({"ip_address": "10.0.0.1", "display_name": "other", "weight": 7, "admin_state": "DISABLED"});
+        let existing = [json!({"ip_address": "10.0.0.2"}), kept.clone(), json!("x"), json!({"ip_address": 5})];
+        let wanted = [member("n1", "10.0.0.1"), member("n3", "10.0.0.3"), member("n4", "10.0.0.3")];
+        let new = json!({"ip_address": "10.0.0.3", "display_name": "c:n3", "admin_state": "ENABLED"});
+        let merged = merged(&existing, &wanted, "c");
+        assert_eq!(merged, [kept, new]);
+        assert!(are_equal(&addresses_of(&merged), &wanted));
+    }
+
+    proptest! {
+        #[test]
+        fn merging_is_idempotent_and_leads_to_the_wanted_nodes(
+            before in prop::collection::vec((0u8..9, any::<u8>()), 0..9), wanted in prop::collection::vec(0u8..9, 0..9),
+        ) {
+            let value = |(ip, weight): &(u8, u8)| json!({"ip_address": format!("10.0.0.{ip}"), "weight": weight});
+            let before: Vec<Value> = before.iter().map(value).collect();
+            let wanted: Vec<Member> =
+                wanted.iter().map(|ip| member(&format!("n{ip}"), &format!("10.0.0.{ip}"))).collect();
+            let once = merged(&before, &wanted, "c");
+            prop_assert!(are_equal(&addresses_of(&once), &wanted));
+            prop_assert_eq!(merged(&once, &wanted, "c"), once);
+        }
+    }
+}

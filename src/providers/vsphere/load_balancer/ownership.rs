@@ -1,0 +1,136 @@
+//! Pure: whose an object of a load balancer is. Only objects whose owner and cluster name are ours are considered.
+//!
+//! | first row that fits | the object is |
+//! |---|---|
+//! | the `cluster-uid` of another cluster | foreign: never changed, never deleted |
+//! | the `cluster-uid` of this cluster; the `service-uid` of the Service, or an id that this program gives its objects | ours |
+//! | a virtual server on the load balancer service in use, whose address is an ingress of the Service; or, if the Service has no ingress, all members of its pool, at least one, are addresses of Nodes here | ours |
+//! | a pool or monitor that such a virtual server leads to; an allocation whose address is that of one, or an ingress of the Service | ours |
+//! | anything else | held: never changed, never deleted, reported once |
+//!
+//! While the UID of this cluster is not known, an object that has a `cluster-uid` is ours only by its `service-uid`, its id
+//! or its address.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use super::layout::{IDS, Kind, Layout};
+use super::objects::{Allocation, Marks, Objects, VirtualServer};
+
+/// What is known of the cluster and of the Service.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// What identifies this cluster, if that is known.
+    pub cluster_uid: Option<&'a str>,
+    /// What identifies the Service; none while there is no Service of this name.
+    pub service_uid: Option<&'a str>,
+    /// The addresses that the Service reports.
+    pub ingress: &'a [IpAddr],
+    /// The path of the load balancer service in use, if there is one.
+    pub lb_service: Option<&'a str>,
+    /// The addresses of all Nodes here.
+    pub nodes: &'a BTreeSet<IpAddr>,
+}
+
+/// The objects of a Service by whose they are. Foreign ones are left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Judged {
+    /// Those of this cluster.
+    pub ours: Objects,
+    /// Those that nothing shows to be of this cluster.
+    pub held: Objects,
+}
+
+/// What the marks of one object say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ByMarks {
+    Foreign,
+    Ours,
+    /// Nothing. `is_tagged`: it has the UID of some cluster, and ours is not known.
+    Open {
+        is_tagged: bool,
+    },
+}
+
+/// Judges all objects of one Service.
+pub fn judge(objects: &Objects, facts: &Facts<'_>) -> Judged {
+    let mut judged = Judged::default();
+    let Judged { ours, held } = &mut judged;
+    for server in &objects.servers {
+        match by_marks(&server.marks, Kind::VirtualServer, facts) {
+            ByMarks::Foreign => {}
+            ByMarks::Ours => ours.servers.push(server.clone()),
+            ByMarks::Open { is_tagged } if is_served(server, is_tagged, objects, facts) => {
+                ours.servers.push(server.clone());
+            }
+            ByMarks::Open { .. } => held.servers.push(server.clone()),
+        }
+    }
+    let led_to: BTreeSet<&str> = ours.servers.iter().map(|server| &*server.pool).collect();
+    for pool in &objects.pools {
+        match by_marks(&pool.marks, Kind::Pool, facts) {
+            ByMarks::Foreign => {}
+            ByMarks::Open { is_tagged } if is_tagged || !led_to.contains(&*pool.marks.path) => {
+                held.pools.push(pool.clone());
+            }
+            ByMarks::Ours | ByMarks::Open { .. } => ours.pools.push(pool.clone()),
+        }
+    }
+    let asked: BTreeSet<&str> = ours.pools.iter().flat_map(|pool| &pool.monitors).map(AsRef::as_ref).collect();
+    for monitor in &objects.monitors {
+        match by_marks(&monitor.marks, Kind::Monitor, facts) {
+            ByMarks::Foreign => {}
+            ByMarks::Open { is_tagged } if is_tagged || !asked.contains(&*monitor.marks.path) => {
+                held.monitors.push(monitor.clone());
+            }
+            ByMarks::Ours | ByMarks::Open { .. } => ours.monitors.push(monitor.clone()),
+        }
+    }
+    for allocation in &objects.allocations {
+        match by_marks(&allocation.marks, Kind::Allocation, facts) {
+            ByMarks::Foreign => {}
+            ByMarks::Open { .. } if !is_in_use(allocation, &ours.servers, facts) => {
+                held.allocations.push(allocation.clone());
+            }
+            ByMarks::Ours | ByMarks::Open { .. } => ours.allocations.push(allocation.clone()),
+        }
+    }
+    judged
+}
+
+fn by_marks(marks: &Marks, kind: Kind, facts: &Facts<'_>) -> ByMarks {
+    if let (Some(own), Some(tagged)) = (facts.cluster_uid, marks.cluster_uid.as_deref()) {
+        return if own == tagged { ByMarks::Ours } else { ByMarks::Foreign };
+    }
+    let is_of_service = facts.service_uid.is_some_and(|uid| {
+        let port = marks.port.filter(|_| kind != Kind::Allocation);
+        let has_own_id = || (0..IDS).any(|attempt| *Layout::id(kind, uid, port, attempt) == *marks.id);
+        marks.service_uid.as_deref() == Some(uid) || has_own_id()
+    });
+    match is_of_service {
+        true => ByMarks::Ours,
+        false => ByMarks::Open { is_tagged: marks.cluster_uid.is_some() },
+    }
+}
+
+/// Whether a virtual server without marks serves the Service.
+fn is_served(server: &VirtualServer, is_tagged: bool, objects: &Objects, facts: &Facts<'_>) -> bool {
+    if facts.lb_service.is_none_or(|used| *used != *server.lb_service) {
+        return false;
+    }
+    if !facts.ingress.is_empty() {
+        return server.address.is_some_and(|address| facts.ingress.contains(&address));
+    }
+    let pool = objects.pools.iter().find(|pool| pool.marks.path == server.pool);
+    let leads_here = pool.is_some_and(|pool| !pool.members.is_empty() && pool.members.is_subset(facts.nodes));
+    facts.service_uid.is_some() && !is_tagged && leads_here
+}
+
+fn is_in_use(allocation: &Allocation, servers: &[VirtualServer], facts: &Facts<'_>) -> bool {
+    allocation.address.is_some_and(|address| {
+        facts.ingress.contains(&address) || servers.iter().any(|server| server.address == Some(address))
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,177 @@
+//! Each row of the table.
+
+use super::super::layout::{Port, Protocol};
+use super::super::objects::{Monitor, Pool};
+use super::*;
+
+const UID: &str = "k-1";
+const SERVICE: &str = "s-1";
+const LBS: &str = "/infra/lb-services/l";
+const PORT: Port = Port { protocol: Protocol::Tcp, number: 80 };
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn marks(id: &str) -> Marks {
+    Marks {
+        id: id.into(),
+        path: format!("/{id}").into(),
+        service: "ns/s".into(),
+        service_uid: None,
+        cluster_uid: None,
+        port: Some(PORT),
+    }
+}
+
+/// As the Go program leaves it.
+fn of_go() -> Objects {
+    let server = VirtualServer {
+        marks: marks("vs"),
+        address: Some(ip("192.0.2.5")),
+        number: Some(80),
+        node_port: Some(30080),
+        profile: "/p".into(),
+        pool: "/pool".into(),
+        lb_service: LBS.into(),
+        class: "default".into(),
+        address_pool: "p1".into(),
+    };
+    let pool = Pool {
+        marks: marks("pool"),
+        members: [ip("10.0.0.1"), ip("10.0.0.2")].into(),
+        monitors: vec!["/monitor".into()],
+        address_pool: "".into(),
+    };
+    let allocation =
+        Allocation { marks: marks("allocation"), address_pool: "p1".into(), address: Some(ip("192.0.2.5")) };
+    Objects {
+        servers: vec![server],
+        pools: vec![pool],
+        monitors: vec![Monitor { marks: marks("monitor"), number: Some(30080) }],
+        allocations: vec![allocation],
+    }
+}
+
+fn all_marks(objects: &mut Objects) -> impl Iterator<Item = &mut Marks> {
+    let Objects { servers, pools, monitors, allocations } = objects;
+    let marks = servers.iter_mut().map(|one| &mut one.marks).chain(pools.iter_mut().map(|one| &mut one.marks));
+    let marks = marks.chain(monitors.iter_mut().map(|one| &mut one.marks));
+    marks.chain(allocations.iter_mut().map(|one| &mut one.marks))
+}
+
+struct Case {
+    cluster_uid: Option<&'static str>,
+    service_uid: Option<&'static str>,
+    ingress: Vec<IpAddr>,
+    lb_service: Option<&'static str>,
+    nodes: BTreeSet<IpAddr>,
+}
+
+impl Default for Case {
+    fn default() -> Self {
+        let nodes = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(ip).into();
+        let ingress = vec![ip("192.0.2.5")];
+        Self { cluster_uid: Some(UID), service_uid: Some(SERVICE), ingress, lb_service: Some(LBS), nodes }
+    }
+}
+
+impl Case {
+    fn judge(&self, objects: &Objects) -> Judged {
+        let Self { cluster_uid, service_uid, ingress, lb_service, nodes } = self;
+        judge(
+            objects,
+            &Facts { cluster_uid: *cluster_uid, service_uid: *service_uid, ingress, lb_service: *lb_service, nodes },
+        )
+    }
+
+    fn all_ours(&self, objects: &Objects) -> bool {
+        let judged = self.judge(objects);
+        judged.ours == *objects && judged.held.is_empty()
+    }
+
+    fn all_held(&self, objects: &Objects) -> bool {
+        let judged = self.judge(objects);
+        judged.held == *objects && judged.ours.is_empty()
+    }
+}
+
+#[test]
+fn a_load_balancer_of_the_go_program_is_adopted_by_the_address_that_the_service_reports() {
+    assert!(Case::default().all_ours(&of_go()));
+    assert!(Case { cluster_uid: None, ..Case::default() }.all_ours(&of_go()));
+    for case in [
+        Case { ingress: vec![ip("192.0.2.6")], ..Case::default() },
+        Case { lb_service: Some("/infra/lb-services/other"), ingress: Vec::new(), ..Case::default() },
+        Case { lb_service: None, ingress: Vec::new(), ..Case::default() },
+    ] {
+        assert!(case.all_held(&of_go()));
+    }
+}
+
+#[test]
+fn without_a_reported_address_all_members_have_to_be_nodes_here() {
+    let case = Case { ingress: Vec::new(), ..Case::default() };
+    assert!(case.all_ours(&of_go()));
+    let mut none = of_go();
+    none.pools[0].members.clear();
+    assert!(case.all_held(&none), "an empty pool proves nothing");
+    let mut one_more = of_go();
+    one_more.pools[0].members.insert(ip("10.9.9.9"));
+    assert!(case.all_held(&one_more), "a member of another cluster");
+    assert!(Case { service_uid: None, ingress: Vec::new(), ..Case::default() }.all_held(&of_go()), "no such Service");
+}
+
+#[test]
+fn the_uid_of_a_cluster_decides_before_everything_else() {
+    let tagged = |uid: &str| {
+        let mut objects = of_go();
+        all_marks(&mut objects).for_each(|marks| marks.cluster_uid = Some(uid.into()));
+        objects
+    };
+    let nothing_fits = Case { ingress: vec![ip("192.0.2.9")], lb_service: None, service_uid: None, ..Case::default() };
+    assert!(nothing_fits.all_ours(&tagged(UID)));
+    let foreign = Case::default().judge(&tagged("k-2"));
+    assert!(foreign.ours.is_empty() && foreign.held.is_empty());
+}
+
+#[test]
+fn the_uid_of_the_service_or_an_id_of_this_program_is_enough() {
+    let nothing_fits = Case { ingress: vec![ip("192.0.2.9")], lb_service: None, ..Case::default() };
+    let mut by_tag = of_go();
+    all_marks(&mut by_tag).for_each(|marks| marks.service_uid = Some(SERVICE.into()));
+    assert!(nothing_fits.all_ours(&by_tag));
+    let mut by_id = of_go();
+    by_id.servers[0].marks.id = Layout::id(Kind::VirtualServer, SERVICE, Some(PORT), 3).into();
+    by_id.pools[0].marks.id = Layout::id(Kind::Pool, SERVICE, Some(PORT), 0).into();
+    by_id.monitors[0].marks.id = Layout::id(Kind::Monitor, SERVICE, Some(PORT), 9).into();
+    by_id.allocations[0].marks.id = Layout::id(Kind::Allocation, SERVICE, None, 0).into();
+    assert!(nothing_fits.all_ours(&by_id));
+    let mut of_another = of_go();
+    all_marks(&mut of_another).for_each(|marks| marks.service_uid = Some("s-2".into()));
+    assert!(nothing_fits.all_held(&of_another));
+}
+
+#[test]
+fn while_the_uid_of_this_cluster_is_not_known_a_tagged_object_is_ours_only_by_its_address() {
+    let mut tagged = of_go();
+    all_marks(&mut tagged).for_each(|marks| marks.cluster_uid = Some("k-2".into()));
+    let unknown = Case { cluster_uid: None, ..Case::default() };
+    let judged = unknown.judge(&tagged);
+    assert_eq!((judged.ours.servers.len(), judged.ours.allocations.len()), (1, 1));
+    assert_eq!((judged.held.pools.len(), judged.held.monitors.len()), (1, 1));
+    assert!(Case { ingress: Vec::new(), ..unknown }.all_held(&tagged), "its members prove nothing");
+}
+
+#[test]
+fn an_address_is_ours_only_if_the_service_reports_it_or_a_virtual_server_has_it() {
+    let mut left = Objects { allocations: of_go().allocations, ..Objects::default() };
+    assert!(Case::default().all_ours(&left));
+    assert!(Case { ingress: Vec::new(), ..Case::default() }.all_held(&left));
+    left.allocations[0].address = None;
+    assert!(Case::default().all_held(&left));
+    let other = Allocation { address: Some(ip("192.0.2.77")), ..of_go().allocations[0].clone() };
+    let mut two = of_go();
+    two.allocations.push(other);
+    assert_eq!(Case::default().judge(&two).held.allocations.len(), 1);
+}

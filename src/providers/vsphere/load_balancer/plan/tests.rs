@@ -1,0 +1,310 @@
+//! The steps, applied to objects in memory.
+
+use proptest::prelude::*;
+
+use super::super::layout::Kind;
+use super::*;
+
+const UID: &str = "u-1";
+const CLUSTER: &str = "k";
+const LBS: &str = "/infra/lb-services/l";
+
+fn ip(last: u8) -> IpAddr {
+    IpAddr::from([192, 0, 2, last])
+}
+
+fn tcp(number: u16) -> Port {
+    Port { protocol: Protocol::Tcp, number }
+}
+
+fn udp(number: u16) -> Port {
+    Port { protocol: Protocol::Udp, number }
+}
+
+fn wanted(ports: &[(Port, u16)], nodes: &[u8]) -> Wanted {
+    let port =
+        |(port, node_port): &(Port, u16)| WantedPort { port: *port, node_port: *node_port, profile: "/p".to_owned() };
+    let member = |last: &u8| Member { node: format!("n{last}"), address: IpAddr::from([10, 0, 0, *last]) };
+    Wanted { ports: ports.iter().map(port).collect(), members: nodes.iter().map(member).collect(), ingress: Vec::new() }
+}
+
+fn lb_service() -> LbService {
+    LbService {
+        id: "l".into(),
+        path: LBS.into(),
+        tier1: "/infra/tier-1s/t".into(),
+        is_named_as_ours: true,
+        cluster_uid: None,
+    }
+}
+
+/// What NSX and the inventory make of the steps.
+#[derive(Clone, Default)]
+struct World {
+    objects: Objects,
+    lb_service: Option<LbService>,
+    made: u32,
+    reserved: u8,
+    log: Vec<String>,
+}
+
+impl World {
+    fn marks(&mut self, kind: Kind, port: Option<Port>) -> Marks {
+        self.made += 1;
+        let id = format!("{kind:?}-{}", self.made);
+        Marks {
+            path: format!("/{id}").into(),
+            id: id.into(),
+            service: "ns/s".into(),
+            service_uid: None,
+            cluster_uid: Some(CLUSTER.into()),
+            port,
+        }
+    }
+
+    /// The log has one word a step.
+    fn apply(&mut self, step: &Step<'_>, wanted: &Wanted) {
+        let objects = &mut self.objects;
+        let members = || wanted.members.iter().map(|member| member.address).collect();
+        let at = |path: &str, paths: Vec<&str>| paths.iter().position(|known| *known == path).unwrap();
+        let word = match step {
+            Step::CreateMonitor { port } => {
+                let (number, marks) = (Some(port.node_port), self.marks(Kind::Monitor, Some(port.port)));
+                self.objects.monitors.push(Monitor { marks, number });
+                "monitor"
+            }
+            Step::ChangeMonitor { monitor, node_port } => {
+                let at = at(&monitor.marks.path, objects.monitors.iter().map(|one| &*one.marks.path).collect());
+                objects.monitors[at].number = Some(*node_port);
+                "change monitor"
+            }
+            Step::CreatePool { port, monitor } => {
+                let (monitors, members) = (monitor.iter().map(|path| (*path).into()).collect(), members());
+                let marks = self.marks(Kind::Pool, Some(port.port));
+                self.objects.pools.push(Pool { marks, members, monitors, address_pool: "p".into() });
+                "pool"
+            }
+            Step::ChangePool { pool, monitor } => {
+                let at = at(&pool.marks.path, objects.pools.iter().map(|one| &*one.marks.path).collect());
+                objects.pools[at].members = members();
+                objects.pools[at].monitors = monitor.iter().map(|path| (*path).into()).collect();
+                "change pool"
+            }
+            Step::Allocate => {
+                let marks = self.marks(Kind::Allocation, None);
+                self.objects.allocations.push(Allocation { marks, address_pool: "p".into(), address: None });
+                "allocate"
+            }
+            Step::ReadAddress { allocation } => {
+                let at = at(&allocation.marks.path, objects.allocations.iter().map(|one| &*one.marks.path).collect());
+                self.reserved += 1;
+                objects.allocations[at].address = Some(ip(self.reserved));
+                "read address"
+            }
+            Step::CreateLbService => {
+                self.lb_service = Some(lb_service());
+                "lb service"
+            }
+            Step::CreateServer { port, address, pool, lb_service } => {
+                let marks = self.marks(Kind::VirtualServer, Some(port.port));
+                self.objects.servers.push(VirtualServer {
+                    marks,
+                    address: Some(*address),
+                    number: Some(port.port.number),
+                    node_port: Some(port.node_port),
+                    profile: port.profile.as_str().into(),
+                    pool: (*pool).into(),
+                    lb_service: (*lb_service).into(),
+                    class: "default".into(),
+                    address_pool: "p".into(),
+                });
+                "server"
+            }
+            Step::ChangeServer { server, port, pool } => {
+                let at = at(&server.marks.path, objects.servers.iter().map(|one| &*one.marks.path).collect());
+                objects.servers[at].node_port = Some(port.node_port);
+                objects.servers[at].profile = port.profile.as_str().into();
+                objects.servers[at].pool = (*pool).into();
+                "change server"
+            }
+            Step::Mark { marks } => {
+                let Objects { pools, monitors, .. } = objects;
+                let all = pools.iter_mut().map(|one| &mut one.marks);
+                let mut all = all.chain(monitors.iter_mut().map(|one| &mut one.marks));
+                let found = all.find(|one| one.path == marks.path).unwrap();
+                found.service_uid = Some(UID.into());
+                "mark"
+            }
+            Step::DeleteServer(server) => {
+                objects.servers.retain(|one| one != *server);
+                "delete server"
+            }
+            Step::DeletePool(pool) => {
+                assert!(objects.servers.iter().all(|server| server.pool != pool.marks.path), "NSX refuses it");
+                objects.pools.retain(|one| one != *pool);
+                "delete pool"
+            }
+            Step::DeleteMonitor(monitor) => {
+                let is_free = objects.pools.iter().all(|pool| !pool.monitors.contains(&monitor.marks.path));
+                assert!(is_free, "NSX refuses it");
+                objects.monitors.retain(|one| one != *monitor);
+                "delete monitor"
+            }
+            Step::Release(allocation) => {
+                let is_free = objects.servers.iter().all(|server| server.address != allocation.address);
+                assert!(is_free && allocation.address.is_some(), "the address is in use");
+                objects.allocations.retain(|one| one != *allocation);
+                "release"
+            }
+        };
+        self.log.push(word.to_owned());
+    }
+
+    /// Applies steps until none is left; gives their words.
+    fn ensure(&mut self, wanted: &Wanted) -> Vec<String> {
+        while let (objects, lb_service) = (self.objects.clone(), self.lb_service.clone())
+            && let Some(step) = next(wanted, &objects, lb_service.as_ref())
+        {
+            assert!(self.log.len() < 500, "it comes to no end: {:?}", self.log);
+            self.apply(&step, wanted);
+        }
+        std::mem::take(&mut self.log)
+    }
+
+    fn delete(&mut self, cluster_uid: Option<&str>) -> Vec<String> {
+        let nothing = wanted(&[], &[]);
+        while let objects = self.objects.clone()
+            && let Some(step) = next_deletion(&objects, cluster_uid, Some(UID))
+        {
+            assert!(self.log.len() < 500, "it comes to no end: {:?}", self.log);
+            self.apply(&step, &nothing);
+        }
+        std::mem::take(&mut self.log)
+    }
+}
+
+#[test]
+fn steps_come_in_an_order_that_every_one_of_them_is_allowed_in() {
+    let mut world = World::default();
+    let first = wanted(&[(tcp(80), 30080)], &[1, 2]);
+    let created = world.ensure(&first);
+    assert_eq!(created, ["monitor", "pool", "allocate", "read address", "lb service", "server"]);
+    assert_eq!(world.ensure(&first), [""; 0]);
+    // A second port has the same address, and needs no load balancer service.
+    let two = wanted(&[(tcp(80), 30080), (tcp(81), 30081)], &[1, 2]);
+    assert_eq!(world.ensure(&two), ["monitor", "pool", "server"]);
+    assert!(world.objects.servers.iter().all(|server| server.address == Some(ip(1))));
+    assert_eq!(world.ensure(&first), ["delete server", "delete pool", "delete monitor"]);
+    // Another node port, another port, other nodes.
+    assert_eq!(world.ensure(&wanted(&[(tcp(80), 30090)], &[1, 2])), ["change monitor", "change server"]);
+    let moved = world.ensure(&wanted(&[(tcp(82), 30090)], &[1, 2]));
+    assert_eq!(moved, ["monitor", "pool", "server", "delete server", "delete pool", "delete monitor"]);
+    assert_eq!(world.ensure(&wanted(&[(tcp(82), 30090)], &[2, 3])), ["change pool"]);
+    assert_eq!(world.delete(Some(CLUSTER)), ["delete server", "delete pool", "delete monitor", "release"]);
+    assert!(world.objects.is_empty());
+}
+
+#[test]
+fn udp_has_no_monitor_and_shares_the_address_with_tcp() {
+    let mut world = World { lb_service: Some(lb_service()), ..World::default() };
+    let both = wanted(&[(tcp(80), 30080), (udp(80), 30081)], &[1]);
+    assert_eq!(world.ensure(&both), ["monitor", "pool", "allocate", "read address", "server", "pool", "server"]);
+    assert!(world.objects.servers.iter().all(|server| server.address == Some(ip(1))));
+    assert_eq!(world.objects.monitors.len(), 1);
+}
+
+#[test]
+fn l_10_of_two_addresses_the_one_in_use_stays_and_the_other_is_released() {
+    let mut world = World { lb_service: Some(lb_service()), ..World::default() };
+    let one = wanted(&[(tcp(80), 30080)], &[1]);
+    world.ensure(&one);
+    let marks = world.marks(Kind::Allocation, None);
+    world.objects.allocations.insert(0, Allocation { marks, address_pool: "q".into(), address: None });
+    assert_eq!(world.ensure(&one), ["read address", "release"]);
+    let addresses: Vec<_> = world.objects.allocations.iter().map(|allocation| allocation.address).collect();
+    assert_eq!(addresses, [Some(ip(1))]);
+}
+
+#[test]
+fn objects_of_the_go_program_are_marked_before_the_first_of_them_is_deleted() {
+    let mut world = World { lb_service: Some(lb_service()), ..World::default() };
+    world.ensure(&wanted(&[(tcp(80), 30080)], &[1]));
+    let Objects { servers, pools, monitors, allocations } = &mut world.objects;
+    let marks = servers.iter_mut().map(|one| &mut one.marks).chain(pools.iter_mut().map(|one| &mut one.marks));
+    let marks = marks.chain(monitors.iter_mut().map(|one| &mut one.marks));
+    for marks in marks.chain(allocations.iter_mut().map(|one| &mut one.marks)) {
+        marks.cluster_uid = None;
+    }
+    for cluster_uid in [Some(CLUSTER), None] {
+        let expected = ["mark", "mark", "delete server", "delete pool", "delete monitor", "release"];
+        assert_eq!(world.clone().delete(cluster_uid), expected);
+    }
+}
+
+#[test]
+fn a_second_virtual_server_of_a_port_stays_with_its_pool_and_address() {
+    let mut world = World { lb_service: Some(lb_service()), ..World::default() };
+    let one = wanted(&[(tcp(80), 30080)], &[1]);
+    world.ensure(&one);
+    let mut second = world.objects.servers[0].clone();
+    second.marks = world.marks(Kind::VirtualServer, Some(tcp(80)));
+    second.address = Some(ip(9));
+    world.objects.servers.insert(0, second);
+    let reported = Wanted { ingress: vec![ip(1)], ..one };
+    assert_eq!(world.ensure(&reported), [""; 0]);
+    assert_eq!(address(&reported, &world.objects), Some(ip(1)));
+}
+
+fn any_port() -> impl Strategy<Value = (Port, u16)> {
+    (any::<bool>(), 80u16..84, 30000u16..30003)
+        .prop_map(|(is_tcp, number, node_port)| (if is_tcp { tcp(number) } else { udp(number) }, node_port))
+}
+
+fn any_wanted() -> impl Strategy<Value = Wanted> {
+    let ports = prop::collection::vec(any_port(), 1..4).prop_map(|mut ports| {
+        ports.sort();
+        ports.dedup_by_key(|(port, _)| *port);
+        ports
+    });
+    (ports, prop::collection::btree_set(1u8..6, 0..4))
+        .prop_map(|(ports, nodes)| wanted(&ports, &nodes.into_iter().collect::<Vec<_>>()))
+}
+
+proptest! {
+    /// From whatever point a sync ended at, also half-way to another state, the next one comes to an end; what it ends with
+    /// needs no step; a virtual server of a port that both want is never deleted; and the address stays.
+    #[test]
+    fn every_sync_comes_to_what_is_wanted_and_then_changes_nothing(
+        states in prop::collection::vec((any_wanted(), 0usize..12), 1..5), last in any_wanted(),
+    ) {
+        let mut world = World::default();
+        for (wanted, steps) in states {
+            for _ in 0..steps {
+                let (objects, lb_service) = (world.objects.clone(), world.lb_service.clone());
+                let Some(step) = next(&wanted, &objects, lb_service.as_ref()) else { break };
+                world.apply(&step, &wanted);
+            }
+        }
+        let before = address(&last, &world.objects);
+        let kept: Vec<VirtualServer> = world.objects.servers.iter().filter(|server| {
+            last.ports.iter().any(|port| Some(port.port) == server.marks.port)
+        }).cloned().collect();
+        world.log.clear();
+        world.ensure(&last);
+        prop_assert_eq!(world.ensure(&last), Vec::<String>::new());
+        prop_assert!(before.is_none() || before == address(&last, &world.objects));
+        for server in kept {
+            prop_assert!(world.objects.servers.iter().any(|one| one.marks == server.marks && one.address == server.address));
+        }
+        let served: BTreeSet<Port> = world.objects.servers.iter().filter_map(|server| server.marks.port).collect();
+        prop_assert_eq!(served, last.ports.iter().map(|port| port.port).collect::<BTreeSet<_>>());
+        prop_assert_eq!(world.objects.pools.len(), last.ports.len());
+        let tcp = last.ports.iter().filter(|port| port.port.protocol == Protocol::Tcp).count();
+        prop_assert_eq!((world.objects.monitors.len(), world.objects.allocations.len()), (tcp, 1));
+        for pool in &world.objects.pools {
+            prop_assert!(members::are_equal(&pool.members, &last.members));
+        }
+        world.delete(Some(CLUSTER));
+        prop_assert!(world.objects.is_empty());
+    }
+}

@@ -10,6 +10,7 @@ mod answer;
 mod behaviour;
 mod call;
 mod constraints;
+mod hierarchy;
 mod kinds;
 mod limits;
 mod listing;
@@ -39,7 +40,8 @@ pub use crate::api_proxy::Side;
 pub use crate::fake_server::hold::Hold;
 pub use access::Sessions;
 pub use behaviour::{
-    Behaviour, Capacity, Conflict, Cursor, Deletion, EqualNames, LastCursor, PendingAnswer, ResultCount,
+    Behaviour, Capacity, Conflict, Cursor, Deletion, EqualNames, HierarchicalPatch, LastCursor, PendingAnswer,
+    ResultCount,
 };
 pub use model::Model;
 pub use realization::Realization;

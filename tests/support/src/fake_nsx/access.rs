@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::behaviour::Behaviour;
-use super::call::{Call, Method, Target, decode_form};
+use super::call::{Call, Target, decode_form};
 use super::refusal::Refusal;
 use crate::fake_server::http::{Reply, Request};
 
@@ -307,20 +307,31 @@ impl Access {
 
     /// Whether a user may make this call.
     pub(super) fn authorize(&self, user: &str, call: &Call) -> Result<(), Refusal> {
+        self.authorize_operation(user, &call.operation, call.is_write(), &call.target_path())
+    }
+
+    /// Whether a user may do this operation, such as `PATCH lb-pools`, at this path.
+    pub(super) fn authorize_operation(
+        &self,
+        user: &str,
+        operation: &str,
+        is_write: bool,
+        path: &str,
+    ) -> Result<(), Refusal> {
         let Some(role) = self.roles.get(user) else { return Ok(()) };
-        let (about, noun) = (call.target_path(), call.operation.split_once(' ').map_or("", |(_, noun)| noun));
+        let (verb, noun) = operation.split_once(' ').unwrap_or_default();
         let is_denied = |(what, only_writes): &(String, bool)| {
             let is_below =
-                about.strip_prefix(what.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-            (call.is_write() || !only_writes) && (what == noun || is_below || *what == call.operation)
+                path.strip_prefix(what.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+            (is_write || !only_writes) && (what == noun || is_below || what == operation)
         };
-        if (role.is_auditor && call.is_write()) || role.denials.iter().any(is_denied) {
-            let method = match call.method {
-                Method::Get => "READ",
-                Method::Delete => "DELETE",
+        if (role.is_auditor && is_write) || role.denials.iter().any(is_denied) {
+            let method = match verb {
+                "GET" | "LIST" => "READ",
+                "DELETE" => "DELETE",
                 _ => "WRITE",
             };
-            return Err(Refusal::no_permission(user, method, &about));
+            return Err(Refusal::no_permission(user, method, path));
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::access::{Credential, SOURCE, Sessions, credential};
+use super::behaviour::HierarchicalPatch;
 use super::call::{Call, Method, Target};
 use super::refusal::Refusal;
 use super::trouble::Trouble;
@@ -164,8 +165,7 @@ impl RequestContext {
         let World { access, behaviour, serves_sessions, .. } = &mut *world;
         let is_creation = matches!(self.call.target, Target::SessionCreate);
         if matches!(self.call.target, Target::Unknown) || (is_creation && *serves_sessions == Sessions::NotFound) {
-            let page = "<html><body><h1>404 Not Found</h1></body></html>";
-            return Ok(Admission::Answered(Reply::new(404, "text/html", page.to_owned())));
+            return Ok(Admission::Answered(unknown_path()));
         }
         if is_creation && (*serves_sessions == Sessions::NotAllowed || self.call.method != Method::Post) {
             return Err(Refusal::method_not_allowed());
@@ -182,6 +182,14 @@ impl RequestContext {
             return Ok(Admission::Answered(access.create_session(identity, behaviour)));
         }
         access.authorize(&identity.user, &self.call)?;
+        if matches!(self.call.target, Target::Infra) {
+            match behaviour.hierarchical_patch {
+                HierarchicalPatch::Served => {}
+                HierarchicalPatch::Forbidden => return Err(Refusal::no_permission(&identity.user, "WRITE", "/infra")),
+                HierarchicalPatch::NotFound => return Ok(Admission::Answered(unknown_path())),
+                HierarchicalPatch::NotAllowed => return Err(Refusal::method_not_allowed()),
+            }
+        }
         let overrides = self.request.header("x-allow-overwrite") == Some("true");
         let (user, is_principal) = (identity.user, identity.is_principal);
         Ok(Admission::Caller(Caller { user, is_principal, overrides, request: self.number }))
@@ -206,6 +214,11 @@ impl RequestContext {
             world.logins.end(login, outcome);
         }
     }
+}
+
+/// The page for a path that the server does not have.
+fn unknown_path() -> Reply {
+    Reply::new(404, "text/html", "<html><body><h1>404 Not Found</h1></body></html>".to_owned())
 }
 
 /// Result of authentication and authorization.
@@ -238,9 +251,7 @@ async fn exchange(shared: &Arc<Shared>, request: &Request) -> Reply {
         Some(Trouble::Instead(substitute)) => substitute.0,
         Some(Trouble::Hang) => std::future::pending().await,
         Some(_) => Reply::close(),
-        None if request.method != "POST" || request.path != super::TOKEN_PATH => {
-            Reply::new(404, "text/html", "<html><body><h1>404 Not Found</h1></body></html>".to_owned())
-        }
+        None if request.method != "POST" || request.path != super::TOKEN_PATH => unknown_path(),
         None => {
             let (reply, late) = {
                 let mut world = shared.world();

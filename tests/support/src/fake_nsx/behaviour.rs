@@ -84,6 +84,19 @@ pub enum Capacity {
     Unlimited,
 }
 
+/// What a PATCH of `/infra` with children is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HierarchicalPatch {
+    /// It is served.
+    Served,
+    /// 403 with code 288, which names `/infra`.
+    Forbidden,
+    /// 404 with a page, as a path that the manager does not have.
+    NotFound,
+    /// 405.
+    NotAllowed,
+}
+
 /// How a manager behaves where more than one way is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Behaviour {
@@ -95,6 +108,8 @@ pub struct Behaviour {
     pub patch_needs_revision: bool,
     /// Whether a PATCH keeps the fields that it does not name.
     pub patch_merges: bool,
+    /// What a PATCH of `/infra` with children is answered.
+    pub hierarchical_patch: HierarchicalPatch,
     /// How a revision conflict is refused.
     pub conflict: Conflict,
     /// Whether PATCH and DELETE answer 204, and not 200 with an empty body.
@@ -142,6 +157,7 @@ impl Behaviour {
         refuses_stale_patch: false,
         patch_needs_revision: false,
         patch_merges: false,
+        hierarchical_patch: HierarchicalPatch::Served,
         conflict: Conflict::PreconditionFailed,
         answers_no_content: false,
         last_cursor: LastCursor::Absent,
@@ -169,6 +185,7 @@ impl Behaviour {
         refuses_stale_patch: true,
         patch_needs_revision: true,
         patch_merges: true,
+        hierarchical_patch: HierarchicalPatch::NotAllowed,
         conflict: Conflict::BadRequest(500_087),
         answers_no_content: true,
         last_cursor: LastCursor::Present,
@@ -197,6 +214,7 @@ impl Behaviour {
     /// As [`Self::USUAL`], with the positions that are in neither of the others.
     pub const THIRD: Self = Self {
         pending: PendingAnswer::Unrealized,
+        hierarchical_patch: HierarchicalPatch::NotFound,
         conflict: Conflict::ConcurrentChange,
         result_count: ResultCount::EveryPage,
         equal_names: EqualNames::Unstable,
@@ -223,6 +241,7 @@ impl Behaviour {
             refuses_stale_patch,
             patch_needs_revision,
             patch_merges,
+            hierarchical_patch,
             conflict,
             answers_no_content,
             last_cursor,

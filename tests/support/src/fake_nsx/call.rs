@@ -22,6 +22,8 @@ pub(super) enum Target {
     /// The objects of this kind below this parent.
     Collection(&'static Kind, String),
     Object(&'static Kind, String),
+    /// `/infra` itself, for writes with children.
+    Infra,
     Search,
     RealizedEntities,
     RealizedStatus,
@@ -65,6 +67,7 @@ impl Call {
             Target::Collection(kind, _) | Target::Object(kind, _) => {
                 format!("{} {}", request.method, kind.collection())
             }
+            Target::Infra => format!("{} infra", request.method),
             Target::Search => "GET search".to_owned(),
             Target::RealizedEntities => "GET realized-entities".to_owned(),
             Target::RealizedStatus => "GET realized-status".to_owned(),
@@ -111,6 +114,7 @@ impl Call {
         match &self.target {
             Target::Collection(kind, parent) => format!("{parent}/{}", kind.collection()),
             Target::Object(_, path) | Target::ServiceUsage(path) => path.clone(),
+            Target::Infra => "/infra".to_owned(),
             _ => self.path.clone(),
         }
     }
@@ -140,6 +144,7 @@ fn target(path: &str) -> Target {
         };
     };
     match policy {
+        "/infra" => return Target::Infra,
         "/search/query" => return Target::Search,
         "/infra/realized-state/realized-entities" => return Target::RealizedEntities,
         "/infra/realized-state/status" => return Target::RealizedStatus,

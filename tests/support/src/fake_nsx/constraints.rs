@@ -1,6 +1,6 @@
 //! Constraints between objects: uniqueness, capacity, address families (rules S8 and S9).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use serde_json::{Map, Value, json};
@@ -35,6 +35,9 @@ impl Usage {
             || self.members > capacity.members
     }
 }
+
+/// The path of an object and the body that a request writes.
+pub(super) type Change<'a> = (&'a str, &'a Map<String, Value>);
 
 fn capacity(service: &Stored) -> Option<Usage> {
     let size = service.text("size").unwrap_or("SMALL");
@@ -104,20 +107,20 @@ impl World {
         }
     }
 
-    /// The use of a service when the object at `path` has this body.
-    fn usage(&self, service: &str, path: &str, body: &Map<String, Value>) -> Usage {
-        let current = |stored: &'_ Stored| if stored.path == path { body.clone() } else { stored.body.clone() };
-        let is_of_it = |body: &Map<String, Value>| text(body, "lb_service_path") == Some(service);
+    /// The use of a service after these changes.
+    fn usage(&self, service: &str, changes: &[Change<'_>]) -> Usage {
+        let changed = |path: &str| changes.iter().find(|(of, _)| *of == path).map(|(_, body)| *body);
         let servers = Kind::of(&["lb-virtual-servers"]).into_iter();
-        let servers = servers.flat_map(|kind| self.store.collection(kind, "/infra"));
-        let mut servers: Vec<_> = servers.filter(|one| !one.is_marked()).map(current).filter(is_of_it).collect();
-        if path.starts_with("/infra/lb-virtual-servers/") && self.store.get(path).is_none() && is_of_it(body) {
-            servers.push(body.clone());
-        }
+        let servers = servers.flat_map(|kind| self.store.collection(kind, "/infra")).filter(|one| !one.is_marked());
+        let current = servers.map(|stored| changed(&stored.path).unwrap_or(&stored.body));
+        let is_new = |path: &str| path.starts_with("/infra/lb-virtual-servers/") && self.store.get(path).is_none();
+        let created = changes.iter().filter(|(path, _)| is_new(path)).map(|(_, body)| *body);
+        let is_of_it = |body: &&Map<String, Value>| text(body, "lb_service_path") == Some(service);
+        let servers: Vec<_> = current.chain(created).filter(is_of_it).collect();
         let named = servers.iter().flat_map(|server| [text(server, "pool_path"), text(server, "sorry_pool_path")]);
         let pools: BTreeSet<&str> = named.flatten().collect();
         let members = |pool: &&str| {
-            let pool = if *pool == path { Some(body) } else { self.store.get(pool).map(|pool| &pool.body) };
+            let pool = changed(pool).or_else(|| self.store.get(pool).map(|pool| &pool.body));
             pool.and_then(|pool| pool.get("members")?.as_array()).map_or(0, Vec::len)
         };
         Usage { virtual_servers: servers.len(), pools: pools.len(), members: pools.iter().map(members).sum() }
@@ -139,30 +142,34 @@ impl World {
         services.into_iter().collect()
     }
 
-    /// Refuses a write that makes a service too full, or notes the alarm.
-    pub(super) fn check_capacity(&mut self, path: &str, body: &Map<String, Value>) -> Result<(), Refusal> {
-        self.over_capacity.remove(path);
-        if self.behaviour.capacity == Capacity::Unlimited {
-            return Ok(());
-        }
-        for service in self.services_of(path, body) {
-            let limit = self.store.get(&service).and_then(capacity);
-            if !limit.is_some_and(|limit| self.usage(&service, path, body).exceeds(limit)) {
-                continue;
+    /// Refuses writes of one request that make a service too full all together, or notes the alarms.
+    pub(super) fn check_capacity(&mut self, changes: &[Change<'_>]) -> Result<(), Refusal> {
+        let mut alarms = Vec::new();
+        if self.behaviour.capacity != Capacity::Unlimited {
+            let mut is_full: BTreeMap<String, bool> = BTreeMap::new();
+            for (path, body) in changes {
+                for service in self.services_of(path, body) {
+                    let exceeds = |limit: Usage| self.usage(&service, changes).exceeds(limit);
+                    let limit = self.store.get(&service).and_then(capacity);
+                    if *is_full.entry(service.clone()).or_insert_with(|| limit.is_some_and(exceeds)) {
+                        let message = format!("the load balancer service {service} has no capacity left for {path}");
+                        alarms.push(((*path).to_owned(), message));
+                    }
+                }
             }
-            let message = format!("the load balancer service {service} has no capacity left for {path}");
-            if self.behaviour.capacity == Capacity::Refused {
-                return Err(Refusal::new(400, 23_501, message));
-            }
-            self.over_capacity.insert(path.to_owned(), message);
         }
+        if let Some((_, message)) = alarms.first().filter(|_| self.behaviour.capacity == Capacity::Refused) {
+            return Err(Refusal::new(400, 23_501, message.clone()));
+        }
+        self.over_capacity.retain(|path, _| changes.iter().all(|(changed, _)| changed != path));
+        self.over_capacity.extend(alarms);
         Ok(())
     }
 
     /// `lb-services/{id}/service-usage`.
     pub(super) fn service_usage(&self, path: &str) -> Result<Value, Refusal> {
         let service = self.store.get(path).ok_or_else(|| Refusal::not_found(path))?;
-        let usage = self.usage(path, "", &Map::new());
+        let usage = self.usage(path, &[]);
         let limit = capacity(service).unwrap_or(Usage { virtual_servers: 0, pools: 0, members: 0 });
         let percentage = |used: usize, of: usize| (used * 100).checked_div(of).unwrap_or(0);
         let most = percentage(usage.virtual_servers, limit.virtual_servers)

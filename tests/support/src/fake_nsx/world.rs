@@ -86,6 +86,10 @@ impl World {
                 let written = self.put(kind, path, call, caller)?;
                 Ok(written.map_or_else(|| self.nothing(), |object| success(&object)))
             }
+            (Method::Patch, Target::Infra) => {
+                self.patch_infra(call, caller)?;
+                Ok(self.nothing())
+            }
             (Method::Delete, Target::Object(kind, path)) => {
                 self.delete(kind, path, call, caller)?;
                 Ok(self.nothing())

@@ -8,7 +8,7 @@ use super::behaviour::{Conflict, Deletion};
 use super::call::{Call, Method};
 use super::kinds::Kind;
 use super::refusal::Refusal;
-use super::schema::{self, Reference};
+use super::schema::{self, Checked, Reference};
 use super::store::{Author, ObjectContent, Stored, parent};
 use super::world::World;
 
@@ -29,6 +29,19 @@ impl Caller {
     }
 }
 
+/// What is asked of the revision of a write, and whether the write may merge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WriteRule {
+    /// An object that exists needs its revision; the body replaces it.
+    Put,
+    /// The switches of [`super::Behaviour`] for PATCH.
+    Patch,
+    /// A child of a PATCH of `/infra`: its revision is ignored.
+    Child,
+    /// A child of a PATCH of `/infra` with `enforce_revision_check`: its revision is checked as that of a PUT.
+    CheckedChild,
+}
+
 impl World {
     /// PUT gives the object; PATCH gives nothing.
     pub(super) fn put(
@@ -46,28 +59,51 @@ impl World {
             return Err(Refusal::not_found(above));
         }
         let sent = call.object()?;
-        let existing = self.store.find(path);
-        if existing.is_some_and(Stored::is_marked) {
-            return Err(Refusal::is_marked(path));
-        }
+        let existing = self.store.find(path).filter(|stored| !stored.is_marked());
         let is_patch = call.method == Method::Patch;
         if kind.collection() == "ip-allocations" && existing.is_some() {
             schema::check(kind, call.id(), &sent, existing.map(|stored| &stored.body))?;
             return Ok(existing.filter(|_| !is_patch).map(|stored| self.read(stored, &caller.user)));
         }
+        let rule = if is_patch { WriteRule::Patch } else { WriteRule::Put };
+        let checked = self.check_write(kind, path, &sent, rule, caller)?;
+        self.check_capacity(&[(path, &checked.body)])?;
+        self.commit(kind, path, checked, caller);
+        let stored = self.store.find(path).filter(|_| !is_patch);
+        Ok(stored.map(|stored| self.read(stored, &caller.user)))
+    }
+
+    /// Everything that may refuse a write but the capacity.
+    pub(super) fn check_write(
+        &self,
+        kind: &'static Kind,
+        path: &str,
+        sent: &Map<String, Value>,
+        rule: WriteRule,
+        caller: &Caller,
+    ) -> Result<Checked, Refusal> {
+        let existing = self.store.find(path);
+        if existing.is_some_and(Stored::is_marked) {
+            return Err(Refusal::is_marked(path));
+        }
         let body = match existing {
-            Some(stored) if is_patch && self.behaviour.patch_merges => merged(stored, &sent),
+            Some(stored) if rule != WriteRule::Put && self.behaviour.patch_merges => merged(stored, sent),
             _ => sent.clone(),
         };
-        let checked = schema::check(kind, call.id(), &body, existing.map(|stored| &stored.body))?;
+        let id = path.rsplit('/').next().unwrap_or_default();
+        let checked = schema::check(kind, id, &body, existing.map(|stored| &stored.body))?;
         if let Some(stored) = existing.filter(|stored| stored.resource_type != checked.variant.name) {
             return Err(Refusal::invalid(format!("\"resource_type\": {path} is a {}", stored.resource_type)));
         }
         check_owner(existing, path, caller)?;
-        self.check_revision(existing, path, &sent, is_patch)?;
+        self.check_revision(existing, path, sent, rule)?;
         self.check_references(&checked.references)?;
         self.check_constraints(kind, path, &checked)?;
-        self.check_capacity(path, &checked.body)?;
+        Ok(checked)
+    }
+
+    /// Writes what was checked.
+    pub(super) fn commit(&mut self, kind: &'static Kind, path: &str, checked: Checked, caller: &Caller) {
         let wish = checked.body.get("allocation_ip").and_then(Value::as_str).and_then(|text| text.parse().ok());
         let content = ObjectContent {
             kind,
@@ -77,8 +113,6 @@ impl World {
         };
         self.store.write(path, content, caller.author());
         self.allocate(kind, path, wish);
-        let stored = self.store.find(path).filter(|_| !is_patch);
-        Ok(stored.map(|stored| self.read(stored, &caller.user)))
     }
 
     /// Takes an address for a new allocation.
@@ -93,8 +127,12 @@ impl World {
         existing: Option<&Stored>,
         path: &str,
         sent: &Map<String, Value>,
-        is_patch: bool,
+        rule: WriteRule,
     ) -> Result<(), Refusal> {
+        if rule == WriteRule::Child {
+            return Ok(());
+        }
+        let is_patch = rule == WriteRule::Patch;
         let revision = sent.get("_revision").and_then(Value::as_i64);
         let Some(stored) = existing else {
             // An update of an object that is gone.

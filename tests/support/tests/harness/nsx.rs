@@ -4,6 +4,8 @@
 mod access;
 #[path = "nsx/faults.rs"]
 mod faults;
+#[path = "nsx/hierarchy.rs"]
+mod hierarchy;
 #[path = "nsx/limits.rs"]
 mod limits;
 #[path = "nsx/lists.rs"]

@@ -8,6 +8,7 @@
 mod access;
 mod answer;
 mod behaviour;
+mod by_hand;
 mod call;
 mod constraints;
 mod hierarchy;
@@ -28,6 +29,7 @@ mod world;
 mod write;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,9 +56,6 @@ use crate::fake_server::Server;
 use crate::fake_server::identity::{self, identity_asking_for_client};
 use crate::fake_vcenter::LoginAttempt;
 use answer::{Endpoint, Shared};
-use kinds::Kind;
-use schema::take;
-use store::{Author, ObjectContent};
 use world::World;
 
 /// The name in its certificate under which a client reaches it through a proxy.
@@ -252,6 +251,12 @@ impl FakeNsx {
         world.store.get(path).map(|stored| world.read(stored, ""))
     }
 
+    /// The address that an allocation has, whether or not it is realized.
+    #[must_use]
+    pub fn allocated_address(&self, allocation: &str) -> Option<IpAddr> {
+        self.shared.world().pools.assigned(allocation)?.ok()
+    }
+
     /// Every version of every object, in the order of the writes.
     #[must_use]
     pub fn history(&self) -> Vec<ObjectVersion> {
@@ -262,50 +267,5 @@ impl FakeNsx {
     #[must_use]
     pub fn history_from(&self, seen: usize) -> Vec<ObjectVersion> {
         self.shared.world().store.history().get(seen..).unwrap_or_default().to_vec()
-    }
-
-    /// Creates or replaces an object in the name of a user, without a request. Nothing checks it, so that it may be as odd
-    /// as those of other programs.
-    ///
-    /// # Panics
-    ///
-    /// When the path is of no known type, or the body is no object.
-    pub fn put_by_hand(&self, user: &str, path: &str, body: Value) {
-        let kind = Kind::of_path(path).unwrap_or_else(|| panic!("{path} is of no known type"));
-        let Value::Object(body) = body else { panic!("{body} is no object") };
-        let checked = take(kind, &body);
-        let wish = checked.body.get("allocation_ip").and_then(Value::as_str).and_then(|text| text.parse().ok());
-        let mut world = self.shared.world();
-        world.purge();
-        let is_principal = world.access.principals.values().any(|principal| principal == user);
-        let content = ObjectContent {
-            kind,
-            resource_type: checked.variant.name,
-            body: checked.body,
-            references: checked.references,
-        };
-        world.store.write(path, content, Author { user, is_principal, request: None });
-        world.allocate(kind, path, wish);
-    }
-
-    /// Changes an object in the name of a user, without a request.
-    ///
-    /// # Panics
-    ///
-    /// When it is not there.
-    pub fn change_by_hand(&self, user: &str, path: &str, change: impl FnOnce(&mut Value)) {
-        let mut object = self.object(path).unwrap_or_else(|| panic!("{path} is not there"));
-        change(&mut object);
-        self.put_by_hand(user, path, object);
-    }
-
-    /// Deletes an object in the name of a user, without a request and whatever refers to it. Says whether it was there.
-    pub fn delete_by_hand(&self, user: &str, path: &str) -> bool {
-        let mut world = self.shared.world();
-        let removed = world.store.remove(path, Author { user, is_principal: false, request: None });
-        let World { store, pools, over_capacity, .. } = &mut *world;
-        over_capacity.remove(path);
-        pools.release(store, path);
-        removed.is_some()
     }
 }

@@ -12,6 +12,8 @@ use super::store::{Store, Stored, parent};
 
 /// Why an allocation has no address.
 const EXHAUSTED: &str = "there is no free IP address in the pool";
+const OUTSIDE: &str = "the address is not in the pool";
+const IN_USE: &str = "the address is in use";
 
 /// The address of an allocation, or why it has none.
 pub(super) type Assignment = Result<IpAddr, &'static str>;
@@ -90,8 +92,8 @@ impl Pools {
         let (ranges, taken) = (ranges(store, pool), self.taken(pool));
         let assigned = match wish {
             Some(wish) if accepts_any_wish => Ok(wish),
-            Some(wish) if !ranges.iter().any(|range| range.contains(wish)) => Err("the address is not in the pool"),
-            Some(wish) if taken.contains(&wish) => Err("the address is in use"),
+            Some(wish) if !ranges.iter().any(|range| range.contains(wish)) => Err(OUTSIDE),
+            Some(wish) if taken.contains(&wish) => Err(IN_USE),
             Some(wish) => Ok(wish),
             None => {
                 let mut addresses = ranges.into_iter().flat_map(Range::addresses);
@@ -99,6 +101,26 @@ impl Pools {
             }
         };
         self.assigned.insert(allocation.to_owned(), assigned);
+    }
+
+    /// Gives an allocation exactly this address, also one that is reserved after a release.
+    pub(super) fn assign_by_hand(
+        &mut self,
+        store: &Store,
+        allocation: &str,
+        address: IpAddr,
+    ) -> Result<(), &'static str> {
+        let pool = parent(allocation);
+        let mut others = self.assigned.iter().filter(|(path, _)| *path != allocation && parent(path) == pool);
+        if others.any(|(_, assigned)| *assigned == Ok(address)) {
+            return Err(IN_USE);
+        }
+        if !ranges(store, pool).iter().any(|range| range.contains(address)) {
+            return Err(OUTSIDE);
+        }
+        self.reserved.remove(&(pool.to_owned(), address));
+        self.assigned.insert(allocation.to_owned(), Ok(address));
+        Ok(())
     }
 
     /// Releases the address of an allocation, which stays reserved for the delay of its pool.

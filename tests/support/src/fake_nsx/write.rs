@@ -189,13 +189,18 @@ impl World {
         if !users.is_empty() && !is_forced {
             return Err(Refusal::is_referenced(path, &users));
         }
+        self.end(path, caller.author());
+        Ok(())
+    }
+
+    /// Removes or marks an object, and releases what it has.
+    pub(super) fn end(&mut self, path: &str, author: Author<'_>) {
         self.over_capacity.remove(path);
         match self.behaviour.deletion {
-            Deletion::AtOnce => drop(self.store.remove(path, caller.author())),
-            Deletion::Marked(purge_after) => self.store.mark(path, purge_after, caller.author()),
+            Deletion::AtOnce => drop(self.store.remove(path, author)),
+            Deletion::Marked(purge_after) => self.store.mark(path, purge_after, author),
         }
         self.pools.release(&self.store, path);
-        Ok(())
     }
 
     /// Children, and objects that refer to it.

@@ -2,6 +2,8 @@
 
 #[path = "nsx/access.rs"]
 mod access;
+#[path = "nsx/by_hand.rs"]
+mod by_hand;
 #[path = "nsx/faults.rs"]
 mod faults;
 #[path = "nsx/hierarchy.rs"]

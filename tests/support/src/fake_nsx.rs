@@ -11,6 +11,7 @@ mod behaviour;
 mod by_hand;
 mod call;
 mod constraints;
+pub mod go;
 mod hierarchy;
 mod kinds;
 mod limits;

@@ -12,6 +12,7 @@ mod by_hand;
 mod call;
 mod constraints;
 pub mod go;
+pub mod go_rules;
 mod hierarchy;
 mod kinds;
 mod limits;

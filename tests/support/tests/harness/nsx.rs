@@ -6,6 +6,8 @@ mod access;
 mod by_hand;
 #[path = "nsx/faults.rs"]
 mod faults;
+#[path = "nsx/go.rs"]
+mod go;
 #[path = "nsx/hierarchy.rs"]
 mod hierarchy;
 #[path = "nsx/limits.rs"]

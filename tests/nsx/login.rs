@@ -203,6 +203,30 @@ async fn a_standby_makes_no_request_and_who_loses_the_lead_logs_out() {
 }
 
 #[tokio::test]
+async fn two_leads_share_one_session_which_ends_with_the_last_of_them() {
+    let world = World::start(Model::small()).await;
+    let counts = |world: &World| (world.logins(), world.sessions(), world.nsx.counts().of("session destroy"));
+    world.get(GATEWAY).await.unwrap();
+    // Routes and load balancers may be worked on under different Leases.
+    for (lead, leading) in
+        [(&world.other_leads, true), (&world.leads, false), (&world.leads, true), (&world.other_leads, false)]
+    {
+        lead.send_replace(leading);
+        for _ in 0..3 {
+            world.get(GATEWAY).await.unwrap();
+        }
+        assert_eq!(counts(&world), (1, 1, 0));
+    }
+    world.leads.send_replace(false);
+    world.until("the session is ended", |world| counts(world) == (1, 0, 1)).await;
+    assert_eq!(world.get(GATEWAY).await.unwrap_err().kind, Kind::NotPermitted);
+    // The other lead alone has a session, too.
+    world.other_leads.send_replace(true);
+    world.get(GATEWAY).await.unwrap();
+    assert_eq!(counts(&world), (2, 1, 1));
+}
+
+#[tokio::test]
 async fn a_login_that_is_under_way_at_the_end_is_logged_out_too_and_calls_fail_at_once_after_it() {
     for is_stop in [true, false] {
         let mut world = World::start(Model::small()).await;

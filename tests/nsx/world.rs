@@ -100,6 +100,8 @@ pub struct World {
     pub offers: watch::Sender<Arc<Offer>>,
     tokens: Option<watch::Sender<Arc<Token>>>,
     pub leads: watch::Sender<bool>,
+    /// Of a second controller, which does not lead until a test says so.
+    pub other_leads: watch::Sender<bool>,
     permit: Arc<dyn Permit>,
     stop: CancellationToken,
     task: JoinHandle<()>,
@@ -150,16 +152,17 @@ impl World {
                 Source::Token(offered.subscribe())
             }
         };
-        let leads = watch::Sender::new(true);
+        let (leads, other_leads) = (watch::Sender::new(true), watch::Sender::new(false));
         let ledger = Arc::new(Ledger::new(MemoryStore::default()));
-        let gate = Arc::new(Gate::new(http.endpoint(), source, ledger, Leads::new(vec![leads.subscribe()])));
+        let both = Leads::new(vec![leads.subscribe(), other_leads.subscribe()]);
+        let gate = Arc::new(Gate::new(http.endpoint(), source, ledger, both));
         let prefix = nsx.address().split_once('/').map_or(String::new(), |(_, path)| format!("/{path}"));
         let client = Client::new(http.clone(), prefix, Arc::new(Pace::new(80)), Arc::clone(&gate) as _, timeouts);
         let stop = CancellationToken::new();
         let (runs, logs_in, until) = (Arc::clone(&gate), client.clone(), stop.clone());
         let task = tokio::spawn(async move { runs.run(&logs_in, until).await });
         let (_, permit) = Term::begin();
-        Self { nsx, proxy, outcomes, http, client, gate, offers, tokens, leads, permit, stop, task }
+        Self { nsx, proxy, outcomes, http, client, gate, offers, tokens, leads, other_leads, permit, stop, task }
     }
 
     /// Offers another password, from a newer version of the Secret.

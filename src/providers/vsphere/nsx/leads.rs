@@ -33,3 +33,38 @@ impl Leads {
         futures::future::select_all(changes).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+    use tokio::sync::watch;
+
+    use super::Leads;
+
+    #[test]
+    fn one_lead_of_two_is_enough_until_the_last_one_ends() {
+        let leads = [(); 2].map(|()| watch::Sender::new(false));
+        let mut both = Leads::new(leads.iter().map(watch::Sender::subscribe).collect());
+        assert!(!both.is_so());
+        for (controller, leading, expected) in [
+            (0, true, true),
+            (1, true, true),
+            (0, false, true),
+            (1, false, false),
+            (1, true, true),
+            (0, true, true),
+            (1, false, true),
+            (0, false, false),
+        ] {
+            leads[controller].send_replace(leading);
+            both.changed().now_or_never().expect("the change of either is seen");
+            assert_eq!(both.is_so(), expected, "{controller} {leading}");
+            assert!(both.changed().now_or_never().is_none(), "it is seen once");
+        }
+    }
+
+    #[test]
+    fn without_controllers_nothing_leads() {
+        assert!(!Leads::new(Vec::new()).is_so());
+    }
+}

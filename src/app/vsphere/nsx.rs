@@ -246,3 +246,29 @@ pub(super) fn warn_of_cluster_name(settings: &Settings, cloud_config: &CloudConf
         );
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{TlsSettings, TlsTrust, of_token_service};
+
+    #[test]
+    fn the_token_service_is_verified_whatever_insecure_flag_says() {
+        let (pem, path) = (b"certificates".to_vec(), "ca.pem".to_owned());
+        let cases = [
+            (TlsTrust::System, TlsTrust::System),
+            (
+                TlsTrust::Ca { pem: pem.clone(), path: path.clone() },
+                TlsTrust::SystemAnd { pem: pem.clone(), path: path.clone() },
+            ),
+            (TlsTrust::SystemAnd { pem: pem.clone(), path: path.clone() }, TlsTrust::SystemAnd { pem, path }),
+        ];
+        for (trust, expected) in cases {
+            for insecure in [false, true] {
+                let of_manager = TlsSettings { trust: trust.clone(), insecure, ..TlsSettings::default() };
+                let of_service = TlsSettings { trust: expected.clone(), ..TlsSettings::default() };
+                assert!(!of_service.insecure);
+                assert_eq!(of_token_service(&of_manager), of_service, "{trust:?}, insecure: {insecure}");
+            }
+        }
+    }
+}

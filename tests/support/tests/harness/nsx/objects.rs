@@ -235,6 +235,21 @@ async fn what_is_referenced_is_not_deleted_unless_forced() {
 }
 
 #[tokio::test]
+async fn a_gateway_that_has_a_route_is_not_deleted() {
+    let manager = Manager::small().await;
+    for gateway in ["/infra/tier-1s/t2", "/infra/tier-0s/t2"] {
+        let path = format!("{gateway}/static-routes/r");
+        manager.create(gateway, json!({})).await;
+        manager.create(&path, route("10.0.0.0/24", "192.0.2.1")).await;
+        for query in ["", "?force=true"] {
+            assert_refused(&manager.delete(&format!("{gateway}{query}")).await, 400, 500_030, &path);
+        }
+        assert_eq!(manager.delete(&path).await.0, 200, "{path}");
+        assert_eq!(manager.delete(gateway).await.0, 200, "{gateway} is free");
+    }
+}
+
+#[tokio::test]
 async fn gateways_and_listeners_are_taken_once() {
     let manager = Manager::small().await;
     manager.create_load_balancer().await;

@@ -11,6 +11,7 @@ use ccm::clients::nsx::{AccessToken, Error, Kind, Listing, Login, Priority};
 use ccm::providers::vsphere::routes::static_route::{CLUSTER_NAME, NODE_NAME, StaticRoute};
 use serde_json::json;
 use support::fake_nsx::{Behaviour, Model, Trouble};
+use tokio::time::Instant;
 
 use crate::memory::{Arrival, Door, Memory, Reply};
 use crate::world::{GATEWAY, ROUTES, World, advance};
@@ -106,6 +107,38 @@ async fn a_list_is_whole_however_the_manager_pages() {
             assert_eq!(listing.skipped, 0);
         }
         assert!(world.nsx.object(&format!("{ROUTES}/r0")).is_some());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_manager_that_has_too_much_to_do_gets_half_as_many_calls() {
+    let cases = [
+        (200, "{}", 80.0),
+        (429, "{}", 40.0),
+        (429, "<html>", 40.0),
+        (503, "{}", 40.0),
+        (503, "<html>", 40.0),
+        (500, "{\"error_code\": 607}", 80.0),
+        (500, "{}", 80.0),
+    ];
+    for (status, body, expected) in cases {
+        let count = AtomicUsize::new(0);
+        let server = Memory::new(Duration::ZERO, move |_| match count.fetch_add(1, Ordering::SeqCst) {
+            0 => Reply::new(status, body),
+            _ => Reply::new(200, "{}"),
+        });
+        let client = server.client(Door::new(true));
+        // What may come at once.
+        for _ in 0..10 {
+            let _ = client.get(GATEWAY, "test.get", Priority::Urgent).await;
+        }
+        let (seen, began) = (server.arrivals().len(), Instant::now());
+        // Within a second: in each one that is calm, two more are permitted.
+        while began.elapsed() < Duration::from_millis(800) {
+            client.get(GATEWAY, "test.get", Priority::Urgent).await.unwrap();
+        }
+        let rate = (server.arrivals().len() - seen) as f64 / began.elapsed().as_secs_f64();
+        assert!((rate - expected).abs() < 4.0, "{status} {body}: {rate} calls a second");
     }
 }
 

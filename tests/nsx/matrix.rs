@@ -13,15 +13,21 @@ use std::time::Duration;
 use ccm::clients::nsx::{Kind, Scheme, Timeouts};
 use support::fake_nsx::{Behaviour, Model, Sessions, Trouble, client_identity};
 
-use crate::world::{GATEWAY, Proof, ROUTES, Road, World, advance, trust};
+use crate::world::{GATEWAY, Proof, ROUTES, Road, World, advance};
 
 const FOREIGN: &str = "/infra/tier-1s/t1/static-routes/foreign";
 
-/// How many rows are proved side by side.
-const AT_ONCE: usize = 24;
+/// A path that no request here is about.
+const ELSEWHERE: &str = "/infra/tier-1s/t2";
+
+/// How many rows are proved side by side: most of their time is waiting.
+const AT_ONCE: usize = 48;
+
+/// How the managers behave that each row is proved with.
+pub const BEHAVIOURS: [(&str, Behaviour); 2] = [("usual", Behaviour::USUAL), ("opposite", Behaviour::OPPOSITE)];
 
 /// Short, so that what hangs ends.
-const TIMEOUTS: Timeouts = Timeouts {
+pub const TIMEOUTS: Timeouts = Timeouts {
     call: Duration::from_secs(2),
     login: Duration::from_secs(2),
     logout: Duration::from_secs(1),
@@ -34,6 +40,8 @@ enum Mode {
     Session,
     /// A session, through a proxy.
     Proxied,
+    /// A session of a user of vIDM.
+    Remote,
     /// User and password with each request.
     Basic,
     /// The same below a prefix of all paths.
@@ -43,22 +51,27 @@ enum Mode {
 }
 
 impl Mode {
-    const ALL: [Self; 6] = [Self::Session, Self::Proxied, Self::Basic, Self::Prefix, Self::Token, Self::Certificate];
+    const ALL: [Self; 7] =
+        [Self::Session, Self::Proxied, Self::Remote, Self::Basic, Self::Prefix, Self::Token, Self::Certificate];
 
     fn is_basic(self) -> bool {
         matches!(self, Self::Basic | Self::Prefix)
+    }
+
+    fn has_session(self) -> bool {
+        matches!(self, Self::Session | Self::Proxied | Self::Remote)
     }
 }
 
 /// What a call may come to.
 #[derive(Clone)]
-struct Row {
-    name: &'static str,
-    trouble: fn() -> Trouble,
+pub struct Row {
+    pub name: &'static str,
+    pub trouble: fn() -> Trouble,
     read: Option<Kind>,
     write: Option<Kind>,
     /// Whether the fake says that the object is not there, in words that leave no doubt.
-    says_gone: bool,
+    pub says_gone: bool,
 }
 
 fn row(name: &'static str, trouble: fn() -> Trouble, read: Option<Kind>, write: Option<Kind>) -> Row {
@@ -73,11 +86,20 @@ fn error(status: u16, code: Option<i64>) -> Trouble {
     Trouble::error(status, code).into()
 }
 
-fn rows() -> Vec<Row> {
+/// An error whose message says that [`ELSEWHERE`] does not exist.
+fn missing(code: i64) -> Trouble {
+    let message = format!("The path=[{ELSEWHERE}] does not exist");
+    let body = serde_json::json!({"httpStatus": "NOT_FOUND", "error_code": code, "error_message": message});
+    Trouble::answer(404, "application/json", &body.to_string()).into()
+}
+
+/// All that an answer may be, and what calls come to with it.
+pub fn rows() -> Vec<Row> {
     use Kind::{
-        BadRequest, Busy, Conflict, MarkedForDeletion, NoPermission, NotFound, Referenced, SessionOver, Unavailable,
-        Unknown,
+        BadRequest, Busy, Conflict, MarkedForDeletion, MissingReference, NoPermission, NotFound, Referenced,
+        SessionOver, Unavailable, Unknown,
     };
+    let elsewhere = || MissingReference(ELSEWHERE.to_owned());
     let both = |name, trouble, kind: Kind| row(name, trouble, Some(kind.clone()), Some(kind));
     vec![
         both("429", || Trouble::throttled().into(), Busy),
@@ -95,6 +117,7 @@ fn rows() -> Vec<Row> {
         both("302", || html(302), Unavailable),
         row("200 of a portal", || Trouble::portal().into(), Some(Unavailable), Some(Unknown)),
         both("403 with 289", || error(403, Some(289)), NoPermission),
+        both("403 with 403", || error(403, Some(403)), NoPermission),
         both("404 without a code", || error(404, None), BadRequest),
         both("400", || error(400, Some(1)), BadRequest),
         both("400 with 500030", || error(400, Some(500_030)), Referenced),
@@ -108,6 +131,8 @@ fn rows() -> Vec<Row> {
         Row { says_gone: true, ..both("404 with 600", || error(404, Some(600)), NotFound) },
         Row { says_gone: true, ..both("404 with 202", || error(404, Some(202)), NotFound) },
         Row { says_gone: true, ..both("404 with 500090", || error(404, Some(500_090)), NotFound) },
+        both("404 with 600 that names another path", || missing(600), elsewhere()),
+        both("404 with 500090 that names another path", || missing(500_090), elsewhere()),
         row("closed without an answer", || Trouble::Drop, Some(Unavailable), Some(Unknown)),
         row("answer lost", || Trouble::Lose, Some(Unavailable), Some(Unknown)),
         row("answer cut", || Trouble::Cut(5), Some(Unavailable), None),
@@ -129,6 +154,7 @@ async fn unused(behaviour: Behaviour, mode: Mode) -> World {
     let password = Proof::Password(Scheme::Basic);
     let (model, proof) = match mode {
         Mode::Session | Mode::Proxied => (model, password),
+        Mode::Remote => (model.remote_user("ccm@corp.local", "Correct-Horse-9"), Proof::Password(Scheme::Remote)),
         Mode::Basic => (model.sessions(Sessions::NotFound), password),
         Mode::Prefix => (model.prefix("/vmc/reverse-proxy/api"), password),
         Mode::Token => (model.cloud_user("ccm", "refresh"), Proof::Token("refresh")),
@@ -180,18 +206,18 @@ fn same<T: std::fmt::Debug>(
     }
 }
 
-/// What a row means with this login: where each request has the password a 401 says that it is not taken, and a certificate
-/// has no session that could be over.
+/// What a row means with this login: where each request has the password, 401 or code 403 says that it is not taken, and a
+/// certificate has no session that could be over.
 fn expected(kind: Option<&Kind>, row: &Row, mode: Mode) -> Option<Kind> {
-    let is_rejected =
-        mode.is_basic() && row.name == "401" || mode == Mode::Certificate && kind == Some(&Kind::SessionOver);
+    let is_rejected = mode.is_basic() && ["401", "403 with 403"].contains(&row.name)
+        || mode == Mode::Certificate && kind == Some(&Kind::SessionOver);
     if is_rejected { Some(Kind::Rejected) } else { kind.cloned() }
 }
 
-async fn prove((row, mode): (Row, Mode)) {
-    let name = format!("{}, {mode:?}", row.name);
+async fn prove((row, mode, (manager, behaviour)): (Row, Mode, (&str, Behaviour))) {
+    let name = format!("{}, {mode:?}, {manager}", row.name);
     let name = name.as_str();
-    let world = scene(Behaviour::USUAL, mode).await;
+    let world = scene(behaviour, mode).await;
     let seen = world.nsx.history().len();
     for operation in ["LIST static-routes", "GET static-routes", "PATCH static-routes", "DELETE static-routes"] {
         world.nsx.every(operation, (row.trouble)());
@@ -203,10 +229,15 @@ async fn prove((row, mode): (Row, Mode)) {
         (result, expected) => same(name, "list", result, expected),
     }
     let got = world.get(&format!("{ROUTES}/r1")).await;
-    let is_gone = got.as_ref().is_err_and(|error| matches!(error.kind, Kind::NotFound | Kind::MissingReference(_)));
+    let is_gone = got.as_ref().is_err_and(|error| match &error.kind {
+        Kind::NotFound => true,
+        Kind::MissingReference(path) => path != ELSEWHERE,
+        _ => false,
+    });
     assert!(!is_gone || row.says_gone, "{name}: an object is called gone");
     same(name, "get", got, read);
-    same(name, "write", world.patch("r0").await, write);
+    // A new one: some managers refuse a PATCH of what exists, unless it has the revision.
+    same(name, "write", world.patch("w").await, write);
     let is_there = || world.nsx.object(&format!("{ROUTES}/r0")).is_some();
     match world.delete("r0").await {
         Ok(()) => assert!(!is_there() || row.says_gone, "{name}: it is there"),
@@ -224,13 +255,23 @@ async fn prove((row, mode): (Row, Mode)) {
     assert!(world.stop().await.counts().sessions == 0 || !is_ended, "{name}");
 }
 
-/// Proves the rows side by side, each under a clock of its own: most of their time is waiting.
-fn prove_all<T: Send, F: Future<Output = ()>>(rows: Vec<T>, prove: fn(T) -> F) {
+/// Each case with each of the [`BEHAVIOURS`].
+fn behaving<T: Clone>(cases: impl IntoIterator<Item = T>) -> Vec<(T, (&'static str, Behaviour))> {
+    cases.into_iter().flat_map(|case| BEHAVIOURS.map(|behaviour| (case.clone(), behaviour))).collect()
+}
+
+/// Runs this on this thread, under a clock of its own.
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+/// Proves the rows side by side, each under a clock of its own.
+pub fn prove_all<T: Send, F: Future<Output = ()>>(rows: Vec<T>, prove: fn(T) -> F) {
     let rows = Mutex::new(rows);
     let prove_some = || {
         loop {
             let Some(row) = rows.lock().unwrap().pop() else { return };
-            tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(prove(row));
+            block_on(prove(row));
         }
     };
     std::thread::scope(|scope| {
@@ -243,46 +284,58 @@ fn prove_all<T: Send, F: Future<Output = ()>>(rows: Vec<T>, prove: fn(T) -> F) {
 
 #[test]
 fn every_answer_means_what_the_table_says_and_passes() {
-    let modes = |row: Row| Mode::ALL.map(|mode| (row.clone(), mode));
-    prove_all(rows().into_iter().flat_map(modes).collect(), prove);
+    let modes = rows().into_iter().flat_map(|row| Mode::ALL.map(|mode| (row.clone(), mode)));
+    let cases = behaving(modes).into_iter().map(|((row, mode), behaviour)| (row, mode, behaviour));
+    prove_all(cases.collect(), prove);
 }
 
-#[tokio::test]
-async fn a_restart_that_loses_the_sessions_costs_no_call() {
-    for (name, behaviour) in Behaviour::ALL {
-        let world = scene(behaviour, Mode::Session).await;
+#[test]
+fn a_restart_that_loses_the_sessions_costs_no_call() {
+    prove_all(behaving(Mode::ALL), |(mode, (manager, behaviour))| async move {
+        let name = format!("{mode:?}, {manager}");
+        let world = scene(behaviour, mode).await;
         for _ in 0..3 {
             let seen = world.nsx.history().len();
             world.nsx.restart().await;
-            works(&world, name).await;
-            only_own_changes(&world, seen, name);
+            works(&world, &name).await;
+            only_own_changes(&world, seen, &name);
         }
-        assert_eq!(world.sessions(), 1, "{name}");
-    }
+        assert_eq!(world.sessions(), usize::from(mode.has_session()), "{name}");
+    });
 }
 
-#[tokio::test]
-async fn a_manager_that_is_down_is_unavailable_and_back() {
-    let world = scene(Behaviour::USUAL, Mode::Session).await;
-    world.nsx.stop_listening().await;
-    assert_eq!(world.list().await.unwrap_err().kind, Kind::Unavailable);
-    assert_eq!(world.get(FOREIGN).await.unwrap_err().kind, Kind::Unavailable);
-    let kind = world.patch("r0").await.unwrap_err().kind;
-    assert!(matches!(kind, Kind::Unavailable | Kind::Unknown), "{kind:?}");
-    world.nsx.resume_listening().await;
-    works(&world, "down").await;
+#[test]
+fn a_manager_that_is_down_is_unavailable_and_back() {
+    prove_all(behaving(Mode::ALL), |(mode, (manager, behaviour))| async move {
+        let name = format!("{mode:?}, {manager}");
+        let world = scene(behaviour, mode).await;
+        let seen = world.nsx.history().len();
+        world.nsx.stop_listening().await;
+        assert_eq!(world.list().await.unwrap_err().kind, Kind::Unavailable, "{name}");
+        assert_eq!(world.get(FOREIGN).await.unwrap_err().kind, Kind::Unavailable, "{name}");
+        for kind in [world.patch("w").await.unwrap_err().kind, world.delete("r0").await.unwrap_err().kind] {
+            assert!(matches!(kind, Kind::Unavailable | Kind::Unknown), "{name}: {kind:?}");
+        }
+        only_own_changes(&world, seen, &name);
+        world.nsx.resume_listening().await;
+        works(&world, &name).await;
+    });
 }
 
-#[tokio::test]
-async fn a_certificate_that_was_replaced_sees_no_credentials_until_it_is_trusted() {
-    let world = scene(Behaviour::USUAL, Mode::Session).await;
-    let pem = world.nsx.change_certificate();
-    world.nsx.kill_sessions();
-    world.nsx.reset_counts();
-    assert_eq!(world.list().await.unwrap_err().kind, Kind::Unavailable);
-    assert_eq!(world.patch("r0").await.unwrap_err().kind, Kind::Unavailable);
-    assert_eq!(world.nsx.counts().total(), 0);
-    world.http.set_tls(trust(&pem)).unwrap();
-    works(&world, "certificate").await;
-    assert_eq!(world.logins(), 1);
+#[test]
+fn a_certificate_that_was_replaced_sees_no_credentials_until_it_is_trusted() {
+    prove_all(behaving(Mode::ALL), |(mode, (manager, behaviour))| async move {
+        let name = format!("{mode:?}, {manager}");
+        let world = scene(behaviour, mode).await;
+        let pem = world.nsx.change_certificate();
+        world.nsx.kill_sessions();
+        world.nsx.reset_counts();
+        assert_eq!(world.list().await.unwrap_err().kind, Kind::Unavailable, "{name}");
+        assert_eq!(world.get(FOREIGN).await.unwrap_err().kind, Kind::Unavailable, "{name}");
+        assert_eq!(world.patch("w").await.unwrap_err().kind, Kind::Unavailable, "{name}");
+        assert_eq!(world.nsx.counts().total(), 0, "{name}");
+        world.trust(&pem);
+        works(&world, &name).await;
+        assert_eq!(world.logins(), u32::from(mode.has_session()), "{name}");
+    });
 }

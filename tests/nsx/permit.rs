@@ -5,15 +5,19 @@ use std::time::Duration;
 
 use ccm::clients::http::{Method, Permit};
 use ccm::clients::nsx::{Client, Error, Kind, Priority, Write};
-use support::fake_nsx::{Model, Sessions, Side, Trouble};
+use support::fake_nsx::{Behaviour, Model, Sessions, Side, Trouble};
 use tokio::task::JoinHandle;
 
 use crate::memory::{Door, Memory, Reply};
 use crate::world::{ROUTES, SOON, Term, World, patch, route};
 
 fn write(client: &Client, permit: &Arc<dyn Permit>) -> JoinHandle<Result<(), Error>> {
+    write_to("r", client, permit)
+}
+
+fn write_to(id: &'static str, client: &Client, permit: &Arc<dyn Permit>) -> JoinHandle<Result<(), Error>> {
     let (client, permit) = (client.clone(), Arc::clone(permit));
-    tokio::spawn(async move { patch(&client, &permit, "r").await })
+    tokio::spawn(async move { patch(&client, &permit, id).await })
 }
 
 fn writes(server: &Memory) -> usize {
@@ -143,66 +147,72 @@ async fn a_write_under_way_is_given_up() {
 
 #[tokio::test]
 async fn a_write_that_waits_behind_others_with_basic_is_not_sent() {
-    let world = World::start(Model::small().sessions(Sessions::NotFound)).await;
-    world.list().await.unwrap();
-    let (first, second) = (world.nsx.hold(1, Side::Request), world.nsx.hold(2, Side::Request));
-    let (term, permit) = Term::begin();
-    let (other, others_permit) = Term::begin();
-    let under_way = [write(&world.client, &others_permit), write(&world.client, &others_permit)];
-    first.wait().await;
-    second.wait().await;
-    let waits = write(&world.client, &permit);
-    tokio::task::yield_now().await;
-    term.end();
-    first.release();
-    second.release();
-    is_refused(waits).await;
-    for write in under_way {
-        write.await.unwrap().unwrap();
+    for (name, behaviour) in Behaviour::ALL {
+        let world = World::start(Model::small().sessions(Sessions::NotFound).behaviour(behaviour)).await;
+        world.list().await.unwrap();
+        let (first, second) = (world.nsx.hold(1, Side::Request), world.nsx.hold(2, Side::Request));
+        let (term, permit) = Term::begin();
+        let (other, others_permit) = Term::begin();
+        let under_way = ["r1", "r2"].map(|id| write_to(id, &world.client, &others_permit));
+        first.wait().await;
+        second.wait().await;
+        let waits = write(&world.client, &permit);
+        tokio::task::yield_now().await;
+        term.end();
+        first.release();
+        second.release();
+        is_refused(waits).await;
+        for write in under_way {
+            write.await.unwrap().unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+        assert_eq!(world.nsx.counts().of("PATCH static-routes"), 2, "{name}");
+        other.end();
     }
-    assert_eq!(world.nsx.counts().of("PATCH static-routes"), 2);
-    other.end();
 }
 
 #[tokio::test]
 async fn a_former_leader_writes_nothing_more_and_still_logs_out() {
-    for side in [Side::Request, Side::Answer] {
-        let mut world = World::start(Model::small()).await;
-        world.patch("r").await.unwrap();
-        let before = world.nsx.history().len();
-        let (term, permit) = Term::begin();
-        let hold = world.nsx.hold(1, side);
-        let under_way = write(&world.client, &permit);
-        hold.wait().await;
-        term.end();
-        world.leads.send_replace(false);
-        // The request is given up while the manager still holds it.
-        is_refused(under_way).await;
-        assert!(hold.is_held());
-        hold.release();
-        for _ in 0..3 {
-            let error = patch(&world.client, &permit, "r").await.unwrap_err();
-            assert_eq!(error.kind, Kind::NotPermitted, "{error}");
+    for (name, behaviour) in Behaviour::ALL {
+        for side in [Side::Request, Side::Answer] {
+            let mut world = World::start(Model::small().behaviour(behaviour)).await;
+            world.patch("before").await.unwrap();
+            let before = world.nsx.history().len();
+            let (term, permit) = Term::begin();
+            let hold = world.nsx.hold(1, side);
+            let under_way = write(&world.client, &permit);
+            hold.wait().await;
+            term.end();
+            world.leads.send_replace(false);
+            // The request is given up while the manager still holds it.
+            is_refused(under_way).await;
+            assert!(hold.is_held(), "{name}");
+            hold.release();
+            for _ in 0..3 {
+                let error = patch(&world.client, &permit, "r").await.unwrap_err();
+                assert_eq!(error.kind, Kind::NotPermitted, "{name}: {error}");
+            }
+            world.until("the session is ended", |world| world.sessions() == 0).await;
+            // Only what had arrived before the end may have been done.
+            assert_eq!(world.nsx.counts().of("PATCH static-routes"), 2, "{name}");
+            assert!(world.nsx.history_from(before).len() <= 1, "{name}");
+            assert_eq!(world.nsx.counts().of("session destroy"), 1, "{name}");
+            world.end().await;
         }
-        world.until("the session is ended", |world| world.sessions() == 0).await;
-        // Only what had arrived before the end may have been done.
-        assert_eq!(world.nsx.counts().of("PATCH static-routes"), 2);
-        assert!(world.nsx.history_from(before).len() <= 1);
-        assert_eq!(world.nsx.counts().of("session destroy"), 1);
-        world.end().await;
     }
 }
 
 #[tokio::test]
 async fn a_write_during_a_login_of_the_real_task_ends_with_the_lead() {
-    let world = World::start(Model::small()).await;
-    world.nsx.next("session create", Trouble::Late(Duration::from_millis(300)));
-    let (term, permit) = Term::begin();
-    let write = write(&world.client, &permit);
-    world.until("the login has come", |world| world.logins() == 1).await;
-    term.end();
-    world.leads.send_replace(false);
-    is_refused(write).await;
-    world.until("the session is ended", |world| world.nsx.counts().of("session destroy") == 1).await;
-    assert_eq!((world.nsx.counts().of("PATCH static-routes"), world.sessions()), (0, 0));
+    for (name, behaviour) in Behaviour::ALL {
+        let world = World::start(Model::small().behaviour(behaviour)).await;
+        world.nsx.next("session create", Trouble::Late(Duration::from_millis(300)));
+        let (term, permit) = Term::begin();
+        let write = write(&world.client, &permit);
+        world.until("the login has come", |world| world.logins() == 1).await;
+        term.end();
+        world.leads.send_replace(false);
+        is_refused(write).await;
+        world.until("the session is ended", |world| world.nsx.counts().of("session destroy") == 1).await;
+        assert_eq!((world.nsx.counts().of("PATCH static-routes"), world.sessions()), (0, 0), "{name}");
+    }
 }

@@ -102,6 +102,7 @@ pub struct World {
     pub leads: watch::Sender<bool>,
     /// Of a second controller, which does not lead until a test says so.
     pub other_leads: watch::Sender<bool>,
+    identity: Option<ClientIdentity>,
     permit: Arc<dyn Permit>,
     stop: CancellationToken,
     task: JoinHandle<()>,
@@ -127,6 +128,7 @@ impl World {
         if let Proof::Certificate(certificate, key) = &proof {
             tls.identity = Some(identity(certificate, key));
         }
+        let identity = tls.identity.clone();
         let proxy = if road == Road::Proxy { Some(ConnectProxy::start(nsx.port()).await) } else { None };
         let host = if proxy.is_some() { NAME } else { "127.0.0.1" };
         let mut settings = http::Settings::new(host, nsx.port(), tls, "test");
@@ -162,7 +164,22 @@ impl World {
         let (runs, logs_in, until) = (Arc::clone(&gate), client.clone(), stop.clone());
         let task = tokio::spawn(async move { runs.run(&logs_in, until).await });
         let (_, permit) = Term::begin();
-        Self { nsx, proxy, outcomes, http, client, gate, offers, tokens, leads, other_leads, permit, stop, task }
+        Self {
+            nsx,
+            proxy,
+            outcomes,
+            http,
+            client,
+            gate,
+            offers,
+            tokens,
+            leads,
+            other_leads,
+            identity,
+            permit,
+            stop,
+            task,
+        }
     }
 
     /// Offers another password, from a newer version of the Secret.
@@ -177,6 +194,11 @@ impl World {
         let Token { service, path, .. } = &*before;
         let (service, path) = (service.clone(), path.clone());
         tokens.send_replace(Arc::new(Token { service, path, refresh: SecretString::from(refresh) }));
+    }
+
+    /// Trusts this certificate alone from now on.
+    pub fn trust(&self, pem: &str) {
+        self.http.set_tls(TlsSettings { identity: self.identity.clone(), ..trust(pem) }).unwrap();
     }
 
     pub async fn get(&self, path: &str) -> Result<Object, Error> {

@@ -4,7 +4,7 @@ use ccm::clients::nsx::Kind;
 use support::connect_proxy::Tunnel;
 use support::fake_nsx::Behaviour;
 
-use super::{Mode, only_own_changes, prove_all, scene, works};
+use super::{Mode, behaving, only_own_changes, prove_all, scene, works};
 use crate::world::ROUTES;
 
 #[test]
@@ -18,13 +18,13 @@ fn a_proxy_that_does_not_connect_makes_nothing_gone_and_costs_no_login() {
         Tunnel::Hang,
         Tunnel::Close,
     ];
-    prove_all(rows.to_vec(), prove);
+    prove_all(behaving(rows), prove);
 }
 
-async fn prove(tunnel: Tunnel) {
-    let name = format!("{tunnel:?}");
+async fn prove((tunnel, (manager, behaviour)): (Tunnel, (&str, Behaviour))) {
+    let name = format!("{tunnel:?}, {manager}");
     for loses_session in [false, true] {
-        let world = scene(Behaviour::USUAL, Mode::Proxied).await;
+        let world = scene(behaviour, Mode::Proxied).await;
         let (seen, proxy) = (world.nsx.history().len(), world.proxy.as_ref().unwrap());
         assert!(proxy.asked().iter().all(|line| line.starts_with("CONNECT fake.test:")), "{:?}", proxy.asked());
         proxy.set(tunnel);

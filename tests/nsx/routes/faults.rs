@@ -1,5 +1,7 @@
 //! Changes that fail, that others make at the same time, and that nobody knows the outcome of.
 
+mod matrix;
+
 use std::time::Duration;
 
 use ccm::cloud::{Error, Route, Routes as _, WritePermit};

@@ -13,6 +13,7 @@ use ccm::cloud::{
 use ccm::controllers::route::plan::{Changes, Verdict, plan};
 use ccm::providers::vsphere::routes::{Adoption, Routes};
 use futures::StreamExt as _;
+use futures::future::join_all;
 use futures::stream::{self, BoxStream};
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::{Node, Service};
@@ -126,13 +127,15 @@ impl LogIn for Password {
 }
 
 /// A client of the manager, which logs in with its first call.
-pub fn client(fake: &FakeNsx) -> Client {
+fn client(fake: &FakeNsx, timeouts: Timeouts) -> Client {
     let trust = TlsTrust::Ca { pem: fake.ca_pem().as_bytes().to_vec(), path: "ca.pem".to_owned() };
     let tls = TlsSettings { trust, ..TlsSettings::default() };
-    let http = http::Client::new(http::Settings::new("127.0.0.1", fake.port(), tls, "test")).unwrap();
+    let mut settings = http::Settings::new("127.0.0.1", fake.port(), tls, "test");
+    settings.connect_timeout = settings.connect_timeout.min(timeouts.call);
+    let http = http::Client::new(settings).unwrap();
     let login =
         Password { user: fake.user().to_owned(), password: fake.password(), turn: tokio::sync::Mutex::default() };
-    Client::new(http, "", Arc::new(Pace::new(80)), Arc::new(login), Timeouts::default())
+    Client::new(http, "", Arc::new(Pace::new(80)), Arc::new(login), timeouts)
 }
 
 /// One cluster and its provider.
@@ -141,6 +144,14 @@ pub struct World {
     pub cluster: Arc<Cluster>,
     pub routes: Routes,
     router: String,
+    timeouts: Timeouts,
+}
+
+/// What came of one change of a pass.
+pub struct Outcome {
+    pub route: Route,
+    pub is_deletion: bool,
+    pub result: Result<(), Error>,
 }
 
 pub fn permit() -> WritePermit {
@@ -166,14 +177,24 @@ impl World {
 
     /// A cluster without Nodes on a manager that others use, too.
     pub fn on(fake: Arc<FakeNsx>, uid: Option<&'static str>, router: &str, adoption: Adoption) -> Self {
-        let cluster = Cluster::new(uid);
-        let routes = routes(&fake, &cluster, router, adoption);
-        Self { fake, cluster, routes, router: router.to_owned() }
+        Self::new(fake, Cluster::new(uid), router, adoption, Timeouts::default())
+    }
+
+    /// As [`Self::on`], on the router of the vectors, with calls that take no longer than this.
+    pub fn on_time(fake: Arc<FakeNsx>, uid: Option<&'static str>, timeouts: Timeouts) -> Self {
+        Self::new(fake, Cluster::new(uid), ROUTER, Adoption::AsIs, timeouts)
+    }
+
+    fn new(fake: Arc<FakeNsx>, cluster: Arc<Cluster>, router: &str, adoption: Adoption, timeouts: Timeouts) -> Self {
+        let (nodes, live) = (Arc::clone(&cluster) as Arc<dyn ClusterReads>, Arc::clone(&cluster) as Arc<dyn LiveReads>);
+        let routes = Routes::new(client(&fake, timeouts), router, adoption, nodes, live);
+        Self { fake, cluster, routes, router: router.to_owned(), timeouts }
     }
 
     /// The process ends, and another one begins.
     pub fn restart(&mut self, adoption: Adoption) {
-        self.routes = routes(&self.fake, &self.cluster, &self.router, adoption);
+        let (fake, cluster) = (Arc::clone(&self.fake), Arc::clone(&self.cluster));
+        *self = Self::new(fake, cluster, &self.router, adoption, self.timeouts);
     }
 
     pub fn path(&self, id: &str) -> String {
@@ -207,31 +228,54 @@ impl World {
         self.routes.delete_route(&permit(), NAME, route).await
     }
 
-    /// What the route controller plans with a listing.
+    /// What the route controller plans with a listing of now.
     pub async fn plan(&self) -> BTreeMap<IpNet, Changes> {
-        let listed = self.list().await;
+        self.plan_of(&self.list().await)
+    }
+
+    /// What the route controller plans with this listing.
+    pub fn plan_of(&self, listed: &[Route]) -> BTreeMap<IpNet, Changes> {
         let nodes: Vec<_> = self.cluster.nodes().collect();
         let nodes: Vec<&Node> = nodes.iter().map(|node| &**node).collect();
         let networks = ["100.96.0.0/11".parse().unwrap(), "fd00::/8".parse().unwrap()];
-        plan(&nodes, &listed, &networks, self.routes.rewrites_in_place())
+        plan(&nodes, listed, &networks, self.routes.rewrites_in_place())
     }
 
     /// A pass of the route controller in which everything works. Nodes that are not here are deleted.
     pub async fn pass(&self) {
         for changes in self.plan().await.into_values() {
-            for deletion in changes.deletions {
-                let live = match self.cluster.nodes.lock().unwrap().get(&deletion.route.target_node) {
-                    Some(node) => Presence::Exists((**node).clone()),
-                    None => Presence::Absent(ccm::cloud::AbsenceProof::new("no Node of this name", [])),
-                };
-                if deletion.verdict(Some(&live)) == Verdict::Delete {
-                    self.delete(&deletion.route).await.unwrap();
-                }
-            }
-            for creation in changes.creations {
-                self.routes.create_route(&permit(), NAME, &creation.name_hint, &creation.route).await.unwrap();
+            for Outcome { route, result, .. } in self.make(changes).await {
+                result.unwrap_or_else(|error| panic!("{route:?}: {error}"));
             }
         }
+    }
+
+    /// Makes these changes, side by side for each network.
+    pub async fn work(&self, changes: BTreeMap<IpNet, Changes>) -> Vec<Outcome> {
+        join_all(changes.into_values().map(|changes| self.make(changes))).await.into_iter().flatten().collect()
+    }
+
+    /// Makes these changes, one after the other, until one fails.
+    async fn make(&self, changes: Changes) -> Vec<Outcome> {
+        let mut outcomes = Vec::new();
+        for deletion in changes.deletions {
+            let live = match self.cluster.nodes.lock().unwrap().get(&deletion.route.target_node) {
+                Some(node) => Presence::Exists((**node).clone()),
+                None => Presence::Absent(ccm::cloud::AbsenceProof::new("no Node of this name", [])),
+            };
+            if deletion.verdict(Some(&live)) == Verdict::Delete {
+                let result = self.delete(&deletion.route).await;
+                outcomes.push(Outcome { route: deletion.route, is_deletion: true, result });
+            }
+        }
+        for creation in changes.creations {
+            if outcomes.iter().any(|outcome| outcome.result.is_err()) {
+                break;
+            }
+            let result = self.routes.create_route(&permit(), NAME, &creation.name_hint, &creation.route).await;
+            outcomes.push(Outcome { route: creation.route, is_deletion: false, result });
+        }
+        outcomes
     }
 
     /// The requests since this was called last, without logins: method and path below the Policy API.
@@ -245,11 +289,6 @@ impl World {
     pub fn operations(&self) -> Vec<String> {
         self.sent().into_iter().map(|request| request.operation).collect()
     }
-}
-
-fn routes(fake: &FakeNsx, cluster: &Arc<Cluster>, router: &str, adoption: Adoption) -> Routes {
-    let (nodes, live) = (Arc::clone(cluster) as Arc<dyn ClusterReads>, Arc::clone(cluster) as Arc<dyn LiveReads>);
-    Routes::new(client(fake), router, adoption, nodes, live)
 }
 
 /// The word for why it failed.

@@ -12,7 +12,7 @@ use support::fake_vcenter::FakeVcenter;
 use support::{Daemon, eventually, replace_file};
 
 use crate::admin::{Admin, token};
-use crate::cluster::{Cluster, LIMIT, ip};
+use crate::cluster::{ANSWERS, Cluster, LIMIT, ip};
 
 const ROUTER: &str = "/infra/tier-1s/t1";
 const CLUSTER_CIDR: &str = "--cluster-cidr=10.244.0.0/16,fd00:244::/48";
@@ -147,6 +147,37 @@ impl Site {
     /// The route controller of an earlier term could not make a route for this node.
     async fn leave_condition(&self, number: usize) {
         let condition = json!({"type": "NetworkUnavailable", "status": "True", "reason": "NoRouteCreated"});
+        self.put_condition(number, condition).await;
+    }
+
+    /// Route and condition of this node as the Go program leaves them.
+    async fn leave_route_of_go(&self, number: usize) {
+        let (name, network) = (self.cluster.name(number), network(number));
+        let uid = self.cluster.nodes().await[&name].metadata.uid.clone().unwrap();
+        let body = json!({
+            "display_name": format!("{}_{name}_{network}", self.cluster.pool()),
+            "network": network,
+            "next_hops": [{"ip_address": ip(number)}],
+            "tags": [
+                {"scope": "vsphere.k8s.io/cluster-name", "tag": self.cluster.pool()},
+                {"scope": "vsphere.k8s.io/node-name", "tag": name},
+            ],
+        });
+        let id = format!("{uid}_{}", network.replace('/', "_"));
+        self.nsx.put_by_hand("go-program", &format!("{ROUTER}/static-routes/{id}"), body);
+        let at = "2026-01-02T03:04:05Z";
+        let condition = json!({
+            "type": "NetworkUnavailable",
+            "status": "False",
+            "reason": "RouteCreated",
+            "message": "RouteController created a route",
+            "lastHeartbeatTime": at,
+            "lastTransitionTime": at,
+        });
+        self.put_condition(number, condition).await;
+    }
+
+    async fn put_condition(&self, number: usize, condition: Value) {
         let patch = Patch::Strategic(json!({"status": {"conditions": [condition]}}));
         let manager =
             PatchParams { field_manager: Some("vsphere-cloud-controller-manager".to_owned()), ..<_>::default() };
@@ -179,6 +210,12 @@ impl Site {
         })
         .await;
     }
+}
+
+/// What tells versions of these nodes apart.
+async fn node_versions(site: &Site, numbers: std::ops::Range<usize>) -> Vec<Option<String>> {
+    let nodes = site.cluster.nodes().await;
+    numbers.map(|number| nodes[&site.cluster.name(number)].metadata.resource_version.clone()).collect()
 }
 
 /// The network for the pods of the node with this number.
@@ -256,6 +293,60 @@ async fn routes_follow_the_nodes_and_only_the_leader_has_a_session() {
     assert_eq!(second.stop(LIMIT).await.code(), Some(0), "{}", second.output().tail(40));
     assert_eq!(site.nsx.counts().sessions, 0);
     assert_eq!(site.foreign_routes(), foreign_before);
+}
+
+#[tokio::test]
+async fn a_start_on_routes_of_the_go_program_writes_nothing_to_nsx_and_to_nodes() {
+    let site = Site::new(0..3).await;
+    // Without NSX the nodes get all that the node controller writes.
+    let mut without_nsx = site.start(&site.file("before.conf", &site.vcenter_only()), &[CLUSTER_CIDR]);
+    for number in 0..2 {
+        site.join(number, &[]).await;
+    }
+    site.cluster.wait_until_initialised(0..2, &without_nsx).await;
+    assert_eq!(without_nsx.stop(LIMIT).await.code(), Some(0), "{}", without_nsx.output().tail(40));
+    for number in 0..2 {
+        site.leave_route_of_go(number).await;
+    }
+    let (nodes, versions) = (node_versions(&site, 0..2).await, site.nsx.history().len());
+
+    let path = site.file("vsphere.conf", &format!("{}{ROUTE_SECTION}", site.with_nsx(USERS[0])));
+    let mut daemon = site.start(&path, &[CLUSTER_CIDR]);
+    daemon.wait_for_line("became leader", LIMIT).await;
+    // Once a node that joins now has a route and the condition, those of before have been looked at.
+    site.join(2, &[]).await;
+    site.wait_for_routes(&[route(0), route(1), route(2)], &daemon).await;
+    site.wait_for_condition(2, CREATED, &daemon).await;
+    assert_eq!(node_versions(&site, 0..2).await, nodes, "{}", daemon.output().tail(40));
+    let written = site.nsx.history_from(versions);
+    assert!(written.iter().all(|version| version.path.ends_with("_10.244.2.0_24")), "{written:#?}");
+
+    // They are this cluster's: with another address the route of before is rewritten in place.
+    site.vcenter.change_vm(&site.cluster.name(0), |vm| vm.ip("10.1.9.9"));
+    let moved = (network(0), "10.1.9.9".to_owned());
+    site.wait_for_routes(&[moved, route(1), route(2)], &daemon).await;
+    assert_eq!(node_versions(&site, 1..2).await, nodes[1..], "{}", daemon.output().tail(40));
+    assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_default_name_of_the_cluster_is_a_warning_where_nsx_is_in_use() {
+    let site = Site::new(0..0).await;
+    let (with, without) = (site.with_nsx(USERS[0]), site.vcenter_only());
+    let cases: [(&str, &[&str], bool); 4] = [
+        (&with, &[], true),
+        (&with, &["--cluster-name=kubernetes"], true),
+        (&with, &["--cluster-name=own"], false),
+        (&without, &[], false),
+    ];
+    for (config, flags, is_warned) in cases {
+        let mut daemon = site.cluster.start(config, flags);
+        daemon.wait_for_line(ANSWERS, LIMIT).await;
+        let lines = daemon.output().lines();
+        let warnings = lines.iter().filter(|line| line.contains("--cluster-name=kubernetes is the default"));
+        assert_eq!(warnings.count(), usize::from(is_warned), "{flags:?}: {lines:#?}");
+        assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
+    }
 }
 
 #[tokio::test]

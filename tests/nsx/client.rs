@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ccm::clients::http::Method;
-use ccm::clients::nsx::realization::Realization;
-use ccm::clients::nsx::{AccessToken, Error, Kind, Listing, Login, Priority};
+use ccm::clients::nsx::realization::{Realization, Reservation};
+use ccm::clients::nsx::{AccessToken, Error, Kind, Listing, Login, Object, Priority};
 use ccm::providers::vsphere::routes::static_route::{CLUSTER_NAME, NODE_NAME, StaticRoute};
 use serde_json::json;
-use support::fake_nsx::{Behaviour, Model, Trouble};
+use support::fake_nsx::{Behaviour, HierarchicalPatch, Model, Trouble};
 use tokio::time::Instant;
 
 use crate::memory::{Arrival, Door, Memory, Reply};
-use crate::world::{GATEWAY, ROUTES, World, advance};
+use crate::world::{GATEWAY, ROUTES, SOON, World, advance};
 
 // vectors: W-03
 #[tokio::test(start_paused = true)]
@@ -278,4 +278,64 @@ async fn the_page_of_a_portal_is_no_successful_call_and_no_accepted_login() {
     world.patch("r").await.unwrap_err();
     assert_eq!(world.outcomes.of("test.get"), ["ok", "Unavailable"]);
     assert_eq!(world.outcomes.of("test.patch"), ["Unknown"]);
+}
+
+#[tokio::test]
+async fn an_address_is_reserved_late_or_never() {
+    for (name, behaviour) in Behaviour::ALL {
+        let range = [("198.51.100.5", "198.51.100.5")];
+        let model = Model::small().ip_pool("p2", "pool2", "198.51.100.0/24", &range).behaviour(behaviour);
+        let world = World::start(model).await;
+        let path = |id: &str| format!("/infra/ip-pools/p2/ip-allocations/{id}");
+        let reservation = async |id: &str| world.client.reservation(&path(id), "test.reservation").await.unwrap();
+        let settled = async |id: &str| {
+            support::eventually("it is decided", SOON, async || match reservation(id).await {
+                Reservation::Pending => Err("pending".to_owned()),
+                other => Ok(other),
+            })
+            .await
+        };
+        assert_eq!(reservation("none").await, Reservation::Pending, "{name}");
+        for id in ["first", "second"] {
+            world.client.patch(world.write(), &path(id), "test.patch", &Object::default()).await.unwrap();
+        }
+        assert_eq!(settled("first").await, Reservation::Reserved("198.51.100.5".parse().unwrap()), "{name}");
+        let second = settled("second").await;
+        assert!(matches!(second, Reservation::Failed { is_exhausted: true, .. }), "{name}: {second:?}");
+    }
+}
+
+#[tokio::test]
+async fn objects_are_replaced_together_or_not_at_all() {
+    let world = World::start(Model::small()).await;
+    let path = |number: u8| format!("/infra/lb-pools/pool-{number}");
+    let mut pools = Vec::new();
+    for number in 0..3 {
+        world.nsx.put_by_hand("admin", &path(number), json!({"display_name": "before"}));
+        let mut pool = world.get(&path(number)).await.unwrap();
+        pool.0.insert("display_name".to_owned(), "after".into());
+        pools.push(pool);
+    }
+    let patch = || world.client.patch_together(world.write(), "LBPool", "test.together", &pools);
+    let names = || (0..3).map(|number| world.nsx.object(&path(number)).unwrap()["display_name"].clone());
+    world.nsx.change_by_hand("admin", &path(1), |pool| pool["display_name"] = json!("by hand"));
+    assert_eq!(patch().await.unwrap_err().kind, Kind::Conflict);
+    assert_eq!(names().collect::<Vec<_>>(), ["before", "by hand", "before"]);
+    pools[1] = world.get(&path(1)).await.unwrap();
+    pools[1].0.insert("display_name".to_owned(), "after".into());
+    let patch = || world.client.patch_together(world.write(), "LBPool", "test.together", &pools);
+    for (refusal, kind) in [
+        (HierarchicalPatch::Forbidden, Kind::NoPermission),
+        (HierarchicalPatch::NotFound, Kind::Unavailable),
+        (HierarchicalPatch::NotAllowed, Kind::BadRequest),
+    ] {
+        world.nsx.set_behaviour(Behaviour { hierarchical_patch: refusal, ..Behaviour::USUAL });
+        let error = patch().await.unwrap_err();
+        assert_eq!(error.kind, kind, "{error}");
+    }
+    world.nsx.set_behaviour(Behaviour::USUAL);
+    world.nsx.reset_counts();
+    patch().await.unwrap();
+    assert_eq!(names().collect::<Vec<_>>(), ["after", "after", "after"]);
+    assert_eq!((world.nsx.counts().of("PATCH infra"), world.nsx.counts().total()), (1, 1));
 }

@@ -213,6 +213,11 @@ impl World {
         patch(&self.client, &self.permit, id).await
     }
 
+    /// What writes need.
+    pub fn write(&self) -> Write<'_> {
+        Write { permit: &self.permit }
+    }
+
     pub async fn delete(&self, id: &str) -> Result<(), Error> {
         let write = Write { permit: &self.permit };
         self.client.delete(write, &format!("{ROUTES}/{id}"), "test.delete").await

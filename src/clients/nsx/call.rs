@@ -133,6 +133,31 @@ impl Client {
         self.object(Call { body: Some(&body.0), shape: Shape::Object, ..call }).await
     }
 
+    /// Replaces several objects of one type with one call: all of them, each of the `_revision` that it has, or none.
+    ///
+    /// # Errors
+    /// [`Kind::Conflict`] if one of them was changed meanwhile.
+    pub async fn patch_together(
+        &self,
+        write: Write<'_>,
+        resource_type: &str,
+        operation: &'static str,
+        objects: &[Object],
+    ) -> Result<(), Error> {
+        let child = |object: &Object| {
+            let mut child = Map::new();
+            child.insert("resource_type".to_owned(), format!("Child{resource_type}").into());
+            child.insert(resource_type.to_owned(), Value::Object(object.0.clone()));
+            Value::Object(child)
+        };
+        let mut body = Map::new();
+        body.insert("resource_type".to_owned(), "Infra".into());
+        body.insert("children".to_owned(), objects.iter().map(child).collect());
+        let query = [("enforce_revision_check", "true")];
+        let call = Call::write(&write, Method::PATCH, "/infra", operation);
+        self.send(&Call { query: &query, body: Some(&body), ..call }).await.map(drop)
+    }
+
     /// Deletes the object of this path; one that does not exist is deleted.
     ///
     /// # Errors

@@ -1,12 +1,15 @@
 //! What has become of an intent on the network.
 
-use serde_json::Value;
+use std::net::IpAddr;
+
+use serde_json::{Map, Value};
 
 use super::call::Call;
 use super::error::{Error, Kind};
 use super::object::Object;
 use super::pace::Priority;
 use super::{Client, http};
+use crate::base::addresses::parse_ip;
 
 /// How far an intent has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,22 +22,64 @@ pub enum Realization {
     Failed(String),
 }
 
+/// What has become of a reservation of an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reservation {
+    /// This address is reserved.
+    Reserved(IpAddr),
+    /// None yet, or nothing is known of it.
+    Pending,
+    /// None will be.
+    Failed {
+        /// Whether the pool has no address left.
+        is_exhausted: bool,
+        /// The alarm, possibly empty.
+        alarm: String,
+    },
+}
+
+/// The alarm of a pool without a free address.
+const EXHAUSTED: i64 = 8212;
+
 impl Client {
     /// What has become of the object of this path.
     ///
     /// # Errors
     /// See [`Kind`]. An answer that says that there is nothing yet is no error.
     pub async fn realization(&self, path: &str, operation: &'static str) -> Result<Realization, Error> {
+        self.realized(path, operation).await.map(|rows| judge(&rows))
+    }
+
+    /// Which address is reserved by the allocation of this path.
+    ///
+    /// # Errors
+    /// See [`Kind`]. An answer that says that there is nothing yet is no error.
+    pub async fn reservation(&self, path: &str, operation: &'static str) -> Result<Reservation, Error> {
+        let rows = self.realized(path, operation).await?;
+        if let Some(address) = rows.iter().find_map(reserved) {
+            return Ok(Reservation::Reserved(address));
+        }
+        Ok(match final_row(&rows) {
+            Some(row) if !is_realized(row) => {
+                let (alarms, is_of_pool) = (row.get("alarms"), |code: i64| code == EXHAUSTED);
+                Reservation::Failed { is_exhausted: code(first(alarms)).is_some_and(is_of_pool), alarm: alarm(alarms) }
+            }
+            _ => Reservation::Pending,
+        })
+    }
+
+    /// The rows of the object of this path; none if nothing is known of it.
+    async fn realized(&self, path: &str, operation: &'static str) -> Result<Vec<Map<String, Value>>, Error> {
         let query = [("intent_path", path)];
         let object = "/infra/realized-state/realized-entities";
         let call = Call { query: &query, ..Call::get(object, operation, Priority::Urgent) };
         let answer = match self.object(call).await {
             Err(error) if matches!(error.kind, Kind::NotFound | Kind::MissingReference(_)) => {
-                return Ok(Realization::Pending);
+                return Ok(Vec::new());
             }
             other => other?,
         };
-        judge(&answer, path).ok_or_else(|| {
+        rows_of(&answer, path).ok_or_else(|| {
             let request: http::FailedRequest = self.inner.http.failed(operation);
             let target = format!("GET {object} of {path}");
             Error::other(Kind::Unavailable, request, target, "the answer has no list of results")
@@ -42,36 +87,61 @@ impl Client {
     }
 }
 
-/// The first row of this intent that is final decides. `None` for an answer that is no list.
-fn judge(answer: &Object, path: &str) -> Option<Realization> {
+/// The rows of this intent. `None` for an answer that is no list.
+fn rows_of(answer: &Object, path: &str) -> Option<Vec<Map<String, Value>>> {
     let rows = answer.0.get("results")?.as_array()?;
     let texts = |value: Option<&Value>| -> Vec<String> {
         let all = value.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         all.iter().filter_map(Value::as_str).map(str::to_owned).collect()
     };
-    for row in rows.iter().filter_map(Value::as_object) {
+    let is_of_intent = |row: &&Map<String, Value>| {
         let intents = [texts(row.get("intent_paths")), texts(row.get("intent_reference"))].concat();
-        if !intents.iter().any(|intent| intent == path) {
-            continue;
-        }
-        match row.get("state").and_then(Value::as_str) {
-            Some("REALIZED") => return Some(Realization::Realized),
-            Some("ERROR") => return Some(Realization::Failed(alarm(row.get("alarms")))),
-            _ => {}
-        }
+        intents.iter().any(|intent| intent == path)
+    };
+    Some(rows.iter().filter_map(Value::as_object).filter(is_of_intent).cloned().collect())
+}
+
+fn judge(rows: &[Map<String, Value>]) -> Realization {
+    match final_row(rows) {
+        None => Realization::Pending,
+        Some(row) if is_realized(row) => Realization::Realized,
+        Some(row) => Realization::Failed(alarm(row.get("alarms"))),
     }
-    Some(Realization::Pending)
+}
+
+/// The first row that is final decides.
+fn final_row(rows: &[Map<String, Value>]) -> Option<&Map<String, Value>> {
+    rows.iter().find(|row| matches!(row.get("state").and_then(Value::as_str), Some("REALIZED" | "ERROR")))
+}
+
+fn is_realized(row: &Map<String, Value>) -> bool {
+    row.get("state").and_then(Value::as_str) == Some("REALIZED")
+}
+
+/// The address of a row that is realized.
+fn reserved(row: &Map<String, Value>) -> Option<IpAddr> {
+    let attributes = row.get("extended_attributes")?.as_array()?;
+    let is_address = |attribute: &&Value| attribute.get("key").and_then(Value::as_str) == Some("allocation_ip");
+    let value = attributes.iter().find(is_address)?.get("values")?.as_array()?.first()?.as_str()?;
+    parse_ip(value).filter(|_| is_realized(row))
+}
+
+fn first(alarms: Option<&Value>) -> Option<&Value> {
+    alarms?.as_array()?.first()
+}
+
+fn code(alarm: Option<&Value>) -> Option<i64> {
+    alarm?.get("error_details")?.get("error_code")?.as_i64()
 }
 
 /// What the first alarm says, with its code.
 fn alarm(alarms: Option<&Value>) -> String {
-    let Some(alarm) = alarms.and_then(Value::as_array).and_then(|alarms| alarms.first()) else {
-        return String::new();
-    };
-    let details = alarm.get("error_details");
-    let of_details = |name| details.and_then(|details| details.get(name));
-    let code = of_details("error_code").and_then(Value::as_i64).map(|code| format!("code {code}: "));
-    let text = [alarm.get("message"), of_details("error_message")].into_iter().flatten().find_map(Value::as_str);
+    let Some(alarm) = first(alarms) else { return String::new() };
+    let code = code(Some(alarm)).map(|code| format!("code {code}: "));
+    let text = [alarm.get("message"), alarm.get("error_details").and_then(|details| details.get("error_message"))]
+        .into_iter()
+        .flatten()
+        .find_map(Value::as_str);
     let text = format!("{}{}", code.unwrap_or_default(), text.unwrap_or_default());
     text.chars().filter(|c| !c.is_control()).take(300).collect()
 }
@@ -80,7 +150,7 @@ fn alarm(alarms: Option<&Value>) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::{Object, Realization, judge};
+    use super::{Object, Realization, judge, reserved, rows_of};
 
     #[test]
     fn the_first_final_row_of_the_intent_decides() {
@@ -99,7 +169,24 @@ mod tests {
             (json!("x"), None),
         ] {
             let answer = Object(serde_json::from_value(json!({"results": rows})).unwrap());
-            assert_eq!(judge(&answer, path), expected, "{rows}");
+            assert_eq!(rows_of(&answer, path).map(|rows| judge(&rows)), expected, "{rows}");
+        }
+    }
+
+    #[test]
+    fn l_13_an_address_is_that_of_a_realized_row_and_nothing_else_is_one() {
+        let row = |attributes: serde_json::Value| json!({"state": "REALIZED", "extended_attributes": attributes});
+        let address = json!({"key": "allocation_ip", "values": ["192.0.2.5"]});
+        for (row, expected) in [
+            (row(json!([{"values": ["x"]}, 7, {}, address])), Some("192.0.2.5")),
+            (row(json!([{"key": "allocation_ip", "values": []}])), None),
+            (row(json!([{"key": "allocation_ip"}])), None),
+            (row(json!([{"key": "allocation_ip", "values": ["no address"]}])), None),
+            (row(json!({})), None),
+            (json!({"state": "UNREALIZED", "extended_attributes": [address]}), None),
+        ] {
+            let found = reserved(row.as_object().unwrap()).map(|address| address.to_string());
+            assert_eq!(found.as_deref(), expected, "{row}");
         }
     }
 }

@@ -111,6 +111,16 @@ fn nx_c_01_to_03_a_token_needs_an_auth_host_and_a_host() {
     assert_eq!((nsx.host.as_str(), nsx.port, nsx.path_prefix.as_str()), ("server", 443, ""));
 }
 
+#[test]
+fn an_auth_host_that_no_token_needs_refuses_nothing() {
+    let url = ("vmc-auth-host", "https://auth.example.com/?x");
+    let nsx = nsx_is_used("left over", &[USER, PASSWORD, HOST, url]);
+    assert!(matches!(nsx.login, NsxLogin::Password { .. }), "{nsx:?}");
+    for parsed in nsxt(&[TOKEN, HOST, url]) {
+        assert!(parsed.config.nsx.used().is_none());
+    }
+}
+
 // vectors: NX-C-04–NX-C-06
 #[test]
 fn nx_c_04_to_06_a_user_needs_a_password_and_a_host() {

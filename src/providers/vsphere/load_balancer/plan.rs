@@ -149,7 +149,8 @@ pub fn next<'a>(wanted: &'a Wanted, ours: &'a Objects, lb_service: Option<&'a Lb
 }
 
 /// The next step towards a Service without load balancer, or `None` when nothing is left. `cluster_uid` and `service_uid` are
-/// what objects of the Go program are marked with before the first of them is deleted.
+/// what objects of the Go program are marked with before the first of them is deleted. An allocation whose address was never
+/// read is released, too: it may have none.
 pub fn next_deletion<'a>(ours: &'a Objects, cluster_uid: Option<&str>, service_uid: Option<&str>) -> Option<Step<'a>> {
     let is_unmarked = |marks: &Marks| {
         let is_of_cluster = marks.cluster_uid.is_some() && marks.cluster_uid.as_deref() == cluster_uid;
@@ -160,12 +161,10 @@ pub fn next_deletion<'a>(ours: &'a Objects, cluster_uid: Option<&str>, service_u
     // While a virtual server is there, it shows whose they are.
     let to_mark = of_pools.chain(of_monitors).find(|marks| !ours.servers.is_empty() && is_unmarked(marks));
     let marks = to_mark.map(|marks| Step::Mark { marks });
-    let unread = || ours.allocations.iter().find(|allocation| allocation.address.is_none());
     marks
         .or_else(|| ours.servers.first().map(Step::DeleteServer))
         .or_else(|| ours.pools.first().map(Step::DeletePool))
         .or_else(|| ours.monitors.first().map(Step::DeleteMonitor))
-        .or_else(|| unread().map(|allocation| Step::ReadAddress { allocation }))
         .or_else(|| ours.allocations.first().map(Step::Release))
 }
 

@@ -61,7 +61,7 @@ fn https_with(vcenter: &Vcenter, tls: TlsSettings) -> http::Client {
 
 fn pinned(vcenter: &Vcenter, thumbprint: &str) -> http::Client {
     let thumbprints = vec![Thumbprint::parse(thumbprint).unwrap()];
-    https_with(vcenter, TlsSettings { thumbprints, ..TlsSettings::default() })
+    https_with(vcenter, TlsSettings { thumbprints, can_be_pinned: true, ..TlsSettings::default() })
 }
 
 fn password(vcenter: &Vcenter) -> SecretString {

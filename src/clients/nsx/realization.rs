@@ -59,13 +59,12 @@ impl Client {
         if let Some(address) = rows.iter().find_map(reserved) {
             return Ok(Reservation::Reserved(address));
         }
-        Ok(match final_row(&rows) {
-            Some(row) if !is_realized(row) => {
-                let (alarms, is_of_pool) = (row.get("alarms"), |code: i64| code == EXHAUSTED);
-                Reservation::Failed { is_exhausted: code(first(alarms)).is_some_and(is_of_pool), alarm: alarm(alarms) }
-            }
-            _ => Reservation::Pending,
-        })
+        // A realized row without an address says nothing.
+        let failed = rows.iter().find(|row| row.get("state").and_then(Value::as_str) == Some("ERROR"));
+        Ok(failed.map_or(Reservation::Pending, |row| {
+            let alarms = row.get("alarms");
+            Reservation::Failed { is_exhausted: code(first(alarms)) == Some(EXHAUSTED), alarm: alarm(alarms) }
+        }))
     }
 
     /// The rows of the object of this path; none if nothing is known of it.

@@ -4,11 +4,12 @@
 //! ```text
 //!   Service ──▶ wanted ──┐
 //!                        ├──▶ plan ──▶ the next step
-//!   objects ──▶ ownership┘
+//!   contents ─▶ ownership┘
 //! ```
 //!
 //! Mirrors `pkg/cloudprovider/vsphere/loadbalancer`.
 
+pub mod contents;
 pub mod layout;
 pub mod members;
 pub mod objects;

@@ -110,7 +110,7 @@ impl fmt::Display for Port {
     }
 }
 
-/// Whose load balancer it is.
+/// The Service that a load balancer is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner<'a> {
     /// The namespace of the Service.
@@ -182,25 +182,29 @@ impl Layout {
 
     /// The tags of every object.
     pub fn tags(&self) -> Tags {
-        let configured = self.configured.iter().fold(Tags::default(), |tags, (scope, tag)| tags.with(scope, tag));
-        let tags = configured.with(OWNER, self.owner()).with(CLUSTER, &self.cluster);
+        // Without a UID, a configured one would be taken for that of another cluster later.
+        let is_free = |(scope, _): &(&String, &String)| ![CLUSTER_UID, SERVICE_UID].contains(&scope.as_str());
+        let configured = self.configured.iter().filter(is_free);
+        let tags = configured.fold(Tags::default(), |tags, (scope, tag)| tags.with(scope, tag));
+        let tags = tags.with(OWNER, self.owner()).with(CLUSTER, &self.cluster);
         match &self.cluster_uid {
             Some(uid) => tags.with(CLUSTER_UID, uid),
             None => tags,
         }
     }
 
-    /// The id of an object of a Service. `attempt` is below [`IDS`].
-    pub fn id(kind: Kind, uid: &str, port: Option<Port>, attempt: u8) -> String {
+    /// The id of an object of the Service with this UID. A copy of a cluster has the same UIDs, and has to have another
+    /// name. `attempt` is below [`IDS`].
+    pub fn id(&self, kind: Kind, uid: &str, port: Option<Port>, attempt: u8) -> String {
         let port = port.map(|port| port.to_string()).unwrap_or_default();
-        let name = format!("{uid}/{}/{port}/ipv4/{attempt}", kind.word());
+        let name = format!("{}/{uid}/{}/{port}/ipv4/{attempt}", self.cluster, kind.word());
         Uuid::new_v5(&SPACE, name.as_bytes()).to_string()
     }
 
-    /// The id of the load balancer service of this cluster.
-    pub fn lb_service_id(&self, attempt: u8) -> String {
-        let of_cluster = self.cluster_uid.as_deref().unwrap_or(&self.cluster);
-        Self::id(Kind::LbService, of_cluster, None, attempt)
+    /// The id of the load balancer service of this cluster on this gateway.
+    pub fn lb_service_id(&self, tier1: Option<&str>, attempt: u8) -> String {
+        let uid = format!("{}{}", self.cluster_uid.as_deref().unwrap_or_default(), tier1.unwrap_or_default());
+        self.id(Kind::LbService, &uid, None, attempt)
     }
 
     /// A load balancer service on this tier-1 gateway.

@@ -20,8 +20,8 @@ use super::objects::{Allocation, Marks, Objects, VirtualServer};
 /// What is known of the cluster and of the Service.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
-    /// What identifies this cluster, if that is known.
-    pub cluster_uid: Option<&'a str>,
+    /// The name of this cluster, and what identifies it.
+    pub layout: &'a Layout,
     /// What identifies the Service; none while there is no Service of this name.
     pub service_uid: Option<&'a str>,
     /// The addresses that the Service reports.
@@ -39,6 +39,8 @@ pub struct Judged {
     pub ours: Objects,
     /// Those that nothing shows to be of this cluster.
     pub held: Objects,
+    /// Allocations of which only the address can show whose they are, and whose address was not read.
+    pub unread: Vec<Allocation>,
 }
 
 /// What the marks of one object say.
@@ -55,7 +57,7 @@ enum ByMarks {
 /// Judges all objects of one Service.
 pub fn judge(objects: &Objects, facts: &Facts<'_>) -> Judged {
     let mut judged = Judged::default();
-    let Judged { ours, held } = &mut judged;
+    let Judged { ours, held, unread } = &mut judged;
     for server in &objects.servers {
         match by_marks(&server.marks, Kind::VirtualServer, facts) {
             ByMarks::Foreign => {}
@@ -89,6 +91,7 @@ pub fn judge(objects: &Objects, facts: &Facts<'_>) -> Judged {
     for allocation in &objects.allocations {
         match by_marks(&allocation.marks, Kind::Allocation, facts) {
             ByMarks::Foreign => {}
+            ByMarks::Open { .. } if allocation.address.is_none() => unread.push(allocation.clone()),
             ByMarks::Open { .. } if !is_in_use(allocation, &ours.servers, facts) => {
                 held.allocations.push(allocation.clone());
             }
@@ -99,12 +102,12 @@ pub fn judge(objects: &Objects, facts: &Facts<'_>) -> Judged {
 }
 
 fn by_marks(marks: &Marks, kind: Kind, facts: &Facts<'_>) -> ByMarks {
-    if let (Some(own), Some(tagged)) = (facts.cluster_uid, marks.cluster_uid.as_deref()) {
+    if let (Some(own), Some(tagged)) = (facts.layout.cluster_uid.as_deref(), marks.cluster_uid.as_deref()) {
         return if own == tagged { ByMarks::Ours } else { ByMarks::Foreign };
     }
     let is_of_service = facts.service_uid.is_some_and(|uid| {
         let port = marks.port.filter(|_| kind != Kind::Allocation);
-        let has_own_id = || (0..IDS).any(|attempt| *Layout::id(kind, uid, port, attempt) == *marks.id);
+        let has_own_id = || (0..IDS).any(|attempt| *facts.layout.id(kind, uid, port, attempt) == *marks.id);
         marks.service_uid.as_deref() == Some(uid) || has_own_id()
     });
     match is_of_service {
@@ -122,7 +125,11 @@ fn is_served(server: &VirtualServer, is_tagged: bool, objects: &Objects, facts: 
         return server.address.is_some_and(|address| facts.ingress.contains(&address));
     }
     let pool = objects.pools.iter().find(|pool| pool.marks.path == server.pool);
-    let leads_here = pool.is_some_and(|pool| !pool.members.is_empty() && pool.members.is_subset(facts.nodes));
+    let leads_here = pool.is_some_and(|pool| {
+        let is_tagged_by_another =
+            matches!(by_marks(&pool.marks, Kind::Pool, facts), ByMarks::Foreign | ByMarks::Open { is_tagged: true });
+        !is_tagged_by_another && !pool.members.is_empty() && pool.members.is_subset(facts.nodes)
+    });
     facts.service_uid.is_some() && !is_tagged && leads_here
 }
 

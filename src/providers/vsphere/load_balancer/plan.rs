@@ -25,6 +25,29 @@ pub struct Wanted {
     pub members: Vec<Member>,
     /// The addresses that the Service reports.
     pub ingress: Vec<IpAddr>,
+    /// What identifies the cluster, if that is known.
+    pub cluster_uid: Option<String>,
+    /// What identifies the Service; none once it is gone.
+    pub service_uid: Option<String>,
+}
+
+/// What is there.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a> {
+    /// The objects of the Service.
+    pub ours: &'a Objects,
+    /// Objects that name the Service, and that nothing shows to be of this cluster.
+    pub held: &'a Objects,
+    /// The load balancer service in use, if there is one.
+    pub lb_service: Option<&'a LbService>,
+}
+
+impl Known<'_> {
+    /// Whether a virtual server has the address of an allocation; of one that was not read, whether it may.
+    fn has_server_on(&self, allocation: &Allocation) -> bool {
+        let mut servers = self.ours.servers.iter().chain(&self.held.servers);
+        servers.any(|server| allocation.address.is_none() || server.address == allocation.address)
+    }
 }
 
 /// A port that is to be served.
@@ -46,7 +69,7 @@ pub enum Step<'a> {
         /// The port.
         port: &'a WantedPort,
     },
-    /// Lets a monitor ask another port.
+    /// Lets a monitor probe another port.
     ChangeMonitor {
         /// The monitor.
         monitor: &'a Monitor,
@@ -111,61 +134,137 @@ pub enum Step<'a> {
     Release(&'a Allocation),
 }
 
-/// The next step towards `wanted`, or `None` when all is as it is to be. `ours` are the objects of this Service.
-pub fn next<'a>(wanted: &'a Wanted, ours: &'a Objects, lb_service: Option<&'a LbService>) -> Option<Step<'a>> {
-    let address = address(wanted, ours);
-    let (mut servers, mut pools) = (BTreeSet::new(), BTreeSet::new());
-    let mut monitors: BTreeSet<&str> = BTreeSet::new();
-    for port in &wanted.ports {
-        let server = server_of(ours, port.port, address);
-        let pool = pool_of(ours, port.port, server);
-        let monitor = match port.port.protocol {
-            Protocol::Udp => None,
-            Protocol::Tcp => match monitor_of(ours, port.port, pool) {
-                None => return Some(Step::CreateMonitor { port }),
-                Some(monitor) if monitor.number != Some(port.node_port) => {
-                    return Some(Step::ChangeMonitor { monitor, node_port: port.node_port });
-                }
-                Some(monitor) => Some(&*monitor.marks.path),
-            },
-        };
-        let Some(pool) = pool else { return Some(Step::CreatePool { port, monitor }) };
-        let is_asked = pool.monitors.iter().map(AsRef::as_ref).eq(monitor);
+/// What is there for a port.
+struct Served<'a> {
+    port: &'a WantedPort,
+    server: Option<&'a VirtualServer>,
+    pool: Option<&'a Pool>,
+    monitor: Option<&'a Monitor>,
+}
+
+/// The next step towards `wanted`, or `None` when all is as it is to be. What is there is changed before anything is
+/// created, so that a port that cannot be created keeps no other one from following its nodes.
+pub fn next<'a>(wanted: &'a Wanted, known: &Known<'a>) -> Option<Step<'a>> {
+    let address = address(wanted, known.ours);
+    let served = |port: &'a WantedPort| {
+        let server = server_of(known.ours, port.port, address);
+        let pool = pool_of(known.ours, port.port, server);
+        let monitor = monitor_of(known.ours, port.port, pool).filter(|_| port.port.protocol == Protocol::Tcp);
+        Served { port, server, pool, monitor }
+    };
+    let all: Vec<Served<'_>> = wanted.ports.iter().map(served).collect();
+    let change = all.iter().find_map(|one| change(one, wanted, known));
+    let creation = || all.iter().find_map(|one| creation(one, address, known));
+    change.or_else(creation).or_else(|| surplus(&all, wanted, address, known))
+}
+
+/// The next change of what is there for a port.
+fn change<'a>(served: &Served<'a>, wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
+    let Served { port, server, pool, monitor } = served;
+    if let Some(monitor) = monitor.filter(|monitor| monitor.number != Some(port.node_port)) {
+        return Some(Step::ChangeMonitor { monitor, node_port: port.node_port });
+    }
+    if let Some(pool) = pool {
+        let (before, path) = (pool.monitors.first().map(AsRef::as_ref), monitor.map(|monitor| &*monitor.marks.path));
+        // While its monitor is missing it keeps what it has.
+        let is_missing = port.port.protocol == Protocol::Tcp && monitor.is_none();
+        let monitor = if is_missing { before } else { path };
+        let is_asked = is_missing || pool.monitors.iter().map(AsRef::as_ref).eq(monitor);
+        if !is_asked && !pool.monitors.is_empty() {
+            return Some(mark(wanted, known).unwrap_or(Step::ChangePool { pool, monitor }));
+        }
         if !is_asked || !members::are_equal(&pool.members, &wanted.members) {
             return Some(Step::ChangePool { pool, monitor });
         }
-        let path = &*pool.marks.path;
-        let Some(server) = server else { return Some(create_server(port, path, ours, address, lb_service)) };
-        let is_as_wanted =
-            server.node_port == Some(port.node_port) && *server.pool == *path && *server.profile == *port.profile;
-        if !is_as_wanted {
-            return Some(Step::ChangeServer { server, port, pool: path });
-        }
-        servers.insert(&*server.marks.path);
-        pools.insert(path);
-        monitors.extend(monitor);
     }
-    surplus(wanted, ours, address, &servers, pools, monitors)
+    let server = (*server)?;
+    let path = pool.map_or(&*server.pool, |pool| &*pool.marks.path);
+    let is_moved = *server.pool != *path;
+    let is_changed = server.node_port != Some(port.node_port) || *server.profile != *port.profile;
+    let change = Step::ChangeServer { server, port, pool: path };
+    match is_moved && !server.pool.is_empty() {
+        true => Some(mark(wanted, known).unwrap_or(change)),
+        false => (is_moved || is_changed).then_some(change),
+    }
 }
 
-/// The next step towards a Service without load balancer, or `None` when nothing is left. `cluster_uid` and `service_uid` are
-/// what objects of the Go program are marked with before the first of them is deleted. An allocation whose address was never
-/// read is released, too: it may have none.
-pub fn next_deletion<'a>(ours: &'a Objects, cluster_uid: Option<&str>, service_uid: Option<&str>) -> Option<Step<'a>> {
-    let is_unmarked = |marks: &Marks| {
-        let is_of_cluster = marks.cluster_uid.is_some() && marks.cluster_uid.as_deref() == cluster_uid;
-        !is_of_cluster && service_uid.is_some() && marks.service_uid.as_deref() != service_uid
+/// The next object that a port lacks.
+fn creation<'a>(served: &Served<'a>, address: Option<IpAddr>, known: &Known<'a>) -> Option<Step<'a>> {
+    let Served { port, server, pool, monitor } = served;
+    if port.port.protocol == Protocol::Tcp && monitor.is_none() {
+        return Some(Step::CreateMonitor { port });
+    }
+    let Some(pool) = pool else {
+        return Some(Step::CreatePool { port, monitor: monitor.map(|monitor| &*monitor.marks.path) });
     };
-    let of_pools = ours.pools.iter().map(|pool| &pool.marks);
-    let of_monitors = ours.monitors.iter().map(|monitor| &monitor.marks);
-    // While a virtual server is there, it shows whose they are.
-    let to_mark = of_pools.chain(of_monitors).find(|marks| !ours.servers.is_empty() && is_unmarked(marks));
-    let marks = to_mark.map(|marks| Step::Mark { marks });
+    if server.is_some() {
+        return None;
+    }
+    let unread = || known.ours.allocations.iter().find(|allocation| allocation.address.is_none());
+    Some(match (address, known.lb_service) {
+        (Some(address), Some(lb_service)) => {
+            Step::CreateServer { port, address, pool: &pool.marks.path, lb_service: &lb_service.path }
+        }
+        (Some(_), None) => Step::CreateLbService,
+        (None, _) => unread().map_or(Step::Allocate, |allocation| Step::ReadAddress { allocation }),
+    })
+}
+
+/// The next of what serves no port. A second virtual server of a port stays with all that it leads to: nothing says which
+/// one clients use.
+fn surplus<'a>(all: &[Served<'a>], wanted: &Wanted, address: Option<IpAddr>, known: &Known<'a>) -> Option<Step<'a>> {
+    let ours = known.ours;
+    let serves = |server: &VirtualServer| {
+        let is_of = |port: &WantedPort| server.marks.port == Some(port.port) && server.number == Some(port.port.number);
+        wanted.ports.iter().any(is_of)
+    };
+    if let Some(server) = ours.servers.iter().find(|server| !serves(server)) {
+        return Some(mark(wanted, known).unwrap_or(Step::DeleteServer(server)));
+    }
+    let mut pools: BTreeSet<&str> = ours.servers.iter().map(|server| &*server.pool).collect();
+    pools.extend(all.iter().filter_map(|one| one.pool).map(|pool| &*pool.marks.path));
+    if let Some(pool) = ours.pools.iter().find(|pool| !pools.contains(&*pool.marks.path)) {
+        return Some(Step::DeletePool(pool));
+    }
+    let mut monitors: BTreeSet<&str> = ours.pools.iter().flat_map(|pool| &pool.monitors).map(AsRef::as_ref).collect();
+    monitors.extend(all.iter().filter_map(|one| one.monitor).map(|monitor| &*monitor.marks.path));
+    if let Some(monitor) = ours.monitors.iter().find(|monitor| !monitors.contains(&*monitor.marks.path)) {
+        return Some(Step::DeleteMonitor(monitor));
+    }
+    if ours.allocations.len() < 2 {
+        return None;
+    }
+    if let Some(allocation) = ours.allocations.iter().find(|allocation| allocation.address.is_none()) {
+        return Some(Step::ReadAddress { allocation });
+    }
+    let is_free = |allocation: &&Allocation| allocation.address != address && !known.has_server_on(allocation);
+    ours.allocations.iter().find(is_free).map(Step::Release)
+}
+
+/// The next step towards a Service without load balancer, or `None` when nothing is left that may be deleted. An allocation
+/// whose address was never read is released, too, unless a virtual server of the Service is left: it may have none.
+pub fn next_deletion<'a>(wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
+    let ours = known.ours;
+    // While a virtual server is there, it shows whose pools and monitors are.
+    let marks = if ours.servers.is_empty() { None } else { mark(wanted, known) };
+    let is_free = |allocation: &&Allocation| !known.has_server_on(allocation);
     marks
         .or_else(|| ours.servers.first().map(Step::DeleteServer))
         .or_else(|| ours.pools.first().map(Step::DeletePool))
         .or_else(|| ours.monitors.first().map(Step::DeleteMonitor))
-        .or_else(|| ours.allocations.first().map(Step::Release))
+        .or_else(|| ours.allocations.iter().find(is_free).map(Step::Release))
+}
+
+/// Marks a pool or monitor that only a virtual server shows to be ours: when that is gone, nothing would.
+fn mark<'a>(wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
+    let Wanted { cluster_uid, service_uid, .. } = wanted;
+    let is_of = |uid: &Option<String>, tagged: &Option<Box<str>>| uid.is_some() && uid.as_deref() == tagged.as_deref();
+    let is_unmarked =
+        |marks: &&Marks| !is_of(cluster_uid, &marks.cluster_uid) && !is_of(service_uid, &marks.service_uid);
+    let of_pools = known.ours.pools.iter().map(|pool| &pool.marks);
+    let all = of_pools.chain(known.ours.monitors.iter().map(|monitor| &monitor.marks));
+    let has_uid = cluster_uid.is_some() || service_uid.is_some();
+    all.filter(|_| has_uid).find(is_unmarked).map(|marks| Step::Mark { marks })
 }
 
 /// The tags of [`Step::Mark`].
@@ -178,16 +277,17 @@ pub fn marks_of(owner: &Owner<'_>, layout: &Layout) -> Tags {
 }
 
 /// The address of the load balancer: that of its virtual servers, one that the Service reports before others; without any
-/// the one that is reserved.
+/// the one that is reserved, likewise. None while one that the Service reports may still be found.
 pub fn address(wanted: &Wanted, ours: &Objects) -> Option<IpAddr> {
     let of_servers = || ours.servers.iter().filter_map(|server| server.address);
     let of_allocations = || ours.allocations.iter().filter_map(|allocation| allocation.address);
+    let are_read = ours.allocations.iter().all(|allocation| allocation.address.is_some());
     let is_reported = |address: &IpAddr| wanted.ingress.contains(address);
     of_servers()
         .find(is_reported)
         .or_else(|| of_servers().next())
         .or_else(|| of_allocations().find(is_reported))
-        .or_else(|| of_allocations().next())
+        .or_else(|| of_allocations().next().filter(|_| are_read))
 }
 
 /// The virtual server of a port: on the address of the load balancer before others.
@@ -210,61 +310,6 @@ fn monitor_of<'a>(ours: &'a Objects, port: Port, pool: Option<&Pool>) -> Option<
     let of_port = || ours.monitors.iter().filter(|monitor| monitor.marks.port == Some(port));
     let of_pool = |monitor: &&Monitor| pool.is_some_and(|pool| pool.monitors.contains(&monitor.marks.path));
     of_port().find(of_pool).or_else(|| of_port().next())
-}
-
-fn create_server<'a>(
-    port: &'a WantedPort,
-    pool: &'a str,
-    ours: &'a Objects,
-    address: Option<IpAddr>,
-    lb_service: Option<&'a LbService>,
-) -> Step<'a> {
-    match (address, lb_service) {
-        (Some(address), Some(lb_service)) => Step::CreateServer { port, address, pool, lb_service: &lb_service.path },
-        (Some(_), None) => Step::CreateLbService,
-        (None, _) => match ours.allocations.first() {
-            Some(allocation) => Step::ReadAddress { allocation },
-            None => Step::Allocate,
-        },
-    }
-}
-
-/// The next of what serves no port. A second virtual server of a port stays with all that it leads to: nothing says which
-/// one clients use.
-fn surplus<'a>(
-    wanted: &Wanted,
-    ours: &'a Objects,
-    address: Option<IpAddr>,
-    servers: &BTreeSet<&str>,
-    mut pools: BTreeSet<&'a str>,
-    mut monitors: BTreeSet<&'a str>,
-) -> Option<Step<'a>> {
-    let serves = |server: &VirtualServer| {
-        let is_wanted =
-            |port: &WantedPort| server.marks.port == Some(port.port) && server.number == Some(port.port.number);
-        servers.contains(&*server.marks.path) || wanted.ports.iter().any(is_wanted)
-    };
-    if let Some(server) = ours.servers.iter().find(|server| !serves(server)) {
-        return Some(Step::DeleteServer(server));
-    }
-    pools.extend(ours.servers.iter().map(|server| &*server.pool));
-    if let Some(pool) = ours.pools.iter().find(|pool| !pools.contains(&*pool.marks.path)) {
-        return Some(Step::DeletePool(pool));
-    }
-    monitors.extend(ours.pools.iter().flat_map(|pool| &pool.monitors).map(AsRef::as_ref));
-    if let Some(monitor) = ours.monitors.iter().find(|monitor| !monitors.contains(&*monitor.marks.path)) {
-        return Some(Step::DeleteMonitor(monitor));
-    }
-    if ours.allocations.len() < 2 {
-        return None;
-    }
-    if let Some(allocation) = ours.allocations.iter().find(|allocation| allocation.address.is_none()) {
-        return Some(Step::ReadAddress { allocation });
-    }
-    let is_used = |allocation: &&Allocation| {
-        allocation.address == address || ours.servers.iter().any(|server| server.address == allocation.address)
-    };
-    ours.allocations.iter().find(|allocation| !is_used(allocation)).map(Step::Release)
 }
 
 #[cfg(test)]

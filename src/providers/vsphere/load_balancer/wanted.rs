@@ -42,6 +42,10 @@ pub fn check_class(config: &LoadBalancers, class: &str) -> Result<(), Error> {
 /// [`Error::Invalid`] that names the port which NSX cannot serve, and why.
 pub fn ports_of(service: &Service) -> Result<Vec<(Port, u16)>, Error> {
     let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
+    if ports.is_empty() {
+        let message = "the Service has no ports; expected at least one".to_owned();
+        return Err(Error::Invalid { reason: reason::LoadBalancerNotPossible, message });
+    }
     ports.iter().map(port_of).collect()
 }
 
@@ -57,7 +61,7 @@ fn port_of(port: &ServicePort) -> Result<(Port, u16), Error> {
         _ => return Err(wrong("its load balancers have TCP and UDP")),
     };
     let number = u16::try_from(port.port).ok().filter(|number| *number > 0);
-    let number = number.ok_or_else(|| wrong("it is none of 1 to 65535"))?;
+    let number = number.ok_or_else(|| wrong("expected a number from 1 to 65535"))?;
     let node_port = port.node_port.and_then(|node_port| u16::try_from(node_port).ok()).filter(|number| *number > 0);
     let node_port =
         node_port.ok_or_else(|| wrong("it has no node port; spec.allocateLoadBalancerNodePorts must not be false"))?;
@@ -87,6 +91,7 @@ mod tests {
 
     #[test]
     fn l_25_ports_that_nsx_cannot_serve_are_refused_by_name() {
+        assert!(ports_of(&service(json!({"spec": {"ports": []}}))).unwrap_err().to_string().contains("no ports"));
         let with = |port: Value| ports_of(&service(json!({"spec": {"ports": [port]}})));
         let port = Port { protocol: Protocol::Udp, number: 53 };
         assert_eq!(with(json!({"port": 53, "protocol": "UDP", "nodePort": 30053})).unwrap(), [(port, 30053)]);

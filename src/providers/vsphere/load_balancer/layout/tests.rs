@@ -133,18 +133,49 @@ fn a_load_balancer_service_is_that_of_the_go_program() {
 
 /// Objects that exist are found by these ids: they must not change.
 #[test]
-fn ids_depend_on_service_kind_port_and_attempt_alone() {
-    let id = Layout::id(Kind::Pool, "u-1", Some(HTTP), 0);
-    assert_eq!(id, "6ed97e28-716a-576b-8413-463c5842a4f8");
+fn ids_depend_on_cluster_name_service_kind_port_and_attempt_alone() {
+    let ours = layout(None, &[]);
+    let copy = Layout { cluster: "copy".to_owned(), ..ours.clone() };
     let udp = Port { protocol: Protocol::Udp, number: 80 };
-    let others = [
-        Layout::id(Kind::Pool, "u-2", Some(HTTP), 0),
-        Layout::id(Kind::Monitor, "u-1", Some(HTTP), 0),
-        Layout::id(Kind::Pool, "u-1", Some(udp), 0),
-        Layout::id(Kind::Pool, "u-1", Some(HTTP), 1),
-        Layout::id(Kind::Allocation, "u-1", None, 0),
+    let ids = [
+        ours.id(Kind::Pool, "u-1", Some(HTTP), 0),
+        ours.id(Kind::Pool, "u-2", Some(HTTP), 0),
+        ours.id(Kind::Monitor, "u-1", Some(HTTP), 0),
+        ours.id(Kind::VirtualServer, "u-1", Some(HTTP), 0),
+        ours.id(Kind::Pool, "u-1", Some(udp), 0),
+        ours.id(Kind::Pool, "u-1", Some(HTTP), 1),
+        ours.id(Kind::Allocation, "u-1", None, 0),
+        copy.id(Kind::Pool, "u-1", Some(HTTP), 0),
+        ours.lb_service_id(None, 0),
+        ours.lb_service_id(Some("/infra/tier-1s/t"), 0),
+        layout(Some("k"), &[]).lb_service_id(None, 0),
+        copy.lb_service_id(None, 0),
     ];
-    assert!(others.iter().all(|other| *other != id && other.len() == 36));
+    let different: std::collections::BTreeSet<_> = ids.iter().collect();
+    assert_eq!(different.len(), ids.len());
+    let pinned = [&ids[0], &ids[2], &ids[3], &ids[6], &ids[9]];
+    assert_eq!(
+        pinned,
+        [
+            "faaaef56-efb1-591a-a58f-e78b2784b491",
+            "da2d7254-4b72-50d6-ac8a-0a419f21dc46",
+            "0b05531b-a4b3-5cef-807c-53e6ae35d185",
+            "d4de6e6c-7b60-5e3d-9a2f-28cb87d4bb7a",
+            "aae0f21c-5b70-5595-a137-e7deb6988caf"
+        ]
+    );
+    assert_eq!(
+        layout(Some("k"), &[]).id(Kind::Pool, "u-1", Some(HTTP), 0),
+        ids[0],
+        "the UID may be unknown for a while"
+    );
+}
+
+#[test]
+fn a_configured_uid_is_not_written() {
+    let layout = layout(None, &[("cluster-uid", "x"), ("service-uid", "y")]);
+    let expected = [("cluster", "c"), ("owner", PROGRAM), ("service", "ns/s")];
+    assert_eq!(body(layout.allocation(&OWNER)), json!({"tags": tags(&expected)}));
 }
 
 #[test]

@@ -61,28 +61,29 @@ fn all_marks(objects: &mut Objects) -> impl Iterator<Item = &mut Marks> {
 }
 
 struct Case {
-    cluster_uid: Option<&'static str>,
+    layout: Layout,
     service_uid: Option<&'static str>,
     ingress: Vec<IpAddr>,
     lb_service: Option<&'static str>,
     nodes: BTreeSet<IpAddr>,
 }
 
+fn layout(uid: Option<&str>) -> Layout {
+    Layout { cluster: "c".to_owned(), cluster_uid: uid.map(str::to_owned), configured: Default::default() }
+}
+
 impl Default for Case {
     fn default() -> Self {
         let nodes = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(ip).into();
         let ingress = vec![ip("192.0.2.5")];
-        Self { cluster_uid: Some(UID), service_uid: Some(SERVICE), ingress, lb_service: Some(LBS), nodes }
+        Self { layout: layout(Some(UID)), service_uid: Some(SERVICE), ingress, lb_service: Some(LBS), nodes }
     }
 }
 
 impl Case {
     fn judge(&self, objects: &Objects) -> Judged {
-        let Self { cluster_uid, service_uid, ingress, lb_service, nodes } = self;
-        judge(
-            objects,
-            &Facts { cluster_uid: *cluster_uid, service_uid: *service_uid, ingress, lb_service: *lb_service, nodes },
-        )
+        let Self { layout, service_uid, ingress, lb_service, nodes } = self;
+        judge(objects, &Facts { layout, service_uid: *service_uid, ingress, lb_service: *lb_service, nodes })
     }
 
     fn all_ours(&self, objects: &Objects) -> bool {
@@ -99,7 +100,7 @@ impl Case {
 #[test]
 fn a_load_balancer_of_the_go_program_is_adopted_by_the_address_that_the_service_reports() {
     assert!(Case::default().all_ours(&of_go()));
-    assert!(Case { cluster_uid: None, ..Case::default() }.all_ours(&of_go()));
+    assert!(Case { layout: layout(None), ..Case::default() }.all_ours(&of_go()));
     for case in [
         Case { ingress: vec![ip("192.0.2.6")], ..Case::default() },
         Case { lb_service: Some("/infra/lb-services/other"), ingress: Vec::new(), ..Case::default() },
@@ -123,6 +124,16 @@ fn without_a_reported_address_all_members_have_to_be_nodes_here() {
 }
 
 #[test]
+fn members_of_a_pool_that_another_cluster_has_tagged_prove_nothing() {
+    let mut objects = of_go();
+    objects.pools[0].marks.cluster_uid = Some("k-2".into());
+    for uid in [Some(UID), None] {
+        let judged = Case { ingress: Vec::new(), layout: layout(uid), ..Case::default() }.judge(&objects);
+        assert!(judged.ours.is_empty(), "{judged:?}");
+    }
+}
+
+#[test]
 fn the_uid_of_a_cluster_decides_before_everything_else() {
     let tagged = |uid: &str| {
         let mut objects = of_go();
@@ -142,10 +153,10 @@ fn the_uid_of_the_service_or_an_id_of_this_program_is_enough() {
     all_marks(&mut by_tag).for_each(|marks| marks.service_uid = Some(SERVICE.into()));
     assert!(nothing_fits.all_ours(&by_tag));
     let mut by_id = of_go();
-    by_id.servers[0].marks.id = Layout::id(Kind::VirtualServer, SERVICE, Some(PORT), 3).into();
-    by_id.pools[0].marks.id = Layout::id(Kind::Pool, SERVICE, Some(PORT), 0).into();
-    by_id.monitors[0].marks.id = Layout::id(Kind::Monitor, SERVICE, Some(PORT), 9).into();
-    by_id.allocations[0].marks.id = Layout::id(Kind::Allocation, SERVICE, None, 0).into();
+    by_id.servers[0].marks.id = layout(None).id(Kind::VirtualServer, SERVICE, Some(PORT), 3).into();
+    by_id.pools[0].marks.id = layout(None).id(Kind::Pool, SERVICE, Some(PORT), 0).into();
+    by_id.monitors[0].marks.id = layout(None).id(Kind::Monitor, SERVICE, Some(PORT), 9).into();
+    by_id.allocations[0].marks.id = layout(None).id(Kind::Allocation, SERVICE, None, 0).into();
     assert!(nothing_fits.all_ours(&by_id));
     let mut of_another = of_go();
     all_marks(&mut of_another).for_each(|marks| marks.service_uid = Some("s-2".into()));
@@ -156,7 +167,7 @@ fn the_uid_of_the_service_or_an_id_of_this_program_is_enough() {
 fn while_the_uid_of_this_cluster_is_not_known_a_tagged_object_is_ours_only_by_its_address() {
     let mut tagged = of_go();
     all_marks(&mut tagged).for_each(|marks| marks.cluster_uid = Some("k-2".into()));
-    let unknown = Case { cluster_uid: None, ..Case::default() };
+    let unknown = Case { layout: layout(None), ..Case::default() };
     let judged = unknown.judge(&tagged);
     assert_eq!((judged.ours.servers.len(), judged.ours.allocations.len()), (1, 1));
     assert_eq!((judged.held.pools.len(), judged.held.monitors.len()), (1, 1));
@@ -169,7 +180,9 @@ fn an_address_is_ours_only_if_the_service_reports_it_or_a_virtual_server_has_it(
     assert!(Case::default().all_ours(&left));
     assert!(Case { ingress: Vec::new(), ..Case::default() }.all_held(&left));
     left.allocations[0].address = None;
-    assert!(Case::default().all_held(&left));
+    let judged = Case::default().judge(&left);
+    assert!(judged.ours.is_empty() && judged.held.is_empty());
+    assert_eq!(judged.unread, left.allocations, "only its address can show whose it is");
     let other = Allocation { address: Some(ip("192.0.2.77")), ..of_go().allocations[0].clone() };
     let mut two = of_go();
     two.allocations.push(other);

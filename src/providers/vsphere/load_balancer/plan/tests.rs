@@ -25,7 +25,13 @@ fn wanted(ports: &[(Port, u16)], nodes: &[u8]) -> Wanted {
     let port =
         |(port, node_port): &(Port, u16)| WantedPort { port: *port, node_port: *node_port, profile: "/p".to_owned() };
     let member = |last: &u8| Member { node: format!("n{last}"), address: IpAddr::from([10, 0, 0, *last]) };
-    Wanted { ports: ports.iter().map(port).collect(), members: nodes.iter().map(member).collect(), ingress: Vec::new() }
+    Wanted {
+        ports: ports.iter().map(port).collect(),
+        members: nodes.iter().map(member).collect(),
+        ingress: Vec::new(),
+        cluster_uid: Some(CLUSTER.to_owned()),
+        service_uid: Some(UID.to_owned()),
+    }
 }
 
 fn lb_service() -> LbService {
@@ -36,6 +42,13 @@ fn lb_service() -> LbService {
         is_named_as_ours: true,
         cluster_uid: None,
     }
+}
+
+/// With nothing held.
+fn step<'a>(wanted: &'a Wanted, ours: &'a Objects, lb_service: Option<&'a LbService>) -> Option<Step<'a>> {
+    static NOTHING: Objects =
+        Objects { servers: Vec::new(), pools: Vec::new(), monitors: Vec::new(), allocations: Vec::new() };
+    next(wanted, &Known { ours, held: &NOTHING, lb_service })
 }
 
 /// What NSX and the inventory make of the steps.
@@ -163,7 +176,7 @@ impl World {
     /// Applies steps until none is left; gives their words.
     fn ensure(&mut self, wanted: &Wanted) -> Vec<String> {
         while let (objects, lb_service) = (self.objects.clone(), self.lb_service.clone())
-            && let Some(step) = next(wanted, &objects, lb_service.as_ref())
+            && let Some(step) = step(wanted, &objects, lb_service.as_ref())
         {
             assert!(self.log.len() < 500, "it comes to no end: {:?}", self.log);
             self.apply(&step, wanted);
@@ -172,9 +185,10 @@ impl World {
     }
 
     fn delete(&mut self, cluster_uid: Option<&str>) -> Vec<String> {
-        let nothing = wanted(&[], &[]);
+        let nothing = Wanted { cluster_uid: cluster_uid.map(str::to_owned), ..wanted(&[], &[]) };
+        let held = Objects::default();
         while let objects = self.objects.clone()
-            && let Some(step) = next_deletion(&objects, cluster_uid, Some(UID))
+            && let Some(step) = next_deletion(&nothing, &Known { ours: &objects, held: &held, lb_service: None })
         {
             assert!(self.log.len() < 500, "it comes to no end: {:?}", self.log);
             self.apply(&step, &nothing);
@@ -229,12 +243,7 @@ fn l_10_of_two_addresses_the_one_in_use_stays_and_the_other_is_released() {
 fn objects_of_the_go_program_are_marked_before_the_first_of_them_is_deleted() {
     let mut world = World { lb_service: Some(lb_service()), ..World::default() };
     world.ensure(&wanted(&[(tcp(80), 30080)], &[1]));
-    let Objects { servers, pools, monitors, allocations } = &mut world.objects;
-    let marks = servers.iter_mut().map(|one| &mut one.marks).chain(pools.iter_mut().map(|one| &mut one.marks));
-    let marks = marks.chain(monitors.iter_mut().map(|one| &mut one.marks));
-    for marks in marks.chain(allocations.iter_mut().map(|one| &mut one.marks)) {
-        marks.cluster_uid = None;
-    }
+    without_uids(&mut world.objects);
     for cluster_uid in [Some(CLUSTER), None] {
         let expected = ["mark", "mark", "delete server", "delete pool", "delete monitor", "release"];
         assert_eq!(world.clone().delete(cluster_uid), expected);
@@ -247,6 +256,70 @@ fn l_09_a_deletion_needs_no_address() {
     let marks = world.marks(Kind::Allocation, None);
     world.objects.allocations.push(Allocation { marks, address_pool: "p".into(), address: None });
     assert_eq!(world.delete(Some(CLUSTER)), ["release"]);
+}
+
+/// As the Go program leaves objects.
+fn without_uids(objects: &mut Objects) {
+    let Objects { servers, pools, monitors, allocations } = objects;
+    let marks = servers.iter_mut().map(|one| &mut one.marks).chain(pools.iter_mut().map(|one| &mut one.marks));
+    let marks = marks.chain(monitors.iter_mut().map(|one| &mut one.marks));
+    for marks in marks.chain(allocations.iter_mut().map(|one| &mut one.marks)) {
+        marks.cluster_uid = None;
+    }
+}
+
+#[test]
+fn objects_of_the_go_program_are_marked_before_a_port_loses_its_virtual_server() {
+    let mut world = World { lb_service: Some(lb_service()), ..World::default() };
+    world.ensure(&wanted(&[(tcp(80), 30080)], &[1]));
+    without_uids(&mut world.objects);
+    let moved = world.ensure(&wanted(&[(tcp(81), 30080)], &[1]));
+    let expected = ["monitor", "pool", "server", "mark", "mark", "delete server", "delete pool", "delete monitor"];
+    assert_eq!(moved, expected);
+}
+
+#[test]
+fn a_port_that_cannot_be_created_keeps_no_other_one_from_following() {
+    let mut world = World { lb_service: Some(lb_service()), ..World::default() };
+    world.ensure(&wanted(&[(tcp(81), 30081)], &[1]));
+    let more = wanted(&[(tcp(80), 30080), (tcp(81), 30082)], &[2]);
+    let objects = world.objects.clone();
+    for expected in ["ChangeMonitor", "ChangePool", "ChangeServer", "CreateMonitor"] {
+        let (objects, lb_service) = (world.objects.clone(), world.lb_service.clone());
+        let step = step(&more, &objects, lb_service.as_ref()).unwrap();
+        assert!(format!("{step:?}").starts_with(expected), "{step:?}");
+        world.apply(&step, &more);
+    }
+    assert_ne!(world.objects, objects);
+}
+
+#[test]
+fn an_address_is_not_released_while_a_virtual_server_that_is_not_ours_has_it() {
+    let mut world = World { lb_service: Some(lb_service()), ..World::default() };
+    world.ensure(&wanted(&[(tcp(80), 30080)], &[1]));
+    let held = Objects { servers: std::mem::take(&mut world.objects.servers), ..Objects::default() };
+    world.objects = Objects { allocations: world.objects.allocations.clone(), ..Objects::default() };
+    let nothing = wanted(&[], &[]);
+    let known = Known { ours: &world.objects, held: &held, lb_service: None };
+    assert_eq!(next_deletion(&nothing, &known), None);
+    let mut unread = world.objects.clone();
+    unread.allocations[0].address = None;
+    assert_eq!(next_deletion(&nothing, &Known { ours: &unread, ..known }), None);
+    let free = Objects::default();
+    assert!(matches!(next_deletion(&nothing, &Known { held: &free, ..known }), Some(Step::Release(_))));
+}
+
+#[test]
+fn all_addresses_are_read_before_one_that_the_service_does_not_report_is_used() {
+    let mut world = World { lb_service: Some(lb_service()), ..World::default() };
+    for _ in 0..2 {
+        let marks = world.marks(Kind::Allocation, None);
+        world.objects.allocations.push(Allocation { marks, address_pool: "p".into(), address: None });
+    }
+    let reported = Wanted { ingress: vec![ip(2)], ..wanted(&[(tcp(80), 30080)], &[1]) };
+    let steps = world.ensure(&reported);
+    assert_eq!(steps, ["monitor", "pool", "read address", "read address", "server", "release"]);
+    assert_eq!(world.objects.servers[0].address, Some(ip(2)));
 }
 
 #[test]
@@ -289,7 +362,7 @@ proptest! {
         for (wanted, steps) in states {
             for _ in 0..steps {
                 let (objects, lb_service) = (world.objects.clone(), world.lb_service.clone());
-                let Some(step) = next(&wanted, &objects, lb_service.as_ref()) else { break };
+                let Some(step) = step(&wanted, &objects, lb_service.as_ref()) else { break };
                 world.apply(&step, &wanted);
             }
         }

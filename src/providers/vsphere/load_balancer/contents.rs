@@ -1,0 +1,172 @@
+//! Pure: what NSX has of load balancers, as the last listings said, with the writes of this program entered since.
+
+use std::collections::BTreeMap;
+
+use super::layout::{Kind, Layout};
+use super::objects::{Allocation, LbService, Monitor, Objects, Pool, VirtualServer};
+use crate::clients::nsx::Object;
+
+/// The objects that are considered, by Service, and how many others there are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Contents {
+    lb_services: Vec<LbService>,
+    /// By namespace and name.
+    services: BTreeMap<Box<str>, Objects>,
+    /// Virtual servers of others, by the path of their load balancer service.
+    others: BTreeMap<Box<str>, usize>,
+}
+
+/// Which load balancer service the virtual servers run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Selection<'a> {
+    /// An existing one. `tier1` is the gateway that it has to be on, if one is configured.
+    Existing {
+        /// Its id.
+        id: &'a str,
+        /// The path of the gateway.
+        tier1: Option<&'a str>,
+    },
+    /// The one on this gateway, or one of this cluster; it is created if there is none.
+    Managed {
+        /// The path of the gateway.
+        tier1: Option<&'a str>,
+    },
+}
+
+/// The configured load balancer service cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unusable {
+    /// There is none of this id.
+    #[error("no load balancer service found with id {0}")]
+    Missing(String),
+    /// It is on another gateway.
+    #[error("load balancer service {id:?} is configured for router {found:?} not {expected:?}")]
+    OtherGateway {
+        /// Its id.
+        id: String,
+        /// The gateway that it is on; empty for none.
+        found: String,
+        /// The gateway of the configuration.
+        expected: String,
+    },
+}
+
+impl Contents {
+    /// What these lists have.
+    pub fn of_lists(lists: &[(Kind, Vec<Object>)], layout: &Layout) -> Self {
+        let mut contents = Self::default();
+        for (kind, objects) in lists {
+            objects.iter().for_each(|object| contents.add(*kind, object, layout));
+        }
+        contents
+    }
+
+    /// Enters an object of this cluster that was read or written, in the place of what is known of it.
+    pub fn enter(&mut self, kind: Kind, object: &Object, layout: &Layout) {
+        self.remove(object.path());
+        self.add(kind, object, layout);
+    }
+
+    fn add(&mut self, kind: Kind, object: &Object, layout: &Layout) {
+        match kind {
+            Kind::LbService => self.lb_services.extend(LbService::read(object, layout)),
+            Kind::VirtualServer => match VirtualServer::read(object, layout) {
+                Some(server) => insert(&mut self.of(&server.marks.service).servers, server, |one| &one.marks.path),
+                None if object.is_marked_for_delete() => {}
+                None => *self.others.entry(object.text("lb_service_path").into()).or_default() += 1,
+            },
+            Kind::Pool => {
+                if let Some(pool) = Pool::read(object, layout) {
+                    insert(&mut self.of(&pool.marks.service).pools, pool, |one| &one.marks.path);
+                }
+            }
+            Kind::Monitor => {
+                if let Some(monitor) = Monitor::read(object, layout) {
+                    insert(&mut self.of(&monitor.marks.service).monitors, monitor, |one| &one.marks.path);
+                }
+            }
+            Kind::Allocation => {
+                if let Some(allocation) = Allocation::read(object, layout) {
+                    insert(&mut self.of(&allocation.marks.service).allocations, allocation, |one| &one.marks.path);
+                }
+            }
+        }
+    }
+
+    /// Removes the object of this path.
+    pub fn remove(&mut self, path: &str) {
+        self.lb_services.retain(|one| *one.path != *path);
+        for Objects { servers, pools, monitors, allocations } in self.services.values_mut() {
+            servers.retain(|one| *one.marks.path != *path);
+            pools.retain(|one| *one.marks.path != *path);
+            monitors.retain(|one| *one.marks.path != *path);
+            allocations.retain(|one| *one.marks.path != *path);
+        }
+        self.services.retain(|_, objects| !objects.is_empty());
+    }
+
+    /// The objects whose tags name this Service, whoever's they are.
+    pub fn of_service(&self, service: &str) -> Objects {
+        self.services.get(service).cloned().unwrap_or_default()
+    }
+
+    /// The Services that objects name.
+    pub fn services(&self) -> impl Iterator<Item = &str> {
+        self.services.keys().map(AsRef::as_ref)
+    }
+
+    /// How many virtual servers run on the load balancer service of this path, those of others included.
+    pub fn servers_on(&self, path: &str) -> usize {
+        let ours = self.services.values().flat_map(|objects| &objects.servers);
+        let ours = ours.filter(|server| *server.lb_service == *path).count();
+        ours + self.others.get(path).copied().unwrap_or_default()
+    }
+
+    /// The load balancer service in use; none if it has to be created. One on the configured gateway is used whatever its
+    /// tags are, as in the Go program.
+    ///
+    /// # Errors
+    /// The configured one is missing, or on another gateway than the configured one.
+    pub fn lb_service(
+        &self,
+        selection: Selection<'_>,
+        cluster_uid: Option<&str>,
+    ) -> Result<Option<&LbService>, Unusable> {
+        match selection {
+            Selection::Existing { id, tier1 } => {
+                let found = self.lb_services.iter().find(|one| *one.id == *id);
+                let found = found.ok_or_else(|| Unusable::Missing(id.to_owned()))?;
+                match tier1.filter(|tier1| *found.tier1 != **tier1) {
+                    Some(tier1) => Err(Unusable::OtherGateway {
+                        id: id.to_owned(),
+                        found: found.tier1.to_string(),
+                        expected: tier1.to_owned(),
+                    }),
+                    None => Ok(Some(found)),
+                }
+            }
+            Selection::Managed { tier1 } => {
+                let is_on_gateway = |one: &&LbService| tier1.is_some_and(|tier1| *one.tier1 == *tier1);
+                let is_of_another = |one: &LbService| {
+                    cluster_uid.zip(one.cluster_uid.as_deref()).is_some_and(|(own, tagged)| own != tagged)
+                };
+                let is_ours = |one: &&LbService| one.is_named_as_ours && !is_of_another(one);
+                let on_gateway = self.lb_services.iter().find(is_on_gateway);
+                Ok(on_gateway.or_else(|| self.lb_services.iter().find(is_ours)))
+            }
+        }
+    }
+
+    fn of(&mut self, service: &str) -> &mut Objects {
+        self.services.entry(service.into()).or_default()
+    }
+}
+
+/// Inserts by path, so that the same one is chosen whatever the order of the lists.
+fn insert<T>(all: &mut Vec<T>, new: T, path: impl Fn(&T) -> &str) {
+    let place = all.partition_point(|one| path(one) < path(&new));
+    all.insert(place, new);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+//! Objects as NSX lists them.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn layout() -> Layout {
+    Layout { cluster: "c".to_owned(), cluster_uid: None, configured: BTreeMap::new() }
+}
+
+fn object(path: &str, service: Option<&str>, more: Value) -> Object {
+    let id = path.rsplit('/').next().unwrap();
+    let mut tags = vec![
+        json!({"scope": "cluster", "tag": "c"}),
+        json!({"scope": "owner", "tag": "vsphere-cloud-controller-manager"}),
+        json!({"scope": "port", "tag": "TCP/80"}),
+    ];
+    tags.extend(service.map(|service| json!({"scope": "service", "tag": service})));
+    let mut object = json!({"id": id, "path": path, "tags": tags});
+    object.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    Object(serde_json::from_value(object).unwrap())
+}
+
+fn server(id: &str, service: Option<&str>, lb_service: &str) -> Object {
+    let more = json!({"ip_address": "192.0.2.5", "ports": ["80"], "lb_service_path": lb_service});
+    object(&format!("/infra/lb-virtual-servers/{id}"), service, more)
+}
+
+fn contents(entries: &[(Kind, Object)]) -> Contents {
+    let lists: Vec<_> = entries.iter().map(|(kind, object)| (*kind, vec![object.clone()])).collect();
+    Contents::of_lists(&lists, &layout())
+}
+
+#[test]
+fn objects_are_found_by_the_service_of_their_tag_in_the_order_of_their_paths() {
+    let pool = |id: &str| object(&format!("/infra/lb-pools/{id}"), Some("ns/s"), json!({}));
+    let allocation = object("/infra/ip-pools/p1/ip-allocations/a", Some("ns/s"), json!({}));
+    let contents = contents(&[
+        (Kind::Pool, pool("b")),
+        (Kind::Pool, pool("a")),
+        (Kind::VirtualServer, server("v", Some("ns/s"), "/l")),
+        (Kind::VirtualServer, server("w", Some("ns/other"), "/l")),
+        (Kind::Allocation, allocation),
+    ]);
+    let found = contents.of_service("ns/s");
+    let paths: Vec<&str> = found.pools.iter().map(|pool| &*pool.marks.path).collect();
+    assert_eq!(paths, ["/infra/lb-pools/a", "/infra/lb-pools/b"]);
+    assert_eq!((found.servers.len(), found.allocations[0].address_pool.as_ref()), (1, "p1"));
+    assert_eq!(contents.services().collect::<Vec<_>>(), ["ns/other", "ns/s"]);
+    assert!(contents.of_service("ns/none").is_empty());
+}
+
+#[test]
+fn a_write_takes_the_place_of_what_was_listed_and_a_deletion_removes_it() {
+    let mut contents = contents(&[(Kind::VirtualServer, server("v", Some("ns/s"), "/l"))]);
+    contents.enter(Kind::VirtualServer, &server("v", Some("ns/s"), "/m"), &layout());
+    assert_eq!((contents.servers_on("/l"), contents.servers_on("/m")), (0, 1));
+    contents.remove("/infra/lb-virtual-servers/v");
+    assert_eq!(contents, Contents::default());
+    // What only waits for its purge is not there.
+    let mut marked = server("v", Some("ns/s"), "/l");
+    marked.0.insert("marked_for_delete".to_owned(), true.into());
+    contents.enter(Kind::VirtualServer, &marked, &layout());
+    assert_eq!(contents, Contents::default());
+}
+
+#[test]
+fn virtual_servers_of_others_are_counted() {
+    let mut foreign = server("f", Some("ns/s"), "/l");
+    foreign.set_tags([]);
+    let contents = contents(&[
+        (Kind::VirtualServer, foreign),
+        (Kind::VirtualServer, server("g", None, "/l")),
+        (Kind::VirtualServer, server("v", Some("ns/s"), "/l")),
+    ]);
+    assert_eq!((contents.servers_on("/l"), contents.servers_on("/m")), (3, 0));
+}
+
+#[test]
+fn the_load_balancer_service_is_the_configured_one_or_that_of_the_gateway_or_of_this_cluster() {
+    let lb_service = |id: &str, tier1: &str, tags: &[(&str, &str)]| {
+        let tags: Vec<Value> = tags.iter().map(|(scope, tag)| json!({"scope": scope, "tag": tag})).collect();
+        let value = json!({
+            "id": id, "path": format!("/infra/lb-services/{id}"), "connectivity_path": tier1, "tags": tags,
+        });
+        (Kind::LbService, Object(serde_json::from_value(value).unwrap()))
+    };
+    let own = [("cluster", "c"), ("owner", "vsphere-cloud-controller-manager")];
+    let of_another = [own[0], own[1], ("cluster-uid", "k-2")];
+    let all = contents(&[
+        lb_service("another", "/t3", &of_another),
+        lb_service("ours", "/t2", &own),
+        lb_service("untagged", "/t1", &[]),
+    ]);
+    let id = |selection| all.lb_service(selection, Some("k-1")).map(|found| found.map(|found| found.id.to_string()));
+    let some = |id: &str| Ok(Some(id.to_owned()));
+    assert_eq!(id(Selection::Managed { tier1: Some("/t1") }), some("untagged"));
+    assert_eq!(id(Selection::Managed { tier1: Some("/t9") }), some("ours"));
+    assert_eq!(id(Selection::Managed { tier1: None }), some("ours"));
+    assert_eq!(
+        contents(&[lb_service("another", "/t3", &of_another)])
+            .lb_service(Selection::Managed { tier1: Some("/t1") }, Some("k-1"),),
+        Ok(None)
+    );
+    assert_eq!(id(Selection::Existing { id: "untagged", tier1: Some("/t1") }), some("untagged"));
+    assert_eq!(id(Selection::Existing { id: "untagged", tier1: None }), some("untagged"));
+    let error = id(Selection::Existing { id: "untagged", tier1: Some("/t2") }).unwrap_err();
+    assert_eq!(error.to_string(), r#"load balancer service "untagged" is configured for router "/t1" not "/t2""#);
+    let error = id(Selection::Existing { id: "none", tier1: None }).unwrap_err();
+    assert_eq!(error.to_string(), "no load balancer service found with id none");
+}

@@ -189,12 +189,14 @@ impl Connected {
     /// Whether this connection serves `nsx`, too. User and password, where they are from, and tokens are offered to it.
     fn serves(&self, nsx: &Nsx) -> bool {
         let own = &self.config;
-        let is_of_pairs = |login: &NsxLogin| matches!(login, NsxLogin::Secret { .. } | NsxLogin::Password { .. });
-        let is_token = |login: &NsxLogin| matches!(login, NsxLogin::VmcToken { .. });
-        let is_same_login = own.login == nsx.login
-            || [is_of_pairs as fn(&NsxLogin) -> bool, is_token]
-                .iter()
-                .any(|is_kind| is_kind(&own.login) && is_kind(&nsx.login));
+        let is_same_login = match (&own.login, &nsx.login) {
+            (
+                NsxLogin::Secret { .. } | NsxLogin::Password { .. },
+                NsxLogin::Secret { .. } | NsxLogin::Password { .. },
+            )
+            | (NsxLogin::VmcToken { .. }, NsxLogin::VmcToken { .. }) => true,
+            (one, other) => one == other,
+        };
         own.host == nsx.host
             && own.port == nsx.port
             && own.path_prefix == nsx.path_prefix

@@ -64,8 +64,8 @@ pub trait CloudProvider: Send + Sync {
         None
     }
 
-    /// Load balancers for Services. The same object for as long as what it knows holds: with another one controllers begin
-    /// anew.
+    /// Load balancers for Services. The same object for as long as what it knows holds: with another one controllers start
+    /// from scratch.
     fn load_balancer(&self) -> Option<Arc<dyn LoadBalancer>> {
         None
     }

@@ -66,7 +66,7 @@ impl Capability {
         }
     }
 
-    /// Completes as soon as the provider does not have the capability any more, or announces a change with which another
+    /// Completes as soon as the provider has lost the capability, or announces a change with which another
     /// object serves it: what was learned of the former one does not hold for the latter, such as another router.
     pub(in crate::controllers) async fn wait_until_another(&self) {
         let mut changes = self.provider.capability_changes();
@@ -80,7 +80,7 @@ impl Capability {
     }
 }
 
-/// The next change. A provider that announces none any more changes nothing.
+/// The next change. A provider whose announcements have ended changes nothing.
 async fn next(changes: &mut BoxStream<'static, ()>) {
     if changes.next().await.is_none() {
         std::future::pending::<()>().await;

@@ -336,7 +336,7 @@ impl Driver {
         }
     }
 
-    /// Completes when this process does not lead any more, or the provider has lost the capability or has another one.
+    /// Completes when this process no longer leads, or the provider has lost the capability, or another object serves it.
     async fn wait_until_over(&self) {
         let idle = async {
             match &self.spec.capability {

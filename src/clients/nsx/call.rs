@@ -49,7 +49,7 @@ pub(super) struct Call<'a> {
 pub(super) enum Shape {
     /// An object.
     Object,
-    /// Nothing, or an object that nobody reads.
+    /// Nothing, or an object, which is not read.
     Acknowledgement,
 }
 

@@ -61,7 +61,7 @@ impl Contents {
         contents
     }
 
-    /// Enters an object of this cluster that was read or written, in the place of what is known of it.
+    /// Enters an object of this cluster that was read or written, and replaces what is known of it.
     pub fn enter(&mut self, kind: Kind, object: &Object, layout: &Layout) {
         self.remove(object.path());
         self.add(kind, object, layout);
@@ -105,7 +105,7 @@ impl Contents {
         self.services.retain(|_, objects| !objects.is_empty());
     }
 
-    /// The objects whose tags name this Service, whoever's they are.
+    /// The objects whose tags name this Service, of any cluster.
     pub fn of_service(&self, service: &str) -> Objects {
         self.services.get(service).cloned().unwrap_or_default()
     }

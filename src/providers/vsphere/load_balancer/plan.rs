@@ -1,7 +1,7 @@
 //! Pure: the next change of the load balancer of a Service. A change is planned from what is there, so that a sync goes on
 //! where an earlier one, or another process, ended.
 //!
-//! Order: for each port monitor, pool, address, load balancer service, virtual server; then what serves no port any more:
+//! Order: for each port monitor, pool, address, load balancer service, virtual server; then what no longer serves a port:
 //! virtual servers, pools, monitors; then addresses that no virtual server has. Never compared: names, descriptions, whether
 //! something is enabled, algorithms, limits, weights and states of members, members of objects that this program does not
 //! know.

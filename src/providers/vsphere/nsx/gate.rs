@@ -208,7 +208,7 @@ impl Gate {
                 }
             }
         }
-        // Calls fail from now on, and do not wait for a login, which is not made any more.
+        // Calls fail from now on, and do not wait for a login: none is made from now on.
         self.state.lock().has_ended = true;
         self.tries.send_modify(|(count, failure)| (*count, *failure) = (count.wrapping_add(1), Some(ended())));
         self.end_all(client).await;
@@ -569,7 +569,7 @@ async fn another_token(tokens: &mut Option<watch::Receiver<Arc<Token>>>) {
     {
         return;
     }
-    // Nothing is offered any more.
+    // The offers have ended.
     *tokens = None;
     std::future::pending().await
 }

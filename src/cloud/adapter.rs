@@ -141,6 +141,7 @@ async fn either<T>(
             format!("reading {what} of node {node_name} by provider ID failed ({first}), and by name ({second_chain})");
         match second {
             Error::RetryAfter { after, .. } => Error::RetryAfter { message, after },
+            Error::Pending { after, .. } => Error::Pending { message, after },
             Error::Exhausted { reason, after, .. } => Error::Exhausted { reason, message, after },
             Error::Invalid { reason, .. } => Error::Invalid { reason, message },
             Error::Denied { .. } => Error::Denied { message },

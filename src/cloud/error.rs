@@ -30,6 +30,15 @@ pub enum Error {
         /// How long to wait.
         after: Duration,
     },
+    /// Nothing is wrong: what the provider needs first, such as a list of what there is, is on its way. The provider
+    /// announces the object when it is there; try again after this time at the latest.
+    #[error("{message}")]
+    Pending {
+        /// What is being waited for.
+        message: String,
+        /// How long to wait at most.
+        after: Duration,
+    },
     /// The object is wrong. Trying again helps after the object has changed.
     #[error("{message}")]
     Invalid {
@@ -94,7 +103,9 @@ impl Error {
         match self {
             Error::InstanceNotFound => reason::InstanceNotFound,
             Error::NotImplemented | Error::ImplementedElsewhere => reason::NotImplemented,
-            Error::RetryAfter { .. } | Error::Unavailable { .. } | Error::NotLeader => reason::CloudUnavailable,
+            Error::RetryAfter { .. } | Error::Pending { .. } | Error::Unavailable { .. } | Error::NotLeader => {
+                reason::CloudUnavailable
+            }
             Error::Invalid { reason, .. } | Error::Exhausted { reason, .. } | Error::Failed { reason, .. } => *reason,
             Error::Denied { .. } => reason::NoPermission,
             Error::Other { .. } => reason::CloudError,
@@ -104,7 +115,9 @@ impl Error {
     /// How long to wait before the next try, where the provider says so.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Error::RetryAfter { after, .. } | Error::Exhausted { after, .. } => Some(*after),
+            Error::RetryAfter { after, .. } | Error::Pending { after, .. } | Error::Exhausted { after, .. } => {
+                Some(*after)
+            }
             Error::Failed { after, .. } => *after,
             _ => None,
         }
@@ -128,6 +141,7 @@ mod tests {
             (Error::Invalid { reason, message: message.clone() }, (reason, None)),
             (Error::Exhausted { reason, message: message.clone(), after }, (reason, Some(after))),
             (Error::RetryAfter { message: message.clone(), after }, (reason::CloudUnavailable, Some(after))),
+            (Error::Pending { message: message.clone(), after }, (reason::CloudUnavailable, Some(after))),
             (Error::Failed { reason, message: message.clone(), after: None }, (reason, None)),
             (Error::Failed { reason, message: message.clone(), after: Some(after) }, (reason, Some(after))),
             (Error::Denied { message }, (reason::NoPermission, None)),

@@ -222,9 +222,10 @@ async fn the_provider_id_is_the_nodes_else_made_of_the_instances_id() {
 #[tokio::test]
 async fn an_error_of_both_reads_is_of_the_kind_of_the_second() {
     let (message, after) = (|| "no".to_owned(), Duration::from_secs(7));
-    let kinds: [fn(String, Duration) -> Error; 7] = [
+    let kinds: [fn(String, Duration) -> Error; 8] = [
         |_, _| Error::InstanceNotFound,
         |message, after| Error::RetryAfter { message, after },
+        |message, after| Error::Pending { message, after },
         |message, after| Error::Exhausted { reason: reason::NoPermission, message, after },
         |message, _| Error::Invalid { reason: reason::NoPermission, message },
         |message, _| Error::Denied { message },

@@ -82,6 +82,7 @@ impl From<Error> for Stop {
     fn from(error: Error) -> Self {
         match error {
             Error::NotLeader => Stop::NotLeader,
+            Error::Pending { after, .. } => Stop::Wait(after),
             error => Held::by_cloud(&error).into(),
         }
     }
@@ -106,6 +107,13 @@ mod tests {
     fn a_lost_leadership_is_no_failure_of_a_service() {
         assert!(matches!(Stop::from(Error::NotLeader), Stop::NotLeader));
         assert!(matches!(Stop::from(Error::other("m")), Stop::Held(held) if held.retry == Retry::Backoff));
+    }
+
+    #[test]
+    fn what_is_on_its_way_is_no_failure_of_a_service() {
+        let after = Duration::from_secs(42);
+        let pending = Error::Pending { message: "a list".to_owned(), after };
+        assert!(matches!(Stop::from(pending), Stop::Wait(wait) if wait == after));
     }
 
     #[test]

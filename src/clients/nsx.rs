@@ -24,7 +24,7 @@ use tokio::sync::Semaphore;
 
 pub use call::Write;
 pub use error::{Error, Kind, Refused};
-pub use list::Listing;
+pub use list::{Listing, Pages};
 pub use object::{Object, Tag};
 pub use pace::{Pace, Priority};
 pub use proof::{LogIn, Login, NoLogin, Scheme};

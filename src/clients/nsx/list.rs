@@ -23,51 +23,87 @@ pub struct Listing {
     pub skipped: usize,
 }
 
+/// A list that is read page by page, so that no more than one page is kept.
+pub struct Pages<'a> {
+    client: &'a Client,
+    path: &'a str,
+    operation: &'static str,
+    page_size: usize,
+    cursor: Option<String>,
+    seen: BTreeSet<String>,
+    pages: usize,
+    is_over: bool,
+    skipped: usize,
+}
+
 impl Client {
     /// All objects of the list of this path, in pages of this many objects.
     ///
     /// # Errors
     /// [`Kind::Unavailable`] also for an answer that is no list: it is never taken for an empty one.
     pub async fn list(&self, path: &str, operation: &'static str, page_size: usize) -> Result<Listing, Error> {
-        let (mut listing, mut cursor, mut page_size) = (Listing::default(), None::<String>, page_size.max(1));
-        let mut seen = BTreeSet::new();
-        let mut pages = 0;
-        loop {
-            let wrong = |message: &str| {
-                let request = self.inner.http.failed(operation);
-                Error::other(Kind::Unavailable, request, format!("GET {path}"), message)
-            };
-            let size = page_size.to_string();
-            let mut query = vec![("page_size", size.as_str())];
-            query.extend(cursor.as_deref().map(|cursor| ("cursor", cursor)));
-            let call = Call { query: &query, ..Call::get(path, operation, Priority::Urgent) };
-            let mut page = match self.object(call).await {
-                Ok(page) => page,
-                Err(error) if page_size > 1 && is_too_large(&error) => {
-                    page_size /= 2;
-                    continue;
-                }
-                Err(error) => return Err(error),
-            };
-            let Some(Value::Array(results)) = page.0.remove("results") else {
-                return Err(wrong("the answer has no list of results"));
-            };
-            let is_empty = results.is_empty();
-            for result in results {
-                match result {
-                    Value::Object(object) => listing.objects.push(Object(object)),
-                    _ => listing.skipped += 1,
-                }
-            }
-            pages += 1;
-            match next_cursor(&page.0) {
-                None => return Ok(listing),
-                Some(_) if is_empty => return Ok(listing),
-                Some(next) if !seen.insert(next.clone()) => return Err(wrong("a cursor came twice")),
-                Some(_) if pages >= MOST_PAGES => return Err(wrong("the list has more than 500 pages")),
-                Some(next) => cursor = Some(next),
+        let (mut objects, mut pages) = (Vec::new(), self.pages(path, operation, page_size));
+        while let Some(page) = pages.next().await? {
+            objects.extend(page);
+        }
+        Ok(Listing { objects, skipped: pages.skipped })
+    }
+
+    /// The list of this path, in pages of at most this many objects. Nothing is sent.
+    pub fn pages<'a>(&'a self, path: &'a str, operation: &'static str, page_size: usize) -> Pages<'a> {
+        let (client, page_size, cursor, seen) = (self, page_size.max(1), None, BTreeSet::new());
+        Pages { client, path, operation, page_size, cursor, seen, pages: 0, is_over: false, skipped: 0 }
+    }
+}
+
+impl Pages<'_> {
+    /// The objects of the next page; none after the last one.
+    ///
+    /// # Errors
+    /// As [`Client::list`].
+    pub async fn next(&mut self) -> Result<Option<Vec<Object>>, Error> {
+        if self.is_over {
+            return Ok(None);
+        }
+        let mut page = self.read().await?;
+        let Some(Value::Array(results)) = page.0.remove("results") else {
+            return Err(self.wrong("the answer has no list of results"));
+        };
+        let is_empty = results.is_empty();
+        let mut objects = Vec::new();
+        for result in results {
+            match result {
+                Value::Object(object) => objects.push(Object(object)),
+                _ => self.skipped += 1,
             }
         }
+        self.pages += 1;
+        match next_cursor(&page.0).filter(|_| !is_empty) {
+            None => self.is_over = true,
+            Some(next) if !self.seen.insert(next.clone()) => return Err(self.wrong("a cursor came twice")),
+            Some(_) if self.pages >= MOST_PAGES => return Err(self.wrong("the list has more than 500 pages")),
+            Some(next) => self.cursor = Some(next),
+        }
+        Ok(Some(objects))
+    }
+
+    /// The answer with the next page, which gets smaller as long as it is too large.
+    async fn read(&mut self) -> Result<Object, Error> {
+        loop {
+            let size = self.page_size.to_string();
+            let mut query = vec![("page_size", size.as_str())];
+            query.extend(self.cursor.as_deref().map(|cursor| ("cursor", cursor)));
+            let call = Call { query: &query, ..Call::get(self.path, self.operation, Priority::Urgent) };
+            match self.client.object(call).await {
+                Err(error) if self.page_size > 1 && is_too_large(&error) => self.page_size /= 2,
+                other => return other,
+            }
+        }
+    }
+
+    fn wrong(&self, message: &str) -> Error {
+        let request = self.client.inner.http.failed(self.operation);
+        Error::other(Kind::Unavailable, request, format!("GET {}", self.path), message)
     }
 }
 

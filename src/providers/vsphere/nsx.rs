@@ -1,5 +1,6 @@
 //! The connection to NSX that routes and load balancers share: when to log in, and what its failures mean for them.
 
+pub mod cluster_uid;
 mod failure;
 mod gate;
 mod leads;

@@ -26,7 +26,8 @@ use tracing::{info, warn};
 use crate::base::addresses::{parse_ip, parse_network_sloppy};
 use crate::clients::nsx::{self, Client, Kind, Object, Priority, Write};
 use crate::cloud::node::{self, addresses};
-use crate::cloud::{ClusterReads, Error, LiveReads, Route, Unknown, WritePermit};
+use crate::cloud::{ClusterReads, Error, LiveReads, Route, WritePermit};
+use crate::providers::vsphere::nsx::cluster_uid::ClusterUid;
 use crate::providers::vsphere::nsx::{failed, permit as permit_of};
 use crate::providers::vsphere::reason;
 use ownership::{Cluster, Ownership, judge};
@@ -35,8 +36,9 @@ use static_route::{Listed, StaticRoute};
 /// How often a change is planned again after another client changed the route.
 const ATTEMPTS: u32 = 5;
 
-/// How long a failure to read what identifies the cluster lasts.
-const UID_PAUSE: Duration = Duration::from_secs(300);
+/// What does not work without the UID of the cluster.
+const WITHOUT_UID: &str = "routes are not tagged with what identifies this cluster, so that routes of another cluster of the \
+                           same name can only be told by their Nodes";
 
 /// How long a Node that is gone, and that no listed route is of, is remembered.
 const NODE_MEMORY: Duration = Duration::from_secs(3600);
@@ -61,7 +63,7 @@ pub struct Routes {
     router: String,
     adoption: Adoption,
     nodes: Arc<dyn ClusterReads>,
-    live: Arc<dyn LiveReads>,
+    uid: ClusterUid,
     known: Mutex<Known>,
     held: AtomicUsize,
 }
@@ -69,10 +71,6 @@ pub struct Routes {
 /// Never locked over an await.
 #[derive(Default)]
 struct Known {
-    /// What identifies the cluster.
-    uid: Option<String>,
-    /// When that may be asked for again.
-    ask_again: Option<Instant>,
     /// The UIDs of Nodes, and when each was seen.
     node_uids: BTreeMap<String, Instant>,
     /// The ids of our routes, by Node and network: they may be spelled otherwise than ours would be.
@@ -129,43 +127,11 @@ impl Routes {
         live: Arc<dyn LiveReads>,
     ) -> Self {
         let (router, known, held) = (router.into(), Mutex::default(), AtomicUsize::new(0));
-        Self { client, router, adoption, nodes, live, known, held }
+        Self { client, router, adoption, nodes, uid: ClusterUid::new(live, WITHOUT_UID), known, held }
     }
 
     fn path(&self, id: &str) -> String {
         format!("{}/static-routes/{id}", self.router)
-    }
-
-    /// What identifies the cluster, if this program may know. A missing permission is logged once, and asked for again later.
-    ///
-    /// # Errors
-    /// While the API server does not say: a route without the tag could be held forever once its Node is gone.
-    async fn cluster_uid(&self) -> Result<Option<String>, Error> {
-        {
-            let known = self.known.lock();
-            if known.uid.is_some() || known.ask_again.is_some_and(|moment| moment > Instant::now()) {
-                return Ok(known.uid.clone());
-            }
-        }
-        let answer = self.live.cluster_uid().await;
-        let mut known = self.known.lock();
-        match answer {
-            Ok(uid) => known.uid = Some(uid),
-            Err(unknown) if unknown.reason != reason::NoPermission => {
-                let Unknown { reason, message, .. } = unknown;
-                let message = format!("what identifies this cluster is not known: {message}");
-                return Err(Error::Failed { reason, message, after: None });
-            }
-            Err(unknown) => {
-                if known.ask_again.replace(Instant::now() + UID_PAUSE).is_none() {
-                    warn!(
-                        "routes are not tagged with what identifies this cluster, so that routes of another cluster of the \
-                         same name can only be told by their Nodes: {unknown}"
-                    );
-                }
-            }
-        }
-        Ok(known.uid.clone())
     }
 
     /// Remembers the Nodes that are here now, and for an hour those that were here or that a listed route is of.
@@ -192,7 +158,7 @@ impl Routes {
 
     /// The route of this id as it is now.
     async fn read(&self, cluster_name: &str, id: &str, doing: &str) -> Result<Option<Found>, Error> {
-        let uid = self.cluster_uid().await?;
+        let uid = self.uid.read().await?;
         let object = match self.client.get(&self.path(id), "static-routes.get", Priority::Urgent).await {
             Ok(object) => object,
             Err(error) if error.kind == Kind::NotFound => return Ok(None),
@@ -249,7 +215,7 @@ impl Routes {
         let mut attempt = 1;
         loop {
             let found = self.read(cluster_name, id, &doing).await?;
-            let uid = self.known.lock().uid.clone();
+            let uid = self.uid.known();
             let wanted = StaticRoute {
                 cluster_name,
                 cluster_uid: uid.as_deref(),
@@ -282,6 +248,7 @@ impl Routes {
 
     /// As the controller sees a route of ours. One that has to be written again is shown without addresses.
     fn shown(&self, listed: &Listed, object: &Object, cluster_name: &str) -> Route {
+        let uid = self.uid.known();
         let known = self.known.lock();
         let node = self.nodes.node(&listed.node);
         let network = parse_network_sloppy(&listed.network);
@@ -295,7 +262,7 @@ impl Routes {
             Some(hop) => {
                 let wanted = StaticRoute {
                     cluster_name,
-                    cluster_uid: known.uid.as_deref(),
+                    cluster_uid: uid.as_deref(),
                     node: &listed.node,
                     network: &listed.network,
                     next_hop: hop,
@@ -336,7 +303,7 @@ impl Routes {
 #[async_trait]
 impl crate::cloud::Routes for Routes {
     async fn list_routes(&self, cluster_name: &str) -> Result<Vec<Route>, Error> {
-        let uid = self.cluster_uid().await?;
+        let uid = self.uid.read().await?;
         let path = format!("{}/static-routes", self.router);
         let unrealized_before = self.known.lock().unrealized.clone();
         let listing = self.client.list(&path, "static-routes.list", PAGE).await;

@@ -1,0 +1,71 @@
+//! What identifies this cluster, for the tags of objects in NSX.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tracing::warn;
+
+use crate::cloud::{Error, LiveReads, Unknown};
+use crate::providers::vsphere::reason;
+
+/// How long a refusal to say it lasts.
+const PAUSE: Duration = Duration::from_secs(300);
+
+/// The UID of the cluster, read once.
+pub struct ClusterUid {
+    live: Arc<dyn LiveReads>,
+    /// What it is for, in the warning: it begins the sentence.
+    missing: &'static str,
+    known: Mutex<Known>,
+}
+
+/// Never locked over an await.
+#[derive(Default)]
+struct Known {
+    uid: Option<String>,
+    /// When it may be asked for again.
+    ask_again: Option<Instant>,
+}
+
+impl ClusterUid {
+    /// `missing` says what does not work without it.
+    pub fn new(live: Arc<dyn LiveReads>, missing: &'static str) -> Self {
+        Self { live, missing, known: Mutex::default() }
+    }
+
+    /// The UID if it was read.
+    pub fn known(&self) -> Option<String> {
+        self.known.lock().uid.clone()
+    }
+
+    /// The UID, if this program may know. A missing permission is logged once, and asked for again later.
+    ///
+    /// # Errors
+    /// While the API server does not say: an object without the tag could not be told from those of another cluster for ever.
+    pub async fn read(&self) -> Result<Option<String>, Error> {
+        {
+            let known = self.known.lock();
+            if known.uid.is_some() || known.ask_again.is_some_and(|moment| moment > Instant::now()) {
+                return Ok(known.uid.clone());
+            }
+        }
+        let answer = self.live.cluster_uid().await;
+        let mut known = self.known.lock();
+        match answer {
+            Ok(uid) => known.uid = Some(uid),
+            Err(unknown) if unknown.reason != reason::NoPermission => {
+                let Unknown { reason, message, .. } = unknown;
+                let message = format!("what identifies this cluster is not known: {message}");
+                return Err(Error::Failed { reason, message, after: None });
+            }
+            Err(unknown) => {
+                if known.ask_again.replace(Instant::now() + PAUSE).is_none() {
+                    warn!("{}: {unknown}", self.missing);
+                }
+            }
+        }
+        Ok(known.uid.clone())
+    }
+}

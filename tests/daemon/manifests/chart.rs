@@ -479,14 +479,15 @@ async fn the_chart_gives_the_rights_of_the_manifests() {
     }
 }
 
-/// A cluster without load balancers needs no permission for Services.
+/// A cluster without load balancers needs no permission for Services, and one without NSX writes none.
 #[tokio::test]
-async fn services_are_read_only_with_the_component() {
-    let rights = async |name: &str| rules(&form(name).await.objects);
-    let is_about_services = |right: &super::rules::Right| right.resource.starts_with("services");
-    assert!(!rights("base").await.iter().any(is_about_services));
-    let of_component = rights("base-with-services").await;
-    let verbs: Vec<&str> =
-        of_component.iter().filter(|right| is_about_services(right)).map(|right| right.verb.as_str()).collect();
-    assert_eq!(verbs, ["list", "watch"]);
+async fn services_are_read_and_written_only_with_a_component() {
+    let of_services = ["services list", "services watch"];
+    let of_nsx = ["services list", "services watch", "services/status patch"];
+    for (name, expected) in [("base", &[][..]), ("base-with-services", &of_services), ("base-with-nsx", &of_nsx)] {
+        let rights = rules(&form(name).await.objects);
+        let about_services = rights.iter().filter(|right| right.resource.starts_with("services"));
+        let shown: Vec<String> = about_services.map(|right| format!("{} {}", right.resource, right.verb)).collect();
+        assert_eq!(shown, expected, "{name}");
+    }
 }

@@ -61,7 +61,8 @@ pub fn build(
     let ledger = Arc::new(ledger(settings, parts));
     let options = Options { api_server: parts.api_server.clone(), ..vsphere.options.clone() };
     nsx::warn_of_cluster_name(settings, &vsphere.cloud_config);
-    let setup = nsx::setup(&connections.nsx, Arc::clone(&ledger) as _, cluster.clone(), &vsphere.nsx, parts);
+    let name = settings.services.cluster_name.as_str();
+    let setup = nsx::setup(&connections.nsx, Arc::clone(&ledger) as _, cluster.clone(), &vsphere.nsx, name, parts);
     let (provider, tracker) = Provider::new(options, connect, ledger, cluster, &stop);
     let provider = Arc::new(provider.with_nsx(setup));
     let reports = Arc::downgrade(&provider);

@@ -54,7 +54,7 @@ use self::tracker::describe::Rules;
 use self::tracker::slots::{Setup, Source};
 use crate::clients::http;
 use crate::cloud::login_ledger::{LoginLedger, LoginPolicy};
-use crate::cloud::{CloudProvider, ClusterReads, InstanceEvents, InstancesV2, Routes};
+use crate::cloud::{CloudProvider, ClusterReads, InstanceEvents, InstancesV2, LoadBalancer, LoadBalancerFleet, Routes};
 
 /// vCenter's single sign-on locks an account after about five rejections in three minutes.
 pub const LOGIN_POLICY: LoginPolicy =
@@ -296,6 +296,14 @@ impl CloudProvider for Provider {
         Some(self.instances.clone())
     }
 
+    fn load_balancer(&self) -> Option<Arc<dyn LoadBalancer>> {
+        Some(self.nsx.as_ref()?.load_balancers()?)
+    }
+
+    fn load_balancer_fleet(&self) -> Option<Arc<dyn LoadBalancerFleet>> {
+        Some(self.nsx.as_ref()?.load_balancers()?)
+    }
+
     fn routes(&self) -> Option<Arc<dyn Routes>> {
         match self.nsx.as_ref()?.routes() {
             RoutesPart::Served(routes) => Some(routes),
@@ -308,10 +316,10 @@ impl CloudProvider for Provider {
     }
 
     fn capability_changes(&self) -> BoxStream<'static, ()> {
-        let Some(nsx) = &self.nsx else { return Box::pin(futures::stream::pending()) };
-        Box::pin(futures::stream::unfold(nsx.changes(), |mut changes| async move {
-            changes.changed().await.ok().map(|()| ((), changes))
-        }))
+        match &self.nsx {
+            Some(nsx) => nsx.changes(),
+            None => Box::pin(futures::stream::pending()),
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod client;
 mod config;
+mod load_balancers;
 mod login;
 mod login_counts;
 mod matrix;

@@ -5,4 +5,4 @@ mod faults;
 mod realization;
 mod rules;
 mod vectors;
-mod world;
+pub mod world;

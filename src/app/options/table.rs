@@ -286,6 +286,9 @@ const OURS: &[Flag] = &[
         "Whether routes of this cluster that the Go program made get the tags of this program with the next write that is \
              needed (as-is) or once (full)",
     ),
+    boolean("nsx-batch-updates", "true").variable("CCM_NSX_BATCH_UPDATES").help(
+        "Write the pools of many load balancers with one request to NSX when Nodes come and go; false writes them one by one",
+    ),
     text("nsx-requests-per-second", "NUMBER", "80")
         .variable("CCM_NSX_REQUESTS_PER_SECOND")
         .help("The most requests to NSX a second; NSX refuses an account with more than 100"),

@@ -45,6 +45,8 @@ pub struct NsxSettings {
     pub calls_per_second: u32,
     /// `--nsx-adopt`.
     pub adoption: Adoption,
+    /// `--nsx-batch-updates`.
+    pub batches: bool,
 }
 
 /// Where `vsphere.conf` is, and the environment variables that go with it. They do not change while the process runs.
@@ -229,7 +231,7 @@ impl Check<'_> {
         }
         let choices = [("as-is", Adoption::AsIs), ("full", Adoption::Full)];
         let adoption = self.choice("nsx-adopt", &choices, "as-is or full").unwrap_or_default();
-        NsxSettings { calls_per_second, adoption }
+        NsxSettings { calls_per_second, adoption, batches: self.boolean("nsx-batch-updates") }
     }
 
     /// Host names and addresses in the form of URLs; mistakes are told.

@@ -221,6 +221,7 @@ pub(super) fn setup(
     ledger: Arc<dyn LoginLedger>,
     nodes: Arc<dyn ClusterReads>,
     settings: &NsxSettings,
+    cluster: &str,
     parts: &Parts,
 ) -> Setup {
     let leads = [ROUTE, SERVICE].into_iter().filter_map(|name| parts.elections.leadership_of(name));
@@ -232,6 +233,8 @@ pub(super) fn setup(
         leads: Leads::new(leads.map(|leadership| leadership.watch()).collect()),
         calls_per_second: settings.calls_per_second,
         adoption: settings.adoption,
+        cluster: cluster.to_owned(),
+        batches: settings.batches,
         timeouts: Timeouts::default(),
     }
 }

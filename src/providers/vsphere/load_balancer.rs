@@ -1,18 +1,217 @@
-//! Load balancers of Services on NSX, as pure parts: how the objects are written, whose they are, and what the next change
-//! is. Nothing calls NSX for load balancers yet: a Service of type `LoadBalancer` gets none.
+//! Load balancers of Services on NSX: `cloud::LoadBalancer` and `cloud::LoadBalancerFleet`.
 //!
 //! ```text
-//!   Service ──▶ wanted ──┐
-//!                        ├──▶ plan ──▶ the next step
-//!   contents ─▶ ownership┘
+//!   Service ──▶ wanted ──────────────────┐
+//!                                        ├──▶ plan ──▶ the next step ──▶ backend ──▶ NSX
+//!   inventory ──▶ contents ─▶ ownership ─┘                                  │
+//!       ▲                                                                   │
+//!       └───────────────── what was read and written ───────────────────────┘
 //! ```
+//!
+//! A sync makes one step after another until none is left, so that it goes on where an earlier one, or another process, ended.
 //!
 //! Mirrors `pkg/cloudprovider/vsphere/loadbalancer`.
 
+pub mod backend;
 pub mod contents;
+mod inventory;
 pub mod layout;
 pub mod members;
+mod node_update;
 pub mod objects;
 pub mod ownership;
 pub mod plan;
+mod service_call;
 pub mod wanted;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Node, Service};
+use tokio_util::sync::CancellationToken;
+
+use self::backend::{Backend, Scope};
+use self::contents::Selection;
+use self::inventory::Inventory;
+use self::layout::{Layout, Protocol};
+use self::service_call::ServiceCall;
+use super::config::{self, Class, Pool, Profile};
+use super::nsx::cluster_uid::ClusterUid;
+use crate::cloud::service::ANNOTATION_SOURCE_RANGES;
+use crate::cloud::{
+    ClusterReads, Error, Handling, LiveReads, LoadBalancer, LoadBalancerFleet, ServiceEvent, WritePermit,
+};
+
+/// What does not work without the UID of the cluster.
+const WITHOUT_UID: &str = "load balancers are not tagged with what identifies this cluster, so that those of another cluster of \
+                           the same name can only be told by their Services and Nodes";
+
+/// How the annotations begin that a load balancer depends on.
+const ANNOTATIONS: &[&str] = &["loadbalancer.vmware.io/", "loadbalancer.vsphere-ccm.dev/", ANNOTATION_SOURCE_RANGES];
+
+/// The load balancers of one configuration.
+pub struct LoadBalancers {
+    config: config::LoadBalancers,
+    cluster: String,
+    backend: Arc<dyn Backend>,
+    inventory: Inventory,
+    nodes: Arc<dyn ClusterReads>,
+    uid: ClusterUid,
+}
+
+impl LoadBalancers {
+    /// Nothing is read before [`LoadBalancers::run`]. `cluster` is the name of the cluster.
+    pub fn new(
+        config: config::LoadBalancers,
+        cluster: impl Into<String>,
+        backend: Arc<dyn Backend>,
+        nodes: Arc<dyn ClusterReads>,
+        live: Arc<dyn LiveReads>,
+    ) -> Self {
+        let (inventory, uid) = (Inventory::default(), ClusterUid::new(live, WITHOUT_UID));
+        Self { config, cluster: cluster.into(), backend, inventory, nodes, uid }
+    }
+
+    /// Reads what there is whenever a sync asks for it, and now and then. Ends with `stop`.
+    pub async fn run(&self, stop: &CancellationToken) {
+        self.inventory.run(&*self.backend, &self.layout(None), &self.scope(), stop).await;
+    }
+
+    /// Whether it works by this configuration.
+    pub fn is_configured_as(&self, config: &config::LoadBalancers) -> bool {
+        self.config == *config
+    }
+
+    /// How many objects name this cluster, and nothing shows to be its own.
+    pub fn held_objects(&self) -> usize {
+        self.inventory.held()
+    }
+
+    fn layout(&self, cluster_uid: Option<String>) -> Layout {
+        Layout { cluster: self.cluster.clone(), cluster_uid, configured: self.config.tags.clone() }
+    }
+
+    fn selection(&self) -> Selection<'_> {
+        let tier1 = self.config.tier1.as_deref();
+        match self.config.lb_service_id.as_deref() {
+            Some(id) => Selection::Existing { id, tier1 },
+            None => Selection::Managed { tier1 },
+        }
+    }
+
+    /// What a reading has to include for the classes of the configuration.
+    fn scope(&self) -> Scope {
+        let mut scope = Scope::default();
+        let Self { config: config::LoadBalancers { common, classes, .. }, .. } = self;
+        for Class { pool, tcp, udp } in classes.values().chain([common]) {
+            match pool {
+                Some(Pool::Id(id)) => drop(scope.pools.insert(id.as_str().into())),
+                Some(Pool::Name(name)) => drop(scope.pool_names.insert(name.clone())),
+                None => {}
+            }
+            for (protocol, profile) in [(Protocol::Tcp, tcp), (Protocol::Udp, udp)] {
+                if let Some(Profile::Name(name)) = profile {
+                    scope.profile_names.insert((protocol, name.clone()));
+                }
+            }
+        }
+        scope
+    }
+
+    async fn call<'a>(&'a self, permit: &'a WritePermit, service: &'a Service) -> Result<ServiceCall<'a>, Error> {
+        self.inventory.begin(permit);
+        let uid = self.uid.read().await?;
+        Ok(ServiceCall::new(self, permit, service, self.layout(uid)))
+    }
+}
+
+#[async_trait]
+impl LoadBalancer for LoadBalancers {
+    async fn get_load_balancer(&self, _cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, Error> {
+        self.inventory.begin_read();
+        let layout = self.layout(self.uid.read().await?);
+        service_call::status_of(self, service, &layout)
+    }
+
+    fn load_balancer_name(&self, cluster_name: &str, service: &Service) -> String {
+        format!("cluster:{cluster_name}:{}", service_call::key_of(service))
+    }
+
+    async fn ensure_load_balancer(
+        &self,
+        permit: &WritePermit,
+        _cluster: &str,
+        service: &Service,
+        nodes: &[Arc<Node>],
+    ) -> Result<LoadBalancerStatus, Error> {
+        self.call(permit, service).await?.ensure(nodes).await
+    }
+
+    async fn update_load_balancer(
+        &self,
+        permit: &WritePermit,
+        cluster_name: &str,
+        service: &Service,
+        nodes: &[Arc<Node>],
+    ) -> Result<(), Error> {
+        let services = [Arc::new(service.clone())];
+        self.update_nodes(permit, cluster_name, &services, nodes).await.pop().unwrap_or(Ok(()))
+    }
+
+    async fn ensure_load_balancer_deleted(
+        &self,
+        permit: &WritePermit,
+        _cluster: &str,
+        service: &Service,
+    ) -> Result<(), Error> {
+        self.call(permit, service).await?.delete().await
+    }
+}
+
+#[async_trait]
+impl LoadBalancerFleet for LoadBalancers {
+    fn handles(&self, service: &Service) -> Handling {
+        if service.spec.as_ref().is_some_and(|spec| spec.load_balancer_class.is_some()) {
+            return Handling::Declined;
+        }
+        let checked = wanted::check_class(&self.config, wanted::class_of(service));
+        match checked.and_then(|()| wanted::ports_of(service).map(drop)) {
+            Err(Error::Invalid { reason, message }) => Handling::Invalid { reason, message },
+            Ok(()) | Err(_) => Handling::Handled,
+        }
+    }
+
+    async fn update_nodes(
+        &self,
+        permit: &WritePermit,
+        _cluster: &str,
+        services: &[Arc<Service>],
+        nodes: &[Arc<Node>],
+    ) -> Vec<Result<(), Error>> {
+        node_update::update(self, permit, services, nodes).await
+    }
+
+    fn annotation_prefixes(&self) -> &[&str] {
+        ANNOTATIONS
+    }
+
+    fn subscribe(&self) -> BoxStream<'static, ServiceEvent> {
+        self.inventory.subscribe()
+    }
+}
+
+fn status(address: Option<IpAddr>) -> LoadBalancerStatus {
+    let ingress = |address: IpAddr| LoadBalancerIngress { ip: Some(address.to_string()), ..Default::default() };
+    LoadBalancerStatus { ingress: Some(address.map(ingress).into_iter().collect()) }
+}
+
+/// The same failure for each of several Services.
+fn repeated(error: &Error) -> Error {
+    let (reason, message) = (error.reason(), crate::base::error_chain::chain(error));
+    match error {
+        Error::NotLeader => Error::NotLeader,
+        error => Error::Failed { reason, message, after: error.retry_after() },
+    }
+}

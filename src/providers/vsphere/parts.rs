@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::stream::BoxStream;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -12,6 +13,7 @@ use crate::clients::nsx::{Client, Pace, Timeouts};
 use crate::cloud::login_ledger::LoginLedger;
 use crate::cloud::{ClusterReads, LiveReads};
 use crate::providers::vsphere::config::{Config, Nsx, NsxLogin, Part};
+use crate::providers::vsphere::load_balancer::{LoadBalancers, backend};
 use crate::providers::vsphere::routes::{Adoption, Routes};
 use crate::providers::vsphere::{BuildError, Task};
 
@@ -46,6 +48,10 @@ pub struct Setup {
     pub calls_per_second: u32,
     /// What becomes of routes that the Go program made.
     pub adoption: Adoption,
+    /// The name of the cluster.
+    pub cluster: String,
+    /// Whether several pools of load balancers are written with one call.
+    pub batches: bool,
     /// Time limits of the calls.
     pub timeouts: Timeouts,
 }
@@ -66,6 +72,7 @@ pub struct Parts {
     setup: Setup,
     connected: Mutex<Option<Connected>>,
     routes: watch::Sender<RoutesPart>,
+    balancers: watch::Sender<Option<Arc<LoadBalancers>>>,
     stop: CancellationToken,
 }
 
@@ -76,6 +83,8 @@ struct Connected {
     gate: Arc<Gate>,
     /// The router of the routes.
     router: Option<String>,
+    /// The load balancers, and what ends their readings.
+    balancers: Option<(Arc<LoadBalancers>, CancellationToken)>,
     stop: CancellationToken,
 }
 
@@ -93,8 +102,8 @@ pub struct NsxReport {
 impl Parts {
     /// Nothing is configured. Everything ends with `stop`.
     pub fn new(setup: Setup, stop: &CancellationToken) -> Self {
-        let routes = watch::Sender::new(RoutesPart::Unavailable);
-        Self { setup, connected: Mutex::default(), routes, stop: stop.clone() }
+        let (routes, balancers) = (watch::Sender::new(RoutesPart::Unavailable), watch::Sender::new(None));
+        Self { setup, connected: Mutex::default(), routes, balancers, stop: stop.clone() }
     }
 
     /// Works by this configuration from now on. A connection that is configured as before keeps its login; another one is
@@ -127,7 +136,30 @@ impl Parts {
             }
         }
         self.apply_routes(config, connected.as_mut());
+        tasks.extend(self.apply_load_balancers(config, connected.as_mut()));
         Ok(tasks)
+    }
+
+    fn apply_load_balancers(&self, config: &Config, connected: Option<&mut Connected>) -> Option<Task> {
+        let (Some(wanted), Some(connected)) = (config.load_balancers.used(), connected) else {
+            self.balancers.send_replace(None);
+            return None;
+        };
+        if connected.balancers.as_ref().is_some_and(|(balancers, _)| balancers.is_configured_as(wanted)) {
+            return None;
+        }
+        let Setup { cluster, batches, nodes, live, .. } = &self.setup;
+        let backend = Arc::new(backend::Nsx::new(connected.client.clone(), *batches));
+        let (nodes, live) = (Arc::clone(nodes), Arc::clone(live));
+        let balancers = Arc::new(LoadBalancers::new(wanted.clone(), cluster.as_str(), backend, nodes, live));
+        let stop = connected.stop.child_token();
+        if let Some((_, before)) = connected.balancers.replace((Arc::clone(&balancers), stop.clone())) {
+            before.cancel();
+        }
+        self.balancers.send_replace(Some(Arc::clone(&balancers)));
+        let until = stop.clone();
+        let run = Box::pin(async move { balancers.run(&until).await });
+        Some(Task { name: "load-balancers".to_owned(), stop, run })
     }
 
     fn apply_routes(&self, config: &Config, connected: Option<&mut Connected>) {
@@ -163,7 +195,7 @@ impl Parts {
         let (runs, logs_in, until) = (Arc::clone(&gate), client.clone(), stop.clone());
         let run = Box::pin(async move { runs.run(&logs_in, until).await });
         let task = Task { name: "nsx".to_owned(), stop: stop.clone(), run };
-        Ok((Connected { config: nsx.clone(), client, gate, router: None, stop }, task))
+        Ok((Connected { config: nsx.clone(), client, gate, router: None, balancers: None, stop }, task))
     }
 
     /// The routes as they are now.
@@ -171,9 +203,22 @@ impl Parts {
         self.routes.borrow().clone()
     }
 
-    /// The routes as they change.
-    pub(in crate::providers::vsphere) fn changes(&self) -> watch::Receiver<RoutesPart> {
-        self.routes.subscribe()
+    /// The load balancers as they are now.
+    pub(in crate::providers::vsphere) fn load_balancers(&self) -> Option<Arc<LoadBalancers>> {
+        self.balancers.borrow().clone()
+    }
+
+    /// Announces that routes or load balancers have changed.
+    pub(in crate::providers::vsphere) fn changes(&self) -> BoxStream<'static, ()> {
+        let changes = (self.routes.subscribe(), self.balancers.subscribe());
+        let next = async |(mut routes, mut balancers): (watch::Receiver<_>, watch::Receiver<_>)| {
+            let changed = tokio::select! {
+                changed = routes.changed() => changed,
+                changed = balancers.changed() => changed,
+            };
+            changed.ok().map(|()| ((), (routes, balancers)))
+        };
+        Box::pin(futures::stream::unfold(changes, next))
     }
 
     /// The state of the connection, if there is one.

@@ -65,4 +65,10 @@ reasons! {
     LoadBalancerClassUnknown,
     /// NSX cannot serve what a Service asks for.
     LoadBalancerNotPossible,
+    /// The annotation of a Service asks for another class of load balancers than its load balancer has.
+    LoadBalancerClassFixed,
+    /// A pool, an application profile or the load balancer service of the configuration is not found in NSX, or not unique.
+    LoadBalancerConfigWrong,
+    /// The pool of addresses has none that is free.
+    AddressUnavailable,
 }

@@ -127,7 +127,7 @@ impl LogIn for Password {
 }
 
 /// A client of the manager, which logs in with its first call.
-fn client(fake: &FakeNsx, timeouts: Timeouts) -> Client {
+pub fn client(fake: &FakeNsx, timeouts: Timeouts) -> Client {
     let trust = TlsTrust::Ca { pem: fake.ca_pem().as_bytes().to_vec(), path: "ca.pem".to_owned() };
     let tls = TlsSettings { trust, ..TlsSettings::default() };
     let mut settings = http::Settings::new("127.0.0.1", fake.port(), tls, "test");

@@ -152,12 +152,11 @@ const PROFILES: [(&str, &str, &str); 2] = [
     ),
 ];
 
+const DISTRIBUTED: &str = "a distributed load balancer serves only workloads on the hosts of the same NSX: clients elsewhere do not \
+                           reach it, and it may have no health checks";
+
 const NO_EFFECT: &str =
     "no effect: load balancers are off without a class, size, service id, IP pool and tier-1 gateway";
-
-pub(super) const NOT_BUILT: &str = "no effect: no load balancers are created, changed or deleted: a Service of type LoadBalancer gets no \
-     address, and one that the upstream program has served keeps its finalizer when it is deleted. Clusters that use this \
-     section need the upstream program";
 
 pub(super) fn check(raw: &RawFile, report: &mut Report) -> Part<LoadBalancers> {
     let section = &raw.load_balancer;
@@ -173,6 +172,9 @@ pub(super) fn check(raw: &RawFile, report: &mut Report) -> Part<LoadBalancers> {
         return Part::Absent;
     }
     let size = check_rules(raw, report);
+    if size == Some(Size::Dlb) && section.text(SERVICE).is_none() {
+        report.warn_at(section, Some(SIZE), DISTRIBUTED);
+    }
     let tags = tags(section, report);
     let (common, tier1) = (class(section, report), tier1(section, report));
     let classes = raw.classes.iter().map(|section| (section.key.clone(), class(section, report))).collect();
@@ -187,13 +189,6 @@ pub(super) fn check(raw: &RawFile, report: &mut Report) -> Part<LoadBalancers> {
             classes,
         }),
         _ => Part::Refused,
-    }
-}
-
-/// Warns that load balancers are not built yet.
-pub(super) fn warn_not_built(raw: &RawFile, report: &mut Report) {
-    if let Some(section) = raw.load_balancer_sections().next() {
-        report.warn_at(section, None, NOT_BUILT);
     }
 }
 

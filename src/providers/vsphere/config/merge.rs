@@ -90,9 +90,6 @@ fn check_dependents(config: &mut Config, raw: &RawFile, report: &mut Report) {
             report.mistake_at(section, None, expected);
         }
     }
-    if config.load_balancers.used().is_some() {
-        load_balancers::warn_not_built(raw, report);
-    }
 }
 
 /// All entries in the order of the file, then that of Global, then those of variables. One of a variable takes the place

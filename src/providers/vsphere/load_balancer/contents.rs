@@ -1,6 +1,9 @@
 //! Pure: what NSX has of load balancers, as the last listings said, with the writes of this program entered since.
 
-use std::collections::BTreeMap;
+pub mod merge;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use super::layout::{Kind, Layout};
 use super::objects::{Allocation, LbService, Monitor, Objects, Pool, VirtualServer};
@@ -67,7 +70,8 @@ impl Contents {
         self.add(kind, object, layout);
     }
 
-    fn add(&mut self, kind: Kind, object: &Object, layout: &Layout) {
+    /// Adds an object of a list.
+    pub fn add(&mut self, kind: Kind, object: &Object, layout: &Layout) {
         match kind {
             Kind::LbService => self.lb_services.extend(LbService::read(object, layout)),
             Kind::VirtualServer => match VirtualServer::read(object, layout) {
@@ -103,6 +107,23 @@ impl Contents {
             allocations.retain(|one| *one.marks.path != *path);
         }
         self.services.retain(|_, objects| !objects.is_empty());
+    }
+
+    /// Notes the address of the allocation of this path.
+    pub fn set_address(&mut self, path: &str, address: IpAddr) {
+        let all = self.services.values_mut().flat_map(|objects| &mut objects.allocations);
+        all.filter(|one| *one.marks.path == *path).for_each(|one| one.address = Some(address));
+    }
+
+    /// The pools of addresses that tags and allocations name.
+    pub fn address_pools(&self) -> BTreeSet<Box<str>> {
+        let named = |objects: &Objects| {
+            let Objects { servers, pools, allocations, .. } = objects;
+            let tagged = servers.iter().map(|one| &one.address_pool).chain(pools.iter().map(|one| &one.address_pool));
+            let all = tagged.chain(allocations.iter().map(|one| &one.address_pool));
+            all.filter(|id| !id.is_empty()).cloned().collect::<Vec<_>>()
+        };
+        self.services.values().flat_map(named).collect()
     }
 
     /// The objects whose tags name this Service, of any cluster.

@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::Node;
 use serde_json::{Value, json};
 
 use crate::base::addresses::parse_ip;
+use crate::clients::nsx::Object;
 use crate::cloud::node::{self, addresses};
 use crate::providers::vsphere::nsx::names::{LONGEST_NAME, shortened};
 
@@ -67,6 +68,17 @@ pub fn merged(existing: &[Value], wanted: &[Member], cluster: &str) -> Vec<Value
         }
     }
     members
+}
+
+/// Gives a pool its members. Whether they are others than before.
+pub fn set(pool: &mut Object, wanted: &[Member], cluster: &str) -> bool {
+    let existing = pool.0.get("members").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let is_changed = !are_equal(&addresses_of(existing), wanted);
+    if is_changed {
+        let members = merged(existing, wanted, cluster);
+        pool.0.insert("members".to_owned(), Value::Array(members));
+    }
+    is_changed
 }
 
 fn address_of(member: &Value) -> Option<IpAddr> {

@@ -119,6 +119,16 @@ impl Objects {
     }
 }
 
+impl Objects {
+    /// The path of each.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        let Self { servers, pools, monitors, allocations } = self;
+        let marks = servers.iter().map(|one| &one.marks).chain(pools.iter().map(|one| &one.marks));
+        let marks = marks.chain(monitors.iter().map(|one| &one.marks)).chain(allocations.iter().map(|one| &one.marks));
+        marks.map(|marks| &*marks.path)
+    }
+}
+
 impl Marks {
     /// `None` for an object of another owner or cluster name, for one without a Service, and for one that only waits for its
     /// purge.

@@ -1,0 +1,152 @@
+//! What stands between the load balancers and the API of NSX: the reading of all objects, and one change at a time.
+//!
+//! NSX's own load balancer is deprecated by its vendor. Another product gets another implementation of [`Backend`].
+
+mod nsx;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use async_trait::async_trait;
+
+use super::layout::{Kind, Layout, Owner, Protocol};
+use super::members::Member;
+use super::objects::{Allocation, LbService, Marks};
+use super::plan::Step;
+use crate::clients::nsx::Object;
+use crate::clients::nsx::realization::Reservation;
+use crate::cloud::{Error, WritePermit};
+
+pub use nsx::Nsx;
+
+/// What is known of an object after a call.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// It is there, as it is here.
+    Entered(Kind, Object),
+    /// It is gone.
+    Gone(String),
+    /// The allocation of this path has this address.
+    Reserved {
+        /// The path of the allocation.
+        path: String,
+        /// The address.
+        address: IpAddr,
+    },
+}
+
+/// Takes what a call shows. It may come before a failure of the same call.
+pub type Record<'a> = &'a (dyn Fn(Change) + Send + Sync);
+
+/// The change of a load balancer.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The permission of the caller.
+    pub permit: &'a WritePermit,
+    /// What all objects have in common.
+    pub layout: &'a Layout,
+    /// The Service.
+    pub owner: Owner<'a>,
+    /// What a load balancer that is created or changed is made of; none for a deletion.
+    pub parts: Option<&'a Parts>,
+}
+
+/// What a load balancer is made of, beside its ports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parts {
+    /// The class.
+    pub class: String,
+    /// The id of the pool of addresses.
+    pub address_pool: String,
+    /// The nodes.
+    pub members: Vec<Member>,
+    /// Whether nodes see the addresses of clients.
+    pub is_snat_disabled: bool,
+    /// The size of a load balancer service that is created.
+    pub size: &'static str,
+    /// The gateway of one that is created.
+    pub tier1: Option<String>,
+}
+
+/// What a reading includes, beside the lists of load balancers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// The ids of pools whose allocations are read in any case.
+    pub pools: BTreeSet<Box<str>>,
+    /// The names of pools whose ids are read.
+    pub pool_names: BTreeSet<String>,
+    /// The names of application profiles whose paths are read.
+    pub profile_names: BTreeSet<(Protocol, String)>,
+}
+
+/// Takes the objects of lists.
+pub type Each<'a> = &'a mut (dyn FnMut(Kind, Object) + Send);
+
+/// What has the names of a [`Scope`]: the ids of pools, and the paths of application profiles.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    /// The ids of the pools of each name.
+    pub pools: BTreeMap<String, Vec<String>>,
+    /// The paths of the profiles of each protocol and name.
+    pub profiles: BTreeMap<(Protocol, String), Vec<String>>,
+}
+
+/// The nodes that a pool is to have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolUpdate {
+    /// Whose the pool is.
+    pub marks: Marks,
+    /// The nodes.
+    pub members: Vec<Member>,
+    /// The UID of the Service.
+    pub service_uid: String,
+}
+
+/// A product with load balancers.
+#[async_trait]
+pub trait Backend: Send + Sync {
+    /// Reads all objects that load balancers consist of, but the addresses; `each` gets every one, also those of others.
+    ///
+    /// # Errors
+    /// A list that could not be read. What was given to `each` is not complete then.
+    async fn read(&self, scope: &Scope, each: Each<'_>) -> Result<Names, Error>;
+
+    /// Reads the allocations of the pool of this id. One that does not exist has none.
+    ///
+    /// # Errors
+    /// As [`Backend::read`].
+    async fn read_allocations(&self, pool: &str, each: Each<'_>) -> Result<(), Error>;
+
+    /// Makes a change. An object that another client has changed meanwhile is recorded as it is now instead: plan again.
+    ///
+    /// # Errors
+    /// Why the change could not be made.
+    async fn perform(&self, request: &Request<'_>, step: &Step<'_>, record: Record<'_>) -> Result<(), Error>;
+
+    /// What has become of an allocation, which is not changed.
+    ///
+    /// # Errors
+    /// Why that could not be read.
+    async fn reservation(&self, allocation: &Allocation) -> Result<Reservation, Error>;
+
+    /// Deletes the load balancer service of this cluster, unless something uses it.
+    ///
+    /// # Errors
+    /// Why it could not be deleted. That something uses it is no error.
+    async fn delete_lb_service(
+        &self,
+        permit: &WritePermit,
+        layout: &Layout,
+        lb_service: &LbService,
+        record: Record<'_>,
+    ) -> Result<(), Error>;
+
+    /// Gives pools, by their paths, other nodes. What failed, by the path of the pool.
+    async fn update_pools(
+        &self,
+        permit: &WritePermit,
+        layout: &Layout,
+        updates: BTreeMap<Box<str>, PoolUpdate>,
+        record: Record<'_>,
+    ) -> BTreeMap<Box<str>, Error>;
+}

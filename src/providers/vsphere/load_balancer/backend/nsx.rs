@@ -1,0 +1,622 @@
+//! Load balancers over the Policy API of NSX.
+//!
+//! An object that is created has an id of its Service and port, so that a create which is repeated meets the same object. One
+//! that is changed or deleted is read before, and left alone if its tags differ from those that the decision rests on.
+
+mod pools;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::json;
+use tokio::time::Instant;
+use tracing::info;
+
+use super::{Backend, Change, Each, Names, Parts, PoolUpdate, Record, Request, Scope};
+use crate::clients::http::Permit;
+use crate::clients::nsx::realization::Reservation;
+use crate::clients::nsx::{self as client, Client, Object, Priority, Write};
+use crate::cloud::{Error, WritePermit};
+use crate::providers::vsphere::load_balancer::layout::{
+    CLUSTER_UID, IDS, Kind, Layout, Owner, PoolFacts, Protocol, ServerFacts,
+};
+use crate::providers::vsphere::load_balancer::members;
+use crate::providers::vsphere::load_balancer::objects::{Allocation, LbService, Marks};
+use crate::providers::vsphere::load_balancer::plan::{self, Step, WantedPort};
+use crate::providers::vsphere::nsx::{failed, permit as permit_of};
+use crate::providers::vsphere::reason;
+
+/// How often a change is tried again after another client changed the object.
+const ATTEMPTS: u32 = 5;
+/// How long an address may take.
+const ADDRESS_LIMIT: Duration = Duration::from_secs(10);
+/// The first pause before the address of an allocation is read; later ones are [`ADDRESS_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const ADDRESS_PAUSE: Duration = Duration::from_secs(1);
+/// When something is tried again that another one has to change first.
+const LATER: Duration = Duration::from_secs(300);
+
+/// How many objects a page of a list has, and of pools, which may have many members.
+const PAGE: usize = 1000;
+const POOL_PAGE: usize = 100;
+
+const LB_SERVICES: &str = "/infra/lb-services";
+const SERVERS: &str = "/infra/lb-virtual-servers";
+const POOLS: &str = "/infra/lb-pools";
+const MONITORS: &str = "/infra/lb-monitor-profiles";
+const PROFILES: &str = "/infra/lb-app-profiles";
+const ADDRESS_POOLS: &str = "/infra/ip-pools";
+
+/// The load balancers of one NSX Manager.
+pub struct Nsx {
+    client: Client,
+    /// Whether several pools are written with one call.
+    batches: AtomicBool,
+}
+
+/// The names of the calls about one kind of objects, for metrics.
+struct Calls {
+    get: &'static str,
+    put: &'static str,
+    delete: &'static str,
+}
+
+impl Calls {
+    const fn of(kind: Kind) -> Self {
+        match kind {
+            Kind::LbService => Self { get: "lb-services.get", put: "lb-services.put", delete: "lb-services.delete" },
+            Kind::VirtualServer => Self {
+                get: "lb-virtual-servers.get",
+                put: "lb-virtual-servers.put",
+                delete: "lb-virtual-servers.delete",
+            },
+            Kind::Pool => Self { get: "lb-pools.get", put: "lb-pools.put", delete: "lb-pools.delete" },
+            Kind::Monitor => Self {
+                get: "lb-monitor-profiles.get",
+                put: "lb-monitor-profiles.put",
+                delete: "lb-monitor-profiles.delete",
+            },
+            Kind::Allocation => {
+                Self { get: "ip-allocations.get", put: "ip-allocations.create", delete: "ip-allocations.delete" }
+            }
+        }
+    }
+}
+
+/// One object, and what is being done to it.
+#[derive(Clone, Copy)]
+struct Target<'a> {
+    kind: Kind,
+    path: &'a str,
+    doing: &'a str,
+}
+
+/// An object that is created under one of its ids.
+struct New<'a> {
+    kind: Kind,
+    /// The path without the id.
+    parent: &'a str,
+    id: &'a (dyn Fn(u8) -> String + Send + Sync),
+    body: Object,
+    doing: String,
+}
+
+impl Nsx {
+    /// Nothing is sent.
+    pub fn new(client: Client, batches: bool) -> Self {
+        Self { client, batches: AtomicBool::new(batches) }
+    }
+
+    async fn get(&self, target: Target<'_>) -> Result<Option<Object>, Error> {
+        let Target { kind, path, doing } = target;
+        match self.client.get(path, Calls::of(kind).get, Priority::Urgent).await {
+            Ok(object) if object.path() == path => Ok(Some(object)),
+            Ok(_) => {
+                let message = format!("{doing}: the answer is not the object that was asked for");
+                Err(Error::Failed { reason: reason::NSXUnavailable, message, after: None })
+            }
+            Err(error) if error.kind == client::Kind::NotFound => Ok(None),
+            Err(error) => Err(failed(doing, None, &error)),
+        }
+    }
+
+    /// Creates an object under the first of its ids that is free, or finds it there.
+    async fn create(&self, request: &Request<'_>, new: New<'_>, record: Record<'_>) -> Result<Option<Object>, Error> {
+        let permit = permit_of(request.permit);
+        for attempt in 0..IDS {
+            let path = format!("{}/{}", new.parent, (new.id)(attempt));
+            match self.create_at(request, &permit, &new, &path).await? {
+                Created::Here(object) => {
+                    info!(service = %request.owner, path, "created in NSX");
+                    record(Change::Entered(new.kind, object.clone()));
+                    return Ok(Some(object));
+                }
+                Created::Missing(path) => {
+                    record(Change::Gone(path));
+                    return Ok(None);
+                }
+                Created::Taken => {}
+            }
+        }
+        let message =
+            format!("{}: all ids are in use, by other objects or by deleted ones that NSX still keeps", new.doing);
+        Err(Error::Failed { reason: reason::NSXRefused, message, after: None })
+    }
+
+    async fn create_at(
+        &self,
+        request: &Request<'_>,
+        permit: &Arc<dyn Permit>,
+        new: &New<'_>,
+        path: &str,
+    ) -> Result<Created, Error> {
+        let target = Target { kind: new.kind, path, doing: &new.doing };
+        let mut last = None;
+        for _ in 0..ATTEMPTS {
+            let error = match self.put(permit, new, path).await {
+                Ok(object) => return Ok(Created::Here(object)),
+                Err(error) => error,
+            };
+            match &error.kind {
+                client::Kind::MarkedForDeletion => return Ok(Created::Taken),
+                // It was made before, or whether it was made is not known.
+                client::Kind::Conflict | client::Kind::Unknown => match self.get(target).await? {
+                    Some(object) => return Ok(taken(request, object)),
+                    None => last = Some(error),
+                },
+                client::Kind::MissingReference(missing) if is_part(missing) => {
+                    return Ok(Created::Missing(missing.clone()));
+                }
+                _ => return Err(refused(&new.doing, &error)),
+            }
+        }
+        Err(last.map_or_else(|| Error::other(&*new.doing), |error| refused(&new.doing, &error)))
+    }
+
+    /// Allocations have no answer: what is there is what was sent.
+    async fn put(&self, permit: &Arc<dyn Permit>, new: &New<'_>, path: &str) -> Result<Object, client::Error> {
+        let operation = Calls::of(new.kind).put;
+        if new.kind != Kind::Allocation {
+            return self.client.put(Write { permit }, path, operation, &new.body).await;
+        }
+        self.client.patch(Write { permit }, path, operation, &new.body).await?;
+        let mut object = new.body.clone();
+        let id = path.rsplit('/').next().unwrap_or_default();
+        object.0.insert("id".to_owned(), id.into());
+        object.0.insert("path".to_owned(), path.into());
+        Ok(object)
+    }
+
+    /// Changes an object whose marks are as they were.
+    async fn change(
+        &self,
+        request: &Request<'_>,
+        target: Target<'_>,
+        marks: &Marks,
+        edit: &(dyn Fn(&mut Object) + Send + Sync),
+        record: Record<'_>,
+    ) -> Result<(), Error> {
+        let Target { kind, path, doing } = target;
+        let permit = permit_of(request.permit);
+        let mut last = None;
+        for _ in 0..ATTEMPTS {
+            let Some(mut object) = self.checked(request.layout, target, marks, record).await? else { return Ok(()) };
+            let owner = object.created_by().to_owned();
+            edit(&mut object);
+            request.layout.tags().write_into(&mut object);
+            match self.client.put(Write { permit: &permit }, path, Calls::of(kind).put, &object).await {
+                Ok(stored) => {
+                    info!(service = %request.owner, path, "changed in NSX");
+                    record(Change::Entered(kind, stored));
+                    return Ok(());
+                }
+                Err(error) => match &error.kind {
+                    client::Kind::Conflict | client::Kind::Unknown | client::Kind::NotFound => last = Some(error),
+                    client::Kind::MissingReference(missing) if is_part(missing) => {
+                        record(Change::Gone(missing.clone()));
+                        return Ok(());
+                    }
+                    client::Kind::BadRequest => return Err(refused(doing, &error)),
+                    _ => return Err(failed(doing, Some(&owner), &error)),
+                },
+            }
+        }
+        Err(last.map_or_else(|| Error::other(doing), |error| failed(doing, None, &error)))
+    }
+
+    /// The object, if it is there and its marks are as they were; else what it is now is recorded.
+    async fn checked(
+        &self,
+        layout: &Layout,
+        target: Target<'_>,
+        marks: &Marks,
+        record: Record<'_>,
+    ) -> Result<Option<Object>, Error> {
+        match self.get(target).await? {
+            None => {
+                record(Change::Gone(target.path.to_owned()));
+                Ok(None)
+            }
+            Some(object) if Marks::read(&object, layout).as_ref() == Some(marks) => Ok(Some(object)),
+            Some(object) => {
+                record(Change::Entered(target.kind, object));
+                Ok(None)
+            }
+        }
+    }
+
+    /// Deletes an object whose marks are as they were.
+    async fn delete(&self, request: &Request<'_>, kind: Kind, marks: &Marks, record: Record<'_>) -> Result<(), Error> {
+        let (path, doing) = (&*marks.path, format!("delete {}", marks.path));
+        let target = Target { kind, path, doing: &doing };
+        let permit = permit_of(request.permit);
+        let mut last = None;
+        for _ in 0..ATTEMPTS {
+            let Some(object) = self.checked(request.layout, target, marks, record).await? else { return Ok(()) };
+            match self.client.delete(Write { permit: &permit }, path, Calls::of(kind).delete).await {
+                // The address may be released once a read shows that its virtual server is gone: the next attempt.
+                Ok(()) if kind == Kind::VirtualServer => {
+                    info!(service = %request.owner, path, "deleted in NSX");
+                    if self.get(target).await?.is_none_or(|object| object.is_marked_for_delete()) {
+                        record(Change::Gone(path.to_owned()));
+                        return Ok(());
+                    }
+                }
+                Ok(()) => {
+                    info!(service = %request.owner, path, "deleted in NSX");
+                    record(Change::Gone(path.to_owned()));
+                    return Ok(());
+                }
+                Err(error) if matches!(error.kind, client::Kind::Conflict | client::Kind::Unknown) => {
+                    last = Some(error)
+                }
+                Err(error) => return Err(failed(&doing, Some(object.created_by()), &error)),
+            }
+        }
+        let still = || Error::Failed {
+            reason: reason::NSXRefused,
+            message: format!("{doing}: NSX has accepted it, and the object is still there"),
+            after: None,
+        };
+        Err(last.map_or_else(still, |error| failed(&doing, None, &error)))
+    }
+
+    /// Waits for the address of an allocation. One that gets none is released.
+    async fn read_address(
+        &self,
+        request: &Request<'_>,
+        allocation: &Allocation,
+        record: Record<'_>,
+    ) -> Result<(), Error> {
+        let path = &*allocation.marks.path;
+        let doing = format!("reserve an address of the pool {}", allocation.address_pool);
+        let until = Instant::now() + ADDRESS_LIMIT;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match self.reservation(allocation).await? {
+                Reservation::Reserved(address) => {
+                    record(Change::Reserved { path: path.to_owned(), address });
+                    return Ok(());
+                }
+                Reservation::Failed { is_exhausted, alarm } => {
+                    self.delete(request, Kind::Allocation, &allocation.marks, record).await?;
+                    return Err(no_address(&doing, is_exhausted, &alarm));
+                }
+                Reservation::Pending if Instant::now() + pause > until => {
+                    let message = format!("{doing}: NSX has not given one within {} s", ADDRESS_LIMIT.as_secs());
+                    let after = Some(ADDRESS_LIMIT);
+                    return Err(Error::Failed { reason: reason::NSXUnavailable, message, after });
+                }
+                Reservation::Pending => tokio::time::sleep(pause).await,
+            }
+            pause = ADDRESS_PAUSE;
+        }
+    }
+
+    async fn list(
+        &self,
+        path: &str,
+        operation: &'static str,
+        page: usize,
+        each: &mut (dyn FnMut(Object) + Send),
+    ) -> Result<(), Error> {
+        let wrong = |error: client::Error| not_listed(path, &error);
+        let mut pages = self.client.pages(path, operation, page);
+        while let Some(objects) = pages.next().await.map_err(wrong)? {
+            objects.into_iter().for_each(&mut *each);
+        }
+        Ok(())
+    }
+}
+
+/// What became of an object under one id.
+enum Created {
+    Here(Object),
+    /// The id has another object, or one that is being deleted.
+    Taken,
+    /// Another part of the load balancer that it refers to is gone: its path.
+    Missing(String),
+}
+
+/// An object that has the id already: it is ours if it names the Service and no other cluster.
+fn taken(request: &Request<'_>, object: Object) -> Created {
+    let own = request.layout.cluster_uid.as_deref();
+    let is_service = |marks: Marks| *marks.service == *request.owner.to_string();
+    let is_ours = Marks::read(&object, request.layout).map_or_else(
+        || LbService::read(&object, request.layout).is_some_and(|lb_service| lb_service.is_named_as_ours),
+        is_service,
+    );
+    let tagged = object.tag(CLUSTER_UID);
+    let is_of_another = own.zip(tagged).is_some_and(|(own, tagged)| own != tagged);
+    if is_ours && !is_of_another && !object.is_marked_for_delete() { Created::Here(object) } else { Created::Taken }
+}
+
+/// Whether the path is that of an object that this program creates, so that it may be created again.
+fn is_part(path: &str) -> bool {
+    [LB_SERVICES, POOLS, MONITORS]
+        .iter()
+        .any(|parent| path.strip_prefix(parent).is_some_and(|rest| rest.starts_with('/')))
+}
+
+/// The failure of a write. A request that NSX does not accept is repeated: another object may be the cause.
+fn refused(doing: &str, error: &client::Error) -> Error {
+    match failed(doing, None, error) {
+        Error::Invalid { reason, message } => Error::Failed { reason, message, after: Some(LATER) },
+        // It is none of ours: a pool of addresses, an application profile or a gateway.
+        Error::Failed { message, .. } if is_missing(error) => {
+            Error::Exhausted { reason: reason::LoadBalancerConfigWrong, message, after: LATER }
+        }
+        other => other,
+    }
+}
+
+fn is_missing(error: &client::Error) -> bool {
+    matches!(error.kind, client::Kind::MissingReference(_) | client::Kind::NotFound)
+}
+
+fn no_address(doing: &str, is_exhausted: bool, alarm: &str) -> Error {
+    let what = if is_exhausted { "the pool has no free address" } else { "NSX has refused it" };
+    let alarm = if alarm.is_empty() { String::new() } else { format!(" ({alarm})") };
+    Error::Exhausted { reason: reason::AddressUnavailable, message: format!("{doing}: {what}{alarm}"), after: LATER }
+}
+
+/// Without a list nothing is decided, so that it is tried again soon.
+fn not_listed(path: &str, error: &client::Error) -> Error {
+    failed(&format!("list {path}"), None, error)
+}
+
+#[async_trait]
+impl Backend for Nsx {
+    async fn read(&self, scope: &Scope, each: Each<'_>) -> Result<Names, Error> {
+        let lists = [
+            (Kind::LbService, LB_SERVICES, "lb-services.list", PAGE),
+            (Kind::VirtualServer, SERVERS, "lb-virtual-servers.list", PAGE),
+            (Kind::Pool, POOLS, "lb-pools.list", POOL_PAGE),
+            (Kind::Monitor, MONITORS, "lb-monitor-profiles.list", PAGE),
+        ];
+        for (kind, path, operation, page) in lists {
+            self.list(path, operation, page, &mut |object| each(kind, object)).await?;
+        }
+        let mut names = Names::default();
+        if !scope.pool_names.is_empty() {
+            self.list(ADDRESS_POOLS, "ip-pools.list", PAGE, &mut |pool| {
+                let name = pool.text("display_name");
+                if scope.pool_names.contains(name) {
+                    names.pools.entry(name.to_owned()).or_default().push(pool.id().to_owned());
+                }
+            })
+            .await?;
+        }
+        if !scope.profile_names.is_empty() {
+            self.list(PROFILES, "lb-app-profiles.list", PAGE, &mut |profile| {
+                let protocol = match profile.text("resource_type") {
+                    "LBFastTcpProfile" => Protocol::Tcp,
+                    "LBFastUdpProfile" => Protocol::Udp,
+                    _ => return,
+                };
+                let key = (protocol, profile.text("display_name").to_owned());
+                if scope.profile_names.contains(&key) {
+                    names.profiles.entry(key).or_default().push(profile.path().to_owned());
+                }
+            })
+            .await?;
+        }
+        Ok(names)
+    }
+
+    async fn read_allocations(&self, pool: &str, each: Each<'_>) -> Result<(), Error> {
+        let path = format!("{ADDRESS_POOLS}/{pool}/ip-allocations");
+        let mut pages = self.client.pages(&path, "ip-allocations.list", PAGE);
+        loop {
+            match pages.next().await {
+                Ok(Some(objects)) => objects.into_iter().for_each(|object| each(Kind::Allocation, object)),
+                Ok(None) => return Ok(()),
+                Err(error) if matches!(error.kind, client::Kind::NotFound | client::Kind::MissingReference(_)) => {
+                    return Ok(());
+                }
+                Err(error) => return Err(not_listed(&path, &error)),
+            }
+        }
+    }
+
+    async fn perform(&self, request: &Request<'_>, step: &Step<'_>, record: Record<'_>) -> Result<(), Error> {
+        match step {
+            Step::CreateMonitor { .. }
+            | Step::CreatePool { .. }
+            | Step::Allocate
+            | Step::CreateLbService
+            | Step::CreateServer { .. } => match request.parts {
+                Some(parts) => self.perform_creation(request, parts, step, record).await,
+                None => Err(Error::other("a deletion creates nothing")),
+            },
+            Step::ChangeMonitor { monitor, node_port } => {
+                let doing = format!("change the monitor {}", monitor.marks.path);
+                let target = Target { kind: Kind::Monitor, path: &monitor.marks.path, doing: &doing };
+                let edit = |object: &mut Object| drop(object.0.insert("monitor_port".to_owned(), json!(node_port)));
+                self.change(request, target, &monitor.marks, &edit, record).await
+            }
+            Step::ChangePool { pool, monitor } => {
+                let doing = format!("change the pool {}", pool.marks.path);
+                let target = Target { kind: Kind::Pool, path: &pool.marks.path, doing: &doing };
+                let wanted = request.parts.map(|parts| parts.members.as_slice()).unwrap_or_default();
+                let edit = |object: &mut Object| {
+                    members::set(object, wanted, &request.layout.cluster);
+                    match monitor {
+                        Some(monitor) => object.0.insert("active_monitor_paths".to_owned(), json!([monitor])),
+                        None => object.0.remove("active_monitor_paths"),
+                    };
+                };
+                self.change(request, target, &pool.marks, &edit, record).await
+            }
+            Step::ChangeServer { server, port, pool } => {
+                let doing = format!("change the virtual server {}", server.marks.path);
+                let target = Target { kind: Kind::VirtualServer, path: &server.marks.path, doing: &doing };
+                let edit = |object: &mut Object| {
+                    let node_ports = json!([port.node_port.to_string()]);
+                    object.0.insert("default_pool_member_ports".to_owned(), node_ports);
+                    object.0.insert("application_profile_path".to_owned(), json!(port.profile));
+                    object.0.insert("pool_path".to_owned(), json!(pool));
+                };
+                self.change(request, target, &server.marks, &edit, record).await
+            }
+            Step::Mark { marks } => {
+                let kind = if marks.path.starts_with(POOLS) { Kind::Pool } else { Kind::Monitor };
+                let doing = format!("tag {}", marks.path);
+                let target = Target { kind, path: &marks.path, doing: &doing };
+                let tags = plan::marks_of(&request.owner, request.layout);
+                self.change(request, target, marks, &|object| tags.write_into(object), record).await
+            }
+            Step::ReadAddress { allocation } => self.read_address(request, allocation, record).await,
+            Step::DeleteServer(server) => self.delete(request, Kind::VirtualServer, &server.marks, record).await,
+            Step::DeletePool(pool) => self.delete(request, Kind::Pool, &pool.marks, record).await,
+            Step::DeleteMonitor(monitor) => self.delete(request, Kind::Monitor, &monitor.marks, record).await,
+            Step::Release(allocation) => self.delete(request, Kind::Allocation, &allocation.marks, record).await,
+        }
+    }
+
+    async fn reservation(&self, allocation: &Allocation) -> Result<Reservation, Error> {
+        let path = &*allocation.marks.path;
+        let reservation = self.client.reservation(path, "ip-allocations.realization").await;
+        reservation.map_err(|error| failed(&format!("read the address of {path}"), None, &error))
+    }
+
+    async fn delete_lb_service(
+        &self,
+        permit: &WritePermit,
+        layout: &Layout,
+        lb_service: &LbService,
+        record: Record<'_>,
+    ) -> Result<(), Error> {
+        let (path, doing) = (&*lb_service.path, format!("delete {}", lb_service.path));
+        let target = Target { kind: Kind::LbService, path, doing: &doing };
+        let permit = permit_of(permit);
+        let mut last = None;
+        for _ in 0..ATTEMPTS {
+            let Some(object) = self.get(target).await? else {
+                record(Change::Gone(path.to_owned()));
+                return Ok(());
+            };
+            if LbService::read(&object, layout).as_ref() != Some(lb_service) {
+                record(Change::Entered(Kind::LbService, object));
+                return Ok(());
+            }
+            match self.client.delete(Write { permit: &permit }, path, Calls::of(Kind::LbService).delete).await {
+                Ok(()) => {
+                    info!(path, "deleted in NSX");
+                    record(Change::Gone(path.to_owned()));
+                    return Ok(());
+                }
+                Err(error) => match error.kind {
+                    client::Kind::Referenced => return Ok(()),
+                    client::Kind::Conflict | client::Kind::Unknown => last = Some(error),
+                    _ => return Err(failed(&doing, Some(object.created_by()), &error)),
+                },
+            }
+        }
+        Err(last.map_or_else(|| Error::other(&*doing), |error| failed(&doing, None, &error)))
+    }
+
+    async fn update_pools(
+        &self,
+        permit: &WritePermit,
+        layout: &Layout,
+        updates: BTreeMap<Box<str>, PoolUpdate>,
+        record: Record<'_>,
+    ) -> BTreeMap<Box<str>, Error> {
+        self.update(permit, layout, updates, record).await
+    }
+}
+
+impl Nsx {
+    async fn perform_creation(
+        &self,
+        request: &Request<'_>,
+        parts: &Parts,
+        step: &Step<'_>,
+        record: Record<'_>,
+    ) -> Result<(), Error> {
+        let Request { layout, owner, .. } = *request;
+        let Parts { address_pool, members, is_snat_disabled, size, tier1, .. } = parts;
+        let (kind, parent, port, body, doing) = match step {
+            Step::CreateMonitor { port } => {
+                let body = layout.monitor(&owner, port.port, port.node_port);
+                (Kind::Monitor, MONITORS, Some(port.port), body, format!("create the monitor of port {}", port.port))
+            }
+            Step::CreatePool { port, monitor } => {
+                let (port, monitor, is_snat_disabled) = (port.port, *monitor, *is_snat_disabled);
+                let body = layout.pool(&owner, &PoolFacts { port, address_pool, members, monitor, is_snat_disabled });
+                (Kind::Pool, POOLS, Some(port), body, format!("create the pool of port {port}"))
+            }
+            Step::CreateServer { port, address, pool, lb_service } => {
+                let body = layout.virtual_server(&owner, &server_facts(parts, port, *address, pool, lb_service));
+                let doing = format!("create the virtual server of port {}", port.port);
+                (Kind::VirtualServer, SERVERS, Some(port.port), body, doing)
+            }
+            Step::CreateLbService => {
+                let body = layout.lb_service(size, tier1.as_deref());
+                (Kind::LbService, LB_SERVICES, None, body, "create the load balancer service".to_owned())
+            }
+            _ => return self.allocate(request, address_pool, record).await,
+        };
+        let id = |attempt| match kind {
+            Kind::LbService => layout.lb_service_id(tier1.as_deref(), attempt),
+            kind => layout.id(kind, owner.uid, port, attempt),
+        };
+        self.create(request, New { kind, parent, id: &id, body, doing }, record).await.map(drop)
+    }
+
+    async fn allocate(&self, request: &Request<'_>, pool: &str, record: Record<'_>) -> Result<(), Error> {
+        let Request { layout, owner, .. } = *request;
+        let (kind, parent) = (Kind::Allocation, format!("{ADDRESS_POOLS}/{pool}/ip-allocations"));
+        let (body, doing) = (layout.allocation(&owner), format!("reserve an address of the pool {pool}"));
+        let id = |attempt| layout.id(kind, owner.uid, None, attempt);
+        let created = self.create(request, New { kind, parent: &parent, id: &id, body, doing }, record).await?;
+        match created.and_then(|object| Allocation::read(&object, layout)) {
+            Some(allocation) if allocation.address.is_none() => self.read_address(request, &allocation, record).await,
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+fn server_facts<'a>(
+    parts: &'a Parts,
+    port: &'a WantedPort,
+    address: IpAddr,
+    pool: &'a str,
+    lb_service: &'a str,
+) -> ServerFacts<'a> {
+    ServerFacts {
+        port: port.port,
+        node_port: port.node_port,
+        address,
+        class: &parts.class,
+        address_pool: &parts.address_pool,
+        profile: &port.profile,
+        pool,
+        lb_service,
+    }
+}

@@ -1,0 +1,220 @@
+//! Other nodes behind many pools: the pools are read once and those that change are written together.
+//!
+//! A stale revision reads and plans the pools of the request again. Another refusal halves it until the bad pool is alone.
+//! Where NSX does not take such requests, pools are written one by one.
+
+use std::sync::atomic::Ordering;
+
+use futures::StreamExt as _;
+use tracing::warn;
+
+use super::*;
+use crate::base::error_chain::chain;
+use crate::clients::nsx::Kind as Failure;
+
+/// How many pools are written with one request, and how large that may be.
+const MOST_POOLS: usize = 50;
+const MOST_BYTES: usize = 512 << 10;
+/// How many pools are written at the same time where they are written one by one.
+const AT_ONCE: usize = 8;
+
+const TOGETHER: &str = "lb-pools.patch-together";
+
+/// One round of updates.
+struct Round<'a> {
+    nsx: &'a Nsx,
+    permit: Arc<dyn Permit>,
+    layout: &'a Layout,
+    record: Record<'a>,
+    /// What is to be done, by path.
+    open: BTreeMap<Box<str>, PoolUpdate>,
+    failed: BTreeMap<Box<str>, Error>,
+}
+
+/// Pools that are written with one request.
+#[derive(Default)]
+struct Batch {
+    objects: Vec<Object>,
+    bytes: usize,
+}
+
+impl Batch {
+    fn is_full_with(&self, bytes: usize) -> bool {
+        !self.objects.is_empty() && (self.objects.len() >= MOST_POOLS || self.bytes + bytes > MOST_BYTES)
+    }
+
+    fn add(&mut self, object: Object, bytes: usize) {
+        self.objects.push(object);
+        self.bytes += bytes;
+    }
+}
+
+impl Nsx {
+    pub(super) async fn update(
+        &self,
+        permit: &WritePermit,
+        layout: &Layout,
+        updates: BTreeMap<Box<str>, PoolUpdate>,
+        record: Record<'_>,
+    ) -> BTreeMap<Box<str>, Error> {
+        let (permit, failed) = (permit_of(permit), BTreeMap::new());
+        let mut round = Round { nsx: self, permit, layout, record, open: updates, failed };
+        for _ in 0..ATTEMPTS {
+            if round.open.is_empty() {
+                break;
+            }
+            if let Err(error) = round.attempt().await {
+                round.fail_all(&error);
+            }
+        }
+        let message = "another client changes the pool all the time".to_owned();
+        round.fail_all(&Error::Failed { reason: reason::NSXRefused, message, after: None });
+        round.failed
+    }
+
+    fn has_batches(&self) -> bool {
+        self.batches.load(Ordering::Relaxed)
+    }
+}
+
+impl Round<'_> {
+    /// Reads the pools that are open, and writes them. Those whose revision is stale stay open.
+    async fn attempt(&mut self) -> Result<(), Error> {
+        let client = self.nsx.client.clone();
+        let mut pages = client.pages(POOLS, "lb-pools.list", POOL_PAGE);
+        let mut unseen: BTreeSet<Box<str>> = self.open.keys().cloned().collect();
+        let mut batch = Batch::default();
+        while let Some(objects) = pages.next().await.map_err(|error| not_listed(POOLS, &error))? {
+            for object in objects {
+                let is_open = unseen.remove(object.path());
+                let Some(object) = is_open.then(|| self.planned(object)).flatten() else { continue };
+                let bytes = serde_json::to_vec(&object.0).map_or(0, |text| text.len());
+                if batch.is_full_with(bytes) {
+                    self.write(std::mem::take(&mut batch)).await;
+                }
+                batch.add(object, bytes);
+            }
+        }
+        self.write(batch).await;
+        // A list may miss an object.
+        for path in unseen {
+            let doing = format!("change the pool {path}");
+            match self.nsx.get(Target { kind: Kind::Pool, path: &path, doing: &doing }).await {
+                Ok(Some(object)) => {
+                    if let Some(object) = self.planned(object) {
+                        self.write_one_by_one(vec![object]).await;
+                    }
+                }
+                Ok(None) => {
+                    self.open.remove(&path);
+                    (self.record)(Change::Gone(path.into()));
+                }
+                Err(error) => self.fail(&path, error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The pool as it is to be; none if nothing is to be written.
+    fn planned(&mut self, mut object: Object) -> Option<Object> {
+        let update = self.open.get(object.path())?;
+        let is_known = Marks::read(&object, self.layout).as_ref() == Some(&update.marks);
+        if is_known && members::set(&mut object, &update.members, &self.layout.cluster) {
+            let (namespace, name) = update.marks.service.split_once('/').unwrap_or_default();
+            let owner = Owner { namespace, name, uid: &update.service_uid };
+            plan::marks_of(&owner, self.layout).write_into(&mut object);
+            self.layout.tags().write_into(&mut object);
+            return Some(object);
+        }
+        self.open.remove(object.path());
+        (self.record)(Change::Entered(Kind::Pool, object));
+        None
+    }
+
+    /// Writes pools together, or in parts, until each is written, stale or failed.
+    async fn write(&mut self, batch: Batch) {
+        let mut parts = vec![batch.objects];
+        while let Some(mut objects) = parts.pop() {
+            // A single one is refused with a message about the pool.
+            if !self.nsx.has_batches() || objects.len() < 2 {
+                self.write_one_by_one(objects).await;
+                continue;
+            }
+            let write = Write { permit: &self.permit };
+            let Err(error) = self.nsx.client.patch_together(write, "LBPool", TOGETHER, &objects).await else {
+                objects.into_iter().for_each(|object| self.written(object));
+                continue;
+            };
+            match &error.kind {
+                Failure::Conflict | Failure::Unknown => {}
+                Failure::NotPermitted
+                | Failure::Rejected
+                | Failure::SessionOver
+                | Failure::Unavailable
+                | Failure::Busy => {
+                    objects.iter().for_each(|object| self.fail(object.path(), of_pool(object, &error)));
+                }
+                kind if *kind == Failure::NotFound || matches!(error.status(), Some(403 | 405)) => {
+                    warn!("pools are written one by one from now on: {error}");
+                    self.nsx.batches.store(false, Ordering::Relaxed);
+                    parts.push(objects);
+                }
+                _ => {
+                    let second = objects.split_off(objects.len() / 2);
+                    parts.extend([second, objects]);
+                }
+            }
+        }
+    }
+
+    async fn write_one_by_one(&mut self, objects: Vec<Object>) {
+        let (client, permit) = (self.nsx.client.clone(), Arc::clone(&self.permit));
+        let put = |object: Object| {
+            let (client, permit) = (client.clone(), Arc::clone(&permit));
+            async move {
+                let write = Write { permit: &permit };
+                let written = client.put(write, object.path(), Calls::of(Kind::Pool).put, &object).await;
+                (object, written)
+            }
+        };
+        let mut results = futures::stream::iter(objects).map(put).buffer_unordered(AT_ONCE);
+        while let Some((object, written)) = results.next().await {
+            match written {
+                Ok(stored) => self.written(stored),
+                Err(error) if matches!(error.kind, Failure::Conflict | Failure::Unknown | Failure::NotFound) => {}
+                Err(error) => self.fail(object.path(), of_pool(&object, &error)),
+            }
+        }
+    }
+
+    fn written(&mut self, object: Object) {
+        self.open.remove(object.path());
+        (self.record)(Change::Entered(Kind::Pool, object));
+    }
+
+    fn fail(&mut self, path: &str, error: Error) {
+        self.open.remove(path);
+        self.failed.insert(path.into(), error);
+    }
+
+    /// What is open fails for one cause.
+    fn fail_all(&mut self, error: &Error) {
+        for path in std::mem::take(&mut self.open).into_keys() {
+            let message = format!("change the pool {path}: {}", chain(error));
+            let same = match error {
+                Error::NotLeader => Error::NotLeader,
+                error => Error::Failed { reason: error.reason(), message, after: error.retry_after() },
+            };
+            self.failed.insert(path, same);
+        }
+    }
+}
+
+/// Why a pool was not changed.
+fn of_pool(object: &Object, error: &client::Error) -> Error {
+    let doing = format!("change the pool {}", object.path());
+    match error.kind {
+        Failure::BadRequest => refused(&doing, error),
+        _ => failed(&doing, Some(object.created_by()), error),
+    }
+}

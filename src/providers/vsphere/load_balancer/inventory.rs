@@ -1,0 +1,342 @@
+//! What NSX has of load balancers, for all Services: readings of everything, with what this program has read and written
+//! since.
+//!
+//! A reading begins when a sync asks for one, at most every 10 s, and half an hour after the last one; nothing is read in
+//! between. No sync waits for it: it ends with [`Error::Pending`], and its Service is announced when the reading is there.
+//! Everything is forgotten when the lead ends.
+
+mod readings;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, broadcast};
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::backend::{Change, Names};
+use super::contents::merge::{Before, Merged, merge};
+use super::contents::{Contents, Selection, Unusable};
+use super::layout::Layout;
+use super::objects::{LbService, Objects};
+use crate::cloud::{Error, Reason, ServiceEvent, WritePermit};
+
+/// A sync that waits for a reading is repeated after this time at the latest.
+const AT_MOST: Duration = Duration::from_secs(60);
+/// How long what was read without a term is good for the next one.
+const WITHOUT_TERM: Duration = Duration::from_secs(30);
+/// Events for a subscriber that is behind, before it gets one for all.
+const BACKLOG: usize = 4096;
+
+/// Which reading a decision needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Any of this term.
+    Any,
+    /// A second one of this term: one may miss an object.
+    Second,
+    /// One that began after this moment.
+    After(Instant),
+}
+
+/// See the file's header.
+pub struct Inventory {
+    state: Mutex<State>,
+    wake: Notify,
+    events: broadcast::Sender<ServiceEvent>,
+}
+
+/// Never locked over an await.
+#[derive(Default)]
+struct State {
+    /// The term that this belongs to.
+    permit: Option<WritePermit>,
+    /// Differs after each reset.
+    epoch: u64,
+    contents: Contents,
+    names: Names,
+    /// How many readings were completed.
+    readings: u64,
+    /// When the last completed one began.
+    begun: Option<Instant>,
+    /// When the last one began.
+    attempted: Option<Instant>,
+    is_asked: bool,
+    /// Services, by namespace and name, whose syncs wait for a reading.
+    waiting: BTreeSet<Box<str>>,
+    /// Why the last reading failed, and how many failed in a row.
+    failure: Option<Failure>,
+    /// The paths of what was read and written since the reading under way began.
+    touched: Option<BTreeSet<Box<str>>>,
+    /// The paths of what the last reading missed.
+    missed: BTreeSet<Box<str>>,
+    /// When the last write about each Service was answered.
+    answered: BTreeMap<Box<str>, Instant>,
+    /// Services whose load balancers were complete in this term.
+    complete: BTreeSet<Box<str>>,
+    /// Services that wait until an object of ours goes.
+    exhausted: BTreeSet<Box<str>>,
+    /// The paths of held objects by Service, which were reported.
+    held: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
+    /// How many syncs create on the load balancer service.
+    creating: usize,
+    /// Whether it is being deleted.
+    is_removing: bool,
+}
+
+#[derive(Clone)]
+struct Failure {
+    reason: Reason,
+    message: String,
+    after: Option<Duration>,
+    in_a_row: u32,
+}
+
+impl Failure {
+    fn error(&self) -> Error {
+        Error::Failed { reason: self.reason, message: self.message.clone(), after: self.after }
+    }
+}
+
+impl Default for Inventory {
+    fn default() -> Self {
+        Self { state: Mutex::default(), wake: Notify::new(), events: broadcast::Sender::new(BACKLOG) }
+    }
+}
+
+/// While it is held, the load balancer service is not deleted by this process.
+pub struct Creating<'a>(&'a Inventory);
+
+impl Drop for Creating<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().creating -= 1;
+    }
+}
+
+/// While it is held, nothing is created on the load balancer service by this process.
+pub struct Removing<'a>(&'a Inventory);
+
+impl Drop for Removing<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().is_removing = false;
+    }
+}
+
+impl State {
+    /// Forgets everything but what is under way.
+    fn reset(&mut self, permit: Option<WritePermit>) {
+        let (epoch, creating, is_removing) = (self.epoch + 1, self.creating, self.is_removing);
+        let attempted = self.attempted;
+        *self = Self { permit, epoch, creating, is_removing, attempted, ..Self::default() };
+    }
+
+    fn is_over(&self) -> bool {
+        self.permit.as_ref().is_some_and(|permit| permit.check().is_err())
+    }
+
+    fn touch(&mut self, path: &str) {
+        if let Some(touched) = &mut self.touched {
+            touched.insert(path.into());
+        }
+    }
+}
+
+impl Inventory {
+    /// Begins a call of this term. What was known in another one is forgotten.
+    pub fn begin(&self, permit: &WritePermit) {
+        let mut state = self.state.lock();
+        let is_recent = || state.begun.is_none_or(|begun| begun.elapsed() < WITHOUT_TERM);
+        match &state.permit {
+            Some(known) if known.check().is_ok() => return,
+            None if is_recent() => state.permit = Some(permit.clone()),
+            Some(_) | None => state.reset(Some(permit.clone())),
+        }
+        // The readings end with this term from now on.
+        self.wake.notify_one();
+    }
+
+    /// Begins a call that only reads.
+    pub fn begin_read(&self) {
+        let mut state = self.state.lock();
+        if state.is_over() {
+            state.reset(None);
+        }
+    }
+
+    /// Whether there is such a reading; if not, one is asked for, and the Service is announced when it is there.
+    ///
+    /// # Errors
+    /// [`Error::Pending`], or why the last reading failed.
+    pub fn check(&self, service: &str, need: Need) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        let is_met = match need {
+            Need::Any => state.readings > 0,
+            Need::Second => state.readings > 1,
+            Need::After(moment) => state.begun.is_some_and(|begun| begun > moment),
+        };
+        if is_met {
+            return Ok(());
+        }
+        state.waiting.insert(service.into());
+        state.is_asked = true;
+        self.wake.notify_one();
+        match &state.failure {
+            Some(failure) => Err(failure.error()),
+            None => {
+                let message = "the objects of load balancers in NSX are being listed".to_owned();
+                Err(Error::Pending { message, after: AT_MOST })
+            }
+        }
+    }
+
+    /// The objects whose tags name this Service.
+    pub fn of_service(&self, service: &str) -> Objects {
+        self.state.lock().contents.of_service(service)
+    }
+
+    /// The load balancer service in use; none if it has to be created.
+    ///
+    /// # Errors
+    /// The configured one cannot be used.
+    pub fn lb_service(&self, selection: Selection<'_>, uid: Option<&str>) -> Result<Option<LbService>, Unusable> {
+        self.state.lock().contents.lb_service(selection, uid).map(Option::<&LbService>::cloned)
+    }
+
+    /// How many virtual servers run on the load balancer service of this path.
+    pub fn servers_on(&self, path: &str) -> usize {
+        self.state.lock().contents.servers_on(path)
+    }
+
+    /// What has the names of the configuration.
+    pub fn names(&self) -> Names {
+        self.state.lock().names.clone()
+    }
+
+    /// Enters what a call has shown.
+    pub fn enter(&self, change: &Change, layout: &Layout) {
+        let mut state = self.state.lock();
+        match change {
+            Change::Entered(kind, object) => {
+                state.touch(object.path());
+                state.contents.enter(*kind, object, layout);
+            }
+            Change::Gone(path) => {
+                state.touch(path);
+                state.contents.remove(path);
+                let waiting = std::mem::take(&mut state.exhausted);
+                self.announce(&waiting);
+            }
+            Change::Reserved { path, address } => {
+                state.touch(path);
+                state.contents.set_address(path, *address);
+            }
+        }
+    }
+
+    /// A write about this Service was answered, or given up.
+    pub fn answered(&self, service: &str) {
+        self.state.lock().answered.insert(service.into(), Instant::now());
+    }
+
+    /// When that was for the last time.
+    pub fn last_answer(&self, service: &str) -> Option<Instant> {
+        self.state.lock().answered.get(service).copied()
+    }
+
+    /// The load balancer of this Service is complete.
+    pub fn completed(&self, service: &str) {
+        let mut state = self.state.lock();
+        state.complete.insert(service.into());
+        state.exhausted.remove(service);
+    }
+
+    /// Whether it was complete in this term.
+    pub fn was_complete(&self, service: &str) -> bool {
+        self.state.lock().complete.contains(service)
+    }
+
+    /// Nothing is left of this Service.
+    pub fn forget(&self, service: &str) {
+        let mut state = self.state.lock();
+        state.complete.remove(service);
+        state.answered.remove(service);
+        state.exhausted.remove(service);
+        state.waiting.remove(service);
+    }
+
+    /// Announces this Service when an object of ours goes.
+    pub fn wait_for_space(&self, service: &str) {
+        self.state.lock().exhausted.insert(service.into());
+    }
+
+    /// The held objects of this Service as they are now; each is reported once.
+    pub fn report_held(&self, service: &str, held: &Objects) {
+        let paths: BTreeSet<Box<str>> = held.paths().map(Into::into).collect();
+        let mut state = self.state.lock();
+        let before = match paths.is_empty() {
+            true => state.held.remove(service).unwrap_or_default(),
+            false => state.held.insert(service.into(), paths.clone()).unwrap_or_default(),
+        };
+        drop(state);
+        for path in paths.difference(&before) {
+            warn!(
+                service,
+                "{path} is neither changed nor deleted: its tags name this cluster and the Service, and nothing shows that it \
+                 is this cluster's; if nothing needs it, delete it in NSX"
+            );
+        }
+    }
+
+    /// How many objects are held.
+    pub fn held(&self) -> usize {
+        self.state.lock().held.values().map(BTreeSet::len).sum()
+    }
+
+    /// Keeps the load balancer service while something is created on it.
+    ///
+    /// # Errors
+    /// [`Error::Pending`] while it is being deleted.
+    pub fn create(&self) -> Result<Creating<'_>, Error> {
+        let mut state = self.state.lock();
+        if state.is_removing {
+            let message = "the load balancer service is being deleted".to_owned();
+            return Err(Error::Pending { message, after: Duration::from_secs(1) });
+        }
+        state.creating += 1;
+        Ok(Creating(self))
+    }
+
+    /// Lets the load balancer service be deleted, unless something is created on it.
+    pub fn remove(&self) -> Option<Removing<'_>> {
+        let mut state = self.state.lock();
+        let may_remove = state.creating == 0 && !state.is_removing;
+        may_remove.then(|| {
+            state.is_removing = true;
+            Removing(self)
+        })
+    }
+
+    /// Services that are to be synced again, from now on.
+    pub fn subscribe(&self) -> BoxStream<'static, ServiceEvent> {
+        let events = self.events.subscribe();
+        let next = async |mut events: broadcast::Receiver<ServiceEvent>| match events.recv().await {
+            Ok(event) => Some((event, events)),
+            Err(broadcast::error::RecvError::Lagged(_)) => Some((ServiceEvent::All, events)),
+            Err(broadcast::error::RecvError::Closed) => None,
+        };
+        futures::stream::unfold(events, next).boxed()
+    }
+
+    fn announce<'a>(&self, services: impl IntoIterator<Item = &'a Box<str>>) {
+        for service in services {
+            if let Some((namespace, name)) = service.split_once('/') {
+                let (namespace, name) = (namespace.to_owned(), name.to_owned());
+                // Without a subscriber there is no controller that waits.
+                drop(self.events.send(ServiceEvent::Service { namespace, name }));
+            }
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! One call of the controller about one Service: what it sees, and how it makes one step.
+
+mod deletion;
+mod ensure;
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use k8s_openapi::api::core::v1::{LoadBalancerStatus, Node, Service};
+
+use super::backend::{Change, Parts, Request};
+use super::contents::Unusable;
+use super::inventory::{Inventory, Need};
+use super::layout::{Layout, Owner};
+use super::objects::{Allocation, LbService};
+use super::ownership::{Facts, Judged, judge};
+use super::plan::{Known, Step};
+use super::{LoadBalancers, status};
+use crate::base::addresses::parse_ip;
+use crate::clients::nsx::realization::Reservation;
+use crate::cloud::{Error, WritePermit, node, service};
+
+/// See the file's header.
+pub(super) struct ServiceCall<'a> {
+    pub(super) of: &'a LoadBalancers,
+    pub(super) permit: &'a WritePermit,
+    pub(super) service: &'a Service,
+    pub(super) layout: Layout,
+    /// Namespace and name.
+    pub(super) key: String,
+    /// The addresses that the Service reports.
+    pub(super) ingress: Vec<IpAddr>,
+    /// The addresses of all Nodes, where they decide.
+    nodes: BTreeSet<IpAddr>,
+    /// The paths of allocations that were read in vain.
+    without_address: BTreeSet<Box<str>>,
+}
+
+/// What a call sees.
+pub(super) struct Seen {
+    pub(super) judged: Judged,
+    pub(super) lb_service: Result<Option<LbService>, Unusable>,
+}
+
+impl Seen {
+    pub(super) fn known(&self) -> Known<'_> {
+        let lb_service = self.lb_service.as_ref().ok().and_then(Option::as_ref);
+        Known { ours: &self.judged.ours, held: &self.judged.held, lb_service }
+    }
+}
+
+/// Namespace and name of a Service, as tags give them.
+pub(super) fn key_of(service: &Service) -> String {
+    let metadata = &service.metadata;
+    let part = |part: &Option<String>| part.clone().unwrap_or_default();
+    format!("{}/{}", part(&metadata.namespace), part(&metadata.name))
+}
+
+/// The status of the load balancer of a Service; none if nothing of it is there.
+///
+/// # Errors
+/// [`Error::Pending`] without a reading, or why it failed.
+pub(super) fn status_of(
+    of: &LoadBalancers,
+    service: &Service,
+    layout: &Layout,
+) -> Result<Option<LoadBalancerStatus>, Error> {
+    let key = key_of(service);
+    of.inventory.check(&key, Need::Any)?;
+    let ingress = ingress_of(service);
+    let seen = observe(of, service, layout, &key, &ingress, &nodes_of(of, &ingress));
+    let ours = &seen.judged.ours;
+    let address = || ours.servers.iter().find_map(|server| server.address);
+    Ok((!ours.is_empty()).then(|| status(address())))
+}
+
+fn ingress_of(service: &Service) -> Vec<IpAddr> {
+    service::ingress(service).iter().filter_map(|ingress| ingress.ip.as_deref().and_then(parse_ip)).collect()
+}
+
+/// The addresses of all Nodes; they decide only where the Service reports no address.
+fn nodes_of(of: &LoadBalancers, ingress: &[IpAddr]) -> BTreeSet<IpAddr> {
+    if !ingress.is_empty() {
+        return BTreeSet::new();
+    }
+    let addresses = |node: &Node| -> Vec<IpAddr> {
+        node::addresses::of(node).iter().filter_map(|address| parse_ip(&address.address)).collect()
+    };
+    of.nodes.nodes().flat_map(|node| addresses(&node)).collect()
+}
+
+fn observe(
+    of: &LoadBalancers,
+    service: &Service,
+    layout: &Layout,
+    key: &str,
+    ingress: &[IpAddr],
+    nodes: &BTreeSet<IpAddr>,
+) -> Seen {
+    let lb_service = of.inventory.lb_service(of.selection(), layout.cluster_uid.as_deref());
+    let facts = Facts {
+        layout,
+        service_uid: service.metadata.uid.as_deref(),
+        ingress,
+        lb_service: lb_service.as_ref().ok().and_then(Option::as_ref).map(|lb_service| &*lb_service.path),
+        nodes,
+    };
+    let judged = judge(&of.inventory.of_service(key), &facts);
+    Seen { judged, lb_service }
+}
+
+/// The moment of the last answer about a Service is noted also when the call is given up.
+pub(super) struct Answer<'a> {
+    pub(super) inventory: &'a Inventory,
+    pub(super) key: &'a str,
+}
+
+impl Drop for Answer<'_> {
+    fn drop(&mut self) {
+        self.inventory.answered(self.key);
+    }
+}
+
+impl<'a> ServiceCall<'a> {
+    pub(super) fn new(of: &'a LoadBalancers, permit: &'a WritePermit, service: &'a Service, layout: Layout) -> Self {
+        let (key, ingress) = (key_of(service), ingress_of(service));
+        let nodes = nodes_of(of, &ingress);
+        Self { of, permit, service, layout, key, ingress, nodes, without_address: BTreeSet::new() }
+    }
+
+    pub(super) fn inventory(&self) -> &'a Inventory {
+        &self.of.inventory
+    }
+
+    pub(super) fn check(&self, need: Need) -> Result<(), Error> {
+        self.of.inventory.check(&self.key, need)
+    }
+
+    /// What is there now. Held objects are reported.
+    pub(super) fn observe(&self) -> Seen {
+        let Self { of, service, layout, key, ingress, nodes, .. } = self;
+        let seen = observe(of, service, layout, key, ingress, nodes);
+        of.inventory.report_held(key, &seen.judged.held);
+        seen
+    }
+
+    pub(super) fn uid(&self) -> Option<&str> {
+        self.service.metadata.uid.as_deref()
+    }
+
+    /// How many steps are more than any load balancer needs.
+    pub(super) fn most_steps(&self) -> usize {
+        let ports = self.service.spec.as_ref().and_then(|spec| spec.ports.as_ref()).map_or(0, Vec::len);
+        64 + 8 * (ports + self.of.inventory.of_service(&self.key).paths().count())
+    }
+
+    pub(super) async fn perform(&self, parts: Option<&Parts>, step: &Step<'_>) -> Result<(), Error> {
+        self.permit.check()?;
+        let (namespace, name) = self.key.split_once('/').unwrap_or_default();
+        let owner = Owner { namespace, name, uid: self.uid().unwrap_or_default() };
+        let request = Request { permit: self.permit, layout: &self.layout, owner, parts };
+        let _answer = Answer { inventory: self.inventory(), key: &self.key };
+        let record = |change: Change| self.inventory().enter(&change, &self.layout);
+        self.of.backend.perform(&request, step, &record).await
+    }
+
+    /// Reads the address of an allocation that only its address can show to be ours. False if there is none to read.
+    pub(super) async fn read_one(&mut self, unread: &[Allocation]) -> Result<bool, Error> {
+        let Some(allocation) = unread.iter().find(|one| !self.without_address.contains(&*one.marks.path)) else {
+            return Ok(false);
+        };
+        let path = &allocation.marks.path;
+        match self.of.backend.reservation(allocation).await? {
+            Reservation::Reserved(address) => {
+                let change = Change::Reserved { path: path.to_string(), address };
+                self.inventory().enter(&change, &self.layout);
+            }
+            Reservation::Pending | Reservation::Failed { .. } => drop(self.without_address.insert(path.clone())),
+        }
+        Ok(true)
+    }
+
+    /// Why a call ends that changes and changes.
+    pub(super) fn endless(&self) -> Error {
+        let message = format!("the load balancer of Service {} is changed by another client all the time", self.key);
+        Error::Failed { reason: crate::providers::vsphere::reason::NSXRefused, message, after: None }
+    }
+}

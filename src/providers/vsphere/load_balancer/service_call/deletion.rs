@@ -1,0 +1,58 @@
+//! Deletes the load balancer of a Service. Needs neither the class nor the pool of the configuration.
+
+use super::{Seen, ServiceCall};
+use crate::cloud::Error;
+use crate::providers::vsphere::load_balancer::contents::Selection;
+use crate::providers::vsphere::load_balancer::inventory::Need;
+use crate::providers::vsphere::load_balancer::plan::{self, Wanted};
+
+impl ServiceCall<'_> {
+    pub(in crate::providers::vsphere::load_balancer) async fn delete(mut self) -> Result<(), Error> {
+        self.check(Need::Any)?;
+        let wanted = Wanted {
+            ports: Vec::new(),
+            members: Vec::new(),
+            ingress: self.ingress.clone(),
+            cluster_uid: self.layout.cluster_uid.clone(),
+            service_uid: self.uid().map(str::to_owned),
+        };
+        for _ in 0..self.most_steps() {
+            let seen = self.observe();
+            // While the virtual servers are there, they show which addresses are ours.
+            if self.read_one(&seen.judged.unread).await? {
+                continue;
+            }
+            let Some(step) = plan::next_deletion(&wanted, &seen.known()) else { return self.end(&seen).await };
+            self.perform(None, &step).await?;
+        }
+        Err(self.endless())
+    }
+
+    /// Nothing of the Service is left that is known.
+    async fn end(&self, seen: &Seen) -> Result<(), Error> {
+        self.delete_lb_service(seen).await?;
+        match self.inventory().last_answer(&self.key) {
+            Some(moment) => self.check(Need::After(moment))?,
+            // Its objects were not seen at all: one reading may miss them.
+            None if !self.ingress.is_empty() => self.check(Need::Second)?,
+            None => {}
+        }
+        self.inventory().forget(&self.key);
+        Ok(())
+    }
+
+    /// Deletes the load balancer service, if this program made it and nothing runs on it.
+    async fn delete_lb_service(&self, seen: &Seen) -> Result<(), Error> {
+        let Selection::Managed { .. } = self.of.selection() else { return Ok(()) };
+        let Ok(Some(lb_service)) = &seen.lb_service else { return Ok(()) };
+        let is_ours =
+            lb_service.cluster_uid.is_some() && lb_service.cluster_uid.as_deref() == self.layout.cluster_uid.as_deref();
+        if !is_ours || !lb_service.is_named_as_ours || self.inventory().servers_on(&lb_service.path) > 0 {
+            return Ok(());
+        }
+        let Some(_removing) = self.inventory().remove() else { return Ok(()) };
+        self.permit.check()?;
+        let record = |change| self.inventory().enter(&change, &self.layout);
+        self.of.backend.delete_lb_service(self.permit, &self.layout, lb_service, &record).await
+    }
+}

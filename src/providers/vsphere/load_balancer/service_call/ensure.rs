@@ -1,0 +1,190 @@
+//! Creates the load balancer of a Service, or brings it up to date.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{LoadBalancerStatus, Node};
+use tokio::time::Instant;
+
+use super::{Seen, ServiceCall};
+use crate::cloud::{Error, Reason};
+use crate::providers::vsphere::config::{CompleteClass, Pool, Profile};
+use crate::providers::vsphere::load_balancer::backend::Parts;
+use crate::providers::vsphere::load_balancer::inventory::Need;
+use crate::providers::vsphere::load_balancer::layout::{Port, Protocol};
+use crate::providers::vsphere::load_balancer::plan::{self, Step, Wanted, WantedPort};
+use crate::providers::vsphere::load_balancer::{members, status, wanted};
+use crate::providers::vsphere::reason;
+
+/// How old the reading may be in which a name of the configuration is not found.
+const RECENT: Duration = Duration::from_secs(60);
+/// When something is tried again that the configuration or another object has to change first.
+const LATER: Duration = Duration::from_secs(300);
+
+impl ServiceCall<'_> {
+    pub(in crate::providers::vsphere::load_balancer) async fn ensure(
+        mut self,
+        nodes: &[Arc<Node>],
+    ) -> Result<LoadBalancerStatus, Error> {
+        wanted::check_class(&self.of.config, wanted::class_of(self.service))?;
+        let ports = wanted::ports_of(self.service)?;
+        self.check(Need::Any)?;
+        let (mut creating, mut allocated) = (None, false);
+        for _ in 0..self.most_steps() {
+            let seen = self.observe();
+            if let Err(unusable) = &seen.lb_service {
+                return Err(self.unless_outdated(wrong(unusable.to_string())));
+            }
+            // Its address would be found in vain if it is one of these.
+            if seen.judged.ours.servers.is_empty() && self.read_one(&seen.judged.unread).await? {
+                continue;
+            }
+            let (wanted, parts) = self.wanted(&seen, &ports, nodes).map_err(|error| self.unless_outdated(error))?;
+            let Some(step) = plan::next(&wanted, &seen.known()) else {
+                self.inventory().completed(&self.key);
+                return Ok(status(plan::address(&wanted, &seen.judged.ours)));
+            };
+            if is_creation(&step) && !self.ingress.is_empty() && !self.inventory().was_complete(&self.key) {
+                self.check(Need::Second)?;
+            }
+            if matches!(step, Step::CreateLbService | Step::CreateServer { .. }) && creating.is_none() {
+                creating = Some(self.inventory().create()?);
+            }
+            match self.perform(Some(&parts), &step).await {
+                Ok(()) => allocated |= step == Step::Allocate,
+                Err(error) => self.failed(&seen, &step, allocated, error).await?,
+            }
+        }
+        Err(self.endless())
+    }
+
+    /// What the configuration names may be there meanwhile: a recent reading decides.
+    fn unless_outdated(&self, error: Error) -> Error {
+        let is_of_names = error.reason() == reason::LoadBalancerConfigWrong;
+        match Instant::now().checked_sub(RECENT).filter(|_| is_of_names) {
+            Some(moment) => self.check(Need::After(moment)).err().unwrap_or(error),
+            None => error,
+        }
+    }
+
+    /// What follows from a step that failed. It is no failure of the load balancer if it concerned what serves nothing.
+    async fn failed(&self, seen: &Seen, step: &Step<'_>, allocated: bool, error: Error) -> Result<(), Error> {
+        if error.reason() == reason::AddressUnavailable {
+            if !seen.judged.ours.servers.is_empty() {
+                return Ok(());
+            }
+            self.inventory().wait_for_space(&self.key);
+        }
+        if let (Step::CreateServer { address, .. }, true) = (step, allocated && is_refusal(error.reason())) {
+            let allocations = &seen.judged.ours.allocations;
+            if let Some(allocation) = allocations.iter().find(|one| one.address == Some(*address)) {
+                self.perform(None, &Step::Release(allocation)).await?;
+            }
+        }
+        Err(error)
+    }
+
+    /// The load balancer as it is to be, and what it is made of.
+    fn wanted(&self, seen: &Seen, ports: &[(Port, u16)], nodes: &[Arc<Node>]) -> Result<(Wanted, Parts), Error> {
+        let requested = wanted::class_of(self.service);
+        let servers = &seen.judged.ours.servers;
+        let class = servers.iter().map(|server| &*server.class).find(|class| !class.is_empty()).unwrap_or(requested);
+        if class != requested {
+            let annotation = wanted::ANNOTATION_CLASS;
+            let message = format!(
+                "the load balancer has the class {class:?}, and the annotation {annotation} asks for {requested:?}: the class \
+                 of a load balancer cannot change; set the annotation back, or delete the Service and create it again"
+            );
+            return Err(Error::Invalid { reason: reason::LoadBalancerClassFixed, message });
+        }
+        wanted::check_class(&self.of.config, class)?;
+        let complete =
+            self.of.config.class(class).ok_or_else(|| wrong(format!("the class {class:?} is not complete")))?;
+        let named = servers.iter().map(|server| &*server.address_pool).find(|pool| !pool.is_empty());
+        let address_pool = match named {
+            Some(pool) => pool.to_owned(),
+            None => self.pool(complete.pool)?,
+        };
+        let wanted_port = |(port, node_port): &(Port, u16)| {
+            Ok(WantedPort { port: *port, node_port: *node_port, profile: self.profile(&complete, port.protocol)? })
+        };
+        let mut wanted = Wanted {
+            ports: ports.iter().map(wanted_port).collect::<Result<_, Error>>()?,
+            members: Vec::new(),
+            ingress: self.ingress.clone(),
+            cluster_uid: self.layout.cluster_uid.clone(),
+            service_uid: self.uid().map(str::to_owned),
+        };
+        let is_ipv4 = plan::address(&wanted, &seen.judged.ours).is_none_or(|address: IpAddr| address.is_ipv4());
+        wanted.members = members::of_nodes(nodes, is_ipv4);
+        let parts = Parts {
+            class: class.to_owned(),
+            address_pool,
+            members: wanted.members.clone(),
+            is_snat_disabled: self.of.config.snat_disabled,
+            size: self.of.config.size.as_str(),
+            tier1: self.of.config.tier1.clone(),
+        };
+        Ok((wanted, parts))
+    }
+
+    fn pool(&self, pool: &Pool) -> Result<String, Error> {
+        match pool {
+            Pool::Id(id) => Ok(id.clone()),
+            Pool::Name(name) => {
+                let names = self.inventory().names();
+                only(names.pools.get(name), || format!("the IP pool named {name:?}"))
+            }
+        }
+    }
+
+    fn profile(&self, class: &CompleteClass<'_>, protocol: Protocol) -> Result<String, Error> {
+        let (profile, kind) = match protocol {
+            Protocol::Tcp => (class.tcp, "TCP"),
+            Protocol::Udp => (class.udp, "UDP"),
+        };
+        match profile {
+            Profile::Path(path) => Ok(path.clone()),
+            Profile::Name(name) => {
+                let names = self.inventory().names();
+                let found = names.profiles.get(&(protocol, name.clone()));
+                only(found, || format!("the {kind} application profile named {name:?}"))
+            }
+        }
+    }
+}
+
+/// The only one of a name.
+fn only(found: Option<&Vec<String>>, what: impl Fn() -> String) -> Result<String, Error> {
+    match found.map(Vec::as_slice) {
+        Some([one]) => Ok(one.clone()),
+        None | Some([]) => Err(wrong(format!("{} of the cloud config is not found in NSX", what()))),
+        Some(several) => {
+            let (what, count) = (what(), several.len());
+            Err(wrong(format!(
+                "{what} of the cloud config is not unique in NSX: {count} have the name; give its id or path"
+            )))
+        }
+    }
+}
+
+fn wrong(message: String) -> Error {
+    Error::Exhausted { reason: reason::LoadBalancerConfigWrong, message, after: LATER }
+}
+
+fn is_creation(step: &Step<'_>) -> bool {
+    matches!(
+        step,
+        Step::CreateMonitor { .. }
+            | Step::CreatePool { .. }
+            | Step::Allocate
+            | Step::CreateLbService
+            | Step::CreateServer { .. }
+    )
+}
+
+/// Whether NSX has refused the request itself.
+fn is_refusal(reason: Reason) -> bool {
+    reason == reason::NSXRefused || reason == reason::LoadBalancerConfigWrong
+}

@@ -1,0 +1,5 @@
+//! Load balancers on a fake NSX.
+
+mod crash;
+mod sequences;
+mod world;

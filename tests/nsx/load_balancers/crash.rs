@@ -1,0 +1,203 @@
+//! A process that ends at any write: the next one ends as if nothing had happened, with the same address, and leaves nothing.
+
+use std::net::IpAddr;
+
+use ccm::cloud::Error;
+use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Service};
+use support::fake_nsx::Side;
+use support::fake_nsx::go::GoBalancer;
+
+use super::world::*;
+use crate::routes::world::node;
+
+const OF_GO: &str = "192.0.2.77";
+
+/// What is done to the load balancer of the Service `ns/s`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Work {
+    /// SEQ-01.
+    Create,
+    /// SEQ-16.
+    CreateBoth,
+    /// SEQ-02.
+    AddPort,
+    /// SEQ-05.
+    MovePort,
+    /// SEQ-04.
+    MoveNodePort,
+    /// SEQ-07.
+    Delete,
+    /// SEQ-08.
+    ChangeNodes,
+}
+
+/// Who made what is there before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Made {
+    Here,
+    ByGo,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    work: Work,
+    made: Made,
+    uid: Option<&'static str>,
+}
+
+/// What there is in the end.
+#[derive(Debug, PartialEq, Eq)]
+struct End {
+    counted: [usize; 5],
+    address: Option<IpAddr>,
+    held: usize,
+    wrong_for_go: Vec<String>,
+    members: Vec<std::collections::BTreeSet<String>>,
+}
+
+fn ports(work: Work) -> Vec<(&'static str, u16, u16)> {
+    match work {
+        Work::Create | Work::Delete | Work::ChangeNodes => vec![("TCP", 80, 30080)],
+        Work::CreateBoth => vec![("TCP", 80, 30080), ("UDP", 80, 30081)],
+        Work::AddPort => vec![("TCP", 80, 30080), ("TCP", 443, 30443)],
+        Work::MovePort => vec![("TCP", 81, 30080)],
+        Work::MoveNodePort => vec![("TCP", 80, 30090)],
+    }
+}
+
+impl Case {
+    /// Nothing shows whose the pool and the monitor are: they are held, and the Go program would take them for its own.
+    fn is_half_made(self) -> bool {
+        self.made == Made::ByGo && self.is_new()
+    }
+
+    fn is_new(self) -> bool {
+        matches!(self.work, Work::Create | Work::CreateBoth)
+    }
+
+    /// A world with what is there before, and the Service as it is to be.
+    async fn prepare(self) -> (World, Service) {
+        let world = World::start(self.uid).await;
+        let wanted = service("ns/s", &ports(self.work));
+        let address = OF_GO.parse().unwrap();
+        match (self.made, self.is_new()) {
+            (Made::Here, true) => return (world, wanted),
+            (Made::Here, false) => {
+                let before = world.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
+                let status = before.status.and_then(|status| status.load_balancer).unwrap();
+                return (world, with_status(wanted, status));
+            }
+            (Made::ByGo, true) => {
+                // It ended after monitor, pool and address.
+                GoBalancer::new(NAME, "ns/s", address).put_half_made(&world.fake, "go", 3);
+            }
+            (Made::ByGo, false) => drop(GoBalancer::new(NAME, "ns/s", address).put(&world.fake, "go")),
+        }
+        let ingress = LoadBalancerIngress { ip: Some(OF_GO.to_owned()), ..Default::default() };
+        (world, with_status(wanted, LoadBalancerStatus { ingress: Some(vec![ingress]) }))
+    }
+
+    async fn act(self, world: &World, service: &Service) -> Result<Option<IpAddr>, Error> {
+        match self.work {
+            Work::Delete => world.delete(service).await.map(|()| None),
+            Work::ChangeNodes => {
+                // The first sync of a term ensures; then the nodes change.
+                world.ensure(service).await?;
+                world.cluster.remove("n2");
+                world.cluster.put(node("n3", "uid-3", &[], &[("InternalIP", "10.0.0.3")]));
+                world.update(&[service]).await.pop().unwrap()?;
+                Ok(addresses(&world.ensure(service).await?).pop())
+            }
+            _ => Ok(addresses(&world.ensure(service).await?).pop()),
+        }
+    }
+
+    fn end(self, world: &World, service: &Service, address: Option<IpAddr>) -> End {
+        let services = if self.work == Work::Delete { vec![] } else { vec![service] };
+        End {
+            counted: world.counted(),
+            address,
+            held: world.balancers.held_objects(),
+            wrong_for_go: if self.is_half_made() { vec![] } else { world.handed_back(&services) },
+            members: world.objects("lb-pools").iter().map(World::members).collect(),
+        }
+    }
+
+    /// Ends the process at the n-th write. `None` if there are fewer.
+    async fn interrupted(self, n: u32, side: Side) -> Option<End> {
+        let (mut world, service) = self.prepare().await;
+        let hold = world.fake.hold(n, side);
+        tokio::select! {
+            biased;
+            () = hold.wait() => {}
+            finished = self.act(&world, &service) => {
+                finished.unwrap();
+                return None;
+            }
+        }
+        world.restart();
+        hold.release();
+        let address = self.act(&world, &service).await.unwrap_or_else(|error| panic!("{self:?} {n} {side:?}: {error}"));
+        Some(self.end(&world, &service, address))
+    }
+
+    async fn run(self) -> u32 {
+        let (world, service) = self.prepare().await;
+        let address = self.act(&world, &service).await.unwrap_or_else(|error| panic!("{self:?}: {error}"));
+        let whole = self.end(&world, &service, address);
+        let held = if self.is_half_made() { 2 } else { 0 };
+        assert_eq!((whole.held, &whole.wrong_for_go), (held, &vec![]), "{self:?}: {whole:?}");
+        if self.made == Made::ByGo && self.work != Work::Delete {
+            assert_eq!(whole.address, OF_GO.parse().ok(), "{self:?}");
+        }
+        // What the Go program made, and what has no UID, keeps its load balancer service.
+        let is_kept = self.uid.is_none() || (self.made == Made::ByGo && self.work != Work::Create);
+        if self.work == Work::Delete {
+            assert_eq!(whole.counted, [usize::from(is_kept), 0, 0, 0, 0], "{self:?}");
+        }
+        let mut writes = 0;
+        for n in 1.. {
+            let (before, after) = (self.interrupted(n, Side::Request).await, self.interrupted(n, Side::Answer).await);
+            let (Some(before), Some(after)) = (before, after) else { break };
+            assert_eq!(before, whole, "{self:?}: at the write {n}");
+            assert_eq!(after, whole, "{self:?}: after the write {n}");
+            writes = n;
+        }
+        writes
+    }
+}
+
+async fn run_all(made: Made, uid: Option<&'static str>) {
+    for (work, least) in [
+        (Work::Create, 2),
+        (Work::CreateBoth, 2),
+        (Work::AddPort, 3),
+        (Work::MovePort, 6),
+        (Work::MoveNodePort, 2),
+        (Work::Delete, 4),
+        (Work::ChangeNodes, 1),
+    ] {
+        let writes = Case { work, made, uid }.run().await;
+        assert!(writes >= least, "{work:?} {made:?}: {writes} writes");
+    }
+}
+
+#[tokio::test]
+async fn what_is_made_here_survives_an_end_at_any_write() {
+    run_all(Made::Here, Some(UID)).await;
+}
+
+#[tokio::test]
+async fn what_is_made_here_survives_an_end_at_any_write_without_a_uid() {
+    run_all(Made::Here, None).await;
+}
+
+#[tokio::test]
+async fn what_the_go_program_made_survives_an_end_at_any_write() {
+    run_all(Made::ByGo, Some(UID)).await;
+}
+
+#[tokio::test]
+async fn what_the_go_program_made_survives_an_end_at_any_write_without_a_uid() {
+    run_all(Made::ByGo, None).await;
+}

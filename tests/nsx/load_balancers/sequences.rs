@@ -1,0 +1,301 @@
+//! The sequences of requests of the Go program for load balancers. Ours are shorter where they may be: the five lists are read
+//! once for all Services, what was just written is not read again, and application profiles with paths are not looked up.
+
+use serde_json::json;
+use support::fake_nsx::{Model, Realization, Trouble};
+
+use super::world::*;
+use ccm::providers::vsphere::config::{Pool, Profile};
+
+const LISTS: [&str; 5] =
+    ["LIST lb-services", "LIST lb-virtual-servers", "LIST lb-pools", "LIST lb-monitor-profiles", "LIST ip-allocations"];
+
+fn lists(more: &[&str]) -> Vec<String> {
+    LISTS.iter().chain(more).map(|operation| (*operation).to_owned()).collect()
+}
+
+/// Requests for the address are repeated until it is there.
+fn without_repetitions(mut operations: Vec<String>) -> Vec<String> {
+    operations.dedup();
+    operations
+}
+
+// vectors: SEQ-01, SEQ-03
+#[tokio::test]
+async fn seq_01_first_ensure_and_seq_03_its_repetition() {
+    for uid in [Some(UID), None] {
+        let mut world = World::start(uid).await;
+        let one = service("ns/s", &[("TCP", 80, 30080)]);
+        let status = world.ensure(&one).await.unwrap();
+        assert_eq!(addresses(&status), ["192.0.2.5".parse::<std::net::IpAddr>().unwrap()]);
+        let made = [
+            "PUT lb-monitor-profiles",
+            "PUT lb-pools",
+            "PATCH ip-allocations",
+            "GET realized-entities",
+            "PUT lb-services",
+            "PUT lb-virtual-servers",
+        ];
+        assert_eq!(without_repetitions(world.sent()), lists(&made), "{uid:?}");
+        let server = world.objects("lb-virtual-servers").remove(0);
+        assert_eq!((&server["ip_address"], &server["ports"]), (&json!("192.0.2.5"), &json!(["80"])));
+        assert_eq!(World::members(&world.objects("lb-pools")[0]), ["10.0.0.1".into(), "10.0.0.2".into()].into());
+        let one = with_status(one, status.clone());
+        assert_eq!(world.handed_back(&[&one]), Vec::<String>::new(), "{uid:?}");
+
+        assert_eq!(world.ensure(&one).await.unwrap(), status);
+        assert_eq!(world.sent(), Vec::<String>::new(), "{uid:?}: nothing is read again");
+        world.restart();
+        assert_eq!(world.ensure(&one).await.unwrap(), status);
+        assert_eq!(world.sent(), lists(&[]), "{uid:?}: the next process reads everything once");
+    }
+}
+
+// vectors: SEQ-02
+#[tokio::test]
+async fn seq_02_a_second_port_shares_address_and_load_balancer_service() {
+    let world = World::start(Some(UID)).await;
+    let two = service("ns/s", &[("TCP", 80, 30080), ("TCP", 443, 30443)]);
+    let two = world.ensured(&two).await;
+    let sent = without_repetitions(world.sent());
+    let second = ["PUT lb-monitor-profiles", "PUT lb-pools", "PUT lb-virtual-servers"];
+    assert!(sent.ends_with(&second.map(str::to_owned)), "{sent:?}");
+    assert_eq!(world.counted(), [1, 2, 2, 2, 1]);
+    assert_eq!(world.handed_back(&[&two]), Vec::<String>::new());
+}
+
+// vectors: SEQ-04
+#[tokio::test]
+async fn seq_04_another_node_port_changes_monitor_and_virtual_server_in_place() {
+    let world = World::start(Some(UID)).await;
+    let one = world.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
+    world.sent();
+    let moved = service("ns/s", &[("TCP", 80, 30090)]);
+    let moved = with_status(moved, one.status.unwrap().load_balancer.unwrap());
+    world.ensure(&moved).await.unwrap();
+    let expected =
+        ["GET lb-monitor-profiles", "PUT lb-monitor-profiles", "GET lb-virtual-servers", "PUT lb-virtual-servers"];
+    assert_eq!(world.sent(), expected);
+    assert_eq!(world.objects("lb-monitor-profiles")[0]["monitor_port"], json!(30090));
+    assert_eq!(world.objects("lb-virtual-servers")[0]["default_pool_member_ports"], json!(["30090"]));
+    assert_eq!(world.handed_back(&[&moved]), Vec::<String>::new());
+}
+
+// vectors: SEQ-05
+#[tokio::test]
+async fn seq_05_another_port_is_created_before_the_old_one_goes() {
+    let world = World::start(Some(UID)).await;
+    let one = world.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
+    world.sent();
+    let moved = with_status(service("ns/s", &[("TCP", 81, 30080)]), one.status.unwrap().load_balancer.unwrap());
+    world.ensure(&moved).await.unwrap();
+    // The load balancer service stays: it is still used.
+    let expected = [
+        "PUT lb-monitor-profiles",
+        "PUT lb-pools",
+        "PUT lb-virtual-servers",
+        "GET lb-virtual-servers",
+        "DELETE lb-virtual-servers",
+        "GET lb-virtual-servers",
+        "GET lb-pools",
+        "DELETE lb-pools",
+        "GET lb-monitor-profiles",
+        "DELETE lb-monitor-profiles",
+    ];
+    assert_eq!(world.sent(), expected);
+    assert_eq!(world.counted(), [1, 1, 1, 1, 1]);
+    assert_eq!(world.handed_back(&[&moved]), Vec::<String>::new());
+}
+
+// vectors: SEQ-06, SEQ-16
+#[tokio::test]
+async fn seq_06_and_seq_16_a_udp_port_has_no_monitor_and_shares_the_address_of_a_tcp_port() {
+    let world = World::start(Some(UID)).await;
+    let both = world.ensured(&service("ns/s", &[("TCP", 80, 30080), ("UDP", 80, 30081)])).await;
+    assert_eq!(world.counted(), [1, 2, 2, 1, 1]);
+    let addresses: Vec<_> = world.objects("lb-virtual-servers").iter().map(|one| one["ip_address"].clone()).collect();
+    assert_eq!(addresses, [json!("192.0.2.5"), json!("192.0.2.5")]);
+    let udp = world.objects("lb-pools").into_iter().find(|pool| pool.to_string().contains("UDP/80")).unwrap();
+    assert_eq!(udp.get("active_monitor_paths").filter(|paths| **paths != json!([])), None);
+    assert_eq!(world.handed_back(&[&both]), Vec::<String>::new());
+    world.delete(&both).await.unwrap();
+    assert_eq!(world.counted(), [0; 5]);
+
+    let udp = world.ensured(&service("ns/u", &[("UDP", 53, 30053)])).await;
+    assert_eq!(world.counted(), [1, 1, 1, 0, 1]);
+    let server = &world.objects("lb-virtual-servers")[0];
+    assert_eq!(server["application_profile_path"], json!("/infra/lb-app-profiles/default-udp-lb-app-profile"));
+    assert_eq!(world.handed_back(&[&udp]), Vec::<String>::new());
+}
+
+// vectors: SEQ-07
+#[tokio::test]
+async fn seq_07_a_deletion_leaves_nothing_and_releases_the_address_last() {
+    let world = World::start(Some(UID)).await;
+    let one = world.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
+    world.sent();
+    world.delete(&one).await.unwrap();
+    let deleted = [
+        "GET lb-virtual-servers",
+        "DELETE lb-virtual-servers",
+        "GET lb-virtual-servers",
+        "GET lb-pools",
+        "DELETE lb-pools",
+        "GET lb-monitor-profiles",
+        "DELETE lb-monitor-profiles",
+        "GET ip-allocations",
+        "DELETE ip-allocations",
+        "GET lb-services",
+        "DELETE lb-services",
+    ];
+    let expected: Vec<String> = deleted.iter().chain(&LISTS).map(|operation| (*operation).to_owned()).collect();
+    assert_eq!(world.sent(), expected);
+    assert_eq!(world.counted(), [0; 5]);
+    world.delete(&one).await.unwrap();
+    assert_eq!(world.sent(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn without_a_uid_the_load_balancer_service_stays() {
+    let world = World::start(None).await;
+    let one = world.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
+    world.delete(&one).await.unwrap();
+    assert_eq!(world.counted(), [1, 0, 0, 0, 0]);
+}
+
+// vectors: SEQ-08, SEQ-09
+#[tokio::test]
+async fn seq_08_another_node_and_seq_09_the_same_nodes() {
+    let mut world = World::start(Some(UID)).await;
+    let one = world.ensured(&service("ns/s", &[("TCP", 80, 30080), ("UDP", 80, 30081)])).await;
+    let before = world.objects("lb-pools")[0]["members"][0].clone();
+    world.sent();
+    assert!(world.update(&[&one]).await.iter().all(Result::is_ok));
+    assert_eq!(world.sent(), Vec::<String>::new(), "the pools are known to be right");
+
+    world.cluster.remove("n2");
+    world.cluster.put(crate::routes::world::node("n3", "uid-3", &[], &[("InternalIP", "10.0.0.3")]));
+    assert!(world.update(&[&one]).await.iter().all(Result::is_ok));
+    assert_eq!(world.sent(), ["LIST lb-pools", "PATCH infra"]);
+    for pool in world.objects("lb-pools") {
+        assert_eq!(World::members(&pool), ["10.0.0.1".into(), "10.0.0.3".into()].into());
+        assert_eq!(pool["members"][0], before, "the node that stays keeps its place");
+    }
+    assert_eq!(world.handed_back(&[&one]), Vec::<String>::new());
+
+    // Without requests for several pools.
+    world.restart_with(false);
+    world.ensure(&one).await.unwrap();
+    world.sent();
+    world.cluster.remove("n3");
+    assert!(world.update(&[&one]).await.iter().all(Result::is_ok));
+    assert_eq!(world.sent(), ["LIST lb-pools", "PUT lb-pools", "PUT lb-pools"]);
+}
+
+// vectors: SEQ-10
+#[tokio::test]
+async fn seq_10_an_address_is_released_when_its_first_virtual_server_is_refused() {
+    let world = World::start(Some(UID)).await;
+    world.fake.next("PUT lb-virtual-servers", Trouble::error(400, Some(23_500)));
+    let one = service("ns/s", &[("TCP", 80, 30080)]);
+    let refused = world.ensure(&one).await.unwrap_err();
+    assert_eq!(word(&refused), "NSXRefused", "{refused}");
+    assert!(refused.to_string().contains("create the virtual server of port TCP/80"), "{refused}");
+    let sent = world.sent();
+    assert!(sent.ends_with(&["GET ip-allocations".to_owned(), "DELETE ip-allocations".to_owned()]), "{sent:?}");
+    assert_eq!(world.counted(), [1, 0, 1, 1, 0]);
+    let one = world.ensured(&one).await;
+    assert_eq!(world.counted(), [1, 1, 1, 1, 1]);
+    assert_eq!(world.handed_back(&[&one]), Vec::<String>::new());
+}
+
+// vectors: SEQ-11
+#[tokio::test]
+async fn seq_11_an_address_that_does_not_come_is_asked_for_again() {
+    let world = World::start(Some(UID)).await;
+    world.ensured(&service("ns/other", &[("TCP", 80, 30080)])).await;
+    world.fake.set_realization("ip-allocations", Realization::Never);
+    let one = service("ns/s", &[("TCP", 80, 30080)]);
+    let sync = world.ensure(&one);
+    let hurry = async {
+        loop {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            crate::world::advance(std::time::Duration::from_secs(1)).await;
+        }
+    };
+    let late = tokio::select! { late = sync => late.unwrap_err(), () = hurry => unreachable!() };
+    assert_eq!(word(&late), "NSXUnavailable", "{late}");
+    assert_eq!(world.counted(), [1, 1, 2, 2, 2]);
+    world.sent();
+    world.fake.set_realization("ip-allocations", Realization::After(std::time::Duration::ZERO));
+    world.ensured(&one).await;
+    assert_eq!(world.sent(), ["GET realized-entities", "PUT lb-virtual-servers"]);
+}
+
+// vectors: SEQ-12
+#[tokio::test]
+async fn seq_12_names_of_profiles_and_pools_are_looked_up_once_for_all_services() {
+    let mut by_name = config();
+    by_name.common.tcp = Some(Profile::Name("default-tcp-lb-app-profile".to_owned()));
+    by_name.common.pool = Some(Pool::Name("pool1".to_owned()));
+    let world = World::with(Model::small(), Some(UID), by_name).await;
+    for name in ["ns/a", "ns/b"] {
+        world.ensured(&service(name, &[("TCP", 80, 30080)])).await;
+    }
+    let sent = world.sent();
+    for operation in ["LIST lb-app-profiles", "LIST ip-pools"] {
+        assert_eq!(sent.iter().filter(|sent| *sent == operation).count(), 1, "{sent:?}");
+    }
+}
+
+// vectors: SEQ-13
+#[tokio::test]
+async fn seq_13_a_configured_load_balancer_service_on_another_gateway_is_not_used() {
+    let model = Model::small()
+        .tier1("t2")
+        .object("/infra/lb-services/lb", json!({"size": "SMALL", "connectivity_path": "/infra/tier-1s/t2"}));
+    let existing =
+        |id: &str| ccm::providers::vsphere::config::LoadBalancers { lb_service_id: Some(id.to_owned()), ..config() };
+    let world = World::with(model, Some(UID), existing("lb")).await;
+    let one = service("ns/s", &[("TCP", 80, 30080)]);
+    let wrong = world.ensure(&one).await.unwrap_err();
+    assert_eq!(word(&wrong), "LoadBalancerConfigWrong");
+    let said = "load balancer service \"lb\" is configured for router \"/infra/tier-1s/t2\" not \"/infra/tier-1s/t1\"";
+    assert_eq!(wrong.to_string(), said);
+    assert_eq!(world.sent(), lists(&[]), "nothing is created");
+
+    let other = World::on(std::sync::Arc::clone(&world.fake), NAME, Some(UID), existing("none"));
+    let missing = other.ensure(&one).await.unwrap_err();
+    assert_eq!(missing.to_string(), "no load balancer service found with id none");
+    // A deletion needs neither.
+    other.delete(&one).await.unwrap();
+}
+
+// vectors: SEQ-15
+#[tokio::test]
+async fn seq_15_an_unknown_class_is_refused_before_any_request_and_deletion_needs_none() {
+    let world = World::start(Some(UID)).await;
+    let one = world.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
+    world.sent();
+    let unknown = annotated(one, "loadbalancer.vmware.io/class", "none");
+    let refused = world.ensure(&unknown).await.unwrap_err();
+    assert_eq!(word(&refused), "LoadBalancerClassUnknown");
+    assert_eq!(world.sent(), Vec::<String>::new());
+    world.delete(&unknown).await.unwrap();
+    assert_eq!(world.counted(), [0; 5]);
+}
+
+#[tokio::test]
+async fn a_pool_without_a_free_address_is_said_and_tried_again_when_one_is_released() {
+    let model = Model::empty().tier1("t1").ip_pool("p1", "pool1", "192.0.2.0/24", &[("192.0.2.5", "192.0.2.5")]);
+    let world = World::with(model, Some(UID), config()).await;
+    let first = world.ensured(&service("ns/a", &[("TCP", 80, 30080)])).await;
+    let second = service("ns/b", &[("TCP", 80, 30081)]);
+    let none = world.ensure(&second).await.unwrap_err();
+    assert_eq!(word(&none), "AddressUnavailable", "{none}");
+    assert!(none.to_string().contains("pool p1") && none.to_string().contains("no free address"), "{none}");
+    assert_eq!(world.counted(), [1, 1, 2, 2, 1], "what cannot be had is not kept");
+    let announced = world.announcement("ns/b");
+    world.delete(&first).await.unwrap();
+    announced.await;
+}

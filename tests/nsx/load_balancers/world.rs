@@ -1,0 +1,241 @@
+//! The load balancers of a cluster that exists only here, on a fake NSX Manager.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ccm::clients::nsx::Timeouts;
+use ccm::cloud::{
+    ClusterReads, Error, LiveReads, LoadBalancer as _, LoadBalancerFleet as _, ServiceEvent, WritePermit,
+};
+use ccm::providers::vsphere::config::{Class, LoadBalancers as Config, Pool, Profile, Size};
+use ccm::providers::vsphere::load_balancer::{LoadBalancers, backend};
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use k8s_openapi::api::core::v1::{LoadBalancerStatus, Node, Service};
+use serde_json::{Value, json};
+use support::fake_nsx::go::{TCP_PROFILE, UDP_PROFILE};
+use support::fake_nsx::go_rules::GoProgram;
+use support::fake_nsx::{FakeNsx, Model};
+use tokio_util::sync::CancellationToken;
+
+use crate::routes::world::{Cluster, client, node};
+use crate::world::{SOON, advance};
+
+/// What identifies the cluster of the tests.
+pub const UID: &str = "0b7f1d4c-8f5e-4c65-9f5a-2c7f3ad4b001";
+/// The name of the cluster.
+pub const NAME: &str = "c";
+/// The time between two readings of everything.
+const BETWEEN: Duration = Duration::from_secs(10);
+
+/// One process of one cluster.
+pub struct World {
+    pub fake: Arc<FakeNsx>,
+    pub cluster: Arc<Cluster>,
+    pub balancers: Arc<LoadBalancers>,
+    pub config: Config,
+    name: String,
+    is_leader: Arc<AtomicBool>,
+    events: tokio::sync::Mutex<BoxStream<'static, ServiceEvent>>,
+    stop: CancellationToken,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// The pool `p1`, the profiles by path, and a load balancer service that is created on `t1`.
+pub fn config() -> Config {
+    Config {
+        size: Size::Small,
+        lb_service_id: None,
+        tier1: Some("/infra/tier-1s/t1".to_owned()),
+        snat_disabled: false,
+        tags: BTreeMap::new(),
+        common: Class {
+            pool: Some(Pool::Id("p1".to_owned())),
+            tcp: Some(Profile::Path(TCP_PROFILE.to_owned())),
+            udp: Some(Profile::Path(UDP_PROFILE.to_owned())),
+        },
+        classes: BTreeMap::new(),
+    }
+}
+
+/// A Service with these ports: protocol, port and node port.
+pub fn service(key: &str, ports: &[(&str, u16, u16)]) -> Service {
+    let (namespace, name) = key.split_once('/').unwrap();
+    let port = |(protocol, port, node_port): &(&str, u16, u16)| json!({"name": format!("{protocol}-{port}").to_lowercase(), "protocol": protocol, "port": port, "nodePort": node_port});
+    let ports: Vec<Value> = ports.iter().map(port).collect();
+    let service = json!({
+        "metadata": {"namespace": namespace, "name": name, "uid": format!("uid-of-{key}")},
+        "spec": {"type": "LoadBalancer", "ports": ports},
+    });
+    serde_json::from_value(service).unwrap()
+}
+
+/// The same with an annotation.
+pub fn annotated(mut service: Service, key: &str, value: &str) -> Service {
+    service.metadata.annotations.get_or_insert_default().insert(key.to_owned(), value.to_owned());
+    service
+}
+
+/// The same with the addresses of this status, as the controller writes them.
+pub fn with_status(mut service: Service, status: LoadBalancerStatus) -> Service {
+    service.status = Some(k8s_openapi::api::core::v1::ServiceStatus { load_balancer: Some(status), conditions: None });
+    service
+}
+
+/// The addresses of a status.
+pub fn addresses(status: &LoadBalancerStatus) -> Vec<IpAddr> {
+    let ingress = status.ingress.as_deref().unwrap_or_default();
+    ingress.iter().map(|ingress| ingress.ip.as_deref().unwrap().parse().unwrap()).collect()
+}
+
+/// The word of an error.
+pub fn word(error: &Error) -> String {
+    error.reason().to_string()
+}
+
+impl World {
+    /// A cluster with the nodes `n1` (10.0.0.1) and `n2` (10.0.0.2) on a manager of its own.
+    pub async fn start(uid: Option<&'static str>) -> Self {
+        Self::with(Model::small(), uid, config()).await
+    }
+
+    pub async fn with(model: Model, uid: Option<&'static str>, config: Config) -> Self {
+        Self::on(Arc::new(FakeNsx::start(model).await), NAME, uid, config)
+    }
+
+    /// A cluster of this name on a manager that others use, too.
+    pub fn on(fake: Arc<FakeNsx>, name: &str, uid: Option<&'static str>, config: Config) -> Self {
+        let cluster = Cluster::new(uid);
+        cluster.put(node("n1", "uid-1", &[], &[("InternalIP", "10.0.0.1")]));
+        cluster.put(node("n2", "uid-2", &[], &[("InternalIP", "10.0.0.2")]));
+        Self::of(fake, cluster, name, config, true)
+    }
+
+    fn of(fake: Arc<FakeNsx>, cluster: Arc<Cluster>, name: &str, config: Config, batches: bool) -> Self {
+        let (nodes, live) = (Arc::clone(&cluster) as Arc<dyn ClusterReads>, Arc::clone(&cluster) as Arc<dyn LiveReads>);
+        let backend = Arc::new(backend::Nsx::new(client(&fake, Timeouts::default()), batches));
+        let balancers = Arc::new(LoadBalancers::new(config.clone(), name, backend, nodes, live));
+        let stop = CancellationToken::new();
+        let (runs, until) = (Arc::clone(&balancers), stop.clone());
+        drop(tokio::spawn(async move { runs.run(&until).await }));
+        let events = tokio::sync::Mutex::new(balancers.subscribe());
+        let is_leader = Arc::new(AtomicBool::new(true));
+        Self { fake, cluster, balancers, config, name: name.to_owned(), is_leader, events, stop }
+    }
+
+    /// The process ends, and another one begins.
+    pub fn restart(&mut self) {
+        self.restart_with(true);
+    }
+
+    /// The same, with or without writes of several pools.
+    pub fn restart_with(&mut self, batches: bool) {
+        self.is_leader.store(false, Ordering::SeqCst);
+        let (fake, cluster, config) = (Arc::clone(&self.fake), Arc::clone(&self.cluster), self.config.clone());
+        *self = Self::of(fake, cluster, &self.name.clone(), config, batches);
+    }
+
+    pub fn permit(&self) -> WritePermit {
+        let is_leader = Arc::clone(&self.is_leader);
+        WritePermit::new(move || is_leader.load(Ordering::SeqCst), || Box::pin(std::future::pending()))
+    }
+
+    /// The Nodes of the cluster.
+    pub fn nodes(&self) -> Vec<Arc<Node>> {
+        self.cluster.nodes().collect()
+    }
+
+    /// Repeats a call as the controller does, when what it waits for is announced.
+    async fn repeated<T>(&self, mut call: impl AsyncFnMut() -> Result<T, Error>) -> Result<T, Error> {
+        for _ in 0..20 {
+            match call().await {
+                Err(Error::Pending { .. }) => {
+                    // The next reading begins at once on the clock of both sides.
+                    advance(BETWEEN).await;
+                    let mut events = self.events.lock().await;
+                    tokio::time::timeout(SOON, events.next()).await.expect("the reading is announced");
+                }
+                other => return other,
+            }
+        }
+        panic!("the call waits for ever");
+    }
+
+    /// Completes when this Service is announced from now on.
+    pub fn announcement(&self, key: &str) -> impl Future<Output = ()> {
+        let (mut events, key) = (self.balancers.subscribe(), key.to_owned());
+        let is_of = move |event: &ServiceEvent| matches!(event, ServiceEvent::Service { namespace, name } if format!("{namespace}/{name}") == key);
+        let announced = async move { while !events.next().await.is_some_and(|event| is_of(&event)) {} };
+        async { tokio::time::timeout(SOON, announced).await.expect("the Service is announced") }
+    }
+
+    pub async fn ensure(&self, service: &Service) -> Result<LoadBalancerStatus, Error> {
+        let nodes = self.nodes();
+        let ensure = async || self.balancers.ensure_load_balancer(&self.permit(), &self.name, service, &nodes).await;
+        self.repeated(ensure).await
+    }
+
+    /// Ensures the Service, and writes its status as the controller does.
+    pub async fn ensured(&self, service: &Service) -> Service {
+        let status = self.ensure(service).await.unwrap_or_else(|error| panic!("{error}"));
+        with_status(service.clone(), status)
+    }
+
+    pub async fn delete(&self, service: &Service) -> Result<(), Error> {
+        let delete = async || self.balancers.ensure_load_balancer_deleted(&self.permit(), &self.name, service).await;
+        self.repeated(delete).await
+    }
+
+    pub async fn update(&self, services: &[&Service]) -> Vec<Result<(), Error>> {
+        let services: Vec<_> = services.iter().map(|service| Arc::new((*service).clone())).collect();
+        self.balancers.update_nodes(&self.permit(), &self.name, &services, &self.nodes()).await
+    }
+
+    /// The operations since this was called last, without logins.
+    pub fn sent(&self) -> Vec<String> {
+        let requests = self.fake.requests();
+        self.fake.reset_counts();
+        let operations = requests.into_iter().map(|request| request.operation);
+        operations.filter(|operation| !operation.starts_with("session")).collect()
+    }
+
+    /// The objects of load balancers, by the last part of their collection.
+    pub fn objects(&self, collection: &str) -> Vec<Value> {
+        let objects = self.fake.objects();
+        let is_one = |object: &Value| {
+            let path = object["path"].as_str().unwrap_or_default();
+            path.rsplit('/').nth(1) == Some(collection) && object["marked_for_delete"] != json!(true)
+        };
+        objects.into_iter().filter(is_one).collect()
+    }
+
+    /// How many objects of each collection there are.
+    pub fn counted(&self) -> [usize; 5] {
+        ["lb-services", "lb-virtual-servers", "lb-pools", "lb-monitor-profiles", "ip-allocations"]
+            .map(|collection| self.objects(collection).len())
+    }
+
+    /// The addresses of the members of a pool.
+    pub fn members(pool: &Value) -> BTreeSet<String> {
+        let members = pool["members"].as_array().cloned().unwrap_or_default();
+        members.iter().map(|member| member["ip_address"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// What the Go program would find wrong or write.
+    pub fn handed_back(&self, services: &[&Service]) -> Vec<String> {
+        let services: Vec<Service> = services.iter().map(|service| (*service).clone()).collect();
+        let nodes: Vec<Node> = self.nodes().iter().map(|node| (**node).clone()).collect();
+        let mut program = GoProgram::new(&self.name);
+        program.lb_service_id.clone_from(&self.config.lb_service_id);
+        program.tier1_path.clone_from(&self.config.tier1);
+        program.hand_back(&self.fake.objects(), &services, &nodes)
+    }
+}

@@ -81,7 +81,7 @@ type Ids = &'static [(&'static str, RangeInclusive<usize>)];
 const WEAKNESSES: [(&str, Ids); 3] = [
     ("## Weaknesses of the Go program", &[("W", 1..=60)]),
     ("## Weaknesses of the framework", &[("W-", 40..=48), ("W-", 60..=74)]),
-    ("## Weaknesses of the NSX part", &[("L-", 13..=20), ("L-", 24..=24), ("L-", 30..=30), ("R-", 1..=13)]),
+    ("## Weaknesses of the NSX part", &[("L-", 1..=34), ("R-", 1..=13)]),
 ];
 
 /// Every id of a vector, as it is written in tests and tables.

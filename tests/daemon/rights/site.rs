@@ -99,7 +99,7 @@ impl Site {
         Self { server, cluster, vcenter, arguments, config: file, kubeconfig, probes, services, nsx: None }
     }
 
-    /// With NSX and routes in `vsphere.conf`, and the Secret `vsphere-nsx-secret`.
+    /// With NSX, load balancers and routes in `vsphere.conf`, and the Secret `vsphere-nsx-secret`.
     pub async fn with_nsx(mut self) -> Self {
         let nsx = FakeNsx::start(Model::small()).await;
         let name = json!({"name": "vsphere-nsx-secret", "namespace": "kube-system"});
@@ -111,7 +111,10 @@ impl Site {
         let config = std::fs::read_to_string(&self.config).unwrap();
         let sections = format!(
             "nsxt:\n  host: {}\n  caFile: {}\n  secretName: vsphere-nsx-secret\n  secretNamespace: kube-system\n\
-             route:\n  routerPath: /infra/tier-1s/t1\n",
+             route:\n  routerPath: /infra/tier-1s/t1\n\
+             loadBalancer:\n  size: SMALL\n  tier1GatewayPath: /infra/tier-1s/t1\n  ipPoolId: p1\n  \
+             tcpAppProfilePath: /infra/lb-app-profiles/default-tcp-lb-app-profile\n  \
+             udpAppProfilePath: /infra/lb-app-profiles/default-udp-lb-app-profile\n",
             nsx.address(),
             ca.display()
         );
@@ -233,6 +236,32 @@ impl Site {
         self.ask_for_metrics(&port, &mut daemon).await;
         assert_eq!(daemon.stop(LIMIT).await.code(), Some(0), "{}", daemon.output().tail(20));
         daemon.output().lines()
+    }
+
+    /// A Service gets its load balancer, and is deleted.
+    pub async fn serve_a_service(&self) {
+        let mut daemon = self.start(&Admin::new()).await;
+        let services = Api::<Service>::namespaced(self.cluster.client.clone(), "kube-public");
+        let service =
+            json!({"metadata": {"name": "served"}, "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}});
+        services.create(&PostParams::default(), &serde_json::from_value(service).unwrap()).await.unwrap();
+        eventually("the Service has an address", LIMIT, async || {
+            let service = services.get("served").await.unwrap();
+            match ccm::cloud::service::ingress(&service).is_empty() {
+                false => Ok(()),
+                true => Err(daemon.output().tail(20)),
+            }
+        })
+        .await;
+        services.delete("served", &DeleteParams::default()).await.unwrap();
+        eventually("the Service is gone", LIMIT, async || match services.get_opt("served").await.unwrap() {
+            None => Ok(()),
+            Some(_) => Err(daemon.output().tail(20)),
+        })
+        .await;
+        let left = self.nsx.as_ref().unwrap().objects_below("/infra/lb-virtual-servers");
+        assert!(left.is_empty(), "{left:?}");
+        assert_eq!(daemon.stop(LIMIT).await.code(), Some(0), "{}", daemon.output().tail(20));
     }
 
     /// The tags of the one route.
